@@ -1,0 +1,133 @@
+//! What the decisions can refuse, in the order in which it is checked.
+//!
+//! The cases are those of `error` in `wit/types.wit` that core itself can raise; those of storage belong to the
+//! service that loads and commits.
+
+use crate::thread::Cause;
+use crate::time::Instant;
+
+/// Longest piece of a caller's value that an error repeats, in bytes.
+pub const ECHO_BYTES_MAX: usize = 200;
+
+/// Why a request was refused. Nothing was written.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// An argument, or a file of the library, is not valid.
+    #[error("{field}: {problem}")]
+    Invalid {
+        /// Where.
+        field: String,
+        /// The value, cut to [`ECHO_BYTES_MAX`].
+        value: String,
+        /// What is wrong with it and what would be right.
+        problem: String,
+        /// The nearest valid one.
+        nearest: Option<String>,
+    },
+    /// No such thing, for this tenant.
+    #[error("there is no {kind} {name:?}")]
+    NotFound {
+        /// `thread`, `directive`, `model`.
+        kind: &'static str,
+        /// The name that was given.
+        name: String,
+        /// The nearest one that exists.
+        nearest: Option<String>,
+    },
+    /// A thread with this id, in any case, exists.
+    #[error("a thread {0:?} exists")]
+    Exists(String),
+    /// Somebody holds the thread.
+    #[error("{thread} is held by {holder}")]
+    Busy {
+        /// The thread.
+        thread: String,
+        /// Who.
+        holder: String,
+        /// Until when.
+        expiry: Instant,
+    },
+    /// The status of the thread does not allow it.
+    #[error("{thread} is {status}: {advice}")]
+    Refused {
+        /// The thread.
+        thread: String,
+        /// Its status.
+        status: String,
+        /// What would allow it.
+        advice: String,
+    },
+    /// The caller's token is older than the thread's.
+    #[error("token {expected} was fenced by {actual}")]
+    Fenced {
+        /// The caller's.
+        expected: u64,
+        /// The thread's.
+        actual: u64,
+    },
+    /// A repeated call that is not the same, or a version that is not the pending one.
+    #[error("{field} is {actual}, not {expected}")]
+    Conflict {
+        /// What was compared.
+        field: &'static str,
+        /// What the caller named.
+        expected: String,
+        /// What is there.
+        actual: String,
+    },
+    /// A cap or the budget does not allow it.
+    #[error("{}", .0.message)]
+    Exceeded(Cause),
+    /// Stored data contradict each other.
+    #[error("the stored data contradict each other: {0}")]
+    Corrupt(String),
+}
+
+impl Error {
+    /// A value that is not allowed.
+    pub fn invalid(field: impl Into<String>, value: &str, problem: impl Into<String>) -> Self {
+        Self::Invalid {
+            field: field.into(),
+            value: cut(value, ECHO_BYTES_MAX).to_owned(),
+            problem: problem.into(),
+            nearest: None,
+        }
+    }
+
+    /// A name that is not among `names`; the error carries the nearest that is.
+    pub fn unknown(field: impl Into<String>, value: &str, problem: &str, names: &[&str]) -> Self {
+        Self::Invalid {
+            field: field.into(),
+            value: cut(value, ECHO_BYTES_MAX).to_owned(),
+            problem: problem.to_owned(),
+            nearest: crate::nearest::nearest(value, names.iter().copied()).map(str::to_owned),
+        }
+    }
+
+    /// May the caller repeat the same call unchanged?
+    pub fn retry_unchanged(&self) -> bool {
+        match self {
+            Self::Busy { .. } => true,
+            Self::Invalid { .. }
+            | Self::NotFound { .. }
+            | Self::Exists(_)
+            | Self::Refused { .. }
+            | Self::Fenced { .. }
+            | Self::Conflict { .. }
+            | Self::Exceeded(_)
+            | Self::Corrupt(_) => false,
+        }
+    }
+}
+
+/// The longest beginning of `text` that has at most `bytes` bytes and ends on a character boundary.
+pub fn cut(text: &str, bytes: usize) -> &str {
+    if text.len() <= bytes {
+        return text;
+    }
+    let mut end = bytes;
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}

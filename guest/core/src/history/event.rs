@@ -1,0 +1,382 @@
+//! Events: one list for histories, JSONL, hooks and the driver's stream.
+//!
+//! An event is stored as a JSON object whose `type` names it. Unknown types are kept as they are, so that an older
+//! component reads a newer history.
+
+use crate::json::record::{record, words};
+use crate::json::{FromJson, Map, ToJson, Value, Wrong};
+use crate::ledger::Usage;
+use crate::limits::Limits;
+use crate::money::Nanos;
+use crate::thread::Cause;
+
+/// Defines the enum, its `type` names, and JSON both ways.
+macro_rules! events {
+    ($($(#[$doc:meta])* $variant:ident($payload:ty) = $name:literal,)*) => {
+        /// One event.
+        #[derive(Debug, Clone, PartialEq, Eq)]
+        pub enum Event {
+            $($(#[$doc])* $variant($payload),)*
+            /// An event of a later version.
+            Other(Later),
+        }
+
+        impl Event {
+            /// Its `type`.
+            pub fn kind(&self) -> &str {
+                match self {
+                    $(Self::$variant(_) => $name,)*
+                    Self::Other(later) => &later.kind,
+                }
+            }
+
+            fn write_fields(&self, out: &mut String) {
+                match self {
+                    $(Self::$variant(payload) => payload.write(out),)*
+                    Self::Other(later) => later.fields.write(out),
+                }
+            }
+
+            fn from_fields(kind: &str, value: Value<'_>) -> Result<Self, Wrong> {
+                Ok(match kind {
+                    $($name => Self::$variant(FromJson::read(value)?),)*
+                    _ => Self::Other(Later::new(value)),
+                })
+            }
+        }
+    };
+}
+
+events! {
+    /// A user's message, or the assistant's last word of a run.
+    Message(Message) = "message",
+    /// The model called a tool.
+    ToolUse(ToolUse) = "tool_use",
+    /// What became of a call.
+    ToolResult(ToolResult) = "tool_result",
+    /// What the assistant wrote beside its calls.
+    AssistantText(AssistantText) = "assistant_text",
+    /// What the model thought.
+    Thinking(Thinking) = "thinking",
+    /// What an attempt used.
+    Result(ResultEvent) = "result",
+    /// The run stopped and needs somebody.
+    Suspended(Suspended) = "suspended",
+    /// The run went on.
+    Resumed(Resumed) = "resumed",
+    /// Text of a reply that never finished.
+    Partial(Partial) = "partial",
+    /// An attempt failed.
+    Error(ErrorEvent) = "error",
+    /// The run was ended by somebody.
+    Cancelled(Cancelled) = "cancelled",
+    /// Caps were lifted.
+    Raised(Raised) = "raised",
+    /// The thread got a title.
+    Title(Title) = "title",
+}
+
+impl ToJson for Event {
+    fn write(&self, out: &mut String) {
+        out.push_str("{\"type\":");
+        self.kind().write(out);
+        // The payload is an object of its own: its brace becomes the comma before its fields.
+        let at = out.len();
+        self.write_fields(out);
+        if out[at..].starts_with("{}") {
+            out.remove(at);
+        } else {
+            out.replace_range(at..=at, ",");
+        }
+    }
+}
+
+impl FromJson for Event {
+    fn read(value: Value<'_>) -> Result<Self, Wrong> {
+        let kind = value.get("type").and_then(Value::as_str);
+        let kind = kind.unwrap_or_default().to_owned();
+        Self::from_fields(&kind, value)
+    }
+}
+
+/// An event of a later version, kept as it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Later {
+    kind: String,
+    fields: Value<'static>,
+}
+
+impl Later {
+    fn new(value: Value<'_>) -> Self {
+        let kind = value.get("type").and_then(Value::as_str);
+        let kind = kind.unwrap_or("other").to_owned();
+        let mut fields = match value.into_owned() {
+            Value::Object(fields) => fields,
+            _ => Map::new(),
+        };
+        fields.shift_remove("type");
+        Self { kind, fields: Value::Object(fields) }
+    }
+}
+
+/// Who speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// A person, a scheduler, another agent.
+    User,
+    /// The model.
+    Assistant,
+}
+
+words!(Role { User = "user", Assistant = "assistant" });
+
+/// `{"type": "text", "text"}`: the one kind of content block that a user's message may hold so far.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TextBlock {
+    /// `text`.
+    pub kind: String,
+    /// The text.
+    pub text: String,
+}
+
+record!(TextBlock { kind as "type", text });
+
+impl TextBlock {
+    /// A block of text.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self {
+            kind: "text".into(),
+            text: text.into(),
+        }
+    }
+}
+
+/// A message of a conversation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Message {
+    /// Who.
+    pub role: Role,
+    /// What, in order.
+    pub content: Vec<TextBlock>,
+    /// The caller's id of it.
+    pub id: Option<String>,
+    /// True for words that nobody spoke, such as `(stopped by user)`: never sent to a model as its own.
+    pub synthetic: bool,
+}
+
+record!(Message { role, content, id or nothing, synthetic or nothing });
+
+impl Message {
+    /// A message of one text.
+    pub fn text(role: Role, text: impl Into<String>) -> Self {
+        Self {
+            role,
+            content: vec![TextBlock::new(text)],
+            id: None,
+            synthetic: false,
+        }
+    }
+
+    /// A marker of the assistant that no model wrote.
+    pub fn synthetic(text: impl Into<String>) -> Self {
+        Self {
+            synthetic: true,
+            ..Self::text(Role::Assistant, text)
+        }
+    }
+
+    /// All of its text.
+    pub fn joined(&self) -> String {
+        self.content
+            .iter()
+            .map(|block| block.text.as_str())
+            .collect::<Vec<_>>()
+            .join("\n")
+    }
+}
+
+/// A call. It is named by (version of the entry, index of this event), whatever id the model gave it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ToolUse {
+    /// The tool's name as the model wrote it.
+    pub name: String,
+    /// The text that the model wrote; it may not be JSON.
+    pub arguments: String,
+    /// The model's own id of the call.
+    pub id: String,
+}
+
+record!(ToolUse { name, arguments, id });
+
+/// What became of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    /// It ran.
+    Done,
+    /// It was not allowed, unknown or malformed: it never ran.
+    Denied,
+    /// Nobody knows whether it ran.
+    Interrupted,
+}
+
+words!(State { Done = "done", Denied = "denied", Interrupted = "interrupted" });
+
+/// The one result of a call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ToolResult {
+    /// Version of the entry that holds the call.
+    pub version: u64,
+    /// Index of the call in it.
+    pub index: u32,
+    /// Name of the tool.
+    pub name: String,
+    /// What the model is shown.
+    pub text: String,
+    /// True if it failed.
+    pub failed: bool,
+    /// What became of it.
+    pub state: State,
+    /// What the call itself cost.
+    pub cost: Nanos,
+}
+
+record!(ToolResult { version, index, name, text, failed, state, cost or default });
+
+/// Text beside calls.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AssistantText {
+    /// The text.
+    pub text: String,
+}
+
+record!(AssistantText { text });
+
+/// A block of thinking.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Thinking {
+    /// The readable part.
+    pub text: String,
+    /// The provider's own JSON, needed to send it back.
+    pub raw: Option<String>,
+}
+
+record!(Thinking { text, raw or nothing });
+
+/// What an attempt used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ResultEvent {
+    /// The model.
+    pub model: String,
+    /// Why the reply ended.
+    pub finish: String,
+    /// Tokens.
+    pub usage: Usage,
+    /// What it cost.
+    pub spend: Nanos,
+    /// Milliseconds.
+    pub duration: u64,
+    /// True if nobody knows and the whole hold was charged.
+    pub estimated: bool,
+}
+
+record!(ResultEvent { model, finish, usage, spend, duration, estimated });
+
+/// The run stopped.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Suspended {
+    /// Why.
+    pub cause: Cause,
+}
+
+record!(Suspended { cause });
+
+/// The run went on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Resumed {
+    /// Code of the cause that is over.
+    pub code: String,
+}
+
+record!(Resumed { code });
+
+/// Text of a reply that never finished; never a turn.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Partial {
+    /// The text.
+    pub text: String,
+}
+
+record!(Partial { text });
+
+/// An attempt failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ErrorEvent {
+    /// As the adapter classified it.
+    pub kind: String,
+    /// Its code.
+    pub code: String,
+    /// A sentence for a person.
+    pub message: String,
+    /// Which try failed, from 1.
+    pub attempt: u32,
+    /// Milliseconds until the next, if there is one.
+    pub retry: Option<u64>,
+}
+
+record!(ErrorEvent { kind, code, message, attempt, retry or nothing });
+
+/// The run was ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cancelled {
+    /// `cancel` or `kill`.
+    pub by: String,
+}
+
+record!(Cancelled { by });
+
+/// Caps were lifted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Raised {
+    /// The caps now in force.
+    pub limits: Limits,
+}
+
+record!(Raised { limits });
+
+/// A title was given or taken away.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Title {
+    /// The title.
+    pub title: Option<String>,
+}
+
+record!(Title { title });
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json;
+
+    #[test]
+    fn events_keep_what_they_hold() {
+        for text in [
+            r#"{"type":"message","role":"user","content":[{"type":"text","text":"a\u0000b 漢🙂"}]}"#,
+            r#"{"type":"tool_use","name":"read","arguments":"{\"a\": 1.50}","id":"x"}"#,
+            r#"{"type":"tool_result","version":7,"index":1,"name":"read","text":"t","failed":false,"state":"done","cost":18446744073709551615}"#,
+            r#"{"type":"error","kind":"transient","code":"http_503","message":"m","attempt":2,"retry":500}"#,
+            r#"{"type":"from_tomorrow","n":0.10}"#,
+        ] {
+            let event: Event = json::read(text).unwrap();
+            assert_eq!(json::text(&event), text);
+        }
+    }
+
+    #[test]
+    fn a_known_type_with_wrong_fields_is_an_error() {
+        assert!(
+            json::read::<Event>(r#"{"type":"message","role":"robot","content":[]}"#)
+                .is_err()
+        );
+        assert!(json::read::<Event>(r#"{"type":"partial"}"#).is_err());
+    }
+}

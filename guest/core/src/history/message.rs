@@ -1,0 +1,365 @@
+//! Messages for a provider, made from entries, and users' messages, read from callers.
+//!
+//! The text of a message depends on its entry alone, so that what a provider has seen stays the same bytes for ever.
+
+use super::{Entry, Event, Message, Role, TextBlock};
+use crate::error::Error;
+use crate::json::{self, Fields, FromJson, Taken, ToJson, Value, Wrong};
+
+/// Most bytes of one user's message, as JSON text: with its entry it stays well under the size of a stored value.
+pub const MESSAGE_BYTES_MAX: usize = 512 << 10;
+
+/// Bytes of a text inside a JSON string: control characters take six, quotes and backslashes two.
+pub fn escaped_bytes(text: &str) -> usize {
+    text.bytes()
+        .map(|byte| match byte {
+            b'"' | b'\\' | b'\n' | b'\r' | b'\t' | 0x08 | 0x0c => 2,
+            0..=0x1f => 6,
+            _ => 1,
+        })
+        .sum()
+}
+
+/// The longest beginning of `text` that takes at most `bytes` bytes inside a JSON string.
+pub fn cut_escaped(text: &str, bytes: usize) -> &str {
+    if escaped_bytes(text) <= bytes {
+        return text;
+    }
+    let mut taken = 0;
+    let mut buffer = [0; 4];
+    for (at, c) in text.char_indices() {
+        taken += escaped_bytes(c.encode_utf8(&mut buffer));
+        if taken > bytes {
+            return &text[..at];
+        }
+    }
+    text
+}
+
+struct Wire<'a> {
+    role: &'static str,
+    content: Vec<Block<'a>>,
+}
+
+impl ToJson for Wire<'_> {
+    fn write(&self, out: &mut String) {
+        Fields::new(out)
+            .add("role", self.role)
+            .add("content", &self.content)
+            .end();
+    }
+}
+
+enum Block<'a> {
+    Text {
+        text: &'a str,
+    },
+    Thinking {
+        text: &'a str,
+        raw: Option<&'a str>,
+    },
+    ToolUse {
+        id: String,
+        name: &'a str,
+        arguments: &'a str,
+    },
+    ToolResult {
+        id: String,
+        name: &'a str,
+        text: &'a str,
+        failed: bool,
+    },
+}
+
+impl ToJson for Block<'_> {
+    fn write(&self, out: &mut String) {
+        let mut fields = Fields::new(out);
+        match self {
+            Self::Text { text } => fields.add("type", "text").add("text", text),
+            Self::Thinking { text, raw } => fields
+                .add("type", "thinking")
+                .add("text", text)
+                .add_present("raw", raw),
+            Self::ToolUse {
+                id,
+                name,
+                arguments,
+            } => fields
+                .add("type", "tool_use")
+                .add("id", id)
+                .add("name", name)
+                .add("arguments", arguments),
+            Self::ToolResult {
+                id,
+                name,
+                text,
+                failed,
+            } => fields
+                .add("type", "tool_result")
+                .add("id", id)
+                .add("name", name)
+                .add("text", text)
+                .add("failed", failed),
+        }
+        .end();
+    }
+}
+
+/// The id of a call in what a provider is sent, unique in a conversation.
+pub fn call_id(version: u64, index: u32) -> String {
+    format!("call_{version}_{index}")
+}
+
+/// The messages that an entry adds to a conversation, as JSON texts, in order.
+pub fn messages(entry: &Entry) -> Result<Vec<String>, Error> {
+    let mut wires: Vec<Wire<'_>> = Vec::new();
+    for (index, event) in (0_u32..).zip(&entry.events) {
+        let Some((role, blocks)) = blocks(entry.version, index, event) else {
+            continue;
+        };
+        match wires.last_mut() {
+            Some(last) if last.role == role && role != "user" => last.content.extend(blocks),
+            _ => wires.push(Wire {
+                role,
+                content: blocks,
+            }),
+        }
+    }
+    Ok(wires.iter().map(json::text).collect())
+}
+
+fn blocks(version: u64, index: u32, event: &Event) -> Option<(&'static str, Vec<Block<'_>>)> {
+    Some(match event {
+        Event::Message(message) if message.synthetic => return None,
+        Event::Message(message) => {
+            let role = match message.role {
+                Role::User => "user",
+                Role::Assistant => "assistant",
+            };
+            (
+                role,
+                message
+                    .content
+                    .iter()
+                    .map(|block| Block::Text { text: &block.text })
+                    .collect(),
+            )
+        }
+        Event::AssistantText(text) => ("assistant", vec![Block::Text { text: &text.text }]),
+        Event::Thinking(thinking) => (
+            "assistant",
+            vec![Block::Thinking {
+                text: &thinking.text,
+                raw: thinking.raw.as_deref(),
+            }],
+        ),
+        Event::ToolUse(call) => {
+            let id = call_id(version, index);
+            (
+                "assistant",
+                vec![Block::ToolUse {
+                    id,
+                    name: &call.name,
+                    arguments: &call.arguments,
+                }],
+            )
+        }
+        Event::ToolResult(result) => {
+            let id = call_id(result.version, result.index);
+            let block = Block::ToolResult {
+                id,
+                name: &result.name,
+                text: &result.text,
+                failed: result.failed,
+            };
+            ("tool", vec![block])
+        }
+        Event::Result(_)
+        | Event::Suspended(_)
+        | Event::Resumed(_)
+        | Event::Partial(_)
+        | Event::Error(_)
+        | Event::Cancelled(_)
+        | Event::Raised(_)
+        | Event::Title(_)
+        | Event::Other(_) => return None,
+    })
+}
+
+/// A message of a caller, with nothing in it that has no meaning here.
+struct Given<'a> {
+    role: String,
+    content: Value<'a>,
+    id: Option<String>,
+}
+
+impl<'a> Given<'a> {
+    fn read(text: &'a str) -> Result<Self, Wrong> {
+        let mut taken = Taken::new(json::parse(text)?)?;
+        let given = Self {
+            role: taken.field("role")?,
+            content: taken.value("content")?,
+            id: taken.field("id")?,
+        };
+        taken.end_strictly()?;
+        Ok(given)
+    }
+}
+
+/// A user's message as a caller gives it: `{"role": "user", "content": "text" | [{"type": "text", "text"}], "id"?}`.
+pub fn parse_user(text: &str) -> Result<Message, Error> {
+    if text.len() > MESSAGE_BYTES_MAX {
+        return Err(Error::invalid(
+            "input",
+            "",
+            format!("is longer than {MESSAGE_BYTES_MAX} bytes"),
+        ));
+    }
+    let given = Given::read(text).map_err(|e| {
+        Error::invalid(
+            "input",
+            text,
+            format!("is not a message {{\"role\", \"content\"}}: {e}"),
+        )
+    })?;
+    if given.role != "user" {
+        return Err(Error::invalid("input.role", &given.role, "must be user"));
+    }
+    let content = match given.content {
+        Value::String(text) => vec![TextBlock::new(text.into_owned())],
+        blocks @ Value::Array(_) => {
+            Vec::<TextBlock>::read(blocks).map_err(|e| {
+                Error::invalid(
+                    "input.content",
+                    "",
+                    format!("holds a block that is not text: {e}"),
+                )
+            })?
+        }
+        _ => {
+            return Err(Error::invalid(
+                "input.content",
+                "",
+                "must be a text or a list of text blocks",
+            ));
+        }
+    };
+    let bytes: usize = content.iter().map(|block| escaped_bytes(&block.text)).sum();
+    if bytes > MESSAGE_BYTES_MAX {
+        return Err(Error::invalid(
+            "input.content",
+            "",
+            format!("is {bytes} bytes as JSON, the most is {MESSAGE_BYTES_MAX}"),
+        ));
+    }
+    if content.is_empty() || content.iter().any(|block| block.kind != "text") {
+        return Err(Error::invalid(
+            "input.content",
+            "",
+            "must hold at least one block, all of type text",
+        ));
+    }
+    Ok(Message {
+        role: Role::User,
+        content,
+        id: given.id,
+        synthetic: false,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::history::{AssistantText, Reason, State, ToolResult, ToolUse};
+    use crate::money::Nanos;
+
+    fn entry(version: u64, events: Vec<Event>) -> Entry {
+        Entry {
+            format: 1,
+            version,
+            reason: Reason::AssistantTurn,
+            time: crate::time::Instant::default(),
+            run: 1,
+            commit: String::new(),
+            previous: String::new(),
+            answers: None,
+            settled: None,
+            admitted: None,
+            events,
+        }
+    }
+
+    #[test]
+    fn groups_a_reply_and_its_results() {
+        let call = |arguments: &str| {
+            Event::ToolUse(ToolUse {
+                name: "read".into(),
+                arguments: arguments.into(),
+                id: "same".into(),
+            })
+        };
+        let result = ToolResult {
+            version: 4,
+            index: 2,
+            name: "read".into(),
+            text: "no".into(),
+            failed: true,
+            state: State::Denied,
+            cost: Nanos::ZERO,
+        };
+        let reply = entry(
+            4,
+            vec![
+                Event::AssistantText(AssistantText {
+                    text: "Let me see.".into(),
+                }),
+                call("{\"a\":1}"),
+                call("oops"),
+                Event::Message(Message::synthetic("(stopped by user)")),
+                Event::ToolResult(result),
+            ],
+        );
+        assert_eq!(
+            messages(&reply).unwrap(),
+            [
+                r#"{"role":"assistant","content":[{"type":"text","text":"Let me see."},{"type":"tool_use","id":"call_4_1","name":"read","arguments":"{\"a\":1}"},{"type":"tool_use","id":"call_4_2","name":"read","arguments":"oops"}]}"#,
+                r#"{"role":"tool","content":[{"type":"tool_result","id":"call_4_2","name":"read","text":"no","failed":true}]}"#,
+            ]
+        );
+    }
+
+    #[test]
+    fn reads_users_messages_or_says_what_is_wrong() {
+        for good in [
+            r#"{"role":"user","content":"hi"}"#,
+            r#"{"role":"user","content":[{"type":"text","text":"hi \u0000 🙂"}],"id":"m1"}"#,
+        ] {
+            parse_user(good).unwrap();
+        }
+        let long = format!(
+            r#"{{"role":"user","content":"{}"}}"#,
+            "x".repeat(MESSAGE_BYTES_MAX)
+        );
+        for bad in [
+            "",
+            "hi",
+            "{}",
+            r#"{"role":"assistant","content":"hi"}"#,
+            r#"{"role":"user","content":7}"#,
+            r#"{"role":"user","content":[]}"#,
+            r#"{"role":"user","content":[{"type":"image","text":""}]}"#,
+            r#"{"role":"user","content":"hi","extra":1}"#,
+            r#"{"role":"user","content":"\ud800"}"#,
+            &format!(
+                r#"{{"role":"user","content":"{}"}}"#,
+                "\\u0000".repeat(MESSAGE_BYTES_MAX / 6 + 1)
+            ),
+            &long,
+        ] {
+            assert!(
+                matches!(parse_user(bad), Err(Error::Invalid { .. })),
+                "{bad:.60}"
+            );
+        }
+    }
+}

@@ -1,0 +1,12 @@
+//! What happened in a thread: entries chained by hash, the events in them, and the messages that a provider is sent.
+
+mod entry;
+mod event;
+mod message;
+
+pub use entry::{Admitted, Answer, Entry, How, Reason, Settled};
+pub use event::{
+    AssistantText, Cancelled, ErrorEvent, Event, Message, Partial, Raised, ResultEvent, Resumed,
+    Role, State, Suspended, TextBlock, Thinking, Title, ToolResult, ToolUse,
+};
+pub use message::{MESSAGE_BYTES_MAX, call_id, cut_escaped, escaped_bytes, messages, parse_user};

@@ -1,0 +1,123 @@
+//! Names of threads and directives, and the key under which a thread is stored.
+//!
+//! Segments of `[A-Za-z0-9_-]` joined by `/`, at most 200 bytes, no reserved device name. The key is the id in lower
+//! case, so that twins that differ by case alone collide loudly. No dot in an id, while every file name of ours has
+//! one, so that the two never meet on disk.
+
+use crate::error::Error;
+use crate::time::Instant;
+
+/// Longest id, in bytes.
+pub const ID_BYTES_MAX: usize = 200;
+/// Most segments: bounds the depth of directories that documents need.
+pub const SEGMENTS_MAX: usize = 16;
+
+/// Windows keeps these names for devices, in any case, in every directory.
+const DEVICES: [&str; 4] = ["con", "prn", "aux", "nul"];
+
+/// Check a name of a thread or directive. `field` says in the error which one it was.
+pub fn check(field: &str, name: &str) -> Result<(), Error> {
+    let refuse = |problem: &str| Err(Error::invalid(field, name, problem));
+    if name.is_empty() {
+        return refuse("is empty: it needs segments of letters, digits, _ and - joined by /");
+    }
+    if name.len() > ID_BYTES_MAX {
+        return refuse("is longer than 200 bytes");
+    }
+    if name.split('/').count() > SEGMENTS_MAX {
+        return refuse("has more than 16 segments");
+    }
+    for segment in name.split('/') {
+        if segment.is_empty() {
+            return refuse("has an empty segment: no / at the beginning, at the end or twice");
+        }
+        if !segment
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
+        {
+            return refuse(
+                "may hold letters, digits, _ and - in segments joined by / and nothing else",
+            );
+        }
+        if is_device(segment) {
+            return refuse(
+                "has a segment that some systems keep for devices (con, nul, com1, ...)",
+            );
+        }
+    }
+    Ok(())
+}
+
+/// The key of an id: its lower case.
+pub fn key(id: &str) -> String {
+    id.to_ascii_lowercase()
+}
+
+/// A new id: `<directive>-<unix ms>-<random hex>`; a chat's begins with `chat`. `random` is at least six hex digits.
+pub fn generate(directive: Option<&str>, now: Instant, random: &str) -> String {
+    format!("{}-{}-{random}", directive.unwrap_or("chat"), now.millis())
+}
+
+fn is_device(segment: &str) -> bool {
+    let lower = segment.to_ascii_lowercase();
+    let numbered = lower
+        .strip_prefix("com")
+        .or_else(|| lower.strip_prefix("lpt"));
+    DEVICES.contains(&lower.as_str())
+        || numbered.is_some_and(|n| n.len() == 1 && n.as_bytes()[0].is_ascii_digit())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn accepts_ids() {
+        for id in [
+            "a",
+            "agency-kiwi/discover_leads-1739820456",
+            "A/b/C-1",
+            "com10",
+            "console",
+        ] {
+            check("thread", id).unwrap();
+        }
+    }
+
+    #[test]
+    fn refuses_what_could_mean_something_else() {
+        let long = "x".repeat(201);
+        let deep = ["a"; 17].join("/");
+        for id in [
+            "",
+            "/",
+            "a/",
+            "/a",
+            "a//b",
+            "..",
+            "a/../b",
+            ".",
+            "a.b",
+            "a b",
+            "a\0",
+            "a\n",
+            "a\\b",
+            "CON",
+            "x/nul",
+            "Com1",
+            "lpt9/x",
+            "é",
+            "а",
+            "a\u{202e}",
+            &long,
+            &deep,
+        ] {
+            assert!(check("thread", id).is_err(), "{id:?}");
+        }
+    }
+
+    #[test]
+    fn keys_of_case_twins_are_the_same() {
+        assert_eq!(key("Demo-1"), key("demo-1"));
+    }
+}

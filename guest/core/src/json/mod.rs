@@ -1,0 +1,157 @@
+//! JSON: one tree, one parser, one writer; and how records become text and are read back ([`record`]).
+//!
+//! Numbers keep the digits and objects the order they were written with. The parser is serde_json's; what would be
+//! generated for every type anew (readers for text and for trees, two writers) is written once here, because most of
+//! the component's size was that.
+
+mod number;
+mod parse;
+mod plain;
+pub(crate) mod record;
+mod write;
+
+pub use number::Number;
+pub use parse::parse;
+pub use record::{Fields, FromJson, Taken, ToJson, Wrong, read, text};
+
+use std::borrow::Cow;
+
+/// A JSON value. Strings without escapes are borrowed from the text it was parsed from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Value<'a> {
+    /// `null`.
+    Null,
+    /// `true` or `false`.
+    Bool(bool),
+    /// A number.
+    Number(Number),
+    /// A string.
+    String(Cow<'a, str>),
+    /// A list.
+    Array(Vec<Self>),
+    /// Named values.
+    Object(Map<'a>),
+}
+
+impl<'a> Value<'a> {
+    /// The string, if it is one.
+    pub fn as_str(&self) -> Option<&str> {
+        match self {
+            Self::String(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The number, if it is a whole one from 0 to 2^64 - 1, written without point and exponent.
+    pub fn as_u64(&self) -> Option<u64> {
+        match self {
+            Self::Number(number) => number.whole(),
+            _ => None,
+        }
+    }
+
+    /// The field of an object.
+    pub fn get(&self, name: &str) -> Option<&Self> {
+        match self {
+            Self::Object(map) => map.get(name),
+            _ => None,
+        }
+    }
+
+    /// The same value, independent of the text it was parsed from.
+    pub fn into_owned(self) -> Value<'static> {
+        match self {
+            Self::Null => Value::Null,
+            Self::Bool(flag) => Value::Bool(flag),
+            Self::Number(number) => Value::Number(number),
+            Self::String(text) => Value::String(Cow::Owned(text.into_owned())),
+            Self::Array(items) => Value::Array(items.into_iter().map(Value::into_owned).collect()),
+            Self::Object(map) => {
+                let owned = |(name, value): (Cow<'_, str>, Value<'_>)| {
+                    (Cow::Owned(name.into_owned()), value.into_owned())
+                };
+                Value::Object(Map(map.0.into_iter().map(owned).collect()))
+            }
+        }
+    }
+}
+
+impl<'a> From<&'a str> for Value<'a> {
+    fn from(text: &'a str) -> Self {
+        Self::String(Cow::Borrowed(text))
+    }
+}
+
+impl From<String> for Value<'_> {
+    fn from(text: String) -> Self {
+        Self::String(Cow::Owned(text))
+    }
+}
+
+impl From<u64> for Value<'_> {
+    fn from(whole: u64) -> Self {
+        Self::Number(Number::from(whole))
+    }
+}
+
+/// Named values in the order they were written. A name that is there twice means its last value.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Map<'a>(Vec<(Cow<'a, str>, Value<'a>)>);
+
+impl<'a> Map<'a> {
+    /// No fields.
+    pub const fn new() -> Self {
+        Self(Vec::new())
+    }
+
+    /// True if it has no fields.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The names, in order.
+    pub fn keys(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|(name, _)| name.as_ref())
+    }
+
+    /// The fields, in order.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Value<'a>)> {
+        self.0.iter().map(|(name, value)| (name.as_ref(), value))
+    }
+
+    /// Is there such a field?
+    pub fn contains_key(&self, name: &str) -> bool {
+        self.place(name).is_some()
+    }
+
+    /// A field.
+    pub fn get(&self, name: &str) -> Option<&Value<'a>> {
+        self.place(name).map(|place| &self.0[place].1)
+    }
+
+    /// Set a field: in its place if it is there, else at the end.
+    pub fn insert(&mut self, name: impl Into<Cow<'a, str>>, value: impl Into<Value<'a>>) {
+        let (name, value) = (name.into(), value.into());
+        match self.place(&name) {
+            Some(place) => self.0[place].1 = value,
+            None => self.0.push((name, value)),
+        }
+    }
+
+    /// Take a field out; those after it move up.
+    pub fn shift_remove(&mut self, name: &str) -> Option<Value<'a>> {
+        let value = self.place(name).map(|place| self.0.remove(place).1);
+        self.0.retain(|(other, _)| other != name);
+        value
+    }
+
+    /// Take a field out; the last one takes its place. Lines of `transcript.jsonl` have had their order by this since
+    /// the first version.
+    pub fn swap_remove(&mut self, name: &str) -> Option<Value<'a>> {
+        self.place(name).map(|place| self.0.swap_remove(place).1)
+    }
+
+    fn place(&self, name: &str) -> Option<usize> {
+        self.0.iter().rposition(|(other, _)| other == name)
+    }
+}

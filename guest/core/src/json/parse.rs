@@ -1,0 +1,111 @@
+//! From text to tree, by serde_json's parser.
+
+use super::record::Wrong;
+use super::{Map, Number, Value};
+use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use std::borrow::Cow;
+use std::fmt;
+
+/// Under this name serde_json gives a number that keeps its digits. An object that really has such a field is taken
+/// for a number if its value is one, as everywhere in serde_json, else refused.
+const NUMBER: &str = "$serde_json::private::Number";
+
+/// The value that a text holds. Nesting is limited to 128 levels.
+///
+/// # Errors
+/// [`Wrong::Syntax`] if it is not JSON.
+pub fn parse(text: &str) -> Result<Value<'_>, Wrong> {
+    serde_json::from_str(text).map_err(|e| Wrong::Syntax(e.to_string()))
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Value<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Tree)
+    }
+}
+
+struct Tree;
+
+impl<'de> Visitor<'de> for Tree {
+    type Value = Value<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_unit<E>(self) -> Result<Self::Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E>(self, flag: bool) -> Result<Self::Value, E> {
+        Ok(Value::Bool(flag))
+    }
+
+    fn visit_u64<E>(self, whole: u64) -> Result<Self::Value, E> {
+        Ok(Value::from(whole))
+    }
+
+    fn visit_i64<E>(self, whole: i64) -> Result<Self::Value, E> {
+        Ok(Value::Number(Number::checked(whole.to_string())))
+    }
+
+    #[expect(clippy::disallowed_types, reason = "serde's trait names it; no number gets here")]
+    fn visit_f64<E: de::Error>(self, _: f64) -> Result<Self::Value, E> {
+        Err(E::custom("a number has lost its digits"))
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
+        Ok(Value::from(text.to_owned()))
+    }
+
+    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
+        Ok(Value::from(text))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<Self::Value, A::Error> {
+        let mut items = Vec::new();
+        while let Some(item) = access.next_element()? {
+            items.push(item);
+        }
+        Ok(Value::Array(items))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Self::Value, A::Error> {
+        let mut fields = Vec::new();
+        while let Some(Name(name)) = access.next_key()? {
+            if fields.is_empty() && name == NUMBER {
+                let Digits(digits) = access.next_value()?;
+                return match Number::parse(&digits) {
+                    Some(number) => Ok(Value::Number(number)),
+                    None => Err(de::Error::custom("invalid number")),
+                };
+            }
+            fields.push((name, access.next_value()?));
+        }
+        Ok(Value::Object(Map(fields)))
+    }
+}
+
+/// The name of a field.
+struct Name<'a>(Cow<'a, str>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Name<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match deserializer.deserialize_any(Tree)? {
+            Value::String(name) => Ok(Self(name)),
+            _ => Err(de::Error::custom("a name must be a string")),
+        }
+    }
+}
+
+/// The text of a number.
+struct Digits(String);
+
+impl<'de> Deserialize<'de> for Digits {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match deserializer.deserialize_any(Tree)? {
+            Value::String(digits) => Ok(Self(digits.into_owned())),
+            _ => Err(de::Error::custom("invalid number")),
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! From tree to text: as short as JSON can be, or indented for people.
+
+use super::number::write_whole;
+use super::{Map, Value};
+use std::fmt;
+
+const DIGITS: &[u8; 16] = b"0123456789abcdef";
+
+impl fmt::Display for Value<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut out = String::new();
+        self.write(&mut out, None);
+        f.write_str(&out)
+    }
+}
+
+impl Value<'_> {
+    /// Its text with two spaces of indentation a level.
+    pub fn to_text_pretty(&self) -> String {
+        let mut out = String::new();
+        self.write(&mut out, Some(0));
+        out
+    }
+
+    /// Append its text; `level` is how deep it stands, if it is to be indented.
+    pub(super) fn write(&self, out: &mut String, level: Option<usize>) {
+        match self {
+            Self::Null => out.push_str("null"),
+            Self::Bool(flag) => write_bool(out, *flag),
+            Self::Number(number) => number.write(out),
+            Self::String(text) => write_text(out, text),
+            Self::Array(items) if items.is_empty() => out.push_str("[]"),
+            Self::Array(items) => {
+                let mut before = '[';
+                for item in items {
+                    out.push(before);
+                    before = ',';
+                    line(out, level.map(|level| level + 1));
+                    item.write(out, level.map(|level| level + 1));
+                }
+                line(out, level);
+                out.push(']');
+            }
+            Self::Object(map) => map.write(out, level),
+        }
+    }
+}
+
+impl Map<'_> {
+    fn write(&self, out: &mut String, level: Option<usize>) {
+        if self.is_empty() {
+            return out.push_str("{}");
+        }
+        let mut before = '{';
+        for (name, value) in self.iter() {
+            out.push(before);
+            before = ',';
+            line(out, level.map(|level| level + 1));
+            write_text(out, name);
+            out.push_str(if level.is_some() { ": " } else { ":" });
+            value.write(out, level.map(|level| level + 1));
+        }
+        line(out, level);
+        out.push('}');
+    }
+}
+
+/// A new line, if the text is indented.
+fn line(out: &mut String, level: Option<usize>) {
+    if let Some(level) = level {
+        out.push('\n');
+        for _ in 0..level {
+            out.push_str("  ");
+        }
+    }
+}
+
+pub(super) fn write_bool(out: &mut String, flag: bool) {
+    out.push_str(if flag { "true" } else { "false" });
+}
+
+pub(super) fn write_signed(out: &mut String, whole: i64) {
+    if whole < 0 {
+        out.push('-');
+    }
+    write_whole(out, whole.unsigned_abs());
+}
+
+/// Append a string: what JSON demands is escaped, in its shortest form, and nothing else.
+pub(super) fn write_text(out: &mut String, text: &str) {
+    out.push('"');
+    let mut plain = 0;
+    for (at, byte) in text.bytes().enumerate() {
+        if byte >= b' ' && byte != b'"' && byte != b'\\' {
+            continue;
+        }
+        // Only ASCII is escaped, so both ends are character boundaries.
+        out.push_str(&text[plain..at]);
+        plain = at + 1;
+        out.push('\\');
+        match byte {
+            b'"' | b'\\' => out.push(char::from(byte)),
+            0x08 => out.push('b'),
+            0x0c => out.push('f'),
+            b'\n' => out.push('n'),
+            b'\r' => out.push('r'),
+            b'\t' => out.push('t'),
+            _ => {
+                out.push_str("u00");
+                out.push(char::from(DIGITS[usize::from(byte >> 4)]));
+                out.push(char::from(DIGITS[usize::from(byte & 15)]));
+            }
+        }
+    }
+    out.push_str(&text[plain..]);
+    out.push('"');
+}

@@ -1,0 +1,139 @@
+//! Names of collections and logs, and keys that keep order and cannot be forged.
+//!
+//! Parts are joined by U+0001. Inside a part U+0000 to U+0002 are written as U+0002 and a digit, so no part can hold a
+//! separator, and the order of the encoded text is the order of the parts.
+
+use crate::hash::sha256_text;
+
+/// Thread records, by [`crate::id::key`].
+pub const THREAD: &str = "thread";
+/// Heads, by thread key.
+pub const HEAD: &str = "head";
+/// Chain records, by root key.
+pub const CHAIN: &str = "chain";
+/// Pins, by (root key, SHA-256).
+pub const PIN: &str = "pin";
+/// Index entries, by (name, value, thread key).
+pub const INDEX: &str = "index";
+/// Due entries, by (time, thread key).
+pub const DUE: &str = "due";
+/// Mail, by (root key, number).
+pub const INBOX: &str = "inbox";
+/// Ids of callers' signals, by (root key, id).
+pub const SEEN: &str = "seen";
+/// Text of a stream, by thread key.
+pub const PARTIAL: &str = "partial";
+/// The log of entries; its partition is the thread key.
+pub const HISTORY: &str = "history";
+
+/// Longest value that an index key holds as it is; a longer one is replaced by its digest, which finds it just as well.
+const INDEX_VALUE_BYTES_MAX: usize = 220;
+
+/// A key of parts.
+pub fn join(parts: &[&str]) -> String {
+    let mut key = String::new();
+    for (at, part) in parts.iter().enumerate() {
+        if at > 0 {
+            key.push('\u{1}');
+        }
+        escape(part, &mut key);
+    }
+    key
+}
+
+/// The range of keys that begin with these parts and have at least one more: `start <= key < end`.
+pub fn below(parts: &[&str]) -> (String, String) {
+    let prefix = join(parts);
+    (format!("{prefix}\u{1}"), format!("{prefix}\u{2}"))
+}
+
+/// The last part of a key.
+pub fn last(key: &str) -> String {
+    unescape(key.rsplit('\u{1}').next().unwrap_or(key))
+}
+
+/// A number as text whose order is the number's.
+pub fn number(n: u64) -> String {
+    format!("{n:016x}")
+}
+
+/// The key of an index entry.
+pub fn index(name: &str, value: &str, thread: &str) -> String {
+    join(&[name, &index_value(value), thread])
+}
+
+/// What an index key holds of a value.
+pub fn index_value(value: &str) -> String {
+    if join(&[value]).len() <= INDEX_VALUE_BYTES_MAX {
+        value.to_owned()
+    } else {
+        sha256_text(value)
+    }
+}
+
+fn escape(part: &str, key: &mut String) {
+    for c in part.chars() {
+        match c {
+            '\u{0}' => key.push_str("\u{2}0"),
+            '\u{1}' => key.push_str("\u{2}1"),
+            '\u{2}' => key.push_str("\u{2}2"),
+            c => key.push(c),
+        }
+    }
+}
+
+fn unescape(part: &str) -> String {
+    part.replace("\u{2}0", "\u{0}")
+        .replace("\u{2}1", "\u{1}")
+        .replace("\u{2}2", "\u{2}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_part_can_forge_a_separator() {
+        assert_ne!(join(&["a\u{1}b", "c"]), join(&["a", "b\u{1}c"]));
+        assert_ne!(join(&["a\u{2}1b"]), join(&["a\u{1}b"]));
+        assert_eq!(
+            last(&join(&["x", "a\u{1}\u{2}\u{0}b"])),
+            "a\u{1}\u{2}\u{0}b"
+        );
+    }
+
+    #[test]
+    fn order_is_that_of_the_parts() {
+        let mut parts = [
+            "", "\u{0}", "\u{1}", "\u{2}", "\u{3}", "a", "a\u{0}", "ab", "b", "é",
+        ];
+        parts.sort_unstable();
+        let keys: Vec<_> = parts.iter().map(|part| join(&[part, "z"])).collect();
+        assert!(keys.is_sorted(), "{keys:?}");
+    }
+
+    #[test]
+    fn ranges_hold_what_begins_with_the_parts() {
+        let (start, end) = below(&["status", "idle"]);
+        let inside = index("status", "idle", "x");
+        assert!(start <= inside && inside < end);
+        for outside in [
+            index("status", "idle2", "x"),
+            index("status", "idl", "x"),
+            join(&["status", "idle"]),
+        ] {
+            assert!(outside < start || outside >= end, "{outside:?}");
+        }
+    }
+
+    #[test]
+    fn long_values_fit() {
+        let thread = "t".repeat(200);
+        for value in ["é".repeat(400), "\u{1}".repeat(220), "x".repeat(220)] {
+            assert!(
+                index("directive", &value, &thread).len() <= 512,
+                "{value:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! The decisions of Threadkeep.
+//!
+//! Core takes loaded records, a request and the time, and returns a plan: records to write, the entry to append, the
+//! step to hand out. It performs nothing.
+//!
+//! What does not live here: I/O, clocks, randomness, threads, floating-point numbers, any order that depends on a
+//! hash. Time and ids are arguments. `clippy.toml` beside this crate enforces it.
+
+#![forbid(unsafe_code)]
+#![deny(clippy::float_arithmetic, missing_docs)]
+
+pub mod error;
+pub mod estimate;
+pub mod hash;
+pub mod history;
+pub mod id;
+pub mod json;
+pub mod key;
+pub mod ledger;
+pub mod limits;
+pub mod money;
+pub mod nearest;
+pub mod plan;
+pub mod runner;
+pub mod settings;
+pub mod thread;
+pub mod time;
+pub mod transcript;

@@ -1,0 +1,118 @@
+//! Caps: upper bounds that are checked before a cost arises. `None` is unlimited, zero is zero.
+
+use crate::json::record::record;
+use crate::money::Nanos;
+
+/// Six caps. Turns, tokens and duration count for a run; spend, spawns and depth for a chain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Limits {
+    /// Model calls.
+    pub turns: Option<u64>,
+    /// Tokens of every kind.
+    pub tokens: Option<u64>,
+    /// Money.
+    pub spend: Option<Nanos>,
+    /// Child threads.
+    pub spawns: Option<u64>,
+    /// Levels of children.
+    pub depth: Option<u64>,
+    /// Milliseconds inside steps.
+    pub duration: Option<u64>,
+}
+
+record!(Limits { turns, tokens, spend, spawns, depth, duration });
+
+impl Limits {
+    /// No caps at all.
+    pub const NONE: Self = Self {
+        turns: None,
+        tokens: None,
+        spend: None,
+        spawns: None,
+        depth: None,
+        duration: None,
+    };
+
+    /// The defaults for a person's own machine.
+    pub const LOCAL: Self = Self {
+        turns: Some(25),
+        tokens: Some(1_000_000),
+        spend: Some(Nanos::new(1_000_000_000)),
+        spawns: Some(50),
+        depth: Some(10),
+        duration: Some(1_800_000),
+    };
+
+    /// The defaults for tenants that nobody trusts.
+    pub const STRICT: Self = Self {
+        turns: Some(10),
+        tokens: Some(200_000),
+        spend: Some(Nanos::new(100_000_000)),
+        spawns: Some(5),
+        depth: Some(3),
+        duration: Some(300_000),
+    };
+
+    /// A preset by name.
+    pub fn preset(name: &str) -> Option<Self> {
+        match name {
+            "local" => Some(Self::LOCAL),
+            "strict" => Some(Self::STRICT),
+            _ => None,
+        }
+    }
+
+    /// These caps, with those of `other` where it sets one.
+    pub fn overridden_by(self, other: Self) -> Self {
+        Self {
+            turns: other.turns.or(self.turns),
+            tokens: other.tokens.or(self.tokens),
+            spend: other.spend.or(self.spend),
+            spawns: other.spawns.or(self.spawns),
+            depth: other.depth.or(self.depth),
+            duration: other.duration.or(self.duration),
+        }
+    }
+
+    /// The lower of both, cap by cap.
+    pub fn lowered_to(self, other: Self) -> Self {
+        fn lower<T: Ord>(left: Option<T>, right: Option<T>) -> Option<T> {
+            match (left, right) {
+                (Some(left), Some(right)) => Some(left.min(right)),
+                (left, right) => left.or(right),
+            }
+        }
+        Self {
+            turns: lower(self.turns, other.turns),
+            tokens: lower(self.tokens, other.tokens),
+            spend: lower(self.spend, other.spend),
+            spawns: lower(self.spawns, other.spawns),
+            depth: lower(self.depth, other.depth),
+            duration: lower(self.duration, other.duration),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn overrides_and_lowers() {
+        let asked = Limits {
+            turns: Some(99),
+            spend: Some(Nanos::new(5)),
+            ..Limits::NONE
+        };
+        let merged = Limits::LOCAL
+            .overridden_by(asked)
+            .lowered_to(Limits::STRICT);
+        assert_eq!(
+            (merged.turns, merged.spend),
+            (Some(10), Some(Nanos::new(5)))
+        );
+        assert_eq!(merged.tokens, Some(200_000));
+        assert_eq!(Limits::NONE.lowered_to(Limits::NONE), Limits::NONE);
+        assert_eq!(Limits::preset("lokal"), None);
+    }
+}

@@ -1,0 +1,393 @@
+//! Plans: what a decision wants written, all of it or nothing; and the change of a thread from which one is made.
+//!
+//! Invariants: every plan about a thread replaces its head at the store version that was read; an entry is appended at
+//! the history's length plus one; index and due entries follow the records in the same plan.
+
+use crate::error::Error;
+use crate::history::{Admitted, Answer, Entry, Event, Reason, Settled, messages};
+use crate::json::{self, Fields, ToJson};
+use crate::key;
+use crate::settings::Pin;
+use crate::thread::{ChainRecord, FORMAT, Head, Status, ThreadRecord};
+use crate::time::Instant;
+use crate::{estimate, hash, id};
+
+/// Most bytes of an entry: a stored value, with room for what stands around it.
+pub const ENTRY_BYTES_MAX: usize = 1_000_000;
+
+/// A record as it was read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stored<T> {
+    /// The store's version of it: the guard.
+    pub version: u64,
+    /// What it holds.
+    pub value: T,
+}
+
+/// The three records that decide about a thread, as one snapshot.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Loaded {
+    /// What it is.
+    pub thread: Stored<ThreadRecord>,
+    /// Where it stands.
+    pub head: Stored<Head>,
+    /// Its chain and account.
+    pub chain: Stored<ChainRecord>,
+}
+
+impl Loaded {
+    /// Key of the thread.
+    pub fn key(&self) -> String {
+        id::key(&self.thread.value.id)
+    }
+
+    /// Key of its chain.
+    pub fn root(&self) -> String {
+        id::key(&self.thread.value.chain)
+    }
+}
+
+/// What a record must be before it is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Expect {
+    /// Anything, or nothing.
+    Any,
+    /// There must be none.
+    Absent,
+    /// It must be at this version.
+    Version(u64),
+}
+
+/// One write.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Write {
+    /// Replace or create a record.
+    Put {
+        /// Its collection.
+        collection: &'static str,
+        /// Its key.
+        key: String,
+        /// What it must be before.
+        expect: Expect,
+        /// Its text.
+        value: String,
+    },
+    /// Remove a record.
+    Delete {
+        /// Its collection.
+        collection: &'static str,
+        /// Its key.
+        key: String,
+    },
+    /// Append an entry to a history.
+    Append {
+        /// Key of the thread.
+        partition: String,
+        /// Its version.
+        at: u64,
+        /// Its text.
+        value: String,
+    },
+}
+
+/// What is to be written, all or nothing, and what the thread then is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Plan {
+    /// In order.
+    pub writes: Vec<Write>,
+    /// True if it only records the truth about something that has already happened.
+    pub closing: bool,
+    /// The thread's record afterwards.
+    pub thread: ThreadRecord,
+    /// Its head afterwards.
+    pub head: Head,
+    /// Its chain afterwards.
+    pub chain: ChainRecord,
+    /// The entry that it appends, if it appends one.
+    pub entry: Option<Entry>,
+}
+
+/// When a decision is made, and the random name of its commit.
+#[derive(Debug, Clone, Copy)]
+pub struct Moment<'a> {
+    /// The time.
+    pub now: Instant,
+    /// At least 16 hex digits.
+    pub commit: &'a str,
+}
+
+/// A change of one thread in the making.
+#[derive(Debug)]
+pub struct Change<'a> {
+    loaded: &'a Loaded,
+    moment: Moment<'a>,
+    /// The record, to be changed.
+    pub thread: ThreadRecord,
+    /// The head, to be changed.
+    pub head: Head,
+    /// The chain, to be changed.
+    pub chain: ChainRecord,
+    /// The events so far.
+    pub events: Vec<Event>,
+    /// The step that it answers.
+    pub answers: Option<Answer>,
+    /// What became of its hold.
+    pub settled: Option<Settled>,
+    /// The attempt that it admits.
+    pub admitted: Option<Admitted>,
+    /// Writes beyond the records of the thread.
+    pub extra: Vec<Write>,
+    /// True if it only records the truth about something that has already happened.
+    pub closing: bool,
+    sealed: bool,
+}
+
+impl<'a> Change<'a> {
+    /// A change of what was loaded.
+    pub fn new(loaded: &'a Loaded, moment: Moment<'a>) -> Self {
+        Self {
+            loaded,
+            moment,
+            thread: loaded.thread.value.clone(),
+            head: loaded.head.value.clone(),
+            chain: loaded.chain.value.clone(),
+            events: Vec::new(),
+            answers: None,
+            settled: None,
+            admitted: None,
+            extra: Vec::new(),
+            closing: false,
+            sealed: false,
+        }
+    }
+
+    /// The time of the decision.
+    pub fn now(&self) -> Instant {
+        self.moment.now
+    }
+
+    /// The version that the entry will have.
+    pub fn version(&self) -> u64 {
+        self.loaded.head.value.version + 1
+    }
+
+    /// Add an event; its index in the entry.
+    pub fn push(&mut self, event: Event) -> u32 {
+        self.events.push(event);
+        (self.events.len() - 1) as u32
+    }
+
+    /// Count the messages of the events so far into what a provider will see. `counted` says that the provider has
+    /// already counted the assistant's. Later events must not be messages.
+    pub fn seal(&mut self, counted: bool) -> Result<(), Error> {
+        if self.sealed {
+            return Ok(());
+        }
+        self.sealed = true;
+        for message in messages(&self.entry(Reason::Changed))? {
+            self.head.prefix = hash::sha256(&[&self.head.prefix, &message]);
+            if !(counted && message.starts_with(r#"{"role":"assistant""#)) {
+                self.head.context = self.head.context.saturating_add(estimate::tokens(&message));
+            }
+        }
+        Ok(())
+    }
+
+    /// SHA-256 of the request that would be sent now.
+    pub fn request_hash(&self, pin: &Pin, output: u64) -> String {
+        let pinned = self.thread.pin.as_deref().unwrap_or_default();
+        hash::sha256(&[
+            pinned,
+            &self.head.prefix,
+            &pin.model.name,
+            &output.to_string(),
+        ])
+    }
+
+    /// The plan of a commit of the thread: records and one entry.
+    pub fn into_plan(mut self, reason: Reason) -> Result<Plan, Error> {
+        self.seal(false)?;
+        let entry = self.entry(reason);
+        let text = entry.to_text()?;
+        if text.len() > ENTRY_BYTES_MAX {
+            let problem = format!(
+                "makes an entry of {} bytes, the most is {ENTRY_BYTES_MAX}",
+                text.len()
+            );
+            return Err(Error::invalid("input", "", problem));
+        }
+        self.head.version = entry.version;
+        self.head.hash = Entry::hash_of(&text);
+        let mut plan = self.into_head_plan()?;
+        plan.writes.push(Write::Append {
+            partition: self_key(&plan),
+            at: entry.version,
+            value: text,
+        });
+        plan.entry = Some(entry);
+        Ok(plan)
+    }
+
+    /// The plan of a commit to the thread by somebody else: the head, and what was added beside it.
+    pub fn into_head_plan(mut self) -> Result<Plan, Error> {
+        self.head.updated = self.moment.now;
+        let mut writes = Vec::with_capacity(4 + self.extra.len());
+        self.write_due(&mut writes);
+        self.write_indexes(&mut writes);
+        let key = self.loaded.key();
+        put(
+            &mut writes,
+            key::HEAD,
+            &key,
+            self.loaded.head.version,
+            &self.head,
+        )?;
+        if self.chain != self.loaded.chain.value {
+            put(
+                &mut writes,
+                key::CHAIN,
+                &self.loaded.root(),
+                self.loaded.chain.version,
+                &self.chain,
+            )?;
+        }
+        if self.thread != self.loaded.thread.value {
+            put(
+                &mut writes,
+                key::THREAD,
+                &key,
+                self.loaded.thread.version,
+                &self.thread,
+            )?;
+        }
+        writes.append(&mut self.extra);
+        let Self {
+            thread,
+            head,
+            chain,
+            closing,
+            ..
+        } = self;
+        Ok(Plan {
+            writes,
+            closing,
+            thread,
+            head,
+            chain,
+            entry: None,
+        })
+    }
+
+    fn entry(&self, reason: Reason) -> Entry {
+        Entry {
+            format: FORMAT,
+            version: self.version(),
+            reason,
+            time: self.moment.now,
+            run: self.head.run,
+            commit: self.moment.commit.to_owned(),
+            previous: self.loaded.head.value.hash.clone(),
+            answers: self.answers.clone(),
+            settled: self.settled.clone(),
+            admitted: self.admitted.clone(),
+            events: self.events.clone(),
+        }
+    }
+
+    /// One due entry for each thread that is created, waiting or held, or that has mail to take; never later than its
+    /// true time. It stays where it is while a run goes on, so that a turn does not move it.
+    fn write_due(&mut self, writes: &mut Vec<Write>) {
+        let before = self.loaded.head.value.due;
+        if self.head.due == before {
+            return;
+        }
+        let key = self.loaded.key();
+        if let Some(time) = before {
+            writes.push(Write::Delete {
+                collection: key::DUE,
+                key: due_key(time, &key),
+            });
+        }
+        if let Some(time) = self.head.due {
+            writes.push(due(time, &key, &self.thread.chain));
+        }
+    }
+
+    fn write_indexes(&mut self, writes: &mut Vec<Write>) {
+        let key = self.loaded.key();
+        let before = &self.loaded.head.value;
+        if before.status == self.head.status {
+            return;
+        }
+        writes.push(unindex("status", before.status.as_str(), &key));
+        writes.push(index("status", self.head.status.as_str(), &key));
+        let millis = self.moment.now.millis();
+        let moved = before.status == Status::Running || self.head.status == Status::Running;
+        // In the same millisecond the entry is where it was: a commit names a key once.
+        if moved && millis != before.recency {
+            writes.push(unindex("recency", &key::number(before.recency), &key));
+            writes.push(index("recency", &key::number(millis), &key));
+            self.head.recency = millis;
+        }
+    }
+}
+
+fn self_key(plan: &Plan) -> String {
+    id::key(&plan.thread.id)
+}
+
+fn put(
+    writes: &mut Vec<Write>,
+    collection: &'static str,
+    key: &str,
+    version: u64,
+    value: &impl ToJson,
+) -> Result<(), Error> {
+    let value = to_text(value)?;
+    writes.push(Write::Put {
+        collection,
+        key: key.to_owned(),
+        expect: Expect::Version(version),
+        value,
+    });
+    Ok(())
+}
+
+/// A record as text.
+pub fn to_text(value: &impl ToJson) -> Result<String, Error> {
+    Ok(json::text(value))
+}
+
+/// An index entry.
+pub fn index(name: &str, value: &str, thread: &str) -> Write {
+    let key = key::index(name, value, thread);
+    Write::Put {
+        collection: key::INDEX,
+        key,
+        expect: Expect::Any,
+        value: String::new(),
+    }
+}
+
+fn unindex(name: &str, value: &str, thread: &str) -> Write {
+    Write::Delete {
+        collection: key::INDEX,
+        key: key::index(name, value, thread),
+    }
+}
+
+fn due_key(millis: u64, thread: &str) -> String {
+    key::join(&[&key::number(millis), thread])
+}
+
+/// A due entry at a time in milliseconds.
+pub fn due(millis: u64, thread: &str, chain: &str) -> Write {
+    let mut value = String::new();
+    Fields::new(&mut value).add("root", &id::key(chain)).end();
+    Write::Put {
+        collection: key::DUE,
+        key: due_key(millis, thread),
+        expect: Expect::Any,
+        value,
+    }
+}

@@ -1,0 +1,152 @@
+//! Taking over from a holder that is gone: charge what nobody knows, interrupt what must not run twice, go on.
+
+use super::admit::{admit, hand_out};
+use super::failure::keep_partial;
+use super::round::name_of;
+use super::start::busy;
+use super::stop::{interrupt, settle, suspend};
+use super::submit::{Mail, take_mail};
+use super::{Decision, LOST_MAX};
+use crate::error::Error;
+use crate::history::{Entry, Reason};
+use crate::plan::{Change, Loaded, Moment};
+use crate::settings::{Pin, TOOL_MILLIS};
+use crate::thread::{Cause, Status, StepKind};
+
+/// Why the former holder is believed to be gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Proof {
+    /// Nobody holds it.
+    None,
+    /// Step and partial have not moved while it was watched for the grace.
+    Watched {
+        /// Version of the pending step that was seen.
+        step: u64,
+        /// Store version of the partial record that was seen.
+        partial: u64,
+    },
+    /// It is known to be dead.
+    Dead,
+}
+
+/// Text of a stream that was kept, with the store's version of it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct KeptPartial {
+    /// The text, if it belongs to the pending step.
+    pub text: String,
+    /// 0 if there is no record.
+    pub version: u64,
+}
+
+/// Take a thread over and hand its step out anew.
+pub fn claim(
+    loaded: &Loaded,
+    pin: &Pin,
+    round: Option<&Entry>,
+    partial: &KeptPartial,
+    claimer: (&str, Proof, Vec<Mail>),
+    moment: Moment<'_>,
+) -> Result<Decision, Error> {
+    let (holder, proof, mail) = claimer;
+    let head = &loaded.head.value;
+    if head.status != Status::Running {
+        let advice = "only a thread that is held or waits can be claimed: start it";
+        let (thread, status) = (loaded.thread.value.id.clone(), head.status.to_string());
+        return Err(Error::Refused {
+            thread,
+            status,
+            advice: advice.into(),
+        });
+    }
+    if head.holder.as_deref() == Some(holder) && head.request.is_some() {
+        return Ok(Decision::Repeat);
+    }
+    if !gone(loaded, proof, partial.version, moment) {
+        return Err(busy(loaded));
+    }
+    let mut change = Change::new(loaded, moment);
+    fence(&mut change, round, partial);
+    change.head.holder = Some(holder.to_owned());
+    change.head.request = Some(format!("claim:{holder}"));
+    if change.head.lost >= LOST_MAX {
+        change.head.lost = 0;
+        let message = format!(
+            "{LOST_MAX} steps in a row were lost to holders that died: look at what it does, then resume"
+        );
+        suspend(&mut change, Cause::new("error", "crash_loop", message));
+        return Ok(Decision::Commit(Box::new(
+            change.into_plan(Reason::Suspended)?,
+        )));
+    }
+    match change.head.round.is_some() {
+        true => {
+            let slowest = pin
+                .tools
+                .iter()
+                .map(|tool| tool.timeout)
+                .max()
+                .unwrap_or(TOOL_MILLIS);
+            hand_out(&mut change, StepKind::CallTools, slowest);
+        }
+        false => {
+            take_mail(&mut change, mail);
+            admit(&mut change, pin, 0)?;
+        }
+    }
+    Ok(Decision::Commit(Box::new(
+        change.into_plan(Reason::Resumed)?,
+    )))
+}
+
+/// Close the run of a holder that is known to be dead: the first half of a claim, then suspended, code `recovered`.
+pub fn recover(
+    loaded: &Loaded,
+    round: Option<&Entry>,
+    partial: &KeptPartial,
+    moment: Moment<'_>,
+) -> Result<Decision, Error> {
+    let mut change = Change::new(loaded, moment);
+    let holder = change.head.holder.clone().unwrap_or_default();
+    fence(&mut change, round, partial);
+    if change.head.intent.is_some() {
+        interrupt(&mut change, |_| true, &|index| name_of(round, index));
+        super::stop::end_by(&mut change, "cancel");
+        return Ok(Decision::Commit(Box::new(
+            change.into_plan(Reason::Cancelled)?,
+        )));
+    }
+    let message = format!("its holder {holder} died: resume to go on");
+    suspend(&mut change, Cause::new("error", "recovered", message));
+    Ok(Decision::Commit(Box::new(
+        change.into_plan(Reason::Suspended)?,
+    )))
+}
+
+fn gone(loaded: &Loaded, proof: Proof, partial_now: u64, moment: Moment<'_>) -> bool {
+    let head = &loaded.head.value;
+    match proof {
+        Proof::Dead => true,
+        Proof::None => head.holder.is_none(),
+        Proof::Watched { step, partial } => {
+            let expired = head.expiry.is_none_or(|expiry| expiry < moment.now);
+            expired
+                && head
+                    .step
+                    .as_ref()
+                    .is_some_and(|pending| pending.version == step)
+                && partial == partial_now
+        }
+    }
+}
+
+/// A new token, so that the former holder can write no more; its attempt is charged in full, its text kept.
+fn fence(change: &mut Change<'_>, round: Option<&Entry>, partial: &KeptPartial) {
+    change.head.token += 1;
+    change.head.lost += 1;
+    settle(change, None, true);
+    keep_partial(change, &partial.text);
+    interrupt(change, |idempotent| !idempotent, &|index| {
+        name_of(round, index)
+    });
+    change.closing = true;
+}

@@ -1,0 +1,126 @@
+//! A model call that failed, or a step that its driver stopped.
+
+use super::admit::hand_out;
+use super::round::name_of;
+use super::stop::{count_time, end_by, interrupt, provider_cause, settle, suspend};
+use super::submit::LlmFailure;
+use super::{BACKOFF_MILLIS, PARTIAL_BYTES_MAX, RETRIES_MAX, RETRY_AFTER_MILLIS_MAX};
+use crate::error::cut;
+use crate::history::{Entry, ErrorEvent, Event, Partial, Reason, cut_escaped};
+use crate::plan::Change;
+use crate::settings::Pin;
+use crate::thread::{Cause, StepKind};
+
+/// Settle what is known, then wait and try again, or suspend.
+pub(super) fn failed(
+    change: &mut Change<'_>,
+    _pin: &Pin,
+    tries: u32,
+    failure: &LlmFailure,
+) -> Reason {
+    count_time(change);
+    settle(change, failure.usage, failure.sent);
+    keep_partial(change, &failure.partial);
+    let retry = retry_in(tries, failure);
+    change.push(Event::Error(ErrorEvent {
+        kind: cut(&failure.kind, 32).to_owned(),
+        code: cut(&failure.code, 100).to_owned(),
+        message: cut(&failure.message, 1_000).to_owned(),
+        attempt: tries + 1,
+        retry,
+    }));
+    if change.head.intent.is_some() {
+        end_by(change, "cancel");
+        return Reason::Cancelled;
+    }
+    let Some(millis) = retry else {
+        suspend(
+            change,
+            provider_cause(&failure.kind, &failure.code, &failure.message),
+        );
+        return Reason::Suspended;
+    };
+    hand_out(change, StepKind::Wait, millis);
+    let until = change.now().plus_millis(millis);
+    if let Some(step) = &mut change.head.step {
+        (step.tries, step.until) = (tries, Some(until));
+    }
+    Reason::Error
+}
+
+/// Milliseconds until the next attempt: as long as the provider asks and at least the backoff; `None` for no.
+fn retry_in(tries: u32, failure: &LlmFailure) -> Option<u64> {
+    let again = matches!(failure.kind.as_str(), "transient" | "rate-limited");
+    let asked = failure.retry.unwrap_or(0);
+    if !again || tries >= RETRIES_MAX || asked > RETRY_AFTER_MILLIS_MAX {
+        return None;
+    }
+    Some(asked.max(BACKOFF_MILLIS << tries))
+}
+
+/// The driver stopped the step: a cancel, or its person. Calls that may run again stay open unless the run ends.
+pub(super) fn stopped(
+    change: &mut Change<'_>,
+    round: Option<&Entry>,
+    failure: &LlmFailure,
+) -> Reason {
+    let names = |index| name_of(round, index);
+    count_time(change);
+    settle(change, failure.usage, failure.sent);
+    keep_partial(change, &failure.partial);
+    if change.head.intent.is_some() {
+        interrupt(change, |_| true, &names);
+        end_by(change, "cancel");
+        return Reason::Cancelled;
+    }
+    interrupt(change, |idempotent| !idempotent, &names);
+    suspend(
+        change,
+        Cause::new(
+            "error",
+            "stopped",
+            "the driver stopped the run: resume to go on",
+        ),
+    );
+    Reason::Suspended
+}
+
+pub(super) fn keep_partial(change: &mut Change<'_>, partial: &str) {
+    if !partial.is_empty() {
+        let text = cut_escaped(partial, PARTIAL_BYTES_MAX).to_owned();
+        change.push(Event::Partial(Partial { text }));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn retries_what_may_succeed_and_waits_as_asked() {
+        let failure = |kind: &str, retry| LlmFailure {
+            kind: kind.into(),
+            retry,
+            ..LlmFailure::default()
+        };
+        for (kind, asked, tries, expected) in [
+            ("transient", None, 0, Some(500)),
+            ("transient", None, 2, Some(2_000)),
+            ("transient", None, 3, None),
+            ("rate-limited", Some(7_000), 0, Some(7_000)),
+            ("rate-limited", Some(1), 1, Some(1_000)),
+            ("rate-limited", Some(RETRY_AFTER_MILLIS_MAX + 1), 0, None),
+            ("permanent", None, 0, None),
+            ("quota", Some(1), 0, None),
+            ("context-overflow", None, 0, None),
+            ("cancelled", None, 0, None),
+            ("unheard-of", None, 0, None),
+        ] {
+            assert_eq!(
+                retry_in(tries, &failure(kind, asked)),
+                expected,
+                "{kind} {asked:?} {tries}"
+            );
+        }
+    }
+}

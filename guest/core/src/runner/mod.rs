@@ -1,0 +1,65 @@
+//! A run as a step machine: start, claim, submit, signal; each decides one commit and the next step.
+//!
+//! Nothing here waits or calls. A step is named by the version that hands it out; `submit` answers it and gets the
+//! next. Every decision may be repeated: [`Decision::Repeat`] says that it was made already.
+
+mod admit;
+mod claim;
+mod failure;
+mod reply;
+mod round;
+mod signal;
+mod start;
+mod step;
+mod stop;
+mod submit;
+
+pub use claim::{KeptPartial, Proof, claim, recover};
+pub use reply::{Completion, ReplyBlock};
+pub use round::{ToolOutcome, ToolState};
+pub use signal::{Signal, signal};
+pub use start::{StartRequest, start};
+pub use step::{Call, Step, step};
+pub use submit::{LlmFailure, Mail, Outcome, Submission, submit};
+
+use crate::plan::Plan;
+
+/// Time of a model call.
+pub const MODEL_MILLIS: u64 = 600_000;
+/// How long after a step's deadline its lease still stands.
+pub const LEASE_GRACE_MILLIS: u64 = 15_000;
+/// Attempts of one request after the first.
+pub const RETRIES_MAX: u32 = 3;
+/// Wait before the first retry; it doubles with each.
+pub const BACKOFF_MILLIS: u64 = 500;
+/// A provider that asks for more than this suspends the run: a person should know.
+pub const RETRY_AFTER_MILLIS_MAX: u64 = 600_000;
+/// Rounds in a row in which no call could be run, before the run suspends.
+pub const BAD_ROUNDS_MAX: u32 = 3;
+/// Steps in a row lost to dead holders, before the run suspends.
+pub const LOST_MAX: u32 = 3;
+/// Least output tokens an attempt is lowered to where money is short.
+pub const OUTPUT_TOKENS_FLOOR: u64 = 256;
+/// Most calls of one reply that are run; the others are refused, and the model is told.
+pub const CALLS_MAX: usize = 32;
+/// Most bytes, as JSON text, of the results of one round.
+pub const ROUND_BYTES_MAX: usize = 512 << 10;
+/// Most bytes, as JSON text, of one reply.
+pub const REPLY_BYTES_MAX: usize = 700 << 10;
+/// Most bytes of the result that a thread's record holds; the whole is in the history.
+pub const RESULT_BYTES_MAX: usize = 64 << 10;
+/// Most bytes, as JSON text, of a partial text that is kept.
+pub const PARTIAL_BYTES_MAX: usize = 256 << 10;
+/// Most messages that wait in a thread's inbox.
+pub const MAIL_MAX: u64 = 32;
+/// Most messages that one commit takes from the inbox.
+pub const MAIL_TAKEN_MAX: u64 = 8;
+
+/// What a request comes to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Decision {
+    /// It was made already: the pending step is the answer.
+    Repeat,
+    /// This is to be committed; the pending step of its head is the answer.
+    Commit(Box<Plan>),
+}

@@ -1,0 +1,136 @@
+//! The results of a round of calls, recorded together in the order of the calls.
+
+use crate::json::record::{record, words};
+use super::ROUND_BYTES_MAX;
+use super::admit::admit;
+use super::stop::{count_time, end_by};
+use super::submit::{Mail, take_mail};
+use crate::error::Error;
+use crate::history::{Entry, Event, Reason, State, ToolResult, cut_escaped};
+use crate::money::Nanos;
+use crate::plan::Change;
+use crate::settings::Pin;
+use crate::thread::RoundCall;
+
+/// What became of one call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ToolOutcome {
+    /// Version of the entry that holds the call.
+    pub version: u64,
+    /// Index of the call in it.
+    pub index: u32,
+    /// What became of it.
+    pub state: ToolState,
+    /// True if it failed.
+    pub failed: bool,
+    /// What the model is shown.
+    pub content: String,
+    /// What the call itself cost.
+    pub cost: Nanos,
+}
+
+record!(write ToolOutcome { version, index, state, failed, content, cost });
+
+/// What became of a call, as the driver knows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ToolState {
+    /// It ran.
+    Done,
+    /// Nobody knows whether it ran.
+    Interrupted,
+}
+
+words!(ToolState { Done = "done", Interrupted = "interrupted" });
+
+/// Record the results and admit the next attempt.
+pub(super) fn ran(
+    change: &mut Change<'_>,
+    pin: &Pin,
+    entry: Option<&Entry>,
+    outcomes: Vec<ToolOutcome>,
+    mail: Vec<Mail>,
+) -> Result<Reason, Error> {
+    let round = change
+        .head
+        .round
+        .clone()
+        .ok_or_else(|| Error::Corrupt("a round is pending that has no calls".into()))?;
+    matches_round(round.version, &round.calls, &outcomes)?;
+    count_time(change);
+    let share = ROUND_BYTES_MAX / outcomes.len().max(1);
+    for outcome in outcomes {
+        // What a tool itself costs is recorded and counted; the account has no hold for it.
+        change.chain.account.settle(Nanos::ZERO, outcome.cost);
+        change.head.counters.spend = change.head.counters.spend.saturating_add(outcome.cost);
+        change.push(Event::ToolResult(ToolResult {
+            version: outcome.version,
+            index: outcome.index,
+            name: name_of(entry, outcome.index),
+            text: fit(outcome.content, share),
+            failed: outcome.failed,
+            state: if outcome.state == ToolState::Done {
+                State::Done
+            } else {
+                State::Interrupted
+            },
+            cost: outcome.cost,
+        }));
+    }
+    change.head.round = None;
+    if change.head.intent.is_some() {
+        end_by(change, "cancel");
+        return Ok(Reason::Cancelled);
+    }
+    take_mail(change, mail);
+    admit(change, pin, 0)?;
+    Ok(Reason::ToolResults)
+}
+
+/// The name of a call of the round's entry.
+pub(super) fn name_of(entry: Option<&Entry>, index: u32) -> String {
+    match entry.and_then(|entry| entry.events.get(index as usize)) {
+        Some(Event::ToolUse(call)) => call.name.clone(),
+        _ => String::new(),
+    }
+}
+
+fn matches_round(version: u64, calls: &[RoundCall], outcomes: &[ToolOutcome]) -> Result<(), Error> {
+    let expected: Vec<_> = calls.iter().map(|call| (version, call.index)).collect();
+    let given: Vec<_> = outcomes
+        .iter()
+        .map(|outcome| (outcome.version, outcome.index))
+        .collect();
+    if expected == given {
+        return Ok(());
+    }
+    Err(Error::Conflict {
+        field: "outcomes",
+        expected: format!("{given:?}"),
+        actual: format!("{expected:?}"),
+    })
+}
+
+/// A result that is larger than its share of a round is cut on a character boundary, with a word about it.
+fn fit(content: String, bytes: usize) -> String {
+    let kept = cut_escaped(&content, bytes);
+    if kept.len() == content.len() {
+        return content;
+    }
+    format!(
+        "{kept}\n[cut: {} of {} bytes shown]",
+        kept.len(),
+        content.len()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cuts_on_a_character_boundary_and_says_so() {
+        assert_eq!(fit("short".into(), 5), "short");
+        assert_eq!(fit("漢字".into(), 4), "漢\n[cut: 3 of 6 bytes shown]");
+        assert_eq!(fit("\0\0".into(), 11), "\0\n[cut: 1 of 2 bytes shown]");
+    }
+}

@@ -1,0 +1,150 @@
+//! Signals: messages, cancel, kill, raised caps. Where somebody holds the thread they change its head alone and take
+//! effect at its next commit; a kill fences at once.
+
+use super::round::name_of;
+use super::stop::{end_by, interrupt, settle};
+use super::{Decision, MAIL_MAX};
+use crate::error::Error;
+use crate::hash::sha256;
+use crate::history::{Entry, Event, Message, Raised, Reason};
+use crate::limits::Limits;
+use crate::plan::{Change, Expect, Loaded, Moment, Write, to_text};
+use crate::thread::{Intent, Status};
+use crate::{id, key};
+
+/// What is sent to a thread.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Signal {
+    /// A user's message.
+    Message(Message),
+    /// End the run when its step is done.
+    Cancel,
+    /// End the run now.
+    Kill,
+    /// Lift caps: those that are set.
+    Raise(Limits),
+}
+
+impl Signal {
+    /// A digest of what it says, so that a repeated one is known.
+    pub fn digest(&self) -> Result<String, Error> {
+        Ok(match self {
+            Self::Message(message) => sha256(&["message", &to_text(message)?]),
+            Self::Cancel => sha256(&["cancel"]),
+            Self::Kill => sha256(&["kill"]),
+            Self::Raise(limits) => sha256(&["raise", &to_text(limits)?]),
+        })
+    }
+}
+
+/// Decide about a signal that was not seen before. `ceiling` is the operator's upper bound of caps.
+pub fn signal(
+    loaded: &Loaded,
+    round: Option<&Entry>,
+    name: &str,
+    signal: Signal,
+    ceiling: Limits,
+    moment: Moment<'_>,
+) -> Result<Decision, Error> {
+    let (thread, head) = (&loaded.thread.value, &loaded.head.value);
+    if head.status.is_end() {
+        let advice = "it has ended and takes no more signals".to_owned();
+        return Err(Error::Refused {
+            thread: thread.id.clone(),
+            status: head.status.to_string(),
+            advice,
+        });
+    }
+    let mut change = Change::new(loaded, moment);
+    let value = signal.digest()?;
+    let seen = key::join(&[&loaded.root(), name]);
+    change.extra.push(Write::Put {
+        collection: key::SEEN,
+        key: seen,
+        expect: Expect::Absent,
+        value,
+    });
+    let held = head.status == Status::Running;
+    let plan = match signal {
+        Signal::Message(message) if held => {
+            mail_write(&mut change, &message)?;
+            change.into_head_plan()?
+        }
+        Signal::Message(message) => {
+            change.push(Event::Message(message));
+            change.head.due = Some(0);
+            change.into_plan(Reason::UserMessage)?
+        }
+        Signal::Cancel if held => {
+            change.head.intent = Some(Intent::Cancel);
+            change.closing = true;
+            change.into_head_plan()?
+        }
+        Signal::Cancel => stop(change, round, "cancel")?,
+        Signal::Kill => stop(change, round, "kill")?,
+        Signal::Raise(limits) => {
+            raise(&mut change, limits, ceiling)?;
+            if held {
+                change.into_head_plan()?
+            } else {
+                change.into_plan(Reason::Changed)?
+            }
+        }
+    };
+    Ok(Decision::Commit(Box::new(plan)))
+}
+
+fn stop(
+    mut change: Change<'_>,
+    round: Option<&Entry>,
+    by: &str,
+) -> Result<crate::plan::Plan, Error> {
+    change.head.token += 1;
+    settle(&mut change, None, true);
+    interrupt(&mut change, |_| true, &|index| name_of(round, index));
+    let idle = change.head.status == Status::Idle;
+    if idle {
+        // An idle chat does not count as a user of its account; ending it must not count it out once more.
+        change.chain.account.users += 1;
+    }
+    end_by(&mut change, by);
+    change.into_plan(Reason::Cancelled)
+}
+
+fn raise(change: &mut Change<'_>, limits: Limits, ceiling: Limits) -> Result<(), Error> {
+    let raised = change.head.limits.overridden_by(limits);
+    if raised.lowered_to(ceiling) != raised {
+        return Err(Error::invalid(
+            "limits",
+            "",
+            "are above what the operator allows",
+        ));
+    }
+    change.head.limits = raised;
+    change.thread.limits = raised;
+    change.chain.account.limit = raised.spend;
+    change.push(Event::Raised(Raised { limits: raised }));
+    Ok(())
+}
+
+/// Put a message into the inbox of a thread that somebody holds.
+pub(super) fn mail_write(change: &mut Change<'_>, message: &Message) -> Result<(), Error> {
+    if change.head.mail() >= MAIL_MAX {
+        return Err(Error::Busy {
+            thread: change.thread.id.clone(),
+            holder: change.head.holder.clone().unwrap_or_default(),
+            expiry: change.head.expiry.unwrap_or(change.head.updated),
+        });
+    }
+    let root = id::key(&change.thread.chain);
+    let key = key::join(&[&root, &key::number(change.head.mail_to)]);
+    let value = to_text(message)?;
+    change.extra.push(Write::Put {
+        collection: key::INBOX,
+        key,
+        expect: Expect::Absent,
+        value,
+    });
+    change.head.mail_to += 1;
+    Ok(())
+}

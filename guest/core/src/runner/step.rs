@@ -1,0 +1,100 @@
+//! The pending step of a head, as a driver gets it.
+
+use crate::error::Error;
+use crate::history::{Entry, Event};
+use crate::settings::Pin;
+use crate::thread::{Head, StepKind};
+use crate::time::Instant;
+
+/// What the driver does next.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Step {
+    /// `None`: the run is finished, for now.
+    pub kind: Option<StepKind>,
+    /// The version that hands it out.
+    pub version: u64,
+    /// Until when it must be done.
+    pub deadline: Instant,
+    /// Most output tokens, for a model call.
+    pub output: u64,
+    /// SHA-256 of the request, for a model call.
+    pub hash: String,
+    /// The round, for tool calls.
+    pub calls: Vec<Call>,
+    /// For a wait: until when.
+    pub until: Option<Instant>,
+}
+
+/// One call of a round.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Call {
+    /// Version of the entry that holds the call.
+    pub version: u64,
+    /// Index of the call in it.
+    pub index: u32,
+    /// Name of the tool.
+    pub name: String,
+    /// JSON object, as the model wrote it.
+    pub arguments: String,
+    /// May it be run again?
+    pub idempotent: bool,
+    /// Milliseconds it may take.
+    pub timeout: u64,
+}
+
+/// The pending step. `round` is the entry that holds the calls of the head's round, if it has one.
+pub fn step(head: &Head, pin: Option<&Pin>, round: Option<&Entry>) -> Result<Step, Error> {
+    let Some(pending) = &head.step else {
+        return Ok(Step {
+            kind: None,
+            version: head.version,
+            deadline: head.updated,
+            output: 0,
+            hash: String::new(),
+            calls: Vec::new(),
+            until: None,
+        });
+    };
+    let calls = match pending.kind {
+        StepKind::CallTools => calls(head, pin, round)?,
+        StepKind::CallLlm | StepKind::Wait => Vec::new(),
+    };
+    Ok(Step {
+        kind: Some(pending.kind),
+        version: pending.version,
+        deadline: pending.deadline,
+        output: pending.output,
+        hash: pending.hash.clone(),
+        calls,
+        until: pending.until,
+    })
+}
+
+fn calls(head: &Head, pin: Option<&Pin>, round: Option<&Entry>) -> Result<Vec<Call>, Error> {
+    let missing = || {
+        Error::Corrupt(format!(
+            "the round that version {} hands out is not there",
+            head.version
+        ))
+    };
+    let open = head.round.as_ref().ok_or_else(missing)?;
+    let entry = round
+        .filter(|entry| entry.version == open.version)
+        .ok_or_else(missing)?;
+    open.calls
+        .iter()
+        .map(|call| match entry.events.get(call.index as usize) {
+            Some(Event::ToolUse(used)) => Ok(Call {
+                version: open.version,
+                index: call.index,
+                name: used.name.clone(),
+                arguments: used.arguments.clone(),
+                idempotent: call.idempotent,
+                timeout: pin
+                    .and_then(|pin| pin.tool(&used.name))
+                    .map_or(crate::settings::TOOL_MILLIS, |tool| tool.timeout),
+            }),
+            _ => Err(missing()),
+        })
+        .collect()
+}

@@ -1,0 +1,173 @@
+//! How a run stops: suspended, cancelled, killed, finished. Each leaves no holder, no step and no hold.
+
+use super::RESULT_BYTES_MAX;
+use crate::history::{
+    Cancelled, Event, How, Message, Settled, State, Suspended, ToolResult, cut_escaped,
+};
+use crate::ledger::Usage;
+use crate::money::Nanos;
+use crate::plan::{Change, Write};
+use crate::thread::{Cause, Hold, Status};
+use crate::{error, id, key};
+
+/// Needs somebody. Can go on in place.
+pub(super) fn suspend(change: &mut Change<'_>, cause: Cause) {
+    if cause.reason == "error" {
+        change.push(Event::Message(Message::synthetic(format!(
+            "(error: {})",
+            cause.message
+        ))));
+    }
+    change.push(Event::Suspended(Suspended {
+        cause: cause.clone(),
+    }));
+    let_go(change, Status::Suspended);
+    change.head.cause = Some(cause);
+    change.closing = true;
+}
+
+/// Ended by somebody: `by` is `cancel` or `kill`.
+pub(super) fn end_by(change: &mut Change<'_>, by: &str) {
+    let (status, code) = if by == "kill" {
+        (Status::Killed, "killed")
+    } else {
+        (Status::Cancelled, "cancelled")
+    };
+    change.push(Event::Message(Message::synthetic("(stopped by user)")));
+    change.push(Event::Cancelled(Cancelled { by: by.to_owned() }));
+    let_go(change, status);
+    change.head.cause = Some(Cause::new(code, code, format!("ended by a {by}")));
+    change.chain.account.frozen = true;
+    end(change, status);
+}
+
+/// The run is over and went well: a chat becomes idle, a directive's thread ends with its last text as result.
+pub(super) fn finish(change: &mut Change<'_>, text: &str) {
+    change.closing = true;
+    change.head.cause = None;
+    if change.thread.directive.is_none() {
+        let_go(change, Status::Idle);
+        change.chain.account.users = change.chain.account.users.saturating_sub(1);
+        return;
+    }
+    let_go(change, Status::Completed);
+    let kept = cut_escaped(text, RESULT_BYTES_MAX);
+    let result = if kept.len() == text.len() {
+        kept.to_owned()
+    } else {
+        format!("{kept} (cut: the whole is in the transcript)")
+    };
+    change.thread.result = Some(crate::json::text(&result));
+    end(change, Status::Completed);
+}
+
+fn end(change: &mut Change<'_>, status: Status) {
+    change.closing = true;
+    change.thread.outcome = Some(status);
+    change.head.intent = None;
+    change.head.round = None;
+    change.chain.account.users = change.chain.account.users.saturating_sub(1);
+}
+
+/// No holder, no step, nothing due (but mail that waits makes a thread due at once).
+fn let_go(change: &mut Change<'_>, status: Status) {
+    let mail = change.head.mail() > 0 && !status.is_end();
+    let head = &mut change.head;
+    head.status = status;
+    head.holder = None;
+    head.expiry = None;
+    head.request = None;
+    head.step = None;
+    head.due = mail.then_some(0);
+    let key = id::key(&change.thread.id);
+    change.extra.push(Write::Delete {
+        collection: key::PARTIAL,
+        key,
+    });
+}
+
+/// Close the hold of the pending attempt: with what it cost, or in full where nobody knows (`usage` is `None` and
+/// something was sent), or with nothing.
+pub(super) fn settle(change: &mut Change<'_>, usage: Option<Usage>, sent: bool) -> Nanos {
+    let Some(Hold { amount, prices }) = change.head.hold.take() else {
+        return Nanos::ZERO;
+    };
+    let (how, spend) = match usage {
+        Some(usage) => (How::Settled, prices.cost(usage)),
+        None if sent => (How::Charged, amount),
+        None => (How::Released, Nanos::ZERO),
+    };
+    match how {
+        How::Released => change.chain.account.release(amount),
+        How::Settled | How::Charged => change.chain.account.settle(amount, spend),
+    }
+    let version = change.head.step.as_ref().map_or(0, |step| step.version);
+    change.settled = Some(Settled {
+        version,
+        hold: amount,
+        spend,
+        how,
+        usage,
+    });
+    let used = &mut change.head.counters;
+    used.spend = used.spend.saturating_add(spend);
+    let usage = usage.unwrap_or_default();
+    used.usage = used.usage.plus(usage);
+    used.run_tokens = used.run_tokens.saturating_add(usage.total());
+    spend
+}
+
+/// Count the time of the pending step. A clock that stepped back counts as nothing.
+pub(super) fn count_time(change: &mut Change<'_>) -> u64 {
+    let Some(step) = &change.head.step else {
+        return 0;
+    };
+    let millis = change.now().millis_since(step.started);
+    let used = &mut change.head.counters;
+    used.duration = used.duration.saturating_add(millis);
+    used.run_duration = used.run_duration.saturating_add(millis);
+    millis
+}
+
+/// Give every open call that `which` picks the result `interrupted`; the others stay open.
+pub(super) fn interrupt(
+    change: &mut Change<'_>,
+    which: impl Fn(bool) -> bool,
+    names: &dyn Fn(u32) -> String,
+) {
+    let Some(round) = change.head.round.take() else {
+        return;
+    };
+    let (gone, open): (Vec<_>, Vec<_>) = round
+        .calls
+        .iter()
+        .copied()
+        .partition(|call| which(call.idempotent));
+    for call in gone {
+        change.push(Event::ToolResult(ToolResult {
+            version: round.version,
+            index: call.index,
+            name: names(call.index),
+            text: "interrupted: nobody knows whether this call ran".into(),
+            failed: true,
+            state: State::Interrupted,
+            cost: Nanos::ZERO,
+        }));
+    }
+    if !open.is_empty() {
+        change.head.round = Some(crate::thread::Round {
+            version: round.version,
+            calls: open,
+        });
+    }
+}
+
+/// A failure as the cause of a suspension.
+pub(super) fn provider_cause(kind: &str, code: &str, message: &str) -> Cause {
+    let text = format!("{} ({})", error::cut(message, 1_000), error::cut(code, 100));
+    Cause::new(
+        "error",
+        &format!("provider_{}", kind.replace('-', "_")),
+        text,
+    )
+}

@@ -1,0 +1,205 @@
+//! Submit: the result of a step, and what the next one is, in one commit.
+
+use crate::json::{self, Fields, ToJson, record::record};
+use super::admit::admit;
+use super::failure::{failed, stopped};
+use super::reply::{Completion, replied};
+use super::round::{ToolOutcome, ran};
+use super::{Decision, MAIL_TAKEN_MAX};
+use crate::error::Error;
+use crate::hash::sha256_text;
+use crate::history::{Answer, Entry, Event, Message, Reason};
+use crate::ledger::Usage;
+use crate::plan::{Change, Loaded, Moment, Write};
+use crate::settings::Pin;
+use crate::thread::{Pending, StepKind};
+use crate::{id, key};
+
+/// What came of a step.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// The model answered.
+    Completion(Completion),
+    /// The model did not answer.
+    Failure(LlmFailure),
+    /// The tools answered.
+    Outcomes(Vec<ToolOutcome>),
+    /// The time of a wait is over.
+    Waited,
+    /// The driver stopped the step.
+    Stopped(LlmFailure),
+}
+
+impl ToJson for Outcome {
+    fn write(&self, out: &mut String) {
+        let mut fields = match self {
+            Self::Waited => return "waited".write(out),
+            _ => Fields::new(out),
+        };
+        match self {
+            Self::Completion(completion) => fields.add("completion", completion),
+            Self::Failure(failure) => fields.add("failure", failure),
+            Self::Outcomes(outcomes) => fields.add("outcomes", outcomes),
+            Self::Stopped(failure) => fields.add("stopped", failure),
+            Self::Waited => &mut fields,
+        }
+        .end();
+    }
+}
+
+/// Why there is no completion.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct LlmFailure {
+    /// As the adapter classified it.
+    pub kind: String,
+    /// Its code.
+    pub code: String,
+    /// A sentence for a person.
+    pub message: String,
+    /// Milliseconds that the provider asks to wait.
+    pub retry: Option<u64>,
+    /// False only if nothing was sent.
+    pub sent: bool,
+    /// Tokens that were reported.
+    pub usage: Option<Usage>,
+    /// Text that had arrived.
+    pub partial: String,
+}
+
+record!(write LlmFailure { kind, code, message, retry, sent, usage, partial });
+
+/// A message in the inbox.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mail {
+    /// Key of its record.
+    pub key: String,
+    /// The message.
+    pub message: Message,
+}
+
+/// What a driver submits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Submission {
+    /// Its token.
+    pub token: u64,
+    /// The version that handed the step out.
+    pub version: u64,
+    /// The result.
+    pub outcome: Outcome,
+    /// Mail that waits, at most [`MAIL_TAKEN_MAX`].
+    pub mail: Vec<Mail>,
+}
+
+/// Decide about a result. `round` is the entry that holds the calls of the head's round; `answer` the entry after
+/// `version`, if the history reaches further.
+pub fn submit(
+    loaded: &Loaded,
+    pin: &Pin,
+    round: Option<&Entry>,
+    answer: Option<&Entry>,
+    submission: Submission,
+    moment: Moment<'_>,
+) -> Result<Decision, Error> {
+    let hash = outcome_hash(&submission.outcome)?;
+    let Some(pending) = pending(loaded, answer, &submission, &hash)? else {
+        return Ok(Decision::Repeat);
+    };
+    let mut change = Change::new(loaded, moment);
+    change.head.request = None;
+    change.head.lost = 0;
+    change.answers = Some(Answer {
+        version: submission.version,
+        hash,
+    });
+    let kind = pending.kind;
+    let reason = match (kind, submission.outcome) {
+        (StepKind::CallLlm, Outcome::Completion(completion)) => {
+            replied(&mut change, pin, completion, submission.mail)?
+        }
+        (StepKind::CallLlm, Outcome::Failure(failure)) => {
+            failed(&mut change, pin, pending.tries, &failure)
+        }
+        (StepKind::CallTools, Outcome::Outcomes(outcomes)) => {
+            ran(&mut change, pin, round, outcomes, submission.mail)?
+        }
+        (StepKind::Wait, Outcome::Waited) => waited(&mut change, pin, pending.tries)?,
+        (_, Outcome::Stopped(failure)) => stopped(&mut change, round, &failure),
+        (kind, _) => {
+            let problem = format!("is not a result of the pending step, {}", kind.as_str());
+            return Err(Error::invalid("outcome", "", problem));
+        }
+    };
+    Ok(Decision::Commit(Box::new(change.into_plan(reason)?)))
+}
+
+/// The pending step, if this answers it; `None` if it was answered with the same result already.
+fn pending<'a>(
+    loaded: &'a Loaded,
+    answer: Option<&Entry>,
+    submission: &Submission,
+    hash: &str,
+) -> Result<Option<&'a Pending>, Error> {
+    let head = &loaded.head.value;
+    if submission.token != head.token {
+        return Err(Error::Fenced {
+            expected: submission.token,
+            actual: head.token,
+        });
+    }
+    if let Some(pending) = head
+        .step
+        .as_ref()
+        .filter(|step| step.version == submission.version)
+    {
+        return Ok(Some(pending));
+    }
+    match answer
+        .and_then(|entry| entry.answers.as_ref())
+        .filter(|answer| answer.version == submission.version)
+    {
+        Some(answer) if answer.hash == hash => Ok(None),
+        Some(answer) => Err(Error::Conflict {
+            field: "result",
+            expected: hash.to_owned(),
+            actual: answer.hash.clone(),
+        }),
+        None => Err(Error::Conflict {
+            field: "version",
+            expected: submission.version.to_string(),
+            actual: head
+                .step
+                .as_ref()
+                .map_or(head.version, |step| step.version)
+                .to_string(),
+        }),
+    }
+}
+
+fn outcome_hash(outcome: &Outcome) -> Result<String, Error> {
+    Ok(sha256_text(&json::text(outcome)))
+}
+
+fn waited(change: &mut Change<'_>, pin: &Pin, tries: u32) -> Result<Reason, Error> {
+    if change.head.intent.is_some() {
+        super::stop::end_by(change, "cancel");
+        return Ok(Reason::Cancelled);
+    }
+    admit(change, pin, tries + 1)?;
+    Ok(Reason::Attempt)
+}
+
+/// Take messages out of the inbox: each becomes an event and its record goes, in the same commit.
+pub(super) fn take_mail(change: &mut Change<'_>, mail: Vec<Mail>) {
+    let root = id::key(&change.thread.chain);
+    for mail in mail.into_iter().take(MAIL_TAKEN_MAX as usize) {
+        if mail.key != key::join(&[&root, &key::number(change.head.mail_from)]) {
+            break;
+        }
+        change.push(Event::Message(mail.message));
+        change.head.mail_from += 1;
+        change.extra.push(Write::Delete {
+            collection: key::INBOX,
+            key: mail.key,
+        });
+    }
+}

@@ -1,0 +1,357 @@
+//! Directives: a prompt with inputs, and what may be said beside it in front matter.
+
+use super::{flag_field, known_fields, object, parse_limits, text_field, texts_field};
+use crate::error::Error;
+use crate::limits::Limits;
+use crate::json::{Map, Value};
+
+/// Fields of front matter. The last line is for people and is not read.
+const KNOWN: [&str; 17] = [
+    "model",
+    "limits",
+    "capabilities",
+    "inputs",
+    "allow_unpriced",
+    "outputs",
+    "hooks",
+    "summary",
+    "approvals",
+    "name",
+    "description",
+    "version",
+    "category",
+    "author",
+    "tags",
+    "title",
+    "id",
+];
+
+/// Fields that a later version gives a meaning. Ignoring them would be a promise that nothing keeps.
+const NOT_YET: [&str; 4] = ["outputs", "hooks", "summary", "approvals"];
+
+/// A task template.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Directive {
+    /// Its name in the library.
+    pub name: String,
+    /// The prompt, with `${inputs.name}` in it.
+    pub body: String,
+    /// A model or tier.
+    pub model: Option<String>,
+    /// Its caps.
+    pub limits: Limits,
+    /// What it may call.
+    pub capabilities: Vec<String>,
+    /// What it is given.
+    pub inputs: Vec<InputSpec>,
+    /// May it use a model that has no prices?
+    pub allow_unpriced: bool,
+}
+
+/// One input of a directive.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InputSpec {
+    /// Its name.
+    pub name: String,
+    /// Must it be given?
+    pub required: bool,
+    /// What it is if it is not given.
+    pub default: Option<Value<'static>>,
+}
+
+impl Directive {
+    /// Read `{"name", "body", "front": {...}}`.
+    pub fn parse(text: &str) -> Result<Self, Error> {
+        let mut fields = object("directive", text)?;
+        let name = text_field("directive", &fields, "name")?.unwrap_or_default();
+        let body = text_field("directive", &fields, "body")?.unwrap_or_default();
+        let place = format!("directives/{name}");
+        let front = match fields.shift_remove("front") {
+            None | Some(Value::Null) => Map::new(),
+            Some(Value::Object(front)) => front,
+            Some(other) => {
+                return Err(Error::invalid(
+                    place,
+                    &other.to_string(),
+                    "front matter must be fields",
+                ));
+            }
+        };
+        known_fields(&place, &front, &KNOWN)?;
+        if let Some(field) = NOT_YET.iter().find(|field| !empty(front.get(**field))) {
+            let problem = "is not supported by this version yet: take it out";
+            return Err(Error::invalid(format!("{place}.{field}"), "", problem));
+        }
+        let directive = Self {
+            body,
+            model: model(&place, &front)?,
+            limits: parse_limits(&format!("{place}.limits"), front.get("limits"))?,
+            capabilities: texts_field(&place, &front, "capabilities")?,
+            inputs: inputs(&place, front.get("inputs"))?,
+            allow_unpriced: flag_field(&place, &front, "allow_unpriced")?,
+            name,
+        };
+        directive.check_body(&place)?;
+        Ok(directive)
+    }
+
+    /// The inputs of a thread: what is given, checked against what is declared, with defaults filled in.
+    pub fn resolve_inputs<'a>(&self, given: &'a str) -> Result<Map<'a>, Error> {
+        let mut given = if given.is_empty() {
+            Map::new()
+        } else {
+            object("inputs", given)?
+        };
+        let names: Vec<&str> = self
+            .inputs
+            .iter()
+            .map(|input| input.name.as_str())
+            .collect();
+        if let Some(name) = given.keys().find(|name| !names.contains(name)) {
+            let problem = match names.is_empty() {
+                true => format!("is not an input of {}: it takes none", self.name),
+                false => format!("is not an input of {}: {}", self.name, names.join(", ")),
+            };
+            return Err(Error::unknown(
+                format!("inputs.{name}"),
+                name,
+                &problem,
+                &names,
+            ));
+        }
+        let mut inputs = Map::new();
+        for spec in &self.inputs {
+            match given.shift_remove(&spec.name).or_else(|| spec.default.clone()) {
+                Some(value) => {
+                    inputs.insert(spec.name.clone(), value);
+                }
+                None if spec.required => {
+                    let problem = format!("is missing: {} needs it", self.name);
+                    return Err(Error::invalid(format!("inputs.{}", spec.name), "", problem));
+                }
+                None => {}
+            }
+        }
+        Ok(inputs)
+    }
+
+    /// Every `${...}` of the body must name an input.
+    fn check_body(&self, place: &str) -> Result<(), Error> {
+        let names: Vec<&str> = self
+            .inputs
+            .iter()
+            .map(|input| input.name.as_str())
+            .collect();
+        for name in references(&self.body) {
+            let input = name
+                .strip_prefix("inputs.")
+                .filter(|input| names.contains(input));
+            if input.is_none() {
+                let wanted = name.strip_prefix("inputs.").unwrap_or(name);
+                let problem =
+                    "the body refers to something that is not an input (write $${ for a plain ${)";
+                return Err(Error::unknown(
+                    format!("{place}: ${{{name}}}"),
+                    wanted,
+                    problem,
+                    &names,
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn empty(value: Option<&Value<'_>>) -> bool {
+    match value {
+        None | Some(Value::Null) => true,
+        Some(Value::Array(items)) => items.is_empty(),
+        Some(Value::Object(fields)) => fields.is_empty(),
+        Some(_) => false,
+    }
+}
+
+fn model(place: &str, front: &Map<'_>) -> Result<Option<String>, Error> {
+    match front.get("model") {
+        Some(Value::Object(table)) => {
+            let place = format!("{place}.model");
+            known_fields(&place, table, &["name", "tier"])?;
+            match (
+                text_field(&place, table, "name")?,
+                text_field(&place, table, "tier")?,
+            ) {
+                (Some(_), Some(_)) => Err(Error::invalid(
+                    place,
+                    "",
+                    "names a model and a tier: keep one",
+                )),
+                (name, tier) => Ok(name.or(tier)),
+            }
+        }
+        _ => text_field(place, front, "model"),
+    }
+}
+
+fn inputs(place: &str, value: Option<&Value<'_>>) -> Result<Vec<InputSpec>, Error> {
+    let place = format!("{place}.inputs");
+    let declared = match value {
+        None | Some(Value::Null) => return Ok(Vec::new()),
+        Some(Value::Object(declared)) => declared,
+        Some(other) => {
+            return Err(Error::invalid(
+                place,
+                &other.to_string(),
+                "must be fields, one for each input",
+            ));
+        }
+    };
+    declared
+        .iter()
+        .map(|(name, spec)| {
+            let place = format!("{place}.{name}");
+            let empty = Map::new();
+            let spec = match spec {
+                Value::Null => &empty,
+                Value::Object(spec) => spec,
+                other => {
+                    return Err(Error::invalid(
+                        place,
+                        &other.to_string(),
+                        "must be {required, default}",
+                    ));
+                }
+            };
+            known_fields(
+                &place,
+                spec,
+                &["required", "default", "description", "type"],
+            )?;
+            let required = flag_field(&place, spec, "required")?;
+            Ok(InputSpec {
+                name: name.to_owned(),
+                required,
+                default: spec.get("default").cloned().map(Value::into_owned),
+            })
+        })
+        .collect()
+}
+
+/// Names inside `${...}`, except those of `$${...}`.
+fn references(body: &str) -> Vec<&str> {
+    let mut names = Vec::new();
+    let mut rest = body;
+    while let Some(at) = rest.find("${") {
+        let escaped = rest[..at].ends_with('$');
+        rest = &rest[at + 2..];
+        if let (false, Some(end)) = (escaped, rest.find('}')) {
+            names.push(&rest[..end]);
+        }
+    }
+    names
+}
+
+/// The prompt of a body with these inputs. Text stands as it is, other JSON as JSON, a missing input as nothing.
+/// Values are not expanded again. `$${` gives a plain `${`.
+pub fn render_prompt(body: &str, inputs: &Map<'_>) -> String {
+    let mut prompt = String::with_capacity(body.len());
+    let mut rest = body;
+    while let Some(at) = rest.find("${") {
+        let (before, after) = (&rest[..at], &rest[at + 2..]);
+        match (before.strip_suffix('$'), after.find('}')) {
+            (Some(before), _) => {
+                prompt.push_str(before);
+                prompt.push_str("${");
+                rest = after;
+            }
+            (None, Some(end)) => {
+                prompt.push_str(before);
+                match after[..end]
+                    .strip_prefix("inputs.")
+                    .and_then(|name| inputs.get(name))
+                {
+                    Some(Value::String(text)) => prompt.push_str(text),
+                    Some(Value::Null) | None => {}
+                    Some(value) => prompt.push_str(&value.to_string()),
+                }
+                rest = &after[end + 1..];
+            }
+            (None, None) => break,
+        }
+    }
+    prompt.push_str(rest);
+    prompt
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn directive(front: &str, body: &str) -> Result<Directive, Error> {
+        let body = crate::json::text(body);
+        Directive::parse(&format!(
+            r#"{{"name":"d","body":{body},"front":{front}}}"#
+        ))
+    }
+
+    #[test]
+    fn fills_inputs_in() {
+        let front =
+            r#"{"inputs": {"topic": {"required": true}, "n": {"default": 3}, "note": null}}"#;
+        let d = directive(
+            front,
+            "On ${inputs.topic}, ${inputs.n} times. ${inputs.note}$${x} $",
+        )
+        .unwrap();
+        let inputs = d
+            .resolve_inputs(r#"{"topic": "a ${inputs.n} 🙂"}"#)
+            .unwrap();
+        assert_eq!(
+            render_prompt(&d.body, &inputs),
+            "On a ${inputs.n} 🙂, 3 times. ${x} $"
+        );
+    }
+
+    #[test]
+    fn refuses_inputs_by_name() {
+        let d = directive(r#"{"inputs": {"topic": {"required": true}}}"#, "").unwrap();
+        for (given, field, nearest) in [
+            ("", "inputs.topic", None),
+            (r#"{"topik": 1}"#, "inputs.topik", Some("topic")),
+            ("[]", "inputs", None),
+            ("{", "inputs", None),
+        ] {
+            let Err(Error::Invalid {
+                field: f,
+                nearest: n,
+                ..
+            }) = d.resolve_inputs(given)
+            else {
+                panic!("{given}")
+            };
+            assert_eq!((f.as_str(), n.as_deref()), (field, nearest));
+        }
+    }
+
+    #[test]
+    fn refuses_front_matter_that_nothing_reads() {
+        for (front, body) in [
+            (r#"{"modle": "x"}"#, ""),
+            (r#"{"model": 4}"#, ""),
+            (r#"{"model": {"name": "a", "tier": "b"}}"#, ""),
+            (r#"{"capabilities": "execute.tool.*"}"#, ""),
+            (r#"{"capabilities": [1]}"#, ""),
+            (r#"{"inputs": ["a"]}"#, ""),
+            (r#"{"inputs": {"a": {"requird": true}}}"#, ""),
+            (r#"{"inputs": {"a": {"required": "yes"}}}"#, ""),
+            (r#"{"hooks": [{"event": "limit"}]}"#, ""),
+            (r#"{"limits": {"spend": -1}}"#, ""),
+            ("{}", "${inputs.topic}"),
+            ("{}", "${HOME}"),
+        ] {
+            assert!(
+                matches!(directive(front, body), Err(Error::Invalid { .. })),
+                "{front} {body}"
+            );
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! Caps as people write them: counts, dollars as decimals, seconds.
+
+use super::known_fields;
+use crate::error::Error;
+use crate::limits::Limits;
+use crate::money::Nanos;
+use crate::json::{Map, Value};
+
+const KNOWN: [&str; 6] = ["turns", "tokens", "spend", "spawns", "depth", "duration"];
+
+/// Caps from an object such as `{turns: 10, tokens: 200000, spend: 0.10, duration: 300}`. A missing or null field sets
+/// no cap. `spend` is dollars and `duration` seconds, both exact decimals.
+pub fn parse_limits(place: &str, value: Option<&Value<'_>>) -> Result<Limits, Error> {
+    let object = match value {
+        None | Some(Value::Null) => return Ok(Limits::NONE),
+        Some(Value::Object(object)) => object,
+        Some(other) => {
+            return Err(Error::invalid(
+                place,
+                &other.to_string(),
+                "must be an object of caps",
+            ));
+        }
+    };
+    known_fields(place, object, &KNOWN)?;
+    Ok(Limits {
+        turns: count(place, object, "turns")?,
+        tokens: count(place, object, "tokens")?,
+        spend: decimal(place, object, "spend")?,
+        spawns: count(place, object, "spawns")?,
+        depth: count(place, object, "depth")?,
+        duration: decimal(place, object, "duration")?.map(|seconds| seconds.get() / 1_000_000),
+    })
+}
+
+fn count(place: &str, object: &Map<'_>, name: &str) -> Result<Option<u64>, Error> {
+    match object.get(name) {
+        None | Some(Value::Null) => Ok(None),
+        Some(value) => value.as_u64().map(Some).ok_or_else(|| {
+            Error::invalid(
+                format!("{place}.{name}"),
+                &value.to_string(),
+                "must be a whole number, zero or more",
+            )
+        }),
+    }
+}
+
+/// A decimal with at most nine places: a number as it was written, or text.
+fn decimal(place: &str, object: &Map<'_>, name: &str) -> Result<Option<Nanos>, Error> {
+    let text = match object.get(name) {
+        None | Some(Value::Null) => return Ok(None),
+        Some(Value::String(text)) => text.to_string(),
+        Some(other) => other.to_string(),
+    };
+    Nanos::parse(&text)
+        .map(Some)
+        .map_err(|e| Error::invalid(format!("{place}.{name}"), &text, e.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Limits, Error> {
+        parse_limits("limits", Some(&crate::json::parse(text).unwrap()))
+    }
+
+    #[test]
+    fn reads_exact_amounts() {
+        let limits =
+            parse(r#"{"turns": 3, "spend": 0.10, "duration": 1.5, "tokens": null}"#).unwrap();
+        assert_eq!(
+            (limits.turns, limits.spend, limits.duration, limits.tokens),
+            (Some(3), Some(Nanos::new(100_000_000)), Some(1_500), None)
+        );
+        assert_eq!(parse(r#"{"spend": "0"}"#).unwrap().spend, Some(Nanos::ZERO));
+    }
+
+    #[test]
+    fn refuses_what_is_not_exact() {
+        for text in [
+            r#"{"turns": -1}"#,
+            r#"{"turns": 1.5}"#,
+            r#"{"turns": "3"}"#,
+            r#"{"spend": -0.1}"#,
+            r#"{"spend": 1e3}"#,
+            r#"{"spend": 0.0000000001}"#,
+            r#"{"spend": "NaN"}"#,
+            r#"{"spend": 99999999999999}"#,
+            r#"{"spend": true}"#,
+            r#"[]"#,
+        ] {
+            assert!(parse(text).is_err(), "{text}");
+        }
+        let Err(Error::Invalid { nearest, .. }) = parse(r#"{"turn": 1}"#) else {
+            panic!("must refuse")
+        };
+        assert_eq!(nearest.as_deref(), Some("turns"));
+    }
+}

@@ -1,0 +1,141 @@
+//! A model: its window, the most it writes, and its prices.
+
+use crate::json::record::record;
+use super::{known_fields, object, text_field};
+use crate::error::Error;
+use crate::ledger::Prices;
+use crate::money::Nanos;
+use crate::json::{Map, Value};
+
+/// Window of a model whose file does not say, in tokens.
+pub const WINDOW_TOKENS_UNKNOWN: u64 = 200_000;
+/// Most output tokens of a model whose file does not say.
+pub const OUTPUT_TOKENS_UNKNOWN: u64 = 4_096;
+
+/// One model of the library, as a thread pins it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Model {
+    /// Its name in the library.
+    pub name: String,
+    /// Name of the provider that the host asks.
+    pub provider: String,
+    /// Tokens that fit in one request.
+    pub window: u64,
+    /// Most output tokens.
+    pub output: u64,
+    /// `None` if nobody said: then a thread must allow unpriced calls.
+    pub prices: Option<Prices>,
+}
+
+record!(Model { name, provider, window, output, prices });
+
+impl Model {
+    /// Read `{"name", "provider", "window"?, "output"?, "prices"?}`; prices are decimal text, USD per million tokens.
+    pub fn parse(text: &str) -> Result<Self, Error> {
+        let fields = object("model", text)?;
+        let name = text_field("model", &fields, "name")?.unwrap_or_default();
+        let place = format!("models.{name}");
+        known_fields(
+            &place,
+            &fields,
+            &["name", "provider", "window", "output", "prices"],
+        )?;
+        Ok(Self {
+            provider: text_field(&place, &fields, "provider")?.unwrap_or_default(),
+            window: tokens(&place, &fields, "window")?.unwrap_or(WINDOW_TOKENS_UNKNOWN),
+            output: tokens(&place, &fields, "output")?.unwrap_or(OUTPUT_TOKENS_UNKNOWN),
+            prices: prices(&place, fields.get("prices"))?,
+            name,
+        })
+    }
+}
+
+fn tokens(place: &str, fields: &Map<'_>, name: &str) -> Result<Option<u64>, Error> {
+    match fields.get(name) {
+        None | Some(Value::Null) => Ok(None),
+        Some(value) => value.as_u64().filter(|n| *n > 0).map(Some).ok_or_else(|| {
+            Error::invalid(
+                format!("{place}.{name}"),
+                &value.to_string(),
+                "must be a whole number above zero",
+            )
+        }),
+    }
+}
+
+fn prices(place: &str, value: Option<&Value<'_>>) -> Result<Option<Prices>, Error> {
+    let place = format!("{place}.prices");
+    let fields = match value {
+        None | Some(Value::Null) => return Ok(None),
+        Some(Value::Object(fields)) => fields,
+        Some(other) => {
+            return Err(Error::invalid(
+                place,
+                &other.to_string(),
+                "must be an object of prices",
+            ));
+        }
+    };
+    known_fields(&place, fields, &["input", "output", "read", "write"])?;
+    let price = |name: &str| -> Result<Option<Nanos>, Error> {
+        let text = match fields.get(name) {
+            None | Some(Value::Null) => return Ok(None),
+            Some(Value::String(text)) => text.to_string(),
+            Some(other) => other.to_string(),
+        };
+        Nanos::parse(&text)
+            .map(Some)
+            .map_err(|e| Error::invalid(format!("{place}.{name}"), &text, e.to_string()))
+    };
+    let needed = |name: &str| {
+        price(name)?.ok_or_else(|| {
+            Error::invalid(
+                format!("{place}.{name}"),
+                "",
+                "is missing: a price in USD per million tokens",
+            )
+        })
+    };
+    let (input, output) = (needed("input")?, needed("output")?);
+    Ok(Some(Prices {
+        input,
+        output,
+        read: price("read")?.unwrap_or(input),
+        write: price("write")?.unwrap_or(input),
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_prices_exactly_and_fills_in() {
+        let model = Model::parse(
+            r#"{"name":"m","provider":"p","prices":{"input":"0.15","output":"0.60","read":"0.075"}}"#,
+        )
+        .unwrap();
+        let prices = model.prices.unwrap();
+        assert_eq!(
+            (prices.input.get(), prices.read.get(), prices.write.get()),
+            (150_000_000, 75_000_000, 150_000_000)
+        );
+        assert_eq!(
+            (model.window, model.output),
+            (WINDOW_TOKENS_UNKNOWN, OUTPUT_TOKENS_UNKNOWN)
+        );
+    }
+
+    #[test]
+    fn refuses_half_a_price_table() {
+        for text in [
+            r#"{"name":"m","provider":"p","prices":{"input":"0.15"}}"#,
+            r#"{"name":"m","provider":"p","prices":{"input":"free","output":"1"}}"#,
+            r#"{"name":"m","provider":"p","window":0}"#,
+            r#"{"name":"m","provider":"p","windw":5}"#,
+            r#"[]"#,
+        ] {
+            assert!(Model::parse(text).is_err(), "{text}");
+        }
+    }
+}

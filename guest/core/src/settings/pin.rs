@@ -1,0 +1,153 @@
+//! The pin: what a thread's runs are made of, fixed at its first start. A file that changes while a thread runs
+//! changes nothing for it.
+
+use crate::json::record::record;
+use super::{
+    Directive, Model, ToolDef, granted, known_fields, object, parse_limits, render_prompt,
+    texts_field,
+};
+use crate::error::Error;
+use crate::hash::sha256_text;
+use crate::limits::Limits;
+use crate::thread::{FORMAT, Overrides};
+
+/// Most bytes of a pin: it is one record. A longer prompt is refused by name.
+pub const PIN_BYTES_MAX: usize = 900 << 10;
+
+/// Prompt, model, tools and limits of a thread, as resolved at its first start.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pin {
+    /// [`FORMAT`].
+    pub format: u32,
+    /// The system prompt.
+    pub prompt: String,
+    /// The model.
+    pub model: Model,
+    /// The tools that are offered, in the catalog's order.
+    pub tools: Vec<ToolDef>,
+    /// The caps.
+    pub limits: Limits,
+    /// What may be called.
+    pub capabilities: Vec<String>,
+}
+
+record!(Pin { format, prompt, model, tools, limits, capabilities });
+
+impl Pin {
+    /// The text that is stored, and its hash.
+    pub fn to_text(&self) -> Result<(String, String), Error> {
+        let text = crate::json::text(self);
+        if text.len() > PIN_BYTES_MAX {
+            let problem = format!(
+                "with its tools is {} bytes, the most is {PIN_BYTES_MAX}",
+                text.len()
+            );
+            return Err(Error::invalid("prompt", "", problem));
+        }
+        let hash = sha256_text(&text);
+        Ok((text, hash))
+    }
+
+    /// Read a stored pin.
+    pub fn from_text(text: &str) -> Result<Self, Error> {
+        crate::json::read(text).map_err(|e| Error::Corrupt(format!("a pin cannot be read: {e}")))
+    }
+
+    /// A tool that is offered.
+    pub fn tool(&self, name: &str) -> Option<&ToolDef> {
+        self.tools.iter().find(|tool| tool.name == name)
+    }
+}
+
+/// What the operator allows, beyond what the tenant's files ask.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Policy {
+    /// Defaults where nothing else sets a cap.
+    pub preset: Limits,
+    /// Upper bounds of every cap.
+    pub limits: Limits,
+    /// What may be called at all; `None` is everything that the catalog has.
+    pub capabilities: Option<Vec<String>>,
+}
+
+impl Policy {
+    /// Read the documents `preset` (`{"name"}`) and `policy` (`{"limits", "capabilities"}`); both may be missing.
+    pub fn parse(preset: Option<&str>, policy: Option<&str>) -> Result<Self, Error> {
+        let mut parsed = Self {
+            preset: Limits::LOCAL,
+            ..Self::default()
+        };
+        if let Some(text) = preset {
+            let fields = object("preset", text)?;
+            let name =
+                super::text_field("preset", &fields, "name")?.unwrap_or_else(|| "local".into());
+            parsed.preset = Limits::preset(&name).ok_or_else(|| {
+                Error::unknown(
+                    "preset.name",
+                    &name,
+                    "is not a preset",
+                    &["local", "strict"],
+                )
+            })?;
+        }
+        if let Some(text) = policy {
+            let fields = object("policy", text)?;
+            known_fields("policy", &fields, &["limits", "capabilities"])?;
+            parsed.limits = parse_limits("policy.limits", fields.get("limits"))?;
+            if fields.contains_key("capabilities") {
+                parsed.capabilities = Some(texts_field("policy", &fields, "capabilities")?);
+            }
+        }
+        Ok(parsed)
+    }
+
+    /// Caps of a thread: preset, then directive, then overrides, each lowered to the operator's.
+    pub fn limits_for(&self, directive: Option<&Directive>, overrides: Limits) -> Limits {
+        let own = directive.map_or(Limits::NONE, |directive| directive.limits);
+        self.preset
+            .overridden_by(own)
+            .overridden_by(overrides)
+            .lowered_to(self.limits)
+    }
+}
+
+/// Resolve what a thread will run with. `catalog` is every tool that the host has.
+pub fn pin(
+    directive: Option<&Directive>,
+    inputs: &str,
+    overrides: &Overrides,
+    model: Model,
+    catalog: Vec<ToolDef>,
+    policy: &Policy,
+) -> Result<Pin, Error> {
+    let allow_unpriced = directive.is_some_and(|directive| directive.allow_unpriced);
+    if model.prices.is_none() && !allow_unpriced {
+        let problem = "has no prices: give them in .ai/config/models.yaml, or set allow_unpriced in the directive";
+        return Err(Error::invalid("model", &model.name, problem));
+    }
+    let capabilities = match directive {
+        Some(directive) => directive.capabilities.clone(),
+        None => overrides.capabilities.clone(),
+    };
+    // A tool that needs consent cannot be called before approvals exist, so it is not offered.
+    let allowed = |tool: &ToolDef| {
+        !tool.consent
+            && granted(&capabilities, &tool.name)
+            && policy
+                .capabilities
+                .as_ref()
+                .is_none_or(|policy| granted(policy, &tool.name))
+    };
+    let prompt = match directive {
+        Some(directive) => render_prompt(&directive.body, &directive.resolve_inputs(inputs)?),
+        None => String::new(),
+    };
+    Ok(Pin {
+        format: FORMAT,
+        prompt,
+        tools: catalog.into_iter().filter(allowed).collect(),
+        limits: policy.limits_for(directive, overrides.limits),
+        capabilities,
+        model,
+    })
+}

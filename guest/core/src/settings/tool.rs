@@ -1,0 +1,125 @@
+//! Tools of the host's catalog, and which of them a thread may call.
+
+use crate::json::record::record;
+use super::{flag_field, known_fields, object, text_field};
+use crate::error::Error;
+use crate::json::Value;
+
+/// Time of a tool whose catalog does not say, in milliseconds.
+pub const TOOL_MILLIS: u64 = 120_000;
+
+/// One tool, as a thread pins it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ToolDef {
+    /// `[A-Za-z0-9_-]`, at most 64 bytes.
+    pub name: String,
+    /// For the model.
+    pub description: String,
+    /// JSON Schema of its arguments, as text.
+    pub schema: String,
+    /// May it be run twice?
+    pub idempotent: bool,
+    /// Does each call need a person's consent?
+    pub consent: bool,
+    /// Milliseconds it may take.
+    pub timeout: u64,
+}
+
+record!(ToolDef { name, description, schema, idempotent, consent, timeout });
+
+impl ToolDef {
+    /// Read `{"name", "description", "schema", "idempotent", "consent", "timeout"}`.
+    pub fn parse(text: &str) -> Result<Self, Error> {
+        let fields = object("tool", text)?;
+        let name = text_field("tool", &fields, "name")?.unwrap_or_default();
+        let place = format!("tools.{name}");
+        known_fields(
+            &place,
+            &fields,
+            &[
+                "name",
+                "description",
+                "schema",
+                "idempotent",
+                "consent",
+                "timeout",
+            ],
+        )?;
+        let fits = !name.is_empty() && name.len() <= 64;
+        if !fits
+            || !name
+                .bytes()
+                .all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
+        {
+            return Err(Error::invalid(
+                "tools",
+                &name,
+                "a tool's name is 1 to 64 letters, digits, _ and -",
+            ));
+        }
+        let timeout = match fields.get("timeout") {
+            None | Some(Value::Null) => TOOL_MILLIS,
+            Some(value) => value.as_u64().ok_or_else(|| {
+                Error::invalid(
+                    format!("{place}.timeout"),
+                    &value.to_string(),
+                    "must be a number of milliseconds",
+                )
+            })?,
+        };
+        Ok(Self {
+            description: text_field(&place, &fields, "description")?.unwrap_or_default(),
+            schema: match fields.get("schema") {
+                None => r#"{"type":"object"}"#.into(),
+                Some(Value::String(text)) => text.to_string(),
+                Some(schema) => schema.to_string(),
+            },
+            idempotent: flag_field(&place, &fields, "idempotent")?,
+            consent: flag_field(&place, &fields, "consent")?,
+            timeout,
+            name,
+        })
+    }
+}
+
+/// Does one of the capabilities allow the tool? `execute.tool.<name>`, with `*` for any ending; a leading `rye.` is
+/// accepted. No capability means no tool.
+pub fn granted(capabilities: &[String], tool: &str) -> bool {
+    let wanted = format!("execute.tool.{tool}");
+    capabilities.iter().any(|capability| {
+        let capability = capability.strip_prefix("rye.").unwrap_or(capability);
+        match capability.strip_suffix('*') {
+            Some(prefix) => wanted.starts_with(prefix),
+            None => wanted == capability,
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn grants_by_name_and_star() {
+        for (capability, tool, expected) in [
+            ("execute.tool.read_file", "read_file", true),
+            ("rye.execute.tool.read_file", "read_file", true),
+            ("execute.tool.read_*", "read_file", true),
+            ("execute.tool.*", "anything", true),
+            ("execute.*", "anything", true),
+            ("*", "anything", true),
+            ("execute.tool.read", "read_file", false),
+            ("execute.tool.read_file_", "read_file", false),
+            ("read_file", "read_file", false),
+            ("", "read_file", false),
+            ("execute.knowledge.*", "read_file", false),
+        ] {
+            assert_eq!(
+                granted(&[capability.to_owned()], tool),
+                expected,
+                "{capability} {tool}"
+            );
+        }
+        assert!(!granted(&[], "read_file"));
+    }
+}

@@ -1,0 +1,211 @@
+//! Creation: insert or fail, in one commit.
+
+use super::{ChainRecord, Counters, FORMAT, Head, Overrides, Status, ThreadRecord};
+use crate::error::Error;
+use crate::ledger::Account;
+use crate::limits::Limits;
+use crate::plan::{Expect, Plan, Write, due, index, to_text};
+use crate::time::Instant;
+use crate::{id, key};
+
+/// Longest title, in characters.
+pub const TITLE_CHARS_MAX: usize = 200;
+/// Longest name of an agent or task, in bytes.
+pub const LABEL_BYTES_MAX: usize = 200;
+/// Most bytes of a thread's inputs.
+pub const INPUTS_BYTES_MAX: usize = 256 << 10;
+/// Most capabilities of a chat.
+pub const CAPABILITIES_MAX: usize = 256;
+
+/// What a caller asks of a new thread.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Draft {
+    /// The whole id, or one is made.
+    pub id: Option<String>,
+    /// Name of a directive.
+    pub directive: Option<String>,
+    /// Owner within the tenant.
+    pub agent: Option<String>,
+    /// A task of the caller's.
+    pub task: Option<String>,
+    /// For people.
+    pub title: Option<String>,
+    /// Model, caps, a chat's capabilities.
+    pub overrides: Overrides,
+    /// JSON object, or empty.
+    pub inputs: String,
+}
+
+/// What the library made of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Resolved {
+    /// Name of the model or tier.
+    pub model: String,
+    /// Caps.
+    pub limits: Limits,
+    /// What may be called.
+    pub capabilities: Vec<String>,
+    /// JSON object with defaults filled in.
+    pub inputs: String,
+}
+
+/// The plan that creates a root thread. `random` is at least six hex digits, for an id that is made.
+pub fn create(
+    draft: &Draft,
+    resolved: Resolved,
+    now: Instant,
+    random: &str,
+) -> Result<Plan, Error> {
+    check(draft)?;
+    let id = match &draft.id {
+        Some(id) => id.clone(),
+        None => id::generate(draft.directive.as_deref(), now, random),
+    };
+    id::check("id", &id)?;
+    let thread = ThreadRecord {
+        format: FORMAT,
+        directive: draft.directive.clone(),
+        parent: None,
+        chain: id.clone(),
+        previous: None,
+        next: None,
+        agent: draft.agent.clone(),
+        task: draft.task.clone(),
+        title: draft.title.clone(),
+        model: resolved.model,
+        limits: resolved.limits,
+        capabilities: resolved.capabilities,
+        overrides: draft.overrides.clone(),
+        inputs: resolved.inputs,
+        pin: None,
+        outcome: None,
+        result: None,
+        created: now,
+        id,
+    };
+    let account = Account::root(thread.limits.spend);
+    let chain = ChainRecord {
+        format: FORMAT,
+        tip: thread.id.clone(),
+        parent: None,
+        children: 0,
+        forks: 0,
+        account,
+    };
+    let head = head(thread.limits, now);
+    Ok(Plan {
+        writes: writes(&thread, &head, &chain)?,
+        closing: false,
+        thread,
+        head,
+        chain,
+        entry: None,
+    })
+}
+
+fn check(draft: &Draft) -> Result<(), Error> {
+    for (field, label) in [("agent", &draft.agent), ("task", &draft.task)] {
+        if let Some(label) = label
+            && (label.is_empty()
+                || label.len() > LABEL_BYTES_MAX
+                || label.chars().any(char::is_control))
+        {
+            return Err(Error::invalid(
+                field,
+                label,
+                "must be 1 to 200 bytes without control characters",
+            ));
+        }
+    }
+    check_title(draft.title.as_deref())?;
+    if draft.inputs.len() > INPUTS_BYTES_MAX {
+        return Err(Error::invalid(
+            "inputs",
+            "",
+            format!("are longer than {INPUTS_BYTES_MAX} bytes"),
+        ));
+    }
+    if draft.overrides.capabilities.len() > CAPABILITIES_MAX {
+        return Err(Error::invalid(
+            "capabilities",
+            "",
+            format!("are more than {CAPABILITIES_MAX}"),
+        ));
+    }
+    Ok(())
+}
+
+/// A title is at most [`TITLE_CHARS_MAX`] characters on one line.
+pub fn check_title(title: Option<&str>) -> Result<(), Error> {
+    match title {
+        Some(title) if title.is_empty() || title.chars().count() > TITLE_CHARS_MAX => Err(
+            Error::invalid("title", title, "must be 1 to 200 characters"),
+        ),
+        Some(title) if title.chars().any(char::is_control) => Err(Error::invalid(
+            "title",
+            title,
+            "must be one line without control characters",
+        )),
+        _ => Ok(()),
+    }
+}
+
+fn head(limits: Limits, now: Instant) -> Head {
+    Head {
+        format: FORMAT,
+        status: Status::Created,
+        cause: None,
+        run: 0,
+        token: 0,
+        holder: None,
+        expiry: None,
+        request: None,
+        due: Some(0),
+        recency: now.millis(),
+        step: None,
+        round: None,
+        hold: None,
+        counters: Counters::default(),
+        bad_rounds: 0,
+        lost: 0,
+        context: 0,
+        prefix: String::new(),
+        version: 0,
+        hash: String::new(),
+        intent: None,
+        mail_from: 0,
+        mail_to: 0,
+        limits,
+        session: None,
+        updated: now,
+    }
+}
+
+fn writes(thread: &ThreadRecord, head: &Head, chain: &ChainRecord) -> Result<Vec<Write>, Error> {
+    let key = id::key(&thread.id);
+    let put = |collection, value| Write::Put {
+        collection,
+        key: key.clone(),
+        expect: Expect::Absent,
+        value,
+    };
+    let mut writes = vec![
+        put(key::THREAD, to_text(thread)?),
+        put(key::HEAD, to_text(head)?),
+        put(key::CHAIN, to_text(chain)?),
+        due(0, &key, &thread.chain),
+        index("status", head.status.as_str(), &key),
+        index("recency", &key::number(head.recency), &key),
+        index("chain", &key, &key),
+    ];
+    for (name, value) in [
+        ("directive", &thread.directive),
+        ("agent", &thread.agent),
+        ("task", &thread.task),
+    ] {
+        if let Some(value) = value {
+            writes.push(index(name, value, &key));
+        }
+    }
+    Ok(writes)
+}

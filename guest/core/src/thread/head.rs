@@ -1,0 +1,179 @@
+//! The head of a thread: the small guard record that every commit of it or to it replaces.
+//!
+//! A pending step keeps its own version and stays valid when mail moves the head.
+
+use crate::json::record::{record, words};
+use super::{Cause, Status};
+use crate::ledger::{Prices, Usage};
+use crate::limits::Limits;
+use crate::money::Nanos;
+use crate::time::Instant;
+
+/// Stored under the key of the thread's id; under 4 KiB.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Head {
+    /// [`super::FORMAT`].
+    pub format: u32,
+    /// Where it stands.
+    pub status: Status,
+    /// Why.
+    pub cause: Option<Cause>,
+    /// Number of the run, from 1; 0 before the first.
+    pub run: u64,
+    /// Fence: grows with each start, claim and kill.
+    pub token: u64,
+    /// Who holds it.
+    pub holder: Option<String>,
+    /// Until when.
+    pub expiry: Option<Instant>,
+    /// Name of the request that began the run, as long as its first step is pending.
+    pub request: Option<String>,
+    /// Time of its due entry in milliseconds, if it has one.
+    pub due: Option<u64>,
+    /// Time of its recency entry in milliseconds.
+    pub recency: u64,
+    /// What the driver has been told to do.
+    pub step: Option<Pending>,
+    /// Calls that have no result yet.
+    pub round: Option<Round>,
+    /// Money set aside for the pending attempt.
+    pub hold: Option<Hold>,
+    /// What it has used.
+    pub counters: Counters,
+    /// Rounds in a row in which no call could be run.
+    pub bad_rounds: u32,
+    /// Steps in a row that were lost to dead holders.
+    pub lost: u32,
+    /// Estimated tokens of what would be sent next.
+    pub context: u64,
+    /// Rolling SHA-256 of the messages that a provider sees.
+    pub prefix: String,
+    /// Length of the history.
+    pub version: u64,
+    /// SHA-256 of the newest entry.
+    pub hash: String,
+    /// A cancel that has not taken effect yet.
+    pub intent: Option<Intent>,
+    /// Number of the first message in the inbox that was not taken yet.
+    pub mail_from: u64,
+    /// Number after the last message in the inbox.
+    pub mail_to: u64,
+    /// Caps in force.
+    pub limits: Limits,
+    /// The provider's session.
+    pub session: Option<String>,
+    /// When it was last committed to.
+    pub updated: Instant,
+}
+
+record!(Head {
+    format, status, cause, run, token, holder, expiry, request, due, recency, step, round, hold, counters,
+    bad_rounds, lost, context, prefix, version, hash, intent, mail_from, mail_to, limits, session, updated
+});
+
+impl Head {
+    /// Mail that was not taken yet.
+    pub fn mail(&self) -> u64 {
+        self.mail_to.saturating_sub(self.mail_from)
+    }
+}
+
+/// What a driver has been told to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pending {
+    /// The version that hands it out: its name.
+    pub version: u64,
+    /// What.
+    pub kind: StepKind,
+    /// When it was handed out.
+    pub started: Instant,
+    /// Until when it must be done.
+    pub deadline: Instant,
+    /// Attempts of the same request before this one.
+    pub tries: u32,
+    /// SHA-256 of the request, for a model call.
+    pub hash: String,
+    /// Most output tokens, for a model call.
+    pub output: u64,
+    /// For a wait: until when.
+    pub until: Option<Instant>,
+}
+
+record!(Pending { version, kind, started, deadline, tries, hash, output, until });
+
+/// Kinds of steps that can be pending.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StepKind {
+    /// One model call.
+    CallLlm,
+    /// One round of tool calls.
+    CallTools,
+    /// Wait before the next attempt.
+    Wait,
+}
+
+words!(StepKind { CallLlm = "call-llm", CallTools = "call-tools", Wait = "wait" });
+
+
+/// A tool round that has calls without a result.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Round {
+    /// Version of the entry that holds the calls.
+    pub version: u64,
+    /// The calls without a result, in order.
+    pub calls: Vec<RoundCall>,
+}
+
+record!(Round { version, calls });
+
+/// One of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RoundCall {
+    /// Index of its `tool_use` event.
+    pub index: u32,
+    /// May it be run again?
+    pub idempotent: bool,
+}
+
+record!(RoundCall { index, idempotent });
+
+/// Money set aside for an attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Hold {
+    /// How much.
+    pub amount: Nanos,
+    /// At these prices.
+    pub prices: Prices,
+}
+
+record!(Hold { amount, prices });
+
+/// What a thread has used; the `run_` ones begin anew with each run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counters {
+    /// Completed model calls.
+    pub turns: u64,
+    /// Tokens.
+    pub usage: Usage,
+    /// Settled and charged.
+    pub spend: Nanos,
+    /// Milliseconds inside steps.
+    pub duration: u64,
+    /// Completed model calls of this run.
+    pub run_turns: u64,
+    /// Tokens of this run.
+    pub run_tokens: u64,
+    /// Milliseconds inside steps of this run.
+    pub run_duration: u64,
+}
+
+record!(Counters { turns, usage, spend, duration, run_turns, run_tokens, run_duration });
+
+/// Something that will happen at the next commit of the thread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Intent {
+    /// End the run when its step is done.
+    Cancel,
+}
+
+words!(Intent { Cancel = "cancel" });

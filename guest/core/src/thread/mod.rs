@@ -1,0 +1,17 @@
+//! The records of a thread: what it is (`ThreadRecord`), where it stands (`Head`), whose account it uses
+//! (`ChainRecord`). Each carries a format number and is stored as JSON text.
+
+mod chain;
+mod create;
+mod head;
+mod record;
+mod status;
+
+pub use chain::ChainRecord;
+pub use create::{Draft, Resolved, check_title, create};
+pub use head::{Counters, Head, Hold, Intent, Pending, Round, RoundCall, StepKind};
+pub use record::{Overrides, ThreadRecord};
+pub use status::{Cause, Status};
+
+/// Format of every record and entry that this version writes. Older ones are read for ever.
+pub const FORMAT: u32 = 1;

@@ -1,0 +1,134 @@
+//! Statuses of a thread and why it has one.
+
+use crate::json::record::{record, words};
+
+use std::fmt;
+
+/// Where a thread stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Status {
+    /// Never started.
+    Created,
+    /// Somebody holds it.
+    Running,
+    /// Goes on by itself: children, time.
+    Waiting,
+    /// Needs somebody: limit, error, budget, approval.
+    Suspended,
+    /// Takes the next input.
+    Idle,
+    /// Ended well.
+    Completed,
+    /// Ended by an error.
+    Error,
+    /// Ended by a cancel.
+    Cancelled,
+    /// Ended at once by a kill.
+    Killed,
+    /// Handed off to the next link of its chain.
+    Continued,
+}
+
+words!(Status {
+    Created = "created",
+    Running = "running",
+    Waiting = "waiting",
+    Suspended = "suspended",
+    Idle = "idle",
+    Completed = "completed",
+    Error = "error",
+    Cancelled = "cancelled",
+    Killed = "killed",
+    Continued = "continued",
+});
+
+
+impl Status {
+    /// Every status, in the order above.
+    pub const ALL: [Self; 10] = [
+        Self::Created,
+        Self::Running,
+        Self::Waiting,
+        Self::Suspended,
+        Self::Idle,
+        Self::Completed,
+        Self::Error,
+        Self::Cancelled,
+        Self::Killed,
+        Self::Continued,
+    ];
+
+    /// An ended thread only gains a pointer and corrections of usage.
+    pub fn is_end(self) -> bool {
+        match self {
+            Self::Completed | Self::Error | Self::Cancelled | Self::Killed | Self::Continued => {
+                true
+            }
+            Self::Created | Self::Running | Self::Waiting | Self::Suspended | Self::Idle => false,
+        }
+    }
+
+    /// Does the chain of such a tip still draw on its account? Idle and ended chains lock no money.
+    pub fn draws(self) -> bool {
+        match self {
+            Self::Created | Self::Running | Self::Waiting | Self::Suspended => true,
+            Self::Idle
+            | Self::Completed
+            | Self::Error
+            | Self::Cancelled
+            | Self::Killed
+            | Self::Continued => false,
+        }
+    }
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// Why a thread stopped, waits or ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cause {
+    /// `limit`, `error`, `budget`, `approval`, `cancelled` or `killed`.
+    pub reason: String,
+    /// A stable code, such as `turns_exceeded`.
+    pub code: String,
+    /// A sentence for a person.
+    pub message: String,
+    /// The value that was reached.
+    pub value: Option<u64>,
+    /// The bound it was held against.
+    pub maximum: Option<u64>,
+}
+
+record!(Cause { reason, code, message, value, maximum });
+
+impl Cause {
+    /// A cause without numbers.
+    pub fn new(reason: &str, code: &str, message: impl Into<String>) -> Self {
+        Self {
+            reason: reason.into(),
+            code: code.into(),
+            message: message.into(),
+            value: None,
+            maximum: None,
+        }
+    }
+
+    /// A cause with the value reached and its bound.
+    pub fn bound(
+        reason: &str,
+        code: &str,
+        message: impl Into<String>,
+        value: u64,
+        maximum: u64,
+    ) -> Self {
+        Self {
+            value: Some(value),
+            maximum: Some(maximum),
+            ..Self::new(reason, code, message)
+        }
+    }
+}

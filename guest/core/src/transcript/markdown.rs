@@ -1,0 +1,240 @@
+//! `transcript.md`: a history as a person reads it.
+//!
+//! Text of users, models and tools is shown in blocks that it cannot close: a fence is always longer than any run of
+//! backticks inside it, and quoted text is quoted line by line, whatever ends its lines. Control characters are shown
+//! as pictures of themselves, so that a terminal does not obey them and the file stays text.
+//!
+//! After what an entry adds stands a comment with its version and its length, so that whoever continues the file knows
+//! from its end alone how far it reaches. An entry that shows nothing adds nothing.
+
+use crate::history::{Entry, Event, Role, ToolResult};
+use std::fmt::Write;
+
+/// Most characters of one tool result that the transcript shows; the whole is in the history.
+const RESULT_CHARS_MAX: usize = 4_000;
+
+/// The part of the transcript that an entry adds, closed by `<!-- version 12, 345 bytes -->`: its version, and the
+/// bytes of the part in front of the comment.
+pub fn markdown(entry: &Entry) -> String {
+    let mut text = String::new();
+    for event in &entry.events {
+        render(&mut text, entry, event);
+    }
+    if !text.is_empty() {
+        let bytes = text.len();
+        // Writing to a String cannot fail.
+        let _ = write!(
+            text,
+            "<!-- version {}, {bytes} bytes -->\n\n",
+            entry.version
+        );
+    }
+    text
+}
+
+fn render(out: &mut String, entry: &Entry, event: &Event) {
+    let time = entry.time.rfc3339();
+    match event {
+        Event::Message(message) => {
+            let who = match message.role {
+                Role::User => "User",
+                Role::Assistant if message.synthetic => "System",
+                Role::Assistant => "Assistant",
+            };
+            section(out, who, &time, &quoted(&message.joined()));
+        }
+        Event::AssistantText(said) => section(out, "Assistant", &time, &quoted(&said.text)),
+        Event::Thinking(thought) => section(out, "Thinking", &time, &quoted(&thought.text)),
+        Event::ToolUse(call) => section(
+            out,
+            &format!("Tool call: {}", one_line(&call.name)),
+            &time,
+            &fenced(&call.arguments, "json"),
+        ),
+        Event::ToolResult(result) => tool_result(out, &time, result),
+        Event::Partial(partial) => section(
+            out,
+            "Partial reply (never finished)",
+            &time,
+            &quoted(&partial.text),
+        ),
+        Event::Result(result) => {
+            let estimated = if result.estimated { ", estimated" } else { "" };
+            note(
+                out,
+                &format!(
+                    "{}: {} input and {} output tokens, {} USD{estimated}, {} ms",
+                    one_line(&result.model),
+                    result.usage.context(),
+                    result.usage.output,
+                    result.spend,
+                    result.duration
+                ),
+            );
+        }
+        Event::Suspended(suspended) => note(
+            out,
+            &format!(
+                "suspended ({}): {}",
+                one_line(&suspended.cause.code),
+                one_line(&suspended.cause.message)
+            ),
+        ),
+        Event::Resumed(resumed) => note(out, &format!("resumed (was {})", one_line(&resumed.code))),
+        Event::Error(error) => note(
+            out,
+            &format!(
+                "attempt {} failed ({}): {}",
+                error.attempt,
+                one_line(&error.code),
+                one_line(&error.message)
+            ),
+        ),
+        Event::Cancelled(cancelled) => note(out, &format!("ended by {}", one_line(&cancelled.by))),
+        Event::Raised(_) => note(out, "caps raised"),
+        Event::Title(title) => note(
+            out,
+            &format!(
+                "title: {}",
+                one_line(title.title.as_deref().unwrap_or("none"))
+            ),
+        ),
+        Event::Other(_) => note(out, &format!("event {}", one_line(event.kind()))),
+    }
+}
+
+fn tool_result(out: &mut String, time: &str, result: &ToolResult) {
+    let failed = if result.failed { " (failed)" } else { "" };
+    let shown: String = result.text.chars().take(RESULT_CHARS_MAX).collect();
+    let cut = if shown.len() < result.text.len() {
+        "\n\n*cut: the whole is in the history*"
+    } else {
+        ""
+    };
+    let heading = format!("Tool result: {}{failed}", one_line(&result.name));
+    section(out, &heading, time, &format!("{}{cut}", fenced(&shown, "")));
+}
+
+fn section(out: &mut String, heading: &str, time: &str, body: &str) {
+    // Writing to a String cannot fail.
+    let _ = write!(
+        out,
+        "## {heading}\n\n<sub>{time}</sub>\n\n{}\n\n",
+        body.trim_end_matches('\n')
+    );
+}
+
+fn note(out: &mut String, text: &str) {
+    let _ = write!(out, "*{text}*\n\n");
+}
+
+fn quoted(text: &str) -> String {
+    let quote = |line: &str| match line {
+        "" => ">\n".to_owned(),
+        _ => format!("> {line}\n"),
+    };
+    visible(text).lines().map(quote).collect()
+}
+
+fn fenced(text: &str, language: &str) -> String {
+    let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
+    let fence = "`".repeat(longest.max(2) + 1);
+    format!("{fence}{language}\n{}\n{fence}", visible(text))
+}
+
+/// Lines end with a line feed, also those that ended with a carriage return, which Markdown takes for a line end too;
+/// other control characters become their pictures.
+fn visible(text: &str) -> String {
+    let text = text.replace("\r\n", "\n");
+    text.chars().map(picture).collect()
+}
+
+fn picture(c: char) -> char {
+    match c {
+        '\n' | '\t' => c,
+        '\r' => '\n',
+        '\0'..='\u{1f}' => char::from_u32(0x2400 + u32::from(c)).unwrap_or('\u{fffd}'),
+        '\u{7f}' => '\u{2421}',
+        c if c.is_control() => '\u{fffd}',
+        c => c,
+    }
+}
+
+/// Text inside a line: nothing in it begins a block, a comment, a link or an emphasis.
+fn one_line(text: &str) -> String {
+    let mut line = String::with_capacity(text.len());
+    for c in text.chars() {
+        if matches!(c, '\\' | '`' | '*' | '[' | '<') {
+            line.push('\\');
+        }
+        line.push(if c.is_control() { ' ' } else { c });
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::history::{Message, Reason};
+    use crate::time::Instant;
+
+    fn entry(events: Vec<Event>) -> Entry {
+        Entry {
+            format: 1,
+            version: 12,
+            reason: Reason::UserMessage,
+            time: Instant::default(),
+            run: 1,
+            commit: String::new(),
+            previous: String::new(),
+            answers: None,
+            settled: None,
+            admitted: None,
+            events,
+        }
+    }
+
+    #[test]
+    fn no_text_closes_its_block() {
+        for (text, expected) in [
+            ("a ```` b", "`````json\na ```` b\n`````"),
+            ("plain", "```json\nplain\n```"),
+            ("a\r```\0", "````json\na\n```\u{2400}\n````"),
+        ] {
+            assert_eq!(fenced(text, "json"), expected);
+        }
+        for (text, expected) in [
+            ("a\n# b\n", "> a\n> # b\n"),
+            ("a\r# b\r\n\n```", "> a\n> # b\n>\n> ```\n"),
+            (
+                "\u{1b}[31m\0\u{7f}\u{9b}",
+                "> \u{241b}[31m\u{2400}\u{2421}\u{fffd}\n",
+            ),
+            (
+                "<!-- version 1, 2 bytes -->",
+                "> <!-- version 1, 2 bytes -->\n",
+            ),
+        ] {
+            assert_eq!(quoted(text), expected);
+        }
+        assert_eq!(one_line("a\n*b* <!-- [c"), "a \\*b\\* \\<!-- \\[c");
+    }
+
+    #[test]
+    fn an_entry_is_closed_by_its_version_and_length() {
+        let text = markdown(&entry(vec![Event::Message(Message::text(
+            Role::User,
+            "漢🙂",
+        ))]));
+        let (shown, comment) = text.rsplit_once("<!--").unwrap();
+        assert_eq!(
+            shown,
+            "## User\n\n<sub>1970-01-01T00:00:00.000Z</sub>\n\n> 漢🙂\n\n"
+        );
+        assert_eq!(
+            comment,
+            format!(" version 12, {} bytes -->\n\n", shown.len())
+        );
+        assert_eq!(markdown(&entry(Vec::new())), "");
+    }
+}

@@ -1,0 +1,9 @@
+//! Histories made readable: Markdown, JSON lines, the manifest, `thread.json` and `state.json`.
+
+mod jsonl;
+mod markdown;
+mod thread_json;
+
+pub use jsonl::{jsonl, manifest};
+pub use markdown::markdown;
+pub use thread_json::{state_json, thread_json};

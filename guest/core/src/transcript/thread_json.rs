@@ -1,0 +1,112 @@
+//! `thread.json` and `state.json`: where a thread stands, for people and other programs. Money is a decimal number here.
+
+use crate::error::Error;
+use crate::json::{self, Fields, Map, ToJson, Value};
+use crate::limits::Limits;
+use crate::money::Nanos;
+use crate::plan::Loaded;
+use crate::thread::Counters;
+
+/// The content of `thread.json`, made from one snapshot; `version` is the version it was made from.
+pub fn thread_json(loaded: &Loaded) -> Result<String, Error> {
+    let (thread, head) = (&loaded.thread.value, &loaded.head.value);
+    let result = thread.result.as_deref();
+    let mut text = String::new();
+    Fields::new(&mut text)
+        .add("thread_id", &thread.id)
+        .add("directive", &thread.directive)
+        .add("status", &head.status)
+        .add("created_at", &thread.created.rfc3339())
+        .add("updated_at", &head.updated.rfc3339())
+        .add("model", &thread.model)
+        .add("limits", &Caps(&head.limits))
+        .add("capabilities", &thread.capabilities)
+        .add("cost", &Cost(&head.counters))
+        .add("cause", &head.cause)
+        .add("outcome", &thread.outcome)
+        .add("result", &result.and_then(|text| json::parse(text).ok()))
+        .add("title", &thread.title)
+        .add("parent_id", &thread.parent)
+        .add("chain_root_id", &thread.chain)
+        .add("continuation_of", &thread.previous)
+        .add("continuation_thread_id", &thread.next)
+        .add("version", &head.version)
+        .add("hash", &head.hash)
+        .end();
+    pretty(&text)
+}
+
+/// The part of `state.json` that the records of a thread hold; `messages` are the JSON messages of its live window.
+pub fn state_json(loaded: &Loaded, messages: &[String], saved_at: &str) -> Result<String, Error> {
+    let (thread, head) = (&loaded.thread.value, &loaded.head.value);
+    let messages: Vec<Value<'_>> = messages
+        .iter()
+        .filter_map(|text| json::parse(text).ok())
+        .collect();
+    let inputs = json::parse(&thread.inputs).unwrap_or(Value::Object(Map::new()));
+    let cause = head.cause.as_ref().filter(|_| !head.status.is_end());
+    let mut text = String::new();
+    Fields::new(&mut text)
+        .add("thread_id", &thread.id)
+        .add("directive", thread.directive.as_deref().unwrap_or("chat"))
+        .add("parent_thread_id", &thread.parent)
+        .add("version", "1.1.0")
+        .add("saved_at", saved_at)
+        .add("inputs", &inputs)
+        .add("turn_number", &head.counters.turns)
+        .add("cost", &Cost(&head.counters))
+        .add("limits", &Caps(&head.limits))
+        .add("status", &head.status)
+        .add("suspend_reason", &cause.map(|cause| &cause.reason))
+        .add("required_caps", &thread.capabilities)
+        .add("messages", &messages)
+        .add("history_version", &head.version)
+        .end();
+    pretty(&text)
+}
+
+struct Cost<'a>(&'a Counters);
+
+impl ToJson for Cost<'_> {
+    fn write(&self, out: &mut String) {
+        let Self(used) = self;
+        Fields::new(out)
+            .add("turns", &used.turns)
+            .add("input_tokens", &used.usage.context())
+            .add("output_tokens", &used.usage.output)
+            .add("spend", &Decimal(used.spend))
+            .add("duration_ms", &used.duration)
+            .end();
+    }
+}
+
+struct Caps<'a>(&'a Limits);
+
+impl ToJson for Caps<'_> {
+    fn write(&self, out: &mut String) {
+        let Self(limits) = self;
+        Fields::new(out)
+            .add("turns", &limits.turns)
+            .add("tokens", &limits.tokens)
+            .add("spend", &limits.spend.map(Decimal))
+            .add("spawns", &limits.spawns)
+            .add("depth", &limits.depth)
+            .add("duration_ms", &limits.duration)
+            .end();
+    }
+}
+
+/// Dollars as a number: canonical decimal text is one.
+struct Decimal(Nanos);
+
+impl ToJson for Decimal {
+    fn write(&self, out: &mut String) {
+        out.push_str(&self.0.to_string());
+    }
+}
+
+fn pretty(text: &str) -> Result<String, Error> {
+    let tree = json::parse(text)
+        .map_err(|e| Error::Corrupt(format!("a document cannot be written: {e}")))?;
+    Ok(tree.to_text_pretty() + "\n")
+}

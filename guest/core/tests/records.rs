@@ -1,0 +1,322 @@
+//! The texts of records and entries, pinned. A history that one version wrote is read, hashed and compared byte for
+//! byte by every later one: what stands here may get company and never changes.
+
+use threadkeep_core::json;
+use threadkeep_core::history::{Entry, Event, messages};
+use threadkeep_core::ledger::Usage;
+use threadkeep_core::money::Nanos;
+use threadkeep_core::plan::{Loaded, Stored, to_text};
+use threadkeep_core::runner::{
+    Completion, LlmFailure, Outcome, ReplyBlock, ToolOutcome, ToolState,
+};
+use threadkeep_core::settings::Pin;
+use threadkeep_core::thread::{ChainRecord, Head, ThreadRecord};
+use threadkeep_core::transcript::{jsonl, manifest, state_json, thread_json};
+
+/// What reads a text and writes it again.
+macro_rules! rewrite {
+    ($type:ty) => {
+        |text| to_text(&json::read::<$type>(text).unwrap()).unwrap()
+    };
+}
+
+const RECORDS: [(fn(&str) -> String, &str); 8] = [
+    (
+        rewrite!(ThreadRecord),
+        r#"{"format":1,"id":"Research-1","directive":"research","parent":"p","chain":"Research-1","previous":"a","next":"b","agent":"ann","task":"t","title":"A \"title\" \\ \u0000\b\f\n\r\t\u001f/é漢🙂","model":"default","limits":{"turns":1,"tokens":2,"spend":18446744073709551615,"spawns":4,"depth":5,"duration":6},"capabilities":["execute.tool.*","x"],"overrides":{"model":"m","limits":{"turns":null,"tokens":null,"spend":null,"spawns":null,"depth":null,"duration":null},"capabilities":["c"]},"inputs":"{\"topic\":0.10}","pin":"00","outcome":"completed","result":"\"done\"","created":{"seconds":-5,"nanos":999999999}}"#,
+    ),
+    (
+        rewrite!(ThreadRecord),
+        r#"{"format":1,"id":"chat-1","directive":null,"parent":null,"chain":"chat-1","previous":null,"next":null,"agent":null,"task":null,"title":null,"model":"default","limits":{"turns":null,"tokens":null,"spend":null,"spawns":null,"depth":null,"duration":null},"capabilities":[],"overrides":{"model":null,"limits":{"turns":null,"tokens":null,"spend":null,"spawns":null,"depth":null,"duration":null},"capabilities":[]},"inputs":"{}","pin":null,"outcome":null,"result":null,"created":{"seconds":1771322456,"nanos":0}}"#,
+    ),
+    (
+        rewrite!(Head),
+        r#"{"format":1,"status":"running","cause":{"reason":"limit","code":"turns_exceeded","message":"m","value":25,"maximum":25},"run":2,"token":3,"holder":"h/1","expiry":{"seconds":10,"nanos":1},"request":"r","due":1000,"recency":2000,"step":{"version":7,"kind":"call-llm","started":{"seconds":1,"nanos":2},"deadline":{"seconds":3,"nanos":4},"tries":1,"hash":"aa","output":4096,"until":{"seconds":5,"nanos":6}},"round":{"version":7,"calls":[{"index":0,"idempotent":true},{"index":4294967295,"idempotent":false}]},"hold":{"amount":5,"prices":{"input":1,"output":2,"read":3,"write":4}},"counters":{"turns":1,"usage":{"input":1,"output":2,"read":3,"write":4,"reasoning":5},"spend":6,"duration":7,"run_turns":8,"run_tokens":9,"run_duration":10},"bad_rounds":1,"lost":2,"context":3,"prefix":"bb","version":7,"hash":"cc","intent":"cancel","mail_from":1,"mail_to":2,"limits":{"turns":0,"tokens":0,"spend":0,"spawns":0,"depth":0,"duration":0},"session":"s","updated":{"seconds":0,"nanos":0}}"#,
+    ),
+    (
+        rewrite!(Head),
+        r#"{"format":1,"status":"created","cause":null,"run":0,"token":0,"holder":null,"expiry":null,"request":null,"due":null,"recency":0,"step":null,"round":null,"hold":null,"counters":{"turns":0,"usage":{"input":0,"output":0,"read":0,"write":0,"reasoning":0},"spend":0,"duration":0,"run_turns":0,"run_tokens":0,"run_duration":0},"bad_rounds":0,"lost":0,"context":0,"prefix":"","version":0,"hash":"","intent":null,"mail_from":0,"mail_to":0,"limits":{"turns":null,"tokens":null,"spend":null,"spawns":null,"depth":null,"duration":null},"session":null,"updated":{"seconds":0,"nanos":0}}"#,
+    ),
+    (
+        rewrite!(ChainRecord),
+        r#"{"format":1,"tip":"t","parent":"p","children":1,"forks":2,"account":{"parent":"a","limit":1000000000,"spent":1,"held":2,"reserved":3,"reported":4,"users":5,"frozen":true}}"#,
+    ),
+    (
+        rewrite!(Pin),
+        r#"{"format":1,"prompt":"p","model":{"name":"m","provider":"q","window":200000,"output":4096,"prices":{"input":150000000,"output":600000000,"read":75000000,"write":150000000}},"tools":[{"name":"read_file","description":"d","schema":"{\"type\":\"object\"}","idempotent":true,"consent":false,"timeout":120000}],"limits":{"turns":25,"tokens":1000000,"spend":1000000000,"spawns":50,"depth":10,"duration":1800000},"capabilities":["execute.tool.*"]}"#,
+    ),
+    (
+        rewrite!(Entry),
+        r#"{"format":1,"version":7,"reason":"assistant-turn","time":{"seconds":1771322456,"nanos":5000000},"run":1,"commit":"0123456789abcdef","previous":"dd","answers":{"version":6,"hash":"ee"},"settled":{"version":6,"hold":100,"spend":90,"how":"settled"},"admitted":{"hold":200,"output":4096,"request":"ff"},"events":[{"type":"assistant_text","text":"t"},{"type":"partial","text":"u"}]}"#,
+    ),
+    (
+        rewrite!(Entry),
+        r#"{"format":1,"version":1,"reason":"changed","time":{"seconds":0,"nanos":0},"run":0,"commit":"","previous":"","events":[]}"#,
+    ),
+];
+
+/// One of each type, with the optional fields and without.
+const EVENTS: [&str; 21] = [
+    r#"{"type":"message","role":"user","content":[{"type":"text","text":"a\u0000b 漢🙂"},{"type":"image","text":""}],"id":"m1"}"#,
+    r#"{"type":"message","role":"assistant","content":[],"synthetic":true}"#,
+    r#"{"type":"tool_use","name":"read","arguments":"{\"a\": 1.50}","id":"x"}"#,
+    r#"{"type":"tool_result","version":7,"index":1,"name":"read","text":"t","failed":false,"state":"done","cost":18446744073709551615}"#,
+    r#"{"type":"tool_result","version":7,"index":1,"name":"read","text":"t","failed":true,"state":"denied","cost":0}"#,
+    r#"{"type":"tool_result","version":7,"index":1,"name":"read","text":"t","failed":true,"state":"interrupted","cost":0}"#,
+    r#"{"type":"assistant_text","text":"t"}"#,
+    r#"{"type":"thinking","text":"t","raw":"{}"}"#,
+    r#"{"type":"thinking","text":"t"}"#,
+    r#"{"type":"result","model":"m","finish":"stop","usage":{"input":1,"output":2,"read":3,"write":4,"reasoning":5},"spend":6,"duration":7,"estimated":false}"#,
+    r#"{"type":"suspended","cause":{"reason":"error","code":"c","message":"m","value":null,"maximum":null}}"#,
+    r#"{"type":"resumed","code":"c"}"#,
+    r#"{"type":"partial","text":"t"}"#,
+    r#"{"type":"error","kind":"transient","code":"http_503","message":"m","attempt":2,"retry":500}"#,
+    r#"{"type":"error","kind":"transient","code":"http_503","message":"m","attempt":2}"#,
+    r#"{"type":"cancelled","by":"kill"}"#,
+    r#"{"type":"raised","limits":{"turns":1,"tokens":null,"spend":null,"spawns":null,"depth":null,"duration":null}}"#,
+    r#"{"type":"title","title":"t"}"#,
+    r#"{"type":"title","title":null}"#,
+    r#"{"type":"from_tomorrow","n":0.10,"list":[-0,-1,1e+400,18446744073709551616,true,null,"",{},[]],"z":1,"a":{"b":2}}"#,
+    r#"{"type":"from_tomorrow"}"#,
+];
+
+#[test]
+fn records_and_entries_keep_their_bytes() {
+    for (rewrite, text) in RECORDS {
+        assert_eq!(rewrite(text), text);
+    }
+    for text in EVENTS {
+        assert_eq!(rewrite!(Event)(text), text);
+    }
+}
+
+/// The words of every kind, where they stand.
+#[test]
+fn words_keep_their_spelling() {
+    let (head, entry) = (RECORDS[3].1, RECORDS[7].1);
+    for status in [
+        "created",
+        "running",
+        "waiting",
+        "suspended",
+        "idle",
+        "completed",
+        "error",
+        "cancelled",
+        "killed",
+        "continued",
+    ] {
+        let text = head.replace("\"created\"", &format!("{status:?}"));
+        assert_eq!(rewrite!(Head)(&text), text);
+    }
+    for reason in [
+        "user-message",
+        "assistant-turn",
+        "tool-results",
+        "attempt",
+        "run-finished",
+        "suspended",
+        "error",
+        "cancelled",
+        "resumed",
+        "changed",
+    ] {
+        let text = entry.replace("\"changed\"", &format!("{reason:?}"));
+        assert_eq!(rewrite!(Entry)(&text), text);
+    }
+    for kind in ["call-llm", "call-tools", "wait"] {
+        let text = RECORDS[2].1.replace("\"call-llm\"", &format!("{kind:?}"));
+        assert_eq!(rewrite!(Head)(&text), text);
+    }
+    for how in ["settled", "released", "charged"] {
+        let text = RECORDS[6]
+            .1
+            .replace("\"how\":\"settled\"", &format!("\"how\":{how:?}"));
+        assert_eq!(rewrite!(Entry)(&text), text);
+    }
+}
+
+/// Fields that were added later may be missing; fields of a later version are passed over.
+#[test]
+fn older_and_newer_texts_are_read() {
+    let (without, with) = (
+        r#"{"type":"tool_result","version":7,"index":1,"name":"r","text":"t","failed":true,"state":"done","later":[1]}"#,
+        r#"{"type":"tool_result","version":7,"index":1,"name":"r","text":"t","failed":true,"state":"done","cost":0}"#,
+    );
+    assert_eq!(rewrite!(Event)(without), with);
+    let shuffled = r#"{"text":"t","type":"partial"}"#;
+    assert_eq!(
+        rewrite!(Event)(shuffled),
+        r#"{"type":"partial","text":"t"}"#
+    );
+    let unknown = r#"{"n":1,"type":"from_tomorrow","m":2}"#;
+    assert_eq!(
+        rewrite!(Event)(unknown),
+        r#"{"type":"from_tomorrow","n":1,"m":2}"#
+    );
+    let title = r#"{"type":"title"}"#;
+    assert_eq!(rewrite!(Event)(title), r#"{"type":"title","title":null}"#);
+}
+
+/// What is broken is refused, never guessed at.
+#[test]
+fn broken_texts_are_refused() {
+    let chain = RECORDS[4].1;
+    for (from, to) in [
+        ("\"forks\":2", "\"forks\":-2"),
+        ("\"forks\":2", "\"forks\":2.0"),
+        ("\"forks\":2", "\"forks\":\"2\""),
+        ("\"forks\":2", "\"forks\":null"),
+        ("\"forks\":2", "\"forks\":18446744073709551616"),
+        ("\"forks\":2", "\"forks\":2,\"forks\":2"),
+        ("\"forks\":2,", ""),
+        ("\"users\":5", "\"users\":4294967296"),
+        ("\"frozen\":true", "\"frozen\":1"),
+        ("\"tip\":\"t\"", "\"tip\":\"\\ud800\""),
+        ("}}", "}"),
+        ("}}", "}} x"),
+        ("{\"format\"", "[\"format\""),
+    ] {
+        let text = chain.replacen(from, to, 1);
+        assert_ne!(text, chain);
+        assert!(json::read::<ChainRecord>(&text).is_err(), "{text}");
+    }
+    for text in [
+        r#"{"type":"message","role":"robot","content":[]}"#,
+        r#"{"type":"partial"}"#,
+        r#"{"type":"tool_use","name":"n","arguments":{},"id":"i"}"#,
+        r#"{"type":"error","kind":"k","code":"c","message":"m","attempt":1,"retry":-1}"#,
+    ] {
+        assert!(json::read::<Event>(text).is_err(), "{text}");
+    }
+}
+
+/// What a provider is sent, from an entry with every kind of event.
+#[test]
+fn messages_keep_their_bytes() {
+    let events = EVENTS.join(",");
+    let text = RECORDS[7]
+        .1
+        .replace("\"events\":[]", &format!("\"events\":[{events}]"));
+    let entry = Entry::from_text(&text).unwrap();
+    assert_eq!(
+        messages(&entry).unwrap(),
+        [
+            r#"{"role":"user","content":[{"type":"text","text":"a\u0000b 漢🙂"},{"type":"text","text":""}]}"#,
+            r#"{"role":"assistant","content":[{"type":"tool_use","id":"call_1_2","name":"read","arguments":"{\"a\": 1.50}"}]}"#,
+            r#"{"role":"tool","content":[{"type":"tool_result","id":"call_7_1","name":"read","text":"t","failed":false},{"type":"tool_result","id":"call_7_1","name":"read","text":"t","failed":true},{"type":"tool_result","id":"call_7_1","name":"read","text":"t","failed":true}]}"#,
+            r#"{"role":"assistant","content":[{"type":"text","text":"t"},{"type":"thinking","text":"t","raw":"{}"},{"type":"thinking","text":"t"}]}"#,
+        ]
+    );
+}
+
+/// A repeated result is known by the hash of this text.
+#[test]
+fn outcomes_keep_their_bytes() {
+    let usage = Usage {
+        input: 1,
+        output: 2,
+        read: 3,
+        write: 4,
+        reasoning: 5,
+    };
+    let failure = LlmFailure {
+        kind: "transient".into(),
+        code: "c".into(),
+        message: "m".into(),
+        retry: Some(5),
+        sent: true,
+        usage: Some(usage),
+        partial: "p".into(),
+    };
+    let blocks = vec![
+        ReplyBlock::Text { text: "t".into() },
+        ReplyBlock::Thinking {
+            text: "t".into(),
+            raw: None,
+        },
+        ReplyBlock::Thinking {
+            text: "t".into(),
+            raw: Some("{}".into()),
+        },
+        ReplyBlock::ToolUse {
+            id: "i".into(),
+            name: "n".into(),
+            arguments: "{}".into(),
+        },
+    ];
+    let completion = Completion {
+        blocks,
+        finish: "stop".into(),
+        usage: Some(usage),
+        session: Some("s".into()),
+    };
+    let bare = Completion {
+        blocks: Vec::new(),
+        finish: "stop".into(),
+        usage: None,
+        session: None,
+    };
+    let outcome = |state| ToolOutcome {
+        version: 7,
+        index: 1,
+        state,
+        failed: false,
+        content: "c".into(),
+        cost: Nanos::new(9),
+    };
+    let outcomes = vec![outcome(ToolState::Done), outcome(ToolState::Interrupted)];
+    for (outcome, text) in [
+        (
+            Outcome::Completion(completion),
+            r#"{"completion":{"blocks":[{"type":"text","text":"t"},{"type":"thinking","text":"t","raw":null},{"type":"thinking","text":"t","raw":"{}"},{"type":"tool_use","id":"i","name":"n","arguments":"{}"}],"finish":"stop","usage":{"input":1,"output":2,"read":3,"write":4,"reasoning":5},"session":"s"}}"#,
+        ),
+        (
+            Outcome::Completion(bare),
+            r#"{"completion":{"blocks":[],"finish":"stop","usage":null,"session":null}}"#,
+        ),
+        (
+            Outcome::Failure(failure),
+            r#"{"failure":{"kind":"transient","code":"c","message":"m","retry":5,"sent":true,"usage":{"input":1,"output":2,"read":3,"write":4,"reasoning":5},"partial":"p"}}"#,
+        ),
+        (
+            Outcome::Stopped(LlmFailure::default()),
+            r#"{"stopped":{"kind":"","code":"","message":"","retry":null,"sent":false,"usage":null,"partial":""}}"#,
+        ),
+        (
+            Outcome::Outcomes(outcomes),
+            r#"{"outcomes":[{"version":7,"index":1,"state":"done","failed":false,"content":"c","cost":9},{"version":7,"index":1,"state":"interrupted","failed":false,"content":"c","cost":9}]}"#,
+        ),
+        (Outcome::Waited, r#""waited""#),
+    ] {
+        assert_eq!(to_text(&outcome).unwrap(), text);
+    }
+}
+
+#[test]
+fn documents_keep_their_bytes() {
+    fn stored<T>(value: T) -> Stored<T> {
+        Stored { version: 1, value }
+    }
+    let load = |thread: usize, head: usize| Loaded {
+        thread: stored(json::read(RECORDS[thread].1).unwrap()),
+        head: stored(json::read(RECORDS[head].1).unwrap()),
+        chain: stored(json::read(RECORDS[4].1).unwrap()),
+    };
+    let events = EVENTS.join(",");
+    let text = RECORDS[7]
+        .1
+        .replace("\"events\":[]", &format!("\"events\":[{events}]"));
+    let entry = Entry::from_text(&text).unwrap();
+    let (full, bare) = (load(0, 2), load(1, 3));
+    let documents = [
+        thread_json(&full).unwrap(),
+        thread_json(&bare).unwrap(),
+        state_json(&full, &messages(&entry).unwrap(), "now").unwrap(),
+        state_json(&bare, &[], "now").unwrap(),
+        manifest(&full).unwrap(),
+        manifest(&bare).unwrap(),
+        jsonl(&entry).unwrap(),
+    ];
+    assert_eq!(documents.concat(), include_str!("documents.txt"));
+}

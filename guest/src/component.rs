@@ -1,0 +1,301 @@
+//! The component's two sides: ports over its imports, and its exports over the service.
+
+use crate::convert;
+use crate::ports::{Item, LibraryError, Page, Ports, StorageError};
+use crate::service::Service;
+use threadkeep_core::plan::Write;
+use threadkeep_core::time::Instant;
+
+mod bindings {
+    #![allow(
+        missing_docs,
+        clippy::all,
+        unsafe_code,
+        reason = "generated from wit/, where the documentation is"
+    )]
+    wit_bindgen::generate!({ path: "../wit", world: "threads", generate_all, pub_export_macro: true });
+}
+pub use bindings::*;
+
+use exports::threadkeep::threads as exported;
+use threadkeep::threads::{clock, library, llm, random, storage, tools, types};
+
+/// The host, over the imports.
+pub struct Host;
+
+impl Ports for Host {
+    fn get(&self, keys: &[(&str, &str)]) -> Result<Vec<Item>, StorageError> {
+        let keys: Vec<storage::Key> = keys
+            .iter()
+            .map(|(collection, name)| convert::key(collection, name))
+            .collect();
+        let items = storage::get(&keys).map_err(convert::storage_error)?;
+        Ok(items.into_iter().map(convert::item).collect())
+    }
+
+    fn scan(
+        &self,
+        collection: &str,
+        start: &str,
+        end: &str,
+        limit: u32,
+        reverse: bool,
+    ) -> Result<Page, StorageError> {
+        let page = storage::scan(collection, start, end, limit, reverse)
+            .map_err(convert::storage_error)?;
+        Ok(Page {
+            items: page.items.into_iter().map(convert::item).collect(),
+            cursor: page.cursor,
+        })
+    }
+
+    fn read_history(
+        &self,
+        partition: &str,
+        start: u64,
+        limit: u32,
+        reverse: bool,
+    ) -> Result<Vec<(u64, String)>, StorageError> {
+        let log = threadkeep_core::key::HISTORY;
+        let lines = storage::read_log(log, partition, start, limit, reverse)
+            .map_err(convert::storage_error)?;
+        Ok(lines
+            .into_iter()
+            .map(|line| (line.position, line.value))
+            .collect())
+    }
+
+    fn commit(&self, writes: Vec<Write>, closing: bool) -> Result<bool, StorageError> {
+        let ops: Vec<storage::Op> = writes.into_iter().map(convert::op).collect();
+        storage::commit(&ops, closing)
+            .map(|outcome| outcome.committed)
+            .map_err(convert::storage_error)
+    }
+
+    fn now(&self) -> Instant {
+        convert::instant_in(clock::now())
+    }
+
+    fn random(&self, bytes: u32) -> String {
+        random::bytes(bytes)
+    }
+
+    fn library(&self, kind: &str, name: &str) -> Result<Vec<String>, LibraryError> {
+        library::get(kind, name).map_err(convert::library_error)
+    }
+}
+
+/// The runner's own loop will call these. They are kept in the import list from the first day, so that a host links
+/// all that the world names and adding the loop breaks none.
+#[used]
+static KEPT: Kept = (llm::complete, tools::call);
+
+type Kept = (
+    fn(&llm::Request) -> Result<llm::Completion, llm::Error>,
+    fn(&[types::ToolCall]) -> Vec<types::ToolOutcome>,
+);
+
+thread_local! {
+    static SERVICE: Service<Host> = const { Service::new(Host) };
+}
+
+fn call<T>(
+    f: impl FnOnce(&Service<Host>) -> Result<T, crate::service::Error>,
+) -> Result<T, types::Error> {
+    SERVICE.with(|service| f(service).map_err(convert::error))
+}
+
+struct Component;
+
+impl exported::registry::Guest for Component {
+    fn create(draft: exported::registry::Draft) -> Result<types::Thread, types::Error> {
+        let draft = convert::draft(draft);
+        call(|service| service.create(&draft)).map(|loaded| convert::thread(&loaded))
+    }
+
+    fn get(id: String) -> Result<types::Thread, types::Error> {
+        call(|service| service.load(&id)).map(|loaded| convert::thread(&loaded))
+    }
+
+    fn list(
+        filter: exported::registry::Filter,
+        limit: u32,
+        cursor: Option<String>,
+    ) -> Result<exported::registry::Page, types::Error> {
+        let filter = convert::filter(filter);
+        let chosen = filter.as_ref().map(|(name, value)| (*name, value.as_str()));
+        let (threads, cursor) = call(|service| service.list(chosen, limit, cursor))?;
+        Ok(exported::registry::Page {
+            threads: threads.iter().map(convert::thread).collect(),
+            cursor,
+        })
+    }
+
+    fn set_title(id: String, title: Option<String>) -> Result<types::Thread, types::Error> {
+        call(|service| service.set_title(&id, title)).map(|loaded| convert::thread(&loaded))
+    }
+}
+
+impl exported::history::Guest for Component {
+    fn load(id: String, version: Option<u64>) -> Result<exported::history::Snapshot, types::Error> {
+        call(|service| {
+            let loaded = service.load(&id)?;
+            let newest = loaded.head.value.version;
+            let version = version.unwrap_or(newest);
+            let hash = match version {
+                0 => String::new(),
+                version if version == newest => loaded.head.value.hash.clone(),
+                version => match service
+                    .entries(&id, version - 1, Some(version), 1)?
+                    .1
+                    .first()
+                {
+                    Some(line) => threadkeep_core::history::Entry::hash_of(&line.text),
+                    None => String::new(),
+                },
+            };
+            Ok(exported::history::Snapshot {
+                thread: convert::thread(&loaded),
+                version,
+                hash,
+                state: "{}".to_owned(),
+            })
+        })
+    }
+
+    fn entries(
+        id: String,
+        after: u64,
+        limit: u32,
+    ) -> Result<exported::history::Page, types::Error> {
+        let (_, lines, cursor) = call(|service| service.entries(&id, after, None, limit))?;
+        Ok(exported::history::Page {
+            entries: lines.into_iter().map(convert::entry).collect(),
+            cursor,
+        })
+    }
+}
+
+impl exported::transcript::Guest for Component {
+    fn events(
+        id: String,
+        after: u64,
+        limit: u32,
+    ) -> Result<exported::transcript::EventPage, types::Error> {
+        call(|service| {
+            let (_, lines, cursor) = service.entries(&id, after, None, limit)?;
+            Ok(exported::transcript::EventPage {
+                events: lines.iter().flat_map(convert::events).collect(),
+                cursor,
+            })
+        })
+    }
+
+    fn messages(
+        id: String,
+        after: u64,
+        until: u64,
+    ) -> Result<exported::transcript::MessagePage, types::Error> {
+        let (messages, cursor) = call(|service| service.messages(&id, after, until))?;
+        Ok(exported::transcript::MessagePage { messages, cursor })
+    }
+
+    fn render(
+        id: String,
+        what: String,
+        after: u64,
+    ) -> Result<exported::transcript::Piece, types::Error> {
+        let piece = call(|service| service.render(&id, &what, after))?;
+        Ok(exported::transcript::Piece {
+            text: piece.text,
+            version: piece.version,
+            cursor: piece.cursor,
+        })
+    }
+}
+
+impl exported::runner::Guest for Component {
+    fn start(
+        thread: String,
+        input: Option<String>,
+        holder: String,
+        key: String,
+    ) -> Result<exported::runner::Handle, types::Error> {
+        call(|service| service.start(&thread, input.as_deref(), &holder, &key)).map(convert::handle)
+    }
+
+    fn claim(
+        thread: String,
+        holder: String,
+        proof: exported::runner::Proof,
+    ) -> Result<exported::runner::Handle, types::Error> {
+        call(|service| service.claim(&thread, &holder, convert::proof(proof))).map(convert::handle)
+    }
+
+    fn submit(
+        thread: String,
+        token: u64,
+        version: u64,
+        outcome: exported::runner::Outcome,
+        have: u64,
+    ) -> Result<exported::runner::Step, types::Error> {
+        call(|service| {
+            let submission = convert::submission(token, version, outcome)?;
+            service.submit(&thread, &submission, have)
+        })
+        .map(|handed| convert::step(&handed))
+    }
+
+    fn progress(
+        thread: String,
+        token: u64,
+        partial: String,
+    ) -> Result<exported::runner::News, types::Error> {
+        call(|service| service.progress(&thread, token, &partial)).map(convert::news)
+    }
+
+    fn signal(
+        thread: String,
+        id: String,
+        what: exported::runner::SignalKind,
+    ) -> Result<u64, types::Error> {
+        call(|service| service.signal(&thread, &id, &convert::signal(what)?))
+            .map(|loaded| loaded.head.value.version)
+    }
+
+    fn ready(
+        limit: u32,
+        cursor: Option<String>,
+        under: Option<String>,
+    ) -> Result<exported::runner::DuePage, types::Error> {
+        let (due, cursor) = call(|service| service.ready(limit, cursor, under.as_deref()))?;
+        Ok(exported::runner::DuePage {
+            threads: due.iter().map(convert::due).collect(),
+            cursor,
+        })
+    }
+}
+
+impl exported::maintenance::Guest for Component {
+    fn recover(
+        dead: Vec<String>,
+        cursor: Option<String>,
+    ) -> Result<exported::maintenance::Recovery, types::Error> {
+        call(|service| service.recover(&dead, cursor)).map(convert::recovery)
+    }
+
+    fn stats(cursor: Option<String>) -> Result<exported::maintenance::Statistics, types::Error> {
+        let (counts, cursor) = call(|service| service.stats(cursor))?;
+        let counts = counts
+            .into_iter()
+            .map(|(status, threads)| exported::maintenance::Count { status, threads })
+            .collect();
+        Ok(exported::maintenance::Statistics { counts, cursor })
+    }
+}
+
+mod export {
+    #![allow(unsafe_code, reason = "generated: the entry points of the component")]
+    use super::{Component, bindings};
+    bindings::export!(Component with_types_in bindings);
+}

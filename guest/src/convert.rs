@@ -1,0 +1,630 @@
+//! Between WIT and core: exhaustive both ways, decided here alone.
+//!
+//! The large conversions are kept out of line: each is used by several exports, and the component must stay small.
+
+use crate::component::exports::threadkeep::threads as exported;
+use crate::component::threadkeep::threads::{library, llm, storage, types};
+use crate::ports::{Item, LibraryError, StorageError};
+use crate::service::Error;
+use crate::service::history::Line;
+use crate::service::maintenance::Recovery;
+use crate::service::runner::{Due, Handed, News};
+use threadkeep_core::error::Error as CoreError;
+use threadkeep_core::history::{Entry, parse_user};
+use threadkeep_core::json;
+use threadkeep_core::ledger::Usage;
+use threadkeep_core::limits::Limits;
+use threadkeep_core::money::Nanos;
+use threadkeep_core::plan::{Expect, Loaded, Write};
+use threadkeep_core::runner::{
+    Completion, LlmFailure, Outcome, Proof, ReplyBlock, Signal, Submission, ToolOutcome, ToolState,
+};
+use threadkeep_core::thread::{Cause, Draft, Overrides, Status, StepKind};
+use threadkeep_core::time::Instant;
+
+pub fn key(collection: &str, name: &str) -> storage::Key {
+    storage::Key {
+        collection: collection.to_owned(),
+        name: name.to_owned(),
+    }
+}
+
+pub fn item(item: storage::Item) -> Item {
+    Item {
+        collection: item.key.collection,
+        name: item.key.name,
+        version: item.version,
+        value: item.value,
+    }
+}
+
+fn expectation(expect: Expect) -> storage::Expectation {
+    match expect {
+        Expect::Any => storage::Expectation::Any,
+        Expect::Absent => storage::Expectation::Absent,
+        Expect::Version(version) => storage::Expectation::Version(version),
+    }
+}
+
+pub fn op(write: Write) -> storage::Op {
+    match write {
+        Write::Put {
+            collection,
+            key: name,
+            expect,
+            value,
+        } => storage::Op::Put(storage::PutOp {
+            key: key(collection, &name),
+            expect: expectation(expect),
+            value,
+        }),
+        Write::Delete {
+            collection,
+            key: name,
+        } => storage::Op::Delete(key(collection, &name)),
+        Write::Append {
+            partition,
+            at,
+            value,
+        } => {
+            let log = threadkeep_core::key::HISTORY.to_owned();
+            storage::Op::Append(storage::AppendOp {
+                log,
+                partition,
+                at,
+                value,
+            })
+        }
+    }
+}
+
+pub fn storage_error(error: storage::Error) -> StorageError {
+    match error {
+        storage::Error::Unavailable(f) => StorageError::Unavailable(f.code, f.message),
+        storage::Error::OutcomeUnknown(f) => StorageError::OutcomeUnknown(f.code, f.message),
+        storage::Error::QuotaExceeded(f) => StorageError::QuotaExceeded(f.code, f.message),
+        storage::Error::TooLarge(f) => StorageError::TooLarge(f.code, f.message),
+        storage::Error::Corrupt(f) => StorageError::Corrupt(f.code, f.message),
+        storage::Error::Other(f) => StorageError::Other(f.code, f.message),
+    }
+}
+
+pub fn library_error(error: library::Error) -> LibraryError {
+    match error {
+        library::Error::Invalid(i) => LibraryError::Invalid {
+            field: i.field,
+            value: i.value,
+            problem: i.problem,
+            nearest: i.nearest,
+        },
+        library::Error::Unavailable(f) => LibraryError::Unavailable(f.code, f.message),
+        library::Error::Other(f) => LibraryError::Other(f.code, f.message),
+    }
+}
+
+#[inline(never)]
+pub fn error(error: Error) -> types::Error {
+    match error {
+        Error::Core(error) => core_error(error),
+        Error::Deleted(id) => types::Error::Deleted(id),
+        Error::Storage(error) => storage_failure(error),
+        Error::Library(error) => match error {
+            LibraryError::Invalid {
+                field,
+                value,
+                problem,
+                nearest,
+            } => types::Error::Invalid(types::Invalid {
+                field,
+                value,
+                problem,
+                nearest,
+            }),
+            LibraryError::Unavailable(code, message) => {
+                types::Error::Unavailable(types::Failure { code, message })
+            }
+            LibraryError::Other(code, message) => {
+                types::Error::Other(types::Failure { code, message })
+            }
+        },
+    }
+}
+
+fn storage_failure(error: StorageError) -> types::Error {
+    match error {
+        StorageError::Unavailable(code, message) => {
+            types::Error::Unavailable(types::Failure { code, message })
+        }
+        StorageError::OutcomeUnknown(code, message) => {
+            types::Error::Unknown(types::Failure { code, message })
+        }
+        StorageError::QuotaExceeded(code, message) => {
+            types::Error::Full(types::Failure { code, message })
+        }
+        StorageError::Corrupt(code, message) => {
+            types::Error::Corrupt(types::Failure { code, message })
+        }
+        StorageError::TooLarge(code, message) | StorageError::Other(code, message) => {
+            types::Error::Other(types::Failure { code, message })
+        }
+    }
+}
+
+fn core_error(error: CoreError) -> types::Error {
+    match error {
+        CoreError::Invalid {
+            field,
+            value,
+            problem,
+            nearest,
+        } => types::Error::Invalid(types::Invalid {
+            field,
+            value,
+            problem,
+            nearest,
+        }),
+        CoreError::NotFound {
+            kind,
+            name,
+            nearest,
+        } => types::Error::NotFound(types::Missing {
+            kind: kind.to_owned(),
+            name,
+            nearest,
+        }),
+        CoreError::Exists(id) => types::Error::Exists(id),
+        CoreError::Busy {
+            thread,
+            holder,
+            expiry,
+        } => types::Error::Busy(types::Lease {
+            thread,
+            holder,
+            expiry: instant(expiry),
+        }),
+        CoreError::Refused {
+            thread,
+            status,
+            advice,
+        } => types::Error::Refused(types::Refusal {
+            thread,
+            status,
+            advice,
+        }),
+        CoreError::Fenced { expected, actual } => types::Error::Fenced(types::Mismatch {
+            field: "token".to_owned(),
+            expected: expected.to_string(),
+            actual: actual.to_string(),
+        }),
+        CoreError::Conflict {
+            field,
+            expected,
+            actual,
+        } => types::Error::Conflict(types::Mismatch {
+            field: field.to_owned(),
+            expected,
+            actual,
+        }),
+        CoreError::Exceeded(reason) => types::Error::Exceeded(cause(&reason)),
+        CoreError::Corrupt(message) => types::Error::Corrupt(types::Failure {
+            code: "contradiction".to_owned(),
+            message,
+        }),
+    }
+}
+
+pub fn instant(time: Instant) -> types::Instant {
+    types::Instant {
+        seconds: time.seconds,
+        nanos: time.nanos,
+    }
+}
+
+pub fn instant_in(time: types::Instant) -> Instant {
+    Instant {
+        seconds: time.seconds,
+        nanos: time.nanos.min(999_999_999),
+    }
+}
+
+fn usage(usage: Usage) -> types::Usage {
+    let Usage {
+        input,
+        output,
+        read,
+        write,
+        reasoning,
+    } = usage;
+    types::Usage {
+        input,
+        output,
+        read,
+        write,
+        reasoning,
+    }
+}
+
+fn usage_in(usage: types::Usage) -> Usage {
+    let types::Usage {
+        input,
+        output,
+        read,
+        write,
+        reasoning,
+    } = usage;
+    Usage {
+        input,
+        output,
+        read,
+        write,
+        reasoning,
+    }
+}
+
+fn limits(limits: &Limits) -> types::Limits {
+    let Limits {
+        turns,
+        tokens,
+        spend,
+        spawns,
+        depth,
+        duration,
+    } = *limits;
+    types::Limits {
+        turns,
+        tokens,
+        spend: spend.map(Nanos::get),
+        spawns,
+        depth,
+        duration,
+    }
+}
+
+fn limits_in(limits: types::Limits) -> Limits {
+    let types::Limits {
+        turns,
+        tokens,
+        spend,
+        spawns,
+        depth,
+        duration,
+    } = limits;
+    Limits {
+        turns,
+        tokens,
+        spend: spend.map(Nanos::new),
+        spawns,
+        depth,
+        duration,
+    }
+}
+
+fn cause(cause: &Cause) -> types::Cause {
+    let Cause {
+        reason,
+        code,
+        message,
+        value,
+        maximum,
+    } = cause.clone();
+    types::Cause {
+        reason,
+        code,
+        message,
+        value,
+        maximum,
+    }
+}
+
+fn lease(loaded: &Loaded) -> Option<types::Lease> {
+    let head = &loaded.head.value;
+    let holder = head.holder.clone()?;
+    let expiry = instant(head.expiry.unwrap_or(head.updated));
+    Some(types::Lease {
+        thread: loaded.thread.value.id.clone(),
+        holder,
+        expiry,
+    })
+}
+
+#[inline(never)]
+pub fn thread(loaded: &Loaded) -> types::Thread {
+    let (record, head) = (&loaded.thread.value, &loaded.head.value);
+    let used = &head.counters;
+    types::Thread {
+        id: record.id.clone(),
+        directive: record.directive.clone(),
+        parent: record.parent.clone(),
+        chain: record.chain.clone(),
+        previous: record.previous.clone(),
+        next: record.next.clone(),
+        status: head.status.to_string(),
+        cause: head.cause.as_ref().map(cause),
+        agent: record.agent.clone(),
+        task: record.task.clone(),
+        title: record.title.clone(),
+        model: record.model.clone(),
+        limits: limits(&head.limits),
+        capabilities: record.capabilities.clone(),
+        inputs: record.inputs.clone(),
+        outcome: record.outcome.map(|status: Status| status.to_string()),
+        result: record.result.clone(),
+        cost: types::Cost {
+            turns: used.turns,
+            usage: usage(used.usage),
+            spend: used.spend.get(),
+            duration: used.duration,
+        },
+        run: types::Run {
+            number: head.run,
+            lease: lease(loaded),
+            step: head.step.as_ref().map(|step| step.kind.as_str().to_owned()),
+            version: head.step.as_ref().map_or(0, |step| step.version),
+        },
+        version: head.version,
+        created: instant(record.created),
+        updated: instant(head.updated),
+    }
+}
+
+#[inline(never)]
+pub fn draft(draft: exported::registry::Draft) -> Draft {
+    Draft {
+        id: draft.id,
+        directive: draft.directive,
+        agent: draft.agent,
+        task: draft.task,
+        title: draft.title,
+        overrides: Overrides {
+            model: draft.model,
+            limits: limits_in(draft.limits),
+            capabilities: draft.capabilities,
+        },
+        inputs: draft.inputs,
+    }
+}
+
+/// The first filter that is set, as the name of an index and a value. Ids are looked up by their key.
+pub fn filter(filter: exported::registry::Filter) -> Option<(&'static str, String)> {
+    let by_key = |id: String| threadkeep_core::id::key(&id);
+    filter
+        .status
+        .map(|value| ("status", value))
+        .or(filter.parent.map(|value| ("parent", by_key(value))))
+        .or(filter.directive.map(|value| ("directive", value)))
+        .or(filter.agent.map(|value| ("agent", value)))
+        .or(filter.task.map(|value| ("task", value)))
+        .or(filter.chain.map(|value| ("chain", by_key(value))))
+}
+
+pub fn entry(line: Line) -> types::Entry {
+    types::Entry {
+        version: line.entry.version,
+        reason: line.entry.reason.as_str().to_owned(),
+        time: instant(line.entry.time),
+        hash: Entry::hash_of(&line.text),
+        body: line.text,
+    }
+}
+
+#[inline(never)]
+pub fn events(line: &Line) -> Vec<types::Event> {
+    (0_u32..)
+        .zip(&line.entry.events)
+        .map(|(index, event)| types::Event {
+            version: line.entry.version,
+            index,
+            kind: event.kind().to_owned(),
+            time: instant(line.entry.time),
+            body: json::text(event),
+        })
+        .collect()
+}
+
+#[inline(never)]
+pub fn handle(handed: Handed) -> exported::runner::Handle {
+    exported::runner::Handle {
+        thread: thread(&handed.loaded),
+        token: handed.loaded.head.value.token,
+        step: step(&handed),
+    }
+}
+
+#[inline(never)]
+pub fn step(handed: &Handed) -> exported::runner::Step {
+    let step = &handed.step;
+    exported::runner::Step {
+        kind: step.kind.map_or("finished", StepKind::as_str).to_owned(),
+        thread: handed.loaded.thread.value.id.clone(),
+        version: step.version,
+        deadline: instant(step.deadline),
+        request: (step.kind == Some(StepKind::CallLlm)).then(|| request(handed)),
+        calls: step
+            .calls
+            .iter()
+            .map(|call| types::ToolCall {
+                version: call.version,
+                index: call.index,
+                name: call.name.clone(),
+                arguments: call.arguments.clone(),
+                idempotent: call.idempotent,
+                timeout: call.timeout,
+            })
+            .collect(),
+        until: step.until.map(instant),
+    }
+}
+
+/// Prompt and tools go with the first request of a driver that holds nothing yet.
+#[inline(never)]
+fn request(handed: &Handed) -> llm::Request {
+    let pin = handed.pin.as_deref();
+    let whole = handed.since == 0 || handed.messages.is_empty();
+    llm::Request {
+        model: pin.map(|pin| pin.model.name.clone()).unwrap_or_default(),
+        system: pin
+            .filter(|_| whole)
+            .map(|pin| pin.prompt.clone())
+            .unwrap_or_default(),
+        tools: pin
+            .filter(|_| whole)
+            .map(|pin| pin.tools.iter())
+            .into_iter()
+            .flatten()
+            .map(|tool| types::Tool {
+                name: tool.name.clone(),
+                description: tool.description.clone(),
+                schema: tool.schema.clone(),
+            })
+            .collect(),
+        messages: handed.messages.clone(),
+        since: handed.since,
+        output: handed.step.output,
+        session: handed.loaded.head.value.session.clone(),
+        hash: handed.step.hash.clone(),
+    }
+}
+
+pub fn proof(proof: exported::runner::Proof) -> Proof {
+    match proof {
+        exported::runner::Proof::None => Proof::None,
+        exported::runner::Proof::Watched(seen) => Proof::Watched {
+            step: seen.step,
+            partial: seen.partial,
+        },
+        exported::runner::Proof::Dead => Proof::Dead,
+    }
+}
+
+#[inline(never)]
+pub fn submission(
+    token: u64,
+    version: u64,
+    outcome: exported::runner::Outcome,
+) -> Result<Submission, Error> {
+    let outcome = match outcome {
+        exported::runner::Outcome::Completion(completion) => Outcome::Completion(Completion {
+            blocks: ReplyBlock::parse_all(&completion.blocks)?,
+            finish: completion.finish,
+            usage: completion.usage.map(usage_in),
+            session: completion.session,
+        }),
+        exported::runner::Outcome::Failure(failed) => Outcome::Failure(failure(failed)),
+        exported::runner::Outcome::Outcomes(outcomes) => Outcome::Outcomes(
+            outcomes
+                .into_iter()
+                .map(tool_outcome)
+                .collect::<Result<_, _>>()?,
+        ),
+        exported::runner::Outcome::Waited => Outcome::Waited,
+        exported::runner::Outcome::Stopped(failed) => Outcome::Stopped(failure(failed)),
+    };
+    Ok(Submission {
+        token,
+        version,
+        outcome,
+        mail: Vec::new(),
+    })
+}
+
+#[inline(never)]
+fn failure(error: llm::Error) -> LlmFailure {
+    let llm::Error {
+        kind,
+        code,
+        message,
+        retry,
+        sent,
+        usage,
+        partial,
+    } = error;
+    LlmFailure {
+        kind,
+        code,
+        message,
+        retry,
+        sent,
+        usage: usage.map(usage_in),
+        partial,
+    }
+}
+
+fn tool_outcome(outcome: types::ToolOutcome) -> Result<ToolOutcome, Error> {
+    let state = match outcome.state.as_str() {
+        "done" => ToolState::Done,
+        "interrupted" => ToolState::Interrupted,
+        state => {
+            let names = ["done", "interrupted"];
+            return Err(CoreError::unknown(
+                "outcome.state",
+                state,
+                "is not a state of a call",
+                &names,
+            )
+            .into());
+        }
+    };
+    if !outcome.patches.is_empty() || !outcome.operations.is_empty() {
+        let problem = "patches and operations are not supported by this version yet";
+        return Err(CoreError::invalid("outcome.patches", "", problem).into());
+    }
+    Ok(ToolOutcome {
+        version: outcome.version,
+        index: outcome.index,
+        state,
+        failed: outcome.failed,
+        content: outcome.content,
+        cost: Nanos::new(outcome.cost),
+    })
+}
+
+pub fn news(news: News) -> exported::runner::News {
+    let (verdict, message) = match news {
+        News::GoOn => ("go-on", ""),
+        News::Stop => ("stop", "a cancel waits"),
+        News::Fenced => (
+            "fenced",
+            "somebody else holds the thread, or its run is over",
+        ),
+    };
+    exported::runner::News {
+        verdict: verdict.to_owned(),
+        message: message.to_owned(),
+    }
+}
+
+pub fn signal(signal: exported::runner::SignalKind) -> Result<Signal, Error> {
+    Ok(match signal {
+        exported::runner::SignalKind::Message(text) => Signal::Message(parse_user(&text)?),
+        exported::runner::SignalKind::Decision(_) => {
+            let problem = "decisions are not supported by this version yet: no call awaits consent";
+            return Err(CoreError::invalid("signal", "decision", problem).into());
+        }
+        exported::runner::SignalKind::Cancel => Signal::Cancel,
+        exported::runner::SignalKind::Kill => Signal::Kill,
+        exported::runner::SignalKind::Raise(raised) => Signal::Raise(limits_in(raised)),
+    })
+}
+
+#[inline(never)]
+pub fn due(due: &Due) -> exported::runner::Due {
+    let head = &due.loaded.head.value;
+    exported::runner::Due {
+        thread: due.loaded.thread.value.id.clone(),
+        status: head.status.to_string(),
+        since: instant(Instant::from_millis(head.due.unwrap_or(0))),
+        sighting: exported::runner::Sighting {
+            step: head.step.as_ref().map_or(0, |step| step.version),
+            partial: due.partial,
+        },
+        holder: head.holder.clone(),
+    }
+}
+
+pub fn recovery(recovery: Recovery) -> exported::maintenance::Recovery {
+    exported::maintenance::Recovery {
+        closed: recovery.closed,
+        held: recovery.held.iter().filter_map(lease).collect(),
+        cursor: recovery.cursor,
+    }
+}

@@ -1,0 +1,17 @@
+//! The Threadkeep component: loads records, asks the core, commits.
+//!
+//! Compiled for wasm32 it exports the interfaces of `wit/world.wit` and imports the ones named there, nothing else.
+//! Compiled natively it is the same service over ports of the caller's: tests and benchmarks use it so.
+//!
+//! What does not live here: decisions (they are in `threadkeep-core`) and anything that matters: an instance may be
+//! dropped between any two calls.
+
+#![deny(missing_docs)]
+
+pub mod ports;
+pub mod service;
+
+#[cfg(target_family = "wasm")]
+mod component;
+#[cfg(target_family = "wasm")]
+mod convert;

@@ -1,0 +1,100 @@
+//! Recovery of runs whose holder died, and counts.
+
+use super::runner::is_dead;
+use super::{Error, Service};
+use crate::ports::Ports;
+use std::collections::BTreeMap;
+use threadkeep_core::error::Error as CoreError;
+use threadkeep_core::key;
+use threadkeep_core::plan::Loaded;
+use threadkeep_core::runner::{self, Decision};
+use threadkeep_core::thread::Status;
+
+/// Threads that one call looks at.
+const PAGE_THREADS: u32 = 100;
+/// Most holders named as dead in one call.
+pub const DEAD_MAX: usize = 1_000;
+
+/// What one call of `recover` found.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Recovery {
+    /// Ids of threads whose run it closed.
+    pub closed: Vec<String>,
+    /// Threads that holders hold who were not named as dead.
+    pub held: Vec<Loaded>,
+    /// Where to go on.
+    pub cursor: Option<String>,
+}
+
+impl<P: Ports> Service<P> {
+    /// Close the runs of dead holders, a page of held threads at a time.
+    pub fn recover(&self, dead: &[String], cursor: Option<String>) -> Result<Recovery, Error> {
+        if dead.len() > DEAD_MAX {
+            return Err(CoreError::invalid(
+                "dead",
+                "",
+                format!("names more than {DEAD_MAX} holders"),
+            )
+            .into());
+        }
+        let (start, end) = key::below(&["status", Status::Running.as_str()]);
+        let start = cursor.filter(|cursor| *cursor > start).unwrap_or(start);
+        let page = self
+            .ports
+            .scan(key::INDEX, &start, &end, PAGE_THREADS, false)?;
+        let keys: Vec<String> = page
+            .items
+            .iter()
+            .map(|item| key::last(&item.name))
+            .collect();
+        let mut recovery = Recovery {
+            cursor: page.cursor,
+            ..Recovery::default()
+        };
+        for loaded in self.load_many(&keys)? {
+            if loaded.head.value.status != Status::Running {
+                continue;
+            }
+            if !is_dead(dead, &loaded) {
+                recovery.held.push(loaded);
+            } else if self.close_run(dead, &loaded)? {
+                recovery.closed.push(loaded.thread.value.id);
+            }
+        }
+        Ok(recovery)
+    }
+
+    /// True if this call closed it; false if somebody else has in the meantime.
+    fn close_run(&self, dead: &[String], loaded: &Loaded) -> Result<bool, Error> {
+        let done = self.decide(&loaded.thread.value.id, &|loaded, moment| {
+            if loaded.head.value.status != Status::Running || !is_dead(dead, loaded) {
+                return Ok(Decision::Repeat);
+            }
+            let round = self.round(loaded)?;
+            Ok(runner::recover(
+                loaded,
+                round.as_ref(),
+                &self.partial(loaded)?,
+                moment,
+            )?)
+        })?;
+        Ok(done.is_ok())
+    }
+
+    /// Threads by status, a page of all threads at a time.
+    pub fn stats(
+        &self,
+        cursor: Option<String>,
+    ) -> Result<(BTreeMap<String, u64>, Option<String>), Error> {
+        let (start, end) = key::below(&["status"]);
+        let start = cursor.filter(|cursor| *cursor > start).unwrap_or(start);
+        let page = self.ports.scan(key::INDEX, &start, &end, 500, false)?;
+        let mut counts = BTreeMap::new();
+        for item in &page.items {
+            if let Some(status) = item.name.split('\u{1}').nth(1) {
+                *counts.entry(status.to_owned()).or_insert(0) += 1;
+            }
+        }
+        Ok((counts, page.cursor))
+    }
+}

@@ -1,0 +1,92 @@
+//! The exports of the component over [`Ports`]: load, ask the core, commit.
+//!
+//! Each function here does bounded work. A conflict is decided again from fresh records, at most
+//! [`store::CONFLICTS_MAX`] times; then the caller hears `busy` and may repeat the same call.
+
+pub mod history;
+pub mod maintenance;
+pub mod registry;
+pub mod resolve;
+pub mod runner;
+pub mod store;
+pub mod transcript;
+
+use crate::ports::{LibraryError, Ports, StorageError};
+use std::cell::RefCell;
+use std::rc::Rc;
+use threadkeep_core::error::Error as CoreError;
+use threadkeep_core::settings::Pin;
+
+/// Pins that a warm instance keeps: they never change, so a turn need not read and parse its own again.
+const PINS_MAX: usize = 8;
+
+/// Why an export said no.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Error {
+    /// A decision.
+    Core(CoreError),
+    /// The thread was deleted.
+    Deleted(String),
+    /// Storage.
+    Storage(StorageError),
+    /// The library.
+    Library(LibraryError),
+}
+
+impl From<CoreError> for Error {
+    fn from(error: CoreError) -> Self {
+        Self::Core(error)
+    }
+}
+
+impl From<StorageError> for Error {
+    fn from(error: StorageError) -> Self {
+        Self::Storage(error)
+    }
+}
+
+impl From<LibraryError> for Error {
+    fn from(error: LibraryError) -> Self {
+        Self::Library(error)
+    }
+}
+
+/// The service: the host's ports, and a small cache of what never changes.
+#[derive(Debug)]
+pub struct Service<P> {
+    ports: P,
+    pins: RefCell<Vec<(String, Rc<Pin>)>>,
+}
+
+impl<P: Ports> Service<P> {
+    /// A service over a host.
+    pub const fn new(ports: P) -> Self {
+        Self {
+            ports,
+            pins: RefCell::new(Vec::new()),
+        }
+    }
+
+    /// The host.
+    pub fn ports(&self) -> &P {
+        &self.ports
+    }
+
+    fn cached_pin(&self, hash: &str) -> Option<Rc<Pin>> {
+        self.pins
+            .borrow()
+            .iter()
+            .find(|(key, _)| key == hash)
+            .map(|(_, pin)| Rc::clone(pin))
+    }
+
+    fn cache_pin(&self, hash: &str, pin: Pin) -> Rc<Pin> {
+        let pin = Rc::new(pin);
+        let mut pins = self.pins.borrow_mut();
+        if pins.len() >= PINS_MAX {
+            pins.remove(0);
+        }
+        pins.push((hash.to_owned(), Rc::clone(&pin)));
+        pin
+    }
+}

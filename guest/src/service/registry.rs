@@ -1,0 +1,114 @@
+//! The registry: create, get, list, title.
+
+use super::{Error, Service};
+use crate::ports::Ports;
+use threadkeep_core::error::Error as CoreError;
+use threadkeep_core::history::{Event, Reason, Title};
+use threadkeep_core::key;
+use threadkeep_core::plan::{Change, Loaded, Plan, Stored};
+use threadkeep_core::runner::Decision;
+use threadkeep_core::thread::{self, Draft, Status};
+
+/// Most threads of one page.
+pub const PAGE_THREADS_MAX: u32 = 100;
+
+/// Which threads to list: an index and a value, or all, newest first.
+pub type Filter<'a> = Option<(&'static str, &'a str)>;
+
+/// A plan's records as if they had just been loaded. The store versions are not known and not needed: it is shown.
+pub fn shown(plan: Plan) -> Loaded {
+    Loaded {
+        thread: Stored {
+            version: 0,
+            value: plan.thread,
+        },
+        head: Stored {
+            version: 0,
+            value: plan.head,
+        },
+        chain: Stored {
+            version: 0,
+            value: plan.chain,
+        },
+    }
+}
+
+impl<P: Ports> Service<P> {
+    /// Insert or fail.
+    pub fn create(&self, draft: &Draft) -> Result<Loaded, Error> {
+        let resolved = self.resolve(draft)?;
+        let now = self.ports.now();
+        let plan = thread::create(draft, resolved, now, &self.ports.random(8))?;
+        if self.commit(&plan)? {
+            return Ok(shown(plan));
+        }
+        Err(CoreError::Exists(plan.thread.id).into())
+    }
+
+    /// A page of threads: by index, or all from the newest.
+    pub fn list(
+        &self,
+        filter: Filter<'_>,
+        limit: u32,
+        cursor: Option<String>,
+    ) -> Result<(Vec<Loaded>, Option<String>), Error> {
+        if limit == 0 || limit > PAGE_THREADS_MAX {
+            return Err(CoreError::invalid("limit", &limit.to_string(), "must be 1 to 100").into());
+        }
+        if let Some(("status", status)) = filter
+            && !Status::ALL.iter().any(|known| known.as_str() == status)
+        {
+            let names: Vec<&str> = Status::ALL.iter().map(|known| known.as_str()).collect();
+            return Err(CoreError::unknown("status", status, "is not a status", &names).into());
+        }
+        let (start, end, reverse) = match filter {
+            Some((name, value)) => {
+                let (start, end) = key::below(&[name, &key::index_value(value)]);
+                (start, end, false)
+            }
+            None => {
+                let (start, end) = key::below(&["recency"]);
+                (start, end, true)
+            }
+        };
+        let (start, end) = match cursor {
+            None => (start, end),
+            Some(cursor) if cursor < start || cursor > end => {
+                return Err(
+                    CoreError::invalid("cursor", &cursor, "is not one of this list").into(),
+                );
+            }
+            Some(cursor) if reverse => (start, cursor),
+            Some(cursor) => (cursor, end),
+        };
+        let page = self.ports.scan(key::INDEX, &start, &end, limit, reverse)?;
+        let keys: Vec<String> = page
+            .items
+            .iter()
+            .map(|item| key::last(&item.name))
+            .collect();
+        Ok((self.load_many(&keys)?, page.cursor))
+    }
+
+    /// Give a title, or take it away. A thread that somebody holds gets it beside its history.
+    pub fn set_title(&self, thread: &str, title: Option<String>) -> Result<Loaded, Error> {
+        thread::check_title(title.as_deref())?;
+        let done = self.decide(thread, &|loaded, moment| {
+            if loaded.thread.value.title == title {
+                return Ok(Decision::Repeat);
+            }
+            let mut change = Change::new(loaded, moment);
+            change.thread.title.clone_from(&title);
+            let plan = if loaded.head.value.status == Status::Running {
+                change.into_head_plan()?
+            } else {
+                change.push(Event::Title(Title {
+                    title: title.clone(),
+                }));
+                change.into_plan(Reason::Changed)?
+            };
+            Ok(Decision::Commit(Box::new(plan)))
+        })?;
+        Ok(done.map_or_else(|loaded| loaded, shown))
+    }
+}

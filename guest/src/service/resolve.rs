@@ -1,0 +1,146 @@
+//! What a thread is to run with: directive, model, tools and policy from the library, fixed in a pin.
+
+use super::{Error, Service};
+use crate::ports::Ports;
+use std::rc::Rc;
+use threadkeep_core::error::{ECHO_BYTES_MAX, Error as CoreError, cut};
+use threadkeep_core::json::{Map, Value};
+use threadkeep_core::plan::Loaded;
+use threadkeep_core::settings::{Directive, Model, Pin, Policy, ToolDef, pin};
+use threadkeep_core::thread::{Draft, Overrides, Resolved};
+use threadkeep_core::{id, key};
+
+/// The model of a thread that names none.
+const DEFAULT_MODEL: &str = "default";
+
+/// The pin of a thread, and its text and hash if it is a new one.
+pub type Pinned = (Rc<Pin>, Option<(String, String)>);
+
+impl<P: Ports> Service<P> {
+    /// Check a draft against the library and fill it in.
+    pub fn resolve(&self, draft: &Draft) -> Result<Resolved, Error> {
+        let directive = self.directive(draft.directive.as_deref())?;
+        let pin = self.fresh_pin(directive.as_ref(), &draft.inputs, &draft.overrides)?;
+        pin.to_text()?;
+        let inputs = match &directive {
+            Some(directive) => directive.resolve_inputs(&draft.inputs)?,
+            None if draft.inputs.is_empty() => Map::new(),
+            None => {
+                return Err(
+                    CoreError::invalid("inputs", &draft.inputs, "a chat takes no inputs").into(),
+                );
+            }
+        };
+        Ok(Resolved {
+            model: model_name(directive.as_ref(), &draft.overrides),
+            limits: pin.limits,
+            capabilities: pin.capabilities,
+            inputs: Value::Object(inputs).to_string(),
+        })
+    }
+
+    /// The pin that a thread has, or a new one if it has none or is a chat whose files have changed.
+    pub fn pin_for_start(&self, loaded: &Loaded) -> Result<Pinned, Error> {
+        let thread = &loaded.thread.value;
+        let suspended = loaded.head.value.status == threadkeep_core::thread::Status::Suspended;
+        if thread.pin.is_some() && (thread.directive.is_some() || suspended) {
+            return Ok((self.pin(loaded)?, None));
+        }
+        let directive = self.directive(thread.directive.as_deref())?;
+        let inputs = if directive.is_some() {
+            thread.inputs.as_str()
+        } else {
+            ""
+        };
+        let pin = self.fresh_pin(directive.as_ref(), inputs, &thread.overrides)?;
+        let (text, hash) = pin.to_text()?;
+        if thread.pin.as_deref() == Some(&hash) {
+            return Ok((self.pin(loaded)?, None));
+        }
+        Ok((self.cache_pin(&hash, pin), Some((text, hash))))
+    }
+
+    /// The pin that a thread has.
+    pub fn pin(&self, loaded: &Loaded) -> Result<Rc<Pin>, Error> {
+        let thread = &loaded.thread.value;
+        let missing = || CoreError::Corrupt(format!("the pin of {} is missing", thread.id));
+        let hash = thread.pin.as_deref().ok_or_else(missing)?;
+        if let Some(pin) = self.cached_pin(hash) {
+            return Ok(pin);
+        }
+        let name = key::join(&[&id::key(&thread.chain), hash]);
+        let items = self.ports.get(&[(key::PIN, &name)])?;
+        let item = items.first().ok_or_else(missing)?;
+        Ok(self.cache_pin(hash, Pin::from_text(&item.value)?))
+    }
+
+    /// What the operator allows.
+    pub fn policy(&self) -> Result<Policy, Error> {
+        let preset = self.ports.library("settings", "preset")?;
+        let policy = self.ports.library("settings", "policy")?;
+        Ok(Policy::parse(
+            preset.first().map(String::as_str),
+            policy.first().map(String::as_str),
+        )?)
+    }
+
+    fn fresh_pin(
+        &self,
+        directive: Option<&Directive>,
+        inputs: &str,
+        overrides: &Overrides,
+    ) -> Result<Pin, Error> {
+        let model = self.model(&model_name(directive, overrides))?;
+        let names = self.ports.library("tool", "")?;
+        let mut catalog = Vec::with_capacity(names.len());
+        for name in &names {
+            for text in self.ports.library("tool", name)? {
+                catalog.push(ToolDef::parse(&text)?);
+            }
+        }
+        Ok(pin(
+            directive,
+            inputs,
+            overrides,
+            model,
+            catalog,
+            &self.policy()?,
+        )?)
+    }
+
+    fn directive(&self, name: Option<&str>) -> Result<Option<Directive>, Error> {
+        let Some(name) = name else { return Ok(None) };
+        id::check("directive", name)?;
+        match self.ports.library("directive", name)?.first() {
+            Some(text) => Ok(Some(Directive::parse(text)?)),
+            None => Err(self.not_found("directive", name)?),
+        }
+    }
+
+    fn model(&self, name: &str) -> Result<Model, Error> {
+        match self.ports.library("model", name)?.first() {
+            Some(text) => Ok(Model::parse(text)?),
+            None => Err(self.not_found("model", name)?),
+        }
+    }
+
+    fn not_found(&self, kind: &'static str, name: &str) -> Result<Error, Error> {
+        let names = self.ports.library(kind, "")?;
+        let nearest = threadkeep_core::nearest::nearest(name, names.iter().map(String::as_str))
+            .map(str::to_owned);
+        Ok(CoreError::NotFound {
+            kind,
+            name: cut(name, ECHO_BYTES_MAX).to_owned(),
+            nearest,
+        }
+        .into())
+    }
+}
+
+fn model_name(directive: Option<&Directive>, overrides: &Overrides) -> String {
+    overrides
+        .model
+        .clone()
+        .or_else(|| directive.and_then(|directive| directive.model.clone()))
+        .unwrap_or_else(|| DEFAULT_MODEL.to_owned())
+}

@@ -1,0 +1,398 @@
+//! The runner: each call loads what the decision needs, commits it, and says what the driver does next.
+
+use super::registry::shown;
+use super::{Error, Service};
+use crate::ports::Ports;
+use std::rc::Rc;
+use threadkeep_core::error::Error as CoreError;
+use threadkeep_core::history::{Entry, Message, messages, parse_user};
+use threadkeep_core::json::{Fields, FromJson, Taken, ToJson, Value, Wrong};
+use threadkeep_core::key;
+use threadkeep_core::plan::{Expect, Loaded, Plan, Write, to_text};
+use threadkeep_core::runner::{
+    self, Decision, KeptPartial, MAIL_TAKEN_MAX, Mail, PARTIAL_BYTES_MAX, Proof, Signal,
+    StartRequest, Step, Submission,
+};
+use threadkeep_core::settings::Pin;
+use threadkeep_core::thread::{Status, StepKind};
+
+/// A step that hands out a model call carries the messages of at most so many entries; a driver that is further behind
+/// reads them with `transcript.messages`.
+const ENTRIES_CARRIED_MAX: u64 = 8;
+
+/// A step, with what a model call needs beside it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Handed {
+    /// The thread as it now is.
+    pub loaded: Loaded,
+    /// The step.
+    pub step: Step,
+    /// Prompt, model and tools, for a model call.
+    pub pin: Option<Rc<Pin>>,
+    /// Versions up to this one are not in `messages`.
+    pub since: u64,
+    /// Messages of the entries after it.
+    pub messages: Vec<String>,
+}
+
+/// News for a driver.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum News {
+    /// Go on.
+    GoOn,
+    /// A cancel waits: stop the step and submit `stopped`.
+    Stop,
+    /// Somebody else holds the thread.
+    Fenced,
+}
+
+/// A thread that somebody should drive.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Due {
+    /// Its records.
+    pub loaded: Loaded,
+    /// Store version of its partial, 0 if there is none.
+    pub partial: u64,
+}
+
+/// A text of a stream, as its record holds it.
+struct PartialRecord {
+    step: u64,
+    text: String,
+}
+
+impl ToJson for PartialRecord {
+    fn write(&self, out: &mut String) {
+        Fields::new(out)
+            .add("step", &self.step)
+            .add("text", &self.text)
+            .end();
+    }
+}
+
+impl FromJson for PartialRecord {
+    fn read(value: Value<'_>) -> Result<Self, Wrong> {
+        let mut taken = Taken::new(value)?;
+        Ok(Self {
+            step: taken.field("step")?,
+            text: taken.field("text")?,
+        })
+    }
+}
+
+impl<P: Ports> Service<P> {
+    /// Begin a run, or go on in place.
+    pub fn start(
+        &self,
+        thread: &str,
+        input: Option<&str>,
+        holder: &str,
+        name: &str,
+    ) -> Result<Handed, Error> {
+        let input: Option<Message> = input.map(parse_user).transpose()?;
+        let done = self.decide(thread, &|loaded, moment| {
+            let (pin, fresh) = match loaded.head.value.status {
+                Status::Created | Status::Idle | Status::Suspended => self.pin_for_start(loaded)?,
+                _ => (self.pin(loaded)?, None),
+            };
+            let request = StartRequest {
+                input: input.clone(),
+                holder,
+                key: name,
+                mail: self.mail(loaded)?,
+            };
+            Ok(runner::start(loaded, &pin, fresh, request, moment)?)
+        })?;
+        self.hand(done, 0)
+    }
+
+    /// Take over a thread whose holder is gone.
+    pub fn claim(&self, thread: &str, holder: &str, proof: Proof) -> Result<Handed, Error> {
+        let done = self.decide(thread, &|loaded, moment| {
+            let round = self.round(loaded)?;
+            let partial = self.partial(loaded)?;
+            let pin = self.pin(loaded)?;
+            let claimer = (holder, proof, self.mail(loaded)?);
+            Ok(runner::claim(
+                loaded,
+                &pin,
+                round.as_ref(),
+                &partial,
+                claimer,
+                moment,
+            )?)
+        })?;
+        self.hand(done, 0)
+    }
+
+    /// Give the result of a step.
+    pub fn submit(
+        &self,
+        thread: &str,
+        submission: &Submission,
+        have: u64,
+    ) -> Result<Handed, Error> {
+        let done = self.decide(thread, &|loaded, moment| {
+            let pin = self.pin(loaded)?;
+            let round = self.round(loaded)?;
+            let head = &loaded.head.value;
+            let pending = head
+                .step
+                .as_ref()
+                .is_some_and(|step| step.version == submission.version);
+            let answer = match !pending && submission.version < head.version {
+                true => self.entry(&loaded.key(), submission.version + 1)?,
+                false => None,
+            };
+            let submission = Submission {
+                mail: self.mail(loaded)?,
+                ..submission.clone()
+            };
+            Ok(runner::submit(
+                loaded,
+                &pin,
+                round.as_ref(),
+                answer.as_ref(),
+                submission,
+                moment,
+            )?)
+        })?;
+        self.hand(done, have)
+    }
+
+    /// Keep the text of a stream, and learn whether to go on.
+    pub fn progress(&self, thread: &str, token: u64, text: &str) -> Result<News, Error> {
+        if threadkeep_core::history::escaped_bytes(text) > PARTIAL_BYTES_MAX {
+            return Err(CoreError::invalid(
+                "partial",
+                "",
+                format!("is larger than {PARTIAL_BYTES_MAX} bytes"),
+            )
+            .into());
+        }
+        let loaded = self.load(thread)?;
+        let head = &loaded.head.value;
+        if head.token != token || head.status != Status::Running {
+            return Ok(News::Fenced);
+        }
+        if let (false, Some(step)) = (text.is_empty(), &head.step) {
+            let record = PartialRecord {
+                step: step.version,
+                text: text.to_owned(),
+            };
+            let (key, value) = (loaded.key(), to_text(&record)?);
+            let put = Write::Put {
+                collection: key::PARTIAL,
+                key,
+                expect: Expect::Any,
+                value,
+            };
+            self.ports.commit(vec![put], false)?;
+        }
+        Ok(if head.intent.is_some() {
+            News::Stop
+        } else {
+            News::GoOn
+        })
+    }
+
+    /// Send a signal; the version of the thread afterwards. The same id with the same content is taken once.
+    pub fn signal(&self, thread: &str, name: &str, signal: &Signal) -> Result<Loaded, Error> {
+        if name.is_empty() || name.len() > 128 || name.chars().any(char::is_control) {
+            let problem = "must be 1 to 128 bytes without control characters";
+            return Err(CoreError::invalid("id", name, problem).into());
+        }
+        let ceiling = match signal {
+            Signal::Raise(_) => self.policy()?.limits,
+            Signal::Message(_) | Signal::Cancel | Signal::Kill => {
+                threadkeep_core::limits::Limits::NONE
+            }
+        };
+        let done = self.decide(thread, &|loaded, moment| {
+            let seen = key::join(&[&loaded.root(), name]);
+            if let Some(item) = self.ports.get(&[(key::SEEN, &seen)])?.first() {
+                let (expected, actual) = (signal.digest()?, item.value.clone());
+                return match expected == actual {
+                    true => Ok(Decision::Repeat),
+                    false => Err(CoreError::Conflict {
+                        field: "content",
+                        expected,
+                        actual,
+                    }
+                    .into()),
+                };
+            }
+            let round = self.round(loaded)?;
+            Ok(runner::signal(
+                loaded,
+                round.as_ref(),
+                name,
+                signal.clone(),
+                ceiling,
+                moment,
+            )?)
+        })?;
+        Ok(done.map_or_else(|loaded| loaded, shown))
+    }
+
+    /// Threads that are due, the longest due first; of one chain if `under` names a thread.
+    pub fn ready(
+        &self,
+        limit: u32,
+        cursor: Option<String>,
+        under: Option<&str>,
+    ) -> Result<(Vec<Due>, Option<String>), Error> {
+        if limit == 0 || limit > super::registry::PAGE_THREADS_MAX {
+            return Err(CoreError::invalid("limit", &limit.to_string(), "must be 1 to 100").into());
+        }
+        let now = self.ports.now();
+        let root = under
+            .map(|thread| self.load(thread).map(|loaded| loaded.root()))
+            .transpose()?;
+        let end = key::number(now.millis().saturating_add(1));
+        let page = self
+            .ports
+            .scan(key::DUE, &cursor.unwrap_or_default(), &end, limit, false)?;
+        let keys: Vec<String> = page
+            .items
+            .iter()
+            .map(|item| key::last(&item.name))
+            .collect();
+        let mut due = Vec::new();
+        for loaded in self.load_many(&keys)? {
+            let head = &loaded.head.value;
+            let late =
+                head.status != Status::Running || head.expiry.is_none_or(|expiry| expiry < now);
+            if late && root.as_ref().is_none_or(|root| *root == loaded.root()) {
+                let partial = self.partial(&loaded)?.version;
+                due.push(Due { loaded, partial });
+            }
+        }
+        Ok((due, page.cursor))
+    }
+
+    /// The text of the pending step's stream, if it was kept.
+    pub fn partial(&self, loaded: &Loaded) -> Result<KeptPartial, Error> {
+        let items = self.ports.get(&[(key::PARTIAL, &loaded.key())])?;
+        let Some(item) = items.first() else {
+            return Ok(KeptPartial::default());
+        };
+        let record: PartialRecord = super::store::parse(item)?;
+        let own = loaded
+            .head
+            .value
+            .step
+            .as_ref()
+            .is_some_and(|step| step.version == record.step);
+        Ok(KeptPartial {
+            text: if own { record.text } else { String::new() },
+            version: item.version,
+        })
+    }
+
+    fn mail(&self, loaded: &Loaded) -> Result<Vec<Mail>, Error> {
+        let head = &loaded.head.value;
+        if head.mail() == 0 {
+            return Ok(Vec::new());
+        }
+        let root = loaded.root();
+        let names: Vec<String> = (head.mail_from
+            ..head.mail_to.min(head.mail_from + MAIL_TAKEN_MAX))
+            .map(|n| key::join(&[&root, &key::number(n)]))
+            .collect();
+        let pairs: Vec<(&str, &str)> = names
+            .iter()
+            .map(|name| (key::INBOX, name.as_str()))
+            .collect();
+        let items = self.ports.get(&pairs)?;
+        items
+            .iter()
+            .map(|item| {
+                Ok(Mail {
+                    key: item.name.clone(),
+                    message: super::store::parse(item)?,
+                })
+            })
+            .collect()
+    }
+
+    /// What a driver gets: the pending step of what was committed, or of what was there already.
+    fn hand(&self, done: Result<Plan, Loaded>, have: u64) -> Result<Handed, Error> {
+        let (loaded, entry) = match done {
+            Ok(mut plan) => {
+                let entry = plan.entry.take();
+                (shown(plan), entry)
+            }
+            Err(loaded) => (loaded, None),
+        };
+        let pin = match loaded.thread.value.pin {
+            Some(_) => Some(self.pin(&loaded)?),
+            None => None,
+        };
+        let round = match (&loaded.head.value.round, &entry) {
+            (Some(round), Some(entry)) if round.version == entry.version => Some(entry.clone()),
+            (Some(_), _) => self.round(&loaded)?,
+            (None, _) => None,
+        };
+        let step = runner::step(&loaded.head.value, pin.as_deref(), round.as_ref())?;
+        let (since, messages) = match step.kind {
+            Some(StepKind::CallLlm) => self.carried(&loaded, have, step.version, entry)?,
+            _ => (0, Vec::new()),
+        };
+        Ok(Handed {
+            loaded,
+            step,
+            pin,
+            since,
+            messages,
+        })
+    }
+
+    /// The messages after `have` up to the step's version, if they are few; else none, and the driver reads them.
+    fn carried(
+        &self,
+        loaded: &Loaded,
+        have: u64,
+        until: u64,
+        entry: Option<Entry>,
+    ) -> Result<(u64, Vec<String>), Error> {
+        if have > until {
+            let (expected, actual) = (have.to_string(), until.to_string());
+            return Err(CoreError::Conflict {
+                field: "have",
+                expected,
+                actual,
+            }
+            .into());
+        }
+        if until - have > ENTRIES_CARRIED_MAX {
+            return Ok((until, Vec::new()));
+        }
+        let mut texts = Vec::new();
+        let own = entry.as_ref().filter(|entry| entry.version == until);
+        let read_to = if own.is_some() { until - 1 } else { until };
+        if read_to > have {
+            let count = (read_to - have) as u32;
+            for (_, text) in self
+                .ports
+                .read_history(&loaded.key(), have + 1, count, false)?
+            {
+                texts.extend(messages(&Entry::from_text(&text)?)?);
+            }
+        }
+        if let Some(entry) = own {
+            texts.extend(messages(entry)?);
+        }
+        Ok((have, texts))
+    }
+}
+
+/// Ids of holders are compared as they are.
+pub fn is_dead(dead: &[String], loaded: &Loaded) -> bool {
+    loaded
+        .head
+        .value
+        .holder
+        .as_ref()
+        .is_some_and(|holder| dead.contains(holder))
+}

@@ -1,0 +1,212 @@
+//! Loading and committing: records by id, entries by version, and plans.
+
+use super::{Error, Service};
+use crate::ports::{Item, Ports, StorageError};
+use threadkeep_core::error::{ECHO_BYTES_MAX, Error as CoreError, cut};
+use threadkeep_core::history::Entry;
+use threadkeep_core::json::{self, FromJson};
+use threadkeep_core::plan::{Loaded, Moment, Plan, Stored, Write};
+use threadkeep_core::runner::Decision;
+use threadkeep_core::thread::{ChainRecord, Head, ThreadRecord};
+use threadkeep_core::{id, key};
+
+/// How often a conflict is decided again before the caller hears `busy`.
+pub const CONFLICTS_MAX: u32 = 3;
+/// How often a commit of unknown outcome is tried.
+const UNKNOWN_MAX: u32 = 3;
+/// Ids that are compared for the nearest to one that does not exist.
+const NEAREST_IDS_MAX: u32 = 200;
+
+/// A stored text as a record.
+pub fn parse<T: FromJson>(item: &Item) -> Result<T, Error> {
+    json::read(&item.value).map_err(|e| {
+        Error::Core(CoreError::Corrupt(format!(
+            "the record {} {:?} cannot be read: {e}",
+            item.collection, item.name
+        )))
+    })
+}
+
+fn stored<T: FromJson>(
+    items: &[Item],
+    collection: &str,
+) -> Result<Option<Stored<T>>, Error> {
+    items
+        .iter()
+        .find(|item| item.collection == collection)
+        .map(|item| {
+            Ok(Stored {
+                version: item.version,
+                value: parse(item)?,
+            })
+        })
+        .transpose()
+}
+
+impl<P: Ports> Service<P> {
+    /// The records of a thread, as one snapshot where its chain has the same key.
+    pub fn load(&self, thread: &str) -> Result<Loaded, Error> {
+        id::check("thread", thread)?;
+        let own = id::key(thread);
+        let items =
+            self.ports
+                .get(&[(key::THREAD, &own), (key::HEAD, &own), (key::CHAIN, &own)])?;
+        let record: Option<Stored<ThreadRecord>> = stored(&items, key::THREAD)?;
+        let head: Option<Stored<Head>> = stored(&items, key::HEAD)?;
+        let (Some(record), Some(head)) = (record, head) else {
+            return Err(self.missing_thread(thread));
+        };
+        let root = id::key(&record.value.chain);
+        let chain: Option<Stored<ChainRecord>> = match root == own {
+            true => stored(&items, key::CHAIN)?,
+            false => stored(&self.ports.get(&[(key::CHAIN, &root)])?, key::CHAIN)?,
+        };
+        let chain = chain.ok_or_else(|| {
+            CoreError::Corrupt(format!("the chain record of {thread} is missing"))
+        })?;
+        Ok(Loaded {
+            thread: record,
+            head,
+            chain,
+        })
+    }
+
+    /// Every thread of a list of keys, in order; those that are gone are left out.
+    pub fn load_many(&self, keys: &[String]) -> Result<Vec<Loaded>, Error> {
+        let pairs: Vec<(&str, &str)> = keys
+            .iter()
+            .flat_map(|key| {
+                [key::THREAD, key::HEAD, key::CHAIN].map(|collection| (collection, key.as_str()))
+            })
+            .collect();
+        let items = self.ports.get(&pairs)?;
+        let mut loaded = Vec::with_capacity(keys.len());
+        for key in keys {
+            let own: Vec<Item> = items
+                .iter()
+                .filter(|item| item.name == *key)
+                .cloned()
+                .collect();
+            let record: Option<Stored<ThreadRecord>> = stored(&own, key::THREAD)?;
+            match record {
+                Some(record) if id::key(&record.value.chain) == *key => {
+                    let (head, chain) = (stored(&own, key::HEAD)?, stored(&own, key::CHAIN)?);
+                    if let (Some(head), Some(chain)) = (head, chain) {
+                        loaded.push(Loaded {
+                            thread: record,
+                            head,
+                            chain,
+                        });
+                    }
+                }
+                Some(record) => loaded.push(self.load(&record.value.id)?),
+                None => {}
+            }
+        }
+        Ok(loaded)
+    }
+
+    fn missing_thread(&self, thread: &str) -> Error {
+        let (start, end) = key::below(&["recency"]);
+        let page = self
+            .ports
+            .scan(key::INDEX, &start, &end, NEAREST_IDS_MAX, true)
+            .unwrap_or_default();
+        let ids: Vec<String> = page
+            .items
+            .iter()
+            .map(|item| key::last(&item.name))
+            .collect();
+        let nearest = threadkeep_core::nearest::nearest(thread, ids.iter().map(String::as_str))
+            .map(str::to_owned);
+        Error::Core(CoreError::NotFound {
+            kind: "thread",
+            name: cut(thread, ECHO_BYTES_MAX).to_owned(),
+            nearest,
+        })
+    }
+
+    /// One entry of a history.
+    pub fn entry(&self, thread_key: &str, version: u64) -> Result<Option<Entry>, Error> {
+        let lines = self.ports.read_history(thread_key, version, 1, false)?;
+        match lines.into_iter().next() {
+            Some((position, text)) if position == version => Ok(Some(Entry::from_text(&text)?)),
+            _ => Ok(None),
+        }
+    }
+
+    /// The entry that holds the calls of a head's round, if it has one.
+    pub fn round(&self, loaded: &Loaded) -> Result<Option<Entry>, Error> {
+        match &loaded.head.value.round {
+            Some(round) => self.entry(&loaded.key(), round.version),
+            None => Ok(None),
+        }
+    }
+
+    /// Decide and commit, deciding again after a conflict. The plan that was committed, or what was loaded if there
+    /// was nothing to do.
+    pub fn decide(
+        &self,
+        thread: &str,
+        decide: &dyn Fn(&Loaded, Moment<'_>) -> Result<Decision, Error>,
+    ) -> Result<Result<Plan, Loaded>, Error> {
+        for _ in 0..CONFLICTS_MAX {
+            let loaded = self.load(thread)?;
+            let (now, commit) = (self.ports.now(), self.ports.random(8));
+            match decide(
+                &loaded,
+                Moment {
+                    now,
+                    commit: &commit,
+                },
+            )? {
+                Decision::Repeat => return Ok(Err(loaded)),
+                Decision::Commit(plan) => {
+                    if self.commit(&plan)? {
+                        return Ok(Ok(*plan));
+                    }
+                }
+            }
+        }
+        let loaded = self.load(thread)?;
+        let head = loaded.head.value;
+        Err(Error::Core(CoreError::Busy {
+            thread: loaded.thread.value.id,
+            holder: head.holder.unwrap_or_else(|| "other writers".into()),
+            expiry: head.expiry.unwrap_or(head.updated),
+        }))
+    }
+
+    /// Commit a plan: true if it is written, false after a conflict. Where nobody knows, the entry tells.
+    pub fn commit(&self, plan: &Plan) -> Result<bool, Error> {
+        for _ in 0..UNKNOWN_MAX {
+            match self.ports.commit(plan.writes.clone(), plan.closing) {
+                Ok(committed) => return Ok(committed),
+                Err(StorageError::OutcomeUnknown(code, message)) => match self.find_out(plan)? {
+                    Some(committed) => return Ok(committed),
+                    None if plan.entry.is_some() => {}
+                    None => {
+                        return Err(Error::Storage(StorageError::OutcomeUnknown(code, message)));
+                    }
+                },
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(Error::Storage(StorageError::Unavailable(
+            "outcome".into(),
+            "commits keep an unknown outcome".into(),
+        )))
+    }
+
+    /// After an unknown outcome: our entry, another's, or none at its position.
+    fn find_out(&self, plan: &Plan) -> Result<Option<bool>, Error> {
+        let (Some(entry), Some(Write::Append { partition, at, .. })) =
+            (&plan.entry, plan.writes.last())
+        else {
+            return Ok(None);
+        };
+        Ok(self
+            .entry(partition, *at)?
+            .map(|found| found.commit == entry.commit))
+    }
+}

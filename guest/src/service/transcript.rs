@@ -1,0 +1,114 @@
+//! Documents and messages made from histories, in pages.
+
+use super::history::PAGE_ENTRIES_MAX;
+use super::{Error, Service};
+use crate::ports::Ports;
+use threadkeep_core::error::Error as CoreError;
+use threadkeep_core::history::{Entry, messages};
+use threadkeep_core::transcript;
+
+/// Most bytes of one page of messages or of one piece of a document.
+const PAGE_BYTES_MAX: usize = 4 << 20;
+
+/// A piece of a document.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Piece {
+    /// Its text.
+    pub text: String,
+    /// The version that the document now reaches.
+    pub version: u64,
+    /// Where to go on.
+    pub cursor: Option<u64>,
+}
+
+impl<P: Ports> Service<P> {
+    /// Messages from the entries after `after` up to `until` (0: the newest).
+    pub fn messages(
+        &self,
+        thread: &str,
+        after: u64,
+        until: u64,
+    ) -> Result<(Vec<String>, Option<u64>), Error> {
+        let until = (until > 0).then_some(until);
+        let (_, lines, mut cursor) = self.entries(thread, after, until, PAGE_ENTRIES_MAX)?;
+        let (mut texts, mut bytes) = (Vec::new(), 0);
+        for line in &lines {
+            let own = messages(&line.entry)?;
+            bytes += own.iter().map(String::len).sum::<usize>();
+            if bytes > PAGE_BYTES_MAX && !texts.is_empty() {
+                cursor = Some(line.entry.version - 1);
+                break;
+            }
+            texts.extend(own);
+        }
+        Ok((texts, cursor))
+    }
+
+    /// A document, or a piece of one.
+    pub fn render(&self, thread: &str, what: &str, after: u64) -> Result<Piece, Error> {
+        match what {
+            "markdown" => self.pieces(thread, after, &|entry| Ok(transcript::markdown(entry))),
+            "jsonl" => self.pieces(thread, after, &transcript::jsonl),
+            "manifest" | "thread" | "state" => {
+                let loaded = self.load(thread)?;
+                let text = match what {
+                    "manifest" => transcript::manifest(&loaded)?,
+                    "thread" => transcript::thread_json(&loaded)?,
+                    _ => {
+                        let window = self.window(thread)?;
+                        transcript::state_json(&loaded, &window, &self.ports.now().rfc3339())?
+                    }
+                };
+                Ok(Piece {
+                    text,
+                    version: loaded.head.value.version,
+                    cursor: None,
+                })
+            }
+            other => {
+                let names = ["markdown", "jsonl", "manifest", "thread", "state"];
+                Err(CoreError::unknown("what", other, "is not a document", &names).into())
+            }
+        }
+    }
+
+    fn window(&self, thread: &str) -> Result<Vec<String>, Error> {
+        let (mut all, mut after) = (Vec::new(), 0);
+        loop {
+            let (mut page, cursor) = self.messages(thread, after, 0)?;
+            all.append(&mut page);
+            if all.iter().map(String::len).sum::<usize>() > PAGE_BYTES_MAX {
+                let problem = format!("has a live window of more than {PAGE_BYTES_MAX} bytes");
+                return Err(CoreError::invalid("state", thread, problem).into());
+            }
+            match cursor {
+                Some(cursor) => after = cursor,
+                None => return Ok(all),
+            }
+        }
+    }
+
+    fn pieces(
+        &self,
+        thread: &str,
+        after: u64,
+        render: &dyn Fn(&Entry) -> Result<String, CoreError>,
+    ) -> Result<Piece, Error> {
+        let (loaded, lines, mut cursor) = self.entries(thread, after, None, PAGE_ENTRIES_MAX)?;
+        let (mut text, mut version) = (String::new(), after.min(loaded.head.value.version));
+        for line in &lines {
+            let own = render(&line.entry)?;
+            if text.len() + own.len() > PAGE_BYTES_MAX && !text.is_empty() {
+                cursor = Some(version);
+                break;
+            }
+            text.push_str(&own);
+            version = line.entry.version;
+        }
+        Ok(Piece {
+            text,
+            version,
+            cursor,
+        })
+    }
+}

@@ -1,0 +1,39 @@
+//! What commands answer: one shape each, as JSON with stable names, and as a person reads it.
+
+mod doctor;
+mod run;
+mod thread;
+mod upkeep;
+
+pub use doctor::{Diagnosis, Item, Missing, Section, State};
+pub use run::{Cause, Cost, RunAnswer};
+pub use thread::{
+    EventView, LimitsView, ListAnswer, RunView, ShowAnswer, SignalAnswer, ThreadRow, ThreadView,
+    TranscriptAnswer,
+};
+pub use upkeep::{DemoAnswer, RecoverAnswer, RepairAnswer};
+
+use crate::exit::Exit;
+use crate::money;
+use crate::screen::Screen;
+use serde::{Serialize, Serializer};
+
+/// The answer of a command.
+pub trait Answer: Serialize {
+    /// How the process ends.
+    fn exit(&self) -> Exit;
+    /// As a person reads it. The screen has no `--json`.
+    fn print(&self, screen: &mut Screen);
+}
+
+/// Nano-USD as exact decimal text.
+fn spend<S: Serializer>(nanos: &u64, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&money::decimal(*nanos))
+}
+
+fn optional_spend<S: Serializer>(nanos: &Option<u64>, serializer: S) -> Result<S::Ok, S::Error> {
+    match nanos {
+        Some(nanos) => serializer.serialize_some(&money::decimal(*nanos)),
+        None => serializer.serialize_none(),
+    }
+}

@@ -1,0 +1,406 @@
+//! Threads as they are listed and shown, their transcripts, and signals to them.
+
+use super::{Answer, Cause, Cost, optional_spend};
+use crate::exit::Exit;
+use crate::screen::Screen;
+use crate::table::{Side, Table};
+use crate::{money, when};
+use serde::Serialize;
+use serde_json::Value;
+
+/// One line of `list`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[expect(missing_docs, reason = "the fields are those of `ThreadView`")]
+pub struct ThreadRow {
+    pub thread_id: String,
+    pub directive: Option<String>,
+    pub status: String,
+    pub outcome: Option<String>,
+    pub title: Option<String>,
+    pub agent: Option<String>,
+    pub task: Option<String>,
+    pub parent: Option<String>,
+    pub model: String,
+    pub cost: Cost,
+    pub version: u64,
+    pub created: String,
+    pub updated: String,
+}
+
+/// What `list` answers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ListAnswer {
+    /// One page.
+    pub threads: Vec<ThreadRow>,
+    /// Give it back as `--cursor` to go on.
+    pub cursor: Option<String>,
+    /// How the process ends.
+    pub exit: Exit,
+}
+
+impl Answer for ListAnswer {
+    fn exit(&self) -> Exit {
+        self.exit
+    }
+
+    fn print(&self, screen: &mut Screen) {
+        if self.threads.is_empty() {
+            screen.note("no threads");
+            return;
+        }
+        let (left, right) = (Side::Left, Side::Right);
+        let mut table = Table::new(&[left, left, right, right, right, left, left]);
+        table.row(&[
+            "THREAD", "STATUS", "TURNS", "TOKENS", "COST", "UPDATED", "TITLE",
+        ]);
+        let now = screen.ends().now;
+        for row in &self.threads {
+            let tokens = row.cost.input_tokens.saturating_add(row.cost.output_tokens);
+            table.row(&[
+                row.thread_id.as_str(),
+                &row.status,
+                &row.cost.turns.to_string(),
+                &tokens.to_string(),
+                &money::shown(row.cost.spend),
+                &when::relative(&row.updated, now),
+                row.title.as_deref().unwrap_or_default(),
+            ]);
+        }
+        for line in table.lines() {
+            screen.line(&line);
+        }
+        if let Some(cursor) = &self.cursor {
+            // A cursor is a key of the store, with its separators: it is quoted for a shell.
+            screen.note(&format!("more: --cursor {}", quoted(cursor)));
+        }
+    }
+}
+
+/// As `$'...'`, which shells that people use take back as it was.
+fn quoted(text: &str) -> String {
+    let shown: String = text
+        .chars()
+        .map(|c| match c {
+            '\'' | '\\' => format!("\\{c}"),
+            c if u32::from(c) < 0x20 => format!("\\x{:02x}", u32::from(c)),
+            c => c.to_string(),
+        })
+        .collect();
+    format!("$'{shown}'")
+}
+
+/// Caps in force; none is unlimited.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct LimitsView {
+    /// Model calls of a run.
+    pub turns: Option<u64>,
+    /// Tokens of a run.
+    pub tokens: Option<u64>,
+    /// Nano-USD of a chain; decimal text in JSON.
+    #[serde(serialize_with = "optional_spend")]
+    pub spend: Option<u64>,
+    /// Child threads.
+    pub spawns: Option<u64>,
+    /// Levels of children.
+    pub depth: Option<u64>,
+    /// Milliseconds of a run.
+    pub duration: Option<u64>,
+}
+
+impl LimitsView {
+    /// For a person, on one line.
+    pub fn shown(&self) -> String {
+        let number = |cap: Option<u64>, unit: &str| cap.map(|cap| format!("{cap} {unit}"));
+        let caps = [
+            number(self.turns, "turns"),
+            number(self.tokens, "tokens"),
+            self.spend.map(money::shown),
+            number(self.spawns, "spawns"),
+            number(self.depth, "levels"),
+            self.duration.map(when::length),
+        ];
+        let caps: Vec<String> = caps.into_iter().flatten().collect();
+        match caps.is_empty() {
+            true => "none".to_owned(),
+            false => caps.join(", "),
+        }
+    }
+}
+
+/// The run that a thread is in, or had last.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct RunView {
+    /// From 1; 0 before the first.
+    pub number: u64,
+    /// Who holds it.
+    pub holder: Option<String>,
+    /// Until when.
+    pub expiry: Option<String>,
+    /// The step that is under way.
+    pub step: Option<String>,
+}
+
+/// One thread, whole.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ThreadView {
+    /// Its id.
+    pub thread_id: String,
+    /// None for a chat.
+    pub directive: Option<String>,
+    /// Its status.
+    pub status: String,
+    /// How it ended.
+    pub outcome: Option<String>,
+    /// Why.
+    pub cause: Option<Cause>,
+    /// For people.
+    pub title: Option<String>,
+    /// Its owner.
+    pub agent: Option<String>,
+    /// A task of the caller's.
+    pub task: Option<String>,
+    /// The thread that spawned it.
+    pub parent: Option<String>,
+    /// First thread of its chain.
+    pub chain: String,
+    /// The thread that it continues.
+    pub previous: Option<String>,
+    /// The thread that continues it.
+    pub next: Option<String>,
+    /// Model or tier.
+    pub model: String,
+    /// Caps.
+    pub limits: LimitsView,
+    /// What it may call.
+    pub capabilities: Vec<String>,
+    /// What it was given.
+    pub inputs: Value,
+    /// Its result.
+    pub result: Option<Value>,
+    /// What it used.
+    pub cost: Cost,
+    /// Milliseconds inside steps.
+    pub duration: u64,
+    /// Its run.
+    pub run: RunView,
+    /// Length of its history.
+    pub version: u64,
+    /// RFC 3339.
+    pub created: String,
+    /// RFC 3339.
+    pub updated: String,
+}
+
+/// One event.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct EventView {
+    /// Version of the entry that holds it.
+    pub version: u64,
+    /// Its place in that entry.
+    pub index: u32,
+    /// Its type.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// RFC 3339.
+    pub time: String,
+    /// As it is stored.
+    pub body: Value,
+}
+
+/// What `show` answers.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ShowAnswer {
+    /// The thread.
+    pub thread: ThreadView,
+    /// Its last events.
+    pub events: Vec<EventView>,
+    /// How the process ends.
+    pub exit: Exit,
+}
+
+/// Most characters of an event's text in `show`.
+const EVENT_CHARS_MAX: usize = 100;
+
+impl Answer for ShowAnswer {
+    fn exit(&self) -> Exit {
+        self.exit
+    }
+
+    fn print(&self, screen: &mut Screen) {
+        let mut table = Table::new(&[Side::Left, Side::Left]);
+        for (name, value) in self.thread.fields(screen) {
+            if !value.is_empty() {
+                table.row(&[name, &value]);
+            }
+        }
+        for line in table.lines() {
+            screen.line(&line);
+        }
+        if self.events.is_empty() {
+            return;
+        }
+        screen.line("");
+        let mut table = Table::new(&[Side::Right, Side::Left, Side::Left, Side::Left]);
+        table.row(&["EVENT", "WHEN", "TYPE", ""]);
+        let now = screen.ends().now;
+        for event in &self.events {
+            table.row(&[
+                format!("{}.{}", event.version, event.index),
+                when::relative(&event.time, now),
+                event.kind.clone(),
+                gist(&event.body),
+            ]);
+        }
+        for line in table.lines() {
+            screen.line(&line);
+        }
+    }
+}
+
+impl ThreadView {
+    /// Name and value; what is empty is not shown.
+    fn fields(&self, screen: &Screen) -> Vec<(&'static str, String)> {
+        let now = screen.ends().now;
+        let text = |value: &Option<String>| value.clone().unwrap_or_default();
+        let json = |value: &Value| match value {
+            Value::Object(object) if object.is_empty() => String::new(),
+            Value::Null => String::new(),
+            value => value.to_string(),
+        };
+        let cause = self.cause.as_ref();
+        let cost = &self.cost;
+        vec![
+            ("thread", self.thread_id.clone()),
+            ("title", text(&self.title)),
+            ("status", self.status.clone()),
+            (
+                "cause",
+                cause.map_or_else(String::new, |cause| {
+                    format!("{}: {}", cause.code, cause.message)
+                }),
+            ),
+            ("directive", text(&self.directive)),
+            ("agent", text(&self.agent)),
+            ("task", text(&self.task)),
+            ("parent", text(&self.parent)),
+            ("previous", text(&self.previous)),
+            ("continued by", text(&self.next)),
+            ("model", self.model.clone()),
+            ("inputs", json(&self.inputs)),
+            ("capabilities", self.capabilities.join(", ")),
+            ("limits", self.limits.shown()),
+            (
+                "cost",
+                format!(
+                    "{} for {} turns, {} input and {} output tokens",
+                    money::shown(cost.spend),
+                    cost.turns,
+                    cost.input_tokens,
+                    cost.output_tokens
+                ),
+            ),
+            ("time in steps", when::length(self.duration)),
+            ("run", self.run.shown(now)),
+            ("version", self.version.to_string()),
+            ("created", when::relative(&self.created, now)),
+            ("updated", when::relative(&self.updated, now)),
+            (
+                "result",
+                self.result.as_ref().map_or_else(String::new, json),
+            ),
+        ]
+    }
+}
+
+impl RunView {
+    fn shown(&self, now: jiff::Timestamp) -> String {
+        let Some(holder) = &self.holder else {
+            return self.number.to_string();
+        };
+        let expiry = self.expiry.as_deref().unwrap_or_default();
+        format!(
+            "{}, {} under way, held by {holder}, expires {}",
+            self.number,
+            self.step.as_deref().unwrap_or("no step"),
+            when::relative(expiry, now)
+        )
+    }
+}
+
+/// What an event says, on one line.
+fn gist(body: &Value) -> String {
+    let text = ["text", "name", "title", "message", "model", "by", "code"]
+        .iter()
+        .find_map(|name| body.get(name).and_then(Value::as_str));
+    let content = body.pointer("/content/0/text").and_then(Value::as_str);
+    let cause = body.pointer("/cause/message").and_then(Value::as_str);
+    let whole = text.or(content).or(cause).unwrap_or_default();
+    let mut shown: String = whole.chars().take(EVENT_CHARS_MAX).collect();
+    if shown.len() < whole.len() {
+        shown.push('…');
+    }
+    shown
+}
+
+/// What `transcript` answers with `--json`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct TranscriptAnswer {
+    /// The thread.
+    pub thread_id: String,
+    /// `markdown`, `jsonl` or `state`.
+    pub format: String,
+    /// The version that it reaches.
+    pub version: u64,
+    /// The document.
+    pub text: String,
+    /// How the process ends.
+    pub exit: Exit,
+}
+
+impl Answer for TranscriptAnswer {
+    fn exit(&self) -> Exit {
+        self.exit
+    }
+
+    fn print(&self, screen: &mut Screen) {
+        screen.text(&self.text);
+    }
+}
+
+/// What `raise`, `cancel` and `kill` answer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct SignalAnswer {
+    /// The thread.
+    pub thread_id: String,
+    /// `raise`, `cancel` or `kill`.
+    pub signal: String,
+    /// Its status now. A cancel of a thread that somebody holds takes effect when its step is done.
+    pub status: String,
+    /// Caps in force.
+    pub limits: LimitsView,
+    /// Length of its history.
+    pub version: u64,
+    /// How the process ends.
+    pub exit: Exit,
+}
+
+impl Answer for SignalAnswer {
+    fn exit(&self) -> Exit {
+        self.exit
+    }
+
+    fn print(&self, screen: &mut Screen) {
+        let id = &self.thread_id;
+        screen.line(&match (self.signal.as_str(), self.status.as_str()) {
+            ("raise", status) => format!("{id} is {status}; caps: {}", self.limits.shown()),
+            (_, "running") => format!("{id} ends when its step is done"),
+            (_, status) => format!("{id} is {status}"),
+        });
+        if self.signal == "raise" && self.status == "suspended" {
+            screen.note(&format!("next: threadkeep resume {id}"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

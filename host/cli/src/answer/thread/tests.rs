@@ -1,0 +1,175 @@
+//! Tables and pages of threads, as people and as programs get them.
+
+use super::*;
+use crate::screen::tests::screen;
+use serde_json::json;
+
+fn row(id: &str, title: Option<&str>) -> ThreadRow {
+    ThreadRow {
+        thread_id: id.to_owned(),
+        directive: None,
+        status: "completed".to_owned(),
+        outcome: Some("completed".to_owned()),
+        title: title.map(str::to_owned),
+        agent: None,
+        task: None,
+        parent: None,
+        model: "default".to_owned(),
+        cost: Cost {
+            turns: 2,
+            input_tokens: 250,
+            output_tokens: 30,
+            spend: 310_000,
+        },
+        version: 4,
+        created: "2026-03-10T11:00:00Z".to_owned(),
+        updated: "2026-03-10T11:57:00Z".to_owned(),
+    }
+}
+
+fn view() -> ThreadView {
+    ThreadView {
+        thread_id: "a-1".to_owned(),
+        directive: Some("a".to_owned()),
+        status: "running".to_owned(),
+        outcome: None,
+        cause: None,
+        title: None,
+        agent: None,
+        task: None,
+        parent: None,
+        chain: "a-1".to_owned(),
+        previous: None,
+        next: None,
+        model: "fast".to_owned(),
+        limits: LimitsView {
+            turns: Some(5),
+            spend: Some(500_000_000),
+            duration: Some(1_800_000),
+            ..LimitsView::default()
+        },
+        capabilities: vec!["execute.tool.*".to_owned()],
+        inputs: json!({"file": "x"}),
+        result: None,
+        cost: Cost::default(),
+        duration: 1_240,
+        run: RunView {
+            number: 1,
+            holder: Some("native-1/1".to_owned()),
+            expiry: Some("2026-03-10T12:10:00Z".to_owned()),
+            step: Some("call-llm".to_owned()),
+        },
+        version: 2,
+        created: "2026-03-10T11:00:00Z".to_owned(),
+        updated: "2026-03-10T12:00:00Z".to_owned(),
+    }
+}
+
+#[test]
+fn a_list_is_an_aligned_table() {
+    let answer = ListAnswer {
+        threads: vec![row("a-1", Some("漢\x1b[2J")), row("longer-2", None)],
+        cursor: Some("status\u{1}it's".to_owned()),
+        exit: Exit::Done,
+    };
+    let (mut person, out, err) = screen(false, true);
+    person.answer(&answer);
+    assert_eq!(
+        out.text().lines().collect::<Vec<_>>(),
+        [
+            "THREAD    STATUS     TURNS  TOKENS         COST  UPDATED        TITLE",
+            "a-1       completed      2     280  0.00031 USD  3 minutes ago  漢\\u{1b}[2J",
+            "longer-2  completed      2     280  0.00031 USD  3 minutes ago",
+        ]
+    );
+    assert_eq!(err.text(), "more: --cursor $'status\\x01it\\'s'\n");
+    let text = serde_json::to_string(&answer).unwrap();
+    assert!(
+        text.starts_with(r#"{"threads":[{"thread_id":"a-1","directive":null,"status":"completed""#)
+    );
+    assert!(
+        text.ends_with(r#""cursor":"status\u0001it's","exit":0}"#),
+        "{text}"
+    );
+}
+
+#[test]
+fn an_empty_list_says_so_beside_the_answer() {
+    let answer = ListAnswer {
+        threads: Vec::new(),
+        cursor: None,
+        exit: Exit::Done,
+    };
+    let (mut person, out, err) = screen(false, false);
+    person.answer(&answer);
+    assert_eq!(
+        (out.text(), err.text()),
+        (String::new(), "no threads\n".to_owned())
+    );
+}
+
+#[test]
+fn a_thread_is_shown_with_what_is_known() {
+    let answer = ShowAnswer {
+        thread: view(),
+        events: vec![EventView {
+            version: 1,
+            index: 0,
+            kind: "message".to_owned(),
+            time: "2026-03-10T11:59:30Z".to_owned(),
+            body: json!({"content": [{"type": "text", "text": "one\ntwo \x07"}]}),
+        }],
+        exit: Exit::Done,
+    };
+    let (mut person, out, _) = screen(false, true);
+    person.answer(&answer);
+    let text = out.text();
+    for line in [
+        "thread         a-1",
+        "limits         5 turns, 0.50 USD, 30 min 0 s",
+        "run            1, call-llm under way, held by native-1/1, expires in 10 minutes",
+        "  1.0  30 seconds ago  message  one two \\u{7}",
+    ] {
+        assert!(text.contains(line), "{line:?} in\n{text}");
+    }
+    assert!(!text.contains("title"), "what is empty is not shown");
+    let json = serde_json::to_value(&answer).unwrap();
+    assert_eq!(json["thread"]["limits"]["spend"], "0.50");
+    assert_eq!(json["events"][0]["type"], "message");
+}
+
+#[test]
+fn signals_say_what_comes_of_them() {
+    for (signal, status, expected) in [
+        ("cancel", "running", "a ends when its step is done\n"),
+        ("cancel", "cancelled", "a is cancelled\n"),
+        ("kill", "killed", "a is killed\n"),
+        ("raise", "suspended", "a is suspended; caps: 9 turns\n"),
+    ] {
+        let (mut person, out, err) = screen(false, false);
+        person.answer(&SignalAnswer {
+            thread_id: "a".to_owned(),
+            signal: signal.to_owned(),
+            status: status.to_owned(),
+            limits: LimitsView {
+                turns: Some(9),
+                ..LimitsView::default()
+            },
+            version: 3,
+            exit: Exit::Done,
+        });
+        assert_eq!(out.text(), expected);
+        assert_eq!(err.text().is_empty(), signal != "raise");
+    }
+}
+
+#[test]
+fn gists_are_short() {
+    assert_eq!(
+        gist(&json!({"text": "x".repeat(200)})).chars().count(),
+        EVENT_CHARS_MAX + 1
+    );
+    assert_eq!(gist(&json!({"cause": {"message": "why"}})), "why");
+    assert_eq!(gist(&json!({})), "");
+    assert_eq!(gist(&json!(null)), "");
+}

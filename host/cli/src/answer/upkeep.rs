@@ -1,0 +1,115 @@
+//! `recover`, `repair` and `demo`.
+
+use super::{Answer, RunAnswer};
+use crate::exit::Exit;
+use crate::screen::Screen;
+use serde::Serialize;
+
+/// What `recover` answers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct RecoverAnswer {
+    /// Threads whose run was closed: suspended, code `recovered`.
+    pub recovered: Vec<String>,
+    /// How the process ends.
+    pub exit: Exit,
+}
+
+impl Answer for RecoverAnswer {
+    fn exit(&self) -> Exit {
+        self.exit
+    }
+
+    fn print(&self, screen: &mut Screen) {
+        for thread in &self.recovered {
+            screen.line(thread);
+        }
+        let next = match self.recovered.as_slice() {
+            [] => "nothing to recover: no run is held by a dead process".to_owned(),
+            [one] => format!("1 thread recovered; next: threadkeep resume {one}"),
+            many => format!(
+                "{} threads recovered; next: threadkeep resume THREAD",
+                many.len()
+            ),
+        };
+        screen.note(&next);
+    }
+}
+
+/// What `repair` answers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct RepairAnswer {
+    /// Threads whose documents were written anew.
+    pub repaired: Vec<String>,
+    /// Those whose documents could not be written, and why.
+    pub failed: Vec<String>,
+    /// How the process ends.
+    pub exit: Exit,
+}
+
+impl Answer for RepairAnswer {
+    fn exit(&self) -> Exit {
+        self.exit
+    }
+
+    fn print(&self, screen: &mut Screen) {
+        for thread in &self.repaired {
+            screen.line(thread);
+        }
+        for failed in &self.failed {
+            screen.warn(failed);
+        }
+        let plural = if self.repaired.len() == 1 { "" } else { "s" };
+        screen.note(&format!(
+            "the documents of {} thread{plural} were written anew",
+            self.repaired.len()
+        ));
+    }
+}
+
+/// What `demo` answers.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct DemoAnswer {
+    /// The run.
+    pub run: RunAnswer,
+    /// Its transcript, as Markdown.
+    pub transcript: String,
+    /// How the process ends.
+    pub exit: Exit,
+}
+
+impl Answer for DemoAnswer {
+    fn exit(&self) -> Exit {
+        self.exit
+    }
+
+    /// Everything was shown as it happened.
+    fn print(&self, screen: &mut Screen) {
+        screen.line(
+            "Your own: write .ai/directives/NAME.md, see what is missing with `threadkeep doctor`,",
+        );
+        screen.line("then `threadkeep run NAME`.");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::screen::tests::screen;
+
+    #[test]
+    fn recovered_threads_are_lines_and_the_rest_is_beside_them() {
+        for (recovered, out_text, word) in [
+            (vec![], "", "nothing"),
+            (vec!["a"], "a\n", "resume a"),
+            (vec!["a", "b"], "a\nb\n", "2 threads"),
+        ] {
+            let (mut person, out, err) = screen(false, false);
+            person.answer(&RecoverAnswer {
+                recovered: recovered.into_iter().map(str::to_owned).collect(),
+                exit: Exit::Done,
+            });
+            assert_eq!(out.text(), out_text);
+            assert!(err.text().contains(word), "{}", err.text());
+        }
+    }
+}

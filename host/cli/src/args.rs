@@ -1,0 +1,354 @@
+//! Every command and option, with its help. The words are those of the documentation.
+
+use crate::{inputs, money};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Most threads of one page of `list`: the component gives no more at once.
+pub const LIST_MAX: u32 = 100;
+
+/// Most events that `show` gives at once.
+pub const EVENTS_MAX: u32 = 500;
+
+const EXIT_CODES: &str = "\
+Exit codes: 0 done, 1 error, 2 usage, 3 suspended, 4 conflict or busy, 130 stopped by a second Ctrl-C.
+With --json every command prints one JSON document, which has the code as `exit`.
+
+Begin with `threadkeep demo`: it needs no network, no key and no project. `threadkeep doctor` says what a
+project has and what it lacks.";
+
+/// Keeps the threads of LLM agents: runs, budgets, histories, recovery.
+#[derive(Debug, Parser)]
+#[command(
+    name = "threadkeep",
+    version,
+    about,
+    max_term_width = 110,
+    after_help = EXIT_CODES,
+    subcommand_required = true,
+    arg_required_else_help = true
+)]
+pub struct Arguments {
+    /// What holds for every command.
+    #[command(flatten)]
+    pub common: Common,
+    /// The command.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What holds for every command.
+#[derive(Debug, Clone, Args)]
+pub struct Common {
+    /// The project: the directory that holds `.ai` [default: .]
+    #[arg(long, global = true, value_name = "DIR")]
+    pub project: Option<PathBuf>,
+    /// Where threads are kept: in `.ai/threads/registry.db`, or in memory until the command ends [default: sqlite]
+    #[arg(long, global = true, value_name = "KIND")]
+    pub store: Option<Store>,
+    /// Answer for every model from this script: `scripted:FILE` [default: as .ai/config/models.yaml says]
+    #[arg(long, global = true, value_name = "PROVIDER", value_parser = provider)]
+    pub provider: Option<Provider>,
+    /// Print one JSON document and nothing else on standard output
+    #[arg(long, global = true)]
+    pub json: bool,
+}
+
+/// Where threads are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Store {
+    /// In `.ai/threads/registry.db`.
+    Sqlite,
+    /// Nowhere: gone when the command ends.
+    Memory,
+}
+
+/// Who answers instead of the project's providers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Provider {
+    /// A file of answers.
+    Scripted(PathBuf),
+}
+
+/// A command.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run a directive: create a thread and carry it to its end
+    Run(Run),
+    /// Go on with a thread that is suspended, idle or not started yet, in place
+    Resume(Resume),
+    /// List threads, newest first
+    List(List),
+    /// Show one thread and its last events
+    Show(Show),
+    /// Print the transcript of a thread
+    Transcript(Transcript),
+    /// Lift caps of a thread, so that a suspended one can be resumed
+    Raise(Raise),
+    /// End a thread when the step that is under way is done
+    Cancel(Named),
+    /// End a thread at once
+    Kill(Named),
+    /// Close the runs of processes that died; `resume` goes on with their threads
+    Recover(Recover),
+    /// Write the documents of threads anew from the store
+    Repair(Repair),
+    /// Say what is configured, where each value came from, what works and what is missing
+    Doctor,
+    /// Run a small project from end to end, with no network and no key
+    Demo,
+}
+
+/// Caps. What is left out is the directive's, then the preset's.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
+pub struct Caps {
+    /// Most model calls of a run
+    #[arg(long, value_name = "N")]
+    pub turns: Option<u64>,
+    /// Most tokens of a run, of every kind
+    #[arg(long, value_name = "N")]
+    pub tokens: Option<u64>,
+    /// Most money of the whole thread, in US dollars, such as 0.25
+    #[arg(long, value_name = "USD", value_parser = money::parse)]
+    pub spend: Option<u64>,
+    /// Longest time of a run, such as 90 (seconds), 10m or 1h30m; waiting does not count
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub duration: Option<Duration>,
+}
+
+impl Caps {
+    /// True if no cap is named.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// `run`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Ctrl-C once cancels the run, twice stops it at once. Either way the thread says how it ended, and what it cost is kept.
+
+  threadkeep run describe --input file=notes.txt --spend 0.10")]
+pub struct Run {
+    /// Name of the directive: its file is .ai/directives/<DIRECTIVE>.md
+    pub directive: String,
+    /// An input of the directive, as text; may be repeated
+    #[arg(long = "input", value_name = "NAME=VALUE", value_parser = inputs::pair)]
+    pub input: Vec<(String, String)>,
+    /// Inputs as a JSON object, for values that are not text
+    #[arg(long, value_name = "JSON")]
+    pub inputs: Option<String>,
+    /// A first message beside the directive's prompt
+    #[arg(long, value_name = "TEXT")]
+    pub message: Option<String>,
+    /// A model or tier, instead of the directive's
+    #[arg(long, value_name = "NAME")]
+    pub model: Option<String>,
+    /// Caps, at most the operator's.
+    #[command(flatten)]
+    pub caps: Caps,
+    /// The id of the thread, instead of a new one: letters, digits, _ and - in segments joined by /
+    #[arg(long, value_name = "ID")]
+    pub id: Option<String>,
+    /// A title for people
+    #[arg(long, value_name = "TEXT")]
+    pub title: Option<String>,
+}
+
+/// `resume`.
+#[derive(Debug, Args)]
+pub struct Resume {
+    /// Its id
+    pub thread: String,
+    /// What to tell it first
+    #[arg(long, value_name = "TEXT")]
+    pub message: Option<String>,
+}
+
+/// `list`.
+#[derive(Debug, Args)]
+pub struct List {
+    /// Which threads.
+    #[command(flatten)]
+    pub filter: Filter,
+    /// How many, 1 to 100
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=i64::from(LIST_MAX)))]
+    pub limit: u32,
+    /// Go on where another list ended: its `cursor`
+    #[arg(long, value_name = "CURSOR")]
+    pub cursor: Option<String>,
+}
+
+/// Which threads to list. With a filter they come by id.
+#[derive(Debug, Clone, Default, Args)]
+#[group(multiple = false)]
+pub struct Filter {
+    /// With this status: created, running, waiting, suspended, idle, completed, error, cancelled, killed, continued
+    #[arg(long, value_name = "STATUS")]
+    pub status: Option<String>,
+    /// Of this directive
+    #[arg(long, value_name = "NAME")]
+    pub directive: Option<String>,
+    /// Of this agent
+    #[arg(long, value_name = "NAME")]
+    pub agent: Option<String>,
+    /// Of this task
+    #[arg(long, value_name = "NAME")]
+    pub task: Option<String>,
+    /// Children of this thread
+    #[arg(long, value_name = "ID")]
+    pub parent: Option<String>,
+    /// Links of this chain
+    #[arg(long, value_name = "ID")]
+    pub chain: Option<String>,
+}
+
+/// `show`.
+#[derive(Debug, Args)]
+pub struct Show {
+    /// Its id
+    pub thread: String,
+    /// How many of its last events, at most 500
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(0..=i64::from(EVENTS_MAX)))]
+    pub events: u32,
+}
+
+/// `transcript`.
+#[derive(Debug, Args)]
+pub struct Transcript {
+    /// Its id
+    pub thread: String,
+    /// As what
+    #[arg(long, value_name = "FORMAT", default_value = "markdown")]
+    pub format: Format,
+}
+
+/// Formats of a transcript.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// For people.
+    Markdown,
+    /// A manifest, then one event a line.
+    Jsonl,
+    /// The state document.
+    State,
+}
+
+impl Format {
+    /// The word for it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Markdown => "markdown",
+            Self::Jsonl => "jsonl",
+            Self::State => "state",
+        }
+    }
+}
+
+/// `raise`.
+#[derive(Debug, Args)]
+pub struct Raise {
+    /// Its id
+    pub thread: String,
+    /// The new caps; those that are left out stay.
+    #[command(flatten)]
+    pub caps: Caps,
+}
+
+/// A command that takes a thread and nothing else.
+#[derive(Debug, Args)]
+pub struct Named {
+    /// Its id
+    pub thread: String,
+}
+
+/// `recover`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+A process that dies lets go of its lock file, so its runs are found without a word from you. A holder on another
+machine, or under another host, must be named with --dead by somebody who knows that it is gone.")]
+pub struct Recover {
+    /// A holder that is known to be dead, as `show` and `busy` errors name it; may be repeated
+    #[arg(long, value_name = "HOLDER")]
+    pub dead: Vec<String>,
+}
+
+/// `repair`.
+#[derive(Debug, Args)]
+pub struct Repair {
+    /// Their ids; all threads if none is named
+    #[arg(value_name = "THREAD")]
+    pub threads: Vec<String>,
+}
+
+fn provider(text: &str) -> Result<Provider, String> {
+    match text.split_once(':') {
+        Some(("scripted", file)) if !file.is_empty() => Ok(Provider::Scripted(file.into())),
+        _ => {
+            Err("a provider is scripted:FILE; others are set in .ai/config/models.yaml".to_owned())
+        }
+    }
+}
+
+/// Longest time that a cap may have: a hundred years.
+const DURATION_SECONDS_MAX: u64 = 3_155_760_000;
+
+fn duration(text: &str) -> Result<Duration, String> {
+    let wrong = || "a time is a number of seconds, or such as 90s, 10m, 1h30m".to_owned();
+    let duration = match text.parse::<u64>() {
+        Ok(seconds) => Duration::from_secs(seconds),
+        Err(_) => {
+            let parsed: jiff::SignedDuration = text.parse().map_err(|_| wrong())?;
+            Duration::try_from(parsed).map_err(|_| wrong())?
+        }
+    };
+    match duration.as_secs() > DURATION_SECONDS_MAX {
+        true => Err("the time is longer than a hundred years".to_owned()),
+        false => Ok(duration),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn times() {
+        for (text, millis) in [
+            ("90", 90_000),
+            ("10m", 600_000),
+            ("1h30m", 5_400_000),
+            ("0", 0),
+        ] {
+            assert_eq!(duration(text), Ok(Duration::from_millis(millis)), "{text}");
+        }
+        for text in [
+            "",
+            "soon",
+            "-5s",
+            "1.5.2",
+            "99999999999",
+            "99999999999999999999",
+        ] {
+            assert!(duration(text).is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn providers() {
+        assert_eq!(
+            provider("scripted:a:b.json"),
+            Ok(Provider::Scripted("a:b.json".into()))
+        );
+        for text in ["", "scripted", "scripted:", "openai", "openai:x"] {
+            assert!(provider(text).is_err(), "{text:?}");
+        }
+    }
+}

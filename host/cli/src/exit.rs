@@ -1,0 +1,153 @@
+//! How a command ends: its exit code, and a fault as people and programs read it.
+
+use serde::Serialize;
+use serde::ser::{SerializeStruct, Serializer};
+
+/// The exit code of the process, and the field `exit` of every JSON document.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exit {
+    /// Done.
+    Done,
+    /// It failed, or the run ended otherwise than well.
+    Error,
+    /// The command line is wrong.
+    Usage,
+    /// The run is suspended: it needs somebody and can go on in place.
+    Suspended,
+    /// Somebody else holds the thread, or something of this name or version is there already.
+    Busy,
+    /// A person stopped it at once (the second Ctrl-C).
+    Stopped,
+}
+
+impl Exit {
+    /// The number.
+    pub fn code(self) -> u8 {
+        match self {
+            Self::Done => 0,
+            Self::Error => 1,
+            Self::Usage => 2,
+            Self::Suspended => 3,
+            Self::Busy => 4,
+            Self::Stopped => 130,
+        }
+    }
+
+    /// What a run that stands at this status means for whoever started it.
+    pub fn of_status(status: &str) -> Self {
+        match status {
+            "completed" | "idle" | "continued" | "created" => Self::Done,
+            "suspended" | "waiting" => Self::Suspended,
+            "running" => Self::Busy,
+            _ => Self::Error,
+        }
+    }
+}
+
+impl Serialize for Exit {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u8(self.code())
+    }
+}
+
+/// What went wrong, where, and what to do next.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fault {
+    /// A stable word.
+    pub code: String,
+    /// What was wrong, and where.
+    pub message: String,
+    /// What to do next, where there is something.
+    pub hint: Option<String>,
+    /// How the process ends.
+    pub exit: Exit,
+}
+
+impl Fault {
+    /// A failure without a hint.
+    pub fn new(code: &str, message: impl Into<String>) -> Self {
+        Self {
+            code: code.to_owned(),
+            message: message.into(),
+            hint: None,
+            exit: Exit::Error,
+        }
+    }
+
+    /// A command line that cannot be meant.
+    pub fn usage(message: impl Into<String>) -> Self {
+        Self {
+            exit: Exit::Usage,
+            ..Self::new("usage", message)
+        }
+    }
+
+    /// The same fault with what to do next.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+}
+
+impl Serialize for Fault {
+    /// `{"error": {"code", "message", "hint"}, "exit"}`.
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Error<'a> {
+            code: &'a str,
+            message: &'a str,
+            hint: Option<&'a str>,
+        }
+        let error = Error {
+            code: &self.code,
+            message: &self.message,
+            hint: self.hint.as_deref(),
+        };
+        let mut document = serializer.serialize_struct("Fault", 2)?;
+        document.serialize_field("error", &error)?;
+        document.serialize_field("exit", &self.exit)?;
+        document.end()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fault_is_one_document() {
+        let fault = Fault::usage("no such thing").hint("try another");
+        let text = serde_json::to_string(&fault).unwrap();
+        assert_eq!(
+            text,
+            r#"{"error":{"code":"usage","message":"no such thing","hint":"try another"},"exit":2}"#
+        );
+        let bare = serde_json::to_string(&Fault::new("x", "y")).unwrap();
+        assert_eq!(
+            bare,
+            r#"{"error":{"code":"x","message":"y","hint":null},"exit":1}"#
+        );
+    }
+
+    #[test]
+    fn every_status_has_an_exit_code() {
+        for (status, code) in [
+            ("completed", 0),
+            ("idle", 0),
+            ("continued", 0),
+            ("created", 0),
+            ("error", 1),
+            ("cancelled", 1),
+            ("killed", 1),
+            ("a status of a later version", 1),
+            ("suspended", 3),
+            ("waiting", 3),
+            ("running", 4),
+        ] {
+            assert_eq!(Exit::of_status(status).code(), code, "{status}");
+        }
+        assert_eq!(Exit::Usage.code(), 2);
+        assert_eq!(Exit::Stopped.code(), 130);
+    }
+}

@@ -1,0 +1,106 @@
+//! Inputs and messages of a run, from the command line to the JSON that a thread takes.
+
+use crate::exit::Fault;
+use serde_json::{Map, Value, json};
+
+/// One JSON object of `--inputs` (an object as text) and `--input NAME=VALUE` (values are texts); empty if there are
+/// none.
+///
+/// # Errors
+/// A usage fault, if `--inputs` is no object, or a name is given twice.
+pub fn object(inputs: Option<&str>, pairs: &[(String, String)]) -> Result<String, Fault> {
+    let mut object = match inputs.map(serde_json::from_str) {
+        None => Map::new(),
+        Some(Ok(Value::Object(object))) => object,
+        Some(Ok(other)) => {
+            let message = format!("--inputs must be a JSON object, and not {}", kind(&other));
+            return Err(Fault::usage(message).hint(r#"for example --inputs '{"topic": "bees"}'"#));
+        }
+        Some(Err(error)) => {
+            return Err(Fault::usage(format!("--inputs is not JSON: {error}"))
+                .hint("quote it for the shell: --inputs '{\"topic\": \"bees\"}'"));
+        }
+    };
+    for (name, value) in pairs {
+        if object.insert(name.clone(), value.as_str().into()).is_some() {
+            return Err(Fault::usage(format!("the input {name:?} is given twice"))
+                .hint("give it once, with --input or in --inputs"));
+        }
+    }
+    Ok(match object.is_empty() {
+        true => String::new(),
+        false => Value::Object(object).to_string(),
+    })
+}
+
+/// A text as a user's message.
+///
+/// # Errors
+/// A usage fault, if there is nothing in it.
+pub fn message(text: &str) -> Result<String, Fault> {
+    if text.trim().is_empty() {
+        return Err(Fault::usage("--message is empty").hint("say something, or leave it out"));
+    }
+    Ok(json!({"role": "user", "content": [{"type": "text", "text": text}]}).to_string())
+}
+
+/// `NAME=VALUE` of `--input`.
+pub(crate) fn pair(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err("an input is NAME=VALUE, such as topic=bees".to_owned()),
+    }
+}
+
+fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a text",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "an object",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pairs(given: &[(&str, &str)]) -> Vec<(String, String)> {
+        let own = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+        given.iter().map(own).collect()
+    }
+
+    #[test]
+    fn both_ways_of_giving_inputs_meet() {
+        assert_eq!(object(None, &[]).unwrap(), "");
+        assert_eq!(object(Some("{}"), &[]).unwrap(), "");
+        assert_eq!(
+            object(Some(r#"{"n": 1.50, "a": [2]}"#), &pairs(&[("b", "x=y")])).unwrap(),
+            r#"{"n":1.50,"a":[2],"b":"x=y"}"#
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_meant_is_refused() {
+        for inputs in ["", "[]", "7", "null", "{", r#"{"a": 1} x"#] {
+            assert!(object(Some(inputs), &[]).is_err(), "{inputs:?}");
+        }
+        let twice = object(Some(r#"{"a": 1}"#), &pairs(&[("a", "2")]));
+        assert!(twice.unwrap_err().message.contains("twice"));
+        assert!(object(None, &pairs(&[("a", "1"), ("a", "1")])).is_err());
+        for text in ["", "topic", "=x"] {
+            assert!(pair(text).is_err(), "{text:?}");
+        }
+        assert!(message(" \n").is_err());
+    }
+
+    #[test]
+    fn a_message_keeps_its_text() {
+        let text = message("say \"hi\"\n漢").unwrap();
+        let value: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(value["content"][0]["text"], "say \"hi\"\n漢");
+        assert_eq!(value["role"], "user");
+    }
+}

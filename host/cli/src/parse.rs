@@ -1,0 +1,206 @@
+//! From the process's arguments to a command, or to what is said instead: help, version, a usage fault.
+
+use crate::args::Arguments;
+use crate::exit::{Exit, Fault};
+use clap::Parser;
+use clap::error::ErrorKind;
+use serde_json::{Value, json};
+use std::ffi::OsString;
+
+/// What is said instead of running a command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Said {
+    /// Help or version, on standard output.
+    Text {
+        /// `help` or `version`.
+        name: &'static str,
+        /// With the escapes of a terminal.
+        styled: String,
+        /// Without.
+        plain: String,
+    },
+    /// The command line is wrong.
+    Wrong {
+        /// For programs, and for whoever reads no styles.
+        fault: Fault,
+        /// As clap shows it, with the escapes of a terminal.
+        styled: String,
+        /// Without.
+        plain: String,
+    },
+}
+
+impl Said {
+    /// How the process ends.
+    pub fn exit(&self) -> Exit {
+        match self {
+            Self::Text { .. } => Exit::Done,
+            Self::Wrong { .. } => Exit::Usage,
+        }
+    }
+
+    /// The one JSON document.
+    pub fn document(&self) -> Value {
+        match self {
+            Self::Text { name, plain, .. } => json!({*name: plain, "exit": self.exit()}),
+            Self::Wrong { fault, .. } => serde_json::to_value(fault).unwrap_or_default(),
+        }
+    }
+}
+
+/// Parse arguments; the first is the program.
+///
+/// # Errors
+/// What to say instead.
+pub fn parse(arguments: &[OsString]) -> Result<Arguments, Box<Said>> {
+    Arguments::try_parse_from(arguments).map_err(|error| Box::new(said(&error)))
+}
+
+/// True if `--json` is among the arguments: known before they are understood, so that errors are JSON, too.
+pub fn wants_json(arguments: &[OsString]) -> bool {
+    let options = arguments
+        .iter()
+        .skip(1)
+        .take_while(|argument| *argument != "--");
+    options.into_iter().any(|argument| argument == "--json")
+}
+
+fn said(error: &clap::Error) -> Said {
+    let rendered = error.render();
+    let (styled, plain) = (rendered.ansi().to_string(), rendered.to_string());
+    let text = |name, styled, plain| Said::Text {
+        name,
+        styled,
+        plain,
+    };
+    match error.kind() {
+        ErrorKind::DisplayHelp => text("help", styled, plain),
+        ErrorKind::DisplayVersion => text("version", styled, plain.trim_end().to_owned()),
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => Said::Wrong {
+            fault: Fault::usage("no command is given").hint("see `threadkeep --help`"),
+            styled,
+            plain,
+        },
+        _ => Said::Wrong {
+            fault: fault(&plain),
+            styled,
+            plain,
+        },
+    }
+}
+
+/// clap's text without its frame: what is wrong, on one line, and the usage as what to do.
+fn fault(plain: &str) -> Fault {
+    let body = plain.strip_prefix("error: ").unwrap_or(plain);
+    let (wrong, rest) = body.split_once("\n\nUsage:").unwrap_or((body, ""));
+    let wrong = wrong
+        .split("\n\nFor more information")
+        .next()
+        .unwrap_or(wrong);
+    let words: Vec<&str> = wrong.split_whitespace().collect();
+    let usage = rest.split("\n\n").next().unwrap_or_default().trim();
+    let hint = match usage {
+        "" => "see `threadkeep --help`".to_owned(),
+        usage => format!("usage: {usage}"),
+    };
+    Fault::usage(words.join(" ")).hint(hint)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::{Command, Provider, Store};
+
+    fn arguments(line: &str) -> Vec<OsString> {
+        std::iter::once("threadkeep")
+            .chain(line.split(' ').filter(|word| !word.is_empty()))
+            .map(OsString::from)
+            .collect()
+    }
+
+    #[test]
+    fn global_options_may_stand_anywhere() {
+        for line in [
+            "--project p --store memory --json --provider scripted:s list",
+            "list --json --provider scripted:s --project p --store memory",
+        ] {
+            let parsed = parse(&arguments(line)).unwrap();
+            assert_eq!(parsed.common.project.as_deref(), Some("p".as_ref()));
+            assert_eq!(parsed.common.store, Some(Store::Memory));
+            assert_eq!(parsed.common.provider, Some(Provider::Scripted("s".into())));
+            assert!(parsed.common.json);
+        }
+    }
+
+    #[test]
+    fn a_run_with_everything() {
+        let line = "run a/b --input x=1 --input y=2=3 --message hi --model fast --turns 3 --tokens 4 --spend 0.5 \
+                    --duration 1m --id my-1 --title t";
+        let Command::Run(run) = parse(&arguments(line)).unwrap().command else {
+            panic!("it is a run");
+        };
+        assert_eq!(run.input[1], ("y".to_owned(), "2=3".to_owned()));
+        assert_eq!(run.caps.spend, Some(500_000_000));
+        assert_eq!(run.caps.duration.map(|d| d.as_secs()), Some(60));
+    }
+
+    #[test]
+    fn what_is_wrong_is_a_usage_fault() {
+        for (line, word) in [
+            ("", "no command"),
+            ("--json", "subcommand"),
+            ("rnu", "rnu"),
+            ("run", "<DIRECTIVE>"),
+            ("run a b", "b"),
+            ("run a --turns x", "--turns"),
+            ("run a --spend -1", "-1"),
+            ("run a --spend 1e3", "plain decimal"),
+            ("run a --duration soon", "seconds"),
+            ("run a --input topic", "NAME=VALUE"),
+            ("run a --store postgres", "postgres"),
+            ("run a --provider openai", "scripted:FILE"),
+            ("list --limit 0", "0"),
+            ("list --limit 101", "101"),
+            ("list --status x --agent y", "cannot be used with"),
+            ("show", "<THREAD>"),
+            ("transcript a --format html", "html"),
+            ("list --frobnicate", "--frobnicate"),
+        ] {
+            let said = parse(&arguments(line)).unwrap_err();
+            let Said::Wrong { fault, .. } = &*said else {
+                panic!("{line:?}: {said:?}");
+            };
+            assert!(fault.message.contains(word), "{line:?}: {fault:?}");
+            assert!(!fault.message.contains('\n'));
+            assert!(fault.hint.is_some());
+            assert_eq!(said.document()["exit"], 2, "{line:?}");
+        }
+    }
+
+    #[test]
+    fn help_and_version_are_no_errors() {
+        for (line, name) in [
+            ("--help", "help"),
+            ("help run", "help"),
+            ("run -h", "help"),
+            ("-V", "version"),
+        ] {
+            let said = parse(&arguments(line)).unwrap_err();
+            assert_eq!(said.exit(), Exit::Done, "{line}");
+            assert!(
+                said.document()[name]
+                    .as_str()
+                    .unwrap()
+                    .contains("threadkeep"),
+                "{line}"
+            );
+        }
+    }
+
+    #[test]
+    fn json_is_known_before_the_arguments_are_understood() {
+        assert!(wants_json(&arguments("rnu --json")));
+        assert!(!wants_json(&arguments("run -- --json")));
+        assert!(!wants_json(&arguments("run --jsonx")));
+    }
+}

@@ -1,0 +1,93 @@
+//! Text of models, tools and files on its way to a terminal: what a terminal would obey is made visible instead.
+//!
+//! Kept as they are: line feeds, tabs and everything that is only shown. Escape, the other control characters of C0 and
+//! C1 and the characters that reorder what stands around them are written as their number, so that no text can move the
+//! cursor, set a title, fill a clipboard or pass for another. Each character is judged alone: a text that comes in
+//! pieces is as safe as a whole one.
+
+use std::borrow::Cow;
+use std::fmt::Write;
+
+/// The text as a terminal may get it. Carriage returns are dropped: alone they would overwrite a line.
+pub fn text(text: &str) -> Cow<'_, str> {
+    escaped(text, |c| matches!(c, '\n' | '\t'))
+}
+
+/// The same on one line, for cells, names and messages.
+pub fn line(text: &str) -> Cow<'_, str> {
+    escaped(text, |_| false)
+}
+
+fn escaped(text: &str, kept: impl Fn(char) -> bool) -> Cow<'_, str> {
+    let bad = |c: char| is_dangerous(c) && !kept(c);
+    if !text.contains(bad) {
+        return Cow::Borrowed(text);
+    }
+    let mut safe = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\r' => {}
+            c if !bad(c) => safe.push(c),
+            '\n' | '\t' => safe.push(' '),
+            // Writing to a String cannot fail.
+            c => drop(write!(safe, "\\u{{{:x}}}", u32::from(c))),
+        }
+    }
+    Cow::Owned(safe)
+}
+
+/// Control characters, line and paragraph separators, and what reorders text (embeddings, overrides, isolates).
+fn is_dangerous(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_terminal_would_obey_is_shown() {
+        for (given, expected) in [
+            ("plain\n\ttext", "plain\n\ttext"),
+            ("漢🙂 é e\u{301} \u{200d}", "漢🙂 é e\u{301} \u{200d}"),
+            ("\x1b[2J", "\\u{1b}[2J"),
+            ("\x1b]0;title\x07", "\\u{1b}]0;title\\u{7}"),
+            ("\u{9b}31m", "\\u{9b}31m"),
+            ("\x7f\x08", "\\u{7f}\\u{8}"),
+            ("a\r\nb", "a\nb"),
+            ("safe\revil", "safeevil"),
+            ("\u{202e}txt", "\\u{202e}txt"),
+            ("a\u{2028}b", "a\\u{2028}b"),
+            ("\0", "\\u{0}"),
+        ] {
+            assert_eq!(text(given), expected, "{given:?}");
+        }
+    }
+
+    #[test]
+    fn a_line_is_one_line() {
+        assert_eq!(line("a\nb\tc\r\n"), "a b c ");
+        assert!(matches!(line("a b"), Cow::Borrowed(_)));
+    }
+
+    #[test]
+    fn pieces_are_as_safe_as_the_whole() {
+        let given = "a\x1b[31mred\u{9b}0m\r\nb";
+        let pieces: String = given
+            .chars()
+            .map(|c| text(&c.to_string()).into_owned())
+            .collect();
+        assert_eq!(pieces, text(given));
+    }
+
+    #[test]
+    fn no_control_character_passes() {
+        let every: String = (0..0x11_0000).filter_map(char::from_u32).collect();
+        let safe = text(&every);
+        assert!(
+            safe.chars()
+                .all(|c| matches!(c, '\n' | '\t') || !is_dangerous(c))
+        );
+    }
+}

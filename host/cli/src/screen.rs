@@ -1,0 +1,311 @@
+//! Where output goes: answers on standard output, everything else on standard error.
+//!
+//! With `--json` standard output gets one document and nothing else. Text on its way to a terminal passes
+//! [`crate::printable`]; to a file or a pipe it goes as it is. Standard error is for people and is always made safe. A
+//! reader that goes away does not end a command: what it does to threads matters more than who reads along.
+
+use crate::answer::Answer;
+use crate::exit::{Exit, Fault};
+use crate::parse::Said;
+use crate::printable;
+use jiff::Timestamp;
+use serde::Serialize;
+use std::io::Write;
+
+/// What is known about both ends.
+#[derive(Debug, Clone, Copy)]
+pub struct Ends {
+    /// One JSON document on standard output.
+    pub json: bool,
+    /// Standard output is a terminal.
+    pub out_terminal: bool,
+    /// Standard error is a terminal.
+    pub err_terminal: bool,
+    /// Now, for relative times.
+    pub now: Timestamp,
+}
+
+/// Both ends.
+pub struct Screen {
+    out: Box<dyn Write + Send>,
+    err: Box<dyn Write + Send>,
+    ends: Ends,
+    /// Standard output is in the middle of a line.
+    open_line: bool,
+    /// Standard error shows a line that is erased before the next.
+    live: bool,
+}
+
+impl std::fmt::Debug for Screen {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Screen")
+            .field("ends", &self.ends)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Moves to the beginning of the line and erases it.
+const ERASE: &str = "\r\x1b[K";
+
+impl Screen {
+    /// A screen.
+    pub fn new(out: Box<dyn Write + Send>, err: Box<dyn Write + Send>, ends: Ends) -> Self {
+        Self {
+            out,
+            err,
+            ends,
+            open_line: false,
+            live: false,
+        }
+    }
+
+    /// What is known about both ends.
+    pub fn ends(&self) -> Ends {
+        self.ends
+    }
+
+    /// Text of an answer, as it comes. Nothing with `--json`.
+    pub fn text(&mut self, text: &str) {
+        if self.ends.json || text.is_empty() {
+            return;
+        }
+        self.erase();
+        let shown = match self.ends.out_terminal {
+            true => printable::text(text),
+            false => text.into(),
+        };
+        self.open_line = !shown.ends_with('\n');
+        let _ = self.out.write_all(shown.as_bytes());
+        let _ = self.out.flush();
+    }
+
+    /// A line of an answer. Nothing with `--json`.
+    pub fn line(&mut self, line: &str) {
+        self.text(line);
+        self.text("\n");
+    }
+
+    /// End the line that [`Screen::text`] has left open.
+    pub fn end_line(&mut self) {
+        if self.open_line {
+            self.text("\n");
+        }
+    }
+
+    /// A line for the person beside the answer. Nothing with `--json`.
+    pub fn note(&mut self, line: &str) {
+        if !self.ends.json {
+            self.complain(line);
+        }
+    }
+
+    /// A line that is said whatever was asked for: a warning.
+    pub fn warn(&mut self, line: &str) {
+        self.complain(&format!("warning: {line}"));
+    }
+
+    fn complain(&mut self, line: &str) {
+        self.erase();
+        // Both ends are the same terminal: a note does not begin in the middle of the answer's line.
+        if self.open_line && self.ends.out_terminal && self.ends.err_terminal {
+            self.text("\n");
+        }
+        let _ = writeln!(self.err, "{}", printable::text(line));
+    }
+
+    /// A line that the next one replaces, on a terminal; nothing elsewhere, or while an answer's line is open.
+    pub fn live(&mut self, line: &str) {
+        let shared = self.open_line && self.ends.out_terminal;
+        if self.ends.json || !self.ends.err_terminal || shared {
+            return;
+        }
+        let _ = write!(self.err, "{ERASE}{}", printable::line(line));
+        let _ = self.err.flush();
+        self.live = true;
+    }
+
+    fn erase(&mut self) {
+        if std::mem::take(&mut self.live) {
+            let _ = write!(self.err, "{ERASE}");
+            let _ = self.err.flush();
+        }
+    }
+
+    /// The answer of a command, and how it ends.
+    pub fn answer(&mut self, answer: &impl Answer) -> Exit {
+        match self.ends.json {
+            true => self.document(answer),
+            false => {
+                self.end_line();
+                answer.print(self);
+                self.end_line();
+            }
+        }
+        answer.exit()
+    }
+
+    /// A fault, and how it ends.
+    pub fn fault(&mut self, fault: &Fault) -> Exit {
+        if self.ends.json {
+            self.document(fault);
+            return fault.exit;
+        }
+        self.complain(&format!("error: {}", fault.message));
+        if let Some(hint) = &fault.hint {
+            self.complain(&format!("  next: {hint}"));
+        }
+        fault.exit
+    }
+
+    /// Help, version, or what is wrong with the command line.
+    pub fn said(&mut self, said: &Said) -> Exit {
+        if self.ends.json {
+            self.document(&said.document());
+            return said.exit();
+        }
+        // clap's own words, in which arguments are quoted as they came: the styled form is only for what it wrote itself.
+        match said {
+            Said::Text { plain, styled, .. } => {
+                let text = if self.ends.out_terminal {
+                    styled
+                } else {
+                    plain
+                };
+                let _ = writeln!(self.out, "{}", text.trim_end());
+            }
+            Said::Wrong { plain, .. } => {
+                let _ = writeln!(self.err, "{}", printable::text(plain.trim_end()));
+            }
+        }
+        said.exit()
+    }
+
+    fn document(&mut self, document: &impl Serialize) {
+        // A document of ours has no map keys that are not text: writing it can only fail with its reader.
+        if let Ok(mut text) = serde_json::to_string(document) {
+            text.push('\n');
+            let _ = self.out.write_all(text.as_bytes());
+            let _ = self.out.flush();
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use std::sync::{Arc, Mutex};
+
+    /// What was written to one end.
+    #[derive(Clone, Default)]
+    pub(crate) struct Written(Arc<Mutex<Vec<u8>>>);
+
+    impl Written {
+        pub(crate) fn text(&self) -> String {
+            String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+        }
+    }
+
+    impl Write for Written {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// A screen whose ends can be read.
+    pub(crate) fn screen(json: bool, terminal: bool) -> (Screen, Written, Written) {
+        let (out, err) = (Written::default(), Written::default());
+        let ends = Ends {
+            json,
+            out_terminal: terminal,
+            err_terminal: terminal,
+            now: "2026-03-10T12:00:00Z".parse().unwrap(),
+        };
+        let screen = Screen::new(Box::new(out.clone()), Box::new(err.clone()), ends);
+        (screen, out, err)
+    }
+
+    const EVIL: &str = "\x1b[2J漢\n";
+
+    #[test]
+    fn only_a_terminal_is_protected_and_only_json_is_silent() {
+        for (json, terminal, expected) in [
+            (false, true, "\\u{1b}[2J漢\n"),
+            (false, false, EVIL),
+            (true, true, ""),
+            (true, false, ""),
+        ] {
+            let (mut screen, out, err) = screen(json, terminal);
+            screen.text(EVIL);
+            screen.note(EVIL);
+            assert_eq!(out.text(), expected);
+            assert_eq!(err.text().is_empty(), json);
+            assert!(!err.text().contains('\x1b'), "standard error is for people");
+        }
+    }
+
+    #[test]
+    fn notes_begin_on_their_own_line() {
+        let (mut screen, out, err) = screen(false, true);
+        screen.text("half");
+        screen.live("never shown in the middle of a line");
+        screen.note("note");
+        screen.text("other half");
+        screen.end_line();
+        screen.end_line();
+        assert_eq!(out.text(), "half\nother half\n");
+        assert_eq!(err.text(), "note\n");
+    }
+
+    #[test]
+    fn a_live_line_is_erased_and_needs_a_terminal() {
+        let (mut on_terminal, _, err) = screen(false, true);
+        on_terminal.live("1 s");
+        on_terminal.live("2 s");
+        on_terminal.note("done");
+        assert_eq!(err.text(), format!("{ERASE}1 s{ERASE}2 s{ERASE}done\n"));
+        let (mut piped, _, err) = screen(false, false);
+        piped.live("1 s");
+        assert_eq!(err.text(), "");
+    }
+
+    #[test]
+    fn a_fault_says_what_to_do_next() {
+        let fault = Fault::new("not-found", "there is no thread \"x\x1b\"").hint("did you mean y?");
+        let (mut person, out, err) = screen(false, true);
+        assert_eq!(person.fault(&fault), Exit::Error);
+        assert_eq!(out.text(), "");
+        assert_eq!(
+            err.text(),
+            "error: there is no thread \"x\\u{1b}\"\n  next: did you mean y?\n"
+        );
+        let (mut program, out, err) = screen(true, true);
+        program.fault(&fault);
+        assert_eq!(out.text().lines().count(), 1);
+        assert!(out.text().contains("\\u001b"), "JSON escapes by itself");
+        assert_eq!(err.text(), "");
+    }
+
+    #[test]
+    fn a_reader_that_goes_away_ends_nothing() {
+        struct Gone;
+        impl Write for Gone {
+            fn write(&mut self, _: &[u8]) -> std::io::Result<usize> {
+                Err(std::io::ErrorKind::BrokenPipe.into())
+            }
+            fn flush(&mut self) -> std::io::Result<()> {
+                Err(std::io::ErrorKind::BrokenPipe.into())
+            }
+        }
+        let (_, _, err) = screen(false, false);
+        let ends = screen(false, false).0.ends();
+        let mut screen = Screen::new(Box::new(Gone), Box::new(err.clone()), ends);
+        screen.line("text");
+        screen.note("note");
+        assert_eq!(err.text(), "note\n");
+    }
+}

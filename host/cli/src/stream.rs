@@ -1,0 +1,196 @@
+//! A run while it goes on: its text on standard output, what it does and what it has used on standard error.
+
+use crate::answer::Cost;
+use crate::screen::Screen;
+use crate::{money, when};
+
+/// Most bytes of the last reply that are kept for the answer; a longer one is whole in the transcript.
+pub const TEXT_BYTES_MAX: usize = 4 << 20;
+
+/// Most characters of a call's arguments in a note.
+const ARGUMENTS_CHARS_MAX: usize = 120;
+
+/// Seconds without news after which a terminal is told that the run still waits.
+const QUIET_SECONDS: u64 = 3;
+
+/// Shows one run.
+#[derive(Debug, Default)]
+pub struct Stream {
+    reply: String,
+    /// The reply is over: the next text begins another.
+    over: bool,
+    thinking: bool,
+    quiet: u64,
+}
+
+impl Stream {
+    /// A run that has not begun.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The text of the last reply.
+    pub fn into_reply(self) -> String {
+        self.reply
+    }
+
+    /// It is held, and its first step is durable.
+    pub fn started(&mut self, screen: &mut Screen, thread: &str, run: u64) {
+        self.quiet = 0;
+        screen.note(&format!("run {run} of {thread}"));
+    }
+
+    /// More text of a reply.
+    pub fn text(&mut self, screen: &mut Screen, text: &str) {
+        self.quiet = 0;
+        self.thinking = false;
+        if std::mem::take(&mut self.over) {
+            self.reply.clear();
+        }
+        let room = TEXT_BYTES_MAX.saturating_sub(self.reply.len());
+        self.reply.push_str(&text[..text.floor_char_boundary(room)]);
+        screen.text(text);
+    }
+
+    /// The model thinks. Said once for a reply; the thoughts are in the transcript.
+    pub fn thinking(&mut self, screen: &mut Screen) {
+        self.quiet = 0;
+        if !std::mem::replace(&mut self.thinking, true) {
+            screen.note("  thinking");
+        }
+    }
+
+    /// A call runs now.
+    pub fn tool_started(&mut self, screen: &mut Screen, name: &str, arguments: &str) {
+        self.quiet = 0;
+        screen.end_line();
+        let mut shown: String = arguments.chars().take(ARGUMENTS_CHARS_MAX).collect();
+        if shown.len() < arguments.len() {
+            shown.push('…');
+        }
+        screen.note(&format!("  {name} {}", crate::printable::line(&shown)));
+    }
+
+    /// A call is done.
+    pub fn tool_done(&mut self, screen: &mut Screen, name: &str, failed: bool, bytes: usize) {
+        self.quiet = 0;
+        let what = if failed { "failed" } else { "done" };
+        screen.note(&format!("  {name} {what}, {bytes} bytes"));
+    }
+
+    /// A turn is durable: what the thread has used so far.
+    pub fn turn(&mut self, screen: &mut Screen, cost: &Cost) {
+        self.quiet = 0;
+        self.over = true;
+        self.thinking = false;
+        screen.end_line();
+        screen.note(&used(cost));
+    }
+
+    /// An attempt failed and is tried again; what it said does not count.
+    pub fn retry(&mut self, screen: &mut Screen, millis: u64, message: &str) {
+        self.quiet = 0;
+        self.over = true;
+        screen.end_line();
+        screen.note(&format!(
+            "  {}; next attempt in {}",
+            crate::printable::line(message),
+            when::length(millis)
+        ));
+    }
+
+    /// A second has passed.
+    pub fn tick(&mut self, screen: &mut Screen) {
+        self.quiet += 1;
+        if self.quiet >= QUIET_SECONDS {
+            screen.live(&format!("  waiting, {}", when::length(self.quiet * 1_000)));
+        }
+    }
+}
+
+/// `turn 2: 250 input and 30 output tokens, 0.00021 USD`.
+fn used(cost: &Cost) -> String {
+    format!(
+        "turn {}: {} input and {} output tokens, {}",
+        cost.turns,
+        cost.input_tokens,
+        cost.output_tokens,
+        money::shown(cost.spend)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::screen::tests::screen;
+
+    fn cost(turns: u64) -> Cost {
+        Cost {
+            turns,
+            input_tokens: 100,
+            output_tokens: 10,
+            spend: 120_000,
+        }
+    }
+
+    #[test]
+    fn a_run_with_a_tool() {
+        let (mut screen, out, err) = screen(false, false);
+        let mut stream = Stream::new();
+        stream.started(&mut screen, "a-1", 1);
+        stream.thinking(&mut screen);
+        stream.thinking(&mut screen);
+        stream.text(&mut screen, "Let me ");
+        stream.text(&mut screen, "look.");
+        stream.turn(&mut screen, &cost(1));
+        stream.tool_started(&mut screen, "read_file", "{\"path\":\n\"x\"}");
+        stream.tool_done(&mut screen, "read_file", false, 25);
+        stream.retry(&mut screen, 1_500, "overloaded");
+        stream.text(&mut screen, "It holds a note.");
+        stream.turn(&mut screen, &cost(2));
+        assert_eq!(out.text(), "Let me look.\nIt holds a note.\n");
+        assert_eq!(
+            err.text(),
+            "run 1 of a-1\n  thinking\nturn 1: 100 input and 10 output tokens, 0.00012 USD\n  read_file {\"path\": \
+             \"x\"}\n  read_file done, 25 bytes\n  overloaded; next attempt in 1.5 s\nturn 2: 100 input and 10 output \
+             tokens, 0.00012 USD\n"
+        );
+        assert_eq!(stream.into_reply(), "It holds a note.");
+    }
+
+    #[test]
+    fn what_a_failed_attempt_said_is_no_reply() {
+        let (mut screen, ..) = screen(true, false);
+        let mut stream = Stream::new();
+        stream.text(&mut screen, "half a");
+        stream.retry(&mut screen, 0, "cut off");
+        stream.text(&mut screen, "whole");
+        assert_eq!(stream.into_reply(), "whole");
+    }
+
+    #[test]
+    fn a_quiet_run_is_shown_to_a_terminal_only() {
+        let (mut on_terminal, _, err) = screen(false, true);
+        let mut stream = Stream::new();
+        for _ in 0..QUIET_SECONDS {
+            stream.tick(&mut on_terminal);
+        }
+        assert!(err.text().contains("waiting, 3.0 s"), "{:?}", err.text());
+        let (mut piped, _, err) = screen(false, false);
+        for _ in 0..QUIET_SECONDS {
+            stream.tick(&mut piped);
+        }
+        assert_eq!(err.text(), "");
+    }
+
+    #[test]
+    fn the_reply_is_bounded() {
+        let (mut screen, ..) = screen(true, false);
+        let mut stream = Stream::new();
+        for _ in 0..=TEXT_BYTES_MAX / (3 << 16) {
+            stream.text(&mut screen, &"漢".repeat(1 << 16));
+        }
+        let reply = stream.into_reply();
+        assert!(reply.len() <= TEXT_BYTES_MAX && reply.len() > TEXT_BYTES_MAX - 4);
+    }
+}

@@ -1,0 +1,69 @@
+//! What a store of the component holds, and how its imports reach it: context, view, `HasData`, `add_to_linker`.
+//!
+//! `host.rs` beside this only translates. Tenant identity is the context itself: no import takes a tenant as argument.
+
+pub(crate) mod convert;
+mod host;
+
+use crate::bindings::Threads;
+use crate::clock::Clock;
+use crate::library::Library;
+use crate::storage::Storage;
+use std::sync::Arc;
+use wasmtime::component::{HasData, Linker};
+
+/// Gives random bytes for ids.
+pub trait Random: Send + Sync {
+    /// Fill the buffer.
+    fn fill(&self, bytes: &mut [u8]);
+}
+
+/// The operating system's random numbers.
+#[derive(Debug, Clone, Copy)]
+pub struct SystemRandom;
+
+impl Random for SystemRandom {
+    fn fill(&self, bytes: &mut [u8]) {
+        // Without random numbers no id would be unique: the call traps.
+        if getrandom::fill(bytes).is_err() {
+            bytes.fill(0);
+        }
+    }
+}
+
+/// What one tenant's component may reach.
+#[derive(Clone)]
+pub struct Context {
+    /// Its store.
+    pub storage: Arc<dyn Storage>,
+    /// Its files and policy.
+    pub library: Arc<dyn Library>,
+    /// Its time.
+    pub clock: Arc<dyn Clock>,
+    /// Its random numbers.
+    pub random: Arc<dyn Random>,
+}
+
+/// A borrowed context, on which the imports are implemented.
+pub struct View<'a> {
+    /// The tenant's.
+    pub context: &'a Context,
+}
+
+/// Says to the linker that the imports work on a [`View`].
+pub struct HasView;
+
+impl HasData for HasView {
+    type Data<'a> = View<'a>;
+}
+
+/// Add every import of world `threads` to a linker; `view` finds the context in the embedder's own store data.
+///
+/// # Errors
+/// If the linker has one of the names already.
+pub fn add_to_linker<T: Send + 'static>(
+    linker: &mut Linker<T>,
+    view: fn(&mut T) -> View<'_>,
+) -> wasmtime::Result<()> {
+    Threads::add_to_linker::<T, HasView>(linker, view)
+}

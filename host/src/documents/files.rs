@@ -1,0 +1,372 @@
+//! The files of one thread's documents: its directory inside `.ai/threads`, what may stand at a name, replacement.
+//!
+//! Everything goes through the directory that was given. A symbolic link at a directory or at a file name is refused,
+//! also one that takes the place of what was looked at; nothing outside is read, written or removed. Here is the one
+//! helper that writes a file atomically and durably: [`Replacement`]. What documents hold does not live here.
+
+use super::DocumentError;
+use crate::authority::{
+    AuthorityError, child_dir, child_dir_or_create, identity, open_regular, read_bounded,
+};
+use cap_std::fs::{Dir, File, Metadata, OpenOptions};
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Longest id, in bytes: the component's bound, enforced here too because an id becomes a path.
+const ID_BYTES_MAX: usize = 200;
+/// Most segments of an id, likewise: bounds the depth of directories.
+const SEGMENTS_MAX: usize = 16;
+/// Longest wait for another process that writes the same documents. A refresh takes milliseconds, a rebuild of a long
+/// history seconds.
+const LOCK_WAIT_MAX: Duration = Duration::from_secs(10);
+/// How often the lock is tried meanwhile.
+const LOCK_POLL: Duration = Duration::from_millis(5);
+/// What a temporary file's name ends with. The name is fixed, so that a crash leaves at most one behind, and the next
+/// writer removes it.
+const TEMPORARY: &str = ".new";
+
+/// What to do if the directory of a thread is missing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Absent {
+    Make,
+    Leave,
+}
+
+/// The directory of a thread's documents, locked against other writers for as long as it is held.
+#[derive(Debug)]
+pub(super) struct Place {
+    dir: Dir,
+    id: String,
+    /// Another handle of the locked directory; `None` where directories cannot be locked.
+    _lock: Option<std::fs::File>,
+}
+
+impl Place {
+    /// Open, lock, and make if wanted, the directory of a thread. It blocks.
+    pub(super) fn open(
+        threads: &Dir,
+        id: &str,
+        absent: Absent,
+    ) -> Result<Option<Self>, DocumentError> {
+        let segments = segments(id)?;
+        let mut dir = threads
+            .try_clone()
+            .map_err(|source| AuthorityError::from_io(id, source))?;
+        for segment in segments {
+            dir = match (child_dir(&dir, segment), absent) {
+                (Ok(child), _) => child,
+                (Err(error), Absent::Leave) if error.is_missing() => return Ok(None),
+                (Err(error), Absent::Make) if error.is_missing() => {
+                    let child = child_dir_or_create(&dir, segment)?;
+                    sync_dir(&dir).map_err(|source| AuthorityError::from_io(segment, source))?;
+                    child
+                }
+                (Err(error), _) => return Err(error.into()),
+            };
+        }
+        let lock = lock(&dir, id)?;
+        Ok(Some(Self {
+            dir,
+            id: id.to_owned(),
+            _lock: lock,
+        }))
+    }
+
+    /// The thread's id, in the case of its record.
+    pub(super) fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// What stands at a name: a regular file or nothing, else an error.
+    pub(super) fn look(&self, name: &str) -> Result<Option<Metadata>, DocumentError> {
+        let place = || self.place(name);
+        match self.dir.symlink_metadata(name) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(self.failed(name, error)),
+            Ok(seen) if seen.is_symlink() => Err(AuthorityError::Link { place: place() }.into()),
+            Ok(seen) if seen.is_file() => Ok(Some(seen)),
+            Ok(_) => Err(AuthorityError::NotRegular { place: place() }.into()),
+        }
+    }
+
+    /// Open a document for reading; `None` if there is none.
+    pub(super) fn reading(&self, name: &str) -> Result<Option<File>, DocumentError> {
+        let Some(seen) = self.look(name)? else {
+            return Ok(None);
+        };
+        let file = open_regular(&self.dir, Path::new(name), &self.place(name))?;
+        self.same(name, &seen, file).map(Some)
+    }
+
+    /// Open a document for reading and writing; `None` if there is none, or if it has another name somewhere, which
+    /// must not be written through.
+    pub(super) fn writing(&self, name: &str) -> Result<Option<File>, DocumentError> {
+        let Some(seen) = self.look(name)?.filter(has_one_name) else {
+            return Ok(None);
+        };
+        let mut options = OpenOptions::new();
+        options.read(true).write(true);
+        let opened = self.dir.open_with(name, &options);
+        let file = opened.map_err(|error| self.failed(name, error))?;
+        self.same(name, &seen, file).map(Some)
+    }
+
+    /// The whole of a document that has at most `bytes_max` bytes.
+    pub(super) fn read(
+        &self,
+        name: &str,
+        bytes_max: u64,
+    ) -> Result<Option<Vec<u8>>, DocumentError> {
+        match self.reading(name)? {
+            Some(file) => Ok(Some(read_bounded(file, &self.place(name), bytes_max)?)),
+            None => Ok(None),
+        }
+    }
+
+    /// An error of the operating system about a document.
+    pub(super) fn failed(&self, name: &str, source: io::Error) -> DocumentError {
+        AuthorityError::from_io(&self.place(name), source).into()
+    }
+
+    fn same(&self, name: &str, seen: &Metadata, file: File) -> Result<File, DocumentError> {
+        let opened = file.metadata().map_err(|error| self.failed(name, error))?;
+        if identity(seen) != identity(&opened) || !opened.is_file() {
+            let place = self.place(name);
+            return Err(AuthorityError::Replaced { place }.into());
+        }
+        Ok(file)
+    }
+
+    fn place(&self, name: &str) -> String {
+        format!("{}/{name}", self.id)
+    }
+}
+
+/// A file that is being written beside the one that it will replace: temporary, fsync, rename, fsync the directory.
+/// Until [`Replacement::commit`] nothing has changed; dropped before, it leaves nothing behind.
+#[derive(Debug)]
+pub(super) struct Replacement {
+    place: Arc<Place>,
+    name: &'static str,
+    temporary: String,
+    file: File,
+    committed: bool,
+}
+
+impl Replacement {
+    /// Begin to replace what stands at `name`, which must be a regular file or nothing.
+    pub(super) fn begin(place: Arc<Place>, name: &'static str) -> Result<Self, DocumentError> {
+        place.look(name)?;
+        let temporary = format!("{name}{TEMPORARY}");
+        let failed = |error| place.failed(&temporary, error);
+        match place.dir.remove_file(&temporary) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
+            Ok(()) | Err(_) => {}
+        }
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true);
+        let file = place.dir.open_with(&temporary, &options).map_err(failed)?;
+        Ok(Self {
+            place,
+            name,
+            temporary,
+            file,
+            committed: false,
+        })
+    }
+
+    /// Add to the new file.
+    pub(super) fn write(&mut self, bytes: &[u8]) -> Result<(), DocumentError> {
+        self.file
+            .write_all(bytes)
+            .map_err(|error| self.place.failed(&self.temporary, error))
+    }
+
+    /// Put the new file in place, durably.
+    pub(super) fn commit(mut self) -> Result<(), DocumentError> {
+        let (place, name) = (Arc::clone(&self.place), self.name);
+        let failed = |error| place.failed(name, error);
+        self.file.sync_all().map_err(failed)?;
+        place.look(name)?;
+        let renamed = place.dir.rename(&self.temporary, &place.dir, name);
+        renamed.map_err(failed)?;
+        self.committed = true;
+        sync_dir(&place.dir).map_err(failed)
+    }
+}
+
+impl Drop for Replacement {
+    fn drop(&mut self) {
+        if !self.committed {
+            // What stays behind is removed by the next writer.
+            let _ = self.place.dir.remove_file(&self.temporary);
+        }
+    }
+}
+
+/// The segments of an id, each a name that can mean nothing but itself.
+fn segments(id: &str) -> Result<Vec<&str>, DocumentError> {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+    let valid = |segment: &&str| !segment.is_empty() && segment.bytes().all(plain);
+    let segments: Vec<&str> = id.split('/').take(SEGMENTS_MAX + 1).collect();
+    if id.len() > ID_BYTES_MAX || segments.len() > SEGMENTS_MAX || !segments.iter().all(valid) {
+        return Err(DocumentError::Id(id.chars().take(ID_BYTES_MAX).collect()));
+    }
+    Ok(segments)
+}
+
+#[cfg(unix)]
+fn has_one_name(metadata: &Metadata) -> bool {
+    use cap_std::fs::MetadataExt;
+    metadata.nlink() == 1
+}
+
+#[cfg(not(unix))]
+fn has_one_name(_: &Metadata) -> bool {
+    true
+}
+
+#[cfg(unix)]
+fn sync_dir(dir: &Dir) -> io::Result<()> {
+    dir.try_clone()?.into_std_file().sync_all()
+}
+
+/// Elsewhere a directory cannot be made durable by itself.
+#[cfg(not(unix))]
+fn sync_dir(_: &Dir) -> io::Result<()> {
+    Ok(())
+}
+
+/// Lock the directory itself, so that no lock file lies beside the documents. Where it cannot be locked, nothing keeps
+/// a second process away, and what two of them write is put right by the check of the file's end, or by a repair.
+fn lock(dir: &Dir, id: &str) -> Result<Option<std::fs::File>, DocumentError> {
+    let Ok(handle) = dir.try_clone() else {
+        return Ok(None);
+    };
+    let file = handle.into_std_file();
+    let since = Instant::now();
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(Some(file)),
+            Err(std::fs::TryLockError::Error(_)) => return Ok(None),
+            Err(std::fs::TryLockError::WouldBlock) if since.elapsed() > LOCK_WAIT_MAX => {
+                return Err(DocumentError::Busy(id.to_owned()));
+            }
+            Err(std::fs::TryLockError::WouldBlock) => std::thread::sleep(LOCK_POLL),
+        }
+    }
+}
+
+#[cfg(test)]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "tests plant files from outside the library"
+)]
+mod tests {
+    use super::*;
+
+    fn threads() -> (tempfile::TempDir, Dir) {
+        let temporary = tempfile::tempdir().unwrap();
+        let dir = Dir::open_ambient_dir(temporary.path(), cap_std::ambient_authority()).unwrap();
+        (temporary, dir)
+    }
+
+    fn replace(place: &Arc<Place>, text: &[u8]) -> Result<(), DocumentError> {
+        let mut replacement = Replacement::begin(Arc::clone(place), "thread.json")?;
+        replacement.write(text)?;
+        replacement.commit()
+    }
+
+    #[test]
+    fn ids_that_are_no_names_are_refused() {
+        let (_temporary, dir) = threads();
+        let (long, deep) = ("x".repeat(201), ["a"; 17].join("/"));
+        let ids = [
+            "", "/", "a/", "/a", "a//b", "..", "a/../b", ".", "a.b", "a\0", "a\\b", "é", &long,
+            &deep,
+        ];
+        for id in ids {
+            let refused = Place::open(&dir, id, Absent::Make);
+            assert!(matches!(refused, Err(DocumentError::Id(_))), "{id:?}");
+        }
+        assert_eq!(dir.entries().unwrap().count(), 0);
+    }
+
+    #[test]
+    fn directories_are_made_only_when_wanted() {
+        let (_temporary, dir) = threads();
+        assert!(Place::open(&dir, "a/B/c", Absent::Leave).unwrap().is_none());
+        assert!(Place::open(&dir, "a/B/c", Absent::Make).unwrap().is_some());
+        assert!(dir.is_dir("a/B/c"));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_second_writer_waits_for_the_first() {
+        let (_temporary, dir) = threads();
+        let first = Place::open(&dir, "a", Absent::Make).unwrap().unwrap();
+        assert!(first._lock.is_some(), "directories can be locked here");
+        let waited = std::thread::scope(|scope| {
+            let second = scope.spawn(|| {
+                let since = Instant::now();
+                Place::open(&dir, "a", Absent::Make).unwrap().unwrap();
+                since.elapsed()
+            });
+            std::thread::sleep(LOCK_POLL * 20);
+            drop(first);
+            second.join().unwrap()
+        });
+        assert!(waited >= LOCK_POLL, "{waited:?}");
+    }
+
+    #[test]
+    fn a_replacement_is_whole_or_nothing() {
+        let (_temporary, dir) = threads();
+        let place = Arc::new(Place::open(&dir, "a", Absent::Make).unwrap().unwrap());
+        replace(&place, b"one").unwrap();
+        let mut dropped = Replacement::begin(Arc::clone(&place), "thread.json").unwrap();
+        dropped.write(b"tw").unwrap();
+        drop(dropped);
+        assert_eq!(dir.read("a/thread.json").unwrap(), b"one");
+        // A crash leaves the temporary file; the next writer takes it away.
+        dir.write("a/thread.json.new", "torn").unwrap();
+        replace(&place, b"three").unwrap();
+        assert_eq!(dir.read("a/thread.json").unwrap(), b"three");
+        assert_eq!(dir.read_dir("a").unwrap().count(), 1);
+    }
+
+    fn word<T>(result: &Result<T, DocumentError>) -> &'static str {
+        match result {
+            Err(DocumentError::Authority(AuthorityError::Link { .. })) => "link",
+            Err(DocumentError::Authority(AuthorityError::NotRegular { .. })) => "not-regular",
+            Err(_) => "else",
+            Ok(_) => "done",
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn what_is_no_regular_file_is_refused() {
+        let (_temporary, dir) = threads();
+        dir.write("outside", "keep").unwrap();
+        let place = Arc::new(Place::open(&dir, "a", Absent::Make).unwrap().unwrap());
+        for target in ["../outside", "gone", "thread.json"] {
+            dir.symlink(target, "a/thread.json").unwrap();
+            assert_eq!(word(&replace(&place, b"x")), "link", "{target}");
+            assert_eq!(word(&place.writing("thread.json")), "link", "{target}");
+            assert_eq!(word(&place.read("thread.json", 9)), "link", "{target}");
+            dir.remove_file("a/thread.json").unwrap();
+        }
+        // A link at the temporary name is removed itself, and nothing is written through it.
+        dir.symlink("../outside", "a/thread.json.new").unwrap();
+        replace(&place, b"x").unwrap();
+        dir.remove_file("a/thread.json").unwrap();
+        dir.create_dir("a/thread.json").unwrap();
+        assert_eq!(word(&replace(&place, b"x")), "not-regular");
+        dir.hard_link("outside", &dir, "a/transcript.md").unwrap();
+        assert!(place.writing("transcript.md").unwrap().is_none());
+        assert_eq!(dir.read("outside").unwrap(), b"keep");
+    }
+}

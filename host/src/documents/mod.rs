@@ -1,0 +1,379 @@
+//! Documents: readable files made from records, off the commit path.
+//!
+//! `.ai/threads/<thread id>/thread.json`, `transcript.md` and `transcript.jsonl`. Records are the truth; a document is
+//! current or older than the head, and whatever else a file may hold is found by [`Documents::check`] and put right by
+//! [`Documents::repair`]. Nobody keeps a note of how far a document reaches: each says so itself. The file's end is
+//! compared with the records before anything is appended; what was edited in its middle only `check` can see.
+//!
+//! `state.json` and its copies are not written here yet. Nothing here decides what a document holds: the component does.
+
+mod files;
+mod tail;
+mod transcript;
+mod writer;
+
+pub use writer::{DocumentWriter, Flushed};
+
+use crate::authority::AuthorityError;
+use crate::driver::repeat;
+use crate::error::CallError;
+use crate::tenant::Tenant;
+use crate::wit::{Instant, registry, transcript::Piece};
+use cap_std::fs::Dir;
+use files::{Absent, Place, Replacement};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+use tokio::sync::{Mutex, MutexGuard};
+use transcript::Transcript;
+
+/// Locks that keep two refreshes of one thread apart inside a process. Two threads may share one and wait for each
+/// other; with as many as this that is rare, and the table never grows.
+const STRIPES: usize = 64;
+
+/// Largest `thread.json` that is compared: a result has less than 1 MiB as it is stored.
+const THREAD_BYTES_MAX: u64 = 8 << 20;
+
+/// Threads of one page of [`Documents::repair_all`]: the registry's most.
+const PAGE_THREADS: u32 = 100;
+
+/// Most failures that a report names; the others are counted.
+pub const FAILURES_MAX: usize = 100;
+
+/// A kind of document.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Document {
+    /// `thread.json`: where the thread stands. Replaced.
+    Thread,
+    /// `transcript.jsonl`: a manifest line that is rewritten in place, then one event a line.
+    Jsonl,
+    /// `transcript.md`: for people. Append-only.
+    Markdown,
+}
+
+impl Document {
+    /// The name of its file.
+    pub fn file(self) -> &'static str {
+        match self {
+            Self::Thread => "thread.json",
+            Self::Jsonl => "transcript.jsonl",
+            Self::Markdown => "transcript.md",
+        }
+    }
+
+    /// What the component calls it.
+    fn what(self) -> &'static str {
+        match self {
+            Self::Thread => "thread",
+            Self::Jsonl => "jsonl",
+            Self::Markdown => "markdown",
+        }
+    }
+}
+
+/// How a document compares with the records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DocumentState {
+    /// It is what the records give.
+    Current,
+    /// It is older than the head: it reaches this version, or was made from this version before mail changed the head.
+    /// A transcript with a torn end is one that reaches less far.
+    Stale(u64),
+    /// It is neither: somebody edited it, or it belongs elsewhere. `repair` rebuilds it.
+    Other,
+    /// There is no such file.
+    Missing,
+}
+
+/// The documents of one thread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DocumentStates {
+    /// `thread.json`.
+    pub thread: DocumentState,
+    /// `transcript.jsonl`.
+    pub jsonl: DocumentState,
+    /// `transcript.md`.
+    pub markdown: DocumentState,
+}
+
+/// What a refresh or a repair did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refreshed {
+    /// The version that all three documents reach at least.
+    pub version: u64,
+    /// Transcripts whose file could not be continued and was rebuilt.
+    pub rebuilt: Vec<Document>,
+}
+
+/// What [`Documents::repair_all`] did.
+#[derive(Debug, Default)]
+pub struct Repaired {
+    /// Threads whose documents are right now.
+    pub threads: u64,
+    /// The first [`FAILURES_MAX`] threads whose documents are not, and why.
+    pub failed: Vec<(String, DocumentError)>,
+    /// How many more there are.
+    pub left_out: u64,
+}
+
+/// Why a document cannot be written or checked. The records are as they were.
+#[derive(Debug, thiserror::Error)]
+pub enum DocumentError {
+    /// A call of the component gave no answer.
+    #[error(transparent)]
+    Call(#[from] CallError),
+    /// A directory or a file cannot be had: a link, no regular file, a full disk.
+    #[error("a document cannot be had: {0}")]
+    Authority(#[from] AuthorityError),
+    /// An id that is no path inside `.ai/threads`.
+    #[error("{0:?} cannot be the directory of a thread")]
+    Id(String),
+    /// Another process writes the documents of this thread and does not come to an end.
+    #[error("another process writes the documents of {0}; try again later")]
+    Busy(String),
+    /// The component gave something that is no document.
+    #[error("the component is wrong: {0}")]
+    Component(&'static str),
+    /// More threads changed than are kept in mind; this one's documents stay as they are until its next change.
+    #[error("too many threads changed at once; `repair` brings their documents up to date")]
+    TooMany,
+    /// The work was dropped: the runtime is ending, or our own code panicked.
+    #[error("the work on a document was abandoned")]
+    Abandoned,
+}
+
+/// Writes and checks the documents of a tenant's threads. Cheap to clone.
+#[derive(Clone)]
+pub struct Documents {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    tenant: Tenant,
+    threads: Dir,
+    stripes: [Mutex<()>; STRIPES],
+}
+
+impl Documents {
+    /// Documents in a directory, `.ai/threads`.
+    pub fn new(tenant: Tenant, threads: Dir) -> Self {
+        let stripes = std::array::from_fn(|_| Mutex::new(()));
+        Self {
+            inner: Arc::new(Inner {
+                tenant,
+                threads,
+                stripes,
+            }),
+        }
+    }
+
+    /// Bring the documents of a thread up to its head. What can be written is written, also if another document cannot.
+    ///
+    /// # Errors
+    /// The first failure; every document is then as it was, up to date, or torn at an end that the next refresh mends.
+    pub async fn refresh(&self, thread: &str) -> Result<Refreshed, DocumentError> {
+        self.write(thread, false).await
+    }
+
+    /// Rebuild the documents of a thread, whatever their files hold now.
+    ///
+    /// # Errors
+    /// As [`Documents::refresh`].
+    pub async fn repair(&self, thread: &str) -> Result<Refreshed, DocumentError> {
+        self.write(thread, true).await
+    }
+
+    /// Rebuild the documents of every thread.
+    ///
+    /// # Errors
+    /// If the threads cannot be listed. A thread whose documents cannot be written is named in the answer.
+    pub async fn repair_all(&self) -> Result<Repaired, DocumentError> {
+        let (mut repaired, mut cursor) = (Repaired::default(), None);
+        loop {
+            let tenant = &self.inner.tenant;
+            let page = repeat(|| tenant.list(every_thread(), PAGE_THREADS, cursor.clone())).await?;
+            for thread in page.threads {
+                match self.repair(&thread.id).await {
+                    Ok(_) => repaired.threads += 1,
+                    Err(error) if repaired.failed.len() < FAILURES_MAX => {
+                        repaired.failed.push((thread.id, error));
+                    }
+                    Err(_) => repaired.left_out += 1,
+                }
+            }
+            cursor = page.cursor;
+            if cursor.is_none() {
+                return Ok(repaired);
+            }
+        }
+    }
+
+    /// Compare the documents of a thread with what its records give. Reads them whole and writes nothing.
+    ///
+    /// # Errors
+    /// If the records or the files cannot be read; what is no regular file is refused.
+    pub async fn check(&self, thread: &str) -> Result<DocumentStates, DocumentError> {
+        let _turn = self.turn(thread).await;
+        let Some(place) = self.place(thread, Absent::Leave).await? else {
+            return Ok(DocumentStates {
+                thread: DocumentState::Missing,
+                jsonl: DocumentState::Missing,
+                markdown: DocumentState::Missing,
+            });
+        };
+        let record = self.record(&place).await?;
+        let tenant = &self.inner.tenant;
+        let jsonl = Transcript::jsonl(tenant, &place).await?;
+        let markdown = Transcript::markdown(tenant, &place, record.version);
+        Ok(DocumentStates {
+            thread: blocking({
+                let place = Arc::clone(&place);
+                move || check_thread(&place, &record)
+            })
+            .await?,
+            jsonl: jsonl.check().await?,
+            markdown: markdown.check().await?,
+        })
+    }
+
+    async fn write(&self, thread: &str, rebuild: bool) -> Result<Refreshed, DocumentError> {
+        let _turn = self.turn(thread).await;
+        let place = self.place(thread, Absent::Make).await?;
+        let place = place.ok_or(DocumentError::Abandoned)?;
+        let record = self.record(&place).await?;
+        let (version, mut rebuilt) = (record.version, Vec::new());
+        let there = Arc::clone(&place);
+        let written = blocking(move || write_thread(&there, record.text.as_bytes())).await;
+        let jsonl = match Transcript::jsonl(&self.inner.tenant, &place).await {
+            Ok(jsonl) => bring(&jsonl, Document::Jsonl, rebuild, &mut rebuilt).await,
+            Err(error) => Err(error),
+        };
+        let markdown = Transcript::markdown(&self.inner.tenant, &place, version);
+        let markdown = bring(&markdown, Document::Markdown, rebuild, &mut rebuilt).await;
+        written.and(jsonl).and(markdown)?;
+        Ok(Refreshed { version, rebuilt })
+    }
+
+    /// Only one at a time works on the documents of a thread.
+    async fn turn(&self, thread: &str) -> MutexGuard<'_, ()> {
+        let mut hasher = DefaultHasher::new();
+        thread.to_ascii_lowercase().hash(&mut hasher);
+        let stripe = hasher.finish() % STRIPES as u64;
+        self.inner.stripes[stripe as usize].lock().await
+    }
+
+    /// The directory of a thread, under its id in the case of its record.
+    async fn place(
+        &self,
+        thread: &str,
+        absent: Absent,
+    ) -> Result<Option<Arc<Place>>, DocumentError> {
+        let id = repeat(|| self.inner.tenant.get(thread)).await?.id;
+        if !id.eq_ignore_ascii_case(thread) {
+            return Err(DocumentError::Component(
+                "it names another thread than it was asked for",
+            ));
+        }
+        let inner = Arc::clone(&self.inner);
+        let place = blocking(move || Place::open(&inner.threads, &id, absent)).await?;
+        Ok(place.map(Arc::new))
+    }
+
+    /// The content of `thread.json`. It is read when the directory is locked, so that no older one follows a newer.
+    async fn record(&self, place: &Place) -> Result<Piece, DocumentError> {
+        let what = Document::Thread.what();
+        Ok(repeat(|| self.inner.tenant.render(place.id(), what, 0)).await?)
+    }
+}
+
+async fn bring(
+    transcript: &Transcript<'_>,
+    document: Document,
+    rebuild: bool,
+    rebuilt: &mut Vec<Document>,
+) -> Result<(), DocumentError> {
+    if rebuild {
+        transcript.rebuild().await?;
+        rebuilt.push(document);
+    } else if transcript.refresh().await? {
+        rebuilt.push(document);
+    }
+    Ok(())
+}
+
+/// Replace `thread.json`, unless it is the same already.
+fn write_thread(place: &Arc<Place>, text: &[u8]) -> Result<(), DocumentError> {
+    let name = Document::Thread.file();
+    match place.read(name, text.len() as u64) {
+        Ok(Some(found)) if found == text => return Ok(()),
+        Err(DocumentError::Authority(AuthorityError::TooLarge { .. })) | Ok(_) => {}
+        Err(error) => return Err(error),
+    }
+    let mut replacement = Replacement::begin(Arc::clone(place), name)?;
+    replacement.write(text)?;
+    replacement.commit()
+}
+
+fn check_thread(place: &Place, record: &Piece) -> Result<DocumentState, DocumentError> {
+    let found = match place.read(Document::Thread.file(), THREAD_BYTES_MAX) {
+        Ok(Some(found)) => found,
+        Ok(None) => return Ok(DocumentState::Missing),
+        Err(DocumentError::Authority(AuthorityError::TooLarge { .. })) => {
+            return Ok(DocumentState::Other);
+        }
+        Err(error) => return Err(error),
+    };
+    if found == record.text.as_bytes() {
+        return Ok(DocumentState::Current);
+    }
+    let marks = (thread_mark(&found), thread_mark(record.text.as_bytes()));
+    Ok(match marks {
+        // Mail changes the head, and with it `updated_at`, without a version of its own.
+        (Some(old), Some(new))
+            if old.thread_id == new.thread_id
+                && (old.version, &old.updated_at) < (new.version, &new.updated_at) =>
+        {
+            DocumentState::Stale(old.version)
+        }
+        _ => DocumentState::Other,
+    })
+}
+
+#[derive(serde::Deserialize)]
+struct ThreadMark {
+    thread_id: String,
+    version: u64,
+    updated_at: String,
+}
+
+fn thread_mark(text: &[u8]) -> Option<ThreadMark> {
+    serde_json::from_slice(text).ok()
+}
+
+fn every_thread() -> registry::Filter {
+    registry::Filter {
+        status: None,
+        parent: None,
+        directive: None,
+        agent: None,
+        task: None,
+        chain: None,
+    }
+}
+
+/// Run what waits for files off the async runtime's own threads.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, DocumentError> + Send + 'static,
+) -> Result<T, DocumentError> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => done,
+        Err(_) => Err(DocumentError::Abandoned),
+    }
+}
+
+/// A time as people and documents write it: RFC 3339 in UTC, to the second.
+pub fn rfc3339(time: Instant) -> String {
+    match jiff::Timestamp::new(time.seconds, 0) {
+        Ok(timestamp) => timestamp.to_string(),
+        Err(_) => format!("{} s", time.seconds),
+    }
+}

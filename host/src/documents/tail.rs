@@ -1,0 +1,285 @@
+//! How far a transcript reaches, read from the file's own end: there is no other record of it that could be wrong.
+//!
+//! A transcript is a head (the manifest line, or a title) and then what each entry adds. Its last whole unit (a line, or
+//! an entry with its comment) names a version; whatever comes after it is torn. Whether the unit is what the records
+//! say is for the caller to compare: anybody may have written the file.
+
+use super::Document;
+use cap_std::fs::File;
+use serde::Deserialize;
+use std::io::{self, Read, Seek, SeekFrom};
+
+/// What is read of a file's end at first: more than most entries have.
+const TAIL_BYTES_FIRST: u64 = 64 << 10;
+
+/// Most that is read of it. An entry has at most 1 MiB as it is stored; as a document it may grow by quoting and by
+/// its times and versions, to less than four times that.
+pub(super) const TAIL_BYTES_MAX: u64 = 4 << 20;
+
+/// What a comment after an entry begins with; see `markdown` in the component's core.
+const COMMENT: &[u8] = b"<!-- version ";
+
+/// The end of a transcript.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Tail {
+    /// The version that the last whole unit names; 0 if there is none.
+    pub(super) version: u64,
+    /// What the file holds of that version, up to its last whole unit.
+    pub(super) last: Vec<u8>,
+    /// Where that ends. What comes after it is torn.
+    pub(super) whole: u64,
+}
+
+/// The last whole unit in a part of a file.
+#[derive(Debug, PartialEq, Eq)]
+enum Unit {
+    /// It belongs to this version, of which the part holds these bytes.
+    At {
+        version: u64,
+        start: usize,
+        end: usize,
+    },
+    /// There is none.
+    None,
+    /// More of the file must be read.
+    Beyond,
+    /// It is none of ours.
+    Foreign,
+}
+
+/// The end of a transcript whose head has `head` bytes; `None` if it cannot be continued. It blocks.
+pub(super) fn read(file: &mut File, document: Document, head: u64) -> io::Result<Option<Tail>> {
+    let length = file.metadata()?.len();
+    for window in [TAIL_BYTES_FIRST, TAIL_BYTES_MAX] {
+        let from = head.max(length.saturating_sub(window));
+        let bytes = read_at(file, from, length.saturating_sub(from))?;
+        match last_unit(&bytes, document, from == head) {
+            Unit::At {
+                version,
+                start,
+                end,
+            } => {
+                return Ok(Some(Tail {
+                    version,
+                    last: bytes[start..end].to_vec(),
+                    whole: from + end as u64,
+                }));
+            }
+            Unit::None => {
+                return Ok(Some(Tail {
+                    version: 0,
+                    last: Vec::new(),
+                    whole: head,
+                }));
+            }
+            Unit::Beyond => {}
+            Unit::Foreign => return Ok(None),
+        }
+    }
+    Ok(None)
+}
+
+/// Up to `count` bytes from a position; fewer at the end of the file. `count` is bounded by the caller.
+pub(super) fn read_at(file: &mut File, from: u64, count: u64) -> io::Result<Vec<u8>> {
+    file.seek(SeekFrom::Start(from))?;
+    let mut bytes = Vec::new();
+    file.take(count).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// The version up to which the first `matched` bytes of a piece are whole; `after` is what the piece comes after.
+pub(super) fn reached(piece: &[u8], matched: usize, document: Document, after: u64) -> u64 {
+    let Unit::At { version, end, .. } = last_unit(&piece[..matched], document, true) else {
+        return after;
+    };
+    let next = piece[end..].split_inclusive(|&byte| byte == b'\n').next();
+    match (document, next.and_then(event_of)) {
+        // More lines of the same entry follow in the records.
+        (Document::Jsonl, Some((next, _))) if next == version => version.saturating_sub(1),
+        _ => version,
+    }
+}
+
+fn last_unit(bytes: &[u8], document: Document, from_head: bool) -> Unit {
+    let found = match document {
+        Document::Markdown => last_entry(bytes, from_head),
+        Document::Jsonl | Document::Thread => last_lines(bytes, from_head),
+    };
+    match found {
+        Unit::None | Unit::Foreign if !from_head => Unit::Beyond,
+        found => found,
+    }
+}
+
+/// The lines of the last whole line's entry: the line's index says how many come before it.
+fn last_lines(bytes: &[u8], from_head: bool) -> Unit {
+    let Some(end) = bytes.iter().rposition(|&byte| byte == b'\n') else {
+        return Unit::None;
+    };
+    let mut starts = line_starts_before(bytes, end, from_head);
+    let Some(last) = starts.next() else {
+        return Unit::Beyond;
+    };
+    let Some((version, index)) = event_of(&bytes[last..=end]) else {
+        return Unit::Foreign;
+    };
+    let first = match index.checked_sub(1) {
+        None => Some(last),
+        Some(before) => starts.nth(before),
+    };
+    match first {
+        Some(start) => Unit::At {
+            version,
+            start,
+            end: end + 1,
+        },
+        None if from_head => Unit::Foreign,
+        None => Unit::Beyond,
+    }
+}
+
+/// Where lines begin, from the one that ends at `end` backwards. The first of the part counts only after the head.
+fn line_starts_before(
+    bytes: &[u8],
+    end: usize,
+    from_head: bool,
+) -> impl Iterator<Item = usize> + '_ {
+    let feeds = (0..end).rev().filter(|&at| bytes[at] == b'\n');
+    feeds.map(|at| at + 1).chain(from_head.then_some(0))
+}
+
+/// The name of the event in a line.
+fn event_of(line: &[u8]) -> Option<(u64, usize)> {
+    #[derive(Deserialize)]
+    struct Line {
+        event: (u64, u32),
+    }
+    let line: Line = serde_json::from_slice(line).ok()?;
+    (line.event.0 > 0).then_some((line.event.0, line.event.1 as usize))
+}
+
+/// The last entry that its comment closes.
+fn last_entry(bytes: &[u8], from_head: bool) -> Unit {
+    let mut until = bytes.len();
+    loop {
+        let found = bytes[..until].windows(COMMENT.len());
+        let Some(at) = found.into_iter().rposition(|window| window == COMMENT) else {
+            return Unit::None;
+        };
+        let begins = if at == 0 {
+            from_head
+        } else {
+            bytes[at - 1] == b'\n'
+        };
+        match comment(&bytes[at..]).filter(|_| begins) {
+            Some((version, count, size)) => {
+                return match at.checked_sub(count) {
+                    Some(start) => Unit::At {
+                        version,
+                        start,
+                        end: at + size,
+                    },
+                    None if from_head => Unit::Foreign,
+                    None => Unit::Beyond,
+                };
+            }
+            None => until = at,
+        }
+    }
+}
+
+/// Version, bytes of the entry, and bytes of the comment itself with the empty line after it.
+fn comment(bytes: &[u8]) -> Option<(u64, usize, usize)> {
+    /// Two numbers of at most 20 digits and the words around them.
+    const COMMENT_BYTES_MAX: usize = 80;
+    let bytes = &bytes[..bytes.len().min(COMMENT_BYTES_MAX)];
+    let end = bytes.windows(2).position(|window| window == b"\n\n")?;
+    let text = std::str::from_utf8(&bytes[COMMENT.len()..end]).ok()?;
+    let (version, count) = text.strip_suffix(" bytes -->")?.split_once(", ")?;
+    let version = version.parse().ok().filter(|&version: &u64| version > 0)?;
+    Some((version, count.parse().ok()?, end + 2))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(version: u64, start: usize, end: usize) -> Unit {
+        Unit::At {
+            version,
+            start,
+            end,
+        }
+    }
+
+    #[test]
+    fn the_last_lines_of_a_part() {
+        let (first, second) = (r#"{"event":[4,0]}"#, r#"{"event":[4,1]}"#);
+        let both = format!("{first}\n{second}\n");
+        let other = format!("{{\"event\":[3,0]}}\n{both}");
+        for (text, from_head, expected) in [
+            ("", true, Unit::None),
+            ("", false, Unit::Beyond),
+            ("{\"ev", true, Unit::None),
+            ("x\n", true, Unit::Foreign),
+            ("{\"event\":[0,0]}\n", true, Unit::Foreign),
+            ("{\"event\":[1,-1]}\n", true, Unit::Foreign),
+            ("{\"event\":[1,7]}\n", true, Unit::Foreign),
+            ("{\"event\":[1,7]}\n", false, Unit::Beyond),
+            (&both, true, at(4, 0, 32)),
+            (&both, false, Unit::Beyond),
+            (&other, false, at(4, 16, 48)),
+            (&other[..other.len() - 1], true, at(4, 16, 32)),
+            (&format!("{other}{{\"event\":[5"), true, at(4, 16, 48)),
+        ] {
+            assert_eq!(
+                last_unit(text.as_bytes(), Document::Jsonl, from_head),
+                expected,
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_last_entry_of_a_part() {
+        let one = "abc\n<!-- version 7, 4 bytes -->\n\n";
+        let whole = one.len();
+        for (text, from_head, expected) in [
+            ("", true, Unit::None),
+            ("abc", false, Unit::Beyond),
+            (one, true, at(7, 0, whole)),
+            (&one[..whole - 1], true, Unit::None),
+            (
+                &format!("x\n{one}torn <!-- version 8, 5 bytes -->\n\n"),
+                false,
+                at(7, 2, whole + 2),
+            ),
+            ("c\n<!-- version 7, 4 bytes -->\n\n", false, Unit::Beyond),
+            ("c\n<!-- version 7, 4 bytes -->\n\n", true, Unit::Foreign),
+            ("<!-- version 0, 0 bytes -->\n\n", true, Unit::None),
+            (
+                "<!-- version 99999999999999999999999, 0 bytes -->\n\n",
+                true,
+                Unit::None,
+            ),
+        ] {
+            assert_eq!(
+                last_unit(text.as_bytes(), Document::Markdown, from_head),
+                expected,
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_version_is_reached_when_all_its_lines_are_there() {
+        let piece = b"{\"event\":[4,0]}\n{\"event\":[4,1]}\n{\"event\":[6,0]}\n";
+        for (matched, expected) in [(0, 2), (15, 2), (16, 3), (31, 3), (32, 4), (47, 4), (48, 6)] {
+            assert_eq!(
+                reached(piece, matched, Document::Jsonl, 2),
+                expected,
+                "{matched}"
+            );
+        }
+    }
+}

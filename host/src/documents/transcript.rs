@@ -1,0 +1,371 @@
+//! A transcript and its file: continued at its end, rebuilt, or compared with what the records give.
+//!
+//! Appending needs no memory of its own: the file's end names a version, the records say what that version must look
+//! like, and only if they agree is the rest appended. Otherwise the whole is rebuilt beside the old file and put in its
+//! place. The manifest line, which alone is rewritten in place, is written after the events that it counts.
+
+use super::files::{Place, Replacement};
+use super::tail::{self, Tail};
+use super::{Document, DocumentError, DocumentState, blocking};
+use crate::driver::repeat;
+use crate::tenant::Tenant;
+use cap_std::fs::File;
+use std::io::{self, Seek, SeekFrom, Write};
+use std::sync::Arc;
+
+/// Bytes of the manifest line with its line feed; the component pads it.
+const MANIFEST_BYTES: usize = 1_024;
+
+/// One transcript of one thread, while its directory is locked.
+pub(super) struct Transcript<'a> {
+    tenant: &'a Tenant,
+    place: Arc<Place>,
+    document: Document,
+    head: Arc<[u8]>,
+    /// The version of the thread's head when `head` was made, or less.
+    version: u64,
+}
+
+impl<'a> Transcript<'a> {
+    /// `transcript.md`: a title line, then entries.
+    pub(super) fn markdown(tenant: &'a Tenant, place: &Arc<Place>, version: u64) -> Self {
+        let head = format!("# {}\n\n", place.id()).into_bytes();
+        Self::new(tenant, place, Document::Markdown, head, version)
+    }
+
+    /// `transcript.jsonl`: the manifest line as the records give it, then events.
+    pub(super) async fn jsonl(
+        tenant: &'a Tenant,
+        place: &Arc<Place>,
+    ) -> Result<Self, DocumentError> {
+        let piece = repeat(|| tenant.render(place.id(), "manifest", 0)).await?;
+        let head = piece.text.into_bytes();
+        if head.len() != MANIFEST_BYTES
+            || head.iter().position(|&b| b == b'\n') != Some(MANIFEST_BYTES - 1)
+        {
+            return Err(DocumentError::Component(
+                "the manifest is not one line of 1024 bytes",
+            ));
+        }
+        Ok(Self::new(
+            tenant,
+            place,
+            Document::Jsonl,
+            head,
+            piece.version,
+        ))
+    }
+
+    fn new(
+        tenant: &'a Tenant,
+        place: &Arc<Place>,
+        document: Document,
+        head: Vec<u8>,
+        version: u64,
+    ) -> Self {
+        Self {
+            tenant,
+            place: Arc::clone(place),
+            document,
+            head: head.into(),
+            version,
+        }
+    }
+
+    /// Bring the file up to the head. True if there was a file that had to be rebuilt.
+    pub(super) async fn refresh(&self) -> Result<bool, DocumentError> {
+        let (place, document, head) = (
+            Arc::clone(&self.place),
+            self.document,
+            Arc::clone(&self.head),
+        );
+        let (there, open) = blocking(move || {
+            let there = place.look(document.file())?.is_some();
+            Ok((there, open(&place, document, &head)?))
+        })
+        .await?;
+        if let Some(open) = open
+            && self.go_on(open).await?
+        {
+            return Ok(false);
+        }
+        self.rebuild().await?;
+        Ok(there)
+    }
+
+    /// Write the whole file anew and put it in place.
+    pub(super) async fn rebuild(&self) -> Result<(), DocumentError> {
+        let (place, document, head) = (
+            Arc::clone(&self.place),
+            self.document,
+            Arc::clone(&self.head),
+        );
+        let mut replacement = blocking(move || {
+            let mut replacement = Replacement::begin(place, document.file())?;
+            replacement.write(&head)?;
+            Ok(replacement)
+        })
+        .await?;
+        let mut pieces = self.pieces(0);
+        while let Some(text) = pieces.next().await? {
+            replacement = blocking(move || {
+                replacement.write(text.as_bytes())?;
+                Ok(replacement)
+            })
+            .await?;
+        }
+        blocking(move || replacement.commit()).await
+    }
+
+    /// Compare the whole file with what the records give.
+    pub(super) async fn check(&self) -> Result<DocumentState, DocumentError> {
+        let (place, document, head) = (
+            Arc::clone(&self.place),
+            self.document,
+            Arc::clone(&self.head),
+        );
+        let opened = blocking(move || match place.reading(document.file())? {
+            Some(mut file) => {
+                let found = tail::read_at(&mut file, 0, head.len() as u64);
+                let found = found.map_err(|error| place.failed(document.file(), error))?;
+                Ok(Some((file, head_state(document, &head, &found))))
+            }
+            None => Ok(None),
+        })
+        .await?;
+        match opened {
+            None => Ok(DocumentState::Missing),
+            Some((_, DocumentState::Other)) => Ok(DocumentState::Other),
+            Some((file, head)) => self.compare(file, head).await,
+        }
+    }
+
+    /// Compare what comes after the head, whose own state is `head`.
+    async fn compare(
+        &self,
+        mut file: File,
+        head: DocumentState,
+    ) -> Result<DocumentState, DocumentError> {
+        let mut pieces = self.pieces(0);
+        loop {
+            let after = pieces.reached;
+            let text = pieces.next().await?;
+            // One byte more than the records give must not be there.
+            let expected = text.clone().unwrap_or_default();
+            let place = Arc::clone(&self.place);
+            let (document, from) = (self.document, self.head.len() as u64 + pieces.bytes_before);
+            let (opened, found) = blocking(move || {
+                let count = expected.len().max(1) as u64;
+                let found = tail::read_at(&mut file, from, count)
+                    .map_err(|error| place.failed(document.file(), error))?;
+                Ok((file, found))
+            })
+            .await?;
+            file = opened;
+            match text {
+                None if found.is_empty() => return Ok(head),
+                None => return Ok(DocumentState::Other),
+                Some(text) if !text.as_bytes().starts_with(&found) => {
+                    return Ok(DocumentState::Other);
+                }
+                Some(text) if found.len() < text.len() => {
+                    let version = tail::reached(text.as_bytes(), found.len(), document, after);
+                    return Ok(DocumentState::Stale(version));
+                }
+                Some(_) => {}
+            }
+        }
+    }
+
+    /// Append what is missing, if the file's end is what the records say; else change nothing and answer false.
+    async fn go_on(&self, open: Open) -> Result<bool, DocumentError> {
+        let Open {
+            mut file,
+            tail,
+            manifest,
+        } = open;
+        let Tail {
+            version,
+            last,
+            whole,
+        } = tail;
+        if version > self.version {
+            return Ok(false);
+        }
+        let mut pieces = self.pieces(version.saturating_sub(1));
+        let first = pieces.next().await?.unwrap_or_default();
+        let Some(rest) = first.as_bytes().strip_prefix(last.as_slice()) else {
+            return Ok(false);
+        };
+        let (mut text, mut at, mut changed) = (rest.to_vec(), whole, false);
+        loop {
+            let (place, document) = (Arc::clone(&self.place), self.document);
+            let written;
+            (file, at, written) = blocking(move || {
+                let failed = |error| place.failed(document.file(), error);
+                let written = write_at_end(&file, at, &text).map_err(failed)?;
+                Ok((file, at + text.len() as u64, written))
+            })
+            .await?;
+            changed |= written;
+            match pieces.next().await? {
+                Some(more) => text = more.into_bytes(),
+                None => break,
+            }
+        }
+        let (place, document, head) = (
+            Arc::clone(&self.place),
+            self.document,
+            Arc::clone(&self.head),
+        );
+        blocking(move || {
+            finish(&file, manifest.then_some(&head), changed)
+                .map_err(|error| place.failed(document.file(), error))
+        })
+        .await?;
+        Ok(true)
+    }
+
+    fn pieces(&self, after: u64) -> Pieces<'_> {
+        Pieces {
+            tenant: self.tenant,
+            id: self.place.id(),
+            what: self.document.what(),
+            next: Some(after),
+            reached: after,
+            bytes_before: 0,
+            bytes: 0,
+        }
+    }
+}
+
+/// A file that may be continued.
+struct Open {
+    file: File,
+    tail: Tail,
+    /// Its manifest line must be rewritten.
+    manifest: bool,
+}
+
+/// Open a file and find out how far it reaches; `None` if it is not there or cannot be continued.
+fn open(place: &Place, document: Document, head: &[u8]) -> Result<Option<Open>, DocumentError> {
+    let Some(mut file) = place.writing(document.file())? else {
+        return Ok(None);
+    };
+    let failed = |error| place.failed(document.file(), error);
+    let found = tail::read_at(&mut file, 0, head.len() as u64).map_err(failed)?;
+    if head_state(document, head, &found) == DocumentState::Other
+        && !is_manifest_of(place.id(), &found)
+    {
+        return Ok(None);
+    }
+    let manifest = found != head;
+    let tail = tail::read(&mut file, document, head.len() as u64).map_err(failed)?;
+    Ok(tail.map(|tail| Open {
+        file,
+        tail,
+        manifest,
+    }))
+}
+
+/// Cut what is torn and append; true if that changed anything.
+fn write_at_end(mut file: &File, at: u64, text: &[u8]) -> io::Result<bool> {
+    let torn = file.metadata()?.len() != at;
+    if torn {
+        file.set_len(at)?;
+    }
+    if !text.is_empty() {
+        file.seek(SeekFrom::Start(at))?;
+        file.write_all(text)?;
+    }
+    Ok(torn || !text.is_empty())
+}
+
+/// Make what was appended durable, then write the manifest, which counts it.
+fn finish(mut file: &File, manifest: Option<&Arc<[u8]>>, changed: bool) -> io::Result<()> {
+    if changed {
+        file.sync_data()?;
+    }
+    if let Some(manifest) = manifest {
+        file.seek(SeekFrom::Start(0))?;
+        file.write_all(manifest)?;
+        file.sync_data()?;
+    }
+    Ok(())
+}
+
+/// The state of a file's head, which the records give as `expected`.
+fn head_state(document: Document, expected: &[u8], found: &[u8]) -> DocumentState {
+    if found == expected {
+        return DocumentState::Current;
+    }
+    match (document, manifest_mark(expected), manifest_mark(found)) {
+        (Document::Jsonl, Some(new), Some(old))
+            if found.len() == expected.len() && old.id == new.id && old.is_before(&new) =>
+        {
+            DocumentState::Stale(old.version)
+        }
+        _ => DocumentState::Other,
+    }
+}
+
+/// Is this a manifest line of this thread, whatever else it says? Then its line can be rewritten in place.
+fn is_manifest_of(id: &str, found: &[u8]) -> bool {
+    found.len() == MANIFEST_BYTES && manifest_mark(found).is_some_and(|mark| mark.id == id)
+}
+
+#[derive(serde::Deserialize)]
+struct ManifestMark {
+    #[serde(rename = "threadId")]
+    id: String,
+    #[serde(rename = "updatedAt")]
+    updated: String,
+    version: u64,
+}
+
+impl ManifestMark {
+    fn is_before(&self, newer: &Self) -> bool {
+        (self.version, &self.updated) < (newer.version, &newer.updated)
+    }
+}
+
+fn manifest_mark(line: &[u8]) -> Option<ManifestMark> {
+    let text = line.strip_suffix(b"\n")?;
+    if text.contains(&b'\n') {
+        return None;
+    }
+    serde_json::from_slice(text).ok()
+}
+
+/// The pieces of a document after a version. The component must advance with each.
+struct Pieces<'a> {
+    tenant: &'a Tenant,
+    id: &'a str,
+    what: &'static str,
+    next: Option<u64>,
+    /// The version that the pieces so far reach.
+    reached: u64,
+    /// Bytes of the pieces before the last one, and with it.
+    bytes_before: u64,
+    bytes: u64,
+}
+
+impl Pieces<'_> {
+    /// The next piece, which may be empty; `None` after the last.
+    async fn next(&mut self) -> Result<Option<String>, DocumentError> {
+        self.bytes_before = self.bytes;
+        let Some(after) = self.next else {
+            return Ok(None);
+        };
+        let piece = repeat(|| self.tenant.render(self.id, self.what, after)).await?;
+        if piece.cursor.is_some_and(|cursor| cursor <= after) {
+            return Err(DocumentError::Component(
+                "a piece of a transcript leads nowhere",
+            ));
+        }
+        self.next = piece.cursor;
+        self.reached = piece.version;
+        self.bytes += piece.text.len() as u64;
+        Ok(Some(piece.text))
+    }
+}

@@ -1,0 +1,390 @@
+//! The writer that follows commits: it is told which thread changed and refreshes its documents in the background.
+//!
+//! Many commits of one thread become one refresh: a thread waits at most once, at most one refresh of it is under way,
+//! and a refresh writes the newest. Telling it never blocks, and a failure never reaches the run; failures are kept
+//! until somebody asks. What is lost when the process ends is made good by the thread's next refresh, or by `repair`.
+
+use super::{DocumentError, Documents, FAILURES_MAX};
+use crate::driver::Observer;
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::{Notify, watch};
+use tokio::task::{Id, JoinError, JoinSet};
+
+/// Refreshes under way at the same time: enough to overlap the waits for the disk, too few to crowd out runs.
+const REFRESHES_MAX: usize = 4;
+
+/// Most threads that wait: an id has at most 200 bytes, so this bounds memory at a few megabytes. Of more than that the
+/// documents stay old until their next change, and [`DocumentWriter::flush`] says so.
+const WAITING_MAX: usize = 10_000;
+
+/// What a flush found.
+#[derive(Debug, Default)]
+pub struct Flushed {
+    /// Threads whose newest refresh failed since the last flush, and why: at most [`FAILURES_MAX`].
+    pub failed: Vec<(String, DocumentError)>,
+    /// How many more there were.
+    pub left_out: u64,
+}
+
+/// Refreshes documents in the background. Dropping it lets the background task write what waits and then end.
+pub struct DocumentWriter {
+    shared: Arc<Shared>,
+}
+
+impl DocumentWriter {
+    /// A writer that works on the current tokio runtime.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    pub fn new(documents: Documents) -> Self {
+        Self::spawn(move |thread| {
+            let documents = documents.clone();
+            async move { documents.refresh(&thread).await.map(drop) }
+        })
+    }
+
+    fn spawn<R, F>(refresh: R) -> Self
+    where
+        R: Fn(String) -> F + Send + 'static,
+        F: Future<Output = Result<(), DocumentError>> + Send + 'static,
+    {
+        let shared = Arc::new(Shared::default());
+        tokio::spawn(work(Worker(Arc::clone(&shared)), refresh));
+        Self { shared }
+    }
+
+    /// Wait until the documents of all that was committed before this call are written, or have failed. Failures are
+    /// handed over once.
+    pub async fn flush(&self) -> Flushed {
+        let mut steps = self.shared.steps.subscribe();
+        let until = self.shared.lock().told;
+        while !self.shared.lock().is_done(until) {
+            // The sender lives as long as `self`.
+            if steps.changed().await.is_err() {
+                break;
+            }
+        }
+        self.shared.lock().take_failures()
+    }
+}
+
+impl Observer for DocumentWriter {
+    fn committed(&self, thread: &str) {
+        self.shared.lock().tell(&thread.to_ascii_lowercase());
+        self.shared.wake.notify_one();
+    }
+}
+
+impl Drop for DocumentWriter {
+    fn drop(&mut self) {
+        self.shared.lock().closed = true;
+        self.shared.wake.notify_one();
+    }
+}
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    /// Wakes the background task.
+    wake: Notify,
+    /// Moves after each refresh and at the end.
+    steps: watch::Sender<()>,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[derive(Default)]
+struct State {
+    /// Threads to refresh, in the order in which they were first told of, each with its number.
+    queue: VecDeque<(u64, String)>,
+    queued: HashSet<String>,
+    under_way: BTreeMap<String, u64>,
+    /// How often it was told of a commit.
+    told: u64,
+    failed: BTreeMap<String, DocumentError>,
+    left_out: u64,
+    /// The writer was dropped.
+    closed: bool,
+    /// The background task is gone.
+    ended: bool,
+}
+
+impl State {
+    fn tell(&mut self, thread: &str) {
+        self.told += 1;
+        if self.queued.contains(thread) {
+            return;
+        }
+        if self.ended || self.queue.len() >= WAITING_MAX {
+            let why = match self.ended {
+                true => DocumentError::Abandoned,
+                false => DocumentError::TooMany,
+            };
+            return self.fail(thread, why);
+        }
+        self.queued.insert(thread.to_owned());
+        self.queue.push_back((self.told, thread.to_owned()));
+    }
+
+    /// The next thread to refresh, which is then under way.
+    fn next(&mut self) -> Option<String> {
+        if self.under_way.len() >= REFRESHES_MAX {
+            return None;
+        }
+        let free = |(_, thread): &(u64, String)| !self.under_way.contains_key(thread);
+        let at = self.queue.iter().position(free)?;
+        let (number, thread) = self.queue.remove(at)?;
+        self.queued.remove(&thread);
+        self.under_way.insert(thread.clone(), number);
+        Some(thread)
+    }
+
+    fn finish(&mut self, thread: &str, result: Result<(), DocumentError>) {
+        self.under_way.remove(thread);
+        match result {
+            Ok(()) => drop(self.failed.remove(thread)),
+            Err(error) => self.fail(thread, error),
+        }
+    }
+
+    fn fail(&mut self, thread: &str, error: DocumentError) {
+        if self.failed.len() < FAILURES_MAX || self.failed.contains_key(thread) {
+            self.failed.insert(thread.to_owned(), error);
+        } else {
+            self.left_out += 1;
+        }
+    }
+
+    /// Is everything done that was told up to `until`?
+    fn is_done(&self, until: u64) -> bool {
+        let waiting = self.queue.front().map(|(number, _)| *number);
+        let mut open = self.under_way.values().copied().chain(waiting);
+        self.ended || open.all(|number| number > until)
+    }
+
+    fn end(&mut self) {
+        self.ended = true;
+        let left = std::mem::take(&mut self.queue)
+            .into_iter()
+            .map(|(_, thread)| thread);
+        let left = left.chain(std::mem::take(&mut self.under_way).into_keys());
+        for thread in left.collect::<Vec<_>>() {
+            self.fail(&thread, DocumentError::Abandoned);
+        }
+        self.queued.clear();
+    }
+
+    fn take_failures(&mut self) -> Flushed {
+        Flushed {
+            failed: std::mem::take(&mut self.failed).into_iter().collect(),
+            left_out: std::mem::take(&mut self.left_out),
+        }
+    }
+}
+
+/// The background task's hold on the state: however it ends, nobody waits for it any longer.
+struct Worker(Arc<Shared>);
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.0.lock().end();
+        self.0.steps.send_replace(());
+    }
+}
+
+async fn work<R, F>(worker: Worker, refresh: R)
+where
+    R: Fn(String) -> F + Send + 'static,
+    F: Future<Output = Result<(), DocumentError>> + Send + 'static,
+{
+    let shared = &worker.0;
+    let (mut running, mut names) = (JoinSet::new(), HashMap::new());
+    loop {
+        // The guard must not live across an await.
+        while let Some(thread) = { shared.lock().next() } {
+            let handle = running.spawn(refresh(thread.clone()));
+            names.insert(handle.id(), thread);
+        }
+        if running.is_empty() && shared.lock().closed {
+            return;
+        }
+        tokio::select! {
+            () = shared.wake.notified() => {}
+            Some(done) = running.join_next_with_id() => finish(shared, &mut names, done),
+        }
+    }
+}
+
+fn finish(
+    shared: &Shared,
+    names: &mut HashMap<Id, String>,
+    done: Result<(Id, Result<(), DocumentError>), JoinError>,
+) {
+    let (id, result) = match done {
+        Ok((id, result)) => (id, result),
+        Err(error) => (error.id(), Err(DocumentError::Abandoned)),
+    };
+    if let Some(thread) = names.remove(&id) {
+        if let Err(error) = &result {
+            tracing::warn!(thread, %error, "documents were not written");
+        }
+        shared.lock().finish(&thread, result);
+    }
+    shared.steps.send_replace(());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[derive(Default)]
+    struct Log {
+        done: Mutex<Vec<String>>,
+        gate: Notify,
+    }
+
+    impl Log {
+        fn done(&self) -> Vec<String> {
+            self.done.lock().unwrap().clone()
+        }
+    }
+
+    /// A writer whose refreshes wait for the gate if the thread's name begins with `slow`, and fail or panic by name.
+    fn writer() -> (DocumentWriter, Arc<Log>) {
+        let log = Arc::new(Log::default());
+        let own = Arc::clone(&log);
+        let writer = DocumentWriter::spawn(move |thread| {
+            let log = Arc::clone(&own);
+            async move {
+                if thread.starts_with("slow") {
+                    log.gate.notified().await;
+                }
+                assert!(!thread.starts_with("panic"), "on purpose");
+                log.done.lock().unwrap().push(thread.clone());
+                match thread.starts_with("bad") {
+                    true => Err(DocumentError::Busy(thread)),
+                    false => Ok(()),
+                }
+            }
+        });
+        (writer, log)
+    }
+
+    #[tokio::test]
+    async fn many_commits_become_one_refresh() {
+        let (writer, log) = writer();
+        writer.committed("slow");
+        while writer.shared.lock().under_way.is_empty() {
+            tokio::task::yield_now().await;
+        }
+        for _ in 0..100 {
+            writer.committed("Slow");
+            writer.committed("quick");
+        }
+        log.gate.notify_one();
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        log.gate.notify_one();
+        assert!(writer.flush().await.failed.is_empty());
+        let done = log.done();
+        let count = |name: &str| done.iter().filter(|done| *done == name).count();
+        assert_eq!(
+            count("slow"),
+            2,
+            "the one under way, and one for all that came after"
+        );
+        assert!(count("quick") <= 100 && count("quick") >= 1);
+    }
+
+    #[tokio::test]
+    async fn failures_are_kept_until_asked_for_or_made_good() {
+        let (writer, log) = writer();
+        for name in ["bad-1", "panic-1", "good"] {
+            writer.committed(name);
+        }
+        let flushed = writer.flush().await;
+        let names: Vec<&str> = flushed
+            .failed
+            .iter()
+            .map(|(name, _)| name.as_str())
+            .collect();
+        assert_eq!(names, ["bad-1", "panic-1"]);
+        assert!(writer.flush().await.failed.is_empty(), "handed over once");
+        for n in 0..FAILURES_MAX + 7 {
+            writer.committed(&format!("bad-{n}"));
+        }
+        let flushed = writer.flush().await;
+        assert_eq!((flushed.failed.len(), flushed.left_out), (FAILURES_MAX, 7));
+        assert_eq!(log.done().len(), 2 + FAILURES_MAX + 7);
+    }
+
+    #[tokio::test]
+    async fn a_success_makes_an_earlier_failure_good() {
+        let mut state = State::default();
+        state.tell("a");
+        assert_eq!(state.next().as_deref(), Some("a"));
+        state.finish("a", Err(DocumentError::Abandoned));
+        assert_eq!(state.failed.len(), 1);
+        state.finish("a", Ok(()));
+        assert!(state.take_failures().failed.is_empty());
+    }
+
+    #[test]
+    fn what_waits_is_bounded() {
+        let mut state = State::default();
+        for n in 0..WAITING_MAX + FAILURES_MAX + 5 {
+            state.tell(&format!("t-{n}"));
+            state.tell("t-0");
+        }
+        assert_eq!(state.queue.len(), WAITING_MAX);
+        let flushed = state.take_failures();
+        assert_eq!((flushed.failed.len(), flushed.left_out), (FAILURES_MAX, 5));
+        assert!(
+            flushed
+                .failed
+                .iter()
+                .all(|(_, e)| matches!(e, DocumentError::TooMany))
+        );
+        for _ in 0..REFRESHES_MAX {
+            assert!(state.next().is_some());
+        }
+        assert!(state.next().is_none(), "enough are under way");
+    }
+
+    #[tokio::test]
+    async fn dropping_writes_what_waits() {
+        let (writer, log) = writer();
+        for n in 0..20 {
+            writer.committed(&format!("t-{n}"));
+        }
+        let shared = Arc::clone(&writer.shared);
+        drop(writer);
+        let mut steps = shared.steps.subscribe();
+        while !shared.lock().ended {
+            steps.changed().await.unwrap();
+        }
+        assert_eq!(log.done().len(), 20);
+        assert!(shared.lock().failed.is_empty());
+    }
+
+    #[test]
+    fn a_flush_does_not_wait_for_a_runtime_that_is_gone() {
+        let runtime = || {
+            tokio::runtime::Builder::new_current_thread()
+                .build()
+                .unwrap()
+        };
+        let first = runtime();
+        let (writer, _log) = first.block_on(async { writer() });
+        writer.committed("slow");
+        drop(first);
+        writer.committed("late");
+        let flushed = runtime().block_on(writer.flush());
+        assert_eq!(flushed.failed.len(), 2);
+    }
+}

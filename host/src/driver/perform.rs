@@ -1,0 +1,300 @@
+//! One step of one run: performed, then submitted.
+
+use super::conversation::Conversation;
+use super::{Costs, DriveError, Driver, RunEvent, Sink, Stop, StopLevel, repeat};
+use crate::component::convert;
+use crate::models::{Completion, Delta, Failure, FailureKind};
+use crate::tools::ToolResult;
+use crate::wit::{self, llm, runner};
+use futures_util::future::join_all;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+/// How often a step that is under way asks whether to go on.
+const POLL: Duration = Duration::from_secs(1);
+/// How many polls pass between two writes of a partial text.
+const POLLS_PER_PARTIAL: u32 = 2;
+/// Most bytes of a partial text that is kept: well under the component's own limit, whatever its characters are.
+const PARTIAL_BYTES_MAX: usize = 40 << 10;
+
+/// A run that this driver holds.
+pub(super) struct Run<'a> {
+    pub(super) driver: &'a Driver,
+    pub(super) thread: String,
+    pub(super) token: u64,
+    pub(super) sink: &'a Sink,
+    pub(super) stop: Stop,
+    pub(super) conversation: Conversation,
+}
+
+/// Why a step was not performed to its end.
+enum Interrupted {
+    /// A cancel, or the driver's person: tell the component.
+    Stopped,
+    /// Somebody else holds the thread: nothing more to tell.
+    Fenced,
+}
+
+impl Run<'_> {
+    /// Perform a step and submit its result: the next step.
+    pub(super) async fn perform(&mut self, step: runner::Step) -> Result<runner::Step, DriveError> {
+        let outcome = match step.kind.as_str() {
+            "call-llm" => self.call_llm(&step).await?,
+            "call-tools" => self.call_tools(&step).await?,
+            _ => self.wait(&step).await?,
+        };
+        let replied = matches!(outcome, runner::Outcome::Completion(_));
+        let failed = match &outcome {
+            runner::Outcome::Failure(failure) => Some(failure.message.clone()),
+            _ => None,
+        };
+        let have = self.conversation.have;
+        let tenant = &self.driver.tenant;
+        let next = repeat(|| {
+            tenant.submit(
+                &self.thread,
+                self.token,
+                step.version,
+                outcome.clone(),
+                have,
+            )
+        })
+        .await
+        .map_err(|error| match error {
+            crate::error::CallError::Refused(wit::Error::Fenced(_)) => {
+                DriveError::Fenced(self.thread.clone())
+            }
+            error => DriveError::Call(error),
+        })?;
+        if replied {
+            let thread = tenant.get(&self.thread).await?;
+            self.sink.emit(RunEvent::Turn(Costs::of(&thread)));
+        }
+        if let (Some(message), "wait") = (failed, next.kind.as_str()) {
+            let millis = next.until.map_or(0, |until| self.millis_until(until));
+            self.sink.emit(RunEvent::Retry { millis, message });
+        }
+        Ok(next)
+    }
+
+    async fn call_llm(&mut self, step: &runner::Step) -> Result<runner::Outcome, DriveError> {
+        let Some(asked) = &step.request else {
+            return Ok(runner::Outcome::Failure(failure(
+                FailureKind::Permanent,
+                "no_request",
+                "the step has no request",
+            )));
+        };
+        self.conversation
+            .extend(&self.driver.tenant, &self.thread, step.version, asked)
+            .await?;
+        let (provider, name) = match self.driver.models.provider(&asked.model) {
+            Ok(found) => found,
+            Err(failed) => return Ok(runner::Outcome::Failure(convert::failure(&failed))),
+        };
+        let request = self.conversation.request(name, asked);
+        let partial = Mutex::new(String::new());
+        let on_delta = |delta: Delta| self.sink.emit(note(delta, &partial));
+        let left = self.until(step.deadline);
+        let call = tokio::time::timeout(left, provider.complete(&request, &on_delta));
+        let answer = self.watched(call, StopLevel::Cancel, &partial).await?;
+        Ok(match answer {
+            Ok(Ok(Ok(completion))) => {
+                runner::Outcome::Completion(convert::completion(&kept(completion)))
+            }
+            Ok(Ok(Err(failed))) => runner::Outcome::Failure(convert::failure(&failed)),
+            Ok(Err(_)) => {
+                let message = format!("the model did not answer within {} s", left.as_secs());
+                let failed = failure(FailureKind::Transient, "timeout", &message);
+                runner::Outcome::Failure(llm::Error {
+                    partial: text(&partial),
+                    ..failed
+                })
+            }
+            Err(Interrupted::Stopped) => {
+                let stopped = failure(FailureKind::Cancelled, "stopped", "the request was dropped");
+                runner::Outcome::Stopped(llm::Error {
+                    partial: text(&partial),
+                    ..stopped
+                })
+            }
+            Err(Interrupted::Fenced) => return Err(DriveError::Fenced(self.thread.clone())),
+        })
+    }
+
+    async fn call_tools(&mut self, step: &runner::Step) -> Result<runner::Outcome, DriveError> {
+        let round = join_all(step.calls.iter().map(|call| self.call_tool(call)));
+        match self
+            .watched(round, StopLevel::Now, &Mutex::default())
+            .await?
+        {
+            Ok(outcomes) => Ok(runner::Outcome::Outcomes(outcomes)),
+            Err(Interrupted::Stopped) => {
+                let stopped = failure(
+                    FailureKind::Cancelled,
+                    "stopped",
+                    "the calls were abandoned",
+                );
+                Ok(runner::Outcome::Stopped(llm::Error {
+                    sent: false,
+                    ..stopped
+                }))
+            }
+            Err(Interrupted::Fenced) => Err(DriveError::Fenced(self.thread.clone())),
+        }
+    }
+
+    async fn call_tool(&self, call: &wit::ToolCall) -> wit::ToolOutcome {
+        let id = format!("call_{}_{}", call.version, call.index);
+        let (name, arguments) = (call.name.clone(), call.arguments.clone());
+        self.sink.emit(RunEvent::ToolStarted {
+            call: id.clone(),
+            name: name.clone(),
+            arguments,
+        });
+        let limit = Duration::from_millis(call.timeout);
+        let answer =
+            tokio::time::timeout(limit, self.driver.tools.call(&call.name, &call.arguments)).await;
+        let interrupted = answer.is_err() && !call.idempotent;
+        let ToolResult { content, failed } = answer.unwrap_or_else(|_| {
+            ToolResult::failed(format!(
+                "the tool did not answer within {} s",
+                limit.as_secs()
+            ))
+        });
+        self.sink.emit(RunEvent::ToolDone {
+            call: id,
+            name,
+            failed,
+            bytes: content.len(),
+        });
+        wit::ToolOutcome {
+            version: call.version,
+            index: call.index,
+            state: if interrupted { "interrupted" } else { "done" }.to_owned(),
+            failed,
+            content,
+            patches: String::new(),
+            operations: String::new(),
+            cost: 0,
+        }
+    }
+
+    async fn wait(&mut self, step: &runner::Step) -> Result<runner::Outcome, DriveError> {
+        let left = step.until.map_or(Duration::ZERO, |until| self.until(until));
+        match self
+            .watched(
+                tokio::time::sleep(left),
+                StopLevel::Cancel,
+                &Mutex::default(),
+            )
+            .await?
+        {
+            Ok(()) => Ok(runner::Outcome::Waited),
+            Err(Interrupted::Stopped) => {
+                let stopped = failure(FailureKind::Cancelled, "stopped", "the wait was ended");
+                Ok(runner::Outcome::Stopped(llm::Error {
+                    sent: false,
+                    ..stopped
+                }))
+            }
+            Err(Interrupted::Fenced) => Err(DriveError::Fenced(self.thread.clone())),
+        }
+    }
+
+    /// Perform something, asking each second whether to go on and keeping its partial text; it is dropped when the
+    /// component says so, or when the person's level reaches `level`.
+    async fn watched<T>(
+        &self,
+        work: impl Future<Output = T>,
+        level: StopLevel,
+        partial: &Mutex<String>,
+    ) -> Result<Result<T, Interrupted>, DriveError> {
+        let mut work = std::pin::pin!(work);
+        let mut stop = self.stop.clone();
+        let mut polls = 0_u32;
+        let mut written = 0;
+        loop {
+            tokio::select! {
+                biased;
+                done = &mut work => return Ok(Ok(done)),
+                () = stop.reached(level) => return Ok(Err(Interrupted::Stopped)),
+                () = tokio::time::sleep(POLL) => {}
+            }
+            polls += 1;
+            let text = if polls.is_multiple_of(POLLS_PER_PARTIAL) {
+                text(partial)
+            } else {
+                String::new()
+            };
+            let changed = text.len() != written;
+            written = if text.is_empty() { written } else { text.len() };
+            let text = if changed { text } else { String::new() };
+            // A poll that fails is no reason to lose the work: the next one asks again, and `submit` decides.
+            let Ok(news) = self
+                .driver
+                .tenant
+                .progress(&self.thread, self.token, text)
+                .await
+            else {
+                continue;
+            };
+            match news.verdict.as_str() {
+                "fenced" => return Ok(Err(Interrupted::Fenced)),
+                "stop" if level == StopLevel::Cancel => return Ok(Err(Interrupted::Stopped)),
+                _ => {}
+            }
+        }
+    }
+
+    fn until(&self, time: wit::Instant) -> Duration {
+        convert::time_in(time).until(self.driver.tenant.context().clock.now())
+    }
+
+    fn millis_until(&self, time: wit::Instant) -> u64 {
+        u64::try_from(self.until(time).as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+/// A delta as an event; text is also kept for the partial.
+fn note(delta: Delta, partial: &Mutex<String>) -> RunEvent {
+    match delta {
+        Delta::Text(text) => {
+            let mut kept = partial.lock().unwrap_or_else(PoisonError::into_inner);
+            if kept.len() + text.len() <= PARTIAL_BYTES_MAX {
+                kept.push_str(&text);
+            }
+            drop(kept);
+            RunEvent::Text(text)
+        }
+        Delta::Thinking(text) => RunEvent::Thinking(text),
+        Delta::ToolUse(name) => RunEvent::ToolNamed(name),
+    }
+}
+
+fn text(partial: &Mutex<String>) -> String {
+    partial
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .clone()
+}
+
+/// Empty texts are no blocks: providers refuse them when they come back.
+fn kept(mut completion: Completion) -> Completion {
+    completion
+        .blocks
+        .retain(|block| !matches!(block, crate::models::Block::Text { text } if text.is_empty()));
+    completion
+}
+
+fn failure(kind: FailureKind, code: &str, message: &str) -> llm::Error {
+    convert::failure(&Failure {
+        kind,
+        code: code.to_owned(),
+        message: message.to_owned(),
+        retry_after: None,
+        sent: true,
+        usage: None,
+        partial: String::new(),
+    })
+}

@@ -1,0 +1,87 @@
+//! Native code of the component, kept between processes.
+//!
+//! This file holds one of the host's two uses of `unsafe`: loading native code that we compiled ourselves. Loading
+//! anything else would be running it. So the cache directory is the operator's (no tenant can write it, and nothing
+//! below a project is ever used), a file is named by the SHA-256 of the component and by wasmtime's own compatibility
+//! hash, and it begins with the SHA-256 of the rest, so that a torn or altered file is compiled again and never loaded.
+#![allow(unsafe_code, reason = "see the module's documentation")]
+
+use cap_std::fs::{Dir, OpenOptions};
+use sha2::{Digest, Sha256};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::{Read, Write};
+use wasmtime::component::Component;
+
+/// Largest file that is read: the component's native code is a few megabytes.
+const FILE_BYTES_MAX: u64 = 256 << 20;
+const DIGEST_BYTES: usize = 32;
+
+/// A directory of the operator's for native code.
+#[derive(Debug)]
+pub struct CodeCache {
+    dir: Dir,
+}
+
+impl CodeCache {
+    /// A cache in a directory that only the operator can write.
+    pub fn new(dir: Dir) -> Self {
+        Self { dir }
+    }
+
+    /// Load the native code of `bytes`, or compile it and keep it. A cache that cannot be read or written costs time
+    /// and nothing else.
+    pub(crate) fn load_or_compile(
+        &self,
+        engine: &wasmtime::Engine,
+        bytes: &[u8],
+    ) -> wasmtime::Result<Component> {
+        let name = name(engine, bytes);
+        if let Some(code) = self.read(&name) {
+            // SAFETY: the bytes were written by `write` below, from `Component::serialize` of the same engine
+            // configuration and component, into a directory that only the operator can write; the digest says that
+            // they are whole and unaltered.
+            if let Ok(component) = unsafe { Component::deserialize(engine, &code) } {
+                return Ok(component);
+            }
+        }
+        let component = Component::new(engine, bytes)?;
+        self.write(&name, &component.serialize()?);
+        Ok(component)
+    }
+
+    fn read(&self, name: &str) -> Option<Vec<u8>> {
+        let file = self.dir.open(name).ok()?;
+        let mut content = Vec::new();
+        file.take(FILE_BYTES_MAX).read_to_end(&mut content).ok()?;
+        let (digest, code) = content.split_at_checked(DIGEST_BYTES)?;
+        (Sha256::digest(code).as_slice() == digest).then(|| code.to_vec())
+    }
+
+    /// Written beside and renamed, so that no reader sees half of it.
+    fn write(&self, name: &str, code: &[u8]) {
+        let temporary = format!("{name}.{}.tmp", std::process::id());
+        let written = (|| {
+            let mut file = self.dir.open_with(
+                &temporary,
+                OpenOptions::new().write(true).create(true).truncate(true),
+            )?;
+            file.write_all(&Sha256::digest(code))?;
+            file.write_all(code)?;
+            self.dir.rename(&temporary, &self.dir, name)
+        })();
+        if written.is_err() {
+            let _ = self.dir.remove_file(&temporary);
+        }
+    }
+}
+
+fn name(engine: &wasmtime::Engine, bytes: &[u8]) -> String {
+    let component: String = Sha256::digest(bytes)
+        .iter()
+        .take(16)
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    let mut hasher = DefaultHasher::new();
+    engine.precompile_compatibility_hash().hash(&mut hasher);
+    format!("{component}-{:016x}.native", hasher.finish())
+}

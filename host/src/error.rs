@@ -1,0 +1,142 @@
+//! Errors of calls, and what a person is told about them.
+
+use crate::wit;
+
+/// Why a call of the component gave no answer.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum CallError {
+    /// The component refused: a typed error of `wit/types.wit`. Nothing was written, except after `unknown`.
+    #[error("{}", describe(.0).message)]
+    Refused(wit::Error),
+    /// The call ran into a limit of `Limits`, by name. Its instance is gone; what it had committed stands.
+    #[error("a call was stopped by the limit {0}")]
+    Limit(&'static str),
+    /// The component trapped. Its instance is gone; what it had committed stands.
+    #[error("the component trapped: {0}")]
+    Trapped(String),
+    /// The engine is shutting down, or its own code panicked.
+    #[error("the call was abandoned")]
+    Abandoned,
+}
+
+impl CallError {
+    /// May the caller repeat the same call unchanged?
+    pub fn retry_unchanged(&self) -> bool {
+        match self {
+            Self::Refused(error) => match error {
+                wit::Error::Busy(_) | wit::Error::Unavailable(_) | wit::Error::Unknown(_) => true,
+                wit::Error::Invalid(_)
+                | wit::Error::NotFound(_)
+                | wit::Error::Deleted(_)
+                | wit::Error::Exists(_)
+                | wit::Error::Refused(_)
+                | wit::Error::Fenced(_)
+                | wit::Error::Conflict(_)
+                | wit::Error::Exceeded(_)
+                | wit::Error::Full(_)
+                | wit::Error::Corrupt(_)
+                | wit::Error::Other(_) => false,
+            },
+            Self::Trapped(_) | Self::Limit(_) => true,
+            Self::Abandoned => false,
+        }
+    }
+}
+
+/// An error as a person reads it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Description {
+    /// A stable word: the name of the case in `wit/types.wit`, or a code of its own.
+    pub code: String,
+    /// What was wrong, and where.
+    pub message: String,
+    /// What to do next, where there is something.
+    pub hint: Option<String>,
+}
+
+impl Description {
+    fn new(code: &str, message: String, hint: Option<String>) -> Self {
+        Self {
+            code: code.to_owned(),
+            message,
+            hint,
+        }
+    }
+}
+
+/// Describe an error of the component.
+pub fn describe(error: &wit::Error) -> Description {
+    match error {
+        wit::Error::Invalid(e) => {
+            let value = if e.value.is_empty() {
+                String::new()
+            } else {
+                format!(" {:?}", e.value)
+            };
+            let message = format!("{}{value} {}", e.field, e.problem);
+            Description::new("invalid", message, e.nearest.as_deref().map(did_you_mean))
+        }
+        wit::Error::NotFound(e) => {
+            let message = format!("there is no {} {:?}", e.kind, e.name);
+            Description::new("not-found", message, e.nearest.as_deref().map(did_you_mean))
+        }
+        wit::Error::Deleted(id) => {
+            Description::new("deleted", format!("thread {id} was deleted"), None)
+        }
+        wit::Error::Exists(id) => {
+            let hint = "ids are the same without regard to case: choose another".to_owned();
+            Description::new("exists", format!("a thread {id} exists"), Some(hint))
+        }
+        wit::Error::Busy(e) => {
+            let message = format!(
+                "{} is held by {} until {}",
+                e.thread,
+                e.holder,
+                crate::documents::rfc3339(e.expiry)
+            );
+            Description::new(
+                "busy",
+                message,
+                Some("try again later, or `recover` if its holder died".to_owned()),
+            )
+        }
+        wit::Error::Refused(e) => Description::new(
+            "refused",
+            format!("{} is {}", e.thread, e.status),
+            Some(e.advice.clone()),
+        ),
+        wit::Error::Fenced(e) => {
+            let message = format!(
+                "the run was taken over: token {} was replaced by {}",
+                e.expected, e.actual
+            );
+            Description::new("fenced", message, None)
+        }
+        wit::Error::Conflict(e) => Description::new(
+            "conflict",
+            format!("{} is {}, not {}", e.field, e.actual, e.expected),
+            None,
+        ),
+        wit::Error::Exceeded(e) => Description::new("exceeded", e.message.clone(), None),
+        wit::Error::Unavailable(e) => Description::new(
+            "unavailable",
+            e.message.clone(),
+            Some("nothing was written: try again".to_owned()),
+        ),
+        wit::Error::Unknown(e) => {
+            let hint = "repeat the same command: it finds out and does nothing twice".to_owned();
+            Description::new("unknown", e.message.clone(), Some(hint))
+        }
+        wit::Error::Full(e) => Description::new(
+            "full",
+            e.message.clone(),
+            Some("free space or raise the quota".to_owned()),
+        ),
+        wit::Error::Corrupt(e) => Description::new("corrupt", e.message.clone(), None),
+        wit::Error::Other(e) => Description::new(&e.code, e.message.clone(), None),
+    }
+}
+
+fn did_you_mean(name: &str) -> String {
+    format!("did you mean {name}?")
+}

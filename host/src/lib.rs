@@ -1,0 +1,31 @@
+//! Threadkeep keeps the threads of LLM agents: this is its wasmtime host and its library for embedders.
+//!
+//! An [`engine::Engine`] compiles the component once; a [`tenant::Tenant`] gives it a store, a library, a clock and
+//! nothing else; a [`driver::Driver`] performs the steps that it hands out: model calls, tool calls, waits. The host
+//! holds no domain rule: it stores, serves, performs steps and enforces ceilings.
+
+pub mod authority;
+mod bindings;
+pub mod clock;
+pub mod component;
+pub mod documents;
+pub mod driver;
+pub mod engine;
+pub mod error;
+pub mod library;
+pub mod limits;
+pub mod models;
+pub mod nearest;
+pub mod project;
+pub mod storage;
+pub mod tenant;
+pub mod tools;
+
+/// The types of the component's interfaces, as `wit/` documents them.
+pub mod wit {
+    pub use crate::bindings::exports::threadkeep::threads::{
+        history, maintenance, registry, runner, transcript,
+    };
+    pub use crate::bindings::threadkeep::threads::llm;
+    pub use crate::bindings::threadkeep::threads::types::*;
+}

@@ -1,0 +1,392 @@
+//! The library in a project's `.ai` directory, within what the operator's policy allows.
+//!
+//! Every call reads the files again: a thread pins what it needs at its first run, so an edit is seen by the next
+//! thread and by no other. Nothing is opened outside `.ai/directives`, `.ai/knowledge` and `.ai/config`, whatever a
+//! name holds. Which fields a directive or a setting may have is the guest's to decide.
+
+mod names;
+
+use super::models::ModelTable;
+use super::{Library, LibraryError, front, yaml};
+use crate::authority::{self, AuthorityError, Environment};
+use crate::tools::ToolEntry;
+use cap_std::fs::Dir;
+use serde_json::{Map, Value, json};
+use std::path::Path;
+
+/// Largest directive or knowledge file. It becomes part of a record of at most 1 MiB, beside other things.
+pub const DOCUMENT_BYTES_MAX: u64 = 512 << 10;
+
+/// Largest file of scripted answers.
+pub const SCRIPT_BYTES_MAX: u64 = 4 << 20;
+
+/// Most names that a listing gives: the first in byte order.
+pub const NAMES_MAX: usize = 500;
+
+/// Most directory entries that one call looks at. A project has hundreds of directives; beyond this many files in a
+/// directory a file is still found by its name, and the listing is not complete.
+pub const ENTRIES_MAX: usize = 10_000;
+
+/// Deepest directory below `directives` or `knowledge` in which a listing looks.
+pub const DEPTH_MAX: usize = 16;
+
+/// What the operator sets for a tenant, outside the tenant's directory.
+#[derive(Debug, Clone)]
+pub struct Policy {
+    /// The name of the preset whose limits hold where nothing else is said: `local` or `strict`.
+    pub preset: String,
+    /// Limits that no directive may exceed, as the guest reads them.
+    pub limits: Map<String, Value>,
+    /// Capability patterns that no directive may exceed; `None` sets no such bound.
+    pub capabilities: Option<Vec<String>>,
+    /// Models that may be used; `None` allows all.
+    pub models: Option<Vec<String>>,
+    /// Providers that may be used; `None` allows all.
+    pub providers: Option<Vec<String>>,
+}
+
+impl Policy {
+    /// A preset that adds nothing of its own and allows every capability, model and provider: a person's own project.
+    pub fn preset(name: &str) -> Self {
+        Self {
+            preset: name.to_owned(),
+            limits: Map::new(),
+            capabilities: None,
+            models: None,
+            providers: None,
+        }
+    }
+
+    fn document(&self) -> Value {
+        let mut document = json!({"limits": self.limits});
+        if let Some(capabilities) = &self.capabilities {
+            document["capabilities"] = capabilities.as_slice().into();
+        }
+        document
+    }
+}
+
+/// The library of one tenant.
+#[derive(Debug)]
+pub struct FilesLibrary {
+    ai: Option<Dir>,
+    policy: Policy,
+    catalog: Vec<ToolEntry>,
+    environment: Environment,
+    /// [`ENTRIES_MAX`], less in a test.
+    entries_max: usize,
+}
+
+impl FilesLibrary {
+    /// A library over `.ai` (`None`: the project has none, so there are only built-in models), a policy, the tools that
+    /// the tenant was granted, and the variables that a provider's address and key may use.
+    pub fn open(
+        ai: Option<Dir>,
+        policy: Policy,
+        catalog: Vec<ToolEntry>,
+        environment: Environment,
+    ) -> Self {
+        Self {
+            ai,
+            policy,
+            catalog,
+            environment,
+            entries_max: ENTRIES_MAX,
+        }
+    }
+
+    /// The models and providers that the tenant may use, as the file is now.
+    pub fn models(&self) -> Result<ModelTable, LibraryError> {
+        let text = self.config("models.yaml")?;
+        let table = ModelTable::load(text.as_deref(), self.environment.clone())?;
+        Ok(table.restricted(
+            self.policy.models.as_deref(),
+            self.policy.providers.as_deref(),
+        ))
+    }
+
+    /// The answers of a scripted provider; `file` is relative to `.ai`.
+    pub fn script(&self, file: &str) -> Result<String, LibraryError> {
+        let place = format!(".ai/{file}");
+        let missing = || {
+            invalid(
+                &place,
+                file,
+                "there is no such file; it is named relative to .ai".to_owned(),
+            )
+        };
+        let ai = self.ai.as_ref().ok_or_else(missing)?;
+        read_text(ai, file, &place, SCRIPT_BYTES_MAX)?.ok_or_else(missing)
+    }
+
+    fn directive(&self, name: &str) -> Result<Vec<String>, LibraryError> {
+        let Some((place, bytes)) = self.document("directives", name)? else {
+            return Ok(Vec::new());
+        };
+        let document = front_of(&place, &bytes)?;
+        Ok(vec![
+            json!({"name": name, "body": document.body, "front": document.front}).to_string(),
+        ])
+    }
+
+    fn knowledge(&self, name: &str) -> Result<Vec<String>, LibraryError> {
+        let Some((place, bytes)) = self.document("knowledge", name)? else {
+            return Ok(Vec::new());
+        };
+        Ok(vec![
+            json!({"name": name, "body": front_of(&place, &bytes)?.body}).to_string(),
+        ])
+    }
+
+    fn model(&self, name: &str) -> Result<Vec<String>, LibraryError> {
+        let table = self.models()?;
+        if name.is_empty() {
+            return Ok(table
+                .names()
+                .into_iter()
+                .take(NAMES_MAX)
+                .map(str::to_owned)
+                .collect());
+        }
+        Ok(table
+            .resolve(name)
+            .map(|model| model.document().to_string())
+            .into_iter()
+            .collect())
+    }
+
+    fn tool(&self, name: &str) -> Result<Vec<String>, LibraryError> {
+        if name.is_empty() {
+            return Ok(self
+                .catalog
+                .iter()
+                .take(NAMES_MAX)
+                .map(|tool| tool.name.clone())
+                .collect());
+        }
+        self.catalog
+            .iter()
+            .filter(|tool| tool.name == name)
+            .take(1)
+            .map(tool_document)
+            .collect()
+    }
+
+    fn setting(&self, name: &str) -> Result<Vec<String>, LibraryError> {
+        let value = match name {
+            "" => {
+                return Ok(["coordination", "policy", "preset", "state_persistence"]
+                    .map(str::to_owned)
+                    .to_vec());
+            }
+            "preset" => Some(json!({"name": self.policy.preset})),
+            "policy" => Some(self.policy.document()),
+            "coordination" => self.coordination()?,
+            "state_persistence" => self.config_value("state_persistence.yaml")?,
+            _ => None,
+        };
+        Ok(value.map(|value| value.to_string()).into_iter().collect())
+    }
+
+    /// One of two places; a file in both is an error, for nobody could say which one holds.
+    fn coordination(&self) -> Result<Option<Value>, LibraryError> {
+        const PLACES: [&str; 2] = ["coordination.yaml", "agent/coordination.yaml"];
+        match (self.config_value(PLACES[0])?, self.config_value(PLACES[1])?) {
+            (Some(_), Some(_)) => {
+                let problem = format!(".ai/config/{} is there too; keep one of them", PLACES[1]);
+                Err(invalid(".ai/config/coordination.yaml", "", problem))
+            }
+            (one, other) => Ok(one.or(other)),
+        }
+    }
+
+    fn config_value(&self, file: &str) -> Result<Option<Value>, LibraryError> {
+        let Some(text) = self.config(file)? else {
+            return Ok(None);
+        };
+        let place = |line: usize| format!(".ai/config/{file}:{line}");
+        match yaml::parse(&text, 1) {
+            Ok(Value::Null) => Ok(Some(json!({}))),
+            Ok(value @ Value::Object(_)) => Ok(Some(value)),
+            Ok(other) => {
+                let problem = format!(
+                    "settings are keys with values, and not {}",
+                    front::kind(&other)
+                );
+                Err(invalid(&place(1), "", problem))
+            }
+            Err(error) => Err(invalid(
+                &place(error.line),
+                "",
+                format!("column {}: {}", error.column, error.problem),
+            )),
+        }
+    }
+
+    fn config(&self, file: &str) -> Result<Option<String>, LibraryError> {
+        let Some(root) = self.room("config")? else {
+            return Ok(None);
+        };
+        read_text(
+            &root,
+            file,
+            &format!(".ai/config/{file}"),
+            yaml::TEXT_BYTES_MAX as u64,
+        )
+    }
+
+    /// A Markdown file by name, with its place.
+    fn document(&self, room: &str, name: &str) -> Result<Option<(String, Vec<u8>)>, LibraryError> {
+        names::check(name)
+            .map_err(|problem| invalid(&format!(".ai/{room}"), &names::shown(name), problem))?;
+        let place = format!(".ai/{room}/{name}.md");
+        let Some(root) = self.room(room)? else {
+            return Ok(None);
+        };
+        match names::find(&root, name, self.entries_max).map_err(|error| failed(&place, error))? {
+            names::Found::Nothing => Ok(None),
+            names::Found::Twin(twin) => {
+                let problem = format!(
+                    "{twin} differs from it in upper and lower case only; rename one of them"
+                );
+                Err(invalid(&place, name, problem))
+            }
+            names::Found::File(path) => {
+                let bytes = read_bytes(&root, &path, &place, DOCUMENT_BYTES_MAX)?;
+                Ok(bytes.map(|bytes| (place, bytes)))
+            }
+        }
+    }
+
+    fn listed(&self, room: &str) -> Result<Vec<String>, LibraryError> {
+        match self.room(room)? {
+            Some(root) => names::list(&root, self.entries_max)
+                .map_err(|error| failed(&format!(".ai/{room}"), error)),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    /// A directory directly below `.ai`.
+    fn room(&self, room: &str) -> Result<Option<Dir>, LibraryError> {
+        let Some(ai) = &self.ai else {
+            return Ok(None);
+        };
+        optional(&format!(".ai/{room}"), authority::child_dir(ai, room))
+    }
+}
+
+impl Library for FilesLibrary {
+    fn get(&self, kind: &str, name: &str) -> Result<Vec<String>, LibraryError> {
+        match (kind, name) {
+            ("directive", "") => self.listed("directives"),
+            ("directive", name) => self.directive(name),
+            ("knowledge", "") => self.listed("knowledge"),
+            ("knowledge", name) => self.knowledge(name),
+            ("model", name) => self.model(name),
+            ("tool", name) => self.tool(name),
+            ("settings", name) => self.setting(name),
+            _ => Err(LibraryError::Other {
+                code: "unknown_kind",
+                message: "the library has directives, models, tools, settings and knowledge"
+                    .to_owned(),
+            }),
+        }
+    }
+}
+
+fn tool_document(tool: &ToolEntry) -> Result<String, LibraryError> {
+    let schema: Value =
+        serde_json::from_str(&tool.schema).map_err(|error| LibraryError::Other {
+            code: "bad_schema",
+            message: format!("the schema of the tool {} is not JSON: {error}", tool.name),
+        })?;
+    let document = json!({
+        "name": tool.name,
+        "description": tool.description,
+        "schema": schema,
+        "idempotent": tool.idempotent,
+        "consent": tool.consent,
+        "timeout": u64::try_from(tool.timeout.as_millis()).unwrap_or(u64::MAX),
+    });
+    Ok(document.to_string())
+}
+
+fn front_of(place: &str, bytes: &[u8]) -> Result<front::Document, LibraryError> {
+    front::parse(bytes)
+        .map_err(|error| invalid(&format!("{place}:{}", error.line()), "", error.problem()))
+}
+
+fn read_text(
+    dir: &Dir,
+    path: &str,
+    place: &str,
+    bytes_max: u64,
+) -> Result<Option<String>, LibraryError> {
+    let Some(bytes) = read_bytes(dir, path, place, bytes_max)? else {
+        return Ok(None);
+    };
+    let text = front::utf8(&bytes)
+        .map_err(|error| invalid(&format!("{place}:{}", error.line()), "", error.problem()))?;
+    Ok(Some(text.to_owned()))
+}
+
+fn read_bytes(
+    dir: &Dir,
+    path: &str,
+    place: &str,
+    bytes_max: u64,
+) -> Result<Option<Vec<u8>>, LibraryError> {
+    let file = authority::open_regular(dir, Path::new(path), place);
+    optional(
+        place,
+        file.and_then(|file| authority::read_bounded(file, place, bytes_max)),
+    )
+}
+
+fn optional<T>(place: &str, result: Result<T, AuthorityError>) -> Result<Option<T>, LibraryError> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if error.is_missing() => Ok(None),
+        Err(error) => Err(failed(place, error)),
+    }
+}
+
+/// A file that is there and is not what it should be is invalid; what the operating system refuses may pass.
+fn failed(place: &str, error: AuthorityError) -> LibraryError {
+    match error {
+        AuthorityError::Io { source, .. } => LibraryError::Unavailable {
+            message: format!("{place}: {source}"),
+        },
+        AuthorityError::Replaced { .. } => LibraryError::Unavailable {
+            message: error.to_string(),
+        },
+        AuthorityError::Missing { .. }
+        | AuthorityError::Link { .. }
+        | AuthorityError::Leaves { .. }
+        | AuthorityError::NotDirectory { .. }
+        | AuthorityError::NotRegular { .. }
+        | AuthorityError::TooLarge { .. } => {
+            let problem = error.to_string();
+            let bare = problem
+                .strip_prefix(place)
+                .map(|rest| rest.trim_start().to_owned());
+            invalid(place, "", bare.unwrap_or(problem))
+        }
+    }
+}
+
+fn invalid(place: &str, value: &str, problem: String) -> LibraryError {
+    LibraryError::Invalid {
+        place: place.to_owned(),
+        value: value.to_owned(),
+        problem,
+        nearest: None,
+    }
+}
+
+#[cfg(test)]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "tests plant files from outside the library"
+)]
+mod tests;

@@ -1,0 +1,183 @@
+//! Names of directives and knowledge, and the files that they name.
+//!
+//! A name is made of segments that mean the same on every file system. A file is taken only if its directory lists it
+//! exactly so, which keeps a name from meaning one file on Linux and another where case is ignored.
+
+use super::{DEPTH_MAX, NAMES_MAX};
+use crate::authority::AuthorityError;
+use cap_std::fs::{Dir, ReadDir};
+use std::collections::BTreeSet;
+
+/// Longest name, in bytes: a thread's id begins with its directive's name and has at most 200 bytes itself.
+pub(super) const NAME_BYTES_MAX: usize = 200;
+
+const EXTENSION: &str = ".md";
+
+/// Names that Windows gives to devices, in every directory and with every extension.
+const DEVICES: [&str; 22] = [
+    "con", "prn", "aux", "nul", "com1", "com2", "com3", "com4", "com5", "com6", "com7", "com8",
+    "com9", "lpt1", "lpt2", "lpt3", "lpt4", "lpt5", "lpt6", "lpt7", "lpt8", "lpt9",
+];
+
+/// What a name names.
+pub(super) enum Found {
+    /// No file.
+    Nothing,
+    /// The file at this path, relative to the directory searched.
+    File(String),
+    /// Two entries that differ in case only: the one that was not asked for.
+    Twin(String),
+}
+
+/// A name is segments of letters, digits, `_` and `-`, joined by `/`. The sentence says what is wrong with one that is
+/// not.
+pub(super) fn check(name: &str) -> Result<(), String> {
+    if name.len() > NAME_BYTES_MAX {
+        return Err(format!(
+            "a name has at most {NAME_BYTES_MAX} bytes; shorten it"
+        ));
+    }
+    for segment in name.split('/') {
+        let valid = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+        if segment.is_empty() || !segment.bytes().all(valid) {
+            return Err(
+                "a name is letters, digits, _ and -, in segments joined by /, without an extension"
+                    .to_owned(),
+            );
+        }
+        if DEVICES
+            .iter()
+            .any(|device| device.eq_ignore_ascii_case(segment))
+        {
+            return Err(format!(
+                "{segment} is the name of a device on Windows; choose another"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// A bad name, fit for an error: short, and without control characters.
+pub(super) fn shown(name: &str) -> String {
+    name.chars()
+        .take(100)
+        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
+        .collect()
+}
+
+/// Find the file of a name that [`check`] accepts.
+pub(super) fn find(root: &Dir, name: &str, entries_max: usize) -> Result<Found, AuthorityError> {
+    let mut inside = String::from(".");
+    let mut segments = name.split('/').peekable();
+    while let Some(segment) = segments.next() {
+        let wanted = match segments.peek() {
+            Some(_) => segment.to_owned(),
+            None => format!("{segment}{EXTENSION}"),
+        };
+        match entry(root, &inside, &wanted, entries_max)? {
+            Found::File(path) => inside = path,
+            other => return Ok(other),
+        }
+    }
+    Ok(Found::File(inside))
+}
+
+/// Look for `wanted` in the listing of a directory.
+fn entry(
+    root: &Dir,
+    inside: &str,
+    wanted: &str,
+    entries_max: usize,
+) -> Result<Found, AuthorityError> {
+    let Some(listing) = listing(root, inside)? else {
+        return Ok(Found::Nothing);
+    };
+    let mut exact = false;
+    let mut twin = None;
+    for (looked, entry) in listing.enumerate() {
+        let name = entry
+            .map_err(|error| AuthorityError::from_io(inside, error))?
+            .file_name();
+        match name.to_str() {
+            // Too large to be listed: the file is what the operating system says, and twins are not looked for.
+            _ if looked == entries_max => return Ok(Found::File(format!("{inside}/{wanted}"))),
+            Some(name) if name == wanted => exact = true,
+            Some(name) if name.eq_ignore_ascii_case(wanted) => twin = Some(name.to_owned()),
+            Some(_) | None => {}
+        }
+    }
+    Ok(match (exact, twin) {
+        (true, None) => Found::File(format!("{inside}/{wanted}")),
+        (true, Some(twin)) => Found::Twin(twin),
+        (false, _) => Found::Nothing,
+    })
+}
+
+/// The first [`NAMES_MAX`] names below `root`, in byte order, among the `entries_max` entries that are looked at.
+/// Directories behind links are not entered.
+pub(super) fn list(root: &Dir, entries_max: usize) -> Result<Vec<String>, AuthorityError> {
+    let mut names = BTreeSet::new();
+    let mut looked = 0;
+    let mut waiting = vec![(String::new(), 0)];
+    while let Some((prefix, depth)) = waiting.pop() {
+        let inside = if prefix.is_empty() { "." } else { &prefix };
+        for entry in listing(root, inside)?.into_iter().flatten() {
+            let failed = |error| AuthorityError::from_io(inside, error);
+            let entry = entry.map_err(failed)?;
+            looked += 1;
+            if looked > entries_max {
+                return Ok(names.into_iter().collect());
+            }
+            let file_name = entry.file_name();
+            let Some(file_name) = file_name.to_str() else {
+                continue;
+            };
+            let stem = file_name.strip_suffix(EXTENSION);
+            let path = |last: &str| {
+                if prefix.is_empty() {
+                    last.to_owned()
+                } else {
+                    format!("{prefix}/{last}")
+                }
+            };
+            if entry.file_type().map_err(failed)?.is_dir() {
+                if depth + 1 < DEPTH_MAX && check(&path(file_name)).is_ok() {
+                    waiting.push((path(file_name), depth + 1));
+                }
+            } else if let Some(name) = stem.map(path).filter(|name| check(name).is_ok()) {
+                keep(&mut names, root, name);
+            }
+        }
+    }
+    Ok(names.into_iter().collect())
+}
+
+/// Add a name if its file can be read, and drop the last when there are too many.
+fn keep(names: &mut BTreeSet<String>, root: &Dir, name: String) {
+    let full = names.len() == NAMES_MAX;
+    if full && names.last().is_some_and(|last| *last < name) {
+        return;
+    }
+    if !root
+        .metadata(format!("{name}{EXTENSION}"))
+        .is_ok_and(|metadata| metadata.is_file())
+    {
+        return;
+    }
+    if full {
+        names.pop_last();
+    }
+    names.insert(name);
+}
+
+/// The entries of a directory, `None` if it is none.
+fn listing(root: &Dir, inside: &str) -> Result<Option<ReadDir>, AuthorityError> {
+    match root
+        .read_dir(inside)
+        .map_err(|error| AuthorityError::from_io(inside, error))
+    {
+        Ok(listing) => Ok(Some(listing)),
+        Err(AuthorityError::Missing { .. } | AuthorityError::NotDirectory { .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,224 @@
+//! Front matter: YAML between two lines of `---` at the top of a Markdown file, and the body after it.
+//!
+//! The body is exact: every byte after the newline of the closing line, line ends as they are. What the fields mean is
+//! decided in the guest.
+
+use super::yaml::{self, YamlError};
+use serde_json::{Map, Value};
+
+/// The line that opens and closes front matter.
+const FENCE: &str = "---";
+
+/// A Markdown file, taken apart.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Document {
+    /// The front matter, as it was written; empty if there is none.
+    pub front: Map<String, Value>,
+    /// Everything after it.
+    pub body: String,
+}
+
+/// Why a file is no document.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[expect(
+    missing_docs,
+    reason = "each variant's doc and message say what its fields are"
+)]
+pub enum FrontError {
+    /// A byte that is not UTF-8, at this offset from the start of the file.
+    #[error("byte {offset} is not UTF-8; save the file as UTF-8")]
+    NotUtf8 { offset: usize, line: usize },
+    /// The first line opens front matter and no line closes it.
+    #[error(
+        "the front matter that the first line opens is never closed; add a line of --- after it"
+    )]
+    NotClosed,
+    /// The front matter is no mapping.
+    #[error("the front matter must be keys with values, such as \"model: fast\", and not {found}")]
+    NotMapping { found: &'static str },
+    /// The front matter is no YAML that is accepted.
+    #[error(transparent)]
+    Yaml(#[from] YamlError),
+}
+
+impl FrontError {
+    /// The line of the file in which it is wrong.
+    pub fn line(&self) -> usize {
+        match self {
+            Self::NotUtf8 { line, .. } => *line,
+            Self::NotClosed => 1,
+            Self::NotMapping { .. } => 2,
+            Self::Yaml(error) => error.line,
+        }
+    }
+
+    /// What is wrong, without the line.
+    pub fn problem(&self) -> String {
+        match self {
+            Self::Yaml(error) => format!("column {}: {}", error.column, error.problem),
+            Self::NotUtf8 { .. } | Self::NotClosed | Self::NotMapping { .. } => self.to_string(),
+        }
+    }
+}
+
+/// Take a file apart. A byte order mark at the start is dropped: editors write it unasked, it belongs to the encoding
+/// and not to the text, and it would hide the opening line.
+pub fn parse(bytes: &[u8]) -> Result<Document, FrontError> {
+    let text = utf8(bytes)?;
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let Some(inside) = opened(text) else {
+        return Ok(Document {
+            front: Map::new(),
+            body: text.to_owned(),
+        });
+    };
+    let (yaml, body) = closed(inside).ok_or(FrontError::NotClosed)?;
+    let front = match yaml::parse(yaml, 2)? {
+        Value::Null => Map::new(),
+        Value::Object(front) => front,
+        other => {
+            return Err(FrontError::NotMapping {
+                found: kind(&other),
+            });
+        }
+    };
+    Ok(Document {
+        front,
+        body: body.to_owned(),
+    })
+}
+
+/// The text, or the first byte that is none.
+pub fn utf8(bytes: &[u8]) -> Result<&str, FrontError> {
+    std::str::from_utf8(bytes).map_err(|error| {
+        let offset = error.valid_up_to();
+        let line = bytes[..offset]
+            .iter()
+            .filter(|byte| **byte == b'\n')
+            .count()
+            + 1;
+        FrontError::NotUtf8 { offset, line }
+    })
+}
+
+/// The noun for a value in an error.
+pub(super) fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "nothing",
+        Value::Bool(_) => "true or false",
+        Value::Number(_) => "a number",
+        Value::String(_) => "text",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "a table",
+    }
+}
+
+/// What follows the opening line, if the first line is one.
+fn opened(text: &str) -> Option<&str> {
+    let (first, rest) = text.split_once('\n').unwrap_or((text, ""));
+    is_fence(first).then_some(rest)
+}
+
+/// The text before the first closing line, and after it.
+fn closed(inside: &str) -> Option<(&str, &str)> {
+    let mut start = 0;
+    for line in inside.split_inclusive('\n') {
+        if is_fence(line) {
+            return Some((&inside[..start], &inside[start + line.len()..]));
+        }
+        start += line.len();
+    }
+    None
+}
+
+fn is_fence(line: &str) -> bool {
+    line.strip_prefix(FENCE)
+        .is_some_and(|rest| rest.chars().all(|c| matches!(c, ' ' | '\t' | '\r' | '\n')))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn documents() {
+        let table: &[(&str, &str, &str)] = &[
+            ("", "{}", ""),
+            ("body", "{}", "body"),
+            ("---\n---\n", "{}", ""),
+            ("---\n---", "{}", ""),
+            (
+                "---\nmodel: fast\n---\nbody\n",
+                r#"{"model":"fast"}"#,
+                "body\n",
+            ),
+            (
+                "---\r\nmodel: fast\r\n---\r\nbody\r\n",
+                r#"{"model":"fast"}"#,
+                "body\r\n",
+            ),
+            (
+                "\u{feff}---\nmodel: fast\n---\nbody",
+                r#"{"model":"fast"}"#,
+                "body",
+            ),
+            ("\u{feff}body", "{}", "body"),
+            (
+                "--- \nspend: 0.10\n---\t\n\n\nbody  ",
+                r#"{"spend":0.10}"#,
+                "\n\nbody  ",
+            ),
+            ("---\n# only a comment\n---\nbody", "{}", "body"),
+            ("---\na: 1\n---\nb\n---\nc\n", r#"{"a":1}"#, "b\n---\nc\n"),
+            ("---\na: |\n  ---\n  x\n---\nb", r#"{"a":"---\nx\n"}"#, "b"),
+            ("\n---\na: 1\n---\n", "{}", "\n---\na: 1\n---\n"),
+            ("----\na: 1\n---\n", "{}", "----\na: 1\n---\n"),
+            (" ---\na: 1\n---\n", "{}", " ---\na: 1\n---\n"),
+            ("--- a\n", "{}", "--- a\n"),
+            ("# Title\n\n---\n", "{}", "# Title\n\n---\n"),
+        ];
+        for (text, front, body) in table {
+            let document =
+                parse(text.as_bytes()).unwrap_or_else(|error| panic!("{text:?}: {error}"));
+            assert_eq!(
+                Value::Object(document.front).to_string(),
+                *front,
+                "{text:?}"
+            );
+            assert_eq!(document.body, *body, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn refusals() {
+        let table: &[(&[u8], usize, &str)] = &[
+            (b"---", 1, "never closed"),
+            (b"---\n", 1, "never closed"),
+            (b"---\na: 1\n", 1, "never closed"),
+            (b"---\na: 1\n ---\n", 1, "never closed"),
+            (b"---\na: 1\n----\n", 1, "never closed"),
+            (b"---\na: 1\n...\nbody", 1, "never closed"),
+            (b"---\n- a\n---\n", 2, "not a list"),
+            (b"---\ntext\n---\n", 2, "not text"),
+            (b"---\n5\n---\n", 2, "not a number"),
+            (b"---\na: 1\nb: *x\n---\n", 3, "column 4"),
+            (
+                b"---\na: 1\na: 2\n---\n",
+                3,
+                "stands twice, first in line 2",
+            ),
+            (b"---\na: \xff\n---\n", 2, "byte 7 is not UTF-8"),
+            (b"ok\n\xc3", 2, "byte 3 is not UTF-8"),
+            (b"\xff\xfe-\0-\0", 1, "byte 0 is not UTF-8"),
+        ];
+        for (bytes, line, word) in table {
+            let error = parse(bytes).expect_err("refused");
+            assert_eq!(error.line(), *line, "{bytes:?}: {error}");
+            assert!(
+                error.problem().contains(word),
+                "{bytes:?}: {}",
+                error.problem()
+            );
+        }
+    }
+}

@@ -1,0 +1,376 @@
+//! `.ai/config/models.yaml`: which models exist, what they cost, and by which provider each is reached.
+//!
+//! A model's document goes to the guest; a provider's address and key stay in the host. Prices are carried as the text
+//! they were written in: arithmetic on them is the guest's. `${NAME}` is replaced in an address and a key, when a
+//! provider is used and not before, so a missing key is no error for a project that never uses it.
+
+mod read;
+
+use super::LibraryError;
+use crate::authority::{Environment, ExpandError};
+use crate::models::Secret;
+use crate::nearest::nearest;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+/// Most models in a table: the most names that the library hands out at once.
+pub const MODELS_MAX: usize = 500;
+
+/// Most providers in a table. Each is an address; people have a handful.
+pub const PROVIDERS_MAX: usize = 64;
+
+/// Most tiers in a table, for the same reason.
+pub const TIERS_MAX: usize = 64;
+
+/// Longest name of a model, provider or tier, in bytes. The longest in public catalogs have about 80.
+pub const NAME_BYTES_MAX: usize = 128;
+
+/// Most tokens that a window or an output maximum may have: a hundred times the largest window on sale, and small
+/// enough that no sum of them overflows.
+pub const TOKENS_MAX: u64 = 1_000_000_000;
+
+/// Digits before and after the point of a price: a million dollars, a nano-dollar.
+pub const PRICE_DIGITS_MAX: (usize, usize) = (7, 9);
+
+/// Where the table comes from, as errors call it.
+pub const PLACE: &str = ".ai/config/models.yaml";
+
+const BUILT_IN: &str = include_str!("models_builtin.yaml");
+const BUILT_IN_PLACE: &str = "the built-in model table";
+
+/// How a provider is spoken to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wire {
+    /// Chat completions as OpenAI has them, and many others.
+    OpenAi,
+    /// Messages as Anthropic has them.
+    Anthropic,
+    /// Answers from a file; nothing leaves the machine.
+    Scripted,
+}
+
+impl Wire {
+    /// Every word for `wire`.
+    pub const WORDS: [&str; 3] = ["openai", "anthropic", "scripted"];
+
+    /// The word in a file.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::OpenAi => "openai",
+            Self::Anthropic => "anthropic",
+            Self::Scripted => "scripted",
+        }
+    }
+
+    fn from_word(word: &str) -> Option<Self> {
+        [Self::OpenAi, Self::Anthropic, Self::Scripted]
+            .into_iter()
+            .find(|wire| wire.as_str() == word)
+    }
+
+    /// The address when none is given.
+    fn base_url(self) -> Option<&'static str> {
+        match self {
+            Self::OpenAi => Some("https://api.openai.com/v1"),
+            Self::Anthropic => Some("https://api.anthropic.com"),
+            Self::Scripted => None,
+        }
+    }
+}
+
+/// A provider, ready for use.
+#[derive(Debug, Clone)]
+pub struct ProviderSpec {
+    /// Its name in the table.
+    pub name: String,
+    /// How to speak to it.
+    pub wire: Wire,
+    /// Its address without a slash at the end; empty for [`Wire::Scripted`].
+    pub base_url: String,
+    /// Its key, if it has one.
+    pub key: Option<Secret>,
+    /// The file of answers of a scripted provider, relative to `.ai`.
+    pub file: Option<String>,
+}
+
+/// A model, as it stands in the table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ModelSpec {
+    /// Its name, here and on the provider's wire.
+    pub name: String,
+    /// The provider's name in the table.
+    pub provider: String,
+    /// Tokens that fit into one request and its reply, if known.
+    pub window: Option<u64>,
+    /// Most output tokens of one reply, if known.
+    pub output: Option<u64>,
+    /// Prices; `None` if the file gives none: a thread must allow unpriced calls to use it.
+    pub prices: Option<Prices>,
+}
+
+/// Decimal text, USD per million tokens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Prices {
+    /// Input that no cache is involved in.
+    pub input: String,
+    /// Output.
+    pub output: String,
+    /// Input read from the provider's cache, if it has a price of its own.
+    pub read: Option<String>,
+    /// Input written to the provider's cache, if it has a price of its own.
+    pub write: Option<String>,
+}
+
+impl ModelSpec {
+    /// The document for the guest (`wit/library.wit`). What is unknown is left out.
+    pub fn document(&self) -> Value {
+        let mut document = json!({"name": self.name, "provider": self.provider});
+        if let Some(window) = self.window {
+            document["window"] = window.into();
+        }
+        if let Some(output) = self.output {
+            document["output"] = output.into();
+        }
+        if let Some(prices) = &self.prices {
+            document["prices"] = prices.document();
+        }
+        document
+    }
+}
+
+impl Prices {
+    fn document(&self) -> Value {
+        let mut document = json!({"input": self.input, "output": self.output});
+        for (kind, price) in [("read", &self.read), ("write", &self.write)] {
+            if let Some(price) = price {
+                document[kind] = price.as_str().into();
+            }
+        }
+        document
+    }
+}
+
+/// A provider as it was written: nothing replaced yet.
+#[derive(Debug, Clone)]
+struct ProviderEntry {
+    wire: Wire,
+    base_url: Option<String>,
+    key: Option<String>,
+    file: Option<String>,
+    /// File and line, for errors.
+    place: String,
+}
+
+/// Where the value of a provider's field comes from. The value itself is never told: it may be a secret.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Origin {
+    /// The field is not there.
+    Absent,
+    /// It is written out in the file.
+    Written,
+    /// It names these environment variables.
+    Variables(Vec<String>),
+}
+
+impl Origin {
+    fn of(text: Option<&str>) -> Self {
+        let Some(text) = text else {
+            return Self::Absent;
+        };
+        let ends = text.split("${").skip(1);
+        let names: Vec<String> = ends
+            .filter_map(|rest| rest.split_once('}'))
+            .map(|(name, _)| name.to_owned())
+            .collect();
+        match names.is_empty() {
+            true => Self::Written,
+            false => Self::Variables(names),
+        }
+    }
+}
+
+/// A provider as the table names it, for a person who asks what is configured.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProviderOrigins {
+    /// Its name in the table.
+    pub name: String,
+    /// How it is spoken to.
+    pub wire: Wire,
+    /// Where its address comes from.
+    pub base_url: Origin,
+    /// Where its key comes from.
+    pub key: Origin,
+}
+
+/// The models, providers and tiers of a tenant.
+#[derive(Debug, Clone)]
+pub struct ModelTable {
+    models: BTreeMap<String, ModelSpec>,
+    tiers: BTreeMap<String, String>,
+    providers: BTreeMap<String, ProviderEntry>,
+    environment: Environment,
+}
+
+impl ModelTable {
+    /// The table in `text`, the content of the file; the built-in one if there is no file.
+    pub fn load(text: Option<&str>, environment: Environment) -> Result<Self, LibraryError> {
+        match text {
+            Some(text) => read::table(text, PLACE, environment),
+            None => Self::built_in(environment),
+        }
+    }
+
+    /// The table of a project without a file.
+    pub fn built_in(environment: Environment) -> Result<Self, LibraryError> {
+        read::table(BUILT_IN, BUILT_IN_PLACE, environment)
+    }
+
+    /// The model of this name, or the one that a tier of this name stands for.
+    pub fn resolve(&self, name: &str) -> Option<&ModelSpec> {
+        self.models
+            .get(self.tiers.get(name).map_or(name, String::as_str))
+    }
+
+    /// The names of all models and tiers, in byte order.
+    pub fn names(&self) -> Vec<&str> {
+        let mut names: Vec<&str> = self
+            .models
+            .keys()
+            .chain(self.tiers.keys())
+            .map(String::as_str)
+            .collect();
+        names.sort_unstable();
+        names
+    }
+
+    /// The names of all tiers, with the models that they stand for.
+    pub fn tiers(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.tiers
+            .iter()
+            .map(|(tier, model)| (tier.as_str(), model.as_str()))
+    }
+
+    /// The same table with nothing in it but what the operator allows; `None` allows all.
+    pub fn restricted(mut self, models: Option<&[String]>, providers: Option<&[String]>) -> Self {
+        let allowed =
+            |list: Option<&[String]>, name: &String| list.is_none_or(|list| list.contains(name));
+        self.providers.retain(|name, _| allowed(providers, name));
+        self.models.retain(|name, model| {
+            allowed(models, name) && self.providers.contains_key(&model.provider)
+        });
+        self.tiers
+            .retain(|_, model| self.models.contains_key(model));
+        self
+    }
+
+    /// A provider with the variables in its address and key replaced.
+    ///
+    /// An address that is one unset variable is the wire's own. A key that is one unset variable is an error at that
+    /// address and no key elsewhere, as for a model server of one's own.
+    pub fn provider(&self, name: &str) -> Result<ProviderSpec, LibraryError> {
+        let entry = self
+            .providers
+            .get(name)
+            .ok_or_else(|| self.unknown_provider(name))?;
+        let base_url = self.base_url(entry)?;
+        let key = self.key(entry, &base_url)?;
+        Ok(ProviderSpec {
+            name: name.to_owned(),
+            wire: entry.wire,
+            base_url,
+            key,
+            file: entry.file.clone(),
+        })
+    }
+
+    /// Every provider, by name, with where its fields come from.
+    pub fn providers(&self) -> impl Iterator<Item = ProviderOrigins> {
+        self.providers.iter().map(|(name, entry)| ProviderOrigins {
+            name: name.clone(),
+            wire: entry.wire,
+            base_url: Origin::of(entry.base_url.as_deref()),
+            key: Origin::of(entry.key.as_deref()),
+        })
+    }
+
+    fn unknown_provider(&self, name: &str) -> LibraryError {
+        let known = self.providers.keys().map(String::as_str);
+        LibraryError::Invalid {
+            place: PLACE.to_owned(),
+            value: name.chars().take(NAME_BYTES_MAX).collect(),
+            problem: "there is no such provider, or the operator does not allow it".to_owned(),
+            nearest: nearest(name, known).map(str::to_owned),
+        }
+    }
+
+    fn base_url(&self, entry: &ProviderEntry) -> Result<String, LibraryError> {
+        let own = entry.wire.base_url().unwrap_or_default().to_owned();
+        let Some(text) = &entry.base_url else {
+            return Ok(own);
+        };
+        let url = match self.environment.expand(text) {
+            Ok(url) => url,
+            Err(ExpandError::Unset { name }) if is_only(text, &name) => return Ok(own),
+            Err(error) => return Err(entry.invalid("base_url", text, error.to_string())),
+        };
+        let address = url
+            .strip_prefix("https://")
+            .or_else(|| url.strip_prefix("http://"));
+        let printable =
+            |rest: &str| !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_graphic());
+        match address {
+            Some(rest) if printable(rest) && !rest.starts_with('/') => {
+                Ok(url.trim_end_matches('/').to_owned())
+            }
+            // The text, not the value: the value may hold what nobody should read in an error.
+            _ => Err(entry.invalid(
+                "base_url",
+                text,
+                "an address begins with https:// or http://".to_owned(),
+            )),
+        }
+    }
+
+    fn key(&self, entry: &ProviderEntry, base_url: &str) -> Result<Option<Secret>, LibraryError> {
+        let Some(text) = &entry.key else {
+            return Ok(None);
+        };
+        match self.environment.expand(text) {
+            Ok(key) if key.bytes().all(|byte| byte.is_ascii_graphic()) => {
+                Ok(Some(Secret::new(key)))
+            }
+            Ok(_) => Err(entry.invalid(
+                "key",
+                "",
+                "a key has no spaces, line ends or special characters".to_owned(),
+            )),
+            Err(ExpandError::Unset { name })
+                if is_only(text, &name) && Some(base_url) != entry.wire.base_url() =>
+            {
+                Ok(None)
+            }
+            Err(error) => Err(entry.invalid("key", "", error.to_string())),
+        }
+    }
+}
+
+impl ProviderEntry {
+    fn invalid(&self, field: &str, value: &str, problem: String) -> LibraryError {
+        LibraryError::Invalid {
+            place: self.place.clone(),
+            value: value.to_owned(),
+            problem: format!("{field}: {problem}"),
+            nearest: None,
+        }
+    }
+}
+
+/// True if the text is `${name}` and nothing else.
+fn is_only(text: &str, name: &str) -> bool {
+    text.strip_prefix("${")
+        .and_then(|rest| rest.strip_suffix('}'))
+        == Some(name)
+}
+
+#[cfg(test)]
+mod tests;

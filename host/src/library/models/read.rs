@@ -1,0 +1,405 @@
+//! From YAML to a model table: every key known, every value of its kind, every name defined.
+
+use super::{
+    MODELS_MAX, ModelSpec, ModelTable, NAME_BYTES_MAX, PRICE_DIGITS_MAX, PROVIDERS_MAX, Prices,
+    ProviderEntry, TIERS_MAX, TOKENS_MAX, Wire,
+};
+use crate::authority::Environment;
+use crate::library::{LibraryError, front, yaml};
+use crate::nearest::{nearest, suggestion};
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+
+/// Read a whole table. `place` names the text in errors.
+pub(super) fn table(
+    text: &str,
+    place: &str,
+    environment: Environment,
+) -> Result<ModelTable, LibraryError> {
+    let reader = Reader { text, place };
+    let value = yaml::parse(text, 1).map_err(|error| LibraryError::Invalid {
+        place: format!("{place}:{}", error.line),
+        value: String::new(),
+        problem: format!("column {}: {}", error.column, error.problem),
+        nearest: None,
+    })?;
+    let empty = Map::new();
+    let root = match &value {
+        Value::Null => &empty,
+        value => reader.object(&[], value)?,
+    };
+    reader.known(&[], root, &["providers", "models", "tiers"])?;
+    let providers = match root.get("providers") {
+        Some(value) => reader.providers(value)?,
+        None => built_in_providers(place)?,
+    };
+    let models = reader.models(root.get("models"), &providers)?;
+    let tiers = reader.tiers(root.get("tiers"), &models)?;
+    Ok(ModelTable {
+        models,
+        tiers,
+        providers,
+        environment,
+    })
+}
+
+/// A file without providers means the two that need nothing but a key.
+fn built_in_providers(place: &str) -> Result<BTreeMap<String, ProviderEntry>, LibraryError> {
+    if place == super::BUILT_IN_PLACE {
+        return Ok(BTreeMap::new());
+    }
+    Ok(ModelTable::built_in(Environment::default())?.providers)
+}
+
+struct Reader<'a> {
+    text: &'a str,
+    place: &'a str,
+}
+
+type Path<'a> = &'a [&'a str];
+
+impl Reader<'_> {
+    fn place_of(&self, path: Path<'_>) -> String {
+        format!("{}:{}", self.place, yaml::line_of(self.text, 1, path))
+    }
+
+    fn invalid(
+        &self,
+        path: Path<'_>,
+        value: &str,
+        problem: String,
+        nearest: Option<&str>,
+    ) -> LibraryError {
+        LibraryError::Invalid {
+            place: self.place_of(path),
+            value: value.chars().take(NAME_BYTES_MAX).collect(),
+            problem: if path.is_empty() {
+                problem
+            } else {
+                format!("{}: {problem}", path.join("."))
+            },
+            nearest: nearest.map(str::to_owned),
+        }
+    }
+
+    fn object<'v>(
+        &self,
+        path: Path<'_>,
+        value: &'v Value,
+    ) -> Result<&'v Map<String, Value>, LibraryError> {
+        value.as_object().ok_or_else(|| {
+            self.invalid(
+                path,
+                "",
+                format!(
+                    "keys with values are needed here, not {}",
+                    front::kind(value)
+                ),
+                None,
+            )
+        })
+    }
+
+    /// Refuse every key that is not among `keys`.
+    fn known(
+        &self,
+        path: Path<'_>,
+        table: &Map<String, Value>,
+        keys: &[&str],
+    ) -> Result<(), LibraryError> {
+        let Some(unknown) = table.keys().find(|key| !keys.contains(&key.as_str())) else {
+            return Ok(());
+        };
+        let near = nearest(unknown, keys.iter().copied());
+        let known = keys.join(", ");
+        let hint = suggestion(unknown, keys.iter().copied());
+        let problem = format!("this key is not known here; the keys are {known}{hint}");
+        Err(self.invalid(&[path, &[unknown]].concat(), unknown, problem, near))
+    }
+
+    /// The entries of a section: a table of named things, at most `most`.
+    fn section<'v>(
+        &self,
+        name: &str,
+        value: Option<&'v Value>,
+        most: usize,
+    ) -> Result<Vec<(&'v str, &'v Value)>, LibraryError> {
+        let entries = match value {
+            None | Some(Value::Null) => return Ok(Vec::new()),
+            Some(value) => self.object(&[name], value)?,
+        };
+        if entries.len() > most {
+            return Err(self.invalid(
+                &[name],
+                "",
+                format!("there are {}; the most is {most}", entries.len()),
+                None,
+            ));
+        }
+        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._:/@+-".contains(&byte);
+        let bad = entries
+            .keys()
+            .find(|key| key.len() > NAME_BYTES_MAX || !key.bytes().all(allowed));
+        match bad {
+            Some(key) => {
+                let problem = format!(
+                    "a name has at most {NAME_BYTES_MAX} letters, digits and . _ : / @ + -"
+                );
+                Err(self.invalid(&[name, key], key, problem, None))
+            }
+            None => Ok(entries
+                .iter()
+                .map(|(key, value)| (key.as_str(), value))
+                .collect()),
+        }
+    }
+
+    fn text<'v>(&self, path: Path<'_>, value: &'v Value) -> Result<&'v str, LibraryError> {
+        match value.as_str() {
+            Some(text) if !text.is_empty() => Ok(text),
+            _ => Err(self.invalid(
+                path,
+                "",
+                format!("text is needed here, not {}", found(value)),
+                None,
+            )),
+        }
+    }
+
+    fn optional_text(
+        &self,
+        path: Path<'_>,
+        table: &Map<String, Value>,
+    ) -> Result<Option<String>, LibraryError> {
+        let value = path.last().and_then(|key| table.get(*key));
+        match value {
+            None | Some(Value::Null) => Ok(None),
+            Some(value) => self.text(path, value).map(|text| Some(text.to_owned())),
+        }
+    }
+
+    fn providers(&self, value: &Value) -> Result<BTreeMap<String, ProviderEntry>, LibraryError> {
+        let section = self.section("providers", Some(value), PROVIDERS_MAX)?;
+        section
+            .into_iter()
+            .map(|(name, value)| Ok((name.to_owned(), self.provider(name, value)?)))
+            .collect()
+    }
+
+    fn provider(&self, name: &str, value: &Value) -> Result<ProviderEntry, LibraryError> {
+        let path: Path<'_> = &["providers", name];
+        let table = self.object(path, value)?;
+        let wire = self.wire(path, table)?;
+        let keys: &[&str] = match wire {
+            Wire::Scripted => &["wire", "file"],
+            Wire::OpenAi | Wire::Anthropic => &["wire", "base_url", "key"],
+        };
+        self.known(path, table, keys)?;
+        let field = |key| self.optional_text(&["providers", name, key], table);
+        let entry = ProviderEntry {
+            wire,
+            base_url: field("base_url")?,
+            key: field("key")?,
+            file: field("file")?,
+            place: self.place_of(path),
+        };
+        match (&entry.file, wire) {
+            (None, Wire::Scripted) => Err(self.invalid(
+                path,
+                "",
+                "a scripted provider needs a file of answers; add file".to_owned(),
+                None,
+            )),
+            _ => Ok(entry),
+        }
+    }
+
+    fn wire(&self, path: Path<'_>, table: &Map<String, Value>) -> Result<Wire, LibraryError> {
+        let words = Wire::WORDS.join(", ");
+        let Some(value) = table.get("wire") else {
+            return Err(self.invalid(
+                path,
+                "",
+                format!("wire is missing; it is one of {words}"),
+                None,
+            ));
+        };
+        let path = [path, &["wire"]].concat();
+        let word = self.text(&path, value)?;
+        Wire::from_word(word).ok_or_else(|| {
+            let hint = suggestion(word, Wire::WORDS);
+            self.invalid(
+                &path,
+                word,
+                format!("a wire is one of {words}{hint}"),
+                nearest(word, Wire::WORDS),
+            )
+        })
+    }
+
+    fn models(
+        &self,
+        value: Option<&Value>,
+        providers: &BTreeMap<String, ProviderEntry>,
+    ) -> Result<BTreeMap<String, ModelSpec>, LibraryError> {
+        let section = self.section("models", value, MODELS_MAX)?;
+        section
+            .into_iter()
+            .map(|(name, value)| Ok((name.to_owned(), self.model(name, value, providers)?)))
+            .collect()
+    }
+
+    fn model(
+        &self,
+        name: &str,
+        value: &Value,
+        providers: &BTreeMap<String, ProviderEntry>,
+    ) -> Result<ModelSpec, LibraryError> {
+        let path: Path<'_> = &["models", name];
+        let table = self.object(path, value)?;
+        self.known(path, table, &["provider", "window", "output", "prices"])?;
+        let provider = table.get("provider").unwrap_or(&Value::Null);
+        let provider = self.defined(
+            &["models", name, "provider"],
+            provider,
+            providers.keys(),
+            "provider",
+        )?;
+        Ok(ModelSpec {
+            name: name.to_owned(),
+            provider,
+            window: self.tokens(&["models", name, "window"], table.get("window"))?,
+            output: self.tokens(&["models", name, "output"], table.get("output"))?,
+            prices: self.prices(name, table.get("prices"))?,
+        })
+    }
+
+    /// A name that must be defined in another section.
+    fn defined<'n>(
+        &self,
+        path: Path<'_>,
+        value: &Value,
+        names: impl Iterator<Item = &'n String> + Clone,
+        noun: &str,
+    ) -> Result<String, LibraryError> {
+        let name = self.text(path, value)?;
+        if names.clone().any(|known| known == name) {
+            return Ok(name.to_owned());
+        }
+        let names = names.map(String::as_str);
+        let hint = suggestion(name, names.clone());
+        Err(self.invalid(
+            path,
+            name,
+            format!("there is no {noun} \"{name}\" in this file{hint}"),
+            nearest(name, names),
+        ))
+    }
+
+    fn tokens(&self, path: Path<'_>, value: Option<&Value>) -> Result<Option<u64>, LibraryError> {
+        match value {
+            None | Some(Value::Null) => Ok(None),
+            Some(value) => match value.as_u64() {
+                Some(tokens) if (1..=TOKENS_MAX).contains(&tokens) => Ok(Some(tokens)),
+                _ => {
+                    let problem =
+                        format!("a whole number of tokens from 1 to {TOKENS_MAX} is needed here");
+                    Err(self.invalid(path, &value.to_string(), problem, None))
+                }
+            },
+        }
+    }
+
+    /// Input and output must have a price as soon as anything has one.
+    fn prices(&self, model: &str, value: Option<&Value>) -> Result<Option<Prices>, LibraryError> {
+        let path: Path<'_> = &["models", model, "prices"];
+        let table = match value {
+            None | Some(Value::Null) => return Ok(None),
+            Some(value) => self.object(path, value)?,
+        };
+        self.known(
+            path,
+            table,
+            &["input", "output", "cache_read", "cache_write"],
+        )?;
+        let price = |kind: &str| self.price(&["models", model, "prices", kind], table.get(kind));
+        let needed = |kind: &str| {
+            let problem = || format!("{kind} is missing: a price in USD per million tokens");
+            price(kind)?.ok_or_else(|| self.invalid(path, "", problem(), None))
+        };
+        Ok(Some(Prices {
+            input: needed("input")?,
+            output: needed("output")?,
+            read: price("cache_read")?,
+            write: price("cache_write")?,
+        }))
+    }
+
+    /// A price is taken as it is written, quoted or not.
+    fn price(&self, path: Path<'_>, value: Option<&Value>) -> Result<Option<String>, LibraryError> {
+        let text = match value {
+            None | Some(Value::Null) => return Ok(None),
+            Some(Value::String(text)) => text.clone(),
+            Some(Value::Number(number)) => number.to_string(),
+            Some(other) => {
+                let problem = format!(
+                    "a price such as \"0.15\" is needed here, not {}",
+                    front::kind(other)
+                );
+                return Err(self.invalid(path, "", problem, None));
+            }
+        };
+        if is_price(&text) {
+            return Ok(Some(text));
+        }
+        let (whole, fraction) = PRICE_DIGITS_MAX;
+        let problem = format!(
+            "a price is digits with an optional point, such as \"0.15\": at most {whole} before the point and \
+             {fraction} after it, in USD per million tokens"
+        );
+        Err(self.invalid(path, &text, problem, None))
+    }
+
+    fn tiers(
+        &self,
+        value: Option<&Value>,
+        models: &BTreeMap<String, ModelSpec>,
+    ) -> Result<BTreeMap<String, String>, LibraryError> {
+        let mut tiers = BTreeMap::new();
+        for (name, value) in self.section("tiers", value, TIERS_MAX)? {
+            let path: Path<'_> = &["tiers", name];
+            if models.contains_key(name) {
+                return Err(self.invalid(
+                    path,
+                    name,
+                    "a model has this name; rename the tier".to_owned(),
+                    None,
+                ));
+            }
+            tiers.insert(
+                name.to_owned(),
+                self.defined(path, value, models.keys(), "model")?,
+            );
+        }
+        Ok(tiers)
+    }
+}
+
+fn is_price(text: &str) -> bool {
+    let (whole, fraction) = match text.split_once('.') {
+        Some((whole, fraction)) => (whole, Some(fraction)),
+        None => (text, None),
+    };
+    let digits = |part: &str, most: usize| {
+        (1..=most).contains(&part.len()) && part.bytes().all(|byte| byte.is_ascii_digit())
+    };
+    digits(whole, PRICE_DIGITS_MAX.0)
+        && fraction.is_none_or(|part| digits(part, PRICE_DIGITS_MAX.1))
+}
+
+fn found(value: &Value) -> &'static str {
+    match value {
+        Value::String(_) => "an empty one",
+        other => front::kind(other),
+    }
+}

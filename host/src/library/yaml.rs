@@ -1,0 +1,459 @@
+//! YAML text to a JSON value, exactly.
+//!
+//! Scalars are read by the core schema of YAML 1.2: `no`, `on` and `1_000` are text, and a number keeps the digits it
+//! was written with. What would make a small file large or a clear file ambiguous is refused: anchors, aliases, tags,
+//! a second document, a key written twice, numbers with two readings. What the keys mean is decided elsewhere.
+
+use saphyr_parser::{Event, Parser, ScalarStyle, ScanError, Span, StrInput};
+use serde_json::{Map, Number, Value};
+use std::collections::HashMap;
+
+/// Largest text. Settings and front matter are a few kilobytes; parsing this much takes milliseconds.
+pub const TEXT_BYTES_MAX: usize = 256 << 10;
+
+/// Deepest nesting, so that nothing downstream that recurses over a value can overflow a stack. Real files use six.
+pub const DEPTH_MAX: usize = 32;
+
+/// Most values and keys in one text, so that many tiny nodes cannot cost a hundred times their size in memory.
+pub const NODES_MAX: usize = 16_384;
+
+/// Longest number. Money and token counts need twenty digits.
+pub const NUMBER_BYTES_MAX: usize = 64;
+
+/// Longest key, the limit that YAML itself sets for a key without a question mark.
+pub const KEY_BYTES_MAX: usize = 1_024;
+
+/// Why a text is no value, and where: line and column begin at 1.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}, column {column}: {problem}")]
+pub struct YamlError {
+    /// The line, counted from the first one given to [`parse`].
+    pub line: usize,
+    /// The column, in characters.
+    pub column: usize,
+    /// What is wrong.
+    pub problem: YamlProblem,
+}
+
+/// What is wrong with a text. Each sentence ends in what to do.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[expect(
+    missing_docs,
+    reason = "each variant's doc and message say what its fields are"
+)]
+pub enum YamlProblem {
+    /// Larger than [`TEXT_BYTES_MAX`].
+    #[error("this YAML is {bytes} bytes long; the most is {TEXT_BYTES_MAX}")]
+    TooLarge { bytes: usize },
+    /// A character that YAML does not allow.
+    #[error("the control character U+{code:04X} is not allowed in YAML; remove it")]
+    ControlCharacter { code: u32 },
+    /// Not YAML.
+    #[error(
+        "this is not valid YAML ({message}); check the indentation, and quote text that holds special characters"
+    )]
+    Syntax { message: String },
+    /// Nested deeper than [`DEPTH_MAX`].
+    #[error("values are nested deeper than {DEPTH_MAX} levels; flatten them")]
+    TooDeep,
+    /// More than [`NODES_MAX`] values and keys.
+    #[error("there are more than {NODES_MAX} values; split the file")]
+    TooManyNodes,
+    /// `&name`.
+    #[error(
+        "anchors (&name) are not allowed; write the value out, or quote text that begins with &"
+    )]
+    Anchor,
+    /// `*name`.
+    #[error(
+        "aliases (*name) are not allowed; write the value out, or quote text that begins with *"
+    )]
+    Alias,
+    /// `!name`.
+    #[error("tags (!name) are not allowed; remove it, or quote text that begins with !")]
+    Tag,
+    /// A sequence or a mapping as a key.
+    #[error("a key must be a plain text; quote text that begins with [ or {{")]
+    ComplexKey,
+    /// A key without text.
+    #[error("a key is missing before the colon; name it")]
+    EmptyKey,
+    /// Longer than [`KEY_BYTES_MAX`].
+    #[error("a key is longer than {KEY_BYTES_MAX} bytes; shorten it")]
+    LongKey,
+    /// The same key twice in one mapping.
+    #[error("the key \"{key}\" stands twice, first in line {first}; remove one of them")]
+    DuplicateKey { key: String, first: usize },
+    /// `.nan`, `.inf`.
+    #[error(
+        "{text} is not a number that can be stored; write null for \"unlimited\", or quote it if it is text"
+    )]
+    NotFinite { text: String },
+    /// `0x1f`, `0o17`.
+    #[error("{text} is a number in another base; write it in decimal, or quote it if it is text")]
+    OtherBase { text: String },
+    /// `007`.
+    #[error("{text} begins with zeros; write the number without them, or quote it if it is text")]
+    LeadingZeros { text: String },
+    /// Longer than [`NUMBER_BYTES_MAX`].
+    #[error(
+        "a number has more than {NUMBER_BYTES_MAX} characters; shorten it, or quote it if it is text"
+    )]
+    LongNumber,
+    /// `---` in the middle.
+    #[error("a second document begins here; a file holds one, so remove the line that begins it")]
+    SecondDocument,
+}
+
+/// The value of a YAML text; `null` if it is empty. Errors count lines from `first_line`, for a text that is cut out of
+/// a larger file.
+pub fn parse(text: &str, first_line: usize) -> Result<Value, YamlError> {
+    walk(text, first_line, &[]).map(|(value, _)| value)
+}
+
+/// The line of the key at `path` (mapping keys and list indexes) in a text that [`parse`] accepts; the line of its
+/// nearest ancestor that exists otherwise. It parses again, so that only errors pay for it.
+pub fn line_of(text: &str, first_line: usize, path: &[&str]) -> usize {
+    walk(text, first_line, path).map_or(first_line, |(_, line)| line)
+}
+
+fn walk(text: &str, first_line: usize, path: &[&str]) -> Result<(Value, usize), YamlError> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    check_text(text).map_err(|error| error.moved(first_line))?;
+    let mut builder = Builder::new(path);
+    builder
+        .read(Parser::new_from_str(text))
+        .map_err(|error| error.moved(first_line))?;
+    let line = builder.found.saturating_sub(1) + first_line;
+    Ok((builder.root.unwrap_or(Value::Null), line))
+}
+
+/// The parser takes a NUL for the end of the text, so what follows it would be lost without a word.
+fn check_text(text: &str) -> Result<(), YamlError> {
+    if text.len() > TEXT_BYTES_MAX {
+        return Err(YamlError {
+            line: 1,
+            column: 1,
+            problem: YamlProblem::TooLarge { bytes: text.len() },
+        });
+    }
+    let allowed = |c: char| !c.is_control() || matches!(c, '\t' | '\n' | '\r' | '\u{85}');
+    let Some((at, bad)) = text.char_indices().find(|(_, c)| !allowed(*c)) else {
+        return Ok(());
+    };
+    let before = &text[..at];
+    let line = before.matches('\n').count() + 1;
+    let column = before
+        .rsplit('\n')
+        .next()
+        .unwrap_or_default()
+        .chars()
+        .count()
+        + 1;
+    Err(YamlError {
+        line,
+        column,
+        problem: YamlProblem::ControlCharacter { code: bad.into() },
+    })
+}
+
+impl YamlError {
+    fn at(span: Span, problem: YamlProblem) -> Self {
+        Self {
+            line: span.start.line().max(1),
+            column: span.start.col() + 1,
+            problem,
+        }
+    }
+
+    fn moved(mut self, first_line: usize) -> Self {
+        let before = first_line.saturating_sub(1);
+        self.line += before;
+        if let YamlProblem::DuplicateKey { first, .. } = &mut self.problem {
+            *first += before;
+        }
+        self
+    }
+}
+
+impl From<ScanError> for YamlError {
+    fn from(error: ScanError) -> Self {
+        // The parser knows an alias only by an anchor, and anchors never get so far.
+        let problem = match error.info().contains("unknown anchor") {
+            true => YamlProblem::Alias,
+            false => YamlProblem::Syntax {
+                message: error.info().to_owned(),
+            },
+        };
+        Self {
+            line: error.marker().line().max(1),
+            column: error.marker().col() + 1,
+            problem,
+        }
+    }
+}
+
+/// A container that is not finished.
+enum Frame {
+    List(Vec<Value>),
+    Table {
+        values: Map<String, Value>,
+        lines: HashMap<String, usize>,
+        key: Option<String>,
+    },
+}
+
+struct Builder<'a> {
+    root: Option<Value>,
+    frames: Vec<Frame>,
+    nodes: usize,
+    documents: usize,
+    /// What [`line_of`] looks for, how much of it the open frames match, and the line of the best match so far.
+    wanted: &'a [&'a str],
+    matched: usize,
+    found: usize,
+}
+
+impl<'a> Builder<'a> {
+    fn new(wanted: &'a [&'a str]) -> Self {
+        Self {
+            root: None,
+            frames: Vec::new(),
+            nodes: 0,
+            documents: 0,
+            wanted,
+            matched: 0,
+            found: 1,
+        }
+    }
+
+    fn read(&mut self, mut parser: Parser<'_, StrInput<'_>>) -> Result<(), YamlError> {
+        while let Some(next) = parser.next_event() {
+            let (event, span) = next?;
+            self.take(event, span)
+                .map_err(|problem| YamlError::at(span, problem))?;
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, event: Event<'_>, span: Span) -> Result<(), YamlProblem> {
+        match event {
+            Event::Nothing | Event::StreamStart | Event::StreamEnd | Event::DocumentEnd => Ok(()),
+            Event::DocumentStart(_) => self.document(),
+            Event::Alias(_) => Err(YamlProblem::Alias),
+            Event::Scalar(text, style, anchor, tag) => {
+                self.node(anchor, tag.is_some())?;
+                match self.missing_key() {
+                    true => self.key(&text, style, span.start.line()),
+                    false => scalar(&text, style).map(|value| self.value(value, span.start.line())),
+                }
+            }
+            Event::SequenceStart(anchor, tag) => {
+                self.node(anchor, tag.is_some())?;
+                self.open(Frame::List(Vec::new()), span.start.line())
+            }
+            Event::MappingStart(anchor, tag) => {
+                self.node(anchor, tag.is_some())?;
+                let table = Frame::Table {
+                    values: Map::new(),
+                    lines: HashMap::new(),
+                    key: None,
+                };
+                self.open(table, span.start.line())
+            }
+            Event::SequenceEnd | Event::MappingEnd => {
+                self.close();
+                Ok(())
+            }
+        }
+    }
+
+    fn document(&mut self) -> Result<(), YamlProblem> {
+        self.documents += 1;
+        if self.documents > 1 {
+            Err(YamlProblem::SecondDocument)
+        } else {
+            Ok(())
+        }
+    }
+
+    fn node(&mut self, anchor: usize, tagged: bool) -> Result<(), YamlProblem> {
+        self.nodes += 1;
+        match () {
+            () if anchor != 0 => Err(YamlProblem::Anchor),
+            () if tagged => Err(YamlProblem::Tag),
+            () if self.nodes > NODES_MAX => Err(YamlProblem::TooManyNodes),
+            () => Ok(()),
+        }
+    }
+
+    /// True if the innermost container is a mapping that waits for a key.
+    fn missing_key(&self) -> bool {
+        matches!(self.frames.last(), Some(Frame::Table { key: None, .. }))
+    }
+
+    fn key(&mut self, text: &str, style: ScalarStyle, line: usize) -> Result<(), YamlProblem> {
+        if text.is_empty() || (style == ScalarStyle::Plain && is_null(text)) {
+            return Err(YamlProblem::EmptyKey);
+        }
+        if text.len() > KEY_BYTES_MAX {
+            return Err(YamlProblem::LongKey);
+        }
+        self.look(text, line);
+        let Some(Frame::Table { lines, key, .. }) = self.frames.last_mut() else {
+            return Ok(());
+        };
+        if let Some(first) = lines.insert(text.to_owned(), line) {
+            return Err(YamlProblem::DuplicateKey {
+                key: clipped(text),
+                first,
+            });
+        }
+        *key = Some(text.to_owned());
+        Ok(())
+    }
+
+    fn open(&mut self, frame: Frame, line: usize) -> Result<(), YamlProblem> {
+        if self.missing_key() {
+            return Err(YamlProblem::ComplexKey);
+        }
+        if self.frames.len() == DEPTH_MAX {
+            return Err(YamlProblem::TooDeep);
+        }
+        self.look_item(line);
+        self.frames.push(frame);
+        Ok(())
+    }
+
+    fn close(&mut self) {
+        let value = match self.frames.pop() {
+            Some(Frame::List(values)) => Value::Array(values),
+            Some(Frame::Table { values, .. }) => Value::Object(values),
+            None => return,
+        };
+        self.put(value);
+    }
+
+    fn value(&mut self, value: Value, line: usize) {
+        self.look_item(line);
+        self.put(value);
+    }
+
+    fn put(&mut self, value: Value) {
+        match self.frames.last_mut() {
+            Some(Frame::List(values)) => values.push(value),
+            Some(Frame::Table { values, key, .. }) => {
+                if let Some(key) = key.take() {
+                    values.insert(key, value);
+                }
+            }
+            None => self.root = Some(value),
+        }
+        self.matched = self.matched.min(self.frames.len().saturating_sub(1));
+    }
+
+    fn look_item(&mut self, line: usize) {
+        if let Some(Frame::List(values)) = self.frames.last() {
+            self.look(&values.len().to_string(), line);
+        }
+    }
+
+    /// A name at the current depth: does it match the next part of the path?
+    fn look(&mut self, name: &str, line: usize) {
+        let level = self.frames.len() - 1;
+        if self.matched == level && self.wanted.get(level) == Some(&name) {
+            self.matched += 1;
+            self.found = line;
+        }
+    }
+}
+
+/// A scalar by the core schema; text in quotes or in a block is text.
+fn scalar(text: &str, style: ScalarStyle) -> Result<Value, YamlProblem> {
+    if style != ScalarStyle::Plain {
+        return Ok(Value::String(text.to_owned()));
+    }
+    match text {
+        _ if is_null(text) => Ok(Value::Null),
+        "true" | "True" | "TRUE" => Ok(Value::Bool(true)),
+        "false" | "False" | "FALSE" => Ok(Value::Bool(false)),
+        _ if is_not_finite(text) => Err(YamlProblem::NotFinite {
+            text: clipped(text),
+        }),
+        _ if is_other_base(text) => Err(YamlProblem::OtherBase {
+            text: clipped(text),
+        }),
+        _ => number(text).map(|number| number.unwrap_or_else(|| Value::String(text.to_owned()))),
+    }
+}
+
+fn is_null(text: &str) -> bool {
+    matches!(text, "" | "~" | "null" | "Null" | "NULL")
+}
+
+fn is_not_finite(text: &str) -> bool {
+    let bare = text.strip_prefix(['-', '+']).unwrap_or(text);
+    matches!(bare, ".inf" | ".Inf" | ".INF") || matches!(text, ".nan" | ".NaN" | ".NAN")
+}
+
+fn is_other_base(text: &str) -> bool {
+    let digits = |rest: &str, base| !rest.is_empty() && rest.chars().all(|c| c.is_digit(base));
+    text.strip_prefix("0x").is_some_and(|rest| digits(rest, 16))
+        || text.strip_prefix("0o").is_some_and(|rest| digits(rest, 8))
+}
+
+/// A decimal number with its digits kept, `None` if the text is none. JSON wants a digit on both sides of the point.
+fn number(text: &str) -> Result<Option<Value>, YamlProblem> {
+    let Some((whole, fraction, exponent)) = number_parts(text) else {
+        return Ok(None);
+    };
+    if text.len() > NUMBER_BYTES_MAX {
+        return Err(YamlProblem::LongNumber);
+    }
+    if whole.len() > 1 && whole.starts_with('0') {
+        return Err(YamlProblem::LeadingZeros {
+            text: clipped(text),
+        });
+    }
+    let sign = if text.starts_with('-') { "-" } else { "" };
+    let whole = if whole.is_empty() { "0" } else { whole };
+    let mut json = format!("{sign}{whole}");
+    if let Some(fraction) = fraction {
+        json.push('.');
+        json.push_str(if fraction.is_empty() { "0" } else { fraction });
+    }
+    if let Some(exponent) = exponent {
+        json.push('e');
+        json.push_str(exponent);
+    }
+    Ok(json.parse::<Number>().ok().map(Value::Number))
+}
+
+/// Whole part, fraction and exponent of `[-+]? ( \. [0-9]+ | [0-9]+ ( \. [0-9]* )? ) ( [eE] [-+]? [0-9]+ )?`.
+fn number_parts(text: &str) -> Option<(&str, Option<&str>, Option<&str>)> {
+    let digits = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
+    let bare = text.strip_prefix(['-', '+']).unwrap_or(text);
+    let (mantissa, exponent) = match bare.split_once(['e', 'E']) {
+        Some((mantissa, exponent)) => (mantissa, Some(exponent)),
+        None => (bare, None),
+    };
+    let (whole, fraction) = match mantissa.split_once('.') {
+        Some((whole, fraction)) => (whole, Some(fraction)),
+        None => (mantissa, None),
+    };
+    let exponent_digits = exponent.map(|part| part.strip_prefix(['-', '+']).unwrap_or(part));
+    let some_digits = !whole.is_empty() || fraction.is_some_and(|part| !part.is_empty());
+    let valid = some_digits
+        && digits(whole)
+        && fraction.is_none_or(digits)
+        && exponent_digits.is_none_or(|part| !part.is_empty() && digits(part));
+    valid.then_some((whole, fraction, exponent))
+}
+
+/// A text that fits into an error.
+fn clipped(text: &str) -> String {
+    text.chars().take(60).collect()
+}
+
+#[cfg(test)]
+mod tests;

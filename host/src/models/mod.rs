@@ -1,0 +1,184 @@
+//! Model providers: the trait behind a driver's `call-llm` step, its types and errors.
+//!
+//! An adapter makes exactly one request for each call and classifies what went wrong, once, here. It never retries:
+//! retrying is the runner's, with a new hold. It never answers a completion for a stream that ended without a finish
+//! reason.
+
+#[cfg(feature = "http")]
+pub mod openai;
+pub mod scripted;
+mod secret;
+
+pub use secret::Secret;
+
+use std::future::Future;
+use std::pin::Pin;
+use std::time::Duration;
+
+/// Most bytes of one reply (text, thinking and arguments together): a provider that streams for ever is cut here.
+pub const REPLY_BYTES_MAX: usize = 4 << 20;
+
+/// Tokens of one response, by kind. `input` does not include `read` and `write`; `output` includes `reasoning`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Usage {
+    /// Input tokens neither read from nor written to a cache.
+    pub input: u64,
+    /// Output tokens.
+    pub output: u64,
+    /// Input tokens read from the provider's cache.
+    pub read: u64,
+    /// Input tokens written to the provider's cache.
+    pub write: u64,
+    /// The part of `output` that was reasoning.
+    pub reasoning: u64,
+}
+
+/// A tool as it is offered to a model.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ToolSpec {
+    /// `[A-Za-z0-9_-]`, at most 64 bytes.
+    pub name: String,
+    /// For the model.
+    pub description: String,
+    /// JSON Schema of its arguments, as text.
+    pub schema: String,
+}
+
+/// What a provider is asked. Everything in it is as pinned and stored, so that the same request is the same bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Request {
+    /// The model's name on the provider's wire.
+    pub model: String,
+    /// The system prompt; empty if there is none.
+    pub system: String,
+    /// The tools that are offered.
+    pub tools: Vec<ToolSpec>,
+    /// The whole conversation: JSON messages in the normal form, one text each.
+    ///
+    /// `{"role": "user" | "assistant" | "tool", "content": [blocks]}` with blocks `{"type":"text","text"}`,
+    /// `{"type":"thinking","text","raw"?}`, `{"type":"tool_use","id","name","arguments"}` (arguments: the text the
+    /// model wrote) and `{"type":"tool_result","id","name","text","failed"}` (role `tool` alone). Ids are ours,
+    /// `call_<version>_<index>`, and unique in a conversation.
+    pub messages: Vec<String>,
+    /// Most output tokens.
+    pub output_max: u64,
+    /// A provider session to go on with.
+    pub session: Option<String>,
+}
+
+/// One block of a reply, in the order in which the model wrote them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Block {
+    /// Text for the reader.
+    Text {
+        /// The text.
+        text: String,
+    },
+    /// Thinking; `raw` is the provider's own JSON, needed to send it back (signatures).
+    Thinking {
+        /// The thinking, as far as it may be read.
+        text: String,
+        /// The provider's own JSON.
+        raw: Option<String>,
+    },
+    /// A call. `arguments` is the text that the model wrote: it may not be JSON.
+    ToolUse {
+        /// The provider's id of the call, or one made up where it gave none.
+        id: String,
+        /// The tool's name.
+        name: String,
+        /// The text that the model wrote.
+        arguments: String,
+    },
+}
+
+/// A complete reply.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Completion {
+    /// In order.
+    pub blocks: Vec<Block>,
+    /// `stop`, `length`, `tool_use`, `content_filter` or the provider's own word.
+    pub finish: String,
+    /// What the provider reported, if it did.
+    pub usage: Option<Usage>,
+    /// The session to go on with.
+    pub session: Option<String>,
+}
+
+/// What the runner does about a failure depends on this and nothing else.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FailureKind {
+    /// Connection, time-out, 5xx, a broken or unfinished stream: the same request may succeed.
+    Transient,
+    /// 429: later.
+    RateLimited,
+    /// 4xx, a bad key, a refused model: no.
+    Permanent,
+    /// The account's money or quota is used up: a person must act.
+    Quota,
+    /// The request is larger than the model's window.
+    ContextOverflow,
+    /// The caller dropped it.
+    Cancelled,
+}
+
+impl FailureKind {
+    /// The word in WIT and in histories.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Transient => "transient",
+            Self::RateLimited => "rate-limited",
+            Self::Permanent => "permanent",
+            Self::Quota => "quota",
+            Self::ContextOverflow => "context-overflow",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}
+
+/// Why there is no completion.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message} ({code})")]
+pub struct Failure {
+    /// What kind.
+    pub kind: FailureKind,
+    /// A short stable code: `http_503`, `stream_unfinished`, `bad_chunk`, `connect`, `timeout`, ...
+    pub code: String,
+    /// A sentence for a person: what was wrong, where. Never a key, never a prompt.
+    pub message: String,
+    /// How long the provider asks to wait.
+    pub retry_after: Option<Duration>,
+    /// False only if it is certain that nothing was sent.
+    pub sent: bool,
+    /// Tokens that were reported before it failed.
+    pub usage: Option<Usage>,
+    /// Text that had arrived before it failed.
+    pub partial: String,
+}
+
+/// Something that arrived while a reply streams. Never a promise: only the completion counts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Delta {
+    /// More text.
+    Text(String),
+    /// More thinking.
+    Thinking(String),
+    /// The model has begun a call of this tool.
+    ToolUse(String),
+}
+
+/// Receives deltas. It must not block.
+pub type OnDelta<'a> = &'a (dyn Fn(Delta) + Send + Sync);
+
+/// A future that can be stored and moved between threads.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// A provider. Dropping the future drops the request in flight.
+pub trait Llm: Send + Sync {
+    /// Make exactly one request. The caller bounds its time from outside as well.
+    fn complete<'a>(
+        &'a self,
+        request: &'a Request,
+        on_delta: OnDelta<'a>,
+    ) -> BoxFuture<'a, Result<Completion, Failure>>;
+}

@@ -1,0 +1,213 @@
+//! Every fault, its kind and its code.
+
+use super::*;
+use FailureKind::{Permanent, Transient};
+
+fn check(fault: Fault, kind: FailureKind, code: &str, sent: bool) {
+    let got = classify(&fault);
+    assert_eq!(
+        (got.kind, got.code.as_str(), got.sent),
+        (kind, code, sent),
+        "{fault:?}"
+    );
+}
+
+fn says(code: &str, r#type: &str, message: &str) -> Said {
+    Said {
+        code: code.into(),
+        r#type: r#type.into(),
+        message: message.into(),
+    }
+}
+
+/// Status, what the provider says, kind, code.
+const STATUSES: &str = "
+    302  -                                permanent         http_302
+    400  -                                permanent         http_400
+    400  type:invalid_request_error       permanent         http_400
+    400  code:context_length_exceeded     context-overflow  context_length_exceeded
+    400  type:exceed_context_size_error   context-overflow  context_length_exceeded
+    400  too_long                         context-overflow  context_length_exceeded
+    413  -                                permanent         http_413
+    413  code:context_length_exceeded     context-overflow  context_length_exceeded
+    401  code:invalid_api_key             permanent         http_401
+    402  -                                quota             http_402
+    403  -                                permanent         http_403
+    404  code:model_not_found             permanent         http_404
+    408  -                                transient         http_408
+    409  -                                transient         http_409
+    422  -                                permanent         http_422
+    425  -                                transient         http_425
+    429  code:rate_limit_exceeded         rate-limited      http_429
+    429  too_long                         rate-limited      http_429
+    429  code:insufficient_quota          quota             insufficient_quota
+    429  type:insufficient_quota          quota             insufficient_quota
+    500  -                                transient         http_500
+    500  code:context_length_exceeded     transient         http_500
+    502  -                                transient         http_502
+    503  type:overloaded_error            transient         http_503
+    504  -                                transient         http_504
+    529  type:overloaded_error            transient         http_529
+";
+
+/// The same for errors inside a stream, which have no status.
+const STREAM_ERRORS: &str = "
+    -  -                                  transient         stream_error
+    -  type:server_error                  transient         stream_error
+    -  code:502                           transient         stream_error
+    -  code:429                           rate-limited      stream_error
+    -  code:rate_limit_exceeded           rate-limited      stream_error
+    -  type:invalid_request_error         permanent         stream_error
+    -  code:403                           permanent         stream_error
+    -  code:200                           transient         stream_error
+    -  code:insufficient_quota            quota             insufficient_quota
+    -  code:context_length_exceeded       context-overflow  context_length_exceeded
+";
+
+#[test]
+fn refusals() {
+    for row in STATUSES
+        .lines()
+        .chain(STREAM_ERRORS.lines())
+        .filter(|row| !row.trim().is_empty())
+    {
+        let cells: Vec<&str> = row.split_whitespace().collect();
+        let [status, said, kind, code] = cells[..] else {
+            panic!("{row}")
+        };
+        let said = match said.split_once(':') {
+            Some(("code", word)) => says(word, "", ""),
+            Some((_, word)) => says("", word, ""),
+            None if said == "too_long" => says("400", "", "The maximum context length is 4096."),
+            None => Said::default(),
+        };
+        let fault = match status.parse() {
+            Ok(status) => Fault::Status {
+                status,
+                said,
+                retry_after: None,
+            },
+            Err(_) => Fault::StreamError(said),
+        };
+        let got = classify(&fault);
+        assert_eq!(
+            (got.kind.as_str(), got.code.as_str(), got.sent),
+            (kind, code, true),
+            "{row}"
+        );
+    }
+}
+
+#[test]
+fn everything_else() {
+    let wait = Duration::from_secs(1);
+    let connect = Fault::Connect {
+        problem: "refused".into(),
+    };
+    let schema = Fault::Encode(EncodeError::Schema("t".into()));
+    check(
+        Fault::Encode(EncodeError::Message(3)),
+        Permanent,
+        "request_unreadable",
+        false,
+    );
+    check(
+        Fault::Encode(EncodeError::Misplaced(3)),
+        Permanent,
+        "request_unreadable",
+        false,
+    );
+    check(schema, Permanent, "request_unreadable", false);
+    check(
+        Fault::Encode(EncodeError::TooLarge),
+        Permanent,
+        "request_too_large",
+        false,
+    );
+    check(connect, Transient, "connect", false);
+    check(Fault::Certificate, Permanent, "certificate", false);
+    check(Fault::Timeout(wait), Transient, "timeout", true);
+    check(Fault::Disconnected, Transient, "disconnected", true);
+    check(Fault::NotAStream, Permanent, "not_a_stream", true);
+    check(Fault::BadChunk, Transient, "bad_chunk", true);
+    check(Fault::TooLarge, Permanent, "reply_too_large", true);
+    check(Fault::Stalled(wait), Transient, "stalled", true);
+    check(Fault::Unfinished, Transient, "stream_unfinished", true);
+    check(Fault::CallsMissing, Transient, "calls_missing", true);
+}
+
+#[test]
+fn waits_are_passed_on_and_capped() {
+    let fault = |wait| Fault::Status {
+        status: 503,
+        said: Said::default(),
+        retry_after: Some(wait),
+    };
+    let wait = |seconds| classify(&fault(Duration::from_secs(seconds))).retry_after;
+    assert_eq!(wait(2), Some(Duration::from_secs(2)));
+    assert_eq!(wait(1 << 40), Some(RETRY_AFTER_MAX));
+}
+
+#[test]
+fn retry_after_in_every_form() {
+    let now: jiff::Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+    for (ms, after, sent_at, want) in [
+        ("", "", "", None),
+        ("1500", "9", "", Some(1_500)),
+        ("0.5", "", "", Some(0)),
+        ("soon", "2", "", Some(2_000)),
+        ("", "0", "", Some(0)),
+        ("", "1.25", "", Some(1_250)),
+        ("", "-1", "", None),
+        ("", "NaN", "", None),
+        ("", "1e300", "", None),
+        ("", "later", "", None),
+        ("", "Thu, 01 Jan 2026 00:00:30 GMT", "", Some(30_000)),
+        ("", "Wed, 31 Dec 2025 23:59:00 GMT", "", Some(0)),
+        (
+            "",
+            "Thu, 01 Jan 2026 00:00:30 GMT",
+            "Thu, 01 Jan 2026 00:00:20 GMT",
+            Some(10_000),
+        ),
+    ] {
+        let header = |name: &str| {
+            let value = match name {
+                "retry-after-ms" => ms,
+                "retry-after" => after,
+                _ => sent_at,
+            };
+            (!value.is_empty()).then(|| value.to_owned())
+        };
+        let got = retry_after(header, now).map(|wait| wait.as_millis());
+        assert_eq!(got, want, "{ms:?} {after:?} {sent_at:?}");
+    }
+}
+
+#[test]
+fn error_bodies_in_every_shape() {
+    for (body, want) in [
+        (
+            r#"{"error":{"message":"m","type":"t","code":"c"}}"#,
+            Some(says("c", "t", "m")),
+        ),
+        (
+            r#"{"error":{"message":"m","code":429}}"#,
+            Some(says("429", "", "m")),
+        ),
+        (r#"{"error":"m"}"#, Some(says("", "", "m"))),
+        (
+            r#"{"object":"error","message":"m","type":"t","code":400}"#,
+            Some(says("400", "t", "m")),
+        ),
+        (
+            r#"{"type":"error","error":{"type":"t","message":"m"}}"#,
+            Some(says("", "t", "m")),
+        ),
+        (r#"{"error":null,"choices":[]}"#, None),
+        (r#"{"detail":"x"}"#, None),
+        ("[]", None),
+    ] {
+        assert_eq!(said(&serde_json::from_str(body).unwrap()), want, "{body}");
+    }
+}

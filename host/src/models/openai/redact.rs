@@ -1,0 +1,106 @@
+//! What an error may repeat of what a provider said.
+//!
+//! A provider's sentence is worth showing ("The model `x` does not exist"), but some repeat the key or the prompt. It
+//! is shown only if it shares no run of [`KEY_RUN`] bytes with the key and none of [`PROMPT_RUN`] with the
+//! conversation, and contains no whole short text of it; it is cut and its control characters are blanked, for it may
+//! reach a terminal.
+
+use super::wire;
+use crate::models::{Request, Secret};
+use std::collections::HashSet;
+
+/// Most characters that are shown.
+const SHOWN_CHARS_MAX: usize = 300;
+/// A run of this many bytes of a key gives too much of it away.
+const KEY_RUN: usize = 8;
+/// A run of this many bytes is no coincidence: shorter ones ("you do not have access") are in any language.
+const PROMPT_RUN: usize = 32;
+/// A whole text of the conversation that is at least this long is recognized even below [`PROMPT_RUN`].
+const PROMPT_TEXT_MIN: usize = 8;
+
+/// The sentence as it may be shown; none if it repeats what it must not.
+pub(super) fn shown(said: &str, key: Option<&Secret>, request: &Request) -> Option<String> {
+    let blank = |c: char| if c.is_control() { ' ' } else { c };
+    let said: String = said.chars().take(SHOWN_CHARS_MAX).map(blank).collect();
+    let said = said.trim();
+    let told = key.is_some_and(|key| tells_key(said, key.expose())) || tells_prompt(said, request);
+    (!told).then(|| said.to_owned())
+}
+
+fn tells_key(said: &str, key: &str) -> bool {
+    if key.len() < KEY_RUN {
+        !key.is_empty() && said.contains(key)
+    } else {
+        share_run(said, key, KEY_RUN)
+    }
+}
+
+fn tells_prompt(said: &str, request: &Request) -> bool {
+    tells_text(said, &request.system)
+        || request.messages.iter().any(|message| {
+            wire::texts(message)
+                .iter()
+                .any(|text| tells_text(said, text))
+        })
+}
+
+fn tells_text(said: &str, text: &str) -> bool {
+    let text = text.trim();
+    (text.len() >= PROMPT_TEXT_MIN && said.contains(text)) || share_run(said, text, PROMPT_RUN)
+}
+
+fn share_run(said: &str, text: &str, run: usize) -> bool {
+    let runs: HashSet<&[u8]> = said.as_bytes().windows(run).collect();
+    !runs.is_empty()
+        && text
+            .as_bytes()
+            .windows(run)
+            .any(|window| runs.contains(window))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sentences_are_shown_unless_they_repeat_a_secret() {
+        let message = serde_json::json!({"role": "user", "content": [
+            {"type": "text", "text": "Our margin in the third quarter was \"41.7 %\",\nkeep it quiet."},
+            {"type": "text", "text": "code: 8812"}]});
+        let request = Request {
+            model: "m".into(),
+            system: "You are the assistant of Example Trading Limited.".into(),
+            tools: Vec::new(),
+            messages: vec![message.to_string()],
+            output_max: 1,
+            session: None,
+        };
+        let key = Secret::new("sk-live-0123456789abcdef");
+        for (said, want) in [
+            (
+                "The model `m` does not exist",
+                Some("The model `m` does not exist"),
+            ),
+            ("You are out of credit", Some("You are out of credit")),
+            ("a\u{1b}[31m\nb", Some("a [31m b")),
+            ("Incorrect API key provided: sk-live-0123456789abcdef", None),
+            ("Incorrect API key provided: sk-live-****", None),
+            ("Bad input: the third quarter was \"41.7 %\", keep", None),
+            (
+                "Bad input: the margin was 41.7 %",
+                Some("Bad input: the margin was 41.7 %"),
+            ),
+            ("Unknown: code: 8812", None),
+            ("system: the assistant of Example Trading Limited.", None),
+        ] {
+            assert_eq!(shown(said, Some(&key), &request).as_deref(), want, "{said}");
+        }
+        let short = Secret::new("local");
+        assert_eq!(shown("no key local here", Some(&short), &request), None);
+        let long = "é".repeat(1_000);
+        assert_eq!(
+            shown(&long, None, &request).map(|text| text.chars().count()),
+            Some(SHOWN_CHARS_MAX)
+        );
+    }
+}

@@ -1,0 +1,217 @@
+//! Server-sent events of an answer, with bounds.
+//!
+//! `eventsource-stream` parses the events. It has no bounds of its own, cuts its buffer anew for every line, keeps
+//! bytes that are not UTF-8 for ever and panics on a byte order mark; so it is fed one whole line at a time, checked
+//! here, and each of these is tested below. A line without an end, and an event without the blank line after it, are
+//! dropped when the stream ends, as the specification says.
+
+use crate::models::REPLY_BYTES_MAX;
+use eventsource_stream::{Event, EventStreamError, Eventsource};
+use futures_util::stream::{self, Stream, StreamExt};
+use std::pin::Pin;
+use std::time::Duration;
+
+/// Most bytes of one event: some servers send a whole reply as one, and JSON escapes may double it.
+pub(super) const EVENT_BYTES_MAX: usize = 2 * REPLY_BYTES_MAX;
+/// Most bytes of a whole stream. A token travels in some 250 bytes, so this is half a million of them, four times the
+/// longest output that models have; comments and empty chunks count too, or a provider could send them for ever.
+pub(super) const STREAM_BYTES_MAX: u64 = 128 << 20;
+
+const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
+
+/// Why a stream broke off.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Broken {
+    /// The connection.
+    Transport,
+    /// Nothing came for as long as is allowed.
+    Stalled,
+    /// An event or the stream is larger than its bound.
+    TooLarge,
+    /// Bytes that are not UTF-8, or no event stream.
+    NotText,
+}
+
+/// The `data` of each event of a byte stream, which may pause for `idle` at most.
+pub(super) fn events<S, B, E>(
+    bytes: S,
+    idle: Duration,
+) -> impl Stream<Item = Result<String, Broken>>
+where
+    S: Stream<Item = Result<B, E>>,
+    B: AsRef<[u8]>,
+{
+    let state = Lines {
+        bytes: Box::pin(bytes),
+        idle,
+        buffer: Vec::new(),
+        start: 0,
+        scanned: 0,
+        total: 0,
+        event: 0,
+        first: true,
+    };
+    // The first error ends it.
+    let lines = stream::unfold(Some(state), |lines| async move {
+        let mut lines = lines?;
+        let line = lines.next().await?;
+        let rest = line.is_ok().then_some(lines);
+        Some((line, rest))
+    });
+    lines.eventsource().map(|event| match event {
+        Ok(Event { data, .. }) => Ok(data),
+        Err(EventStreamError::Transport(broken)) => Err(broken),
+        Err(EventStreamError::Utf8(_) | EventStreamError::Parser(_)) => Err(Broken::NotText),
+    })
+}
+
+struct Lines<S> {
+    bytes: Pin<Box<S>>,
+    idle: Duration,
+    buffer: Vec<u8>,
+    /// Where the line that is being read begins in `buffer`.
+    start: usize,
+    /// Up to here, `buffer` holds no line end.
+    scanned: usize,
+    total: u64,
+    /// Bytes of the event so far.
+    event: usize,
+    first: bool,
+}
+
+impl<S, B, E> Lines<S>
+where
+    S: Stream<Item = Result<B, E>>,
+    B: AsRef<[u8]>,
+{
+    /// The next line with `\n` at its end; none when the stream has ended.
+    async fn next(&mut self) -> Option<Result<String, Broken>> {
+        loop {
+            if let Some(line) = self.take_line() {
+                return Some(line);
+            }
+            if self.buffer.len() - self.start > EVENT_BYTES_MAX {
+                return Some(Err(Broken::TooLarge));
+            }
+            match tokio::time::timeout(self.idle, self.bytes.next()).await {
+                Err(_) => return Some(Err(Broken::Stalled)),
+                Ok(None) => return None,
+                Ok(Some(Err(_))) => return Some(Err(Broken::Transport)),
+                Ok(Some(Ok(chunk))) => self.add(chunk.as_ref()),
+            }
+            if self.total > STREAM_BYTES_MAX {
+                return Some(Err(Broken::TooLarge));
+            }
+        }
+    }
+
+    fn add(&mut self, chunk: &[u8]) {
+        self.total += chunk.len() as u64;
+        self.buffer.drain(..self.start);
+        self.scanned -= self.start;
+        self.start = 0;
+        self.buffer.extend_from_slice(chunk);
+    }
+
+    fn take_line(&mut self) -> Option<Result<String, Broken>> {
+        let (end, next) = self.line_end()?;
+        let mut line = &self.buffer[self.start..end];
+        if self.first {
+            self.first = false;
+            line = line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(line);
+        }
+        self.event = if line.is_empty() {
+            0
+        } else {
+            self.event + line.len()
+        };
+        let text = if self.event > EVENT_BYTES_MAX {
+            Err(Broken::TooLarge)
+        } else {
+            std::str::from_utf8(line)
+                .map(|line| format!("{line}\n"))
+                .map_err(|_| Broken::NotText)
+        };
+        self.start = next;
+        self.scanned = next;
+        Some(text)
+    }
+
+    /// Where the line ends and where the next one begins. A carriage return that stands last may be half of a pair.
+    fn line_end(&mut self) -> Option<(usize, usize)> {
+        let found = self.buffer[self.scanned..]
+            .iter()
+            .position(|byte| matches!(byte, b'\n' | b'\r'));
+        let Some(end) = found.map(|at| self.scanned + at) else {
+            self.scanned = self.buffer.len();
+            return None;
+        };
+        self.scanned = end;
+        match (self.buffer[end], self.buffer.get(end + 1)) {
+            (b'\r', None) => None,
+            (b'\r', Some(b'\n')) => Some((end, end + 2)),
+            _ => Some((end, end + 1)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn read(chunks: Vec<Vec<u8>>) -> Vec<Result<String, Broken>> {
+        let bytes = stream::iter(chunks.into_iter().map(Ok::<_, ()>));
+        events(bytes, Duration::from_secs(5)).collect().await
+    }
+
+    #[tokio::test]
+    async fn events_whatever_the_chunks_and_line_ends() {
+        for text in [
+            "data: a\n\n: comment\n\ndata: ä\ndata: b\n\ndata: lost\n",
+            "data: a\r\n\r\n: comment\r\n\r\ndata: ä\r\ndata: b\r\n\r\ndata: lost",
+            "\u{FEFF}data: a\r\r:\r\rdata:ä\rdata: b\r\r.",
+            "event: x\nid: 1\nretry: 5\ndata: a\n\ndata: ä\ndata: b\n\n",
+        ] {
+            for size in [1, 2, 3, 7, 1_000] {
+                let chunks = text.as_bytes().chunks(size).map(<[u8]>::to_vec).collect();
+                let want = vec![Ok("a".to_owned()), Ok("ä\nb".to_owned())];
+                assert_eq!(read(chunks).await, want, "{text:?} in chunks of {size}");
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn bytes_that_are_not_text_end_it() {
+        let got = read(vec![b"data: a\n\ndata: \xFF\n\n".to_vec()]).await;
+        assert_eq!(got, [Ok("a".to_owned()), Err(Broken::NotText)]);
+    }
+
+    #[tokio::test]
+    async fn a_line_and_an_event_are_bounded() {
+        let line = vec![b'x'; EVENT_BYTES_MAX + 1];
+        assert_eq!(read(vec![line.clone()]).await, [Err(Broken::TooLarge)]);
+        let half = [&line[..EVENT_BYTES_MAX / 2], b"\n"].concat();
+        assert_eq!(
+            read(vec![half.clone(), half.clone(), half]).await,
+            [Err(Broken::TooLarge)]
+        );
+    }
+
+    #[tokio::test]
+    async fn a_stream_is_bounded_even_if_nothing_is_said() {
+        let comments = [b":".repeat(10_000), b"\n\n".to_vec()].concat().repeat(100);
+        let bytes = stream::repeat(Ok::<_, ()>(comments));
+        let mut events = std::pin::pin!(events(bytes, Duration::from_secs(5)));
+        assert_eq!(events.next().await, Some(Err(Broken::TooLarge)));
+    }
+
+    #[tokio::test]
+    async fn a_pause_is_bounded_and_a_broken_connection_is_told() {
+        let silent = stream::pending::<Result<Vec<u8>, ()>>();
+        let mut stalled = std::pin::pin!(events(silent, Duration::from_millis(20)));
+        assert_eq!(stalled.next().await, Some(Err(Broken::Stalled)));
+        let cut = stream::iter([Ok(b"data: a\n\n".to_vec()), Err(())]);
+        let got: Vec<_> = events(cut, Duration::from_secs(5)).collect().await;
+        assert_eq!(got, [Ok("a".to_owned()), Err(Broken::Transport)]);
+    }
+}

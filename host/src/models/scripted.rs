@@ -1,0 +1,302 @@
+//! A provider that answers from a script: for tests, demonstrations and replays.
+//!
+//! A script is a JSON list of replies, or one reply a line. A reply has any of these fields:
+//!
+//! | field | meaning |
+//! |---|---|
+//! | `text`, `thinking` | what the model says and thinks |
+//! | `calls` | `[{"name", "arguments"}]`; arguments are an object, or a string to send broken JSON |
+//! | `usage` | `{"input", "output", "read", "write", "reasoning"}`, or `"none"`; else estimated, four characters a token |
+//! | `finish` | the finish reason; else `tool_use` if there are calls, `stop` if not |
+//! | `fail` | `{"kind", "code", "message", "retry_after_ms", "sent", "partial", "usage", "times"}`: fail first |
+//! | `delay_ms`, `pause_ms`, `chunk` | the wait before the first delta and between deltas; characters of one delta |
+//! | `repeat` | for how many turns in a row it stands: a number, or `"forever"` |
+//! | `for` | only for conversations whose system prompt or first message contains this text |
+//!
+//! **Which reply a request gets** follows from the request alone: the reply of the place that is the number of
+//! assistant messages in it. So any number of threads share a script without disturbing each other, and a process that
+//! resumes a thread goes on where the last one stopped. Replies with `for` are a list of their own, so that a child, a
+//! summary or the successor of a hand-off can have a part of its own; the first such list in the script that fits is
+//! taken, and the replies without `for` serve every other conversation.
+//!
+//! **Failures** add no assistant message, so they are counted in memory: a reply with `fail` lets the first `times`
+//! (1) tries of the same conversation fail and then answers; one that has nothing but `fail` does so in front of the
+//! next reply. The count of a conversation ends with its answer and with the process. Threads that send the very same
+//! conversation at the same time share one count.
+
+mod script;
+
+use super::{
+    Block, BoxFuture, Completion, Delta, Failure, FailureKind, Llm, OnDelta, Request, Usage,
+};
+use script::{Answer, Fail, Pace, Said, Script};
+use sha2::{Digest, Sha256};
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+/// Most conversations whose failed tries are counted at the same time. Beyond it all counts begin anew: a script is
+/// for tests, and a test with so many failing conversations at once wants to know that.
+const TRIES_MAX: usize = 16_384;
+
+/// Why a script cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ScriptError {
+    /// It is larger than is kept in memory.
+    #[error("the script has {bytes} bytes, at most {maximum} are read")]
+    TooLarge {
+        /// Its size.
+        bytes: usize,
+        /// The largest size.
+        maximum: usize,
+    },
+    /// It is neither a JSON list nor lines of JSON.
+    #[error("line {line} of the script is not JSON: {problem}")]
+    NotJson {
+        /// From 1.
+        line: usize,
+        /// What is wrong.
+        problem: String,
+    },
+    /// It has no reply.
+    #[error("the script has no reply")]
+    Empty,
+    /// A reply is not what it should be.
+    #[error("reply {number} of the script: {problem}")]
+    Reply {
+        /// From 1.
+        number: usize,
+        /// What is wrong.
+        problem: String,
+    },
+}
+
+/// A provider that answers from a script.
+#[derive(Debug)]
+pub struct Scripted {
+    script: Script,
+    /// Failed tries by hash of the conversation.
+    tries: Mutex<HashMap<[u8; 32], u64>>,
+}
+
+impl Scripted {
+    /// Read a script: a JSON list of replies, or one reply a line.
+    pub fn parse(text: &str) -> Result<Self, ScriptError> {
+        Ok(Self {
+            script: Script::parse(text)?,
+            tries: Mutex::default(),
+        })
+    }
+
+    async fn answer(
+        &self,
+        request: &Request,
+        on_delta: OnDelta<'_>,
+    ) -> Result<Completion, Failure> {
+        let place = place(request)?;
+        let opening = [request.system.as_str(), &place.first];
+        let key = conversation(request);
+        match self.script.choose(&opening, place.turns, self.tries(&key)) {
+            Said::Ended => Err(ended(place.turns)),
+            Said::Fail(fail) => {
+                self.count(key);
+                Err(play_fail(fail, on_delta).await)
+            }
+            Said::Answer(answer) => {
+                let completion = play_answer(answer, request, on_delta).await;
+                self.forget(&key);
+                Ok(completion)
+            }
+        }
+    }
+
+    fn tries(&self, key: &[u8; 32]) -> u64 {
+        self.tries
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(key)
+            .copied()
+            .unwrap_or(0)
+    }
+
+    fn count(&self, key: [u8; 32]) {
+        let mut tries = self.tries.lock().unwrap_or_else(PoisonError::into_inner);
+        if tries.len() >= TRIES_MAX && !tries.contains_key(&key) {
+            tries.clear();
+        }
+        *tries.entry(key).or_default() += 1;
+    }
+
+    fn forget(&self, key: &[u8; 32]) {
+        self.tries
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(key);
+    }
+}
+
+impl Llm for Scripted {
+    fn complete<'a>(
+        &'a self,
+        request: &'a Request,
+        on_delta: OnDelta<'a>,
+    ) -> BoxFuture<'a, Result<Completion, Failure>> {
+        Box::pin(self.answer(request, on_delta))
+    }
+}
+
+/// Where a conversation stands.
+struct Place {
+    /// The first message's texts.
+    first: String,
+    /// Assistant messages.
+    turns: u64,
+}
+
+fn place(request: &Request) -> Result<Place, Failure> {
+    #[derive(serde::Deserialize)]
+    struct Role {
+        role: String,
+    }
+    let mut turns = 0;
+    for (index, message) in request.messages.iter().enumerate() {
+        let role: Role = serde_json::from_str(message).map_err(|_| unreadable(index))?;
+        turns += u64::from(role.role == "assistant");
+    }
+    let first = request
+        .messages
+        .first()
+        .map(|message| first_text(message))
+        .unwrap_or_default();
+    Ok(Place { first, turns })
+}
+
+fn first_text(message: &str) -> String {
+    let message: serde_json::Value = serde_json::from_str(message).unwrap_or_default();
+    let blocks = message
+        .get("content")
+        .and_then(|content| content.as_array());
+    let texts = blocks
+        .into_iter()
+        .flatten()
+        .filter_map(|block| block.get("text").and_then(|text| text.as_str()));
+    texts.collect::<Vec<_>>().join("\n")
+}
+
+/// The hash that tries of one conversation have in common. The output maximum is not part of it: the runner may lower
+/// it from one try to the next.
+fn conversation(request: &Request) -> [u8; 32] {
+    let mut hash = Sha256::new();
+    for part in [&request.model, &request.system]
+        .into_iter()
+        .chain(&request.messages)
+    {
+        hash.update((part.len() as u64).to_le_bytes());
+        hash.update(part.as_bytes());
+    }
+    hash.finalize().into()
+}
+
+fn unreadable(index: usize) -> Failure {
+    let message = format!("message {index} of the conversation is not in the normal form");
+    permanent("request_unreadable", message)
+}
+
+fn ended(turns: u64) -> Failure {
+    permanent(
+        "script_ended",
+        format!(
+            "the script has no reply for request {} of this conversation",
+            turns + 1
+        ),
+    )
+}
+
+fn permanent(code: &str, message: String) -> Failure {
+    Failure {
+        kind: FailureKind::Permanent,
+        code: code.to_owned(),
+        message,
+        retry_after: None,
+        sent: false,
+        usage: None,
+        partial: String::new(),
+    }
+}
+
+async fn play_fail(fail: &Fail, on_delta: OnDelta<'_>) -> Failure {
+    wait(fail.pace.delay).await;
+    stream(&fail.partial, &fail.pace, Delta::Text, on_delta).await;
+    Failure {
+        kind: fail.kind,
+        code: fail.code.clone(),
+        message: fail.message.clone(),
+        retry_after: fail.retry_after,
+        sent: fail.sent,
+        usage: fail.usage,
+        partial: fail.partial.clone(),
+    }
+}
+
+async fn play_answer(answer: &Answer, request: &Request, on_delta: OnDelta<'_>) -> Completion {
+    wait(answer.pace.delay).await;
+    for block in &answer.completion.blocks {
+        match block {
+            Block::Text { text } => stream(text, &answer.pace, Delta::Text, on_delta).await,
+            Block::Thinking { text, .. } => {
+                stream(text, &answer.pace, Delta::Thinking, on_delta).await
+            }
+            Block::ToolUse { name, .. } => on_delta(Delta::ToolUse(name.clone())),
+        }
+    }
+    let mut completion = answer.completion.clone();
+    if answer.estimate {
+        completion.usage = Some(estimate(request, &completion.blocks));
+    }
+    completion
+}
+
+/// Four bytes a token, at least one: the same request and reply always cost the same.
+fn estimate(request: &Request, blocks: &[Block]) -> Usage {
+    let tools = request
+        .tools
+        .iter()
+        .map(|tool| tool.name.len() + tool.description.len() + tool.schema.len());
+    let input = request.system.len()
+        + request.messages.iter().map(String::len).sum::<usize>()
+        + tools.sum::<usize>();
+    let output = blocks.iter().map(script::block_bytes).sum::<usize>();
+    let tokens = |bytes: usize| (bytes as u64 / 4).max(1);
+    Usage {
+        input: tokens(input),
+        output: tokens(output),
+        ..Usage::default()
+    }
+}
+
+async fn stream(text: &str, pace: &Pace, delta: fn(String) -> Delta, on_delta: OnDelta<'_>) {
+    let mut rest = text;
+    while !rest.is_empty() {
+        let end = rest
+            .char_indices()
+            .nth(pace.chunk)
+            .map_or(rest.len(), |(at, _)| at);
+        let (piece, after) = rest.split_at(end);
+        on_delta(delta(piece.to_owned()));
+        rest = after;
+        if !rest.is_empty() {
+            wait(pace.pause).await;
+        }
+    }
+}
+
+/// No wait is no timer: a script without delays runs on any executor.
+async fn wait(time: std::time::Duration) {
+    if !time.is_zero() {
+        tokio::time::sleep(time).await;
+    }
+}
+
+#[cfg(test)]
+#[path = "scripted/tests.rs"]
+mod tests;

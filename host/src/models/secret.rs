@@ -1,0 +1,36 @@
+//! A key that cannot be printed by accident.
+
+use std::fmt;
+
+/// A provider's key. It has no `Display` and no `Serialize`, and its `Debug` shows nothing of it.
+#[derive(Clone)]
+pub struct Secret(String);
+
+impl Secret {
+    /// Wrap a key.
+    pub fn new(value: impl Into<String>) -> Self {
+        Self(value.into())
+    }
+
+    /// The key itself: for the one header that carries it, and for checks that a text does not.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(..)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Secret;
+
+    #[test]
+    fn debug_shows_nothing_of_it() {
+        let shown = format!("{:?}", Some(Secret::new("sk-12345678")));
+        assert_eq!(shown, "Some(Secret(..))");
+    }
+}

@@ -1,0 +1,410 @@
+//! A store in memory: for tests and for hosts that keep nothing.
+//!
+//! Ordered maps under one lock. A commit is planned without changing anything, admitted, then applied without failing.
+//! It is the plainest reading of the contract, and the other backends are compared with it.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Bound;
+use std::sync::{PoisonError, RwLock};
+
+use super::check::{collection_place, condition_of, holds, log_place, misfit};
+use super::quota::{entry_bytes, partition_bytes, record_bytes};
+use super::{
+    COLLECTIONS, Item, Key, LOGS, Line, Op, Outcome, PAGE_BYTES_MAX, Page, Quota, Storage,
+    StorageError, check_commit, check_get, check_log, check_scan,
+};
+
+/// See the module.
+#[derive(Debug)]
+pub struct MemoryStore {
+    state: RwLock<State>,
+    quota: Option<Quota>,
+}
+
+impl MemoryStore {
+    /// An empty store without a quota.
+    #[expect(
+        clippy::new_without_default,
+        reason = "a store is opened on purpose, never by default"
+    )]
+    pub fn new() -> Self {
+        Self {
+            state: RwLock::default(),
+            quota: None,
+        }
+    }
+
+    /// An empty store that holds at most what `quota` says.
+    pub fn with_quota(quota: Quota) -> Self {
+        Self {
+            quota: Some(quota),
+            ..Self::new()
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct State {
+    records: [BTreeMap<String, Record>; COLLECTIONS.len()],
+    logs: [BTreeMap<String, Log>; LOGS.len()],
+    used_bytes: u64,
+}
+
+#[derive(Debug)]
+struct Record {
+    version: u64,
+    value: String,
+}
+
+/// The entries of one log. A log without entries is not in the map.
+#[derive(Debug)]
+struct Log {
+    /// Position of the first entry.
+    first: u64,
+    lines: VecDeque<String>,
+}
+
+impl Log {
+    /// The position that the next entry gets.
+    fn next(&self) -> u64 {
+        self.first + self.lines.len() as u64
+    }
+
+    fn line(&self, position: u64) -> Option<&String> {
+        let place = position.checked_sub(self.first)?;
+        self.lines.get(usize::try_from(place).ok()?)
+    }
+}
+
+impl Storage for MemoryStore {
+    fn get(&self, keys: &[Key]) -> Result<Vec<Item>, StorageError> {
+        check_get(keys)?;
+        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+        let mut items = Vec::new();
+        for key in keys {
+            items.extend(state.item(key)?);
+        }
+        Ok(items)
+    }
+
+    fn scan(
+        &self,
+        collection: &str,
+        start: &str,
+        end: &str,
+        limit: u32,
+        reverse: bool,
+    ) -> Result<Page, StorageError> {
+        let place = check_scan(collection, start, end, limit)?;
+        if !end.is_empty() && start >= end {
+            return Ok(Page::default());
+        }
+        let upper = if end.is_empty() {
+            Bound::Unbounded
+        } else {
+            Bound::Excluded(end)
+        };
+        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+        let range = state.records[place].range::<str, _>((Bound::Included(start), upper));
+        Ok(if reverse {
+            page(collection, range.rev(), limit, true)
+        } else {
+            page(collection, range, limit, false)
+        })
+    }
+
+    fn read_log(
+        &self,
+        log: &str,
+        partition: &str,
+        start: u64,
+        limit: u32,
+        reverse: bool,
+    ) -> Result<Vec<Line>, StorageError> {
+        let place = check_log(log, partition, limit)?;
+        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+        let Some(log) = state.logs[place].get(partition) else {
+            return Ok(Vec::new());
+        };
+        Ok(if reverse {
+            let above = if start == 0 {
+                log.next()
+            } else {
+                log.next().min(start.saturating_add(1))
+            };
+            lines(log, (log.first..above).rev(), limit)
+        } else {
+            lines(log, log.first.max(start)..log.next(), limit)
+        })
+    }
+
+    fn commit(&self, ops: &[Op], closing: bool) -> Result<Outcome, StorageError> {
+        check_commit(ops)?;
+        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(found) = state.conflict(ops)? {
+            return Ok(Outcome::Conflict(found));
+        }
+        let growth = state.plan(ops)?;
+        let used_bytes = match self.quota {
+            Some(quota) => quota.admit(state.used_bytes, growth, closing)?,
+            None => state.used_bytes.saturating_add_signed(growth),
+        };
+        // The point of no return: names, conditions, positions and the quota are checked.
+        for op in ops {
+            state.apply(op)?;
+        }
+        state.used_bytes = used_bytes;
+        Ok(Outcome::Committed)
+    }
+}
+
+impl State {
+    fn item(&self, key: &Key) -> Result<Option<Item>, StorageError> {
+        let place = collection_place(&key.collection)?;
+        let found = self.records[place].get(&key.name);
+        Ok(found.map(|record| Item {
+            key: key.clone(),
+            version: record.version,
+            value: record.value.clone(),
+        }))
+    }
+
+    /// The records that `ops` have a condition on, if one of the conditions does not hold.
+    fn conflict(&self, ops: &[Op]) -> Result<Option<Vec<Item>>, StorageError> {
+        let mut found = Vec::new();
+        let mut refused = false;
+        for (key, expect) in ops.iter().filter_map(condition_of) {
+            let item = self.item(key)?;
+            refused |= !holds(expect, item.as_ref().map(|item| item.version));
+            found.extend(item);
+        }
+        Ok(refused.then_some(found))
+    }
+
+    /// By how many bytes `ops` would change the store, or which append does not fit.
+    fn plan(&self, ops: &[Op]) -> Result<i64, StorageError> {
+        let mut growth = 0;
+        let mut logs = BTreeMap::new();
+        for op in ops {
+            growth += match op {
+                Op::Check { .. } => 0,
+                Op::Put { key, value, .. } => {
+                    record_bytes(key.name.len(), value.len()) - self.counted(key)?
+                }
+                Op::Delete { key } => -self.counted(key)?,
+                Op::Append {
+                    log,
+                    partition,
+                    at,
+                    value,
+                } => {
+                    let planned = self.planned(&mut logs, log, partition)?;
+                    planned
+                        .append(*at, value.len())
+                        .map_err(|last| misfit(log, partition, *at, last))?
+                }
+                Op::Trim {
+                    log,
+                    partition,
+                    below,
+                } => self.planned(&mut logs, log, partition)?.trim(*below),
+            };
+        }
+        Ok(growth)
+    }
+
+    /// What a record counts for as it is.
+    fn counted(&self, key: &Key) -> Result<i64, StorageError> {
+        let found = self.records[collection_place(&key.collection)?].get(&key.name);
+        Ok(found.map_or(0, |record| record_bytes(key.name.len(), record.value.len())))
+    }
+
+    fn planned<'plan, 'ops, 'state>(
+        &'state self,
+        logs: &'plan mut BTreeMap<(usize, &'ops str), Planned<'state, 'ops>>,
+        log: &str,
+        partition: &'ops str,
+    ) -> Result<&'plan mut Planned<'state, 'ops>, StorageError> {
+        let place = log_place(log)?;
+        let begin = || Planned::begin(partition, self.logs[place].get(partition));
+        Ok(logs.entry((place, partition)).or_insert_with(begin))
+    }
+
+    fn apply(&mut self, op: &Op) -> Result<(), StorageError> {
+        match op {
+            Op::Check { .. } => {}
+            Op::Put { key, value, .. } => {
+                let records = &mut self.records[collection_place(&key.collection)?];
+                let version = records
+                    .get(&key.name)
+                    .map_or(1, |record| record.version + 1);
+                records.insert(
+                    key.name.clone(),
+                    Record {
+                        version,
+                        value: value.clone(),
+                    },
+                );
+            }
+            Op::Delete { key } => {
+                self.records[collection_place(&key.collection)?].remove(&key.name);
+            }
+            Op::Append {
+                log,
+                partition,
+                at,
+                value,
+            } => {
+                let logs = &mut self.logs[log_place(log)?];
+                let log = logs.entry(partition.clone()).or_insert_with(|| Log {
+                    first: 1,
+                    lines: VecDeque::new(),
+                });
+                debug_assert_eq!(log.next(), *at, "the plan checked it");
+                log.lines.push_back(value.clone());
+            }
+            Op::Trim {
+                log,
+                partition,
+                below,
+            } => trim(&mut self.logs[log_place(log)?], partition, *below),
+        }
+        Ok(())
+    }
+}
+
+fn trim(logs: &mut BTreeMap<String, Log>, partition: &str, below: u64) {
+    let Some(log) = logs.get_mut(partition) else {
+        return;
+    };
+    while log.first < below && log.lines.pop_front().is_some() {
+        log.first += 1;
+    }
+    if log.lines.is_empty() {
+        logs.remove(partition);
+    }
+}
+
+/// What one log will be after the operations planned so far.
+struct Planned<'state, 'ops> {
+    partition: &'ops str,
+    /// The entries that are there now, below `fresh`.
+    base: Option<&'state Log>,
+    /// Position of the first entry.
+    first: u64,
+    /// Position of the first entry that this commit adds.
+    fresh: u64,
+    /// Sizes of the values that this commit adds.
+    added: Vec<usize>,
+}
+
+impl<'state, 'ops> Planned<'state, 'ops> {
+    fn begin(partition: &'ops str, base: Option<&'state Log>) -> Self {
+        let (first, fresh) = base.map_or((1, 1), |log| (log.first, log.next()));
+        Self {
+            partition,
+            base,
+            first,
+            fresh,
+            added: Vec::new(),
+        }
+    }
+
+    fn next(&self) -> u64 {
+        self.fresh + self.added.len() as u64
+    }
+
+    /// By how much the store grows, or the last position if `at` does not follow it.
+    fn append(&mut self, at: u64, value_bytes: usize) -> Result<i64, u64> {
+        let next = self.next();
+        if at != next {
+            return Err(next - 1);
+        }
+        let whole = if self.first == next {
+            partition_bytes(self.partition.len())
+        } else {
+            0
+        };
+        self.added.push(value_bytes);
+        Ok(whole + entry_bytes(value_bytes))
+    }
+
+    /// By how much the store grows: never by more than nothing.
+    fn trim(&mut self, below: u64) -> i64 {
+        let next = self.next();
+        let below = below.min(next);
+        let before = self.first;
+        let mut growth = 0;
+        while self.first < below {
+            growth -= entry_bytes(self.size(self.first));
+            self.first += 1;
+        }
+        if self.first == next && before != next {
+            // All of it is gone: the log is as new.
+            growth -= partition_bytes(self.partition.len());
+            *self = Self::begin(self.partition, None);
+        }
+        growth
+    }
+
+    fn size(&self, position: u64) -> usize {
+        match position.checked_sub(self.fresh) {
+            Some(place) => usize::try_from(place)
+                .ok()
+                .and_then(|place| self.added.get(place))
+                .map_or(0, |size| *size),
+            None => self
+                .base
+                .and_then(|log| log.line(position))
+                .map_or(0, String::len),
+        }
+    }
+}
+
+fn page<'a>(
+    collection: &str,
+    range: impl Iterator<Item = (&'a String, &'a Record)>,
+    limit: u32,
+    reverse: bool,
+) -> Page {
+    let mut page = Page::default();
+    let mut bytes = 0;
+    for (name, record) in range {
+        bytes += record.value.len();
+        let full = page.items.len() == limit as usize || bytes > PAGE_BYTES_MAX;
+        if full && let Some(last) = page.items.last() {
+            page.cursor = Some(if reverse {
+                last.key.name.clone()
+            } else {
+                name.clone()
+            });
+            break;
+        }
+        let key = Key::new(collection, name);
+        page.items.push(Item {
+            key,
+            version: record.version,
+            value: record.value.clone(),
+        });
+    }
+    page
+}
+
+fn lines(log: &Log, positions: impl Iterator<Item = u64>, limit: u32) -> Vec<Line> {
+    let mut lines = Vec::new();
+    let mut bytes = 0;
+    for position in positions.take(limit as usize) {
+        let Some(value) = log.line(position) else {
+            break;
+        };
+        bytes += value.len();
+        if bytes > PAGE_BYTES_MAX && !lines.is_empty() {
+            break;
+        }
+        lines.push(Line {
+            position,
+            value: value.clone(),
+        });
+    }
+    lines
+}

@@ -1,0 +1,269 @@
+//! Storage of one tenant: the trait behind the `storage` import, its types, limits and errors.
+//!
+//! The contract is `wit/storage.wit`, word for word; this file is its Rust form and checks what every backend must
+//! refuse alike ([`check_get`], [`check_scan`], [`check_log`], [`check_commit`]). Backends hold no domain rule: they
+//! know collections and logs by name and shape, nothing of what stands in a value.
+
+mod check;
+pub mod memory;
+mod quota;
+#[cfg(feature = "sqlite")]
+pub mod sqlite;
+
+pub use check::{check_commit, check_get, check_log, check_scan};
+pub use quota::{ENTRY_BYTES_OVERHEAD, PARTITION_BYTES_OVERHEAD, Quota, RECORD_BYTES_OVERHEAD};
+
+/// Longest key and longest log partition, in bytes. An id is at most 200 bytes and an index key holds a name, a value
+/// and an id; SQLite keeps keys of this size inside one page.
+pub const KEY_BYTES_MAX: usize = 512;
+/// Longest value, in bytes: one entry of a history with its tool results (512 KiB) and room to spare.
+pub const VALUE_BYTES_MAX: usize = 1 << 20;
+/// Most operations in one commit: bounds the work that a guest can ask of one transaction.
+pub const COMMIT_OPS_MAX: usize = 1_024;
+/// Most bytes of keys, partitions and values in one commit.
+pub const COMMIT_BYTES_MAX: usize = 4 << 20;
+/// Most records or log entries in one page, and most keys in one `get`.
+pub const PAGE_ENTRIES_MAX: u32 = 500;
+/// Most bytes of values in one page; the first entry is always given.
+pub const PAGE_BYTES_MAX: usize = 1 << 20;
+
+/// How large the records of a collection are, so that a backend can lay them out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shape {
+    /// Under about 1,000 bytes with their key, always.
+    Small,
+    /// May be larger.
+    Large,
+}
+
+/// Every collection and its shape. A name that is not here is refused.
+pub const COLLECTIONS: [(&str, Shape); 12] = [
+    ("thread", Shape::Large),
+    ("pin", Shape::Large),
+    ("head", Shape::Large),
+    ("chain", Shape::Large),
+    ("index", Shape::Small),
+    ("due", Shape::Small),
+    ("inbox", Shape::Large),
+    ("seen", Shape::Small),
+    ("partial", Shape::Large),
+    ("signature", Shape::Small),
+    ("sweep", Shape::Small),
+    ("blob", Shape::Small),
+];
+
+/// Every log. A name that is not here is refused.
+pub const LOGS: [&str; 2] = ["history", "blob"];
+
+/// Name of a record.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Key {
+    /// One of [`COLLECTIONS`].
+    pub collection: String,
+    /// 1 to [`KEY_BYTES_MAX`] bytes.
+    pub name: String,
+}
+
+impl Key {
+    /// A key, unchecked: [`check_get`] and [`check_commit`] check it.
+    pub fn new(collection: impl Into<String>, name: impl Into<String>) -> Self {
+        Self {
+            collection: collection.into(),
+            name: name.into(),
+        }
+    }
+}
+
+/// A record as it is stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Item {
+    /// Its name.
+    pub key: Key,
+    /// 1 when it was put where there was none, one more with each put.
+    pub version: u64,
+    /// Its text.
+    pub value: String,
+}
+
+/// One page of a scan.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Page {
+    /// In the order of the scan.
+    pub items: Vec<Item>,
+    /// Give it as `start` (reverse: as `end`) to go on; `None` at the end. It is the first name that was not given
+    /// (reverse: the last that was), so it is never longer than a name.
+    pub cursor: Option<String>,
+}
+
+/// One entry of a log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Line {
+    /// From 1.
+    pub position: u64,
+    /// Its text.
+    pub value: String,
+}
+
+/// What a record must be for a commit to go through.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Expect {
+    /// Anything, or nothing.
+    Any,
+    /// There must be none.
+    Absent,
+    /// It must be there at this version.
+    Version(u64),
+}
+
+/// One operation of a commit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Op {
+    /// A condition that writes nothing; [`Expect::Any`] is refused.
+    Check {
+        /// The record.
+        key: Key,
+        /// What it must be.
+        expect: Expect,
+    },
+    /// Replace or create.
+    Put {
+        /// The record.
+        key: Key,
+        /// What it must be before.
+        expect: Expect,
+        /// Its new text.
+        value: String,
+    },
+    /// Remove; nothing happens if there is none.
+    Delete {
+        /// The record.
+        key: Key,
+    },
+    /// Add an entry to a log at its last position plus 1; any other position is [`StorageError::Corrupt`].
+    Append {
+        /// One of [`LOGS`].
+        log: String,
+        /// Which log of that kind: 1 to [`KEY_BYTES_MAX`] bytes.
+        partition: String,
+        /// Its position.
+        at: u64,
+        /// Its text.
+        value: String,
+    },
+    /// Remove the entries of a log below a position.
+    Trim {
+        /// One of [`LOGS`].
+        log: String,
+        /// Which log of that kind: 1 to [`KEY_BYTES_MAX`] bytes.
+        partition: String,
+        /// The lowest position that stays.
+        below: u64,
+    },
+}
+
+/// What became of a commit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// All of it is written and durable.
+    Committed,
+    /// Nothing is written. Every record that the commit had a condition on and that exists, as it now is, in the
+    /// order in which the commit names them.
+    Conflict(Vec<Item>),
+}
+
+/// Why storage said no.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum StorageError {
+    /// Nothing was written; the same call may be repeated.
+    #[error("the store cannot be reached: {message}")]
+    Unavailable {
+        /// What the backend said.
+        message: String,
+    },
+    /// The commit may or may not have been written.
+    #[error("nobody knows whether the commit was written: {message}")]
+    OutcomeUnknown {
+        /// What the backend said.
+        message: String,
+    },
+    /// Nothing was written.
+    #[error("the store is full: {used} of {limit} bytes are used")]
+    QuotaExceeded {
+        /// Bytes that this commit could have filled, with the margin if it was a closing one.
+        limit: u64,
+        /// Bytes in use before it.
+        used: u64,
+    },
+    /// Nothing was written. `what` names the size: `key`, `partition`, `value`, `operations`, `commit`,
+    /// `page`, `keys`.
+    #[error("{what} is {actual}, the most is {limit}")]
+    TooLarge {
+        /// Which size.
+        what: &'static str,
+        /// The most it may be.
+        limit: u64,
+        /// What it is.
+        actual: u64,
+    },
+    /// Nothing was written.
+    #[error("the store contradicts itself: {message}")]
+    Corrupt {
+        /// What contradicts what.
+        message: String,
+    },
+    /// Nothing was written. Codes: `unknown-collection`, `unknown-log`, `empty-key`, `empty-page`,
+    /// `key-named-twice`, `not-a-condition`, and a backend's own.
+    #[error("{message} ({code})")]
+    Other {
+        /// A word for programs.
+        code: &'static str,
+        /// A sentence for people.
+        message: String,
+    },
+}
+
+impl StorageError {
+    /// May the caller repeat the same call unchanged?
+    pub fn retry_unchanged(&self) -> bool {
+        match self {
+            Self::Unavailable { .. } => true,
+            Self::OutcomeUnknown { .. }
+            | Self::QuotaExceeded { .. }
+            | Self::TooLarge { .. }
+            | Self::Corrupt { .. }
+            | Self::Other { .. } => false,
+        }
+    }
+}
+
+/// Durable storage of one tenant. Synchronous: it is called on the host's own threads, never on an async runtime's.
+pub trait Storage: Send + Sync {
+    /// The records that exist among `keys`, in the order asked, as one snapshot.
+    fn get(&self, keys: &[Key]) -> Result<Vec<Item>, StorageError>;
+
+    /// The records of `collection` with `start <= key < end` as one snapshot, at most `limit`. An empty `start` is the
+    /// beginning, an empty `end` the end.
+    fn scan(
+        &self,
+        collection: &str,
+        start: &str,
+        end: &str,
+        limit: u32,
+        reverse: bool,
+    ) -> Result<Page, StorageError>;
+
+    /// The entries of a log from `start` upwards (reverse: downwards; 0 begins at the newest) as one snapshot.
+    fn read_log(
+        &self,
+        log: &str,
+        partition: &str,
+        start: u64,
+        limit: u32,
+        reverse: bool,
+    ) -> Result<Vec<Line>, StorageError>;
+
+    /// All of `ops` or nothing; durable when it answers [`Outcome::Committed`]. Refusals are looked for in this order:
+    /// sizes and names, conditions (a conflict), positions of appends (corrupt), quota. So whoever read something
+    /// stale is told of a conflict, not of a position that no longer fits.
+    fn commit(&self, ops: &[Op], closing: bool) -> Result<Outcome, StorageError>;
+}

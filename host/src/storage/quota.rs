@@ -1,0 +1,101 @@
+//! How many bytes a tenant's store may hold, and what counts as a byte.
+//!
+//! Every backend counts the same bytes, so that the same history meets the quota at the same commit everywhere: what
+//! the guest wrote, plus a flat amount for each thing, so that a million empty records are not free. It is a measure of
+//! what is kept, not of a file.
+
+use super::StorageError;
+
+/// Counted for each record beside its name and value: about what a row, its key and its index entry take.
+pub const RECORD_BYTES_OVERHEAD: u64 = 64;
+/// Counted for each log entry beside its value.
+pub const ENTRY_BYTES_OVERHEAD: u64 = 16;
+/// Counted for each log that has an entry, beside its name.
+pub const PARTITION_BYTES_OVERHEAD: u64 = 64;
+
+/// A bound on what a store may hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Quota {
+    /// Bytes that any commit may fill.
+    pub limit_bytes: u64,
+    /// Bytes above it that only closing commits may fill, so that a full store can still record the truth.
+    pub closing_margin_bytes: u64,
+}
+
+impl Quota {
+    /// Bytes in use after a commit that changes them by `growth`, or why it may not. One that does not grow the store
+    /// is always admitted, however full it is.
+    pub(super) fn admit(self, used: u64, growth: i64, closing: bool) -> Result<u64, StorageError> {
+        let after = used.saturating_add_signed(growth);
+        let margin = if closing {
+            self.closing_margin_bytes
+        } else {
+            0
+        };
+        let limit = self.limit_bytes.saturating_add(margin);
+        if growth > 0 && after > limit {
+            return Err(StorageError::QuotaExceeded { limit, used });
+        }
+        Ok(after)
+    }
+}
+
+/// What a record counts for.
+pub(super) fn record_bytes(name_bytes: usize, value_bytes: usize) -> i64 {
+    signed(name_bytes as u64 + value_bytes as u64 + RECORD_BYTES_OVERHEAD)
+}
+
+/// What a log entry counts for.
+pub(super) fn entry_bytes(value_bytes: usize) -> i64 {
+    signed(value_bytes as u64 + ENTRY_BYTES_OVERHEAD)
+}
+
+/// What a log that has an entry counts for.
+pub(super) fn partition_bytes(name_bytes: usize) -> i64 {
+    signed(name_bytes as u64 + PARTITION_BYTES_OVERHEAD)
+}
+
+/// Sizes in memory are below 2^63.
+fn signed(bytes: u64) -> i64 {
+    i64::try_from(bytes).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn admits_up_to_the_limit_and_a_closing_commit_up_to_the_margin() {
+        let quota = Quota {
+            limit_bytes: 100,
+            closing_margin_bytes: 10,
+        };
+        let refused = |limit, used| Err(StorageError::QuotaExceeded { limit, used });
+        let cases = [
+            ("fills it", 90, 10, false, Ok(100)),
+            ("one over", 90, 11, false, refused(100, 90)),
+            ("closing fills the margin", 100, 10, true, Ok(110)),
+            (
+                "closing one over the margin",
+                100,
+                11,
+                true,
+                refused(110, 100),
+            ),
+            (
+                "the margin is not for others",
+                100,
+                1,
+                false,
+                refused(100, 100),
+            ),
+            ("over already, growing", 200, 1, true, refused(110, 200)),
+            ("over already, the same", 200, 0, false, Ok(200)),
+            ("over already, shrinking", 200, -50, false, Ok(150)),
+            ("never below nothing", 10, -50, false, Ok(0)),
+        ];
+        for (name, used, growth, closing, expected) in cases {
+            assert_eq!(quota.admit(used, growth, closing), expected, "{name}");
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! What SQLite's errors mean to a caller of the store.
+
+use rusqlite::{Error, ErrorCode};
+
+use super::super::StorageError;
+use super::super::check::other;
+
+/// The answer to an error before COMMIT, and of a read: nothing was written.
+pub(super) fn refused(error: &Error) -> StorageError {
+    let message = error.to_string();
+    match error {
+        Error::SqliteFailure(failure, _) => from_code(failure.code, failure.extended_code, message),
+        // What is in the file is not what we write: another type, no UTF-8, a negative version.
+        Error::InvalidColumnType(..)
+        | Error::FromSqlConversionFailure(..)
+        | Error::IntegralValueOutOfRange(..)
+        | Error::Utf8Error(..) => StorageError::Corrupt { message },
+        _ => other("sqlite", message),
+    }
+}
+
+/// The answer to an error of COMMIT itself. When the log could not be written or synchronised, a crash may still bring
+/// the commit back, so nobody knows.
+pub(super) fn commit_failed(error: &Error) -> StorageError {
+    match error.sqlite_error_code() {
+        Some(
+            ErrorCode::DatabaseBusy
+            | ErrorCode::DatabaseLocked
+            | ErrorCode::DiskFull
+            | ErrorCode::ReadOnly
+            | ErrorCode::ConstraintViolation,
+        ) => refused(error),
+        Some(_) | None => StorageError::OutcomeUnknown {
+            message: error.to_string(),
+        },
+    }
+}
+
+fn from_code(code: ErrorCode, extended: i32, message: String) -> StorageError {
+    if extended == rusqlite::ffi::SQLITE_IOERR_CORRUPTFS {
+        return StorageError::Corrupt { message };
+    }
+    match code {
+        // Another has it, or the machine is short of something: the same call may go through later. A full disk is
+        // the operator's, not the tenant's quota.
+        ErrorCode::DatabaseBusy
+        | ErrorCode::DatabaseLocked
+        | ErrorCode::OutOfMemory
+        | ErrorCode::OperationInterrupted
+        | ErrorCode::SystemIoFailure
+        | ErrorCode::DiskFull
+        | ErrorCode::CannotOpen
+        | ErrorCode::FileLockingProtocolFailed => StorageError::Unavailable { message },
+        // A constraint of the schema holds for everything that we write.
+        ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase | ErrorCode::ConstraintViolation => {
+            StorageError::Corrupt { message }
+        }
+        ErrorCode::ReadOnly | ErrorCode::PermissionDenied => other("read-only", message),
+        _ => other("sqlite", message),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rusqlite::ffi;
+
+    use super::*;
+
+    fn kind(error: &StorageError) -> &'static str {
+        match error {
+            StorageError::Unavailable { .. } => "unavailable",
+            StorageError::OutcomeUnknown { .. } => "outcome-unknown",
+            StorageError::QuotaExceeded { .. } => "quota-exceeded",
+            StorageError::TooLarge { .. } => "too-large",
+            StorageError::Corrupt { .. } => "corrupt",
+            StorageError::Other { code, .. } => code,
+        }
+    }
+
+    #[test]
+    fn each_code_has_its_meaning_before_and_at_commit() {
+        let cases = [
+            (ffi::SQLITE_BUSY, "unavailable", "unavailable"),
+            (ffi::SQLITE_LOCKED, "unavailable", "unavailable"),
+            (ffi::SQLITE_FULL, "unavailable", "unavailable"),
+            (ffi::SQLITE_NOMEM, "unavailable", "outcome-unknown"),
+            (ffi::SQLITE_IOERR_WRITE, "unavailable", "outcome-unknown"),
+            (ffi::SQLITE_IOERR_FSYNC, "unavailable", "outcome-unknown"),
+            (ffi::SQLITE_IOERR_READ, "unavailable", "outcome-unknown"),
+            (ffi::SQLITE_IOERR_CORRUPTFS, "corrupt", "outcome-unknown"),
+            (ffi::SQLITE_CANTOPEN, "unavailable", "outcome-unknown"),
+            (ffi::SQLITE_READONLY, "read-only", "read-only"),
+            (ffi::SQLITE_READONLY_DBMOVED, "read-only", "read-only"),
+            (ffi::SQLITE_CORRUPT, "corrupt", "outcome-unknown"),
+            (ffi::SQLITE_NOTADB, "corrupt", "outcome-unknown"),
+            (ffi::SQLITE_CONSTRAINT_CHECK, "corrupt", "corrupt"),
+            (ffi::SQLITE_ERROR, "sqlite", "outcome-unknown"),
+        ];
+        for (code, before, at) in cases {
+            let error = Error::SqliteFailure(ffi::Error::new(code), None);
+            assert_eq!(kind(&refused(&error)), before, "code {code} before COMMIT");
+            assert_eq!(kind(&commit_failed(&error)), at, "code {code} of COMMIT");
+        }
+    }
+
+    #[test]
+    fn what_we_would_never_write_is_corrupt() {
+        let error = Error::InvalidColumnType(1, "value".into(), rusqlite::types::Type::Blob);
+        assert_eq!(kind(&refused(&error)), "corrupt");
+        assert_eq!(
+            kind(&refused(&Error::IntegralValueOutOfRange(1, -1))),
+            "corrupt"
+        );
+    }
+}

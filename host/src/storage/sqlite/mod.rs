@@ -1,0 +1,171 @@
+//! The store in SQLite: the default one.
+//!
+//! One file in a directory that was granted, in write-ahead mode. Reads run in place on pooled connections ([`read`]);
+//! commits queue and are written in batches ([`writer`], [`transaction`]); the log is moved by a thread ([`checkpoint`]);
+//! processes queue at a lock file beside it ([`files`], which also names what is not yet protected). The schema and
+//! why it is as it is: `schema/`.
+//!
+//! No domain rule lives here. The view `threads` is for people with a database shell; the program never reads it.
+
+mod apply;
+mod checkpoint;
+mod connection;
+mod error;
+mod files;
+mod read;
+mod schema;
+mod statements;
+mod transaction;
+mod writer;
+
+use std::sync::Arc;
+
+use cap_std::fs::Dir;
+
+use self::checkpoint::Checkpointer;
+use self::connection::{check_first, open_checkpointer, open_writer};
+use self::files::Place;
+use self::read::Readers;
+use self::statements::Statements;
+use self::transaction::Transactions;
+use self::writer::Writer;
+use super::{
+    Item, Key, Line, Op, Outcome, Page, Quota, Storage, StorageError, check_commit, check_get,
+    check_log, check_scan,
+};
+
+/// When a commit counts as durable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Durability {
+    /// It survives loss of power.
+    Full,
+    /// It survives the death of the process; loss of power may take the last commits, never a part of one.
+    Normal,
+}
+
+/// How a store is opened. There is no default: name a preset, then change what must differ.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SqliteOptions {
+    /// When a commit counts as durable.
+    pub durability: Durability,
+    /// Most bytes that the store may hold, `None` for as many as the disk has. All processes that have one store open
+    /// must agree on whether there is a quota: bytes are counted only where there is one, and anew at each open.
+    pub quota_bytes: Option<u64>,
+    /// Bytes above the quota that only closing commits may fill.
+    pub closing_margin_bytes: u64,
+}
+
+impl SqliteOptions {
+    /// A closing commit settles, ends or cancels; 16 MiB hold thousands of them.
+    pub const CLOSING_MARGIN_BYTES: u64 = 16 << 20;
+    /// What a tenant without a policy of its own may hold: about a million events.
+    pub const STRICT_QUOTA_BYTES: u64 = 1 << 30;
+
+    /// For one person on their own machine: durable, no quota.
+    pub const fn local() -> Self {
+        let closing_margin_bytes = Self::CLOSING_MARGIN_BYTES;
+        Self {
+            durability: Durability::Full,
+            quota_bytes: None,
+            closing_margin_bytes,
+        }
+    }
+
+    /// For tenants that do not trust each other: durable, bounded.
+    pub const fn strict() -> Self {
+        Self {
+            quota_bytes: Some(Self::STRICT_QUOTA_BYTES),
+            ..Self::local()
+        }
+    }
+
+    fn quota(&self) -> Option<Quota> {
+        let closing_margin_bytes = self.closing_margin_bytes;
+        self.quota_bytes.map(|limit_bytes| Quota {
+            limit_bytes,
+            closing_margin_bytes,
+        })
+    }
+}
+
+/// See the module. Fields are dropped in order: readers, then the writer whose last connection tidies up, then the
+/// directory.
+#[derive(Debug)]
+pub struct SqliteStore {
+    readers: Readers,
+    writer: Writer,
+    sql: Arc<Statements>,
+    _place: Arc<Place>,
+}
+
+impl SqliteStore {
+    /// Opens the store `name` in `dir`, and makes it if there is none.
+    ///
+    /// # Errors
+    /// [`StorageError::Other`] with the code `bad-name` (letters, digits, `.`, `_`, `-`, with a dot inside),
+    /// `not-a-regular-file`, `hard-linked`, `foreign-database`, `newer-schema`, `sqlite-too-old`, `read-only`,
+    /// `no-write-ahead-log` or `unsupported-platform`; in all these cases a file that was there is as it was. What
+    /// SQLite cannot open is `Unavailable`, what is no database `Corrupt`.
+    pub fn open(dir: &Dir, name: &str, options: SqliteOptions) -> Result<Self, StorageError> {
+        let place = Arc::new(Place::new(dir, name)?);
+        let sql = Arc::new(Statements::new());
+        check_first(&place)?;
+        let lock = place.lock_file()?;
+        let connection = open_writer(&place, &lock, options.durability)?;
+        let transactions = Transactions::open(connection, lock, Arc::clone(&sql), options.quota())?;
+        let checkpointer = Checkpointer::start(
+            open_checkpointer(&place, options.durability)?,
+            place.lock_file()?,
+        )?;
+        let writer = Writer::new(transactions, checkpointer);
+        Ok(Self {
+            readers: Readers::new(Arc::clone(&place)),
+            writer,
+            sql,
+            _place: place,
+        })
+    }
+}
+
+impl Storage for SqliteStore {
+    fn get(&self, keys: &[Key]) -> Result<Vec<Item>, StorageError> {
+        check_get(keys)?;
+        self.readers
+            .ask(|connection| read::items(connection, &self.sql, keys))
+    }
+
+    fn scan(
+        &self,
+        collection: &str,
+        start: &str,
+        end: &str,
+        limit: u32,
+        reverse: bool,
+    ) -> Result<Page, StorageError> {
+        let place = check_scan(collection, start, end, limit)?;
+        let sql = self.sql.records(place);
+        self.readers
+            .ask(|connection| read::page(connection, sql, collection, (start, end), limit, reverse))
+    }
+
+    fn read_log(
+        &self,
+        log: &str,
+        partition: &str,
+        start: u64,
+        limit: u32,
+        reverse: bool,
+    ) -> Result<Vec<Line>, StorageError> {
+        let place = check_log(log, partition, limit)?;
+        self.readers
+            .ask(|connection| read::lines(connection, place, partition, start, limit, reverse))
+    }
+
+    fn commit(&self, ops: &[Op], closing: bool) -> Result<Outcome, StorageError> {
+        check_commit(ops)?;
+        if ops.is_empty() {
+            return Ok(Outcome::Committed);
+        }
+        self.writer.commit(ops, closing)
+    }
+}

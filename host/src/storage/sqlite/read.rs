@@ -1,0 +1,218 @@
+//! Reads, in place on the caller's thread: a pool of read connections and the three questions they answer.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+use super::super::check::collection_place;
+use super::super::{Item, Key, Line, PAGE_BYTES_MAX, Page, StorageError};
+use super::connection::open_reader;
+use super::error::refused;
+use super::files::Place;
+use super::statements::{
+    BEGIN_READ, COMMIT, LINES_DOWN, LINES_UP, RecordStatements, Statements, log_name,
+};
+
+/// Most read connections of a store: as many as the host has threads that call the component. More readers wait.
+const READERS_MAX: usize = 16;
+/// The highest position of a log entry: positions share a row id with the log's number.
+pub(super) const POSITION_MAX: u64 = u32::MAX as u64;
+
+/// The read connections.
+#[derive(Debug)]
+pub(super) struct Readers {
+    place: Arc<Place>,
+    pool: Mutex<Pool>,
+    returned: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Pool {
+    idle: Vec<Connection>,
+    open: usize,
+}
+
+/// A connection that goes back to the pool when it is dropped, unless it was given up.
+struct Borrowed<'a> {
+    readers: &'a Readers,
+    connection: Option<Connection>,
+}
+
+impl Readers {
+    pub(super) fn new(place: Arc<Place>) -> Self {
+        Self {
+            place,
+            pool: Mutex::default(),
+            returned: Condvar::new(),
+        }
+    }
+
+    /// Asks on a connection of the pool. One on which something failed is closed: it may be inside a transaction.
+    pub(super) fn ask<T>(
+        &self,
+        question: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+    ) -> Result<T, StorageError> {
+        let mut borrowed = self.borrow();
+        let connection = match borrowed.connection.take() {
+            Some(connection) => connection,
+            None => open_reader(&self.place)?,
+        };
+        let answer = question(&connection).map_err(|error| refused(&error))?;
+        borrowed.connection = Some(connection);
+        Ok(answer)
+    }
+
+    /// A place in the pool, with a connection if one is idle.
+    fn borrow(&self) -> Borrowed<'_> {
+        let full = |pool: &mut Pool| pool.idle.is_empty() && pool.open >= READERS_MAX;
+        let mut pool = self
+            .returned
+            .wait_while(self.pool(), full)
+            .unwrap_or_else(PoisonError::into_inner);
+        let connection = pool.idle.pop();
+        pool.open += usize::from(connection.is_none());
+        Borrowed {
+            readers: self,
+            connection,
+        }
+    }
+
+    fn pool(&self) -> MutexGuard<'_, Pool> {
+        self.pool.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Borrowed<'_> {
+    fn drop(&mut self) {
+        let mut pool = self.readers.pool();
+        match self.connection.take() {
+            Some(connection) => pool.idle.push(connection),
+            None => pool.open -= 1,
+        }
+        drop(pool);
+        self.readers.returned.notify_one();
+    }
+}
+
+/// The records that exist among `keys`, as one snapshot.
+pub(super) fn items(
+    connection: &Connection,
+    sql: &Statements,
+    keys: &[Key],
+) -> rusqlite::Result<Vec<Item>> {
+    // One statement is a snapshot by itself.
+    let several = keys.len() > 1;
+    if several {
+        connection.prepare_cached(BEGIN_READ)?.execute([])?;
+    }
+    let mut found = Vec::new();
+    for key in keys {
+        found.extend(item(connection, sql, key)?);
+    }
+    if several {
+        connection.prepare_cached(COMMIT)?.execute([])?;
+    }
+    Ok(found)
+}
+
+/// One record. An unknown collection has none; it was refused before.
+pub(super) fn item(
+    connection: &Connection,
+    sql: &Statements,
+    key: &Key,
+) -> rusqlite::Result<Option<Item>> {
+    let Ok(place) = collection_place(&key.collection) else {
+        return Ok(None);
+    };
+    let mut statement = connection.prepare_cached(&sql.records(place).get)?;
+    let read = |row: &Row<'_>| {
+        Ok(Item {
+            key: key.clone(),
+            version: number(row, 0)?,
+            value: row.get(1)?,
+        })
+    };
+    statement.query_row([&key.name], read).optional()
+}
+
+/// A page of a collection.
+pub(super) fn page(
+    connection: &Connection,
+    sql: &RecordStatements,
+    collection: &str,
+    range: (&str, &str),
+    limit: u32,
+    reverse: bool,
+) -> rusqlite::Result<Page> {
+    let (start, end) = range;
+    let (open, below) = if reverse {
+        (&sql.down, &sql.down_below)
+    } else {
+        (&sql.up, &sql.up_below)
+    };
+    // One more than asked, to know whether there is more.
+    let rows = i64::from(limit) + 1;
+    let mut statement = connection.prepare_cached(if end.is_empty() { open } else { below })?;
+    let mut rows = if end.is_empty() {
+        statement.query(params![start, rows])?
+    } else {
+        statement.query(params![start, end, rows])?
+    };
+    let mut page = Page::default();
+    let mut bytes = 0;
+    while let Some(row) = rows.next()? {
+        let name: String = row.get(0)?;
+        let value: String = row.get(2)?;
+        bytes += value.len();
+        let full = page.items.len() == limit as usize || bytes > PAGE_BYTES_MAX;
+        if full && let Some(last) = page.items.last() {
+            page.cursor = Some(if reverse { last.key.name.clone() } else { name });
+            break;
+        }
+        page.items.push(Item {
+            key: Key::new(collection, name),
+            version: number(row, 1)?,
+            value,
+        });
+    }
+    Ok(page)
+}
+
+/// A page of the log at `place`.
+pub(super) fn lines(
+    connection: &Connection,
+    place: usize,
+    partition: &str,
+    start: u64,
+    limit: u32,
+    reverse: bool,
+) -> rusqlite::Result<Vec<Line>> {
+    let from = match (reverse, start) {
+        (false, start) if start > POSITION_MAX => return Ok(Vec::new()),
+        (true, 0) => POSITION_MAX,
+        (_, start) => start.min(POSITION_MAX),
+    };
+    let mut statement = connection.prepare_cached(if reverse { LINES_DOWN } else { LINES_UP })?;
+    // At most POSITION_MAX.
+    let mut rows = statement.query(params![log_name(place), partition, from as i64, limit])?;
+    let mut lines = Vec::new();
+    let mut bytes = 0;
+    while let Some(row) = rows.next()? {
+        let value: String = row.get(1)?;
+        bytes += value.len();
+        if bytes > PAGE_BYTES_MAX && !lines.is_empty() {
+            break;
+        }
+        lines.push(Line {
+            position: number(row, 0)?,
+            value,
+        });
+    }
+    Ok(lines)
+}
+
+/// A number that is never negative.
+pub(super) fn number(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
+    let number: i64 = row.get(column)?;
+    u64::try_from(number).map_err(|_| rusqlite::Error::IntegralValueOutOfRange(column, number))
+}

@@ -1,0 +1,143 @@
+//! The statements, one for each thing that the store does. Each is prepared once for a connection and kept there.
+
+use super::super::quota::{ENTRY_BYTES_OVERHEAD, PARTITION_BYTES_OVERHEAD, RECORD_BYTES_OVERHEAD};
+use super::super::{COLLECTIONS, LOGS};
+
+/// Statements kept prepared by each connection: more than the nine for each collection and the dozen others.
+pub(super) const STATEMENTS_KEPT: usize = 128;
+
+pub(super) const BEGIN_READ: &str = "BEGIN";
+pub(super) const BEGIN_WRITE: &str = "BEGIN IMMEDIATE";
+pub(super) const COMMIT: &str = "COMMIT";
+pub(super) const ROLLBACK: &str = "ROLLBACK";
+pub(super) const SAVEPOINT: &str = "SAVEPOINT member";
+pub(super) const RELEASE: &str = "RELEASE member";
+pub(super) const ROLLBACK_TO: &str = "ROLLBACK TO member";
+
+/// Makes a log; changes nothing if there is one. Parameters: log, name.
+pub(super) const PARTITION_INSERT: &str =
+    "INSERT INTO partition (log, name) VALUES (?1, ?2) ON CONFLICT DO NOTHING";
+/// Parameters: log, name.
+pub(super) const PARTITION_GET: &str = "SELECT id FROM partition WHERE log = ?1 AND name = ?2";
+/// Parameter: id.
+pub(super) const PARTITION_DELETE: &str = "DELETE FROM partition WHERE id = ?1";
+/// Adds the first entry of a log that was just made. Parameters: id of the entry, value.
+pub(super) const ENTRY_FIRST: &str = "INSERT INTO entry (id, value) VALUES (?1, ?2)";
+/// Adds an entry behind the one before it, else changes nothing. A log has no gaps, so it is the last one exactly when
+/// the one before is there and it is not. Parameters: log, name, position, value.
+pub(super) const ENTRY_NEXT: &str = "INSERT INTO entry (id, value) \
+     SELECT p.id << 32 | ?3, ?4 FROM partition AS p WHERE p.log = ?1 AND p.name = ?2 \
+     AND EXISTS (SELECT 1 FROM entry WHERE id = (p.id << 32 | (?3 - 1))) ON CONFLICT DO NOTHING";
+/// Position of the last entry. Parameters: log, name.
+pub(super) const ENTRY_LAST: &str = "SELECT id & 4294967295 FROM entry WHERE id BETWEEN \
+     (SELECT id FROM partition WHERE log = ?1 AND name = ?2) << 32 AND \
+     ((SELECT id FROM partition WHERE log = ?1 AND name = ?2) << 32 | 4294967295) ORDER BY id DESC LIMIT 1";
+/// Whether a log has entries. Parameter: id of the log.
+pub(super) const ENTRY_ANY: &str =
+    "SELECT EXISTS (SELECT 1 FROM entry WHERE id BETWEEN ?1 << 32 AND (?1 << 32 | 4294967295))";
+/// Number and size of the entries from one id to below another. Parameters: ids.
+pub(super) const ENTRY_SIZES: &str =
+    "SELECT count(*), coalesce(sum(octet_length(value)), 0) FROM entry WHERE id >= ?1 AND id < ?2";
+/// Parameters: ids, the second one stays.
+pub(super) const ENTRY_DELETE: &str = "DELETE FROM entry WHERE id >= ?1 AND id < ?2";
+/// A page of a log, upwards. Parameters: log, name, first position, limit.
+pub(super) const LINES_UP: &str = "SELECT id & 4294967295, value FROM entry WHERE id BETWEEN \
+     ((SELECT id FROM partition WHERE log = ?1 AND name = ?2) << 32 | ?3) AND \
+     ((SELECT id FROM partition WHERE log = ?1 AND name = ?2) << 32 | 4294967295) ORDER BY id LIMIT ?4";
+/// A page of a log, downwards. Parameters: log, name, highest position, limit.
+pub(super) const LINES_DOWN: &str = "SELECT id & 4294967295, value FROM entry WHERE id BETWEEN \
+     ((SELECT id FROM partition WHERE log = ?1 AND name = ?2) << 32) AND \
+     ((SELECT id FROM partition WHERE log = ?1 AND name = ?2) << 32 | ?3) ORDER BY id DESC LIMIT ?4";
+
+pub(super) const USAGE_GET: &str = "SELECT bytes FROM usage WHERE id = 1";
+/// Parameter: bytes.
+pub(super) const USAGE_PUT: &str =
+    "INSERT INTO usage (id, bytes) VALUES (1, ?1) ON CONFLICT DO UPDATE SET bytes = excluded.bytes";
+
+/// The statements of one collection.
+#[derive(Debug)]
+pub(super) struct RecordStatements {
+    /// Version and value. Parameter: name.
+    pub(super) get: String,
+    /// Bytes of the value. Parameter: name.
+    pub(super) size: String,
+    /// Changes nothing if there is one. Parameters: name, value.
+    pub(super) insert: String,
+    /// Changes nothing if it is not there at that version. Parameters: name, version, value.
+    pub(super) update: String,
+    /// Parameters: name, value.
+    pub(super) upsert: String,
+    /// Parameter: name.
+    pub(super) delete: String,
+    /// Name, version and value, from the name on. Parameters: first name, limit; a bounded one: end before limit.
+    pub(super) up: String,
+    /// As `up`, below an end.
+    pub(super) up_below: String,
+    /// As `up`, backwards.
+    pub(super) down: String,
+    /// As `up_below`, backwards.
+    pub(super) down_below: String,
+}
+
+impl RecordStatements {
+    fn of(collection: &str) -> Self {
+        let table = format!("record_{collection}");
+        let page = format!("SELECT name, version, value FROM {table} WHERE name >= ?1");
+        let insert = format!(
+            "INSERT INTO {table} (name, version, value) VALUES (?1, 1, ?2) ON CONFLICT (name) DO"
+        );
+        Self {
+            get: format!("SELECT version, value FROM {table} WHERE name = ?1"),
+            size: format!("SELECT octet_length(value) FROM {table} WHERE name = ?1"),
+            update: format!(
+                "UPDATE {table} SET version = version + 1, value = ?3 WHERE name = ?1 AND version = ?2"
+            ),
+            upsert: format!("{insert} UPDATE SET version = version + 1, value = excluded.value"),
+            insert: format!("{insert} NOTHING"),
+            delete: format!("DELETE FROM {table} WHERE name = ?1"),
+            up: format!("{page} ORDER BY name LIMIT ?2"),
+            up_below: format!("{page} AND name < ?2 ORDER BY name LIMIT ?3"),
+            down: format!("{page} ORDER BY name DESC LIMIT ?2"),
+            down_below: format!("{page} AND name < ?2 ORDER BY name DESC LIMIT ?3"),
+        }
+    }
+}
+
+/// The statements of every collection, in the order of [`COLLECTIONS`].
+#[derive(Debug)]
+pub(super) struct Statements {
+    records: [RecordStatements; COLLECTIONS.len()],
+}
+
+impl Statements {
+    pub(super) fn new() -> Self {
+        Self {
+            records: COLLECTIONS.map(|(collection, _)| RecordStatements::of(collection)),
+        }
+    }
+
+    /// Those of the collection at `place` in [`COLLECTIONS`].
+    pub(super) fn records(&self, place: usize) -> &RecordStatements {
+        &self.records[place]
+    }
+}
+
+/// The log at `place` in [`LOGS`], as it is written into the table `partition`.
+pub(super) fn log_name(place: usize) -> &'static str {
+    LOGS[place]
+}
+
+/// Counts every byte of the store anew, as [`super::super::Quota`] counts.
+pub(super) fn usage_count() -> String {
+    let mut sql = format!(
+        "SELECT (SELECT count(*) * {ENTRY_BYTES_OVERHEAD} + coalesce(sum(octet_length(value)), 0) FROM entry) \
+         + (SELECT count(*) * {PARTITION_BYTES_OVERHEAD} + coalesce(sum(octet_length(name)), 0) FROM partition)"
+    );
+    for (collection, _) in COLLECTIONS {
+        sql += &format!(
+            " + (SELECT count(*) * {RECORD_BYTES_OVERHEAD} + coalesce(sum(octet_length(name) + octet_length(value)), 0) \
+             FROM record_{collection})"
+        );
+    }
+    sql
+}

@@ -1,0 +1,272 @@
+//! Transactions: commits one by one, or what has queued up as one.
+//!
+//! A batch is one transaction with a savepoint for each member, so that a member that is refused takes nothing with
+//! it. Nobody is answered before COMMIT. When the transaction fails as a whole, each member is run again alone, so no
+//! member pays for another. A member alone is first tried without a savepoint; that is the usual case and the fastest.
+//!
+//! Nothing is remembered between transactions but prepared statements: what a log's number is, is asked each time (an
+//! index look-up), so a savepoint that is rolled back or another process that trims a log leaves nothing stale here.
+
+use std::slice;
+use std::sync::Arc;
+
+use rusqlite::{Connection, OptionalExtension};
+
+use super::super::{Op, Outcome, Quota, StorageError};
+use super::apply::{Applied, apply, judge};
+use super::error::{commit_failed, refused};
+use super::files::LockFile;
+use super::read::number;
+use super::statements::{
+    BEGIN_WRITE, COMMIT, RELEASE, ROLLBACK, ROLLBACK_TO, SAVEPOINT, Statements, USAGE_GET,
+    USAGE_PUT, usage_count,
+};
+
+/// The answer to one commit.
+pub(super) type Answer = Result<Outcome, StorageError>;
+
+/// One commit, as a member of a batch.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Member<'a> {
+    pub(super) ops: &'a [Op],
+    pub(super) closing: bool,
+}
+
+/// The writing end of a store.
+#[derive(Debug)]
+pub(super) struct Transactions {
+    lock: LockFile,
+    work: Work,
+}
+
+#[derive(Debug)]
+struct Work {
+    connection: Connection,
+    sql: Arc<Statements>,
+    quota: Option<Quota>,
+}
+
+/// Where a transaction failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Begin,
+    Statement,
+    Commit,
+}
+
+#[derive(Debug)]
+struct Failure {
+    stage: Stage,
+    error: rusqlite::Error,
+}
+
+impl Failure {
+    fn answer(&self) -> StorageError {
+        match self.stage {
+            Stage::Begin | Stage::Statement => refused(&self.error),
+            Stage::Commit => commit_failed(&self.error),
+        }
+    }
+}
+
+impl Transactions {
+    /// Counts the bytes in use, if there is a quota.
+    pub(super) fn open(
+        connection: Connection,
+        lock: LockFile,
+        sql: Arc<Statements>,
+        quota: Option<Quota>,
+    ) -> Result<Self, StorageError> {
+        let work = Work {
+            connection,
+            sql,
+            quota,
+        };
+        if quota.is_some() {
+            let _turn = lock.acquire()?;
+            work.transaction(|| work.recount().map(Some))
+                .map_err(|failure| failure.answer())?;
+        }
+        Ok(Self { lock, work })
+    }
+
+    /// Commits every member, or says why not, in their order.
+    pub(super) fn run(&self, members: &[Member<'_>]) -> Vec<Answer> {
+        let _turn = match self.lock.acquire() {
+            Ok(turn) => turn,
+            Err(error) => return vec![Err(error); members.len()],
+        };
+        if members.len() > 1 {
+            match self.work.together(members) {
+                Ok(answers) => return answers,
+                // Nobody could begin; another try would wait as long again for each member.
+                Err(failure) if failure.stage == Stage::Begin => {
+                    return vec![Err(failure.answer()); members.len()];
+                }
+                Err(failure) => {
+                    tracing::debug!(error = %failure.error, "a batch failed; its members run alone")
+                }
+            }
+        }
+        members
+            .iter()
+            .map(|member| self.work.alone(member))
+            .collect()
+    }
+}
+
+impl Work {
+    fn together(&self, members: &[Member<'_>]) -> Result<Vec<Answer>, Failure> {
+        let answers = self.transaction(|| {
+            let before = self.used()?;
+            let mut used = before;
+            let mut answers = Vec::with_capacity(members.len());
+            for member in members {
+                answers.push(self.member(member, &mut used)?);
+            }
+            self.keep_used(before, used)?;
+            Ok(Some(answers))
+        })?;
+        Ok(answers.unwrap_or_default())
+    }
+
+    fn alone(&self, member: &Member<'_>) -> Answer {
+        match self.transaction(|| self.clean(member)) {
+            Ok(Some(())) => Ok(Outcome::Committed),
+            Ok(None) => match self.together(slice::from_ref(member)) {
+                Ok(mut answers) => answers.pop().unwrap_or(Ok(Outcome::Committed)),
+                Err(failure) => Err(failure.answer()),
+            },
+            Err(failure) => Err(failure.answer()),
+        }
+    }
+
+    /// Does one member without a savepoint; `None` if it cannot be done and has to be taken back.
+    fn clean(&self, member: &Member<'_>) -> rusqlite::Result<Option<()>> {
+        let before = self.used()?;
+        let Applied::Done(growth) =
+            apply(&self.connection, &self.sql, member.ops, before.is_some())?
+        else {
+            return Ok(None);
+        };
+        let Ok(after) = self.admit(before, growth, member.closing) else {
+            return Ok(None);
+        };
+        self.keep_used(before, after)?;
+        Ok(Some(()))
+    }
+
+    /// Does one member inside a savepoint, or takes it back and says why.
+    fn member(&self, member: &Member<'_>, used: &mut Option<u64>) -> rusqlite::Result<Answer> {
+        self.execute(SAVEPOINT)?;
+        let answer = match apply(&self.connection, &self.sql, member.ops, used.is_some())? {
+            Applied::Done(growth) => match self.admit(*used, growth, member.closing) {
+                Ok(after) => {
+                    *used = after;
+                    Ok(Outcome::Committed)
+                }
+                Err(error) => {
+                    self.execute(ROLLBACK_TO)?;
+                    Err(error)
+                }
+            },
+            Applied::Refused(reason) => {
+                self.execute(ROLLBACK_TO)?;
+                judge(&self.connection, &self.sql, member.ops, reason)?
+            }
+        };
+        self.execute(RELEASE)?;
+        Ok(answer)
+    }
+
+    /// Runs `body` in a transaction; it is taken back if `body` fails or answers `None`.
+    fn transaction<T>(
+        &self,
+        body: impl FnOnce() -> rusqlite::Result<Option<T>>,
+    ) -> Result<Option<T>, Failure> {
+        self.roll_back();
+        self.execute(BEGIN_WRITE).map_err(|error| Failure {
+            stage: Stage::Begin,
+            error,
+        })?;
+        let done = body().map_err(|error| Failure {
+            stage: Stage::Statement,
+            error,
+        });
+        let done = match done {
+            Ok(Some(done)) => {
+                let committed = self.execute(COMMIT);
+                committed.map(|()| Some(done)).map_err(|error| Failure {
+                    stage: Stage::Commit,
+                    error,
+                })
+            }
+            Ok(None) => Ok(None),
+            Err(failure) => Err(failure),
+        };
+        self.roll_back();
+        done
+    }
+
+    /// Ends a transaction that is still open: SQLite ends some by itself when they fail.
+    fn roll_back(&self) {
+        if !self.connection.is_autocommit()
+            && let Err(error) = self.execute(ROLLBACK)
+        {
+            tracing::warn!(%error, "a transaction could not be rolled back");
+        }
+    }
+
+    fn admit(
+        &self,
+        used: Option<u64>,
+        growth: i64,
+        closing: bool,
+    ) -> Result<Option<u64>, StorageError> {
+        match (self.quota, used) {
+            (Some(quota), Some(used)) => quota.admit(used, growth, closing).map(Some),
+            (Some(_) | None, _) => Ok(None),
+        }
+    }
+
+    /// Bytes in use, if there is a quota.
+    fn used(&self) -> rusqlite::Result<Option<u64>> {
+        if self.quota.is_none() {
+            return Ok(None);
+        }
+        let used = self
+            .connection
+            .prepare_cached(USAGE_GET)?
+            .query_row([], |row| number(row, 0))
+            .optional()?;
+        used.map_or_else(|| self.recount(), Ok).map(Some)
+    }
+
+    fn keep_used(&self, before: Option<u64>, after: Option<u64>) -> rusqlite::Result<()> {
+        match after {
+            Some(after) if before != Some(after) => self.put_used(after),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Counts every byte in use. Reads the whole file, so it is done once for each open.
+    fn recount(&self) -> rusqlite::Result<u64> {
+        let used = self
+            .connection
+            .query_row(&usage_count(), [], |row| number(row, 0))?;
+        self.put_used(used)?;
+        Ok(used)
+    }
+
+    fn put_used(&self, used: u64) -> rusqlite::Result<()> {
+        let used = i64::try_from(used).unwrap_or(i64::MAX);
+        self.connection
+            .prepare_cached(USAGE_PUT)?
+            .execute([used])
+            .map(drop)
+    }
+
+    fn execute(&self, sql: &str) -> rusqlite::Result<()> {
+        self.connection.prepare_cached(sql)?.execute([]).map(drop)
+    }
+}

@@ -1,0 +1,261 @@
+//! The queue of commits: group commit without a thread of its own.
+//!
+//! Whoever comes when nobody writes, writes at once, on its own thread. Whoever comes meanwhile queues. When the writer
+//! is done, the first in the queue takes everything that has queued up until then, commits it as one transaction and
+//! answers. Nobody waits for a timer.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use super::super::{Op, StorageError};
+use super::checkpoint::Checkpointer;
+use super::transaction::{Answer, Member, Transactions};
+
+/// Most commits in one transaction: measured, more than 64 gains nothing.
+const BATCH_COMMITS_MAX: usize = 64;
+/// Most bytes in one transaction, above one commit: bounds what is written at a stretch, and so how long its members
+/// wait.
+const BATCH_BYTES_MAX: usize = 16 << 20;
+/// Most commits that wait: bounds the memory of their copies. More are told to come again.
+const QUEUE_COMMITS_MAX: usize = 1_024;
+/// Most bytes that wait, for the same reason.
+const QUEUE_BYTES_MAX: usize = 256 << 20;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Writer {
+    queue: Mutex<Queue>,
+    transactions: Mutex<Transactions>,
+    checkpointer: Checkpointer,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    /// Somebody writes.
+    busy: bool,
+    waiting: VecDeque<Arc<Job>>,
+    bytes: usize,
+}
+
+/// A commit that waits.
+#[derive(Debug)]
+struct Job {
+    ops: Vec<Op>,
+    closing: bool,
+    bytes: usize,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug)]
+enum State {
+    Waiting,
+    /// It is its thread's turn to write.
+    Leading,
+    Answered(Answer),
+}
+
+impl Writer {
+    pub(super) fn new(transactions: Transactions, checkpointer: Checkpointer) -> Self {
+        Self {
+            queue: Mutex::default(),
+            transactions: Mutex::new(transactions),
+            checkpointer,
+        }
+    }
+
+    /// Commits `ops`, alone or with others.
+    pub(super) fn commit(&self, ops: &[Op], closing: bool) -> Answer {
+        if let Some(turn) = self.turn_if_free() {
+            return turn.alone(ops, closing);
+        }
+        let job = Arc::new(Job::new(ops, closing));
+        match self.enqueue(&job)? {
+            Some(turn) => turn.alone(ops, closing),
+            None => match job.wait() {
+                Some(answer) => answer,
+                None => WriteTurn { writer: self }.with_waiting(job),
+            },
+        }
+    }
+
+    fn turn_if_free(&self) -> Option<WriteTurn<'_>> {
+        let mut queue = self.queue();
+        if queue.busy {
+            return None;
+        }
+        queue.busy = true;
+        Some(WriteTurn { writer: self })
+    }
+
+    /// Queues a job, unless the turn has become free meanwhile.
+    fn enqueue(&self, job: &Arc<Job>) -> Result<Option<WriteTurn<'_>>, StorageError> {
+        let mut queue = self.queue();
+        if !queue.busy {
+            queue.busy = true;
+            return Ok(Some(WriteTurn { writer: self }));
+        }
+        if queue.waiting.len() >= QUEUE_COMMITS_MAX || queue.bytes + job.bytes > QUEUE_BYTES_MAX {
+            let message = format!("{} commits are waiting", queue.waiting.len());
+            return Err(StorageError::Unavailable { message });
+        }
+        queue.bytes += job.bytes;
+        queue.waiting.push_back(Arc::clone(job));
+        Ok(None)
+    }
+
+    fn run(&self, members: &[Member<'_>], bytes: usize) -> Vec<Answer> {
+        let transactions = self
+            .transactions
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let answers = transactions.run(members);
+        drop(transactions);
+        self.checkpointer
+            .note(members.iter().map(|member| member.ops.len()).sum(), bytes);
+        answers
+    }
+
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Queue {
+    fn pop(&mut self) -> Option<Arc<Job>> {
+        let job = self.waiting.pop_front()?;
+        self.bytes -= job.bytes;
+        Some(job)
+    }
+}
+
+/// The right to write. When it ends, also by a panic, the first in the queue gets it.
+struct WriteTurn<'a> {
+    writer: &'a Writer,
+}
+
+impl WriteTurn<'_> {
+    fn alone(self, ops: &[Op], closing: bool) -> Answer {
+        let answers = self.writer.run(&[Member { ops, closing }], bytes_of(ops));
+        answers
+            .into_iter()
+            .next()
+            .unwrap_or_else(|| Err(unanswered()))
+    }
+
+    /// Commits the own job and what else is in the queue.
+    fn with_waiting(self, own: Arc<Job>) -> Answer {
+        let batch = self.take_batch(Arc::clone(&own));
+        let members: Vec<_> = batch
+            .jobs
+            .iter()
+            .map(|job| Member {
+                ops: &job.ops,
+                closing: job.closing,
+            })
+            .collect();
+        let bytes = batch.jobs.iter().map(|job| job.bytes).sum();
+        let answers = self.writer.run(&members, bytes);
+        // The turn ends before the others wake: the next leader may begin at once.
+        drop(self);
+        for (job, answer) in batch.jobs.iter().zip(answers) {
+            job.become_(State::Answered(answer));
+        }
+        drop(batch);
+        own.wait().unwrap_or_else(|| Err(unanswered()))
+    }
+
+    fn take_batch(&self, own: Arc<Job>) -> Batch {
+        let mut queue = self.writer.queue();
+        let mut bytes = own.bytes;
+        let mut jobs = vec![own];
+        while let Some(next) = queue.waiting.front()
+            && jobs.len() < BATCH_COMMITS_MAX
+            && bytes + next.bytes <= BATCH_BYTES_MAX
+            && let Some(job) = queue.pop()
+        {
+            bytes += job.bytes;
+            jobs.push(job);
+        }
+        Batch { jobs }
+    }
+}
+
+impl Drop for WriteTurn<'_> {
+    fn drop(&mut self) {
+        let mut queue = self.writer.queue();
+        match queue.pop() {
+            Some(next) => next.become_(State::Leading),
+            None => queue.busy = false,
+        }
+    }
+}
+
+/// Jobs that are being committed. Those that have no answer when it ends, by a panic, get one.
+struct Batch {
+    jobs: Vec<Arc<Job>>,
+}
+
+impl Drop for Batch {
+    fn drop(&mut self) {
+        for job in &self.jobs {
+            if !matches!(*job.state(), State::Answered(_)) {
+                job.become_(State::Answered(Err(unanswered())));
+            }
+        }
+    }
+}
+
+impl Job {
+    fn new(ops: &[Op], closing: bool) -> Self {
+        let state = Mutex::new(State::Waiting);
+        Self {
+            ops: ops.to_vec(),
+            closing,
+            bytes: bytes_of(ops),
+            state,
+            changed: Condvar::new(),
+        }
+    }
+
+    /// Waits for the answer, or for the turn to write (`None`).
+    fn wait(&self) -> Option<Answer> {
+        let waiting = |state: &mut State| matches!(state, State::Waiting);
+        let state = self
+            .changed
+            .wait_while(self.state(), waiting)
+            .unwrap_or_else(PoisonError::into_inner);
+        match &*state {
+            State::Answered(answer) => Some(answer.clone()),
+            State::Waiting | State::Leading => None,
+        }
+    }
+
+    fn become_(&self, state: State) {
+        *self.state() = state;
+        self.changed.notify_one();
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn bytes_of(ops: &[Op]) -> usize {
+    let bytes = |op: &Op| match op {
+        Op::Check { key, .. } | Op::Delete { key } => key.name.len(),
+        Op::Put { key, value, .. } => key.name.len() + value.len(),
+        Op::Append {
+            partition, value, ..
+        } => partition.len() + value.len(),
+        Op::Trim { partition, .. } => partition.len(),
+    };
+    ops.iter().map(bytes).sum()
+}
+
+/// For a member whose writer panicked.
+fn unanswered() -> StorageError {
+    StorageError::OutcomeUnknown {
+        message: "the writer ended without an answer".to_owned(),
+    }
+}

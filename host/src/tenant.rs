@@ -1,0 +1,353 @@
+//! One tenant of an engine: its context, its warm instances, and the component's exports as async functions.
+//!
+//! Nothing that matters lives in an instance: a clean one is kept warm, and dropped after a trap or after as many
+//! calls as the limits say.
+
+use crate::bindings::Threads;
+use crate::component::Context;
+use crate::engine::{Engine, Limiter, State};
+use crate::error::CallError;
+use crate::wit::{self, history, maintenance, registry, runner, transcript};
+use std::sync::{Arc, Mutex, PoisonError};
+use wasmtime::{Store, Trap};
+
+/// A tenant. Cheap to clone; clones share the warm instances.
+#[derive(Clone)]
+pub struct Tenant {
+    engine: Engine,
+    context: Context,
+    warm: Arc<Mutex<Vec<Instance>>>,
+}
+
+struct Instance {
+    store: Store<State>,
+    exports: Threads,
+    calls: u32,
+}
+
+/// What an export gives: its answer or its refusal, or a trap.
+type Called<T> = wasmtime::Result<Result<T, wit::Error>>;
+
+impl Tenant {
+    /// A tenant of an engine. The context is its identity: no call names a tenant.
+    pub fn new(engine: Engine, context: Context) -> Self {
+        Self {
+            engine,
+            context,
+            warm: Arc::default(),
+        }
+    }
+
+    /// What its component may reach.
+    pub fn context(&self) -> &Context {
+        &self.context
+    }
+
+    /// Call an export on the engine's pool.
+    async fn call<T: Send + 'static>(
+        &self,
+        export: impl FnOnce(&Threads, &mut Store<State>) -> Called<T> + Send + 'static,
+    ) -> Result<T, CallError> {
+        let tenant = self.clone();
+        let called = self
+            .engine
+            .pool()
+            .run(move || tenant.call_here(export))
+            .await;
+        called.map_err(|_| CallError::Abandoned)?
+    }
+
+    /// Call an export on this thread.
+    fn call_here<T>(
+        &self,
+        export: impl FnOnce(&Threads, &mut Store<State>) -> Called<T>,
+    ) -> Result<T, CallError> {
+        let mut instance = self.instance()?;
+        instance.store.set_epoch_deadline(self.engine.call_epochs());
+        instance
+            .store
+            .set_hostcall_fuel(self.engine.limits().host_call_bytes_max);
+        instance.calls += 1;
+        let called = export(&instance.exports, &mut instance.store);
+        match called {
+            Ok(answer) => {
+                self.keep(instance);
+                answer.map_err(CallError::Refused)
+            }
+            Err(trap) => Err(trapped(&trap, instance.store.data().limiter.denied())),
+        }
+    }
+
+    fn instance(&self) -> Result<Instance, CallError> {
+        if let Some(instance) = self.lock().pop() {
+            return Ok(instance);
+        }
+        let state = State {
+            context: self.context.clone(),
+            limiter: Limiter::new(self.engine.limits()),
+        };
+        let mut store = Store::new(self.engine.wasmtime(), state);
+        store.limiter(|state| &mut state.limiter);
+        store.set_epoch_deadline(self.engine.call_epochs());
+        match self.engine.pre().instantiate(&mut store) {
+            Ok(exports) => Ok(Instance {
+                store,
+                exports,
+                calls: 0,
+            }),
+            Err(trap) => Err(trapped(&trap, store.data().limiter.denied())),
+        }
+    }
+
+    fn keep(&self, instance: Instance) {
+        let limits = self.engine.limits();
+        let mut warm = self.lock();
+        if instance.calls < limits.instance_calls_max && warm.len() < limits.instances_warm_max {
+            warm.push(instance);
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Instance>> {
+        self.warm.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn trapped(trap: &wasmtime::Error, denied: Option<&'static str>) -> CallError {
+    match (denied, trap.downcast_ref::<Trap>()) {
+        (Some(limit), _) => CallError::Limit(limit),
+        (None, Some(Trap::Interrupt)) => CallError::Limit("call_time_max"),
+        (None, _) => CallError::Trapped(format!("{trap:#}")),
+    }
+}
+
+/// The exports of the component. Contracts, limits and errors are those of `wit/`.
+impl Tenant {
+    /// `registry.create`.
+    pub async fn create(&self, draft: registry::Draft) -> Result<wit::Thread, CallError> {
+        self.call(move |c, s| c.threadkeep_threads_registry().call_create(s, &draft))
+            .await
+    }
+
+    /// `registry.get`.
+    pub async fn get(&self, id: &str) -> Result<wit::Thread, CallError> {
+        let id = id.to_owned();
+        self.call(move |c, s| c.threadkeep_threads_registry().call_get(s, &id))
+            .await
+    }
+
+    /// `registry.list`.
+    pub async fn list(
+        &self,
+        filter: registry::Filter,
+        limit: u32,
+        cursor: Option<String>,
+    ) -> Result<registry::Page, CallError> {
+        self.call(move |c, s| {
+            c.threadkeep_threads_registry()
+                .call_list(s, &filter, limit, cursor.as_deref())
+        })
+        .await
+    }
+
+    /// `registry.set-title`.
+    pub async fn set_title(
+        &self,
+        id: &str,
+        title: Option<String>,
+    ) -> Result<wit::Thread, CallError> {
+        let id = id.to_owned();
+        self.call(move |c, s| {
+            c.threadkeep_threads_registry()
+                .call_set_title(s, &id, title.as_deref())
+        })
+        .await
+    }
+
+    /// `history.load`.
+    pub async fn load(
+        &self,
+        id: &str,
+        version: Option<u64>,
+    ) -> Result<history::Snapshot, CallError> {
+        let id = id.to_owned();
+        self.call(move |c, s| c.threadkeep_threads_history().call_load(s, &id, version))
+            .await
+    }
+
+    /// `history.entries`.
+    pub async fn entries(
+        &self,
+        id: &str,
+        after: u64,
+        limit: u32,
+    ) -> Result<history::Page, CallError> {
+        let id = id.to_owned();
+        self.call(move |c, s| {
+            c.threadkeep_threads_history()
+                .call_entries(s, &id, after, limit)
+        })
+        .await
+    }
+
+    /// `transcript.events`.
+    pub async fn events(
+        &self,
+        id: &str,
+        after: u64,
+        limit: u32,
+    ) -> Result<transcript::EventPage, CallError> {
+        let id = id.to_owned();
+        self.call(move |c, s| {
+            c.threadkeep_threads_transcript()
+                .call_events(s, &id, after, limit)
+        })
+        .await
+    }
+
+    /// `transcript.messages`.
+    pub async fn messages(
+        &self,
+        id: &str,
+        after: u64,
+        until: u64,
+    ) -> Result<transcript::MessagePage, CallError> {
+        let id = id.to_owned();
+        self.call(move |c, s| {
+            c.threadkeep_threads_transcript()
+                .call_messages(s, &id, after, until)
+        })
+        .await
+    }
+
+    /// `transcript.render`.
+    pub async fn render(
+        &self,
+        id: &str,
+        what: &str,
+        after: u64,
+    ) -> Result<transcript::Piece, CallError> {
+        let (id, what) = (id.to_owned(), what.to_owned());
+        self.call(move |c, s| {
+            c.threadkeep_threads_transcript()
+                .call_render(s, &id, &what, after)
+        })
+        .await
+    }
+
+    /// `runner.start`.
+    pub async fn start(
+        &self,
+        thread: &str,
+        input: Option<String>,
+        holder: &str,
+        key: &str,
+    ) -> Result<runner::Handle, CallError> {
+        let (thread, holder, key) = (thread.to_owned(), holder.to_owned(), key.to_owned());
+        self.call(move |c, s| {
+            c.threadkeep_threads_runner()
+                .call_start(s, &thread, input.as_deref(), &holder, &key)
+        })
+        .await
+    }
+
+    /// `runner.claim`.
+    pub async fn claim(
+        &self,
+        thread: &str,
+        holder: &str,
+        proof: runner::Proof,
+    ) -> Result<runner::Handle, CallError> {
+        let (thread, holder) = (thread.to_owned(), holder.to_owned());
+        self.call(move |c, s| {
+            c.threadkeep_threads_runner()
+                .call_claim(s, &thread, &holder, proof)
+        })
+        .await
+    }
+
+    /// `runner.submit`.
+    pub async fn submit(
+        &self,
+        thread: &str,
+        token: u64,
+        version: u64,
+        outcome: runner::Outcome,
+        have: u64,
+    ) -> Result<runner::Step, CallError> {
+        let thread = thread.to_owned();
+        self.call(move |c, s| {
+            c.threadkeep_threads_runner()
+                .call_submit(s, &thread, token, version, &outcome, have)
+        })
+        .await
+    }
+
+    /// `runner.progress`.
+    pub async fn progress(
+        &self,
+        thread: &str,
+        token: u64,
+        partial: String,
+    ) -> Result<runner::News, CallError> {
+        let thread = thread.to_owned();
+        self.call(move |c, s| {
+            c.threadkeep_threads_runner()
+                .call_progress(s, &thread, token, &partial)
+        })
+        .await
+    }
+
+    /// `runner.signal`.
+    pub async fn signal(
+        &self,
+        thread: &str,
+        id: &str,
+        what: runner::SignalKind,
+    ) -> Result<u64, CallError> {
+        let (thread, id) = (thread.to_owned(), id.to_owned());
+        self.call(move |c, s| {
+            c.threadkeep_threads_runner()
+                .call_signal(s, &thread, &id, &what)
+        })
+        .await
+    }
+
+    /// `runner.ready`.
+    pub async fn ready(
+        &self,
+        limit: u32,
+        cursor: Option<String>,
+        under: Option<String>,
+    ) -> Result<runner::DuePage, CallError> {
+        self.call(move |c, s| {
+            c.threadkeep_threads_runner()
+                .call_ready(s, limit, cursor.as_deref(), under.as_deref())
+        })
+        .await
+    }
+
+    /// `maintenance.recover`.
+    pub async fn recover(
+        &self,
+        dead: Vec<String>,
+        cursor: Option<String>,
+    ) -> Result<maintenance::Recovery, CallError> {
+        self.call(move |c, s| {
+            c.threadkeep_threads_maintenance()
+                .call_recover(s, &dead, cursor.as_deref())
+        })
+        .await
+    }
+
+    /// `maintenance.stats`.
+    pub async fn stats(
+        &self,
+        cursor: Option<String>,
+    ) -> Result<maintenance::Statistics, CallError> {
+        self.call(move |c, s| {
+            c.threadkeep_threads_maintenance()
+                .call_stats(s, cursor.as_deref())
+        })
+        .await
+    }
+}

@@ -1,0 +1,157 @@
+//! Read-only tools over a granted directory: `read_file`, `list_files`, `search_files`.
+//!
+//! A call reads and never writes, so it is idempotent. `.ai` does not exist in the grant, at any level, under any name
+//! that leads to it: an agent cannot see the store, its directive or its hooks. A refusal is a result that tells the
+//! model what to do instead. File work runs on the runtime's blocking threads and ends soon after its future is
+//! dropped.
+//!
+//! A hard link to a file inside `.ai` is that file under another name and is not recognised; whoever can make one can
+//! copy the file as well.
+
+mod arguments;
+mod grant;
+mod list;
+mod read;
+mod search;
+
+use super::{RESULT_BYTES_MAX, ToolEntry, ToolResult, Tools};
+use crate::models::BoxFuture;
+use crate::nearest::suggestion;
+use cap_std::fs::Dir;
+use grant::Grant;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// How long a call may take. The bounds below keep one within a few seconds on a disk that answers.
+pub const CALL_TIME_MAX: Duration = Duration::from_secs(30);
+
+/// Longest text of arguments that is parsed. A pattern and a path have a few hundred bytes.
+pub const ARGUMENTS_BYTES_MAX: usize = 64 << 10;
+
+/// The three tools over one grant.
+#[derive(Debug, Clone)]
+pub struct FilesTools {
+    grant: Arc<Grant>,
+}
+
+impl FilesTools {
+    /// Tools that read below `grant` and nothing else.
+    pub fn new(grant: Dir) -> Self {
+        Self {
+            grant: Arc::new(Grant::new(grant)),
+        }
+    }
+}
+
+/// What a tool is described by, beside its function.
+struct Tool {
+    name: &'static str,
+    description: &'static str,
+    schema: &'static str,
+    run: fn(&Grant, &str, &Stop) -> Result<String, String>,
+}
+
+const TOOLS: [Tool; 3] = [
+    Tool {
+        name: "list_files",
+        description: "List the files and directories in a directory, with sizes. Paths are relative to the root of \
+                      the granted directory.",
+        schema: list::SCHEMA,
+        run: list::run,
+    },
+    Tool {
+        name: "read_file",
+        description: "Read a text file, or some of its lines. A result that is cut says with which offset to go on.",
+        schema: read::SCHEMA,
+        run: read::run,
+    },
+    Tool {
+        name: "search_files",
+        description: "Find lines that contain a text or match a regular expression, in a file or in all files below \
+                      a directory. Answers path:line: text.",
+        schema: search::SCHEMA,
+        run: search::run,
+    },
+];
+
+impl Tools for FilesTools {
+    fn catalog(&self) -> Vec<ToolEntry> {
+        let entry = |tool: &Tool| ToolEntry {
+            name: tool.name.to_owned(),
+            description: tool.description.to_owned(),
+            schema: tool.schema.to_owned(),
+            idempotent: true,
+            consent: false,
+            timeout: CALL_TIME_MAX,
+        };
+        TOOLS.iter().map(entry).collect()
+    }
+
+    /// Needs a tokio runtime around it.
+    fn call<'a>(&'a self, name: &'a str, arguments: &'a str) -> BoxFuture<'a, ToolResult> {
+        Box::pin(async move {
+            let Some(tool) = TOOLS.iter().find(|tool| tool.name == name) else {
+                let hint = suggestion(name, TOOLS.iter().map(|tool| tool.name));
+                return ToolResult::failed(format!("there is no tool of this name{hint}"));
+            };
+            let stop = Stop::default();
+            let _guard = StopOnDrop(stop.clone());
+            let (grant, arguments) = (Arc::clone(&self.grant), arguments.to_owned());
+            let run = tool.run;
+            match tokio::task::spawn_blocking(move || run(&grant, &arguments, &stop)).await {
+                Ok(Ok(content)) => ToolResult::ok(cut(content)),
+                Ok(Err(problem)) => ToolResult::failed(cut(format!("{name}: {problem}"))),
+                Err(_) => ToolResult::failed(format!("{name}: the call was stopped; try again")),
+            }
+        })
+    }
+}
+
+/// Set when nobody waits for the answer any more.
+#[derive(Debug, Clone, Default)]
+struct Stop(Arc<AtomicBool>);
+
+impl Stop {
+    fn is_set(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+struct StopOnDrop(Stop);
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        self.0.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Room in a result for the words about what is missing.
+const NOTE_BYTES: usize = 512;
+
+/// Most bytes of content that a tool collects before its notes.
+const CONTENT_BYTES_MAX: usize = RESULT_BYTES_MAX - NOTE_BYTES;
+
+/// The result within [`RESULT_BYTES_MAX`], cut between characters, with a word about it. The tools stay within it by
+/// themselves; this holds for what no tool foresees.
+fn cut(mut content: String) -> String {
+    if content.len() > RESULT_BYTES_MAX {
+        content.truncate(content.floor_char_boundary(CONTENT_BYTES_MAX));
+        content.push_str("\n[the result was cut here; ask for less]");
+    }
+    content
+}
+
+/// A path without the characters that would break a line or a terminal.
+fn printable(path: &str) -> String {
+    path.chars()
+        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
+        .collect()
+}
+
+#[cfg(test)]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "tests plant files from outside the library"
+)]
+mod tests;

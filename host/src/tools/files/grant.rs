@@ -1,0 +1,328 @@
+//! The granted directory as a model sees it: paths resolved, links followed inside, `.ai` absent.
+//!
+//! A path is first resolved by cap-std, which refuses what leads outside, and then walked one name at a time without
+//! following anything, comparing each thing opened with the thing seen. So neither a link nor a swap in between leads
+//! to a directory whose name was not checked.
+
+use crate::authority::{self, AI, AuthorityError};
+use cap_std::fs::{Dir, File, Metadata};
+use std::io;
+use std::path::{Component, Path};
+
+/// Longest path, in bytes, and longest name in one: what common file systems allow, with room.
+pub(super) const PATH_BYTES_MAX: usize = 1_024;
+
+/// Most entries of one directory that are looked at. What a model can use is a hundredth of it.
+const ENTRIES_MAX: usize = 10_000;
+
+/// Most files and directories that one call opens: some seconds of work.
+const OPENED_MAX: usize = 20_000;
+
+/// A directory that may be read.
+#[derive(Debug)]
+pub(super) struct Grant {
+    root: Dir,
+    /// [`ENTRIES_MAX`], less in a test.
+    pub(super) entries_max: usize,
+    /// [`OPENED_MAX`], less in a test.
+    pub(super) opened_max: usize,
+}
+
+/// What a directory entry is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Directory,
+    File {
+        bytes: u64,
+    },
+    /// A symbolic link.
+    Link,
+    /// A pipe, a socket or a device.
+    Special,
+}
+
+/// What there is in a directory.
+pub(super) struct Entry {
+    pub(super) name: String,
+    pub(super) kind: Kind,
+}
+
+/// The entries of a directory.
+pub(super) struct Entries {
+    /// By name, in byte order; without what is hidden.
+    pub(super) entries: Vec<Entry>,
+    /// Some were left out: names that are not UTF-8, or more than [`ENTRIES_MAX`].
+    pub(super) incomplete: bool,
+}
+
+/// Something that a path leads to.
+pub(super) enum Place {
+    Directory(Dir),
+    File(File, Metadata),
+}
+
+impl Grant {
+    pub(super) fn new(root: Dir) -> Self {
+        Self {
+            root,
+            entries_max: ENTRIES_MAX,
+            opened_max: OPENED_MAX,
+        }
+    }
+
+    /// Open what a path leads to. The text that comes with it is the path with links resolved, empty for the root.
+    pub(super) fn open(&self, path: &str) -> Result<(Place, String), String> {
+        let asked = &checked(path)?;
+        let resolved = self.resolve(asked)?;
+        let mut dir = self
+            .root
+            .try_clone()
+            .map_err(|error| told(asked, AuthorityError::from_io(asked, error)))?;
+        let hidden = self.hidden();
+        let mut names = resolved
+            .split('/')
+            .filter(|name| !name.is_empty())
+            .peekable();
+        while let Some(name) = names.next() {
+            let seen = dir
+                .symlink_metadata(name)
+                .map_err(|error| told(asked, AuthorityError::from_io(asked, error)))?;
+            if names.peek().is_none() && !seen.is_dir() {
+                let file = open_file(&dir, name, asked)?;
+                return match path.ends_with('/') {
+                    true => Err(format!(
+                        "\"{asked}\" is a file; leave the slash at the end away"
+                    )),
+                    false => Ok((Place::File(file, seen), resolved)),
+                };
+            }
+            dir = authority::child_dir(&dir, name).map_err(|error| told(asked, error))?;
+            if hidden.is_some()
+                && hidden
+                    == dir
+                        .dir_metadata()
+                        .ok()
+                        .and_then(|found| authority::identity(&found))
+            {
+                return Err(absent(asked));
+            }
+        }
+        Ok((Place::Directory(dir), resolved))
+    }
+
+    /// Open a directory that [`Grant::entries`] showed in `dir`.
+    pub(super) fn child_dir(&self, dir: &Dir, name: &str) -> Result<Dir, String> {
+        let child = authority::child_dir(dir, name).map_err(|error| told(name, error))?;
+        let found = child
+            .dir_metadata()
+            .ok()
+            .and_then(|found| authority::identity(&found));
+        if is_hidden(name) || (found.is_some() && found == self.hidden()) {
+            return Err(absent(name));
+        }
+        Ok(child)
+    }
+
+    /// What is in a directory; `path` is the text that came with it.
+    pub(super) fn entries(&self, dir: &Dir, path: &str) -> Result<Entries, String> {
+        let failed = |error| told(path, AuthorityError::from_io(path, error));
+        let (mut entries, mut incomplete) = (Vec::new(), false);
+        for entry in dir.entries().map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            if entries.len() == self.entries_max {
+                incomplete = true;
+                break;
+            }
+            let Ok(name) = entry.file_name().into_string() else {
+                incomplete = true;
+                continue;
+            };
+            // What vanishes while it is listed is not there.
+            let Ok(metadata) = dir.symlink_metadata(&name) else {
+                continue;
+            };
+            if !is_hidden(&name)
+                && !self.is_hidden_dir(&metadata)
+                && self.leads_somewhere(path, &name, &metadata)
+            {
+                entries.push(Entry {
+                    name,
+                    kind: kind(&metadata),
+                });
+            }
+        }
+        entries.sort_by(|left, right| left.name.cmp(&right.name));
+        Ok(Entries {
+            entries,
+            incomplete,
+        })
+    }
+
+    /// The path with links resolved, relative to the root; only plain names that may be seen.
+    fn resolve(&self, asked: &str) -> Result<String, String> {
+        if asked.is_empty() {
+            return Ok(String::new());
+        }
+        let found = self
+            .root
+            .canonicalize(asked)
+            .map_err(|error| told(asked, AuthorityError::from_io(asked, error)))?;
+        let mut resolved = String::new();
+        for component in found.components() {
+            match component {
+                Component::CurDir => {}
+                Component::Normal(name) => match name.to_str() {
+                    Some(name) if !is_hidden(name) => {
+                        resolved.push_str(if resolved.is_empty() { "" } else { "/" });
+                        resolved.push_str(name);
+                    }
+                    _ => return Err(absent(asked)),
+                },
+                Component::ParentDir | Component::RootDir | Component::Prefix(_) => {
+                    return Err(absent(asked));
+                }
+            }
+        }
+        Ok(resolved)
+    }
+
+    /// A link is shown if it can be opened; anything else is there.
+    fn leads_somewhere(&self, path: &str, name: &str, metadata: &Metadata) -> bool {
+        let whole = if path.is_empty() {
+            name.to_owned()
+        } else {
+            format!("{path}/{name}")
+        };
+        !metadata.is_symlink() || self.open(&whole).is_ok()
+    }
+
+    fn is_hidden_dir(&self, metadata: &Metadata) -> bool {
+        metadata.is_dir()
+            && authority::identity(metadata).is_some_and(|found| Some(found) == self.hidden())
+    }
+
+    /// What `.ai` at the root really is, for file systems where it answers to other names as well.
+    fn hidden(&self) -> Option<(u64, u64)> {
+        self.root
+            .metadata(AI)
+            .ok()
+            .and_then(|metadata| authority::identity(&metadata))
+    }
+}
+
+/// The path as it was meant: names joined by `/`, without empty ones and `.`; empty for the root.
+fn checked(path: &str) -> Result<String, String> {
+    let fault = if path.len() > PATH_BYTES_MAX {
+        "is too long"
+    } else if path.chars().any(char::is_control) {
+        "has control characters in it"
+    } else if path.contains('\\') {
+        "has backslashes in it; separate names by /"
+    } else if path.starts_with('/') || path.as_bytes().get(1) == Some(&b':') {
+        "is absolute; paths are relative to the root of the granted directory, such as \"src/main.rs\""
+    } else if path.split('/').any(|name| name == "..") {
+        "has .. in it; paths go down from the root of the granted directory"
+    } else {
+        let names: Vec<&str> = path
+            .split('/')
+            .filter(|name| !name.is_empty() && *name != ".")
+            .collect();
+        return Ok(names.join("/"));
+    };
+    let shown: String = path
+        .chars()
+        .take(100)
+        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
+        .collect();
+    Err(format!("the path \"{shown}\" {fault}"))
+}
+
+/// True for `.ai` and whatever some file system takes for it: other case, dots and spaces at the end, a stream after a
+/// colon, characters that are ignored, the short name.
+fn is_hidden(name: &str) -> bool {
+    let ignored = |c: char| {
+        let marks = '\u{200b}'..='\u{200f}';
+        let directions = '\u{202a}'..='\u{202e}';
+        let invisible = '\u{2060}'..='\u{206f}';
+        marks.contains(&c) || directions.contains(&c) || invisible.contains(&c) || c == '\u{feff}'
+    };
+    let bare: String = name
+        .split(':')
+        .next()
+        .unwrap_or_default()
+        .chars()
+        .filter(|c| !ignored(*c))
+        .collect();
+    let bare = bare.trim_end_matches(['.', ' ']);
+    bare.eq_ignore_ascii_case(AI) || (cfg!(windows) && bare.to_ascii_lowercase().starts_with("ai~"))
+}
+
+fn kind(metadata: &Metadata) -> Kind {
+    if metadata.is_symlink() {
+        Kind::Link
+    } else if metadata.is_dir() {
+        Kind::Directory
+    } else if metadata.is_file() {
+        Kind::File {
+            bytes: metadata.len(),
+        }
+    } else {
+        Kind::Special
+    }
+}
+
+/// Open a regular file directly inside `dir`, following nothing. `asked` names it in errors.
+pub(super) fn open_file(dir: &Dir, name: &str, asked: &str) -> Result<File, String> {
+    let failed = |error: io::Error| told(asked, AuthorityError::from_io(asked, error));
+    let seen = dir.symlink_metadata(name).map_err(failed)?;
+    let replaced = || {
+        told(
+            asked,
+            AuthorityError::Replaced {
+                place: asked.to_owned(),
+            },
+        )
+    };
+    if seen.is_symlink() {
+        return Err(replaced());
+    }
+    let file =
+        authority::open_regular(dir, Path::new(name), asked).map_err(|error| told(asked, error))?;
+    let opened = file.metadata().map_err(failed)?;
+    if authority::identity(&seen) != authority::identity(&opened) {
+        return Err(replaced());
+    }
+    Ok(file)
+}
+
+fn absent(path: &str) -> String {
+    format!("there is no \"{path}\"; list_files shows what there is")
+}
+
+/// What an error means for the model. It never hears where a link leads.
+fn told(path: &str, error: AuthorityError) -> String {
+    match error {
+        AuthorityError::Missing { .. } => absent(path),
+        AuthorityError::Leaves { .. } => {
+            format!("\"{path}\" leads out of the granted directory and cannot be read")
+        }
+        AuthorityError::NotDirectory { .. } => {
+            format!(
+                "there is no \"{path}\": a name before the last is not a directory; list_files shows what there is"
+            )
+        }
+        AuthorityError::NotRegular { .. } => {
+            format!("\"{path}\" is a pipe, a socket or a device; only regular files can be read")
+        }
+        AuthorityError::Link { .. } | AuthorityError::Replaced { .. } => {
+            format!("\"{path}\" was replaced while it was opened; try again")
+        }
+        AuthorityError::TooLarge { .. } => {
+            format!("\"{path}\" is too large")
+        }
+        AuthorityError::Io { source, .. } => match source.kind() {
+            io::ErrorKind::PermissionDenied => format!("\"{path}\" may not be read"),
+            kind => format!("\"{path}\" cannot be read ({kind})"),
+        },
+    }
+}

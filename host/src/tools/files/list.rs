@@ -1,0 +1,105 @@
+//! `list_files`: what is in a directory, by name.
+
+use super::arguments::Arguments;
+use super::grant::{Entry, Grant, Kind, Place};
+use super::{CONTENT_BYTES_MAX, Stop};
+use cap_std::fs::Dir;
+
+pub(super) const SCHEMA: &str = r#"{"type":"object","properties":{"path":{"type":"string","description":"The directory, relative to the root; the root itself if left out."},"depth":{"type":"integer","minimum":1,"maximum":8,"description":"How many levels to show; 1 if left out."}},"additionalProperties":false}"#;
+
+/// Most levels of one listing.
+const DEPTH_MAX: u64 = 8;
+
+/// Most lines of one listing: what a model can make use of.
+const SHOWN_MAX: usize = 1_000;
+
+pub(super) fn run(grant: &Grant, arguments: &str, stop: &Stop) -> Result<String, String> {
+    let arguments = Arguments::parse(arguments, &["path", "depth"])?;
+    let path = arguments.text("path")?.unwrap_or_default();
+    let depth = arguments.number("depth", 1..=DEPTH_MAX, 1)?;
+    let (place, resolved) = grant.open(path)?;
+    let Place::Directory(dir) = place else {
+        return Err(format!(
+            "\"{path}\" is a file; read_file shows what is in it"
+        ));
+    };
+    let mut listing = Listing {
+        grant,
+        stop,
+        text: String::new(),
+        shown: 0,
+        cut: false,
+        incomplete: false,
+    };
+    listing.directory(&dir, &resolved, depth)?;
+    Ok(listing.finish())
+}
+
+struct Listing<'a> {
+    grant: &'a Grant,
+    stop: &'a Stop,
+    text: String,
+    shown: usize,
+    cut: bool,
+    incomplete: bool,
+}
+
+impl Listing<'_> {
+    /// Recurses at most [`DEPTH_MAX`] times.
+    fn directory(&mut self, dir: &Dir, path: &str, depth: u64) -> Result<(), String> {
+        let found = self.grant.entries(dir, path)?;
+        self.incomplete |= found.incomplete;
+        for entry in found.entries {
+            if self.cut || self.stop.is_set() {
+                return Ok(());
+            }
+            let whole = if path.is_empty() {
+                entry.name.clone()
+            } else {
+                format!("{path}/{}", entry.name)
+            };
+            self.line(&whole, &entry);
+            if entry.kind == Kind::Directory && depth > 1 {
+                // A directory that may not be read is shown, and what is in it is not.
+                let inside = self
+                    .grant
+                    .child_dir(dir, &entry.name)
+                    .and_then(|child| self.directory(&child, &whole, depth - 1));
+                self.incomplete |= inside.is_err();
+            }
+        }
+        Ok(())
+    }
+
+    fn line(&mut self, path: &str, entry: &Entry) {
+        let path = super::printable(path);
+        let line = match entry.kind {
+            Kind::Directory => format!("{path}/\n"),
+            Kind::File { bytes } => format!("{path} ({bytes} bytes)\n"),
+            Kind::Link => format!("{path} (link)\n"),
+            Kind::Special => format!("{path} (not a regular file)\n"),
+        };
+        if self.shown == SHOWN_MAX || self.text.len() + line.len() > CONTENT_BYTES_MAX {
+            self.cut = true;
+            return;
+        }
+        self.shown += 1;
+        self.text.push_str(&line);
+    }
+
+    fn finish(mut self) -> String {
+        if self.text.is_empty() {
+            self.text.push_str("[the directory is empty]");
+        }
+        if self.cut {
+            self.text.push_str(&format!(
+                "[only the first {} are shown; list a directory further down]",
+                self.shown
+            ));
+        }
+        if self.incomplete {
+            self.text.push_str("[some entries cannot be shown]");
+        }
+        self.text
+    }
+}

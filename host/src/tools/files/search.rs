@@ -1,0 +1,243 @@
+//! `search_files`: lines that contain a text or match a regular expression.
+
+use super::arguments::Arguments;
+use super::grant::{self, Grant, Kind, Place};
+use super::{CONTENT_BYTES_MAX, Stop};
+use cap_std::fs::{Dir, File};
+use regex_lite::{Regex, RegexBuilder};
+use std::io::Read;
+use std::ops::Range;
+
+pub(super) const SCHEMA: &str = r#"{"type":"object","properties":{"pattern":{"type":"string","description":"The text to find, upper and lower case as written; or a regular expression."},"regex":{"type":"boolean","description":"True if the pattern is a regular expression; false if left out."},"path":{"type":"string","description":"A file or a directory, relative to the root; everything if left out."},"max":{"type":"integer","minimum":1,"maximum":200,"description":"Most lines to find; 50 if left out."}},"required":["pattern"],"additionalProperties":false}"#;
+
+/// Most lines of one result, and how many if the model names no number.
+const HITS_MAX: u64 = 200;
+const HITS_DEFAULT: u64 = 50;
+
+/// Longest pattern, in bytes.
+const PATTERN_BYTES_MAX: usize = 1_024;
+
+/// Most memory of a compiled expression. Repetitions within repetitions reach it; what people write does not.
+const REGEX_BYTES_MAX: usize = 1 << 20;
+
+/// Largest file that is searched; larger ones are counted in the result.
+pub(super) const FILE_BYTES_MAX: u64 = 16 << 20;
+
+/// Most bytes that one call reads, in all files together: some seconds of work.
+pub(super) const TOTAL_BYTES_MAX: u64 = 128 << 20;
+
+/// Deepest directory that is searched.
+pub(super) const DEPTH_MAX: usize = 32;
+
+/// Most bytes of a line that are shown, around what was found.
+const LINE_BYTES_MAX: usize = 300;
+
+/// Bytes at the start in which a NUL means that a file is not text.
+const BINARY_BYTES: usize = 8 << 10;
+
+pub(super) fn run(grant: &Grant, arguments: &str, stop: &Stop) -> Result<String, String> {
+    let arguments = Arguments::parse(arguments, &["pattern", "regex", "path", "max"])?;
+    let pattern = Pattern::new(arguments.needed_text("pattern")?, arguments.flag("regex")?)?;
+    let path = arguments.text("path")?.unwrap_or_default();
+    let max = arguments.number("max", 1..=HITS_MAX, HITS_DEFAULT)?;
+    let mut search = Search::new(grant, stop, pattern, max);
+    let (place, resolved) = grant.open(path)?;
+    match place {
+        Place::Directory(dir) => search.directory(&dir, &resolved, 0)?,
+        Place::File(file, _) => search.file(file, &resolved),
+    }
+    Ok(search.finish())
+}
+
+/// What is looked for in a line.
+enum Pattern {
+    Text(String),
+    Regex(Regex),
+}
+
+impl Pattern {
+    fn new(pattern: &str, regex: bool) -> Result<Self, String> {
+        if pattern.len() > PATTERN_BYTES_MAX {
+            return Err(format!(
+                "the pattern is longer than {PATTERN_BYTES_MAX} bytes; search for less"
+            ));
+        }
+        if pattern.contains('\n') {
+            return Err(
+                "the pattern has a line end in it; search for one line at a time".to_owned(),
+            );
+        }
+        if !regex {
+            return Ok(Self::Text(pattern.to_owned()));
+        }
+        let compiled = RegexBuilder::new(pattern)
+            .size_limit(REGEX_BYTES_MAX)
+            .build();
+        compiled.map(Self::Regex).map_err(|error| {
+            let error: String = error.to_string().chars().take(200).collect();
+            format!("the pattern is not a regular expression ({error}); mend it, or leave regex away to find it as text")
+        })
+    }
+
+    fn find(&self, line: &str) -> Option<Range<usize>> {
+        match self {
+            Self::Text(text) => line.find(text.as_str()).map(|at| at..at + text.len()),
+            Self::Regex(regex) => regex.find(line).map(|found| found.range()),
+        }
+    }
+}
+
+struct Search<'a> {
+    grant: &'a Grant,
+    stop: &'a Stop,
+    pattern: Pattern,
+    max: u64,
+    text: String,
+    hits: u64,
+    opened: usize,
+    read: u64,
+    /// More may be found: a bound was reached, and the word for it.
+    cut: Option<&'static str>,
+    too_large: usize,
+    unreadable: usize,
+}
+
+impl<'a> Search<'a> {
+    fn new(grant: &'a Grant, stop: &'a Stop, pattern: Pattern, max: u64) -> Self {
+        Self {
+            grant,
+            stop,
+            pattern,
+            max,
+            text: String::new(),
+            hits: 0,
+            opened: 0,
+            read: 0,
+            cut: None,
+            too_large: 0,
+            unreadable: 0,
+        }
+    }
+
+    /// Recurses at most [`DEPTH_MAX`] times. Links are not followed, so nothing is searched twice.
+    fn directory(&mut self, dir: &Dir, path: &str, depth: usize) -> Result<(), String> {
+        let found = self.grant.entries(dir, path)?;
+        self.unreadable += usize::from(found.incomplete);
+        for entry in found.entries {
+            self.opened += 1;
+            if self.opened > self.grant.opened_max {
+                self.cut = Some("too many files");
+            }
+            if self.cut.is_some() || self.stop.is_set() {
+                return Ok(());
+            }
+            let whole = if path.is_empty() {
+                entry.name.clone()
+            } else {
+                format!("{path}/{}", entry.name)
+            };
+            match entry.kind {
+                Kind::Directory if depth + 1 < DEPTH_MAX => {
+                    let child = self.grant.child_dir(dir, &entry.name);
+                    let inside = child.and_then(|child| self.directory(&child, &whole, depth + 1));
+                    self.unreadable += usize::from(inside.is_err());
+                }
+                Kind::Directory => self.unreadable += 1,
+                Kind::File { bytes } if bytes > FILE_BYTES_MAX => self.too_large += 1,
+                Kind::File { .. } => match grant::open_file(dir, &entry.name, &whole) {
+                    Ok(file) => self.file(file, &whole),
+                    Err(_) => self.unreadable += 1,
+                },
+                Kind::Link | Kind::Special => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn file(&mut self, file: File, path: &str) {
+        if self.read >= TOTAL_BYTES_MAX {
+            self.cut = Some("too much to read");
+            return;
+        }
+        let mut bytes = Vec::new();
+        if file
+            .take(FILE_BYTES_MAX + 1)
+            .read_to_end(&mut bytes)
+            .is_err()
+        {
+            self.unreadable += 1;
+            return;
+        }
+        self.read += bytes.len() as u64;
+        if bytes.len() as u64 > FILE_BYTES_MAX {
+            self.too_large += 1;
+            return;
+        }
+        if bytes.iter().take(BINARY_BYTES).any(|byte| *byte == 0) {
+            return;
+        }
+        for (number, line) in bytes.split(|byte| *byte == b'\n').enumerate() {
+            let line = String::from_utf8_lossy(line);
+            let line = line.strip_suffix('\r').unwrap_or(&line);
+            if let Some(found) = self.pattern.find(line) {
+                self.hit(path, number + 1, line, found);
+            }
+            if self.cut.is_some() || self.stop.is_set() {
+                return;
+            }
+        }
+    }
+
+    fn hit(&mut self, path: &str, number: usize, line: &str, found: Range<usize>) {
+        let line = format!(
+            "{}:{number}: {}\n",
+            super::printable(path),
+            around(line, found)
+        );
+        if self.hits == self.max {
+            self.cut = Some("more lines match");
+        } else if self.text.len() + line.len() > CONTENT_BYTES_MAX {
+            self.cut = Some("the result is full");
+        } else {
+            self.hits += 1;
+            self.text.push_str(&line);
+        }
+    }
+
+    fn finish(mut self) -> String {
+        if self.hits == 0 {
+            self.text.push_str("[nothing was found]");
+        }
+        if let Some(why) = self.cut {
+            self.text.push_str(&format!(
+                "[{why}: the search stopped here; search a directory further down]"
+            ));
+        }
+        if self.too_large > 0 {
+            self.text.push_str(&format!(
+                "[{} files over {FILE_BYTES_MAX} bytes were not searched]",
+                self.too_large
+            ));
+        }
+        if self.unreadable > 0 {
+            self.text.push_str(&format!(
+                "[{} files or directories could not be read]",
+                self.unreadable
+            ));
+        }
+        self.text
+    }
+}
+
+/// A line, or the part of it around what was found.
+fn around(line: &str, found: Range<usize>) -> String {
+    if line.len() <= LINE_BYTES_MAX {
+        return line.to_owned();
+    }
+    let spare = LINE_BYTES_MAX.saturating_sub(found.len()) / 2;
+    let start = line.floor_char_boundary(found.start.saturating_sub(spare));
+    let end = line.floor_char_boundary((start + LINE_BYTES_MAX).min(line.len()));
+    let before = if start > 0 { "..." } else { "" };
+    let after = if end < line.len() { "..." } else { "" };
+    format!("{before}{}{after}", &line[start..end])
+}

@@ -1,0 +1,227 @@
+//! Large files, many files, and how much one call reads.
+
+use super::*;
+
+/// What is shown of the files that `large_and_binary_files` plants.
+const LARGE: &[Case<'_>] = &[
+    (
+        "read_file",
+        r#"{"path": "big"}"#,
+        false,
+        "[lines 1 to 2000 of a file of 5600000 bytes; go on with offset 2001]",
+    ),
+    (
+        "read_file",
+        r#"{"path": "big", "limit": 10000}"#,
+        false,
+        "go on with offset 4645]",
+    ),
+    (
+        "read_file",
+        r#"{"path": "big", "offset": 399999}"#,
+        false,
+        "line 00399999\nline 00400000\n",
+    ),
+    (
+        "read_file",
+        r#"{"path": "big", "offset": 400001}"#,
+        true,
+        "has 400000 lines",
+    ),
+    (
+        "read_file",
+        r#"{"path": "big", "offset": 400002}"#,
+        true,
+        "has 400000 lines",
+    ),
+    (
+        "read_file",
+        r#"{"path": "line"}"#,
+        false,
+        "line 1 is cut; search_files",
+    ),
+    (
+        "read_file",
+        r#"{"path": "torn"}"#,
+        false,
+        "go on with offset 2]",
+    ),
+    (
+        "read_file",
+        r#"{"path": "torn", "offset": 2}"#,
+        false,
+        "last\n",
+    ),
+    (
+        "read_file",
+        r#"{"path": "binary"}"#,
+        true,
+        "is not text (6 bytes)",
+    ),
+    ("read_file", r#"{"path": "utf16"}"#, true, "is not text"),
+    (
+        "read_file",
+        r#"{"path": "bad"}"#,
+        false,
+        "bytes that are not UTF-8",
+    ),
+    (
+        "search_files",
+        r#"{"pattern": "line 0039"}"#,
+        false,
+        "more lines match",
+    ),
+    (
+        "search_files",
+        r#"{"pattern": "00400000", "path": "big"}"#,
+        false,
+        "big:400000: line 00400000\n",
+    ),
+    (
+        "search_files",
+        r#"{"pattern": "needle"}"#,
+        false,
+        "aneedleé",
+    ),
+    (
+        "search_files",
+        r#"{"pattern": "ELF"}"#,
+        false,
+        "[nothing was found]",
+    ),
+    (
+        "search_files",
+        r#"{"pattern": "zzz"}"#,
+        false,
+        "1 files over",
+    ),
+];
+
+#[test]
+fn large_and_binary_files() {
+    let numbered: String = (1..=400_000).map(|n| format!("line {n:08}\n")).collect();
+    let one_line = "é".repeat(100_000);
+    let torn = format!("{}\nlast\n", "é".repeat(40_000));
+    let needle = format!("{}needle{}\n", "a".repeat(5_000), "é".repeat(5_000));
+    let (temp, tools) = grant(&[
+        ("big", numbered.as_bytes()),
+        ("line", one_line.as_bytes()),
+        ("torn", torn.as_bytes()),
+        ("needle", needle.as_bytes()),
+        ("binary", b"\x7fELF\0\0"),
+        ("utf16", b"\xff\xfeh\0i\0"),
+        ("bad", &[0xff; 60_000]),
+    ]);
+    sparse(&temp, "over", search::FILE_BYTES_MAX + 1);
+    check(&tools, LARGE);
+}
+
+/// A file of this size that takes no space.
+fn sparse(temp: &TempDir, name: &str, bytes: u64) {
+    let path = temp.path().join(name);
+    let file = std::fs::OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(path)
+        .expect("made");
+    file.set_len(bytes).expect("sized");
+}
+
+#[test]
+fn how_much_one_call_reads() {
+    let (temp, tools) = grant(&[("text", "a".repeat(8 << 10).as_bytes())]);
+    sparse(&temp, "text", read::SKIPPED_BYTES_MAX + (1 << 20));
+    let far = r#"{"path": "text", "offset": 2}"#;
+    check(&tools, &[("read_file", far, true, "too far into the file")]);
+    for n in 0..=search::TOTAL_BYTES_MAX / search::FILE_BYTES_MAX {
+        sparse(&temp, &format!("f{n}"), search::FILE_BYTES_MAX);
+    }
+    let nothing = r#"{"pattern": "zzz"}"#;
+    check(
+        &tools,
+        &[("search_files", nothing, false, "[too much to read")],
+    );
+}
+
+#[test]
+fn how_deep_a_search_goes() {
+    let (temp, tools) = grant(&[]);
+    let deep = |levels: usize| temp.path().join("d/".repeat(levels));
+    std::fs::create_dir_all(deep(search::DEPTH_MAX)).expect("made");
+    std::fs::write(deep(search::DEPTH_MAX - 1).join("in"), "match").expect("written");
+    std::fs::write(deep(search::DEPTH_MAX).join("out"), "match").expect("written");
+    let found = call(&tools, "search_files", json!({"pattern": "match"})).content;
+    assert!(
+        found.contains("/in:1: match") && !found.contains("/out"),
+        "{found}"
+    );
+    assert!(
+        found.contains("[1 files or directories could not be read]"),
+        "{found}"
+    );
+    let further = json!({"pattern": "match", "path": "d"});
+    let found = call(&tools, "search_files", further).content;
+    assert!(found.contains("/out:1: match"), "{found}");
+}
+
+const MANY: &[Case<'_>] = &[
+    (
+        "list_files",
+        r#"{"path": "a"}"#,
+        false,
+        "[some entries cannot be shown]",
+    ),
+    ("list_files", r#"{"path": "c"}"#, false, "c/f (5 bytes)\n"),
+    (
+        "search_files",
+        r#"{"pattern": "match"}"#,
+        false,
+        "[nothing was found][too many files",
+    ),
+    (
+        "search_files",
+        r#"{"pattern": "match", "path": "c"}"#,
+        false,
+        "c/f:1: match",
+    ),
+];
+
+#[test]
+fn directories_without_end() {
+    let (temp, mut tools) = grant(&[("c/f", b"match")]);
+    let grant = Arc::get_mut(&mut tools.grant).expect("nobody else has it");
+    (grant.entries_max, grant.opened_max) = (5, 10);
+    for dir in ["a", "b"] {
+        std::fs::create_dir(temp.path().join(dir)).expect("made");
+        for n in 0..6 {
+            std::fs::write(temp.path().join(format!("{dir}/{n}")), "").expect("written");
+        }
+    }
+    check(&tools, MANY);
+}
+
+const THOUSAND: &[Case<'_>] = &[
+    ("list_files", "{}", false, "[only the first 1000 are shown"),
+    (
+        "search_files",
+        r#"{"pattern": "match"}"#,
+        false,
+        "f00049:1: match\n[more lines match",
+    ),
+    (
+        "search_files",
+        r#"{"pattern": "match", "max": 200}"#,
+        false,
+        "f00199:1: match\n[more",
+    ),
+];
+
+#[test]
+fn many_files() {
+    let (temp, tools) = grant(&[]);
+    exactly(&tools, "list_files", json!({}), "[the directory is empty]");
+    for n in 0..1_001 {
+        std::fs::write(temp.path().join(format!("f{n:05}")), "match\n").expect("written");
+    }
+    check(&tools, THOUSAND);
+}

@@ -1,0 +1,167 @@
+//! Whole runs against a model server of somebody else: llmock speaks the OpenAI wire over real HTTP, injects a fault,
+//! and judges how its client coped.
+
+use super::project::{describe_draft, open, project_dir};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+use threadkeep::driver::{Driver, Ended, Models, RunEvent, Sink, Stop};
+use threadkeep::models::openai::{OpenAi, OpenAiOptions};
+use threadkeep::models::{Failure, Llm};
+use threadkeep::project::OpenProject;
+use threadkeep_tests::llmock::Llmock;
+
+fn models_yaml(server: &Llmock) -> String {
+    format!(
+        r#"
+providers: {{mock: {{wire: openai, base_url: "{}", key: "${{MOCK_API_KEY}}"}}}}
+models:
+  gpt-4o-mini: {{provider: mock, window: 128000, output: 2000, prices: {{input: "0.15", output: "0.60"}}}}
+tiers: {{default: gpt-4o-mini}}
+"#,
+        server.base_url()
+    )
+}
+
+fn calls_tool(name: &str, arguments: &Value) -> Value {
+    json!({"type": "reply", "tool_calls": [{"name": name, "arguments": arguments}]})
+}
+
+#[tokio::test]
+async fn a_directive_reads_a_file_with_a_tool_and_answers_while_it_streams() {
+    let Some(server) = Llmock::start() else { return };
+    server.scenario(&json!([
+        calls_tool("read_file", &json!({"path": "notes.txt"})),
+        {"type": "reply", "text": "It reminds of milk."},
+    ]));
+    let (_kept, dir) = project_dir(&models_yaml(&server));
+    let project = open(dir, None, &[("MOCK_API_KEY", "sk-secret-of-the-test")]);
+    let thread = project.tenant().create(describe_draft()).await.unwrap();
+    let (sink, mut stream) = Sink::channel();
+    let ended = project.driver().run(&thread.id, None, &sink, &Stop::never()).await.unwrap();
+    assert_eq!((ended.status.as_str(), ended.costs.turns), ("completed", 2));
+    assert_eq!(ended.result.as_deref(), Some(r#""It reminds of milk.""#));
+    assert!(ended.costs.spend_nanos > 0, "real usage was priced");
+    drop(sink);
+    let mut deltas = 0;
+    let mut tools = Vec::new();
+    while let Some(event) = stream.recv().await {
+        match event {
+            RunEvent::Text(_) => deltas += 1,
+            RunEvent::ToolDone { name, failed, .. } => tools.push((name, failed)),
+            _ => {}
+        }
+    }
+    assert!(deltas > 1, "the answer came in {deltas} pieces");
+    assert_eq!(tools, [("read_file".to_owned(), false)]);
+    let requests = server.requests();
+    assert_eq!(requests.len(), 2);
+    assert!(
+        requests[1]["body"].to_string().contains("remember the milk 漢🙂"),
+        "the next request holds the file's text: {}",
+        requests[1]
+    );
+    no_fail(&server);
+}
+
+/// A fault, and how a run ends that meets it once.
+struct Case {
+    name: &'static str,
+    behaviors: Value,
+    requests: usize,
+    status: &'static str,
+    /// An event kind that the history must have.
+    leaves: &'static str,
+}
+
+fn cases() -> Vec<Case> {
+    let stream = |kind: &str| {
+        json!([
+            {"type": "reply", "text": "one two three four five"},
+            {"type": "stream_fault", "kind": kind, "after_chunks": 3, "stall_seconds": 20.0},
+        ])
+    };
+    let case = |name, behaviors, requests, leaves| Case { name, behaviors, requests, status: "completed", leaves };
+    vec![
+        case("429 with retry-after", json!([{"type": "fail", "status": 429, "retry_after": 1}]), 2, "error"),
+        case("503", json!([{"type": "fail", "status": 503}]), 2, "error"),
+        case("disconnect", stream("disconnect"), 2, "partial"),
+        case("truncated stream", stream("truncate"), 2, "partial"),
+        case("corrupted chunk", stream("malformed"), 2, "error"),
+        case("stall", stream("stall"), 2, "partial"),
+        case("malformed arguments", json!([{"type": "tool_fault", "kind": "malformed_arguments"}]), 3, "tool_result"),
+        case("unknown tool", json!([{"type": "tool_fault", "kind": "unknown_tool"}]), 3, "tool_result"),
+        Case {
+            status: "suspended",
+            ..case("refusal", json!([{"type": "fail", "status": 401}]), 1, "suspended")
+        },
+        Case {
+            status: "suspended",
+            ..case("an outage", json!([{"type": "fail", "status": 503, "times": 4}]), 4, "suspended")
+        },
+    ]
+}
+
+#[tokio::test]
+async fn a_run_copes_with_each_fault() {
+    let Some(server) = Llmock::start() else { return };
+    for case in cases() {
+        fault(&server, case).await;
+    }
+}
+
+async fn fault(server: &Llmock, case: Case) {
+    let name = case.name;
+    server.reset();
+    server.scenario(&case.behaviors);
+    let (_kept, dir) = project_dir(&models_yaml(server));
+    let project = open(dir, None, &[("MOCK_API_KEY", "sk-secret-of-the-test")]);
+    let thread = project.tenant().create(describe_draft()).await.unwrap();
+    let ended = impatient(server, &project).run(&thread.id, None, &Sink::none(), &Stop::never()).await.expect(name);
+    assert_eq!(ended.status, case.status, "{name}: {ended:?}");
+    assert_eq!(server.pending(), [] as [Value; 0], "{name}: the fault was not consumed");
+    let requests = server.requests();
+    let asked = requests.len();
+    assert!(asked >= case.requests, "{name}: {asked} requests");
+    let events = project.tenant().events(&thread.id, 0, 500).await.unwrap().events;
+    assert!(events.iter().any(|event| event.kind == case.leaves), "{name}: no {}", case.leaves);
+    turns_are_whole(name, &ended, &events);
+    if case.status == "completed" && case.leaves != "tool_result" {
+        assert_eq!(requests[0]["fingerprint"], requests[1]["fingerprint"], "{name}: another body was retried");
+    }
+    if case.status == "completed" {
+        no_fail(server);
+    }
+    let findings = threadkeep_tests::auditor::audit(&*project.tenant().context().storage);
+    assert!(findings.is_empty(), "{name}: {findings:#?}");
+}
+
+/// Every turn that is counted ended with a finish reason; nothing partial was taken for one.
+fn turns_are_whole(name: &str, ended: &Ended, events: &[threadkeep::wit::Event]) {
+    let results = events.iter().filter(|event| event.kind == "result").count() as u64;
+    assert_eq!(ended.costs.turns, results, "{name}");
+    for event in events.iter().filter(|event| event.kind == "message") {
+        let body: Value = serde_json::from_str(&event.body).unwrap();
+        let synthetic = body["synthetic"] == true;
+        let partial = body["content"][0]["text"].as_str().unwrap_or_default() == "one two";
+        assert!(synthetic || !partial, "{name}: a partial text became a message");
+    }
+}
+
+/// A driver whose provider waits only a second for the next chunk.
+fn impatient(server: &Llmock, project: &OpenProject) -> Driver {
+    struct Impatient(Arc<dyn Llm>);
+    impl Models for Impatient {
+        fn provider(&self, model: &str) -> Result<(Arc<dyn Llm>, String), Failure> {
+            Ok((Arc::clone(&self.0), model.to_owned()))
+        }
+    }
+    let options = OpenAiOptions { idle_timeout: Duration::from_secs(1), ..OpenAiOptions::new(server.base_url()) };
+    let provider = Impatient(Arc::new(OpenAi::new(options).unwrap()));
+    project.driver_with(Arc::new(provider))
+}
+
+fn no_fail(server: &Llmock) {
+    let verdict = server.verdict();
+    assert_eq!(verdict["errors"], 0, "{verdict}");
+}

@@ -1,0 +1,5 @@
+//! Runs through the component and the driver, over real stores, scripted models and a real model server.
+
+mod llmock;
+pub(crate) mod project;
+mod runs;

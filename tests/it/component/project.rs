@@ -1,0 +1,64 @@
+//! A project directory for tests: a directive that reads a file, and what it needs.
+
+use cap_std::fs::Dir;
+use std::sync::Arc;
+use threadkeep::authority::{Environment, Project};
+use threadkeep::engine::Engine;
+use threadkeep::library::files::Policy;
+use threadkeep::limits::Limits;
+use threadkeep::project::{OpenProject, ProjectOptions};
+use threadkeep::storage::Storage;
+use threadkeep::wit::{self, registry};
+
+const DIRECTIVE: &str = "---
+limits: {turns: 6, spend: 0.50}
+capabilities: [execute.tool.read_file]
+inputs: {file: {required: true}}
+---
+Read ${inputs.file} and say what it holds.
+";
+
+/// A temporary project whose `models.yaml` is this.
+pub fn project_dir(models: &str) -> (tempfile::TempDir, Dir) {
+    let temporary = tempfile::tempdir().unwrap();
+    let dir = Dir::open_ambient_dir(temporary.path(), cap_std::ambient_authority()).unwrap();
+    dir.create_dir_all(".ai/directives").unwrap();
+    dir.create_dir_all(".ai/config").unwrap();
+    dir.write(".ai/directives/describe.md", DIRECTIVE).unwrap();
+    dir.write(".ai/config/models.yaml", models).unwrap();
+    dir.write("notes.txt", "remember the milk 漢🙂").unwrap();
+    (temporary, dir)
+}
+
+/// Open it, over SQLite if no store is given.
+pub fn open(dir: Dir, store: Option<Arc<dyn Storage>>, environment: &[(&str, &str)]) -> OpenProject {
+    let pairs = environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+    let options = ProjectOptions {
+        policy: Policy::preset("local"),
+        environment: Environment::from_pairs(pairs),
+        script: None,
+        store,
+    };
+    OpenProject::open(engine(), &Project::from_dir(dir), options).unwrap()
+}
+
+/// One engine for all tests of a process: the component is compiled once.
+pub fn engine() -> Engine {
+    static ENGINE: std::sync::OnceLock<Engine> = std::sync::OnceLock::new();
+    ENGINE.get_or_init(|| Engine::new(Limits::local(), None).unwrap()).clone()
+}
+
+/// A thread of the directive `describe`.
+pub fn describe_draft() -> registry::Draft {
+    registry::Draft {
+        id: None,
+        directive: Some("describe".to_owned()),
+        agent: None,
+        task: None,
+        title: None,
+        model: None,
+        limits: wit::Limits { turns: None, tokens: None, spend: None, spawns: None, depth: None, duration: None },
+        capabilities: Vec::new(),
+        inputs: r#"{"file": "notes.txt"}"#.to_owned(),
+    }
+}

@@ -1,0 +1,511 @@
+//! `commit` of records: conditions, conflicts, versions, all or nothing.
+
+use threadkeep::storage::Expect::{Absent, Any, Version};
+use threadkeep::storage::{COLLECTIONS, Op, Outcome, Storage};
+
+use super::Case;
+use super::fixture::{
+    append, check, commit, conflict, contents, delete, get, item, key, log, put, records,
+    refuse_code, refuse_corrupt, trim,
+};
+
+pub(super) const CASES: &[(&str, Case)] = &[
+    ("a commit of nothing is committed", |store| {
+        commit(store, &[]);
+        assert_eq!(store.commit(&[], true), Ok(Outcome::Committed));
+    }),
+    ("put of anything creates and replaces", put_any),
+    ("put creates what must be absent", |store| {
+        commit(store, &[put("pin", "a", Absent, "1")]);
+        assert_eq!(get(store, "pin", "a"), Some(item("pin", "a", 1, "1")));
+    }),
+    ("put replaces what is at its version", put_version),
+    ("every collection keeps records", every_collection),
+    ("put where something is conflicts", |store| {
+        commit(store, &[put("head", "a", Any, "1")]);
+        conflict(
+            store,
+            &[put("head", "a", Absent, "2")],
+            &[item("head", "a", 1, "1")],
+        );
+    }),
+    ("put at an old version conflicts", |store| {
+        commit(store, &[put("head", "a", Any, "1")]);
+        commit(store, &[put("head", "a", Any, "2")]);
+        conflict(
+            store,
+            &[put("head", "a", Version(1), "3")],
+            &[item("head", "a", 2, "2")],
+        );
+    }),
+    ("put at a version to come conflicts", |store| {
+        commit(store, &[put("head", "a", Any, "1")]);
+        for version in [0, 2, 1 << 32, i64::MAX as u64, 1 << 63, u64::MAX] {
+            conflict(
+                store,
+                &[put("head", "a", Version(version), "3")],
+                &[item("head", "a", 1, "1")],
+            );
+        }
+    }),
+    ("put at a version of nothing conflicts", |store| {
+        for version in [0, 1, u64::MAX] {
+            conflict(store, &[put("due", "a", Version(version), "3")], &[]);
+        }
+    }),
+    ("put at a version of what was deleted conflicts", |store| {
+        commit(store, &[put("due", "a", Any, "1")]);
+        commit(store, &[delete("due", "a")]);
+        conflict(store, &[put("due", "a", Version(1), "2")], &[]);
+    }),
+    ("put of the same text is a new version", |store| {
+        commit(store, &[put("head", "a", Any, "1")]);
+        commit(store, &[put("head", "a", Version(1), "1")]);
+        conflict(
+            store,
+            &[put("head", "a", Version(1), "1")],
+            &[item("head", "a", 2, "1")],
+        );
+    }),
+    ("check that holds changes nothing", check_holds),
+    ("check of a version that is not conflicts", |store| {
+        commit(store, &[put("chain", "a", Any, "1")]);
+        for version in [0, 2, u64::MAX] {
+            conflict(
+                store,
+                &[check("chain", "a", Version(version))],
+                &[item("chain", "a", 1, "1")],
+            );
+        }
+    }),
+    ("check of a version of nothing conflicts", |store| {
+        conflict(store, &[check("chain", "a", Version(1))], &[]);
+    }),
+    ("check of absence where something is conflicts", |store| {
+        commit(store, &[put("seen", "a", Any, "1")]);
+        conflict(
+            store,
+            &[check("seen", "a", Absent)],
+            &[item("seen", "a", 1, "1")],
+        );
+    }),
+    ("check of anything is refused", |store| {
+        refuse_code(
+            store,
+            &[put("seen", "b", Any, "1"), check("seen", "a", Any)],
+            "not-a-condition",
+        );
+    }),
+    (
+        "a failed check stops every other operation",
+        check_stops_all,
+    ),
+    (
+        "a failed last condition stops what came before",
+        last_condition_stops_all,
+    ),
+    (
+        "a conflict finds every condition in order",
+        conflict_finds_all,
+    ),
+    (
+        "a conflict does not find what had no condition",
+        conflict_leaves_out,
+    ),
+    ("a conflict finds large records whole", conflict_large),
+    (
+        "a conflict comes before a position that does not fit",
+        conflict_before_corrupt,
+    ),
+    ("a conflict is the same again", |store| {
+        commit(store, &[put("head", "a", Any, "1")]);
+        for _ in 0..3 {
+            conflict(
+                store,
+                &[put("head", "a", Absent, "2")],
+                &[item("head", "a", 1, "1")],
+            );
+        }
+        commit(store, &[put("head", "a", Version(1), "2")]);
+    }),
+    ("delete of nothing is nothing", |store| {
+        commit(store, &[delete("due", "a"), put("due", "b", Any, "1")]);
+        assert_eq!(records(store, "due"), [item("due", "b", 1, "1")]);
+    }),
+    ("delete removes one record", delete_one),
+    ("what was deleted begins at version 1", |store| {
+        for collection in ["due", "inbox"] {
+            commit(store, &[put(collection, "a", Any, "1")]);
+            commit(store, &[put(collection, "a", Any, "2")]);
+            commit(store, &[delete(collection, "a")]);
+            commit(store, &[put(collection, "a", Absent, "3")]);
+            assert_eq!(
+                get(store, collection, "a"),
+                Some(item(collection, "a", 1, "3"))
+            );
+        }
+    }),
+    ("a key named twice is refused", named_twice),
+    ("one name in two collections is two keys", |store| {
+        commit(
+            store,
+            &[
+                put("due", "a", Any, "1"),
+                put("seen", "a", Any, "2"),
+                delete("index", "a"),
+            ],
+        );
+    }),
+    (
+        "an unknown collection is refused in each operation",
+        |store| {
+            for op in [
+                put("heads", "a", Any, ""),
+                check("", "a", Absent),
+                delete("history", "a"),
+            ] {
+                refuse_code(
+                    store,
+                    &[put("head", "ok", Any, ""), op],
+                    "unknown-collection",
+                );
+            }
+        },
+    ),
+    ("an empty key is refused in each operation", |store| {
+        for op in [
+            put("head", "", Any, ""),
+            check("head", "", Absent),
+            delete("head", ""),
+        ] {
+            refuse_code(store, &[put("head", "ok", Any, ""), op], "empty-key");
+        }
+    }),
+    ("records and logs are written together", together),
+    ("any text comes back as it was", any_text),
+    ("any name comes back as it was", any_name),
+];
+
+fn put_any(store: &dyn Storage) {
+    for (version, value) in [(1, "one"), (2, ""), (3, "three")] {
+        commit(store, &[put("head", "a", Any, value)]);
+        assert_eq!(
+            get(store, "head", "a"),
+            Some(item("head", "a", version, value))
+        );
+    }
+}
+
+fn put_version(store: &dyn Storage) {
+    for collection in ["chain", "seen"] {
+        commit(store, &[put(collection, "a", Absent, "0")]);
+        for version in 1..20 {
+            commit(
+                store,
+                &[put(collection, "a", Version(version), &version.to_string())],
+            );
+        }
+        assert_eq!(
+            get(store, collection, "a"),
+            Some(item(collection, "a", 20, "19"))
+        );
+    }
+}
+
+fn every_collection(store: &dyn Storage) {
+    let ops: Vec<_> = COLLECTIONS
+        .iter()
+        .map(|(collection, _)| put(collection, "a", Absent, collection))
+        .collect();
+    commit(store, &ops);
+    for (collection, _) in COLLECTIONS {
+        assert_eq!(
+            records(store, collection),
+            [item(collection, "a", 1, collection)]
+        );
+        commit(store, &[put(collection, "a", Version(1), "2")]);
+        conflict(
+            store,
+            &[put(collection, "a", Version(1), "3")],
+            &[item(collection, "a", 2, "2")],
+        );
+        commit(
+            store,
+            &[
+                check(collection, "a", Version(2)),
+                check(collection, "b", Absent),
+            ],
+        );
+        commit(store, &[delete(collection, "a")]);
+        assert_eq!(get(store, collection, "a"), None);
+    }
+}
+
+fn check_holds(store: &dyn Storage) {
+    commit(store, &[put("chain", "a", Any, "1")]);
+    let before = contents(store);
+    commit(
+        store,
+        &[check("chain", "a", Version(1)), check("chain", "b", Absent)],
+    );
+    assert_eq!(contents(store), before);
+}
+
+fn check_stops_all(store: &dyn Storage) {
+    commit(
+        store,
+        &[put("due", "gone", Any, "1"), append("history", "p", 1, "1")],
+    );
+    let ops = [
+        check("chain", "a", Version(7)),
+        put("head", "a", Any, "1"),
+        delete("due", "gone"),
+        append("history", "p", 2, "2"),
+        append("history", "q", 1, "2"),
+        trim("history", "p", 2),
+    ];
+    conflict(store, &ops, &[]);
+}
+
+fn last_condition_stops_all(store: &dyn Storage) {
+    commit(
+        store,
+        &[
+            put("head", "a", Any, "1"),
+            put("due", "gone", Any, "1"),
+            append("history", "p", 1, "1"),
+        ],
+    );
+    let ops = [
+        put("head", "a", Version(1), "2"),
+        put("head", "b", Absent, "2"),
+        put("partial", "c", Any, "2"),
+        delete("due", "gone"),
+        append("history", "p", 2, "2"),
+        append("history", "q", 1, "2"),
+        trim("history", "p", 2),
+        put("chain", "z", Version(1), "2"),
+    ];
+    conflict(store, &ops, &[item("head", "a", 1, "1")]);
+}
+
+fn conflict_finds_all(store: &dyn Storage) {
+    commit(
+        store,
+        &[
+            put("seen", "c", Any, "3"),
+            put("head", "b", Any, "2"),
+            put("chain", "a", Any, "1"),
+        ],
+    );
+    let ops = [
+        put("seen", "c", Version(1), "new"),
+        check("head", "none", Absent),
+        check("head", "b", Version(9)),
+        put("head", "other", Absent, "new"),
+        check("chain", "a", Version(1)),
+    ];
+    conflict(
+        store,
+        &ops,
+        &[
+            item("seen", "c", 1, "3"),
+            item("head", "b", 1, "2"),
+            item("chain", "a", 1, "1"),
+        ],
+    );
+}
+
+fn conflict_leaves_out(store: &dyn Storage) {
+    commit(
+        store,
+        &[
+            put("head", "a", Any, "1"),
+            put("head", "b", Any, "1"),
+            put("head", "c", Any, "1"),
+        ],
+    );
+    let ops = [
+        put("head", "a", Any, "2"),
+        delete("head", "b"),
+        put("head", "c", Absent, "2"),
+    ];
+    conflict(store, &ops, &[item("head", "c", 1, "1")]);
+}
+
+fn conflict_large(store: &dyn Storage) {
+    let value = "v".repeat(900_000);
+    commit(store, &[put("thread", "a", Any, &value)]);
+    conflict(
+        store,
+        &[put("thread", "a", Absent, "")],
+        &[item("thread", "a", 1, &value)],
+    );
+}
+
+fn conflict_before_corrupt(store: &dyn Storage) {
+    commit(
+        store,
+        &[put("head", "a", Any, "1"), append("history", "p", 1, "1")],
+    );
+    let stale = put("head", "a", Version(3), "2");
+    let found = [item("head", "a", 1, "1")];
+    for wrong in [
+        append("history", "p", 1, "2"),
+        append("history", "p", 5, "2"),
+        append("history", "q", 2, "2"),
+    ] {
+        conflict(store, &[wrong.clone(), stale.clone()], &found);
+        conflict(store, &[stale.clone(), wrong.clone()], &found);
+        refuse_corrupt(store, &[put("head", "a", Version(1), "2"), wrong]);
+    }
+}
+
+fn delete_one(store: &dyn Storage) {
+    for collection in ["due", "head"] {
+        commit(
+            store,
+            &[
+                put(collection, "a", Any, "1"),
+                put(collection, "a\0", Any, "2"),
+                put(collection, "b", Any, "3"),
+            ],
+        );
+        commit(store, &[delete(collection, "a")]);
+        assert_eq!(
+            records(store, collection),
+            [
+                item(collection, "a\0", 1, "2"),
+                item(collection, "b", 1, "3")
+            ]
+        );
+    }
+}
+
+fn named_twice(store: &dyn Storage) {
+    commit(store, &[put("head", "a", Any, "1")]);
+    let ops: [fn() -> Op; 4] = [
+        || put("head", "a", Any, "2"),
+        || put("head", "a", Version(1), "3"),
+        || check("head", "a", Version(1)),
+        || delete("head", "a"),
+    ];
+    for first in ops {
+        for second in ops {
+            refuse_code(
+                store,
+                &[first(), put("head", "b", Any, ""), second()],
+                "key-named-twice",
+            );
+        }
+    }
+}
+
+fn together(store: &dyn Storage) {
+    let ops = [
+        put("head", "p", Absent, "head"),
+        put("chain", "p", Absent, "chain"),
+        append("history", "p", 1, "first"),
+        put("due", "1", Any, ""),
+    ];
+    commit(store, &ops);
+    let ops = [
+        put("head", "p", Version(1), "head 2"),
+        check("chain", "p", Version(1)),
+        append("history", "p", 2, "second"),
+        delete("due", "1"),
+    ];
+    commit(store, &ops);
+    let found = store
+        .get(&[key("head", "p"), key("due", "1"), key("chain", "p")])
+        .unwrap();
+    assert_eq!(
+        found,
+        [
+            item("head", "p", 2, "head 2"),
+            item("chain", "p", 1, "chain")
+        ]
+    );
+    assert_eq!(
+        log(store, "history", "p"),
+        [(1, "first".to_owned()), (2, "second".to_owned())]
+    );
+}
+
+/// Texts that a database might cut, normalise or take for something else.
+const TEXTS: [&str; 14] = [
+    "",
+    "\0",
+    "a\0b",
+    "{\"a\":\"\0\"}\0",
+    "\u{feff}bom",
+    "123",
+    "1e999",
+    "NULL",
+    "x'00'",
+    " spaces \r\n",
+    "e\u{301} is not é",
+    "\u{10ffff}\u{fffe}\u{ffff}",
+    "%s ?1 :a 'quoted' \"quoted\"",
+    "\\u0000",
+];
+
+fn any_text(store: &dyn Storage) {
+    for (place, text) in TEXTS.iter().enumerate() {
+        let name = format!("text {place}");
+        commit(
+            store,
+            &[
+                put("head", &name, Any, text),
+                put("seen", &name, Any, text),
+                append("blob", &name, 1, text),
+            ],
+        );
+        assert_eq!(
+            get(store, "head", &name),
+            Some(item("head", &name, 1, text))
+        );
+        assert_eq!(
+            get(store, "seen", &name),
+            Some(item("seen", &name, 1, text))
+        );
+        assert_eq!(log(store, "blob", &name), [(1, (*text).to_owned())]);
+        conflict(
+            store,
+            &[put("head", &name, Absent, "")],
+            &[item("head", &name, 1, text)],
+        );
+    }
+}
+
+fn any_name(store: &dyn Storage) {
+    for (place, name) in TEXTS
+        .iter()
+        .enumerate()
+        .filter(|(_, name)| !name.is_empty())
+    {
+        let value = place.to_string();
+        commit(
+            store,
+            &[
+                put("head", name, Absent, &value),
+                put("due", name, Absent, &value),
+                append("history", name, 1, &value),
+            ],
+        );
+    }
+    for (place, name) in TEXTS
+        .iter()
+        .enumerate()
+        .filter(|(_, name)| !name.is_empty())
+    {
+        let value = place.to_string();
+        assert_eq!(
+            get(store, "head", name),
+            Some(item("head", name, 1, &value))
+        );
+        assert_eq!(get(store, "due", name), Some(item("due", name, 1, &value)));
+        assert_eq!(log(store, "history", name), [(1, value)]);
+    }
+    assert_eq!(records(store, "due").len(), TEXTS.len() - 1);
+}

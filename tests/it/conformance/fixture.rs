@@ -1,0 +1,232 @@
+//! Short words for the operations, and the two helpers through which cases commit: one for success, one for refusal.
+
+use cap_std::ambient_authority;
+use cap_std::fs::Dir;
+use tempfile::TempDir;
+use threadkeep::storage::sqlite::{Durability, SqliteOptions, SqliteStore};
+use threadkeep::storage::{
+    COLLECTIONS, Expect, Item, Key, LOGS, Line, Op, Outcome, Quota, Storage, StorageError,
+};
+
+pub(super) const MIB: usize = 1 << 20;
+/// Name of the file in the tests' directories.
+pub(super) const FILE: &str = "registry.db";
+
+/// A directory for a SQLite store.
+pub(super) struct SqliteFixture {
+    pub(super) temp: TempDir,
+    pub(super) dir: Dir,
+}
+
+impl SqliteFixture {
+    pub(super) fn new() -> Self {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = Dir::open_ambient_dir(temp.path(), ambient_authority()).unwrap();
+        Self { temp, dir }
+    }
+
+    pub(super) fn open(&self) -> SqliteStore {
+        self.open_with(None)
+    }
+
+    /// Opens without waiting for a disk: the suite asks what is committed, the crash tests ask what is durable.
+    pub(super) fn open_with(&self, quota: Option<Quota>) -> SqliteStore {
+        self.try_open(options(quota)).unwrap()
+    }
+
+    pub(super) fn try_open(&self, options: SqliteOptions) -> Result<SqliteStore, StorageError> {
+        SqliteStore::open(&self.dir, FILE, options)
+    }
+
+    /// A plain connection to the same file, for what the store itself never does.
+    pub(super) fn shell(&self) -> rusqlite::Connection {
+        rusqlite::Connection::open(self.temp.path().join(FILE)).unwrap()
+    }
+}
+
+pub(super) fn options(quota: Option<Quota>) -> SqliteOptions {
+    let mut options = SqliteOptions {
+        durability: Durability::Normal,
+        ..SqliteOptions::local()
+    };
+    if let Some(quota) = quota {
+        options.quota_bytes = Some(quota.limit_bytes);
+        options.closing_margin_bytes = quota.closing_margin_bytes;
+    }
+    options
+}
+
+pub(super) fn key(collection: &str, name: &str) -> Key {
+    Key::new(collection, name)
+}
+
+pub(super) fn put(collection: &str, name: &str, expect: Expect, value: &str) -> Op {
+    Op::Put {
+        key: key(collection, name),
+        expect,
+        value: value.to_owned(),
+    }
+}
+
+pub(super) fn check(collection: &str, name: &str, expect: Expect) -> Op {
+    Op::Check {
+        key: key(collection, name),
+        expect,
+    }
+}
+
+pub(super) fn delete(collection: &str, name: &str) -> Op {
+    Op::Delete {
+        key: key(collection, name),
+    }
+}
+
+pub(super) fn append(log: &str, partition: &str, at: u64, value: &str) -> Op {
+    Op::Append {
+        log: log.to_owned(),
+        partition: partition.to_owned(),
+        at,
+        value: value.to_owned(),
+    }
+}
+
+pub(super) fn trim(log: &str, partition: &str, below: u64) -> Op {
+    Op::Trim {
+        log: log.to_owned(),
+        partition: partition.to_owned(),
+        below,
+    }
+}
+
+pub(super) fn item(collection: &str, name: &str, version: u64, value: &str) -> Item {
+    Item {
+        key: key(collection, name),
+        version,
+        value: value.to_owned(),
+    }
+}
+
+/// Commits what must succeed.
+#[track_caller]
+pub(super) fn commit(store: &dyn Storage, ops: &[Op]) {
+    assert_eq!(store.commit(ops, false), Ok(Outcome::Committed));
+}
+
+/// Commits what must be refused with `expected`, and looks that nothing has changed.
+#[track_caller]
+pub(super) fn refuse(store: &dyn Storage, ops: &[Op], expected: &StorageError) {
+    let before = contents(store);
+    assert_eq!(store.commit(ops, false).as_ref(), Err(expected));
+    assert_eq!(
+        contents(store),
+        before,
+        "a refused commit changed something"
+    );
+}
+
+/// Commits what must be corrupt, and looks that nothing has changed.
+#[track_caller]
+pub(super) fn refuse_corrupt(store: &dyn Storage, ops: &[Op]) {
+    let before = contents(store);
+    let answer = store.commit(ops, false);
+    assert!(
+        matches!(answer, Err(StorageError::Corrupt { .. })),
+        "{answer:?}"
+    );
+    assert_eq!(
+        contents(store),
+        before,
+        "a refused commit changed something"
+    );
+}
+
+/// Refuses with this code, and looks that nothing has changed.
+#[track_caller]
+pub(super) fn refuse_code(store: &dyn Storage, ops: &[Op], expected: &str) {
+    let before = contents(store);
+    assert_code(store.commit(ops, false), expected);
+    assert_eq!(
+        contents(store),
+        before,
+        "a refused commit changed something"
+    );
+}
+
+/// Commits what must conflict and find `found`, and looks that nothing has changed.
+#[track_caller]
+pub(super) fn conflict(store: &dyn Storage, ops: &[Op], found: &[Item]) {
+    let before = contents(store);
+    assert_eq!(
+        store.commit(ops, false),
+        Ok(Outcome::Conflict(found.to_vec()))
+    );
+    assert_eq!(contents(store), before, "a conflict changed something");
+}
+
+#[track_caller]
+pub(super) fn assert_code<T: std::fmt::Debug>(answer: Result<T, StorageError>, expected: &str) {
+    match answer {
+        Err(StorageError::Other { code, .. }) => assert_eq!(code, expected),
+        answer => panic!("{answer:?} instead of {expected}"),
+    }
+}
+
+pub(super) fn too_large(what: &'static str, limit: usize, actual: usize) -> StorageError {
+    StorageError::TooLarge {
+        what,
+        limit: limit as u64,
+        actual: actual as u64,
+    }
+}
+
+/// The whole value of one record, or nothing.
+pub(super) fn get(store: &dyn Storage, collection: &str, name: &str) -> Option<Item> {
+    store.get(&[key(collection, name)]).unwrap().pop()
+}
+
+/// A log from its first entry, as (position, value); a page at a time.
+pub(super) fn log(store: &dyn Storage, log: &str, partition: &str) -> Vec<(u64, String)> {
+    let mut all = Vec::new();
+    let mut start = 0;
+    loop {
+        let lines = store.read_log(log, partition, start, 500, false).unwrap();
+        let Some(last) = lines.last() else { return all };
+        start = last.position + 1;
+        all.extend(
+            lines
+                .into_iter()
+                .map(|Line { position, value }| (position, value)),
+        );
+    }
+}
+
+/// A collection from its first record; a page at a time.
+pub(super) fn records(store: &dyn Storage, collection: &str) -> Vec<Item> {
+    let mut all = Vec::new();
+    let mut start = String::new();
+    loop {
+        let page = store.scan(collection, &start, "", 500, false).unwrap();
+        all.extend(page.items);
+        match page.cursor {
+            Some(cursor) => start = cursor,
+            None => return all,
+        }
+    }
+}
+
+/// Every record, and the logs that the cases use.
+pub(super) fn contents(store: &dyn Storage) -> (Vec<Item>, Vec<(u64, String)>) {
+    let items = COLLECTIONS
+        .iter()
+        .flat_map(|(collection, _)| records(store, collection))
+        .collect();
+    let pairs = LOGS
+        .iter()
+        .flat_map(|name| ["p", "q"].map(|partition| (*name, partition)));
+    (
+        items,
+        pairs
+            .flat_map(|(name, partition)| log(store, name, partition))
+            .collect(),
+    )
+}

@@ -1,0 +1,490 @@
+//! What only the SQLite store can do wrong: its file, its neighbours, its batches.
+
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::thread::scope;
+
+use threadkeep::storage::Expect::{Absent, Any};
+use threadkeep::storage::sqlite::{Durability, SqliteOptions};
+use threadkeep::storage::{Outcome, Quota, RECORD_BYTES_OVERHEAD, Storage, StorageError};
+
+use super::fixture::{
+    FILE, SqliteFixture, append, assert_code, commit, contents, get, item, log, options, put,
+    refuse, trim,
+};
+
+/// "Thkp", as the file says.
+const APPLICATION_ID: i32 = 0x5468_6b70;
+
+fn code_of_open(fixture: &SqliteFixture) -> String {
+    match fixture.try_open(options(None)) {
+        Ok(_) => "opened".to_owned(),
+        Err(StorageError::Other { code, .. }) => code.to_owned(),
+        Err(error) => error.to_string(),
+    }
+}
+
+#[test]
+fn what_was_committed_is_there_after_reopening() {
+    let fixture = SqliteFixture::new();
+    let store = fixture.try_open(SqliteOptions::local()).unwrap();
+    commit(
+        &store,
+        &[
+            put("head", "a", Any, "1"),
+            put("due", "b\0", Any, "\0"),
+            append("history", "p", 1, "\0x"),
+        ],
+    );
+    let before = contents(&store);
+    drop(store);
+    assert!(
+        !fixture.temp.path().join("registry.db-wal").exists(),
+        "the last to leave tidies up"
+    );
+    let store = fixture.try_open(SqliteOptions::strict()).unwrap();
+    assert_eq!(contents(&store), before);
+    commit(&store, &[append("history", "p", 2, "")]);
+}
+
+#[test]
+fn two_stores_on_one_file_see_each_other() {
+    let fixture = SqliteFixture::new();
+    let (one, two) = (fixture.open(), fixture.open());
+    for round in 1..=50 {
+        commit(&one, &[append("history", "p", 2 * round - 1, "one")]);
+        commit(
+            &two,
+            &[
+                append("history", "p", 2 * round, "two"),
+                put("head", "a", Any, ""),
+            ],
+        );
+        assert_eq!(get(&one, "head", "a").unwrap().version, round);
+    }
+    commit(&two, &[trim("history", "p", u64::MAX)]);
+    commit(
+        &two,
+        &[append(
+            "history",
+            "q",
+            1,
+            "takes the number of the one that is gone",
+        )],
+    );
+    commit(&one, &[append("history", "p", 1, "anew")]);
+    assert_eq!(log(&two, "history", "p"), [(1, "anew".to_owned())]);
+    assert_eq!(log(&one, "history", "q").len(), 1);
+}
+
+#[test]
+fn names_that_are_not_ours_are_refused() {
+    let fixture = SqliteFixture::new();
+    let long = format!("{}.db", "n".repeat(200));
+    let names = [
+        "",
+        ".",
+        "..",
+        ".db",
+        "registry",
+        "a/b.db",
+        "../a.db",
+        "/a.db",
+        "a\0.db",
+        "a b.db",
+        "ä.db",
+        "file:a.db?x",
+        &long,
+    ];
+    for name in names {
+        let store = threadkeep::storage::sqlite::SqliteStore::open(
+            &fixture.dir,
+            name,
+            SqliteOptions::local(),
+        );
+        assert_code(store, "bad-name");
+    }
+    assert_eq!(std::fs::read_dir(fixture.temp.path()).unwrap().count(), 0);
+}
+
+/// Every file of a store.
+const FILES: [&str; 5] = [
+    FILE,
+    "registry.db-wal",
+    "registry.db-shm",
+    "registry.db-journal",
+    "registry.db.lock",
+];
+
+#[test]
+fn links_and_directories_at_our_names_are_refused() {
+    type Plant = fn(&Path, &Path);
+    let plants: [(&str, Plant, &str); 4] = [
+        (
+            "a link to a file",
+            |outside, at| symlink(outside, at).unwrap(),
+            "not-a-regular-file",
+        ),
+        (
+            "a link to nothing",
+            |outside, at| symlink(outside.join("none"), at).unwrap(),
+            "not-a-regular-file",
+        ),
+        (
+            "a second name",
+            |outside, at| std::fs::hard_link(outside, at).unwrap(),
+            "hard-linked",
+        ),
+        (
+            "a directory",
+            |_, at| std::fs::create_dir(at).unwrap(),
+            "not-a-regular-file",
+        ),
+    ];
+    for name in FILES {
+        for (what, plant, expected) in plants {
+            let (fixture, elsewhere) = (SqliteFixture::new(), tempfile::tempdir().unwrap());
+            let outside = elsewhere.path().join("precious");
+            std::fs::write(&outside, "").unwrap();
+            plant(&outside, &fixture.temp.path().join(name));
+            assert_eq!(code_of_open(&fixture), expected, "{what} at {name}");
+            assert_eq!(
+                std::fs::read(&outside).unwrap(),
+                b"",
+                "{what} at {name} was written through"
+            );
+            assert_eq!(std::fs::read_dir(elsewhere.path()).unwrap().count(), 1);
+        }
+    }
+}
+
+#[test]
+fn a_database_of_another_program_is_left_as_it_is() {
+    let prepare = [
+        (
+            "another application",
+            "PRAGMA application_id = 7; CREATE TABLE t (x)",
+            "foreign-database",
+        ),
+        (
+            "another application, no tables",
+            "PRAGMA application_id = 7",
+            "foreign-database",
+        ),
+        (
+            "no application, a table",
+            "CREATE TABLE t (x); INSERT INTO t VALUES (1)",
+            "foreign-database",
+        ),
+        (
+            "no application, a version",
+            "PRAGMA user_version = 1",
+            "foreign-database",
+        ),
+        (
+            "write-ahead mode",
+            "PRAGMA journal_mode = WAL; CREATE TABLE t (x)",
+            "foreign-database",
+        ),
+    ];
+    for (what, sql, expected) in prepare {
+        let fixture = SqliteFixture::new();
+        fixture.shell().execute_batch(sql).unwrap();
+        let path = fixture.temp.path().join(FILE);
+        let before = std::fs::read(&path).unwrap();
+        assert_eq!(code_of_open(&fixture), expected, "{what}");
+        assert!(
+            std::fs::read(&path).unwrap() == before,
+            "{what}: the file was changed"
+        );
+    }
+}
+
+#[test]
+fn the_log_of_another_program_is_left_as_it_is() {
+    let fixture = SqliteFixture::new();
+    let shell = fixture.shell();
+    shell
+        .execute_batch("PRAGMA journal_mode = WAL; CREATE TABLE t (x); INSERT INTO t VALUES (1)")
+        .unwrap();
+    let read = || {
+        FILES[..2]
+            .iter()
+            .map(|name| std::fs::read(fixture.temp.path().join(name)).unwrap())
+            .collect::<Vec<_>>()
+    };
+    let before = read();
+    assert!(before[1].len() > 1_000);
+    assert_eq!(code_of_open(&fixture), "foreign-database");
+    assert!(read() == before, "a file was changed");
+}
+
+#[test]
+fn a_newer_store_is_left_as_it_is() {
+    for version in ["3", "99", "2147483647", "0", "-1"] {
+        let fixture = SqliteFixture::new();
+        drop(fixture.open());
+        fixture
+            .shell()
+            .execute_batch(&format!("PRAGMA user_version = {version}"))
+            .unwrap();
+        let path = fixture.temp.path().join(FILE);
+        let before = std::fs::read(&path).unwrap();
+        assert_eq!(code_of_open(&fixture), "newer-schema", "version {version}");
+        assert!(
+            std::fs::read(&path).unwrap() == before,
+            "version {version}: the file was changed"
+        );
+    }
+}
+
+#[test]
+fn what_is_no_database_is_corrupt_and_left_as_it_is() {
+    let fixture = SqliteFixture::new();
+    let path = fixture.temp.path().join(FILE);
+    std::fs::write(
+        &path,
+        "a shopping list, long enough to be read as the header of a file".repeat(100),
+    )
+    .unwrap();
+    let before = std::fs::read(&path).unwrap();
+    let answer = fixture.try_open(options(None));
+    assert!(
+        matches!(answer, Err(StorageError::Corrupt { .. })),
+        "{answer:?}"
+    );
+    assert_eq!(std::fs::read(&path).unwrap(), before);
+}
+
+#[test]
+fn an_empty_file_becomes_a_store() {
+    let fixture = SqliteFixture::new();
+    std::fs::write(fixture.temp.path().join(FILE), "").unwrap();
+    commit(&fixture.open(), &[put("head", "a", Any, "1")]);
+}
+
+#[test]
+fn the_file_says_what_it_is() {
+    let fixture = SqliteFixture::new();
+    drop(fixture.open());
+    let shell = fixture.shell();
+    let number = |sql: &str| {
+        shell
+            .query_row(sql, [], |row| row.get::<_, i32>(0))
+            .unwrap()
+    };
+    assert_eq!(number("PRAGMA application_id"), APPLICATION_ID);
+    assert_eq!(number("PRAGMA user_version"), 2);
+    assert_eq!(number("PRAGMA page_size"), 4096);
+    let mode: String = shell
+        .query_row("PRAGMA journal_mode", [], |row| row.get(0))
+        .unwrap();
+    assert_eq!(mode, "wal");
+    let check: String = shell
+        .query_row("PRAGMA integrity_check", [], |row| row.get(0))
+        .unwrap();
+    assert_eq!(check, "ok");
+}
+
+#[test]
+fn a_value_with_an_unknown_codec_is_corrupt() {
+    let fixture = SqliteFixture::new();
+    let store = fixture.open();
+    commit(
+        &store,
+        &[put("head", "a", Any, "1"), append("history", "p", 1, "1")],
+    );
+    fixture
+        .shell()
+        .execute_batch("UPDATE record_head SET value = x'01ff'; UPDATE entry SET value = x'01ff'")
+        .unwrap();
+    let corrupt = |error: Option<StorageError>| {
+        assert!(
+            matches!(error, Some(StorageError::Corrupt { .. })),
+            "{error:?}"
+        )
+    };
+    corrupt(store.get(&[super::fixture::key("head", "a")]).err());
+    corrupt(store.scan("head", "", "", 1, false).err());
+    corrupt(store.read_log("history", "p", 0, 1, false).err());
+    corrupt(store.commit(&[put("head", "a", Absent, "")], false).err());
+    commit(
+        &store,
+        &[put("head", "a", Any, "2"), trim("history", "p", 2)],
+    );
+    assert_eq!(get(&store, "head", "a"), Some(item("head", "a", 2, "2")));
+}
+
+#[test]
+fn bytes_are_counted_anew_when_a_store_is_opened() {
+    let fixture = SqliteFixture::new();
+    let used = 3 * (RECORD_BYTES_OVERHEAD + 1);
+    let quota = Quota {
+        limit_bytes: used,
+        closing_margin_bytes: 0,
+    };
+    // Nothing is counted without a quota, so the count that an earlier open left is old.
+    drop(fixture.open_with(Some(quota)));
+    commit(
+        &fixture.open(),
+        &[put("head", "a", Any, ""), put("due", "b", Any, "")],
+    );
+    let store = fixture.open_with(Some(quota));
+    commit(&store, &[put("seen", "c", Any, "")]);
+    refuse(
+        &store,
+        &[put("seen", "d", Any, "")],
+        &StorageError::QuotaExceeded { limit: used, used },
+    );
+    let counted: u64 = fixture
+        .shell()
+        .query_row("SELECT bytes FROM usage", [], |row| row.get::<_, i64>(0))
+        .unwrap() as u64;
+    assert_eq!(counted, used);
+}
+
+#[test]
+fn two_stores_share_one_quota() {
+    let fixture = SqliteFixture::new();
+    let used = 2 * (RECORD_BYTES_OVERHEAD + 1);
+    let quota = Some(Quota {
+        limit_bytes: used,
+        closing_margin_bytes: 0,
+    });
+    let (one, two) = (fixture.open_with(quota), fixture.open_with(quota));
+    commit(&one, &[put("due", "a", Any, "")]);
+    commit(&two, &[put("due", "b", Any, "")]);
+    for store in [&one, &two] {
+        refuse(
+            store,
+            &[put("due", "c", Any, "")],
+            &StorageError::QuotaExceeded { limit: used, used },
+        );
+    }
+}
+
+/// Runs one commit on each of eight threads, many times, so that batches form; gives back the answers of each name.
+fn in_batches(store: &dyn Storage, poison: bool) -> Vec<(String, Result<Outcome, StorageError>)> {
+    let one = |thread: u64| {
+        let commits = (1..=30).map(move |round| {
+            let poisoned = poison && round % 5 == thread % 5;
+            let name = format!("{thread}-{round}");
+            let value = if poisoned { "poison" } else { "good" };
+            let answer = store.commit(
+                &[
+                    put("head", &name, Absent, value),
+                    append("history", &name, 1, value),
+                ],
+                false,
+            );
+            (name, answer)
+        });
+        commits.collect::<Vec<_>>()
+    };
+    scope(|scope| {
+        let threads: Vec<_> = (0..8)
+            .map(|thread| scope.spawn(move || one(thread)))
+            .collect();
+        threads
+            .into_iter()
+            .flat_map(|thread| thread.join().unwrap())
+            .collect()
+    })
+}
+
+/// A member whose statement ends the transaction of the whole batch (as a full disk does) must not take the others
+/// with it: each is run again alone.
+#[test]
+fn a_member_that_ends_the_transaction_fails_alone() {
+    for action in ["ROLLBACK", "ABORT", "FAIL"] {
+        let fixture = SqliteFixture::new();
+        let store = fixture.try_open(SqliteOptions::local()).unwrap();
+        let trigger = format!(
+            "CREATE TRIGGER poison BEFORE INSERT ON entry WHEN NEW.value = 'poison' BEGIN SELECT RAISE({action}, 'no'); END"
+        );
+        fixture.shell().execute_batch(&trigger).unwrap();
+        for (name, answer) in in_batches(&store, true) {
+            let found = get(&store, "head", &name).map(|item| item.value);
+            let entries = log(&store, "history", &name).len();
+            match answer {
+                Ok(Outcome::Committed) => {
+                    assert_eq!((found.as_deref(), entries), (Some("good"), 1), "{name}")
+                }
+                Err(StorageError::Corrupt { .. }) => {
+                    assert_eq!((found, entries), (None, 0), "{name}")
+                }
+                answer => panic!("{name}: {answer:?}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn commits_of_many_threads_share_transactions() {
+    let fixture = SqliteFixture::new();
+    let store = fixture
+        .try_open(SqliteOptions {
+            durability: Durability::Full,
+            ..SqliteOptions::local()
+        })
+        .unwrap();
+    for (name, answer) in in_batches(&store, false) {
+        assert_eq!(answer, Ok(Outcome::Committed), "{name}");
+    }
+    drop(store);
+    let check: String = fixture
+        .shell()
+        .query_row("PRAGMA integrity_check", [], |row| row.get(0))
+        .unwrap();
+    assert_eq!(check, "ok");
+}
+
+/// The log is moved while the store is in use, and no commit waits for it.
+#[test]
+fn the_log_does_not_grow_for_ever() {
+    let fixture = SqliteFixture::new();
+    let store = fixture.open();
+    let value = "v".repeat(100_000);
+    for at in 1..=400 {
+        commit(
+            &store,
+            &[
+                put("head", "a", Any, &value),
+                append("blob", "p", at, &value),
+            ],
+        );
+    }
+    let bytes = std::fs::metadata(fixture.temp.path().join("registry.db-wal"))
+        .unwrap()
+        .len();
+    assert!(
+        bytes < 70 << 20,
+        "the write-ahead log has {bytes} bytes after 80 MB"
+    );
+    let file = std::fs::metadata(fixture.temp.path().join(FILE))
+        .unwrap()
+        .len();
+    assert!(
+        file > 10 << 20,
+        "only {file} bytes were moved into the file"
+    );
+}
+
+/// Somebody who does not queue at the lock file makes us wait, then the call may be repeated.
+#[test]
+fn a_stranger_that_writes_makes_commits_unavailable() {
+    let fixture = SqliteFixture::new();
+    let store = fixture.open();
+    let shell = fixture.shell();
+    shell.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let error = store
+        .commit(&[put("head", "a", Any, "1")], false)
+        .unwrap_err();
+    assert!(
+        matches!(error, StorageError::Unavailable { .. }) && error.retry_unchanged(),
+        "{error:?}"
+    );
+    assert_eq!(get(&store, "head", "a"), None, "reading goes on");
+    shell.execute_batch("COMMIT").unwrap();
+    commit(&store, &[put("head", "a", Any, "1")]);
+}

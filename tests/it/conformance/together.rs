@@ -1,0 +1,265 @@
+//! Many threads on one store: nothing is lost, nothing is done twice, a reader never sees half a commit.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::scope;
+
+use threadkeep::storage::Expect::{Absent, Any, Version};
+use threadkeep::storage::{Outcome, Storage, StorageError};
+
+use super::Case;
+use super::fixture::{append, check, commit, delete, get, key, log, put, records};
+
+const THREADS: u64 = 8;
+const ROUNDS: u64 = 40;
+
+pub(super) const CASES: &[(&str, Case)] = &[
+    (
+        "threads that guard one record lose nothing",
+        guarded_increments,
+    ),
+    (
+        "threads on records of their own never conflict",
+        own_records,
+    ),
+    ("one of many creators wins", one_creator),
+    ("a get of two records is one snapshot", get_is_a_snapshot),
+    ("a scan is one snapshot", scan_is_a_snapshot),
+    ("a page of a log is one snapshot", log_is_a_snapshot),
+    ("each of many threads gets its own answer", own_answers),
+    ("a thread reads what it committed", reads_own_commits),
+];
+
+/// Adds one to a record and an entry at that number to a log; repeats until it goes through.
+pub(super) fn increment(store: &dyn Storage, who: &str) -> u64 {
+    loop {
+        let found = get(store, "chain", "counter");
+        let count: u64 = found.as_ref().map_or(0, |item| item.value.parse().unwrap());
+        let expect = found.map_or(Absent, |item| Version(item.version));
+        let next = count + 1;
+        let ops = [
+            put("chain", "counter", expect, &next.to_string()),
+            append("history", "counter", next, who),
+        ];
+        match store.commit(&ops, false).unwrap() {
+            Outcome::Committed => return next,
+            Outcome::Conflict(found) => {
+                let newer: u64 = found[0].value.parse().unwrap();
+                assert!(
+                    newer > count,
+                    "a conflict that found {newer} where {count} was read"
+                );
+            }
+        }
+    }
+}
+
+fn guarded_increments(store: &dyn Storage) {
+    scope(|scope| {
+        for thread in 0..THREADS {
+            scope.spawn(move || {
+                for round in 0..ROUNDS {
+                    increment(store, &format!("{thread} {round}"));
+                }
+            });
+        }
+    });
+    let total = THREADS * ROUNDS;
+    assert_eq!(
+        get(store, "chain", "counter").map(|item| (item.version, item.value)),
+        Some((total, total.to_string()))
+    );
+    let mut names: Vec<_> = log(store, "history", "counter")
+        .into_iter()
+        .map(|(_, who)| who)
+        .collect();
+    assert_eq!(names.len() as u64, total);
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len() as u64, total, "something was done twice");
+}
+
+fn own_records(store: &dyn Storage) {
+    scope(|scope| {
+        for thread in 0..THREADS {
+            scope.spawn(move || {
+                let name = thread.to_string();
+                commit(store, &[put("head", &name, Absent, "0")]);
+                for round in 1..=ROUNDS {
+                    let value = round.to_string();
+                    commit(
+                        store,
+                        &[
+                            put("head", &name, Version(round), &value),
+                            append("history", &name, round, &value),
+                        ],
+                    );
+                }
+            });
+        }
+    });
+    for thread in 0..THREADS {
+        let name = thread.to_string();
+        assert_eq!(
+            get(store, "head", &name).map(|item| item.version),
+            Some(ROUNDS + 1)
+        );
+        assert_eq!(
+            log(store, "history", &name),
+            (1..=ROUNDS)
+                .map(|at| (at, at.to_string()))
+                .collect::<Vec<_>>()
+        );
+    }
+}
+
+fn one_creator(store: &dyn Storage) {
+    for round in 0..ROUNDS {
+        let (name, won) = (round.to_string(), AtomicU64::new(0));
+        scope(|scope| {
+            for thread in 0..THREADS {
+                let (name, won) = (&name, &won);
+                scope.spawn(move || {
+                    match store.commit(&[put("thread", name, Absent, &thread.to_string())], false) {
+                        Ok(Outcome::Committed) => drop(won.fetch_add(1, Ordering::Relaxed)),
+                        Ok(Outcome::Conflict(found)) => {
+                            assert_eq!((found.len(), found[0].version), (1, 1))
+                        }
+                        Err(error) => panic!("{error}"),
+                    }
+                });
+            }
+        });
+        assert_eq!(won.into_inner(), 1);
+    }
+}
+
+/// Reads with `read` while others commit `write(round)`.
+fn while_writing(write: &(dyn Fn(u64) + Sync), read: &(dyn Fn() + Sync)) {
+    let done = AtomicBool::new(false);
+    write(0);
+    scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    read();
+                }
+            });
+        }
+        for round in 1..=ROUNDS * 3 {
+            write(round);
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+}
+
+fn get_is_a_snapshot(store: &dyn Storage) {
+    let write = |round: u64| {
+        let value = round.to_string();
+        commit(
+            store,
+            &[put("head", "a", Any, &value), put("due", "b", Any, &value)],
+        );
+    };
+    while_writing(&write, &|| {
+        let found = store.get(&[key("head", "a"), key("due", "b")]).unwrap();
+        assert_eq!(found[0].value, found[1].value);
+    });
+}
+
+fn scan_is_a_snapshot(store: &dyn Storage) {
+    // Each round moves one record to another name; there is always exactly one.
+    let write = |round: u64| {
+        let name = |round: u64| ((round * 7) % 50).to_string();
+        let mut ops = vec![put("due", &name(round), Absent, "")];
+        if let Some(before) = round.checked_sub(1) {
+            ops.push(delete("due", &name(before)));
+        }
+        commit(store, &ops);
+    };
+    while_writing(&write, &|| {
+        assert_eq!(
+            store.scan("due", "", "", 500, false).unwrap().items.len(),
+            1
+        );
+        assert_eq!(store.scan("due", "", "", 500, true).unwrap().items.len(), 1);
+    });
+}
+
+fn log_is_a_snapshot(store: &dyn Storage) {
+    // Each round adds two entries; an odd number of them would be half a commit.
+    let write = |round: u64| {
+        let at = round * 2 + 1;
+        commit(
+            store,
+            &[
+                append("history", "p", at, ""),
+                append("history", "p", at + 1, ""),
+            ],
+        );
+    };
+    while_writing(&write, &|| {
+        let lines = store.read_log("history", "p", 0, 500, true).unwrap();
+        assert_eq!(lines[0].position % 2, 0);
+        assert!(
+            lines
+                .windows(2)
+                .all(|pair| pair[0].position == pair[1].position + 1)
+        );
+    });
+}
+
+fn own_answers(store: &dyn Storage) {
+    commit(store, &[put("head", "taken", Any, "")]);
+    scope(|scope| {
+        for thread in 0..THREADS {
+            scope.spawn(move || {
+                for round in 1..=ROUNDS {
+                    let own = format!("{thread}");
+                    let (good, misfit) = (
+                        append("history", &own, round, "x"),
+                        append("history", &own, round + 5, "x"),
+                    );
+                    let refused = put("due", &own, Any, "never");
+                    let stale = [refused.clone(), check("head", "taken", Absent)];
+                    assert!(matches!(
+                        store.commit(&stale, false),
+                        Ok(Outcome::Conflict(_))
+                    ));
+                    let corrupt = store.commit(&[refused, misfit], false);
+                    assert!(
+                        matches!(corrupt, Err(StorageError::Corrupt { .. })),
+                        "{corrupt:?}"
+                    );
+                    commit(store, &[good]);
+                }
+            });
+        }
+    });
+    assert!(
+        records(store, "due").is_empty(),
+        "something refused was written"
+    );
+    for thread in 0..THREADS {
+        assert_eq!(
+            log(store, "history", &thread.to_string()).len() as u64,
+            ROUNDS
+        );
+    }
+}
+
+fn reads_own_commits(store: &dyn Storage) {
+    scope(|scope| {
+        for thread in 0..THREADS {
+            scope.spawn(move || {
+                let name = thread.to_string();
+                for round in 1..=ROUNDS {
+                    commit(store, &[put("head", &name, Any, &round.to_string())]);
+                    assert_eq!(
+                        get(store, "head", &name).map(|item| item.version),
+                        Some(round)
+                    );
+                }
+            });
+        }
+    });
+}

@@ -1,0 +1,3 @@
+//! Death at every commit: nothing acknowledged is lost, nothing happens twice, and the thread can go on.
+
+mod points;

@@ -1,0 +1,6 @@
+//! The runner over the service compiled natively: tables of answers, and histories of random requests that an auditor
+//! checks after every one.
+
+mod property;
+mod tables;
+mod world;

@@ -1,0 +1,241 @@
+//! Random requests against the runner: after every one of them the auditor finds nothing.
+
+use super::world::{World, calls, fails, reply, says, usage, user};
+use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use std::sync::Mutex;
+use threadkeep_core::limits::Limits;
+use threadkeep_core::money::Nanos;
+use threadkeep_core::runner::{LlmFailure, Outcome, Proof, ReplyBlock, Signal, Submission};
+use threadkeep_core::thread::StepKind;
+
+/// One request; the first number picks the thread.
+#[derive(Debug, Clone)]
+enum Request {
+    Create(u8),
+    Start(u8, bool),
+    Reply(u8, u8),
+    Fail(u8, u8, bool),
+    Stop(u8),
+    Progress(u8, u16),
+    Repeat(u8),
+    Differ(u8),
+    OldToken(u8),
+    Claim(u8, u8),
+    Recover(u8),
+    Signal(u8, u8, u8),
+    Advance(u32),
+    StepBack(u16),
+}
+
+fn request() -> impl Strategy<Value = Request> {
+    use Request::*;
+    prop_oneof![
+        1 => any::<u8>().prop_map(Create),
+        6 => (any::<u8>(), any::<bool>()).prop_map(|(t, i)| Start(t, i)),
+        24 => (any::<u8>(), any::<u8>()).prop_map(|(t, k)| Reply(t, k)),
+        5 => (any::<u8>(), any::<u8>(), any::<bool>()).prop_map(|(t, k, s)| Fail(t, k, s)),
+        1 => any::<u8>().prop_map(Stop),
+        2 => (any::<u8>(), any::<u16>()).prop_map(|(t, n)| Progress(t, n)),
+        3 => any::<u8>().prop_map(Repeat),
+        2 => any::<u8>().prop_map(Differ),
+        2 => any::<u8>().prop_map(OldToken),
+        3 => (any::<u8>(), any::<u8>()).prop_map(|(t, p)| Claim(t, p)),
+        2 => any::<u8>().prop_map(Recover),
+        4 => (any::<u8>(), any::<u8>(), any::<u8>()).prop_map(|(t, n, k)| Signal(t, n, k)),
+        3 => any::<u32>().prop_map(|n| Advance(n % 2_000_000)),
+        1 => any::<u16>().prop_map(StepBack),
+    ]
+}
+
+static TOTAL: Mutex<std::collections::BTreeMap<String, u64>> = Mutex::new(std::collections::BTreeMap::new());
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 150, max_shrink_iters: 2_000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_auditor_finds_nothing_after_any_request(requests in prop::collection::vec(request(), 1..80)) {
+        let mut world = World::new();
+        for directive in [Some("work"), Some("poor"), None] {
+            world.create(directive);
+        }
+        for request in requests {
+            perform(&mut world, request);
+            world.audit();
+        }
+        let mut total = TOTAL.lock().unwrap();
+        for (what, n) in &world.counts {
+            *total.entry(what.clone()).or_default() += n;
+        }
+    }
+}
+
+/// Runs after the property (alphabetical order does not matter: it runs its own world) and says that each kind of
+/// answer does occur when it is provoked.
+#[test]
+fn every_kind_of_answer_occurs() {
+    let mut world = World::new();
+    let mut runner = proptest::test_runner::TestRunner::deterministic();
+    for directive in [Some("work"), Some("poor"), None] {
+        world.create(directive);
+    }
+    for _ in 0..4_000 {
+        let request = request().new_tree(&mut runner).unwrap().current();
+        perform(&mut world, request);
+    }
+    world.audit();
+    println!("answers: {:?}", world.counts);
+    for what in [
+        "start", "start refused", "reply", "fail", "stop", "go on", "repeat", "differ refused",
+        "old token refused", "claim", "claim refused", "recover", "signal", "signal seen", "signal refused",
+    ] {
+        assert!(world.counts.get(what).is_some_and(|n| *n > 0), "{what} never occurred");
+    }
+}
+
+fn perform(world: &mut World, request: Request) {
+    use Request::*;
+    let pick = |world: &World, n: u8| world.threads[usize::from(n) % world.threads.len()].clone();
+    match request {
+        Create(kind) => {
+            world.create([Some("work"), Some("poor"), None][usize::from(kind) % 3]);
+        }
+        Start(t, input) => {
+            let thread = pick(world, t);
+            let started = world.start(&thread, input.then_some("go on 漢"));
+            world.count(if started.is_ok() { "start" } else { "start refused" });
+        }
+        Reply(t, kind) => answer(world, &pick(world, t), kind),
+        Fail(t, kind, sent) => {
+            let kinds = ["transient", "rate-limited", "permanent", "quota", "context-overflow", "new"];
+            let failure = LlmFailure {
+                usage: (kind % 4 == 0).then(|| usage(50, 5)).flatten(),
+                partial: if kind % 3 == 0 { "half a".to_owned() } else { String::new() },
+                ..fails(kinds[usize::from(kind) % kinds.len()], sent)
+            };
+            submit(world, &pick(world, t), StepKind::CallLlm, Outcome::Failure(failure), "fail");
+        }
+        Stop(t) => {
+            let thread = pick(world, t);
+            if let Some(kind) = world.pending(&thread) {
+                submit(world, &thread, kind, Outcome::Stopped(fails("cancelled", true)), "stop");
+            }
+        }
+        Progress(t, n) => {
+            let thread = pick(world, t);
+            let token = world.held.get(&thread).map_or(0, |held| held.token);
+            let news = world.service.progress(&thread, token, &"p".repeat(usize::from(n) % 50)).unwrap();
+            world.count(if news == threadkeep_component::service::runner::News::GoOn { "go on" } else { "do not" });
+        }
+        Repeat(t) => repeat(world, &pick(world, t)),
+        Differ(t) => differ(world, &pick(world, t)),
+        OldToken(t) => {
+            let thread = pick(world, t);
+            if let Some(held) = world.held.get(&thread).cloned() {
+                let version = held.handed.step.version;
+                let token = held.token.saturating_sub(1);
+                let submission = Submission { token, version, outcome: says("late"), mail: Vec::new() };
+                let refused = world.service.submit(&thread, &submission, version).is_err();
+                world.count(if refused { "old token refused" } else { "old token taken" });
+                assert!(refused, "a fenced driver wrote");
+            }
+        }
+        Claim(t, proof) => claim(world, &pick(world, t), proof),
+        Recover(t) => {
+            let thread = pick(world, t);
+            let holder = world.service.load(&thread).unwrap().head.value.holder;
+            let recovery = world.service.recover(&holder.into_iter().collect::<Vec<_>>(), None).unwrap();
+            for closed in recovery.closed {
+                assert_eq!(world.status(&closed), if closed == thread { "suspended" } else { "running" });
+                world.count("recover");
+            }
+        }
+        Signal(t, name, kind) => signal(world, &pick(world, t), name, kind),
+        Advance(millis) => world.advance(u64::from(millis)),
+        StepBack(seconds) => {
+            use threadkeep::clock::{Clock, Time};
+            let now = world.clock.now();
+            world.clock.set(Time { seconds: now.seconds - i64::from(seconds), nanos: 0 });
+        }
+    }
+}
+
+fn submit(world: &mut World, thread: &str, kind: StepKind, outcome: Outcome, what: &str) {
+    if world.pending(thread) == Some(kind) {
+        let answered = world.submit(thread, outcome).is_ok();
+        world.count(if answered { what } else { "fenced" });
+    }
+}
+
+fn answer(world: &mut World, thread: &str, kind: u8) {
+    match world.pending(thread) {
+        Some(StepKind::CallLlm) => {
+            let outcome = match kind % 9 {
+                0 => says("done"),
+                1 => calls(&[("read", "{}")]),
+                2 => calls(&[("write", "{\"a\": 1}"), ("read", "{}")]),
+                3 => calls(&[("raed", "{}")]),
+                4 => calls(&[("read", "not json"), ("write", "{}")]),
+                5 => calls(&[("ask", "{}")]),
+                6 => reply(vec![ReplyBlock::Text { text: "free".to_owned() }], None),
+                7 => reply(vec![ReplyBlock::Thinking { text: "hm".to_owned(), raw: None }], usage(9_000, 4_000)),
+                _ => reply(Vec::new(), usage(1, 0)),
+            };
+            submit(world, thread, StepKind::CallLlm, outcome, "reply");
+        }
+        Some(StepKind::CallTools) => {
+            let outcome = world.outcomes(thread);
+            submit(world, thread, StepKind::CallTools, outcome, "tools");
+        }
+        Some(StepKind::Wait) => submit(world, thread, StepKind::Wait, Outcome::Waited, "waited"),
+        None => {}
+    }
+}
+
+fn repeat(world: &mut World, thread: &str) {
+    let Some((submission, version)) = world.held.get(thread).and_then(|held| held.last.clone()) else { return };
+    // The same result again: the same next step, unless somebody has taken the thread over since.
+    if let Ok(handed) = world.service.submit(thread, &submission, submission.version) {
+        assert_eq!(handed.step.version, version, "a repeated submit got another step");
+        world.count("repeat");
+    }
+}
+
+fn differ(world: &mut World, thread: &str) {
+    let Some((submission, _)) = world.held.get(thread).and_then(|held| held.last.clone()) else { return };
+    let other = Submission { outcome: says("something else"), ..submission };
+    assert!(world.service.submit(thread, &other, other.version).is_err(), "another result was taken");
+    world.count("differ refused");
+}
+
+fn claim(world: &mut World, thread: &str, proof: u8) {
+    let loaded = world.service.load(thread).unwrap();
+    let step = loaded.head.value.step.as_ref().map_or(0, |step| step.version);
+    let partial = world.service.partial(&loaded).unwrap().version;
+    let proof = match proof % 4 {
+        0 => Proof::Dead,
+        1 => Proof::None,
+        2 => Proof::Watched { step, partial },
+        _ => Proof::Watched { step: step.saturating_sub(1), partial },
+    };
+    let holder = format!("claimer/{}", world.counts.values().sum::<u64>());
+    let claimed = world.service.claim(thread, &holder, proof);
+    let claimed = world.hold(thread, claimed);
+    world.count(if claimed.is_ok() { "claim" } else { "claim refused" });
+}
+
+fn signal(world: &mut World, thread: &str, name: u8, kind: u8) {
+    let signal = match kind % 8 {
+        0..=3 => Signal::Message(threadkeep_core::history::parse_user(&user("by the way")).unwrap()),
+        4 | 5 => Signal::Raise(Limits { turns: Some(u64::from(kind)), spend: Some(Nanos::new(u64::from(kind) << 24)), ..Limits::NONE }),
+        6 => Signal::Cancel,
+        _ => Signal::Kill,
+    };
+    let name = format!("s{}", name % 40);
+    let before = world.service.load(thread).unwrap();
+    match world.service.signal(thread, &name, &signal) {
+        Ok(after) if after.head == before.head => world.count("signal seen"),
+        Ok(_) => world.count("signal"),
+        Err(_) => world.count("signal refused"),
+    }
+}

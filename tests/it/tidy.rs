@@ -1,0 +1,264 @@
+//! The rules of the house that a machine can check: sizes, module docs, stray files, WIT docs and hash, links.
+//!
+//! Every check returns sentences that name the file and what to do; a test fails with all of them at once. The tree is
+//! walked, not asked of git, so that it works in any copy of the sources. Formatting and lints are not checked here:
+//! `cargo xtask check` does that.
+
+mod markdown;
+mod rust;
+mod tree;
+mod wit;
+
+use tree::File;
+
+/// STYLE.md, rule 22: longer than a screen is more than one idea.
+const FUNCTION_LINES_MAX: usize = 70;
+
+/// STYLE.md, rule 22: a file is one idea, and is read whole.
+const FILE_LINES_MAX: usize = 600;
+
+/// What may lie in the checkout, by the end of the name. Fixtures are what programs of the past left, and may be
+/// anything.
+const KINDS: [&str; 16] = [
+    "rs",
+    "toml",
+    "lock",
+    "md",
+    "wit",
+    "sql",
+    "json",
+    "jsonl",
+    "yaml",
+    "yml",
+    "snap",
+    "txt",
+    "py",
+    "mjs",
+    "sh",
+    "proptest-regressions",
+];
+
+/// Files without such an end.
+const NAMES: [&str; 5] = [
+    "LICENSE-MIT",
+    "LICENSE-APACHE",
+    ".gitignore",
+    ".gitattributes",
+    ".ci/run",
+];
+
+/// Kinds that are written by hand and read by people as code.
+const CODE: [&str; 7] = ["rs", "wit", "sql", "toml", "py", "mjs", "sh"];
+
+/// Looks at one file and says what is wrong.
+type Check = fn(&File) -> Vec<String>;
+
+fn assert_tidy(problems: Vec<String>) {
+    assert!(
+        problems.is_empty(),
+        "{} to tidy up:\n{}",
+        problems.len(),
+        problems.join("\n")
+    );
+}
+
+/// Runs a check of one file over all files.
+fn each(check: impl Fn(&File) -> Vec<String>) {
+    let files = tree::files();
+    assert!(
+        files.len() > 10,
+        "the walk found only {} files",
+        files.len()
+    );
+    assert_tidy(files.iter().flat_map(check).collect());
+}
+
+#[test]
+fn functions_are_short() {
+    each(long_functions);
+}
+
+#[test]
+fn files_are_short() {
+    each(long_file);
+}
+
+#[test]
+fn rust_files_open_with_their_purpose() {
+    each(missing_module_doc);
+}
+
+#[test]
+fn open_ends_name_an_issue() {
+    each(open_ends);
+}
+
+#[test]
+fn there_are_no_stray_files() {
+    each(stray);
+}
+
+#[test]
+fn wit_items_have_docs_and_a_version() {
+    each(|file| {
+        if file.is("wit") {
+            wit::undocumented(file)
+        } else {
+            Vec::new()
+        }
+    });
+}
+
+#[test]
+fn wit_hash_stands_in_the_changelog() {
+    assert_tidy(wit::hash_problems(&tree::files()));
+}
+
+#[test]
+fn markdown_links_lead_somewhere() {
+    each(|file| {
+        if file.is("md") {
+            markdown::broken_links(file, tree::exists)
+        } else {
+            Vec::new()
+        }
+    });
+}
+
+fn long_functions(file: &File) -> Vec<String> {
+    if !file.is("rs") {
+        return Vec::new();
+    }
+    let long = rust::functions(&file.text)
+        .into_iter()
+        .filter(|function| function.lines > FUNCTION_LINES_MAX);
+    long.map(|function| {
+        let rust::Function { name, line, lines } = function;
+        format!(
+            "{}:{line}: function `{name}` has {lines} lines, the limit is {FUNCTION_LINES_MAX}",
+            file.path
+        )
+    })
+    .collect()
+}
+
+fn long_file(file: &File) -> Vec<String> {
+    let lines = file.text.lines().count();
+    if !["rs", "wit", "sql"].iter().any(|kind| file.is(kind)) || lines <= FILE_LINES_MAX {
+        return Vec::new();
+    }
+    vec![format!(
+        "{}: {lines} lines, the limit is {FILE_LINES_MAX}: which are its two ideas?",
+        file.path
+    )]
+}
+
+fn missing_module_doc(file: &File) -> Vec<String> {
+    if !file.is("rs") || file.text.starts_with("//!") {
+        return Vec::new();
+    }
+    vec![format!(
+        "{}: does not open with `//!`: purpose, invariants, what does not live here",
+        file.path
+    )]
+}
+
+fn open_ends(file: &File) -> Vec<String> {
+    if file.path != ".ci/run" && !CODE.iter().any(|kind| file.is(kind)) {
+        return Vec::new();
+    }
+    let text = if file.is("rs") {
+        &rust::without_literals(&file.text)
+    } else {
+        &file.text
+    };
+    let lines = text
+        .lines()
+        .enumerate()
+        .filter(|(_, line)| is_open_end(line));
+    lines
+        .map(|(at, _)| {
+            format!(
+                "{}:{}: name the issue, as in `#12`, or do it now",
+                file.path,
+                at + 1
+            )
+        })
+        .collect()
+}
+
+fn is_open_end(line: &str) -> bool {
+    let words = ["TODO", "FIXME"];
+    let Some(at) = words.iter().find_map(|word| line.find(word)) else {
+        return false;
+    };
+    let mut after_hash = line[at..].split('#').skip(1);
+    !after_hash.any(|rest| rest.starts_with(|first: char| first.is_ascii_digit()))
+}
+
+fn stray(file: &File) -> Vec<String> {
+    let known = file.path.starts_with("tests/fixtures/")
+        || NAMES.contains(&file.path.as_str())
+        || KINDS.iter().any(|kind| file.is(kind));
+    if known {
+        Vec::new()
+    } else {
+        vec![format!(
+            "{}: not a kind of file that belongs here",
+            file.path
+        )]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(path: &str, text: &str) -> File {
+        File {
+            path: path.into(),
+            text: text.into(),
+        }
+    }
+
+    #[test]
+    fn what_is_untidy_is_found() {
+        let body = "    x();\n".repeat(FUNCTION_LINES_MAX - 1);
+        let cases: [(Check, File, usize); 12] = [
+            (
+                long_functions,
+                file("a.rs", &format!("fn f() {{\n{body}}}\n")),
+                1,
+            ),
+            (
+                long_functions,
+                file("a.rs", &format!("fn f() {{\n{}}}\n", &body[9..])),
+                0,
+            ),
+            (
+                long_functions,
+                file("a.md", &format!("fn f() {{\n{body}}}\n")),
+                0,
+            ),
+            (long_file, file("a.rs", &"\n".repeat(FILE_LINES_MAX + 1)), 1),
+            (long_file, file("a.rs", &"\n".repeat(FILE_LINES_MAX)), 0),
+            (missing_module_doc, file("a.rs", "use x;\n//! Late.\n"), 1),
+            (missing_module_doc, file("a.rs", "//! Purpose.\n"), 0),
+            (
+                open_ends,
+                file(
+                    "a.rs",
+                    "// TODO later\n/* FIXME: # later */ x(\"TODO\");\nx(\"// TODO\");\n",
+                ),
+                2,
+            ),
+            (open_ends, file("a.sql", "-- TODO (#12)\n"), 0),
+            (stray, file("host/registry.db", ""), 1),
+            (stray, file("notes", ""), 1),
+            (stray, file("tests/fixtures/v1/registry.db", ""), 0),
+        ];
+        for (at, (check, file, count)) in cases.into_iter().enumerate() {
+            assert_eq!(check(&file).len(), count, "case {at}: {}", file.path);
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! The files of the checkout, without what builds and editors leave in it.
+
+use std::path::{Path, PathBuf};
+
+/// More is no checkout of this project, and the walk ends.
+const FILES_MAX: usize = 20_000;
+
+/// Folders that are nobody's source, at any depth.
+const SKIPPED: [&str; 6] = [
+    ".git",
+    ".idea",
+    ".vscode",
+    ".venv",
+    "node_modules",
+    "__pycache__",
+];
+
+/// One file.
+pub struct File {
+    /// From the root of the checkout, with `/`.
+    pub path: String,
+    /// Its text; empty if it is not UTF-8.
+    pub text: String,
+}
+
+impl File {
+    /// True if the name ends in `.kind`.
+    pub fn is(&self, kind: &str) -> bool {
+        self.path
+            .strip_suffix(kind)
+            .is_some_and(|rest| rest.ends_with('.'))
+    }
+}
+
+/// All files, ordered by path.
+pub fn files() -> Vec<File> {
+    let mut paths = Vec::new();
+    walk(&root(), "", &mut paths);
+    paths.sort();
+    let read = |path: &String| {
+        std::fs::read(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+    };
+    paths
+        .iter()
+        .map(|path| File {
+            path: path.clone(),
+            text: String::from_utf8(read(path)).unwrap_or_default(),
+        })
+        .collect()
+}
+
+/// True if a path from the root of the checkout is there.
+pub fn exists(path: &str) -> bool {
+    root().join(path).exists()
+}
+
+fn root() -> PathBuf {
+    let tests = Path::new(env!("CARGO_MANIFEST_DIR"));
+    tests
+        .parent()
+        .expect("tests/ lies in the checkout")
+        .to_path_buf()
+}
+
+/// Symbolic links are not followed: there are none in the sources.
+fn walk(folder: &Path, prefix: &str, paths: &mut Vec<String>) {
+    let entries =
+        std::fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    for entry in entries {
+        let entry = entry.expect("a folder of the checkout can be read");
+        let name = entry.file_name().into_string().expect("names are UTF-8");
+        let path = format!("{prefix}{name}");
+        let kind = entry
+            .file_type()
+            .expect("a file of the checkout has a type");
+        if kind.is_dir() && !is_skipped(prefix, &name) {
+            walk(&entry.path(), &format!("{path}/"), paths);
+        } else if kind.is_file() && !name.ends_with(".snap.new") {
+            paths.push(path);
+        }
+        assert!(paths.len() <= FILES_MAX, "more than {FILES_MAX} files");
+    }
+}
+
+/// Besides the list: target directories, which may have any name that begins so, and the threads of a demo.
+fn is_skipped(prefix: &str, name: &str) -> bool {
+    SKIPPED.contains(&name)
+        || (prefix.is_empty() && name.starts_with("target"))
+        || (prefix.ends_with(".ai/") && name == "threads")
+}

@@ -1,0 +1,268 @@
+//! An independent auditor: recomputes the invariants of a store from its records and histories, as plain JSON. It shares
+//! no code with the core that wrote them, but for the digest.
+
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use threadkeep::storage::{Item, Storage};
+
+/// The kinds of tokens that are counted.
+const KINDS: [&str; 5] = ["input", "output", "read", "write", "reasoning"];
+
+/// Everything that is wrong with a store, as sentences; empty if nothing is.
+pub fn audit(store: &dyn Storage) -> Vec<String> {
+    let mut audit = Audit {
+        store,
+        findings: Vec::new(),
+        indexes: BTreeSet::new(),
+        due: BTreeSet::new(),
+        held: BTreeMap::new(),
+        spent: BTreeMap::new(),
+    };
+    for thread in all(store, "thread") {
+        audit.thread(&thread);
+    }
+    audit.chains();
+    audit.keys("index", &audit.indexes.clone());
+    audit.keys("due", &audit.due.clone());
+    audit.findings
+}
+
+struct Audit<'a> {
+    store: &'a dyn Storage,
+    findings: Vec<String>,
+    indexes: BTreeSet<String>,
+    due: BTreeSet<String>,
+    held: BTreeMap<String, u64>,
+    spent: BTreeMap<String, u64>,
+}
+
+/// What the entries of one history say.
+#[derive(Default)]
+struct Told {
+    version: u64,
+    hash: String,
+    turns: u64,
+    spend: u64,
+    tokens: [u64; 5],
+    open_calls: BTreeSet<(u64, u64)>,
+    open_hold: Option<(u64, u64)>,
+}
+
+impl Audit<'_> {
+    fn find(&mut self, place: &str, what: &str) {
+        self.findings.push(format!("{place}: {what}"));
+    }
+
+    fn thread(&mut self, item: &Item) {
+        let key = item.key.name.clone();
+        let record = json(&item.value);
+        let Some(head) = one(self.store, "head", &key) else {
+            return self.find(&key, "has no head");
+        };
+        let told = self.history(&key);
+        self.head(&key, &head, &told);
+        let root = text(&record["chain"]).to_lowercase();
+        *self.held.entry(root.clone()).or_default() += number(&head["hold"]["amount"]);
+        *self.spent.entry(root.clone()).or_default() += told.spend;
+        for (name, value) in [
+            ("status", text(&head["status"])),
+            ("recency", format!("{:016x}", number(&head["recency"]))),
+            ("chain", root),
+            ("directive", text(&record["directive"])),
+            ("agent", text(&record["agent"])),
+            ("task", text(&record["task"])),
+        ] {
+            if !value.is_empty() {
+                self.indexes.insert(format!("{name}\u{1}{value}\u{1}{key}"));
+            }
+        }
+        if !head["due"].is_null() {
+            self.due
+                .insert(format!("{:016x}\u{1}{key}", number(&head["due"])));
+        }
+    }
+
+    fn head(&mut self, key: &str, head: &Value, told: &Told) {
+        let status = text(&head["status"]);
+        let running = status == "running";
+        let ended = ["completed", "cancelled", "killed", "error"].contains(&status.as_str());
+        let counters = &head["counters"];
+        let tokens = KINDS.map(|kind| number(&counters["usage"][kind]));
+        for (what, wrong) in [
+            ("version is not the history's", number(&head["version"]) != told.version),
+            ("hash is not the newest entry's", text(&head["hash"]) != told.hash),
+            ("running without a holder", running && head["holder"].is_null()),
+            ("running without a step", running && head["step"].is_null()),
+            ("held though not running", !running && !head["holder"].is_null()),
+            ("a step though not running", !running && !head["step"].is_null()),
+            ("a hold though not running", !running && !head["hold"].is_null()),
+            ("running without a due entry", running && head["due"].is_null()),
+            ("created without a due entry", status == "created" && head["due"].is_null()),
+            ("ended with a due entry", ended && !head["due"].is_null()),
+            ("ended with open calls", ended && !told.open_calls.is_empty()),
+            ("turns differ", number(&counters["turns"]) != told.turns),
+            ("spend differs", number(&counters["spend"]) != told.spend),
+            ("tokens differ", tokens != told.tokens),
+        ] {
+            if wrong {
+                self.find(key, what);
+            }
+        }
+        let open = told.open_hold.map_or(0, |(_, amount)| amount);
+        if number(&head["hold"]["amount"]) != open {
+            self.find(key, "the hold of the head is not the one that the history left open");
+        }
+        let round: BTreeSet<(u64, u64)> = head["round"]["calls"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .map(|call| (number(&head["round"]["version"]), number(&call["index"])))
+            .collect();
+        if round != told.open_calls {
+            self.find(key, "the round of the head is not what the history left open");
+        }
+        if running && !head["due"].is_null() {
+            let expiry = number(&head["expiry"]["seconds"]) * 1000 + 1000;
+            if number(&head["due"]) > expiry {
+                self.find(key, "is due later than its lease expires");
+            }
+        }
+    }
+
+    fn history(&mut self, key: &str) -> Told {
+        let mut told = Told::default();
+        loop {
+            let lines = self
+                .store
+                .read_log("history", key, told.version + 1, 100, false)
+                .expect("the store answers");
+            if lines.is_empty() {
+                return told;
+            }
+            for line in lines {
+                let entry = json(&line.value);
+                let version = number(&entry["version"]);
+                if version != told.version + 1 || version != line.position {
+                    self.find(key, &format!("a gap before version {version}"));
+                }
+                if text(&entry["previous"]) != told.hash {
+                    self.find(key, &format!("version {version} does not chain to the one before"));
+                }
+                told.version = version;
+                told.hash = threadkeep_core::hash::sha256_text(&line.value);
+                self.entry(key, &entry, &mut told);
+            }
+        }
+    }
+
+    fn entry(&mut self, key: &str, entry: &Value, told: &mut Told) {
+        let version = told.version;
+        if entry["settled"].is_object() {
+            let settled = &entry["settled"];
+            let open = told.open_hold.take();
+            if open != Some((number(&settled["version"]), number(&settled["hold"]))) {
+                self.find(key, &format!("version {version} settles what was not open"));
+            }
+            told.spend += number(&settled["spend"]);
+            for (sum, kind) in told.tokens.iter_mut().zip(KINDS) {
+                *sum += number(&settled["usage"][kind]);
+            }
+        }
+        for (index, event) in entry["events"].as_array().into_iter().flatten().enumerate() {
+            self.event(key, version, index as u64, event, told);
+        }
+        if entry["admitted"].is_object() {
+            let admitted = &entry["admitted"];
+            if !told.open_calls.is_empty() {
+                self.find(key, &format!("version {version} admits a call while tool calls are open"));
+            }
+            if told.open_hold.is_some() {
+                self.find(key, &format!("version {version} admits a second attempt"));
+            }
+            told.open_hold = Some((version, number(&admitted["hold"])));
+        }
+    }
+
+    fn event(&mut self, key: &str, version: u64, index: u64, event: &Value, told: &mut Told) {
+        match text(&event["type"]).as_str() {
+            "tool_use" => {
+                told.open_calls.insert((version, index));
+            }
+            "tool_result" => {
+                let call = (number(&event["version"]), number(&event["index"]));
+                if !told.open_calls.remove(&call) {
+                    self.find(key, &format!("version {version}: {call:?} has a second result, or was never called"));
+                }
+                told.spend += number(&event["cost"]);
+            }
+            "result" => {
+                told.turns += 1;
+            }
+            _ => {}
+        }
+    }
+
+    fn chains(&mut self) {
+        for item in all(self.store, "chain") {
+            let (key, account) = (item.key.name, json(&item.value)["account"].clone());
+            let (held, spent) = (number(&account["held"]), number(&account["spent"]));
+            if held != self.held.get(&key).copied().unwrap_or(0) {
+                self.find(&key, "the account holds something else than its heads");
+            }
+            if spent != self.spent.get(&key).copied().unwrap_or(0) {
+                self.find(&key, "the account spent something else than its histories say");
+            }
+            let head = one(self.store, "head", &key).unwrap_or(Value::Null);
+            let draws = ["created", "running", "waiting", "suspended"];
+            let users = u64::from(draws.contains(&text(&head["status"]).as_str()));
+            if number(&account["users"]) != users {
+                self.find(&key, "the account counts its users wrong");
+            }
+        }
+    }
+
+    fn keys(&mut self, collection: &str, expected: &BTreeSet<String>) {
+        let found: BTreeSet<String> = all(self.store, collection)
+            .into_iter()
+            .map(|item| item.key.name)
+            .collect();
+        for key in expected.difference(&found) {
+            self.find(collection, &format!("{key:?} is missing"));
+        }
+        for key in found.difference(expected) {
+            self.find(collection, &format!("{key:?} belongs to nothing"));
+        }
+    }
+}
+
+fn all(store: &dyn Storage, collection: &str) -> Vec<Item> {
+    let (mut items, mut start) = (Vec::new(), String::new());
+    loop {
+        let page = store
+            .scan(collection, &start, "", 500, false)
+            .expect("the store answers");
+        items.extend(page.items);
+        match page.cursor {
+            Some(cursor) => start = cursor,
+            None => return items,
+        }
+    }
+}
+
+fn one(store: &dyn Storage, collection: &str, key: &str) -> Option<Value> {
+    let keys = [threadkeep::storage::Key::new(collection, key)];
+    let items = store.get(&keys).expect("the store answers");
+    items.first().map(|item| json(&item.value))
+}
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).expect("a record is JSON")
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+fn number(value: &Value) -> u64 {
+    value.as_u64().unwrap_or(0)
+}

@@ -1,0 +1,66 @@
+//! A small library that tests run with: two directives, a chat's model, three tools, all in memory.
+
+use std::collections::BTreeMap;
+use threadkeep::library::{Library, LibraryError};
+
+/// Documents by (kind, name).
+#[derive(Debug, Clone, Default)]
+pub struct MapLibrary {
+    documents: BTreeMap<(String, String), String>,
+}
+
+impl MapLibrary {
+    /// A library with nothing in it.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Add or replace a document.
+    #[must_use]
+    pub fn with(mut self, kind: &str, name: &str, json: &str) -> Self {
+        self.documents
+            .insert((kind.to_owned(), name.to_owned()), json.to_owned());
+        self
+    }
+
+    /// Directives `work` and `poor` (it may spend 0.001 USD), model `default` at 1 and 2 USD a million, tools `read`
+    /// (idempotent), `write` (not) and `ask` (needs consent).
+    pub fn small() -> Self {
+        let tool = |name: &str, idempotent: bool, consent: bool| {
+            serde_json::json!({
+                "name": name, "description": "a tool", "schema": {"type": "object"},
+                "idempotent": idempotent, "consent": consent, "timeout": 5_000,
+            })
+            .to_string()
+        };
+        let directive = |name: &str, limits: serde_json::Value| {
+            serde_json::json!({
+                "name": name, "body": "Do the work.",
+                "front": {"capabilities": ["execute.tool.*"], "limits": limits},
+            })
+            .to_string()
+        };
+        Self::new()
+            .with("directive", "work", &directive("work", serde_json::json!({"turns": 12})))
+            .with("directive", "poor", &directive("poor", serde_json::json!({"spend": "0.001"})))
+            .with(
+                "model",
+                "default",
+                r#"{"name":"default","provider":"p","window":8000,"output":400,"prices":{"input":"1","output":"2"}}"#,
+            )
+            .with("tool", "read", &tool("read", true, false))
+            .with("tool", "write", &tool("write", false, false))
+            .with("tool", "ask", &tool("ask", false, true))
+    }
+}
+
+impl Library for MapLibrary {
+    fn get(&self, kind: &str, name: &str) -> Result<Vec<String>, LibraryError> {
+        if name.is_empty() {
+            let names = self.documents.keys().filter(|(of, _)| of == kind);
+            return Ok(names.map(|(_, name)| name.clone()).collect());
+        }
+        let key = (kind.to_owned(), name.to_owned());
+        Ok(self.documents.get(&key).cloned().into_iter().collect())
+    }
+}

@@ -1,0 +1,186 @@
+//! `llmock`, a third-party server that plays model providers, breaks on demand and judges its clients.
+//!
+//! It is a Python program (`pip install llmock`) that none of us wrote, so what it says about the adapter is evidence.
+//! A test that gets none here is skipped, with a printed line; in CI it fails instead.
+
+use serde_json::Value;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long a server may take to start: it is an interpreter, and the machine may be busy.
+const START_TIMEOUT: Duration = Duration::from_secs(120);
+/// Another process may take the port between our look and the server's; then the next is tried.
+const START_TRIES: usize = 3;
+/// How long one request to the control interface may take. It waits up to 2 s by itself for requests in flight.
+const CONTROL_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// A running server, ended when dropped.
+#[derive(Debug)]
+pub struct Llmock {
+    child: Child,
+    address: SocketAddr,
+}
+
+impl Llmock {
+    /// Start one on a free port of this machine. None, with a printed line, if it is not installed.
+    ///
+    /// # Panics
+    ///
+    /// If it does not start, and, where the environment says `CI=true`, also if it is not installed.
+    pub fn start() -> Option<Self> {
+        for _ in 0..START_TRIES {
+            let address = free_address();
+            let child = match spawn(address) {
+                Ok(child) => child,
+                Err(error) if error.kind() == ErrorKind::NotFound => return skip(),
+                Err(error) => panic!("llmock cannot be started: {error}"),
+            };
+            let mut server = Self { child, address };
+            if server.is_ready() {
+                return Some(server);
+            }
+        }
+        panic!("llmock did not start on {START_TRIES} ports");
+    }
+
+    /// The `base_url` of its OpenAI side.
+    pub fn base_url(&self) -> String {
+        format!("http://{}/v1", self.address)
+    }
+
+    /// Queue behaviours: `[{"type": "fail", "status": 429}, ...]`.
+    pub fn scenario(&self, behaviors: &Value) {
+        let body = serde_json::json!({ "behaviors": behaviors }).to_string();
+        let (status, answer) = self.control("POST", "/_llmock/scenario", &body);
+        assert_eq!(status, 201, "llmock refuses the scenario: {answer}");
+    }
+
+    /// Behaviours that no request has consumed yet.
+    pub fn pending(&self) -> Vec<Value> {
+        list(&self.read("/_llmock/scenario"), "pending")
+    }
+
+    /// Every request that it served, oldest first.
+    pub fn requests(&self) -> Vec<Value> {
+        list(&self.read("/_llmock/requests"), "requests")
+    }
+
+    /// How well its client coped: `{"passed", "findings", ...}`.
+    pub fn verdict(&self) -> Value {
+        self.read("/_llmock/verdict")
+    }
+
+    /// Forget requests and behaviours.
+    pub fn reset(&self) {
+        let (status, answer) = self.control("POST", "/_llmock/reset", "");
+        assert_eq!(status, 200, "llmock does not reset: {answer}");
+    }
+
+    /// Wait until it answers. False if it ended, for example because the port was taken.
+    fn is_ready(&mut self) -> bool {
+        let start = Instant::now();
+        while start.elapsed() < START_TIMEOUT {
+            if matches!(self.child.try_wait(), Ok(Some(_)) | Err(_)) {
+                return false;
+            }
+            if exchange(self.address, "GET", "/health", "").is_ok_and(|(status, _)| status == 200) {
+                return true;
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        false
+    }
+
+    fn read(&self, path: &str) -> Value {
+        let (status, answer) = self.control("GET", path, "");
+        assert_eq!(status, 200, "llmock does not answer {path}: {answer}");
+        serde_json::from_str(&answer).expect("llmock answers JSON")
+    }
+
+    fn control(&self, method: &str, path: &str, body: &str) -> (u16, String) {
+        exchange(self.address, method, path, body).expect("llmock answers")
+    }
+}
+
+impl Drop for Llmock {
+    fn drop(&mut self) {
+        // It is our own child and nobody else has waited for it, so its number is still its own. If it is gone
+        // already, there is nothing to end.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn skip() -> Option<Llmock> {
+    assert_ne!(
+        std::env::var("CI").as_deref(),
+        Ok("true"),
+        "llmock is not installed, and CI must not skip its tests"
+    );
+    println!("skipped: llmock is not installed");
+    None
+}
+
+fn free_address() -> SocketAddr {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("this machine has a free port");
+    listener.local_addr().expect("a listener has an address")
+}
+
+fn spawn(address: SocketAddr) -> std::io::Result<Child> {
+    let mut command = Command::new("llmock");
+    command.args([
+        "serve",
+        "--host",
+        "127.0.0.1",
+        "--log-level",
+        "warning",
+        "--port",
+        &address.port().to_string(),
+    ]);
+    // No configuration of the developer's may change what a test sees.
+    for (name, _) in
+        std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("LLMOCK_"))
+    {
+        command.env_remove(name);
+    }
+    command
+        .current_dir(std::env::temp_dir())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+}
+
+fn list(answer: &Value, name: &str) -> Vec<Value> {
+    answer[name]
+        .as_array()
+        .expect("llmock answers a list")
+        .clone()
+}
+
+/// One request in HTTP/1.0, whose answer ends with the connection.
+fn exchange(
+    address: SocketAddr,
+    method: &str,
+    path: &str,
+    body: &str,
+) -> std::io::Result<(u16, String)> {
+    let mut stream = TcpStream::connect_timeout(&address, CONTROL_TIMEOUT)?;
+    stream.set_read_timeout(Some(CONTROL_TIMEOUT))?;
+    let length = body.len();
+    write!(
+        stream,
+        "{method} {path} HTTP/1.0\r\nHost: {address}\r\nContent-Length: {length}\r\n\r\n{body}"
+    )?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    let status = answer
+        .split(' ')
+        .nth(1)
+        .and_then(|word| word.parse().ok())
+        .ok_or(ErrorKind::InvalidData)?;
+    let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
+    Ok((status, body.to_owned()))
+}

@@ -1,0 +1,175 @@
+//! `cargo xtask component`: guest/ compiled for WebAssembly, wrapped as a component, and held to world `threads`.
+//!
+//! The file is replaced only when its bytes change, so that cargo does not rebuild the host for nothing. The bytes do
+//! not depend on where the checkout is.
+
+use crate::{paths, process, setup, wit};
+use anyhow::{Context, Result, bail};
+use std::collections::BTreeSet;
+use std::path::Path;
+use wit_component::{ComponentEncoder, DecodedWasm};
+
+const PACKAGE: &str = "threadkeep-component";
+const PROFILE: &str = "component";
+
+/// DESIGN.md, section 14: "component file under 600 KB". Printed beside the size; the benches judge it.
+const SIZE_GOAL: usize = 600_000;
+
+/// They serve `runner.run` alone (DESIGN.md, section 3), and what a component does not call is not among its imports.
+/// Empty this list when that function is there.
+const UNUSED_FOR_NOW: [&str; 2] = ["llm", "tools"];
+
+/// Build, wrap, check and write the component; print its size.
+pub fn run() -> Result<()> {
+    let module = build()?;
+    let component = wrap(&module)?;
+    let imports = check_imports(&component)?;
+    let path = paths::component()?;
+    let state = if write_if_changed(&path, &component)? {
+        "written"
+    } else {
+        "unchanged"
+    };
+    println!(
+        "component: {} bytes (goal: under {SIZE_GOAL}), {imports} imports, {state}: {}",
+        component.len(),
+        path.display()
+    );
+    Ok(())
+}
+
+/// Compile the guest and read the core module.
+fn build() -> Result<Vec<u8>> {
+    let mut cargo = process::locked_cargo("build");
+    cargo.args([
+        "--quiet",
+        "--package",
+        PACKAGE,
+        "--lib",
+        "--profile",
+        PROFILE,
+        "--target",
+        setup::WASM_TARGET,
+    ]);
+    cargo
+        .env_remove("RUSTFLAGS")
+        .env("CARGO_ENCODED_RUSTFLAGS", path_remapping());
+    process::run(&mut cargo).context("the component does not compile")?;
+    let file = PACKAGE.replace('-', "_") + ".wasm";
+    let path = paths::target_dir()?
+        .join(setup::WASM_TARGET)
+        .join(PROFILE)
+        .join(file);
+    std::fs::read(&path).with_context(|| format!("cannot read {}", path.display()))
+}
+
+/// Panic messages carry source paths; these make them the same on every machine.
+fn path_remapping() -> String {
+    let cargo_home = std::env::var("CARGO_HOME")
+        .or_else(|_| std::env::var("HOME").map(|home| home + "/.cargo"))
+        .unwrap_or_else(|_| "/cargo".into());
+    let root = paths::root().display();
+    // Separated as CARGO_ENCODED_RUSTFLAGS wants it. When several match, the compiler takes the last.
+    format!("--remap-path-prefix={cargo_home}=/cargo\u{1f}--remap-path-prefix={root}=/threadkeep")
+}
+
+fn wrap(module: &[u8]) -> Result<Vec<u8>> {
+    let mut encoder = ComponentEncoder::default();
+    encoder.validate(true);
+    encoder
+        .module(module)
+        .context("the core module does not fit its world")?;
+    encoder
+        .encode()
+        .context("the core module cannot be wrapped as a component")
+}
+
+/// The imports of the file against those of world `threads`: not one more, and none less but those of
+/// [`UNUSED_FOR_NOW`]. Gives their number.
+fn check_imports(component: &[u8]) -> Result<usize> {
+    let wanted = wit::world_imports(&paths::root().join("wit").join("world.wit"))?;
+    let found = imports(component)?;
+    let extra: Vec<_> = found.difference(&wanted).map(String::as_str).collect();
+    if !extra.is_empty() {
+        bail!(
+            "the component imports what world `threads` does not have: {}",
+            extra.join(", ")
+        );
+    }
+    let unused: Vec<_> = wanted.difference(&found).map(String::as_str).collect();
+    let unused: Vec<_> = unused
+        .into_iter()
+        .filter(|name| !is_unused_for_now(name))
+        .collect();
+    if !unused.is_empty() {
+        bail!(
+            "the component does not use these imports of world `threads`: {}",
+            unused.join(", ")
+        );
+    }
+    Ok(found.len())
+}
+
+fn is_unused_for_now(name: &str) -> bool {
+    let interface = name
+        .rsplit_once('/')
+        .map_or(name, |(_, interface)| interface);
+    let interface = interface.split('@').next().unwrap_or(interface);
+    UNUSED_FOR_NOW.contains(&interface)
+}
+
+fn imports(component: &[u8]) -> Result<BTreeSet<String>> {
+    match wit_component::decode(component).context("the component cannot be read back")? {
+        DecodedWasm::Component(resolve, world) => {
+            let imports = &resolve.worlds[world].imports;
+            Ok(imports
+                .keys()
+                .map(|key| resolve.name_world_key(key))
+                .collect())
+        }
+        DecodedWasm::WitPackage(..) => bail!("a WIT package came out instead of a component"),
+    }
+}
+
+/// True if the file was written.
+fn write_if_changed(path: &Path, bytes: &[u8]) -> Result<bool> {
+    if std::fs::read(path).is_ok_and(|old| old == bytes) {
+        return Ok(false);
+    }
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder)
+            .with_context(|| format!("cannot create {}", folder.display()))?;
+    }
+    std::fs::write(path, bytes).with_context(|| format!("cannot write {}", path.display()))?;
+    Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_written_once_for_the_same_bytes() -> Result<()> {
+        let folder = paths::target_dir()?
+            .join("xtask-tests")
+            .join(std::process::id().to_string());
+        let path = folder.join("some.wasm");
+        assert!(write_if_changed(&path, b"one")?);
+        assert!(!write_if_changed(&path, b"one")?);
+        assert!(write_if_changed(&path, b"two")?);
+        std::fs::remove_dir_all(&folder)?;
+        Ok(())
+    }
+
+    #[test]
+    fn what_is_no_component_has_no_imports_to_read() {
+        assert!(imports(b"no wasm").is_err());
+        assert!(wrap(b"\0asm\x01\0\0\0 and more").is_err());
+    }
+
+    #[test]
+    fn an_empty_component_lacks_every_import() {
+        let error = check_imports(b"\0asm\x0d\0\x01\0").expect_err("it imports nothing");
+        assert!(format!("{error}").contains("does not use"), "{error}");
+    }
+}

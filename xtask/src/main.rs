@@ -1,0 +1,59 @@
+//! What a person would otherwise have to remember: set-up, component, demo, tests, checks.
+//!
+//! `cargo xtask <command>` works in a plain checkout on a machine that has rustup and nothing else of this project. One
+//! file is one command. Few dependencies on purpose: everything else waits until this is compiled. No rule of the
+//! product lives here.
+
+mod check;
+mod component;
+mod demo;
+mod paths;
+mod process;
+mod setup;
+mod skips;
+mod test;
+mod wit;
+
+use std::process::ExitCode;
+
+/// Shown by `cargo xtask` and `cargo xtask help`.
+const USAGE: &str = "\
+usage: cargo xtask <command>
+
+  setup             add the WebAssembly target and fetch the crates
+  component         build guest/ as a component, check its imports, print its size
+  demo [args...]    set-up, component, then `threadkeep demo`
+  test [filter...]  set-up, component, every test; the last line counts passed, failed, skipped
+  check [step...]   fmt, clippy, deny; all three if none is named
+
+Optional parts that are missing are named and skipped. With CI=true they are failures.";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match run(&arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: &[String]) -> anyhow::Result<()> {
+    let (command, rest) = match arguments.split_first() {
+        Some((command, rest)) => (command.as_str(), rest),
+        None => ("help", arguments),
+    };
+    match command {
+        "setup" => setup::run(),
+        "component" => component::run(),
+        "demo" => demo::run(rest),
+        "test" => test::run(rest),
+        "check" => check::run(rest),
+        "help" | "-h" | "--help" => {
+            println!("{USAGE}");
+            Ok(())
+        }
+        other => anyhow::bail!("there is no command `{other}`\n\n{USAGE}"),
+    }
+}

@@ -1,0 +1,25 @@
+//! Where things are: the checkout, the target directory, and what the commands leave in it.
+
+use anyhow::{Context, Result};
+use std::path::{Path, PathBuf};
+
+/// The checkout that this binary was built from.
+pub fn root() -> &'static Path {
+    let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
+    manifest.parent().unwrap_or(manifest)
+}
+
+/// Cargo's target directory. This binary is `<target>/<profile>/xtask`, which stays true for every way of setting it.
+pub fn target_dir() -> Result<PathBuf> {
+    let own = std::env::current_exe().context("cannot find the path of this binary")?;
+    let target = own
+        .ancestors()
+        .nth(2)
+        .context("this binary is not in a target directory")?;
+    Ok(target.to_path_buf())
+}
+
+/// The component that `cargo xtask component` writes and the build script of the host looks for.
+pub fn component() -> Result<PathBuf> {
+    Ok(target_dir()?.join("component").join("threadkeep.wasm"))
+}

@@ -1,0 +1,42 @@
+//! `cargo xtask setup`: what a plain checkout lacks. Costs a fraction of a second when nothing is missing.
+
+use crate::process;
+use anyhow::{Context, Result};
+use std::path::Path;
+
+/// The target of the component: no WASI, so that it can import nothing but our interfaces.
+pub const WASM_TARGET: &str = "wasm32-unknown-unknown";
+
+/// Add the target, then fetch every crate, so that what follows needs no network.
+pub fn run() -> Result<()> {
+    add_target()?;
+    fetch()
+}
+
+fn add_target() -> Result<()> {
+    if target_is_installed() {
+        return Ok(());
+    }
+    println!("adding the Rust target {WASM_TARGET}");
+    let mut rustup = process::program("rustup");
+    process::run(rustup.args(["target", "add", WASM_TARGET])).with_context(|| {
+        format!("the Rust target {WASM_TARGET} is missing: connect to the network and run `rustup target add {WASM_TARGET}`")
+    })
+}
+
+/// Asks the compiler, not rustup: a distribution's own Rust may carry the target.
+fn target_is_installed() -> bool {
+    let mut rustc = process::program("rustc");
+    rustc.args(["--print", "target-libdir", "--target", WASM_TARGET]);
+    process::output(&mut rustc).is_some_and(|folder| Path::new(&folder).is_dir())
+}
+
+fn fetch() -> Result<()> {
+    let mut fetch = process::locked_cargo("fetch");
+    fetch.args(["--quiet", "--target", WASM_TARGET]);
+    if let Some(host) = process::output(process::program("rustc").args(["--print", "host-tuple"])) {
+        fetch.args(["--target", &host]);
+    }
+    process::run(&mut fetch)
+        .context("cannot fetch the crates: connect to the network and run the command again")
+}

@@ -1,0 +1,155 @@
+//! `cargo xtask test`: set-up, component, every test of the workspace, and one last line that counts.
+//!
+//! The harness shows what passing tests print only at the end (`--show-output`); of that, the `skipped:` lines are
+//! taken out and the rest is dropped.
+
+use crate::skips::{PREFIX, Skips};
+use crate::{component, process, setup};
+use anyhow::{Context, Result, bail};
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+
+/// Run all tests, or those whose names contain a filter. Other arguments of the harness are passed on.
+pub fn run(filters: &[String]) -> Result<()> {
+    setup::run()?;
+    component::run()?;
+    let mut cargo = process::locked_cargo("test");
+    cargo
+        .args(["--workspace", "--no-fail-fast", "--", "--show-output"])
+        .args(filters);
+    let (report, ended_well) = watch(&mut cargo)?;
+    report.print();
+    if !ended_well {
+        bail!("tests failed, or did not compile or finish");
+    }
+    report.skips.judge()
+}
+
+/// Start the tests, print their output as it comes, and count. The flag is whether cargo ended well.
+fn watch(cargo: &mut Command) -> Result<(Report, bool)> {
+    let mut child = cargo
+        .stdout(Stdio::piped())
+        .spawn()
+        .context("cannot start cargo test")?;
+    let output = child.stdout.take().context("cargo test has no output")?;
+    let mut report = Report::default();
+    for line in BufReader::new(output).split(b'\n') {
+        let line = line.context("cannot read the output of cargo test")?;
+        let line = String::from_utf8_lossy(&line);
+        if report.take(&line) {
+            println!("{line}");
+        }
+    }
+    let status = child.wait().context("cannot wait for cargo test")?;
+    Ok((report, status.success()))
+}
+
+/// Sums over all test binaries, and where in the output of one we are.
+#[derive(Debug, Default)]
+struct Report {
+    passed: usize,
+    failed: usize,
+    skips: Skips,
+    in_successes: bool,
+    test: String,
+}
+
+impl Report {
+    /// Take one line of output. True if it is to be shown.
+    fn take(&mut self, line: &str) -> bool {
+        if let Some(result) = line.strip_prefix("test result: ") {
+            self.passed += number_before(result, " passed");
+            self.failed += number_before(result, " failed");
+            self.in_successes = false;
+        } else if line == "successes:" {
+            self.in_successes = true;
+        } else if line == "failures:" {
+            self.in_successes = false;
+        } else if let Some(name) = line
+            .strip_prefix("---- ")
+            .and_then(|rest| rest.strip_suffix(" stdout ----"))
+        {
+            self.test = name.to_owned();
+        } else if self.in_successes
+            && let Some(what) = line.strip_prefix(PREFIX)
+        {
+            self.skips.add(format!("{what} ({})", self.test));
+        }
+        !self.in_successes
+    }
+
+    fn print(&self) {
+        self.skips.print();
+        let passed = self.passed.saturating_sub(self.skips.count());
+        println!(
+            "{passed} passed, {} failed, {} skipped",
+            self.failed,
+            self.skips.count()
+        );
+    }
+}
+
+/// The number in front of a word: 3 in `ok. 3 passed; 0 failed`, 0 if there is none.
+fn number_before(text: &str, word: &str) -> usize {
+    let Some(end) = text.find(word) else { return 0 };
+    let start = text[..end]
+        .rfind(|byte: char| !byte.is_ascii_digit())
+        .map_or(0, |at| at + 1);
+    text[start..end].parse().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OUTPUT: &str = "\
+running 4 tests
+test one ... ok
+test two ... ok
+
+successes:
+
+---- two stdout ----
+chatter
+skipped: llmock is not installed
+
+successes:
+    one
+    two
+
+failures:
+
+---- three stdout ----
+skipped: not counted, the test failed
+
+test result: FAILED. 2 passed; 1 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.00s
+test result: ok. 10 passed; 0 failed; 0 ignored; 0 measured; 3 filtered out; finished in 0.00s";
+
+    #[test]
+    fn binaries_are_summed_and_skips_are_named() {
+        let mut report = Report::default();
+        let shown: Vec<&str> = OUTPUT.lines().filter(|line| report.take(line)).collect();
+        assert_eq!(
+            (report.passed, report.failed, report.skips.count()),
+            (12, 1, 1)
+        );
+        assert!(!shown.contains(&"chatter"));
+        assert!(
+            shown.contains(&"---- three stdout ----"),
+            "what failed is shown"
+        );
+        assert!(format!("{:?}", report.skips).contains("llmock is not installed (two)"));
+    }
+
+    #[test]
+    fn numbers_are_found_before_their_word() {
+        let cases = [
+            ("ok. 3 passed; 14 failed;", " failed", 14),
+            ("3 passed", " passed", 3),
+            ("ok.", " passed", 0),
+        ];
+        for (text, word, number) in cases {
+            assert_eq!(number_before(text, word), number, "{text}");
+        }
+    }
+}
