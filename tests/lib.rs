@@ -10,3 +10,5 @@ pub mod faulty;
 pub mod fixture;
 #[path = "support/native.rs"]
 pub mod native;
+#[path = "support/binary.rs"]
+pub mod binary;

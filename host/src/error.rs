@@ -94,11 +94,8 @@ pub fn describe(error: &wit::Error) -> Description {
                 e.holder,
                 crate::documents::rfc3339(e.expiry)
             );
-            Description::new(
-                "busy",
-                message,
-                Some("try again later, or `recover` if its holder died".to_owned()),
-            )
+            let hint = "try again later, or `recover` if its holder died".to_owned();
+            Description::new("busy", message, Some(hint))
         }
         wit::Error::Refused(e) => Description::new(
             "refused",

@@ -1,1 +1,70 @@
-fn main() {}
+//! The `threadkeep` command: arguments, logs, a runtime, one command, an exit code.
+
+mod command;
+
+use command::Session;
+use std::io::{IsTerminal, stderr, stdout};
+use std::process::ExitCode;
+use threadkeep::authority::Environment;
+use threadkeep_cli::exit::{Exit, Fault};
+use threadkeep_cli::parse;
+use threadkeep_cli::screen::{Ends, Screen};
+
+/// Chooses what is logged to standard error: a filter such as `threadkeep=debug`. Nothing is logged without it.
+const LOG: &str = "THREADKEEP_LOG";
+
+fn main() -> ExitCode {
+    let arguments: Vec<_> = std::env::args_os().collect();
+    let environment = Environment::from_process();
+    let ends = Ends {
+        json: parse::wants_json(&arguments),
+        out_terminal: stdout().is_terminal(),
+        err_terminal: stderr().is_terminal(),
+        now: None,
+    };
+    let mut screen = Screen::new(Box::new(stdout()), Box::new(stderr()), ends);
+    let exit = match parse::parse(&arguments) {
+        Err(said) => screen.said(&said),
+        Ok(parsed) => {
+            log(&environment, &mut screen);
+            run(
+                Session::new(parsed.common, environment),
+                parsed.command,
+                &mut screen,
+            )
+        }
+    };
+    ExitCode::from(exit.code())
+}
+
+fn run(session: Session, command: threadkeep_cli::args::Command, screen: &mut Screen) -> Exit {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build();
+    let done = match runtime {
+        Ok(runtime) => runtime.block_on(command::run(&session, command, screen)),
+        Err(error) => Err(Fault::new(
+            "runtime",
+            format!("the runtime cannot be started: {error}"),
+        )),
+    };
+    done.unwrap_or_else(|fault| screen.fault(&fault))
+}
+
+/// Spans and events to standard error, where they were asked for.
+fn log(environment: &Environment, screen: &mut Screen) {
+    let Some(filter) = environment.get(LOG) else {
+        return;
+    };
+    match tracing_subscriber::EnvFilter::try_new(filter) {
+        Ok(filter) => {
+            let subscriber = tracing_subscriber::fmt()
+                .with_writer(stderr)
+                .with_ansi(stderr().is_terminal())
+                .with_env_filter(filter);
+            // Nothing else in this process sets one.
+            let _ = subscriber.try_init();
+        }
+        Err(error) => screen.warn(&format!("{LOG} is no filter and is ignored: {error}")),
+    }
+}

@@ -43,6 +43,11 @@ impl Tenant {
         &self.context
     }
 
+    /// Instances that are kept warm now.
+    pub fn instances_warm(&self) -> usize {
+        self.lock().len()
+    }
+
     /// Call an export on the engine's pool.
     async fn call<T: Send + 'static>(
         &self,
@@ -116,7 +121,14 @@ fn trapped(trap: &wasmtime::Error, denied: Option<&'static str>) -> CallError {
     match (denied, trap.downcast_ref::<Trap>()) {
         (Some(limit), _) => CallError::Limit(limit),
         (None, Some(Trap::Interrupt)) => CallError::Limit("call_time_max"),
-        (None, _) => CallError::Trapped(format!("{trap:#}")),
+        (None, _) => {
+            let message = format!("{trap:#}");
+            // wasmtime has no type for this one.
+            if message.contains("fuel allocated for hostcalls") {
+                return CallError::Limit("host_call_bytes_max");
+            }
+            CallError::Trapped(message)
+        }
     }
 }
 

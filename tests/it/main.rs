@@ -1,8 +1,11 @@
 //! The one test binary of Threadkeep. Each module is one kind of evidence.
 
+mod cli;
 mod component;
 mod conformance;
 mod crash;
+mod documents;
 mod models;
+mod readme;
 mod runner;
 mod tidy;

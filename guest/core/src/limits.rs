@@ -20,7 +20,14 @@ pub struct Limits {
     pub duration: Option<u64>,
 }
 
-record!(Limits { turns, tokens, spend, spawns, depth, duration });
+record!(Limits {
+    turns,
+    tokens,
+    spend,
+    spawns,
+    depth,
+    duration
+});
 
 impl Limits {
     /// No caps at all.

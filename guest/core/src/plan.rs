@@ -4,7 +4,7 @@
 //! the history's length plus one; index and due entries follow the records in the same plan.
 
 use crate::error::Error;
-use crate::history::{Admitted, Answer, Entry, Event, Reason, Settled, messages};
+use crate::history::{Admitted, Answer, Entry, Event, Reason, Settled, messages_of};
 use crate::json::{self, Fields, ToJson};
 use crate::key;
 use crate::settings::Pin;
@@ -179,18 +179,17 @@ impl<'a> Change<'a> {
 
     /// Count the messages of the events so far into what a provider will see. `counted` says that the provider has
     /// already counted the assistant's. Later events must not be messages.
-    pub fn seal(&mut self, counted: bool) -> Result<(), Error> {
+    pub fn seal(&mut self, counted: bool) {
         if self.sealed {
-            return Ok(());
+            return;
         }
         self.sealed = true;
-        for message in messages(&self.entry(Reason::Changed))? {
+        for message in messages_of(self.version(), &self.events) {
             self.head.prefix = hash::sha256(&[&self.head.prefix, &message]);
             if !(counted && message.starts_with(r#"{"role":"assistant""#)) {
                 self.head.context = self.head.context.saturating_add(estimate::tokens(&message));
             }
         }
-        Ok(())
     }
 
     /// SHA-256 of the request that would be sent now.
@@ -206,9 +205,9 @@ impl<'a> Change<'a> {
 
     /// The plan of a commit of the thread: records and one entry.
     pub fn into_plan(mut self, reason: Reason) -> Result<Plan, Error> {
-        self.seal(false)?;
-        let entry = self.entry(reason);
-        let text = entry.to_text()?;
+        self.seal(false);
+        let entry = self.take_entry(reason);
+        let text = entry.to_text();
         if text.len() > ENTRY_BYTES_MAX {
             let problem = format!(
                 "makes an entry of {} bytes, the most is {ENTRY_BYTES_MAX}",
@@ -218,7 +217,7 @@ impl<'a> Change<'a> {
         }
         self.head.version = entry.version;
         self.head.hash = Entry::hash_of(&text);
-        let mut plan = self.into_head_plan()?;
+        let mut plan = self.into_head_plan();
         plan.writes.push(Write::Append {
             partition: self_key(&plan),
             at: entry.version,
@@ -229,7 +228,7 @@ impl<'a> Change<'a> {
     }
 
     /// The plan of a commit to the thread by somebody else: the head, and what was added beside it.
-    pub fn into_head_plan(mut self) -> Result<Plan, Error> {
+    pub fn into_head_plan(mut self) -> Plan {
         self.head.updated = self.moment.now;
         let mut writes = Vec::with_capacity(4 + self.extra.len());
         self.write_due(&mut writes);
@@ -241,7 +240,7 @@ impl<'a> Change<'a> {
             &key,
             self.loaded.head.version,
             &self.head,
-        )?;
+        );
         if self.chain != self.loaded.chain.value {
             put(
                 &mut writes,
@@ -249,7 +248,7 @@ impl<'a> Change<'a> {
                 &self.loaded.root(),
                 self.loaded.chain.version,
                 &self.chain,
-            )?;
+            );
         }
         if self.thread != self.loaded.thread.value {
             put(
@@ -258,7 +257,7 @@ impl<'a> Change<'a> {
                 &key,
                 self.loaded.thread.version,
                 &self.thread,
-            )?;
+            );
         }
         writes.append(&mut self.extra);
         let Self {
@@ -268,17 +267,18 @@ impl<'a> Change<'a> {
             closing,
             ..
         } = self;
-        Ok(Plan {
+        Plan {
             writes,
             closing,
             thread,
             head,
             chain,
             entry: None,
-        })
+        }
     }
 
-    fn entry(&self, reason: Reason) -> Entry {
+    /// The entry that the change is, with its events.
+    fn take_entry(&mut self, reason: Reason) -> Entry {
         Entry {
             format: FORMAT,
             version: self.version(),
@@ -287,10 +287,10 @@ impl<'a> Change<'a> {
             run: self.head.run,
             commit: self.moment.commit.to_owned(),
             previous: self.loaded.head.value.hash.clone(),
-            answers: self.answers.clone(),
-            settled: self.settled.clone(),
-            admitted: self.admitted.clone(),
-            events: self.events.clone(),
+            answers: self.answers.take(),
+            settled: self.settled.take(),
+            admitted: self.admitted.take(),
+            events: std::mem::take(&mut self.events),
         }
     }
 
@@ -342,20 +342,14 @@ fn put(
     key: &str,
     version: u64,
     value: &impl ToJson,
-) -> Result<(), Error> {
-    let value = to_text(value)?;
+) {
+    let value = json::text(value);
     writes.push(Write::Put {
         collection,
         key: key.to_owned(),
         expect: Expect::Version(version),
         value,
     });
-    Ok(())
-}
-
-/// A record as text.
-pub fn to_text(value: &impl ToJson) -> Result<String, Error> {
-    Ok(json::text(value))
 }
 
 /// An index entry.

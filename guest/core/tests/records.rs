@@ -1,11 +1,11 @@
 //! The texts of records and entries, pinned. A history that one version wrote is read, hashed and compared byte for
 //! byte by every later one: what stands here may get company and never changes.
 
-use threadkeep_core::json;
 use threadkeep_core::history::{Entry, Event, messages};
+use threadkeep_core::json;
 use threadkeep_core::ledger::Usage;
 use threadkeep_core::money::Nanos;
-use threadkeep_core::plan::{Loaded, Stored, to_text};
+use threadkeep_core::plan::{Loaded, Stored};
 use threadkeep_core::runner::{
     Completion, LlmFailure, Outcome, ReplyBlock, ToolOutcome, ToolState,
 };
@@ -16,11 +16,14 @@ use threadkeep_core::transcript::{jsonl, manifest, state_json, thread_json};
 /// What reads a text and writes it again.
 macro_rules! rewrite {
     ($type:ty) => {
-        |text| to_text(&json::read::<$type>(text).unwrap()).unwrap()
+        |text| json::text(&json::read::<$type>(text).unwrap())
     };
 }
 
-const RECORDS: [(fn(&str) -> String, &str); 8] = [
+/// Reads a text and writes it again.
+type Rewrite = fn(&str) -> String;
+
+const RECORDS: [(Rewrite, &str); 8] = [
     (
         rewrite!(ThreadRecord),
         r#"{"format":1,"id":"Research-1","directive":"research","parent":"p","chain":"Research-1","previous":"a","next":"b","agent":"ann","task":"t","title":"A \"title\" \\ \u0000\b\f\n\r\t\u001f/é漢🙂","model":"default","limits":{"turns":1,"tokens":2,"spend":18446744073709551615,"spawns":4,"depth":5,"duration":6},"capabilities":["execute.tool.*","x"],"overrides":{"model":"m","limits":{"turns":null,"tokens":null,"spend":null,"spawns":null,"depth":null,"duration":null},"capabilities":["c"]},"inputs":"{\"topic\":0.10}","pin":"00","outcome":"completed","result":"\"done\"","created":{"seconds":-5,"nanos":999999999}}"#,
@@ -200,7 +203,7 @@ fn messages_keep_their_bytes() {
         .replace("\"events\":[]", &format!("\"events\":[{events}]"));
     let entry = Entry::from_text(&text).unwrap();
     assert_eq!(
-        messages(&entry).unwrap(),
+        messages(&entry),
         [
             r#"{"role":"user","content":[{"type":"text","text":"a\u0000b 漢🙂"},{"type":"text","text":""}]}"#,
             r#"{"role":"assistant","content":[{"type":"tool_use","id":"call_1_2","name":"read","arguments":"{\"a\": 1.50}"}]}"#,
@@ -289,7 +292,7 @@ fn outcomes_keep_their_bytes() {
         ),
         (Outcome::Waited, r#""waited""#),
     ] {
-        assert_eq!(to_text(&outcome).unwrap(), text);
+        assert_eq!(json::text(&outcome), text);
     }
 }
 
@@ -312,7 +315,7 @@ fn documents_keep_their_bytes() {
     let documents = [
         thread_json(&full).unwrap(),
         thread_json(&bare).unwrap(),
-        state_json(&full, &messages(&entry).unwrap(), "now").unwrap(),
+        state_json(&full, &messages(&entry), "now").unwrap(),
         state_json(&bare, &[], "now").unwrap(),
         manifest(&full).unwrap(),
         manifest(&bare).unwrap(),

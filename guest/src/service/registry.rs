@@ -100,7 +100,7 @@ impl<P: Ports> Service<P> {
             let mut change = Change::new(loaded, moment);
             change.thread.title.clone_from(&title);
             let plan = if loaded.head.value.status == Status::Running {
-                change.into_head_plan()?
+                change.into_head_plan()
             } else {
                 change.push(Event::Title(Title {
                     title: title.clone(),

@@ -6,9 +6,9 @@ use crate::ports::Ports;
 use std::rc::Rc;
 use threadkeep_core::error::Error as CoreError;
 use threadkeep_core::history::{Entry, Message, messages, parse_user};
-use threadkeep_core::json::{Fields, FromJson, Taken, ToJson, Value, Wrong};
+use threadkeep_core::json::{self, Fields, FromJson, Taken, ToJson, Value, Wrong};
 use threadkeep_core::key;
-use threadkeep_core::plan::{Expect, Loaded, Plan, Write, to_text};
+use threadkeep_core::plan::{Expect, Loaded, Plan, Write};
 use threadkeep_core::runner::{
     self, Decision, KeptPartial, MAIL_TAKEN_MAX, Mail, PARTIAL_BYTES_MAX, Proof, Signal,
     StartRequest, Step, Submission,
@@ -180,7 +180,7 @@ impl<P: Ports> Service<P> {
                 step: step.version,
                 text: text.to_owned(),
             };
-            let (key, value) = (loaded.key(), to_text(&record)?);
+            let (key, value) = (loaded.key(), json::text(&record));
             let put = Write::Put {
                 collection: key::PARTIAL,
                 key,
@@ -211,7 +211,7 @@ impl<P: Ports> Service<P> {
         let done = self.decide(thread, &|loaded, moment| {
             let seen = key::join(&[&loaded.root(), name]);
             if let Some(item) = self.ports.get(&[(key::SEEN, &seen)])?.first() {
-                let (expected, actual) = (signal.digest()?, item.value.clone());
+                let (expected, actual) = (signal.digest(), item.value.clone());
                 return match expected == actual {
                     true => Ok(Decision::Repeat),
                     false => Err(CoreError::Conflict {
@@ -329,12 +329,16 @@ impl<P: Ports> Service<P> {
             Some(_) => Some(self.pin(&loaded)?),
             None => None,
         };
+        let read;
         let round = match (&loaded.head.value.round, &entry) {
-            (Some(round), Some(entry)) if round.version == entry.version => Some(entry.clone()),
-            (Some(_), _) => self.round(&loaded)?,
+            (Some(round), Some(entry)) if round.version == entry.version => Some(entry),
+            (Some(_), _) => {
+                read = self.round(&loaded)?;
+                read.as_ref()
+            }
             (None, _) => None,
         };
-        let step = runner::step(&loaded.head.value, pin.as_deref(), round.as_ref())?;
+        let step = runner::step(&loaded.head.value, pin.as_deref(), round)?;
         let (since, messages) = match step.kind {
             Some(StepKind::CallLlm) => self.carried(&loaded, have, step.version, entry)?,
             _ => (0, Vec::new()),
@@ -377,11 +381,11 @@ impl<P: Ports> Service<P> {
                 .ports
                 .read_history(&loaded.key(), have + 1, count, false)?
             {
-                texts.extend(messages(&Entry::from_text(&text)?)?);
+                texts.extend(messages(&Entry::from_text(&text)?));
             }
         }
         if let Some(entry) = own {
-            texts.extend(messages(entry)?);
+            texts.extend(messages(entry));
         }
         Ok((have, texts))
     }

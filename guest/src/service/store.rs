@@ -27,10 +27,7 @@ pub fn parse<T: FromJson>(item: &Item) -> Result<T, Error> {
     })
 }
 
-fn stored<T: FromJson>(
-    items: &[Item],
-    collection: &str,
-) -> Result<Option<Stored<T>>, Error> {
+fn stored<T: FromJson>(items: &[Item], collection: &str) -> Result<Option<Stored<T>>, Error> {
     items
         .iter()
         .find(|item| item.collection == collection)

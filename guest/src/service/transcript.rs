@@ -33,7 +33,7 @@ impl<P: Ports> Service<P> {
         let (_, lines, mut cursor) = self.entries(thread, after, until, PAGE_ENTRIES_MAX)?;
         let (mut texts, mut bytes) = (Vec::new(), 0);
         for line in &lines {
-            let own = messages(&line.entry)?;
+            let own = messages(&line.entry);
             bytes += own.iter().map(String::len).sum::<usize>();
             if bytes > PAGE_BYTES_MAX && !texts.is_empty() {
                 cursor = Some(line.entry.version - 1);

@@ -9,21 +9,20 @@ use std::time::Duration;
 pub const LIST_MAX: u32 = 100;
 
 /// Most events that `show` gives at once.
-pub const EVENTS_MAX: u32 = 500;
+pub const EVENTS_MAX: u32 = 100;
 
 const EXIT_CODES: &str = "\
 Exit codes: 0 done, 1 error, 2 usage, 3 suspended, 4 conflict or busy, 130 stopped by a second Ctrl-C.
-With --json every command prints one JSON document, which has the code as `exit`.
+With --json every command prints one JSON document, with the code as its field exit.
 
-Begin with `threadkeep demo`: it needs no network, no key and no project. `threadkeep doctor` says what a
-project has and what it lacks.";
+Begin with threadkeep demo: it needs no network, no key and no project.
+What a project has and what it lacks is said by threadkeep doctor.";
 
 /// Keeps the threads of LLM agents: runs, budgets, histories, recovery.
 #[derive(Debug, Parser)]
 #[command(
     name = "threadkeep",
     version,
-    about,
     max_term_width = 110,
     after_help = EXIT_CODES,
     subcommand_required = true,
@@ -209,7 +208,7 @@ pub struct Filter {
 pub struct Show {
     /// Its id
     pub thread: String,
-    /// How many of its last events, at most 500
+    /// How many of its last events, at most 100
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(0..=i64::from(EVENTS_MAX)))]
     pub events: u32,
 }

@@ -21,8 +21,8 @@ pub struct Ends {
     pub out_terminal: bool,
     /// Standard error is a terminal.
     pub err_terminal: bool,
-    /// Now, for relative times.
-    pub now: Timestamp,
+    /// What relative times are relative to; none is the clock.
+    pub now: Option<Timestamp>,
 }
 
 /// Both ends.
@@ -62,6 +62,11 @@ impl Screen {
     /// What is known about both ends.
     pub fn ends(&self) -> Ends {
         self.ends
+    }
+
+    /// What relative times are relative to.
+    pub fn now(&self) -> Timestamp {
+        self.ends.now.unwrap_or_else(Timestamp::now)
     }
 
     /// Text of an answer, as it comes. Nothing with `--json`.
@@ -223,7 +228,7 @@ pub(crate) mod tests {
             json,
             out_terminal: terminal,
             err_terminal: terminal,
-            now: "2026-03-10T12:00:00Z".parse().unwrap(),
+            now: "2026-03-10T12:00:00Z".parse().ok(),
         };
         let screen = Screen::new(Box::new(out.clone()), Box::new(err.clone()), ends);
         (screen, out, err)

@@ -228,9 +228,14 @@ fn has_one_name(_: &Metadata) -> bool {
     true
 }
 
+/// The directory as a file of its own: what a [`Dir`] holds may be a mere place, which can be neither locked nor synced.
+fn handle(dir: &Dir) -> io::Result<std::fs::File> {
+    dir.open(".").map(File::into_std)
+}
+
 #[cfg(unix)]
 fn sync_dir(dir: &Dir) -> io::Result<()> {
-    dir.try_clone()?.into_std_file().sync_all()
+    handle(dir)?.sync_all()
 }
 
 /// Elsewhere a directory cannot be made durable by itself.
@@ -242,10 +247,9 @@ fn sync_dir(_: &Dir) -> io::Result<()> {
 /// Lock the directory itself, so that no lock file lies beside the documents. Where it cannot be locked, nothing keeps
 /// a second process away, and what two of them write is put right by the check of the file's end, or by a repair.
 fn lock(dir: &Dir, id: &str) -> Result<Option<std::fs::File>, DocumentError> {
-    let Ok(handle) = dir.try_clone() else {
+    let Ok(file) = handle(dir) else {
         return Ok(None);
     };
-    let file = handle.into_std_file();
     let since = Instant::now();
     loop {
         match file.try_lock() {

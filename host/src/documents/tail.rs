@@ -87,17 +87,45 @@ pub(super) fn read_at(file: &mut File, from: u64, count: u64) -> io::Result<Vec<
     Ok(bytes)
 }
 
-/// The version up to which the first `matched` bytes of a piece are whole; `after` is what the piece comes after.
+/// The version up to which the first `matched` bytes of a piece are whole; `after` is what the piece comes after. The
+/// piece is made from records, so it is read from its beginning, where no text in it can pass for an entry's end.
 pub(super) fn reached(piece: &[u8], matched: usize, document: Document, after: u64) -> u64 {
-    let Unit::At { version, end, .. } = last_unit(&piece[..matched], document, true) else {
-        return after;
-    };
-    let next = piece[end..].split_inclusive(|&byte| byte == b'\n').next();
-    match (document, next.and_then(event_of)) {
-        // More lines of the same entry follow in the records.
-        (Document::Jsonl, Some((next, _))) if next == version => version.saturating_sub(1),
-        _ => version,
+    match document {
+        Document::Markdown => entries_reached(&piece[..matched], after),
+        Document::Jsonl | Document::Thread => lines_reached(piece, matched, after),
     }
+}
+
+fn lines_reached(piece: &[u8], matched: usize, after: u64) -> u64 {
+    let (mut reached, mut end) = (after, 0);
+    for line in piece.split_inclusive(|&byte| byte == b'\n') {
+        end += line.len();
+        match event_of(line) {
+            // All lines of earlier entries are there, not all of this one's.
+            Some((version, _)) if end > matched => return reached.min(version - 1),
+            Some((version, _)) => reached = version,
+            None => return reached,
+        }
+    }
+    reached
+}
+
+fn entries_reached(piece: &[u8], after: u64) -> u64 {
+    let (mut reached, mut start, mut from) = (after, 0, 0);
+    while let Some(found) = find(&piece[from..], COMMENT) {
+        let at = from + found;
+        from = at + COMMENT.len();
+        if let Some((version, count, size)) = comment(&piece[at..])
+            && count == at - start
+        {
+            (reached, start) = (version, at + size);
+        }
+    }
+    reached
+}
+
+fn find(bytes: &[u8], part: &[u8]) -> Option<usize> {
+    bytes.windows(part.len()).position(|window| window == part)
 }
 
 fn last_unit(bytes: &[u8], document: Document, from_head: bool) -> Unit {
@@ -193,7 +221,7 @@ fn comment(bytes: &[u8]) -> Option<(u64, usize, usize)> {
     /// Two numbers of at most 20 digits and the words around them.
     const COMMENT_BYTES_MAX: usize = 80;
     let bytes = &bytes[..bytes.len().min(COMMENT_BYTES_MAX)];
-    let end = bytes.windows(2).position(|window| window == b"\n\n")?;
+    let end = find(bytes, b"\n\n")?;
     let text = std::str::from_utf8(&bytes[COMMENT.len()..end]).ok()?;
     let (version, count) = text.strip_suffix(" bytes -->")?.split_once(", ")?;
     let version = version.parse().ok().filter(|&version: &u64| version > 0)?;
@@ -280,6 +308,20 @@ mod tests {
                 expected,
                 "{matched}"
             );
+        }
+        let first = "<!-- version 9, 9 bytes -->\n\n<!-- version 4, 29 bytes -->\n\n";
+        let piece = format!("{first}abc\n<!-- version 6, 4 bytes -->\n\n");
+        let (one, all) = (first.len(), piece.len());
+        for (matched, expected) in [
+            (0, 2),
+            (29, 2),
+            (one - 1, 2),
+            (one, 4),
+            (all - 1, 4),
+            (all, 6),
+        ] {
+            let found = reached(piece.as_bytes(), matched, Document::Markdown, 2);
+            assert_eq!(found, expected, "{matched}");
         }
     }
 }

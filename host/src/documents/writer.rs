@@ -241,12 +241,11 @@ fn finish(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
+    use tokio::sync::Semaphore;
 
-    #[derive(Default)]
     struct Log {
         done: Mutex<Vec<String>>,
-        gate: Notify,
+        gate: Semaphore,
     }
 
     impl Log {
@@ -257,13 +256,16 @@ mod tests {
 
     /// A writer whose refreshes wait for the gate if the thread's name begins with `slow`, and fail or panic by name.
     fn writer() -> (DocumentWriter, Arc<Log>) {
-        let log = Arc::new(Log::default());
+        let log = Arc::new(Log {
+            done: Mutex::default(),
+            gate: Semaphore::new(0),
+        });
         let own = Arc::clone(&log);
         let writer = DocumentWriter::spawn(move |thread| {
             let log = Arc::clone(&own);
             async move {
                 if thread.starts_with("slow") {
-                    log.gate.notified().await;
+                    log.gate.acquire().await.unwrap().forget();
                 }
                 assert!(!thread.starts_with("panic"), "on purpose");
                 log.done.lock().unwrap().push(thread.clone());
@@ -287,9 +289,7 @@ mod tests {
             writer.committed("Slow");
             writer.committed("quick");
         }
-        log.gate.notify_one();
-        tokio::time::sleep(Duration::from_millis(20)).await;
-        log.gate.notify_one();
+        log.gate.add_permits(2);
         assert!(writer.flush().await.failed.is_empty());
         let done = log.done();
         let count = |name: &str| done.iter().filter(|done| *done == name).count();

@@ -133,4 +133,27 @@ mod tests {
         assert_ne!(both.0, both.1);
         let () = right;
     }
+
+    #[tokio::test]
+    async fn never_more_threads_than_allowed() {
+        let pool = Pool::new(2);
+        let (running, most) = (Arc::new(Mutex::new(0)), Arc::new(Mutex::new(0)));
+        let job = || {
+            let (running, most) = (Arc::clone(&running), Arc::clone(&most));
+            pool.run(move || {
+                let now = {
+                    let mut running = running.lock().unwrap();
+                    *running += 1;
+                    *running
+                };
+                let mut most = most.lock().unwrap();
+                *most = now.max(*most);
+                drop(most);
+                std::thread::yield_now();
+                *running.lock().unwrap() -= 1;
+            })
+        };
+        futures_util::future::join_all((0..64).map(|_| job())).await;
+        assert!(*most.lock().unwrap() <= 2);
+    }
 }

@@ -93,7 +93,7 @@ impl Scripted {
         request: &Request,
         on_delta: OnDelta<'_>,
     ) -> Result<Completion, Failure> {
-        let place = place(request)?;
+        let place = place(request).map_err(unreadable)?;
         let opening = [request.system.as_str(), &place.first];
         let key = conversation(request);
         match self.script.choose(&opening, place.turns, self.tries(&key)) {
@@ -153,14 +153,15 @@ struct Place {
     turns: u64,
 }
 
-fn place(request: &Request) -> Result<Place, Failure> {
+/// The error is the index of a message that cannot be read.
+fn place(request: &Request) -> Result<Place, usize> {
     #[derive(serde::Deserialize)]
     struct Role {
         role: String,
     }
     let mut turns = 0;
     for (index, message) in request.messages.iter().enumerate() {
-        let role: Role = serde_json::from_str(message).map_err(|_| unreadable(index))?;
+        let role: Role = serde_json::from_str(message).map_err(|_| index)?;
         turns += u64::from(role.role == "assistant");
     }
     let first = request

@@ -89,8 +89,8 @@ fn cases() -> Vec<Case> {
         case("truncated stream", stream("truncate"), 2, "partial"),
         case("corrupted chunk", stream("malformed"), 2, "error"),
         case("stall", stream("stall"), 2, "partial"),
-        case("malformed arguments", json!([{"type": "tool_fault", "kind": "malformed_arguments"}]), 3, "tool_result"),
-        case("unknown tool", json!([{"type": "tool_fault", "kind": "unknown_tool"}]), 3, "tool_result"),
+        case("malformed arguments", json!([{"type": "tool_fault", "kind": "malformed_arguments"}]), 2, "tool_result"),
+        case("unknown tool", json!([{"type": "tool_fault", "kind": "unknown_tool"}]), 2, "tool_result"),
         Case {
             status: "suspended",
             ..case("refusal", json!([{"type": "fail", "status": 401}]), 1, "suspended")
@@ -125,6 +125,11 @@ async fn fault(server: &Llmock, case: Case) {
     assert!(asked >= case.requests, "{name}: {asked} requests");
     let events = project.tenant().events(&thread.id, 0, 500).await.unwrap().events;
     assert!(events.iter().any(|event| event.kind == case.leaves), "{name}: no {}", case.leaves);
+    if case.leaves == "tool_result" {
+        let told = events.iter().find(|event| event.kind == "tool_result").unwrap();
+        let body: Value = serde_json::from_str(&told.body).unwrap();
+        assert_eq!((&body["failed"], &body["state"]), (&json!(true), &json!("denied")), "{name}");
+    }
     turns_are_whole(name, &ended, &events);
     if case.status == "completed" && case.leaves != "tool_result" {
         assert_eq!(requests[0]["fingerprint"], requests[1]["fingerprint"], "{name}: another body was retried");

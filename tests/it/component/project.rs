@@ -1,9 +1,9 @@
 //! A project directory for tests: a directive that reads a file, and what it needs.
 
 use cap_std::fs::Dir;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use threadkeep::authority::{Environment, Project};
-use threadkeep::engine::Engine;
+use threadkeep::engine::{CodeCache, Engine};
 use threadkeep::library::files::Policy;
 use threadkeep::limits::Limits;
 use threadkeep::project::{OpenProject, ProjectOptions};
@@ -44,8 +44,19 @@ pub fn open(dir: Dir, store: Option<Arc<dyn Storage>>, environment: &[(&str, &st
 
 /// One engine for all tests of a process: the component is compiled once.
 pub fn engine() -> Engine {
-    static ENGINE: std::sync::OnceLock<Engine> = std::sync::OnceLock::new();
-    ENGINE.get_or_init(|| Engine::new(Limits::local(), None).unwrap()).clone()
+    static ENGINE: OnceLock<Engine> = OnceLock::new();
+    ENGINE.get_or_init(|| engine_with(Limits::local())).clone()
+}
+
+/// An engine with other limits. Native code is shared by all tests of a process.
+pub fn engine_with(limits: Limits) -> Engine {
+    static CACHE: OnceLock<(tempfile::TempDir, CodeCache)> = OnceLock::new();
+    let (_, cache) = CACHE.get_or_init(|| {
+        let temporary = tempfile::tempdir().unwrap();
+        let dir = Dir::open_ambient_dir(temporary.path(), cap_std::ambient_authority()).unwrap();
+        (temporary, CodeCache::new(dir))
+    });
+    Engine::new(limits, Some(cache)).unwrap()
 }
 
 /// A thread of the directive `describe`.

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::thread::scope;
 
 use threadkeep::storage::Expect::{Absent, Any};
-use threadkeep::storage::sqlite::{Durability, SqliteOptions};
+use threadkeep::storage::sqlite::SqliteOptions;
 use threadkeep::storage::{Outcome, Quota, RECORD_BYTES_OVERHEAD, Storage, StorageError};
 
 use super::fixture::{
@@ -363,27 +363,38 @@ fn two_stores_share_one_quota() {
     }
 }
 
-/// Runs one commit on each of eight threads, many times, so that batches form; gives back the answers of each name.
-fn in_batches(store: &dyn Storage, poison: bool) -> Vec<(String, Result<Outcome, StorageError>)> {
-    let one = |thread: u64| {
-        let commits = (1..=30).map(move |round| {
-            let poisoned = poison && round % 5 == thread % 5;
-            let name = format!("{thread}-{round}");
-            let value = if poisoned { "poison" } else { "good" };
-            let answer = store.commit(
-                &[
-                    put("head", &name, Absent, value),
-                    append("history", &name, 1, value),
-                ],
-                false,
-            );
-            (name, answer)
-        });
-        commits.collect::<Vec<_>>()
+/// A commit of [`in_batches`].
+struct Attempt {
+    name: String,
+    poisoned: bool,
+    answer: Result<Outcome, StorageError>,
+}
+
+/// Commits on each of eight threads, many times, so that batches form.
+fn in_batches(store: &dyn Storage, poison: bool) -> Vec<Attempt> {
+    let attempt = |thread: u64, round: u64| {
+        let poisoned = poison && round % 5 == thread % 5;
+        let name = format!("{thread}-{round}");
+        let value = if poisoned { "poison" } else { "good" };
+        let ops = [
+            put("head", &name, Absent, value),
+            append("history", &name, 1, value),
+        ];
+        let answer = store.commit(&ops, false);
+        Attempt {
+            name,
+            poisoned,
+            answer,
+        }
+    };
+    let attempts = |thread| {
+        (1..=30)
+            .map(|round| attempt(thread, round))
+            .collect::<Vec<_>>()
     };
     scope(|scope| {
         let threads: Vec<_> = (0..8)
-            .map(|thread| scope.spawn(move || one(thread)))
+            .map(|thread| scope.spawn(move || attempts(thread)))
             .collect();
         threads
             .into_iter()
@@ -393,48 +404,60 @@ fn in_batches(store: &dyn Storage, poison: bool) -> Vec<(String, Result<Outcome,
 }
 
 /// A member whose statement ends the transaction of the whole batch (as a full disk does) must not take the others
-/// with it: each is run again alone.
+/// with it: each is run again alone, and only the one is refused.
 #[test]
 fn a_member_that_ends_the_transaction_fails_alone() {
     for action in ["ROLLBACK", "ABORT", "FAIL"] {
         let fixture = SqliteFixture::new();
         let store = fixture.try_open(SqliteOptions::local()).unwrap();
         let trigger = format!(
-            "CREATE TRIGGER poison BEFORE INSERT ON entry WHEN NEW.value = 'poison' BEGIN SELECT RAISE({action}, 'no'); END"
+            "CREATE TRIGGER poison BEFORE INSERT ON entry WHEN NEW.value = 'poison' \
+             BEGIN SELECT RAISE({action}, 'no'); END"
         );
         fixture.shell().execute_batch(&trigger).unwrap();
-        for (name, answer) in in_batches(&store, true) {
+        for Attempt {
+            name,
+            poisoned,
+            answer,
+        } in in_batches(&store, true)
+        {
             let found = get(&store, "head", &name).map(|item| item.value);
             let entries = log(&store, "history", &name).len();
-            match answer {
-                Ok(Outcome::Committed) => {
-                    assert_eq!((found.as_deref(), entries), (Some("good"), 1), "{name}")
-                }
-                Err(StorageError::Corrupt { .. }) => {
-                    assert_eq!((found, entries), (None, 0), "{name}")
-                }
-                answer => panic!("{name}: {answer:?}"),
+            if poisoned {
+                assert!(
+                    matches!(answer, Err(StorageError::Corrupt { .. })),
+                    "{name}: {answer:?}"
+                );
+                assert_eq!(
+                    (found, entries),
+                    (None, 0),
+                    "{name} is refused and there ({action})"
+                );
+            } else {
+                assert_eq!(answer, Ok(Outcome::Committed), "{name} ({action})");
+                assert_eq!(
+                    (found.as_deref(), entries),
+                    (Some("good"), 1),
+                    "{name} is lost ({action})"
+                );
             }
         }
     }
 }
 
 #[test]
-fn commits_of_many_threads_share_transactions() {
+fn commits_of_many_threads_are_all_there() {
     let fixture = SqliteFixture::new();
-    let store = fixture
-        .try_open(SqliteOptions {
-            durability: Durability::Full,
-            ..SqliteOptions::local()
-        })
-        .unwrap();
-    for (name, answer) in in_batches(&store, false) {
+    let store = fixture.try_open(SqliteOptions::local()).unwrap();
+    for Attempt { name, answer, .. } in in_batches(&store, false) {
         assert_eq!(answer, Ok(Outcome::Committed), "{name}");
+        assert_eq!(log(&store, "history", &name).len(), 1);
     }
     drop(store);
+    let sql = "PRAGMA integrity_check";
     let check: String = fixture
         .shell()
-        .query_row("PRAGMA integrity_check", [], |row| row.get(0))
+        .query_row(sql, [], |row| row.get(0))
         .unwrap();
     assert_eq!(check, "ok");
 }

@@ -1,3 +1,4 @@
 //! Death at every commit: nothing acknowledged is lost, nothing happens twice, and the thread can go on.
 
+mod kills;
 mod points;

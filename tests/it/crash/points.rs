@@ -1,13 +1,13 @@
 //! In process: a run whose store dies before or after its n-th commit, for every n; then another process recovers the
 //! thread and carries it to its end.
 
+use crate::component::project::engine;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use threadkeep::clock::SystemClock;
 use threadkeep::component::{Context, SystemRandom};
 use threadkeep::driver::{Driver, Models, Sink, Stop};
 use threadkeep::engine::Engine;
-use threadkeep::limits::Limits;
 use threadkeep::models::scripted::Scripted;
 use threadkeep::models::{BoxFuture, Failure, Llm};
 use threadkeep::storage::{Storage, memory::MemoryStore};
@@ -124,7 +124,7 @@ async fn carry_on(engine: &Engine, memory: &Arc<MemoryStore>, tools: &Arc<Counti
 
 #[tokio::test]
 async fn death_at_every_commit_loses_nothing_and_repeats_nothing() {
-    let engine = Engine::new(Limits::local(), None).unwrap();
+    let engine = engine();
     let whole = Arc::new(Counting::default());
     let (commits, _) = die(&engine, Death::Before(u64::MAX), &whole).await;
     assert!(commits > 6, "{commits}");

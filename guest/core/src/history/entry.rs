@@ -1,9 +1,12 @@
 //! Entries: what one commit of a thread adds, chained by the hash of the stored text.
 
-use crate::json::{self, record::{record, words}};
 use super::Event;
 use crate::error::Error;
 use crate::hash::sha256_text;
+use crate::json::{
+    self,
+    record::{record, words},
+};
 use crate::ledger::Usage;
 use crate::money::Nanos;
 use crate::time::Instant;
@@ -45,7 +48,6 @@ words!(Reason {
     Resumed = "resumed",
     Changed = "changed",
 });
-
 
 /// One entry, as it is stored in the log `history`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -131,18 +133,21 @@ pub struct Admitted {
     pub request: String,
 }
 
-record!(Admitted { hold, output, request });
+record!(Admitted {
+    hold,
+    output,
+    request
+});
 
 impl Entry {
     /// The text that is stored.
-    pub fn to_text(&self) -> Result<String, Error> {
-        Ok(json::text(self))
+    pub fn to_text(&self) -> String {
+        json::text(self)
     }
 
     /// Read a stored entry.
     pub fn from_text(text: &str) -> Result<Self, Error> {
-        json::read(text)
-            .map_err(|e| Error::Corrupt(format!("an entry cannot be read: {e}")))
+        json::read(text).map_err(|e| Error::Corrupt(format!("an entry cannot be read: {e}")))
     }
 
     /// The hash that chains an entry of this text.

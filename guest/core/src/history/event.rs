@@ -115,7 +115,10 @@ impl Later {
             _ => Map::new(),
         };
         fields.shift_remove("type");
-        Self { kind, fields: Value::Object(fields) }
+        Self {
+            kind,
+            fields: Value::Object(fields),
+        }
     }
 }
 
@@ -206,7 +209,11 @@ pub struct ToolUse {
     pub id: String,
 }
 
-record!(ToolUse { name, arguments, id });
+record!(ToolUse {
+    name,
+    arguments,
+    id
+});
 
 /// What became of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -279,7 +286,14 @@ pub struct ResultEvent {
     pub estimated: bool,
 }
 
-record!(ResultEvent { model, finish, usage, spend, duration, estimated });
+record!(ResultEvent {
+    model,
+    finish,
+    usage,
+    spend,
+    duration,
+    estimated
+});
 
 /// The run stopped.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -373,10 +387,7 @@ mod tests {
 
     #[test]
     fn a_known_type_with_wrong_fields_is_an_error() {
-        assert!(
-            json::read::<Event>(r#"{"type":"message","role":"robot","content":[]}"#)
-                .is_err()
-        );
+        assert!(json::read::<Event>(r#"{"type":"message","role":"robot","content":[]}"#).is_err());
         assert!(json::read::<Event>(r#"{"type":"partial"}"#).is_err());
     }
 }

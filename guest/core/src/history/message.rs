@@ -11,13 +11,17 @@ pub const MESSAGE_BYTES_MAX: usize = 512 << 10;
 
 /// Bytes of a text inside a JSON string: control characters take six, quotes and backslashes two.
 pub fn escaped_bytes(text: &str) -> usize {
-    text.bytes()
-        .map(|byte| match byte {
-            b'"' | b'\\' | b'\n' | b'\r' | b'\t' | 0x08 | 0x0c => 2,
-            0..=0x1f => 6,
-            _ => 1,
-        })
-        .sum()
+    let (mut rest, mut escaped) = (text.as_bytes(), 0);
+    loop {
+        let plain = json::plain_bytes(rest);
+        escaped += plain;
+        escaped += match rest.get(plain) {
+            None => return escaped,
+            Some(b'"' | b'\\' | b'\n' | b'\r' | b'\t' | 0x08 | 0x0c) => 2,
+            Some(_) => 6,
+        };
+        rest = &rest[plain + 1..];
+    }
 }
 
 /// The longest beginning of `text` that takes at most `bytes` bytes inside a JSON string.
@@ -111,10 +115,15 @@ pub fn call_id(version: u64, index: u32) -> String {
 }
 
 /// The messages that an entry adds to a conversation, as JSON texts, in order.
-pub fn messages(entry: &Entry) -> Result<Vec<String>, Error> {
+pub fn messages(entry: &Entry) -> Vec<String> {
+    messages_of(entry.version, &entry.events)
+}
+
+/// The messages that an entry of this version and these events adds.
+pub fn messages_of(version: u64, events: &[Event]) -> Vec<String> {
     let mut wires: Vec<Wire<'_>> = Vec::new();
-    for (index, event) in (0_u32..).zip(&entry.events) {
-        let Some((role, blocks)) = blocks(entry.version, index, event) else {
+    for (index, event) in (0_u32..).zip(events) {
+        let Some((role, blocks)) = blocks(version, index, event) else {
             continue;
         };
         match wires.last_mut() {
@@ -125,7 +134,7 @@ pub fn messages(entry: &Entry) -> Result<Vec<String>, Error> {
             }),
         }
     }
-    Ok(wires.iter().map(json::text).collect())
+    wires.iter().map(json::text).collect()
 }
 
 fn blocks(version: u64, index: u32, event: &Event) -> Option<(&'static str, Vec<Block<'_>>)> {
@@ -227,15 +236,13 @@ pub fn parse_user(text: &str) -> Result<Message, Error> {
     }
     let content = match given.content {
         Value::String(text) => vec![TextBlock::new(text.into_owned())],
-        blocks @ Value::Array(_) => {
-            Vec::<TextBlock>::read(blocks).map_err(|e| {
-                Error::invalid(
-                    "input.content",
-                    "",
-                    format!("holds a block that is not text: {e}"),
-                )
-            })?
-        }
+        blocks @ Value::Array(_) => Vec::<TextBlock>::read(blocks).map_err(|e| {
+            Error::invalid(
+                "input.content",
+                "",
+                format!("holds a block that is not text: {e}"),
+            )
+        })?,
         _ => {
             return Err(Error::invalid(
                 "input.content",
@@ -320,7 +327,7 @@ mod tests {
             ],
         );
         assert_eq!(
-            messages(&reply).unwrap(),
+            messages(&reply),
             [
                 r#"{"role":"assistant","content":[{"type":"text","text":"Let me see."},{"type":"tool_use","id":"call_4_1","name":"read","arguments":"{\"a\":1}"},{"type":"tool_use","id":"call_4_2","name":"read","arguments":"oops"}]}"#,
                 r#"{"role":"tool","content":[{"type":"tool_result","id":"call_4_2","name":"read","text":"no","failed":true}]}"#,

@@ -9,4 +9,6 @@ pub use event::{
     AssistantText, Cancelled, ErrorEvent, Event, Message, Partial, Raised, ResultEvent, Resumed,
     Role, State, Suspended, TextBlock, Thinking, Title, ToolResult, ToolUse,
 };
-pub use message::{MESSAGE_BYTES_MAX, call_id, cut_escaped, escaped_bytes, messages, parse_user};
+pub use message::{
+    MESSAGE_BYTES_MAX, call_id, cut_escaped, escaped_bytes, messages, messages_of, parse_user,
+};

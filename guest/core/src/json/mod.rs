@@ -8,11 +8,14 @@ mod number;
 mod parse;
 mod plain;
 pub(crate) mod record;
+#[cfg(test)]
+mod tests;
 mod write;
 
 pub use number::Number;
 pub use parse::parse;
 pub use record::{Fields, FromJson, Taken, ToJson, Wrong, read, text};
+pub(crate) use write::plain_bytes;
 
 use std::borrow::Cow;
 

@@ -49,7 +49,10 @@ impl<'de> Visitor<'de> for Tree {
         Ok(Value::Number(Number::checked(whole.to_string())))
     }
 
-    #[expect(clippy::disallowed_types, reason = "serde's trait names it; no number gets here")]
+    #[expect(
+        clippy::disallowed_types,
+        reason = "serde's trait names it; no number gets here"
+    )]
     fn visit_f64<E: de::Error>(self, _: f64) -> Result<Self::Value, E> {
         Err(E::custom("a number has lost its digits"))
     }

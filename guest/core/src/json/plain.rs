@@ -1,8 +1,8 @@
 //! JSON of texts, numbers, flags, options and lists.
 
+use super::Value;
 use super::number::write_whole;
 use super::record::{FromJson, ToJson, Wrong};
-use super::Value;
 use super::write::{write_bool, write_signed, write_text};
 
 impl<T: ToJson + ?Sized> ToJson for &T {
@@ -65,7 +65,9 @@ impl ToJson for u64 {
 
 impl FromJson for u64 {
     fn read(value: Value<'_>) -> Result<Self, Wrong> {
-        value.as_u64().ok_or(Wrong::kind("a whole number from 0 to 2^64 - 1"))
+        value
+            .as_u64()
+            .ok_or(Wrong::kind("a whole number from 0 to 2^64 - 1"))
     }
 }
 

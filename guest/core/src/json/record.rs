@@ -143,14 +143,20 @@ impl<'a> Taken<'a> {
         };
         Ok(Self {
             left: fields.len(),
-            fields: fields.into_iter().map(|(name, value)| (name, Some(value))).collect(),
+            fields: fields
+                .into_iter()
+                .map(|(name, value)| (name, Some(value)))
+                .collect(),
             next: 0,
         })
     }
 
     fn take(&mut self, name: &str) -> Option<Value<'a>> {
         let (before, after) = self.fields.split_at_mut(self.next);
-        let place = after.iter().chain(before.iter()).position(|(other, _)| other == name)?;
+        let place = after
+            .iter()
+            .chain(before.iter())
+            .position(|(other, _)| other == name)?;
         let place = (self.next + place) % self.fields.len();
         self.next = place + 1;
         self.left -= 1;
@@ -210,14 +216,24 @@ impl<'a> Taken<'a> {
     }
 
     fn unknown(&self) -> impl Iterator<Item = &str> {
-        let fields = if self.left == 0 { &[][..] } else { &self.fields[..] };
-        fields.iter().filter(|(_, value)| value.is_some()).map(|(name, _)| name.as_ref())
+        let fields = if self.left == 0 {
+            &[][..]
+        } else {
+            &self.fields[..]
+        };
+        fields
+            .iter()
+            .filter(|(_, value)| value.is_some())
+            .map(|(name, _)| name.as_ref())
     }
 }
 
 fn place(wrong: Wrong, name: &'static str) -> Wrong {
     match wrong {
-        Wrong::Kind { field: "", wanted } => Wrong::Kind { field: name, wanted },
+        Wrong::Kind { field: "", wanted } => Wrong::Kind {
+            field: name,
+            wanted,
+        },
         wrong => wrong,
     }
 }

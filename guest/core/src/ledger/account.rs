@@ -27,7 +27,16 @@ pub struct Account {
     pub frozen: bool,
 }
 
-record!(Account { parent, limit, spent, held, reserved, reported, users, frozen });
+record!(Account {
+    parent,
+    limit,
+    spent,
+    held,
+    reserved,
+    reported,
+    users,
+    frozen
+});
 
 /// Money is short.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

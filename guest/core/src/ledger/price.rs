@@ -18,7 +18,13 @@ pub struct Usage {
     pub reasoning: u64,
 }
 
-record!(Usage { input, output, read, write, reasoning });
+record!(Usage {
+    input,
+    output,
+    read,
+    write,
+    reasoning
+});
 
 impl Usage {
     /// Every token that was billed.
@@ -58,7 +64,12 @@ pub struct Prices {
     pub write: Nanos,
 }
 
-record!(Prices { input, output, read, write });
+record!(Prices {
+    input,
+    output,
+    read,
+    write
+});
 
 impl Prices {
     /// What `usage` costs, rounded up to a nano. Past the largest amount it stays the largest: a provider's numbers

@@ -17,7 +17,7 @@ pub(super) fn opening() -> Message {
 
 /// Admit one attempt, or suspend the run if a cap or the money does not allow it.
 pub(super) fn admit(change: &mut Change<'_>, pin: &Pin, tries: u32) -> Result<(), Error> {
-    change.seal(false)?;
+    change.seal(false);
     if let Some(cause) = cap_reached(&change.head) {
         suspend(change, cause);
         return Ok(());
@@ -68,11 +68,12 @@ pub(super) fn hand_out(change: &mut Change<'_>, kind: StepKind, millis: u64) {
     let expiry = deadline.plus_millis(LEASE_GRACE_MILLIS);
     change.head.expiry = Some(expiry);
     change.head.status = Status::Running;
-    change.head.due = change
-        .head
-        .due
-        .filter(|due| *due > 0)
-        .or(Some(expiry.millis()));
+    // The due entry moves only to become earlier: a turn leaves it where it is, and it is never later than the truth.
+    let expiry = expiry.millis();
+    change.head.due = match change.head.due {
+        Some(due) if due > 0 => Some(due.min(expiry)),
+        _ => Some(expiry),
+    };
 }
 
 /// The first cap that leaves no room for one more call.

@@ -1,6 +1,5 @@
 //! A reply of the model: settled, recorded, and either the end of the run or a round of calls.
 
-use crate::json::{self, Fields, ToJson, record::record};
 use super::admit::{admit, hand_out};
 use super::stop::{count_time, end_by, finish, settle, suspend};
 use super::submit::{Mail, take_mail};
@@ -10,6 +9,7 @@ use crate::history::{
     AssistantText, Event, Message, Partial, Reason, ResultEvent, Role, State, Thinking, ToolResult,
     ToolUse, cut_escaped, escaped_bytes,
 };
+use crate::json::{self, Fields, ToJson, record::record};
 use crate::ledger::Usage;
 use crate::money::Nanos;
 use crate::plan::Change;
@@ -254,17 +254,17 @@ fn ended(
         .collect::<Vec<_>>()
         .join("\n");
     if change.head.intent.is_some() {
-        change.seal(counted)?;
+        change.seal(counted);
         end_by(change, "cancel");
         return Ok(Reason::Cancelled);
     }
     if !mail.is_empty() {
         take_mail(change, mail);
-        change.seal(counted)?;
+        change.seal(counted);
         admit(change, pin, 0)?;
         return Ok(Reason::AssistantTurn);
     }
-    change.seal(counted)?;
+    change.seal(counted);
     finish(change, &text);
     Ok(Reason::RunFinished)
 }
@@ -313,19 +313,19 @@ fn round(
     if change.head.intent.is_some() {
         let names: Vec<String> = change.events.iter().map(called).collect();
         super::stop::interrupt(change, |_| true, &|index| names[index as usize].clone());
-        change.seal(counted)?;
+        change.seal(counted);
         end_by(change, "cancel");
         return Ok(Reason::Cancelled);
     }
     if change.head.round.is_some() {
         change.head.bad_rounds = 0;
-        change.seal(counted)?;
+        change.seal(counted);
         hand_out(change, StepKind::CallTools, timeout);
         return Ok(Reason::AssistantTurn);
     }
     change.head.bad_rounds += 1;
     if change.head.bad_rounds >= BAD_ROUNDS_MAX {
-        change.seal(counted)?;
+        change.seal(counted);
         let message = format!(
             "the model made {BAD_ROUNDS_MAX} rounds in a row in which no call could be run"
         );
@@ -334,7 +334,7 @@ fn round(
         return Ok(Reason::Suspended);
     }
     take_mail(change, mail);
-    change.seal(counted)?;
+    change.seal(counted);
     admit(change, pin, 0)?;
     Ok(Reason::AssistantTurn)
 }

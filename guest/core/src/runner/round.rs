@@ -1,12 +1,12 @@
 //! The results of a round of calls, recorded together in the order of the calls.
 
-use crate::json::record::{record, words};
 use super::ROUND_BYTES_MAX;
 use super::admit::admit;
 use super::stop::{count_time, end_by};
 use super::submit::{Mail, take_mail};
 use crate::error::Error;
 use crate::history::{Entry, Event, Reason, State, ToolResult, cut_escaped};
+use crate::json::record::{record, words};
 use crate::money::Nanos;
 use crate::plan::Change;
 use crate::settings::Pin;

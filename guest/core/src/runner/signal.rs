@@ -7,8 +7,9 @@ use super::{Decision, MAIL_MAX};
 use crate::error::Error;
 use crate::hash::sha256;
 use crate::history::{Entry, Event, Message, Raised, Reason};
+use crate::json;
 use crate::limits::Limits;
-use crate::plan::{Change, Expect, Loaded, Moment, Write, to_text};
+use crate::plan::{Change, Expect, Loaded, Moment, Write};
 use crate::thread::{Intent, Status};
 use crate::{id, key};
 
@@ -27,13 +28,13 @@ pub enum Signal {
 
 impl Signal {
     /// A digest of what it says, so that a repeated one is known.
-    pub fn digest(&self) -> Result<String, Error> {
-        Ok(match self {
-            Self::Message(message) => sha256(&["message", &to_text(message)?]),
+    pub fn digest(&self) -> String {
+        match self {
+            Self::Message(message) => sha256(&["message", &json::text(message)]),
             Self::Cancel => sha256(&["cancel"]),
             Self::Kill => sha256(&["kill"]),
-            Self::Raise(limits) => sha256(&["raise", &to_text(limits)?]),
-        })
+            Self::Raise(limits) => sha256(&["raise", &json::text(limits)]),
+        }
     }
 }
 
@@ -56,7 +57,7 @@ pub fn signal(
         });
     }
     let mut change = Change::new(loaded, moment);
-    let value = signal.digest()?;
+    let value = signal.digest();
     let seen = key::join(&[&loaded.root(), name]);
     change.extra.push(Write::Put {
         collection: key::SEEN,
@@ -68,7 +69,7 @@ pub fn signal(
     let plan = match signal {
         Signal::Message(message) if held => {
             mail_write(&mut change, &message)?;
-            change.into_head_plan()?
+            change.into_head_plan()
         }
         Signal::Message(message) => {
             change.push(Event::Message(message));
@@ -78,14 +79,14 @@ pub fn signal(
         Signal::Cancel if held => {
             change.head.intent = Some(Intent::Cancel);
             change.closing = true;
-            change.into_head_plan()?
+            change.into_head_plan()
         }
         Signal::Cancel => stop(change, round, "cancel")?,
         Signal::Kill => stop(change, round, "kill")?,
         Signal::Raise(limits) => {
             raise(&mut change, limits, ceiling)?;
             if held {
-                change.into_head_plan()?
+                change.into_head_plan()
             } else {
                 change.into_plan(Reason::Changed)?
             }
@@ -138,7 +139,7 @@ pub(super) fn mail_write(change: &mut Change<'_>, message: &Message) -> Result<(
     }
     let root = id::key(&change.thread.chain);
     let key = key::join(&[&root, &key::number(change.head.mail_to)]);
-    let value = to_text(message)?;
+    let value = json::text(message);
     change.extra.push(Write::Put {
         collection: key::INBOX,
         key,

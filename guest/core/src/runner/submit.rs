@@ -1,6 +1,5 @@
 //! Submit: the result of a step, and what the next one is, in one commit.
 
-use crate::json::{self, Fields, ToJson, record::record};
 use super::admit::admit;
 use super::failure::{failed, stopped};
 use super::reply::{Completion, replied};
@@ -9,6 +8,7 @@ use super::{Decision, MAIL_TAKEN_MAX};
 use crate::error::Error;
 use crate::hash::sha256_text;
 use crate::history::{Answer, Entry, Event, Message, Reason};
+use crate::json::{self, Fields, ToJson, record::record};
 use crate::ledger::Usage;
 use crate::plan::{Change, Loaded, Moment, Write};
 use crate::settings::Pin;
@@ -100,7 +100,7 @@ pub fn submit(
     submission: Submission,
     moment: Moment<'_>,
 ) -> Result<Decision, Error> {
-    let hash = outcome_hash(&submission.outcome)?;
+    let hash = outcome_hash(&submission.outcome);
     let Some(pending) = pending(loaded, answer, &submission, &hash)? else {
         return Ok(Decision::Repeat);
     };
@@ -175,8 +175,8 @@ fn pending<'a>(
     }
 }
 
-fn outcome_hash(outcome: &Outcome) -> Result<String, Error> {
-    Ok(sha256_text(&json::text(outcome)))
+fn outcome_hash(outcome: &Outcome) -> String {
+    sha256_text(&json::text(outcome))
 }
 
 fn waited(change: &mut Change<'_>, pin: &Pin, tries: u32) -> Result<Reason, Error> {

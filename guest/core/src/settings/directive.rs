@@ -2,8 +2,8 @@
 
 use super::{flag_field, known_fields, object, parse_limits, text_field, texts_field};
 use crate::error::Error;
-use crate::limits::Limits;
 use crate::json::{Map, Value};
+use crate::limits::Limits;
 
 /// Fields of front matter. The last line is for people and is not read.
 const KNOWN: [&str; 17] = [
@@ -78,7 +78,7 @@ impl Directive {
             }
         };
         known_fields(&place, &front, &KNOWN)?;
-        if let Some(field) = NOT_YET.iter().find(|field| !empty(front.get(**field))) {
+        if let Some(field) = NOT_YET.iter().find(|field| !empty(front.get(field))) {
             let problem = "is not supported by this version yet: take it out";
             return Err(Error::invalid(format!("{place}.{field}"), "", problem));
         }
@@ -121,7 +121,10 @@ impl Directive {
         }
         let mut inputs = Map::new();
         for spec in &self.inputs {
-            match given.shift_remove(&spec.name).or_else(|| spec.default.clone()) {
+            match given
+                .shift_remove(&spec.name)
+                .or_else(|| spec.default.clone())
+            {
                 Some(value) => {
                     inputs.insert(spec.name.clone(), value);
                 }
@@ -288,9 +291,7 @@ mod tests {
 
     fn directive(front: &str, body: &str) -> Result<Directive, Error> {
         let body = crate::json::text(body);
-        Directive::parse(&format!(
-            r#"{{"name":"d","body":{body},"front":{front}}}"#
-        ))
+        Directive::parse(&format!(r#"{{"name":"d","body":{body},"front":{front}}}"#))
     }
 
     #[test]

@@ -2,9 +2,9 @@
 
 use super::known_fields;
 use crate::error::Error;
+use crate::json::{Map, Value};
 use crate::limits::Limits;
 use crate::money::Nanos;
-use crate::json::{Map, Value};
 
 const KNOWN: [&str; 6] = ["turns", "tokens", "spend", "spawns", "depth", "duration"];
 

@@ -16,11 +16,7 @@ use crate::error::Error;
 use crate::json::{Map, Value};
 
 /// Refuse a field that is not among `known`, naming the nearest that is.
-pub(crate) fn known_fields(
-    place: &str,
-    object: &Map<'_>,
-    known: &[&str],
-) -> Result<(), Error> {
+pub(crate) fn known_fields(place: &str, object: &Map<'_>, known: &[&str]) -> Result<(), Error> {
     match object.keys().find(|name| !known.contains(name)) {
         None => Ok(()),
         Some(name) => {
@@ -53,11 +49,7 @@ pub(crate) fn text_field(
 }
 
 /// A field that must be true or false if it is there.
-pub(crate) fn flag_field(
-    place: &str,
-    object: &Map<'_>,
-    name: &str,
-) -> Result<bool, Error> {
+pub(crate) fn flag_field(place: &str, object: &Map<'_>, name: &str) -> Result<bool, Error> {
     match object.get(name) {
         None | Some(Value::Null) => Ok(false),
         Some(Value::Bool(flag)) => Ok(*flag),
@@ -70,11 +62,7 @@ pub(crate) fn flag_field(
 }
 
 /// A field that must be a list of texts if it is there.
-pub(crate) fn texts_field(
-    place: &str,
-    object: &Map<'_>,
-    name: &str,
-) -> Result<Vec<String>, Error> {
+pub(crate) fn texts_field(place: &str, object: &Map<'_>, name: &str) -> Result<Vec<String>, Error> {
     let refuse = |value: &Value<'_>| {
         Err(Error::invalid(
             format!("{place}.{name}"),

@@ -1,11 +1,11 @@
 //! A model: its window, the most it writes, and its prices.
 
-use crate::json::record::record;
 use super::{known_fields, object, text_field};
 use crate::error::Error;
+use crate::json::record::record;
+use crate::json::{Map, Value};
 use crate::ledger::Prices;
 use crate::money::Nanos;
-use crate::json::{Map, Value};
 
 /// Window of a model whose file does not say, in tokens.
 pub const WINDOW_TOKENS_UNKNOWN: u64 = 200_000;
@@ -27,7 +27,13 @@ pub struct Model {
     pub prices: Option<Prices>,
 }
 
-record!(Model { name, provider, window, output, prices });
+record!(Model {
+    name,
+    provider,
+    window,
+    output,
+    prices
+});
 
 impl Model {
     /// Read `{"name", "provider", "window"?, "output"?, "prices"?}`; prices are decimal text, USD per million tokens.

@@ -1,13 +1,13 @@
 //! The pin: what a thread's runs are made of, fixed at its first start. A file that changes while a thread runs
 //! changes nothing for it.
 
-use crate::json::record::record;
 use super::{
     Directive, Model, ToolDef, granted, known_fields, object, parse_limits, render_prompt,
     texts_field,
 };
 use crate::error::Error;
 use crate::hash::sha256_text;
+use crate::json::record::record;
 use crate::limits::Limits;
 use crate::thread::{FORMAT, Overrides};
 
@@ -31,7 +31,14 @@ pub struct Pin {
     pub capabilities: Vec<String>,
 }
 
-record!(Pin { format, prompt, model, tools, limits, capabilities });
+record!(Pin {
+    format,
+    prompt,
+    model,
+    tools,
+    limits,
+    capabilities
+});
 
 impl Pin {
     /// The text that is stored, and its hash.

@@ -1,9 +1,9 @@
 //! Tools of the host's catalog, and which of them a thread may call.
 
-use crate::json::record::record;
 use super::{flag_field, known_fields, object, text_field};
 use crate::error::Error;
 use crate::json::Value;
+use crate::json::record::record;
 
 /// Time of a tool whose catalog does not say, in milliseconds.
 pub const TOOL_MILLIS: u64 = 120_000;
@@ -25,7 +25,14 @@ pub struct ToolDef {
     pub timeout: u64,
 }
 
-record!(ToolDef { name, description, schema, idempotent, consent, timeout });
+record!(ToolDef {
+    name,
+    description,
+    schema,
+    idempotent,
+    consent,
+    timeout
+});
 
 impl ToolDef {
     /// Read `{"name", "description", "schema", "idempotent", "consent", "timeout"}`.

@@ -20,4 +20,11 @@ pub struct ChainRecord {
     pub account: Account,
 }
 
-record!(ChainRecord { format, tip, parent, children, forks, account });
+record!(ChainRecord {
+    format,
+    tip,
+    parent,
+    children,
+    forks,
+    account
+});

@@ -2,9 +2,10 @@
 
 use super::{ChainRecord, Counters, FORMAT, Head, Overrides, Status, ThreadRecord};
 use crate::error::Error;
+use crate::json;
 use crate::ledger::Account;
 use crate::limits::Limits;
-use crate::plan::{Expect, Plan, Write, due, index, to_text};
+use crate::plan::{Expect, Plan, Write, due, index};
 use crate::time::Instant;
 use crate::{id, key};
 
@@ -13,7 +14,7 @@ pub const TITLE_CHARS_MAX: usize = 200;
 /// Longest name of an agent or task, in bytes.
 pub const LABEL_BYTES_MAX: usize = 200;
 /// Most bytes of a thread's inputs.
-pub const INPUTS_BYTES_MAX: usize = 256 << 10;
+pub const INPUTS_BYTES_MAX: usize = 64 << 10;
 /// Most capabilities of a chat.
 pub const CAPABILITIES_MAX: usize = 256;
 
@@ -190,9 +191,9 @@ fn writes(thread: &ThreadRecord, head: &Head, chain: &ChainRecord) -> Result<Vec
         value,
     };
     let mut writes = vec![
-        put(key::THREAD, to_text(thread)?),
-        put(key::HEAD, to_text(head)?),
-        put(key::CHAIN, to_text(chain)?),
+        put(key::THREAD, json::text(thread)),
+        put(key::HEAD, json::text(head)),
+        put(key::CHAIN, json::text(chain)),
         due(0, &key, &thread.chain),
         index("status", head.status.as_str(), &key),
         index("recency", &key::number(head.recency), &key),

@@ -2,8 +2,8 @@
 //!
 //! A pending step keeps its own version and stays valid when mail moves the head.
 
-use crate::json::record::{record, words};
 use super::{Cause, Status};
+use crate::json::record::{record, words};
 use crate::ledger::{Prices, Usage};
 use crate::limits::Limits;
 use crate::money::Nanos;
@@ -67,8 +67,32 @@ pub struct Head {
 }
 
 record!(Head {
-    format, status, cause, run, token, holder, expiry, request, due, recency, step, round, hold, counters,
-    bad_rounds, lost, context, prefix, version, hash, intent, mail_from, mail_to, limits, session, updated
+    format,
+    status,
+    cause,
+    run,
+    token,
+    holder,
+    expiry,
+    request,
+    due,
+    recency,
+    step,
+    round,
+    hold,
+    counters,
+    bad_rounds,
+    lost,
+    context,
+    prefix,
+    version,
+    hash,
+    intent,
+    mail_from,
+    mail_to,
+    limits,
+    session,
+    updated
 });
 
 impl Head {
@@ -99,7 +123,16 @@ pub struct Pending {
     pub until: Option<Instant>,
 }
 
-record!(Pending { version, kind, started, deadline, tries, hash, output, until });
+record!(Pending {
+    version,
+    kind,
+    started,
+    deadline,
+    tries,
+    hash,
+    output,
+    until
+});
 
 /// Kinds of steps that can be pending.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -113,7 +146,6 @@ pub enum StepKind {
 }
 
 words!(StepKind { CallLlm = "call-llm", CallTools = "call-tools", Wait = "wait" });
-
 
 /// A tool round that has calls without a result.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -167,7 +199,15 @@ pub struct Counters {
     pub run_duration: u64,
 }
 
-record!(Counters { turns, usage, spend, duration, run_turns, run_tokens, run_duration });
+record!(Counters {
+    turns,
+    usage,
+    spend,
+    duration,
+    run_turns,
+    run_tokens,
+    run_duration
+});
 
 /// Something that will happen at the next commit of the thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! The record of a thread: what it is. Replaced at creation, at the first start, and when it ends or gets a title.
 
-use crate::json::record::record;
 use super::Status;
+use crate::json::record::record;
 use crate::limits::Limits;
 use crate::time::Instant;
 
@@ -49,8 +49,25 @@ pub struct ThreadRecord {
 }
 
 record!(ThreadRecord {
-    format, id, directive, parent, chain, previous, next, agent, task, title, model, limits, capabilities,
-    overrides, inputs, pin, outcome, result, created
+    format,
+    id,
+    directive,
+    parent,
+    chain,
+    previous,
+    next,
+    agent,
+    task,
+    title,
+    model,
+    limits,
+    capabilities,
+    overrides,
+    inputs,
+    pin,
+    outcome,
+    result,
+    created
 });
 
 /// What the creator asked for: applied again when the directive is resolved at the first start.
@@ -64,4 +81,8 @@ pub struct Overrides {
     pub capabilities: Vec<String>,
 }
 
-record!(Overrides { model, limits, capabilities });
+record!(Overrides {
+    model,
+    limits,
+    capabilities
+});

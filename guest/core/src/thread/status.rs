@@ -42,7 +42,6 @@ words!(Status {
     Continued = "continued",
 });
 
-
 impl Status {
     /// Every status, in the order above.
     pub const ALL: [Self; 10] = [
@@ -103,7 +102,13 @@ pub struct Cause {
     pub maximum: Option<u64>,
 }
 
-record!(Cause { reason, code, message, value, maximum });
+record!(Cause {
+    reason,
+    code,
+    message,
+    value,
+    maximum
+});
 
 impl Cause {
     /// A cause without numbers.

@@ -2,9 +2,9 @@
 
 use crate::error::Error;
 use crate::history::{Entry, Event, Role};
+use crate::json::{self, Map, Value};
 use crate::plan::Loaded;
 use crate::time::Instant;
-use crate::json::{self, Map, Value};
 
 /// Bytes of the manifest line with its line feed.
 pub const MANIFEST_BYTES: usize = 1_024;
@@ -104,6 +104,9 @@ fn line(version: u64, index: usize, time: Instant, event: &Event) -> Result<Stri
         _ => {}
     }
     fields.insert("timestamp", time.rfc3339());
-    fields.insert("event", Value::Array(vec![Value::from(version), Value::from(index as u64)]));
+    fields.insert(
+        "event",
+        Value::Array(vec![Value::from(version), Value::from(index as u64)]),
+    );
     Ok(Value::Object(fields).to_string())
 }

@@ -53,7 +53,7 @@ impl Answer for ListAnswer {
         table.row(&[
             "THREAD", "STATUS", "TURNS", "TOKENS", "COST", "UPDATED", "TITLE",
         ]);
-        let now = screen.ends().now;
+        let now = screen.now();
         for row in &self.threads {
             let tokens = row.cost.input_tokens.saturating_add(row.cost.output_tokens);
             table.row(&[
@@ -242,7 +242,7 @@ impl Answer for ShowAnswer {
         screen.line("");
         let mut table = Table::new(&[Side::Right, Side::Left, Side::Left, Side::Left]);
         table.row(&["EVENT", "WHEN", "TYPE", ""]);
-        let now = screen.ends().now;
+        let now = screen.now();
         for event in &self.events {
             table.row(&[
                 format!("{}.{}", event.version, event.index),
@@ -260,7 +260,7 @@ impl Answer for ShowAnswer {
 impl ThreadView {
     /// Name and value; what is empty is not shown.
     fn fields(&self, screen: &Screen) -> Vec<(&'static str, String)> {
-        let now = screen.ends().now;
+        let now = screen.now();
         let text = |value: &Option<String>| value.clone().unwrap_or_default();
         let json = |value: &Value| match value {
             Value::Object(object) if object.is_empty() => String::new(),

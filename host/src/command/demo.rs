@@ -1,0 +1,170 @@
+//! `demo`: a small project in a directory of its own, run from end to end and then removed. No network, no key.
+
+use super::open::Session;
+use super::{drive, fault, run, show, transcript, view};
+use cap_std::fs::Dir;
+use std::path::{Path, PathBuf};
+use threadkeep::authority::{self, Project};
+use threadkeep::wit::registry::Draft;
+use threadkeep_cli::answer::{Answer, DemoAnswer};
+use threadkeep_cli::args::{Caps, Format};
+use threadkeep_cli::exit::{Exit, Fault};
+use threadkeep_cli::screen::Screen;
+
+/// Name and content of each file of the project.
+const FILES: [(&str, &str); 5] = [
+    (".ai/directives/tour.md", include_str!("demo/tour.md")),
+    (".ai/config/models.yaml", include_str!("demo/models.yaml")),
+    (".ai/script.json", include_str!("demo/script.json")),
+    ("notes/shopping.txt", "oats\nmilk\ncoffee, the dark one\n"),
+    ("notes/ideas.txt", "a bicycle with a basket for coffee\n"),
+];
+
+/// Events that the tour shows.
+const EVENTS: u32 = 6;
+
+/// Run the tour.
+pub async fn demo(session: &Session, screen: &mut Screen) -> Result<Exit, Fault> {
+    let temporary = Temporary::make(session)?;
+    for (path, text) in FILES {
+        temporary.write(path, text)?;
+    }
+    introduce(&temporary.path, screen);
+    let answer = tour(session, &temporary, screen).await;
+    temporary.remove(screen);
+    Ok(screen.answer(&answer?))
+}
+
+fn introduce(path: &Path, screen: &mut Screen) {
+    screen.line("A project is a directory with .ai in it. This one is in");
+    screen.line(&format!("{} and is removed at the end.", path.display()));
+    for (path, text) in FILES {
+        if path.ends_with(".md") || path.starts_with("notes") {
+            screen.line(&format!("\n{path}:"));
+            text.lines()
+                .for_each(|line| screen.line(&format!("  {line}")));
+        }
+    }
+    screen.line("\nIts model answers from a script, so nothing leaves this machine. What it answers is made up; the");
+    screen.line("tools, the accounts and the records are real.");
+}
+
+async fn tour(
+    session: &Session,
+    temporary: &Temporary,
+    screen: &mut Screen,
+) -> Result<DemoAnswer, Fault> {
+    let project = Project::from_dir(temporary.clone_dir()?);
+    let opened = session.open_directory(&project, None)?;
+    screen.line("\n$ threadkeep run tour --input word=coffee");
+    let draft = Draft {
+        id: None,
+        directive: Some("tour".to_owned()),
+        agent: None,
+        task: None,
+        title: Some("A tour of threadkeep".to_owned()),
+        model: None,
+        limits: view::caps(&Caps::default()),
+        capabilities: Vec::new(),
+        inputs: r#"{"word": "coffee"}"#.to_owned(),
+    };
+    let thread = run::create(&opened, draft).await?;
+    let run = drive::drive(&opened, &thread, None, screen).await?;
+    run_printed(&run, screen);
+    screen.line(&format!("\n$ threadkeep show {thread} --events {EVENTS}"));
+    let shown = show::shown(&opened, &thread, EVENTS).await?;
+    printed(&shown, screen);
+    screen.line(&format!("\n$ threadkeep transcript {thread}"));
+    let transcript = transcript::whole(&opened, &thread, Format::Markdown).await?;
+    printed(&transcript, screen);
+    Ok(DemoAnswer {
+        exit: run.exit,
+        run,
+        transcript: transcript.text,
+    })
+}
+
+/// The part of an answer that a person would see.
+fn printed(answer: &impl Answer, screen: &mut Screen) {
+    if !screen.ends().json {
+        answer.print(screen);
+        screen.end_line();
+    }
+}
+
+fn run_printed(run: &impl Answer, screen: &mut Screen) {
+    screen.end_line();
+    printed(run, screen);
+}
+
+/// A directory that lives as long as the demo.
+struct Temporary {
+    dir: Option<Dir>,
+    path: PathBuf,
+}
+
+impl Temporary {
+    fn make(session: &Session) -> Result<Self, Fault> {
+        let mut bytes = [0_u8; 8];
+        getrandom::fill(&mut bytes).map_err(|error| {
+            Fault::new(
+                "random",
+                format!("the system has no random numbers: {error}"),
+            )
+        })?;
+        let environment = session.environment();
+        let base = ["TMPDIR", "TEMP"]
+            .into_iter()
+            .find_map(|name| environment.get(name));
+        let name = format!("threadkeep-demo-{:016x}", u64::from_be_bytes(bytes));
+        let path = Path::new(base.unwrap_or("/tmp")).join(name);
+        let dir = authority::private_dir_ambient(&path).map_err(|error| {
+            fault::authority(&error).hint("set TMPDIR to a directory that can be written")
+        })?;
+        Ok(Self {
+            dir: Some(dir),
+            path,
+        })
+    }
+
+    fn dir(&self) -> Result<&Dir, Fault> {
+        self.dir
+            .as_ref()
+            .ok_or_else(|| Fault::new("io", "the directory of the demo is gone"))
+    }
+
+    fn clone_dir(&self) -> Result<Dir, Fault> {
+        self.dir()?.try_clone().map_err(|error| self.failed(&error))
+    }
+
+    fn write(&self, path: &str, text: &str) -> Result<(), Fault> {
+        let dir = self.dir()?;
+        let written = match Path::new(path).parent() {
+            Some(parent) => dir
+                .create_dir_all(parent)
+                .and_then(|()| dir.write(path, text)),
+            None => dir.write(path, text),
+        };
+        written.map_err(|error| self.failed(&error))
+    }
+
+    fn failed(&self, error: &std::io::Error) -> Fault {
+        Fault::new("io", format!("{}: {error}", self.path.display()))
+            .hint("set TMPDIR to a directory that can be written")
+    }
+
+    fn remove(mut self, screen: &mut Screen) {
+        if let Some(Err(error)) = self.dir.take().map(Dir::remove_open_dir_all) {
+            screen.warn(&format!("{} stays: {error}", self.path.display()));
+        }
+    }
+}
+
+impl Drop for Temporary {
+    /// After a fault on the way: what cannot be removed then stays, in a directory for what may be lost.
+    fn drop(&mut self) {
+        if let Some(dir) = self.dir.take() {
+            let _ = dir.remove_open_dir_all();
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! Directives, settings, models and providers of a project.
+
+use super::{Examined, Findings, draft};
+use crate::command::fault;
+use crate::command::open::Session;
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+use threadkeep::error::CallError;
+use threadkeep::library::models::{ModelTable, Origin, PLACE, ProviderOrigins, ProviderSpec, Wire};
+use threadkeep::library::{Library, LibraryError};
+use threadkeep::models::scripted::Scripted;
+use threadkeep::tenant::Tenant;
+use threadkeep::wit;
+use threadkeep_cli::answer::{Section, State};
+
+/// Most directives that are tried out: the names that the library gives at once.
+const DIRECTIVES_MAX: usize = 500;
+
+/// The model of a directive that cannot be tried out without its inputs.
+const DEFAULT_MODEL: &str = "default";
+
+/// A directive that the component accepts.
+pub struct Directive {
+    /// The model or tier that it runs on.
+    pub model: String,
+}
+
+/// Every directive: counted, and named if it is wrong.
+pub async fn directives(
+    project: &Examined,
+    tried: &Tenant,
+    section: &mut Section,
+    findings: &mut Findings,
+) -> Vec<Directive> {
+    let mut good = Vec::new();
+    let names = match project.library.get("directive", "") {
+        Ok(names) => names,
+        Err(error) => {
+            section.item(State::Bad, "directives", error.to_string(), None);
+            findings.missing("the directives cannot be read", error.to_string());
+            return good;
+        }
+    };
+    let mut bad = Vec::new();
+    for name in names.iter().take(DIRECTIVES_MAX) {
+        match try_out(project, tried, name).await {
+            Ok(directive) => good.push(directive),
+            Err(problem) => bad.push((name, problem)),
+        }
+    }
+    section.ok(
+        "directives",
+        format!("{} of {} can be used", good.len(), names.len()),
+    );
+    for (name, problem) in bad {
+        section.item(
+            State::Bad,
+            &format!("directive {name}"),
+            problem.clone(),
+            None,
+        );
+        findings.missing(format!("the directive {name} cannot be used"), problem);
+    }
+    if names.is_empty() && project.ai.is_some() {
+        findings.missing(
+            "the project has no directive",
+            "write .ai/directives/NAME.md: front matter between lines of ---, then the prompt",
+        );
+    }
+    good
+}
+
+/// A thread of it in memory, with something for each of its inputs.
+async fn try_out(project: &Examined, tried: &Tenant, name: &str) -> Result<Directive, String> {
+    let documents = project
+        .library
+        .get("directive", name)
+        .map_err(|error| error.to_string())?;
+    let text = documents.first().ok_or("it is gone")?;
+    let document: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    let declared = document.pointer("/front/inputs").and_then(Value::as_object);
+    let inputs: Map<String, Value> = declared
+        .into_iter()
+        .flatten()
+        .map(|(name, _)| (name.clone(), Value::from("")))
+        .collect();
+    match tried
+        .create(draft(Some(name), Value::Object(inputs).to_string()))
+        .await
+    {
+        Ok(thread) => Ok(Directive {
+            model: thread.model,
+        }),
+        Err(CallError::Refused(wit::Error::Invalid(wrong)))
+            if wrong.field.starts_with("inputs") =>
+        {
+            Ok(Directive {
+                model: DEFAULT_MODEL.to_owned(),
+            })
+        }
+        Err(error) => {
+            let fault = fault::call(&error);
+            Err(match fault.hint {
+                Some(hint) => format!("{} ({hint})", fault.message),
+                None => fault.message,
+            })
+        }
+    }
+}
+
+/// Settings files that are there.
+pub fn settings(project: &Examined, section: &mut Section, findings: &mut Findings) {
+    for name in ["coordination", "state_persistence"] {
+        match project.library.get("settings", name) {
+            Ok(found) if found.is_empty() => section.ok(name, "not set"),
+            Ok(_) => section.from(name, "set", &format!(".ai/config/{name}.yaml")),
+            Err(error) => {
+                section.item(State::Bad, name, error.to_string(), None);
+                findings.missing(
+                    format!("the settings {name} cannot be read"),
+                    error.to_string(),
+                );
+            }
+        }
+    }
+}
+
+/// Which providers work.
+pub struct Providers {
+    table: Option<ModelTable>,
+    works: BTreeMap<String, bool>,
+    /// A script answers for every provider.
+    scripted: bool,
+}
+
+impl Providers {
+    /// True if a thread on this model would get answers, as far as that can be seen from here.
+    pub fn can(&self, model: &str) -> bool {
+        let Some(spec) = self.table.as_ref().and_then(|table| table.resolve(model)) else {
+            return false;
+        };
+        self.scripted || self.works.get(&spec.provider).copied().unwrap_or(false)
+    }
+}
+
+/// The model table and each provider in it.
+pub fn models(session: &Session, project: &Examined, findings: &mut Findings) -> Providers {
+    let mut section = Section::new("models");
+    let mut providers = Providers {
+        table: None,
+        works: BTreeMap::new(),
+        scripted: false,
+    };
+    match session.script() {
+        Ok(None) => {}
+        Ok(Some(_)) => {
+            providers.scripted = true;
+            section.from("answers", "of a script, for every model", "--provider");
+        }
+        Err(fault) => {
+            section.item(
+                State::Bad,
+                "answers",
+                fault.message.clone(),
+                Some("--provider"),
+            );
+            findings.missing(fault.message, fault.hint.unwrap_or_default());
+        }
+    }
+    match project.library.models() {
+        Ok(table) => {
+            let source = source(project);
+            section.from(
+                "table",
+                format!("{} models and tiers", table.names().len()),
+                source,
+            );
+            for (tier, model) in table.tiers() {
+                section.from(&format!("tier {tier}"), model, source);
+            }
+            for origins in table.providers() {
+                let works = provider(project, &table, &origins, &mut section, findings, source);
+                providers.works.insert(origins.name, works);
+            }
+            providers.table = Some(table);
+        }
+        Err(error) => {
+            section.item(State::Bad, "table", error.to_string(), Some(PLACE));
+            findings.missing("the model table cannot be read", error.to_string());
+        }
+    }
+    findings.sections.push(section);
+    providers
+}
+
+fn source(project: &Examined) -> &'static str {
+    let present = project
+        .ai
+        .as_ref()
+        .is_some_and(|ai| ai.exists("config/models.yaml"));
+    match present {
+        true => PLACE,
+        false => "the built-in table",
+    }
+}
+
+/// One provider; true if it works as far as can be seen without calling it.
+fn provider(
+    project: &Examined,
+    table: &ModelTable,
+    origins: &ProviderOrigins,
+    section: &mut Section,
+    findings: &mut Findings,
+    source: &str,
+) -> bool {
+    let name = format!("provider {}", origins.name);
+    let made = table
+        .provider(&origins.name)
+        .map_err(|error| problem(&error));
+    match made.and_then(|spec| usable(project, &spec).map(|()| spec)) {
+        Ok(spec) => {
+            let key = match spec.key {
+                Some(_) => format!("key set{}", by(&origins.key)),
+                None => "no key".to_owned(),
+            };
+            let address = match (&spec.wire, &origins.base_url) {
+                (Wire::Scripted, _) => spec.file.unwrap_or_default(),
+                (_, Origin::Absent) => "address of its wire".to_owned(),
+                (_, origin) => format!("address{}, or of its wire", by(origin)),
+            };
+            let value = format!("{}, {address}, {key}", spec.wire.as_str());
+            section.from(&name, value, source);
+            true
+        }
+        Err(problem) => {
+            let value = format!("{}: {problem}", origins.wire.as_str());
+            section.item(State::Warning, &name, value, Some(source));
+            if let Origin::Variables(names) = &origins.key {
+                findings.missing(
+                    format!("the provider {} does not work: {problem}", origins.name),
+                    format!("set {} if you want to use it", names.join(" and ")),
+                );
+            }
+            false
+        }
+    }
+}
+
+fn usable(project: &Examined, spec: &ProviderSpec) -> Result<(), String> {
+    match spec.wire {
+        Wire::OpenAi => Ok(()),
+        Wire::Anthropic => Err("this version does not speak it yet".to_owned()),
+        Wire::Scripted => {
+            let file = spec.file.as_deref().unwrap_or_default();
+            let text = project
+                .library
+                .script(file)
+                .map_err(|error| problem(&error))?;
+            Scripted::parse(&text)
+                .map(drop)
+                .map_err(|error| error.to_string())
+        }
+    }
+}
+
+fn problem(error: &LibraryError) -> String {
+    error.to_string()
+}
+
+/// Where a value comes from, never the value.
+fn by(origin: &Origin) -> String {
+    match origin {
+        Origin::Absent => String::new(),
+        Origin::Written => " in the file".to_owned(),
+        Origin::Variables(names) => format!(" by {}", names.join(" and ")),
+    }
+}

@@ -1,0 +1,214 @@
+//! `doctor`: what is configured, where each value came from, what works, what is missing and how to mend it.
+//!
+//! It makes nothing: no directory, no store, no lock file. Directives are tried out by creating a thread of each in
+//! memory, so that the component itself judges them.
+
+mod engine;
+mod library;
+mod store;
+
+use super::open::{PRESET, Session};
+use super::{fault, view};
+use std::sync::Arc;
+use threadkeep::authority::Project;
+use threadkeep::clock::SystemClock;
+use threadkeep::component::{Context, SystemRandom};
+use threadkeep::engine::Engine;
+use threadkeep::library::files::{FilesLibrary, Policy};
+use threadkeep::limits::Limits;
+use threadkeep::storage::{Storage, memory::MemoryStore};
+use threadkeep::tenant::Tenant;
+use threadkeep::tools::{Tools, files::FilesTools};
+use threadkeep::wit::registry::Draft;
+use threadkeep_cli::answer::{Diagnosis, Missing, Section, State};
+use threadkeep_cli::exit::{Exit, Fault};
+use threadkeep_cli::screen::Screen;
+
+/// Look at everything.
+pub async fn doctor(session: &Session, screen: &mut Screen) -> Result<Exit, Fault> {
+    let mut diagnosis = Findings::default();
+    let runs = examine(session, &mut diagnosis).await;
+    let answer = Diagnosis {
+        sections: diagnosis.sections,
+        missing: diagnosis.missing,
+        works: runs,
+        exit: if runs { Exit::Done } else { Exit::Error },
+    };
+    Ok(screen.answer(&answer))
+}
+
+/// What was found so far.
+#[derive(Default)]
+struct Findings {
+    sections: Vec<Section>,
+    missing: Vec<Missing>,
+}
+
+impl Findings {
+    /// Something is missing or wrong.
+    fn missing(&mut self, what: impl Into<String>, mend: impl Into<String>) {
+        self.missing.push(Missing {
+            what: what.into(),
+            mend: mend.into(),
+        });
+    }
+}
+
+/// A project as it is looked at: nothing in it was made for that.
+struct Examined {
+    /// `.ai`, if there is one.
+    ai: Option<cap_std::fs::Dir>,
+    library: Arc<FilesLibrary>,
+    tools: FilesTools,
+}
+
+/// True if something could be run.
+async fn examine(session: &Session, findings: &mut Findings) -> bool {
+    let engine = engine::section(session, findings);
+    let mut section = Section::new("project");
+    let project = project(session, &mut section, findings);
+    let (Some(engine), Some(project)) = (engine, project) else {
+        findings.sections.push(section);
+        return false;
+    };
+    let library: Arc<FilesLibrary> = Arc::clone(&project.library);
+    let tried = tenant(&engine, library, Arc::new(MemoryStore::new()));
+    let directives = library::directives(&project, &tried, &mut section, findings).await;
+    library::settings(&project, &mut section, findings);
+    findings.sections.push(section);
+    let providers = library::models(session, &project, findings);
+    let runnable = directives
+        .iter()
+        .any(|directive| providers.can(&directive.model));
+    if !directives.is_empty() && !runnable {
+        findings.missing(
+            "no directive names a model whose provider works",
+            "set what the section models marks with !, or name another model with --model",
+        );
+    }
+    let stored = store::sections(session, &engine, &project, findings).await;
+    limits(&engine, &tried, findings).await;
+    tools(&project, findings);
+    runnable && stored
+}
+
+/// The directory and its `.ai`.
+fn project(session: &Session, section: &mut Section, findings: &mut Findings) -> Option<Examined> {
+    let (path, origin) = session.path();
+    let shown = path.display().to_string();
+    let opened = session
+        .directory()
+        .and_then(|project| open(session, &project));
+    match opened {
+        Ok(examined) => {
+            section.from("directory", shown, origin);
+            match &examined.ai {
+                Some(_) => section.ok(".ai", "present"),
+                None => {
+                    section.item(State::Bad, ".ai", "not there", None);
+                    findings.missing(
+                        "the project has no directory .ai",
+                        "write .ai/directives/NAME.md; `threadkeep demo` shows one",
+                    );
+                }
+            }
+            Some(examined)
+        }
+        Err(fault) => {
+            section.item(State::Bad, "directory", fault.message.clone(), Some(origin));
+            findings.missing(fault.message, fault.hint.unwrap_or_default());
+            None
+        }
+    }
+}
+
+fn open(session: &Session, project: &Project) -> Result<Examined, Fault> {
+    let grant = project
+        .tool_grant(".")
+        .map_err(|error| fault::authority(&error))?;
+    let ai = || project.ai().map_err(|error| fault::authority(&error));
+    let tools = FilesTools::new(grant);
+    let library = FilesLibrary::open(
+        ai()?,
+        Policy::preset(PRESET),
+        tools.catalog(),
+        session.environment().for_providers(),
+    );
+    Ok(Examined {
+        ai: ai()?,
+        library: Arc::new(library),
+        tools,
+    })
+}
+
+fn tenant(engine: &Engine, library: Arc<FilesLibrary>, storage: Arc<dyn Storage>) -> Tenant {
+    let context = Context {
+        storage,
+        library,
+        clock: Arc::new(SystemClock),
+        random: Arc::new(SystemRandom),
+    };
+    Tenant::new(engine.clone(), context)
+}
+
+/// A thread of a directive, or a chat, with nothing else said.
+fn draft(directive: Option<&str>, inputs: String) -> Draft {
+    Draft {
+        id: None,
+        directive: directive.map(str::to_owned),
+        agent: None,
+        task: None,
+        title: None,
+        model: None,
+        limits: view::caps(&threadkeep_cli::args::Caps::default()),
+        capabilities: Vec::new(),
+        inputs,
+    }
+}
+
+/// Caps of the preset, as the component gives them to a chat, and what one call may use.
+async fn limits(engine: &Engine, tried: &Tenant, findings: &mut Findings) {
+    let mut section = Section::new("limits");
+    let origin = format!("preset {PRESET}, built in");
+    match tried.create(draft(None, String::new())).await {
+        Ok(thread) => {
+            let caps = view::limits(&thread.limits);
+            section.from("caps of a thread", caps.shown(), &origin);
+        }
+        Err(error) => section.item(
+            State::Warning,
+            "caps of a thread",
+            fault::call(&error).message,
+            None,
+        ),
+    }
+    let Limits {
+        memory_bytes_max,
+        table_elements_max,
+        call_time_max,
+        instance_calls_max,
+        instances_warm_max,
+        call_threads_max,
+        host_call_bytes_max,
+    } = *engine.limits();
+    for (name, value) in [
+        ("memory of a call", format!("{memory_bytes_max} bytes")),
+        ("table of a call", format!("{table_elements_max} elements")),
+        ("time of a call", format!("{} s", call_time_max.as_secs())),
+        ("calls of an instance", instance_calls_max.to_string()),
+        ("warm instances", instances_warm_max.to_string()),
+        ("threads for calls", call_threads_max.to_string()),
+        ("bytes of an import", host_call_bytes_max.to_string()),
+    ] {
+        section.from(name, value, &origin);
+    }
+    findings.sections.push(section);
+}
+
+fn tools(project: &Examined, findings: &mut Findings) {
+    let mut section = Section::new("tools");
+    for tool in project.tools.catalog() {
+        section.from(&tool.name, "reads below the project, never .ai", "built in");
+    }
+    findings.sections.push(section);
+}

@@ -1,0 +1,229 @@
+//! A run on a screen: its events as they come, Ctrl-C, its documents, and what it answers.
+//!
+//! Ctrl-C once signals a cancel and drops the request in flight; twice drops tools as well; three times gives up waiting
+//! for the store. After the first two the thread says how it ended; after the third `recover` closes it.
+
+use super::interrupts::Interrupts;
+use super::open::{Opened, stale};
+use super::{fault, view};
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+use threadkeep::documents::DocumentWriter;
+use threadkeep::driver::{
+    DriveError, Ended, Observer, RunEvent, Sink, StopLevel, Stopper, stopper,
+};
+use threadkeep::tenant::Tenant;
+use threadkeep::wit;
+use threadkeep::wit::runner::SignalKind;
+use threadkeep_cli::answer::RunAnswer;
+use threadkeep_cli::exit::{Exit, Fault};
+use threadkeep_cli::screen::Screen;
+use threadkeep_cli::stream::Stream;
+use tokio::task::JoinHandle;
+
+/// How long a cancel may take to be written before the request is dropped without it, and the end of a run waits for it.
+const SIGNAL_TIME_MAX: Duration = Duration::from_secs(5);
+/// How often a cancel is tried: others may be writing to the thread.
+const SIGNAL_TRIES: u32 = 5;
+
+/// Perform a thread that can be started, in place, and say where it stands then.
+pub async fn drive(
+    opened: &Opened,
+    thread: &str,
+    input: Option<String>,
+    screen: &mut Screen,
+) -> Result<RunAnswer, Fault> {
+    let writer = opened.writer();
+    let mut watch = Watch {
+        interrupts: Interrupts::listen(),
+        presses: 0,
+        cancel: None,
+        stream: Stream::new(),
+    };
+    let done = watch
+        .run(opened, thread, input, writer.as_ref(), screen)
+        .await;
+    if let Some(cancel) = watch.cancel.take() {
+        let _ = tokio::time::timeout(SIGNAL_TIME_MAX, cancel).await;
+        if let Some(writer) = &writer {
+            writer.committed(thread);
+        }
+    }
+    if let Some(writer) = writer {
+        flush(&writer, &mut watch.interrupts, screen).await;
+    }
+    answer(opened, thread, done, watch, screen).await
+}
+
+/// What is watched beside the run itself.
+struct Watch {
+    interrupts: Interrupts,
+    presses: u32,
+    cancel: Option<JoinHandle<()>>,
+    stream: Stream,
+}
+
+impl Watch {
+    /// `None` if a person would not wait for the end.
+    async fn run(
+        &mut self,
+        opened: &Opened,
+        thread: &str,
+        input: Option<String>,
+        writer: Option<&Arc<DocumentWriter>>,
+        screen: &mut Screen,
+    ) -> Option<Result<Ended, DriveError>> {
+        let mut driver = opened.project().driver();
+        if let Some(writer) = writer {
+            driver = driver.observed(Arc::<DocumentWriter>::clone(writer));
+        }
+        let (sink, mut events) = Sink::channel();
+        let (stopper, stop) = stopper();
+        let stopper = Arc::new(stopper);
+        let mut run = pin!(driver.run(thread, input, &sink, &stop));
+        let mut second = tokio::time::interval(Duration::from_secs(1));
+        let done = loop {
+            tokio::select! {
+                biased;
+                () = self.interrupts.next() => {
+                    if !self.pressed(opened.tenant(), thread, &stopper, screen) {
+                        break None;
+                    }
+                }
+                Some(event) = events.recv() => self.show(event, screen),
+                done = &mut run => break Some(done),
+                _ = second.tick() => self.stream.tick(screen),
+            }
+        };
+        while let Ok(event) = events.try_recv() {
+            self.show(event, screen);
+        }
+        done
+    }
+
+    /// Ctrl-C was pressed; false if that is enough.
+    fn pressed(
+        &mut self,
+        tenant: &Tenant,
+        thread: &str,
+        stopper: &Arc<Stopper>,
+        screen: &mut Screen,
+    ) -> bool {
+        self.presses += 1;
+        match self.presses {
+            1 => {
+                screen.note("cancelling; press Ctrl-C again to stop at once");
+                let (tenant, thread) = (tenant.clone(), thread.to_owned());
+                let stopper = Arc::clone(stopper);
+                self.cancel = Some(tokio::spawn(async move {
+                    // The intent first: what the run then submits ends as cancelled and not as stopped.
+                    let signalled = signal_cancel(&tenant, &thread);
+                    let _ = tokio::time::timeout(SIGNAL_TIME_MAX, signalled).await;
+                    stopper.raise(StopLevel::Cancel);
+                }));
+                true
+            }
+            2 => {
+                screen.note("stopping at once; press Ctrl-C again to leave the thread to `threadkeep recover`");
+                stopper.raise(StopLevel::Now);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn show(&mut self, event: RunEvent, screen: &mut Screen) {
+        let stream = &mut self.stream;
+        match event {
+            RunEvent::Started { thread, run } => stream.started(screen, &thread, run),
+            RunEvent::Text(text) => stream.text(screen, &text),
+            RunEvent::Thinking(_) => stream.thinking(screen),
+            RunEvent::ToolNamed(_) | RunEvent::Ended(_) => {}
+            RunEvent::ToolStarted {
+                name, arguments, ..
+            } => stream.tool_started(screen, &name, &arguments),
+            RunEvent::ToolDone {
+                name,
+                failed,
+                bytes,
+                ..
+            } => stream.tool_done(screen, &name, failed, bytes),
+            RunEvent::Turn(costs) => stream.turn(screen, &view::cost(&costs)),
+            RunEvent::Retry { millis, message } => stream.retry(screen, millis, &message),
+        }
+    }
+}
+
+async fn signal_cancel(tenant: &Tenant, thread: &str) {
+    let id = super::signal::fresh_id();
+    for _ in 0..SIGNAL_TRIES {
+        match tenant.signal(thread, &id, SignalKind::Cancel).await {
+            Err(error) if error.retry_unchanged() => {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            // One that was refused came too late: the run has ended.
+            Ok(_) | Err(_) => return,
+        }
+    }
+}
+
+/// Wait for the documents, unless a person would not.
+async fn flush(writer: &DocumentWriter, interrupts: &mut Interrupts, screen: &mut Screen) {
+    let flushed = tokio::select! {
+        flushed = writer.flush() => flushed,
+        () = interrupts.next() => return,
+    };
+    for (thread, error) in &flushed.failed {
+        stale(thread, &error.to_string(), screen);
+    }
+}
+
+/// What the records say now is the answer; where they say nothing of the failure, the failure is.
+async fn answer(
+    opened: &Opened,
+    thread: &str,
+    done: Option<Result<Ended, DriveError>>,
+    watch: Watch,
+    screen: &mut Screen,
+) -> Result<RunAnswer, Fault> {
+    screen.end_line();
+    let stopped = watch.presses > 1;
+    let ours = watch.presses > 0 || matches!(done, Some(Err(DriveError::Fenced(_))));
+    let Some(done) = done else {
+        let message = format!("{thread} was left while it ran");
+        let fault = Fault::new("abandoned", message).hint(format!(
+            "threadkeep recover, then threadkeep resume {thread}"
+        ));
+        return Err(Fault {
+            exit: Exit::Stopped,
+            ..fault
+        });
+    };
+    let now = opened.tenant().get(thread).await;
+    let thread = match (&done, now) {
+        (Ok(_), Ok(now)) => now,
+        // Somebody has ended it: a kill, or a cancel of ours that came before its first step.
+        (Err(_), Ok(now)) if ours && now.outcome.is_some() => now,
+        (Err(error), _) => return Err(fault::drive(opened, thread, error)),
+        (Ok(_), Err(error)) => return Err(fault::of_thread(opened, thread, &error)),
+    };
+    Ok(shape(&thread, watch.stream.into_reply(), stopped))
+}
+
+fn shape(thread: &wit::Thread, text: String, stopped: bool) -> RunAnswer {
+    let costs = threadkeep::driver::Costs::of(thread);
+    RunAnswer {
+        thread_id: thread.id.clone(),
+        status: thread.status.clone(),
+        outcome: thread.outcome.clone(),
+        text,
+        result: thread.result.as_deref().map(view::json),
+        cause: thread.cause.as_ref().map(view::cause),
+        cost: view::cost(&costs),
+        exit: match stopped {
+            true => Exit::Stopped,
+            false => Exit::of_status(&thread.status),
+        },
+    }
+}

@@ -1,0 +1,192 @@
+//! Errors of the host as faults: what was wrong, where, what to do next, and the exit code.
+
+use super::open::Opened;
+use std::error::Error;
+use threadkeep::authority::{self, AuthorityError};
+use threadkeep::driver::DriveError;
+use threadkeep::error::{CallError, describe};
+use threadkeep::project::{ProjectError, RecoverError};
+use threadkeep::wit;
+use threadkeep_cli::exit::{Exit, Fault};
+
+/// Most names that a hint lists.
+const NAMED_MAX: usize = 10;
+
+/// A call of the component that gave no answer.
+pub fn call(error: &CallError) -> Fault {
+    let message = error.to_string();
+    match error {
+        CallError::Refused(refused) => {
+            let described = describe(refused);
+            Fault {
+                code: described.code,
+                message: described.message,
+                hint: described.hint.or_else(|| advice(refused)),
+                exit: exit(refused),
+            }
+        }
+        CallError::Limit(_) => Fault::new("limit", message)
+            .hint("try again; what was committed stands, `threadkeep show` says what"),
+        CallError::Trapped(_) => Fault::new("trapped", message)
+            .hint("this is a fault of ours: please report it; what was committed stands"),
+        CallError::Abandoned => Fault::new("abandoned", message),
+    }
+}
+
+fn exit(error: &wit::Error) -> Exit {
+    match error {
+        wit::Error::Busy(_)
+        | wit::Error::Exists(_)
+        | wit::Error::Fenced(_)
+        | wit::Error::Conflict(_) => Exit::Busy,
+        wit::Error::Exceeded(_) => Exit::Suspended,
+        wit::Error::Invalid(_)
+        | wit::Error::NotFound(_)
+        | wit::Error::Deleted(_)
+        | wit::Error::Refused(_)
+        | wit::Error::Unavailable(_)
+        | wit::Error::Unknown(_)
+        | wit::Error::Full(_)
+        | wit::Error::Corrupt(_)
+        | wit::Error::Other(_) => Exit::Error,
+    }
+}
+
+/// What to do where the description of the error alone does not say.
+fn advice(error: &wit::Error) -> Option<String> {
+    let words = match error {
+        wit::Error::NotFound(missing) => match missing.kind.as_str() {
+            "thread" => "`threadkeep list` shows those that there are",
+            "directive" => "a directive is a file .ai/directives/NAME.md",
+            "model" => "`threadkeep doctor` shows the models and tiers that there are",
+            _ => return None,
+        },
+        wit::Error::Fenced(_) | wit::Error::Conflict(_) => {
+            "`threadkeep show THREAD` says how it stands"
+        }
+        wit::Error::Exceeded(_) => {
+            "raise the cap: `threadkeep raise THREAD`, then `threadkeep resume THREAD`"
+        }
+        wit::Error::Corrupt(_) => {
+            "keep a copy of .ai/threads and report it; `threadkeep doctor` says what still works"
+        }
+        _ => return None,
+    };
+    Some(words.to_owned())
+}
+
+/// The same for a thread of an open project: who holds it, and what there is instead.
+pub fn of_thread(opened: &Opened, thread: &str, error: &CallError) -> Fault {
+    let mut fault = call(error);
+    match error {
+        CallError::Refused(wit::Error::Busy(lease)) => {
+            fault.hint = Some(busy(opened, lease));
+        }
+        CallError::Refused(wit::Error::Exceeded(cause)) => {
+            let option = match cause.code.as_str() {
+                "turns_exceeded" => "--turns N",
+                "tokens_exceeded" => "--tokens N",
+                "duration_exceeded" => "--duration TIME",
+                _ => "--spend USD",
+            };
+            fault.hint = Some(format!(
+                "threadkeep raise {thread} {option}, then threadkeep resume {thread}"
+            ));
+        }
+        _ => {}
+    }
+    fault
+}
+
+/// A lock file says at once whether a native holder lives.
+fn busy(opened: &Opened, lease: &wit::Lease) -> String {
+    match authority::is_dead(opened.project().threads(), &lease.holder) {
+        Ok(true) => "its process is dead: `threadkeep recover`, then resume it".to_owned(),
+        Ok(false) if lease.holder.starts_with(authority::NATIVE_PREFIX) => {
+            "its process is alive: wait for it, or end it with `threadkeep cancel`".to_owned()
+        }
+        _ => format!(
+            "wait for it; if its host is gone: `threadkeep recover --dead {}`",
+            lease.holder
+        ),
+    }
+}
+
+/// A name that the library does not have: which ones it has.
+pub fn of_names(opened: &Opened, error: &CallError) -> Fault {
+    let fault = call(error);
+    let missing = match error {
+        CallError::Refused(wit::Error::NotFound(missing)) => missing,
+        CallError::Refused(wit::Error::Invalid(wrong)) if fault.hint.is_none() => {
+            return match wrong.field.strip_prefix("inputs.") {
+                Some(name) => fault.hint(format!("give it with --input {name}=VALUE")),
+                None => fault,
+            };
+        }
+        _ => return fault,
+    };
+    let library = &opened.tenant().context().library;
+    if missing.nearest.is_some() {
+        return fault;
+    }
+    let names = library.get(&missing.kind, "").unwrap_or_default();
+    if names.is_empty() {
+        return fault;
+    }
+    let more = if names.len() > NAMED_MAX { ", ..." } else { "" };
+    let shown: Vec<&str> = names.iter().take(NAMED_MAX).map(String::as_str).collect();
+    fault.hint(format!("there are: {}{more}", shown.join(", ")))
+}
+
+/// A run that was not performed to its end.
+pub fn drive(opened: &Opened, thread: &str, error: &DriveError) -> Fault {
+    match error {
+        DriveError::Call(error) => of_thread(opened, thread, error),
+        DriveError::Fenced(_) => Fault {
+            exit: Exit::Busy,
+            ..Fault::new("fenced", error.to_string())
+                .hint(format!("`threadkeep show {thread}` says how it stands"))
+        },
+    }
+}
+
+/// A directory or file that cannot be had.
+pub fn authority(error: &AuthorityError) -> Fault {
+    let code = match error {
+        AuthorityError::Missing { .. } => "missing",
+        _ => "io",
+    };
+    Fault::new(code, with_source(error))
+}
+
+/// A project that cannot be opened.
+pub fn project(error: &ProjectError) -> Fault {
+    match error {
+        ProjectError::Authority(error) => authority(error),
+        ProjectError::Store(_) => {
+            Fault::new("store", with_source(error)).hint("`threadkeep doctor` says more")
+        }
+    }
+}
+
+/// A recovery that stopped.
+pub fn recovery(error: &RecoverError) -> Fault {
+    match error {
+        RecoverError::Call(error) => call(error),
+        RecoverError::Authority(error) => authority(error),
+    }
+}
+
+/// A message with what the operating system said.
+pub fn with_source(error: &(dyn Error + 'static)) -> String {
+    let mut message = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let words = cause.to_string();
+        if !message.contains(&words) {
+            message = format!("{message}: {words}");
+        }
+        source = cause.source();
+    }
+    message
+}

@@ -1,0 +1,44 @@
+//! The commands of the binary: each opens what it needs, asks the component, and fills a shape of `threadkeep-cli`.
+//!
+//! No rule of the product lives here; what is refused is refused by the component, and this says so to a person.
+
+mod demo;
+mod doctor;
+mod drive;
+mod fault;
+mod interrupts;
+mod list;
+mod open;
+mod recover;
+mod repair;
+mod run;
+mod show;
+mod signal;
+mod transcript;
+mod view;
+
+pub use open::Session;
+
+use threadkeep_cli::args::Command;
+use threadkeep_cli::exit::{Exit, Fault};
+use threadkeep_cli::screen::Screen;
+
+/// Perform a command; its answer is on the screen when it is done.
+pub async fn run(session: &Session, command: Command, screen: &mut Screen) -> Result<Exit, Fault> {
+    match command {
+        Command::Run(run) => run::run(session, run, screen).await,
+        Command::Resume(resume) => run::resume(session, resume, screen).await,
+        Command::List(list) => list::list(session, list, screen).await,
+        Command::Show(show) => show::show(session, show, screen).await,
+        Command::Transcript(transcript) => {
+            transcript::transcript(session, transcript, screen).await
+        }
+        Command::Raise(raise) => signal::raise(session, raise, screen).await,
+        Command::Cancel(named) => signal::cancel(session, named, screen).await,
+        Command::Kill(named) => signal::kill(session, named, screen).await,
+        Command::Recover(recover) => recover::recover(session, recover, screen).await,
+        Command::Repair(repair) => repair::repair(session, repair, screen).await,
+        Command::Doctor => doctor::doctor(session, screen).await,
+        Command::Demo => demo::demo(session, screen).await,
+    }
+}

@@ -1,0 +1,130 @@
+//! The component's records as the shapes of the command line. One direction: the command line has no records of its own.
+
+use serde_json::Value;
+use std::time::Duration;
+use threadkeep::documents::rfc3339;
+use threadkeep::driver::Costs;
+use threadkeep::wit;
+use threadkeep_cli::answer::{Cause, Cost, EventView, LimitsView, RunView, ThreadRow, ThreadView};
+use threadkeep_cli::args::Caps;
+
+/// What a thread used.
+pub fn cost(costs: &Costs) -> Cost {
+    Cost {
+        turns: costs.turns,
+        input_tokens: costs.input_tokens,
+        output_tokens: costs.output_tokens,
+        spend: costs.spend_nanos,
+    }
+}
+
+/// Why it stands where it stands.
+pub fn cause(cause: &wit::Cause) -> Cause {
+    Cause {
+        reason: cause.reason.clone(),
+        code: cause.code.clone(),
+        message: cause.message.clone(),
+    }
+}
+
+/// Stored JSON. What is not JSON is shown as the text that it is.
+pub fn json(text: &str) -> Value {
+    match text {
+        "" => Value::Null,
+        text => serde_json::from_str(text).unwrap_or_else(|_| Value::from(text)),
+    }
+}
+
+/// A line of a list.
+pub fn row(thread: &wit::Thread) -> ThreadRow {
+    ThreadRow {
+        thread_id: thread.id.clone(),
+        directive: thread.directive.clone(),
+        status: thread.status.clone(),
+        outcome: thread.outcome.clone(),
+        title: thread.title.clone(),
+        agent: thread.agent.clone(),
+        task: thread.task.clone(),
+        parent: thread.parent.clone(),
+        model: thread.model.clone(),
+        cost: cost(&Costs::of(thread)),
+        version: thread.version,
+        created: rfc3339(thread.created),
+        updated: rfc3339(thread.updated),
+    }
+}
+
+/// A whole thread.
+pub fn thread(thread: &wit::Thread) -> ThreadView {
+    let costs = Costs::of(thread);
+    ThreadView {
+        thread_id: thread.id.clone(),
+        directive: thread.directive.clone(),
+        status: thread.status.clone(),
+        outcome: thread.outcome.clone(),
+        cause: thread.cause.as_ref().map(cause),
+        title: thread.title.clone(),
+        agent: thread.agent.clone(),
+        task: thread.task.clone(),
+        parent: thread.parent.clone(),
+        chain: thread.chain.clone(),
+        previous: thread.previous.clone(),
+        next: thread.next.clone(),
+        model: thread.model.clone(),
+        limits: limits(&thread.limits),
+        capabilities: thread.capabilities.clone(),
+        inputs: json(&thread.inputs),
+        result: thread.result.as_deref().map(json),
+        cost: cost(&costs),
+        duration: costs.duration_millis,
+        run: run(&thread.run),
+        version: thread.version,
+        created: rfc3339(thread.created),
+        updated: rfc3339(thread.updated),
+    }
+}
+
+fn run(run: &wit::Run) -> RunView {
+    RunView {
+        number: run.number,
+        holder: run.lease.as_ref().map(|lease| lease.holder.clone()),
+        expiry: run.lease.as_ref().map(|lease| rfc3339(lease.expiry)),
+        step: run.step.clone(),
+    }
+}
+
+/// Caps in force.
+pub fn limits(limits: &wit::Limits) -> LimitsView {
+    LimitsView {
+        turns: limits.turns,
+        tokens: limits.tokens,
+        spend: limits.spend,
+        spawns: limits.spawns,
+        depth: limits.depth,
+        duration: limits.duration,
+    }
+}
+
+/// Caps of the command line.
+pub fn caps(caps: &Caps) -> wit::Limits {
+    let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    wit::Limits {
+        turns: caps.turns,
+        tokens: caps.tokens,
+        spend: caps.spend,
+        spawns: None,
+        depth: None,
+        duration: caps.duration.map(millis),
+    }
+}
+
+/// An event.
+pub fn event(event: &wit::Event) -> EventView {
+    EventView {
+        version: event.version,
+        index: event.index,
+        kind: event.kind.clone(),
+        time: rfc3339(event.time),
+        body: json(&event.body),
+    }
+}

@@ -1,0 +1,84 @@
+//! `cargo bench -p threadkeep-tests --bench turn`: what a turn's commit and a call of the component cost, each beside
+//! its baseline.
+//!
+//! Every candidate does the same step before any does the next one, and which goes first changes with each step: only
+//! ratios of one run are meant to be read. A harness that measures one candidate after the other cannot do that, so
+//! this one is our own. Nothing is asserted. One step is one commit of three operations: head, chain, entry. Steps
+//! alternate between a reply of about 2 KB that calls one tool and the tool's result of the same size.
+
+#[path = "turn/calls.rs"]
+mod calls;
+#[path = "turn/candidates.rs"]
+mod candidates;
+#[path = "turn/direct.rs"]
+mod direct;
+#[path = "turn/native.rs"]
+mod native;
+#[path = "turn/raw.rs"]
+mod raw;
+#[path = "turn/tenant.rs"]
+mod tenant;
+#[path = "turn/world.rs"]
+mod world;
+
+use std::time::Duration;
+use threadkeep::storage::sqlite::Durability;
+
+/// Steps of each candidate before the clock counts: caches, statements and code are warm.
+const WARM_STEPS: usize = 40;
+/// Steps of each candidate that count.
+const STEPS: usize = 600;
+/// The same, where each waits for the disk.
+const STEPS_DURABLE: usize = 200;
+
+fn main() {
+    if let Ok(only) = std::env::var("TK_ONLY") { candidates::only(&only); return; }
+    // `cargo test --benches` runs this file, too: then it only shows that it works.
+    let steps = match std::env::args().any(|argument| argument == "--bench") {
+        true => |steps| steps,
+        false => |_| 4,
+    };
+    println!("a turn's commit, median of each; native is the same core compiled for this machine");
+    println!(
+        "  {:16} {:>9} {:>10} {:>10} {:>10} {:>9} {:>10} {:>7}",
+        "store", "native", "component", "tenant", "raw SQL", "nat/comp", "nat/tenant", "goal"
+    );
+    for (name, durability, steps, goal) in [
+        ("memory", None, steps(STEPS), ""),
+        (
+            "sqlite NORMAL",
+            Some(Durability::Normal),
+            steps(STEPS),
+            "0.80",
+        ),
+        (
+            "sqlite FULL",
+            Some(Durability::Full),
+            steps(STEPS_DURABLE),
+            "0.95",
+        ),
+    ] {
+        candidates::compare(durability, WARM_STEPS.min(steps), steps).print(name, goal);
+    }
+    println!(
+        "`component`: called on the caller's thread. `tenant`: `Tenant::submit`, over the engine's pool of threads."
+    );
+    calls::compare(steps(STEPS));
+}
+
+/// The middle one.
+fn median(durations: &mut [Duration]) -> Duration {
+    durations.sort_unstable();
+    durations
+        .get(durations.len() / 2)
+        .copied()
+        .unwrap_or_default()
+}
+
+fn micros(duration: Duration) -> String {
+    format!("{:.1} us", duration.as_secs_f64() * 1e6)
+}
+
+fn ratio(part: Duration, whole: Duration) -> String {
+    format!("{:.2}", part.as_secs_f64() / whole.as_secs_f64())
+}

@@ -1,0 +1,111 @@
+//! A turn's commit by every candidate, step by step beside each other over one store.
+
+use super::direct::DirectRun;
+use super::native::{NativeRun, rows, script};
+use super::raw::RawRun;
+use super::tenant::TenantRun;
+use super::{median, micros, ratio};
+use cap_std::fs::Dir;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use threadkeep::storage::Storage;
+use threadkeep::storage::memory::MemoryStore;
+use threadkeep::storage::sqlite::{Durability, SqliteOptions, SqliteStore};
+
+/// Somebody who can do the steps of a run.
+pub trait Candidate {
+    /// Submit the reply, or, if a call is open, its result: one commit.
+    fn step(&mut self, step: usize, blocks: &str, content: &str);
+}
+
+/// Medians.
+pub struct Comparison {
+    native: Duration,
+    component: Duration,
+    tenant: Duration,
+    raw: Option<Duration>,
+}
+
+impl Comparison {
+    pub fn print(&self, store: &str, goal: &str) {
+        println!(
+            "  {store:16} {:>9} {:>10} {:>10} {:>10} {:>9} {:>10} {goal:>7}",
+            micros(self.native),
+            micros(self.component),
+            micros(self.tenant),
+            self.raw.map_or_else(|| "-".to_owned(), micros),
+            ratio(self.native, self.component),
+            ratio(self.native, self.tenant),
+        );
+    }
+}
+
+/// All candidates over one new store: in SQLite, or in memory.
+pub fn compare(durability: Option<Durability>, warm: usize, steps: usize) -> Comparison {
+    let folder = tempfile::tempdir().expect("a folder");
+    let storage: Arc<dyn Storage> = match durability {
+        None => Arc::new(MemoryStore::new()),
+        Some(durability) => {
+            let dir = Dir::open_ambient_dir(folder.path(), cap_std::ambient_authority());
+            let options = SqliteOptions {
+                durability,
+                ..SqliteOptions::local()
+            };
+            let dir = dir.expect("a folder");
+            Arc::new(SqliteStore::open(&dir, "bench.db", options).expect("a store"))
+        }
+    };
+    let mut native = NativeRun::start(&storage);
+    let (blocks, content) = script(0);
+    native.step(0, &blocks, &content);
+    let rows = rows(&storage, &native);
+    native.step(0, &blocks, &content);
+    let mut component = DirectRun::start(&storage);
+    let mut tenant = TenantRun::start(&storage);
+    let mut raw =
+        durability.map(|durability| RawRun::start(&folder.path().join("raw.db"), durability, rows));
+    let mut candidates: Vec<&mut dyn Candidate> = vec![&mut native, &mut component, &mut tenant];
+    candidates.extend(raw.as_mut().map(|raw| raw as &mut dyn Candidate));
+    let mut times = measure(&mut candidates, warm, steps).into_iter();
+    let mut next = || times.next();
+    Comparison {
+        native: next().unwrap_or_default(),
+        component: next().unwrap_or_default(),
+        tenant: next().unwrap_or_default(),
+        raw: next(),
+    }
+}
+
+/// The median step of each.
+fn measure(candidates: &mut [&mut dyn Candidate], warm: usize, steps: usize) -> Vec<Duration> {
+    let mut times = vec![Vec::with_capacity(steps); candidates.len()];
+    let count = candidates.len();
+    for step in 0..warm + steps {
+        let (blocks, content) = script(step);
+        for turn in 0..count {
+            let place = (step + turn) % count;
+            let begun = Instant::now();
+            candidates[place].step(step, &blocks, &content);
+            if step >= warm {
+                times[place].push(begun.elapsed());
+            }
+        }
+    }
+    times.iter_mut().map(|times| median(times)).collect()
+}
+
+pub fn only(who: &str) {
+    let storage: Arc<dyn Storage> = Arc::new(MemoryStore::new());
+    let mut native = NativeRun::start(&storage);
+    let mut component = DirectRun::start(&storage);
+    let it: &mut dyn Candidate = if who == "native" { &mut native } else { &mut component };
+    let (mut even, mut odd) = (Vec::new(), Vec::new());
+    let n: usize = std::env::var("TK_N").map_or(20_000, |n| n.parse().unwrap());
+    for step in 0..n {
+        let (blocks, content) = script(step);
+        let begun = Instant::now();
+        it.step(step, &blocks, &content);
+        if step % 2 == 0 { even.push(begun.elapsed()) } else { odd.push(begun.elapsed()) }
+    }
+    println!("{who} {:?} {:?}", median(&mut even), median(&mut odd));
+}

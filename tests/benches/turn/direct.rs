@@ -1,0 +1,114 @@
+//! The component called on the caller's thread: wasmtime as the host uses it, without tenant and pool.
+
+use super::candidates::Candidate;
+use super::tenant::{draft, outcome};
+use super::world::{self, HOLDER};
+use std::sync::Arc;
+use threadkeep::component::{Context, View, add_to_linker};
+use threadkeep::engine::COMPONENT;
+use threadkeep::storage::Storage;
+use threadkeep::wit::{self, registry, runner};
+use wasmtime::component::{Component, InstancePre, Linker, TypedFunc};
+use wasmtime::{Config, Engine, Store};
+
+type Create = TypedFunc<(registry::Draft,), (Result<wit::Thread, wit::Error>,)>;
+type Start =
+    TypedFunc<(String, Option<String>, String, String), (Result<runner::Handle, wit::Error>,)>;
+type Submit =
+    TypedFunc<(String, u64, u64, runner::Outcome, u64), (Result<runner::Step, wit::Error>,)>;
+
+/// Epochs of a call: more than any has.
+const EPOCHS: u64 = 1 << 40;
+
+/// The host's configuration.
+pub fn engine() -> Engine {
+    let mut config = Config::new();
+    config.epoch_interruption(true);
+    config.concurrency_support(false);
+    Engine::new(&config).expect("an engine")
+}
+
+/// The component, compiled and linked.
+pub fn prepare(engine: &Engine) -> InstancePre<Context> {
+    let component = Component::new(engine, bytes()).expect("the component compiles");
+    let mut linker = Linker::new(engine);
+    add_to_linker(&mut linker, |context: &mut Context| View { context }).expect("linked");
+    linker.instantiate_pre(&component).expect("prepared")
+}
+
+pub fn bytes() -> Vec<u8> {
+    std::env::var("TK_COMPONENT").map_or_else(|_| COMPONENT.to_vec(), |path| std::fs::read(path).expect("x"))
+}
+
+/// A store that no epoch ends.
+pub fn store<T>(engine: &Engine, data: T) -> Store<T> {
+    let mut store = Store::new(engine, data);
+    store.set_epoch_deadline(EPOCHS);
+    store
+}
+
+/// A run of its own thread.
+pub struct DirectRun {
+    store: Store<Context>,
+    submit: Submit,
+    thread: String,
+    token: u64,
+    version: u64,
+    calls: Vec<wit::ToolCall>,
+}
+
+impl DirectRun {
+    pub fn start(storage: &Arc<dyn Storage>) -> Self {
+        let engine = engine();
+        let pre = prepare(&engine);
+        let mut store = store(&engine, world::context(storage));
+        let instance = pre.instantiate(&mut store).expect("an instance");
+        let mut export = |interface: &str, name: &str| {
+            let interface = format!("threadkeep:threads/{interface}@0.1.0");
+            let interface = instance.get_export_index(&mut store, None, &interface);
+            let place = instance.get_export_index(&mut store, interface.as_ref(), name);
+            instance
+                .get_func(&mut store, place.expect("exported"))
+                .expect("a function")
+        };
+        let (create, start, submit) = (
+            export("registry", "create"),
+            export("runner", "start"),
+            export("runner", "submit"),
+        );
+        let create: Create = create.typed(&store).expect("its type");
+        let start: Start = start.typed(&store).expect("its type");
+        let submit: Submit = submit.typed(&store).expect("its type");
+        let (created,) = create.call(&mut store, (draft(),)).expect("no trap");
+        let thread = created.expect("created").id;
+        let given = (thread.clone(), None, HOLDER.to_owned(), "key".to_owned());
+        let (started,) = start.call(&mut store, given).expect("no trap");
+        let handle = started.expect("started");
+        Self {
+            store,
+            submit,
+            thread,
+            token: handle.token,
+            version: handle.step.version,
+            calls: Vec::new(),
+        }
+    }
+}
+
+impl Candidate for DirectRun {
+    fn step(&mut self, step: usize, blocks: &str, content: &str) {
+        let outcome = outcome(self.calls.pop(), step, blocks, content);
+        let given = (
+            self.thread.clone(),
+            self.token,
+            self.version,
+            outcome,
+            self.version,
+        );
+        self.store.set_hostcall_fuel(32 << 20);
+        let (submitted,) = self.submit.call(&mut self.store, given).expect("no trap");
+        let next = submitted.expect("submitted");
+        self.version = next.version;
+        self.calls = next.calls;
+    }
+}

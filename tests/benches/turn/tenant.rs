@@ -1,0 +1,125 @@
+//! The component as a user calls it: a tenant of an engine, over the engine's pool.
+
+use super::candidates::Candidate;
+use super::world::{self, DIRECTIVE_NAME, HOLDER};
+use std::sync::Arc;
+use threadkeep::engine::Engine;
+use threadkeep::limits::Limits;
+use threadkeep::storage::Storage;
+use threadkeep::tenant::Tenant;
+use threadkeep::wit::{self, llm, registry, runner};
+use tokio::runtime::Runtime;
+
+/// A draft of the benchmark's directive.
+pub fn draft() -> registry::Draft {
+    registry::Draft {
+        id: None,
+        directive: Some(DIRECTIVE_NAME.to_owned()),
+        agent: None,
+        task: None,
+        title: None,
+        model: None,
+        limits: wit::Limits {
+            turns: None,
+            tokens: None,
+            spend: None,
+            spawns: None,
+            depth: None,
+            duration: None,
+        },
+        capabilities: Vec::new(),
+        inputs: String::new(),
+    }
+}
+
+/// What is submitted: the result of the open call, or a reply.
+pub fn outcome(
+    call: Option<wit::ToolCall>,
+    step: usize,
+    blocks: &str,
+    content: &str,
+) -> runner::Outcome {
+    match call {
+        None => runner::Outcome::Completion(llm::Completion {
+            blocks: blocks.to_owned(),
+            finish: "tool_use".to_owned(),
+            usage: Some(wit::Usage {
+                input: 1_000 + step as u64,
+                output: 500,
+                read: 0,
+                write: 0,
+                reasoning: 0,
+            }),
+            session: None,
+        }),
+        Some(call) => runner::Outcome::Outcomes(vec![wit::ToolOutcome {
+            version: call.version,
+            index: call.index,
+            state: "done".to_owned(),
+            failed: false,
+            content: content.to_owned(),
+            patches: String::new(),
+            operations: String::new(),
+            cost: 0,
+        }]),
+    }
+}
+
+/// A tenant over a store.
+pub fn tenant(storage: &Arc<dyn Storage>) -> Tenant {
+    let engine = Engine::with_component(&super::direct::bytes(), Limits::local(), None).expect("an engine");
+    Tenant::new(engine, world::context(storage))
+}
+
+/// A runtime with one thread, as a command line has it.
+pub fn runtime() -> Runtime {
+    tokio::runtime::Builder::new_current_thread()
+        .build()
+        .expect("a runtime")
+}
+
+/// A run of its own thread.
+pub struct TenantRun {
+    runtime: Runtime,
+    tenant: Tenant,
+    thread: String,
+    token: u64,
+    version: u64,
+    calls: Vec<wit::ToolCall>,
+}
+
+impl TenantRun {
+    pub fn start(storage: &Arc<dyn Storage>) -> Self {
+        let (runtime, tenant) = (runtime(), tenant(storage));
+        let thread = runtime
+            .block_on(tenant.create(draft()))
+            .expect("created")
+            .id;
+        let started = runtime.block_on(tenant.start(&thread, None, HOLDER, "key"));
+        let handle = started.expect("started");
+        Self {
+            runtime,
+            tenant,
+            thread,
+            token: handle.token,
+            version: handle.step.version,
+            calls: Vec::new(),
+        }
+    }
+}
+
+impl Candidate for TenantRun {
+    fn step(&mut self, step: usize, blocks: &str, content: &str) {
+        let outcome = outcome(self.calls.pop(), step, blocks, content);
+        let submitted = self.runtime.block_on(self.tenant.submit(
+            &self.thread,
+            self.token,
+            self.version,
+            outcome,
+            self.version,
+        ));
+        let next = submitted.expect("submitted");
+        self.version = next.version;
+        self.calls = next.calls;
+    }
+}

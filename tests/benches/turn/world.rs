@@ -1,0 +1,60 @@
+//! What every candidate works with: one library of documents, one clock, one script of results.
+
+use std::sync::Arc;
+use threadkeep::clock::SystemClock;
+use threadkeep::component::{Context, SystemRandom};
+use threadkeep::library::{Library, LibraryError};
+use threadkeep::storage::Storage;
+
+/// Caps and window that no benchmark reaches.
+const DIRECTIVE: &str = r#"{"name":"bench","body":"Work.","front":{"capabilities":["execute.tool.*"],
+"limits":{"turns":100000000,"tokens":100000000000,"spend":"1000000","duration":"100000000"}}}"#;
+const MODEL: &str = r#"{"name":"default","provider":"none","window":1000000000000,"output":4096,
+"prices":{"input":"0.15","output":"0.60"}}"#;
+const TOOL: &str = r#"{"name":"read_file","description":"Read a file.","idempotent":true}"#;
+
+/// Id of the directive and of its threads' holder.
+pub const DIRECTIVE_NAME: &str = "bench";
+/// Who drives.
+pub const HOLDER: &str = "bench/1";
+
+/// The documents above.
+pub struct Documents;
+
+impl Library for Documents {
+    fn get(&self, kind: &str, name: &str) -> Result<Vec<String>, LibraryError> {
+        Ok(match (kind, name) {
+            ("directive", DIRECTIVE_NAME) => vec![DIRECTIVE.to_owned()],
+            ("model", _) => vec![MODEL.to_owned()],
+            ("tool", "") => vec!["read_file".to_owned()],
+            ("tool", "read_file") => vec![TOOL.to_owned()],
+            _ => Vec::new(),
+        })
+    }
+}
+
+/// A tenant's context over a store.
+pub fn context(storage: &Arc<dyn Storage>) -> Context {
+    Context {
+        storage: Arc::clone(storage),
+        library: Arc::new(Documents),
+        clock: Arc::new(SystemClock),
+        random: Arc::new(SystemRandom),
+    }
+}
+
+/// About 2 KB of text, other text for each step.
+pub fn prose(step: usize) -> String {
+    format!(
+        "{step}: {}",
+        "The quick brown fox jumps over the lazy dog.\n".repeat(44)
+    )
+}
+
+/// A reply that calls one tool, as `llm.completion` has it.
+pub fn blocks(step: usize) -> String {
+    let text = prose(step).replace('\n', "\\n");
+    format!(
+        r#"[{{"type":"text","text":"{text}"}},{{"type":"tool_use","id":"call","name":"read_file","arguments":"{{\"path\":\"notes/{step}.txt\"}}"}}]"#
+    )
+}

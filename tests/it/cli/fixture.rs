@@ -1,0 +1,130 @@
+//! A project on disk with a scripted model, and the command run in it.
+
+use std::path::Path;
+use std::process::Command;
+use tempfile::TempDir;
+use threadkeep_tests::binary::{self, Ran, Running};
+
+pub const DIRECTIVE: &str = "---
+limits: {turns: 5, spend: 0.50}
+capabilities: [execute.tool.read_file, execute.tool.search_files]
+inputs: {file: {required: true}}
+---
+Read ${inputs.file} and say what it holds.
+";
+
+pub const MODELS: &str = r#"
+providers: {local: {wire: scripted, file: script.json}}
+models:
+  tiny: {provider: local, window: 32000, output: 1000, prices: {input: "1.00", output: "2.00"}}
+tiers: {default: tiny}
+"#;
+
+/// Two turns: it reads the file, then it answers, in words that a terminal would obey.
+pub const SCRIPT: &str = r#"[
+  {"text": "Let me look.", "calls": [{"name": "read_file", "arguments": {"path": "notes.txt"}}],
+   "usage": {"input": 100, "output": 10}},
+  {"text": "It holds a \u001b[31mnote\u0007.", "usage": {"input": 150, "output": 20}}
+]"#;
+
+/// Its answer never comes by itself.
+pub const SLOW: &str = r#"[{"text": "Begun, and never done.", "chunk": 6, "pause_ms": 590000}]"#;
+
+/// A project in a directory of its own.
+pub struct Project {
+    pub temp: TempDir,
+}
+
+impl Project {
+    pub fn new() -> Self {
+        let project = Self::empty();
+        project.write(".ai/directives/describe.md", DIRECTIVE);
+        project.write(".ai/config/models.yaml", MODELS);
+        project.write(".ai/script.json", SCRIPT);
+        project.write("slow.json", SLOW);
+        project.write("notes.txt", "remember the milk");
+        project
+    }
+
+    /// A directory with nothing in it.
+    pub fn empty() -> Self {
+        Self {
+            temp: TempDir::new().expect("a temporary directory"),
+        }
+    }
+
+    pub fn path(&self) -> &Path {
+        self.temp.path()
+    }
+
+    pub fn write(&self, path: &str, text: &str) {
+        let path = self.path().join(path);
+        std::fs::create_dir_all(path.parent().expect("it is in a folder")).expect("made");
+        std::fs::write(path, text).expect("written");
+    }
+
+    pub fn exists(&self, path: &str) -> bool {
+        self.path().join(path).exists()
+    }
+
+    pub fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = binary::command(self.path());
+        command.args(arguments);
+        command
+    }
+
+    /// Run to the end.
+    pub fn run(&self, arguments: &[&str]) -> Ran {
+        binary::run(self.command(arguments))
+    }
+
+    /// Run to the end with `--json`; the one document, and its exit code.
+    pub fn json(&self, arguments: &[&str]) -> serde_json::Value {
+        let mut arguments = arguments.to_vec();
+        arguments.push("--json");
+        self.run(&arguments).json()
+    }
+
+    /// Run and watch.
+    pub fn start(&self, arguments: &[&str]) -> Running {
+        binary::start(self.command(arguments))
+    }
+
+    /// A finished thread of this id.
+    pub fn finished(&self, id: &str) {
+        let answer = self.json(&["run", "describe", "--input", "file=notes.txt", "--id", id]);
+        assert_eq!(answer["status"], "completed", "{answer}");
+    }
+
+    /// A run that goes on until somebody ends it.
+    pub fn unending(&self, id: &str) -> Running {
+        let running = self.start(&[
+            "run",
+            "describe",
+            "--input",
+            "file=x",
+            "--id",
+            id,
+            "--provider",
+            "scripted:slow.json",
+        ]);
+        running.await_out("Begun,");
+        running
+    }
+
+    pub fn status(&self, id: &str) -> String {
+        let shown = self.json(&["show", id]);
+        shown["thread"]["status"]
+            .as_str()
+            .expect("a status")
+            .to_owned()
+    }
+
+    /// The number of threads in the store.
+    pub fn threads(&self) -> usize {
+        self.json(&["list"])["threads"]
+            .as_array()
+            .expect("a list")
+            .len()
+    }
+}

@@ -1,0 +1,9 @@
+//! The `threadkeep` command as people and programs use it: real processes on real directories.
+
+mod commands;
+mod doctor;
+mod fixture;
+mod interrupts;
+mod refusals;
+mod together;
+mod upkeep;

@@ -1,0 +1,86 @@
+//! Each field of `Limits` fires: with the field at its edge the same call is stopped by that limit's name, or the
+//! resource is not used.
+
+use super::project::{describe_draft, engine_with};
+use std::sync::Arc;
+use std::time::Duration;
+use threadkeep::clock::SystemClock;
+use threadkeep::component::{Context, SystemRandom};
+use threadkeep::error::CallError;
+use threadkeep::library::{Library, LibraryError};
+use threadkeep::limits::Limits;
+use threadkeep::storage::memory::MemoryStore;
+use threadkeep::tenant::Tenant;
+use threadkeep::wit::registry;
+use threadkeep_tests::fixture::MapLibrary;
+
+/// A library that takes its time.
+struct Slow(MapLibrary);
+
+impl Library for Slow {
+    fn get(&self, kind: &str, name: &str) -> Result<Vec<String>, LibraryError> {
+        std::thread::sleep(Duration::from_millis(120));
+        self.0.get(kind, name)
+    }
+}
+
+fn tenant(limits: Limits) -> Tenant {
+    let context = Context {
+        storage: Arc::new(MemoryStore::new()),
+        library: Arc::new(Slow(MapLibrary::small())),
+        clock: Arc::new(SystemClock),
+        random: Arc::new(SystemRandom),
+    };
+    Tenant::new(engine_with(limits), context)
+}
+
+fn draft() -> registry::Draft {
+    registry::Draft {
+        directive: Some("work".to_owned()),
+        inputs: String::new(),
+        ..describe_draft()
+    }
+}
+
+#[tokio::test]
+async fn a_call_is_stopped_by_the_limit_that_it_runs_into() {
+    let local = Limits::local();
+    for (name, limits) in [
+        ("memory_bytes_max", Limits { memory_bytes_max: 64 << 10, ..local }),
+        ("table_elements_max", Limits { table_elements_max: 1, ..local }),
+        ("call_time_max", Limits { call_time_max: Duration::from_millis(20), ..local }),
+        ("host_call_bytes_max", Limits { host_call_bytes_max: 16, ..local }),
+    ] {
+        let answer = tenant(limits).create(draft()).await;
+        assert!(matches!(answer, Err(CallError::Limit(limit)) if limit == name), "{name}: {answer:?}");
+    }
+    assert!(tenant(local).create(draft()).await.is_ok());
+}
+
+#[tokio::test]
+async fn instances_are_kept_and_replaced_as_the_limits_say() {
+    let local = Limits::local();
+    for (what, limits, kept) in [
+        ("local", local, 1),
+        ("none is kept warm", Limits { instances_warm_max: 0, ..local }, 0),
+        ("each is used once", Limits { instance_calls_max: 1, ..local }, 0),
+    ] {
+        let tenant = tenant(limits);
+        tenant.create(draft()).await.unwrap();
+        assert_eq!(tenant.instances_warm(), kept, "{what}");
+        assert!(tenant.create(draft()).await.is_ok(), "{what}");
+    }
+}
+
+#[tokio::test]
+async fn a_trap_costs_its_instance_and_nothing_else() {
+    let limits = Limits { call_time_max: Duration::from_millis(20), ..Limits::local() };
+    let tenant = tenant(limits);
+    tenant.create(draft()).await.unwrap_err();
+    assert_eq!(tenant.instances_warm(), 0);
+    assert!(tenant.list(filter(), 10, None).await.unwrap().threads.is_empty());
+}
+
+fn filter() -> registry::Filter {
+    registry::Filter { status: None, parent: None, directive: None, agent: None, task: None, chain: None }
+}

@@ -1,0 +1,171 @@
+//! Real kills: a process that runs threads over SQLite is killed at a random moment, again and again on one directory.
+//! What it had acknowledged is there, once and in order; its runs are closed with a cause and can go on.
+
+use crate::component::project::{describe_draft, project_dir};
+use cap_std::fs::Dir;
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use threadkeep::authority::{Environment, Project};
+use threadkeep::documents::Documents;
+use threadkeep::driver::{Observer, Sink, Stop};
+use threadkeep::engine::{CodeCache, Engine};
+use threadkeep::library::files::Policy;
+use threadkeep::limits::Limits;
+use threadkeep::project::{OpenProject, ProjectOptions};
+use threadkeep_tests::auditor::audit;
+
+const KILLS: u32 = 60;
+const DIRECTORY: &str = "THREADKEEP_TEST_KILLED_IN";
+
+const MODELS: &str = r#"
+providers: {local: {wire: scripted, file: script.json}}
+models:
+  tiny: {provider: local, window: 32000, output: 1000, prices: {input: "1.00", output: "2.00"}}
+tiers: {default: tiny}
+"#;
+
+const SCRIPT: &str = r#"[
+  {"text": "Let me look.", "calls": [{"name": "read_file", "arguments": {"path": "notes.txt"}}], "delay_ms": 3},
+  {"calls": [{"name": "read_file", "arguments": {"path": "nothing.txt"}}, {"name": "no_such_tool", "arguments": {}}]},
+  {"text": "It holds a note.", "delay_ms": 2}
+]"#;
+
+fn open(path: &Path) -> OpenProject {
+    let dir = Dir::open_ambient_dir(path, cap_std::ambient_authority()).unwrap();
+    dir.create_dir_all("cache").unwrap();
+    let cache = CodeCache::new(dir.open_dir("cache").unwrap());
+    let engine = Engine::new(Limits::local(), Some(&cache)).unwrap();
+    let options = ProjectOptions {
+        policy: Policy::preset("local"),
+        environment: Environment::from_pairs([]),
+        script: None,
+        store: None,
+    };
+    OpenProject::open(engine, &Project::from_dir(dir), options).unwrap()
+}
+
+/// Prints a line for every durable commit of a run: the thread, and how many there have been. Each is one version.
+#[derive(Default)]
+struct Acknowledge {
+    commits: Mutex<BTreeMap<String, u64>>,
+}
+
+impl Observer for Acknowledge {
+    fn committed(&self, thread: &str) {
+        let mut commits = self.commits.lock().unwrap();
+        let n = commits.entry(thread.to_owned()).or_default();
+        *n += 1;
+        let mut out = std::io::stdout().lock();
+        writeln!(out, "ack {thread} {n}").unwrap();
+        out.flush().unwrap();
+    }
+}
+
+/// Not a test of its own: the process that is killed. It runs threads, two at a time, until that happens.
+#[test]
+fn victim() {
+    let Ok(directory) = std::env::var(DIRECTORY) else { return };
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(async {
+        let project = open(Path::new(&directory));
+        let driver = project.driver().observed(Arc::new(Acknowledge::default()));
+        for _ in 0..500 {
+            let (left, right) = tokio::join!(one(&project, &driver), one(&project, &driver));
+            assert!(left && right, "a run did not complete");
+        }
+    });
+}
+
+async fn one(project: &OpenProject, driver: &threadkeep::driver::Driver) -> bool {
+    let thread = project.tenant().create(describe_draft()).await.unwrap();
+    driver.run(&thread.id, None, &Sink::none(), &Stop::never()).await.unwrap().status == "completed"
+}
+
+fn spawn(directory: &Path) -> Child {
+    Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "crash::kills::victim", "--nocapture", "--test-threads=1"])
+        .env(DIRECTORY, directory)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+/// Run a victim, kill it some time after its first acknowledgement, and say what it had acknowledged.
+fn kill_one(directory: &Path, after: Duration) -> BTreeMap<String, u64> {
+    let mut victim = spawn(directory);
+    let mut lines = BufReader::new(victim.stdout.take().unwrap()).lines();
+    let mut acknowledged = BTreeMap::new();
+    let mut note = |line: String| {
+        // The test harness may have printed something before on the same line.
+        let Some((_, line)) = line.split_once("ack ") else { return false };
+        if let Some((thread, n)) = line.split_once(' ') {
+            acknowledged.insert(thread.to_owned(), n.parse().unwrap());
+        }
+        true
+    };
+    while !note(lines.next().expect("the victim acknowledges something").unwrap()) {}
+    std::thread::sleep(after);
+    victim.kill().unwrap();
+    victim.wait().unwrap();
+    for line in lines.map_while(Result::ok) {
+        note(line);
+    }
+    acknowledged
+}
+
+#[tokio::test]
+async fn sixty_real_kills_lose_nothing() {
+    let (kept, dir) = project_dir(MODELS);
+    dir.write(".ai/script.json", SCRIPT).unwrap();
+    let seed = seed();
+    println!("seed of the kills: {seed}");
+    let mut random = seed;
+    let (mut events, mut recovered) = (0, 0);
+    for kill in 0..KILLS {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let after = Duration::from_micros((random >> 33) % 60_000);
+        let acknowledged = kill_one(kept.path(), after);
+        let project = open(kept.path());
+        let closed = project.recover(&[]).await.unwrap();
+        recovered += closed.len();
+        let findings = audit(&*project.tenant().context().storage);
+        assert!(findings.is_empty(), "seed {seed}, kill {kill}: {findings:#?}");
+        for (thread, n) in &acknowledged {
+            let found = project.tenant().get(thread).await.unwrap();
+            assert!(found.version >= *n, "seed {seed}, kill {kill}: {thread} lost {n}, has {}", found.version);
+            assert!(["completed", "suspended"].contains(&found.status.as_str()), "{thread} is {}", found.status);
+            events += n;
+        }
+        if kill % 10 == 9 {
+            carry_on(&project, &closed).await;
+        }
+    }
+    assert!(recovered > 0, "no kill hit a run");
+    println!("kills: {KILLS}, commits acknowledged: {events}, runs recovered: {recovered}");
+}
+
+/// What was recovered goes on to its end, and its documents are rebuilt.
+async fn carry_on(project: &OpenProject, closed: &[String]) {
+    let documents = Documents::new(project.tenant().clone(), project.threads().try_clone().unwrap());
+    for thread in closed {
+        let ended = project.driver().run(thread, None, &Sink::none(), &Stop::never()).await.unwrap();
+        assert_eq!(ended.status, "completed", "{thread}");
+        documents.repair(thread).await.unwrap();
+    }
+    let findings = audit(&*project.tenant().context().storage);
+    assert!(findings.is_empty(), "{findings:#?}");
+}
+
+fn seed() -> u64 {
+    let given = std::env::var("THREADKEEP_TEST_SEED").ok().and_then(|seed| seed.parse().ok());
+    given.unwrap_or_else(|| {
+        let mut bytes = [0_u8; 8];
+        threadkeep::component::Random::fill(&threadkeep::component::SystemRandom, &mut bytes);
+        u64::from_be_bytes(bytes)
+    })
+}

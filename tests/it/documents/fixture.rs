@@ -1,0 +1,201 @@
+//! A project with a scripted model that says what is awkward to write down, and what its documents should hold.
+
+use cap_std::fs::Dir;
+use std::sync::{Arc, OnceLock};
+use threadkeep::authority::{Environment, Project};
+use threadkeep::documents::{Document, DocumentState, DocumentStates, Documents};
+use threadkeep::driver::{Driver, Ended, Observer, Sink, Stop};
+use threadkeep::engine::Engine;
+use threadkeep::library::files::Policy;
+use threadkeep::limits::Limits;
+use threadkeep::project::{OpenProject, ProjectOptions};
+use threadkeep::storage::memory::MemoryStore;
+use threadkeep::wit::{self, registry};
+
+/// All three.
+pub const ALL: [Document; 3] = [Document::Thread, Document::Jsonl, Document::Markdown];
+
+const MODELS: &str = r#"
+providers: {local: {wire: scripted, file: script.json}}
+models:
+  tiny: {provider: local, window: 32000, output: 1000, prices: {input: "1.00", output: "2.00"}}
+tiers: {default: tiny}
+"#;
+
+/// Text that would close a fence, forge an entry's comment, open a comment that swallows the rest, or is not plain.
+const SCRIPT: &str = r#"[
+  {"text": "漢字かな🙂\u0000 and \u001b[31m\r## Tool result: forged\r\n<!-- version 1, 2 bytes -->\n\n",
+   "thinking": "````\n```", "calls": [
+     {"name": "read_file", "arguments": {"path": "notes.txt"}},
+     {"name": "no`such`tool", "arguments": {"deep": [1.50, "``````"]}},
+     {"name": "read_file", "arguments": "not ``` json"}]},
+  {"text": "```\nnever closed\n<!-- nor this"},
+  {"text": "", "calls": [{"name": "read_file", "arguments": {"path": "gone.txt"}}]},
+  {"text": "second run"},
+  {"text": "third run\n\n\n"},
+  {"text": "forever", "repeat": "forever"}
+]"#;
+
+const NOTES: &str = "remember 漢🙂\n\n<!-- version 2, 7 bytes -->\n\n```\n{\"event\":[9,9]}\n";
+
+/// An open project in a directory of its own.
+pub struct World {
+    _temporary: tempfile::TempDir,
+    /// The whole directory; `project` is inside, so that there is an outside.
+    pub root: Dir,
+    pub open: OpenProject,
+    pub documents: Documents,
+}
+
+impl World {
+    pub fn new() -> Self {
+        let temporary = tempfile::tempdir().unwrap();
+        let root = Dir::open_ambient_dir(temporary.path(), cap_std::ambient_authority()).unwrap();
+        root.create_dir_all("project/.ai/config").unwrap();
+        let dir = root.open_dir("project").unwrap();
+        dir.write(".ai/config/models.yaml", MODELS).unwrap();
+        dir.write(".ai/script.json", SCRIPT).unwrap();
+        dir.write("notes.txt", NOTES).unwrap();
+        let options = ProjectOptions {
+            policy: Policy::preset("local"),
+            environment: Environment::from_pairs([]),
+            script: None,
+            store: Some(Arc::new(MemoryStore::new())),
+        };
+        let open = OpenProject::open(engine(), &Project::from_dir(dir), options).unwrap();
+        let documents = Documents::new(open.tenant().clone(), open.threads().try_clone().unwrap());
+        Self {
+            _temporary: temporary,
+            root,
+            open,
+            documents,
+        }
+    }
+
+    /// A chat that may read files.
+    pub async fn chat(&self, id: &str) -> String {
+        let draft = registry::Draft {
+            capabilities: vec!["execute.tool.read_file".to_owned()],
+            ..draft(id)
+        };
+        self.open.tenant().create(draft).await.unwrap().id
+    }
+
+    pub async fn say(&self, thread: &str, text: &str) -> Ended {
+        run(&self.open.driver(), thread, text).await
+    }
+
+    pub async fn say_observed(
+        &self,
+        thread: &str,
+        text: &str,
+        observer: Arc<dyn Observer>,
+    ) -> Ended {
+        run(&self.open.driver().observed(observer), thread, text).await
+    }
+
+    /// The directory of a thread.
+    pub fn place(&self, thread: &str) -> Dir {
+        self.open.threads().open_dir(thread).unwrap()
+    }
+
+    pub fn read(&self, thread: &str, document: Document) -> Vec<u8> {
+        self.place(thread).read(document.file()).unwrap()
+    }
+
+    /// What a document should hold, rendered whole.
+    pub async fn expected(&self, thread: &str, document: Document) -> Vec<u8> {
+        let (head, what) = match document {
+            Document::Thread => (String::new(), "thread"),
+            Document::Jsonl => (self.joined(thread, "manifest").await, "jsonl"),
+            Document::Markdown => (format!("# {thread}\n\n"), "markdown"),
+        };
+        (head + &self.joined(thread, what).await).into_bytes()
+    }
+
+    async fn joined(&self, thread: &str, what: &str) -> String {
+        let (mut text, mut after) = (String::new(), Some(0));
+        while let Some(version) = after {
+            let piece = self.open.tenant().render(thread, what, version).await;
+            let piece = piece.unwrap();
+            text += &piece.text;
+            after = piece.cursor;
+        }
+        text
+    }
+
+    /// Every document is what a full render gives, byte for byte, and `check` says so.
+    pub async fn assert_current(&self, thread: &str) {
+        for document in ALL {
+            let (found, expected) = (
+                self.read(thread, document),
+                self.expected(thread, document).await,
+            );
+            assert_eq!(
+                String::from_utf8(found).unwrap(),
+                String::from_utf8(expected).unwrap(),
+                "{document:?} of {thread}"
+            );
+        }
+        let states = self.documents.check(thread).await.unwrap();
+        assert_eq!(states, all(DocumentState::Current), "{thread}");
+        let files = self.place(thread).entries().unwrap();
+        let files = files.filter(|entry| entry.as_ref().unwrap().file_type().unwrap().is_file());
+        assert_eq!(files.count(), ALL.len(), "no temporary file is left");
+    }
+
+    pub async fn version(&self, thread: &str) -> u64 {
+        self.open.tenant().get(thread).await.unwrap().version
+    }
+}
+
+/// One for all tests: compiling the component takes longer than all the rest.
+fn engine() -> Engine {
+    static ENGINE: OnceLock<Engine> = OnceLock::new();
+    let made = || Engine::new(Limits::local(), None).unwrap();
+    ENGINE.get_or_init(made).clone()
+}
+
+/// All three in the same state.
+pub fn all(state: DocumentState) -> DocumentStates {
+    DocumentStates {
+        thread: state,
+        jsonl: state,
+        markdown: state,
+    }
+}
+
+async fn run(driver: &Driver, thread: &str, text: &str) -> Ended {
+    let content = serde_json::json!([{"type": "text", "text": text}]);
+    let input = serde_json::json!({"role": "user", "content": content}).to_string();
+    let (sink, mut events) = Sink::channel();
+    let stop = Stop::never();
+    let run = driver.run(thread, Some(input), &sink, &stop);
+    let drain = async { while events.recv().await.is_some() {} };
+    tokio::select! {
+        ended = run => ended.unwrap(),
+        () = drain => unreachable!("the sink lives as long as the run"),
+    }
+}
+
+/// A chat of this id.
+pub fn draft(id: &str) -> registry::Draft {
+    registry::Draft {
+        id: Some(id.to_owned()),
+        directive: None,
+        agent: None,
+        task: None,
+        title: None,
+        model: None,
+        limits: wit::Limits {
+            turns: None,
+            tokens: None,
+            spend: None,
+            spawns: None,
+            depth: None,
+            duration: None,
+        },
+        capabilities: Vec::new(),
+        inputs: String::new(),
+    }
+}

@@ -1,0 +1,62 @@
+//! The tour of README.md: its files are written, its commands run, and their output compared, word for word.
+//!
+//! A fenced block whose info string names a path is a file; a `console` block holds commands after `$ ` and what they
+//! print on both outputs.
+
+use std::path::Path;
+use std::process::Command;
+
+struct Block {
+    info: String,
+    text: String,
+}
+
+fn blocks(markdown: &str) -> Vec<Block> {
+    let mut blocks = Vec::new();
+    let mut open: Option<Block> = None;
+    for line in markdown.lines() {
+        match (line.strip_prefix("```"), &mut open) {
+            (Some(info), None) => open = Some(Block { info: info.to_owned(), text: String::new() }),
+            (Some(_), Some(_)) => blocks.extend(open.take()),
+            (None, Some(block)) => {
+                block.text.push_str(line);
+                block.text.push('\n');
+            }
+            (None, None) => {}
+        }
+    }
+    blocks
+}
+
+/// Both outputs of a command, through one pipe, so that their order is what a person sees.
+fn run(directory: &Path, binary: &Path, command: &str) -> String {
+    let arguments = command.strip_prefix("threadkeep ").expect("the tour calls threadkeep");
+    let line = format!("exec '{}' {arguments} 2>&1", binary.display());
+    let output = Command::new("sh").arg("-c").arg(line).current_dir(directory).output().unwrap();
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn the_tour_does_what_it_says() {
+    let binary = threadkeep_tests::binary::path();
+    let readme = include_str!("../../README.md");
+    let temporary = tempfile::tempdir().unwrap();
+    let mut commands = 0;
+    for block in blocks(readme) {
+        if let Some((_, path)) = block.info.split_once(' ') {
+            let path = temporary.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, &block.text).unwrap();
+        }
+        if block.info != "console" {
+            continue;
+        }
+        let mut expected = block.text.split("$ ").skip(1);
+        for part in &mut expected {
+            let (command, output) = part.split_once('\n').unwrap();
+            assert_eq!(run(temporary.path(), binary, command), output, "$ {command}");
+            commands += 1;
+        }
+    }
+    assert!(commands >= 6, "the tour has {commands} commands");
+}

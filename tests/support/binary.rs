@@ -1,0 +1,285 @@
+//! The `threadkeep` command as a process: built once, started in a clean environment, read to its end or watched.
+//!
+//! cargo gives the path of a binary only to the tests of its own package, so it is looked for beside this test binary.
+//! cargo is asked to build it first, with the features of the test run, so that it is never an old one.
+
+use serde_json::Value;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// How long a process may take to say or do what is awaited: the machine may be busy.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+const NAME: &str = "threadkeep";
+
+/// The command.
+///
+/// # Panics
+/// If it cannot be found and cannot be built.
+pub fn path() -> &'static Path {
+    static PATH: OnceLock<PathBuf> = OnceLock::new();
+    PATH.get_or_init(|| {
+        let folder = profile_folder();
+        let binary = folder.join(format!("{NAME}{}", std::env::consts::EXE_SUFFIX));
+        let built = build(&folder);
+        assert!(
+            built || binary.is_file(),
+            "{} is not there and cannot be built: cargo build --package threadkeep --bin threadkeep",
+            binary.display()
+        );
+        binary
+    })
+}
+
+/// `<target>/<profile>`, in whose `deps` the tests are.
+fn profile_folder() -> PathBuf {
+    let test = std::env::current_exe().expect("a test knows its own file");
+    let deps = test.parent().expect("a file is in a folder");
+    match deps.ends_with("deps") {
+        true => deps.parent().expect("deps is in a folder").to_path_buf(),
+        false => deps.to_path_buf(),
+    }
+}
+
+/// False where there is no cargo: somebody runs a test binary by itself.
+fn build(folder: &Path) -> bool {
+    let profile = match folder.file_name().and_then(|name| name.to_str()) {
+        Some("debug") | None => "dev",
+        Some(profile) => profile,
+    };
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo
+        .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
+        // The whole workspace with `--examples`, of which there are none, has the same features as its tests: nothing
+        // is compiled twice.
+        .args([
+            "build",
+            "--quiet",
+            "--workspace",
+            "--bin",
+            NAME,
+            "--examples",
+            "--profile",
+            profile,
+        ])
+        .arg("--target-dir")
+        .arg(folder.parent().unwrap_or(folder));
+    match cargo.status() {
+        Ok(status) => {
+            assert!(status.success(), "cargo cannot build {NAME}");
+            true
+        }
+        Err(_) => false,
+    }
+}
+
+/// The command in a project, with no more of the environment than a process needs, and a cache of native code that all
+/// tests share.
+pub fn command(project: &Path) -> Command {
+    let mut command = Command::new(path());
+    command
+        .current_dir(project)
+        .env_clear()
+        .env(
+            "THREADKEEP_CACHE",
+            profile_folder().join("native-code-of-tests"),
+        )
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    command
+}
+
+/// A process that has ended.
+#[derive(Debug)]
+pub struct Ran {
+    /// Its exit code; `None` if a signal ended it.
+    pub code: Option<i32>,
+    /// Standard output.
+    pub out: String,
+    /// Standard error.
+    pub err: String,
+}
+
+impl Ran {
+    /// The one JSON document on standard output, whose `exit` is the exit code.
+    ///
+    /// # Panics
+    /// If there is anything else, or the codes differ.
+    pub fn json(&self) -> Value {
+        assert_eq!(self.out.lines().count(), 1, "one document: {self:#?}");
+        let document: Value =
+            serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {self:#?}"));
+        assert_eq!(
+            document["exit"].as_i64(),
+            self.code.map(i64::from),
+            "{self:#?}"
+        );
+        document
+    }
+}
+
+/// Run to the end.
+///
+/// # Panics
+/// If it cannot be started.
+pub fn run(mut command: Command) -> Ran {
+    let output = command.output().expect("the command starts");
+    Ran {
+        code: output.status.code(),
+        out: String::from_utf8(output.stdout).expect("standard output is UTF-8"),
+        err: String::from_utf8(output.stderr).expect("standard error is UTF-8"),
+    }
+}
+
+/// A process that is watched while it runs; ended when dropped.
+#[derive(Debug)]
+pub struct Running {
+    child: Child,
+    out: Reader,
+    err: Reader,
+}
+
+/// Start and watch.
+///
+/// # Panics
+/// If it cannot be started.
+pub fn start(mut command: Command) -> Running {
+    let mut child = command.spawn().expect("the command starts");
+    let out = Reader::new(child.stdout.take().expect("standard output is a pipe"));
+    let err = Reader::new(child.stderr.take().expect("standard error is a pipe"));
+    Running { child, out, err }
+}
+
+impl Running {
+    /// Wait until standard error holds this text.
+    ///
+    /// # Panics
+    /// If it does not come in time.
+    pub fn await_err(&self, text: &str) {
+        self.err.wait_for(text);
+    }
+
+    /// Wait until standard output holds this text.
+    ///
+    /// # Panics
+    /// If it does not come in time.
+    pub fn await_out(&self, text: &str) {
+        self.out.wait_for(text);
+    }
+
+    /// True if it has not ended.
+    pub fn is_alive(&mut self) -> bool {
+        self.child
+            .try_wait()
+            .expect("a child can be asked")
+            .is_none()
+    }
+
+    /// What a terminal sends for Ctrl-C.
+    pub fn interrupt(&self) {
+        self.signal("-INT");
+    }
+
+    /// What nobody can catch.
+    pub fn kill(&self) {
+        self.signal("-KILL");
+    }
+
+    fn signal(&self, which: &str) {
+        let pid = self.child.id().to_string();
+        let status = Command::new("kill").args([which, &pid]).status();
+        assert!(
+            status.is_ok_and(|status| status.success()),
+            "kill {which} {pid}"
+        );
+    }
+
+    /// Wait for the end.
+    ///
+    /// # Panics
+    /// If it does not end in time.
+    pub fn end(mut self) -> Ran {
+        let status = self.wait();
+        Ran {
+            code: status.code(),
+            out: self.out.rest(),
+            err: self.err.rest(),
+        }
+    }
+
+    fn wait(&mut self) -> ExitStatus {
+        let began = Instant::now();
+        while began.elapsed() < PATIENCE {
+            if let Some(status) = self.child.try_wait().expect("a child can be asked") {
+                return status;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        panic!("the command does not end: {:?} {:?}", self.out, self.err);
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Reads one end as it comes.
+#[derive(Debug)]
+struct Reader {
+    shared: Arc<(Mutex<Vec<u8>>, Condvar)>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Reader {
+    fn new(end: impl Read + Send + 'static) -> Self {
+        let shared = Arc::<(Mutex<Vec<u8>>, Condvar)>::default();
+        let own = Arc::clone(&shared);
+        let thread = std::thread::spawn(move || {
+            let mut end = BufReader::new(end);
+            loop {
+                let bytes = end.fill_buf().unwrap_or_default().to_vec();
+                if bytes.is_empty() {
+                    return;
+                }
+                end.consume(bytes.len());
+                own.0
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .extend(bytes);
+                own.1.notify_all();
+            }
+        });
+        Self {
+            shared,
+            thread: Some(thread),
+        }
+    }
+
+    fn wait_for(&self, text: &str) {
+        let bytes = self.shared.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let missing = |bytes: &mut Vec<u8>| !String::from_utf8_lossy(bytes).contains(text);
+        let waited = self.shared.1.wait_timeout_while(bytes, PATIENCE, missing);
+        let (bytes, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+        assert!(
+            !timeout.timed_out(),
+            "{text:?} does not come: {}",
+            String::from_utf8_lossy(&bytes)
+        );
+    }
+
+    fn rest(&mut self) -> String {
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+        let bytes = self.shared.0.lock().unwrap_or_else(PoisonError::into_inner);
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+}
