@@ -2,9 +2,13 @@
 //!
 //! The large conversions are kept out of line: each is used by several exports, and the component must stay small.
 
+mod imports;
+
+pub use imports::{item, key, library_error, op, storage_error};
+
 use crate::component::exports::threadkeep::threads as exported;
-use crate::component::threadkeep::threads::{library, llm, storage, types};
-use crate::ports::{Item, LibraryError, StorageError};
+use crate::component::threadkeep::threads::{llm, types};
+use crate::ports::{LibraryError, StorageError};
 use crate::service::Error;
 use crate::service::history::Line;
 use crate::service::maintenance::Recovery;
@@ -15,92 +19,12 @@ use threadkeep_core::json;
 use threadkeep_core::ledger::Usage;
 use threadkeep_core::limits::Limits;
 use threadkeep_core::money::Nanos;
-use threadkeep_core::plan::{Expect, Loaded, Write};
+use threadkeep_core::plan::Loaded;
 use threadkeep_core::runner::{
     Completion, LlmFailure, Outcome, Proof, ReplyBlock, Signal, Submission, ToolOutcome, ToolState,
 };
 use threadkeep_core::thread::{Cause, Draft, Overrides, Status, StepKind};
 use threadkeep_core::time::Instant;
-
-pub fn key(collection: &str, name: &str) -> storage::Key {
-    storage::Key {
-        collection: collection.to_owned(),
-        name: name.to_owned(),
-    }
-}
-
-pub fn item(item: storage::Item) -> Item {
-    Item {
-        collection: item.key.collection,
-        name: item.key.name,
-        version: item.version,
-        value: item.value,
-    }
-}
-
-fn expectation(expect: Expect) -> storage::Expectation {
-    match expect {
-        Expect::Any => storage::Expectation::Any,
-        Expect::Absent => storage::Expectation::Absent,
-        Expect::Version(version) => storage::Expectation::Version(version),
-    }
-}
-
-pub fn op(write: Write) -> storage::Op {
-    match write {
-        Write::Put {
-            collection,
-            key: name,
-            expect,
-            value,
-        } => storage::Op::Put(storage::PutOp {
-            key: key(collection, &name),
-            expect: expectation(expect),
-            value,
-        }),
-        Write::Delete {
-            collection,
-            key: name,
-        } => storage::Op::Delete(key(collection, &name)),
-        Write::Append {
-            partition,
-            at,
-            value,
-        } => {
-            let log = threadkeep_core::key::HISTORY.to_owned();
-            storage::Op::Append(storage::AppendOp {
-                log,
-                partition,
-                at,
-                value,
-            })
-        }
-    }
-}
-
-pub fn storage_error(error: storage::Error) -> StorageError {
-    match error {
-        storage::Error::Unavailable(f) => StorageError::Unavailable(f.code, f.message),
-        storage::Error::OutcomeUnknown(f) => StorageError::OutcomeUnknown(f.code, f.message),
-        storage::Error::QuotaExceeded(f) => StorageError::QuotaExceeded(f.code, f.message),
-        storage::Error::TooLarge(f) => StorageError::TooLarge(f.code, f.message),
-        storage::Error::Corrupt(f) => StorageError::Corrupt(f.code, f.message),
-        storage::Error::Other(f) => StorageError::Other(f.code, f.message),
-    }
-}
-
-pub fn library_error(error: library::Error) -> LibraryError {
-    match error {
-        library::Error::Invalid(i) => LibraryError::Invalid {
-            field: i.field,
-            value: i.value,
-            problem: i.problem,
-            nearest: i.nearest,
-        },
-        library::Error::Unavailable(f) => LibraryError::Unavailable(f.code, f.message),
-        library::Error::Other(f) => LibraryError::Other(f.code, f.message),
-    }
-}
 
 #[inline(never)]
 pub fn error(error: Error) -> types::Error {

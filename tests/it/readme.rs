@@ -16,7 +16,12 @@ fn blocks(markdown: &str) -> Vec<Block> {
     let mut open: Option<Block> = None;
     for line in markdown.lines() {
         match (line.strip_prefix("```"), &mut open) {
-            (Some(info), None) => open = Some(Block { info: info.to_owned(), text: String::new() }),
+            (Some(info), None) => {
+                open = Some(Block {
+                    info: info.to_owned(),
+                    text: String::new(),
+                })
+            }
             (Some(_), Some(_)) => blocks.extend(open.take()),
             (None, Some(block)) => {
                 block.text.push_str(line);
@@ -30,9 +35,16 @@ fn blocks(markdown: &str) -> Vec<Block> {
 
 /// Both outputs of a command, through one pipe, so that their order is what a person sees.
 fn run(directory: &Path, binary: &Path, command: &str) -> String {
-    let arguments = command.strip_prefix("threadkeep ").expect("the tour calls threadkeep");
+    let arguments = command
+        .strip_prefix("threadkeep ")
+        .expect("the tour calls threadkeep");
     let line = format!("exec '{}' {arguments} 2>&1", binary.display());
-    let output = Command::new("sh").arg("-c").arg(line).current_dir(directory).output().unwrap();
+    let output = Command::new("sh")
+        .arg("-c")
+        .arg(line)
+        .current_dir(directory)
+        .output()
+        .unwrap();
     String::from_utf8(output.stdout).unwrap()
 }
 
@@ -54,7 +66,11 @@ fn the_tour_does_what_it_says() {
         let mut expected = block.text.split("$ ").skip(1);
         for part in &mut expected {
             let (command, output) = part.split_once('\n').unwrap();
-            assert_eq!(run(temporary.path(), binary, command), output, "$ {command}");
+            assert_eq!(
+                run(temporary.path(), binary, command),
+                output,
+                "$ {command}"
+            );
             commands += 1;
         }
     }

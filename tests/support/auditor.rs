@@ -89,17 +89,44 @@ impl Audit<'_> {
         let counters = &head["counters"];
         let tokens = KINDS.map(|kind| number(&counters["usage"][kind]));
         for (what, wrong) in [
-            ("version is not the history's", number(&head["version"]) != told.version),
-            ("hash is not the newest entry's", text(&head["hash"]) != told.hash),
-            ("running without a holder", running && head["holder"].is_null()),
+            (
+                "version is not the history's",
+                number(&head["version"]) != told.version,
+            ),
+            (
+                "hash is not the newest entry's",
+                text(&head["hash"]) != told.hash,
+            ),
+            (
+                "running without a holder",
+                running && head["holder"].is_null(),
+            ),
             ("running without a step", running && head["step"].is_null()),
-            ("held though not running", !running && !head["holder"].is_null()),
-            ("a step though not running", !running && !head["step"].is_null()),
-            ("a hold though not running", !running && !head["hold"].is_null()),
-            ("running without a due entry", running && head["due"].is_null()),
-            ("created without a due entry", status == "created" && head["due"].is_null()),
+            (
+                "held though not running",
+                !running && !head["holder"].is_null(),
+            ),
+            (
+                "a step though not running",
+                !running && !head["step"].is_null(),
+            ),
+            (
+                "a hold though not running",
+                !running && !head["hold"].is_null(),
+            ),
+            (
+                "running without a due entry",
+                running && head["due"].is_null(),
+            ),
+            (
+                "created without a due entry",
+                status == "created" && head["due"].is_null(),
+            ),
             ("ended with a due entry", ended && !head["due"].is_null()),
-            ("ended with open calls", ended && !told.open_calls.is_empty()),
+            (
+                "ended with open calls",
+                ended && !told.open_calls.is_empty(),
+            ),
             ("turns differ", number(&counters["turns"]) != told.turns),
             ("spend differs", number(&counters["spend"]) != told.spend),
             ("tokens differ", tokens != told.tokens),
@@ -110,7 +137,10 @@ impl Audit<'_> {
         }
         let open = told.open_hold.map_or(0, |(_, amount)| amount);
         if number(&head["hold"]["amount"]) != open {
-            self.find(key, "the hold of the head is not the one that the history left open");
+            self.find(
+                key,
+                "the hold of the head is not the one that the history left open",
+            );
         }
         let round: BTreeSet<(u64, u64)> = head["round"]["calls"]
             .as_array()
@@ -119,7 +149,10 @@ impl Audit<'_> {
             .map(|call| (number(&head["round"]["version"]), number(&call["index"])))
             .collect();
         if round != told.open_calls {
-            self.find(key, "the round of the head is not what the history left open");
+            self.find(
+                key,
+                "the round of the head is not what the history left open",
+            );
         }
         if running && !head["due"].is_null() {
             let expiry = number(&head["expiry"]["seconds"]) * 1000 + 1000;
@@ -146,7 +179,10 @@ impl Audit<'_> {
                     self.find(key, &format!("a gap before version {version}"));
                 }
                 if text(&entry["previous"]) != told.hash {
-                    self.find(key, &format!("version {version} does not chain to the one before"));
+                    self.find(
+                        key,
+                        &format!("version {version} does not chain to the one before"),
+                    );
                 }
                 told.version = version;
                 told.hash = threadkeep_core::hash::sha256_text(&line.value);
@@ -174,7 +210,10 @@ impl Audit<'_> {
         if entry["admitted"].is_object() {
             let admitted = &entry["admitted"];
             if !told.open_calls.is_empty() {
-                self.find(key, &format!("version {version} admits a call while tool calls are open"));
+                self.find(
+                    key,
+                    &format!("version {version} admits a call while tool calls are open"),
+                );
             }
             if told.open_hold.is_some() {
                 self.find(key, &format!("version {version} admits a second attempt"));
@@ -191,7 +230,12 @@ impl Audit<'_> {
             "tool_result" => {
                 let call = (number(&event["version"]), number(&event["index"]));
                 if !told.open_calls.remove(&call) {
-                    self.find(key, &format!("version {version}: {call:?} has a second result, or was never called"));
+                    self.find(
+                        key,
+                        &format!(
+                            "version {version}: {call:?} has a second result, or was never called"
+                        ),
+                    );
                 }
                 told.spend += number(&event["cost"]);
             }
@@ -210,7 +254,10 @@ impl Audit<'_> {
                 self.find(&key, "the account holds something else than its heads");
             }
             if spent != self.spent.get(&key).copied().unwrap_or(0) {
-                self.find(&key, "the account spent something else than its histories say");
+                self.find(
+                    &key,
+                    "the account spent something else than its histories say",
+                );
             }
             let head = one(self.store, "head", &key).unwrap_or(Value::Null);
             let draws = ["created", "running", "waiting", "suspended"];

@@ -214,46 +214,49 @@ fn messages_keep_their_bytes() {
 }
 
 /// A repeated result is known by the hash of this text.
-#[test]
-fn outcomes_keep_their_bytes() {
-    let usage = Usage {
+fn usage() -> Usage {
+    Usage {
         input: 1,
         output: 2,
         read: 3,
         write: 4,
         reasoning: 5,
-    };
-    let failure = LlmFailure {
+    }
+}
+
+fn failure() -> LlmFailure {
+    LlmFailure {
         kind: "transient".into(),
         code: "c".into(),
         message: "m".into(),
         retry: Some(5),
         sent: true,
-        usage: Some(usage),
+        usage: Some(usage()),
         partial: "p".into(),
+    }
+}
+
+fn completion() -> Completion {
+    let thinking = |raw: Option<&str>| ReplyBlock::Thinking {
+        text: "t".into(),
+        raw: raw.map(str::to_owned),
     };
-    let blocks = vec![
-        ReplyBlock::Text { text: "t".into() },
-        ReplyBlock::Thinking {
-            text: "t".into(),
-            raw: None,
-        },
-        ReplyBlock::Thinking {
-            text: "t".into(),
-            raw: Some("{}".into()),
-        },
-        ReplyBlock::ToolUse {
-            id: "i".into(),
-            name: "n".into(),
-            arguments: "{}".into(),
-        },
-    ];
-    let completion = Completion {
-        blocks,
+    let call = ReplyBlock::ToolUse {
+        id: "i".into(),
+        name: "n".into(),
+        arguments: "{}".into(),
+    };
+    let text = ReplyBlock::Text { text: "t".into() };
+    Completion {
+        blocks: vec![text, thinking(None), thinking(Some("{}")), call],
         finish: "stop".into(),
-        usage: Some(usage),
+        usage: Some(usage()),
         session: Some("s".into()),
-    };
+    }
+}
+
+#[test]
+fn outcomes_keep_their_bytes() {
     let bare = Completion {
         blocks: Vec::new(),
         finish: "stop".into(),
@@ -271,7 +274,7 @@ fn outcomes_keep_their_bytes() {
     let outcomes = vec![outcome(ToolState::Done), outcome(ToolState::Interrupted)];
     for (outcome, text) in [
         (
-            Outcome::Completion(completion),
+            Outcome::Completion(completion()),
             r#"{"completion":{"blocks":[{"type":"text","text":"t"},{"type":"thinking","text":"t","raw":null},{"type":"thinking","text":"t","raw":"{}"},{"type":"tool_use","id":"i","name":"n","arguments":"{}"}],"finish":"stop","usage":{"input":1,"output":2,"read":3,"write":4,"reasoning":5},"session":"s"}}"#,
         ),
         (
@@ -279,7 +282,7 @@ fn outcomes_keep_their_bytes() {
             r#"{"completion":{"blocks":[],"finish":"stop","usage":null,"session":null}}"#,
         ),
         (
-            Outcome::Failure(failure),
+            Outcome::Failure(failure()),
             r#"{"failure":{"kind":"transient","code":"c","message":"m","retry":5,"sent":true,"usage":{"input":1,"output":2,"read":3,"write":4,"reasoning":5},"partial":"p"}}"#,
         ),
         (

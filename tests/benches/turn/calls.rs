@@ -83,6 +83,17 @@ pub fn compare(steps: usize) {
         }));
     }
 
+    print(fresh, fresh_bare, warm, warm_bare, warm_tenant);
+}
+
+/// The table.
+fn print(
+    mut fresh: Vec<Duration>,
+    mut fresh_bare: Vec<Duration>,
+    mut warm: Vec<Duration>,
+    mut warm_bare: Vec<Duration>,
+    mut warm_tenant: Vec<Duration>,
+) {
     let hop = median(&mut warm_tenant).saturating_sub(median(&mut warm));
     println!("calls, median of each; bare is a component that does nothing, in the same engine");
     println!(

@@ -98,6 +98,12 @@ pub fn only(who: &str) {
     let storage: Arc<dyn Storage> = Arc::new(MemoryStore::new());
     let mut native = NativeRun::start(&storage);
     let mut component = DirectRun::start(&storage);
+    let it: &mut dyn Candidate = if who == "native" {
+        &mut native
+    } else {
+        &mut component
+    };
+    if std::env::var("TK_MAP").is_ok() { component.map(); }
     let it: &mut dyn Candidate = if who == "native" { &mut native } else { &mut component };
     let (mut even, mut odd) = (Vec::new(), Vec::new());
     let n: usize = std::env::var("TK_N").map_or(20_000, |n| n.parse().unwrap());
@@ -105,7 +111,11 @@ pub fn only(who: &str) {
         let (blocks, content) = script(step);
         let begun = Instant::now();
         it.step(step, &blocks, &content);
-        if step % 2 == 0 { even.push(begun.elapsed()) } else { odd.push(begun.elapsed()) }
+        if step % 2 == 0 {
+            even.push(begun.elapsed())
+        } else {
+            odd.push(begun.elapsed())
+        }
     }
     println!("{who} {:?} {:?}", median(&mut even), median(&mut odd));
 }

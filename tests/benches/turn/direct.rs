@@ -37,7 +37,10 @@ pub fn prepare(engine: &Engine) -> InstancePre<Context> {
 }
 
 pub fn bytes() -> Vec<u8> {
-    std::env::var("TK_COMPONENT").map_or_else(|_| COMPONENT.to_vec(), |path| std::fs::read(path).expect("x"))
+    std::env::var("TK_COMPONENT").map_or_else(
+        |_| COMPONENT.to_vec(),
+        |path| std::fs::read(path).expect("x"),
+    )
 }
 
 /// A store that no epoch ends.
@@ -49,6 +52,7 @@ pub fn store<T>(engine: &Engine, data: T) -> Store<T> {
 
 /// A run of its own thread.
 pub struct DirectRun {
+    pre: InstancePre<Context>,
     store: Store<Context>,
     submit: Submit,
     thread: String,
@@ -85,6 +89,7 @@ impl DirectRun {
         let (started,) = start.call(&mut store, given).expect("no trap");
         let handle = started.expect("started");
         Self {
+            pre,
             store,
             submit,
             thread,
@@ -92,6 +97,14 @@ impl DirectRun {
             version: handle.step.version,
             calls: Vec::new(),
         }
+    }
+}
+
+impl DirectRun {
+    pub fn map(&self) {
+        let c = self.pre.component();
+        std::fs::write("/tmp/x.cwasm", c.serialize().unwrap()).unwrap();
+        eprintln!("RANGE {:?}", c.image_range());
     }
 }
 

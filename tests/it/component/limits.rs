@@ -46,13 +46,40 @@ fn draft() -> registry::Draft {
 async fn a_call_is_stopped_by_the_limit_that_it_runs_into() {
     let local = Limits::local();
     for (name, limits) in [
-        ("memory_bytes_max", Limits { memory_bytes_max: 64 << 10, ..local }),
-        ("table_elements_max", Limits { table_elements_max: 1, ..local }),
-        ("call_time_max", Limits { call_time_max: Duration::from_millis(20), ..local }),
-        ("host_call_bytes_max", Limits { host_call_bytes_max: 16, ..local }),
+        (
+            "memory_bytes_max",
+            Limits {
+                memory_bytes_max: 64 << 10,
+                ..local
+            },
+        ),
+        (
+            "table_elements_max",
+            Limits {
+                table_elements_max: 1,
+                ..local
+            },
+        ),
+        (
+            "call_time_max",
+            Limits {
+                call_time_max: Duration::from_millis(20),
+                ..local
+            },
+        ),
+        (
+            "host_call_bytes_max",
+            Limits {
+                host_call_bytes_max: 16,
+                ..local
+            },
+        ),
     ] {
         let answer = tenant(limits).create(draft()).await;
-        assert!(matches!(answer, Err(CallError::Limit(limit)) if limit == name), "{name}: {answer:?}");
+        assert!(
+            matches!(answer, Err(CallError::Limit(limit)) if limit == name),
+            "{name}: {answer:?}"
+        );
     }
     assert!(tenant(local).create(draft()).await.is_ok());
 }
@@ -62,8 +89,22 @@ async fn instances_are_kept_and_replaced_as_the_limits_say() {
     let local = Limits::local();
     for (what, limits, kept) in [
         ("local", local, 1),
-        ("none is kept warm", Limits { instances_warm_max: 0, ..local }, 0),
-        ("each is used once", Limits { instance_calls_max: 1, ..local }, 0),
+        (
+            "none is kept warm",
+            Limits {
+                instances_warm_max: 0,
+                ..local
+            },
+            0,
+        ),
+        (
+            "each is used once",
+            Limits {
+                instance_calls_max: 1,
+                ..local
+            },
+            0,
+        ),
     ] {
         let tenant = tenant(limits);
         tenant.create(draft()).await.unwrap();
@@ -74,13 +115,30 @@ async fn instances_are_kept_and_replaced_as_the_limits_say() {
 
 #[tokio::test]
 async fn a_trap_costs_its_instance_and_nothing_else() {
-    let limits = Limits { call_time_max: Duration::from_millis(20), ..Limits::local() };
+    let limits = Limits {
+        call_time_max: Duration::from_millis(20),
+        ..Limits::local()
+    };
     let tenant = tenant(limits);
     tenant.create(draft()).await.unwrap_err();
     assert_eq!(tenant.instances_warm(), 0);
-    assert!(tenant.list(filter(), 10, None).await.unwrap().threads.is_empty());
+    assert!(
+        tenant
+            .list(filter(), 10, None)
+            .await
+            .unwrap()
+            .threads
+            .is_empty()
+    );
 }
 
 fn filter() -> registry::Filter {
-    registry::Filter { status: None, parent: None, directive: None, agent: None, task: None, chain: None }
+    registry::Filter {
+        status: None,
+        parent: None,
+        directive: None,
+        agent: None,
+        task: None,
+        chain: None,
+    }
 }

@@ -29,7 +29,9 @@ fn calls_tool(name: &str, arguments: &Value) -> Value {
 
 #[tokio::test]
 async fn a_directive_reads_a_file_with_a_tool_and_answers_while_it_streams() {
-    let Some(server) = Llmock::start() else { return };
+    let Some(server) = Llmock::start() else {
+        return;
+    };
     server.scenario(&json!([
         calls_tool("read_file", &json!({"path": "notes.txt"})),
         {"type": "reply", "text": "It reminds of milk."},
@@ -38,7 +40,11 @@ async fn a_directive_reads_a_file_with_a_tool_and_answers_while_it_streams() {
     let project = open(dir, None, &[("MOCK_API_KEY", "sk-secret-of-the-test")]);
     let thread = project.tenant().create(describe_draft()).await.unwrap();
     let (sink, mut stream) = Sink::channel();
-    let ended = project.driver().run(&thread.id, None, &sink, &Stop::never()).await.unwrap();
+    let ended = project
+        .driver()
+        .run(&thread.id, None, &sink, &Stop::never())
+        .await
+        .unwrap();
     assert_eq!((ended.status.as_str(), ended.costs.turns), ("completed", 2));
     assert_eq!(ended.result.as_deref(), Some(r#""It reminds of milk.""#));
     assert!(ended.costs.spend_nanos > 0, "real usage was priced");
@@ -57,7 +63,9 @@ async fn a_directive_reads_a_file_with_a_tool_and_answers_while_it_streams() {
     let requests = server.requests();
     assert_eq!(requests.len(), 2);
     assert!(
-        requests[1]["body"].to_string().contains("remember the milk 漢🙂"),
+        requests[1]["body"]
+            .to_string()
+            .contains("remember the milk 漢🙂"),
         "the next request holds the file's text: {}",
         requests[1]
     );
@@ -81,30 +89,63 @@ fn cases() -> Vec<Case> {
             {"type": "stream_fault", "kind": kind, "after_chunks": 3, "stall_seconds": 20.0},
         ])
     };
-    let case = |name, behaviors, requests, leaves| Case { name, behaviors, requests, status: "completed", leaves };
+    let case = |name, behaviors, requests, leaves| Case {
+        name,
+        behaviors,
+        requests,
+        status: "completed",
+        leaves,
+    };
     vec![
-        case("429 with retry-after", json!([{"type": "fail", "status": 429, "retry_after": 1}]), 2, "error"),
+        case(
+            "429 with retry-after",
+            json!([{"type": "fail", "status": 429, "retry_after": 1}]),
+            2,
+            "error",
+        ),
         case("503", json!([{"type": "fail", "status": 503}]), 2, "error"),
         case("disconnect", stream("disconnect"), 2, "partial"),
         case("truncated stream", stream("truncate"), 2, "partial"),
         case("corrupted chunk", stream("malformed"), 2, "error"),
         case("stall", stream("stall"), 2, "partial"),
-        case("malformed arguments", json!([{"type": "tool_fault", "kind": "malformed_arguments"}]), 2, "tool_result"),
-        case("unknown tool", json!([{"type": "tool_fault", "kind": "unknown_tool"}]), 2, "tool_result"),
+        case(
+            "malformed arguments",
+            json!([{"type": "tool_fault", "kind": "malformed_arguments"}]),
+            2,
+            "tool_result",
+        ),
+        case(
+            "unknown tool",
+            json!([{"type": "tool_fault", "kind": "unknown_tool"}]),
+            2,
+            "tool_result",
+        ),
         Case {
             status: "suspended",
-            ..case("refusal", json!([{"type": "fail", "status": 401}]), 1, "suspended")
+            ..case(
+                "refusal",
+                json!([{"type": "fail", "status": 401}]),
+                1,
+                "suspended",
+            )
         },
         Case {
             status: "suspended",
-            ..case("an outage", json!([{"type": "fail", "status": 503, "times": 4}]), 4, "suspended")
+            ..case(
+                "an outage",
+                json!([{"type": "fail", "status": 503, "times": 4}]),
+                4,
+                "suspended",
+            )
         },
     ]
 }
 
 #[tokio::test]
 async fn a_run_copes_with_each_fault() {
-    let Some(server) = Llmock::start() else { return };
+    let Some(server) = Llmock::start() else {
+        return;
+    };
     for case in cases() {
         fault(&server, case).await;
     }
@@ -117,22 +158,48 @@ async fn fault(server: &Llmock, case: Case) {
     let (_kept, dir) = project_dir(&models_yaml(server));
     let project = open(dir, None, &[("MOCK_API_KEY", "sk-secret-of-the-test")]);
     let thread = project.tenant().create(describe_draft()).await.unwrap();
-    let ended = impatient(server, &project).run(&thread.id, None, &Sink::none(), &Stop::never()).await.expect(name);
+    let ended = impatient(server, &project)
+        .run(&thread.id, None, &Sink::none(), &Stop::never())
+        .await
+        .expect(name);
     assert_eq!(ended.status, case.status, "{name}: {ended:?}");
-    assert_eq!(server.pending(), [] as [Value; 0], "{name}: the fault was not consumed");
+    assert_eq!(
+        server.pending(),
+        [] as [Value; 0],
+        "{name}: the fault was not consumed"
+    );
     let requests = server.requests();
     let asked = requests.len();
     assert!(asked >= case.requests, "{name}: {asked} requests");
-    let events = project.tenant().events(&thread.id, 0, 500).await.unwrap().events;
-    assert!(events.iter().any(|event| event.kind == case.leaves), "{name}: no {}", case.leaves);
+    let events = project
+        .tenant()
+        .events(&thread.id, 0, 500)
+        .await
+        .unwrap()
+        .events;
+    assert!(
+        events.iter().any(|event| event.kind == case.leaves),
+        "{name}: no {}",
+        case.leaves
+    );
     if case.leaves == "tool_result" {
-        let told = events.iter().find(|event| event.kind == "tool_result").unwrap();
+        let told = events
+            .iter()
+            .find(|event| event.kind == "tool_result")
+            .unwrap();
         let body: Value = serde_json::from_str(&told.body).unwrap();
-        assert_eq!((&body["failed"], &body["state"]), (&json!(true), &json!("denied")), "{name}");
+        assert_eq!(
+            (&body["failed"], &body["state"]),
+            (&json!(true), &json!("denied")),
+            "{name}"
+        );
     }
     turns_are_whole(name, &ended, &events);
     if case.status == "completed" && case.leaves != "tool_result" {
-        assert_eq!(requests[0]["fingerprint"], requests[1]["fingerprint"], "{name}: another body was retried");
+        assert_eq!(
+            requests[0]["fingerprint"], requests[1]["fingerprint"],
+            "{name}: another body was retried"
+        );
     }
     if case.status == "completed" {
         no_fail(server);
@@ -149,7 +216,10 @@ fn turns_are_whole(name: &str, ended: &Ended, events: &[threadkeep::wit::Event])
         let body: Value = serde_json::from_str(&event.body).unwrap();
         let synthetic = body["synthetic"] == true;
         let partial = body["content"][0]["text"].as_str().unwrap_or_default() == "one two";
-        assert!(synthetic || !partial, "{name}: a partial text became a message");
+        assert!(
+            synthetic || !partial,
+            "{name}: a partial text became a message"
+        );
     }
 }
 
@@ -161,7 +231,10 @@ fn impatient(server: &Llmock, project: &OpenProject) -> Driver {
             Ok((Arc::clone(&self.0), model.to_owned()))
         }
     }
-    let options = OpenAiOptions { idle_timeout: Duration::from_secs(1), ..OpenAiOptions::new(server.base_url()) };
+    let options = OpenAiOptions {
+        idle_timeout: Duration::from_secs(1),
+        ..OpenAiOptions::new(server.base_url())
+    };
     let provider = Impatient(Arc::new(OpenAi::new(options).unwrap()));
     project.driver_with(Arc::new(provider))
 }

@@ -31,8 +31,14 @@ pub fn project_dir(models: &str) -> (tempfile::TempDir, Dir) {
 }
 
 /// Open it, over SQLite if no store is given.
-pub fn open(dir: Dir, store: Option<Arc<dyn Storage>>, environment: &[(&str, &str)]) -> OpenProject {
-    let pairs = environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+pub fn open(
+    dir: Dir,
+    store: Option<Arc<dyn Storage>>,
+    environment: &[(&str, &str)],
+) -> OpenProject {
+    let pairs = environment
+        .iter()
+        .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
     let options = ProjectOptions {
         policy: Policy::preset("local"),
         environment: Environment::from_pairs(pairs),
@@ -68,7 +74,14 @@ pub fn describe_draft() -> registry::Draft {
         task: None,
         title: None,
         model: None,
-        limits: wit::Limits { turns: None, tokens: None, spend: None, spawns: None, depth: None, duration: None },
+        limits: wit::Limits {
+            turns: None,
+            tokens: None,
+            spend: None,
+            spawns: None,
+            depth: None,
+            duration: None,
+        },
         capabilities: Vec::new(),
         inputs: r#"{"file": "notes.txt"}"#.to_owned(),
     }

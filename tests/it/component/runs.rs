@@ -25,7 +25,11 @@ async fn run_to_end(store: Option<Arc<dyn Storage>>) {
     let thread = project.tenant().create(describe_draft()).await.unwrap();
     assert_eq!(thread.status, "created");
     let (sink, mut events) = Sink::channel();
-    let ended = project.driver().run(&thread.id, None, &sink, &Stop::never()).await.unwrap();
+    let ended = project
+        .driver()
+        .run(&thread.id, None, &sink, &Stop::never())
+        .await
+        .unwrap();
     assert_eq!((ended.status.as_str(), ended.costs.turns), ("completed", 2));
     assert_eq!(ended.costs.spend_nanos, 100_000 + 20_000 + 150_000 + 40_000);
     assert_eq!(ended.result.as_deref(), Some(r#""It holds a note.""#));
@@ -38,9 +42,28 @@ async fn run_to_end(store: Option<Arc<dyn Storage>>) {
     }
     assert_eq!(text, "Let me look.It holds a note.");
     let page = project.tenant().events(&thread.id, 0, 100).await.unwrap();
-    let kinds: Vec<&str> = page.events.iter().map(|event| event.kind.as_str()).collect();
-    assert_eq!(kinds, ["message", "assistant_text", "tool_use", "result", "tool_result", "message", "result"]);
-    assert!(page.events[4].body.contains("remember the milk 漢🙂"), "{}", page.events[4].body);
+    let kinds: Vec<&str> = page
+        .events
+        .iter()
+        .map(|event| event.kind.as_str())
+        .collect();
+    assert_eq!(
+        kinds,
+        [
+            "message",
+            "assistant_text",
+            "tool_use",
+            "result",
+            "tool_result",
+            "message",
+            "result"
+        ]
+    );
+    assert!(
+        page.events[4].body.contains("remember the milk 漢🙂"),
+        "{}",
+        page.events[4].body
+    );
 }
 
 #[tokio::test]

@@ -28,11 +28,7 @@ fn rows(fixture: &SqliteFixture) -> Vec<Vec<Option<String>>> {
     let mut statement = shell
         .prepare("SELECT * FROM threads ORDER BY thread_id")
         .unwrap();
-    let names: Vec<String> = statement
-        .column_names()
-        .into_iter()
-        .map(str::to_owned)
-        .collect();
+    let names: Vec<String> = statement.column_names().map(str::to_owned).collect();
     assert_eq!(names, COLUMNS);
     let row = |row: &rusqlite::Row<'_>| (0..COLUMNS.len()).map(|column| row.get(column)).collect();
     statement

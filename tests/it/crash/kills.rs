@@ -68,7 +68,9 @@ impl Observer for Acknowledge {
 /// Not a test of its own: the process that is killed. It runs threads, two at a time, until that happens.
 #[test]
 fn victim() {
-    let Ok(directory) = std::env::var(DIRECTORY) else { return };
+    let Ok(directory) = std::env::var(DIRECTORY) else {
+        return;
+    };
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
         let project = open(Path::new(&directory));
@@ -82,12 +84,22 @@ fn victim() {
 
 async fn one(project: &OpenProject, driver: &threadkeep::driver::Driver) -> bool {
     let thread = project.tenant().create(describe_draft()).await.unwrap();
-    driver.run(&thread.id, None, &Sink::none(), &Stop::never()).await.unwrap().status == "completed"
+    driver
+        .run(&thread.id, None, &Sink::none(), &Stop::never())
+        .await
+        .unwrap()
+        .status
+        == "completed"
 }
 
 fn spawn(directory: &Path) -> Child {
     Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "crash::kills::victim", "--nocapture", "--test-threads=1"])
+        .args([
+            "--exact",
+            "crash::kills::victim",
+            "--nocapture",
+            "--test-threads=1",
+        ])
         .env(DIRECTORY, directory)
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
@@ -102,13 +114,20 @@ fn kill_one(directory: &Path, after: Duration) -> BTreeMap<String, u64> {
     let mut acknowledged = BTreeMap::new();
     let mut note = |line: String| {
         // The test harness may have printed something before on the same line.
-        let Some((_, line)) = line.split_once("ack ") else { return false };
+        let Some((_, line)) = line.split_once("ack ") else {
+            return false;
+        };
         if let Some((thread, n)) = line.split_once(' ') {
             acknowledged.insert(thread.to_owned(), n.parse().unwrap());
         }
         true
     };
-    while !note(lines.next().expect("the victim acknowledges something").unwrap()) {}
+    while !note(
+        lines
+            .next()
+            .expect("the victim acknowledges something")
+            .unwrap(),
+    ) {}
     std::thread::sleep(after);
     victim.kill().unwrap();
     victim.wait().unwrap();
@@ -127,18 +146,31 @@ async fn sixty_real_kills_lose_nothing() {
     let mut random = seed;
     let (mut events, mut recovered) = (0, 0);
     for kill in 0..KILLS {
-        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        random = random
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         let after = Duration::from_micros((random >> 33) % 60_000);
         let acknowledged = kill_one(kept.path(), after);
         let project = open(kept.path());
         let closed = project.recover(&[]).await.unwrap();
         recovered += closed.len();
         let findings = audit(&*project.tenant().context().storage);
-        assert!(findings.is_empty(), "seed {seed}, kill {kill}: {findings:#?}");
+        assert!(
+            findings.is_empty(),
+            "seed {seed}, kill {kill}: {findings:#?}"
+        );
         for (thread, n) in &acknowledged {
             let found = project.tenant().get(thread).await.unwrap();
-            assert!(found.version >= *n, "seed {seed}, kill {kill}: {thread} lost {n}, has {}", found.version);
-            assert!(["completed", "suspended"].contains(&found.status.as_str()), "{thread} is {}", found.status);
+            assert!(
+                found.version >= *n,
+                "seed {seed}, kill {kill}: {thread} lost {n}, has {}",
+                found.version
+            );
+            assert!(
+                ["completed", "suspended"].contains(&found.status.as_str()),
+                "{thread} is {}",
+                found.status
+            );
             events += n;
         }
         if kill % 10 == 9 {
@@ -151,9 +183,16 @@ async fn sixty_real_kills_lose_nothing() {
 
 /// What was recovered goes on to its end, and its documents are rebuilt.
 async fn carry_on(project: &OpenProject, closed: &[String]) {
-    let documents = Documents::new(project.tenant().clone(), project.threads().try_clone().unwrap());
+    let documents = Documents::new(
+        project.tenant().clone(),
+        project.threads().try_clone().unwrap(),
+    );
     for thread in closed {
-        let ended = project.driver().run(thread, None, &Sink::none(), &Stop::never()).await.unwrap();
+        let ended = project
+            .driver()
+            .run(thread, None, &Sink::none(), &Stop::never())
+            .await
+            .unwrap();
         assert_eq!(ended.status, "completed", "{thread}");
         documents.repair(thread).await.unwrap();
     }
@@ -162,7 +201,9 @@ async fn carry_on(project: &OpenProject, closed: &[String]) {
 }
 
 fn seed() -> u64 {
-    let given = std::env::var("THREADKEEP_TEST_SEED").ok().and_then(|seed| seed.parse().ok());
+    let given = std::env::var("THREADKEEP_TEST_SEED")
+        .ok()
+        .and_then(|seed| seed.parse().ok());
     given.unwrap_or_else(|| {
         let mut bytes = [0_u8; 8];
         threadkeep::component::Random::fill(&threadkeep::component::SystemRandom, &mut bytes);

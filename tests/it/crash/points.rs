@@ -46,7 +46,11 @@ impl Tools for Counting {
     }
 
     fn call<'a>(&'a self, name: &'a str, _: &'a str) -> BoxFuture<'a, ToolResult> {
-        let counter = if name == "write" { &self.writes } else { &self.reads };
+        let counter = if name == "write" {
+            &self.writes
+        } else {
+            &self.reads
+        };
         counter.fetch_add(1, Ordering::SeqCst);
         Box::pin(async move { ToolResult::ok("ok") })
     }
@@ -64,7 +68,12 @@ fn tenant(engine: &Engine, storage: Arc<dyn Storage>) -> Tenant {
 
 fn driver(tenant: &Tenant, tools: &Arc<Counting>, nonce: &str) -> Driver {
     let script = Arc::new(Scripted::parse(SCRIPT).unwrap());
-    Driver::new(tenant.clone(), Arc::new(One(script)), Arc::<Counting>::clone(tools), nonce)
+    Driver::new(
+        tenant.clone(),
+        Arc::new(One(script)),
+        Arc::<Counting>::clone(tools),
+        nonce,
+    )
 }
 
 fn draft() -> registry::Draft {
@@ -97,7 +106,9 @@ async fn die(engine: &Engine, death: Death, tools: &Arc<Counting>) -> (u64, Arc<
     let faulty = Arc::new(Faulty::new(Arc::<MemoryStore>::clone(&memory), death));
     let dying = tenant(engine, Arc::<Faulty>::clone(&faulty));
     if dying.create(draft()).await.is_ok() {
-        let _ = driver(&dying, tools, "first").run(THREAD, None, &Sink::none(), &Stop::never()).await;
+        let _ = driver(&dying, tools, "first")
+            .run(THREAD, None, &Sink::none(), &Stop::never())
+            .await;
     }
     (faulty.commits(), memory)
 }
@@ -114,8 +125,15 @@ async fn carry_on(engine: &Engine, memory: &Arc<MemoryStore>, tools: &Arc<Counti
     assert!(findings.is_empty(), "{findings:#?}");
     let thread = second.get(THREAD).await.unwrap();
     if thread.status != "completed" {
-        assert!(["created", "suspended"].contains(&thread.status.as_str()), "{}", thread.status);
-        let ended = driver(&second, tools, "second").run(THREAD, None, &Sink::none(), &Stop::never()).await.unwrap();
+        assert!(
+            ["created", "suspended"].contains(&thread.status.as_str()),
+            "{}",
+            thread.status
+        );
+        let ended = driver(&second, tools, "second")
+            .run(THREAD, None, &Sink::none(), &Stop::never())
+            .await
+            .unwrap();
         assert_eq!(ended.status, "completed");
     }
     let findings = audit(&**memory);
@@ -130,7 +148,12 @@ async fn death_at_every_commit_loses_nothing_and_repeats_nothing() {
     assert!(commits > 6, "{commits}");
     println!("commits of the whole run: {commits}");
     for n in 1..=commits {
-        for death in [Death::Before(n), Death::After(n), Death::Unknown(n), Death::UnknownLost(n)] {
+        for death in [
+            Death::Before(n),
+            Death::After(n),
+            Death::Unknown(n),
+            Death::UnknownLost(n),
+        ] {
             let tools = Arc::new(Counting::default());
             let (_, memory) = die(&engine, death, &tools).await;
             carry_on(&engine, &memory, &tools).await;

@@ -48,7 +48,8 @@ fn request() -> impl Strategy<Value = Request> {
     ]
 }
 
-static TOTAL: Mutex<std::collections::BTreeMap<String, u64>> = Mutex::new(std::collections::BTreeMap::new());
+static TOTAL: Mutex<std::collections::BTreeMap<String, u64>> =
+    Mutex::new(std::collections::BTreeMap::new());
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 150, max_shrink_iters: 2_000, ..ProptestConfig::default() })]
@@ -86,10 +87,26 @@ fn every_kind_of_answer_occurs() {
     world.audit();
     println!("answers: {:?}", world.counts);
     for what in [
-        "start", "start refused", "reply", "fail", "stop", "go on", "repeat", "differ refused",
-        "old token refused", "claim", "claim refused", "recover", "signal", "signal seen", "signal refused",
+        "start",
+        "start refused",
+        "reply",
+        "fail",
+        "stop",
+        "go on",
+        "repeat",
+        "differ refused",
+        "old token refused",
+        "claim",
+        "claim refused",
+        "recover",
+        "signal",
+        "signal seen",
+        "signal refused",
     ] {
-        assert!(world.counts.get(what).is_some_and(|n| *n > 0), "{what} never occurred");
+        assert!(
+            world.counts.get(what).is_some_and(|n| *n > 0),
+            "{what} never occurred"
+        );
     }
 }
 
@@ -103,29 +120,65 @@ fn perform(world: &mut World, request: Request) {
         Start(t, input) => {
             let thread = pick(world, t);
             let started = world.start(&thread, input.then_some("go on 漢"));
-            world.count(if started.is_ok() { "start" } else { "start refused" });
+            world.count(if started.is_ok() {
+                "start"
+            } else {
+                "start refused"
+            });
         }
         Reply(t, kind) => answer(world, &pick(world, t), kind),
         Fail(t, kind, sent) => {
-            let kinds = ["transient", "rate-limited", "permanent", "quota", "context-overflow", "new"];
+            let kinds = [
+                "transient",
+                "rate-limited",
+                "permanent",
+                "quota",
+                "context-overflow",
+                "new",
+            ];
             let failure = LlmFailure {
                 usage: (kind % 4 == 0).then(|| usage(50, 5)).flatten(),
-                partial: if kind % 3 == 0 { "half a".to_owned() } else { String::new() },
+                partial: if kind % 3 == 0 {
+                    "half a".to_owned()
+                } else {
+                    String::new()
+                },
                 ..fails(kinds[usize::from(kind) % kinds.len()], sent)
             };
-            submit(world, &pick(world, t), StepKind::CallLlm, Outcome::Failure(failure), "fail");
+            submit(
+                world,
+                &pick(world, t),
+                StepKind::CallLlm,
+                Outcome::Failure(failure),
+                "fail",
+            );
         }
         Stop(t) => {
             let thread = pick(world, t);
             if let Some(kind) = world.pending(&thread) {
-                submit(world, &thread, kind, Outcome::Stopped(fails("cancelled", true)), "stop");
+                submit(
+                    world,
+                    &thread,
+                    kind,
+                    Outcome::Stopped(fails("cancelled", true)),
+                    "stop",
+                );
             }
         }
         Progress(t, n) => {
             let thread = pick(world, t);
             let token = world.held.get(&thread).map_or(0, |held| held.token);
-            let news = world.service.progress(&thread, token, &"p".repeat(usize::from(n) % 50)).unwrap();
-            world.count(if news == threadkeep_component::service::runner::News::GoOn { "go on" } else { "do not" });
+            let news = world
+                .service
+                .progress(&thread, token, &"p".repeat(usize::from(n) % 50))
+                .unwrap();
+            world.count(
+                if news == threadkeep_component::service::runner::News::GoOn {
+                    "go on"
+                } else {
+                    "do not"
+                },
+            );
         }
         Repeat(t) => repeat(world, &pick(world, t)),
         Differ(t) => differ(world, &pick(world, t)),
@@ -134,9 +187,18 @@ fn perform(world: &mut World, request: Request) {
             if let Some(held) = world.held.get(&thread).cloned() {
                 let version = held.handed.step.version;
                 let token = held.token.saturating_sub(1);
-                let submission = Submission { token, version, outcome: says("late"), mail: Vec::new() };
+                let submission = Submission {
+                    token,
+                    version,
+                    outcome: says("late"),
+                    mail: Vec::new(),
+                };
                 let refused = world.service.submit(&thread, &submission, version).is_err();
-                world.count(if refused { "old token refused" } else { "old token taken" });
+                world.count(if refused {
+                    "old token refused"
+                } else {
+                    "old token taken"
+                });
                 assert!(refused, "a fenced driver wrote");
             }
         }
@@ -144,11 +206,17 @@ fn perform(world: &mut World, request: Request) {
         Recover(t) => {
             let thread = pick(world, t);
             let holder = world.service.load(&thread).unwrap().head.value.holder;
-            let recovery = world.service.recover(&holder.into_iter().collect::<Vec<_>>(), None).unwrap();
+            let recovery = world
+                .service
+                .recover(&holder.into_iter().collect::<Vec<_>>(), None)
+                .unwrap();
             for closed in recovery.closed {
                 // A cancel that waited takes effect; anything else can go on.
                 let status = world.status(&closed);
-                assert!(closed == thread && ["suspended", "cancelled"].contains(&status.as_str()), "{closed}: {status}");
+                assert!(
+                    closed == thread && ["suspended", "cancelled"].contains(&status.as_str()),
+                    "{closed}: {status}"
+                );
                 world.count("recover");
             }
         }
@@ -157,7 +225,10 @@ fn perform(world: &mut World, request: Request) {
         StepBack(seconds) => {
             use threadkeep::clock::{Clock, Time};
             let now = world.clock.now();
-            world.clock.set(Time { seconds: now.seconds - i64::from(seconds), nanos: 0 });
+            world.clock.set(Time {
+                seconds: now.seconds - i64::from(seconds),
+                nanos: 0,
+            });
         }
     }
 }
@@ -179,8 +250,19 @@ fn answer(world: &mut World, thread: &str, kind: u8) {
                 3 => calls(&[("raed", "{}")]),
                 4 => calls(&[("read", "not json"), ("write", "{}")]),
                 5 => calls(&[("ask", "{}")]),
-                6 => reply(vec![ReplyBlock::Text { text: "free".to_owned() }], None),
-                7 => reply(vec![ReplyBlock::Thinking { text: "hm".to_owned(), raw: None }], usage(9_000, 4_000)),
+                6 => reply(
+                    vec![ReplyBlock::Text {
+                        text: "free".to_owned(),
+                    }],
+                    None,
+                ),
+                7 => reply(
+                    vec![ReplyBlock::Thinking {
+                        text: "hm".to_owned(),
+                        raw: None,
+                    }],
+                    usage(9_000, 4_000),
+                ),
                 _ => reply(Vec::new(), usage(1, 0)),
             };
             submit(world, thread, StepKind::CallLlm, outcome, "reply");
@@ -195,9 +277,15 @@ fn answer(world: &mut World, thread: &str, kind: u8) {
 }
 
 fn repeat(world: &mut World, thread: &str) {
-    let Some((submission, version)) = world.held.get(thread).and_then(|held| held.last.clone()) else { return };
+    let Some((submission, version)) = world.held.get(thread).and_then(|held| held.last.clone())
+    else {
+        return;
+    };
     // The same result again: the same next step, unless somebody has taken the thread over since.
-    if let Ok(handed) = world.service.submit(thread, &submission, submission.version) {
+    if let Ok(handed) = world
+        .service
+        .submit(thread, &submission, submission.version)
+    {
         let same = handed.step.kind.is_none() || handed.step.version == version;
         assert!(same, "a repeated submit got another step");
         world.count("repeat");
@@ -205,32 +293,58 @@ fn repeat(world: &mut World, thread: &str) {
 }
 
 fn differ(world: &mut World, thread: &str) {
-    let Some((submission, _)) = world.held.get(thread).and_then(|held| held.last.clone()) else { return };
-    let other = Submission { outcome: says("something else"), ..submission };
-    assert!(world.service.submit(thread, &other, other.version).is_err(), "another result was taken");
+    let Some((submission, _)) = world.held.get(thread).and_then(|held| held.last.clone()) else {
+        return;
+    };
+    let other = Submission {
+        outcome: says("something else"),
+        ..submission
+    };
+    assert!(
+        world.service.submit(thread, &other, other.version).is_err(),
+        "another result was taken"
+    );
     world.count("differ refused");
 }
 
 fn claim(world: &mut World, thread: &str, proof: u8) {
     let loaded = world.service.load(thread).unwrap();
-    let step = loaded.head.value.step.as_ref().map_or(0, |step| step.version);
+    let step = loaded
+        .head
+        .value
+        .step
+        .as_ref()
+        .map_or(0, |step| step.version);
     let partial = world.service.partial(&loaded).unwrap().version;
     let proof = match proof % 4 {
         0 => Proof::Dead,
         1 => Proof::None,
         2 => Proof::Watched { step, partial },
-        _ => Proof::Watched { step: step.saturating_sub(1), partial },
+        _ => Proof::Watched {
+            step: step.saturating_sub(1),
+            partial,
+        },
     };
     let holder = format!("claimer/{}", world.counts.values().sum::<u64>());
     let claimed = world.service.claim(thread, &holder, proof);
     let claimed = world.hold(thread, claimed);
-    world.count(if claimed.is_ok() { "claim" } else { "claim refused" });
+    world.count(if claimed.is_ok() {
+        "claim"
+    } else {
+        "claim refused"
+    });
 }
 
 fn signal(world: &mut World, thread: &str, name: u8, kind: u8) {
     let signal = match kind % 64 {
-        0..=40 => Signal::Message(threadkeep_core::history::parse_user(&user("by the way")).unwrap()),
-        41..=61 => Signal::Raise(Limits { turns: Some(u64::from(kind)), spend: Some(Nanos::new(u64::from(kind) << 24)), ..Limits::NONE }),
+        0..=40 => {
+            Signal::Message(threadkeep_core::history::parse_user(&user("by the way")).unwrap())
+        }
+        41..=61 => Signal::Raise(Limits {
+            turns: Some(u64::from(kind)),
+            spend: Some(Nanos::new(u64::from(kind) << 24)),
+            ..Limits::NONE
+        }),
         62 => Signal::Cancel,
         _ => Signal::Kill,
     };

@@ -30,10 +30,16 @@ fn a_turn_is_one_commit_without_calls_and_two_with() {
     let thread = world.create(Some("work"));
     assert_eq!(world.start(&thread, None).unwrap().step.version, 1);
     let handed = world.submit(&thread, calls(&[("read", "{}")])).unwrap();
-    assert_eq!((handed.step.kind, handed.step.version), (Some(StepKind::CallTools), 2));
+    assert_eq!(
+        (handed.step.kind, handed.step.version),
+        (Some(StepKind::CallTools), 2)
+    );
     let outcomes = world.outcomes(&thread);
     let handed = world.submit(&thread, outcomes).unwrap();
-    assert_eq!((handed.step.kind, handed.step.version), (Some(StepKind::CallLlm), 3));
+    assert_eq!(
+        (handed.step.kind, handed.step.version),
+        (Some(StepKind::CallLlm), 3)
+    );
     let handed = world.submit(&thread, says("done")).unwrap();
     assert_eq!((handed.step.kind, handed.step.version), (None, 4));
     assert_eq!(world.status(&thread), "completed");
@@ -46,14 +52,27 @@ fn transient_failures_are_retried_with_the_same_request_three_times() {
     let thread = world.create(Some("work"));
     let first = world.start(&thread, None).unwrap();
     for attempt in 0..3 {
-        let waits = world.submit(&thread, Outcome::Failure(fails("transient", true))).unwrap();
+        let waits = world
+            .submit(&thread, Outcome::Failure(fails("transient", true)))
+            .unwrap();
         assert_eq!(waits.step.kind, Some(StepKind::Wait), "attempt {attempt}");
         let again = world.submit(&thread, Outcome::Waited).unwrap();
-        assert_eq!((again.step.kind, &again.step.hash), (Some(StepKind::CallLlm), &first.step.hash));
+        assert_eq!(
+            (again.step.kind, &again.step.hash),
+            (Some(StepKind::CallLlm), &first.step.hash)
+        );
         assert!(again.messages.is_empty(), "nothing new is sent");
     }
-    world.submit(&thread, Outcome::Failure(fails("transient", true))).unwrap();
-    assert_eq!((world.status(&thread).as_str(), cause(&world, &thread).as_str()), ("suspended", "provider_transient"));
+    world
+        .submit(&thread, Outcome::Failure(fails("transient", true)))
+        .unwrap();
+    assert_eq!(
+        (
+            world.status(&thread).as_str(),
+            cause(&world, &thread).as_str()
+        ),
+        ("suspended", "provider_transient")
+    );
     world.audit();
     let again = world.start(&thread, None).unwrap();
     assert_eq!(again.step.hash, first.step.hash);
@@ -67,7 +86,10 @@ fn a_wait_is_as_long_as_the_provider_asks() {
     let mut world = World::new();
     let thread = world.create(Some("work"));
     world.start(&thread, None).unwrap();
-    let failure = LlmFailure { retry: Some(7_000), ..fails("rate-limited", true) };
+    let failure = LlmFailure {
+        retry: Some(7_000),
+        ..fails("rate-limited", true)
+    };
     let now = world.service.ports().clock.now();
     let handed = world.submit(&thread, Outcome::Failure(failure)).unwrap();
     assert_eq!(handed.step.until.unwrap().seconds, now.seconds + 7);
@@ -84,10 +106,22 @@ fn what_a_retry_cannot_mend_suspends_at_once() {
         let mut world = World::new();
         let thread = world.create(Some("work"));
         world.start(&thread, None).unwrap();
-        world.submit(&thread, Outcome::Failure(fails(kind, false))).unwrap();
-        assert_eq!((world.status(&thread).as_str(), cause(&world, &thread).as_str()), ("suspended", expected));
+        world
+            .submit(&thread, Outcome::Failure(fails(kind, false)))
+            .unwrap();
+        assert_eq!(
+            (
+                world.status(&thread).as_str(),
+                cause(&world, &thread).as_str()
+            ),
+            ("suspended", expected)
+        );
         let account = world.service.load(&thread).unwrap().chain.value.account;
-        assert_eq!((account.spent.get(), account.held.get()), (0, 0), "nothing was sent, nothing is charged");
+        assert_eq!(
+            (account.spent.get(), account.held.get()),
+            (0, 0),
+            "nothing was sent, nothing is charged"
+        );
         world.audit();
     }
 }
@@ -97,9 +131,18 @@ fn an_attempt_that_nobody_knows_of_is_charged_in_full() {
     let mut world = World::new();
     let thread = world.create(Some("work"));
     world.start(&thread, None).unwrap();
-    let held = world.service.load(&thread).unwrap().chain.value.account.held;
+    let held = world
+        .service
+        .load(&thread)
+        .unwrap()
+        .chain
+        .value
+        .account
+        .held;
     assert!(held.get() > 0);
-    world.submit(&thread, Outcome::Failure(fails("transient", true))).unwrap();
+    world
+        .submit(&thread, Outcome::Failure(fails("transient", true)))
+        .unwrap();
     let account = world.service.load(&thread).unwrap().chain.value.account;
     assert_eq!((account.spent, account.held.get()), (held, 0));
     world.audit();
@@ -107,13 +150,22 @@ fn an_attempt_that_nobody_knows_of_is_charged_in_full() {
 
 #[test]
 fn the_third_round_in_a_row_that_cannot_run_suspends() {
-    for bad in [("raed", "{}"), ("read", "oops"), ("read", "[1]"), ("ask", "{}")] {
+    for bad in [
+        ("raed", "{}"),
+        ("read", "oops"),
+        ("read", "[1]"),
+        ("ask", "{}"),
+    ] {
         let mut world = World::new();
         let thread = world.create(Some("work"));
         world.start(&thread, None).unwrap();
         for _ in 0..2 {
             let handed = world.submit(&thread, calls(&[bad])).unwrap();
-            assert_eq!(handed.step.kind, Some(StepKind::CallLlm), "{bad:?}: the model is told and goes on");
+            assert_eq!(
+                handed.step.kind,
+                Some(StepKind::CallLlm),
+                "{bad:?}: the model is told and goes on"
+            );
         }
         world.submit(&thread, calls(&[bad])).unwrap();
         assert_eq!(cause(&world, &thread), "bad_tool_rounds", "{bad:?}");
@@ -128,7 +180,9 @@ fn a_round_that_runs_forgives_the_ones_before() {
     world.start(&thread, None).unwrap();
     for _ in 0..3 {
         world.submit(&thread, calls(&[("raed", "{}")])).unwrap();
-        world.submit(&thread, calls(&[("raed", "{}"), ("read", "{}")])).unwrap();
+        world
+            .submit(&thread, calls(&[("raed", "{}"), ("read", "{}")]))
+            .unwrap();
         let outcomes = world.outcomes(&thread);
         world.submit(&thread, outcomes).unwrap();
     }
@@ -146,10 +200,25 @@ fn turns_are_capped_and_a_raise_goes_on_in_place() {
         let outcomes = world.outcomes(&thread);
         world.submit(&thread, outcomes).unwrap();
     }
-    assert_eq!((world.status(&thread).as_str(), cause(&world, &thread).as_str()), ("suspended", "turns_exceeded"));
-    assert_eq!(code(&world.start(&thread, Some("more")).unwrap_err()), "exceeded");
-    let limits = threadkeep_core::limits::Limits { turns: Some(13), ..threadkeep_core::limits::Limits::NONE };
-    world.service.signal(&thread, "raise", &Signal::Raise(limits)).unwrap();
+    assert_eq!(
+        (
+            world.status(&thread).as_str(),
+            cause(&world, &thread).as_str()
+        ),
+        ("suspended", "turns_exceeded")
+    );
+    assert_eq!(
+        code(&world.start(&thread, Some("more")).unwrap_err()),
+        "exceeded"
+    );
+    let limits = threadkeep_core::limits::Limits {
+        turns: Some(13),
+        ..threadkeep_core::limits::Limits::NONE
+    };
+    world
+        .service
+        .signal(&thread, "raise", &Signal::Raise(limits))
+        .unwrap();
     world.start(&thread, None).unwrap();
     world.submit(&thread, says("done")).unwrap();
     assert_eq!(world.status(&thread), "completed");
@@ -191,25 +260,101 @@ fn refusals_change_nothing() {
     let service = &world.service;
     let long = "x".repeat(129);
     let cases: Vec<(&str, Result<(), Error>, &str)> = vec![
-        ("a chat without input", service.start(&chat, None, "h", "k").map(drop), "invalid"),
-        ("an ended thread", service.start(&done, Some(&user("more")), "h", "k").map(drop), "refused"),
-        ("a held thread", service.start(&running, None, "h", "k").map(drop), "busy"),
-        ("claim of a living holder", service.claim(&running, "h", threadkeep_core::runner::Proof::None).map(drop), "busy"),
-        ("claim of an ended thread", service.claim(&done, "h", threadkeep_core::runner::Proof::Dead).map(drop), "refused"),
-        ("no holder", service.start(&chat, Some(&user("hi")), "", "k").map(drop), "invalid"),
-        ("a long key", service.start(&chat, Some(&user("hi")), "h", &long).map(drop), "invalid"),
-        ("input that is no message", service.start(&chat, Some("hi"), "h", "k").map(drop), "invalid"),
-        ("an unknown thread", service.start("nobody", None, "h", "k").map(drop), "not-found"),
-        ("a path", service.start("../x", None, "h", "k").map(drop), "invalid"),
-        ("a cancel of an ended thread", service.signal(&done, "c", &Signal::Cancel).map(drop), "refused"),
-        ("a nameless signal", service.signal(&running, "", &Signal::Cancel).map(drop), "invalid"),
-        ("an unknown document", service.render(&done, "markdwon", 0).map(drop), "invalid"),
-        ("a version that is not there", service.entries(&done, 99, None, 1).map(drop), "invalid"),
-        ("no limit", service.entries(&done, 0, None, 0).map(drop), "invalid"),
-        ("an unknown status", service.list(Some(("status", "don")), 1, None).map(drop), "invalid"),
+        (
+            "a chat without input",
+            service.start(&chat, None, "h", "k").map(drop),
+            "invalid",
+        ),
+        (
+            "an ended thread",
+            service
+                .start(&done, Some(&user("more")), "h", "k")
+                .map(drop),
+            "refused",
+        ),
+        (
+            "a held thread",
+            service.start(&running, None, "h", "k").map(drop),
+            "busy",
+        ),
+        (
+            "claim of a living holder",
+            service
+                .claim(&running, "h", threadkeep_core::runner::Proof::None)
+                .map(drop),
+            "busy",
+        ),
+        (
+            "claim of an ended thread",
+            service
+                .claim(&done, "h", threadkeep_core::runner::Proof::Dead)
+                .map(drop),
+            "refused",
+        ),
+        (
+            "no holder",
+            service.start(&chat, Some(&user("hi")), "", "k").map(drop),
+            "invalid",
+        ),
+        (
+            "a long key",
+            service
+                .start(&chat, Some(&user("hi")), "h", &long)
+                .map(drop),
+            "invalid",
+        ),
+        (
+            "input that is no message",
+            service.start(&chat, Some("hi"), "h", "k").map(drop),
+            "invalid",
+        ),
+        (
+            "an unknown thread",
+            service.start("nobody", None, "h", "k").map(drop),
+            "not-found",
+        ),
+        (
+            "a path",
+            service.start("../x", None, "h", "k").map(drop),
+            "invalid",
+        ),
+        (
+            "a cancel of an ended thread",
+            service.signal(&done, "c", &Signal::Cancel).map(drop),
+            "refused",
+        ),
+        (
+            "a nameless signal",
+            service.signal(&running, "", &Signal::Cancel).map(drop),
+            "invalid",
+        ),
+        (
+            "an unknown document",
+            service.render(&done, "markdwon", 0).map(drop),
+            "invalid",
+        ),
+        (
+            "a version that is not there",
+            service.entries(&done, 99, None, 1).map(drop),
+            "invalid",
+        ),
+        (
+            "no limit",
+            service.entries(&done, 0, None, 0).map(drop),
+            "invalid",
+        ),
+        (
+            "an unknown status",
+            service.list(Some(("status", "don")), 1, None).map(drop),
+            "invalid",
+        ),
     ];
     for (what, answer, expected) in cases {
-        assert_eq!(answer.as_ref().map_err(code), Err(expected), "{what}: {answer:?}");
+        assert_eq!(
+            answer.as_ref().map_err(code),
+            Err(expected),
+            "{what}: {answer:?}"
+        );
     }
     world.audit();
 }
@@ -220,9 +365,23 @@ fn a_repeated_start_by_the_same_holder_is_the_same_start() {
     let thread = world.create(Some("work"));
     let first = world.service.start(&thread, None, "h/1", "k").unwrap();
     let again = world.service.start(&thread, None, "h/1", "k").unwrap();
-    assert_eq!((first.step.version, first.step.hash), (again.step.version, again.step.hash));
-    assert_eq!(code(&world.service.start(&thread, None, "h/2", "k").unwrap_err()), "busy");
-    assert_eq!(code(&world.service.start(&thread, None, "h/1", "other").unwrap_err()), "busy");
+    assert_eq!(
+        (first.step.version, first.step.hash),
+        (again.step.version, again.step.hash)
+    );
+    assert_eq!(
+        code(&world.service.start(&thread, None, "h/2", "k").unwrap_err()),
+        "busy"
+    );
+    assert_eq!(
+        code(
+            &world
+                .service
+                .start(&thread, None, "h/1", "other")
+                .unwrap_err()
+        ),
+        "busy"
+    );
     world.audit();
 }
 
@@ -231,12 +390,31 @@ fn mail_is_taken_between_turns_and_keeps_a_run_going() {
     let mut world = World::new();
     let thread = world.create(Some("work"));
     world.start(&thread, None).unwrap();
-    let message = |text: &str| Signal::Message(threadkeep_core::history::parse_user(&user(text)).unwrap());
-    world.service.signal(&thread, "m1", &message("wait, also this")).unwrap();
-    world.service.signal(&thread, "m1", &message("wait, also this")).unwrap();
-    assert_eq!(code(&world.service.signal(&thread, "m1", &message("other")).unwrap_err()), "conflict");
+    let message =
+        |text: &str| Signal::Message(threadkeep_core::history::parse_user(&user(text)).unwrap());
+    world
+        .service
+        .signal(&thread, "m1", &message("wait, also this"))
+        .unwrap();
+    world
+        .service
+        .signal(&thread, "m1", &message("wait, also this"))
+        .unwrap();
+    assert_eq!(
+        code(
+            &world
+                .service
+                .signal(&thread, "m1", &message("other"))
+                .unwrap_err()
+        ),
+        "conflict"
+    );
     let handed = world.submit(&thread, says("done")).unwrap();
-    assert_eq!(handed.step.kind, Some(StepKind::CallLlm), "a run with mail does not finish");
+    assert_eq!(
+        handed.step.kind,
+        Some(StepKind::CallLlm),
+        "a run with mail does not finish"
+    );
     assert!(handed.messages.last().unwrap().contains("also this"));
     world.submit(&thread, says("done with both")).unwrap();
     assert_eq!(world.status(&thread), "completed");
@@ -265,8 +443,14 @@ fn a_pinned_directive_does_not_change_under_a_run() {
     let mut world = World::over(store.clone(), library.clone());
     let thread = world.create(Some("work"));
     world.start(&thread, None).unwrap();
-    world.submit(&thread, Outcome::Failure(fails("permanent", false))).unwrap();
-    let changed = library.with("directive", "work", r#"{"name":"work","body":"Do something else.","front":{}}"#);
+    world
+        .submit(&thread, Outcome::Failure(fails("permanent", false)))
+        .unwrap();
+    let changed = library.with(
+        "directive",
+        "work",
+        r#"{"name":"work","body":"Do something else.","front":{}}"#,
+    );
     let mut later = World::over(store, changed);
     let handed = later.start(&thread, None).unwrap();
     assert_eq!(handed.pin.unwrap().prompt, "Do the work.");

@@ -42,8 +42,16 @@ impl World {
     }
 
     pub fn over(store: Arc<dyn Storage>, library: MapLibrary) -> Self {
-        let clock = Arc::new(ManualClock::new(Time { seconds: 1_800_000_000, nanos: 0 }));
-        let native = Native::new(Arc::clone(&store), Arc::new(library), Arc::clone(&clock) as _, 1);
+        let clock = Arc::new(ManualClock::new(Time {
+            seconds: 1_800_000_000,
+            nanos: 0,
+        }));
+        let native = Native::new(
+            Arc::clone(&store),
+            Arc::new(library),
+            Arc::clone(&clock) as _,
+            1,
+        );
         Self {
             service: Service::new(native),
             store,
@@ -59,7 +67,13 @@ impl World {
             directive: directive.map(str::to_owned),
             ..Draft::default()
         };
-        let id = self.service.create(&draft).expect("it is created").thread.value.id;
+        let id = self
+            .service
+            .create(&draft)
+            .expect("it is created")
+            .thread
+            .value
+            .id;
         self.threads.push(id.clone());
         id
     }
@@ -67,7 +81,9 @@ impl World {
     pub fn start(&mut self, thread: &str, input: Option<&str>) -> Result<Handed, Error> {
         let message = input.map(user);
         let holder = format!("h/{}", self.counts.values().sum::<u64>());
-        let handed = self.service.start(thread, message.as_deref(), &holder, &holder);
+        let handed = self
+            .service
+            .start(thread, message.as_deref(), &holder, &holder);
         self.hold(thread, handed)
     }
 
@@ -94,7 +110,11 @@ impl World {
         let handed = self.service.submit(thread, &submission, have)?;
         let last = Some((submission, handed.step.version));
         let token = held.token;
-        let next = Held { token, handed: handed.clone(), last };
+        let next = Held {
+            token,
+            handed: handed.clone(),
+            last,
+        };
         self.held.insert(thread.to_owned(), next);
         Ok(handed)
     }
@@ -123,7 +143,13 @@ impl World {
     }
 
     pub fn status(&self, thread: &str) -> String {
-        self.service.load(thread).expect("it is there").head.value.status.to_string()
+        self.service
+            .load(thread)
+            .expect("it is there")
+            .head
+            .value
+            .status
+            .to_string()
     }
 
     pub fn count(&mut self, what: &str) {
@@ -142,11 +168,20 @@ pub fn user(text: &str) -> String {
 }
 
 pub fn usage(input: u64, output: u64) -> Option<Usage> {
-    Some(Usage { input, output, ..Usage::default() })
+    Some(Usage {
+        input,
+        output,
+        ..Usage::default()
+    })
 }
 
 pub fn says(text: &str) -> Outcome {
-    reply(vec![ReplyBlock::Text { text: text.to_owned() }], usage(100, 10))
+    reply(
+        vec![ReplyBlock::Text {
+            text: text.to_owned(),
+        }],
+        usage(100, 10),
+    )
 }
 
 pub fn calls(calls: &[(&str, &str)]) -> Outcome {
@@ -160,7 +195,12 @@ pub fn calls(calls: &[(&str, &str)]) -> Outcome {
 
 pub fn reply(blocks: Vec<ReplyBlock>, usage: Option<Usage>) -> Outcome {
     let finish = "stop".to_owned();
-    Outcome::Completion(Completion { blocks, finish, usage, session: None })
+    Outcome::Completion(Completion {
+        blocks,
+        finish,
+        usage,
+        session: None,
+    })
 }
 
 pub fn fails(kind: &str, sent: bool) -> LlmFailure {
