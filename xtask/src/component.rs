@@ -62,12 +62,10 @@ fn build() -> Result<Vec<u8>> {
         "--target",
         setup::WASM_TARGET,
     ]);
-    cargo
-        .env_remove("RUSTFLAGS")
-        .env(
-            "CARGO_ENCODED_RUSTFLAGS",
-            format!("{FEATURES}\u{1f}{}", path_remapping()),
-        );
+    cargo.env_remove("RUSTFLAGS").env(
+        "CARGO_ENCODED_RUSTFLAGS",
+        format!("{FEATURES}\u{1f}{}", path_remapping()),
+    );
     process::run(&mut cargo).context("the component does not compile")?;
     let file = PACKAGE.replace('-', "_") + ".wasm";
     let path = paths::target_dir()?

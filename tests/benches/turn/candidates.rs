@@ -93,29 +93,3 @@ fn measure(candidates: &mut [&mut dyn Candidate], warm: usize, steps: usize) -> 
     }
     times.iter_mut().map(|times| median(times)).collect()
 }
-
-pub fn only(who: &str) {
-    let storage: Arc<dyn Storage> = Arc::new(MemoryStore::new());
-    let mut native = NativeRun::start(&storage);
-    let mut component = DirectRun::start(&storage);
-    let it: &mut dyn Candidate = if who == "native" {
-        &mut native
-    } else {
-        &mut component
-    };
-    if std::env::var("TK_MAP").is_ok() { component.map(); }
-    let it: &mut dyn Candidate = if who == "native" { &mut native } else { &mut component };
-    let (mut even, mut odd) = (Vec::new(), Vec::new());
-    let n: usize = std::env::var("TK_N").map_or(20_000, |n| n.parse().unwrap());
-    for step in 0..n {
-        let (blocks, content) = script(step);
-        let begun = Instant::now();
-        it.step(step, &blocks, &content);
-        if step % 2 == 0 {
-            even.push(begun.elapsed())
-        } else {
-            odd.push(begun.elapsed())
-        }
-    }
-    println!("{who} {:?} {:?}", median(&mut even), median(&mut odd));
-}

@@ -30,17 +30,10 @@ pub fn engine() -> Engine {
 
 /// The component, compiled and linked.
 pub fn prepare(engine: &Engine) -> InstancePre<Context> {
-    let component = Component::new(engine, bytes()).expect("the component compiles");
+    let component = Component::new(engine, COMPONENT).expect("the component compiles");
     let mut linker = Linker::new(engine);
     add_to_linker(&mut linker, |context: &mut Context| View { context }).expect("linked");
     linker.instantiate_pre(&component).expect("prepared")
-}
-
-pub fn bytes() -> Vec<u8> {
-    std::env::var("TK_COMPONENT").map_or_else(
-        |_| COMPONENT.to_vec(),
-        |path| std::fs::read(path).expect("x"),
-    )
 }
 
 /// A store that no epoch ends.
@@ -52,7 +45,6 @@ pub fn store<T>(engine: &Engine, data: T) -> Store<T> {
 
 /// A run of its own thread.
 pub struct DirectRun {
-    pre: InstancePre<Context>,
     store: Store<Context>,
     submit: Submit,
     thread: String,
@@ -89,7 +81,6 @@ impl DirectRun {
         let (started,) = start.call(&mut store, given).expect("no trap");
         let handle = started.expect("started");
         Self {
-            pre,
             store,
             submit,
             thread,
@@ -97,14 +88,6 @@ impl DirectRun {
             version: handle.step.version,
             calls: Vec::new(),
         }
-    }
-}
-
-impl DirectRun {
-    pub fn map(&self) {
-        let c = self.pre.component();
-        std::fs::write("/tmp/x.cwasm", c.serialize().unwrap()).unwrap();
-        eprintln!("RANGE {:?}", c.image_range());
     }
 }
 

@@ -67,8 +67,7 @@ pub fn outcome(
 
 /// A tenant over a store.
 pub fn tenant(storage: &Arc<dyn Storage>) -> Tenant {
-    let engine =
-        Engine::with_component(&super::direct::bytes(), Limits::local(), None).expect("an engine");
+    let engine = Engine::new(Limits::local(), None).expect("an engine");
     Tenant::new(engine, world::context(storage))
 }
 

@@ -4,6 +4,7 @@ use super::world::{World, calls, fails, reply, says, usage, user};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use std::sync::Mutex;
+use threadkeep_component::service::runner::News;
 use threadkeep_core::limits::Limits;
 use threadkeep_core::money::Nanos;
 use threadkeep_core::runner::{LlmFailure, Outcome, Proof, ReplyBlock, Signal, Submission};
@@ -117,119 +118,106 @@ fn perform(world: &mut World, request: Request) {
         Create(kind) => {
             world.create([Some("work"), Some("poor"), None][usize::from(kind) % 3]);
         }
-        Start(t, input) => {
-            let thread = pick(world, t);
-            let started = world.start(&thread, input.then_some("go on 漢"));
-            world.count(if started.is_ok() {
-                "start"
-            } else {
-                "start refused"
-            });
-        }
+        Start(t, input) => start(world, &pick(world, t), input),
         Reply(t, kind) => answer(world, &pick(world, t), kind),
-        Fail(t, kind, sent) => {
-            let kinds = [
-                "transient",
-                "rate-limited",
-                "permanent",
-                "quota",
-                "context-overflow",
-                "new",
-            ];
-            let failure = LlmFailure {
-                usage: (kind % 4 == 0).then(|| usage(50, 5)).flatten(),
-                partial: if kind % 3 == 0 {
-                    "half a".to_owned()
-                } else {
-                    String::new()
-                },
-                ..fails(kinds[usize::from(kind) % kinds.len()], sent)
-            };
-            submit(
-                world,
-                &pick(world, t),
-                StepKind::CallLlm,
-                Outcome::Failure(failure),
-                "fail",
-            );
-        }
-        Stop(t) => {
-            let thread = pick(world, t);
-            if let Some(kind) = world.pending(&thread) {
-                submit(
-                    world,
-                    &thread,
-                    kind,
-                    Outcome::Stopped(fails("cancelled", true)),
-                    "stop",
-                );
-            }
-        }
-        Progress(t, n) => {
-            let thread = pick(world, t);
-            let token = world.held.get(&thread).map_or(0, |held| held.token);
-            let news = world
-                .service
-                .progress(&thread, token, &"p".repeat(usize::from(n) % 50))
-                .unwrap();
-            world.count(
-                if news == threadkeep_component::service::runner::News::GoOn {
-                    "go on"
-                } else {
-                    "do not"
-                },
-            );
-        }
+        Fail(t, kind, sent) => fail(world, &pick(world, t), kind, sent),
+        Stop(t) => stop(world, &pick(world, t)),
+        Progress(t, n) => progress(world, &pick(world, t), n),
         Repeat(t) => repeat(world, &pick(world, t)),
         Differ(t) => differ(world, &pick(world, t)),
-        OldToken(t) => {
-            let thread = pick(world, t);
-            if let Some(held) = world.held.get(&thread).cloned() {
-                let version = held.handed.step.version;
-                let token = held.token.saturating_sub(1);
-                let submission = Submission {
-                    token,
-                    version,
-                    outcome: says("late"),
-                    mail: Vec::new(),
-                };
-                let refused = world.service.submit(&thread, &submission, version).is_err();
-                world.count(if refused {
-                    "old token refused"
-                } else {
-                    "old token taken"
-                });
-                assert!(refused, "a fenced driver wrote");
-            }
-        }
+        OldToken(t) => old_token(world, &pick(world, t)),
         Claim(t, proof) => claim(world, &pick(world, t), proof),
-        Recover(t) => {
-            let thread = pick(world, t);
-            let holder = world.service.load(&thread).unwrap().head.value.holder;
-            let recovery = world
-                .service
-                .recover(&holder.into_iter().collect::<Vec<_>>(), None)
-                .unwrap();
-            for closed in recovery.closed {
-                // A cancel that waited takes effect; anything else can go on.
-                let status = world.status(&closed);
-                assert!(
-                    closed == thread && ["suspended", "cancelled"].contains(&status.as_str()),
-                    "{closed}: {status}"
-                );
-                world.count("recover");
-            }
-        }
+        Recover(t) => recover(world, &pick(world, t)),
         Signal(t, name, kind) => signal(world, &pick(world, t), name, kind),
         Advance(millis) => world.advance(u64::from(millis)),
         StepBack(seconds) => {
             use threadkeep::clock::{Clock, Time};
-            let now = world.clock.now();
-            world.clock.set(Time {
-                seconds: now.seconds - i64::from(seconds),
-                nanos: 0,
-            });
+            let seconds = world.clock.now().seconds - i64::from(seconds);
+            world.clock.set(Time { seconds, nanos: 0 });
         }
+    }
+}
+
+fn start(world: &mut World, thread: &str, input: bool) {
+    let started = world.start(thread, input.then_some("go on 漢"));
+    world.count(if started.is_ok() {
+        "start"
+    } else {
+        "start refused"
+    });
+}
+
+fn fail(world: &mut World, thread: &str, kind: u8, sent: bool) {
+    const KINDS: [&str; 6] = [
+        "transient",
+        "rate-limited",
+        "permanent",
+        "quota",
+        "context-overflow",
+        "new",
+    ];
+    let failure = LlmFailure {
+        usage: (kind % 4 == 0).then(|| usage(50, 5)).flatten(),
+        partial: if kind % 3 == 0 { "half a" } else { "" }.to_owned(),
+        ..fails(KINDS[usize::from(kind) % KINDS.len()], sent)
+    };
+    submit(
+        world,
+        thread,
+        StepKind::CallLlm,
+        Outcome::Failure(failure),
+        "fail",
+    );
+}
+
+fn stop(world: &mut World, thread: &str) {
+    if let Some(kind) = world.pending(thread) {
+        submit(
+            world,
+            thread,
+            kind,
+            Outcome::Stopped(fails("cancelled", true)),
+            "stop",
+        );
+    }
+}
+
+fn progress(world: &mut World, thread: &str, n: u16) {
+    let token = world.held.get(thread).map_or(0, |held| held.token);
+    let text = "p".repeat(usize::from(n) % 50);
+    let news = world.service.progress(thread, token, &text).unwrap();
+    world.count(if news == News::GoOn {
+        "go on"
+    } else {
+        "do not"
+    });
+}
+
+fn old_token(world: &mut World, thread: &str) {
+    let Some(held) = world.held.get(thread).cloned() else {
+        return;
+    };
+    let version = held.handed.step.version;
+    let submission = Submission {
+        token: held.token.saturating_sub(1),
+        version,
+        outcome: says("late"),
+        mail: Vec::new(),
+    };
+    let refused = world.service.submit(thread, &submission, version).is_err();
+    assert!(refused, "a fenced driver wrote");
+    world.count("old token refused");
+}
+
+fn recover(world: &mut World, thread: &str) {
+    let holder = world.service.load(thread).unwrap().head.value.holder;
+    let dead: Vec<String> = holder.into_iter().collect();
+    for closed in world.service.recover(&dead, None).unwrap().closed {
+        // A cancel that waited takes effect; anything else can go on.
+        let status = world.status(&closed);
+        let expected = ["suspended", "cancelled"].contains(&status.as_str());
+        assert!(closed == thread && expected, "{closed}: {status}");
+        world.count("recover");
     }
 }
 

@@ -248,8 +248,8 @@ fn money_is_checked_before_it_is_spent() {
     world.audit();
 }
 
-#[test]
-fn refusals_change_nothing() {
+/// A chat that never ran, a thread that is done, and one that somebody holds.
+fn three() -> (World, String, String, String) {
     let mut world = World::new();
     let chat = world.create(None);
     let done = world.create(Some("work"));
@@ -257,67 +257,74 @@ fn refusals_change_nothing() {
     world.submit(&done, says("done")).unwrap();
     let running = world.create(Some("work"));
     world.start(&running, None).unwrap();
-    let service = &world.service;
+    (world, chat, done, running)
+}
+
+#[track_caller]
+fn all_refused<T: std::fmt::Debug>(
+    cases: impl IntoIterator<Item = (&'static str, Result<T, Error>, &'static str)>,
+) {
+    for (what, answer, expected) in cases {
+        assert_eq!(
+            answer.as_ref().map(|_| ()).map_err(code),
+            Err(expected),
+            "{what}: {answer:?}"
+        );
+    }
+}
+
+#[test]
+fn starts_that_are_refused_change_nothing() {
+    let (world, chat, done, running) = three();
     let long = "x".repeat(129);
-    let cases: Vec<(&str, Result<(), Error>, &str)> = vec![
+    let start = |thread: &str, input: Option<&str>, holder: &str, key: &str| {
+        world.service.start(thread, input, holder, key)
+    };
+    let (hi, proof) = (user("hi"), threadkeep_core::runner::Proof::None);
+    all_refused([
         (
             "a chat without input",
-            service.start(&chat, None, "h", "k").map(drop),
+            start(&chat, None, "h", "k"),
             "invalid",
         ),
         (
             "an ended thread",
-            service
-                .start(&done, Some(&user("more")), "h", "k")
-                .map(drop),
+            start(&done, Some(&hi), "h", "k"),
             "refused",
         ),
-        (
-            "a held thread",
-            service.start(&running, None, "h", "k").map(drop),
-            "busy",
-        ),
-        (
-            "claim of a living holder",
-            service
-                .claim(&running, "h", threadkeep_core::runner::Proof::None)
-                .map(drop),
-            "busy",
-        ),
-        (
-            "claim of an ended thread",
-            service
-                .claim(&done, "h", threadkeep_core::runner::Proof::Dead)
-                .map(drop),
-            "refused",
-        ),
-        (
-            "no holder",
-            service.start(&chat, Some(&user("hi")), "", "k").map(drop),
-            "invalid",
-        ),
-        (
-            "a long key",
-            service
-                .start(&chat, Some(&user("hi")), "h", &long)
-                .map(drop),
-            "invalid",
-        ),
+        ("a held thread", start(&running, None, "h", "k"), "busy"),
+        ("no holder", start(&chat, Some(&hi), "", "k"), "invalid"),
+        ("a long key", start(&chat, Some(&hi), "h", &long), "invalid"),
         (
             "input that is no message",
-            service.start(&chat, Some("hi"), "h", "k").map(drop),
+            start(&chat, Some("hi"), "h", "k"),
             "invalid",
         ),
         (
             "an unknown thread",
-            service.start("nobody", None, "h", "k").map(drop),
+            start("nobody", None, "h", "k"),
             "not-found",
         ),
+        ("a path", start("../x", None, "h", "k"), "invalid"),
         (
-            "a path",
-            service.start("../x", None, "h", "k").map(drop),
-            "invalid",
+            "claim of a living holder",
+            world.service.claim(&running, "h", proof),
+            "busy",
         ),
+        (
+            "claim of an ended thread",
+            world.service.claim(&done, "h", proof),
+            "refused",
+        ),
+    ]);
+    world.audit();
+}
+
+#[test]
+fn other_calls_that_are_refused_change_nothing() {
+    let (world, _, done, running) = three();
+    let service = &world.service;
+    all_refused([
         (
             "a cancel of an ended thread",
             service.signal(&done, "c", &Signal::Cancel).map(drop),
@@ -348,14 +355,7 @@ fn refusals_change_nothing() {
             service.list(Some(("status", "don")), 1, None).map(drop),
             "invalid",
         ),
-    ];
-    for (what, answer, expected) in cases {
-        assert_eq!(
-            answer.as_ref().map_err(code),
-            Err(expected),
-            "{what}: {answer:?}"
-        );
-    }
+    ]);
     world.audit();
 }
 
