@@ -32,10 +32,6 @@ const STEPS: usize = 600;
 const STEPS_DURABLE: usize = 200;
 
 fn main() {
-    if let Ok(only) = std::env::var("TK_ONLY") {
-        candidates::only(&only);
-        return;
-    }
     // `cargo test --benches` runs this file, too: then it only shows that it works.
     let steps = match std::env::args().any(|argument| argument == "--bench") {
         true => |steps| steps,

@@ -4,7 +4,7 @@
 //! the history's length plus one; index and due entries follow the records in the same plan.
 
 use crate::error::Error;
-use crate::history::{Admitted, Answer, Entry, Event, Reason, Settled, messages_of};
+use crate::history::{Admitted, Answer, Entry, Event, Raised, Reason, Settled, messages_of};
 use crate::json::{self, Fields, ToJson};
 use crate::key;
 use crate::settings::Pin;
@@ -206,6 +206,7 @@ impl<'a> Change<'a> {
     /// The plan of a commit of the thread: records and one entry.
     pub fn into_plan(mut self, reason: Reason) -> Result<Plan, Error> {
         self.seal(false);
+        self.tell_raised();
         let entry = self.take_entry(reason);
         let text = entry.to_text();
         if text.len() > ENTRY_BYTES_MAX {
@@ -225,6 +226,15 @@ impl<'a> Change<'a> {
         });
         plan.entry = Some(entry);
         Ok(plan)
+    }
+
+    /// Caps that were lifted since the last entry, by this commit or while somebody held the thread, become an event.
+    fn tell_raised(&mut self) {
+        let limits = self.head.limits;
+        if limits != self.thread.limits {
+            self.thread.limits = limits;
+            self.push(Event::Raised(Raised { limits }));
+        }
     }
 
     /// The plan of a commit to the thread by somebody else: the head, and what was added beside it.

@@ -1,6 +1,8 @@
 //! Runs through the component and the driver, over real stores, scripted models and a real model server.
 
+mod imports;
 mod limits;
 mod llmock;
 pub(crate) mod project;
 mod runs;
+mod texts;

@@ -226,6 +226,56 @@ fn turns_are_capped_and_a_raise_goes_on_in_place() {
 }
 
 #[test]
+fn caps_raised_while_somebody_holds_the_thread_are_told_by_its_next_entry() {
+    let mut world = World::new();
+    let thread = world.create(Some("work"));
+    world.start(&thread, None).unwrap();
+    let limits = threadkeep_core::limits::Limits {
+        turns: Some(40),
+        ..threadkeep_core::limits::Limits::NONE
+    };
+    let signal = Signal::Raise(limits);
+    let version = world
+        .service
+        .signal(&thread, "r", &signal)
+        .unwrap()
+        .head
+        .value
+        .version;
+    assert_eq!(version, 1, "a held thread gets no entry from outside");
+    world.submit(&thread, says("done")).unwrap();
+    let (_, lines, _) = world.service.entries(&thread, 1, None, 1).unwrap();
+    let kinds: Vec<&str> = lines[0]
+        .entry
+        .events
+        .iter()
+        .map(|event| event.kind())
+        .collect();
+    assert_eq!(kinds, ["message", "result", "raised"]);
+    world.audit();
+}
+
+/// Symptom: caps raised before the first start were those of the directive again afterwards. Cause: the first start
+/// resolves them anew. Fix: a raise of a created thread counts as what its creator asked for.
+#[test]
+fn caps_raised_before_the_first_start_stay_raised() {
+    let mut world = World::new();
+    let thread = world.create(Some("work"));
+    let limits = threadkeep_core::limits::Limits {
+        turns: Some(40),
+        ..threadkeep_core::limits::Limits::NONE
+    };
+    world
+        .service
+        .signal(&thread, "r", &Signal::Raise(limits))
+        .unwrap();
+    world.start(&thread, None).unwrap();
+    let head = world.service.load(&thread).unwrap().head.value;
+    assert_eq!(head.limits.turns, Some(40));
+    world.audit();
+}
+
+#[test]
 fn money_is_checked_before_it_is_spent() {
     let mut world = World::new();
     let thread = world.create(Some("poor"));

@@ -6,7 +6,7 @@ use super::stop::{end_by, interrupt, settle};
 use super::{Decision, MAIL_MAX};
 use crate::error::Error;
 use crate::hash::sha256;
-use crate::history::{Entry, Event, Message, Raised, Reason};
+use crate::history::{Entry, Event, Message, Reason};
 use crate::json;
 use crate::limits::Limits;
 use crate::plan::{Change, Expect, Loaded, Moment, Write};
@@ -121,10 +121,14 @@ fn raise(change: &mut Change<'_>, limits: Limits, ceiling: Limits) -> Result<(),
             "are above what the operator allows",
         ));
     }
+    // The entry that says so is this commit's, or the next one's if somebody holds the thread: see `into_plan`.
     change.head.limits = raised;
-    change.thread.limits = raised;
+    if change.head.status == Status::Created {
+        // Its caps are resolved once more at its first start.
+        let asked = change.thread.overrides.limits;
+        change.thread.overrides.limits = asked.overridden_by(limits);
+    }
     change.chain.account.limit = raised.spend;
-    change.push(Event::Raised(Raised { limits: raised }));
     Ok(())
 }
 

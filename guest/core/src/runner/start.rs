@@ -165,9 +165,9 @@ fn begin(
             value: text,
         });
         change.thread.pin = Some(hash);
-        change.thread.limits = pin.limits;
         change.thread.capabilities = pin.capabilities.clone();
         if was == Status::Created {
+            change.thread.limits = pin.limits;
             change.head.limits = pin.limits;
             change.chain.account.limit = pin.limits.spend;
         }
