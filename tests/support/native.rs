@@ -1,39 +1,45 @@
 //! The service compiled natively over a host's storage: the same core without the component around it.
 
-use std::sync::Arc;
+use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
-use threadkeep::clock::Clock;
-use threadkeep::library::{Library, LibraryError as HostLibraryError};
-use threadkeep::storage::{self, Key, Op, Outcome, Storage};
+use threadkeep::component::{Context, Random};
+use threadkeep::library::LibraryError as HostLibraryError;
+use threadkeep::storage::{self, Key, Op, Outcome};
 use threadkeep_component::ports::{Item, LibraryError, Page, Ports, StorageError};
 use threadkeep_core::plan::{Expect, Write};
 use threadkeep_core::time::Instant;
 
-/// Ports over a host's own traits. Random bytes are a counter, so that a seed repeats a history exactly.
+/// Ports over a host's context.
 pub struct Native {
-    /// The store.
-    pub storage: Arc<dyn Storage>,
-    /// The files.
-    pub library: Arc<dyn Library>,
-    /// The time.
-    pub clock: Arc<dyn Clock>,
-    random: AtomicU64,
+    context: Context,
 }
 
 impl Native {
-    /// Ports whose random bytes count from `seed`.
-    pub fn new(
-        storage: Arc<dyn Storage>,
-        library: Arc<dyn Library>,
-        clock: Arc<dyn Clock>,
-        seed: u64,
-    ) -> Self {
-        Self {
-            storage,
-            library,
-            clock,
-            random: AtomicU64::new(seed),
-        }
+    /// Ports over what a tenant's component would reach.
+    pub fn new(context: Context) -> Self {
+        Self { context }
+    }
+
+    /// The host's side of them.
+    pub fn context(&self) -> &Context {
+        &self.context
+    }
+}
+
+/// Random bytes that count, so that a seed repeats a history exactly.
+#[derive(Debug, Default)]
+pub struct Counter {
+    next: AtomicU64,
+}
+
+impl Random for Counter {
+    fn fill(&self, bytes: &mut [u8]) {
+        let n = self.next.fetch_add(1, Ordering::Relaxed) + 1;
+        let digits = n.to_be_bytes();
+        let kept = bytes.len().min(digits.len());
+        let start = bytes.len() - kept;
+        bytes.fill(0);
+        bytes[start..].copy_from_slice(&digits[digits.len() - kept..]);
     }
 }
 
@@ -43,7 +49,7 @@ impl Ports for Native {
             .iter()
             .map(|(collection, name)| Key::new(*collection, *name))
             .collect();
-        let items = self.storage.get(&keys).map_err(storage_error)?;
+        let items = self.context.storage.get(&keys).map_err(storage_error)?;
         Ok(items.into_iter().map(item).collect())
     }
 
@@ -56,6 +62,7 @@ impl Ports for Native {
         reverse: bool,
     ) -> Result<Page, StorageError> {
         let page = self
+            .context
             .storage
             .scan(collection, start, end, limit, reverse)
             .map_err(storage_error)?;
@@ -73,6 +80,7 @@ impl Ports for Native {
         reverse: bool,
     ) -> Result<Vec<(u64, String)>, StorageError> {
         let lines = self
+            .context
             .storage
             .read_log("history", partition, start, limit, reverse)
             .map_err(storage_error)?;
@@ -84,14 +92,19 @@ impl Ports for Native {
 
     fn commit(&self, writes: Vec<Write>, closing: bool) -> Result<bool, StorageError> {
         let ops: Vec<Op> = writes.into_iter().map(op).collect();
-        match self.storage.commit(&ops, closing).map_err(storage_error)? {
+        match self
+            .context
+            .storage
+            .commit(&ops, closing)
+            .map_err(storage_error)?
+        {
             Outcome::Committed => Ok(true),
             Outcome::Conflict(_) => Ok(false),
         }
     }
 
     fn now(&self) -> Instant {
-        let now = self.clock.now();
+        let now = self.context.clock.now();
         Instant {
             seconds: now.seconds,
             nanos: now.nanos,
@@ -99,30 +112,38 @@ impl Ports for Native {
     }
 
     fn random(&self, bytes: u32) -> String {
-        let n = self.random.fetch_add(1, Ordering::Relaxed);
-        format!("{n:0width$x}", width = bytes as usize * 2)
+        let mut buffer = vec![0; bytes as usize];
+        self.context.random.fill(&mut buffer);
+        buffer.iter().fold(String::new(), |mut hex, byte| {
+            // Writing to a String cannot fail.
+            let _ = write!(hex, "{byte:02x}");
+            hex
+        })
     }
 
     fn library(&self, kind: &str, name: &str) -> Result<Vec<String>, LibraryError> {
-        self.library.get(kind, name).map_err(|error| match error {
-            HostLibraryError::Invalid {
-                place,
-                value,
-                problem,
-                nearest,
-            } => LibraryError::Invalid {
-                field: place,
-                value,
-                problem,
-                nearest,
-            },
-            HostLibraryError::Unavailable { message } => {
-                LibraryError::Unavailable("library".to_owned(), message)
-            }
-            HostLibraryError::Other { code, message } => {
-                LibraryError::Other(code.to_owned(), message)
-            }
-        })
+        self.context
+            .library
+            .get(kind, name)
+            .map_err(|error| match error {
+                HostLibraryError::Invalid {
+                    place,
+                    value,
+                    problem,
+                    nearest,
+                } => LibraryError::Invalid {
+                    field: place,
+                    value,
+                    problem,
+                    nearest,
+                },
+                HostLibraryError::Unavailable { message } => {
+                    LibraryError::Unavailable("library".to_owned(), message)
+                }
+                HostLibraryError::Other { code, message } => {
+                    LibraryError::Other(code.to_owned(), message)
+                }
+            })
     }
 }
 

@@ -18,10 +18,6 @@ const SIZE_MAX: usize = 600_000;
 /// Vectors make SHA-256 several times faster, and every engine that knows components has them.
 const FEATURES: &str = "-Ctarget-feature=+simd128";
 
-/// They serve `runner.run` alone (DESIGN.md, section 3), and what a component does not call is not among its imports.
-/// Empty this list when that function is there.
-const UNUSED_FOR_NOW: [&str; 2] = ["llm", "tools"];
-
 /// Build, wrap, check and write the component; print its size.
 pub fn run() -> Result<()> {
     let module = build()?;
@@ -96,8 +92,7 @@ fn wrap(module: &[u8]) -> Result<Vec<u8>> {
         .context("the core module cannot be wrapped as a component")
 }
 
-/// The imports of the file against those of world `threads`: not one more, and none less but those of
-/// [`UNUSED_FOR_NOW`]. Gives their number.
+/// The imports of the file against those of world `threads`: not one more, not one less. Gives their number.
 fn check_imports(component: &[u8]) -> Result<usize> {
     let wanted = wit::world_imports(&paths::root().join("wit").join("world.wit"))?;
     let found = imports(component)?;
@@ -109,10 +104,6 @@ fn check_imports(component: &[u8]) -> Result<usize> {
         );
     }
     let unused: Vec<_> = wanted.difference(&found).map(String::as_str).collect();
-    let unused: Vec<_> = unused
-        .into_iter()
-        .filter(|name| !is_unused_for_now(name))
-        .collect();
     if !unused.is_empty() {
         bail!(
             "the component does not use these imports of world `threads`: {}",
@@ -120,14 +111,6 @@ fn check_imports(component: &[u8]) -> Result<usize> {
         );
     }
     Ok(found.len())
-}
-
-fn is_unused_for_now(name: &str) -> bool {
-    let interface = name
-        .rsplit_once('/')
-        .map_or(name, |(_, interface)| interface);
-    let interface = interface.split('@').next().unwrap_or(interface);
-    UNUSED_FOR_NOW.contains(&interface)
 }
 
 fn imports(component: &[u8]) -> Result<BTreeSet<String>> {

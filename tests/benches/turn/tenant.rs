@@ -12,24 +12,7 @@ use tokio::runtime::Runtime;
 
 /// A draft of the benchmark's directive.
 pub fn draft() -> registry::Draft {
-    registry::Draft {
-        id: None,
-        directive: Some(DIRECTIVE_NAME.to_owned()),
-        agent: None,
-        task: None,
-        title: None,
-        model: None,
-        limits: wit::Limits {
-            turns: None,
-            tokens: None,
-            spend: None,
-            spawns: None,
-            depth: None,
-            duration: None,
-        },
-        capabilities: Vec::new(),
-        inputs: String::new(),
-    }
+    threadkeep_tests::fixture::draft(Some(DIRECTIVE_NAME))
 }
 
 /// What is submitted: the result of the open call, or a reply.

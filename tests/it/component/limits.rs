@@ -1,7 +1,7 @@
 //! Each field of `Limits` fires: with the field at its edge the same call is stopped by that limit's name, or the
 //! resource is not used.
 
-use super::project::{describe_draft, engine_with};
+use super::project::engine_with;
 use std::sync::Arc;
 use std::time::Duration;
 use threadkeep::clock::SystemClock;
@@ -35,11 +35,7 @@ fn tenant(limits: Limits) -> Tenant {
 }
 
 fn draft() -> registry::Draft {
-    registry::Draft {
-        directive: Some("work".to_owned()),
-        inputs: String::new(),
-        ..describe_draft()
-    }
+    threadkeep_tests::fixture::draft(Some("work"))
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use threadkeep::library::files::Policy;
 use threadkeep::limits::Limits;
 use threadkeep::project::{OpenProject, ProjectOptions};
 use threadkeep::storage::Storage;
-use threadkeep::wit::{self, registry};
+use threadkeep::wit::registry;
 
 const DIRECTIVE: &str = "---
 limits: {turns: 6, spend: 0.50}
@@ -68,21 +68,7 @@ pub fn engine_with(limits: Limits) -> Engine {
 /// A thread of the directive `describe`.
 pub fn describe_draft() -> registry::Draft {
     registry::Draft {
-        id: None,
-        directive: Some("describe".to_owned()),
-        agent: None,
-        task: None,
-        title: None,
-        model: None,
-        limits: wit::Limits {
-            turns: None,
-            tokens: None,
-            spend: None,
-            spawns: None,
-            depth: None,
-            duration: None,
-        },
-        capabilities: Vec::new(),
         inputs: r#"{"file": "notes.txt"}"#.to_owned(),
+        ..threadkeep_tests::fixture::draft(Some("describe"))
     }
 }

@@ -13,7 +13,7 @@ use threadkeep::models::{BoxFuture, Failure, Llm};
 use threadkeep::storage::{Storage, memory::MemoryStore};
 use threadkeep::tenant::Tenant;
 use threadkeep::tools::{ToolEntry, ToolResult, Tools};
-use threadkeep::wit::{self, registry};
+use threadkeep::wit::registry;
 use threadkeep_tests::auditor::audit;
 use threadkeep_tests::faulty::{Death, Faulty};
 use threadkeep_tests::fixture::MapLibrary;
@@ -77,24 +77,9 @@ fn driver(tenant: &Tenant, tools: &Arc<Counting>, nonce: &str) -> Driver {
 }
 
 fn draft() -> registry::Draft {
-    let limits = wit::Limits {
-        turns: None,
-        tokens: None,
-        spend: None,
-        spawns: None,
-        depth: None,
-        duration: None,
-    };
     registry::Draft {
-        id: Some("work-1-abcdef".to_owned()),
-        directive: Some("work".to_owned()),
-        agent: None,
-        task: None,
-        title: None,
-        model: None,
-        limits,
-        capabilities: Vec::new(),
-        inputs: String::new(),
+        id: Some(THREAD.to_owned()),
+        ..threadkeep_tests::fixture::draft(Some("work"))
     }
 }
 

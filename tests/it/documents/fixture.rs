@@ -10,7 +10,7 @@ use threadkeep::library::files::Policy;
 use threadkeep::limits::Limits;
 use threadkeep::project::{OpenProject, ProjectOptions};
 use threadkeep::storage::memory::MemoryStore;
-use threadkeep::wit::{self, registry};
+use threadkeep::wit::registry;
 
 /// All three.
 pub const ALL: [Document; 3] = [Document::Thread, Document::Jsonl, Document::Markdown];
@@ -182,20 +182,6 @@ async fn run(driver: &Driver, thread: &str, text: &str) -> Ended {
 pub fn draft(id: &str) -> registry::Draft {
     registry::Draft {
         id: Some(id.to_owned()),
-        directive: None,
-        agent: None,
-        task: None,
-        title: None,
-        model: None,
-        limits: wit::Limits {
-            turns: None,
-            tokens: None,
-            spend: None,
-            spawns: None,
-            depth: None,
-            duration: None,
-        },
-        capabilities: Vec::new(),
-        inputs: String::new(),
+        ..threadkeep_tests::fixture::draft(None)
     }
 }

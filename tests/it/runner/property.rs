@@ -157,8 +157,8 @@ fn fail(world: &mut World, thread: &str, kind: u8, sent: bool) {
         "new",
     ];
     let failure = LlmFailure {
-        usage: (kind % 4 == 0).then(|| usage(50, 5)).flatten(),
-        partial: if kind % 3 == 0 { "half a" } else { "" }.to_owned(),
+        usage: kind.is_multiple_of(4).then(|| usage(50, 5)).flatten(),
+        partial: if kind.is_multiple_of(3) { "half a" } else { "" }.to_owned(),
         ..fails(KINDS[usize::from(kind) % KINDS.len()], sent)
     };
     submit(

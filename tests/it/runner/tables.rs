@@ -90,7 +90,7 @@ fn a_wait_is_as_long_as_the_provider_asks() {
         retry: Some(7_000),
         ..fails("rate-limited", true)
     };
-    let now = world.service.ports().clock.now();
+    let now = world.service.ports().context().clock.now();
     let handed = world.submit(&thread, Outcome::Failure(failure)).unwrap();
     assert_eq!(handed.step.until.unwrap().seconds, now.seconds + 7);
 }

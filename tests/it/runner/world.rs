@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use threadkeep::clock::{ManualClock, Time};
+use threadkeep::component::Context;
 use threadkeep::storage::Storage;
 use threadkeep::storage::memory::MemoryStore;
 use threadkeep_component::service::runner::Handed;
@@ -16,7 +17,7 @@ use threadkeep_core::runner::{
 use threadkeep_core::thread::{Draft, StepKind};
 use threadkeep_tests::auditor::audit;
 use threadkeep_tests::fixture::MapLibrary;
-use threadkeep_tests::native::Native;
+use threadkeep_tests::native::{Counter, Native};
 
 /// What a driver of one thread holds.
 #[derive(Debug, Clone)]
@@ -46,12 +47,12 @@ impl World {
             seconds: 1_800_000_000,
             nanos: 0,
         }));
-        let native = Native::new(
-            Arc::clone(&store),
-            Arc::new(library),
-            Arc::clone(&clock) as _,
-            1,
-        );
+        let native = Native::new(Context {
+            storage: Arc::clone(&store),
+            library: Arc::new(library),
+            clock: Arc::<ManualClock>::clone(&clock),
+            random: Arc::new(Counter::default()),
+        });
         Self {
             service: Service::new(native),
             store,
