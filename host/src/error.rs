@@ -20,6 +20,14 @@ pub enum CallError {
 }
 
 impl CallError {
+    /// Will the same call probably go through soon? True after contention and while a store cannot be reached.
+    pub(crate) fn is_passing(&self) -> bool {
+        matches!(
+            self,
+            Self::Refused(wit::Error::Unavailable(_) | wit::Error::Unknown(_))
+        )
+    }
+
     /// May the caller repeat the same call unchanged?
     pub fn retry_unchanged(&self) -> bool {
         match self {

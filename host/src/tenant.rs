@@ -9,6 +9,7 @@ use crate::engine::{Engine, Limiter, State};
 use crate::error::CallError;
 use crate::wit::{self, history, maintenance, registry, runner, transcript};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 use wasmtime::{Store, Trap};
 
 /// A tenant. Cheap to clone; clones share the warm instances.
@@ -24,6 +25,11 @@ struct Instance {
     exports: Threads,
     calls: u32,
 }
+
+/// How often a call that may be repeated is repeated before its error counts.
+const REPEATS_MAX: u32 = 8;
+/// Wait before a call is repeated; it doubles, with jitter.
+const REPEAT_AFTER: Duration = Duration::from_millis(5);
 
 /// What an export gives: its answer or its refusal, or a trap.
 type Called<T> = wasmtime::Result<Result<T, wit::Error>>;
@@ -48,8 +54,31 @@ impl Tenant {
         self.lock().len()
     }
 
-    /// Call an export on the engine's pool.
+    /// Call an export, and again while other writers meet it or the store cannot be reached: somebody always gets
+    /// through, so all come to an end. Every export may be repeated, and a trap costs its instance alone, so a call that
+    /// trapped is made once more. A thread that somebody holds is not contention and is answered at once.
     async fn call<T: Send + 'static>(
+        &self,
+        export: impl Fn(&Threads, &mut Store<State>) -> Called<T> + Send + Sync + 'static,
+    ) -> Result<T, CallError> {
+        let export = Arc::new(export);
+        let (mut wait, mut traps) = (REPEAT_AFTER, 0);
+        for _ in 0..REPEATS_MAX {
+            let call = Arc::clone(&export);
+            match self.call_once(move |c, s| call(c, s)).await {
+                Err(CallError::Trapped(_) | CallError::Limit(_)) if traps == 0 => traps += 1,
+                Err(error) if error.is_passing() => {
+                    tokio::time::sleep(wait + jitter(wait)).await;
+                    wait *= 2;
+                }
+                answer => return answer,
+            }
+        }
+        self.call_once(move |c, s| export(c, s)).await
+    }
+
+    /// Call an export on the engine's pool.
+    async fn call_once<T: Send + 'static>(
         &self,
         export: impl FnOnce(&Threads, &mut Store<State>) -> Called<T> + Send + 'static,
     ) -> Result<T, CallError> {
@@ -117,6 +146,15 @@ impl Tenant {
     }
 }
 
+/// Up to `most`, by the system's random numbers; none if it has none.
+fn jitter(most: Duration) -> Duration {
+    let mut byte = [0_u8];
+    match getrandom::fill(&mut byte) {
+        Ok(()) => most * u32::from(byte[0]) / 255,
+        Err(_) => Duration::ZERO,
+    }
+}
+
 fn trapped(trap: &wasmtime::Error, denied: Option<&'static str>) -> CallError {
     match (denied, trap.downcast_ref::<Trap>()) {
         (Some(limit), _) => CallError::Limit(limit),
@@ -134,9 +172,9 @@ fn trapped(trap: &wasmtime::Error, denied: Option<&'static str>) -> CallError {
 
 /// The exports of the component. Contracts, limits and errors are those of `wit/`.
 impl Tenant {
-    /// `registry.create`.
+    /// `registry.create`. Made once: repeated after an unknown outcome, it might make two threads.
     pub async fn create(&self, draft: registry::Draft) -> Result<wit::Thread, CallError> {
-        self.call(move |c, s| c.threadkeep_threads_registry().call_create(s, &draft))
+        self.call_once(move |c, s| c.threadkeep_threads_registry().call_create(s, &draft))
             .await
     }
 

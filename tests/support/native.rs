@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
-use threadkeep::component::{Context, Random};
+use threadkeep::component::{Context, NoRandom, Random};
 use threadkeep::library::LibraryError as HostLibraryError;
 use threadkeep::storage::{self, Key, Op, Outcome};
 use threadkeep_component::ports::{Item, LibraryError, Page, Ports, StorageError};
@@ -33,13 +33,14 @@ pub struct Counter {
 }
 
 impl Random for Counter {
-    fn fill(&self, bytes: &mut [u8]) {
+    fn fill(&self, bytes: &mut [u8]) -> Result<(), NoRandom> {
         let n = self.next.fetch_add(1, Ordering::Relaxed) + 1;
         let digits = n.to_be_bytes();
         let kept = bytes.len().min(digits.len());
         let start = bytes.len() - kept;
         bytes.fill(0);
         bytes[start..].copy_from_slice(&digits[digits.len() - kept..]);
+        Ok(())
     }
 }
 
@@ -113,7 +114,10 @@ impl Ports for Native {
 
     fn random(&self, bytes: u32) -> String {
         let mut buffer = vec![0; bytes as usize];
-        self.context.random.fill(&mut buffer);
+        self.context
+            .random
+            .fill(&mut buffer)
+            .expect("random numbers");
         buffer.iter().fold(String::new(), |mut hex, byte| {
             // Writing to a String cannot fail.
             let _ = write!(hex, "{byte:02x}");
@@ -158,6 +162,14 @@ fn item(item: storage::Item) -> Item {
 
 fn op(write: Write) -> Op {
     match write {
+        Write::Check {
+            collection,
+            key,
+            version,
+        } => Op::Check {
+            key: Key::new(collection, key),
+            expect: storage::Expect::Version(version),
+        },
         Write::Put {
             collection,
             key,

@@ -61,6 +61,15 @@ pub enum Expect {
 /// One write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Write {
+    /// A condition: the record must be at this version.
+    Check {
+        /// Its collection.
+        collection: &'static str,
+        /// Its key.
+        key: String,
+        /// Its version.
+        version: u64,
+    },
     /// Replace or create a record.
     Put {
         /// Its collection.
@@ -214,7 +223,7 @@ impl<'a> Change<'a> {
                 "makes an entry of {} bytes, the most is {ENTRY_BYTES_MAX}",
                 text.len()
             );
-            return Err(Error::invalid("input", "", problem));
+            return Err(Error::invalid("entry", "", problem));
         }
         self.head.version = entry.version;
         self.head.hash = Entry::hash_of(&text);

@@ -30,6 +30,14 @@ fn expectation(expect: Expect) -> storage::Expectation {
 
 pub fn op(write: Write) -> storage::Op {
     match write {
+        Write::Check {
+            collection,
+            key: name,
+            version,
+        } => storage::Op::Check(storage::CheckOp {
+            key: key(collection, &name),
+            expect: storage::Expectation::Version(version),
+        }),
         Write::Put {
             collection,
             key: name,

@@ -181,13 +181,19 @@ impl<P: Ports> Service<P> {
                 text: text.to_owned(),
             };
             let (key, value) = (loaded.key(), json::text(&record));
+            let check = Write::Check {
+                collection: key::HEAD,
+                key: key.clone(),
+                version: loaded.head.version,
+            };
             let put = Write::Put {
                 collection: key::PARTIAL,
                 key,
                 expect: Expect::Any,
                 value,
             };
-            self.ports.commit(vec![put], false)?;
+            // If the head has moved, the text may belong to nothing any more: the next one comes soon.
+            self.ports.commit(vec![check, put], false)?;
         }
         Ok(if head.intent.is_some() {
             News::Stop
@@ -377,10 +383,14 @@ impl<P: Ports> Service<P> {
         let read_to = if own.is_some() { until - 1 } else { until };
         if read_to > have {
             let count = (read_to - have) as u32;
-            for (_, text) in self
+            let lines = self
                 .ports
-                .read_history(&loaded.key(), have + 1, count, false)?
-            {
+                .read_history(&loaded.key(), have + 1, count, false)?;
+            if lines.len() < count as usize {
+                // The page was full before all were read: the driver reads them in pages.
+                return Ok((until, Vec::new()));
+            }
+            for (_, text) in lines {
                 texts.extend(messages(&Entry::from_text(&text)?));
             }
         }

@@ -12,6 +12,9 @@ use threadkeep_core::{id, key};
 
 /// How often a conflict is decided again before the caller hears `busy`.
 pub const CONFLICTS_MAX: u32 = 3;
+/// Code of `unavailable` where other writers were faster each time. Somebody always gets through, so the same call,
+/// repeated after a while, does too.
+pub const CONTENTION: &str = "contention";
 /// How often a commit of unknown outcome is tried.
 const UNKNOWN_MAX: u32 = 3;
 /// Ids that are compared for the nearest to one that does not exist.
@@ -165,13 +168,10 @@ impl<P: Ports> Service<P> {
                 }
             }
         }
-        let loaded = self.load(thread)?;
-        let head = loaded.head.value;
-        Err(Error::Core(CoreError::Busy {
-            thread: loaded.thread.value.id,
-            holder: head.holder.unwrap_or_else(|| "other writers".into()),
-            expiry: head.expiry.unwrap_or(head.updated),
-        }))
+        Err(Error::Storage(StorageError::Unavailable(
+            CONTENTION.into(),
+            format!("other writers kept changing {thread}: repeat the call"),
+        )))
     }
 
     /// Commit a plan: true if it is written, false after a conflict. Where nobody knows, the entry tells.
@@ -189,7 +189,7 @@ impl<P: Ports> Service<P> {
                 Err(error) => return Err(error.into()),
             }
         }
-        Err(Error::Storage(StorageError::Unavailable(
+        Err(Error::Storage(StorageError::OutcomeUnknown(
             "outcome".into(),
             "commits keep an unknown outcome".into(),
         )))

@@ -85,7 +85,7 @@ impl random::Host for View<'_> {
         }
         let mut bytes = [0_u8; RANDOM_BYTES_MAX as usize];
         let bytes = &mut bytes[..count as usize];
-        self.context.random.fill(bytes);
+        self.context.random.fill(bytes)?;
         Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
     }
 }

@@ -12,10 +12,18 @@ use crate::storage::Storage;
 use std::sync::Arc;
 use wasmtime::component::{HasData, Linker};
 
+/// There are no random numbers: without them no id would be unique, so the call that asked traps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("there are no random numbers")]
+pub struct NoRandom;
+
 /// Gives random bytes for ids.
 pub trait Random: Send + Sync {
     /// Fill the buffer.
-    fn fill(&self, bytes: &mut [u8]);
+    ///
+    /// # Errors
+    /// If it cannot be filled; what is in it then is not used.
+    fn fill(&self, bytes: &mut [u8]) -> Result<(), NoRandom>;
 }
 
 /// The operating system's random numbers.
@@ -23,11 +31,8 @@ pub trait Random: Send + Sync {
 pub struct SystemRandom;
 
 impl Random for SystemRandom {
-    fn fill(&self, bytes: &mut [u8]) {
-        // Without random numbers no id would be unique: the call traps.
-        if getrandom::fill(bytes).is_err() {
-            bytes.fill(0);
-        }
+    fn fill(&self, bytes: &mut [u8]) -> Result<(), NoRandom> {
+        getrandom::fill(bytes).map_err(|_| NoRandom)
     }
 }
 

@@ -15,7 +15,6 @@ mod writer;
 pub use writer::{DocumentWriter, Flushed};
 
 use crate::authority::AuthorityError;
-use crate::driver::repeat;
 use crate::error::CallError;
 use crate::tenant::Tenant;
 use crate::wit::{Instant, registry, transcript::Piece};
@@ -190,7 +189,9 @@ impl Documents {
         let (mut repaired, mut cursor) = (Repaired::default(), None);
         loop {
             let tenant = &self.inner.tenant;
-            let page = repeat(|| tenant.list(every_thread(), PAGE_THREADS, cursor.clone())).await?;
+            let page = tenant
+                .list(every_thread(), PAGE_THREADS, cursor.clone())
+                .await?;
             for thread in page.threads {
                 match self.repair(&thread.id).await {
                     Ok(_) => repaired.threads += 1,
@@ -267,7 +268,7 @@ impl Documents {
         thread: &str,
         absent: Absent,
     ) -> Result<Option<Arc<Place>>, DocumentError> {
-        let id = repeat(|| self.inner.tenant.get(thread)).await?.id;
+        let id = self.inner.tenant.get(thread).await?.id;
         if !id.eq_ignore_ascii_case(thread) {
             return Err(DocumentError::Component(
                 "it names another thread than it was asked for",
@@ -281,7 +282,7 @@ impl Documents {
     /// The content of `thread.json`. It is read when the directory is locked, so that no older one follows a newer.
     async fn record(&self, place: &Place) -> Result<Piece, DocumentError> {
         let what = Document::Thread.what();
-        Ok(repeat(|| self.inner.tenant.render(place.id(), what, 0)).await?)
+        Ok(self.inner.tenant.render(place.id(), what, 0).await?)
     }
 }
 

@@ -7,7 +7,6 @@
 use super::files::{Place, Replacement};
 use super::tail::{self, Tail};
 use super::{Document, DocumentError, DocumentState, blocking};
-use crate::driver::repeat;
 use crate::tenant::Tenant;
 use cap_std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
@@ -38,7 +37,7 @@ impl<'a> Transcript<'a> {
         tenant: &'a Tenant,
         place: &Arc<Place>,
     ) -> Result<Self, DocumentError> {
-        let piece = repeat(|| tenant.render(place.id(), "manifest", 0)).await?;
+        let piece = tenant.render(place.id(), "manifest", 0).await?;
         let head = piece.text.into_bytes();
         if head.len() != MANIFEST_BYTES
             || head.iter().position(|&b| b == b'\n') != Some(MANIFEST_BYTES - 1)
@@ -357,7 +356,7 @@ impl Pieces<'_> {
         let Some(after) = self.next else {
             return Ok(None);
         };
-        let piece = repeat(|| self.tenant.render(self.id, self.what, after)).await?;
+        let piece = self.tenant.render(self.id, self.what, after).await?;
         if piece.cursor.is_some_and(|cursor| cursor <= after) {
             return Err(DocumentError::Component(
                 "a piece of a transcript leads nowhere",

@@ -19,12 +19,6 @@ use crate::wit::runner;
 use conversation::Conversation;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
-
-/// How often a call that may be repeated is repeated before its error counts.
-const REPEATS_MAX: u32 = 8;
-/// Wait before a call is repeated; it doubles, with jitter.
-const REPEAT_AFTER: Duration = Duration::from_millis(5);
 
 /// Finds the provider of a model.
 pub trait Models: Send + Sync {
@@ -108,7 +102,10 @@ impl Driver {
         stop: &Stop,
     ) -> Result<Ended, DriveError> {
         let holder = self.next_holder();
-        let handle = repeat(|| self.tenant.start(thread, input.clone(), &holder, &holder)).await?;
+        let handle = self
+            .tenant
+            .start(thread, input.clone(), &holder, &holder)
+            .await?;
         self.perform(handle, sink, stop).await
     }
 
@@ -124,7 +121,7 @@ impl Driver {
         stop: &Stop,
     ) -> Result<Ended, DriveError> {
         let holder = self.next_holder();
-        let handle = repeat(|| self.tenant.claim(thread, &holder, proof)).await?;
+        let handle = self.tenant.claim(thread, &holder, proof).await?;
         self.perform(handle, sink, stop).await
     }
 
@@ -171,41 +168,5 @@ impl Driver {
         if let Some(observer) = &self.observer {
             observer.committed(thread);
         }
-    }
-}
-
-/// Make a call again as long as it may be: contention always lets somebody through, so all come to an end. A call that
-/// is `busy` because somebody holds the thread for longer is not contention and is answered at once.
-pub(crate) async fn repeat<T, F>(call: impl Fn() -> F) -> Result<T, CallError>
-where
-    F: Future<Output = Result<T, CallError>>,
-{
-    let mut wait = REPEAT_AFTER;
-    for _ in 0..REPEATS_MAX {
-        match call().await {
-            Err(error) if error.retry_unchanged() && !held(&error) => {
-                tokio::time::sleep(wait + jitter(wait)).await;
-                wait *= 2;
-            }
-            answer => return answer,
-        }
-    }
-    call().await
-}
-
-/// Busy because of a holder with a run of its own, not because writers met.
-fn held(error: &CallError) -> bool {
-    match error {
-        CallError::Refused(crate::wit::Error::Busy(lease)) => lease.holder != "other writers",
-        _ => false,
-    }
-}
-
-/// Up to `most`, by the system's random numbers; none if it has none.
-fn jitter(most: Duration) -> Duration {
-    let mut byte = [0_u8];
-    match getrandom::fill(&mut byte) {
-        Ok(()) => most * u32::from(byte[0]) / 255,
-        Err(_) => Duration::ZERO,
     }
 }

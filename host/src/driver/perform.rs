@@ -1,7 +1,7 @@
 //! One step of one run: performed, then submitted.
 
 use super::conversation::Conversation;
-use super::{Costs, DriveError, Driver, RunEvent, Sink, Stop, StopLevel, repeat};
+use super::{Costs, DriveError, Driver, RunEvent, Sink, Stop, StopLevel};
 use crate::component::convert;
 use crate::models::{Completion, Delta, Failure, FailureKind};
 use crate::tools::ToolResult;
@@ -50,22 +50,15 @@ impl Run<'_> {
         };
         let have = self.conversation.have;
         let tenant = &self.driver.tenant;
-        let next = repeat(|| {
-            tenant.submit(
-                &self.thread,
-                self.token,
-                step.version,
-                outcome.clone(),
-                have,
-            )
-        })
-        .await
-        .map_err(|error| match error {
-            crate::error::CallError::Refused(wit::Error::Fenced(_)) => {
-                DriveError::Fenced(self.thread.clone())
-            }
-            error => DriveError::Call(error),
-        })?;
+        let next = tenant
+            .submit(&self.thread, self.token, step.version, outcome, have)
+            .await
+            .map_err(|error| match error {
+                crate::error::CallError::Refused(wit::Error::Fenced(_)) => {
+                    DriveError::Fenced(self.thread.clone())
+                }
+                error => DriveError::Call(error),
+            })?;
         if replied {
             let thread = tenant.get(&self.thread).await?;
             self.sink.emit(RunEvent::Turn(Costs::of(&thread)));
@@ -256,12 +249,12 @@ impl Run<'_> {
     }
 }
 
-/// A delta as an event; text is also kept for the partial.
+/// A delta as an event; text is also kept for the partial, from the beginning and without a hole.
 fn note(delta: Delta, partial: &Mutex<String>) -> RunEvent {
     match delta {
         Delta::Text(text) => {
             let mut kept = partial.lock().unwrap_or_else(PoisonError::into_inner);
-            if kept.len() + text.len() <= PARTIAL_BYTES_MAX {
+            if kept.len() < PARTIAL_BYTES_MAX {
                 kept.push_str(&text);
             }
             drop(kept);
@@ -273,10 +266,12 @@ fn note(delta: Delta, partial: &Mutex<String>) -> RunEvent {
 }
 
 fn text(partial: &Mutex<String>) -> String {
-    partial
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .clone()
+    let kept = partial.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut end = kept.len().min(PARTIAL_BYTES_MAX);
+    while !kept.is_char_boundary(end) {
+        end -= 1;
+    }
+    kept[..end].to_owned()
 }
 
 /// Empty texts are no blocks: providers refuse them when they come back.

@@ -213,7 +213,8 @@ impl OpenAi {
             message,
             retry_after: verdict.retry_after,
             sent: verdict.sent,
-            usage,
+            // A status instead of a stream is a refusal, and nobody bills one: nothing is charged for it.
+            usage: usage.or(matches!(fault, Fault::Status { .. }).then(Usage::default)),
             partial,
         }
     }

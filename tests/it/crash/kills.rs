@@ -10,6 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use threadkeep::authority::{Environment, Project};
+use threadkeep::component::{Random, SystemRandom};
 use threadkeep::documents::Documents;
 use threadkeep::driver::{Observer, Sink, Stop};
 use threadkeep::engine::{CodeCache, Engine};
@@ -206,7 +207,7 @@ fn seed() -> u64 {
         .and_then(|seed| seed.parse().ok());
     given.unwrap_or_else(|| {
         let mut bytes = [0_u8; 8];
-        threadkeep::component::Random::fill(&threadkeep::component::SystemRandom, &mut bytes);
+        SystemRandom.fill(&mut bytes).unwrap();
         u64::from_be_bytes(bytes)
     })
 }

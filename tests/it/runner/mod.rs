@@ -2,5 +2,6 @@
 //! checks after every one.
 
 mod property;
+mod regressions;
 mod tables;
 mod world;

@@ -19,7 +19,7 @@ fn code(error: &Error) -> &'static str {
     }
 }
 
-fn cause(world: &World, thread: &str) -> String {
+pub fn cause(world: &World, thread: &str) -> String {
     let head = world.service.load(thread).unwrap().head.value;
     head.cause.map(|cause| cause.code).unwrap_or_default()
 }

@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::json::{self, Fields, FromJson, Taken, ToJson, Value, Wrong};
 
 /// Most bytes of one user's message, as JSON text: with its entry it stays well under the size of a stored value.
-pub const MESSAGE_BYTES_MAX: usize = 512 << 10;
+pub const MESSAGE_BYTES_MAX: usize = 384 << 10;
 
 /// Bytes of a text inside a JSON string: control characters take six, quotes and backslashes two.
 pub fn escaped_bytes(text: &str) -> usize {

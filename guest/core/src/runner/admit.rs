@@ -2,7 +2,6 @@
 
 use super::stop::suspend;
 use super::{LEASE_GRACE_MILLIS, MODEL_MILLIS, OUTPUT_TOKENS_FLOOR};
-use crate::error::Error;
 use crate::history::{Admitted, Message, Role};
 use crate::ledger::Shortage;
 use crate::money::Nanos;
@@ -15,27 +14,33 @@ pub(super) fn opening() -> Message {
     Message::text(Role::User, "Execute the directive.")
 }
 
-/// Admit one attempt, or suspend the run if a cap or the money does not allow it.
-pub(super) fn admit(change: &mut Change<'_>, pin: &Pin, tries: u32) -> Result<(), Error> {
+/// Admit the first attempt of a request, or suspend the run if a cap or the money does not allow it. Where money is
+/// short, the most output tokens are lowered to a floor first.
+pub(super) fn admit(change: &mut Change<'_>, pin: &Pin) {
     change.seal(false);
+    match (cap_reached(&change.head), affordable(change, pin)) {
+        (Some(cause), _) => suspend(change, cause),
+        (None, Ok(output)) => attempt(change, pin, 0, output),
+        (None, Err(short)) => suspend(change, money_short(short)),
+    }
+}
+
+/// Admit a further attempt of the same request: with the same output, so that a provider sees the same bytes.
+pub(super) fn admit_again(change: &mut Change<'_>, pin: &Pin, tries: u32, output: u64) {
+    change.seal(false);
+    attempt(change, pin, tries, output);
+}
+
+fn attempt(change: &mut Change<'_>, pin: &Pin, tries: u32, output: u64) {
     if let Some(cause) = cap_reached(&change.head) {
         suspend(change, cause);
-        return Ok(());
+        return;
     }
     let prices = pin.model.prices.unwrap_or_default();
-    // An eighth more than the estimate: what a provider counts differs from what we can know.
-    let input = change.head.context.saturating_add(change.head.context / 8);
-    let output = match affordable(change, pin, input) {
-        Ok(output) => output,
-        Err(short) => {
-            suspend(change, money_short(short));
-            return Ok(());
-        }
-    };
-    let amount = prices.ceiling(input, output);
+    let amount = prices.ceiling(input_estimate(&change.head), output);
     if let Err(short) = change.chain.account.hold(amount) {
         suspend(change, money_short(short));
-        return Ok(());
+        return;
     }
     let request = change.request_hash(pin, output);
     change.head.hold = Some(Hold { amount, prices });
@@ -48,7 +53,11 @@ pub(super) fn admit(change: &mut Change<'_>, pin: &Pin, tries: u32) -> Result<()
     if let Some(step) = &mut change.head.step {
         (step.tries, step.output, step.hash) = (tries, output, request);
     }
-    Ok(())
+}
+
+/// An eighth more than the estimate: what a provider counts differs from what we can know.
+fn input_estimate(head: &Head) -> u64 {
+    head.context.saturating_add(head.context / 8)
 }
 
 /// Make a step pending, named by the version of the change, and let the lease stand as long.
@@ -98,7 +107,8 @@ pub(super) fn cap_reached(head: &Head) -> Option<Cause> {
 }
 
 /// The most output tokens that window and money allow, not below the floor unless the model's own maximum is.
-fn affordable(change: &Change<'_>, pin: &Pin, input: u64) -> Result<u64, Shortage> {
+fn affordable(change: &Change<'_>, pin: &Pin) -> Result<u64, Shortage> {
+    let input = input_estimate(&change.head);
     let prices = pin.model.prices.unwrap_or_default();
     let room = change.chain.account.room();
     let floor = OUTPUT_TOKENS_FLOOR.min(pin.model.output);

@@ -4,7 +4,7 @@ use super::admit::{admit, hand_out};
 use super::failure::keep_partial;
 use super::round::name_of;
 use super::start::busy;
-use super::stop::{interrupt, settle, suspend};
+use super::stop::{count_time, end_by, interrupt, settle, suspend};
 use super::submit::{Mail, take_mail};
 use super::{Decision, LOST_MAX};
 use crate::error::Error;
@@ -66,6 +66,9 @@ pub fn claim(
     }
     let mut change = Change::new(loaded, moment);
     fence(&mut change, round, partial);
+    if change.head.intent.is_some() {
+        return cancelled(change, round);
+    }
     change.head.holder = Some(holder.to_owned());
     change.head.request = Some(format!("claim:{holder}"));
     if change.head.lost >= LOST_MAX {
@@ -90,7 +93,7 @@ pub fn claim(
         }
         false => {
             take_mail(&mut change, mail);
-            admit(&mut change, pin, 0)?;
+            admit(&mut change, pin);
         }
     }
     Ok(Decision::Commit(Box::new(
@@ -109,17 +112,21 @@ pub fn recover(
     let holder = change.head.holder.clone().unwrap_or_default();
     fence(&mut change, round, partial);
     if change.head.intent.is_some() {
-        interrupt(&mut change, |_| true, &|index| name_of(round, index));
-        super::stop::end_by(&mut change, "cancel");
-        return Ok(Decision::Commit(Box::new(
-            change.into_plan(Reason::Cancelled)?,
-        )));
+        return cancelled(change, round);
     }
     let message = format!("its holder {holder} died: resume to go on");
     suspend(&mut change, Cause::new("error", "recovered", message));
     Ok(Decision::Commit(Box::new(
         change.into_plan(Reason::Suspended)?,
     )))
+}
+
+/// A cancel that waited takes effect instead of going on.
+fn cancelled(mut change: Change<'_>, round: Option<&Entry>) -> Result<Decision, Error> {
+    interrupt(&mut change, |_| true, &|index| name_of(round, index));
+    end_by(&mut change, "cancel");
+    let plan = change.into_plan(Reason::Cancelled)?;
+    Ok(Decision::Commit(Box::new(plan)))
 }
 
 fn gone(loaded: &Loaded, proof: Proof, partial_now: u64, moment: Moment<'_>) -> bool {
@@ -143,6 +150,7 @@ fn gone(loaded: &Loaded, proof: Proof, partial_now: u64, moment: Moment<'_>) -> 
 fn fence(change: &mut Change<'_>, round: Option<&Entry>, partial: &KeptPartial) {
     change.head.token += 1;
     change.head.lost += 1;
+    count_time(change);
     settle(change, None, true);
     keep_partial(change, &partial.text);
     interrupt(change, |idempotent| !idempotent, &|index| {

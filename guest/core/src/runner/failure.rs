@@ -8,16 +8,10 @@ use super::{BACKOFF_MILLIS, PARTIAL_BYTES_MAX, RETRIES_MAX, RETRY_AFTER_MILLIS_M
 use crate::error::cut;
 use crate::history::{Entry, ErrorEvent, Event, Partial, Reason, cut_escaped};
 use crate::plan::Change;
-use crate::settings::Pin;
 use crate::thread::{Cause, StepKind};
 
 /// Settle what is known, then wait and try again, or suspend.
-pub(super) fn failed(
-    change: &mut Change<'_>,
-    _pin: &Pin,
-    tries: u32,
-    failure: &LlmFailure,
-) -> Reason {
+pub(super) fn failed(change: &mut Change<'_>, tries: u32, failure: &LlmFailure) -> Reason {
     count_time(change);
     settle(change, failure.usage, failure.sent);
     keep_partial(change, &failure.partial);
@@ -40,10 +34,11 @@ pub(super) fn failed(
         );
         return Reason::Suspended;
     };
+    let output = change.head.step.as_ref().map_or(0, |step| step.output);
     hand_out(change, StepKind::Wait, millis);
     let until = change.now().plus_millis(millis);
     if let Some(step) = &mut change.head.step {
-        (step.tries, step.until) = (tries, Some(until));
+        (step.tries, step.until, step.output) = (tries, Some(until), output);
     }
     Reason::Error
 }

@@ -44,8 +44,15 @@ pub const OUTPUT_TOKENS_FLOOR: u64 = 256;
 pub const CALLS_MAX: usize = 32;
 /// Most bytes, as JSON text, of the results of one round.
 pub const ROUND_BYTES_MAX: usize = 512 << 10;
-/// Most bytes, as JSON text, of one reply.
-pub const REPLY_BYTES_MAX: usize = 700 << 10;
+/// Most bytes, as JSON text, of one reply, counting [`BLOCK_BYTES`] more for each block. With one message of the inbox
+/// it still fits an entry.
+pub const REPLY_BYTES_MAX: usize = 500 << 10;
+/// What a block may add to an entry beside its own text: names of fields, and for a call that is refused its result.
+pub const BLOCK_BYTES: usize = 1_536;
+/// Most bytes of a tool's name and of a model's id of a call that are kept: valid ones are shorter.
+pub const CALL_NAME_BYTES_MAX: usize = 128;
+/// Most bytes of the sentence that tells a model why a call was refused.
+pub const REFUSAL_BYTES_MAX: usize = 512;
 /// Most bytes of the result that a thread's record holds; the whole is in the history.
 pub const RESULT_BYTES_MAX: usize = 64 << 10;
 /// Most bytes, as JSON text, of a partial text that is kept.

@@ -3,7 +3,9 @@
 use super::admit::{admit, hand_out};
 use super::stop::{count_time, end_by, finish, settle, suspend};
 use super::submit::{Mail, take_mail};
-use super::{BAD_ROUNDS_MAX, CALLS_MAX, REPLY_BYTES_MAX};
+use super::{
+    BAD_ROUNDS_MAX, BLOCK_BYTES, CALL_NAME_BYTES_MAX, CALLS_MAX, REFUSAL_BYTES_MAX, REPLY_BYTES_MAX,
+};
 use crate::error::{Error, cut};
 use crate::history::{
     AssistantText, Event, Message, Partial, Reason, ResultEvent, Role, State, Thinking, ToolResult,
@@ -125,18 +127,20 @@ impl ReplyBlock {
             .collect()
     }
 
+    /// What it may take in an entry.
     fn bytes(&self) -> usize {
-        match self {
-            Self::Text { text } => escaped_bytes(text),
-            Self::Thinking { text, raw } => {
-                escaped_bytes(text) + raw.as_deref().map_or(0, escaped_bytes)
+        BLOCK_BYTES
+            + match self {
+                Self::Text { text } => escaped_bytes(text),
+                Self::Thinking { text, raw } => {
+                    escaped_bytes(text) + raw.as_deref().map_or(0, escaped_bytes)
+                }
+                Self::ToolUse {
+                    id,
+                    name,
+                    arguments,
+                } => escaped_bytes(id) + escaped_bytes(name) + escaped_bytes(arguments),
             }
-            Self::ToolUse {
-                id,
-                name,
-                arguments,
-            } => escaped_bytes(id) + escaped_bytes(name) + escaped_bytes(arguments),
-        }
     }
 }
 
@@ -174,9 +178,10 @@ pub(super) fn replied(
     if let Some(usage) = usage {
         change.head.context = usage.context().saturating_add(usage.output);
     }
+    let word = result.finish.clone();
     change.push(Event::Result(result));
     if calls.is_empty() {
-        return ended(change, pin, usage.is_some(), mail);
+        return ended(change, pin, usage.is_some(), mail, &word);
     }
     round(change, pin, calls, usage.is_some(), mail)
 }
@@ -196,7 +201,7 @@ fn too_large(change: &mut Change<'_>, blocks: &[ReplyBlock], result: ResultEvent
     change.push(Event::Partial(Partial { text }));
     change.push(Event::Result(result));
     let message =
-        format!("the reply is larger than {REPLY_BYTES_MAX} bytes and was not taken as a turn");
+        format!("the reply is larger than {REPLY_BYTES_MAX} bytes and was kept as a partial only");
     suspend(change, Cause::new("error", "reply_too_large", message));
     Reason::Suspended
 }
@@ -224,9 +229,9 @@ fn record(change: &mut Change<'_>, blocks: Vec<ReplyBlock>) -> Vec<u32> {
                 arguments,
             } => {
                 calls.push(change.push(Event::ToolUse(ToolUse {
-                    name,
+                    name: cut(&name, CALL_NAME_BYTES_MAX).to_owned(),
                     arguments,
-                    id,
+                    id: cut(&id, CALL_NAME_BYTES_MAX).to_owned(),
                 })));
             }
         }
@@ -240,6 +245,7 @@ fn ended(
     pin: &Pin,
     counted: bool,
     mail: Vec<Mail>,
+    word: &str,
 ) -> Result<Reason, Error> {
     let text = change
         .events
@@ -261,12 +267,36 @@ fn ended(
     if !mail.is_empty() {
         take_mail(change, mail);
         change.seal(counted);
-        admit(change, pin, 0)?;
+        admit(change, pin);
         return Ok(Reason::AssistantTurn);
     }
     change.seal(counted);
+    if let Some(cause) = not_whole(word, &text) {
+        suspend(change, cause);
+        return Ok(Reason::Suspended);
+    }
     finish(change, &text);
     Ok(Reason::RunFinished)
+}
+
+/// Why a reply is not the end of a run, though it calls nothing: it was cut, withheld, or says nothing.
+fn not_whole(word: &str, text: &str) -> Option<Cause> {
+    let (code, message) = match word {
+        "length" => (
+            "reply_truncated",
+            "the reply was cut at its most output tokens: resume with a message to let it go on",
+        ),
+        "content_filter" => (
+            "reply_filtered",
+            "the provider withheld the reply: resume with another message",
+        ),
+        _ if text.is_empty() => (
+            "empty_reply",
+            "the model answered nothing: resume to ask again, or with a message",
+        ),
+        _ => return None,
+    };
+    Some(Cause::new("error", code, message))
 }
 
 /// A reply with calls: those that cannot be run get their result at once, the others are handed out.
@@ -298,7 +328,7 @@ fn round(
                     version,
                     index,
                     name: call.name,
-                    text,
+                    text: cut(&text, REFUSAL_BYTES_MAX).to_owned(),
                     failed: true,
                     state: State::Denied,
                     cost: Nanos::ZERO,
@@ -335,7 +365,7 @@ fn round(
     }
     take_mail(change, mail);
     change.seal(counted);
-    admit(change, pin, 0)?;
+    admit(change, pin);
     Ok(Reason::AssistantTurn)
 }
 

@@ -82,7 +82,7 @@ pub(super) fn ran(
         return Ok(Reason::Cancelled);
     }
     take_mail(change, mail);
-    admit(change, pin, 0)?;
+    admit(change, pin);
     Ok(Reason::ToolResults)
 }
 

@@ -2,7 +2,7 @@
 //! effect at its next commit; a kill fences at once.
 
 use super::round::name_of;
-use super::stop::{end_by, interrupt, settle};
+use super::stop::{count_time, end_by, interrupt, settle};
 use super::{Decision, MAIL_MAX};
 use crate::error::Error;
 use crate::hash::sha256;
@@ -71,6 +71,12 @@ pub fn signal(
             mail_write(&mut change, &message)?;
             change.into_head_plan()
         }
+        // Never between a call and its result: the message waits until the open calls have theirs.
+        Signal::Message(message) if change.head.round.is_some() => {
+            mail_write(&mut change, &message)?;
+            change.head.due = Some(0);
+            change.into_head_plan()
+        }
         Signal::Message(message) => {
             change.push(Event::Message(message));
             change.head.due = Some(0);
@@ -101,6 +107,7 @@ fn stop(
     by: &str,
 ) -> Result<crate::plan::Plan, Error> {
     change.head.token += 1;
+    count_time(&mut change);
     settle(&mut change, None, true);
     interrupt(&mut change, |_| true, &|index| name_of(round, index));
     let idle = change.head.status == Status::Idle;

@@ -63,7 +63,7 @@ pub fn start(
         false => {
             take_mail(&mut change, request.mail);
             speak(&mut change, loaded, request.input)?;
-            admit(&mut change, pin, 0)?;
+            admit(&mut change, pin);
         }
     }
     Ok(Decision::Commit(Box::new(change.into_plan(reason)?)))

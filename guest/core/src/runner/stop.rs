@@ -11,7 +11,13 @@ use crate::thread::{Cause, Hold, Status};
 use crate::{error, id, key};
 
 /// Needs somebody. Can go on in place.
+///
+/// Where a cancel waits, the run ends by it instead: nobody wants it to go on.
 pub(super) fn suspend(change: &mut Change<'_>, cause: Cause) {
+    if change.head.intent.is_some() && change.head.round.is_none() {
+        end_by(change, "cancel");
+        return;
+    }
     if cause.reason == "error" {
         change.push(Event::Message(Message::synthetic(format!(
             "(error: {})",
@@ -101,7 +107,13 @@ pub(super) fn settle(change: &mut Change<'_>, usage: Option<Usage>, sent: bool) 
         How::Released => change.chain.account.release(amount),
         How::Settled | How::Charged => change.chain.account.settle(amount, spend),
     }
-    let version = change.head.step.as_ref().map_or(0, |step| step.version);
+    let (version, output) = change
+        .head
+        .step
+        .as_ref()
+        .map_or((0, 0), |step| (step.version, step.output));
+    // What was charged in full counts in full against the cap of tokens, too.
+    let unknown = change.head.context.saturating_add(output);
     change.settled = Some(Settled {
         version,
         hold: amount,
@@ -111,18 +123,22 @@ pub(super) fn settle(change: &mut Change<'_>, usage: Option<Usage>, sent: bool) 
     });
     let used = &mut change.head.counters;
     used.spend = used.spend.saturating_add(spend);
-    let usage = usage.unwrap_or_default();
-    used.usage = used.usage.plus(usage);
-    used.run_tokens = used.run_tokens.saturating_add(usage.total());
+    used.usage = used.usage.plus(usage.unwrap_or_default());
+    let tokens = match how {
+        How::Charged => unknown,
+        How::Settled | How::Released => usage.unwrap_or_default().total(),
+    };
+    used.run_tokens = used.run_tokens.saturating_add(tokens);
     spend
 }
 
-/// Count the time of the pending step. A clock that stepped back counts as nothing.
+/// Count the time of the pending step, up to its deadline. A clock that stepped back counts as nothing.
 pub(super) fn count_time(change: &mut Change<'_>) -> u64 {
     let Some(step) = &change.head.step else {
         return 0;
     };
-    let millis = change.now().millis_since(step.started);
+    let end = change.now().min(step.deadline);
+    let millis = end.millis_since(step.started);
     let used = &mut change.head.counters;
     used.duration = used.duration.saturating_add(millis);
     used.run_duration = used.run_duration.saturating_add(millis);

@@ -1,6 +1,6 @@
 //! Submit: the result of a step, and what the next one is, in one commit.
 
-use super::admit::admit;
+use super::admit::admit_again;
 use super::failure::{failed, stopped};
 use super::reply::{Completion, replied};
 use super::round::{ToolOutcome, ran};
@@ -10,7 +10,7 @@ use crate::hash::sha256_text;
 use crate::history::{Answer, Entry, Event, Message, Reason};
 use crate::json::{self, Fields, ToJson, record::record};
 use crate::ledger::Usage;
-use crate::plan::{Change, Loaded, Moment, Write};
+use crate::plan::{Change, ENTRY_BYTES_MAX, Loaded, Moment, Write};
 use crate::settings::Pin;
 use crate::thread::{Pending, StepKind};
 use crate::{id, key};
@@ -117,12 +117,12 @@ pub fn submit(
             replied(&mut change, pin, completion, submission.mail)?
         }
         (StepKind::CallLlm, Outcome::Failure(failure)) => {
-            failed(&mut change, pin, pending.tries, &failure)
+            failed(&mut change, pending.tries, &failure)
         }
         (StepKind::CallTools, Outcome::Outcomes(outcomes)) => {
             ran(&mut change, pin, round, outcomes, submission.mail)?
         }
-        (StepKind::Wait, Outcome::Waited) => waited(&mut change, pin, pending.tries)?,
+        (StepKind::Wait, Outcome::Waited) => waited(&mut change, pin, pending),
         (_, Outcome::Stopped(failure)) => stopped(&mut change, round, &failure),
         (kind, _) => {
             let problem = format!("is not a result of the pending step, {}", kind.as_str());
@@ -179,23 +179,32 @@ fn outcome_hash(outcome: &Outcome) -> String {
     sha256_text(&json::text(outcome))
 }
 
-fn waited(change: &mut Change<'_>, pin: &Pin, tries: u32) -> Result<Reason, Error> {
+fn waited(change: &mut Change<'_>, pin: &Pin, pending: &Pending) -> Reason {
     if change.head.intent.is_some() {
         super::stop::end_by(change, "cancel");
-        return Ok(Reason::Cancelled);
+        return Reason::Cancelled;
     }
-    admit(change, pin, tries + 1)?;
-    Ok(Reason::Attempt)
+    admit_again(change, pin, pending.tries + 1, pending.output);
+    Reason::Attempt
 }
 
-/// Take messages out of the inbox: each becomes an event and its record goes, in the same commit.
+/// Take messages out of the inbox: each becomes an event and its record goes, in the same commit. As many as fit the
+/// entry beside what it holds already; the bounds of replies, rounds and messages leave room for one.
 pub(super) fn take_mail(change: &mut Change<'_>, mail: Vec<Mail>) {
+    if mail.is_empty() {
+        return;
+    }
     let root = id::key(&change.thread.chain);
+    let bytes = |event: &Event| json::text(event).len();
+    let mut used: usize = change.events.iter().map(bytes).sum();
     for mail in mail.into_iter().take(MAIL_TAKEN_MAX as usize) {
-        if mail.key != key::join(&[&root, &key::number(change.head.mail_from)]) {
+        let event = Event::Message(mail.message);
+        used += bytes(&event);
+        let next = key::join(&[&root, &key::number(change.head.mail_from)]);
+        if mail.key != next || used > ENTRY_BYTES_MAX - ENTRY_ROOM_BYTES {
             break;
         }
-        change.push(Event::Message(mail.message));
+        change.push(event);
         change.head.mail_from += 1;
         change.extra.push(Write::Delete {
             collection: key::INBOX,
@@ -203,3 +212,6 @@ pub(super) fn take_mail(change: &mut Change<'_>, mail: Vec<Mail>) {
         });
     }
 }
+
+/// What stands in an entry beside its events.
+const ENTRY_ROOM_BYTES: usize = 16 << 10;

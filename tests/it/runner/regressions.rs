@@ -1,0 +1,247 @@
+//! What went wrong once, or would have: each test opens with what it guards.
+
+use super::tables::cause;
+use super::world::{World, calls, fails, reply, says, usage, user};
+use threadkeep_core::history::parse_user;
+use threadkeep_core::limits::Limits;
+use threadkeep_core::runner::{Outcome, Proof, REPLY_BYTES_MAX, ReplyBlock, Signal};
+use threadkeep_core::thread::StepKind;
+
+/// Symptom: on resume, a provider was sent calls without results. Cause: a step that carries the last entries read them
+/// in one page, and a page is cut at a mebibyte. Fix: what does not fit one page is read by the driver.
+#[test]
+fn a_step_carries_every_message_or_says_from_where_to_read() {
+    let mut world = World::new();
+    let thread = world.create(Some("work"));
+    world.start(&thread, None).unwrap();
+    for _ in 0..2 {
+        world.submit(&thread, calls(&[("read", "{}"); 8])).unwrap();
+        let Outcome::Outcomes(mut outcomes) = world.outcomes(&thread) else {
+            panic!("there are calls");
+        };
+        for outcome in &mut outcomes {
+            outcome.content = "x".repeat(64_000);
+        }
+        world.submit(&thread, Outcome::Outcomes(outcomes)).unwrap();
+    }
+    let failed = Outcome::Failure(fails("permanent", false));
+    world.submit(&thread, failed).unwrap();
+    let handed = world.start(&thread, None).unwrap();
+    let (all, cursor) = world
+        .service
+        .messages(&thread, 0, handed.step.version)
+        .unwrap();
+    assert!(all.len() >= 5 || cursor.is_some());
+    assert!(handed.messages == all || handed.since == handed.step.version);
+}
+
+/// Symptom: a reply near the largest could never be committed and its thread was stuck. Cause: the bound counted the
+/// text of blocks alone. Fix: every bound leaves room for what stands beside it in the entry.
+#[test]
+fn whatever_is_within_its_bound_can_be_committed() {
+    let text = |bytes: usize| ReplyBlock::Text {
+        text: "x".repeat(bytes),
+    };
+    let call = |name: String| ReplyBlock::ToolUse {
+        id: "i".repeat(1_000),
+        name,
+        arguments: "{}".to_owned(),
+    };
+    let many = || {
+        (0..150)
+            .map(|n| call(format!("unknown{n}")))
+            .collect::<Vec<_>>()
+    };
+    for (what, blocks, status) in [
+        (
+            "the largest text",
+            vec![text(REPLY_BYTES_MAX - 2_000)],
+            "running",
+        ),
+        ("a larger text", vec![text(REPLY_BYTES_MAX)], "suspended"),
+        (
+            "a name as long as a book",
+            vec![call("n".repeat(490_000))],
+            "running",
+        ),
+        ("150 calls of unknown tools", many(), "running"),
+        (
+            "8000 calls",
+            (0..8_000).map(|_| call("u".to_owned())).collect(),
+            "suspended",
+        ),
+        (
+            "NUL upon NUL",
+            vec![ReplyBlock::Text {
+                text: "\0".repeat(80_000),
+            }],
+            "running",
+        ),
+    ] {
+        let mut world = World::new();
+        let thread = world.create(Some("work"));
+        world.start(&thread, None).unwrap();
+        let large = user(&"m".repeat(380_000));
+        for n in 0..3 {
+            let message = parse_user(&large).unwrap();
+            let signal = Signal::Message(message);
+            world
+                .service
+                .signal(&thread, &format!("m{n}"), &signal)
+                .unwrap();
+        }
+        let usage = usage(10, 10);
+        world.submit(&thread, reply(blocks, usage)).expect(what);
+        assert_eq!(
+            world.status(&thread),
+            status,
+            "{what}: {}",
+            cause(&world, &thread)
+        );
+        world.audit();
+    }
+}
+
+#[test]
+fn a_retry_is_the_same_request_though_money_has_become_short() {
+    let mut world = World::new();
+    let thread = world.create(Some("poor"));
+    let first = world.start(&thread, None).unwrap();
+    world
+        .submit(&thread, Outcome::Failure(fails("transient", true)))
+        .unwrap();
+    let again = world.submit(&thread, Outcome::Waited).unwrap();
+    match again.step.kind {
+        Some(_) => assert_eq!(again.step.hash, first.step.hash),
+        None => assert_eq!(cause(&world, &thread), "spend_exceeded"),
+    }
+    world.audit();
+}
+
+#[test]
+fn tokens_that_nobody_reported_count_against_the_cap() {
+    let mut world = World::new();
+    let thread = world.create(Some("work"));
+    let limits = Limits {
+        tokens: Some(1_000),
+        ..Limits::NONE
+    };
+    world
+        .service
+        .signal(&thread, "r", &Signal::Raise(limits))
+        .unwrap();
+    world.start(&thread, None).unwrap();
+    for _ in 0..5 {
+        if world.pending(&thread) != Some(StepKind::CallLlm) {
+            break;
+        }
+        let call = reply(
+            vec![ReplyBlock::ToolUse {
+                id: "x".to_owned(),
+                name: "read".to_owned(),
+                arguments: "{}".to_owned(),
+            }],
+            None,
+        );
+        world.submit(&thread, call).unwrap();
+        let outcomes = world.outcomes(&thread);
+        world.submit(&thread, outcomes).unwrap();
+    }
+    assert_eq!(cause(&world, &thread), "tokens_exceeded");
+    world.audit();
+}
+
+#[test]
+fn a_reply_that_is_cut_withheld_or_empty_is_not_the_end_of_a_run() {
+    for (finish, text, expected) in [
+        ("length", "half a senten", "reply_truncated"),
+        ("content_filter", "", "reply_filtered"),
+        ("stop", "", "empty_reply"),
+    ] {
+        let mut world = World::new();
+        let thread = world.create(Some("work"));
+        world.start(&thread, None).unwrap();
+        let blocks = vec![ReplyBlock::Text {
+            text: text.to_owned(),
+        }];
+        let Outcome::Completion(mut completion) = reply(blocks, usage(1, 1)) else {
+            unreachable!("a reply is a completion")
+        };
+        completion.finish = finish.to_owned();
+        world
+            .submit(&thread, Outcome::Completion(completion))
+            .unwrap();
+        assert_eq!(
+            (
+                world.status(&thread).as_str(),
+                cause(&world, &thread).as_str()
+            ),
+            ("suspended", expected)
+        );
+        world.start(&thread, Some("go on")).unwrap();
+        world.submit(&thread, says("done")).unwrap();
+        assert_eq!(world.status(&thread), "completed");
+        world.audit();
+    }
+}
+
+#[test]
+fn a_cancel_that_waits_takes_effect_when_the_thread_is_claimed() {
+    let mut world = World::new();
+    let thread = world.create(Some("work"));
+    world.start(&thread, None).unwrap();
+    world.service.signal(&thread, "c", &Signal::Cancel).unwrap();
+    let proof = Proof::Dead;
+    let handed = world.service.claim(&thread, "other", proof).unwrap();
+    assert_eq!(
+        (handed.step.kind, world.status(&thread).as_str()),
+        (None, "cancelled")
+    );
+    world.audit();
+}
+
+#[test]
+fn a_message_never_comes_between_a_call_and_its_result() {
+    let mut world = World::new();
+    let thread = world.create(Some("work"));
+    world.start(&thread, None).unwrap();
+    world.submit(&thread, calls(&[("read", "{}")])).unwrap();
+    world
+        .submit(&thread, Outcome::Stopped(fails("cancelled", true)))
+        .unwrap();
+    let message = parse_user(&user("hello?")).unwrap();
+    world
+        .service
+        .signal(&thread, "m", &Signal::Message(message))
+        .unwrap();
+    world.audit();
+    let handed = world.start(&thread, None).unwrap();
+    assert_eq!(handed.step.kind, Some(StepKind::CallTools));
+    let outcomes = world.outcomes(&thread);
+    world.submit(&thread, outcomes).unwrap();
+    let (messages, _) = world.service.messages(&thread, 0, 0).unwrap();
+    let roles: Vec<&str> = messages.iter().map(|text| &text[9..13]).collect();
+    assert_eq!(roles, ["user", "assi", "tool", "user"]);
+    world.audit();
+}
+
+#[test]
+fn the_time_of_a_lost_step_counts_up_to_its_deadline() {
+    for (waited, counted) in [(3_500, 3_500), (10_000_000, 600_000)] {
+        let mut world = World::new();
+        let thread = world.create(Some("work"));
+        world.start(&thread, None).unwrap();
+        let holder = world
+            .service
+            .load(&thread)
+            .unwrap()
+            .head
+            .value
+            .holder
+            .unwrap();
+        world.advance(waited);
+        world.service.recover(&[holder], None).unwrap();
+        let used = world.service.load(&thread).unwrap().head.value.counters;
+        assert_eq!((used.duration, used.run_duration), (counted, counted));
+    }
+}
