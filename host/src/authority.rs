@@ -26,6 +26,13 @@ pub const VARIABLES_MAX: usize = 4_096;
 /// Longest value that is kept, in bytes. Keys and addresses have less than a kilobyte.
 pub const VARIABLE_BYTES_MAX: usize = 32 << 10;
 
+/// The directory of the store, as errors call it.
+const THREADS: &str = ".ai/threads";
+
+/// What the name of a variable ends in that the address or the key of a provider may name: whoever writes the model
+/// table chooses where its value is sent, so it may not be any variable.
+pub const PROVIDER_SUFFIXES: [&str; 2] = ["_API_KEY", "_BASE_URL"];
+
 /// Longest text that [`Environment::expand`] makes.
 pub const EXPANDED_BYTES_MAX: usize = 64 << 10;
 
@@ -77,6 +84,22 @@ impl AuthorityError {
         }
     }
 
+    /// The same about a place that the caller knows better.
+    #[must_use]
+    fn at(self, place: &str) -> Self {
+        let place = place.to_owned();
+        match self {
+            Self::Missing { .. } => Self::Missing { place },
+            Self::Link { .. } => Self::Link { place },
+            Self::Leaves { .. } => Self::Leaves { place },
+            Self::NotDirectory { .. } => Self::NotDirectory { place },
+            Self::NotRegular { .. } => Self::NotRegular { place },
+            Self::Replaced { .. } => Self::Replaced { place },
+            Self::TooLarge { bytes_max, .. } => Self::TooLarge { place, bytes_max },
+            Self::Io { source, .. } => Self::Io { place, source },
+        }
+    }
+
     /// True if there is simply nothing there.
     pub fn is_missing(&self) -> bool {
         matches!(self, Self::Missing { .. })
@@ -121,7 +144,19 @@ impl Project {
 
     /// `.ai/threads`, made if it is missing: the store, documents and lock files.
     pub fn threads(&self) -> Result<Dir, AuthorityError> {
-        child_dir_or_create(&self.ai_or_create()?, "threads")
+        child_dir_or_create(&self.ai_or_create()?, "threads").map_err(|error| error.at(THREADS))
+    }
+
+    /// `.ai/threads`, if it is there.
+    pub fn threads_if_present(&self) -> Result<Option<Dir>, AuthorityError> {
+        let Some(ai) = self.ai()? else {
+            return Ok(None);
+        };
+        match child_dir(&ai, "threads").map_err(|error| error.at(THREADS)) {
+            Ok(dir) => Ok(Some(dir)),
+            Err(error) if error.is_missing() => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// What file tools may read: the project, or a directory in it. `tools::files` hides `.ai` in it, and `.ai` itself
@@ -188,6 +223,18 @@ pub fn private_dir_ambient(path: &Path) -> Result<Dir, AuthorityError> {
         }
     }
     Ok(dir)
+}
+
+/// Try whether files can be made in a directory: one is made and removed. `place` names the directory in errors.
+pub fn try_write(dir: &Dir, place: &str) -> Result<(), AuthorityError> {
+    let failed = |source| AuthorityError::from_io(place, source);
+    let mut random = [0_u8; 8];
+    getrandom::fill(&mut random).map_err(|error| failed(io::Error::other(error.to_string())))?;
+    let name = format!(".try-{:016x}", u64::from_be_bytes(random));
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    dir.open_with(&name, &options).map_err(failed)?;
+    dir.remove_file(&name).map_err(failed)
 }
 
 /// What tells two directories or files apart whatever they are called: device and number. `None` where the system has
@@ -347,9 +394,9 @@ impl Environment {
         self.filtered(|name| names.contains(&name))
     }
 
-    /// Only what providers are reached by: names that end in `_API_KEY` or `_BASE_URL`.
+    /// Only what providers are reached by: names that end in one of [`PROVIDER_SUFFIXES`].
     pub fn for_providers(&self) -> Self {
-        self.filtered(|name| name.ends_with("_API_KEY") || name.ends_with("_BASE_URL"))
+        self.filtered(is_for_providers)
     }
 
     fn filtered(&self, keep: impl Fn(&str) -> bool) -> Self {
@@ -396,6 +443,13 @@ impl Environment {
             Ok(expanded)
         }
     }
+}
+
+/// True if the address or the key of a provider may name this variable.
+pub fn is_for_providers(name: &str) -> bool {
+    PROVIDER_SUFFIXES
+        .iter()
+        .any(|suffix| name.ends_with(suffix))
 }
 
 impl fmt::Debug for Environment {

@@ -8,9 +8,9 @@ use crate::engine::Engine;
 use crate::error::CallError;
 use crate::library::LibraryError;
 use crate::library::files::{FilesLibrary, Policy};
-use crate::library::models::Wire;
+use crate::library::models::{ModelTable, Wire};
 use crate::models::{Failure, FailureKind, Llm, scripted::Scripted};
-use crate::storage::{Storage, StorageError};
+use crate::storage::{Storage, StorageError, memory::MemoryStore};
 use crate::tenant::Tenant;
 use crate::tools::{Tools, files::FilesTools};
 use cap_std::fs::Dir;
@@ -31,8 +31,23 @@ pub enum ProjectError {
     Store(#[from] StorageError),
 }
 
+/// Why the settings of a project cannot hold.
+#[derive(Debug, thiserror::Error)]
+pub enum SettingsError {
+    /// A file is there and is not what it should be, or cannot be read.
+    #[error(transparent)]
+    Library(#[from] LibraryError),
+    /// It is well formed, and nobody would obey it.
+    #[error("{place} is not read by this version yet")]
+    Unread {
+        /// The file, such as `.ai/config/coordination.yaml`.
+        place: String,
+    },
+}
+
 /// A directory, opened for one process.
 pub struct OpenProject {
+    engine: Engine,
     tenant: Tenant,
     library: Arc<FilesLibrary>,
     models: Arc<ProjectModels>,
@@ -88,10 +103,11 @@ impl OpenProject {
         let models = Arc::new(ProjectModels {
             library: Arc::clone(&library),
             script,
-            cache: Mutex::default(),
+            kept: Mutex::default(),
         });
         Ok(Self {
-            tenant: Tenant::new(engine, context),
+            tenant: Tenant::new(engine.clone(), context),
+            engine,
             library,
             models,
             tools,
@@ -113,6 +129,38 @@ impl OpenProject {
     /// `.ai/threads`.
     pub fn threads(&self) -> &Dir {
         &self.threads
+    }
+
+    /// The same tenant over an empty store in memory: what it creates shows what the component would make of a draft,
+    /// and is written nowhere.
+    pub fn rehearsal(&self) -> Tenant {
+        let context = Context {
+            storage: Arc::new(MemoryStore::new()),
+            library: Arc::<FilesLibrary>::clone(&self.library) as _,
+            clock: Arc::new(SystemClock),
+            random: Arc::new(SystemRandom),
+        };
+        Tenant::new(self.engine.clone(), context)
+    }
+
+    /// Make the provider of this model or tier, without calling it.
+    ///
+    /// # Errors
+    /// What a run would suspend with: an unknown model or provider, a key that is not set, a wire that this version
+    /// does not speak.
+    pub fn check_model(&self, model: &str) -> Result<(), Failure> {
+        self.models.provider(model).map(drop)
+    }
+
+    /// Refuse settings that this version would not obey.
+    ///
+    /// # Errors
+    /// The first file of settings that holds something, or that is wrong.
+    pub fn check_settings(&self) -> Result<(), SettingsError> {
+        match self.library.settings_present()?.into_iter().next() {
+            Some(place) => Err(SettingsError::Unread { place }),
+            None => Ok(()),
+        }
     }
 
     /// A driver for its threads, under this process's lock.
@@ -199,11 +247,24 @@ fn open_store(_: &Dir) -> Result<Arc<dyn Storage>, ProjectError> {
     .into())
 }
 
-/// Providers by the project's own `models.yaml`, made at first use and kept.
+/// Most models that are kept: far more than a table holds at once, for a process that outlives several tables.
+const MODELS_KEPT_MAX: usize = 10_000;
+
+/// Providers by the project's own `models.yaml`, made at first use and kept: a file that changes while a thread runs
+/// changes nothing for a model that was used before.
 struct ProjectModels {
     library: Arc<FilesLibrary>,
     script: Option<Arc<dyn Llm>>,
-    cache: Mutex<BTreeMap<String, Arc<dyn Llm>>>,
+    kept: Mutex<Kept>,
+}
+
+/// What was made so far in this process.
+#[derive(Default)]
+struct Kept {
+    /// By the model or tier that was asked for: its provider, and its name there.
+    models: BTreeMap<String, (Arc<dyn Llm>, String)>,
+    /// By name: the models of one provider share it.
+    providers: BTreeMap<String, Arc<dyn Llm>>,
 }
 
 impl Models for ProjectModels {
@@ -211,6 +272,27 @@ impl Models for ProjectModels {
         if let Some(script) = &self.script {
             return Ok((Arc::clone(script), model.to_owned()));
         }
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((provider, name)) = kept.models.get(model) {
+            return Ok((Arc::clone(provider), name.clone()));
+        }
+        let found = self.find(model, &mut kept.providers)?;
+        if kept.models.len() < MODELS_KEPT_MAX {
+            let (provider, name) = &found;
+            let entry = (Arc::clone(provider), name.clone());
+            kept.models.insert(model.to_owned(), entry);
+        }
+        Ok(found)
+    }
+}
+
+impl ProjectModels {
+    /// By the file as it is now.
+    fn find(
+        &self,
+        model: &str,
+        providers: &mut BTreeMap<String, Arc<dyn Llm>>,
+    ) -> Result<(Arc<dyn Llm>, String), Failure> {
         let table = self
             .library
             .models()
@@ -218,38 +300,42 @@ impl Models for ProjectModels {
         let spec = table.resolve(model).ok_or_else(|| {
             permanent(
                 "unknown_model",
-                format!("the model {model} is no longer in .ai/config/models.yaml"),
+                format!("there is no model {model} in .ai/config/models.yaml"),
             )
         })?;
-        let (name, provider) = (spec.name.clone(), spec.provider.clone());
-        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(found) = cache.get(&provider) {
-            return Ok((Arc::clone(found), name));
+        if let Some(found) = providers.get(&spec.provider) {
+            return Ok((Arc::clone(found), spec.name.clone()));
         }
+        let made = self.make(&table, &spec.provider)?;
+        if providers.len() < MODELS_KEPT_MAX {
+            providers.insert(spec.provider.clone(), Arc::clone(&made));
+        }
+        Ok((made, spec.name.clone()))
+    }
+
+    fn make(&self, table: &ModelTable, provider: &str) -> Result<Arc<dyn Llm>, Failure> {
         let spec = table
-            .provider(&provider)
-            .map_err(|error| unusable(&provider, &error))?;
-        let made: Arc<dyn Llm> = match spec.wire {
-            Wire::OpenAi => open_ai(&spec)?,
+            .provider(provider)
+            .map_err(|error| unusable(provider, &error))?;
+        match spec.wire {
+            Wire::OpenAi => open_ai(&spec),
             Wire::Scripted => {
                 let file = spec.file.clone().unwrap_or_default();
                 let text = self
                     .library
                     .script(&file)
-                    .map_err(|error| unusable(&provider, &error))?;
+                    .map_err(|error| unusable(provider, &error))?;
                 let script = Scripted::parse(&text)
                     .map_err(|error| permanent("bad_script", error.to_string()))?;
-                Arc::new(script)
+                Ok(Arc::new(script))
             }
             Wire::Anthropic => {
                 let message = format!(
                     "the provider {provider} speaks the anthropic wire, which this version cannot yet"
                 );
-                return Err(permanent("unsupported_wire", message));
+                Err(permanent("unsupported_wire", message))
             }
-        };
-        cache.insert(provider, Arc::clone(&made));
-        Ok((made, name))
+        }
     }
 }
 
@@ -293,5 +379,53 @@ fn permanent(code: &str, message: String) -> Failure {
         sent: false,
         usage: None,
         partial: String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    const TABLE: &str =
+        "providers: {p: {wire: scripted, file: s.json}}\nmodels:\n  m: {provider: p}\n";
+
+    fn written(ai: &Dir, path: &str, text: &str) {
+        let mut file = ai.create(path).expect("made");
+        file.write_all(text.as_bytes()).expect("written");
+    }
+
+    /// Symptom: a run changed its provider when the file was edited. Cause: the table was read for every call. Fix: a
+    /// model's provider is found once in a process.
+    #[test]
+    fn a_table_that_changes_changes_nothing_for_a_model_in_use() {
+        let temp = tempfile::TempDir::new().expect("a temporary directory");
+        let project = Project::open_ambient(temp.path()).expect("it opens");
+        let ai = project.ai_or_create().expect("made");
+        ai.create_dir("config").expect("made");
+        written(&ai, "config/models.yaml", TABLE);
+        written(&ai, "s.json", "[{\"text\": \"x\"}]");
+        let models = ProjectModels {
+            library: Arc::new(FilesLibrary::open(
+                Some(ai.try_clone().expect("cloned")),
+                Policy::preset("local"),
+                Vec::new(),
+                Environment::default(),
+            )),
+            script: None,
+            kept: Mutex::default(),
+        };
+        let failed = |model| models.provider(model).err().map(|failure| failure.code);
+        assert_eq!(failed("other"), Some("unknown_model".to_owned()));
+        let (first, name) = models.provider("m").expect("it is in the table");
+        assert_eq!(name, "m");
+        let anthropic = TABLE.replace("scripted, file: s.json", "anthropic");
+        let changed = [anthropic.as_str(), "models: {}", "no: [table"];
+        for text in changed {
+            written(&ai, "config/models.yaml", text);
+            let (again, _) = models.provider("m").expect("it was found before");
+            assert!(Arc::ptr_eq(&first, &again), "{text}");
+        }
+        assert_eq!(failed("other"), Some("provider_setup".to_owned()));
     }
 }

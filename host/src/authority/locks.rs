@@ -18,6 +18,9 @@ pub const SWEPT_MAX: usize = 1_000;
 
 const DIRECTORY: &str = "locks.d";
 
+/// The same as errors call it.
+const PLACE: &str = ".ai/threads/locks.d";
+
 /// Tries to make a lock file that a sweep does not remove between making and locking.
 const TRIES: usize = 8;
 
@@ -45,11 +48,11 @@ impl HolderLock {
     }
 
     fn take_as(threads: &Dir, nonce: &str) -> Result<Self, AuthorityError> {
-        let directory = child_dir_or_create(threads, DIRECTORY)?;
+        let directory = child_dir_or_create(threads, DIRECTORY).map_err(|error| error.at(PLACE))?;
         let name = file_name(nonce);
         for _ in 0..TRIES {
             if let Some(file) = try_take(&directory, &name)
-                .map_err(|error| AuthorityError::from_io(&name, error))?
+                .map_err(|error| AuthorityError::from_io(&place(&name), error))?
             {
                 return Ok(Self {
                     directory,
@@ -58,7 +61,9 @@ impl HolderLock {
                 });
             }
         }
-        Err(AuthorityError::Replaced { place: name })
+        Err(AuthorityError::Replaced {
+            place: place(&name),
+        })
     }
 
     /// The name of this process among holders.
@@ -86,18 +91,18 @@ pub fn is_dead(threads: &Dir, holder: &str) -> Result<bool, AuthorityError> {
     if !is_nonce(nonce) {
         return Ok(false);
     }
-    let directory = match child_dir(threads, DIRECTORY) {
+    let directory = match child_dir(threads, DIRECTORY).map_err(|error| error.at(PLACE)) {
         Err(error) if error.is_missing() => return Ok(true),
         other => other?,
     };
     let name = file_name(nonce);
-    is_free(&directory, &name).map_err(|error| AuthorityError::from_io(&name, error))
+    is_free(&directory, &name).map_err(|error| AuthorityError::from_io(&place(&name), error))
 }
 
 /// Remove the lock files of dead processes; the answer is how many.
 pub fn sweep(threads: &Dir) -> Result<usize, AuthorityError> {
-    let failed = |error| AuthorityError::from_io(DIRECTORY, error);
-    let directory = match child_dir(threads, DIRECTORY) {
+    let failed = |error| AuthorityError::from_io(PLACE, error);
+    let directory = match child_dir(threads, DIRECTORY).map_err(|error| error.at(PLACE)) {
         Err(error) if error.is_missing() => return Ok(0),
         other => other?,
     };
@@ -113,6 +118,10 @@ pub fn sweep(threads: &Dir) -> Result<usize, AuthorityError> {
         removed += usize::from(remove_free(&directory, name).map_err(failed)?);
     }
     Ok(removed)
+}
+
+fn place(name: &str) -> String {
+    format!("{PLACE}/{name}")
 }
 
 fn file_name(nonce: &str) -> String {

@@ -25,6 +25,18 @@ const EVENTS: u32 = 6;
 
 /// Run the tour.
 pub async fn demo(session: &Session, screen: &mut Screen) -> Result<Exit, Fault> {
+    let common = session.common();
+    for (given, option) in [
+        (common.project.is_some(), "--project"),
+        (common.store.is_some(), "--store"),
+        (common.provider.is_some(), "--provider"),
+    ] {
+        if given {
+            let message =
+                format!("demo brings its own project, store and answers: {option} cannot be given");
+            return Err(Fault::usage(message).hint("threadkeep demo"));
+        }
+    }
     let temporary = Temporary::make(session)?;
     for (path, text) in FILES {
         temporary.write(path, text)?;
@@ -154,17 +166,32 @@ impl Temporary {
     }
 
     fn remove(mut self, screen: &mut Screen) {
-        if let Some(Err(error)) = self.dir.take().map(Dir::remove_open_dir_all) {
+        if let Some(Err(error)) = self.dir.take().map(remove_all) {
             screen.warn(&format!("{} stays: {error}", self.path.display()));
         }
     }
+}
+
+/// Tries to remove a directory while files in it go by themselves.
+const REMOVALS_MAX: u32 = 20;
+
+/// Remove a directory with all that is in it. The store may still be closing on another thread, so that a file is gone
+/// between listing and removing: then it is listed again.
+fn remove_all(dir: Dir) -> std::io::Result<()> {
+    for _ in 0..REMOVALS_MAX {
+        match dir.try_clone()?.remove_open_dir_all() {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            answer => return answer,
+        }
+    }
+    dir.remove_open_dir_all()
 }
 
 impl Drop for Temporary {
     /// After a fault on the way: what cannot be removed then stays, in a directory for what may be lost.
     fn drop(&mut self) {
         if let Some(dir) = self.dir.take() {
-            let _ = dir.remove_open_dir_all();
+            let _ = remove_all(dir);
         }
     }
 }

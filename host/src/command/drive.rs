@@ -51,7 +51,7 @@ pub async fn drive(
         }
     }
     if let Some(writer) = writer {
-        flush(&writer, &mut watch.interrupts, screen).await;
+        flush(&writer, thread, &mut watch.interrupts, screen).await;
     }
     answer(opened, thread, done, watch, screen).await
 }
@@ -168,11 +168,19 @@ async fn signal_cancel(tenant: &Tenant, thread: &str) {
     }
 }
 
-/// Wait for the documents, unless a person would not.
-async fn flush(writer: &DocumentWriter, interrupts: &mut Interrupts, screen: &mut Screen) {
+/// Wait for the documents, unless a person would not: then they are old, and that is said.
+async fn flush(
+    writer: &DocumentWriter,
+    thread: &str,
+    interrupts: &mut Interrupts,
+    screen: &mut Screen,
+) {
     let flushed = tokio::select! {
+        biased;
         flushed = writer.flush() => flushed,
-        () = interrupts.next() => return,
+        () = interrupts.next() => {
+            return stale(thread, "they were not waited for", screen);
+        }
     };
     for (thread, error) in &flushed.failed {
         stale(thread, &error.to_string(), screen);

@@ -5,7 +5,9 @@ use std::error::Error;
 use threadkeep::authority::{self, AuthorityError};
 use threadkeep::driver::DriveError;
 use threadkeep::error::{CallError, describe};
-use threadkeep::project::{ProjectError, RecoverError};
+use threadkeep::library::LibraryError;
+use threadkeep::models::Failure;
+use threadkeep::project::{ProjectError, RecoverError, SettingsError};
 use threadkeep::wit;
 use threadkeep_cli::exit::{Exit, Fault};
 
@@ -119,8 +121,11 @@ pub fn of_names(opened: &Opened, error: &CallError) -> Fault {
         CallError::Refused(wit::Error::NotFound(missing)) => missing,
         CallError::Refused(wit::Error::Invalid(wrong)) if fault.hint.is_none() => {
             return match wrong.field.strip_prefix("inputs.") {
-                Some(name) => fault.hint(format!("give it with --input {name}=VALUE")),
-                None => fault,
+                // One that is missing has no value; one that the directive does not have is named by it.
+                Some(name) if wrong.value.is_empty() => {
+                    fault.hint(format!("give it with --input {name}=VALUE"))
+                }
+                Some(_) | None => fault,
             };
         }
         _ => return fault,
@@ -167,6 +172,24 @@ pub fn project(error: &ProjectError) -> Fault {
             Fault::new("store", with_source(error)).hint("`threadkeep doctor` says more")
         }
     }
+}
+
+/// Settings that cannot hold.
+pub fn settings(error: &SettingsError) -> Fault {
+    match error {
+        SettingsError::Unread { .. } => Fault::new("unread-settings", error.to_string())
+            .hint("move it away or empty it: what stands in it would not hold"),
+        SettingsError::Library(LibraryError::Invalid { .. }) => {
+            Fault::new("invalid", error.to_string())
+        }
+        SettingsError::Library(_) => Fault::new("settings", error.to_string()),
+    }
+}
+
+/// A provider that cannot be made.
+pub fn provider(failure: &Failure) -> Fault {
+    Fault::new(&failure.code, failure.message.clone())
+        .hint("`threadkeep doctor` shows every provider and what it lacks")
 }
 
 /// A recovery that stopped.

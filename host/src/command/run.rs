@@ -4,6 +4,7 @@ use super::drive::drive;
 use super::fault;
 use super::open::{Opened, Session};
 use super::view;
+use threadkeep::wit;
 use threadkeep::wit::registry::Draft;
 use threadkeep_cli::args;
 use threadkeep_cli::exit::{Exit, Fault};
@@ -26,10 +27,39 @@ pub async fn run(session: &Session, run: args::Run, screen: &mut Screen) -> Resu
         capabilities: Vec::new(),
         inputs: given,
     };
+    rehearse(&opened, &draft).await?;
     let thread = create(&opened, draft).await?;
     let done = drive(&opened, &thread, message, screen).await;
     let answer = done.map_err(|fault| created(fault, &thread))?;
     Ok(screen.answer(&answer))
+}
+
+/// Refuse what could not be carried to its end: settings that nobody would obey, and a model whose provider cannot be
+/// made. Which model that is, the component says of a thread in memory.
+async fn rehearse(opened: &Opened, draft: &Draft) -> Result<(), Fault> {
+    let project = opened.project();
+    project
+        .check_settings()
+        .map_err(|error| fault::settings(&error))?;
+    let tried = project.rehearsal().create(draft.clone()).await;
+    let tried = tried.map_err(|error| fault::of_names(opened, &error))?;
+    project
+        .check_model(&tried.model)
+        .map_err(|failure| fault::provider(&failure))
+}
+
+/// The same for a thread that is there, if it could go on at all.
+fn check_again(opened: &Opened, thread: &wit::Thread) -> Result<(), Fault> {
+    if !matches!(thread.status.as_str(), "created" | "suspended" | "idle") {
+        return Ok(());
+    }
+    let project = opened.project();
+    project
+        .check_settings()
+        .map_err(|error| fault::settings(&error))?;
+    project
+        .check_model(&thread.model)
+        .map_err(|failure| fault::provider(&failure))
 }
 
 /// Create a thread; its id.
@@ -59,6 +89,7 @@ pub async fn resume(
     let opened = session.open()?;
     let thread = opened.tenant().get(&resume.thread).await;
     let thread = thread.map_err(|error| fault::of_thread(&opened, &resume.thread, &error))?;
+    check_again(&opened, &thread)?;
     let answer = drive(&opened, &thread.id, message, screen).await;
     let answer = answer.map_err(|fault| match fault.hint {
         None if silent && thread.status == "idle" => {

@@ -1,12 +1,19 @@
 //! `raise`, `cancel`, `kill`: signals to a thread, whoever holds it.
+//!
+//! The component would set any cap below the operator's. `raise` lifts: a person who names a cap that is lower than the
+//! one in force, or that the thread has reached already, has made a mistake and is told before anything is sent.
 
-use super::open::Session;
+use super::open::{Opened, Session};
 use super::{fault, view};
+use threadkeep::wit;
 use threadkeep::wit::runner::SignalKind;
 use threadkeep_cli::answer::SignalAnswer;
 use threadkeep_cli::args;
 use threadkeep_cli::exit::{Exit, Fault};
+use threadkeep_cli::money;
 use threadkeep_cli::screen::Screen;
+
+const MILLIS: u64 = 1_000;
 
 /// Lift caps.
 pub async fn raise(
@@ -18,8 +25,100 @@ pub async fn raise(
         return Err(Fault::usage("no cap is named")
             .hint("name one or more of --turns, --tokens, --spend and --duration"));
     }
-    let what = SignalKind::Raise(view::caps(&raise.caps));
-    send(session, &raise.thread, "raise", what, screen).await
+    let opened = session.open()?;
+    let failed = |error| fault::of_thread(&opened, &raise.thread, &error);
+    let thread = opened.tenant().get(&raise.thread).await.map_err(failed)?;
+    let caps = view::caps(&raise.caps);
+    // What has ended takes no signal at all, and that is said by the component.
+    if thread.outcome.is_none() {
+        check(&thread, &caps)?;
+    }
+    let what = SignalKind::Raise(caps);
+    send(&opened, &raise.thread, "raise", what, screen).await
+}
+
+/// Refuse caps that lift nothing.
+fn check(thread: &wit::Thread, caps: &wit::Limits) -> Result<(), Fault> {
+    let now = &thread.limits;
+    for (option, new, force) in [
+        ("--turns", caps.turns, now.turns),
+        ("--tokens", caps.tokens, now.tokens),
+        ("--spend", caps.spend, now.spend),
+        ("--duration", caps.duration, now.duration),
+    ] {
+        let Some(new) = new else { continue };
+        if force.is_none_or(|force| new < force) {
+            let force = force.map_or("no such cap".to_owned(), |force| shown(option, force));
+            let message = format!(
+                "{option} {} lifts nothing: {force} is in force for {}",
+                shown(option, new),
+                thread.id
+            );
+            return Err(Fault::usage(message).hint("name a higher cap, or leave the option out"));
+        }
+    }
+    let raised = lifted(now, caps);
+    match still_reached(thread, &raised) {
+        Some((option, used)) if named(caps, option) => {
+            let used = shown(option, used);
+            let message = format!(
+                "{option} is too low for {}: it needs more than {used}",
+                thread.id
+            );
+            Err(Fault::usage(message).hint(format!("name more than {used} with {option}")))
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// The caps in force once these are set.
+fn lifted(now: &wit::Limits, caps: &wit::Limits) -> wit::Limits {
+    wit::Limits {
+        turns: caps.turns.or(now.turns),
+        tokens: caps.tokens.or(now.tokens),
+        spend: caps.spend.or(now.spend),
+        duration: caps.duration.or(now.duration),
+        ..*now
+    }
+}
+
+/// The option of the cap that a suspended thread would still stand at under these limits, and what must be exceeded.
+fn still_reached(thread: &wit::Thread, limits: &wit::Limits) -> Option<(&'static str, u64)> {
+    let cause = thread
+        .cause
+        .as_ref()
+        .filter(|_| thread.status == "suspended")?;
+    let used = cause.value?;
+    let (option, limit, used) = match cause.code.as_str() {
+        "turns_exceeded" => ("--turns", limits.turns?, used),
+        "tokens_exceeded" => ("--tokens", limits.tokens?, used),
+        "duration_exceeded" => ("--duration", limits.duration?, used),
+        // The value is what the next call may cost: with what was spent it may just reach the cap.
+        "spend_exceeded" => {
+            let needed = thread.cost.spend.saturating_add(used);
+            ("--spend", limits.spend?, needed.saturating_sub(1))
+        }
+        _ => return None,
+    };
+    (limit <= used).then_some((option, used))
+}
+
+fn named(caps: &wit::Limits, option: &str) -> bool {
+    match option {
+        "--turns" => caps.turns.is_some(),
+        "--tokens" => caps.tokens.is_some(),
+        "--duration" => caps.duration.is_some(),
+        _ => caps.spend.is_some(),
+    }
+}
+
+/// A cap as a person writes it.
+fn shown(option: &str, value: u64) -> String {
+    match option {
+        "--spend" => money::shown(value),
+        "--duration" => format!("{} s", value.div_ceil(MILLIS)),
+        _ => value.to_string(),
+    }
 }
 
 /// End a thread when its step is done.
@@ -28,7 +127,8 @@ pub async fn cancel(
     named: args::Named,
     screen: &mut Screen,
 ) -> Result<Exit, Fault> {
-    send(session, &named.thread, "cancel", SignalKind::Cancel, screen).await
+    let opened = session.open()?;
+    send(&opened, &named.thread, "cancel", SignalKind::Cancel, screen).await
 }
 
 /// End a thread at once.
@@ -37,18 +137,18 @@ pub async fn kill(
     named: args::Named,
     screen: &mut Screen,
 ) -> Result<Exit, Fault> {
-    send(session, &named.thread, "kill", SignalKind::Kill, screen).await
+    let opened = session.open()?;
+    send(&opened, &named.thread, "kill", SignalKind::Kill, screen).await
 }
 
 async fn send(
-    session: &Session,
+    opened: &Opened,
     thread: &str,
     name: &str,
     what: SignalKind,
     screen: &mut Screen,
 ) -> Result<Exit, Fault> {
-    let opened = session.open()?;
-    let failed = |error| fault::of_thread(&opened, thread, &error);
+    let failed = |error| fault::of_thread(opened, thread, &error);
     let tenant = opened.tenant();
     tenant
         .signal(thread, &fresh_id(), what)
@@ -56,12 +156,15 @@ async fn send(
         .map_err(failed)?;
     let record = tenant.get(thread).await.map_err(failed)?;
     opened.refresh(&record.id, screen).await;
+    let can_go_on =
+        record.status == "suspended" && still_reached(&record, &record.limits).is_none();
     Ok(screen.answer(&SignalAnswer {
         thread_id: record.id,
         signal: name.to_owned(),
         status: record.status,
         limits: view::limits(&record.limits),
         version: record.version,
+        can_go_on,
         exit: Exit::Done,
     }))
 }

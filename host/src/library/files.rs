@@ -30,6 +30,12 @@ pub const ENTRIES_MAX: usize = 10_000;
 /// Deepest directory below `directives` or `knowledge` in which a listing looks.
 pub const DEPTH_MAX: usize = 16;
 
+/// Where the settings of coordination may stand, in `.ai/config`.
+const COORDINATION_FILES: [&str; 2] = ["coordination.yaml", "agent/coordination.yaml"];
+
+/// Where the settings of state persistence stand, in `.ai/config`.
+const STATE_FILE: &str = "state_persistence.yaml";
+
 /// What the operator sets for a tenant, outside the tenant's directory.
 #[derive(Debug, Clone)]
 pub struct Policy {
@@ -103,6 +109,21 @@ impl FilesLibrary {
             self.policy.models.as_deref(),
             self.policy.providers.as_deref(),
         ))
+    }
+
+    /// Settings files of the tenant that hold something: the guest of this version reads none of them, so whoever runs
+    /// a thread must be told that what stands there does not hold.
+    pub fn settings_present(&self) -> Result<Vec<String>, LibraryError> {
+        let mut present = Vec::new();
+        for file in [&COORDINATION_FILES[..], &[STATE_FILE]].concat() {
+            match self.config_value(file)? {
+                Some(Value::Object(keys)) if !keys.is_empty() => {
+                    present.push(format!(".ai/config/{file}"));
+                }
+                Some(_) | None => {}
+            }
+        }
+        Ok(present)
     }
 
     /// The answers of a scripted provider; `file` is relative to `.ai`.
@@ -182,7 +203,7 @@ impl FilesLibrary {
             "preset" => Some(json!({"name": self.policy.preset})),
             "policy" => Some(self.policy.document()),
             "coordination" => self.coordination()?,
-            "state_persistence" => self.config_value("state_persistence.yaml")?,
+            "state_persistence" => self.config_value(STATE_FILE)?,
             _ => None,
         };
         Ok(value.map(|value| value.to_string()).into_iter().collect())
@@ -190,11 +211,11 @@ impl FilesLibrary {
 
     /// One of two places; a file in both is an error, for nobody could say which one holds.
     fn coordination(&self) -> Result<Option<Value>, LibraryError> {
-        const PLACES: [&str; 2] = ["coordination.yaml", "agent/coordination.yaml"];
-        match (self.config_value(PLACES[0])?, self.config_value(PLACES[1])?) {
+        let [one, other] = COORDINATION_FILES;
+        match (self.config_value(one)?, self.config_value(other)?) {
             (Some(_), Some(_)) => {
-                let problem = format!(".ai/config/{} is there too; keep one of them", PLACES[1]);
-                Err(invalid(".ai/config/coordination.yaml", "", problem))
+                let problem = format!(".ai/config/{other} is there too; keep one of them");
+                Err(invalid(&format!(".ai/config/{one}"), "", problem))
             }
             (one, other) => Ok(one.or(other)),
         }

@@ -2,7 +2,8 @@
 //!
 //! A model's document goes to the guest; a provider's address and key stay in the host. Prices are carried as the text
 //! they were written in: arithmetic on them is the guest's. `${NAME}` is replaced in an address and a key, when a
-//! provider is used and not before, so a missing key is no error for a project that never uses it.
+//! provider is used and not before, so a missing key is no error for a project that never uses it; a name that no
+//! provider may use (`authority::PROVIDER_SUFFIXES`) is refused when the table is read.
 
 mod read;
 
@@ -265,15 +266,15 @@ impl ModelTable {
 
     /// A provider with the variables in its address and key replaced.
     ///
-    /// An address that is one unset variable is the wire's own. A key that is one unset variable is an error at that
-    /// address and no key elsewhere, as for a model server of one's own.
+    /// An address that is one unset variable is the wire's own. A key that names an unset variable is an error at any
+    /// address: a server that needs no key is a provider without the field.
     pub fn provider(&self, name: &str) -> Result<ProviderSpec, LibraryError> {
         let entry = self
             .providers
             .get(name)
             .ok_or_else(|| self.unknown_provider(name))?;
         let base_url = self.base_url(entry)?;
-        let key = self.key(entry, &base_url)?;
+        let key = self.key(entry)?;
         Ok(ProviderSpec {
             name: name.to_owned(),
             wire: entry.wire,
@@ -331,7 +332,7 @@ impl ModelTable {
         }
     }
 
-    fn key(&self, entry: &ProviderEntry, base_url: &str) -> Result<Option<Secret>, LibraryError> {
+    fn key(&self, entry: &ProviderEntry) -> Result<Option<Secret>, LibraryError> {
         let Some(text) = &entry.key else {
             return Ok(None);
         };
@@ -344,10 +345,11 @@ impl ModelTable {
                 "",
                 "a key has no spaces, line ends or special characters".to_owned(),
             )),
-            Err(ExpandError::Unset { name })
-                if is_only(text, &name) && Some(base_url) != entry.wire.base_url() =>
-            {
-                Ok(None)
+            Err(ExpandError::Unset { name }) => {
+                let problem = format!(
+                    "the environment variable {name} is not set; set it, or leave key out if the server needs none"
+                );
+                Err(entry.invalid("key", "", problem))
             }
             Err(error) => Err(entry.invalid("key", "", error.to_string())),
         }

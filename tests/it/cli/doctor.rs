@@ -229,3 +229,31 @@ fn a_broken_store_is_found() {
         (&json!("store"), &json!(1))
     );
 }
+
+/// Symptom: a damaged store was offered `repair`, which reads it. Cause: nothing looked at the file. Fix: SQLite's own
+/// check, and no offer beside damage.
+#[test]
+fn damage_in_the_store_is_named_and_nothing_is_offered() {
+    let project = Project::new();
+    for id in ["one", "two", "three"] {
+        project.finished(id);
+    }
+    let store = project.path().join(".ai/threads/registry.db");
+    let mut bytes = std::fs::read(&store).unwrap();
+    let pages = bytes.len() / 4096;
+    assert!(pages > 3, "everything is in the file: {pages} pages");
+    // The header and the schema stay as they are.
+    bytes[2 * 4096..].fill(0x5a);
+    std::fs::write(&store, bytes).unwrap();
+    let found = project.json(&["doctor"]);
+    assert_eq!(
+        (&found["works"], &found["exit"]),
+        (&json!(false), &json!(1))
+    );
+    let missing = found["missing"].to_string();
+    assert!(
+        missing.contains("the store cannot be used") && missing.contains("keep a copy"),
+        "{missing}"
+    );
+    assert!(!missing.contains("threadkeep repair"), "{missing}");
+}

@@ -28,7 +28,7 @@ fn check(project: &Project, cases: &[Case<'_>]) {
 fn directives_and_inputs_that_are_not_there() {
     let project = Project::new();
     let long = "x".repeat(300);
-    let cases: [Case<'_>; 10] = [
+    let cases: [Case<'_>; 11] = [
         (
             &["run", "descrbe"],
             1,
@@ -53,6 +53,12 @@ fn directives_and_inputs_that_are_not_there() {
             &["run", "describe", "--input", "fle=x"],
             1,
             &["inputs.fle", "did you mean file?"],
+        ),
+        // `--input` gave it: to give it once more would not help.
+        (
+            &["run", "describe", "--input", "zzzzzz=x"],
+            1,
+            &["inputs.zzzzzz", "\"hint\":null"],
         ),
         (
             &["run", "describe", "--input", "file=x", "--model", "tinny"],
@@ -272,6 +278,179 @@ fn directories_that_are_no_project() {
     ];
     check(&project, &cases);
     assert!(!project.exists(".ai"), "nothing was made");
+}
+
+/// Whoever cannot be answered by a model is told before a thread exists.
+#[test]
+fn providers_that_cannot_be_made() {
+    const WIRE: &str = "wire: scripted, file: script.json";
+    let project = Project::new();
+    let run: &[&str] = &["run", "describe", "--input", "file=x", "--id", "none"];
+    for (wire, words) in [
+        (
+            "wire: anthropic, key: abc",
+            &["unsupported_wire", "anthropic", "threadkeep doctor"][..],
+        ),
+        (
+            "wire: openai, key: \"${ABSENT_API_KEY}\"",
+            &["provider_setup", "ABSENT_API_KEY is not set"],
+        ),
+        (
+            "wire: openai, base_url: \"http://localhost:1\", key: \"${ABSENT_API_KEY}\"",
+            &["ABSENT_API_KEY is not set", "leave key out"],
+        ),
+        (
+            "wire: openai, key: \"${MOCK_KEY}\"",
+            &["MOCK_KEY", "must end in _API_KEY or _BASE_URL"],
+        ),
+        ("wire: scripted, file: gone.json", &[".ai/gone.json"]),
+    ] {
+        project.write(".ai/config/models.yaml", &MODELS.replace(WIRE, wire));
+        check(&project, &[(run, 1, words)]);
+        let found = project.json(&["doctor"]);
+        assert_eq!(found["exit"], 1, "{wire}: {found}");
+        let missing = found["missing"].to_string();
+        assert!(!missing.contains("[]"), "{wire}: {missing}");
+    }
+    let providers = "providers: {other: {wire: scripted, file: script.json}}";
+    let unknown = MODELS.replace(
+        "providers: {local: {wire: scripted, file: script.json}}",
+        providers,
+    );
+    project.write(".ai/config/models.yaml", &unknown);
+    check(&project, &[(run, 1, &["no provider"])]);
+    assert_eq!(project.threads(), 0, "nothing was created");
+}
+
+#[test]
+fn a_thread_whose_provider_is_gone_is_not_resumed() {
+    let project = Project::new();
+    let suspended = project.json(&[
+        "run", "describe", "--input", "file=x", "--id", "t", "--turns", "1",
+    ]);
+    assert_eq!(suspended["exit"], 3);
+    project.json(&["raise", "t", "--turns", "4"]);
+    let before = project.json(&["show", "t"]);
+    let keyed = "wire: openai, key: \"${ABSENT_API_KEY}\"";
+    let models = MODELS.replace("wire: scripted, file: script.json", keyed);
+    project.write(".ai/config/models.yaml", &models);
+    check(
+        &project,
+        &[(&["resume", "t"], 1, &["ABSENT_API_KEY is not set"])],
+    );
+    assert_eq!(project.json(&["show", "t"]), before, "nothing was written");
+}
+
+/// Settings that nobody obeys would be promises that nobody keeps.
+#[test]
+fn settings_that_are_not_read_yet() {
+    let project = Project::new();
+    let run: &[&str] = &["run", "describe", "--input", "file=x", "--id", "none"];
+    for file in [
+        "coordination.yaml",
+        "agent/coordination.yaml",
+        "state_persistence.yaml",
+    ] {
+        let path = format!(".ai/config/{file}");
+        for (text, words) in [
+            ("a: 1\n", [path.as_str(), "not read by this version yet"]),
+            ("a: [\n", [path.as_str(), "invalid"]),
+        ] {
+            project.write(&path, text);
+            check(&project, &[(run, 1, &words)]);
+            let found = project.json(&["doctor"]);
+            assert_eq!(
+                (&found["works"], &found["exit"]),
+                (&false.into(), &1.into())
+            );
+            let missing = found["missing"].to_string();
+            assert!(missing.contains(&path), "{missing}");
+        }
+        project.write(&path, "# nothing\n");
+        assert_eq!(project.json(&["doctor"])["exit"], 0, "{file} is empty");
+        std::fs::remove_file(project.path().join(&path)).unwrap();
+    }
+    assert_eq!(project.threads(), 0, "nothing was created");
+}
+
+#[test]
+fn raises_that_lift_nothing() {
+    let project = Project::new();
+    let suspended = project.json(&[
+        "run", "describe", "--input", "file=x", "--id", "t", "--turns", "1",
+    ]);
+    assert_eq!(suspended["exit"], 3);
+    let before = project.json(&["show", "t"]);
+    let cases: [Case<'_>; 4] = [
+        (
+            &["raise", "t", "--spend", "0.25"],
+            2,
+            &["--spend 0.25 USD lifts nothing", "0.50 USD is in force"],
+        ),
+        (&["raise", "t", "--turns", "0"], 2, &["1 is in force"]),
+        (
+            &["raise", "t", "--turns", "1"],
+            2,
+            &["--turns is too low", "more than 1"],
+        ),
+        (
+            &["raise", "t", "--turns", "3", "--tokens", "5"],
+            2,
+            &["--tokens 5 lifts nothing"],
+        ),
+    ];
+    check(&project, &cases);
+    assert_eq!(project.json(&["show", "t"]), before, "nothing was written");
+    let beside = project.run(&["raise", "t", "--spend", "0.60"]);
+    assert_eq!(
+        (beside.code, beside.err.as_str()),
+        (Some(0), ""),
+        "{beside:#?}"
+    );
+    let raised = project.run(&["raise", "t", "--turns", "3"]);
+    assert!(raised.err.contains("resume t"), "{raised:#?}");
+}
+
+#[test]
+fn a_demo_of_another_project() {
+    let project = Project::empty();
+    let cases: [Case<'_>; 3] = [
+        (&["demo", "--project", "."], 2, &["usage", "--project"]),
+        (&["demo", "--store", "memory"], 2, &["usage", "--store"]),
+        (
+            &["demo", "--provider", "scripted:x.json"],
+            2,
+            &["usage", "--provider"],
+        ),
+    ];
+    check(&project, &cases);
+}
+
+/// Places in errors are those that a person would look for.
+#[cfg(unix)]
+#[test]
+fn places_are_named_as_they_stand_in_the_project() {
+    let project = Project::new();
+    project.write(".ai/threads", "a file where the directory would be");
+    let place: &[&str] = &[".ai/threads is not a directory"];
+    check(
+        &project,
+        &[
+            (&["list"], 1, place),
+            (&["run", "describe", "--input", "file=x"], 1, place),
+        ],
+    );
+    let found = project.json(&["doctor"]);
+    assert_eq!(
+        (&found["works"], &found["exit"]),
+        (&false.into(), &1.into())
+    );
+    assert!(found["missing"].to_string().contains(place[0]), "{found}");
+
+    let project = Project::new();
+    project.write(".ai/threads/locks.d", "a file");
+    let place: &[&str] = &[".ai/threads/locks.d is not a directory"];
+    check(&project, &[(&["list"], 1, place)]);
 }
 
 /// A terminal that shows an error is not to obey what is in it.

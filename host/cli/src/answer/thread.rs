@@ -380,6 +380,9 @@ pub struct SignalAnswer {
     pub limits: LimitsView,
     /// Length of its history.
     pub version: u64,
+    /// It is suspended, and no cap that it stands at is in its way any more.
+    #[serde(skip)]
+    pub can_go_on: bool,
     /// How the process ends.
     pub exit: Exit,
 }
@@ -396,7 +399,7 @@ impl Answer for SignalAnswer {
             (_, "running") => format!("{id} ends when its step is done"),
             (_, status) => format!("{id} is {status}"),
         });
-        if self.signal == "raise" && self.status == "suspended" {
+        if self.signal == "raise" && self.can_go_on {
             screen.note(&format!("next: threadkeep resume {id}"));
         }
     }

@@ -9,6 +9,7 @@ use threadkeep::error::CallError;
 use threadkeep::library::models::{ModelTable, Origin, PLACE, ProviderOrigins, ProviderSpec, Wire};
 use threadkeep::library::{Library, LibraryError};
 use threadkeep::models::scripted::Scripted;
+use threadkeep::project::SettingsError;
 use threadkeep::tenant::Tenant;
 use threadkeep::wit;
 use threadkeep_cli::answer::{Section, State};
@@ -94,8 +95,9 @@ async fn try_out(project: &Examined, tried: &Tenant, name: &str) -> Result<Direc
         Err(CallError::Refused(wit::Error::Invalid(wrong)))
             if wrong.field.starts_with("inputs") =>
         {
+            let named = document.pointer("/front/model").and_then(Value::as_str);
             Ok(Directive {
-                model: DEFAULT_MODEL.to_owned(),
+                model: named.unwrap_or(DEFAULT_MODEL).to_owned(),
             })
         }
         Err(error) => {
@@ -108,21 +110,34 @@ async fn try_out(project: &Examined, tried: &Tenant, name: &str) -> Result<Direc
     }
 }
 
-/// Settings files that are there.
-pub fn settings(project: &Examined, section: &mut Section, findings: &mut Findings) {
+/// Settings files that are there; false if no run could begin beside them.
+pub fn settings(project: &Examined, section: &mut Section, findings: &mut Findings) -> bool {
+    let mut good = true;
     for name in ["coordination", "state_persistence"] {
         match project.library.get("settings", name) {
             Ok(found) if found.is_empty() => section.ok(name, "not set"),
-            Ok(_) => section.from(name, "set", &format!(".ai/config/{name}.yaml")),
+            Ok(_) => section.ok(name, "set"),
             Err(error) => {
                 section.item(State::Bad, name, error.to_string(), None);
                 findings.missing(
                     format!("the settings {name} cannot be read"),
                     error.to_string(),
                 );
+                good = false;
             }
         }
     }
+    // What cannot be read was named above.
+    for place in project.library.settings_present().unwrap_or_default() {
+        let error = SettingsError::Unread { place };
+        section.item(State::Bad, "settings", error.to_string(), None);
+        findings.missing(
+            error.to_string(),
+            "move it away or empty it: no run begins beside it",
+        );
+        good = false;
+    }
+    good
 }
 
 /// Which providers work.

@@ -1,7 +1,7 @@
 //! `doctor`: what is configured, where each value came from, what works, what is missing and how to mend it.
 //!
-//! It makes nothing: no directory, no store, no lock file. Directives are tried out by creating a thread of each in
-//! memory, so that the component itself judges them.
+//! It makes nothing that stays: no directory, no store, no lock file. Directives are tried out by creating a thread of
+//! each in memory, so that the component itself judges them.
 
 mod engine;
 mod library;
@@ -60,6 +60,8 @@ struct Examined {
     ai: Option<cap_std::fs::Dir>,
     library: Arc<FilesLibrary>,
     tools: FilesTools,
+    /// `.ai/threads`, if there is one; what is wrong with it.
+    threads: Result<Option<cap_std::fs::Dir>, String>,
 }
 
 /// True if something could be run.
@@ -74,7 +76,7 @@ async fn examine(session: &Session, findings: &mut Findings) -> bool {
     let library: Arc<FilesLibrary> = Arc::clone(&project.library);
     let tried = tenant(&engine, library, Arc::new(MemoryStore::new()));
     let directives = library::directives(&project, &tried, &mut section, findings).await;
-    library::settings(&project, &mut section, findings);
+    let settings = library::settings(&project, &mut section, findings);
     findings.sections.push(section);
     let providers = library::models(session, &project, findings);
     let runnable = directives
@@ -89,7 +91,7 @@ async fn examine(session: &Session, findings: &mut Findings) -> bool {
     let stored = store::sections(session, &engine, &project, findings).await;
     limits(&engine, &tried, findings).await;
     tools(&project, findings);
-    runnable && stored
+    runnable && stored && settings
 }
 
 /// The directory and its `.ai`.
@@ -138,6 +140,9 @@ fn open(session: &Session, project: &Project) -> Result<Examined, Fault> {
         ai: ai()?,
         library: Arc::new(library),
         tools,
+        threads: project
+            .threads_if_present()
+            .map_err(|error| fault::with_source(&error)),
     })
 }
 

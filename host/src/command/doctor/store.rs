@@ -38,32 +38,31 @@ pub async fn sections(
     section.from("kind", if memory { "memory" } else { "sqlite" }, origin);
     #[cfg(feature = "sqlite")]
     section.from("sqlite", rusqlite::version(), "this program");
-    let threads = project
-        .ai
-        .as_ref()
-        .and_then(|ai| ai.open_dir("threads").ok());
-    let present = threads.as_ref().filter(|threads| threads.exists(STORE));
+    // A run takes its lock there, also if it keeps its threads in memory.
+    let writable = writable(project, &mut section, findings);
+    let threads = project.threads.as_ref().ok().and_then(Option::as_ref);
+    let present = threads.filter(|threads| threads.exists(STORE));
     let (Some(threads), false) = (present, memory) else {
-        if !memory {
+        if !memory && writable {
             section.ok(STORE, "is made by the first run");
         }
         findings.sections.push(section);
-        return true;
+        return writable;
     };
     section.ok(STORE, size(threads));
     match open(threads) {
         Ok(storage) => {
             let tenant = tenant(engine, Arc::clone(&project.library), storage);
-            statistics(&tenant, &mut section, findings).await;
+            let counted = statistics(&tenant, &mut section, findings).await;
             findings.sections.push(section);
             locks(threads, findings);
             documents(&tenant, threads, findings).await;
-            true
+            writable && counted
         }
         Err(problem) => {
             section.item(State::Bad, STORE, problem.clone(), None);
             findings.missing(
-                format!("the store cannot be opened: {problem}"),
+                format!("the store cannot be used: {problem}"),
                 "keep a copy of .ai/threads before anything else is tried",
             );
             findings.sections.push(section);
@@ -72,11 +71,46 @@ pub async fn sections(
     }
 }
 
+/// Whether `.ai/threads`, or `.ai` before the first run, takes files. One is made there and removed.
+fn writable(project: &Examined, section: &mut Section, findings: &mut Findings) -> bool {
+    let (tried, place) = match (&project.threads, &project.ai) {
+        (Err(problem), _) => (Err(problem.clone()), ".ai/threads"),
+        (Ok(Some(threads)), _) => (try_write(threads, ".ai/threads"), ".ai/threads"),
+        (Ok(None), Some(ai)) => (try_write(ai, ".ai"), ".ai"),
+        // It is missing, and that was said.
+        (Ok(None), None) => return false,
+    };
+    match tried {
+        Ok(()) => {
+            section.ok(place, "can be written");
+            true
+        }
+        Err(problem) => {
+            section.item(State::Bad, place, problem.clone(), None);
+            findings.missing(
+                format!("{place} cannot be written: {problem}"),
+                "make it an ordinary directory that you may write to",
+            );
+            false
+        }
+    }
+}
+
+fn try_write(dir: &Dir, place: &str) -> Result<(), String> {
+    authority::try_write(dir, place).map_err(|error| fault::with_source(&error))
+}
+
 #[cfg(feature = "sqlite")]
 fn open(threads: &Dir) -> Result<Arc<dyn Storage>, String> {
     use threadkeep::storage::sqlite::{SqliteOptions, SqliteStore};
-    match SqliteStore::open(threads, STORE, SqliteOptions::local()) {
-        Ok(store) => Ok(Arc::new(store)),
+    let store = SqliteStore::open(threads, STORE, SqliteOptions::local())
+        .map_err(|error| error.to_string())?;
+    // Nothing is offered beside a damaged file: what would be written anew might be worse than what is there.
+    match store.quick_check() {
+        Ok(faults) => match faults.first() {
+            None => Ok(Arc::new(store)),
+            Some(fault) => Err(format!("it is damaged: {fault}")),
+        },
         Err(error) => Err(error.to_string()),
     }
 }
@@ -107,7 +141,8 @@ fn size(threads: &Dir) -> String {
     }
 }
 
-async fn statistics(tenant: &Tenant, section: &mut Section, findings: &mut Findings) {
+/// How many threads there are of each status; false if they cannot be counted.
+async fn statistics(tenant: &Tenant, section: &mut Section, findings: &mut Findings) -> bool {
     let mut counts: BTreeMap<String, u64> = BTreeMap::new();
     let mut cursor = None;
     loop {
@@ -122,7 +157,7 @@ async fn statistics(tenant: &Tenant, section: &mut Section, findings: &mut Findi
                 let fault = fault::call(&error);
                 section.item(State::Bad, "threads", fault.message.clone(), None);
                 findings.missing("the threads cannot be counted", fault.message);
-                return;
+                return false;
             }
         }
         if cursor.is_none() {
@@ -141,6 +176,7 @@ async fn statistics(tenant: &Tenant, section: &mut Section, findings: &mut Findi
             shown.join(", ")
         },
     );
+    true
 }
 
 /// Lock files of processes that live, and of those that died.

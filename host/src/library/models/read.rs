@@ -1,10 +1,10 @@
 //! From YAML to a model table: every key known, every value of its kind, every name defined.
 
 use super::{
-    MODELS_MAX, ModelSpec, ModelTable, NAME_BYTES_MAX, PRICE_DIGITS_MAX, PROVIDERS_MAX, Prices,
-    ProviderEntry, TIERS_MAX, TOKENS_MAX, Wire,
+    MODELS_MAX, ModelSpec, ModelTable, NAME_BYTES_MAX, Origin, PRICE_DIGITS_MAX, PROVIDERS_MAX,
+    Prices, ProviderEntry, TIERS_MAX, TOKENS_MAX, Wire,
 };
-use crate::authority::Environment;
+use crate::authority::{self, Environment};
 use crate::library::{LibraryError, front, yaml};
 use crate::nearest::{nearest, suggestion};
 use serde_json::{Map, Value};
@@ -196,10 +196,15 @@ impl Reader<'_> {
         };
         self.known(path, table, keys)?;
         let field = |key| self.optional_text(&["providers", name, key], table);
+        let expanded = |key| {
+            let text = field(key)?;
+            self.variables(&["providers", name, key], text.as_deref())?;
+            Ok(text)
+        };
         let entry = ProviderEntry {
             wire,
-            base_url: field("base_url")?,
-            key: field("key")?,
+            base_url: expanded("base_url")?,
+            key: expanded("key")?,
             file: field("file")?,
             place: self.place_of(path),
         };
@@ -211,6 +216,23 @@ impl Reader<'_> {
                 None,
             )),
             _ => Ok(entry),
+        }
+    }
+
+    /// Refuse a variable that no provider may name: left to itself it would look like one that is not set.
+    fn variables(&self, path: Path<'_>, text: Option<&str>) -> Result<(), LibraryError> {
+        let Origin::Variables(names) = Origin::of(text) else {
+            return Ok(());
+        };
+        match names.iter().find(|name| !authority::is_for_providers(name)) {
+            None => Ok(()),
+            Some(name) => {
+                let [key, address] = authority::PROVIDER_SUFFIXES;
+                let problem = format!(
+                    "the variable {name} may not be used here; its name must end in {key} or {address}"
+                );
+                Err(self.invalid(path, name, problem, None))
+            }
         }
     }
 

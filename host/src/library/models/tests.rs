@@ -5,7 +5,7 @@ use super::*;
 const FILE: &str = r#"
 providers:
   openai: {wire: openai, base_url: "${OPENAI_BASE_URL}", key: "${OPENAI_API_KEY}"}
-  mine: {wire: openai, base_url: "http://localhost:${PORT}/v1/"}
+  mine: {wire: openai, base_url: "${MINE_BASE_URL}/v1/"}
   demo: {wire: scripted, file: answers.json}
 models:
   gpt-4o-mini: {provider: openai, window: 128000, output: 16384, prices: {input: "0.15", cache_read: 0.0750, output: "0.60"}}
@@ -77,7 +77,7 @@ type Case<'a> = (
 const ALL: &[(&str, &str)] = &[
     ("OPENAI_API_KEY", "sk-1"),
     ("OPENAI_BASE_URL", "https://models.test/v1/"),
-    ("PORT", "8000"),
+    ("MINE_BASE_URL", "http://localhost:8000"),
 ];
 
 const KEY: &[(&str, &str)] = &[("OPENAI_API_KEY", "sk-1")];
@@ -94,7 +94,7 @@ const PROVIDERS: &[Case<'_>] = &[
     (
         &[("OPENAI_BASE_URL", "http://localhost:1")],
         "openai",
-        Ok(("http://localhost:1", None)),
+        Err("key: the environment variable OPENAI_API_KEY is not set"),
     ),
     (
         &[],
@@ -119,7 +119,7 @@ const PROVIDERS: &[Case<'_>] = &[
     (
         &[],
         "mine",
-        Err("base_url: the environment variable PORT is not set"),
+        Err("base_url: the environment variable MINE_BASE_URL is not set"),
     ),
     (
         &[("OPENAI_BASE_URL", "file:///etc")],
@@ -226,6 +226,18 @@ const REFUSED: &[Refused<'_>] = &[
         Some("openai"),
     ),
     ("providers:\n  p: {wire: scripted}", 2, "needs a file", None),
+    (
+        "providers:\n  p:\n    wire: openai\n    key: ${MOCK_KEY}",
+        4,
+        "the variable MOCK_KEY may not be used here; its name must end in _API_KEY or _BASE_URL",
+        None,
+    ),
+    (
+        "providers:\n  p:\n    wire: openai\n    base_url: http://x/${HOME}",
+        4,
+        "the variable HOME may not be used here",
+        None,
+    ),
     (
         "providers:\n  p: {wire: scripted, file: ''}",
         2,

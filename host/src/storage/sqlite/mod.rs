@@ -127,6 +127,26 @@ impl SqliteStore {
     }
 }
 
+/// Most faults that [`SqliteStore::quick_check`] names: one is enough to know.
+const FAULTS_MAX: u32 = 10;
+
+impl SqliteStore {
+    /// Whether the file is what SQLite wrote: what is damaged, at most [`FAULTS_MAX`] sentences; none if nothing is. It
+    /// reads the whole file.
+    ///
+    /// # Errors
+    /// If it cannot be read, and what SQLite finds so damaged that it reads no further.
+    pub fn quick_check(&self) -> Result<Vec<String>, StorageError> {
+        let found = self.readers.ask(|connection| {
+            let mut check = connection.prepare(&format!("PRAGMA quick_check({FAULTS_MAX})"))?;
+            let rows = check.query_map([], |row| row.get::<_, String>(0))?;
+            rows.collect::<rusqlite::Result<Vec<String>>>()
+        })?;
+        let sound = found.len() == 1 && found.first().is_some_and(|word| word == "ok");
+        Ok(if sound { Vec::new() } else { found })
+    }
+}
+
 impl Storage for SqliteStore {
     fn get(&self, keys: &[Key]) -> Result<Vec<Item>, StorageError> {
         check_get(keys)?;

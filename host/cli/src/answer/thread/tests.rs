@@ -156,6 +156,7 @@ fn signals_say_what_comes_of_them() {
                 ..LimitsView::default()
             },
             version: 3,
+            can_go_on: status == "suspended",
             exit: Exit::Done,
         });
         assert_eq!(out.text(), expected);
