@@ -66,19 +66,6 @@ impl Status {
             Self::Created | Self::Running | Self::Waiting | Self::Suspended | Self::Idle => false,
         }
     }
-
-    /// Does the chain of such a tip still draw on its account? Idle and ended chains lock no money.
-    pub fn draws(self) -> bool {
-        match self {
-            Self::Created | Self::Running | Self::Waiting | Self::Suspended => true,
-            Self::Idle
-            | Self::Completed
-            | Self::Error
-            | Self::Cancelled
-            | Self::Killed
-            | Self::Continued => false,
-        }
-    }
 }
 
 impl fmt::Display for Status {
