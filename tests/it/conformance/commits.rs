@@ -3,11 +3,11 @@
 use threadkeep::storage::Expect::{Absent, Any, Version};
 use threadkeep::storage::{COLLECTIONS, Op, Outcome, Storage};
 
-use super::Case;
 use super::fixture::{
     append, check, commit, conflict, contents, delete, get, item, key, log, put, records,
     refuse_code, refuse_corrupt, trim,
 };
+use super::suite::Case;
 
 pub(super) const CASES: &[(&str, Case)] = &[
     ("a commit of nothing is committed", |store| {

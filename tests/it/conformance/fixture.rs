@@ -1,5 +1,7 @@
 //! Short words for the operations, and the two helpers through which cases commit: one for success, one for refusal.
 
+use std::sync::Arc;
+
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 use tempfile::TempDir;
@@ -7,6 +9,8 @@ use threadkeep::storage::sqlite::{Durability, SqliteOptions, SqliteStore};
 use threadkeep::storage::{
     COLLECTIONS, Expect, Item, Key, LOGS, Line, Op, Outcome, Quota, Storage, StorageError,
 };
+
+use super::suite::Home;
 
 pub(super) const MIB: usize = 1 << 20;
 /// Name of the file in the tests' directories.
@@ -16,13 +20,24 @@ pub(super) const FILE: &str = "registry.db";
 pub(super) struct SqliteFixture {
     pub(super) temp: TempDir,
     pub(super) dir: Dir,
+    quota: Option<Quota>,
+}
+
+impl Home for SqliteFixture {
+    fn open(&self) -> Arc<dyn Storage> {
+        Arc::new(self.open_with(self.quota))
+    }
 }
 
 impl SqliteFixture {
     pub(super) fn new() -> Self {
+        Self::with_quota(None)
+    }
+
+    pub(super) fn with_quota(quota: Option<Quota>) -> Self {
         let temp = tempfile::tempdir().unwrap();
         let dir = Dir::open_ambient_dir(temp.path(), ambient_authority()).unwrap();
-        Self { temp, dir }
+        Self { temp, dir, quota }
     }
 
     pub(super) fn open(&self) -> SqliteStore {
@@ -191,6 +206,7 @@ pub(super) fn log(store: &dyn Storage, log: &str, partition: &str) -> Vec<(u64, 
     loop {
         let lines = store.read_log(log, partition, start, 500, false).unwrap();
         let Some(last) = lines.last() else { return all };
+        assert!(last.position >= start, "reading up does not go on");
         start = last.position + 1;
         all.extend(
             lines
@@ -207,10 +223,11 @@ pub(super) fn records(store: &dyn Storage, collection: &str) -> Vec<Item> {
     loop {
         let page = store.scan(collection, &start, "", 500, false).unwrap();
         all.extend(page.items);
-        match page.cursor {
-            Some(cursor) => start = cursor,
-            None => return all,
-        }
+        let Some(cursor) = page.cursor else {
+            return all;
+        };
+        assert!(cursor > start, "a scan does not go on");
+        start = cursor;
     }
 }
 

@@ -5,11 +5,11 @@ use threadkeep::storage::{
     VALUE_BYTES_MAX,
 };
 
-use super::Case;
 use super::fixture::{
     append, check, commit, delete, get, item, log, put, records, refuse, refuse_code, too_large,
     trim,
 };
+use super::suite::Case;
 
 pub(super) const CASES: &[(&str, Case)] = &[
     ("a name of 512 bytes fits", key_fits),
@@ -80,8 +80,8 @@ pub(super) const CASES: &[(&str, Case)] = &[
         }
     }),
     ("the number of operations is looked at first", |store| {
-        let ops =
-            vec![put("nowhere", "", Any, &"v".repeat(VALUE_BYTES_MAX + 1)); COMMIT_OPS_MAX + 1];
+        let mut ops = vec![put("nowhere", "", Any, ""); COMMIT_OPS_MAX];
+        ops.insert(0, put("head", "a", Any, &"v".repeat(VALUE_BYTES_MAX + 1)));
         refuse(
             store,
             &ops,

@@ -2,10 +2,10 @@
 
 use threadkeep::storage::{LOGS, Storage};
 
-use super::Case;
 use super::fixture::{
     MIB, append, assert_code, commit, log, refuse_code, refuse_corrupt, too_large, trim,
 };
+use super::suite::Case;
 
 pub(super) const CASES: &[(&str, Case)] = &[
     ("a log that is not there is empty", |store| {

@@ -1,77 +1,45 @@
 //! One suite over every store, written from `wit/storage.wit`: whoever keeps the contract passes, however they do it.
 //!
-//! A case gets a new store of its own. Cases of a quota say with which quota they want it. What only one backend can
-//! do wrong is in a file of its own.
+//! The cases are in `suite`, by name. That they find what they are for is shown by broken stores, each of which fails by
+//! name. What only one backend can do wrong is in a file of its own.
 
+mod broken;
 mod commits;
 mod differential;
 mod fixture;
 mod limits;
 mod logs;
+mod openings;
 mod processes;
 mod quotas;
 mod reads;
 mod sqlite;
+mod suite;
 mod together;
 mod views;
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
-use threadkeep::storage::memory::MemoryStore;
-use threadkeep::storage::{Quota, Storage};
-
 use fixture::SqliteFixture;
-
-/// What a case does with its store.
-type Case = fn(&dyn Storage);
-
-/// Every case that needs no quota, by file.
-const CASES: &[&[(&str, Case)]] = &[
-    reads::CASES,
-    commits::CASES,
-    logs::CASES,
-    limits::CASES,
-    together::CASES,
-];
+use suite::{MemoryHome, NewHome, cases, failing};
 
 /// Fewer than this, and somebody has lost a file of cases.
-const CASES_MIN: usize = 60;
+const CASES_MIN: usize = 135;
 
-/// Runs each case on a store that `with_store` makes, and names all that fail.
-fn check_all(with_store: &dyn Fn(Option<Quota>, Case)) {
-    let plain = CASES
-        .iter()
-        .flat_map(|cases| cases.iter())
-        .map(|(name, case)| (*name, None, *case));
-    let quotas = quotas::CASES
-        .iter()
-        .map(|(name, quota, case)| (*name, Some(*quota), *case));
-    let cases: Vec<(&str, Option<Quota>, Case)> = plain.chain(quotas).collect();
-    assert!(cases.len() >= CASES_MIN, "only {} cases", cases.len());
-    let fails = |(name, quota, case): &(&'static str, Option<Quota>, Case)| {
-        catch_unwind(AssertUnwindSafe(|| with_store(*quota, *case)))
-            .is_err()
-            .then_some(*name)
-    };
-    let failed: Vec<&str> = cases.iter().filter_map(fails).collect();
+#[track_caller]
+fn check_all(new_home: NewHome<'_>) {
+    let (failed, count) = (failing(new_home, |_| true), cases().len());
     assert!(
         failed.is_empty(),
-        "{} of {} cases failed: {failed:#?}",
+        "{} of {count} cases failed: {failed:#?}",
         failed.len(),
-        cases.len()
     );
-    println!("{} cases", cases.len());
+    println!("{count} cases");
 }
 
 #[test]
 fn names_of_cases_are_unique() {
-    let mut names: Vec<&str> = CASES
-        .iter()
-        .flat_map(|cases| cases.iter())
-        .map(|(name, _)| *name)
-        .collect();
-    names.extend(quotas::CASES.iter().map(|(name, ..)| *name));
+    let mut names: Vec<&str> = cases().iter().map(|case| case.name).collect();
     let count = names.len();
+    assert!(count >= CASES_MIN, "only {count} cases");
     names.sort_unstable();
     names.dedup();
     assert_eq!(names.len(), count);
@@ -79,16 +47,10 @@ fn names_of_cases_are_unique() {
 
 #[test]
 fn memory_keeps_the_contract() {
-    check_all(&|quota, case| match quota {
-        Some(quota) => case(&MemoryStore::with_quota(quota)),
-        None => case(&MemoryStore::new()),
-    });
+    check_all(&|quota| Box::new(MemoryHome::new(quota)));
 }
 
 #[test]
 fn sqlite_keeps_the_contract() {
-    check_all(&|quota, case| {
-        let fixture = SqliteFixture::new();
-        case(&fixture.open_with(quota));
-    });
+    check_all(&|quota| Box::new(SqliteFixture::with_quota(quota)));
 }

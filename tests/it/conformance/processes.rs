@@ -14,7 +14,7 @@ use threadkeep::storage::sqlite::{SqliteOptions, SqliteStore};
 use threadkeep::storage::{Outcome, Storage, StorageError};
 
 use super::fixture::{FILE, SqliteFixture, append, commit, get, log, put};
-use super::together::increment;
+use super::together::{counted, increment};
 
 /// `<what>:<name>:<directory>`; without it [`child`] does nothing.
 const VARIABLE: &str = "THREADKEEP_TEST_CHILD";
@@ -142,18 +142,7 @@ fn processes_lose_nothing_and_do_nothing_twice() {
     }
     let store = fixture.open();
     let total = PROCESSES * THREADS * ROUNDS;
-    assert_eq!(
-        get(&store, "chain", "counter").map(|item| (item.version, item.value)),
-        Some((total, total.to_string()))
-    );
-    let mut names: Vec<_> = log(&store, "history", "counter")
-        .into_iter()
-        .map(|(_, who)| who)
-        .collect();
-    assert_eq!(names.len() as u64, total);
-    names.sort_unstable();
-    names.dedup();
-    assert_eq!(names.len() as u64, total, "something was done twice");
+    counted(&store, total);
     for own in (0..PROCESSES)
         .flat_map(|process| (0..THREADS).map(move |thread| format!("process {process} {thread}")))
     {

@@ -6,10 +6,10 @@ use threadkeep::storage::{
     Storage, StorageError,
 };
 
-use super::Case;
 use super::fixture::{
     append, commit, conflict, contents, delete, item, put, refuse, refuse_corrupt, trim,
 };
+use super::suite::Case;
 
 /// What a record with a name of one byte takes beside its value.
 const RECORD: u64 = RECORD_BYTES_OVERHEAD + 1;

@@ -2,8 +2,8 @@
 
 use threadkeep::storage::{Expect::Any, Storage};
 
-use super::Case;
 use super::fixture::{MIB, assert_code, commit, get, item, key, put, records, too_large};
+use super::suite::Case;
 
 pub(super) const CASES: &[(&str, Case)] = &[
     ("get of no keys finds nothing", |store| {
@@ -269,6 +269,7 @@ fn walk(store: &dyn Storage, reverse: bool) {
             assert!(page.items.len() <= limit as usize);
             found.extend(page.items.into_iter().map(|item| item.key.name));
             let Some(cursor) = page.cursor else { break };
+            assert!(found.len() <= NAMES.len(), "{limit} at a time do not end");
             *(if reverse { &mut end } else { &mut start }) = cursor;
         }
         if reverse {

@@ -6,8 +6,8 @@ use std::thread::scope;
 use threadkeep::storage::Expect::{Absent, Any, Version};
 use threadkeep::storage::{Outcome, Storage, StorageError};
 
-use super::Case;
 use super::fixture::{append, check, commit, delete, get, key, log, put, records};
+use super::suite::Case;
 
 const THREADS: u64 = 8;
 const ROUNDS: u64 = 40;
@@ -29,9 +29,12 @@ pub(super) const CASES: &[(&str, Case)] = &[
     ("a thread reads what it committed", reads_own_commits),
 ];
 
+/// Tries of one increment. Each one that fails was overtaken by another increment, and no case makes so many.
+const TRIES_MAX: usize = 10_000;
+
 /// Adds one to a record and an entry at that number to a log; repeats until it goes through.
 pub(super) fn increment(store: &dyn Storage, who: &str) -> u64 {
-    loop {
+    for _ in 0..TRIES_MAX {
         let found = get(store, "chain", "counter");
         let count: u64 = found.as_ref().map_or(0, |item| item.value.parse().unwrap());
         let expect = found.map_or(Absent, |item| Version(item.version));
@@ -48,22 +51,21 @@ pub(super) fn increment(store: &dyn Storage, who: &str) -> u64 {
                     newer > count,
                     "a conflict that found {newer} where {count} was read"
                 );
+                let now = get(store, "chain", "counter").map_or(0, |item| item.version);
+                assert!(
+                    now >= found[0].version,
+                    "a conflict found version {}, and then {now} is read",
+                    found[0].version
+                );
             }
         }
     }
+    panic!("{who} never gets its turn");
 }
 
-fn guarded_increments(store: &dyn Storage) {
-    scope(|scope| {
-        for thread in 0..THREADS {
-            scope.spawn(move || {
-                for round in 0..ROUNDS {
-                    increment(store, &format!("{thread} {round}"));
-                }
-            });
-        }
-    });
-    let total = THREADS * ROUNDS;
+/// What so many increments leave.
+#[track_caller]
+pub(super) fn counted(store: &dyn Storage, total: u64) {
     assert_eq!(
         get(store, "chain", "counter").map(|item| (item.version, item.value)),
         Some((total, total.to_string()))
@@ -76,6 +78,19 @@ fn guarded_increments(store: &dyn Storage) {
     names.sort_unstable();
     names.dedup();
     assert_eq!(names.len() as u64, total, "something was done twice");
+}
+
+fn guarded_increments(store: &dyn Storage) {
+    scope(|scope| {
+        for thread in 0..THREADS {
+            scope.spawn(move || {
+                for round in 0..ROUNDS {
+                    increment(store, &format!("{thread} {round}"));
+                }
+            });
+        }
+    });
+    counted(store, THREADS * ROUNDS);
 }
 
 fn own_records(store: &dyn Storage) {
@@ -138,6 +153,8 @@ fn while_writing(write: &(dyn Fn(u64) + Sync), read: &(dyn Fn() + Sync)) {
     let done = AtomicBool::new(false);
     write(0);
     scope(|scope| {
+        // Also when a write panics: readers that nobody stops read for ever.
+        let _done = SetOnDrop(&done);
         for _ in 0..2 {
             scope.spawn(|| {
                 while !done.load(Ordering::Relaxed) {
@@ -148,8 +165,15 @@ fn while_writing(write: &(dyn Fn(u64) + Sync), read: &(dyn Fn() + Sync)) {
         for round in 1..=ROUNDS * 3 {
             write(round);
         }
-        done.store(true, Ordering::Relaxed);
     });
+}
+
+struct SetOnDrop<'a>(&'a AtomicBool);
+
+impl Drop for SetOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 fn get_is_a_snapshot(store: &dyn Storage) {
