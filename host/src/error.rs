@@ -1,6 +1,12 @@
 //! Errors of calls, and what a person is told about them.
 
+use crate::engine::NoAnswer;
+use crate::limits::LimitHit;
 use crate::wit;
+use wasmtime::Trap;
+
+/// Most bytes of a trap's message: it may hold names that the component chose.
+const TRAP_BYTES_MAX: usize = 2_048;
 
 /// Why a call of the component gave no answer.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -8,7 +14,8 @@ pub enum CallError {
     /// The component refused: a typed error of `wit/types.wit`. Nothing was written, except after `unknown`.
     #[error("{}", describe(.0).message)]
     Refused(wit::Error),
-    /// The call ran into a limit of `Limits`, by name. Its instance is gone; what it had committed stands.
+    /// The call ran into a limit of [`Limits`](crate::limits::Limits), by name. Its instance is gone, if it had one; what
+    /// it had committed stands.
     #[error("a call was stopped by the limit {0}")]
     Limit(&'static str),
     /// The component trapped. Its instance is gone; what it had committed stands.
@@ -19,7 +26,51 @@ pub enum CallError {
     Abandoned,
 }
 
+impl From<NoAnswer> for CallError {
+    fn from(none: NoAnswer) -> Self {
+        match none {
+            NoAnswer::Abandoned => Self::Abandoned,
+            NoAnswer::QueueFull => Self::Limit("calls_queued_max"),
+            NoAnswer::TimeOver => Self::Limit("wall_time_max"),
+        }
+    }
+}
+
 impl CallError {
+    /// Why wasmtime stopped a call.
+    pub(crate) fn stopped(trap: &wasmtime::Error) -> Self {
+        if let Some(LimitHit(limit)) = trap.downcast_ref() {
+            return Self::Limit(limit);
+        }
+        if let Some(Trap::StackOverflow) = trap.downcast_ref() {
+            return Self::Limit("stack_bytes_max");
+        }
+        let mut message = format!("{trap:#}");
+        // wasmtime has no types for these.
+        let named = [
+            ("fuel allocated for hostcalls", "host_call_bytes_max"),
+            ("store handle limit exceeded", "handles_max"),
+            ("instance count too high", "core_instances_max"),
+            ("table count too high", "tables_max"),
+            ("memory count too high", "memories_max"),
+        ];
+        if let Some((_, limit)) = named.iter().find(|(words, _)| message.contains(words)) {
+            return Self::Limit(limit);
+        }
+        message.truncate(message.floor_char_boundary(TRAP_BYTES_MAX));
+        Self::Trapped(message)
+    }
+
+    /// May it come of what earlier calls left in the instance?
+    pub(crate) fn may_be_of_instance(&self) -> bool {
+        let grown = ["memory_bytes_max", "table_elements_max", "handles_max"];
+        match self {
+            Self::Trapped(_) => true,
+            Self::Limit(limit) => grown.contains(limit),
+            Self::Refused(_) | Self::Abandoned => false,
+        }
+    }
+
     /// Will the same call probably go through soon? True after contention and while a store cannot be reached.
     pub(crate) fn is_passing(&self) -> bool {
         matches!(
@@ -45,7 +96,14 @@ impl CallError {
                 | wit::Error::Corrupt(_)
                 | wit::Error::Other(_) => false,
             },
-            Self::Trapped(_) | Self::Limit(_) => true,
+            Self::Trapped(_) => true,
+            // What others take may be free later; what the call itself takes, it takes again.
+            Self::Limit(limit) => [
+                "calls_queued_max",
+                "wall_time_max",
+                "tenant_memory_bytes_max",
+            ]
+            .contains(limit),
             Self::Abandoned => false,
         }
     }

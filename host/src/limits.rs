@@ -1,25 +1,56 @@
-//! What one call of the component may use. There is no default: a host chooses a preset by name or sets every field.
+//! What calls of the component may use. There is no default: a host chooses a preset by name or sets every field.
+//!
+//! A call that reaches a limit is answered with [`CallError::Limit`](crate::error::CallError::Limit) and the name of
+//! the field. What it had committed stands; its instance is dropped. ARCHITECTURE.md has the table.
 
 use std::time::Duration;
 
-/// Bounds of the engine and of each call.
+/// Bounds of an engine, of each tenant and of each call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Most bytes of linear memory of one instance. The component works on one page of a history at a time: 64 MiB is
-    /// more than any of its calls needs.
+    /// Most bytes of all linear memories of one instance. The component works on one page of a history at a time:
+    /// 64 MiB is more than any of its calls needs.
     pub memory_bytes_max: usize,
-    /// Most elements of one table of an instance.
+    /// Most bytes of linear memory of all live instances of one tenant, idle ones included. Idle instances are dropped
+    /// before a call is stopped for it.
+    pub tenant_memory_bytes_max: usize,
+    /// Most elements of all tables of one instance: a table is how a module calls a function by number.
     pub table_elements_max: usize,
-    /// Longest time a call may compute before it is stopped. Time inside storage counts too.
-    pub call_time_max: Duration,
+    /// Most tables of one instance: the component has one, and one of its wrapping.
+    pub tables_max: usize,
+    /// Most linear memories of one instance: the component has one.
+    pub memories_max: usize,
+    /// Most core instances in one instance: the component is one module with its wrapping.
+    pub core_instances_max: usize,
+    /// Most resource handles that live in one instance, those of its own resources included. World `threads` has none.
+    pub handles_max: usize,
+    /// Most bytes of stack: bounds recursion.
+    pub stack_bytes_max: usize,
+    /// Longest time that a call may compute. Time inside imports does not count.
+    pub compute_time_max: Duration,
+    /// Longest time from asking to answering: waiting for a thread and time inside imports count. Nothing can stop an
+    /// import that does not come back: its caller is answered, and it counts as one of the tenant's calls until it does.
+    pub wall_time_max: Duration,
+    /// Most imports that a call may call.
+    pub host_calls_max: u32,
+    /// Most bytes that a call may hand to the host through one import, as they lie in the host's memory.
+    pub host_call_bytes_max: usize,
+    /// Most bytes that a call may hand to the host through all imports together.
+    pub host_bytes_max: usize,
+    /// Most bytes that the host may hand to a call as answers of all imports together.
+    pub answer_bytes_max: usize,
     /// Calls after which an instance is replaced by a clean one.
     pub instance_calls_max: u32,
     /// Most clean instances that a tenant keeps warm.
     pub instances_warm_max: usize,
+    /// Longest time that a warm instance is kept without a call: a tenant that waits holds none.
+    pub instance_idle_max: Duration,
+    /// Most calls of one tenant that run at once. Less than `call_threads_max`, so that no tenant takes all threads.
+    pub calls_running_max: usize,
+    /// Most calls of one tenant that wait for a thread, beyond those that may run. More are refused at once.
+    pub calls_queued_max: usize,
     /// Threads of the pool that calls run on: at least 16, or writers never meet in one group commit.
     pub call_threads_max: usize,
-    /// Most bytes that a call may hand to the host through one import call.
-    pub host_call_bytes_max: usize,
 }
 
 impl Limits {
@@ -27,12 +58,25 @@ impl Limits {
     pub fn local() -> Self {
         Self {
             memory_bytes_max: 256 << 20,
+            tenant_memory_bytes_max: 1 << 30,
             table_elements_max: 20_000,
-            call_time_max: Duration::from_secs(60),
+            tables_max: 4,
+            memories_max: 2,
+            core_instances_max: 16,
+            handles_max: 1_024,
+            stack_bytes_max: 512 << 10,
+            compute_time_max: Duration::from_secs(60),
+            wall_time_max: Duration::from_secs(180),
+            host_calls_max: 50_000,
+            host_call_bytes_max: 32 << 20,
+            host_bytes_max: 256 << 20,
+            answer_bytes_max: 512 << 20,
             instance_calls_max: 1_000,
             instances_warm_max: 16,
-            call_threads_max: 16,
-            host_call_bytes_max: 32 << 20,
+            instance_idle_max: Duration::from_secs(60),
+            calls_running_max: 16,
+            calls_queued_max: 16_384,
+            call_threads_max: 20,
         }
     }
 
@@ -40,10 +84,142 @@ impl Limits {
     pub fn strict() -> Self {
         Self {
             memory_bytes_max: 64 << 20,
-            call_time_max: Duration::from_secs(10),
-            instances_warm_max: 2,
+            tenant_memory_bytes_max: 128 << 20,
+            handles_max: 64,
+            compute_time_max: Duration::from_secs(10),
+            wall_time_max: Duration::from_secs(30),
+            host_calls_max: 10_000,
             host_call_bytes_max: 8 << 20,
+            host_bytes_max: 64 << 20,
+            answer_bytes_max: 64 << 20,
+            instances_warm_max: 2,
+            instance_idle_max: Duration::from_secs(10),
+            calls_running_max: 4,
+            calls_queued_max: 1_024,
+            call_threads_max: 32,
             ..Self::local()
+        }
+    }
+
+    /// Every field by its name, with its value as a person reads it.
+    pub fn named(&self) -> [(&'static str, String); 20] {
+        let Self {
+            memory_bytes_max,
+            tenant_memory_bytes_max,
+            table_elements_max,
+            tables_max,
+            memories_max,
+            core_instances_max,
+            handles_max,
+            stack_bytes_max,
+            compute_time_max,
+            wall_time_max,
+            host_calls_max,
+            host_call_bytes_max,
+            host_bytes_max,
+            answer_bytes_max,
+            instance_calls_max,
+            instances_warm_max,
+            instance_idle_max,
+            calls_running_max,
+            calls_queued_max,
+            call_threads_max,
+        } = *self;
+        let bytes = |bytes: usize| match (bytes >> 20, bytes >> 10) {
+            (0, kib) => format!("{kib} KiB"),
+            (mib, _) => format!("{mib} MiB"),
+        };
+        let time = |time: Duration| format!("{} s", time.as_secs_f64());
+        [
+            ("memory_bytes_max", bytes(memory_bytes_max)),
+            ("tenant_memory_bytes_max", bytes(tenant_memory_bytes_max)),
+            ("table_elements_max", table_elements_max.to_string()),
+            ("tables_max", tables_max.to_string()),
+            ("memories_max", memories_max.to_string()),
+            ("core_instances_max", core_instances_max.to_string()),
+            ("handles_max", handles_max.to_string()),
+            ("stack_bytes_max", bytes(stack_bytes_max)),
+            ("compute_time_max", time(compute_time_max)),
+            ("wall_time_max", time(wall_time_max)),
+            ("host_calls_max", host_calls_max.to_string()),
+            ("host_call_bytes_max", bytes(host_call_bytes_max)),
+            ("host_bytes_max", bytes(host_bytes_max)),
+            ("answer_bytes_max", bytes(answer_bytes_max)),
+            ("instance_calls_max", instance_calls_max.to_string()),
+            ("instances_warm_max", instances_warm_max.to_string()),
+            ("instance_idle_max", time(instance_idle_max)),
+            ("calls_running_max", calls_running_max.to_string()),
+            ("calls_queued_max", calls_queued_max.to_string()),
+            ("call_threads_max", call_threads_max.to_string()),
+        ]
+    }
+
+    /// What is wrong with them, as the field and a sentence.
+    pub(crate) fn problem(&self) -> Option<(&'static str, String)> {
+        if self.calls_running_max == 0 {
+            return Some(("calls_running_max", "no call could ever run".to_owned()));
+        }
+        if self.calls_running_max >= self.call_threads_max {
+            let (running, threads) = (self.calls_running_max, self.call_threads_max);
+            let problem = format!(
+                "{running} calls of one tenant would take all {threads} threads: at most {} may run at once",
+                threads.saturating_sub(1)
+            );
+            return Some(("calls_running_max", problem));
+        }
+        if self.stack_bytes_max > STACK_BYTES_MOST {
+            let problem = format!("a stack has at most {STACK_BYTES_MOST} bytes");
+            return Some(("stack_bytes_max", problem));
+        }
+        None
+    }
+}
+
+/// Most that `stack_bytes_max` may be: each thread of the pool reserves it.
+const STACK_BYTES_MOST: usize = 16 << 20;
+
+/// A call reached the limit of this name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the limit {0} was reached")]
+pub(crate) struct LimitHit(pub(crate) &'static str);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn presets_are_in_order_and_what_cannot_work_is_named() {
+        let (local, strict) = (Limits::local(), Limits::strict());
+        for (what, limits, field) in [
+            ("local", local, None),
+            ("strict", strict, None),
+            (
+                "all threads",
+                Limits {
+                    calls_running_max: local.call_threads_max,
+                    ..local
+                },
+                Some("calls_running_max"),
+            ),
+            (
+                "no call",
+                Limits {
+                    calls_running_max: 0,
+                    ..strict
+                },
+                Some("calls_running_max"),
+            ),
+            (
+                "a stack of a gigabyte",
+                Limits {
+                    stack_bytes_max: 1 << 30,
+                    ..local
+                },
+                Some("stack_bytes_max"),
+            ),
+        ] {
+            let problem = limits.problem();
+            assert_eq!(problem.as_ref().map(|(field, _)| *field), field, "{what}");
         }
     }
 }

@@ -1,29 +1,24 @@
-//! One tenant of an engine: its context, its warm instances, and the component's exports as async functions.
+//! One tenant of an engine: its context, its instances, and the component's exports as async functions.
 //!
-//! Nothing that matters lives in an instance: a clean one is kept warm, and dropped after a trap or after as many
-//! calls as the limits say.
+//! Nothing that matters lives in an instance: a clean one is kept warm, and dropped after a trap, after a limit, after as
+//! many calls as the limits say, or when nobody calls it.
 
 use crate::bindings::Threads;
 use crate::component::Context;
-use crate::engine::{Engine, Limiter, State};
+use crate::engine::{Engine, Instances, Lane, State};
 use crate::error::CallError;
 use crate::wit::{self, history, maintenance, registry, runner, transcript};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
-use wasmtime::{Store, Trap};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use wasmtime::Store;
 
-/// A tenant. Cheap to clone; clones share the warm instances.
+/// A tenant. Cheap to clone; clones share the instances and the turn on the engine's threads.
 #[derive(Clone)]
 pub struct Tenant {
     engine: Engine,
     context: Context,
-    warm: Arc<Mutex<Vec<Instance>>>,
-}
-
-struct Instance {
-    store: Store<State>,
-    exports: Threads,
-    calls: u32,
+    lane: Lane,
+    instances: Arc<Instances>,
 }
 
 /// How often a call that may be repeated is repeated before its error counts.
@@ -34,13 +29,22 @@ const REPEAT_AFTER: Duration = Duration::from_millis(5);
 /// What an export gives: its answer or its refusal, or a trap.
 type Called<T> = wasmtime::Result<Result<T, wit::Error>>;
 
+/// The answer of one call, and whether its instance had had calls before: then what went wrong may be left over from
+/// those.
+struct Answer<T> {
+    result: Result<T, CallError>,
+    worn: bool,
+}
+
 impl Tenant {
     /// A tenant of an engine. The context is its identity: no call names a tenant.
     pub fn new(engine: Engine, context: Context) -> Self {
+        let (lane, instances) = engine.admit();
         Self {
             engine,
             context,
-            warm: Arc::default(),
+            lane,
+            instances,
         }
     }
 
@@ -51,98 +55,99 @@ impl Tenant {
 
     /// Instances that are kept warm now.
     pub fn instances_warm(&self) -> usize {
-        self.lock().len()
+        self.instances.warm()
+    }
+
+    /// Linear memory of its live instances, in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        self.instances.memory_bytes()
     }
 
     /// Call an export, and again while other writers meet it or the store cannot be reached: somebody always gets
-    /// through, so all come to an end. Every export may be repeated, and a trap costs its instance alone, so a call that
-    /// trapped is made once more. A thread that somebody holds is not contention and is answered at once.
+    /// through, so all come to an end. Every export may be repeated. What may be the fault of a worn instance is tried
+    /// once more in a clean one. A thread that somebody holds is not contention and is answered at once.
     async fn call<T: Send + 'static>(
         &self,
         export: impl Fn(&Threads, &mut Store<State>) -> Called<T> + Send + Sync + 'static,
     ) -> Result<T, CallError> {
         let export = Arc::new(export);
-        let (mut wait, mut traps) = (REPEAT_AFTER, 0);
-        for _ in 0..REPEATS_MAX {
+        let (mut wait, mut repeats, mut clean) = (REPEAT_AFTER, 0, false);
+        loop {
             let call = Arc::clone(&export);
-            match self.call_once(move |c, s| call(c, s)).await {
-                Err(CallError::Trapped(_) | CallError::Limit(_)) if traps == 0 => traps += 1,
-                Err(error) if error.is_passing() => {
+            let Answer { result, worn } = self.ask(clean, move |c, s| call(c, s)).await;
+            match result {
+                Err(error) if worn && !clean && error.may_be_of_instance() => clean = true,
+                Err(error) if error.is_passing() && repeats < REPEATS_MAX => {
+                    repeats += 1;
                     tokio::time::sleep(wait + jitter(wait)).await;
                     wait *= 2;
                 }
-                answer => return answer,
+                result => return result,
             }
         }
-        self.call_once(move |c, s| export(c, s)).await
     }
 
-    /// Call an export on the engine's pool.
+    /// Call an export, once.
     async fn call_once<T: Send + 'static>(
         &self,
         export: impl FnOnce(&Threads, &mut Store<State>) -> Called<T> + Send + 'static,
     ) -> Result<T, CallError> {
+        self.ask(false, export).await.result
+    }
+
+    /// Call an export on the engine's pool, in a warm instance unless it is to be a clean one.
+    async fn ask<T: Send + 'static>(
+        &self,
+        clean: bool,
+        export: impl FnOnce(&Threads, &mut Store<State>) -> Called<T> + Send + 'static,
+    ) -> Answer<T> {
         let tenant = self.clone();
-        let called = self
-            .engine
-            .pool()
-            .run(move || tenant.call_here(export))
-            .await;
-        called.map_err(|_| CallError::Abandoned)?
+        let called = self.engine.run(self.lane, move |deadline| {
+            tenant.answer(clean, deadline, export)
+        });
+        called.await.unwrap_or_else(|none| Answer {
+            result: Err(none.into()),
+            worn: false,
+        })
     }
 
     /// Call an export on this thread.
-    fn call_here<T>(
+    fn answer<T>(
         &self,
+        clean: bool,
+        deadline: Instant,
         export: impl FnOnce(&Threads, &mut Store<State>) -> Called<T>,
-    ) -> Result<T, CallError> {
-        let mut instance = self.instance()?;
-        instance.store.set_epoch_deadline(self.engine.call_epochs());
-        instance
-            .store
-            .set_hostcall_fuel(self.engine.limits().host_call_bytes_max);
+    ) -> Answer<T> {
+        let warm = if clean { None } else { self.instances.take() };
+        let instance = match warm {
+            Some(instance) => Ok(instance),
+            None => self
+                .engine
+                .instantiate(&self.context, &self.instances, deadline),
+        };
+        let mut instance = match instance {
+            Ok(instance) => instance,
+            Err(trap) => {
+                return Answer {
+                    result: Err(CallError::stopped(&trap)),
+                    worn: false,
+                };
+            }
+        };
+        let worn = instance.calls > 0;
+        if worn {
+            instance.store.data_mut().meter.begin_until(deadline);
+            instance.store.set_epoch_deadline(1);
+        }
         instance.calls += 1;
-        let called = export(&instance.exports, &mut instance.store);
-        match called {
+        let result = match export(&instance.exports, &mut instance.store) {
             Ok(answer) => {
-                self.keep(instance);
+                self.instances.keep(instance, self.engine.limits());
                 answer.map_err(CallError::Refused)
             }
-            Err(trap) => Err(trapped(&trap, instance.store.data().limiter.denied())),
-        }
-    }
-
-    fn instance(&self) -> Result<Instance, CallError> {
-        if let Some(instance) = self.lock().pop() {
-            return Ok(instance);
-        }
-        let state = State {
-            context: self.context.clone(),
-            limiter: Limiter::new(self.engine.limits()),
+            Err(trap) => Err(CallError::stopped(&trap)),
         };
-        let mut store = Store::new(self.engine.wasmtime(), state);
-        store.limiter(|state| &mut state.limiter);
-        store.set_epoch_deadline(self.engine.call_epochs());
-        match self.engine.pre().instantiate(&mut store) {
-            Ok(exports) => Ok(Instance {
-                store,
-                exports,
-                calls: 0,
-            }),
-            Err(trap) => Err(trapped(&trap, store.data().limiter.denied())),
-        }
-    }
-
-    fn keep(&self, instance: Instance) {
-        let limits = self.engine.limits();
-        let mut warm = self.lock();
-        if instance.calls < limits.instance_calls_max && warm.len() < limits.instances_warm_max {
-            warm.push(instance);
-        }
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Instance>> {
-        self.warm.lock().unwrap_or_else(PoisonError::into_inner)
+        Answer { result, worn }
     }
 }
 
@@ -152,21 +157,6 @@ fn jitter(most: Duration) -> Duration {
     match getrandom::fill(&mut byte) {
         Ok(()) => most * u32::from(byte[0]) / 255,
         Err(_) => Duration::ZERO,
-    }
-}
-
-fn trapped(trap: &wasmtime::Error, denied: Option<&'static str>) -> CallError {
-    match (denied, trap.downcast_ref::<Trap>()) {
-        (Some(limit), _) => CallError::Limit(limit),
-        (None, Some(Trap::Interrupt)) => CallError::Limit("call_time_max"),
-        (None, _) => {
-            let message = format!("{trap:#}");
-            // wasmtime has no type for this one.
-            if message.contains("fuel allocated for hostcalls") {
-                return CallError::Limit("host_call_bytes_max");
-            }
-            CallError::Trapped(message)
-        }
     }
 }
 

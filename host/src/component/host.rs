@@ -1,11 +1,26 @@
-//! The imports of the component over a [`View`]. Translation and nothing else.
+//! The imports of the component over a [`View`]. Translation, metering and nothing else.
 
-use super::{View, convert};
+use super::{Context, View, convert, size};
 use crate::bindings::threadkeep::threads::{clock, library, llm, random, storage, tools, types};
 use wasmtime::Result;
 
 /// Most random bytes of one call: ids need eight.
 const RANDOM_BYTES_MAX: u32 = 64;
+
+impl View<'_> {
+    /// Serve an import: `bytes` is the size of its arguments, `size` that of its answer.
+    fn serve<T>(
+        &mut self,
+        bytes: usize,
+        import: impl FnOnce(&Context) -> T,
+        size: impl FnOnce(&T) -> usize,
+    ) -> Result<T> {
+        let entered = self.meter.enter(bytes)?;
+        let answer = import(self.context);
+        self.meter.leave(entered, size(&answer))?;
+        Ok(answer)
+    }
+}
 
 impl types::Host for View<'_> {}
 
@@ -15,10 +30,12 @@ impl storage::Host for View<'_> {
         keys: Vec<storage::Key>,
     ) -> Result<std::result::Result<Vec<storage::Item>, storage::Error>> {
         let keys: Vec<_> = keys.into_iter().map(convert::key_in).collect();
-        Ok(self
-            .context
-            .storage
-            .get(&keys)
+        let items = self.serve(
+            size::keys(&keys),
+            |context| context.storage.get(&keys),
+            size::items,
+        )?;
+        Ok(items
             .map(|items| items.into_iter().map(convert::item).collect())
             .map_err(convert::storage_error))
     }
@@ -31,10 +48,14 @@ impl storage::Host for View<'_> {
         limit: u32,
         reverse: bool,
     ) -> Result<std::result::Result<storage::Page, storage::Error>> {
-        let page = self
-            .context
-            .storage
-            .scan(&collection, &start, &end, limit, reverse);
+        let page = self.serve(
+            size::texts(&[&collection, &start, &end]),
+            |context| {
+                let storage = &context.storage;
+                storage.scan(&collection, &start, &end, limit, reverse)
+            },
+            size::page,
+        )?;
         Ok(page.map(convert::page).map_err(convert::storage_error))
     }
 
@@ -46,10 +67,14 @@ impl storage::Host for View<'_> {
         limit: u32,
         reverse: bool,
     ) -> Result<std::result::Result<Vec<storage::Line>, storage::Error>> {
-        let lines = self
-            .context
-            .storage
-            .read_log(&log, &partition, start, limit, reverse);
+        let lines = self.serve(
+            size::texts(&[&log, &partition]),
+            |context| {
+                let storage = &context.storage;
+                storage.read_log(&log, &partition, start, limit, reverse)
+            },
+            size::lines,
+        )?;
         Ok(lines
             .map(|lines| lines.into_iter().map(convert::line).collect())
             .map_err(convert::storage_error))
@@ -61,10 +86,12 @@ impl storage::Host for View<'_> {
         closing: bool,
     ) -> Result<std::result::Result<storage::Outcome, storage::Error>> {
         let ops: Vec<_> = ops.into_iter().map(convert::op_in).collect();
-        Ok(self
-            .context
-            .storage
-            .commit(&ops, closing)
+        let outcome = self.serve(
+            size::ops(&ops),
+            |context| context.storage.commit(&ops, closing),
+            size::outcome,
+        )?;
+        Ok(outcome
             .map(convert::outcome)
             .map_err(convert::storage_error))
     }
@@ -72,7 +99,8 @@ impl storage::Host for View<'_> {
 
 impl clock::Host for View<'_> {
     fn now(&mut self) -> Result<types::Instant> {
-        Ok(convert::instant(self.context.clock.now()))
+        let now = self.serve(0, |context| context.clock.now(), |_| 0)?;
+        Ok(convert::instant(now))
     }
 }
 
@@ -85,7 +113,7 @@ impl random::Host for View<'_> {
         }
         let mut bytes = [0_u8; RANDOM_BYTES_MAX as usize];
         let bytes = &mut bytes[..count as usize];
-        self.context.random.fill(bytes)?;
+        self.serve(0, |context| context.random.fill(bytes), |_| 0)??;
         Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
     }
 }
@@ -96,11 +124,12 @@ impl library::Host for View<'_> {
         kind: String,
         name: String,
     ) -> Result<std::result::Result<Vec<String>, library::Error>> {
-        Ok(self
-            .context
-            .library
-            .get(&kind, &name)
-            .map_err(convert::library_error))
+        let documents = self.serve(
+            size::texts(&[&kind, &name]),
+            |context| context.library.get(&kind, &name),
+            size::documents,
+        )?;
+        Ok(documents.map_err(convert::library_error))
     }
 }
 

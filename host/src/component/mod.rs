@@ -4,6 +4,10 @@
 
 pub(crate) mod convert;
 mod host;
+mod meter;
+mod size;
+
+pub use meter::Meter;
 
 use crate::bindings::Threads;
 use crate::clock::Clock;
@@ -49,10 +53,12 @@ pub struct Context {
     pub random: Arc<dyn Random>,
 }
 
-/// A borrowed context, on which the imports are implemented.
+/// A borrowed context with the meter of the call, on which the imports are implemented.
 pub struct View<'a> {
     /// The tenant's.
     pub context: &'a Context,
+    /// The store's: the host tells it when a call begins.
+    pub meter: &'a mut Meter,
 }
 
 /// Says to the linker that the imports work on a [`View`].
@@ -62,7 +68,8 @@ impl HasData for HasView {
     type Data<'a> = View<'a>;
 }
 
-/// Add every import of world `threads` to a linker; `view` finds the context in the embedder's own store data.
+/// Add every import of world `threads` to a linker; `view` finds context and meter in the embedder's own store data.
+/// The meter bounds imports and bytes; time, memory and what else an engine bounds are then the embedder's to set.
 ///
 /// # Errors
 /// If the linker has one of the names already.

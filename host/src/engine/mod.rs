@@ -1,40 +1,80 @@
 //! The engine: one wasmtime configuration, the compiled component, and the pool of threads that calls run on.
 //!
-//! Calls are synchronous and run on the pool's own threads, never on an async runtime's. Epochs stop a call that
-//! computes too long; one ticker serves all stores of an engine.
+//! Calls are synchronous and run on the pool's own threads, never on an async runtime's. Epochs look at a call that
+//! computes: first its thread steps back, then the call is stopped. One ticker serves all stores of an engine; it also
+//! answers callers whose time has passed and drops instances that nobody calls.
 
 mod cache;
+mod instances;
+mod limiter;
 mod pool;
+mod priority;
 
 pub use cache::CodeCache;
-pub(crate) use pool::Pool;
+pub(crate) use instances::{Instance, Instances};
+pub(crate) use limiter::Limiter;
+pub(crate) use pool::{Lane, NoAnswer};
 
 use crate::bindings::ThreadsPre;
-use crate::component::{Context, View, add_to_linker};
+use crate::component::{Context, Meter, View, add_to_linker};
 use crate::limits::Limits;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use pool::Pool;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::{Duration, Instant};
+use wasmtime::component::types::ComponentItem;
 use wasmtime::component::{Component, Linker};
-use wasmtime::{Config, ResourceLimiter};
+use wasmtime::{Config, Store, UpdateDeadline};
 
 /// Length of an epoch: how late a call that computes too long may be stopped.
 const EPOCH: Duration = Duration::from_millis(10);
+/// A call that has computed longer steps back. The component's own calls take a few milliseconds.
+const LONG: Duration = Duration::from_millis(20);
+/// How often the ticker looks for instances that nobody calls, in epochs.
+const EPOCHS_PER_SWEEP: u32 = 100;
 
 /// The component that this crate was built with.
 pub const COMPONENT: &[u8] = include_bytes!(env!("THREADKEEP_COMPONENT_PATH"));
 
+/// The version of `wit/` that this host speaks.
+pub const WIT_VERSION: &str = "0.1.0";
+const WIT_PACKAGE: &str = "threadkeep:threads/";
+
 /// Why an engine cannot be made.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
-    /// wasmtime refuses the configuration, or the component.
-    #[error("the component cannot be prepared: {0:#}")]
-    Prepare(wasmtime::Error),
+    /// The limits contradict each other.
+    #[error("the limit {field} cannot be: {problem}")]
+    Limits {
+        /// Field of [`Limits`].
+        field: &'static str,
+        /// What is wrong and what would be right.
+        problem: String,
+    },
+    /// wasmtime refuses the configuration.
+    #[error("wasmtime refuses its configuration: {0:#}")]
+    Config(wasmtime::Error),
+    /// The bytes are no component that this engine can compile.
+    #[error("the component cannot be compiled: {0:#}")]
+    Compile(wasmtime::Error),
+    /// The component was made for another version of the contract.
+    #[error(
+        "the component speaks {package}@{found} and this host {WIT_VERSION}: build it from the wit/ of this version"
+    )]
+    Version {
+        /// Name of the package.
+        package: String,
+        /// The version that the component names.
+        found: String,
+    },
+    /// The component lacks an export of world `threads`, has one of another type, or imports what the world has not.
+    #[error("the component does not fit world threads@{WIT_VERSION}: {0:#}")]
+    World(wasmtime::Error),
 }
 
-/// Data of one store: the tenant's context and the limits of its instance.
+/// Data of one store: the tenant's context, the meter of its calls and the limits of its instance.
 pub(crate) struct State {
     pub(crate) context: Context,
+    pub(crate) meter: Meter,
     pub(crate) limiter: Limiter,
 }
 
@@ -42,27 +82,22 @@ pub(crate) struct State {
 #[derive(Clone)]
 pub struct Engine {
     shared: Arc<Shared>,
+    pre: ThreadsPre<State>,
 }
 
+/// What all components of an engine share.
 struct Shared {
     engine: wasmtime::Engine,
-    pre: ThreadsPre<State>,
     limits: Limits,
     pool: Pool,
-    stopped: Arc<AtomicBool>,
-}
-
-impl Drop for Shared {
-    fn drop(&mut self) {
-        self.stopped.store(true, Ordering::Relaxed);
-    }
+    tenants: Mutex<Vec<Weak<Instances>>>,
 }
 
 impl Engine {
     /// Prepare the embedded component. Its native code is taken from `cache`, or compiled and put there.
     ///
     /// # Errors
-    /// If wasmtime refuses it.
+    /// If the limits contradict each other, or wasmtime refuses it.
     pub fn new(limits: Limits, cache: Option<&CodeCache>) -> Result<Self, EngineError> {
         Self::with_component(COMPONENT, limits, cache)
     }
@@ -70,38 +105,36 @@ impl Engine {
     /// Prepare another component of the same world.
     ///
     /// # Errors
-    /// If it is not one, or wasmtime refuses it.
+    /// If it is not one, the limits contradict each other, or wasmtime refuses it.
     pub fn with_component(
         bytes: &[u8],
         limits: Limits,
         cache: Option<&CodeCache>,
     ) -> Result<Self, EngineError> {
-        let engine = wasmtime::Engine::new(&config()).map_err(EngineError::Prepare)?;
-        let component = match cache {
-            Some(cache) => cache.load_or_compile(&engine, bytes),
-            None => Component::new(&engine, bytes),
+        if let Some((field, problem)) = limits.problem() {
+            return Err(EngineError::Limits { field, problem });
         }
-        .map_err(EngineError::Prepare)?;
-        let mut linker = Linker::<State>::new(&engine);
-        add_to_linker(&mut linker, |state| View {
-            context: &state.context,
-        })
-        .map_err(EngineError::Prepare)?;
-        let pre = linker
-            .instantiate_pre(&component)
-            .and_then(ThreadsPre::new)
-            .map_err(EngineError::Prepare)?;
-        let stopped = Arc::new(AtomicBool::new(false));
-        tick(&engine, &stopped);
-        let pool = Pool::new(limits.call_threads_max);
+        let engine = wasmtime::Engine::new(&config(&limits)).map_err(EngineError::Config)?;
+        let pre = prepare(&engine, bytes, cache)?;
+        let shared = Arc::new(Shared {
+            engine,
+            limits,
+            pool: Pool::new(&limits),
+            tenants: Mutex::default(),
+        });
+        tick(&shared);
+        Ok(Self { shared, pre })
+    }
+
+    /// Prepare another component beside this one: its tenants share threads and limits with those of this one. So an
+    /// operator moves tenants to a new component one by one.
+    ///
+    /// # Errors
+    /// If it is no component of the world, or wasmtime refuses it.
+    pub fn beside(&self, bytes: &[u8], cache: Option<&CodeCache>) -> Result<Self, EngineError> {
         Ok(Self {
-            shared: Arc::new(Shared {
-                engine,
-                pre,
-                limits,
-                pool,
-                stopped,
-            }),
+            shared: Arc::clone(&self.shared),
+            pre: prepare(&self.shared.engine, bytes, cache)?,
         })
     }
 
@@ -110,98 +143,118 @@ impl Engine {
         &self.shared.limits
     }
 
-    pub(crate) fn wasmtime(&self) -> &wasmtime::Engine {
-        &self.shared.engine
+    /// A lane of the pool and room for the instances of a new tenant.
+    pub(crate) fn admit(&self) -> (Lane, Arc<Instances>) {
+        let instances = Arc::new(Instances::default());
+        let mut tenants = self.shared.tenants();
+        tenants.push(Arc::downgrade(&instances));
+        (self.shared.pool.lane(), instances)
     }
 
-    pub(crate) fn pre(&self) -> &ThreadsPre<State> {
-        &self.shared.pre
+    /// A new instance whose first call's time passes at `deadline`. Its start already counts.
+    pub(crate) fn instantiate(
+        &self,
+        context: &Context,
+        tenant: &Arc<Instances>,
+        deadline: Instant,
+    ) -> wasmtime::Result<Instance> {
+        let limits = self.limits();
+        let mut meter = Meter::new(limits);
+        meter.begin_until(deadline);
+        let state = State {
+            context: context.clone(),
+            meter,
+            limiter: Limiter::new(limits, Arc::downgrade(tenant)),
+        };
+        let mut store = Store::new(&self.shared.engine, state);
+        store.limiter(|state| &mut state.limiter);
+        store.set_epoch_deadline(1);
+        store.epoch_deadline_callback(|store| on_epoch(&store.data().meter));
+        store.set_hostcall_fuel(limits.host_call_bytes_max);
+        store.set_max_component_handles(limits.handles_max);
+        let exports = self.pre.instantiate(&mut store)?;
+        Ok(Instance::new(store, exports))
     }
 
-    pub(crate) fn pool(&self) -> &Pool {
-        &self.shared.pool
-    }
-
-    /// Epochs that a call may last.
-    pub(crate) fn call_epochs(&self) -> u64 {
-        let epochs = self.shared.limits.call_time_max.as_millis() / EPOCH.as_millis();
-        u64::try_from(epochs).unwrap_or(u64::MAX).max(1)
+    /// Run a call on the pool.
+    pub(crate) async fn run<T: Send + 'static>(
+        &self,
+        lane: Lane,
+        call: impl FnOnce(Instant) -> T + Send + 'static,
+    ) -> Result<T, NoAnswer> {
+        self.shared.pool.run(lane, call).await
     }
 }
 
-/// Core instances, tables and memories of one component instance: it is one module with its adapters.
-const INSTANCES_MAX: usize = 16;
+impl Shared {
+    fn tenants(&self) -> std::sync::MutexGuard<'_, Vec<Weak<Instances>>> {
+        self.tenants.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 
-/// Holds an instance to its limits, and remembers by name which one it ran into.
-pub(crate) struct Limiter {
-    memory_bytes_max: usize,
-    table_elements_max: usize,
-    denied: Option<&'static str>,
-}
-
-impl Limiter {
-    pub(crate) fn new(limits: &Limits) -> Self {
-        let Limits {
-            memory_bytes_max,
-            table_elements_max,
-            ..
-        } = *limits;
-        Self {
-            memory_bytes_max,
-            table_elements_max,
-            denied: None,
+    fn drop_idle_instances(&self) {
+        let mut live = Vec::new();
+        self.tenants().retain(|tenant| {
+            let tenant = tenant.upgrade();
+            live.extend(tenant.clone());
+            tenant.is_some()
+        });
+        for tenant in live {
+            tenant.drop_idle(self.limits.instance_idle_max);
         }
     }
-
-    /// The limit that was hit, if one was.
-    pub(crate) fn denied(&self) -> Option<&'static str> {
-        self.denied
-    }
-
-    fn allow(&mut self, limit: &'static str, desired: usize, maximum: usize) -> bool {
-        if desired > maximum {
-            self.denied = Some(limit);
-        }
-        desired <= maximum
-    }
 }
 
-impl ResourceLimiter for Limiter {
-    fn memory_growing(
-        &mut self,
-        _: usize,
-        desired: usize,
-        _: Option<usize>,
-    ) -> wasmtime::Result<bool> {
-        Ok(self.allow("memory_bytes_max", desired, self.memory_bytes_max))
+fn on_epoch(meter: &Meter) -> wasmtime::Result<UpdateDeadline> {
+    meter.check_time()?;
+    if meter.computed() > LONG {
+        priority::lower();
     }
+    Ok(UpdateDeadline::Continue(1))
+}
 
-    fn table_growing(
-        &mut self,
-        _: usize,
-        desired: usize,
-        _: Option<usize>,
-    ) -> wasmtime::Result<bool> {
-        Ok(self.allow("table_elements_max", desired, self.table_elements_max))
+/// Compile a component and hold it to the world.
+fn prepare(
+    engine: &wasmtime::Engine,
+    bytes: &[u8],
+    cache: Option<&CodeCache>,
+) -> Result<ThreadsPre<State>, EngineError> {
+    let component = match cache {
+        Some(cache) => cache.load_or_compile(engine, bytes),
+        None => Component::new(engine, bytes),
     }
+    .map_err(EngineError::Compile)?;
+    let mut linker = Linker::<State>::new(engine);
+    add_to_linker(&mut linker, |state| View {
+        context: &state.context,
+        meter: &mut state.meter,
+    })
+    .map_err(EngineError::Config)?;
+    linker
+        .instantiate_pre(&component)
+        .and_then(ThreadsPre::new)
+        .map_err(|error| other_version(engine, &component).unwrap_or(EngineError::World(error)))
+}
 
-    fn instances(&self) -> usize {
-        INSTANCES_MAX
-    }
-
-    fn tables(&self) -> usize {
-        INSTANCES_MAX
-    }
-
-    fn memories(&self) -> usize {
-        INSTANCES_MAX
-    }
+/// If a component does not fit because it was made for another version, this says so.
+fn other_version(engine: &wasmtime::Engine, component: &Component) -> Option<EngineError> {
+    let kind = component.component_type();
+    let imports = kind.imports(engine).map(|(name, item)| (name, item.ty));
+    let exports = kind.exports(engine).map(|(name, item)| (name, item.ty));
+    imports.chain(exports).find_map(|(name, item)| {
+        let (interface, version) = name.strip_prefix(WIT_PACKAGE)?.split_once('@')?;
+        let other = matches!(item, ComponentItem::ComponentInstance(_)) && version != WIT_VERSION;
+        other.then(|| EngineError::Version {
+            package: format!("{WIT_PACKAGE}{interface}"),
+            found: version.to_owned(),
+        })
+    })
 }
 
 /// What the component does not need is off.
-fn config() -> Config {
+fn config(limits: &Limits) -> Config {
     let mut config = Config::new();
     config.epoch_interruption(true);
+    config.max_wasm_stack(limits.stack_bytes_max);
     config.wasm_memory64(false);
     config.wasm_multi_memory(false);
     config.wasm_tail_call(false);
@@ -212,15 +265,19 @@ fn config() -> Config {
     config
 }
 
-/// One ticker moves the epoch for all stores of an engine and ends with it.
-fn tick(engine: &wasmtime::Engine, stopped: &Arc<AtomicBool>) {
-    let (engine, stopped) = (engine.weak(), Arc::clone(stopped));
+/// One ticker moves the epoch for all stores of an engine, and ends with it.
+fn tick(shared: &Arc<Shared>) {
+    let shared = Arc::downgrade(shared);
     let ticker = move || {
-        while !stopped.load(Ordering::Relaxed) {
+        for epoch in 1_u32.. {
             std::thread::sleep(EPOCH);
-            match engine.upgrade() {
-                Some(engine) => engine.increment_epoch(),
-                None => return,
+            let Some(shared) = shared.upgrade() else {
+                return;
+            };
+            shared.engine.increment_epoch();
+            shared.pool.tend();
+            if epoch.is_multiple_of(EPOCHS_PER_SWEEP) {
+                shared.drop_idle_instances();
             }
         }
     };

@@ -1,15 +1,36 @@
-//! A bounded pool of threads for component calls. Threads start when they are needed and end with the pool.
+//! A bounded pool of threads for component calls. Threads start when they are needed and end when they are idle.
+//!
+//! Each tenant has a *lane*. Lanes that have a call and may run one take turns, so that a tenant with a thousand calls
+//! delays another's by one call a thread, not by a thousand. A lane runs a bounded number of calls at once and queues a
+//! bounded number. A call's time counts from asking: when it passes, its caller is answered and a call that still waits
+//! is forgotten, while one that runs stays in its lane until it comes back.
 
-use std::collections::VecDeque;
+use super::priority;
+use crate::limits::Limits;
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
-type Job = Box<dyn FnOnce() + Send>;
+/// A thread without work ends after this time.
+const IDLE: Duration = Duration::from_secs(10);
+/// Stack for the host's own code in a call: imports, down to the database.
+const HOST_STACK_BYTES: usize = 2 << 20;
 
-/// The pool was closed, or the job panicked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the call was abandoned")]
-pub(crate) struct Abandoned;
+/// Why a call has no answer of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NoAnswer {
+    /// The pool was closed, or the call panicked.
+    Abandoned,
+    /// Too many calls of its lane wait.
+    QueueFull,
+    /// Its time has passed.
+    TimeOver,
+}
+
+/// Whose call it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Lane(u64);
 
 /// See the module's documentation.
 pub(crate) struct Pool {
@@ -19,59 +40,108 @@ pub(crate) struct Pool {
 struct Inner {
     queue: Mutex<Queue>,
     ready: Condvar,
-    threads_max: usize,
+    limits: Limits,
+}
+
+type Work = Box<dyn FnOnce() + Send>;
+
+/// Answers a caller whose time has passed, unless it was answered before.
+trait Ticket: Send + Sync {
+    fn expire(&self);
+}
+
+struct Slot<T>(Mutex<Option<oneshot::Sender<Result<T, NoAnswer>>>>);
+
+impl<T> Slot<T> {
+    fn answer(&self, answer: Result<T, NoAnswer>) {
+        let caller = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(caller) = caller {
+            // Nobody may be waiting any more.
+            let _ = caller.send(answer);
+        }
+    }
+}
+
+impl<T: Send> Ticket for Slot<T> {
+    fn expire(&self) {
+        self.answer(Err(NoAnswer::TimeOver));
+    }
+}
+
+/// A call from asking to answering.
+struct Call {
+    lane: Lane,
+    deadline: Instant,
+    ticket: Arc<dyn Ticket>,
+}
+
+#[derive(Default)]
+struct LaneState {
+    /// By number of the call, so oldest first.
+    waiting: BTreeMap<u64, Work>,
+    running: usize,
+    /// It stands in the queue's turns.
+    listed: bool,
 }
 
 #[derive(Default)]
 struct Queue {
-    jobs: VecDeque<Job>,
+    numbers: u64,
+    /// Lanes with a call that waits or runs.
+    lanes: HashMap<Lane, LaneState>,
+    /// Lanes that have a call and may run one, in turn.
+    turns: VecDeque<Lane>,
+    /// By number: all have the same time, so the first is the first whose time passes.
+    calls: BTreeMap<u64, Call>,
+    /// Calls that wait for nothing but a thread.
+    startable: usize,
     threads: usize,
     idle: usize,
     closed: bool,
 }
 
 impl Pool {
-    /// A pool of at most `threads_max` threads (at least one).
-    pub(crate) fn new(threads_max: usize) -> Self {
-        let queue = Mutex::new(Queue::default());
+    pub(crate) fn new(limits: &Limits) -> Self {
         Self {
             inner: Arc::new(Inner {
-                queue,
+                queue: Mutex::new(Queue::default()),
                 ready: Condvar::new(),
-                threads_max: threads_max.max(1),
+                limits: *limits,
             }),
         }
     }
 
-    /// Run a job on the pool. Dropping the future does not stop it.
-    pub(crate) async fn run<T: Send + 'static>(
-        &self,
-        job: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<T, Abandoned> {
-        let (answer, answered) = oneshot::channel();
-        self.push(Box::new(move || {
-            // Nobody may be waiting any more.
-            let _ = answer.send(job());
-        }));
-        answered.await.map_err(|_| Abandoned)
+    /// A lane for a new tenant.
+    pub(crate) fn lane(&self) -> Lane {
+        Lane(self.inner.lock().number())
     }
 
-    fn push(&self, job: Job) {
-        let mut queue = self.inner.lock();
-        queue.jobs.push_back(job);
-        if queue.jobs.len() > queue.idle && queue.threads < self.inner.threads_max {
-            let inner = Arc::clone(&self.inner);
-            let name = format!("threadkeep-call-{}", queue.threads);
-            if std::thread::Builder::new()
-                .name(name)
-                .spawn(move || inner.work())
-                .is_ok()
-            {
-                queue.threads += 1;
-            }
+    /// Run a call, which is told when its time passes. Dropping the future does not stop it.
+    pub(crate) async fn run<T: Send + 'static>(
+        &self,
+        lane: Lane,
+        call: impl FnOnce(Instant) -> T + Send + 'static,
+    ) -> Result<T, NoAnswer> {
+        let (caller, answered) = oneshot::channel();
+        let slot = Arc::new(Slot(Mutex::new(Some(caller))));
+        let deadline = Instant::now() + self.inner.limits.wall_time_max;
+        let accepted = Call {
+            lane,
+            deadline,
+            ticket: Arc::clone(&slot) as Arc<dyn Ticket>,
+        };
+        let work = Box::new(move || slot.answer(Ok(call(deadline))));
+        self.inner.accept(accepted, work)?;
+        answered.await.unwrap_or(Err(NoAnswer::Abandoned))
+    }
+
+    /// Answer the callers whose time has passed, and start threads in the place of those that stepped back.
+    pub(crate) fn tend(&self) {
+        for ticket in self.inner.overdue() {
+            ticket.expire();
         }
-        drop(queue);
-        self.inner.ready.notify_one();
+        let mut queue = self.inner.lock();
+        while queue.startable > queue.idle && self.inner.start_thread(&mut queue) {}
     }
 }
 
@@ -82,78 +152,168 @@ impl Drop for Pool {
     }
 }
 
+impl Queue {
+    fn number(&mut self) -> u64 {
+        self.numbers += 1;
+        self.numbers
+    }
+
+    /// Change a lane, and keep true what is said of it elsewhere.
+    fn change<T>(
+        &mut self,
+        lane: Lane,
+        running_max: usize,
+        f: impl FnOnce(&mut LaneState) -> T,
+    ) -> T {
+        let state = self.lanes.entry(lane).or_default();
+        let startable = |state: &LaneState| {
+            let room = running_max.saturating_sub(state.running);
+            state.waiting.len().min(room)
+        };
+        let before = startable(state);
+        let result = f(state);
+        let now = startable(state);
+        self.startable = self.startable + now - before;
+        if now > 0 && !state.listed {
+            state.listed = true;
+            self.turns.push_back(lane);
+        }
+        if state.waiting.is_empty() && state.running == 0 && !state.listed {
+            self.lanes.remove(&lane);
+        }
+        result
+    }
+
+    /// The next call in turn.
+    fn take(&mut self, running_max: usize) -> Option<Started> {
+        while let Some(lane) = self.turns.pop_front() {
+            let taken = self.change(lane, running_max, |state| {
+                state.listed = false;
+                if state.running >= running_max {
+                    return None;
+                }
+                let taken = state.waiting.pop_first();
+                state.running += usize::from(taken.is_some());
+                taken
+            });
+            if let Some((number, work)) = taken {
+                return Some(Started { number, lane, work });
+            }
+        }
+        None
+    }
+}
+
+struct Started {
+    number: u64,
+    lane: Lane,
+    work: Work,
+}
+
 impl Inner {
     fn lock(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn accept(self: &Arc<Self>, call: Call, work: Work) -> Result<(), NoAnswer> {
+        let (running_max, queued_max) =
+            (self.limits.calls_running_max, self.limits.calls_queued_max);
+        let mut queue = self.lock();
+        let lane = call.lane;
+        let number = queue.number();
+        let accepted = queue.change(lane, running_max, |state| {
+            let room = state.waiting.len() + state.running < running_max.saturating_add(queued_max);
+            if room {
+                state.waiting.insert(number, work);
+            }
+            room
+        });
+        if !accepted {
+            return Err(NoAnswer::QueueFull);
+        }
+        queue.calls.insert(number, call);
+        if queue.startable > queue.idle {
+            self.start_thread(&mut queue);
+        }
+        drop(queue);
+        self.ready.notify_one();
+        Ok(())
+    }
+
+    /// True if a thread was started.
+    fn start_thread(self: &Arc<Self>, queue: &mut Queue) -> bool {
+        if queue.closed || queue.threads >= self.limits.call_threads_max {
+            return false;
+        }
+        let inner = Arc::clone(self);
+        let started = std::thread::Builder::new()
+            .name(format!("threadkeep-call-{}", queue.threads))
+            .stack_size(HOST_STACK_BYTES + self.limits.stack_bytes_max)
+            .spawn(move || inner.work());
+        queue.threads += usize::from(started.is_ok());
+        started.is_ok()
+    }
+
+    fn overdue(&self) -> Vec<Arc<dyn Ticket>> {
+        let (now, running_max) = (Instant::now(), self.limits.calls_running_max);
+        let mut overdue = Vec::new();
+        let mut queue = self.lock();
+        while let Some(first) = queue
+            .calls
+            .first_entry()
+            .filter(|call| call.get().deadline <= now)
+        {
+            let (number, call) = first.remove_entry();
+            queue.change(call.lane, running_max, |state| {
+                state.waiting.remove(&number)
+            });
+            overdue.push(call.ticket);
+        }
+        overdue
+    }
+
     fn work(&self) {
-        while let Some(job) = self.next() {
-            // A panic drops the answer's sender, so that the caller hears of it; the thread lives on.
-            let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(job));
+        while let Some(Started { number, lane, work }) = self.next() {
+            // A panic leaves the answer unsent, so that the caller hears of it; the thread lives on.
+            let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
+            let mut queue = self.lock();
+            queue.calls.remove(&number);
+            queue.change(lane, self.limits.calls_running_max, |state| {
+                state.running -= 1;
+            });
+            if priority::is_low() {
+                queue.threads -= 1;
+                return;
+            }
         }
     }
 
-    fn next(&self) -> Option<Job> {
+    /// The next call; none when the thread is to end.
+    fn next(&self) -> Option<Started> {
         let mut queue = self.lock();
         loop {
-            if let Some(job) = queue.jobs.pop_front() {
-                return Some(job);
+            if let Some(started) = queue.take(self.limits.calls_running_max) {
+                return Some(started);
             }
             if queue.closed {
+                queue.threads -= 1;
                 return None;
             }
             queue.idle += 1;
-            queue = self
+            let (woken, waited) = self
                 .ready
-                .wait(queue)
+                .wait_timeout(queue, IDLE)
                 .unwrap_or_else(PoisonError::into_inner);
+            queue = woken;
             queue.idle -= 1;
+            if waited.timed_out() && queue.startable == 0 {
+                queue.threads -= 1;
+                return None;
+            }
         }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn runs_jobs_side_by_side_and_survives_a_panic() {
-        let pool = Pool::new(2);
-        assert_eq!(
-            pool.run(|| panic!("on purpose")).await.map(|(): ()| ()),
-            Err(Abandoned)
-        );
-        let (left, right) = (Arc::new(std::sync::Barrier::new(2)), ());
-        let other = Arc::clone(&left);
-        let both = tokio::join!(
-            pool.run(move || left.wait().is_leader()),
-            pool.run(move || other.wait().is_leader())
-        );
-        assert_ne!(both.0, both.1);
-        let () = right;
-    }
-
-    #[tokio::test]
-    async fn never_more_threads_than_allowed() {
-        let pool = Pool::new(2);
-        let (running, most) = (Arc::new(Mutex::new(0)), Arc::new(Mutex::new(0)));
-        let job = || {
-            let (running, most) = (Arc::clone(&running), Arc::clone(&most));
-            pool.run(move || {
-                let now = {
-                    let mut running = running.lock().unwrap();
-                    *running += 1;
-                    *running
-                };
-                let mut most = most.lock().unwrap();
-                *most = now.max(*most);
-                drop(most);
-                std::thread::yield_now();
-                *running.lock().unwrap() -= 1;
-            })
-        };
-        futures_util::future::join_all((0..64).map(|_| job())).await;
-        assert!(*most.lock().unwrap() <= 2);
-    }
-}
+#[path = "pool_tests.rs"]
+mod tests;

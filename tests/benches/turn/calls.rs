@@ -1,6 +1,6 @@
 //! A fresh instance and a warm call, beside those of a component that does nothing.
 
-use super::direct::{engine, prepare, store};
+use super::direct::{State, engine, prepare, store};
 use super::tenant::{runtime, tenant};
 use super::{median, micros, world};
 use std::sync::Arc;
@@ -45,7 +45,7 @@ pub fn compare(steps: usize) {
     for _ in 0..steps {
         let context = world::context(&storage);
         fresh.push(time(|| {
-            ours.instantiate(store(&engine, context))
+            ours.instantiate(store(&engine, State::new(context)))
                 .expect("an instance");
         }));
         fresh_bare.push(time(|| {
@@ -56,7 +56,7 @@ pub fn compare(steps: usize) {
     let mut bare_store = store(&engine, ());
     let instance = bare.instantiate(&mut bare_store).expect("an instance");
     let f: TypedFunc<(), ()> = instance.get_typed_func(&mut bare_store, "f").expect("f");
-    let mut our_store = store(&engine, world::context(&storage));
+    let mut our_store = store(&engine, State::new(world::context(&storage)));
     let instance = ours.instantiate(&mut our_store).expect("an instance");
     let registry =
         instance.get_export_index(&mut our_store, None, "threadkeep:threads/registry@0.1.0");

@@ -4,8 +4,9 @@ use super::candidates::Candidate;
 use super::tenant::{draft, outcome};
 use super::world::{self, HOLDER};
 use std::sync::Arc;
-use threadkeep::component::{Context, View, add_to_linker};
+use threadkeep::component::{Context, Meter, View, add_to_linker};
 use threadkeep::engine::COMPONENT;
+use threadkeep::limits::Limits;
 use threadkeep::storage::Storage;
 use threadkeep::wit::{self, registry, runner};
 use wasmtime::component::{Component, InstancePre, Linker, TypedFunc};
@@ -16,6 +17,19 @@ type Start =
     TypedFunc<(String, Option<String>, String, String), (Result<runner::Handle, wit::Error>,)>;
 type Submit =
     TypedFunc<(String, u64, u64, runner::Outcome, u64), (Result<runner::Step, wit::Error>,)>;
+
+/// What a store holds, as the host's has it.
+pub struct State {
+    context: Context,
+    meter: Meter,
+}
+
+impl State {
+    pub fn new(context: Context) -> Self {
+        let meter = Meter::new(&Limits::local());
+        Self { context, meter }
+    }
+}
 
 /// Epochs of a call: more than any has.
 const EPOCHS: u64 = 1 << 40;
@@ -29,10 +43,14 @@ pub fn engine() -> Engine {
 }
 
 /// The component, compiled and linked.
-pub fn prepare(engine: &Engine) -> InstancePre<Context> {
+pub fn prepare(engine: &Engine) -> InstancePre<State> {
     let component = Component::new(engine, COMPONENT).expect("the component compiles");
     let mut linker = Linker::new(engine);
-    add_to_linker(&mut linker, |context: &mut Context| View { context }).expect("linked");
+    add_to_linker(&mut linker, |state: &mut State| View {
+        context: &state.context,
+        meter: &mut state.meter,
+    })
+    .expect("linked");
     linker.instantiate_pre(&component).expect("prepared")
 }
 
@@ -45,7 +63,7 @@ pub fn store<T>(engine: &Engine, data: T) -> Store<T> {
 
 /// A run of its own thread.
 pub struct DirectRun {
-    store: Store<Context>,
+    store: Store<State>,
     submit: Submit,
     thread: String,
     token: u64,
@@ -57,7 +75,7 @@ impl DirectRun {
     pub fn start(storage: &Arc<dyn Storage>) -> Self {
         let engine = engine();
         let pre = prepare(&engine);
-        let mut store = store(&engine, world::context(storage));
+        let mut store = store(&engine, State::new(world::context(storage)));
         let instance = pre.instantiate(&mut store).expect("an instance");
         let mut export = |interface: &str, name: &str| {
             let interface = format!("threadkeep:threads/{interface}@0.1.0");

@@ -57,9 +57,9 @@ async fn a_call_is_stopped_by_the_limit_that_it_runs_into() {
             },
         ),
         (
-            "call_time_max",
+            "wall_time_max",
             Limits {
-                call_time_max: Duration::from_millis(20),
+                wall_time_max: Duration::from_millis(20),
                 ..local
             },
         ),
@@ -112,7 +112,7 @@ async fn instances_are_kept_and_replaced_as_the_limits_say() {
 #[tokio::test]
 async fn a_trap_costs_its_instance_and_nothing_else() {
     let limits = Limits {
-        call_time_max: Duration::from_millis(20),
+        wall_time_max: Duration::from_millis(20),
         ..Limits::local()
     };
     let tenant = tenant(limits);

@@ -15,7 +15,6 @@ use threadkeep::clock::SystemClock;
 use threadkeep::component::{Context, SystemRandom};
 use threadkeep::engine::Engine;
 use threadkeep::library::files::{FilesLibrary, Policy};
-use threadkeep::limits::Limits;
 use threadkeep::storage::{Storage, memory::MemoryStore};
 use threadkeep::tenant::Tenant;
 use threadkeep::tools::{Tools, files::FilesTools};
@@ -187,24 +186,7 @@ async fn limits(engine: &Engine, tried: &Tenant, findings: &mut Findings) {
             None,
         ),
     }
-    let Limits {
-        memory_bytes_max,
-        table_elements_max,
-        call_time_max,
-        instance_calls_max,
-        instances_warm_max,
-        call_threads_max,
-        host_call_bytes_max,
-    } = *engine.limits();
-    for (name, value) in [
-        ("memory of a call", format!("{memory_bytes_max} bytes")),
-        ("table of a call", format!("{table_elements_max} elements")),
-        ("time of a call", format!("{} s", call_time_max.as_secs())),
-        ("calls of an instance", instance_calls_max.to_string()),
-        ("warm instances", instances_warm_max.to_string()),
-        ("threads for calls", call_threads_max.to_string()),
-        ("bytes of an import", host_call_bytes_max.to_string()),
-    ] {
+    for (name, value) in engine.limits().named() {
         section.from(name, value, &origin);
     }
     findings.sections.push(section);

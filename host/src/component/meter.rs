@@ -1,0 +1,98 @@
+//! What one call has used: imports, bytes both ways, time. It is the host's own count, whatever the component says.
+
+use crate::limits::{LimitHit, Limits};
+use std::time::{Duration, Instant};
+
+/// Counts one call after another; a store of the component has one.
+#[derive(Debug)]
+pub struct Meter {
+    limits: Limits,
+    begun: Instant,
+    deadline: Instant,
+    host_calls: u32,
+    host_bytes: usize,
+    answer_bytes: usize,
+    host_time: Duration,
+}
+
+/// An import is being served.
+#[must_use]
+pub(super) struct Entered(Instant);
+
+impl Meter {
+    /// A meter on which a call begins now.
+    pub fn new(limits: &Limits) -> Self {
+        let now = Instant::now();
+        Self {
+            limits: *limits,
+            begun: now,
+            deadline: now + limits.wall_time_max,
+            host_calls: 0,
+            host_bytes: 0,
+            answer_bytes: 0,
+            host_time: Duration::ZERO,
+        }
+    }
+
+    /// A call begins: everything counts from zero. For hosts with an engine of their own.
+    pub fn begin(&mut self) {
+        *self = Self::new(&self.limits);
+    }
+
+    /// A call begins whose answer is awaited until `deadline`.
+    pub(crate) fn begin_until(&mut self, deadline: Instant) {
+        self.begin();
+        self.deadline = deadline;
+    }
+
+    /// Time that the call has computed: all but the time inside imports.
+    pub fn computed(&self) -> Duration {
+        self.begun.elapsed().saturating_sub(self.host_time)
+    }
+
+    /// Imports that it has called.
+    pub fn host_calls(&self) -> u32 {
+        self.host_calls
+    }
+
+    /// May the call go on computing?
+    ///
+    /// # Errors
+    /// The limit that it has reached.
+    pub(crate) fn check_time(&self) -> Result<(), LimitHit> {
+        if self.computed() >= self.limits.compute_time_max {
+            return Err(LimitHit("compute_time_max"));
+        }
+        self.check_wall()
+    }
+
+    fn check_wall(&self) -> Result<(), LimitHit> {
+        match Instant::now() < self.deadline {
+            true => Ok(()),
+            false => Err(LimitHit("wall_time_max")),
+        }
+    }
+
+    /// The call enters an import with arguments of so many bytes.
+    pub(super) fn enter(&mut self, bytes: usize) -> Result<Entered, LimitHit> {
+        self.host_calls += 1;
+        if self.host_calls > self.limits.host_calls_max {
+            return Err(LimitHit("host_calls_max"));
+        }
+        self.host_bytes = self.host_bytes.saturating_add(bytes);
+        if self.host_bytes > self.limits.host_bytes_max {
+            return Err(LimitHit("host_bytes_max"));
+        }
+        Ok(Entered(Instant::now()))
+    }
+
+    /// The import answers with so many bytes.
+    pub(super) fn leave(&mut self, entered: Entered, bytes: usize) -> Result<(), LimitHit> {
+        self.host_time += entered.0.elapsed();
+        self.answer_bytes = self.answer_bytes.saturating_add(bytes);
+        if self.answer_bytes > self.limits.answer_bytes_max {
+            return Err(LimitHit("answer_bytes_max"));
+        }
+        self.check_wall()
+    }
+}

@@ -1,0 +1,75 @@
+//! Bytes of what crosses between component and host, for the meter: texts, and a little for each thing around them, so
+//! that a million empty things are not nothing.
+
+use crate::library::LibraryError;
+use crate::storage::{Item, Key, Line, Op, Outcome, Page, StorageError};
+
+/// What one thing costs beside its texts: about what it takes in the host's memory.
+const THING_BYTES: usize = 64;
+
+pub(super) fn keys(keys: &[Key]) -> usize {
+    keys.iter().map(key).sum()
+}
+
+fn key(key: &Key) -> usize {
+    THING_BYTES + key.collection.len() + key.name.len()
+}
+
+pub(super) fn texts(texts: &[&str]) -> usize {
+    texts.iter().map(|text| THING_BYTES + text.len()).sum()
+}
+
+pub(super) fn ops(ops: &[Op]) -> usize {
+    ops.iter().map(op).sum()
+}
+
+fn op(op: &Op) -> usize {
+    match op {
+        Op::Check { key: name, .. } | Op::Delete { key: name } => key(name),
+        Op::Put {
+            key: name, value, ..
+        } => key(name) + value.len(),
+        Op::Append {
+            log,
+            partition,
+            value,
+            ..
+        } => texts(&[log, partition]) + value.len(),
+        Op::Trim { log, partition, .. } => texts(&[log, partition]),
+    }
+}
+
+fn item(item: &Item) -> usize {
+    key(&item.key) + item.value.len()
+}
+
+pub(super) fn items(answer: &Result<Vec<Item>, StorageError>) -> usize {
+    answer
+        .as_ref()
+        .map_or(THING_BYTES, |items| items.iter().map(item).sum())
+}
+
+pub(super) fn page(answer: &Result<Page, StorageError>) -> usize {
+    answer
+        .as_ref()
+        .map_or(THING_BYTES, |page| page.items.iter().map(item).sum())
+}
+
+pub(super) fn lines(answer: &Result<Vec<Line>, StorageError>) -> usize {
+    answer.as_ref().map_or(THING_BYTES, |lines| {
+        lines.iter().map(|line| texts(&[&line.value])).sum()
+    })
+}
+
+pub(super) fn outcome(answer: &Result<Outcome, StorageError>) -> usize {
+    match answer {
+        Ok(Outcome::Conflict(found)) => found.iter().map(item).sum(),
+        Ok(Outcome::Committed) | Err(_) => THING_BYTES,
+    }
+}
+
+pub(super) fn documents(answer: &Result<Vec<String>, LibraryError>) -> usize {
+    answer.as_ref().map_or(THING_BYTES, |documents| {
+        documents.iter().map(|text| texts(&[text])).sum()
+    })
+}

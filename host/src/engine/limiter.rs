@@ -1,0 +1,105 @@
+//! Holds an instance to its limits of memory and tables, and a tenant to its memory.
+//!
+//! What is over a limit is a trap at once, not a refusal that the guest could overhear: a guest that grows for ever
+//! would otherwise be stopped for its time, under the wrong name.
+
+use super::instances::Instances;
+use crate::limits::{LimitHit, Limits};
+use std::sync::Weak;
+use wasmtime::{ResourceLimiter, Result};
+
+/// Sums over all memories and all tables of one instance.
+pub(crate) struct Limiter {
+    limits: Limits,
+    tenant: Weak<Instances>,
+    memory_bytes: usize,
+    table_elements: usize,
+    /// What the growth under way adds, to be given back if it fails.
+    growing: usize,
+}
+
+impl Limiter {
+    pub(crate) fn new(limits: &Limits, tenant: Weak<Instances>) -> Self {
+        Self {
+            limits: *limits,
+            tenant,
+            memory_bytes: 0,
+            table_elements: 0,
+            growing: 0,
+        }
+    }
+
+    fn take_from_tenant(&self, bytes: usize) -> Result<(), LimitHit> {
+        // A tenant that is gone has no calls.
+        let hit = LimitHit("tenant_memory_bytes_max");
+        let tenant = self.tenant.upgrade().ok_or(hit)?;
+        let most = self.limits.tenant_memory_bytes_max;
+        if !tenant.take_memory(bytes, most) {
+            tenant.drop_all();
+            if !tenant.take_memory(bytes, most) {
+                return Err(hit);
+            }
+        }
+        Ok(())
+    }
+
+    fn give_to_tenant(&self, bytes: usize) {
+        if let Some(tenant) = self.tenant.upgrade() {
+            tenant.give_memory(bytes);
+        }
+    }
+}
+
+impl Drop for Limiter {
+    fn drop(&mut self) {
+        self.give_to_tenant(self.memory_bytes);
+    }
+}
+
+impl ResourceLimiter for Limiter {
+    fn memory_growing(&mut self, now: usize, then: usize, _: Option<usize>) -> Result<bool> {
+        let more = then.saturating_sub(now);
+        let bytes = self.memory_bytes.saturating_add(more);
+        if bytes > self.limits.memory_bytes_max {
+            return Err(LimitHit("memory_bytes_max").into());
+        }
+        self.take_from_tenant(more)?;
+        (self.memory_bytes, self.growing) = (bytes, more);
+        Ok(true)
+    }
+
+    fn memory_grow_failed(&mut self, _: wasmtime::Error) -> Result<()> {
+        self.memory_bytes -= self.growing;
+        self.give_to_tenant(self.growing);
+        self.growing = 0;
+        Ok(())
+    }
+
+    fn table_growing(&mut self, now: usize, then: usize, _: Option<usize>) -> Result<bool> {
+        let more = then.saturating_sub(now);
+        let elements = self.table_elements.saturating_add(more);
+        if elements > self.limits.table_elements_max {
+            return Err(LimitHit("table_elements_max").into());
+        }
+        (self.table_elements, self.growing) = (elements, more);
+        Ok(true)
+    }
+
+    fn table_grow_failed(&mut self, _: wasmtime::Error) -> Result<()> {
+        self.table_elements -= self.growing;
+        self.growing = 0;
+        Ok(())
+    }
+
+    fn instances(&self) -> usize {
+        self.limits.core_instances_max
+    }
+
+    fn tables(&self) -> usize {
+        self.limits.tables_max
+    }
+
+    fn memories(&self) -> usize {
+        self.limits.memories_max
+    }
+}

@@ -1,0 +1,169 @@
+//! The pool: side by side, in turn, bounded, and on time.
+
+use super::*;
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+
+fn limits() -> Limits {
+    Limits {
+        call_threads_max: 3,
+        calls_running_max: 2,
+        ..Limits::strict()
+    }
+}
+
+#[tokio::test]
+async fn runs_calls_side_by_side_and_survives_a_panic() {
+    let pool = Pool::new(&limits());
+    let lane = pool.lane();
+    assert_eq!(
+        pool.run(lane, |_| panic!("on purpose"))
+            .await
+            .map(|(): ()| ()),
+        Err(NoAnswer::Abandoned)
+    );
+    let left = Arc::new(Barrier::new(2));
+    let right = Arc::clone(&left);
+    let both = tokio::join!(
+        pool.run(lane, move |_| left.wait().is_leader()),
+        pool.run(lane, move |_| right.wait().is_leader())
+    );
+    assert_ne!(both.0, both.1);
+}
+
+#[tokio::test]
+async fn no_more_calls_run_at_once_than_the_lane_and_the_pool_allow() {
+    for (lanes, most) in [(1, 2), (4, 3)] {
+        let pool = Pool::new(&limits());
+        let lanes: Vec<Lane> = (0..lanes).map(|_| pool.lane()).collect();
+        let (running, seen) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let calls = (0..64).map(|n| {
+            let (running, seen) = (Arc::clone(&running), Arc::clone(&seen));
+            pool.run(lanes[n % lanes.len()], move |_| {
+                seen.fetch_max(running.fetch_add(1, SeqCst) + 1, SeqCst);
+                std::thread::sleep(Duration::from_millis(1));
+                running.fetch_sub(1, SeqCst);
+            })
+        });
+        let answers = futures_util::future::join_all(calls).await;
+        assert!(answers.iter().all(Result::is_ok));
+        assert_eq!(seen.load(SeqCst), most, "{} lanes", lanes.len());
+    }
+}
+
+/// One thread is blocked until everything has been asked for: what comes then comes in turn.
+#[tokio::test]
+async fn lanes_take_turns() {
+    let one = Limits {
+        call_threads_max: 2,
+        calls_running_max: 1,
+        ..limits()
+    };
+    let pool = Pool::new(&one);
+    let (greedy, modest) = (pool.lane(), pool.lane());
+    let gate = Arc::new(Barrier::new(3));
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let call = |lane, name: &'static str| {
+        let order = Arc::clone(&order);
+        pool.run(lane, move |_| order.lock().unwrap().push(name))
+    };
+    let hold = |lane| {
+        let gate = Arc::clone(&gate);
+        pool.run(lane, move |_| {
+            gate.wait();
+        })
+    };
+    let calls = (0..50).map(|_| call(greedy, "greedy"));
+    let (held, others, _, _, opened) = tokio::join!(
+        futures_util::future::join(hold(greedy), hold(modest)),
+        futures_util::future::join_all(calls),
+        call(modest, "modest"),
+        call(modest, "modest"),
+        tokio::task::spawn_blocking({
+            let gate = Arc::clone(&gate);
+            move || {
+                gate.wait();
+            }
+        }),
+    );
+    assert!(held.0.is_ok() && others.iter().all(Result::is_ok) && opened.is_ok());
+    let order = order.lock().unwrap();
+    let last = order.iter().rposition(|name| *name == "modest").unwrap();
+    assert!(last < 10, "the second of the modest was call {last} of 52");
+}
+
+#[tokio::test]
+async fn a_full_queue_refuses_and_another_lane_does_not_notice() {
+    let small = Limits {
+        calls_queued_max: 1,
+        calls_running_max: 1,
+        ..limits()
+    };
+    let pool = Pool::new(&small);
+    let (full, other) = (pool.lane(), pool.lane());
+    let gate = Arc::new(Barrier::new(2));
+    let (held, queued, refused, answered) = tokio::join!(
+        pool.run(full, {
+            let gate = Arc::clone(&gate);
+            move |_| {
+                gate.wait();
+            }
+        }),
+        pool.run(full, |_| 1),
+        pool.run(full, |_| 2),
+        async {
+            let answered = pool.run(other, |_| 3).await;
+            let gate = Arc::clone(&gate);
+            tokio::task::spawn_blocking(move || gate.wait())
+                .await
+                .unwrap();
+            answered
+        },
+    );
+    assert_eq!((held, queued), (Ok(()), Ok(1)));
+    assert_eq!((refused, answered), (Err(NoAnswer::QueueFull), Ok(3)));
+}
+
+/// A call that does not come back and one that waits behind it are both answered; the lane is held until it does.
+#[tokio::test]
+async fn time_passes_for_calls_that_run_and_for_calls_that_wait() {
+    let short = Limits {
+        calls_running_max: 1,
+        calls_queued_max: 1,
+        wall_time_max: Duration::ZERO,
+        ..limits()
+    };
+    let pool = Pool::new(&short);
+    let lane = pool.lane();
+    let (gate, began) = (Arc::new(Barrier::new(2)), Arc::new(Barrier::new(2)));
+    let (stuck, waiting, ()) = tokio::join!(
+        pool.run(lane, {
+            let (gate, began) = (Arc::clone(&gate), Arc::clone(&began));
+            move |_| {
+                began.wait();
+                gate.wait();
+            }
+        }),
+        pool.run(lane, |_| ()),
+        async {
+            let began = Arc::clone(&began);
+            tokio::task::spawn_blocking(move || began.wait())
+                .await
+                .unwrap();
+            pool.tend();
+        },
+    );
+    assert_eq!(stuck, Err(NoAnswer::TimeOver));
+    assert_eq!(waiting, Err(NoAnswer::TimeOver));
+    {
+        let queue = pool.inner.lock();
+        assert_eq!(queue.lanes[&lane].running, 1, "it still counts");
+        assert!(queue.lanes[&lane].waiting.is_empty() && queue.calls.is_empty());
+    }
+    tokio::task::spawn_blocking(move || gate.wait())
+        .await
+        .unwrap();
+    while !pool.inner.lock().lanes.is_empty() {
+        std::thread::yield_now();
+    }
+}
