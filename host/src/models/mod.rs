@@ -5,10 +5,14 @@
 //! reason.
 
 #[cfg(feature = "http")]
+mod http;
+#[cfg(feature = "http")]
 pub mod openai;
 pub mod scripted;
 mod secret;
 
+#[cfg(feature = "http")]
+pub use http::SetupError;
 pub use secret::Secret;
 
 use std::future::Future;

@@ -3,13 +3,12 @@
 //! Servers that call themselves compatible differ in small ways; each leniency here names the one it serves. What is
 //! never lenient: a chunk that is not JSON, an error object, and a stream without a finish reason.
 
-use super::classify::{self, Fault};
-use crate::models::{Block, Completion, Delta, OnDelta, REPLY_BYTES_MAX, Usage};
+use crate::models::http;
+use crate::models::http::classify::{self, Fault};
+use crate::models::http::room::{Room, call_arguments};
+use crate::models::{Block, Completion, Delta, OnDelta, Usage};
 use serde::Deserialize;
 use serde_json::value::Value;
-
-/// Most calls of one reply: a call may have no bytes that [`REPLY_BYTES_MAX`] would count.
-pub(super) const CALLS_MAX: usize = 128;
 
 #[derive(Deserialize)]
 struct Chunk {
@@ -73,15 +72,19 @@ struct Open {
 pub(super) struct Reply {
     blocks: Vec<Block>,
     calls: Vec<Open>,
-    bytes: usize,
+    room: Room,
     refused: bool,
     finish: Option<String>,
     usage: Option<Usage>,
+    ended: bool,
 }
 
-impl Reply {
-    /// Take the data of one event.
-    pub fn take(&mut self, data: &str, on_delta: OnDelta<'_>) -> Result<(), Fault> {
+impl http::Reply for Reply {
+    fn take(&mut self, data: &str, on_delta: OnDelta<'_>) -> Result<(), Fault> {
+        if data.trim() == "[DONE]" {
+            self.ended = true;
+            return Ok(());
+        }
         let value: Value = serde_json::from_str(data).map_err(|_| Fault::BadChunk)?;
         if !value.is_object() {
             return Err(Fault::BadChunk);
@@ -112,13 +115,15 @@ impl Reply {
         Ok(())
     }
 
-    /// True once a finish reason has arrived: the provider's word that the reply is whole.
-    pub fn is_finished(&self) -> bool {
+    fn is_finished(&self) -> bool {
         self.finish.is_some()
     }
 
-    /// The text so far.
-    pub fn text(&self) -> String {
+    fn is_ended(&self) -> bool {
+        self.ended
+    }
+
+    fn text(&self) -> String {
         let text = |block: &Block| match block {
             Block::Text { text } => Some(text.clone()),
             Block::Thinking { .. } | Block::ToolUse { .. } => None,
@@ -126,13 +131,11 @@ impl Reply {
         self.blocks.iter().filter_map(text).collect()
     }
 
-    /// The usage so far.
-    pub fn usage(&self) -> Option<Usage> {
+    fn usage(&self) -> Option<Usage> {
         self.usage
     }
 
-    /// The completion, if there is one.
-    pub fn complete(&mut self) -> Result<Completion, Fault> {
+    fn complete(&mut self) -> Result<Completion, Fault> {
         let finish = self.finish.take().ok_or(Fault::Unfinished)?;
         let finish = match finish.as_str() {
             // A word of routers for a provider that broke off behind them.
@@ -148,7 +151,7 @@ impl Reply {
         };
         let mut blocks = std::mem::take(&mut self.blocks);
         for (n, block) in blocks.iter_mut().enumerate() {
-            complete_call(n, block);
+            complete_call(n, block, finish == "length");
         }
         Ok(Completion {
             blocks,
@@ -157,20 +160,22 @@ impl Reply {
             session: None,
         })
     }
+}
 
+impl Reply {
     fn take_delta(&mut self, delta: WireDelta, on_delta: OnDelta<'_>) -> Result<(), Fault> {
         let thinking = delta
             .reasoning_content
             .or(delta.reasoning)
             .unwrap_or_default();
         if !thinking.is_empty() {
-            self.count(thinking.len())?;
+            self.room.bytes(thinking.len())?;
             match self.blocks.last_mut() {
                 Some(Block::Thinking { text, .. }) => text.push_str(&thinking),
-                _ => self.blocks.push(Block::Thinking {
+                _ => self.begin(Block::Thinking {
                     text: thinking.clone(),
                     raw: None,
-                }),
+                })?,
             }
             on_delta(Delta::Thinking(thinking));
         }
@@ -181,10 +186,10 @@ impl Reply {
             .flatten()
             .filter(|text| !text.is_empty())
         {
-            self.count(text.len())?;
+            self.room.bytes(text.len())?;
             match self.blocks.last_mut() {
                 Some(Block::Text { text: before }) => before.push_str(&text),
-                _ => self.blocks.push(Block::Text { text: text.clone() }),
+                _ => self.begin(Block::Text { text: text.clone() })?,
             }
             on_delta(Delta::Text(text));
         }
@@ -206,7 +211,8 @@ impl Reply {
             // Some servers send the object itself.
             Some(object) => object.to_string(),
         };
-        self.count(new_id.len() + new_name.len() + arguments.len())?;
+        self.room
+            .bytes(new_id.len() + new_name.len() + arguments.len())?;
         let at = match self.open_call(call.index, &new_id, &new_name) {
             Some(at) => at,
             None => self.begin_call(call.index)?,
@@ -249,39 +255,30 @@ impl Reply {
     }
 
     fn begin_call(&mut self, index: Option<u64>) -> Result<usize, Fault> {
-        if self.calls.len() == CALLS_MAX {
-            return Err(Fault::TooLarge);
-        }
         let block = self.blocks.len();
-        self.blocks.push(Block::ToolUse {
+        self.begin(Block::ToolUse {
             id: String::new(),
             name: String::new(),
             arguments: String::new(),
-        });
+        })?;
         self.calls.push(Open { block, index });
         Ok(block)
     }
 
-    fn count(&mut self, bytes: usize) -> Result<(), Fault> {
-        self.bytes += bytes;
-        if self.bytes > REPLY_BYTES_MAX {
-            Err(Fault::TooLarge)
-        } else {
-            Ok(())
-        }
+    fn begin(&mut self, block: Block) -> Result<(), Fault> {
+        self.room.block()?;
+        self.blocks.push(block);
+        Ok(())
     }
 }
 
-/// A call without an id gets one, and a call without arguments an empty object: many servers send nothing for a tool
-/// that takes nothing.
-fn complete_call(n: usize, block: &mut Block) {
+/// Some servers give a call no id.
+fn complete_call(n: usize, block: &mut Block, cut: bool) {
     if let Block::ToolUse { id, arguments, .. } = block {
         if id.is_empty() {
             *id = format!("call_{n}");
         }
-        if arguments.trim().is_empty() {
-            *arguments = "{}".to_owned();
-        }
+        *arguments = call_arguments(std::mem::take(arguments), cut);
     }
 }
 

@@ -1,6 +1,9 @@
 //! Chunks in, completion or fault out.
 
 use super::*;
+use crate::models::REPLY_BYTES_MAX;
+use crate::models::http::Reply as _;
+use crate::models::http::room::BLOCKS_MAX;
 use std::sync::Mutex;
 
 fn read(chunks: &[&str]) -> (Result<Completion, Fault>, Vec<Delta>) {
@@ -148,6 +151,16 @@ fn arguments_are_kept_as_they_were_written() {
     );
 }
 
+/// Symptom: a call that was cut before its arguments ran with none. Cause: no arguments always became an empty object.
+/// Fix: only where the reply is whole.
+#[test]
+fn a_call_that_was_cut_before_its_arguments_is_not_run() {
+    let begun = r#"{"tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":""}}]}"#;
+    for (reason, arguments) in [("tool_calls", "{}"), ("length", "")] {
+        assert_eq!(blocks(&[begun], reason).0, [call("a", "f", arguments)]);
+    }
+}
+
 #[test]
 fn the_start_of_a_call_is_told_once() {
     let start =
@@ -257,9 +270,15 @@ fn a_reply_is_bounded() {
         read(&[&half, &half, &delta(r#"{"reasoning":"x"}"#)]).0,
         Err(Fault::TooLarge)
     );
-    let calls: Vec<String> = (0..=CALLS_MAX)
-        .map(|n| delta(&format!(r#"{{"tool_calls":[{{"index":{n}}}]}}"#)))
-        .collect();
-    let calls: Vec<&str> = calls.iter().map(String::as_str).collect();
-    assert_eq!(read(&calls).0, Err(Fault::TooLarge));
+    let call = |n| delta(&format!(r#"{{"tool_calls":[{{"index":{n}}}]}}"#));
+    let turns = |n| {
+        let words = [r#"{"content":"x"}"#, r#"{"reasoning":"x"}"#];
+        delta(words[n % 2])
+    };
+    let (calls, blocks): (Vec<_>, Vec<_>) = (0..=BLOCKS_MAX).map(|n| (call(n), turns(n))).unzip();
+    for chunks in [calls, blocks] {
+        let chunks: Vec<&str> = chunks.iter().map(String::as_str).collect();
+        assert_eq!(read(&chunks).0, Err(Fault::TooLarge));
+        assert_eq!(read(&chunks[1..]).0, Err(Fault::Unfinished));
+    }
 }

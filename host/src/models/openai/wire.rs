@@ -7,17 +7,13 @@
 //!
 //! - Thinking is left out, unless [`Dialect::return_thinking`] asks for it (some servers insist on it between a call
 //!   and its result).
-//! - Arguments travel as the text that the model wrote. Where that is not a JSON object, `{}` is sent: servers parse
-//!   the arguments of earlier calls and refuse the whole conversation otherwise. What was wrong with them stands in
-//!   the call's result.
+//! - Arguments travel as the text that the model wrote, or as `{}` where that is no JSON object.
 //! - A failed result has no mark of its own; its text says so.
 
+use crate::models::http::normal::{self, EncodeError, Message, Part, Role};
 use crate::models::{Request, ToolSpec};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::value::Value;
-
-/// Most bytes of a request body. A window of a few million tokens fits; a runaway conversation does not.
-pub(super) const REQUEST_BYTES_MAX: usize = 32 << 20;
 
 /// How the servers of one wire differ.
 #[derive(Debug, Clone, Copy, Default)]
@@ -26,54 +22,6 @@ pub(super) struct Dialect {
     pub max_completion_tokens: bool,
     /// Send thinking back as `reasoning_content`.
     pub return_thinking: bool,
-}
-
-/// Why a request has no body. Nothing was sent, and nothing of the conversation is told.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum EncodeError {
-    /// The message of this index is not in the normal form.
-    Message(usize),
-    /// The block of this index does not belong into a message of its role.
-    Misplaced(usize),
-    /// The tool's schema is not JSON.
-    Schema(String),
-    /// The body would be larger than [`REQUEST_BYTES_MAX`].
-    TooLarge,
-}
-
-/// A message in the normal form.
-#[derive(Deserialize)]
-struct Message {
-    role: Role,
-    content: Vec<Part>,
-}
-
-#[derive(Deserialize, Clone, Copy)]
-#[serde(rename_all = "snake_case")]
-enum Role {
-    User,
-    Assistant,
-    Tool,
-}
-
-#[derive(Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
-enum Part {
-    Text {
-        text: String,
-    },
-    Thinking {
-        text: String,
-    },
-    ToolUse {
-        id: String,
-        name: String,
-        arguments: String,
-    },
-    ToolResult {
-        id: String,
-        text: String,
-    },
 }
 
 #[derive(Serialize)]
@@ -152,8 +100,7 @@ pub(super) fn encode(request: &Request, dialect: Dialect) -> Result<Vec<u8>, Enc
         messages.push(WireMessage::text("system", request.system.clone()));
     }
     for (index, text) in request.messages.iter().enumerate() {
-        let message: Message =
-            serde_json::from_str(text).map_err(|_| EncodeError::Message(index))?;
+        let message = normal::message(index, text)?;
         add_message(&mut messages, message, dialect).ok_or(EncodeError::Misplaced(index))?;
     }
     let (old, new) = if dialect.max_completion_tokens {
@@ -177,25 +124,7 @@ pub(super) fn encode(request: &Request, dialect: Dialect) -> Result<Vec<u8>, Enc
         messages,
     };
     // Strings and trees of strings always have a JSON form; a failure here could only mean that one is too large.
-    let bytes = serde_json::to_vec(&body).map_err(|_| EncodeError::TooLarge)?;
-    if bytes.len() > REQUEST_BYTES_MAX {
-        Err(EncodeError::TooLarge)
-    } else {
-        Ok(bytes)
-    }
-}
-
-/// Every text of a message that a person or a model wrote, for the check that errors repeat none. Empty if the
-/// message is not in the normal form.
-pub(super) fn texts(message: &str) -> Vec<String> {
-    let Ok(message) = serde_json::from_str::<Message>(message) else {
-        return Vec::new();
-    };
-    let text = |part| match part {
-        Part::Text { text } | Part::Thinking { text } | Part::ToolResult { text, .. } => text,
-        Part::ToolUse { arguments, .. } => arguments,
-    };
-    message.content.into_iter().map(text).collect()
+    normal::bounded(serde_json::to_vec(&body).map_err(|_| EncodeError::TooLarge)?)
 }
 
 fn encode_tool(tool: &ToolSpec) -> Result<WireTool<'_>, EncodeError> {
@@ -219,7 +148,7 @@ fn add_message(messages: &mut Vec<WireMessage>, message: Message, dialect: Diale
         Role::Assistant => messages.push(assistant(message.content, dialect)?),
         Role::Tool => {
             for part in message.content {
-                let Part::ToolResult { id, text } = part else {
+                let Part::ToolResult { id, text, .. } = part else {
                     return None;
                 };
                 messages.push(WireMessage {
@@ -250,17 +179,13 @@ fn assistant(parts: Vec<Part>, dialect: Dialect) -> Option<WireMessage> {
     for part in parts {
         match part {
             Part::Text { text } => content.push_str(&text),
-            Part::Thinking { text } => thinking.push_str(&text),
+            Part::Thinking { text, .. } => thinking.push_str(&text),
             Part::ToolUse {
                 id,
                 name,
                 arguments,
             } => {
-                let arguments = if is_object(&arguments) {
-                    arguments
-                } else {
-                    "{}".to_owned()
-                };
+                let arguments = normal::arguments(&arguments).to_owned();
                 tool_calls.push(WireCall {
                     id,
                     r#type: "function",
@@ -285,13 +210,10 @@ fn assistant(parts: Vec<Part>, dialect: Dialect) -> Option<WireMessage> {
     })
 }
 
-fn is_object(text: &str) -> bool {
-    serde_json::from_str::<serde_json::Map<String, Value>>(text).is_ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use normal::REQUEST_BYTES_MAX;
 
     fn request(messages: &[&str]) -> Request {
         Request {
@@ -310,7 +232,7 @@ mod tests {
 
     const USER: &str =
         r#"{"role":"user","content":[{"type":"text","text":"Grüße"},{"type":"text","text":"2"}]}"#;
-    const CALLS: &str = r#"{"role":"assistant","content":[{"type":"thinking","text":"hm","raw":{"n":1.50}},
+    const CALLS: &str = r#"{"role":"assistant","content":[{"type":"thinking","text":"hm","raw":"{\"n\":1.50}"},
         {"type":"text","text":"I "},{"type":"text","text":"look."},
         {"type":"tool_use","id":"call_3_0","name":"read","arguments":"{ \"path\": \"a\",\"n\":1.0 }"},
         {"type":"tool_use","id":"call_3_1","name":"read","arguments":"{\"path\": "}]}"#;
@@ -378,28 +300,6 @@ mod tests {
             text.contains(r#""content":null,"reasoning_content":"hm","tool_calls""#),
             "{text}"
         );
-    }
-
-    #[test]
-    fn arguments_that_are_no_object_are_sent_as_an_empty_one() {
-        for (written, sent) in [
-            ("{}", "{}"),
-            (r#"{"a":1}"#, r#"{"a":1}"#),
-            (r#" {"a":1} "#, r#" {"a":1} "#),
-            ("", "{}"),
-            ("[1]", "{}"),
-            ("null", "{}"),
-            (r#"{"a":"#, "{}"),
-            (r#"{"a":1} {"b":2}"#, "{}"),
-        ] {
-            let block = serde_json::json!({"type": "tool_use", "id": "c", "name": "n", "arguments": written});
-            let message = serde_json::json!({"role": "assistant", "content": [block]}).to_string();
-            let got: Value = serde_json::from_str(&body(&request(&[&message]))).unwrap();
-            assert_eq!(
-                got["messages"][1]["tool_calls"][0]["function"]["arguments"], sent,
-                "{written}"
-            );
-        }
     }
 
     #[test]

@@ -1,18 +1,18 @@
 //! What went wrong, classified once.
 //!
-//! [`classify`] is the one place that decides what a fault of this wire means to the runner. Words of providers (error
+//! [`classify`] is the one place that decides what a fault of any wire means to the runner. Words of providers (error
 //! codes and types) are compared here and nowhere else; the codes that it gives are ours and stable.
 
-use super::wire::EncodeError;
+use super::normal::EncodeError;
 use crate::models::FailureKind;
 use std::time::Duration;
 
 /// The longest wait that is passed on. A provider that asks for more means a person, not a timer.
-pub(super) const RETRY_AFTER_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+pub(in crate::models) const RETRY_AFTER_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// One thing that can go wrong with one request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Fault {
+pub(in crate::models) enum Fault {
     /// The request has no body.
     Encode(EncodeError),
     /// No connection was made.
@@ -47,7 +47,7 @@ pub(super) enum Fault {
 
 /// An error object of a provider.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct Said {
+pub(in crate::models) struct Said {
     /// Its `code`, as a word.
     pub code: String,
     /// Its `type`.
@@ -86,7 +86,7 @@ impl Said {
 
 /// What a fault means.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Verdict {
+pub(in crate::models) struct Verdict {
     pub kind: FailureKind,
     pub code: String,
     /// Our half of the sentence. Nothing of what a provider said is in it.
@@ -97,7 +97,7 @@ pub(super) struct Verdict {
 }
 
 /// Classify a fault.
-pub(super) fn classify(fault: &Fault) -> Verdict {
+pub(in crate::models) fn classify(fault: &Fault) -> Verdict {
     use FailureKind::{Permanent, Transient};
     let named = |kind, code: &str| (kind, code.to_owned());
     let (kind, code) = match fault {
@@ -225,7 +225,7 @@ fn encode_sentence(error: &EncodeError) -> String {
 /// What an error body says, in any of the shapes that compatible servers use:
 /// `{"error": {"message", "type", "code"}}`, `{"error": "..."}`, `{"object": "error", "message", "type", "code"}`.
 /// None if it says nothing of an error.
-pub(super) fn said(body: &serde_json::Value) -> Option<Said> {
+pub(in crate::models) fn said(body: &serde_json::Value) -> Option<Said> {
     let flat = body.get("object").and_then(|object| object.as_str()) == Some("error");
     let error = match body.get("error") {
         Some(serde_json::Value::Null) | None => flat.then_some(body)?,
@@ -248,7 +248,7 @@ pub(super) fn said(body: &serde_json::Value) -> Option<Said> {
 
 /// How long the headers ask to wait: `retry-after-ms`, else `retry-after` in seconds or as a date, measured against
 /// the provider's own `date` if it sent one, for our clock may be wrong.
-pub(super) fn retry_after(
+pub(in crate::models) fn retry_after(
     header: impl Fn(&str) -> Option<String>,
     now: jiff::Timestamp,
 ) -> Option<Duration> {

@@ -5,7 +5,7 @@
 //! conversation, and contains no whole short text of it; it is cut and its control characters are blanked, for it may
 //! reach a terminal.
 
-use super::wire;
+use super::normal;
 use crate::models::{Request, Secret};
 use std::collections::HashSet;
 
@@ -38,7 +38,7 @@ fn tells_key(said: &str, key: &str) -> bool {
 fn tells_prompt(said: &str, request: &Request) -> bool {
     tells_text(said, &request.system)
         || request.messages.iter().any(|message| {
-            wire::texts(message)
+            normal::texts(message)
                 .iter()
                 .any(|text| tells_text(said, text))
         })

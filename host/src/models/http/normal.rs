@@ -1,0 +1,122 @@
+//! The normal form of a conversation, as adapters read it, and why a request has no body.
+
+use serde::Deserialize;
+use serde_json::value::Value;
+
+/// Most bytes of a request body. A window of a few million tokens fits; a runaway conversation does not. Anthropic
+/// refuses larger ones itself.
+pub(in crate::models) const REQUEST_BYTES_MAX: usize = 32 << 20;
+
+/// Why a request has no body. Nothing was sent, and nothing of the conversation is told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::models) enum EncodeError {
+    /// The message of this index is not in the normal form.
+    Message(usize),
+    /// The block of this index does not belong into a message of its role.
+    Misplaced(usize),
+    /// The tool's schema is not JSON.
+    Schema(String),
+    /// The body would be larger than [`REQUEST_BYTES_MAX`].
+    TooLarge,
+}
+
+/// A message in the normal form ([`crate::models::Request::messages`]).
+#[derive(Deserialize)]
+pub(in crate::models) struct Message {
+    pub role: Role,
+    pub content: Vec<Part>,
+}
+
+#[derive(Debug, Deserialize, Clone, Copy, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub(in crate::models) enum Role {
+    User,
+    Assistant,
+    Tool,
+}
+
+#[derive(Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(in crate::models) enum Part {
+    Text {
+        text: String,
+    },
+    Thinking {
+        text: String,
+    },
+    ToolUse {
+        id: String,
+        name: String,
+        arguments: String,
+    },
+    ToolResult {
+        id: String,
+        text: String,
+    },
+}
+
+/// Read one message; the error names its index.
+pub(in crate::models) fn message(index: usize, text: &str) -> Result<Message, EncodeError> {
+    serde_json::from_str(text).map_err(|_| EncodeError::Message(index))
+}
+
+/// A body that is not larger than one may be.
+pub(in crate::models) fn bounded(body: Vec<u8>) -> Result<Vec<u8>, EncodeError> {
+    if body.len() > REQUEST_BYTES_MAX {
+        Err(EncodeError::TooLarge)
+    } else {
+        Ok(body)
+    }
+}
+
+/// The arguments of an earlier call as they may be sent: the text that the model wrote, or `{}` where that is no JSON
+/// object. Providers parse them and refuse the whole conversation otherwise; what was wrong stands in the call's
+/// result.
+pub(in crate::models) fn arguments(written: &str) -> &str {
+    let object = serde_json::from_str::<serde_json::Map<String, Value>>(written);
+    if object.is_ok() { written } else { "{}" }
+}
+
+/// Every text of a message that a person or a model wrote, for the check that errors repeat none. Empty if the
+/// message is not in the normal form.
+pub(in crate::models) fn texts(message: &str) -> Vec<String> {
+    let Ok(message) = serde_json::from_str::<Message>(message) else {
+        return Vec::new();
+    };
+    let text = |part| match part {
+        Part::Text { text } | Part::Thinking { text, .. } | Part::ToolResult { text, .. } => text,
+        Part::ToolUse { arguments, .. } => arguments,
+    };
+    message.content.into_iter().map(text).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_that_are_no_object_are_sent_as_an_empty_one() {
+        for (written, sent) in [
+            ("{}", "{}"),
+            (r#"{"a":1}"#, r#"{"a":1}"#),
+            (r#" {"a":1} "#, r#" {"a":1} "#),
+            ("", "{}"),
+            ("[1]", "{}"),
+            ("null", "{}"),
+            (r#"{"a":"#, "{}"),
+            (r#"{"a":1} {"b":2}"#, "{}"),
+        ] {
+            assert_eq!(arguments(written), sent, "{written}");
+        }
+    }
+
+    #[test]
+    fn every_text_is_found() {
+        let message = r#"{"role":"assistant","content":[{"type":"text","text":"a"},
+            {"type":"thinking","text":"b","raw":"{}"},
+            {"type":"tool_use","id":"i","name":"n","arguments":"c"},
+            {"type":"tool_result","id":"i","name":"n","text":"d","failed":true}]}"#;
+        assert_eq!(texts(message), ["a", "b", "c", "d"]);
+        assert_eq!(texts("{"), [""; 0]);
+    }
+}

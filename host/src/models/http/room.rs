@@ -1,0 +1,48 @@
+//! What one reply may take, whichever wire it comes by, and how its calls are completed.
+
+use super::classify::Fault;
+use crate::models::REPLY_BYTES_MAX;
+
+/// Most blocks of one reply: a block may have no bytes that [`REPLY_BYTES_MAX`] would count. A reply with more is also
+/// more than a history takes.
+pub(in crate::models) const BLOCKS_MAX: usize = 512;
+
+/// What has been taken of it.
+#[derive(Debug, Default)]
+pub(in crate::models) struct Room {
+    bytes: usize,
+    blocks: usize,
+}
+
+impl Room {
+    /// Take so many bytes more.
+    pub fn bytes(&mut self, more: usize) -> Result<(), Fault> {
+        self.bytes += more;
+        if self.bytes > REPLY_BYTES_MAX {
+            Err(Fault::TooLarge)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Take one block more.
+    pub fn block(&mut self) -> Result<(), Fault> {
+        self.blocks += 1;
+        if self.blocks > BLOCKS_MAX {
+            Err(Fault::TooLarge)
+        } else {
+            Ok(())
+        }
+    }
+}
+
+/// The arguments of a call that is whole: an empty object for none, as many providers send nothing for a tool that
+/// takes nothing. In a reply that was `cut`, none may as well be the beginning of some: they stay no JSON, so that
+/// the call is never run.
+pub(in crate::models) fn call_arguments(written: String, cut: bool) -> String {
+    if written.trim().is_empty() && !cut {
+        "{}".to_owned()
+    } else {
+        written
+    }
+}
