@@ -4,6 +4,8 @@
 pub mod auditor;
 #[path = "support/binary.rs"]
 pub mod binary;
+#[path = "support/canned.rs"]
+pub mod canned;
 #[path = "support/faulty.rs"]
 pub mod faulty;
 #[path = "support/fixture.rs"]

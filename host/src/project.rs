@@ -8,7 +8,7 @@ use crate::engine::Engine;
 use crate::error::CallError;
 use crate::library::LibraryError;
 use crate::library::files::{FilesLibrary, Policy};
-use crate::library::models::{ModelTable, Wire};
+use crate::library::models::{ModelTable, ProviderSpec, Wire};
 use crate::models::{Failure, FailureKind, Llm, scripted::Scripted};
 use crate::storage::{Storage, StorageError, memory::MemoryStore};
 use crate::tenant::Tenant;
@@ -318,7 +318,7 @@ impl ProjectModels {
             .provider(provider)
             .map_err(|error| unusable(provider, &error))?;
         match spec.wire {
-            Wire::OpenAi => open_ai(&spec),
+            Wire::OpenAi | Wire::Anthropic => over_http(&spec),
             Wire::Scripted => {
                 let file = spec.file.clone().unwrap_or_default();
                 let text = self
@@ -329,34 +329,32 @@ impl ProjectModels {
                     .map_err(|error| permanent("bad_script", error.to_string()))?;
                 Ok(Arc::new(script))
             }
-            Wire::Anthropic => {
-                let message = format!(
-                    "the provider {provider} speaks the anthropic wire, which this version cannot yet"
-                );
-                Err(permanent("unsupported_wire", message))
-            }
         }
     }
 }
 
 #[cfg(feature = "http")]
-fn open_ai(spec: &crate::library::models::ProviderSpec) -> Result<Arc<dyn Llm>, Failure> {
+fn over_http(spec: &ProviderSpec) -> Result<Arc<dyn Llm>, Failure> {
+    use crate::models::anthropic::{Anthropic, AnthropicOptions};
     use crate::models::openai::{OpenAi, OpenAiOptions};
-    let options = OpenAiOptions {
-        key: spec.key.clone(),
-        ..OpenAiOptions::new(&spec.base_url)
+    let (url, key) = (&spec.base_url, spec.key.clone());
+    let made = if spec.wire == Wire::Anthropic {
+        let options = AnthropicOptions::new(url);
+        Anthropic::new(AnthropicOptions { key, ..options }).map(|made| Arc::new(made) as _)
+    } else {
+        let options = OpenAiOptions::new(url);
+        OpenAi::new(OpenAiOptions { key, ..options }).map(|made| Arc::new(made) as _)
     };
-    match OpenAi::new(options) {
-        Ok(client) => Ok(Arc::new(client)),
-        Err(error) => Err(permanent(
+    made.map_err(|error| {
+        permanent(
             "provider_setup",
             format!("the provider {} cannot be used: {error}", spec.name),
-        )),
-    }
+        )
+    })
 }
 
 #[cfg(not(feature = "http"))]
-fn open_ai(spec: &crate::library::models::ProviderSpec) -> Result<Arc<dyn Llm>, Failure> {
+fn over_http(spec: &ProviderSpec) -> Result<Arc<dyn Llm>, Failure> {
     Err(permanent(
         "no_http",
         format!(

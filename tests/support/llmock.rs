@@ -7,7 +7,11 @@ use serde_json::Value;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+use threadkeep::models::anthropic::{Anthropic, AnthropicOptions};
+use threadkeep::models::openai::{OpenAi, OpenAiOptions};
+use threadkeep::models::{Llm, Secret};
 
 /// How long a server may take to start: it is an interpreter, and the machine may be busy.
 const START_TIMEOUT: Duration = Duration::from_secs(120);
@@ -15,6 +19,63 @@ const START_TIMEOUT: Duration = Duration::from_secs(120);
 const START_TRIES: usize = 3;
 /// How long one request to the control interface may take. It waits up to 2 s by itself for requests in flight.
 const CONTROL_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Between two events of a stream it pauses this long, as real providers do. Without a pause a broken stream is on its
+/// way to the end before its client can hang up, and llmock takes it for read.
+const EVENT_PAUSE_MILLIS: &str = "20";
+
+/// A wire that it speaks, as we do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wire {
+    /// Chat completions.
+    OpenAi,
+    /// Messages.
+    Anthropic,
+}
+
+impl Wire {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::OpenAi, Self::Anthropic];
+
+    /// The word in `models.yaml`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::OpenAi => "openai",
+            Self::Anthropic => "anthropic",
+        }
+    }
+
+    /// An adapter that waits so long for an answer and in it.
+    pub fn adapter(
+        self,
+        base_url: String,
+        key: Option<&str>,
+        answer_timeout: Duration,
+        idle_timeout: Duration,
+    ) -> Arc<dyn Llm> {
+        let key = key.map(Secret::new);
+        match self {
+            Self::OpenAi => {
+                let options = OpenAiOptions {
+                    key,
+                    answer_timeout,
+                    idle_timeout,
+                    ..OpenAiOptions::new(base_url)
+                };
+                Arc::new(OpenAi::new(options).expect("the options are right"))
+            }
+            Self::Anthropic => {
+                let options = AnthropicOptions {
+                    key,
+                    answer_timeout,
+                    idle_timeout,
+                    ..AnthropicOptions::new(base_url)
+                };
+                Arc::new(Anthropic::new(options).expect("the options are right"))
+            }
+        }
+    }
+}
 
 /// A running server, ended when dropped.
 #[derive(Debug)]
@@ -45,9 +106,12 @@ impl Llmock {
         panic!("llmock did not start on {START_TRIES} ports");
     }
 
-    /// The `base_url` of its OpenAI side.
-    pub fn base_url(&self) -> String {
-        format!("http://{}/v1", self.address)
+    /// The `base_url` of its side that speaks this wire.
+    pub fn base_url(&self, wire: Wire) -> String {
+        match wire {
+            Wire::OpenAi => format!("http://{}/v1", self.address),
+            Wire::Anthropic => format!("http://{}/anthropic", self.address),
+        }
     }
 
     /// Queue behaviours: `[{"type": "fail", "status": 429}, ...]`.
@@ -67,9 +131,9 @@ impl Llmock {
         list(&self.read("/_llmock/requests"), "requests")
     }
 
-    /// How well its client coped: `{"passed", "findings", ...}`.
-    pub fn verdict(&self) -> Value {
-        self.read("/_llmock/verdict")
+    /// What it found fault with in how its client coped since the last reset, each FAIL and each WARN.
+    pub fn findings(&self) -> Vec<Value> {
+        list(&self.read("/_llmock/verdict"), "findings")
     }
 
     /// Forget requests and behaviours.
@@ -136,6 +200,8 @@ fn spawn(address: SocketAddr) -> std::io::Result<Child> {
         "127.0.0.1",
         "--log-level",
         "warning",
+        "--stream-chunk-delay-ms",
+        EVENT_PAUSE_MILLIS,
         "--port",
         &address.port().to_string(),
     ]);

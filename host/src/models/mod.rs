@@ -5,6 +5,8 @@
 //! reason.
 
 #[cfg(feature = "http")]
+pub mod anthropic;
+#[cfg(feature = "http")]
 mod http;
 #[cfg(feature = "http")]
 pub mod openai;
@@ -78,7 +80,7 @@ pub enum Block {
         /// The text.
         text: String,
     },
-    /// Thinking; `raw` is the provider's own JSON, needed to send it back (signatures).
+    /// Thinking; `raw` is the provider's own JSON, sent back byte for byte (signatures).
     Thinking {
         /// The thinking, as far as it may be read.
         text: String,

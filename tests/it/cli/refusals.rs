@@ -288,8 +288,12 @@ fn providers_that_cannot_be_made() {
     let run: &[&str] = &["run", "describe", "--input", "file=x", "--id", "none"];
     for (wire, words) in [
         (
-            "wire: anthropic, key: abc",
-            &["unsupported_wire", "anthropic", "threadkeep doctor"][..],
+            "wire: anthropic, key: \"${ABSENT_API_KEY}\"",
+            &[
+                "provider_setup",
+                "ABSENT_API_KEY is not set",
+                "threadkeep doctor",
+            ][..],
         ),
         (
             "wire: openai, key: \"${ABSENT_API_KEY}\"",

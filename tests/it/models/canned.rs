@@ -1,75 +1,50 @@
-//! Answers written by hand, byte for byte, for what no well-behaved server does.
+//! Answers written by hand, over both wires.
 
-use super::{ask, request, text};
+use super::{PATIENCE, ask, request, text};
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::net::TcpListener;
+use std::sync::Arc;
 use std::time::Duration;
-use threadkeep::models::openai::{OpenAi, OpenAiOptions};
-use threadkeep::models::{FailureKind, Llm, Secret};
+use threadkeep::models::{FailureKind, Llm};
+use threadkeep_tests::canned::{Canned, SSE, read_request};
+use threadkeep_tests::llmock::Wire;
 
 const KEY: &str = "sk-test-0123456789abcdef";
 const PROMPT: &str = "The turnover of the northern branch fell by eleven percent in May.";
-const SSE: &str = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n";
-const HELLO: &str = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"Hello\"}}]}\n\n";
-const STOP: &str =
-    "data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n";
-const DONE: &str = "data: [DONE]\n\n";
 
-/// A server that gives every connection the same answer, and tells of each request that it has read.
-struct Canned {
-    base_url: String,
-    requests: Receiver<String>,
+/// How a wire says what every reply says.
+struct Words {
+    hello: &'static str,
+    /// The finish reason, and on one wire the usage.
+    stop: &'static str,
+    done: &'static str,
 }
 
-impl Canned {
-    fn start(answer: String) -> Self {
-        Self::serve(move |mut stream, requests| {
-            let _ = requests.send(read_request(&mut stream));
-            let _ = stream.write_all(answer.as_bytes());
-        })
-    }
-
-    /// The thread waits for connections until the test process ends.
-    fn serve(each: impl Fn(TcpStream, &Sender<String>) + Send + 'static) -> Self {
-        let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
-        let base_url = format!("http://{}/v1", listener.local_addr().expect("an address"));
-        let (sender, requests) = channel();
-        std::thread::spawn(move || {
-            listener
-                .incoming()
-                .flatten()
-                .for_each(|stream| each(stream, &sender))
-        });
-        Self { base_url, requests }
-    }
-
-    fn options(&self) -> OpenAiOptions {
-        OpenAiOptions {
-            key: Some(Secret::new(KEY)),
-            ..OpenAiOptions::new(&self.base_url)
-        }
+fn words(wire: Wire) -> Words {
+    match wire {
+        Wire::OpenAi => Words {
+            hello: "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"Hello\"}}]}\n\n",
+            stop: "data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n",
+            done: "data: [DONE]\n\n",
+        },
+        Wire::Anthropic => Words {
+            hello: concat!(
+                "event: content_block_start\ndata: {\"type\":\"content_block_start\",\"index\":0,",
+                "\"content_block\":{\"type\":\"text\",\"text\":\"\"}}\n\n",
+                "event: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"index\":0,",
+                "\"delta\":{\"type\":\"text_delta\",\"text\":\"Hello\"}}\n\n"
+            ),
+            stop: concat!(
+                "event: message_delta\ndata: {\"type\":\"message_delta\",\"delta\":",
+                "{\"stop_reason\":\"end_turn\"},\"usage\":{\"output_tokens\":2}}\n\n"
+            ),
+            done: "event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n",
+        },
     }
 }
 
-/// Head and body of one request.
-fn read_request(stream: &mut TcpStream) -> String {
-    let (mut text, mut buffer) = (String::new(), [0; 4096]);
-    loop {
-        let read = stream.read(&mut buffer).unwrap_or(0);
-        text.push_str(&String::from_utf8_lossy(&buffer[..read]));
-        let length = text
-            .split("content-length: ")
-            .nth(1)
-            .and_then(|rest| rest.split("\r\n").next());
-        let length = length
-            .and_then(|length| length.parse::<usize>().ok())
-            .unwrap_or(0);
-        let body = text.split_once("\r\n\r\n").map(|(_, body)| body.len());
-        if read == 0 || body.is_some_and(|body| body >= length) {
-            return text;
-        }
-    }
+fn adapter(server: &Canned, wire: Wire) -> Arc<dyn Llm> {
+    wire.adapter(server.base_url(wire), Some(KEY), PATIENCE, PATIENCE)
 }
 
 fn refusal(status: &str, body: &str) -> String {
@@ -79,59 +54,71 @@ fn refusal(status: &str, body: &str) -> String {
     )
 }
 
-async fn check(what: &str, answer: String, kind: FailureKind, code: &str, partial: &str) {
-    let server = Canned::start(answer);
-    let failure = ask(server.options(), &request("Hi"))
+async fn check(
+    (wire, what): (Wire, &str),
+    answer: String,
+    kind: FailureKind,
+    code: &str,
+    partial: &str,
+) {
+    let server = Canned::start(vec![answer]);
+    let failure = ask(&*adapter(&server, wire), &request("Hi"))
         .await
         .0
         .expect_err(what);
     assert_eq!(
         (failure.kind, failure.code.as_str()),
         (kind, code),
-        "{what}: {failure:?}"
+        "{wire:?} {what}: {failure:?}"
     );
     assert_eq!(
         (failure.partial.as_str(), failure.sent),
         (partial, true),
-        "{what}"
+        "{wire:?} {what}"
     );
     assert_eq!(
         server.requests.try_iter().count(),
         1,
-        "{what}: exactly one request"
+        "{wire:?} {what}: exactly one request"
     );
 }
 
 #[tokio::test]
 async fn streams_that_are_no_reply() {
     use FailureKind::{RateLimited, Transient};
-    let error = r#"data: {"error":{"message":"slow down","code":"rate_limit_exceeded"}}"#;
-    let half = STOP.trim_end();
-    for (what, rest, kind, code) in [
-        ("cut", String::new(), Transient, "stream_unfinished"),
-        ("done", DONE.to_owned(), Transient, "stream_unfinished"),
-        (
-            "half an event",
-            half.to_owned(),
-            Transient,
-            "stream_unfinished",
-        ),
-        (
-            "error",
-            format!("{error}\n\n{STOP}"),
-            RateLimited,
-            "stream_error",
-        ),
-        (
-            "no JSON",
-            format!("data: {{\n\n{STOP}"),
-            Transient,
-            "bad_chunk",
-        ),
-    ] {
-        check(what, format!("{SSE}{HELLO}{rest}"), kind, code, "Hello").await;
+    let error =
+        r#"data: {"type":"error","error":{"message":"slow down","type":"rate_limit_error"}}"#;
+    for wire in Wire::ALL {
+        let Words { hello, stop, done } = words(wire);
+        let half = stop.trim_end();
+        for (what, rest, kind, code) in [
+            ("cut", String::new(), Transient, "stream_unfinished"),
+            ("done", done.to_owned(), Transient, "stream_unfinished"),
+            (
+                "half an event",
+                half.to_owned(),
+                Transient,
+                "stream_unfinished",
+            ),
+            (
+                "error",
+                format!("{error}\n\n{stop}"),
+                RateLimited,
+                "stream_error",
+            ),
+            (
+                "no JSON",
+                format!("data: {{\n\n{stop}"),
+                Transient,
+                "bad_chunk",
+            ),
+        ] {
+            let answer = format!("{SSE}{hello}{rest}");
+            check((wire, what), answer, kind, code, "Hello").await;
+        }
+        let empty = SSE.to_owned();
+        check((wire, "empty"), empty, Transient, "stream_unfinished", "").await;
     }
-    check("empty", SSE.to_owned(), Transient, "stream_unfinished", "").await;
 }
 
 #[tokio::test]
@@ -155,7 +142,9 @@ async fn answers_that_are_no_stream() {
         ),
         ("a large error body", huge_body, Transient, "http_500"),
     ] {
-        check(what, answer, kind, code, "").await;
+        for wire in Wire::ALL {
+            check((wire, what), answer.clone(), kind, code, "").await;
+        }
     }
 }
 
@@ -164,77 +153,106 @@ async fn nothing_is_sent_where_nothing_listens() {
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
     let base_url = format!("http://{}/v1", listener.local_addr().expect("an address"));
     drop(listener);
-    let failure = ask(OpenAiOptions::new(base_url), &request("Hi"))
-        .await
-        .0
-        .expect_err("nobody is there");
-    assert_eq!(
-        (failure.kind, failure.code.as_str(), failure.sent),
-        (FailureKind::Transient, "connect", false)
-    );
-    assert!(failure.message.contains("refused"), "{}", failure.message);
+    for wire in Wire::ALL {
+        let llm = wire.adapter(base_url.clone(), None, PATIENCE, PATIENCE);
+        let failure = ask(&*llm, &request("Hi"))
+            .await
+            .0
+            .expect_err("nobody is there");
+        assert_eq!(
+            (failure.kind, failure.code.as_str(), failure.sent),
+            (FailureKind::Transient, "connect", false)
+        );
+        assert!(failure.message.contains("refused"), "{}", failure.message);
+    }
 }
 
 #[tokio::test]
 async fn the_finish_reason_makes_a_reply_whole() {
     let usage =
         "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":7,\"completion_tokens\":2}}\n\n";
-    for (what, answer, input) in [
-        (
-            "all of it",
-            format!("{SSE}{HELLO}{STOP}{usage}{DONE}"),
-            Some(7),
-        ),
-        ("no end mark", format!("{SSE}{HELLO}{STOP}{usage}"), Some(7)),
-        ("no usage", format!("{SSE}{HELLO}{STOP}{DONE}"), None),
-        (
-            "cut after the finish reason",
-            format!("{SSE}{HELLO}{STOP}data: {{"),
-            None,
-        ),
-    ] {
-        let server = Canned::start(answer);
-        let completion = ask(server.options(), &request("Hi")).await.0.expect(what);
-        assert_eq!(
-            (text(&completion).as_str(), completion.finish.as_str()),
-            ("Hello", "stop"),
-            "{what}"
-        );
-        assert_eq!(completion.usage.map(|usage| usage.input), input, "{what}");
+    for wire in Wire::ALL {
+        let Words { hello, stop, done } = words(wire);
+        let stop = match wire {
+            Wire::OpenAi => format!("{stop}{usage}"),
+            Wire::Anthropic => stop.to_owned(),
+        };
+        let bare = stop
+            .replace(usage, "")
+            .replace(",\"usage\":{\"output_tokens\":2}", "");
+        for (what, rest, output) in [
+            ("all of it", format!("{stop}{done}"), Some(2)),
+            ("no end mark", stop, Some(2)),
+            ("no usage", format!("{bare}{done}"), None),
+            (
+                "cut after the finish reason",
+                format!("{bare}data: {{"),
+                None,
+            ),
+        ] {
+            let server = Canned::start(vec![format!("{SSE}{hello}{rest}")]);
+            let completion = ask(&*adapter(&server, wire), &request("Hi"))
+                .await
+                .0
+                .expect(what);
+            assert_eq!(
+                (text(&completion).as_str(), completion.finish.as_str()),
+                ("Hello", "stop"),
+                "{wire:?} {what}"
+            );
+            let counted = completion.usage.map(|usage| usage.output);
+            assert_eq!(counted, output, "{wire:?} {what}");
+        }
     }
 }
 
 #[tokio::test]
 async fn the_request_is_what_was_promised() {
-    let server = Canned::start(format!("{SSE}{HELLO}{STOP}{DONE}"));
-    for _ in 0..2 {
-        ask(server.options(), &request("Hi"))
-            .await
-            .0
-            .expect("a reply");
+    for wire in Wire::ALL {
+        let Words { hello, stop, done } = words(wire);
+        let server = Canned::start(vec![format!("{SSE}{hello}{stop}{done}")]);
+        let llm = adapter(&server, wire);
+        for _ in 0..2 {
+            ask(&*llm, &request("Hi")).await.0.expect("a reply");
+        }
+        let [first, second]: [String; 2] = server
+            .requests
+            .try_iter()
+            .collect::<Vec<_>>()
+            .try_into()
+            .expect("two calls, two requests");
+        let (line, own) = match wire {
+            Wire::OpenAi => (
+                "POST /v1/chat/completions HTTP/1.1\r\n",
+                ["authorization: Bearer sk-test-0123456789abcdef\r\n", ""],
+            ),
+            Wire::Anthropic => (
+                "POST /v1/messages HTTP/1.1\r\n",
+                [
+                    "x-api-key: sk-test-0123456789abcdef\r\n",
+                    "anthropic-version: 2023-06-01\r\n",
+                ],
+            ),
+        };
+        assert!(first.starts_with(line), "{first}");
+        let both = [
+            "content-type: application/json\r\n",
+            "accept: text/event-stream\r\n",
+        ];
+        for header in both.into_iter().chain(own) {
+            assert!(first.contains(header), "{header} is missing: {first}");
+        }
+        assert_eq!(
+            first.matches(KEY).count(),
+            1,
+            "the key stands in one header: {first}"
+        );
+        assert_eq!(
+            first.split_once("\r\n\r\n"),
+            second.split_once("\r\n\r\n"),
+            "the same request, other bytes"
+        );
     }
-    let [first, second]: [String; 2] = server
-        .requests
-        .try_iter()
-        .collect::<Vec<_>>()
-        .try_into()
-        .expect("two calls, two requests");
-    assert!(
-        first.starts_with("POST /v1/chat/completions HTTP/1.1\r\n"),
-        "{first}"
-    );
-    for header in [
-        "content-type: application/json",
-        "accept: text/event-stream",
-        "authorization: Bearer sk-test-",
-    ] {
-        assert!(first.contains(header), "{header} is missing: {first}");
-    }
-    assert_eq!(
-        first.split_once("\r\n\r\n"),
-        second.split_once("\r\n\r\n"),
-        "the same request, other bytes"
-    );
 }
 
 #[tokio::test]
@@ -244,49 +262,55 @@ async fn errors_tell_neither_key_nor_prompt() {
         (format!("Incorrect API key provided: {KEY}"), false),
         (format!("Invalid input: {PROMPT}"), false),
     ] {
-        let body = serde_json::json!({"error": {"message": said, "code": "bad"}}).to_string();
+        let body = serde_json::json!({"type": "error", "error": {"message": said, "type": "bad"}})
+            .to_string();
         let stream = format!("{SSE}data: {body}\n\n");
         for answer in [refusal("401 Unauthorized", &body), stream] {
-            let server = Canned::start(answer);
-            let failure = ask(server.options(), &request(PROMPT))
-                .await
-                .0
-                .expect_err("an error");
-            let all = format!("{failure} {failure:?}");
-            assert!(
-                !all.contains(KEY) && !all.contains("eleven percent"),
-                "{all}"
-            );
-            assert_eq!(failure.message.contains(&said), shown, "{all}");
+            for wire in Wire::ALL {
+                let server = Canned::start(vec![answer.clone()]);
+                let failure = ask(&*adapter(&server, wire), &request(PROMPT))
+                    .await
+                    .0
+                    .expect_err("an error");
+                let all = format!("{failure} {failure:?}");
+                assert!(
+                    !all.contains(KEY) && !all.contains("eleven percent"),
+                    "{all}"
+                );
+                assert_eq!(failure.message.contains(&said), shown, "{all}");
+            }
         }
     }
 }
 
 #[tokio::test]
 async fn dropping_the_call_drops_the_connection() {
-    let server = Canned::serve(|mut stream, requests| {
-        let _ = requests.send(read_request(&mut stream));
-        let _ = stream.write_all(format!("{SSE}{HELLO}").as_bytes());
-        // Ends when the client hangs up.
-        let _ = stream.read_to_end(&mut Vec::new());
-        let _ = requests.send("gone".to_owned());
-    });
-    let llm = OpenAi::new(server.options()).expect("the options are right");
-    let arrived = tokio::sync::Notify::new();
-    let request = request("Hi");
-    let on_delta = |_| arrived.notify_one();
-    tokio::select! {
-        result = llm.complete(&request, &on_delta) => panic!("it ended by itself: {result:?}"),
-        () = arrived.notified() => {}
+    for wire in Wire::ALL {
+        let hello = words(wire).hello;
+        let server = Canned::serve(move |mut stream, requests| {
+            let _ = requests.send(read_request(&mut stream));
+            let _ = stream.write_all(format!("{SSE}{hello}").as_bytes());
+            // Ends when the client hangs up.
+            let _ = stream.read_to_end(&mut Vec::new());
+            let _ = requests.send("gone".to_owned());
+        });
+        let llm = adapter(&server, wire);
+        let arrived = tokio::sync::Notify::new();
+        let request = request("Hi");
+        let on_delta = |_| arrived.notify_one();
+        tokio::select! {
+            result = llm.complete(&request, &on_delta) => panic!("it ended by itself: {result:?}"),
+            () = arrived.notified() => {}
+        }
+        let told = tokio::task::spawn_blocking(move || {
+            let wait = Duration::from_secs(30);
+            (
+                server.requests.recv_timeout(wait),
+                server.requests.recv_timeout(wait),
+            )
+        });
+        let (request, gone) = told.await.expect("the wait ends");
+        assert!(request.is_ok());
+        assert_eq!(gone.as_deref(), Ok("gone"));
     }
-    let told = tokio::task::spawn_blocking(move || {
-        let wait = Duration::from_secs(30);
-        (
-            server.requests.recv_timeout(wait),
-            server.requests.recv_timeout(wait),
-        )
-    });
-    let (request, gone) = told.await.expect("the wait ends");
-    assert!(request.is_ok());
-    assert_eq!(gone.as_deref(), Ok("gone"));
 }

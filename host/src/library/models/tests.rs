@@ -398,7 +398,7 @@ fn the_built_in_table() {
         environment(&[("OPENAI_API_KEY", "k"), ("ANTHROPIC_API_KEY", "k")]),
     )
     .expect("valid");
-    for name in ["default", "fast", "gpt-4o-mini", "claude-sonnet-4-5"] {
+    for name in ["default", "fast", "gpt-4o-mini", "claude-sonnet-5-5"] {
         let model = table.resolve(name).expect(name);
         assert!(
             model.window.is_some() && model.output.is_some() && model.prices.is_some(),

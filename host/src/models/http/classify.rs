@@ -71,16 +71,33 @@ impl Said {
             .any(|word| self.code == *word || self.r#type == *word)
     }
 
+    /// Anthropic says it with the status and the type of a bad request.
+    fn is_out_of_money(&self) -> bool {
+        let words = [
+            "insufficient_quota",
+            "insufficient_credits",
+            "billing_hard_limit_reached",
+            "billing_not_active",
+            "billing_error",
+        ];
+        let sentences = ["credit balance is too low", "specified API usage limits"];
+        self.is(&words) || self.says(&sentences)
+    }
+
+    fn says(&self, sentences: &[&str]) -> bool {
+        sentences
+            .iter()
+            .any(|sentence| self.message.contains(sentence))
+    }
+
     fn is_overflow(&self) -> bool {
         let sentences = [
             "maximum context length",
             "exceeds the available context size",
             "prompt is too long",
+            "exceed context limit",
         ];
-        self.is(&["context_length_exceeded", "exceed_context_size_error"])
-            || sentences
-                .iter()
-                .any(|sentence| self.message.contains(sentence))
+        self.is(&["context_length_exceeded", "exceed_context_size_error"]) || self.says(&sentences)
     }
 }
 
@@ -171,12 +188,6 @@ fn sentence(fault: &Fault) -> String {
 
 /// The kind of a refusal, and its code if it is a known one. Without a status the words alone decide.
 fn refusal(status: Option<u16>, said: &Said) -> (FailureKind, Option<&'static str>) {
-    let out_of_money = [
-        "insufficient_quota",
-        "insufficient_credits",
-        "billing_hard_limit_reached",
-        "billing_not_active",
-    ];
     let too_many = [
         "rate_limit_exceeded",
         "rate_limit_error",
@@ -187,6 +198,7 @@ fn refusal(status: Option<u16>, said: &Said) -> (FailureKind, Option<&'static st
         "authentication_error",
         "permission_error",
         "not_found_error",
+        "request_too_large",
     ];
     if matches!(status, None | Some(400 | 413)) && said.is_overflow() {
         return (
@@ -194,7 +206,7 @@ fn refusal(status: Option<u16>, said: &Said) -> (FailureKind, Option<&'static st
             Some("context_length_exceeded"),
         );
     }
-    if said.is(&out_of_money) {
+    if said.is_out_of_money() {
         return (FailureKind::Quota, Some("insufficient_quota"));
     }
     let kind = match status {

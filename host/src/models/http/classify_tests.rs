@@ -48,6 +48,13 @@ const STATUSES: &str = "
     503  type:overloaded_error            transient         http_503
     504  -                                transient         http_504
     529  type:overloaded_error            transient         http_529
+    400  no_room                          context-overflow  context_length_exceeded
+    400  poor                             quota             insufficient_quota
+    400  capped                           quota             insufficient_quota
+    402  type:billing_error               quota             insufficient_quota
+    413  type:request_too_large           permanent         http_413
+    429  type:rate_limit_error            rate-limited      http_429
+    500  type:api_error                   transient         http_500
 ";
 
 /// The same for errors inside a stream, which have no status.
@@ -60,6 +67,16 @@ const STREAM_ERRORS: &str = "
     -  type:invalid_request_error         permanent         stream_error
     -  code:403                           permanent         stream_error
     -  code:200                           transient         stream_error
+    -  type:overloaded_error              transient         stream_error
+    -  type:api_error                     transient         stream_error
+    -  type:timeout_error                 transient         stream_error
+    -  type:rate_limit_error              rate-limited      stream_error
+    -  type:authentication_error          permanent         stream_error
+    -  type:permission_error              permanent         stream_error
+    -  type:not_found_error               permanent         stream_error
+    -  type:request_too_large             permanent         stream_error
+    -  type:billing_error                 quota             insufficient_quota
+    -  no_room                            context-overflow  context_length_exceeded
     -  code:insufficient_quota            quota             insufficient_quota
     -  code:context_length_exceeded       context-overflow  context_length_exceeded
 ";
@@ -79,6 +96,15 @@ fn refusals() {
             Some(("code", word)) => says(word, "", ""),
             Some((_, word)) => says("", word, ""),
             None if said == "too_long" => says("400", "", "The maximum context length is 4096."),
+            None if said == "no_room" => says(
+                "",
+                "",
+                "prompt and `max_tokens` exceed context limit: 9 > 8",
+            ),
+            None if said == "poor" => says("", "", "Your credit balance is too low to go on."),
+            None if said == "capped" => {
+                says("", "", "You have reached your specified API usage limits.")
+            }
             None => Said::default(),
         };
         let fault = match status.parse() {

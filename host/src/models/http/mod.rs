@@ -17,7 +17,7 @@ mod tls;
 
 use super::{Completion, Failure, OnDelta, Request, Secret, Usage};
 use classify::{Fault, Said};
-use futures_util::StreamExt;
+use futures_util::{Stream, StreamExt};
 use normal::EncodeError;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, Response, Url};
@@ -121,6 +121,12 @@ impl Endpoint {
         })
     }
 
+    /// Send this header, too.
+    pub fn header(&mut self, name: &'static str, value: &'static str) {
+        let name = HeaderName::from_static(name);
+        self.headers.insert(name, HeaderValue::from_static(value));
+    }
+
     /// Send this key in this header, behind these words.
     pub fn key(&mut self, name: &'static str, words: &str, key: Secret) -> Result<(), SetupError> {
         let mut value = HeaderValue::try_from(format!("{words}{}", key.expose()))
@@ -149,7 +155,8 @@ impl Endpoint {
             return Err(failed(said.map_or(Fault::NotAStream, Fault::StreamError)));
         }
         let mut reply = R::default();
-        match self.read(response, &mut reply, on_delta).await {
+        let bytes = response.bytes_stream();
+        match read(bytes, self.times.idle, &mut reply, on_delta).await {
             Ok(completion) => Ok(completion),
             Err(fault) => Err(self.failure(request, &fault, reply.text(), reply.usage())),
         }
@@ -163,34 +170,6 @@ impl Endpoint {
             Ok(Err(error)) => Err(unanswered(&error.without_url())),
             Ok(Ok(response)) => Ok(response),
         }
-    }
-
-    async fn read<R: Reply>(
-        &self,
-        response: Response,
-        reply: &mut R,
-        on_delta: OnDelta<'_>,
-    ) -> Result<Completion, Fault> {
-        let idle = self.times.idle;
-        let mut events = std::pin::pin!(sse::events(response.bytes_stream(), idle));
-        while !reply.is_ended() {
-            let event = if reply.is_finished() {
-                tokio::time::timeout(USAGE_WAIT, events.next())
-                    .await
-                    .unwrap_or(None)
-            } else {
-                events.next().await
-            };
-            match event {
-                None => break,
-                Some(Ok(data)) => reply.take(&data, on_delta)?,
-                Some(Err(sse::Broken::Transport | sse::Broken::Stalled)) if reply.is_finished() => {
-                    break;
-                }
-                Some(Err(broken)) => return Err(broken_stream(broken, idle)),
-            }
-        }
-        reply.complete()
     }
 
     fn failure(
@@ -240,6 +219,34 @@ impl Endpoint {
             ),
         }
     }
+}
+
+/// Read a stream into a reply, until it is whole and nothing more is to be known of it.
+async fn read<R: Reply, B: AsRef<[u8]>, E>(
+    bytes: impl Stream<Item = Result<B, E>>,
+    idle: Duration,
+    reply: &mut R,
+    on_delta: OnDelta<'_>,
+) -> Result<Completion, Fault> {
+    let mut events = std::pin::pin!(sse::events(bytes, idle));
+    while !reply.is_ended() {
+        let event = if reply.is_finished() {
+            tokio::time::timeout(USAGE_WAIT, events.next())
+                .await
+                .unwrap_or(None)
+        } else {
+            events.next().await
+        };
+        match event {
+            None => break,
+            Some(Ok(data)) => reply.take(&data, on_delta)?,
+            Some(Err(sse::Broken::Transport | sse::Broken::Stalled)) if reply.is_finished() => {
+                break;
+            }
+            Some(Err(broken)) => return Err(broken_stream(broken, idle)),
+        }
+    }
+    reply.complete()
 }
 
 /// The address of a provider, checked. The adapter adds its path.
@@ -352,4 +359,17 @@ fn broken_stream(broken: sse::Broken, idle: Duration) -> Fault {
         sse::Broken::TooLarge => Fault::TooLarge,
         sse::Broken::NotText => Fault::BadChunk,
     }
+}
+
+/// What a reply makes of a stream that comes in these chunks, and the deltas that it tells.
+#[cfg(test)]
+pub(super) async fn replay<R: Reply>(
+    chunks: Vec<Vec<u8>>,
+) -> (Result<Completion, Fault>, Vec<super::Delta>) {
+    let deltas = std::sync::Mutex::new(Vec::new());
+    let on_delta = |delta| deltas.lock().unwrap().push(delta);
+    let bytes = futures_util::stream::iter(chunks.into_iter().map(Ok::<_, ()>));
+    let mut reply = R::default();
+    let result = read(bytes, IDLE_TIMEOUT, &mut reply, &on_delta).await;
+    (result, deltas.into_inner().unwrap())
 }

@@ -7,6 +7,9 @@ use serde_json::value::Value;
 /// refuses larger ones itself.
 pub(in crate::models) const REQUEST_BYTES_MAX: usize = 32 << 20;
 
+/// Most characters of a call's name on either wire.
+const NAME_CHARS_MAX: usize = 64;
+
 /// Why a request has no body. Nothing was sent, and nothing of the conversation is told.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::models) enum EncodeError {
@@ -43,6 +46,9 @@ pub(in crate::models) enum Part {
     },
     Thinking {
         text: String,
+        /// The provider's own JSON, as text.
+        #[serde(default)]
+        raw: Option<String>,
     },
     ToolUse {
         id: String,
@@ -52,6 +58,8 @@ pub(in crate::models) enum Part {
     ToolResult {
         id: String,
         text: String,
+        #[serde(default)]
+        failed: bool,
     },
 }
 
@@ -75,6 +83,21 @@ pub(in crate::models) fn bounded(body: Vec<u8>) -> Result<Vec<u8>, EncodeError> 
 pub(in crate::models) fn arguments(written: &str) -> &str {
     let object = serde_json::from_str::<serde_json::Map<String, Value>>(written);
     if object.is_ok() { written } else { "{}" }
+}
+
+/// The name of an earlier call as it may be sent: models make names up, and providers refuse a whole conversation for
+/// one with other characters or of another length than a tool's name may have.
+pub(in crate::models) fn call_name(written: &str) -> String {
+    let allowed = |c: char| {
+        let plain = c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+        if plain { c } else { '_' }
+    };
+    let name: String = written.chars().take(NAME_CHARS_MAX).map(allowed).collect();
+    if name.is_empty() {
+        "_".to_owned()
+    } else {
+        name
+    }
 }
 
 /// Every text of a message that a person or a model wrote, for the check that errors repeat none. Empty if the
@@ -108,6 +131,19 @@ mod tests {
         ] {
             assert_eq!(arguments(written), sent, "{written}");
         }
+    }
+
+    #[test]
+    fn names_that_no_tool_may_have_are_sent_as_one_that_it_may() {
+        for (written, sent) in [
+            ("read_file-2", "read_file-2"),
+            ("functions.read", "functions_read"),
+            ("Grüße 🙂", "Gr__e__"),
+            ("", "_"),
+        ] {
+            assert_eq!(call_name(written), sent, "{written}");
+        }
+        assert_eq!(call_name(&"x".repeat(65)), "x".repeat(64));
     }
 
     #[test]

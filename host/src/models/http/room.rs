@@ -34,6 +34,11 @@ impl Room {
             Ok(())
         }
     }
+
+    /// Bytes so far.
+    pub fn taken(&self) -> usize {
+        self.bytes
+    }
 }
 
 /// The arguments of a call that is whole: an empty object for none, as many providers send nothing for a tool that

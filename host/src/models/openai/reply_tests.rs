@@ -88,6 +88,32 @@ fn text_thinking_and_usage() {
     );
 }
 
+#[tokio::test]
+async fn an_answer_cut_at_every_byte_is_the_same() {
+    let chunks = [
+        delta(r#"{"reasoning":"hm – "}"#),
+        delta(r#"{"content":"Grüße \ud83d\ude42"}"#),
+        delta(
+            r#"{"tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":"{\"x\":"}}]}"#,
+        ),
+        delta(r#"{"tool_calls":[{"index":0,"function":{"arguments":"\"ä\"}"}}]}"#),
+        finish("tool_calls"),
+        r#"{"choices":[],"usage":{"prompt_tokens":5,"completion_tokens":2}}"#.to_owned(),
+        "[DONE]".to_owned(),
+    ];
+    let answer: String = chunks.map(|chunk| format!("data: {chunk}\n\n")).concat();
+    let bytes = answer.as_bytes();
+    let (whole, deltas) = http::replay::<Reply>(vec![bytes.into()]).await;
+    let whole = whole.unwrap();
+    assert_eq!(whole.blocks[1], text("Grüße 🙂"));
+    assert_eq!(whole.blocks[2], call("a", "f", r#"{"x":"ä"}"#));
+    for at in 0..bytes.len() {
+        let (first, second) = bytes.split_at(at);
+        let got = http::replay::<Reply>(vec![first.into(), second.into()]).await;
+        assert_eq!(got, (Ok(whole.clone()), deltas.clone()), "cut at {at}");
+    }
+}
+
 #[test]
 fn calls_are_merged() {
     let first = r#"{"tool_calls":[{"index":0,"id":"a","type":"function","function":{"name":"f","arguments":""}}]}"#;

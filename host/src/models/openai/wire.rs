@@ -189,7 +189,10 @@ fn assistant(parts: Vec<Part>, dialect: Dialect) -> Option<WireMessage> {
                 tool_calls.push(WireCall {
                     id,
                     r#type: "function",
-                    function: WireCalled { name, arguments },
+                    function: WireCalled {
+                        name: normal::call_name(&name),
+                        arguments,
+                    },
                 });
             }
             Part::ToolResult { .. } => return None,

@@ -1,0 +1,301 @@
+//! A reply, put together from the events of a stream.
+//!
+//! Events, deltas and blocks of kinds that we did not ask for are passed over, as the wire demands. What is never
+//! lenient: an event that is not JSON, a delta without its block, an error event, and a stream without a stop reason.
+
+use crate::models::http;
+use crate::models::http::classify::{self, Fault};
+use crate::models::http::room::{Room, call_arguments};
+use crate::models::{Block, Completion, Delta, OnDelta, Usage};
+use serde_json::{Map, Value};
+
+/// Bytes of a reply that make one token at least: English has four, code and other languages fewer.
+const TOKEN_BYTES: usize = 3;
+
+/// A block of the wire.
+enum Part {
+    Text(String),
+    /// The provider's own object, as it began, and what has been added to it.
+    Thinking {
+        raw: Map<String, Value>,
+        text: String,
+        signature: String,
+    },
+    /// The provider's own object, whole from its beginning.
+    Redacted(Value),
+    Call {
+        id: String,
+        name: String,
+        arguments: String,
+        /// What stood in its beginning already: some servers send no deltas.
+        whole: Option<String>,
+    },
+    /// Of a kind that nobody asked for.
+    Other,
+}
+
+/// What has arrived so far.
+#[derive(Default)]
+pub(super) struct Reply {
+    /// In order, with the index that deltas carry.
+    parts: Vec<(u64, Part)>,
+    room: Room,
+    finish: Option<String>,
+    usage: Option<Usage>,
+    /// The usage is the one of the end.
+    counted: bool,
+    ended: bool,
+}
+
+impl http::Reply for Reply {
+    fn take(&mut self, data: &str, on_delta: OnDelta<'_>) -> Result<(), Fault> {
+        let event: Value = serde_json::from_str(data).map_err(|_| Fault::BadChunk)?;
+        if let Some(said) = classify::said(&event) {
+            return Err(Fault::StreamError(said));
+        }
+        let index = || event["index"].as_u64().ok_or(Fault::BadChunk);
+        match event["type"].as_str().ok_or(Fault::BadChunk)? {
+            "message_start" => self.count(&event["message"]["usage"], false),
+            "content_block_start" => self.begin(index()?, &event["content_block"], on_delta)?,
+            "content_block_delta" => self.add(index()?, &event["delta"], on_delta)?,
+            "message_delta" => {
+                self.count(&event["usage"], true);
+                let reason = event["delta"]["stop_reason"].as_str();
+                let reason = reason.filter(|reason| !reason.is_empty());
+                self.finish = reason.map(str::to_owned).or(self.finish.take());
+            }
+            "message_stop" => self.ended = true,
+            "error" => return Err(Fault::StreamError(classify::Said::default())),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn is_finished(&self) -> bool {
+        self.finish.is_some()
+    }
+
+    fn is_ended(&self) -> bool {
+        self.ended
+    }
+
+    fn text(&self) -> String {
+        let text = |(_, part): &(u64, Part)| match part {
+            Part::Text(text) => Some(text.clone()),
+            _ => None,
+        };
+        self.parts.iter().filter_map(text).collect()
+    }
+
+    /// The output that a stream reports at its beginning is no more than a start of it: what has arrived since counts
+    /// at least. Thinking arrives shortened or not at all, so with it nobody knows.
+    fn usage(&self) -> Option<Usage> {
+        let thinks =
+            |(_, part): &(u64, Part)| matches!(part, Part::Thinking { .. } | Part::Redacted(_));
+        let usage = self.usage?;
+        if self.counted {
+            return Some(usage);
+        }
+        let arrived = self.room.taken().div_ceil(TOKEN_BYTES) as u64;
+        (!self.parts.iter().any(thinks)).then_some(Usage {
+            output: usage.output.max(arrived),
+            ..usage
+        })
+    }
+
+    fn complete(&mut self) -> Result<Completion, Fault> {
+        let reason = self.finish.take().ok_or(Fault::Unfinished)?;
+        let calls = |(_, part): &(u64, Part)| matches!(part, Part::Call { .. });
+        let finish = match (reason.as_str(), self.parts.iter().any(calls)) {
+            ("tool_use", false) => return Err(Fault::CallsMissing),
+            ("tool_use" | "end_turn" | "stop_sequence", true) => "tool_use",
+            ("end_turn" | "stop_sequence", false) => "stop",
+            // Not whole. (Only tools of the provider's own pause a turn, and none is offered.)
+            ("max_tokens" | "model_context_window_exceeded" | "pause_turn", _) => "length",
+            ("refusal", _) => "content_filter",
+            (other, _) => other,
+        };
+        let cut = finish == "length";
+        let parts = std::mem::take(&mut self.parts).into_iter().enumerate();
+        Ok(Completion {
+            blocks: parts
+                .filter_map(|(n, (_, part))| block(n, part, cut))
+                .collect(),
+            finish: finish.to_owned(),
+            usage: self.usage.filter(|_| self.counted),
+            session: None,
+        })
+    }
+}
+
+impl Reply {
+    fn begin(&mut self, index: u64, block: &Value, on_delta: OnDelta<'_>) -> Result<(), Fault> {
+        self.room.block()?;
+        let word = |field: &str| block[field].as_str().unwrap_or_default().to_owned();
+        let part = match block["type"].as_str().ok_or(Fault::BadChunk)? {
+            "text" => Part::Text(String::new()),
+            "thinking" => {
+                let raw = block.as_object().cloned().unwrap_or_default();
+                self.room
+                    .bytes(Value::from(raw.clone()).to_string().len())?;
+                Part::Thinking {
+                    raw,
+                    text: String::new(),
+                    signature: word("signature"),
+                }
+            }
+            "redacted_thinking" => {
+                self.room.bytes(block.to_string().len())?;
+                Part::Redacted(block.clone())
+            }
+            "tool_use" => {
+                let (id, name) = (word("id"), word("name"));
+                let input = block["input"].as_object().filter(|input| !input.is_empty());
+                let whole = input.map(|_| block["input"].to_string());
+                let input = whole.as_ref().map_or(0, String::len);
+                self.room.bytes(id.len() + name.len() + input)?;
+                on_delta(Delta::ToolUse(name.clone()));
+                Part::Call {
+                    id,
+                    name,
+                    arguments: String::new(),
+                    whole,
+                }
+            }
+            _ => Part::Other,
+        };
+        self.parts.push((index, part));
+        // Some servers begin a block with what others send as its first delta.
+        self.say(index, word("text"), word("thinking"), on_delta)
+    }
+
+    fn add(&mut self, index: u64, delta: &Value, on_delta: OnDelta<'_>) -> Result<(), Fault> {
+        let word = |field: &str| delta[field].as_str().ok_or(Fault::BadChunk);
+        let kind = delta["type"].as_str().ok_or(Fault::BadChunk)?;
+        match (kind, self.part(index)?) {
+            (_, Part::Other) => Ok(()),
+            ("text_delta", Part::Text(_)) => {
+                let text = word("text")?.to_owned();
+                self.say(index, text, String::new(), on_delta)
+            }
+            ("thinking_delta", Part::Thinking { .. }) => {
+                let text = word("thinking")?.to_owned();
+                self.say(index, String::new(), text, on_delta)
+            }
+            ("signature_delta", Part::Thinking { signature, .. }) => {
+                word("signature")?.clone_into(signature);
+                let bytes = signature.len();
+                self.room.bytes(bytes)
+            }
+            ("input_json_delta", Part::Call { arguments, .. }) => {
+                let more = word("partial_json")?;
+                arguments.push_str(more);
+                self.room.bytes(more.len())
+            }
+            ("text_delta" | "thinking_delta" | "signature_delta" | "input_json_delta", _) => {
+                Err(Fault::BadChunk)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Add text or thinking to a block and tell of it.
+    fn say(
+        &mut self,
+        index: u64,
+        said: String,
+        thought: String,
+        on_delta: OnDelta<'_>,
+    ) -> Result<(), Fault> {
+        self.room.bytes(said.len() + thought.len())?;
+        match self.part(index)? {
+            Part::Text(text) if !said.is_empty() => {
+                text.push_str(&said);
+                on_delta(Delta::Text(said));
+            }
+            Part::Thinking { text, .. } if !thought.is_empty() => {
+                text.push_str(&thought);
+                on_delta(Delta::Thinking(thought));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn part(&mut self, index: u64) -> Result<&mut Part, Fault> {
+        let mut newest = self.parts.iter_mut().rev();
+        let found = newest.find(|(known, _)| *known == index);
+        found.map(|(_, part)| part).ok_or(Fault::BadChunk)
+    }
+
+    /// Counts only grow, and a later event may leave some out.
+    fn count(&mut self, usage: &Value, last: bool) {
+        let count = |path: &str| usage.pointer(path).and_then(Value::as_u64);
+        let (input, output) = (count("/input_tokens"), count("/output_tokens"));
+        if input.is_none() && output.is_none() {
+            return;
+        }
+        let before = self.usage.unwrap_or_default();
+        let grown = |new: Option<u64>, old: u64| new.unwrap_or(0).max(old);
+        let output = grown(output, before.output);
+        let thinking = count("/output_tokens_details/thinking_tokens");
+        self.counted |= last;
+        self.usage = Some(Usage {
+            input: grown(input, before.input),
+            output,
+            read: grown(count("/cache_read_input_tokens"), before.read),
+            write: grown(count("/cache_creation_input_tokens"), before.write),
+            reasoning: grown(thinking, before.reasoning).min(output),
+        });
+    }
+}
+
+/// A block of the normal form; none if it says nothing.
+fn block(n: usize, part: Part, cut: bool) -> Option<Block> {
+    match part {
+        Part::Text(text) => (!text.is_empty()).then_some(Block::Text { text }),
+        Part::Thinking {
+            raw,
+            text,
+            signature,
+        } => {
+            let signed = !signature.is_empty();
+            let raw = signed.then(|| own(raw, &text, signature));
+            (signed || !text.is_empty()).then_some(Block::Thinking { text, raw })
+        }
+        Part::Redacted(raw) => Some(Block::Thinking {
+            text: String::new(),
+            raw: Some(raw.to_string()),
+        }),
+        Part::Call {
+            id,
+            name,
+            arguments,
+            whole,
+        } => {
+            let written = whole.filter(|_| arguments.is_empty()).unwrap_or(arguments);
+            Some(Block::ToolUse {
+                id: if id.is_empty() {
+                    format!("call_{n}")
+                } else {
+                    id
+                },
+                name,
+                arguments: call_arguments(written, cut),
+            })
+        }
+        Part::Other => None,
+    }
+}
+
+/// The provider's own block of thinking, as it stands in a reply that is no stream: every field it began with, and
+/// what arrived since.
+fn own(mut raw: Map<String, Value>, text: &str, signature: String) -> String {
+    raw.insert("thinking".to_owned(), text.into());
+    raw.insert("signature".to_owned(), signature.into());
+    Value::from(raw).to_string()
+}
+
+#[cfg(test)]
+#[path = "reply_tests.rs"]
+mod tests;
