@@ -1,5 +1,6 @@
 //! The one test binary of Threadkeep. Each module is one kind of evidence.
 
+mod ceilings;
 mod cli;
 mod component;
 mod conformance;

@@ -3,12 +3,12 @@
 //! Invariants: every plan about a thread replaces its head at the store version that was read; an entry is appended at
 //! the history's length plus one; index and due entries follow the records in the same plan.
 
-use crate::error::Error;
+use crate::error::{self, Error};
 use crate::history::{Admitted, Answer, Entry, Event, Raised, Reason, Settled, messages_of};
 use crate::json::{self, Fields, ToJson};
 use crate::key;
 use crate::settings::Pin;
-use crate::thread::{ChainRecord, FORMAT, Head, Status, ThreadRecord};
+use crate::thread::{Cause, ChainRecord, FORMAT, Head, Status, ThreadRecord};
 use crate::time::Instant;
 use crate::{estimate, hash, id};
 
@@ -123,6 +123,9 @@ pub struct Moment<'a> {
     pub now: Instant,
     /// At least 16 hex digits.
     pub commit: &'a str,
+    /// What the store said when it had no room for what was decided before: now nothing more is handed out, the run
+    /// stops with what has happened recorded.
+    pub full: Option<&'a str>,
 }
 
 /// A change of one thread in the making.
@@ -173,6 +176,13 @@ impl<'a> Change<'a> {
     /// The time of the decision.
     pub fn now(&self) -> Instant {
         self.moment.now
+    }
+
+    /// Why nothing more may be handed out, if the store has no room for it.
+    pub fn store_full(&self) -> Option<Cause> {
+        let said = error::cut(self.moment.full?, 500);
+        let message = format!("{said}: free space or raise the quota, then resume");
+        Some(Cause::new("limit", "store_full", message))
     }
 
     /// The version that the entry will have.

@@ -2,7 +2,7 @@
 
 use super::registry::shown;
 use super::{Error, Service};
-use crate::ports::Ports;
+use crate::ports::{Ports, StorageError};
 use std::rc::Rc;
 use threadkeep_core::error::Error as CoreError;
 use threadkeep_core::history::{Entry, Message, messages, parse_user};
@@ -108,7 +108,7 @@ impl<P: Ports> Service<P> {
 
     /// Take over a thread whose holder is gone.
     pub fn claim(&self, thread: &str, holder: &str, proof: Proof) -> Result<Handed, Error> {
-        let done = self.decide(thread, &|loaded, moment| {
+        let done = self.decide_or_close(thread, &|loaded, moment| {
             let round = self.round(loaded)?;
             let partial = self.partial(loaded)?;
             let pin = self.pin(loaded)?;
@@ -132,7 +132,7 @@ impl<P: Ports> Service<P> {
         submission: &Submission,
         have: u64,
     ) -> Result<Handed, Error> {
-        let done = self.decide(thread, &|loaded, moment| {
+        let done = self.decide_or_close(thread, &|loaded, moment| {
             let pin = self.pin(loaded)?;
             let round = self.round(loaded)?;
             let head = &loaded.head.value;
@@ -193,7 +193,11 @@ impl<P: Ports> Service<P> {
                 value,
             };
             // If the head has moved, the text may belong to nothing any more: the next one comes soon.
-            self.ports.commit(vec![check, put], false)?;
+            match self.ports.commit(vec![check, put], false) {
+                // A full store has no room for it, and the driver must hear the verdict all the same.
+                Ok(_) | Err(StorageError::QuotaExceeded(..)) => {}
+                Err(error) => return Err(error.into()),
+            }
         }
         Ok(if head.intent.is_some() {
             News::Stop

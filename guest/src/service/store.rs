@@ -150,22 +150,47 @@ impl<P: Ports> Service<P> {
         thread: &str,
         decide: &dyn Fn(&Loaded, Moment<'_>) -> Result<Decision, Error>,
     ) -> Result<Result<Plan, Loaded>, Error> {
+        self.decide_in(thread, false, decide)
+    }
+
+    /// The same for what has happened and must be recorded: where the store has no room for what would follow, it is
+    /// decided once more so that it closes.
+    pub fn decide_or_close(
+        &self,
+        thread: &str,
+        decide: &dyn Fn(&Loaded, Moment<'_>) -> Result<Decision, Error>,
+    ) -> Result<Result<Plan, Loaded>, Error> {
+        self.decide_in(thread, true, decide)
+    }
+
+    fn decide_in(
+        &self,
+        thread: &str,
+        closes: bool,
+        decide: &dyn Fn(&Loaded, Moment<'_>) -> Result<Decision, Error>,
+    ) -> Result<Result<Plan, Loaded>, Error> {
+        let mut full: Option<String> = None;
         for _ in 0..CONFLICTS_MAX {
             let loaded = self.load(thread)?;
             let (now, commit) = (self.ports.now(), self.ports.random(8));
-            match decide(
-                &loaded,
-                Moment {
-                    now,
-                    commit: &commit,
-                },
-            )? {
+            let moment = Moment {
+                now,
+                commit: &commit,
+                full: full.as_deref(),
+            };
+            let plan = match decide(&loaded, moment)? {
                 Decision::Repeat => return Ok(Err(loaded)),
-                Decision::Commit(plan) => {
-                    if self.commit(&plan)? {
-                        return Ok(Ok(*plan));
-                    }
+                Decision::Commit(plan) => plan,
+            };
+            match self.commit(&plan) {
+                Ok(true) => return Ok(Ok(*plan)),
+                Ok(false) => {}
+                Err(Error::Storage(StorageError::QuotaExceeded(_, message)))
+                    if closes && !plan.closing && full.is_none() =>
+                {
+                    full = Some(message);
                 }
+                Err(error) => return Err(error),
             }
         }
         Err(Error::Storage(StorageError::Unavailable(

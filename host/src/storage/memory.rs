@@ -18,7 +18,6 @@ use super::{
 #[derive(Debug)]
 pub struct MemoryStore {
     state: RwLock<State>,
-    quota: Option<Quota>,
 }
 
 impl MemoryStore {
@@ -30,16 +29,20 @@ impl MemoryStore {
     pub fn new() -> Self {
         Self {
             state: RwLock::default(),
-            quota: None,
         }
     }
 
     /// An empty store that holds at most what `quota` says.
     pub fn with_quota(quota: Quota) -> Self {
-        Self {
-            quota: Some(quota),
-            ..Self::new()
-        }
+        let store = Self::new();
+        store.set_quota(Some(quota));
+        store
+    }
+
+    /// Another quota from now on, or none. What is held already stays, also where it is more than the quota.
+    pub fn set_quota(&self, quota: Option<Quota>) {
+        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        state.quota = quota;
     }
 }
 
@@ -48,6 +51,7 @@ struct State {
     records: [BTreeMap<String, Record>; COLLECTIONS.len()],
     logs: [BTreeMap<String, Log>; LOGS.len()],
     used_bytes: u64,
+    quota: Option<Quota>,
 }
 
 #[derive(Debug)]
@@ -145,7 +149,7 @@ impl Storage for MemoryStore {
             return Ok(Outcome::Conflict(found));
         }
         let growth = state.plan(ops)?;
-        let used_bytes = match self.quota {
+        let used_bytes = match state.quota {
             Some(quota) => quota.admit(state.used_bytes, growth, closing)?,
             None => state.used_bytes.saturating_add_signed(growth),
         };

@@ -18,7 +18,8 @@ pub(super) fn opening() -> Message {
 /// short, the most output tokens are lowered to a floor first.
 pub(super) fn admit(change: &mut Change<'_>, pin: &Pin) {
     change.seal(false);
-    match (cap_reached(&change.head), affordable(change, pin)) {
+    let stop = cap_reached(&change.head).or_else(|| change.store_full());
+    match (stop, affordable(change, pin)) {
         (Some(cause), _) => suspend(change, cause),
         (None, Ok(output)) => attempt(change, pin, 0, output),
         (None, Err(short)) => suspend(change, money_short(short)),
@@ -32,7 +33,7 @@ pub(super) fn admit_again(change: &mut Change<'_>, pin: &Pin, tries: u32, output
 }
 
 fn attempt(change: &mut Change<'_>, pin: &Pin, tries: u32, output: u64) {
-    if let Some(cause) = cap_reached(&change.head) {
+    if let Some(cause) = cap_reached(&change.head).or_else(|| change.store_full()) {
         suspend(change, cause);
         return;
     }
@@ -60,8 +61,13 @@ fn input_estimate(head: &Head) -> u64 {
     head.context.saturating_add(head.context / 8)
 }
 
-/// Make a step pending, named by the version of the change, and let the lease stand as long.
+/// Make a step pending, named by the version of the change, and let the lease stand as long. Where the store is full the
+/// run is suspended instead; calls that are open stay so and are handed out when it goes on.
 pub(super) fn hand_out(change: &mut Change<'_>, kind: StepKind, millis: u64) {
+    if let Some(cause) = change.store_full() {
+        suspend(change, cause);
+        return;
+    }
     let now = change.now();
     let deadline = now.plus_millis(millis);
     change.head.step = Some(Pending {

@@ -156,5 +156,4 @@ fn fence(change: &mut Change<'_>, round: Option<&Entry>, partial: &KeptPartial) 
     interrupt(change, |idempotent| !idempotent, &|index| {
         name_of(round, index)
     });
-    change.closing = true;
 }

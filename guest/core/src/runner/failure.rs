@@ -10,12 +10,16 @@ use crate::history::{Entry, ErrorEvent, Event, Partial, Reason, cut_escaped};
 use crate::plan::Change;
 use crate::thread::{Cause, StepKind};
 
+/// What codes of ceilings begin with: a host that enforces them refuses a call by such a code.
+const CEILING: &str = "ceiling_";
+
 /// Settle what is known, then wait and try again, or suspend.
 pub(super) fn failed(change: &mut Change<'_>, tries: u32, failure: &LlmFailure) -> Reason {
     count_time(change);
     settle(change, failure.usage, failure.sent);
     keep_partial(change, &failure.partial);
-    let retry = retry_in(tries, failure);
+    let full = change.store_full();
+    let retry = retry_in(tries, failure).filter(|_| full.is_none());
     change.push(Event::Error(ErrorEvent {
         kind: cut(&failure.kind, 32).to_owned(),
         code: cut(&failure.code, 100).to_owned(),
@@ -28,10 +32,8 @@ pub(super) fn failed(change: &mut Change<'_>, tries: u32, failure: &LlmFailure) 
         return Reason::Cancelled;
     }
     let Some(millis) = retry else {
-        suspend(
-            change,
-            provider_cause(&failure.kind, &failure.code, &failure.message),
-        );
+        let cause = full.unwrap_or_else(|| cause_of(failure));
+        suspend(change, cause);
         return Reason::Suspended;
     };
     let output = change.head.step.as_ref().map_or(0, |step| step.output);
@@ -41,6 +43,20 @@ pub(super) fn failed(change: &mut Change<'_>, tries: u32, failure: &LlmFailure) 
         (step.tries, step.until, step.output) = (tries, Some(until), output);
     }
     Reason::Error
+}
+
+/// What a host's ceiling refused is a limit of that name; all else is the provider's.
+fn cause_of(failure: &LlmFailure) -> Cause {
+    let LlmFailure {
+        kind,
+        code,
+        message,
+        ..
+    } = failure;
+    match code.starts_with(CEILING) {
+        true => Cause::new("limit", cut(code, 100), cut(message, 1_000)),
+        false => provider_cause(kind, code, message),
+    }
 }
 
 /// Milliseconds until the next attempt: as long as the provider asks and at least the backoff; `None` for no.

@@ -83,8 +83,9 @@ pub fn signal(
             change.into_plan(Reason::UserMessage)?
         }
         Signal::Cancel if held => {
+            // Only the first one ends something: more of them may not fill the margin.
+            change.closing = change.head.intent.is_none();
             change.head.intent = Some(Intent::Cancel);
-            change.closing = true;
             change.into_head_plan()
         }
         Signal::Cancel => stop(change, round, "cancel")?,

@@ -66,6 +66,8 @@ pub fn start(
             admit(&mut change, pin);
         }
     }
+    // A start is something new, also when it comes no further than a suspension: the margin is not for it.
+    change.closing = false;
     Ok(Decision::Commit(Box::new(change.into_plan(reason)?)))
 }
 

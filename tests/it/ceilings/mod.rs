@@ -1,0 +1,3 @@
+//! What the host and the store bound by themselves, whatever the component decides: ceilings, policy, quota.
+
+mod quota;

@@ -1,0 +1,266 @@
+//! A quota that is reached in the middle of a run: the bill and the end of the run are still recorded, by commits that
+//! close; nothing else may use their margin; and once there is room the run goes on where it stopped.
+
+use crate::component::project::{describe_draft, open, project_dir};
+use cap_std::fs::Dir;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use threadkeep::driver::{DriveError, Ended, Sink, Stop};
+use threadkeep::error::CallError;
+use threadkeep::project::{OpenProject, STORE};
+use threadkeep::storage::memory::MemoryStore;
+use threadkeep::storage::sqlite::{SqliteOptions, SqliteStore};
+use threadkeep::storage::{Quota, Storage};
+use threadkeep::wit;
+use threadkeep::wit::runner::SignalKind;
+use threadkeep_tests::auditor::audit;
+
+const MODELS: &str = r#"
+providers: {local: {wire: scripted, file: script.json}}
+models:
+  tiny: {provider: local, window: 32000, output: 1000, prices: {input: "1.00", output: "2.00"}}
+tiers: {default: tiny}
+"#;
+
+/// A call, a failure that is tried again, then the end.
+const SCRIPT: &str = r#"[
+  {"text": "Let me look.", "calls": [{"name": "read_file", "arguments": {"path": "notes.txt"}}],
+   "usage": {"input": 100, "output": 10}},
+  {"fail": {"kind": "transient", "code": "test", "message": "once", "sent": false}},
+  {"text": "It holds a note.", "usage": {"input": 150, "output": 20}}
+]"#;
+
+/// What has been spent after so many turns, at these prices.
+const SPENT_NANOS: [u64; 3] = [0, 120_000, 310_000];
+
+/// What closing commits may fill above a quota: several entries of this run.
+const MARGIN_BYTES: u64 = 64 << 10;
+
+/// Steps in which the quota grows from run to run: less than any commit of the run.
+const STEP_BYTES: u64 = 150;
+
+/// A store that is opened with a quota, and again without one.
+trait Backend {
+    fn with_quota(&mut self, dir: &Dir, limit_bytes: Option<u64>) -> Arc<dyn Storage>;
+}
+
+struct Memory(Arc<MemoryStore>);
+
+impl Backend for Memory {
+    fn with_quota(&mut self, _: &Dir, limit_bytes: Option<u64>) -> Arc<dyn Storage> {
+        self.0.set_quota(limit_bytes.map(quota));
+        Arc::<MemoryStore>::clone(&self.0)
+    }
+}
+
+struct Sqlite;
+
+impl Backend for Sqlite {
+    fn with_quota(&mut self, dir: &Dir, limit_bytes: Option<u64>) -> Arc<dyn Storage> {
+        let options = SqliteOptions {
+            quota_bytes: limit_bytes,
+            closing_margin_bytes: MARGIN_BYTES,
+            ..SqliteOptions::local()
+        };
+        let threads = dir.open_dir(".ai/threads").unwrap();
+        Arc::new(SqliteStore::open(&threads, STORE, options).unwrap())
+    }
+}
+
+fn quota(limit_bytes: u64) -> Quota {
+    Quota {
+        limit_bytes,
+        closing_margin_bytes: MARGIN_BYTES,
+    }
+}
+
+fn fixed(id: &str) -> wit::registry::Draft {
+    wit::registry::Draft {
+        id: Some(id.to_owned()),
+        ..describe_draft()
+    }
+}
+
+async fn drive(project: &OpenProject, thread: &str) -> Result<Ended, DriveError> {
+    project
+        .driver()
+        .run(thread, None, &Sink::none(), &Stop::never())
+        .await
+}
+
+fn is_full<T>(result: &Result<T, CallError>) -> bool {
+    matches!(result, Err(CallError::Refused(wit::Error::Full(_))))
+}
+
+/// Where a run under a quota came to, after it was looked at from all sides and carried on to its end without the quota.
+async fn under(limit_bytes: u64, backend: &mut dyn Backend) -> String {
+    let (_kept, dir) = project_dir(MODELS);
+    dir.write(".ai/script.json", SCRIPT).unwrap();
+    dir.create_dir_all(".ai/threads").unwrap();
+    let store = backend.with_quota(&dir, Some(limit_bytes));
+    let project = open(dir.try_clone().unwrap(), Some(Arc::clone(&store)), &[]);
+    let created = project.tenant().create(fixed("one")).await;
+    if created.is_err() {
+        assert!(is_full(&created), "{created:?}");
+        return "create refused".to_owned();
+    }
+    let came_to = stopped(&project, limit_bytes).await;
+    assert!(audit(&*store).is_empty(), "{:#?}", audit(&*store));
+    drop((project, store));
+
+    let store = backend.with_quota(&dir, None);
+    let project = open(dir, Some(Arc::clone(&store)), &[]);
+    if came_to != "completed" {
+        let ended = drive(&project, "one").await.unwrap();
+        assert_eq!(ended.status, "completed", "{came_to}: {ended:?}");
+        let costs = (ended.costs.turns, ended.costs.spend_nanos);
+        assert_eq!(costs, (2, SPENT_NANOS[2]), "{came_to}");
+    }
+    assert!(audit(&*store).is_empty(), "{:#?}", audit(&*store));
+    came_to
+}
+
+/// What a run of the thread came to in a store with a quota.
+async fn stopped(project: &OpenProject, limit_bytes: u64) -> String {
+    let driven = drive(project, "one").await;
+    let thread = project.tenant().get("one").await.unwrap();
+    let answered = usize::try_from(thread.cost.turns).unwrap();
+    assert_eq!(thread.cost.spend, SPENT_NANOS[answered], "{limit_bytes}");
+    assert!(thread.run.lease.is_none(), "{limit_bytes}: {thread:?}");
+    match driven {
+        Err(DriveError::Call(error)) => {
+            assert!(is_full::<()>(&Err(error)), "{limit_bytes}");
+            assert_eq!((thread.status.as_str(), thread.version), ("created", 0));
+            "start refused".to_owned()
+        }
+        Err(error) => panic!("{limit_bytes}: {error}"),
+        Ok(ended) if ended.status == "completed" => ended.status,
+        Ok(ended) => {
+            let cause = ended.cause.expect("it says why");
+            let named = (cause.reason.as_str(), cause.code.as_str());
+            assert_eq!(named, ("limit", "store_full"), "{cause:?}");
+            assert!(cause.message.contains("raise the quota"), "{cause:?}");
+            refuses_growth(project, limit_bytes).await;
+            let events = project.tenant().events("one", 0, 100).await.unwrap().events;
+            let last = events.iter().rfind(|event| event.kind != "suspended");
+            format!("suspended after {}", last.map_or("", |event| &event.kind))
+        }
+    }
+}
+
+/// A run that stopped for want of room has left less of it than a new thread needs.
+async fn refuses_growth(project: &OpenProject, limit_bytes: u64) {
+    let message = "x".repeat(2_000);
+    let signalled = project.tenant().signal(
+        "one",
+        "more",
+        SignalKind::Message(format!(r#"{{"role":"user","content":"{message}"}}"#)),
+    );
+    assert!(is_full(&signalled.await), "{limit_bytes}");
+    let another = project.tenant().create(fixed("two")).await;
+    assert!(is_full(&another), "{limit_bytes}: {another:?}");
+}
+
+/// Every place of the run at which a quota can be reached.
+const PLACES: [&str; 6] = [
+    "completed",
+    "create refused",
+    "start refused",
+    "suspended after error",
+    "suspended after result",
+    "suspended after tool_result",
+];
+
+async fn everywhere(step_bytes: u64, mut backend: impl FnMut() -> Box<dyn Backend>) {
+    let mut seen: BTreeMap<String, u32> = BTreeMap::new();
+    let mut limit_bytes = 0;
+    while !seen.contains_key("completed") {
+        let came_to = under(limit_bytes, &mut *backend()).await;
+        *seen.entry(came_to).or_default() += 1;
+        limit_bytes += step_bytes;
+        assert!(limit_bytes < 1 << 20, "{seen:?}");
+    }
+    println!("quota in steps of {step_bytes} bytes: {seen:?}");
+    let places: Vec<&str> = seen.keys().map(String::as_str).collect();
+    assert_eq!(places, PLACES, "{seen:?}");
+}
+
+#[tokio::test]
+async fn a_quota_in_the_middle_of_a_run_leaves_a_settled_thread_in_memory() {
+    everywhere(STEP_BYTES, || {
+        Box::new(Memory(Arc::new(MemoryStore::new())))
+    })
+    .await;
+}
+
+/// The commits are the same: so fewer places will do.
+#[tokio::test]
+async fn a_quota_in_the_middle_of_a_run_leaves_a_settled_thread_in_sqlite() {
+    everywhere(2 * STEP_BYTES, || Box::new(Sqlite)).await;
+}
+
+/// In a store whose quota is passed already only what closes may write, and each thing once.
+#[tokio::test]
+async fn nothing_but_what_closes_may_use_the_margin() {
+    let (_kept, dir) = project_dir(MODELS);
+    dir.write(".ai/script.json", SCRIPT).unwrap();
+    let store = Arc::new(MemoryStore::new());
+    let shared: Arc<dyn Storage> = Arc::<MemoryStore>::clone(&store);
+    let project = open(dir, Some(Arc::clone(&shared)), &[]);
+    let tenant = project.tenant();
+    let poor = wit::registry::Draft {
+        limits: wit::Limits {
+            spend: Some(0),
+            ..describe_draft().limits
+        },
+        ..fixed("poor")
+    };
+    tenant.create(poor).await.unwrap();
+    for id in ["new", "held", "lost", "fenced"] {
+        tenant.create(fixed(id)).await.unwrap();
+    }
+    for id in ["held", "lost", "fenced"] {
+        tenant.start(id, None, "h/1", id).await.unwrap();
+    }
+    store.set_quota(Some(quota(1)));
+
+    // A start that comes no further than a suspension for want of money is growth, too.
+    assert!(is_full(&tenant.start("poor", None, "h/2", "a").await));
+    assert!(is_full(&tenant.start("new", None, "h/2", "b").await));
+    assert!(is_full(&tenant.create(fixed("more")).await));
+    let titled = tenant.set_title("new", Some("t".repeat(100))).await;
+    assert!(is_full(&titled), "{titled:?}");
+    let message = || SignalKind::Message(r#"{"role":"user","content":"more"}"#.to_owned());
+    for id in ["new", "held"] {
+        assert!(is_full(&tenant.signal(id, "m", message()).await), "{id}");
+    }
+    let raised = SignalKind::Raise(wit::Limits {
+        turns: Some(50),
+        ..describe_draft().limits
+    });
+    assert!(is_full(&tenant.signal("held", "r", raised).await));
+    let partial = tenant.progress("held", 1, "x".repeat(4_000)).await;
+    assert_eq!(partial.unwrap().verdict, "go-on", "a partial is given up");
+
+    // What closes goes through: a cancel that waits (the first one), a kill, a recovery, a claim that cannot go on.
+    tenant
+        .signal("held", "c1", SignalKind::Cancel)
+        .await
+        .unwrap();
+    assert!(is_full(
+        &tenant.signal("held", "c2", SignalKind::Cancel).await
+    ));
+    tenant.signal("held", "k", SignalKind::Kill).await.unwrap();
+    let claimed = tenant
+        .claim("fenced", "h/3", wit::runner::Proof::Dead)
+        .await;
+    let claimed = claimed.unwrap();
+    let cause = claimed.thread.cause.expect("it is suspended");
+    assert_eq!(
+        (claimed.step.kind.as_str(), cause.code.as_str()),
+        ("finished", "store_full")
+    );
+    let recovered = tenant.recover(vec!["h/1".to_owned()], None).await.unwrap();
+    assert_eq!(recovered.closed, ["lost"]);
+    assert!(audit(&*shared).is_empty(), "{:#?}", audit(&*shared));
+}
