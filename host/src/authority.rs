@@ -29,9 +29,12 @@ pub const VARIABLE_BYTES_MAX: usize = 32 << 10;
 /// The directory of the store, as errors call it.
 const THREADS: &str = ".ai/threads";
 
-/// What the name of a variable ends in that the address or the key of a provider may name: whoever writes the model
-/// table chooses where its value is sent, so it may not be any variable.
-pub const PROVIDER_SUFFIXES: [&str; 2] = ["_API_KEY", "_BASE_URL"];
+/// What the name of a variable ends in that the key of a provider may name: whoever writes the model table chooses where
+/// its value is sent, so it may not be any variable, and its value goes only where the operator's policy binds it to.
+pub const KEY_SUFFIX: &str = "_API_KEY";
+
+/// What the name of a variable ends in that the address of a provider may begin with.
+pub const ADDRESS_SUFFIX: &str = "_BASE_URL";
 
 /// Longest text that [`Environment::expand`] makes.
 pub const EXPANDED_BYTES_MAX: usize = 64 << 10;
@@ -198,6 +201,30 @@ pub fn read_ambient(path: &Path, bytes_max: u64) -> Result<Vec<u8>, AuthorityErr
         &place,
         bytes_max,
     )
+}
+
+/// True if a file that the operator names lies in a directory, or if that cannot be known.
+#[expect(clippy::disallowed_methods, reason = "here a name becomes authority")]
+pub fn lies_within_ambient(path: &Path, directory: &Path) -> bool {
+    match (
+        std::fs::canonicalize(path),
+        std::fs::canonicalize(directory),
+    ) {
+        (Ok(path), Ok(directory)) => path.starts_with(directory),
+        _ => true,
+    }
+}
+
+/// The directory of a file that the operator names.
+#[expect(clippy::disallowed_methods, reason = "here a name becomes authority")]
+pub fn parent_ambient(path: &Path) -> Result<Dir, AuthorityError> {
+    let place = path.display().to_string();
+    let failed = |source| AuthorityError::from_io(&place, source);
+    let target = std::fs::canonicalize(path).map_err(failed)?;
+    let Some(parent) = target.parent() else {
+        return Err(AuthorityError::NotRegular { place });
+    };
+    Dir::open_ambient_dir(parent, ambient_authority()).map_err(failed)
 }
 
 /// A directory of the operator's own, made if it is missing, with its parents: for native code, and for what lives no
@@ -394,9 +421,9 @@ impl Environment {
         self.filtered(|name| names.contains(&name))
     }
 
-    /// Only what providers are reached by: names that end in one of [`PROVIDER_SUFFIXES`].
+    /// Only what providers are reached by: names that end in [`KEY_SUFFIX`] or [`ADDRESS_SUFFIX`].
     pub fn for_providers(&self) -> Self {
-        self.filtered(is_for_providers)
+        self.filtered(|name| is_key(name) || is_address(name))
     }
 
     fn filtered(&self, keep: impl Fn(&str) -> bool) -> Self {
@@ -445,11 +472,14 @@ impl Environment {
     }
 }
 
-/// True if the address or the key of a provider may name this variable.
-pub fn is_for_providers(name: &str) -> bool {
-    PROVIDER_SUFFIXES
-        .iter()
-        .any(|suffix| name.ends_with(suffix))
+/// True if the key of a provider may name this variable.
+pub fn is_key(name: &str) -> bool {
+    name.ends_with(KEY_SUFFIX)
+}
+
+/// True if the address of a provider may name this variable.
+pub fn is_address(name: &str) -> bool {
+    name.ends_with(ADDRESS_SUFFIX)
 }
 
 impl fmt::Debug for Environment {

@@ -6,6 +6,7 @@
 
 pub mod authority;
 mod bindings;
+pub mod ceilings;
 pub mod clock;
 pub mod component;
 pub mod documents;
@@ -16,6 +17,7 @@ pub mod library;
 pub mod limits;
 pub mod models;
 pub mod nearest;
+pub mod policy;
 pub mod project;
 pub mod storage;
 pub mod tenant;

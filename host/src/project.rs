@@ -1,6 +1,7 @@
 //! A project directory as one tenant: store, library, models, tools and lock, put together from what it holds.
 
 use crate::authority::{AuthorityError, Environment, HolderLock, Project, is_dead};
+use crate::ceilings::{Book, Guard};
 use crate::clock::SystemClock;
 use crate::component::{Context, SystemRandom};
 use crate::driver::{Driver, Models};
@@ -54,6 +55,7 @@ pub struct OpenProject {
     tools: Arc<dyn Tools>,
     threads: Dir,
     lock: Arc<HolderLock>,
+    guard: Arc<Guard>,
 }
 
 /// How to open it.
@@ -80,15 +82,18 @@ impl OpenProject {
     ) -> Result<Self, ProjectError> {
         let threads = project.threads()?;
         let tools: Arc<dyn Tools> = Arc::new(FilesTools::new(project.tool_grant(".")?));
+        let policy = options.policy;
+        let quota_bytes = policy.quota_bytes;
+        let guard = Arc::new(Guard::new(policy.clone(), Arc::new(SystemClock)));
         let library = Arc::new(FilesLibrary::open(
             project.ai()?,
-            options.policy,
+            policy,
             tools.catalog(),
             options.environment,
         ));
         let storage = match options.store {
             Some(store) => store,
-            None => open_store(&threads)?,
+            None => open_store(&threads, quota_bytes)?,
         };
         let lock = Arc::new(HolderLock::take(&threads)?);
         let context = Context {
@@ -113,7 +118,21 @@ impl OpenProject {
             tools,
             threads,
             lock,
+            guard,
         })
+    }
+
+    /// Count what is used in this book, instead of one that begins and ends with this value. Before any driver is made.
+    #[must_use]
+    pub fn counted_in(mut self, book: Box<dyn Book>) -> Self {
+        let policy = self.library.policy().clone();
+        self.guard = Arc::new(Guard::over(policy, Arc::new(SystemClock), book));
+        self
+    }
+
+    /// What holds its runs to the policy's ceilings, whatever driver performs them.
+    pub fn guard(&self) -> &Arc<Guard> {
+        &self.guard
     }
 
     /// The tenant.
@@ -176,6 +195,7 @@ impl OpenProject {
             Arc::clone(&self.tools),
             self.lock.nonce(),
         )
+        .within(Arc::clone(&self.guard))
     }
 
     /// Close the runs of holders whose process is dead; the ids of their threads.
@@ -228,17 +248,17 @@ pub enum RecoverError {
 }
 
 #[cfg(feature = "sqlite")]
-fn open_store(threads: &Dir) -> Result<Arc<dyn Storage>, ProjectError> {
+fn open_store(threads: &Dir, quota_bytes: Option<u64>) -> Result<Arc<dyn Storage>, ProjectError> {
     use crate::storage::sqlite::{SqliteOptions, SqliteStore};
-    Ok(Arc::new(SqliteStore::open(
-        threads,
-        STORE,
-        SqliteOptions::local(),
-    )?))
+    let options = SqliteOptions {
+        quota_bytes,
+        ..SqliteOptions::local()
+    };
+    Ok(Arc::new(SqliteStore::open(threads, STORE, options)?))
 }
 
 #[cfg(not(feature = "sqlite"))]
-fn open_store(_: &Dir) -> Result<Arc<dyn Storage>, ProjectError> {
+fn open_store(_: &Dir, _: Option<u64>) -> Result<Arc<dyn Storage>, ProjectError> {
     let message = "this build has no sqlite: give a store".to_owned();
     Err(StorageError::Other {
         code: "no-sqlite",
@@ -298,9 +318,12 @@ impl ProjectModels {
             .models()
             .map_err(|error| unusable("models", &error))?;
         let spec = table.resolve(model).ok_or_else(|| {
+            let policy = &self.library.policy().name;
             permanent(
                 "unknown_model",
-                format!("there is no model {model} in .ai/config/models.yaml"),
+                format!(
+                    "there is no model {model} in .ai/config/models.yaml, or {policy} does not grant it"
+                ),
             )
         })?;
         if let Some(found) = providers.get(&spec.provider) {

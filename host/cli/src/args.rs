@@ -49,6 +49,9 @@ pub struct Common {
     /// Answer for every model from this script: `scripted:FILE` [default: as .ai/config/models.yaml says]
     #[arg(long, global = true, value_name = "PROVIDER", value_parser = provider)]
     pub provider: Option<Provider>,
+    /// What the operator allows: a YAML file outside the project [default: everything, with the caps of the preset local]
+    #[arg(long, global = true, value_name = "FILE")]
+    pub policy: Option<PathBuf>,
     /// Print one JSON document and nothing else on standard output
     #[arg(long, global = true)]
     pub json: bool,

@@ -147,6 +147,12 @@ pub fn of_names(opened: &Opened, error: &CallError) -> Fault {
 pub fn drive(opened: &Opened, thread: &str, error: &DriveError) -> Fault {
     match error {
         DriveError::Call(error) => of_thread(opened, thread, error),
+        DriveError::Ceiling(refusal) => Fault {
+            exit: Exit::Busy,
+            ..Fault::new(&refusal.code(), refusal.message.clone()).hint(
+                "wait until another run has ended, or let the operator raise runs in the policy",
+            )
+        },
         DriveError::Fenced(_) => Fault {
             exit: Exit::Busy,
             ..Fault::new("fenced", error.to_string())

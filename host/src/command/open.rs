@@ -4,13 +4,15 @@ use super::fault;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use threadkeep::authority::{self, Environment, Project};
+use threadkeep::ceilings::FileBook;
 use threadkeep::documents::{DocumentWriter, Documents};
 use threadkeep::engine::{CodeCache, Engine};
-use threadkeep::library::files::{Policy, SCRIPT_BYTES_MAX};
+use threadkeep::library::files::SCRIPT_BYTES_MAX;
 use threadkeep::limits::Limits;
 use threadkeep::models::scripted::Scripted;
+use threadkeep::policy::{Policy, TEXT_BYTES_MAX, file_name};
 use threadkeep::project::{OpenProject, ProjectOptions};
-use threadkeep::storage::{Storage, memory::MemoryStore};
+use threadkeep::storage::{Quota, Storage, memory::MemoryStore};
 use threadkeep::tenant::Tenant;
 use threadkeep_cli::args::{Common, Provider, Store};
 use threadkeep_cli::exit::Fault;
@@ -65,6 +67,37 @@ impl Session {
         Project::open_ambient(path).map_err(|error| {
             fault::authority(&error).hint("name the directory of a project with --project DIR")
         })
+    }
+
+    /// What the operator allows: the file of `--policy`, which no project may hold, or the preset of a person's own
+    /// machine.
+    pub fn policy(&self) -> Result<Policy, Fault> {
+        let Some(path) = &self.common.policy else {
+            return Ok(Policy::preset(PRESET));
+        };
+        let bad = |problem: String| {
+            Fault::new("bad-policy", problem).hint("docs/policy.md has an example with every key")
+        };
+        let bytes = authority::read_ambient(path, TEXT_BYTES_MAX).map_err(|error| {
+            fault::authority(&error).hint("--policy FILE names the operator's policy")
+        })?;
+        let (project, _) = self.path();
+        if authority::lies_within_ambient(path, project) {
+            let problem = format!("the policy {} lies inside the project", path.display());
+            return Err(bad(problem).hint("keep it where no tenant and no tool can write"));
+        }
+        let name = file_name(path);
+        let text = String::from_utf8(bytes).map_err(|_| bad(format!("{name} is not UTF-8")))?;
+        Policy::parse(&text, &name).map_err(|error| bad(error.to_string()))
+    }
+
+    /// The book that a policy names, beside its file.
+    fn book(&self, policy: &Policy) -> Result<Option<FileBook>, Fault> {
+        let (Some(path), Some(name)) = (&self.common.policy, &policy.book) else {
+            return Ok(None);
+        };
+        let dir = authority::parent_ambient(path).map_err(|error| fault::authority(&error))?;
+        Ok(Some(FileBook::new(dir, name)))
     }
 
     /// An engine with the operator's cache of native code, or without one.
@@ -133,15 +166,21 @@ impl Session {
         script: Option<Scripted>,
     ) -> Result<Opened, Fault> {
         let memory = self.common.store == Some(Store::Memory);
-        let store = memory.then(|| Arc::new(MemoryStore::new()) as Arc<dyn Storage>);
+        let policy = self.policy()?;
+        let book = self.book(&policy)?;
+        let store = memory.then(|| in_memory(&policy));
         let options = ProjectOptions {
-            policy: Policy::preset(PRESET),
+            policy,
             environment: self.environment.for_providers(),
             script,
             store,
         };
         let project = OpenProject::open(self.engine()?, directory, options)
             .map_err(|error| fault::project(&error))?;
+        let project = match book {
+            Some(book) => project.counted_in(Box::new(book)),
+            None => project,
+        };
         let documents = match memory {
             true => None,
             false => {
@@ -153,6 +192,16 @@ impl Session {
         };
         Ok(Opened { project, documents })
     }
+}
+
+/// A store that ends with the command, bounded as the policy says.
+fn in_memory(policy: &Policy) -> Arc<dyn Storage> {
+    let store = MemoryStore::new();
+    store.set_quota(policy.quota_bytes.map(|limit_bytes| Quota {
+        limit_bytes,
+        closing_margin_bytes: Quota::CLOSING_MARGIN_BYTES,
+    }));
+    Arc::new(store)
 }
 
 /// A cache of native code in a directory of the operator's own.

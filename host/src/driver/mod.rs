@@ -11,8 +11,10 @@ mod stop;
 pub use events::{Costs, Ended, RunEvent, Sink, Why};
 pub use stop::{Stop, StopLevel, Stopper, stopper};
 
+use crate::ceilings::{Guard, Permit, Refusal};
 use crate::error::CallError;
 use crate::models::{Failure, Llm};
+use crate::policy::Policy;
 use crate::tenant::Tenant;
 use crate::tools::Tools;
 use crate::wit::runner;
@@ -42,6 +44,7 @@ pub struct Driver {
     models: Arc<dyn Models>,
     tools: Arc<dyn Tools>,
     observer: Option<Arc<dyn Observer>>,
+    guard: Arc<Guard>,
     nonce: Arc<str>,
     runs: Arc<AtomicU64>,
 }
@@ -55,18 +58,23 @@ pub enum DriveError {
     /// Somebody else has taken the thread over, or killed it.
     #[error("{0} is held by somebody else now, or its run was ended")]
     Fenced(String),
+    /// As many runs as the operator's policy allows are under way. Nothing was written.
+    #[error("{0}")]
+    Ceiling(Refusal),
 }
 
 impl Driver {
     /// A driver whose runs are held under `<nonce>/<n>`. The nonce must be this process's own, and locked where other
-    /// processes may recover what it leaves (`authority::HolderLock`).
+    /// processes may recover what it leaves (`authority::HolderLock`). It has no ceilings until it is given a guard.
     pub fn new(
         tenant: Tenant,
         models: Arc<dyn Models>,
         tools: Arc<dyn Tools>,
         nonce: &str,
     ) -> Self {
+        let clock = Arc::clone(&tenant.context().clock);
         Self {
+            guard: Arc::new(Guard::new(Policy::preset("local"), clock)),
             tenant,
             models,
             tools,
@@ -74,6 +82,13 @@ impl Driver {
             nonce: nonce.into(),
             runs: Arc::default(),
         }
+    }
+
+    /// Hold every run to the ceilings of this guard, which all drivers of the tenant share.
+    #[must_use]
+    pub fn within(mut self, guard: Arc<Guard>) -> Self {
+        self.guard = guard;
+        self
     }
 
     /// Tell `observer` about every durable change.
@@ -101,12 +116,13 @@ impl Driver {
         sink: &Sink,
         stop: &Stop,
     ) -> Result<Ended, DriveError> {
+        let permit = self.guard.begin().map_err(DriveError::Ceiling)?;
         let holder = self.next_holder();
         let handle = self
             .tenant
             .start(thread, input.clone(), &holder, &holder)
             .await?;
-        self.perform(handle, sink, stop).await
+        self.perform(handle, &permit, sink, stop).await
     }
 
     /// Take over a thread that waits, or whose holder is gone, and perform it.
@@ -120,9 +136,10 @@ impl Driver {
         sink: &Sink,
         stop: &Stop,
     ) -> Result<Ended, DriveError> {
+        let permit = self.guard.begin().map_err(DriveError::Ceiling)?;
         let holder = self.next_holder();
         let handle = self.tenant.claim(thread, &holder, proof).await?;
-        self.perform(handle, sink, stop).await
+        self.perform(handle, &permit, sink, stop).await
     }
 
     fn next_holder(&self) -> String {
@@ -136,6 +153,7 @@ impl Driver {
     async fn perform(
         &self,
         handle: runner::Handle,
+        permit: &Permit,
         sink: &Sink,
         stop: &Stop,
     ) -> Result<Ended, DriveError> {
@@ -149,6 +167,7 @@ impl Driver {
             driver: self,
             thread: thread.clone(),
             token: handle.token,
+            permit,
             sink,
             stop: stop.clone(),
             conversation: Conversation::default(),

@@ -2,9 +2,9 @@
 
 use super::conversation::Conversation;
 use super::{Costs, DriveError, Driver, RunEvent, Sink, Stop, StopLevel};
+use crate::ceilings::{Called, Permit};
 use crate::component::convert;
 use crate::models::{Completion, Delta, Failure, FailureKind};
-use crate::tools::ToolResult;
 use crate::wit::{self, llm, runner};
 use futures_util::future::join_all;
 use std::sync::{Mutex, PoisonError};
@@ -22,6 +22,8 @@ pub(super) struct Run<'a> {
     pub(super) driver: &'a Driver,
     pub(super) thread: String,
     pub(super) token: u64,
+    /// Every model and tool call passes it.
+    pub(super) permit: &'a Permit,
     pub(super) sink: &'a Sink,
     pub(super) stop: Stop,
     pub(super) conversation: Conversation,
@@ -89,13 +91,19 @@ impl Run<'_> {
         let partial = Mutex::new(String::new());
         let on_delta = |delta: Delta| self.sink.emit(note(delta, &partial));
         let left = self.until(step.deadline);
-        let call = tokio::time::timeout(left, provider.complete(&request, &on_delta));
+        let complete = self.permit.complete(&*provider, &request, &on_delta);
+        let call = tokio::time::timeout(left, complete);
         let answer = self.watched(call, StopLevel::Cancel, &partial).await?;
         Ok(match answer {
             Ok(Ok(Ok(completion))) => {
                 runner::Outcome::Completion(convert::completion(&kept(completion)))
             }
-            Ok(Ok(Err(failed))) => runner::Outcome::Failure(convert::failure(&failed)),
+            Ok(Ok(Err(mut failed))) => {
+                if failed.partial.is_empty() {
+                    failed.partial = text(&partial);
+                }
+                runner::Outcome::Failure(convert::failure(&failed))
+            }
             Ok(Err(_)) => {
                 let message = format!("the model did not answer within {} s", left.as_secs());
                 let failed = failure(FailureKind::Transient, "timeout", &message);
@@ -145,28 +153,28 @@ impl Run<'_> {
             name: name.clone(),
             arguments,
         });
-        let limit = Duration::from_millis(call.timeout);
-        let answer =
-            tokio::time::timeout(limit, self.driver.tools.call(&call.name, &call.arguments)).await;
-        let interrupted = answer.is_err() && !call.idempotent;
-        let ToolResult { content, failed } = answer.unwrap_or_else(|_| {
-            ToolResult::failed(format!(
-                "the tool did not answer within {} s",
-                limit.as_secs()
-            ))
-        });
+        let longest = Duration::from_millis(call.timeout);
+        let tools = &*self.driver.tools;
+        let called = self
+            .permit
+            .call(tools, &call.name, &call.arguments, longest);
+        let Called {
+            result,
+            interrupted,
+        } = called.await;
+        let interrupted = interrupted && !call.idempotent;
         self.sink.emit(RunEvent::ToolDone {
             call: id,
             name,
-            failed,
-            bytes: content.len(),
+            failed: result.failed,
+            bytes: result.content.len(),
         });
         wit::ToolOutcome {
             version: call.version,
             index: call.index,
             state: if interrupted { "interrupted" } else { "done" }.to_owned(),
-            failed,
-            content,
+            failed: result.failed,
+            content: result.content,
             patches: String::new(),
             operations: String::new(),
             cost: 0,

@@ -9,9 +9,10 @@ mod names;
 use super::models::ModelTable;
 use super::{Library, LibraryError, front, yaml};
 use crate::authority::{self, AuthorityError, Environment};
+pub use crate::policy::Policy;
 use crate::tools::ToolEntry;
 use cap_std::fs::Dir;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use std::path::Path;
 
 /// Largest directive or knowledge file. It becomes part of a record of at most 1 MiB, beside other things.
@@ -35,42 +36,6 @@ const COORDINATION_FILES: [&str; 2] = ["coordination.yaml", "agent/coordination.
 
 /// Where the settings of state persistence stand, in `.ai/config`.
 const STATE_FILE: &str = "state_persistence.yaml";
-
-/// What the operator sets for a tenant, outside the tenant's directory.
-#[derive(Debug, Clone)]
-pub struct Policy {
-    /// The name of the preset whose limits hold where nothing else is said: `local` or `strict`.
-    pub preset: String,
-    /// Limits that no directive may exceed, as the guest reads them.
-    pub limits: Map<String, Value>,
-    /// Capability patterns that no directive may exceed; `None` sets no such bound.
-    pub capabilities: Option<Vec<String>>,
-    /// Models that may be used; `None` allows all.
-    pub models: Option<Vec<String>>,
-    /// Providers that may be used; `None` allows all.
-    pub providers: Option<Vec<String>>,
-}
-
-impl Policy {
-    /// A preset that adds nothing of its own and allows every capability, model and provider: a person's own project.
-    pub fn preset(name: &str) -> Self {
-        Self {
-            preset: name.to_owned(),
-            limits: Map::new(),
-            capabilities: None,
-            models: None,
-            providers: None,
-        }
-    }
-
-    fn document(&self) -> Value {
-        let mut document = json!({"limits": self.limits});
-        if let Some(capabilities) = &self.capabilities {
-            document["capabilities"] = capabilities.as_slice().into();
-        }
-        document
-    }
-}
 
 /// The library of one tenant.
 #[derive(Debug)]
@@ -103,12 +68,18 @@ impl FilesLibrary {
 
     /// The models and providers that the tenant may use, as the file is now.
     pub fn models(&self) -> Result<ModelTable, LibraryError> {
+        Ok(self.own_models()?.restricted(&self.policy))
+    }
+
+    /// Those that its file asks for.
+    fn own_models(&self) -> Result<ModelTable, LibraryError> {
         let text = self.config("models.yaml")?;
-        let table = ModelTable::load(text.as_deref(), self.environment.clone())?;
-        Ok(table.restricted(
-            self.policy.models.as_deref(),
-            self.policy.providers.as_deref(),
-        ))
+        ModelTable::load(text.as_deref(), self.environment.clone())
+    }
+
+    /// The operator's policy.
+    pub fn policy(&self) -> &Policy {
+        &self.policy
     }
 
     /// Settings files of the tenant that hold something: the guest of this version reads none of them, so whoever runs
@@ -169,11 +140,14 @@ impl FilesLibrary {
                 .map(str::to_owned)
                 .collect());
         }
-        Ok(table
-            .resolve(name)
-            .map(|model| model.document().to_string())
-            .into_iter()
-            .collect())
+        match table.resolve(name) {
+            Some(model) => Ok(vec![model.document().to_string()]),
+            // There, and not granted: a tenant must not believe that it was a slip of the finger.
+            None => match self.own_models()?.resolve(name) {
+                Some(own) => Err(self.policy.refuse(own)),
+                None => Ok(Vec::new()),
+            },
+        }
     }
 
     fn tool(&self, name: &str) -> Result<Vec<String>, LibraryError> {

@@ -102,7 +102,7 @@ pub fn utf8(bytes: &[u8]) -> Result<&str, FrontError> {
 }
 
 /// The noun for a value in an error.
-pub(super) fn kind(value: &Value) -> &'static str {
+pub(crate) fn kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "nothing",
         Value::Bool(_) => "true or false",

@@ -2,15 +2,19 @@
 //!
 //! A model's document goes to the guest; a provider's address and key stay in the host. Prices are carried as the text
 //! they were written in: arithmetic on them is the guest's. `${NAME}` is replaced in an address and a key, when a
-//! provider is used and not before, so a missing key is no error for a project that never uses it; a name that no
-//! provider may use (`authority::PROVIDER_SUFFIXES`) is refused when the table is read.
+//! provider is used and not before, so a missing key is no error for a project that never uses it; a name that may not
+//! stand there is refused when the table is read. Where the value of a variable may be sent is not the table's to say:
+//! see `access`.
 
-mod read;
+mod access;
+pub(crate) mod read;
 
 use super::LibraryError;
 use crate::authority::{Environment, ExpandError};
 use crate::models::Secret;
 use crate::nearest::nearest;
+use crate::policy::{Address, Policy};
+use access::Grants;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -210,6 +214,8 @@ pub struct ModelTable {
     tiers: BTreeMap<String, String>,
     providers: BTreeMap<String, ProviderEntry>,
     environment: Environment,
+    /// What the operator's policy says of providers; `None` says nothing.
+    grants: Option<Grants>,
 }
 
 impl ModelTable {
@@ -251,16 +257,27 @@ impl ModelTable {
             .map(|(tier, model)| (tier.as_str(), model.as_str()))
     }
 
-    /// The same table with nothing in it but what the operator allows; `None` allows all.
-    pub fn restricted(mut self, models: Option<&[String]>, providers: Option<&[String]>) -> Self {
-        let allowed =
-            |list: Option<&[String]>, name: &String| list.is_none_or(|list| list.contains(name));
-        self.providers.retain(|name, _| allowed(providers, name));
+    /// The model of exactly this name; a tier is none.
+    pub fn model(&self, name: &str) -> Option<&ModelSpec> {
+        self.models.get(name)
+    }
+
+    /// The same table with nothing in it but what the operator grants, at the operator's prices where there are some.
+    pub fn restricted(mut self, policy: &Policy) -> Self {
+        if let Some(granted) = &policy.providers {
+            self.providers.retain(|name, _| granted.contains_key(name));
+        }
         self.models.retain(|name, model| {
-            allowed(models, name) && self.providers.contains_key(&model.provider)
+            policy.grants_model(name) && self.providers.contains_key(&model.provider)
         });
+        for (name, prices) in policy.models.iter().flatten() {
+            if let (Some(model), Some(_)) = (self.models.get_mut(name), prices) {
+                model.prices.clone_from(prices);
+            }
+        }
         self.tiers
             .retain(|_, model| self.models.contains_key(model));
+        self.grants = Grants::of(policy);
         self
     }
 
@@ -274,6 +291,7 @@ impl ModelTable {
             .get(name)
             .ok_or_else(|| self.unknown_provider(name))?;
         let base_url = self.base_url(entry)?;
+        self.check_access(name, entry, &base_url)?;
         let key = self.key(entry)?;
         Ok(ProviderSpec {
             name: name.to_owned(),
@@ -299,7 +317,13 @@ impl ModelTable {
         LibraryError::Invalid {
             place: PLACE.to_owned(),
             value: name.chars().take(NAME_BYTES_MAX).collect(),
-            problem: "there is no such provider, or the operator does not allow it".to_owned(),
+            problem: match &self.grants {
+                None => "there is no such provider".to_owned(),
+                Some(grants) => format!(
+                    "there is no such provider, or the operator's policy, {}, does not grant it",
+                    grants.policy
+                ),
+            },
             nearest: nearest(name, known).map(str::to_owned),
         }
     }
@@ -314,20 +338,14 @@ impl ModelTable {
             Err(ExpandError::Unset { name }) if is_only(text, &name) => return Ok(own),
             Err(error) => return Err(entry.invalid("base_url", text, error.to_string())),
         };
-        let address = url
-            .strip_prefix("https://")
-            .or_else(|| url.strip_prefix("http://"));
-        let printable =
-            |rest: &str| !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_graphic());
-        match address {
-            Some(rest) if printable(rest) && !rest.starts_with('/') => {
-                Ok(url.trim_end_matches('/').to_owned())
-            }
+        match Address::of_url(&url) {
+            Some(_) => Ok(url.trim_end_matches('/').to_owned()),
             // The text, not the value: the value may hold what nobody should read in an error.
-            _ => Err(entry.invalid(
+            None => Err(entry.invalid(
                 "base_url",
                 text,
-                "an address begins with https:// or http://".to_owned(),
+                "an address is https:// or http://, a host, perhaps a port and a path, and nothing else"
+                    .to_owned(),
             )),
         }
     }

@@ -23,6 +23,12 @@ pub struct Quota {
 }
 
 impl Quota {
+    /// What a tenant of the preset `strict` may hold where nothing else is said: about a million events.
+    pub const STRICT_LIMIT_BYTES: u64 = 1 << 30;
+
+    /// A closing commit settles, ends or cancels; 16 MiB hold thousands of them.
+    pub const CLOSING_MARGIN_BYTES: u64 = 16 << 20;
+
     /// Bytes in use after a commit that changes them by `growth`, or why it may not. One that does not grow the store
     /// is always admitted, however full it is.
     pub(super) fn admit(self, used: u64, growth: i64, closing: bool) -> Result<u64, StorageError> {

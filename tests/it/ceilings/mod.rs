@@ -1,3 +1,6 @@
 //! What the host and the store bound by themselves, whatever the component decides: ceilings, policy, quota.
 
+mod cli;
+mod guard;
 mod quota;
+mod runs;

@@ -166,21 +166,24 @@ fn keys_are_never_shown() {
         without["missing"]
     );
     for json in [true, false] {
-        let mut command = project.command(if json {
-            &["doctor", "--json"]
-        } else {
-            &["doctor"]
-        });
-        command
-            .env("OPENAI_API_KEY", SECRET)
-            .env("OPENAI_BASE_URL", "https://user:pass@example.org/v1");
-        let ran = binary::run(command);
+        let arguments: &[&str] = match json {
+            true => &["doctor", "--json"],
+            false => &["doctor"],
+        };
+        let doctor = |address: &str| {
+            let mut command = project.command(arguments);
+            command
+                .env("OPENAI_API_KEY", SECRET)
+                .env("OPENAI_BASE_URL", address);
+            let ran = binary::run(command);
+            let shown = ran.out.contains(SECRET) || ran.out.contains("hidden");
+            assert!(!shown, "{}", ran.out);
+            ran
+        };
+        let refused = doctor("https://user:hidden@example.org/v1");
+        assert_eq!(refused.code, Some(1), "{refused:#?}");
+        let ran = doctor("https://example.org/hidden/v1");
         assert_eq!(ran.code, Some(0), "{ran:#?}");
-        assert!(
-            !ran.out.contains(SECRET) && !ran.out.contains("user:pass"),
-            "{}",
-            ran.out
-        );
         assert!(ran.out.contains("key set by OPENAI_API_KEY"), "{}", ran.out);
         assert!(
             ran.out.contains("address by OPENAI_BASE_URL"),

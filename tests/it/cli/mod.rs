@@ -2,7 +2,7 @@
 
 mod commands;
 mod doctor;
-mod fixture;
+pub(crate) mod fixture;
 mod interrupts;
 mod refusals;
 mod together;

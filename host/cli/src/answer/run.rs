@@ -102,7 +102,18 @@ impl RunAnswer {
         if self.status != "suspended" {
             return None;
         }
-        let option = match self.cause.as_ref()?.code.as_str() {
+        let code = self.cause.as_ref()?.code.as_str();
+        if let Some(ceiling) = code.strip_prefix("ceiling_") {
+            return Some(format!(
+                "let the operator raise {ceiling} in the policy, then threadkeep resume {id}"
+            ));
+        }
+        let option = match code {
+            "store_full" => {
+                return Some(format!(
+                    "free space or let the operator raise the quota, then threadkeep resume {id}"
+                ));
+            }
             "turns_exceeded" => "--turns N",
             "tokens_exceeded" => "--tokens N",
             "spend_exceeded" | "budget" => "--spend USD",

@@ -5,16 +5,17 @@
 
 mod engine;
 mod library;
+mod policy;
 mod store;
 
-use super::open::{PRESET, Session};
+use super::open::Session;
 use super::{fault, view};
 use std::sync::Arc;
 use threadkeep::authority::Project;
 use threadkeep::clock::SystemClock;
 use threadkeep::component::{Context, SystemRandom};
 use threadkeep::engine::Engine;
-use threadkeep::library::files::{FilesLibrary, Policy};
+use threadkeep::library::files::FilesLibrary;
 use threadkeep::storage::{Storage, memory::MemoryStore};
 use threadkeep::tenant::Tenant;
 use threadkeep::tools::{Tools, files::FilesTools};
@@ -66,6 +67,7 @@ struct Examined {
 /// True if something could be run.
 async fn examine(session: &Session, findings: &mut Findings) -> bool {
     let engine = engine::section(session, findings);
+    policy::section(session, findings);
     let mut section = Section::new("project");
     let project = project(session, &mut section, findings);
     let (Some(engine), Some(project)) = (engine, project) else {
@@ -88,7 +90,7 @@ async fn examine(session: &Session, findings: &mut Findings) -> bool {
         );
     }
     let stored = store::sections(session, &engine, &project, findings).await;
-    limits(&engine, &tried, findings).await;
+    limits(&engine, &project.library.policy().name, &tried, findings).await;
     tools(&project, findings);
     runnable && stored && settings
 }
@@ -131,7 +133,7 @@ fn open(session: &Session, project: &Project) -> Result<Examined, Fault> {
     let tools = FilesTools::new(grant);
     let library = FilesLibrary::open(
         ai()?,
-        Policy::preset(PRESET),
+        session.policy()?,
         tools.catalog(),
         session.environment().for_providers(),
     );
@@ -171,13 +173,13 @@ fn draft(directive: Option<&str>, inputs: String) -> Draft {
 }
 
 /// Caps of the preset, as the component gives them to a chat, and what one call may use.
-async fn limits(engine: &Engine, tried: &Tenant, findings: &mut Findings) {
+async fn limits(engine: &Engine, policy: &str, tried: &Tenant, findings: &mut Findings) {
     let mut section = Section::new("limits");
-    let origin = format!("preset {PRESET}, built in");
+    let origin = "preset local, built in";
     match tried.create(draft(None, String::new())).await {
         Ok(thread) => {
             let caps = view::limits(&thread.limits);
-            section.from("caps of a thread", caps.shown(), &origin);
+            section.from("caps of a thread", caps.shown(), policy);
         }
         Err(error) => section.item(
             State::Warning,
@@ -187,15 +189,19 @@ async fn limits(engine: &Engine, tried: &Tenant, findings: &mut Findings) {
         ),
     }
     for (name, value) in engine.limits().named() {
-        section.from(name, value, &origin);
+        section.from(name, value, origin);
     }
     findings.sections.push(section);
 }
 
 fn tools(project: &Examined, findings: &mut Findings) {
     let mut section = Section::new("tools");
+    let policy = project.library.policy();
     for tool in project.tools.catalog() {
-        section.from(&tool.name, "reads below the project, never .ai", "built in");
+        match policy.grants_tool(&tool.name) {
+            true => section.from(&tool.name, "reads below the project, never .ai", "built in"),
+            false => section.from(&tool.name, "not granted", &policy.name),
+        }
     }
     findings.sections.push(section);
 }

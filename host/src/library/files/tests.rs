@@ -478,15 +478,16 @@ fn scripts_and_policy() {
         let error = library.script(bad).expect_err(bad);
         assert!(!format!("{error:?}").contains("hidden"), "{bad:?}");
     }
-    let mut policy = Policy::preset("strict");
-    policy.models = Some(vec!["b".to_owned()]);
-    policy
-        .limits
-        .insert("spend".to_owned(), Value::String("1".to_owned()));
-    policy.capabilities = Some(vec!["execute.tool.read_file".to_owned()]);
+    let policy = "models: {b: {}}\nlimits: {spend: '1'}\ntools: [read_file]";
+    let policy = Policy::parse(policy, "the policy").expect("it is a policy");
     let restricted = reopened(&temp, policy);
     assert_eq!(shown(&restricted, "model", ""), "b");
-    assert_eq!(shown(&restricted, "model", "a"), "none");
+    assert_eq!(shown(&restricted, "model", "c"), "none");
+    let refused = shown(&restricted, "model", "a");
+    assert!(
+        refused.contains("is not granted by the operator's policy, the policy"),
+        "{refused}"
+    );
     assert_eq!(
         shown(&restricted, "settings", "policy"),
         r#"{"limits":{"spend":"1"},"capabilities":["execute.tool.read_file"]}"#

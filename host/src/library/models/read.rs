@@ -17,12 +17,7 @@ pub(super) fn table(
     environment: Environment,
 ) -> Result<ModelTable, LibraryError> {
     let reader = Reader { text, place };
-    let value = yaml::parse(text, 1).map_err(|error| LibraryError::Invalid {
-        place: format!("{place}:{}", error.line),
-        value: String::new(),
-        problem: format!("column {}: {}", error.column, error.problem),
-        nearest: None,
-    })?;
+    let value = reader.parse()?;
     let empty = Map::new();
     let root = match &value {
         Value::Null => &empty,
@@ -40,6 +35,7 @@ pub(super) fn table(
         tiers,
         providers,
         environment,
+        grants: None,
     })
 }
 
@@ -51,19 +47,33 @@ fn built_in_providers(place: &str) -> Result<BTreeMap<String, ProviderEntry>, Li
     Ok(ModelTable::built_in(Environment::default())?.providers)
 }
 
-struct Reader<'a> {
-    text: &'a str,
-    place: &'a str,
+/// Reads a YAML text and says where something in it is wrong. A policy is read by it, too.
+pub(crate) struct Reader<'a> {
+    /// All of it.
+    pub(crate) text: &'a str,
+    /// What errors call it.
+    pub(crate) place: &'a str,
 }
 
-type Path<'a> = &'a [&'a str];
+/// The keys that lead to a value.
+pub(crate) type Path<'a> = &'a [&'a str];
 
 impl Reader<'_> {
+    /// The whole text as a value.
+    pub(crate) fn parse(&self) -> Result<Value, LibraryError> {
+        yaml::parse(self.text, 1).map_err(|error| LibraryError::Invalid {
+            place: format!("{}:{}", self.place, error.line),
+            value: String::new(),
+            problem: format!("column {}: {}", error.column, error.problem),
+            nearest: None,
+        })
+    }
+
     fn place_of(&self, path: Path<'_>) -> String {
         format!("{}:{}", self.place, yaml::line_of(self.text, 1, path))
     }
 
-    fn invalid(
+    pub(crate) fn invalid(
         &self,
         path: Path<'_>,
         value: &str,
@@ -82,7 +92,7 @@ impl Reader<'_> {
         }
     }
 
-    fn object<'v>(
+    pub(crate) fn object<'v>(
         &self,
         path: Path<'_>,
         value: &'v Value,
@@ -101,7 +111,7 @@ impl Reader<'_> {
     }
 
     /// Refuse every key that is not among `keys`.
-    fn known(
+    pub(crate) fn known(
         &self,
         path: Path<'_>,
         table: &Map<String, Value>,
@@ -118,7 +128,7 @@ impl Reader<'_> {
     }
 
     /// The entries of a section: a table of named things, at most `most`.
-    fn section<'v>(
+    pub(crate) fn section<'v>(
         &self,
         name: &str,
         value: Option<&'v Value>,
@@ -154,7 +164,11 @@ impl Reader<'_> {
         }
     }
 
-    fn text<'v>(&self, path: Path<'_>, value: &'v Value) -> Result<&'v str, LibraryError> {
+    pub(crate) fn text<'v>(
+        &self,
+        path: Path<'_>,
+        value: &'v Value,
+    ) -> Result<&'v str, LibraryError> {
         match value.as_str() {
             Some(text) if !text.is_empty() => Ok(text),
             _ => Err(self.invalid(
@@ -166,7 +180,7 @@ impl Reader<'_> {
         }
     }
 
-    fn optional_text(
+    pub(crate) fn optional_text(
         &self,
         path: Path<'_>,
         table: &Map<String, Value>,
@@ -196,18 +210,19 @@ impl Reader<'_> {
         };
         self.known(path, table, keys)?;
         let field = |key| self.optional_text(&["providers", name, key], table);
-        let expanded = |key| {
-            let text = field(key)?;
-            self.variables(&["providers", name, key], text.as_deref())?;
-            Ok(text)
-        };
         let entry = ProviderEntry {
             wire,
-            base_url: expanded("base_url")?,
-            key: expanded("key")?,
+            base_url: field("base_url")?,
+            key: field("key")?,
             file: field("file")?,
             place: self.place_of(path),
         };
+        self.address(&["providers", name, "base_url"], entry.base_url.as_deref())?;
+        self.variables(
+            &["providers", name, "key"],
+            entry.key.as_deref(),
+            authority::KEY_SUFFIX,
+        )?;
         match (&entry.file, wire) {
             (None, Wire::Scripted) => Err(self.invalid(
                 path,
@@ -219,44 +234,74 @@ impl Reader<'_> {
         }
     }
 
-    /// Refuse a variable that no provider may name: left to itself it would look like one that is not set.
-    fn variables(&self, path: Path<'_>, text: Option<&str>) -> Result<(), LibraryError> {
+    /// Refuse a variable that may not stand here: left to itself it would look like one that is not set.
+    fn variables(
+        &self,
+        path: Path<'_>,
+        text: Option<&str>,
+        suffix: &str,
+    ) -> Result<(), LibraryError> {
         let Origin::Variables(names) = Origin::of(text) else {
             return Ok(());
         };
-        match names.iter().find(|name| !authority::is_for_providers(name)) {
+        match names.iter().find(|name| !name.ends_with(suffix)) {
             None => Ok(()),
             Some(name) => {
-                let [key, address] = authority::PROVIDER_SUFFIXES;
                 let problem = format!(
-                    "the variable {name} may not be used here; its name must end in {key} or {address}"
+                    "the variable {name} may not be used here; its name must end in {suffix}"
                 );
                 Err(self.invalid(path, name, problem, None))
             }
         }
     }
 
-    fn wire(&self, path: Path<'_>, table: &Map<String, Value>) -> Result<Wire, LibraryError> {
+    /// A variable in an address is the whole of its beginning: nothing before it, and behind it a path or nothing.
+    fn address(&self, path: Path<'_>, text: Option<&str>) -> Result<(), LibraryError> {
+        self.variables(path, text, authority::ADDRESS_SUFFIX)?;
+        let Some((before, rest)) = text.and_then(|text| text.split_once("${")) else {
+            return Ok(());
+        };
+        let behind = rest.split_once('}').map_or("", |(_, behind)| behind);
+        if before.is_empty()
+            && (behind.is_empty() || behind.starts_with('/'))
+            && !behind.contains("${")
+        {
+            return Ok(());
+        }
+        let problem = "a variable is the beginning of an address; only a path may follow it";
+        Err(self.invalid(path, "", problem.to_owned(), None))
+    }
+
+    /// One of a few words.
+    pub(crate) fn one_of(
+        &self,
+        path: Path<'_>,
+        word: &str,
+        noun: &str,
+        words: &[&str],
+    ) -> Result<String, LibraryError> {
+        if words.contains(&word) {
+            return Ok(word.to_owned());
+        }
+        let hint = suggestion(word, words.iter().copied());
+        let problem = format!("a {noun} is one of {}{hint}", words.join(", "));
+        let near = nearest(word, words.iter().copied());
+        Err(self.invalid(path, word, problem, near))
+    }
+
+    pub(crate) fn wire(
+        &self,
+        path: Path<'_>,
+        table: &Map<String, Value>,
+    ) -> Result<Wire, LibraryError> {
         let words = Wire::WORDS.join(", ");
+        let missing = || format!("wire is missing; it is one of {words}");
         let Some(value) = table.get("wire") else {
-            return Err(self.invalid(
-                path,
-                "",
-                format!("wire is missing; it is one of {words}"),
-                None,
-            ));
+            return Err(self.invalid(path, "", missing(), None));
         };
         let path = [path, &["wire"]].concat();
-        let word = self.text(&path, value)?;
-        Wire::from_word(word).ok_or_else(|| {
-            let hint = suggestion(word, Wire::WORDS);
-            self.invalid(
-                &path,
-                word,
-                format!("a wire is one of {words}{hint}"),
-                nearest(word, Wire::WORDS),
-            )
-        })
+        let word = self.one_of(&path, self.text(&path, value)?, "wire", &Wire::WORDS)?;
+        Wire::from_word(&word).ok_or_else(|| self.invalid(&path, &word, missing(), None))
     }
 
     fn models(
@@ -333,7 +378,11 @@ impl Reader<'_> {
     }
 
     /// Input and output must have a price as soon as anything has one.
-    fn prices(&self, model: &str, value: Option<&Value>) -> Result<Option<Prices>, LibraryError> {
+    pub(crate) fn prices(
+        &self,
+        model: &str,
+        value: Option<&Value>,
+    ) -> Result<Option<Prices>, LibraryError> {
         let path: Path<'_> = &["models", model, "prices"];
         let table = match value {
             None | Some(Value::Null) => return Ok(None),

@@ -56,14 +56,9 @@ pub struct SqliteOptions {
 }
 
 impl SqliteOptions {
-    /// A closing commit settles, ends or cancels; 16 MiB hold thousands of them.
-    pub const CLOSING_MARGIN_BYTES: u64 = 16 << 20;
-    /// What a tenant without a policy of its own may hold: about a million events.
-    pub const STRICT_QUOTA_BYTES: u64 = 1 << 30;
-
     /// For one person on their own machine: durable, no quota.
     pub const fn local() -> Self {
-        let closing_margin_bytes = Self::CLOSING_MARGIN_BYTES;
+        let closing_margin_bytes = Quota::CLOSING_MARGIN_BYTES;
         Self {
             durability: Durability::Full,
             quota_bytes: None,
@@ -74,7 +69,7 @@ impl SqliteOptions {
     /// For tenants that do not trust each other: durable, bounded.
     pub const fn strict() -> Self {
         Self {
-            quota_bytes: Some(Self::STRICT_QUOTA_BYTES),
+            quota_bytes: Some(Quota::STRICT_LIMIT_BYTES),
             ..Self::local()
         }
     }

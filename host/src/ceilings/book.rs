@@ -1,0 +1,230 @@
+//! Where what a tenant has used is kept: in memory, or in a file of the operator's that outlives a process.
+
+use super::Refusal;
+use crate::authority::{self, AuthorityError};
+use cap_std::fs::{Dir, File, OpenOptions};
+use serde::{Deserialize, Serialize};
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+/// Largest file of a book: it holds a few numbers.
+const BOOK_BYTES_MAX: u64 = 4 << 10;
+
+/// What a tenant has used since its book was begun. Calls that are under way stand in it with the most that they can
+/// come to; so does a call whose process died.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Used {
+    /// Nano-USD for models.
+    pub spend_nanos: u64,
+    /// Model calls whose cost nobody knows, because the operator has no price for the model.
+    pub unpriced_calls: u64,
+    /// Model calls.
+    pub model_calls: u64,
+    /// Bytes to and from models.
+    pub model_bytes: u64,
+    /// Tool calls.
+    pub tool_calls: u64,
+    /// Bytes of arguments and results.
+    pub tool_bytes: u64,
+}
+
+/// Keeps what was used. An embedder who wants it in a database of its own writes one.
+pub trait Book: Send + Sync {
+    /// What was used.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    fn used(&self) -> Result<Used, Refusal>;
+
+    /// Change it, alone: nobody else changes it meanwhile. What `change` refuses changes nothing. Durable, where the book
+    /// is, when it answers.
+    ///
+    /// # Errors
+    /// What `change` refuses, or that it cannot be kept.
+    fn change(
+        &self,
+        change: &mut dyn FnMut(&mut Used) -> Result<(), Refusal>,
+    ) -> Result<(), Refusal>;
+}
+
+/// A book that ends with the process. [`Book::used`] is the snapshot that a later one may begin with.
+#[derive(Debug, Default)]
+pub struct InMemory(Mutex<Used>);
+
+impl InMemory {
+    /// A book that goes on from what was used before.
+    pub fn from(used: Used) -> Self {
+        Self(Mutex::new(used))
+    }
+}
+
+impl Book for InMemory {
+    fn used(&self) -> Result<Used, Refusal> {
+        Ok(*self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn change(
+        &self,
+        change: &mut dyn FnMut(&mut Used) -> Result<(), Refusal>,
+    ) -> Result<(), Refusal> {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut used = *kept;
+        change(&mut used)?;
+        *kept = used;
+        Ok(())
+    }
+}
+
+/// A book in a JSON file, shared by all processes that name it. Every change is read, made and written under a lock
+/// file beside it, and durable before the call that it admits is sent.
+#[derive(Debug)]
+pub struct FileBook {
+    dir: Dir,
+    name: String,
+}
+
+impl FileBook {
+    /// The book of this name in a directory that no tenant can write. It is made by the first change.
+    pub fn new(dir: Dir, name: &str) -> Self {
+        Self {
+            dir,
+            name: name.to_owned(),
+        }
+    }
+
+    /// Only one process changes it at a time; the lock ends with the handle.
+    fn lock(&self) -> io::Result<std::fs::File> {
+        let mut options = OpenOptions::new();
+        options.write(true).create(true);
+        let lock = self
+            .dir
+            .open_with(format!("{}.lock", self.name), &options)?;
+        let lock = lock.into_std();
+        lock.lock()?;
+        Ok(lock)
+    }
+
+    fn read(&self) -> Result<Used, Refusal> {
+        let file = match authority::open_regular(&self.dir, Path::new(&self.name), &self.name) {
+            Ok(file) => file,
+            Err(error) if error.is_missing() => return Ok(Used::default()),
+            Err(error) => return Err(self.refused(&error)),
+        };
+        let bytes = authority::read_bounded(file, &self.name, BOOK_BYTES_MAX);
+        let bytes = bytes.map_err(|error| self.refused(&error))?;
+        // As a table first: a list would be read as one, field by field.
+        let table: serde_json::Map<_, _> =
+            serde_json::from_slice(&bytes).map_err(|error| self.refused(&error))?;
+        serde_json::from_value(table.into()).map_err(|error| self.refused(&error))
+    }
+
+    /// Temporary, fsync, rename, fsync the directory.
+    fn write(&self, used: &Used) -> io::Result<()> {
+        let temporary = format!("{}.new", self.name);
+        let mut file = self.dir.create(&temporary)?;
+        file.write_all(serde_json::to_string(used)?.as_bytes())?;
+        file.sync_all()?;
+        self.dir.rename(&temporary, &self.dir, &self.name)?;
+        #[cfg(unix)]
+        self.dir.open(".").map(File::into_std)?.sync_all()?;
+        Ok(())
+    }
+
+    fn refused(&self, error: &dyn std::error::Error) -> Refusal {
+        let mut message = format!("the operator's book {} cannot be kept: {error}", self.name);
+        if let Some(source) = error.source() {
+            message = format!("{message}: {source}");
+        }
+        Refusal {
+            ceiling: "book",
+            message,
+            retry_after: None,
+        }
+    }
+}
+
+impl Book for FileBook {
+    fn used(&self) -> Result<Used, Refusal> {
+        self.read()
+    }
+
+    fn change(
+        &self,
+        change: &mut dyn FnMut(&mut Used) -> Result<(), Refusal>,
+    ) -> Result<(), Refusal> {
+        let failed = |error: io::Error| {
+            let source = AuthorityError::from_io(&self.name, error);
+            self.refused(&source)
+        };
+        let _lock = self.lock().map_err(failed)?;
+        let before = self.read()?;
+        let mut used = before;
+        change(&mut used)?;
+        match used == before {
+            true => Ok(()),
+            false => self.write(&used).map_err(failed),
+        }
+    }
+}
+
+#[cfg(test)]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "tests plant files from outside the library"
+)]
+mod tests {
+    use super::*;
+
+    fn spend(book: &dyn Book, nanos: u64) -> Result<(), Refusal> {
+        book.change(&mut |used| {
+            used.spend_nanos += nanos;
+            Ok(())
+        })
+    }
+
+    #[test]
+    fn a_file_is_shared_and_outlives_its_book() {
+        let temp = tempfile::TempDir::new().expect("a temporary directory");
+        let open = || {
+            let dir = Dir::open_ambient_dir(temp.path(), cap_std::ambient_authority());
+            FileBook::new(dir.expect("opened"), "used.json")
+        };
+        let threads: Vec<_> = (0..4)
+            .map(|_| {
+                let book = open();
+                std::thread::spawn(move || (0..5).for_each(|_| spend(&book, 1).expect("kept")))
+            })
+            .collect();
+        threads
+            .into_iter()
+            .for_each(|thread| thread.join().expect("done"));
+        assert_eq!(open().used().map(|used| used.spend_nanos), Ok(20));
+        let refused = open().change(&mut |used| {
+            used.spend_nanos = 0;
+            Err(Refusal {
+                ceiling: "spend",
+                message: String::new(),
+                retry_after: None,
+            })
+        });
+        assert!(refused.is_err());
+        assert_eq!(open().used().map(|used| used.spend_nanos), Ok(20));
+    }
+
+    #[test]
+    fn what_is_no_book_refuses_everything() {
+        let temp = tempfile::TempDir::new().expect("a temporary directory");
+        let dir = Dir::open_ambient_dir(temp.path(), cap_std::ambient_authority());
+        let book = FileBook::new(dir.expect("opened"), "used.json");
+        for text in ["", "{", "[]", r#"{"spend": 1}"#, r#"{"spend_nanos": -1}"#] {
+            std::fs::write(temp.path().join("used.json"), text).expect("written");
+            let refused = spend(&book, 1).expect_err(text);
+            assert_eq!(refused.code(), "ceiling_book");
+            assert!(refused.message.contains("used.json"), "{refused}");
+        }
+        std::fs::write(temp.path().join("used.json"), r#"{"spend_nanos": 7}"#).expect("written");
+        assert_eq!(book.used().map(|used| used.spend_nanos), Ok(7));
+    }
+}

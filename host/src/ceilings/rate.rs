@@ -1,0 +1,116 @@
+//! Calls a minute: a bucket that fills by the host's clock.
+
+use crate::clock::Time;
+use std::time::Duration;
+
+/// Longest time that a call waits for its turn. A step has ten minutes for a model and two for a tool; what would wait
+/// longer than one minute is refused with the time after which it may come again.
+pub const WAIT_MAX: Duration = Duration::from_secs(60);
+
+/// One call, in the units of the bucket: it gains `per_minute` of them each nanosecond.
+const CALL: i128 = 60_000_000_000;
+
+/// So many calls at once, and then one for each share of the minute.
+#[derive(Debug)]
+pub(super) struct Bucket {
+    per_minute: u64,
+    /// Below zero it is what those who wait have taken in advance.
+    level: i128,
+    last: Time,
+}
+
+impl Bucket {
+    /// A full one.
+    pub(super) fn new(per_minute: u64, now: Time) -> Self {
+        Self {
+            per_minute,
+            level: full(per_minute),
+            last: now,
+        }
+    }
+
+    /// Take a turn: how long to wait for it. A turn that would come later than [`WAIT_MAX`] is not taken; the error is
+    /// when to ask again, or `None` if nothing ever passes.
+    pub(super) fn take(&mut self, now: Time) -> Result<Duration, Option<Duration>> {
+        // A clock that stepped back gives nothing, and time goes on from there.
+        let passed = i128::try_from(now.until(self.last).as_nanos()).unwrap_or(i128::MAX);
+        self.last = now;
+        let rate = i128::from(self.per_minute);
+        let gained = passed.saturating_mul(rate);
+        self.level = self.level.saturating_add(gained).min(full(self.per_minute));
+        let after = self.level - CALL;
+        if after >= 0 {
+            self.level = after;
+            return Ok(Duration::ZERO);
+        }
+        if rate == 0 {
+            return Err(None);
+        }
+        let nanos = (-after + rate - 1) / rate;
+        let wait = Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
+        if wait > WAIT_MAX {
+            return Err(Some(wait.saturating_sub(WAIT_MAX)));
+        }
+        self.level = after;
+        Ok(wait)
+    }
+}
+
+fn full(per_minute: u64) -> i128 {
+    i128::from(per_minute) * CALL
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: i64) -> Time {
+        Time { seconds, nanos: 0 }
+    }
+
+    #[test]
+    fn so_many_at_once_and_then_one_for_each_share_of_the_minute() {
+        let seconds = |n| Ok(Duration::from_secs(n));
+        let mut bucket = Bucket::new(3, at(0));
+        let taken: Vec<_> = (0..7).map(|_| bucket.take(at(0))).collect();
+        let refused = Err(Some(Duration::from_secs(20)));
+        assert_eq!(
+            taken,
+            [
+                seconds(0),
+                seconds(0),
+                seconds(0),
+                seconds(20),
+                seconds(40),
+                seconds(60),
+                refused
+            ]
+        );
+        assert_eq!(
+            bucket.take(at(20)),
+            seconds(60),
+            "the one that was told to come again"
+        );
+        assert_eq!(bucket.take(at(1_000)), seconds(0));
+        let at_once = (0..9)
+            .filter(|_| bucket.take(at(1_000)) == seconds(0))
+            .count();
+        assert_eq!(at_once, 2, "never more than a minute's worth");
+    }
+
+    #[test]
+    fn a_clock_that_steps_back_gives_nothing() {
+        let mut bucket = Bucket::new(1, at(1_000));
+        assert_eq!(bucket.take(at(1_000)), Ok(Duration::ZERO));
+        assert_eq!(bucket.take(at(0)), Ok(Duration::from_secs(60)));
+        assert_eq!(bucket.take(at(59)), Err(Some(Duration::from_secs(1))));
+        assert_eq!(bucket.take(at(60)), Ok(Duration::from_secs(60)));
+    }
+
+    #[test]
+    fn zero_lets_nothing_pass_and_the_largest_number_does_not_overflow() {
+        assert_eq!(Bucket::new(0, at(0)).take(at(i64::MAX)), Err(None));
+        let mut bucket = Bucket::new(u64::MAX, at(i64::MIN));
+        assert_eq!(bucket.take(at(i64::MAX)), Ok(Duration::ZERO));
+    }
+}

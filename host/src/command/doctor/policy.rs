@@ -1,0 +1,114 @@
+//! The operator's policy: what it grants, what it bounds, and which file says so.
+
+use super::Findings;
+use crate::command::open::Session;
+use threadkeep::ceilings::Ceilings;
+use threadkeep::policy::{Address, Policy};
+use threadkeep_cli::answer::{Section, State};
+use threadkeep_cli::money;
+
+/// Every bound that is set; what is not named is unbounded.
+pub fn section(session: &Session, findings: &mut Findings) {
+    let mut section = Section::new("policy");
+    match session.policy() {
+        Ok(policy) => describe(&policy, &mut section),
+        Err(fault) => {
+            section.item(
+                State::Bad,
+                "policy",
+                fault.message.clone(),
+                Some("--policy"),
+            );
+            findings.missing(fault.message, fault.hint.unwrap_or_default());
+        }
+    }
+    findings.sections.push(section);
+}
+
+fn describe(policy: &Policy, section: &mut Section) {
+    let Policy {
+        name,
+        preset,
+        limits,
+        models,
+        tools,
+        providers,
+        ceilings,
+        quota_bytes,
+        book,
+    } = policy;
+    section.from("preset", preset, name);
+    for (cap, value) in limits {
+        section.from(&format!("most {cap}"), value.to_string(), name);
+    }
+    let all = |names: Option<Vec<&str>>| match names {
+        None => "all".to_owned(),
+        Some(names) if names.is_empty() => "none".to_owned(),
+        Some(names) => names.join(", "),
+    };
+    let models = models.as_ref();
+    let granted = models.map(|models| models.keys().map(String::as_str).collect());
+    section.from("models", all(granted), name);
+    let tools = tools.as_ref();
+    let granted = tools.map(|tools| tools.iter().map(String::as_str).collect());
+    section.from("tools", all(granted), name);
+    match providers {
+        None => section.from("providers", "all; a key goes where its name says", name),
+        Some(granted) if granted.is_empty() => section.from("providers", "none", name),
+        Some(granted) => {
+            for (provider, grant) in granted {
+                let wire = grant.wire.map_or("any wire", |wire| wire.as_str());
+                let hosts: Vec<String> = grant.hosts.iter().map(Address::to_string).collect();
+                let hosts = hosts.iter().map(String::as_str).collect();
+                let keys = grant.keys.iter().map(String::as_str).collect();
+                let (hosts, keys) = (all(Some(hosts)), all(Some(keys)));
+                let value = format!("{wire}; hosts: {hosts}; keys: {keys}");
+                section.from(&format!("provider {provider}"), value, name);
+            }
+        }
+    }
+    for (ceiling, value) in bounds(ceilings) {
+        section.from(&format!("ceiling {ceiling}"), value, name);
+    }
+    if let Some(quota) = quota_bytes {
+        section.from("quota", format!("{quota} bytes"), name);
+    }
+    if let Some(book) = book {
+        section.from("book", format!("{book}, beside the policy"), name);
+    }
+}
+
+/// The ceilings that are set.
+fn bounds(ceilings: &Ceilings) -> Vec<(&'static str, String)> {
+    let Ceilings {
+        spend_nanos_max,
+        unpriced,
+        model_calls_max,
+        model_bytes_max,
+        tool_calls_max,
+        tool_bytes_max,
+        argument_bytes_max,
+        calls_per_minute_max,
+        run_time_max,
+        runs_max,
+    } = ceilings;
+    let number = |value: &Option<u64>| value.map(|value| value.to_string());
+    let all = [
+        ("spend", spend_nanos_max.map(money::shown)),
+        ("unpriced", unpriced.then(|| "allowed".to_owned())),
+        ("model_calls", number(model_calls_max)),
+        ("model_bytes", number(model_bytes_max)),
+        ("tool_calls", number(tool_calls_max)),
+        ("tool_bytes", number(tool_bytes_max)),
+        ("argument_bytes", number(argument_bytes_max)),
+        ("calls_per_minute", number(calls_per_minute_max)),
+        (
+            "run_time",
+            run_time_max.map(|time| format!("{} s", time.as_secs_f64())),
+        ),
+        ("runs", number(runs_max)),
+    ];
+    all.into_iter()
+        .filter_map(|(name, value)| Some((name, value?)))
+        .collect()
+}

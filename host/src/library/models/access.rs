@@ -1,0 +1,115 @@
+//! Where a provider may be, and which keys may go there.
+//!
+//! A tenant writes its own model table, so a table that named any address beside any variable could send the operator's
+//! key to a stranger. The operator's policy binds both: a granted provider is at one of its hosts, and only its keys go
+//! there. Where no policy speaks of providers, a key goes where its name says: `X_API_KEY` to the address in
+//! `X_BASE_URL`, which the operator sets in the same environment, to the wire's own address for the two names that have
+//! one, and to this machine. A key that is written out in the table is the tenant's own and is bound to nothing.
+
+use super::{ModelTable, Origin, ProviderEntry, Wire};
+use crate::authority;
+use crate::library::LibraryError;
+use crate::policy::{Address, Policy, ProviderGrant};
+use std::collections::BTreeMap;
+
+/// What a policy says of providers.
+#[derive(Debug, Clone)]
+pub(super) struct Grants {
+    /// The policy's name.
+    pub(super) policy: String,
+    providers: BTreeMap<String, ProviderGrant>,
+}
+
+impl Grants {
+    /// Nothing, if the policy does not speak of them.
+    pub(super) fn of(policy: &Policy) -> Option<Self> {
+        Some(Self {
+            policy: policy.name.clone(),
+            providers: policy.providers.clone()?,
+        })
+    }
+}
+
+impl ModelTable {
+    /// Refuse a provider that is not where it may be, or whose key may not go there.
+    pub(super) fn check_access(
+        &self,
+        name: &str,
+        entry: &ProviderEntry,
+        base_url: &str,
+    ) -> Result<(), LibraryError> {
+        let variables = match Origin::of(entry.key.as_deref()) {
+            Origin::Variables(names) => names,
+            Origin::Absent | Origin::Written => Vec::new(),
+        };
+        let grants = self.grants.as_ref();
+        let granted = grants.and_then(|grants| Some((grants, grants.providers.get(name)?)));
+        let problem = match (granted, Address::of_url(base_url)) {
+            (Some((grants, grant)), address) => grant
+                .problem(entry.wire, address.as_ref(), &variables)
+                .map(|(field, problem)| {
+                    let policy = &grants.policy;
+                    (
+                        field,
+                        format!("{problem}, by the operator's policy, {policy}"),
+                    )
+                }),
+            (None, Some(address)) => variables
+                .iter()
+                .find_map(|variable| self.stranger(variable, &address))
+                .map(|problem| ("key", problem)),
+            (None, None) => None,
+        };
+        match problem {
+            Some((field, problem)) => Err(entry.invalid(field, "", problem)),
+            None => Ok(()),
+        }
+    }
+
+    /// Why the value of this variable may not go there, without a policy.
+    fn stranger(&self, variable: &str, address: &Address) -> Option<String> {
+        let stem = variable.strip_suffix(authority::KEY_SUFFIX)?;
+        let own = match stem {
+            "OPENAI" => Wire::OpenAi.base_url(),
+            "ANTHROPIC" => Wire::Anthropic.base_url(),
+            _ => None,
+        };
+        let set = format!("{stem}{}", authority::ADDRESS_SUFFIX);
+        let is = |url: Option<&str>| url.and_then(Address::of_url).as_ref() == Some(address);
+        if address.is_loopback() || is(own) || is(self.environment.get(&set)) {
+            return None;
+        }
+        let own = own.map_or(String::new(), |own| format!("{own}, to "));
+        Some(format!(
+            "{variable} may go to {own}the address in {set} and to this machine, not to {address}; set {set}, or grant \
+             the provider in a policy"
+        ))
+    }
+}
+
+impl ProviderGrant {
+    /// The field that asks for more than is granted, and what.
+    fn problem(
+        &self,
+        wire: Wire,
+        address: Option<&Address>,
+        variables: &[String],
+    ) -> Option<(&'static str, String)> {
+        if let Some(granted) = self.wire.filter(|granted| *granted != wire) {
+            let (wire, granted) = (wire.as_str(), granted.as_str());
+            return Some(("wire", format!("the provider speaks {granted}, not {wire}")));
+        }
+        let address = address?;
+        if !self.hosts.contains(address) {
+            let hosts: Vec<String> = self.hosts.iter().map(Address::to_string).collect();
+            let hosts = match hosts.is_empty() {
+                true => "none".to_owned(),
+                false => hosts.join(", "),
+            };
+            let problem = format!("{address} is not one of its hosts ({hosts})");
+            return Some(("base_url", problem));
+        }
+        let strange = variables.iter().find(|name| !self.keys.contains(*name))?;
+        Some(("key", format!("{strange} is not one of its keys")))
+    }
+}

@@ -1,0 +1,198 @@
+//! Where a provider is: scheme, host and port. A key is bound to it.
+//!
+//! It is read more strictly than an HTTP client reads a URL, so that both always mean the same host: whatever one of
+//! them might read otherwise (a user, a backslash, an escape, a short form of a number) is no address here.
+
+use std::fmt;
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+/// Longest address that is read, in bytes: the longest name of a host has 253.
+pub const ADDRESS_BYTES_MAX: usize = 2_048;
+
+/// Scheme, host and port.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Address {
+    secure: bool,
+    /// In lower case.
+    host: String,
+    port: u16,
+}
+
+impl Address {
+    /// That of a URL, such as `https://api.openai.com/v1`; what follows the host is not looked at.
+    pub fn of_url(url: &str) -> Option<Self> {
+        let (secure, rest) = match (url.strip_prefix("https://"), url.strip_prefix("http://")) {
+            (Some(rest), _) => (true, rest),
+            (None, Some(rest)) => (false, rest),
+            (None, None) => return None,
+        };
+        let graphic = url.bytes().all(|byte| byte.is_ascii_graphic());
+        if !graphic || url.len() > ADDRESS_BYTES_MAX {
+            return None;
+        }
+        let end = rest.find('/').unwrap_or(rest.len());
+        Self::of_authority(secure, &rest[..end])
+    }
+
+    /// That of a policy: `api.openai.com` and `api.openai.com:8443` are reached by `https`; `http://` must be written
+    /// out. Nothing may follow the port.
+    pub fn of_host(text: &str) -> Option<Self> {
+        match text.strip_suffix('/').unwrap_or(text) {
+            url if url.starts_with("https://") || url.starts_with("http://") => {
+                let rest = url.split_once("://")?.1;
+                (!rest.contains('/')).then(|| Self::of_url(url))?
+            }
+            host => Self::of_authority(true, host),
+        }
+    }
+
+    fn of_authority(secure: bool, authority: &str) -> Option<Self> {
+        let (host, port) = match authority.strip_prefix('[') {
+            Some(rest) => {
+                let (inner, after) = rest.split_once(']')?;
+                let address: Ipv6Addr = inner.parse().ok()?;
+                let port = match after {
+                    "" => None,
+                    after => Some(after.strip_prefix(':')?),
+                };
+                (format!("[{address}]"), port)
+            }
+            None => match authority.split_once(':') {
+                Some((host, port)) => (host.to_ascii_lowercase(), Some(port)),
+                None => (authority.to_ascii_lowercase(), None),
+            },
+        };
+        let port = match port {
+            None if secure => 443,
+            None => 80,
+            Some(text) if text.bytes().all(|byte| byte.is_ascii_digit()) => text.parse().ok()?,
+            Some(_) => return None,
+        };
+        (host.starts_with('[') || is_host(&host)).then_some(Self { secure, host, port })
+    }
+
+    /// True if nothing that is sent there leaves this machine.
+    pub fn is_loopback(&self) -> bool {
+        let v4 = self.host.parse::<Ipv4Addr>();
+        self.host == "localhost" || self.host == "[::1]" || v4.is_ok_and(|v4| v4.is_loopback())
+    }
+}
+
+/// A name, or four numbers. What ends in a number and is not four of them is read by clients as a short form.
+fn is_host(host: &str) -> bool {
+    let last = host.rsplit('.').next().unwrap_or_default();
+    let letter = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+    let labels = host
+        .split('.')
+        .all(|label| !label.is_empty() && label.bytes().all(letter));
+    let numeric = last
+        .bytes()
+        .next()
+        .is_some_and(|byte| byte.is_ascii_digit());
+    labels && (!numeric || host.parse::<Ipv4Addr>().is_ok())
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (scheme, own) = if self.secure {
+            ("https", 443)
+        } else {
+            ("http", 80)
+        };
+        write!(f, "{scheme}://{}", self.host)?;
+        match self.port == own {
+            true => Ok(()),
+            false => write!(f, ":{}", self.port),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_what_every_client_reads_alike() {
+        for (url, shown, loopback) in [
+            ("https://api.openai.com/v1", "https://api.openai.com", false),
+            (
+                "https://API.OpenAI.com:443",
+                "https://api.openai.com",
+                false,
+            ),
+            ("http://localhost:11434/v1/", "http://localhost:11434", true),
+            ("http://127.0.0.1", "http://127.0.0.1", true),
+            ("http://127.9.9.9:80/", "http://127.9.9.9", true),
+            ("https://[::1]:8443/x", "https://[::1]:8443", true),
+            ("https://[0:0::1]/", "https://[::1]", true),
+            ("http://10.0.0.1:1", "http://10.0.0.1:1", false),
+            ("https://a.b/@c", "https://a.b", false),
+            (
+                "https://localhost.evil.test",
+                "https://localhost.evil.test",
+                false,
+            ),
+        ] {
+            let address = Address::of_url(url).expect(url);
+            assert_eq!(
+                (address.to_string().as_str(), address.is_loopback()),
+                (shown, loopback)
+            );
+        }
+    }
+
+    #[test]
+    fn refuses_what_a_client_might_read_otherwise() {
+        for url in [
+            "",
+            "api.openai.com",
+            "ftp://a",
+            "HTTPS://a",
+            "https://",
+            "https:///x",
+            "https://:443",
+            "https://user@a",
+            "https://a:b@c",
+            "https://a\\@b/",
+            "https://a\\b",
+            "https://a?b",
+            "https://a#b",
+            "https://a%2eb",
+            "https://a b",
+            "https://a\tb",
+            "https://a..b",
+            "https://a.",
+            "https://127.1",
+            "https://0x7f.0.0.1x.1",
+            "https://2130706433",
+            "https://127.0.0.01",
+            "https://a:",
+            "https://a:+1",
+            "https://a:65536",
+            "https://[::1",
+            "https://[::1]x",
+            "https://[::g]",
+            "https://é.test",
+        ] {
+            assert_eq!(Address::of_url(url), None, "{url}");
+        }
+        assert!(Address::of_url(&format!("https://a/{}", "x".repeat(ADDRESS_BYTES_MAX))).is_none());
+    }
+
+    #[test]
+    fn hosts_of_a_policy() {
+        for (text, shown) in [
+            ("api.openai.com", Some("https://api.openai.com")),
+            ("api.openai.com:8443", Some("https://api.openai.com:8443")),
+            ("https://a.test/", Some("https://a.test")),
+            ("http://127.0.0.1:11434", Some("http://127.0.0.1:11434")),
+            ("https://a.test/v1", None),
+            ("a.test/v1", None),
+            ("*.test", None),
+            ("", None),
+        ] {
+            let address = Address::of_host(text).map(|address| address.to_string());
+            assert_eq!(address.as_deref(), shown, "{text}");
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! What the operator allows a tenant, whatever the tenant's own files ask for.
+//!
+//! It lies outside every tenant's directory and is intersected with what the files ask: caps are lowered to its limits,
+//! tools that it does not grant are not offered, models and providers that it does not grant are refused by name. What
+//! the component decides within it is checked once more where calls pass through the host: see [`crate::ceilings`].
+
+mod address;
+mod read;
+
+pub use address::Address;
+pub use read::TEXT_BYTES_MAX;
+
+use crate::ceilings::Ceilings;
+use crate::library::LibraryError;
+use crate::library::models::{ModelSpec, Prices, Wire};
+use crate::nearest::nearest;
+use crate::storage::Quota;
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// Most names of one list: models, tools, hosts and keys that an operator grants by name. A tenant's own table has at
+/// most as many models.
+pub const NAMES_MAX: usize = 500;
+
+/// The operator's policy for one tenant. There is no default: name a preset or read a file, then change what must
+/// differ. `None` sets no bound.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Policy {
+    /// What errors and `doctor` call it: a file as the operator named it, or a preset.
+    pub name: String,
+    /// The preset whose caps hold where nothing else is said: `local` or `strict`.
+    pub preset: String,
+    /// Caps that no thread may exceed, as the guest reads them: `turns`, `tokens`, `spend`, `spawns`, `depth`,
+    /// `duration`.
+    pub limits: Map<String, Value>,
+    /// Models that may be used, by their names on the provider's wire. A price that the operator names stands in the
+    /// place of the tenant's own; where none is named, ceilings go by the built-in table.
+    pub models: Option<BTreeMap<String, Option<Prices>>>,
+    /// Tools that may be called: names, with `*` for any ending.
+    pub tools: Option<Vec<String>>,
+    /// Providers that may be used, by their names in the tenant's table.
+    pub providers: Option<BTreeMap<String, ProviderGrant>>,
+    /// What may pass through the host.
+    pub ceilings: Ceilings,
+    /// Bytes that the tenant's store may hold.
+    pub quota_bytes: Option<u64>,
+    /// Where what was used is kept between processes: a file beside the policy. Without it each process begins anew.
+    pub book: Option<String>,
+}
+
+/// How a provider may be reached.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProviderGrant {
+    /// How it is spoken to; `None` leaves it to the tenant.
+    pub wire: Option<Wire>,
+    /// Where it may be: its address must be at one of these.
+    pub hosts: Vec<Address>,
+    /// Environment variables whose values may go there as the key.
+    pub keys: Vec<String>,
+}
+
+impl Policy {
+    /// A preset that grants every tool, model and provider and sets no ceiling. `local` is for a person's own project;
+    /// `strict` has lower caps and bounds the store.
+    pub fn preset(name: &str) -> Self {
+        Self {
+            name: format!("the preset {name}"),
+            preset: name.to_owned(),
+            limits: Map::new(),
+            models: None,
+            tools: None,
+            providers: None,
+            ceilings: Ceilings::none(),
+            quota_bytes: (name == "strict").then_some(Quota::STRICT_LIMIT_BYTES),
+            book: None,
+        }
+    }
+
+    /// Read a policy file: YAML or JSON, every key known. `name` is what errors call it.
+    ///
+    /// # Errors
+    /// The first thing that is wrong, with its line and the nearest valid name.
+    pub fn parse(text: &str, name: &str) -> Result<Self, LibraryError> {
+        read::policy(text, name)
+    }
+
+    /// May this model be used?
+    pub fn grants_model(&self, model: &str) -> bool {
+        self.models
+            .as_ref()
+            .is_none_or(|models| models.contains_key(model))
+    }
+
+    /// May this tool be called?
+    pub fn grants_tool(&self, tool: &str) -> bool {
+        let fits = |pattern: &String| match pattern.strip_suffix('*') {
+            Some(beginning) => tool.starts_with(beginning),
+            None => tool == pattern,
+        };
+        self.tools
+            .as_ref()
+            .is_none_or(|tools| tools.iter().any(fits))
+    }
+
+    /// Why a model that the tenant's own table has is refused, with the nearest that is granted.
+    pub fn refuse(&self, model: &ModelSpec) -> LibraryError {
+        let (what, value, names): (_, _, Vec<&str>) = match self.grants_model(&model.name) {
+            true => ("provider", &model.provider, keys(&self.providers)),
+            false => ("model", &model.name, keys(&self.models)),
+        };
+        let shown = match names.as_slice() {
+            [] => "it grants none".to_owned(),
+            names => format!(
+                "it grants {}",
+                names[..names.len().min(SHOWN_MAX)].join(", ")
+            ),
+        };
+        LibraryError::Invalid {
+            place: what.to_owned(),
+            value: value.clone(),
+            problem: format!(
+                "is not granted by the operator's policy, {}: {shown}",
+                self.name
+            ),
+            nearest: nearest(value, names).map(str::to_owned),
+        }
+    }
+
+    /// The document for the guest (`wit/library.wit`).
+    pub(crate) fn document(&self) -> Value {
+        let mut document = json!({"limits": self.limits});
+        if let Some(tools) = &self.tools {
+            let capabilities = tools.iter().map(|tool| format!("execute.tool.{tool}"));
+            document["capabilities"] = capabilities.collect::<Vec<_>>().into();
+        }
+        document
+    }
+}
+
+/// Most granted names that a refusal lists.
+const SHOWN_MAX: usize = 10;
+
+fn keys<T>(granted: &Option<BTreeMap<String, T>>) -> Vec<&str> {
+    granted
+        .iter()
+        .flatten()
+        .map(|(name, _)| name.as_str())
+        .collect()
+}
+
+/// The last part of a path, as errors call a policy.
+pub fn file_name(path: &Path) -> String {
+    path.file_name()
+        .unwrap_or(path.as_os_str())
+        .to_string_lossy()
+        .into_owned()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,490 @@
+//! Each ceiling fires: with the field at its edge the same call is refused by that ceiling's name, before the provider
+//! or the tool is reached; one more lets it pass. What is called here is the guard itself, as a component would that
+//! ignores budgets and capabilities.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use threadkeep::ceilings::{Called, Ceilings, Guard, InMemory, Permit, Used};
+use threadkeep::clock::{ManualClock, SystemClock};
+use threadkeep::library::models::Prices;
+use threadkeep::models::{
+    Block, BoxFuture, Completion, Failure, FailureKind, Llm, OnDelta, REPLY_BYTES_MAX, Request,
+    Usage,
+};
+use threadkeep::policy::Policy;
+use threadkeep::tools::{RESULT_BYTES_MAX, ToolEntry, ToolResult, Tools};
+use tokio::sync::Semaphore;
+
+/// A provider that counts its calls and answers as told, once it may.
+struct Model {
+    reached: AtomicU64,
+    answer: Result<Completion, Failure>,
+    gate: Semaphore,
+}
+
+impl Model {
+    fn answering(answer: Result<Completion, Failure>) -> Self {
+        Self {
+            reached: AtomicU64::new(0),
+            answer,
+            gate: Semaphore::new(1_000),
+        }
+    }
+
+    fn reached(&self) -> u64 {
+        self.reached.load(Ordering::SeqCst)
+    }
+}
+
+impl Llm for Model {
+    fn complete<'a>(
+        &'a self,
+        _: &'a Request,
+        _: OnDelta<'a>,
+    ) -> BoxFuture<'a, Result<Completion, Failure>> {
+        self.reached.fetch_add(1, Ordering::SeqCst);
+        Box::pin(async {
+            let _open = self.gate.acquire().await.expect("nobody closes it");
+            self.answer.clone()
+        })
+    }
+}
+
+/// A tool that counts its calls.
+#[derive(Default)]
+struct Tool {
+    reached: AtomicU64,
+    slow: bool,
+}
+
+impl Tools for Tool {
+    fn catalog(&self) -> Vec<ToolEntry> {
+        Vec::new()
+    }
+
+    fn call<'a>(&'a self, _: &'a str, _: &'a str) -> BoxFuture<'a, ToolResult> {
+        self.reached.fetch_add(1, Ordering::SeqCst);
+        Box::pin(async {
+            if self.slow {
+                std::future::pending::<()>().await;
+            }
+            ToolResult::ok("done")
+        })
+    }
+}
+
+const ARGUMENTS: &str = r#"{"path":"x"}"#;
+
+fn request(model: &str) -> Request {
+    Request {
+        model: model.to_owned(),
+        system: "s".repeat(40),
+        tools: Vec::new(),
+        messages: vec!["m".repeat(60)],
+        output_max: 50,
+        session: None,
+    }
+}
+
+/// Bytes of that request.
+const REQUEST_BYTES: u64 = 100;
+/// The most that it can cost: 100 input tokens at 2 USD and 50 output tokens at 4 USD a million.
+const WORST_NANOS: u64 = 400_000;
+
+fn usage(input: u64, output: u64) -> Option<Usage> {
+    Some(Usage {
+        input,
+        output,
+        ..Usage::default()
+    })
+}
+
+fn says(usage: Option<Usage>) -> Result<Completion, Failure> {
+    Ok(Completion {
+        blocks: vec![Block::Text {
+            text: "t".repeat(10),
+        }],
+        finish: "stop".to_owned(),
+        usage,
+        session: None,
+    })
+}
+
+fn fails(sent: bool, usage: Option<Usage>) -> Result<Completion, Failure> {
+    Err(Failure {
+        kind: FailureKind::Transient,
+        code: "test".to_owned(),
+        message: "on purpose".to_owned(),
+        retry_after: None,
+        sent,
+        usage,
+        partial: "p".repeat(5),
+    })
+}
+
+/// The operator's price of `known`; `free-for-all` has none.
+fn policy(ceilings: Ceilings) -> Policy {
+    let prices = Prices {
+        input: "2".to_owned(),
+        output: "4".to_owned(),
+        read: None,
+        write: None,
+    };
+    let models = [
+        ("known".to_owned(), Some(prices)),
+        ("free-for-all".to_owned(), None),
+    ];
+    Policy {
+        models: Some(models.into()),
+        tools: Some(vec!["read_file".to_owned(), "list_*".to_owned()]),
+        ceilings,
+        ..Policy::preset("strict")
+    }
+}
+
+fn guard(ceilings: Ceilings) -> Arc<Guard> {
+    Arc::new(Guard::new(policy(ceilings), Arc::new(SystemClock)))
+}
+
+async fn complete(permit: &Permit, model: &Model, name: &str) -> Result<Completion, Failure> {
+    permit.complete(model, &request(name), &|_| {}).await
+}
+
+async fn call(permit: &Permit, tool: &Tool, name: &str) -> Called {
+    let longest = Duration::from_secs(100);
+    permit.call(tool, name, ARGUMENTS, longest).await
+}
+
+/// The code of whatever refuses a model call and then a tool call; empty if both pass. A refusal reaches nobody.
+async fn refused(ceilings: Ceilings, model_name: &str) -> String {
+    let permit = match guard(ceilings).begin() {
+        Ok(permit) => permit,
+        Err(refusal) => return refusal.code(),
+    };
+    let model = Model::answering(says(usage(10, 1)));
+    if let Err(failure) = complete(&permit, &model, model_name).await {
+        assert_eq!((model.reached(), failure.sent), (0, false), "{failure:?}");
+        assert_eq!(failure.kind, FailureKind::Permanent, "{failure:?}");
+        assert!(failure.message.contains("the preset strict"), "{failure:?}");
+        return failure.code;
+    }
+    let tool = Tool::default();
+    let called = call(&permit, &tool, "read_file").await;
+    if called.result.failed {
+        assert_eq!(tool.reached.load(Ordering::SeqCst), 0, "{called:?}");
+        let text = called.result.content;
+        let code = text
+            .rsplit_once('(')
+            .and_then(|(_, code)| code.strip_suffix(')'));
+        return code.expect("it names the ceiling").to_owned();
+    }
+    String::new()
+}
+
+/// A ceiling's name, ceilings that refuse by it, and ceilings with which the same calls pass.
+type Edge = (&'static str, Ceilings, Ceilings);
+
+fn edges() -> Vec<Edge> {
+    let none = Ceilings::none();
+    // A new field is an error here until it has an edge.
+    let Ceilings {
+        spend_nanos_max: _,
+        unpriced: _,
+        model_calls_max: _,
+        model_bytes_max: _,
+        tool_calls_max: _,
+        tool_bytes_max: _,
+        argument_bytes_max: _,
+        calls_per_minute_max: _,
+        run_time_max: _,
+        runs_max: _,
+    } = none;
+    let at = |set: fn(&mut Ceilings, u64), refuses: u64, passes: u64| {
+        let (mut below, mut above) = (none, none);
+        set(&mut below, refuses);
+        set(&mut above, passes);
+        (below, above)
+    };
+    let model_bytes = REQUEST_BYTES + REPLY_BYTES_MAX as u64;
+    let arguments = ARGUMENTS.len() as u64;
+    let tool_bytes = arguments + RESULT_BYTES_MAX as u64;
+    let edge = |name, (below, above)| (name, below, above);
+    vec![
+        edge(
+            "spend",
+            at(
+                |c, n| c.spend_nanos_max = Some(n),
+                WORST_NANOS - 1,
+                WORST_NANOS,
+            ),
+        ),
+        edge("model_calls", at(|c, n| c.model_calls_max = Some(n), 0, 1)),
+        edge(
+            "model_bytes",
+            at(
+                |c, n| c.model_bytes_max = Some(n),
+                model_bytes - 1,
+                model_bytes,
+            ),
+        ),
+        edge("tool_calls", at(|c, n| c.tool_calls_max = Some(n), 0, 1)),
+        edge(
+            "tool_bytes",
+            at(
+                |c, n| c.tool_bytes_max = Some(n),
+                tool_bytes - 1,
+                tool_bytes,
+            ),
+        ),
+        edge(
+            "argument_bytes",
+            at(
+                |c, n| c.argument_bytes_max = Some(n),
+                arguments - 1,
+                arguments,
+            ),
+        ),
+        edge(
+            "calls_per_minute",
+            at(|c, n| c.calls_per_minute_max = Some(n), 0, 2),
+        ),
+        edge(
+            "run_time",
+            at(
+                |c, n| c.run_time_max = Some(Duration::from_secs(n)),
+                0,
+                1_000,
+            ),
+        ),
+        edge("runs", at(|c, n| c.runs_max = Some(n), 0, 1)),
+    ]
+}
+
+#[tokio::test]
+async fn each_ceiling_refuses_by_its_name_before_anything_is_sent() {
+    for (name, refuses, passes) in edges() {
+        assert_eq!(refused(refuses, "known").await, format!("ceiling_{name}"));
+        assert_eq!(refused(passes, "known").await, "", "{name}");
+    }
+    let money = Ceilings {
+        spend_nanos_max: Some(u64::MAX),
+        ..Ceilings::none()
+    };
+    assert_eq!(refused(money, "free-for-all").await, "ceiling_unpriced");
+    let unpriced = Ceilings {
+        unpriced: true,
+        ..money
+    };
+    assert_eq!(refused(unpriced, "free-for-all").await, "");
+    assert_eq!(refused(Ceilings::none(), "free-for-all").await, "");
+    assert_eq!(refused(Ceilings::none(), "other").await, "ceiling_models");
+}
+
+#[tokio::test]
+async fn tools_that_are_not_granted_are_not_reached() {
+    let permit = guard(Ceilings::none()).begin().unwrap();
+    for (name, granted) in [
+        ("read_file", true),
+        ("list_files", true),
+        ("list_", true),
+        ("search_files", false),
+        ("read_file2", false),
+        ("", false),
+    ] {
+        let tool = Tool::default();
+        let called = call(&permit, &tool, name).await;
+        assert_eq!(called.result.failed, !granted, "{name:?}: {called:?}");
+        assert_eq!(tool.reached.load(Ordering::SeqCst), u64::from(granted));
+        let named = called.result.content.contains("(ceiling_tools)");
+        assert_eq!(named, !granted, "{called:?}");
+    }
+}
+
+#[tokio::test]
+async fn calls_at_the_same_time_cannot_pass_a_ceiling_of_money_together() {
+    let most = 3 * WORST_NANOS + WORST_NANOS / 2;
+    let guard = guard(Ceilings {
+        spend_nanos_max: Some(most),
+        ..Ceilings::none()
+    });
+    let model = Arc::new(Model {
+        gate: Semaphore::new(0),
+        ..Model::answering(says(usage(100, 50)))
+    });
+    let mut calls = tokio::task::JoinSet::new();
+    for _ in 0..8 {
+        let (permit, model) = (guard.begin().unwrap(), Arc::clone(&model));
+        calls.spawn(async move { complete(&permit, &model, "known").await });
+    }
+    let mut refused = 0;
+    while refused < 5 {
+        let failure = calls.join_next().await.unwrap().unwrap().unwrap_err();
+        assert_eq!(failure.code, "ceiling_spend");
+        refused += 1;
+    }
+    assert_eq!(model.reached(), 3);
+    assert_eq!(guard.used().unwrap().spend_nanos, 3 * WORST_NANOS);
+    model.gate.add_permits(3);
+    while let Some(done) = calls.join_next().await {
+        assert!(done.unwrap().is_ok());
+    }
+    assert_eq!(guard.used().unwrap().spend_nanos, 3 * WORST_NANOS);
+    assert_eq!(guard.used().unwrap().model_calls, 3);
+}
+
+/// What an answer leaves in the book: money, model calls, bytes.
+#[tokio::test]
+async fn a_hold_is_settled_by_what_was_reported() {
+    let table = [
+        ("reported", says(usage(10, 1)), (24_000, 1, 110)),
+        (
+            "more than was held",
+            says(usage(1_000, 50)),
+            (2_200_000, 1, 110),
+        ),
+        ("nobody knows", says(None), (WORST_NANOS, 1, 110)),
+        (
+            "failed, and nobody knows",
+            fails(true, None),
+            (WORST_NANOS, 1, 105),
+        ),
+        (
+            "failed, and reported",
+            fails(true, usage(10, 0)),
+            (20_000, 1, 105),
+        ),
+        ("never sent", fails(false, None), (0, 0, 0)),
+    ];
+    for (name, answer, expected) in table {
+        let guard = guard(Ceilings {
+            spend_nanos_max: Some(WORST_NANOS),
+            ..Ceilings::none()
+        });
+        let permit = guard.begin().unwrap();
+        let model = Model::answering(answer.clone());
+        assert_eq!(complete(&permit, &model, "known").await, answer, "{name}");
+        let used = guard.used().unwrap();
+        let left = (used.spend_nanos, used.model_calls, used.model_bytes);
+        assert_eq!(left, expected, "{name}");
+        let again = complete(&permit, &model, "known").await;
+        let refused = again.is_err_and(|failure| failure.code == "ceiling_spend");
+        assert_eq!(refused, expected.0 > 0, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_dropped_stays_in_the_book_with_the_most_that_it_can_cost() {
+    let guard = guard(Ceilings::none());
+    let permit = guard.begin().unwrap();
+    let model = Model {
+        gate: Semaphore::new(0),
+        ..Model::answering(says(None))
+    };
+    let dropped = tokio::time::timeout(Duration::ZERO, complete(&permit, &model, "known"));
+    assert!(dropped.await.is_err());
+    let tool = Tool {
+        slow: true,
+        ..Tool::default()
+    };
+    let called = permit
+        .call(&tool, "read_file", ARGUMENTS, Duration::ZERO)
+        .await;
+    assert!(called.interrupted && called.result.failed, "{called:?}");
+    let expected = Used {
+        spend_nanos: WORST_NANOS,
+        unpriced_calls: 0,
+        model_calls: 1,
+        model_bytes: REQUEST_BYTES + REPLY_BYTES_MAX as u64,
+        tool_calls: 1,
+        tool_bytes: (ARGUMENTS.len() + RESULT_BYTES_MAX) as u64,
+    };
+    assert_eq!(guard.used().unwrap(), expected);
+}
+
+#[tokio::test]
+async fn a_snapshot_goes_on_where_it_was_taken() {
+    let ceilings = Ceilings {
+        model_calls_max: Some(2),
+        ..Ceilings::none()
+    };
+    let model = Model::answering(says(usage(1, 1)));
+    let first = guard(ceilings);
+    complete(&first.begin().unwrap(), &model, "known")
+        .await
+        .unwrap();
+    let book = InMemory::from(first.used().unwrap());
+    let second = Guard::over(policy(ceilings), Arc::new(SystemClock), Box::new(book));
+    let permit = Arc::new(second).begin().unwrap();
+    complete(&permit, &model, "known").await.unwrap();
+    let refused = complete(&permit, &model, "known").await.unwrap_err();
+    assert_eq!(
+        (refused.code.as_str(), model.reached()),
+        ("ceiling_model_calls", 2)
+    );
+}
+
+#[tokio::test]
+async fn a_call_that_would_wait_too_long_for_its_turn_is_told_when_to_come_again() {
+    let clock = Arc::new(ManualClock::default());
+    let ceilings = Ceilings {
+        calls_per_minute_max: Some(1),
+        ..Ceilings::none()
+    };
+    let guard = Guard::new(policy(ceilings), Arc::<ManualClock>::clone(&clock));
+    let permit = Arc::new(guard).begin().unwrap();
+    let model = Model::answering(says(usage(1, 1)));
+    complete(&permit, &model, "known").await.unwrap();
+    // The next one waits for its turn: it is dropped while it does.
+    let waits = tokio::time::timeout(Duration::ZERO, complete(&permit, &model, "known"));
+    assert!(waits.await.is_err());
+    let late = complete(&permit, &model, "known").await.unwrap_err();
+    assert_eq!((late.kind, late.sent), (FailureKind::RateLimited, false));
+    assert_eq!(late.code, "ceiling_calls_per_minute");
+    assert_eq!(late.retry_after, Some(Duration::from_secs(60)));
+    assert_eq!(model.reached(), 1);
+    clock.advance(Duration::from_secs(1_000));
+    complete(&permit, &model, "known").await.unwrap();
+}
+
+#[tokio::test]
+async fn what_is_under_way_when_the_time_of_a_run_is_over_is_dropped() {
+    let guard = guard(Ceilings {
+        run_time_max: Some(Duration::from_millis(30)),
+        ..Ceilings::none()
+    });
+    let model = Model {
+        gate: Semaphore::new(0),
+        ..Model::answering(says(None))
+    };
+    let permit = guard.begin().unwrap();
+    let over = complete(&permit, &model, "known").await.unwrap_err();
+    // It may have been sent, or its time was over before it was: the machine may be slow.
+    assert_eq!(over.code, "ceiling_run_time");
+    assert_eq!(over.sent, model.reached() == 1);
+    let after = complete(&permit, &model, "known").await.unwrap_err();
+    assert_eq!(
+        (after.code.as_str(), after.sent),
+        ("ceiling_run_time", false)
+    );
+    let tool = Tool::default();
+    let called = call(&permit, &tool, "read_file").await;
+    assert!(
+        called.result.content.contains("(ceiling_run_time)"),
+        "{called:?}"
+    );
+    assert_eq!(tool.reached.load(Ordering::SeqCst), 0);
+}
+
+#[tokio::test]
+async fn a_run_that_ends_makes_room_for_the_next() {
+    let guard = guard(Ceilings {
+        runs_max: Some(1),
+        ..Ceilings::none()
+    });
+    let permit = guard.begin().unwrap();
+    let refusal = guard.begin().unwrap_err();
+    assert_eq!(refusal.code(), "ceiling_runs");
+    drop(permit);
+    assert!(guard.begin().is_ok());
+}
