@@ -6,12 +6,10 @@ use crate::models::{Request, ToolSpec};
 use crate::tenant::Tenant;
 use crate::wit::llm;
 
-/// The prefix of a thread's requests.
+/// The request of a thread's turns: each adds to it, nothing of it is copied.
 #[derive(Debug, Default)]
 pub(super) struct Conversation {
-    system: String,
-    tools: Vec<ToolSpec>,
-    messages: Vec<String>,
+    pub(super) request: Request,
     /// The version whose messages it holds.
     pub(super) have: u64,
 }
@@ -23,33 +21,29 @@ impl Conversation {
         tenant: &Tenant,
         thread: &str,
         version: u64,
-        request: &llm::Request,
+        asked: &llm::Request,
     ) -> Result<(), CallError> {
+        let request = &mut self.request;
         if self.have == 0 {
-            self.system.clone_from(&request.system);
-            self.tools = request.tools.iter().map(spec).collect();
+            request.system.clone_from(&asked.system);
+            request.tools = asked.tools.iter().map(spec).collect();
         }
         let mut after = self.have;
-        while after < request.since {
-            let page = tenant.messages(thread, after, request.since).await?;
-            self.messages.extend(page.messages);
-            after = page.cursor.unwrap_or(request.since);
+        while after < asked.since {
+            let page = tenant.messages(thread, after, asked.since).await?;
+            request.messages.extend(page.messages);
+            after = page.cursor.unwrap_or(asked.since);
         }
-        self.messages.extend(request.messages.iter().cloned());
+        request.messages.extend(asked.messages.iter().cloned());
         self.have = version;
         Ok(())
     }
 
-    /// The whole request, for the provider.
-    pub(super) fn request(&self, model: String, asked: &llm::Request) -> Request {
-        Request {
-            model,
-            system: self.system.clone(),
-            tools: self.tools.clone(),
-            messages: self.messages.clone(),
-            output_max: asked.output,
-            session: asked.session.clone(),
-        }
+    /// Make it the whole request of a step, for the provider that knows the model by this name.
+    pub(super) fn ask(&mut self, model: String, asked: &llm::Request) {
+        self.request.model = model;
+        self.request.output_max = asked.output;
+        self.request.session.clone_from(&asked.session);
     }
 }
 

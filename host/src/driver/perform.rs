@@ -12,6 +12,9 @@ use std::time::Duration;
 
 /// How often a step that is under way asks whether to go on.
 const POLL: Duration = Duration::from_secs(1);
+/// The same for a wait, after its first polls: nothing is in flight that a late answer would cost money for, and ten
+/// thousand waits that each ask every second would keep a core busy.
+const POLL_WAIT_MAX: Duration = Duration::from_secs(10);
 /// How many polls pass between two writes of a partial text.
 const POLLS_PER_PARTIAL: u32 = 2;
 /// Most bytes of a partial text that is kept: well under the component's own limit, whatever its characters are.
@@ -87,13 +90,16 @@ impl Run<'_> {
             Ok(found) => found,
             Err(failed) => return Ok(runner::Outcome::Failure(convert::failure(&failed))),
         };
-        let request = self.conversation.request(name, asked);
+        self.conversation.ask(name, asked);
+        let request = &self.conversation.request;
         let partial = Mutex::new(String::new());
         let on_delta = |delta: Delta| self.sink.emit(note(delta, &partial));
         let left = self.until(step.deadline);
-        let complete = self.permit.complete(&*provider, &request, &on_delta);
+        let complete = self.permit.complete(&*provider, request, &on_delta);
         let call = tokio::time::timeout(left, complete);
-        let answer = self.watched(call, StopLevel::Cancel, &partial).await?;
+        let answer = self
+            .watched(call, StopLevel::Cancel, &partial, POLL)
+            .await?;
         Ok(match answer {
             Ok(Ok(Ok(completion))) => {
                 runner::Outcome::Completion(convert::completion(&kept(completion)))
@@ -126,7 +132,7 @@ impl Run<'_> {
     async fn call_tools(&mut self, step: &runner::Step) -> Result<runner::Outcome, DriveError> {
         let round = join_all(step.calls.iter().map(|call| self.call_tool(call)));
         match self
-            .watched(round, StopLevel::Now, &Mutex::default())
+            .watched(round, StopLevel::Now, &Mutex::default(), POLL)
             .await?
         {
             Ok(outcomes) => Ok(runner::Outcome::Outcomes(outcomes)),
@@ -188,6 +194,7 @@ impl Run<'_> {
                 tokio::time::sleep(left),
                 StopLevel::Cancel,
                 &Mutex::default(),
+                POLL_WAIT_MAX,
             )
             .await?
         {
@@ -203,26 +210,30 @@ impl Run<'_> {
         }
     }
 
-    /// Perform something, asking each second whether to go on and keeping its partial text; it is dropped when the
-    /// component says so, or when the person's level reaches `level`.
+    /// Perform something, asking whether to go on and keeping its partial text; it is dropped when the component says
+    /// so, or when the person's level reaches `level`. It asks after a second, then after twice as long each time, but
+    /// at least every `gap_max`.
     async fn watched<T>(
         &self,
         work: impl Future<Output = T>,
         level: StopLevel,
         partial: &Mutex<String>,
+        gap_max: Duration,
     ) -> Result<Result<T, Interrupted>, DriveError> {
         let mut work = std::pin::pin!(work);
         let mut stop = self.stop.clone();
         let mut polls = 0_u32;
+        let mut gap = POLL;
         let mut written = 0;
         loop {
             tokio::select! {
                 biased;
                 done = &mut work => return Ok(Ok(done)),
                 () = stop.reached(level) => return Ok(Err(Interrupted::Stopped)),
-                () = tokio::time::sleep(POLL) => {}
+                () = tokio::time::sleep(gap) => {}
             }
             polls += 1;
+            gap = (gap * 2).min(gap_max);
             let text = if polls.is_multiple_of(POLLS_PER_PARTIAL) {
                 text(partial)
             } else {

@@ -51,7 +51,7 @@ pub struct ToolSpec {
 }
 
 /// What a provider is asked. Everything in it is as pinned and stored, so that the same request is the same bytes.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Request {
     /// The model's name on the provider's wire.
     pub model: String,
