@@ -12,6 +12,8 @@ mod calls;
 mod candidates;
 #[path = "turn/direct.rs"]
 mod direct;
+#[path = "turn/figures.rs"]
+mod figures;
 #[path = "turn/native.rs"]
 mod native;
 #[path = "turn/raw.rs"]
@@ -21,7 +23,6 @@ mod tenant;
 #[path = "turn/world.rs"]
 mod world;
 
-use std::time::Duration;
 use threadkeep::storage::sqlite::Durability;
 
 /// Steps of each candidate before the clock counts: caches, statements and code are warm.
@@ -63,21 +64,4 @@ fn main() {
         "`component`: called on the caller's thread. `tenant`: `Tenant::submit`, over the engine's pool of threads."
     );
     calls::compare(steps(STEPS));
-}
-
-/// The middle one.
-fn median(durations: &mut [Duration]) -> Duration {
-    durations.sort_unstable();
-    durations
-        .get(durations.len() / 2)
-        .copied()
-        .unwrap_or_default()
-}
-
-fn micros(duration: Duration) -> String {
-    format!("{:.1} us", duration.as_secs_f64() * 1e6)
-}
-
-fn ratio(part: Duration, whole: Duration) -> String {
-    format!("{:.2}", part.as_secs_f64() / whole.as_secs_f64())
 }

@@ -1,8 +1,9 @@
 //! A fresh instance and a warm call, beside those of a component that does nothing.
 
 use super::direct::{State, engine, prepare, store};
+use super::figures::{median, micros};
 use super::tenant::{runtime, tenant};
-use super::{median, micros, world};
+use super::world;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use threadkeep::storage::Storage;

@@ -1,22 +1,17 @@
 //! A turn's commit by every candidate, step by step beside each other over one store.
 
 use super::direct::DirectRun;
+use super::figures::{median, micros, ratio};
 use super::native::{NativeRun, rows, script};
 use super::raw::RawRun;
 use super::tenant::TenantRun;
-use super::{median, micros, ratio};
+use super::world::Candidate;
 use cap_std::fs::Dir;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use threadkeep::storage::Storage;
 use threadkeep::storage::memory::MemoryStore;
 use threadkeep::storage::sqlite::{Durability, SqliteOptions, SqliteStore};
-
-/// Somebody who can do the steps of a run.
-pub trait Candidate {
-    /// Submit the reply, or, if a call is open, its result: one commit.
-    fn step(&mut self, step: usize, blocks: &str, content: &str);
-}
 
 /// Medians.
 pub struct Comparison {

@@ -1,7 +1,7 @@
 //! The component called on the caller's thread: wasmtime as the host uses it, without tenant and pool.
 
-use super::candidates::Candidate;
 use super::tenant::{draft, outcome};
+use super::world::Candidate;
 use super::world::{self, HOLDER};
 use std::sync::Arc;
 use threadkeep::component::{Context, Meter, View, add_to_linker};

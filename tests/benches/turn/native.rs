@@ -1,6 +1,6 @@
 //! The same core compiled natively: the component's service over a store, without a component.
 
-use super::candidates::Candidate;
+use super::world::Candidate;
 use super::world::{self, DIRECTIVE_NAME, HOLDER};
 use std::sync::Arc;
 use threadkeep::storage::{Key, Storage};

@@ -1,6 +1,6 @@
 //! The best that SQLite can do for the same rows: prepared statements, one connection, nothing checked.
 
-use super::candidates::Candidate;
+use super::world::Candidate;
 use rusqlite::{Connection, params};
 use std::path::Path;
 use threadkeep::storage::sqlite::Durability;

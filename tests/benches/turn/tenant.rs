@@ -1,6 +1,6 @@
 //! The component as a user calls it: a tenant of an engine, over the engine's pool.
 
-use super::candidates::Candidate;
+use super::world::Candidate;
 use super::world::{self, DIRECTIVE_NAME, HOLDER};
 use std::sync::Arc;
 use threadkeep::engine::Engine;

@@ -18,6 +18,12 @@ pub const DIRECTIVE_NAME: &str = "bench";
 /// Who drives.
 pub const HOLDER: &str = "bench/1";
 
+/// Somebody who can do the steps of a run.
+pub trait Candidate {
+    /// Submit the reply, or, if a call is open, its result: one commit.
+    fn step(&mut self, step: usize, blocks: &str, content: &str);
+}
+
 /// The documents above.
 pub struct Documents;
 

@@ -1,0 +1,54 @@
+//! `cargo bench -p threadkeep-tests --bench scale [-- SECTION]`: what grows, and what must not grow with it.
+//!
+//! Sections: `bytes`, `entries`, `context`, `pages`, `runs`. Each prints its baseline beside it, measured in the same
+//! run. Nothing is asserted. A store is filled with a tenth of the design's size; `--full` fills it whole, which takes
+//! some minutes and gigabytes of the temporary directory.
+
+#[path = "scale/bytes.rs"]
+mod bytes;
+#[path = "scale/context.rs"]
+mod context;
+#[path = "scale/entries.rs"]
+mod entries;
+#[path = "turn/figures.rs"]
+mod figures;
+#[path = "turn/native.rs"]
+mod native;
+#[path = "scale/pages.rs"]
+mod pages;
+#[path = "scale/runs.rs"]
+mod runs;
+#[path = "scale/size.rs"]
+mod size;
+#[path = "turn/world.rs"]
+mod world;
+
+use size::Size;
+
+/// A section and its name.
+type Section = (&'static str, fn(Size));
+
+const SECTIONS: [Section; 5] = [
+    ("bytes", bytes::compare),
+    ("entries", entries::compare),
+    ("context", context::compare),
+    ("pages", pages::compare),
+    ("runs", runs::compare),
+];
+
+fn main() {
+    let given: Vec<String> = std::env::args().skip(1).collect();
+    let has = |word: &str| given.iter().any(|argument| argument == word);
+    // `cargo test --benches` runs this file, too: then it only shows that it works.
+    let size = match (has("--bench"), has("--full")) {
+        (false, _) => Size::Trial,
+        (true, false) => Size::Tenth,
+        (true, true) => Size::Full,
+    };
+    let named = SECTIONS.iter().any(|(name, _)| has(name));
+    for (name, compare) in SECTIONS {
+        if has(name) || !named {
+            compare(size);
+        }
+    }
+}

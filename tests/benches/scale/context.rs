@@ -1,0 +1,207 @@
+//! A turn at a thousand messages of context, beside one at ten; and with documents, beside one without.
+//!
+//! A turn is everything between two requests to the model: the reply's commit, the tool round, its commit, the next
+//! request. The model and the tool answer at once.
+
+use super::figures::{median, micros, ratio};
+use super::size::{Size, store};
+use super::world::{self, DIRECTIVE_NAME};
+use cap_std::fs::Dir;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use threadkeep::documents::{DocumentWriter, Documents};
+use threadkeep::driver::{Driver, Models, Sink, Stop};
+use threadkeep::engine::Engine;
+use threadkeep::limits::Limits;
+use threadkeep::models::{Block, BoxFuture, Completion, Failure, Llm, OnDelta, Request, Usage};
+use threadkeep::tenant::Tenant;
+use threadkeep::tools::{ToolEntry, ToolResult, Tools};
+use tokio::runtime::Runtime;
+
+/// Messages of the short context, and of the long one.
+const SHORT: usize = 10;
+const LONG: usize = 1_000;
+/// Messages around each that count.
+const AROUND: usize = 100;
+
+/// Print both comparisons.
+pub fn compare(size: Size) {
+    let long = size.of(LONG * 10).min(LONG);
+    let folder = tempfile::tempdir().expect("a folder");
+    let bench = Bench::open(folder.path());
+    let mut times = [(); 2].map(|()| Vec::new());
+    for _ in 0..size.steps(8) {
+        // As many short contexts as have the turns of a long one.
+        for _ in 0..size.steps(AROUND / SHORT) {
+            times[0].extend(bench.turns(SHORT * 2, SHORT / 2, false));
+        }
+        times[1].extend(bench.turns(long + AROUND, long, false));
+    }
+    let [short, long_time] = times.map(|mut times| median(&mut times));
+    println!(
+        "a whole turn by the driver, median of each, SQLite NORMAL, a model that answers at once"
+    );
+    println!(
+        "  {:44} {:>10}",
+        format!("at {SHORT} messages"),
+        micros(short)
+    );
+    println!(
+        "  {:44} {:>10}   short/this {}   goal at least 0.80",
+        format!("at {long} messages"),
+        micros(long_time),
+        ratio(short, long_time)
+    );
+    documents(&bench, size);
+}
+
+/// The same with documents, which are written off the path of commits: they cost what the machine has no core for.
+fn documents(bench: &Bench, size: Size) {
+    let mut times = [(); 2].map(|()| Vec::new());
+    for _ in 0..size.steps(10) {
+        for (place, documents) in [false, true].into_iter().enumerate() {
+            times[place].extend(bench.turns(AROUND, SHORT, documents));
+        }
+    }
+    let [off, on] = times.map(|mut times| median(&mut times));
+    println!(
+        "  {:44} {:>10}   with documents {:>10}   off/on {}",
+        format!("at {SHORT} to {AROUND} messages"),
+        micros(off),
+        micros(on),
+        ratio(off, on)
+    );
+}
+
+/// A tenant, its runtime and the folder of its documents.
+struct Bench {
+    runtime: Runtime,
+    tenant: Tenant,
+    threads: Dir,
+}
+
+impl Bench {
+    fn open(folder: &Path) -> Self {
+        let engine = Engine::new(Limits::local(), None).expect("an engine");
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build();
+        Self {
+            runtime: runtime.expect("a runtime"),
+            tenant: Tenant::new(engine, world::context(&store(folder))),
+            threads: Dir::open_ambient_dir(folder, cap_std::ambient_authority()).expect("a folder"),
+        }
+    }
+
+    /// Run a thread until its context has `most` messages: the turns that began with `least` or more.
+    fn turns(&self, most: usize, least: usize, documents: bool) -> Vec<Duration> {
+        let answers = Arc::new(Answers {
+            most,
+            asked: Mutex::default(),
+        });
+        let model: Arc<dyn Llm> = Arc::<Answers>::clone(&answers);
+        let nonce = "bench";
+        let mut driver = Driver::new(
+            self.tenant.clone(),
+            Arc::new(OneModel(model)),
+            Arc::new(OneTool),
+            nonce,
+        );
+        self.runtime.block_on(async {
+            let threads = self.threads.try_clone().expect("a folder");
+            let writer = Arc::new(DocumentWriter::new(Documents::new(
+                self.tenant.clone(),
+                threads,
+            )));
+            if documents {
+                driver = driver.observed(Arc::<DocumentWriter>::clone(&writer));
+            }
+            let draft = threadkeep_tests::fixture::draft(Some(DIRECTIVE_NAME));
+            let thread = self.tenant.create(draft).await.expect("created").id;
+            let (sink, _events) = Sink::channel();
+            let ended = driver.run(&thread, None, &sink, &Stop::never()).await;
+            assert_eq!(ended.expect("it ran").thread, thread);
+            writer.flush().await;
+        });
+        answers.turns(least)
+    }
+}
+
+/// A model that calls the tool until the context is as long as it may be. It notes when it was asked.
+struct Answers {
+    most: usize,
+    asked: Mutex<Vec<(usize, Instant)>>,
+}
+
+impl Answers {
+    /// The turns that began with at least so many messages.
+    fn turns(&self, least: usize) -> Vec<Duration> {
+        let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        asked
+            .windows(2)
+            .filter_map(|pair| match pair {
+                [(messages, begun), (_, ended)] if *messages >= least => Some(*ended - *begun),
+                _ => None,
+            })
+            .collect()
+    }
+}
+
+impl Llm for Answers {
+    fn complete<'a>(
+        &'a self,
+        request: &'a Request,
+        _: OnDelta<'a>,
+    ) -> BoxFuture<'a, Result<Completion, Failure>> {
+        let messages = request.messages.len();
+        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        asked.push((messages, Instant::now()));
+        drop(asked);
+        let text = Block::Text {
+            text: world::prose(messages),
+        };
+        let call = Block::ToolUse {
+            id: "call".to_owned(),
+            name: "read_file".to_owned(),
+            arguments: format!("{{\"path\":\"notes/{messages}.txt\"}}"),
+        };
+        let last = messages >= self.most;
+        let completion = Completion {
+            blocks: match last {
+                true => vec![text],
+                false => vec![text, call],
+            },
+            finish: if last { "stop" } else { "tool_use" }.to_owned(),
+            usage: Some(Usage {
+                input: 1_000,
+                output: 500,
+                ..Usage::default()
+            }),
+            session: None,
+        };
+        Box::pin(std::future::ready(Ok(completion)))
+    }
+}
+
+struct OneModel(Arc<dyn Llm>);
+
+impl Models for OneModel {
+    fn provider(&self, model: &str) -> Result<(Arc<dyn Llm>, String), Failure> {
+        Ok((Arc::clone(&self.0), model.to_owned()))
+    }
+}
+
+struct OneTool;
+
+impl Tools for OneTool {
+    fn catalog(&self) -> Vec<ToolEntry> {
+        Vec::new()
+    }
+
+    fn call<'a>(&'a self, _: &'a str, arguments: &'a str) -> BoxFuture<'a, ToolResult> {
+        let content = world::prose(arguments.len());
+        Box::pin(std::future::ready(ToolResult::ok(content)))
+    }
+}

@@ -1,0 +1,88 @@
+//! A page of 50 of a million threads by every index, beside one of a thousand.
+
+use super::figures::{median, micros, ratio};
+use super::size::{Size, store};
+use super::world::{self, DIRECTIVE_NAME};
+use std::path::Path;
+use std::time::{Duration, Instant};
+use threadkeep_component::service::Service;
+use threadkeep_core::thread::{Draft, Overrides};
+use threadkeep_tests::native::Native;
+
+/// Threads of a page.
+const PAGE: u32 = 50;
+/// Agents and tasks that the threads are shared out to.
+const AGENTS: usize = 10;
+/// Threads of the small store.
+const FEW: usize = 1_000;
+/// Pages that are turned before one is measured in the middle of a list.
+const PAGES_IN: usize = 5;
+
+/// A list: all, or an index and a value.
+type Filter = Option<(&'static str, &'static str)>;
+
+const LISTS: [(&str, Filter); 6] = [
+    ("all, newest first", None),
+    ("status", Some(("status", "created"))),
+    ("directive", Some(("directive", DIRECTIVE_NAME))),
+    ("agent", Some(("agent", "agent-3"))),
+    ("task", Some(("task", "task-3"))),
+    ("parent (nobody's)", Some(("parent", "bench-0-000000"))),
+];
+
+/// Print one line for each index.
+pub fn compare(size: Size) {
+    let many = size.of(1_000_000);
+    let folders = [(); 2].map(|()| tempfile::tempdir().expect("a folder"));
+    let few = keeper(folders[0].path(), FEW.min(many));
+    let full = keeper(folders[1].path(), many);
+    println!("a page of {PAGE} of {many} threads, median, beside one of {FEW}; flat is 1.00");
+    for (name, filter) in LISTS {
+        let mut times = [(); 2].map(|()| Vec::new());
+        for _ in 0..size.steps(60) {
+            for (place, keeper) in [&few, &full].into_iter().enumerate() {
+                times[place].extend(pages(keeper, filter));
+            }
+        }
+        let [few, full] = times.map(|mut times| median(&mut times));
+        println!(
+            "  {name:20} {:>10}   of few {:>10}   few/many {}",
+            micros(full),
+            micros(few),
+            ratio(few, full)
+        );
+    }
+}
+
+/// A store with so many threads, each made as a user makes it.
+fn keeper(folder: &Path, threads: usize) -> Service<Native> {
+    let service = Service::new(Native::new(world::context(&store(folder))));
+    for place in 0..threads {
+        let draft = Draft {
+            id: None,
+            directive: Some(DIRECTIVE_NAME.to_owned()),
+            agent: Some(format!("agent-{}", place % AGENTS)),
+            task: Some(format!("task-{}", place % AGENTS)),
+            title: None,
+            overrides: Overrides::default(),
+            inputs: String::new(),
+        };
+        service.create(&draft).expect("created");
+    }
+    service
+}
+
+/// What the first pages took, each; every one is of the full size where there are enough threads.
+fn pages(service: &Service<Native>, filter: Filter) -> Vec<Duration> {
+    let (mut cursor, mut times) = (None, Vec::new());
+    for _ in 0..PAGES_IN {
+        let begun = Instant::now();
+        let (_, next) = service.list(filter, PAGE, cursor).expect("a page");
+        times.push(begun.elapsed());
+        cursor = next;
+        if cursor.is_none() {
+            break;
+        }
+    }
+    times
+}

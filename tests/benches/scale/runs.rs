@@ -1,0 +1,156 @@
+//! Ten thousand runs that wait: what they hold.
+
+use super::size::{Size, store};
+use super::world::{self, DIRECTIVE_NAME};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+use threadkeep::driver::{Driver, Models, Sink, Stop};
+use threadkeep::engine::Engine;
+use threadkeep::limits::Limits;
+use threadkeep::models::{BoxFuture, Completion, Failure, FailureKind, Llm, OnDelta, Request};
+use threadkeep::tenant::Tenant;
+use threadkeep::tools::{ToolEntry, ToolResult, Tools};
+use tokio::task::JoinSet;
+
+/// How long what waits is watched.
+const WATCHED: Duration = Duration::from_secs(5);
+/// How long a provider asks to be left alone.
+const RETRY_AFTER: Duration = Duration::from_secs(600);
+
+/// Print what the process holds before, with the runs, and after.
+pub fn compare(size: Size) {
+    let runs = size.of(100_000).min(10_000);
+    let folder = tempfile::tempdir().expect("a folder");
+    let engine = Engine::new(Limits::local(), None).expect("an engine");
+    let tenant = Tenant::new(engine, world::context(&store(folder.path())));
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    println!("{runs} runs of one tenant that wait for a provider");
+    print("before", &Held::now());
+    runtime.block_on(async {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let model = Arc::new(Limited(Arc::clone(&asked)));
+        let driver = Driver::new(
+            tenant.clone(),
+            Arc::new(OneModel(model)),
+            Arc::new(NoTools),
+            "b",
+        );
+        let begun = Instant::now();
+        let mut waiting = wait(&driver, &tenant, runs).await;
+        while asked.load(Ordering::Relaxed) < runs {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        println!("  started in {:.1} s", begun.elapsed().as_secs_f64());
+        let cpu = Held::now().cpu;
+        tokio::time::sleep(WATCHED).await;
+        let held = Held::now();
+        print("while they wait", &held);
+        println!(
+            "  cores busy while they wait: {:.2}",
+            (held.cpu - cpu).as_secs_f64() / WATCHED.as_secs_f64()
+        );
+        waiting.shutdown().await;
+    });
+    print("left to the store", &Held::now());
+}
+
+/// As many runs as asked, each on a thread of its own.
+async fn wait(driver: &Driver, tenant: &Tenant, runs: usize) -> JoinSet<()> {
+    let mut waiting = JoinSet::new();
+    for _ in 0..runs {
+        let draft = threadkeep_tests::fixture::draft(Some(DIRECTIVE_NAME));
+        let thread = tenant.create(draft).await.expect("created").id;
+        let driver = driver.clone();
+        waiting.spawn(async move {
+            let ended = driver
+                .run(&thread, None, &Sink::none(), &Stop::never())
+                .await;
+            panic!("it ended: {ended:?}");
+        });
+    }
+    waiting
+}
+
+fn print(when: &str, held: &Held) {
+    println!(
+        "  {when:20} {:>7} KiB   {:>4} threads   {:>4} open files",
+        held.kib, held.threads, held.files
+    );
+}
+
+/// What this process holds.
+struct Held {
+    kib: u64,
+    threads: usize,
+    files: usize,
+    cpu: Duration,
+}
+
+impl Held {
+    fn now() -> Self {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+        let number = |name: &str| {
+            let line = status.lines().find(|line| line.starts_with(name));
+            line.and_then(|line| line.split_whitespace().nth(1)?.parse().ok())
+        };
+        // After the name, which may hold blanks: the 12th and 13th field are ticks of a hundredth of a second.
+        let ticks = stat.rsplit(')').next().unwrap_or_default();
+        let ticks = ticks.split_whitespace().skip(11).take(2);
+        let ticks: u64 = ticks.filter_map(|ticks| ticks.parse::<u64>().ok()).sum();
+        let files = std::fs::read_dir("/proc/self/fd");
+        Self {
+            kib: number("VmRSS:").unwrap_or(0),
+            threads: number("Threads:").unwrap_or(0) as usize,
+            files: files.map_or(0, Iterator::count),
+            cpu: Duration::from_millis(ticks * 10),
+        }
+    }
+}
+
+/// A provider that asks everybody to come again later.
+struct Limited(Arc<AtomicUsize>);
+
+impl Llm for Limited {
+    fn complete<'a>(
+        &'a self,
+        _: &'a Request,
+        _: OnDelta<'a>,
+    ) -> BoxFuture<'a, Result<Completion, Failure>> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Box::pin(std::future::ready(Err(Failure {
+            kind: FailureKind::RateLimited,
+            code: "http_429".to_owned(),
+            message: "come again later".to_owned(),
+            retry_after: Some(RETRY_AFTER),
+            sent: true,
+            usage: None,
+            partial: String::new(),
+        })))
+    }
+}
+
+struct OneModel(Arc<dyn Llm>);
+
+impl Models for OneModel {
+    fn provider(&self, model: &str) -> Result<(Arc<dyn Llm>, String), Failure> {
+        Ok((Arc::clone(&self.0), model.to_owned()))
+    }
+}
+
+struct NoTools;
+
+impl Tools for NoTools {
+    fn catalog(&self) -> Vec<ToolEntry> {
+        Vec::new()
+    }
+
+    fn call<'a>(&'a self, name: &'a str, _: &'a str) -> BoxFuture<'a, ToolResult> {
+        Box::pin(std::future::ready(ToolResult::failed(name)))
+    }
+}
