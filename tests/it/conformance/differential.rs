@@ -1,208 +1,189 @@
-//! The same random history through memory and SQLite gives the same answers, over reopenings.
+//! The same random history through two stores gives the same answers, over reopenings.
 //!
-//! A failing seed is printed; make it a named test. `THREADKEEP_SEED` runs one seed, `THREADKEEP_STEPS` sets how long.
+//! A difference is told with its seed and the shortest history of that seed that shows it; make it a named test.
+//! `THREADKEEP_SEED` runs one seed, `THREADKEEP_STEPS` sets how long.
 
 use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::thread::scope;
 
-use threadkeep::storage::Expect::{Absent, Any, Version};
-use threadkeep::storage::memory::MemoryStore;
-use threadkeep::storage::sqlite::SqliteStore;
-use threadkeep::storage::{
-    COLLECTIONS, Expect, Key, LOGS, Op, Outcome, Quota, Storage, StorageError,
-};
+use threadkeep::storage::{Key, Op, Outcome, Quota, Storage, StorageError};
 
+use super::broken::{BrokenHome, Fault};
 use super::fixture::{SqliteFixture, contents};
+use super::random::{Maker, Random};
+use super::suite::{Home, MemoryHome};
 
-const SEEDS: [u64; 4] = [1, 2, 3, 4];
-const STEPS: u64 = 1_500;
-/// Small enough to be met now and then.
+const SEEDS: u64 = 20;
+const STEPS: u64 = 2_000;
+/// Histories that are run at once: a store waits for its disk most of the time.
+const AT_ONCE: usize = 4;
+/// Small enough to be met now and then. Every other history has it.
 const QUOTA: Quota = Quota {
     limit_bytes: 60_000,
     closing_margin_bytes: 2_000,
 };
 
-/// SplitMix64.
-struct Random(u64);
+/// Everything that must happen in the histories, and be answered alike.
+const HAPPENINGS: [&str; 25] = [
+    "commit: committed",
+    "commit: conflict",
+    "commit: corrupt",
+    "commit: quota-exceeded",
+    "commit: too-large key",
+    "commit: too-large partition",
+    "commit: too-large value",
+    "commit: too-large operations",
+    "commit: too-large commit",
+    "commit: other empty-key",
+    "commit: other key-named-twice",
+    "commit: other not-a-condition",
+    "commit: other unknown-collection",
+    "commit: other unknown-log",
+    "deleted a record",
+    "trimmed a log",
+    "closed within the margin",
+    "reopened",
+    "read: given",
+    "read: other empty-key",
+    "read: other empty-page",
+    "read: other unknown-collection",
+    "read: other unknown-log",
+    "read: too-large keys",
+    "read: too-large page",
+];
 
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
+type Counts = BTreeMap<String, u64>;
 
-    fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
-    }
-
-    fn one_in(&mut self, count: u64) -> bool {
-        self.below(count) == 0
-    }
-
-    fn pick<T: Copy>(&mut self, of: &[T]) -> T {
-        of[self.below(of.len() as u64) as usize]
-    }
-
-    fn name(&mut self) -> String {
-        match self.below(40) {
-            0 => "k".repeat(self.pick(&[511, 512, 513])),
-            1 => String::new(),
-            _ => self
-                .pick(&[
-                    "a",
-                    "a\0",
-                    "a/b",
-                    "b",
-                    "é",
-                    "\u{ffff}",
-                    "\u{10000}",
-                    "p",
-                    "q",
-                    "A",
-                ])
-                .to_owned(),
-        }
-    }
-
-    fn collection(&mut self) -> String {
-        if self.one_in(60) {
-            return "history ".to_owned();
-        }
-        COLLECTIONS[self.below(COLLECTIONS.len() as u64) as usize]
-            .0
-            .to_owned()
-    }
-
-    fn log(&mut self) -> String {
-        if self.one_in(60) {
-            "thread".to_owned()
-        } else {
-            self.pick(&LOGS).to_owned()
-        }
-    }
-
-    fn value(&mut self) -> String {
-        let unit = self.pick(&["v", "\0", "é", "{\"a\":1}"]);
-        let size = match self.below(20) {
-            0 => 4_000,
-            1..5 => 1_000,
-            _ => self.below(100),
-        };
-        unit.repeat(size as usize)
-    }
-
-    fn expect(&mut self, now: Option<u64>) -> Expect {
-        match (self.below(8), now) {
-            (0, _) => Version(self.below(4)),
-            (1, _) => Absent,
-            (2..4, _) => Any,
-            (_, Some(version)) => Version(version),
-            (_, None) => Absent,
-        }
-    }
+/// Where two stores differ.
+#[derive(Debug)]
+struct Difference {
+    /// How many steps the history needs to show it.
+    steps: u64,
+    what: String,
 }
 
-/// Makes operations, most of which fit what `store` holds.
-struct Maker<'a> {
-    random: &'a mut Random,
-    store: &'a dyn Storage,
-    /// Last positions of the logs, as this commit leaves them.
-    lasts: BTreeMap<(String, String), u64>,
+/// A history under way in the store that is believed and the one that is judged.
+struct History<'a> {
+    random: Random,
+    believed: &'a dyn Storage,
+    counts: &'a mut Counts,
 }
 
-impl Maker<'_> {
-    fn ops(&mut self) -> Vec<Op> {
-        let count = if self.random.one_in(200) {
-            1_025
-        } else {
-            self.random.below(6)
-        };
-        (0..count).map(|_| self.op()).collect()
+impl History<'_> {
+    fn count(&mut self, what: impl Into<String>) {
+        *self.counts.entry(what.into()).or_default() += 1;
     }
 
-    fn op(&mut self) -> Op {
-        match self.random.below(10) {
-            0 => Op::Delete { key: self.key() },
-            1 => self.check(),
-            2..6 => {
-                let key = self.key();
-                let now = self.version(&key);
-                Op::Put {
-                    expect: self.random.expect(now),
-                    value: self.random.value(),
-                    key,
-                }
+    fn commit(&mut self, judged: &dyn Storage) -> Result<(), String> {
+        let ops = Maker::new(&mut self.random, self.believed).ops();
+        let closing = self.random.one_in(5);
+        let (removed, trimmed) = (self.deletes(&ops), self.trims(&ops));
+        let expected = self.believed.commit(&ops, closing);
+        same(&expected, &judged.commit(&ops, closing), || {
+            format!("commit, closing {closing}: {ops:?}")
+        })?;
+        self.count(format!("commit: {}", kind(&expected)));
+        if expected == Ok(Outcome::Committed) {
+            (0..removed).for_each(|_| self.count("deleted a record"));
+            (0..trimmed).for_each(|_| self.count("trimmed a log"));
+        }
+        if matches!(expected, Err(StorageError::QuotaExceeded { .. })) && !closing {
+            let expected = self.believed.commit(&ops, true);
+            same(&expected, &judged.commit(&ops, true), || {
+                format!("the same commit, closing: {ops:?}")
+            })?;
+            if expected == Ok(Outcome::Committed) {
+                self.count("closed within the margin");
             }
-            6 => self.trim(),
-            _ => self.append(),
         }
+        Ok(())
     }
 
-    fn key(&mut self) -> Key {
-        Key::new(self.random.collection(), self.random.name())
-    }
-
-    fn version(&self, key: &Key) -> Option<u64> {
-        self.store
-            .get(std::slice::from_ref(key))
-            .ok()?
-            .first()
-            .map(|item| item.version)
-    }
-
-    fn check(&mut self) -> Op {
-        let key = self.key();
-        let now = self.version(&key);
-        let expect = match self.random.expect(now) {
-            Any if !self.random.one_in(10) => now.map_or(Absent, Version),
-            expect => expect,
+    /// Deletions of records that are there.
+    fn deletes(&self, ops: &[Op]) -> usize {
+        let there = |op: &&Op| match op {
+            Op::Delete { key } => self
+                .believed
+                .get(std::slice::from_ref(key))
+                .is_ok_and(|found| !found.is_empty()),
+            _ => false,
         };
-        Op::Check { key, expect }
+        ops.iter().filter(there).count()
     }
 
-    fn append(&mut self) -> Op {
-        let (log, partition) = (self.random.log(), self.random.name());
-        let last = self.last(&log, &partition);
-        let at = if self.random.one_in(12) {
-            self.random.below(last + 4)
+    /// Trims that shorten a log.
+    fn trims(&self, ops: &[Op]) -> usize {
+        let shortens = |op: &&Op| match op {
+            Op::Trim {
+                log,
+                partition,
+                below,
+            } => self
+                .believed
+                .read_log(log, partition, 0, 1, false)
+                .is_ok_and(|lines| lines.first().is_some_and(|line| line.position < *below)),
+            _ => false,
+        };
+        ops.iter().filter(shortens).count()
+    }
+
+    fn read(&mut self, judged: &dyn Storage) -> Result<(), String> {
+        let random = &mut self.random;
+        let count = if random.one_in(200) {
+            501
         } else {
-            last + 1
+            random.below(5)
         };
-        self.lasts
-            .insert((log.clone(), partition.clone()), at.max(last));
-        Op::Append {
-            log,
-            partition,
-            at,
-            value: self.random.value(),
-        }
+        let keys: Vec<_> = (0..count)
+            .map(|_| Key::new(random.collection(), random.name()))
+            .collect();
+        let (collection, start, end) = (random.collection(), random.name(), random.name());
+        let (start, end) = (
+            random.pick(&["", start.as_str()]),
+            random.pick(&["", end.as_str()]),
+        );
+        let (limit, reverse) = (random.pick(&[0, 1, 2, 3, 500, 501]), random.one_in(2));
+        let (log, partition, from) = (random.log(), random.name(), random.below(20));
+        self.alike(judged, &|store| store.get(&keys), || {
+            format!("get {keys:?}")
+        })?;
+        self.alike(
+            judged,
+            &|store| store.scan(&collection, start, end, limit, reverse),
+            || format!("scan {collection} {start:?}..{end:?} {limit} {reverse}"),
+        )?;
+        self.alike(
+            judged,
+            &|store| store.read_log(&log, &partition, from, limit, reverse),
+            || format!("read {log}/{partition:?} {from} {limit} {reverse}"),
+        )
     }
 
-    fn trim(&mut self) -> Op {
-        let (log, partition) = (self.random.log(), self.random.name());
-        let last = self.last(&log, &partition);
-        let below = self.random.below(last + 3);
-        if below > last {
-            self.lasts.insert((log.clone(), partition.clone()), 0);
-        }
-        Op::Trim {
-            log,
-            partition,
-            below,
-        }
+    fn alike<T: PartialEq + std::fmt::Debug>(
+        &mut self,
+        judged: &dyn Storage,
+        read: &dyn Fn(&dyn Storage) -> Result<T, StorageError>,
+        what: impl Fn() -> String,
+    ) -> Result<(), String> {
+        let expected = read(self.believed);
+        same(&expected, &read(judged), what)?;
+        self.count(match &expected {
+            Ok(_) => "read: given".to_owned(),
+            Err(error) => format!("read: {}", error_kind(error)),
+        });
+        Ok(())
     }
+}
 
-    fn last(&self, log: &str, partition: &str) -> u64 {
-        let planned = self.lasts.get(&(log.to_owned(), partition.to_owned()));
-        let stored = || {
-            self.store
-                .read_log(log, partition, 0, 1, true)
-                .ok()
-                .and_then(|lines| lines.first().map(|line| line.position))
-        };
-        planned.copied().or_else(stored).unwrap_or(0)
+fn same<T: PartialEq + std::fmt::Debug>(
+    expected: &T,
+    found: &T,
+    what: impl Fn() -> String,
+) -> Result<(), String> {
+    match expected == found {
+        true => Ok(()),
+        false => Err(format!("{}\n{found:?}\ninstead of\n{expected:?}", what())),
     }
 }
 
@@ -210,75 +191,68 @@ fn kind(answer: &Result<Outcome, StorageError>) -> String {
     match answer {
         Ok(Outcome::Committed) => "committed".to_owned(),
         Ok(Outcome::Conflict(_)) => "conflict".to_owned(),
-        Err(StorageError::Unavailable { .. }) => "unavailable".to_owned(),
-        Err(StorageError::OutcomeUnknown { .. }) => "outcome-unknown".to_owned(),
-        Err(StorageError::QuotaExceeded { .. }) => "quota-exceeded".to_owned(),
-        Err(StorageError::TooLarge { what, .. }) => format!("too-large {what}"),
-        Err(StorageError::Corrupt { .. }) => "corrupt".to_owned(),
-        Err(StorageError::Other { code, .. }) => format!("other {code}"),
+        Err(error) => error_kind(error),
     }
 }
 
-fn compare_reads(random: &mut Random, memory: &MemoryStore, sqlite: &SqliteStore, context: &str) {
-    let keys: Vec<_> = (0..random.below(5))
-        .map(|_| Key::new(random.collection(), random.name()))
-        .collect();
-    assert_eq!(
-        memory.get(&keys),
-        sqlite.get(&keys),
-        "get {keys:?} {context}"
-    );
-    let (collection, start, end) = (random.collection(), random.name(), random.name());
-    let (start, end) = (
-        random.pick(&["", start.as_str()]),
-        random.pick(&["", end.as_str()]),
-    );
-    let (limit, reverse) = (random.pick(&[0, 1, 2, 3, 500, 501]), random.one_in(2));
-    let scan = |store: &dyn Storage| store.scan(&collection, start, end, limit, reverse);
-    assert_eq!(
-        scan(memory),
-        scan(sqlite),
-        "scan {collection} {start:?}..{end:?} {limit} {reverse} {context}"
-    );
-    let (log, partition, from) = (random.log(), random.name(), random.below(20));
-    let read = |store: &dyn Storage| store.read_log(&log, &partition, from, limit, reverse);
-    assert_eq!(
-        read(memory),
-        read(sqlite),
-        "read {log}/{partition:?} {from} {limit} {reverse} {context}"
-    );
+/// The variant of an error, and what tells its kinds apart.
+pub(super) fn error_kind(error: &StorageError) -> String {
+    match error {
+        StorageError::Unavailable { .. } => "unavailable".to_owned(),
+        StorageError::OutcomeUnknown { .. } => "outcome-unknown".to_owned(),
+        StorageError::QuotaExceeded { .. } => "quota-exceeded".to_owned(),
+        StorageError::TooLarge { what, .. } => format!("too-large {what}"),
+        StorageError::Corrupt { .. } => "corrupt".to_owned(),
+        StorageError::Other { code, .. } => format!("other {code}"),
+    }
 }
 
-fn run(seed: u64, steps: u64, quota: Option<Quota>, counts: &mut BTreeMap<String, u64>) {
-    let mut random = Random(seed);
-    let fixture = SqliteFixture::new();
-    let memory = quota.map_or_else(MemoryStore::new, MemoryStore::with_quota);
-    let mut sqlite = fixture.open_with(quota);
-    for step in 0..steps {
-        let context = format!("(seed {seed}, step {step}, quota {})", quota.is_some());
-        let ops = Maker {
-            random: &mut random,
-            store: &memory,
-            lasts: BTreeMap::new(),
+/// Runs so many steps of a seed through memory and a new place; `thorough` compares everything after each of them.
+fn run(
+    (seed, steps, thorough): (u64, u64, bool),
+    new_home: &dyn Fn(Option<Quota>) -> Box<dyn Home>,
+    counts: &mut Counts,
+) -> Result<(), Difference> {
+    let quota = seed.is_multiple_of(2).then_some(QUOTA);
+    let (home, believed) = (new_home(quota), MemoryHome::new(quota).open());
+    let mut judged = home.open();
+    let mut history = History {
+        random: Random(seed),
+        believed: &*believed,
+        counts,
+    };
+    for step in 1..=steps {
+        let differs = |what| Difference { steps: step, what };
+        history.commit(&*judged).map_err(differs)?;
+        history.read(&*judged).map_err(differs)?;
+        let reopens = history.random.one_in(40);
+        if reopens {
+            drop(judged);
+            judged = home.open();
+            history.count("reopened");
         }
-        .ops();
-        let closing = random.one_in(5);
-        let expected = memory.commit(&ops, closing);
-        assert_eq!(sqlite.commit(&ops, closing), expected, "{context}");
-        *counts.entry(kind(&expected)).or_default() += 1;
-        compare_reads(&mut random, &memory, &sqlite, &context);
-        if random.one_in(40) {
-            drop(sqlite);
-            sqlite = fixture.open_with(quota);
-            *counts.entry("reopened".to_owned()).or_default() += 1;
-            assert_eq!(contents(&sqlite), contents(&memory), "{context}");
+        if reopens || thorough || step == steps {
+            same(&contents(&*believed), &contents(&*judged), || {
+                "contents".to_owned()
+            })
+            .map_err(differs)?;
         }
     }
-    assert_eq!(
-        contents(&sqlite),
-        contents(&memory),
-        "seed {seed}, at the end"
-    );
+    Ok(())
+}
+
+/// Runs a seed; a difference is traced to the first step after which the stores are not the same.
+fn check(
+    seed: u64,
+    steps: u64,
+    new_home: &dyn Fn(Option<Quota>) -> Box<dyn Home>,
+    counts: &mut Counts,
+) -> Result<(), Difference> {
+    let Err(seen) = run((seed, steps, false), new_home, counts) else {
+        return Ok(());
+    };
+    let shortest = run((seed, seen.steps, true), new_home, &mut Counts::new());
+    Err(shortest.err().unwrap_or(seen))
 }
 
 fn number_from(name: &str) -> Option<u64> {
@@ -287,26 +261,55 @@ fn number_from(name: &str) -> Option<u64> {
 
 #[test]
 fn memory_and_sqlite_answer_alike() {
-    let seeds = number_from("THREADKEEP_SEED").map_or_else(|| SEEDS.to_vec(), |seed| vec![seed]);
+    let seed = number_from("THREADKEEP_SEED");
     let steps = number_from("THREADKEEP_STEPS").unwrap_or(STEPS);
-    let mut counts = BTreeMap::new();
-    for seed in seeds {
-        run(seed, steps, None, &mut counts);
-        run(seed, steps, Some(QUOTA), &mut counts);
+    let seeds: Vec<u64> = seed.map_or_else(|| (1..=SEEDS).collect(), |seed| vec![seed]);
+    let (waiting, total) = (Mutex::new(seeds.iter()), Mutex::new(Counts::new()));
+    let worker = || {
+        let mut counts = Counts::new();
+        loop {
+            let next = waiting.lock().unwrap().next();
+            let Some(seed) = next else { break };
+            let home = |quota| Box::new(SqliteFixture::with_quota(quota)) as Box<dyn Home>;
+            if let Err(Difference { steps, what }) = check(*seed, steps, &home, &mut counts) {
+                panic!("THREADKEEP_SEED={seed} THREADKEEP_STEPS={steps} shows: {what}");
+            }
+        }
+        let mut total = total.lock().unwrap();
+        for (what, count) in counts {
+            *total.entry(what).or_default() += count;
+        }
+    };
+    scope(|scope| {
+        (0..AT_ONCE).for_each(|_| drop(scope.spawn(worker)));
+    });
+    let counts = total.into_inner().unwrap();
+    println!("{} seeds of {steps} steps: {counts:#?}", seeds.len());
+    if seed.is_none() {
+        let happened: Vec<&str> = counts.keys().map(String::as_str).collect();
+        let missing = HAPPENINGS.iter().filter(|what| !happened.contains(what));
+        assert_eq!(missing.collect::<Vec<_>>(), Vec::<&&str>::new());
     }
-    println!("{counts:#?}");
-    for kind in [
-        "committed",
-        "conflict",
-        "corrupt",
-        "quota-exceeded",
-        "too-large key",
-        "other key-named-twice",
-        "reopened",
+}
+
+/// The report of a difference is right: one step less and there is none.
+#[test]
+fn a_difference_is_told_with_the_shortest_history_that_shows_it() {
+    for fault in [
+        Fault::TrimsTooLittle,
+        Fault::DeleteIgnored,
+        Fault::VersionNotCounted,
+        Fault::ConflictStale,
+        Fault::MarginForAll,
     ] {
-        assert!(
-            counts.contains_key(kind),
-            "no history met {kind}: {counts:?}"
-        );
+        let home = |quota| Box::new(BrokenHome::new(fault, quota)) as Box<dyn Home>;
+        let seed = 2;
+        let check = |steps| check(seed, steps, &home, &mut Counts::new());
+        let Err(difference) = check(STEPS) else {
+            panic!("{fault:?} is not found in {STEPS} steps");
+        };
+        assert!(check(difference.steps).is_err(), "{fault:?}");
+        assert!(check(difference.steps - 1).is_ok(), "{fault:?}");
+        println!("{fault:?}: {} steps", difference.steps);
     }
 }

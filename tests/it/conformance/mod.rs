@@ -5,6 +5,7 @@
 
 mod broken;
 mod commits;
+mod coverage;
 mod differential;
 mod fixture;
 mod limits;
@@ -12,7 +13,9 @@ mod logs;
 mod openings;
 mod processes;
 mod quotas;
+mod random;
 mod reads;
+mod remote;
 mod sqlite;
 mod suite;
 mod together;
@@ -48,6 +51,13 @@ fn names_of_cases_are_unique() {
 #[test]
 fn memory_keeps_the_contract() {
     check_all(&|quota| Box::new(MemoryHome::new(quota)));
+}
+
+/// The whole suite once more, with each call in the other of two processes.
+#[test]
+fn two_processes_keep_the_contract() {
+    let servers = processes::servers();
+    check_all(&|quota| servers.home(quota));
 }
 
 #[test]

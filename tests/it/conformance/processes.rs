@@ -5,6 +5,7 @@
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::thread::scope;
 
 use cap_std::ambient_authority;
@@ -14,10 +15,13 @@ use threadkeep::storage::sqlite::{SqliteOptions, SqliteStore};
 use threadkeep::storage::{Outcome, Storage, StorageError};
 
 use super::fixture::{FILE, SqliteFixture, append, commit, get, log, put};
+use super::remote::{Servers, serve};
 use super::together::{counted, increment};
 
-/// `<what>:<name>:<directory>`; without it [`child`] does nothing.
+/// [`SERVE`], or `<what>:<name>:<directory>`; without it [`child`] does nothing.
 const VARIABLE: &str = "THREADKEEP_TEST_CHILD";
+/// Answers calls for somebody else, on any number of stores.
+const SERVE: &str = "serve";
 const TEST: &str = "conformance::processes::child";
 const PROCESSES: u64 = 2;
 const THREADS: u64 = 4;
@@ -31,6 +35,9 @@ fn child() {
     let Ok(order) = std::env::var(VARIABLE) else {
         return;
     };
+    if order == SERVE {
+        return serve();
+    }
     let mut parts = order.splitn(3, ':');
     let [what, name, directory] = [(); 3].map(|()| parts.next().unwrap());
     let dir = Dir::open_ambient_dir(directory, ambient_authority()).unwrap();
@@ -109,11 +116,21 @@ fn order(what: &str, name: &str, directory: &Path) -> String {
 }
 
 fn start(what: &str, name: &str, directory: &Path) -> Child {
+    start_with(&order(what, name, directory))
+}
+
+fn start_with(order: &str) -> Child {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command
         .args([TEST, "--exact", "--nocapture"])
-        .env(VARIABLE, order(what, name, directory));
+        .env(VARIABLE, order)
+        .stdin(Stdio::piped());
     command.stdout(Stdio::piped()).spawn().unwrap()
+}
+
+/// Two processes that answer calls.
+pub(super) fn servers() -> Arc<Servers> {
+    Servers::start(|| start_with(SERVE))
 }
 
 fn said(child: &mut Child) -> impl Iterator<Item = String> + use<> {

@@ -9,7 +9,9 @@ use threadkeep::storage::memory::MemoryStore;
 use threadkeep::storage::{Op, Quota, Storage};
 
 use super::suite::{Home, cases, failing};
-use store::{Broken, Fault, lock};
+use store::{Broken, lock};
+
+pub(super) use store::Fault;
 
 /// A fault in words, and a case that is there to find it.
 const FAULTS: &[(Fault, &str, &str)] = &[
@@ -251,7 +253,7 @@ const FAULTS: &[(Fault, &str, &str)] = &[
 ];
 
 /// Where a broken store lives. What was acknowledged is in the journal, for the faults of opening it again.
-struct BrokenHome {
+pub(super) struct BrokenHome {
     fault: Fault,
     quota: Option<Quota>,
     kept: Arc<MemoryStore>,
@@ -261,7 +263,7 @@ struct BrokenHome {
 }
 
 impl BrokenHome {
-    fn new(fault: Fault, quota: Option<Quota>) -> Self {
+    pub(super) fn new(fault: Fault, quota: Option<Quota>) -> Self {
         let quota = quota.filter(|_| fault != Fault::QuotaIgnored);
         Self {
             fault,

@@ -16,7 +16,7 @@ const GAP: Duration = Duration::from_micros(200);
 
 /// What is wrong with a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Fault {
+pub(in super::super) enum Fault {
     None,
     GetSorts,
     GetOnce,

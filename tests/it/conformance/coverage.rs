@@ -1,0 +1,308 @@
+//! What the suite covers, as it was seen and not as it says: a witness between the cases and a store writes down every
+//! answer, and each operation, condition, error and limit that `storage/mod.rs` names must be among them.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use threadkeep::storage::{
+    COMMIT_BYTES_MAX, COMMIT_OPS_MAX, Expect, Item, KEY_BYTES_MAX, Key, Line, Op, Outcome,
+    PAGE_BYTES_MAX, PAGE_ENTRIES_MAX, Page, Quota, Storage, StorageError, VALUE_BYTES_MAX,
+};
+
+use super::differential::error_kind;
+use super::suite::{Home, MemoryHome, cases};
+
+/// The contract in Rust, whose lists are read from its text.
+const CONTRACT: &str = include_str!("../../../host/src/storage/mod.rs");
+
+/// Errors that no store in memory has, and the tests in which a real one does.
+const ELSEWHERE: [(&str, &str, &str); 2] = [
+    (
+        "Unavailable",
+        include_str!("sqlite.rs"),
+        "fn a_stranger_that_writes_makes_commits_unavailable",
+    ),
+    (
+        "OutcomeUnknown",
+        include_str!("processes.rs"),
+        "fn a_file_that_cannot_grow_keeps_what_was_acknowledged",
+    ),
+];
+
+/// What was seen, and the first case in which it was.
+type Seen = Arc<Mutex<BTreeMap<String, &'static str>>>;
+
+struct Witness {
+    inner: Arc<dyn Storage>,
+    case: &'static str,
+    seen: Seen,
+}
+
+impl Witness {
+    fn note(&self, what: String) {
+        self.seen.lock().unwrap().entry(what).or_insert(self.case);
+    }
+
+    /// Notes an answer, and whether a size was at its limit or one above.
+    fn answered<T>(
+        &self,
+        operation: &str,
+        answer: &Result<T, StorageError>,
+        sizes: &[(&str, usize, usize)],
+    ) {
+        let given = answer.is_ok();
+        match answer {
+            Ok(_) => self.note(format!("{operation}: given")),
+            Err(error) => {
+                self.note(format!("error {}", error_kind(error)));
+                self.note(format!("{operation}: refused"));
+            }
+        }
+        for (name, limit, size) in sizes {
+            if given && size == limit {
+                self.note(format!("{name} reached"));
+            }
+            if matches!(answer, Err(StorageError::TooLarge { .. })) && *size == limit + 1 {
+                self.note(format!("{name} exceeded"));
+            }
+        }
+    }
+
+    fn page(&self, bytes: usize, more: bool) {
+        if bytes == PAGE_BYTES_MAX {
+            self.note("PAGE_BYTES_MAX reached".to_owned());
+            if more {
+                self.note("PAGE_BYTES_MAX exceeded".to_owned());
+            }
+        }
+    }
+}
+
+impl Storage for Witness {
+    fn get(&self, keys: &[Key]) -> Result<Vec<Item>, StorageError> {
+        let answer = self.inner.get(keys);
+        let longest = keys.iter().map(|key| key.name.len()).max().unwrap_or(0);
+        let sizes = [
+            ("PAGE_ENTRIES_MAX", PAGE_ENTRIES_MAX as usize, keys.len()),
+            ("KEY_BYTES_MAX", KEY_BYTES_MAX, longest),
+        ];
+        self.answered("get", &answer, &sizes);
+        answer
+    }
+
+    fn scan(
+        &self,
+        collection: &str,
+        start: &str,
+        end: &str,
+        limit: u32,
+        reverse: bool,
+    ) -> Result<Page, StorageError> {
+        let answer = self.inner.scan(collection, start, end, limit, reverse);
+        let sizes = [
+            (
+                "PAGE_ENTRIES_MAX",
+                PAGE_ENTRIES_MAX as usize,
+                limit as usize,
+            ),
+            ("KEY_BYTES_MAX", KEY_BYTES_MAX, start.len().max(end.len())),
+        ];
+        self.answered(if reverse { "scan back" } else { "scan" }, &answer, &sizes);
+        if let Ok(page) = &answer {
+            let bytes = page.items.iter().map(|item| item.value.len()).sum();
+            self.page(bytes, page.cursor.is_some());
+        }
+        answer
+    }
+
+    fn read_log(
+        &self,
+        log: &str,
+        partition: &str,
+        start: u64,
+        limit: u32,
+        reverse: bool,
+    ) -> Result<Vec<Line>, StorageError> {
+        let answer = self.inner.read_log(log, partition, start, limit, reverse);
+        let sizes = [
+            (
+                "PAGE_ENTRIES_MAX",
+                PAGE_ENTRIES_MAX as usize,
+                limit as usize,
+            ),
+            ("KEY_BYTES_MAX", KEY_BYTES_MAX, partition.len()),
+        ];
+        let operation = if reverse { "read-log back" } else { "read-log" };
+        self.answered(operation, &answer, &sizes);
+        answer
+    }
+
+    fn commit(&self, ops: &[Op], closing: bool) -> Result<Outcome, StorageError> {
+        let answer = self.inner.commit(ops, closing);
+        let (mut longest, mut largest, mut bytes) = (0, 0, 0);
+        for op in ops {
+            let (name, value) = sizes(op);
+            longest = longest.max(name);
+            largest = largest.max(value);
+            bytes += name + value;
+            let word = match &answer {
+                Ok(Outcome::Committed) => "committed",
+                Ok(Outcome::Conflict(_)) => "conflict",
+                Err(_) => "refused",
+            };
+            self.note(format!("{}: {word}", words(op)));
+        }
+        let sizes = [
+            ("KEY_BYTES_MAX", KEY_BYTES_MAX, longest),
+            ("VALUE_BYTES_MAX", VALUE_BYTES_MAX, largest),
+            ("COMMIT_OPS_MAX", COMMIT_OPS_MAX, ops.len()),
+            ("COMMIT_BYTES_MAX", COMMIT_BYTES_MAX, bytes),
+        ];
+        self.answered(
+            if closing { "closing commit" } else { "commit" },
+            &answer,
+            &sizes,
+        );
+        answer
+    }
+}
+
+/// Bytes of the name and of the value.
+fn sizes(op: &Op) -> (usize, usize) {
+    match op {
+        Op::Check { key, .. } | Op::Delete { key } => (key.name.len(), 0),
+        Op::Put { key, value, .. } => (key.name.len(), value.len()),
+        Op::Append {
+            partition, value, ..
+        } => (partition.len(), value.len()),
+        Op::Trim { partition, .. } => (partition.len(), 0),
+    }
+}
+
+fn words(op: &Op) -> &'static str {
+    let expect = |expect: &Expect, words: [&'static str; 3]| match expect {
+        Expect::Any => words[0],
+        Expect::Absent => words[1],
+        Expect::Version(_) => words[2],
+    };
+    match op {
+        Op::Check { expect: e, .. } => expect(e, ["check any", "check absent", "check version"]),
+        Op::Put { expect: e, .. } => expect(e, ["put any", "put absent", "put version"]),
+        Op::Delete { .. } => "delete",
+        Op::Append { .. } => "append",
+        Op::Trim { .. } => "trim",
+    }
+}
+
+struct WitnessedHome {
+    inner: MemoryHome,
+    case: &'static str,
+    seen: Seen,
+}
+
+impl Home for WitnessedHome {
+    fn open(&self) -> Arc<dyn Storage> {
+        Arc::new(Witness {
+            inner: self.inner.open(),
+            case: self.case,
+            seen: Arc::clone(&self.seen),
+        })
+    }
+}
+
+/// The names between backticks in the part of the contract from `start` to `end`.
+fn listed(start: &str, end: &str) -> Vec<&'static str> {
+    let (_, rest) = CONTRACT.split_once(start).expect("the contract says it");
+    let (list, _) = rest.split_once(end).expect("the list ends");
+    list.split('`').skip(1).step_by(2).collect()
+}
+
+/// What the contract's text names, in the words of the witness.
+fn named() -> Vec<String> {
+    let limits = CONTRACT
+        .lines()
+        .filter_map(|line| line.strip_prefix("pub const ")?.split_once(':'))
+        .map(|(name, _)| name)
+        .filter(|name| name.ends_with("_MAX"));
+    let limits = limits.flat_map(|name| [format!("{name} reached"), format!("{name} exceeded")]);
+    let sizes = listed("`what` names the size: ", ".\n").into_iter();
+    let codes = listed("Nothing was written. Codes: ", ", and a backend's own").into_iter();
+    let mut named: Vec<String> = limits.collect();
+    named.extend(sizes.map(|size| format!("error too-large {size}")));
+    named.extend(codes.map(|code| format!("error other {code}")));
+    for operation in ["get", "scan", "scan back", "read-log", "read-log back"] {
+        named.extend(["given", "refused"].map(|word| format!("{operation}: {word}")));
+    }
+    named.extend(
+        [
+            "commit: given",
+            "closing commit: given",
+            "closing commit: refused",
+        ]
+        .map(str::to_owned),
+    );
+    for condition in ["check absent", "check version", "put absent", "put version"] {
+        let ends = ["committed", "conflict", "refused"];
+        named.extend(ends.map(|word| format!("{condition}: {word}")));
+    }
+    for free in ["put any", "delete", "append", "trim"] {
+        // Each beside a condition that does not hold, too.
+        let ends = ["committed", "conflict", "refused"];
+        named.extend(ends.map(|word| format!("{free}: {word}")));
+    }
+    named
+}
+
+/// The variants of the error, each in the words of the witness.
+fn variants() -> Vec<(&'static str, &'static str)> {
+    let (_, rest) = CONTRACT
+        .split_once("pub enum StorageError {")
+        .expect("it is there");
+    let (body, _) = rest.split_once("\n}").expect("it ends");
+    let names = body.lines().filter_map(|line| {
+        let name = line.strip_prefix("    ")?.strip_suffix(" {")?;
+        name.chars().all(char::is_alphanumeric).then_some(name)
+    });
+    let word = |name| match name {
+        "QuotaExceeded" => "error quota-exceeded",
+        "TooLarge" => "error too-large",
+        "Corrupt" => "error corrupt",
+        "Other" => "error other",
+        _ => "",
+    };
+    names.map(|name| (name, word(name))).collect()
+}
+
+#[test]
+fn every_operation_error_and_limit_is_met_by_a_case() {
+    let seen = Seen::default();
+    for case in cases() {
+        let home = |quota: Option<Quota>| {
+            let (inner, seen) = (MemoryHome::new(quota), Arc::clone(&seen));
+            let case = case.name;
+            Box::new(WitnessedHome { inner, case, seen }) as Box<dyn Home>
+        };
+        case.run(&home);
+    }
+    let seen = seen.lock().unwrap();
+    let named = named();
+    for what in &named {
+        println!("{what:<36} {}", seen.get(what).unwrap_or(&"by no case"));
+    }
+    let missing: Vec<_> = named
+        .iter()
+        .filter(|what| !seen.contains_key(*what))
+        .collect();
+    assert!(missing.is_empty(), "no case meets {missing:#?}");
+    // As many as there are today: a list whose text has changed must not become an empty one.
+    assert!(named.len() >= 60, "the contract names only {}", named.len());
+    let variants = variants();
+    assert_eq!(variants.len(), 6, "{variants:?}");
+    for (variant, word) in variants {
+        let elsewhere = ELSEWHERE
+            .iter()
+            .any(|(name, text, test)| *name == variant && text.contains(test));
+        let here = !word.is_empty() && seen.keys().any(|what| what.starts_with(word));
+        assert!(here || elsewhere, "nothing shows {variant}");
+    }
+}
