@@ -13,6 +13,12 @@ use threadkeep::storage::Storage;
 use threadkeep::storage::memory::MemoryStore;
 use threadkeep::storage::sqlite::{Durability, SqliteOptions, SqliteStore};
 
+impl Candidate for RawRun {
+    fn step(&mut self, _: usize, _: &str, _: &str) {
+        self.commit().expect("committed");
+    }
+}
+
 /// Medians.
 pub struct Comparison {
     native: Duration,
@@ -57,8 +63,8 @@ pub fn compare(durability: Option<Durability>, warm: usize, steps: usize) -> Com
     native.step(0, &blocks, &content);
     let mut component = DirectRun::start(&storage);
     let mut tenant = TenantRun::start(&storage);
-    let mut raw =
-        durability.map(|durability| RawRun::start(&folder.path().join("raw.db"), durability, rows));
+    let mut raw = durability
+        .map(|durability| RawRun::start(&folder.path().join("raw.db"), durability, 1, rows));
     let mut candidates: Vec<&mut dyn Candidate> = vec![&mut native, &mut component, &mut tenant];
     candidates.extend(raw.as_mut().map(|raw| raw as &mut dyn Candidate));
     let mut times = measure(&mut candidates, warm, steps).into_iter();

@@ -1,71 +1,70 @@
 //! The best that SQLite can do for the same rows: prepared statements, one connection, nothing checked.
 
-use super::world::Candidate;
 use rusqlite::{Connection, params};
 use std::path::Path;
+use std::time::Duration;
 use threadkeep::storage::sqlite::Durability;
 
 const SCHEMA: &str = "
-    CREATE TABLE head (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, version INTEGER NOT NULL, value TEXT NOT NULL) STRICT;
-    CREATE TABLE chain (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, version INTEGER NOT NULL, value TEXT NOT NULL) STRICT;
-    CREATE TABLE entry (id INTEGER PRIMARY KEY, value TEXT NOT NULL) STRICT;
-    INSERT INTO head (name, version, value) VALUES ('bench', 0, '');
-    INSERT INTO chain (name, version, value) VALUES ('bench', 0, '');";
+    CREATE TABLE IF NOT EXISTS head (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, version INTEGER NOT NULL, value TEXT NOT NULL) STRICT;
+    CREATE TABLE IF NOT EXISTS chain (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, version INTEGER NOT NULL, value TEXT NOT NULL) STRICT;
+    CREATE TABLE IF NOT EXISTS entry (id INTEGER PRIMARY KEY, value TEXT NOT NULL) STRICT;";
+/// As long as a connection waits for another.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Head, chain and entry of each step, as its own file has them.
+/// Head, chain and entry of each step of one thread.
 pub struct RawRun {
     connection: Connection,
     rows: [String; 3],
+    thread: i64,
     version: i64,
 }
 
 impl RawRun {
-    pub fn start(path: &Path, durability: Durability, rows: [String; 3]) -> Self {
+    /// A connection of its own to the file, which is made if it is not there. Each thread has a number of its own.
+    pub fn start(path: &Path, durability: Durability, thread: u32, rows: [String; 3]) -> Self {
         let connection = Connection::open(path).expect("a database");
+        connection.busy_timeout(BUSY_TIMEOUT).expect("it is set");
         let synchronous = match durability {
             Durability::Full => "FULL",
             Durability::Normal => "NORMAL",
         };
-        connection
-            .execute_batch(&format!(
-                "PRAGMA journal_mode = WAL; PRAGMA synchronous = {synchronous}; {SCHEMA}"
-            ))
-            .expect("a schema");
+        let set_up = format!(
+            "PRAGMA journal_mode = WAL; PRAGMA synchronous = {synchronous}; {SCHEMA}
+            INSERT INTO head (id, name, version, value) VALUES ({thread}, 'bench-{thread}', 0, '');
+            INSERT INTO chain (id, name, version, value) VALUES ({thread}, 'bench-{thread}', 0, '');"
+        );
+        connection.execute_batch(&set_up).expect("a schema");
         Self {
             connection,
             rows,
+            thread: i64::from(thread),
             version: 0,
         }
     }
 
-    fn commit(&mut self) -> rusqlite::Result<()> {
+    /// One step: head, chain and entry.
+    pub fn commit(&mut self) -> rusqlite::Result<()> {
         let [head, chain, entry] = &self.rows;
         let run = |sql: &str, values: &[&dyn rusqlite::ToSql]| {
             self.connection.prepare_cached(sql)?.execute(values)
         };
+        let (name, version) = (format!("bench-{}", self.thread), self.version);
         run("BEGIN IMMEDIATE", params![])?;
-        let update = "SET version = version + 1, value = ?3 WHERE name = ?1 AND version = ?2";
-        let version = self.version;
         run(
-            &format!("UPDATE head {update}"),
-            params!["bench", version, head],
+            "UPDATE head SET version = version + 1, value = ?3 WHERE name = ?1 AND version = ?2",
+            params![name, version, head],
         )?;
         run(
-            &format!("UPDATE chain {update}"),
-            params!["bench", version, chain],
+            "UPDATE chain SET version = version + 1, value = ?3 WHERE name = ?1 AND version = ?2",
+            params![name, version, chain],
         )?;
         run(
             "INSERT INTO entry (id, value) VALUES (?1, ?2)",
-            params![version, entry],
+            params![self.thread << 32 | version, entry],
         )?;
         run("COMMIT", params![])?;
         self.version += 1;
         Ok(())
-    }
-}
-
-impl Candidate for RawRun {
-    fn step(&mut self, _: usize, _: &str, _: &str) {
-        self.commit().expect("committed");
     }
 }

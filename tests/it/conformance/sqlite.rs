@@ -481,7 +481,7 @@ fn the_log_does_not_grow_for_ever() {
         .unwrap()
         .len();
     assert!(
-        bytes < 70 << 20,
+        bytes < 40 << 20,
         "the write-ahead log has {bytes} bytes after 80 MB"
     );
     let file = std::fs::metadata(fixture.temp.path().join(FILE))

@@ -11,8 +11,9 @@ use super::files::LockFile;
 
 /// Pages written, as estimated, after which the log is moved.
 const PAGES_BETWEEN: usize = 1_000;
-/// Pages in the log after which writers have to wait until it starts anew: readers that never pause would let it grow.
-const LOG_PAGES_MAX: i64 = 16_000;
+/// Pages in the log after which writers have to wait until it starts anew. A log that starts anew is written over, which
+/// costs less than one that grows, and it is what an open store takes on the disk; the wait is two synchronised writes.
+const LOG_PAGES_MAX: i64 = 4_000;
 const PAGE_BYTES: usize = 4_096;
 /// Pages that an operation changes beside its value: its leaf, an index leaf.
 const PAGES_PER_OP: usize = 2;

@@ -22,8 +22,8 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 const CHECKPOINT_BUSY_TIMEOUT: Duration = Duration::from_millis(200);
 /// Cache of a connection, in KiB.
 const CACHE_KIB: u32 = 8 << 10;
-/// What is left of the write-ahead log when it starts anew, in bytes.
-const LOG_BYTES_KEPT: u32 = 64 << 20;
+/// What is left of the write-ahead log when it starts anew, in bytes: as much as it ordinarily grows to.
+const LOG_BYTES_KEPT: u32 = 32 << 20;
 
 const READ_WRITE: OpenFlags =
     OpenFlags::SQLITE_OPEN_READ_WRITE.union(OpenFlags::SQLITE_OPEN_NO_MUTEX);
@@ -92,6 +92,8 @@ fn open(place: &Place, flags: OpenFlags) -> Result<Connection, StorageError> {
         connection.set_limit(Limit::SQLITE_LIMIT_ATTACHED, 0)?;
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
+        // Without it, a statement is compiled anew whenever another value is bound: a third of a commit's time.
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
         connection.execute_batch(&format!(
             "PRAGMA temp_store = MEMORY; PRAGMA cache_size = -{CACHE_KIB};"
         ))?;

@@ -90,6 +90,17 @@ impl Transactions {
         Ok(Self { lock, work })
     }
 
+    /// Asks between two transactions; `None` if that fails.
+    pub(super) fn ask<T>(
+        &self,
+        question: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+    ) -> Option<T> {
+        self.work.roll_back();
+        let answer = question(&self.work.connection);
+        self.work.roll_back();
+        answer.ok()
+    }
+
     /// Commits every member, or says why not, in their order.
     pub(super) fn run(&self, members: &[Member<'_>]) -> Vec<Answer> {
         let _turn = match self.lock.acquire() {

@@ -7,6 +7,8 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
+use rusqlite::Connection;
+
 use super::super::{Op, StorageError};
 use super::checkpoint::Checkpointer;
 use super::transaction::{Answer, Member, Transactions};
@@ -77,6 +79,16 @@ impl Writer {
                 None => WriteTurn { writer: self }.with_waiting(job),
             },
         }
+    }
+
+    /// Asks on the connection that writes, which has the pages it wrote in its cache, unless somebody writes just now or
+    /// it fails there.
+    pub(super) fn ask_if_free<T>(
+        &self,
+        question: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+    ) -> Option<T> {
+        let transactions = self.transactions.try_lock().ok()?;
+        transactions.ask(question)
     }
 
     fn turn_if_free(&self) -> Option<WriteTurn<'_>> {

@@ -1,0 +1,129 @@
+//! `cargo bench -p threadkeep-tests --bench store`: what the SQLite store costs beside SQL written by hand for the same
+//! rows, alone and with eight writers, and what opening it costs.
+//!
+//! As in the bench `turn`, candidates take turns within one run, only ratios are meant to be read, and nothing is
+//! asserted. A commit is a turn's: head, chain, entry of the sizes below; a step is a `get` of the first two before it.
+
+#[path = "store/alone.rs"]
+mod alone;
+#[path = "store/opening.rs"]
+mod opening;
+#[path = "turn/raw.rs"]
+mod raw;
+#[path = "store/together.rs"]
+mod together;
+
+use cap_std::fs::Dir;
+use std::path::Path;
+use std::time::Duration;
+use threadkeep::storage::sqlite::{Durability, SqliteOptions, SqliteStore};
+use threadkeep::storage::{Expect, Key, Op, Outcome, Storage};
+
+/// Steps that count, of each candidate.
+const STEPS: usize = 4_000;
+/// The same, where each waits for the disk.
+const STEPS_DURABLE: usize = 300;
+
+fn main() {
+    // `cargo test --benches` runs this file, too: then it only shows that it works.
+    let steps = match std::env::args().any(|argument| argument == "--bench") {
+        true => |steps| steps,
+        false => |_| 4,
+    };
+    // A word picks what it names: `cargo bench ... -- alone`.
+    let words: Vec<String> = std::env::args()
+        .skip(1)
+        .filter(|word| !word.starts_with('-'))
+        .collect();
+    let wanted = |word: &str| words.is_empty() || words.iter().any(|given| given == word);
+    if wanted("alone") {
+        alone::compare(Durability::Normal, steps(STEPS));
+        alone::compare(Durability::Full, steps(STEPS_DURABLE));
+    }
+    if wanted("together") {
+        together::compare(Durability::Full, steps(STEPS_DURABLE));
+        together::compare(Durability::Normal, steps(STEPS));
+    }
+    if wanted("opening") {
+        opening::compare(steps(STEPS_DURABLE));
+    }
+}
+
+/// Head, chain and entry as a turn has them.
+fn rows() -> [String; 3] {
+    let text = |bytes: usize| {
+        format!(
+            "{{\"text\":\"{}\"}}",
+            "The quick brown fox. ".repeat(bytes / 21)
+        )
+    };
+    [text(1_100), text(500), text(2_600)]
+}
+
+fn open(folder: &Path, durability: Durability) -> SqliteStore {
+    let dir = Dir::open_ambient_dir(folder, cap_std::ambient_authority()).expect("a folder");
+    let options = SqliteOptions {
+        durability,
+        ..SqliteOptions::local()
+    };
+    SqliteStore::open(&dir, "bench.db", options).expect("a store")
+}
+
+/// One thread in a store.
+struct StoreRun<'a> {
+    store: &'a SqliteStore,
+    rows: [String; 3],
+    keys: [Key; 2],
+    version: u64,
+}
+
+impl<'a> StoreRun<'a> {
+    fn start(store: &'a SqliteStore, thread: u32) -> Self {
+        let name = format!("bench-{thread}");
+        let keys = ["head", "chain"].map(|collection| Key::new(collection, name.clone()));
+        Self {
+            store,
+            rows: rows(),
+            keys,
+            version: 0,
+        }
+    }
+
+    fn get(&self) {
+        let found = self.store.get(&self.keys).expect("read");
+        assert_eq!(found.len(), if self.version == 0 { 0 } else { 2 });
+    }
+
+    fn commit(&mut self) {
+        let expect = match self.version {
+            0 => Expect::Absent,
+            version => Expect::Version(version),
+        };
+        let [head, chain, entry] = self.rows.clone();
+        let [head_key, chain_key] = self.keys.clone();
+        let partition = head_key.name.clone();
+        let put = |key, value| Op::Put { key, expect, value };
+        let append = Op::Append {
+            log: "history".to_owned(),
+            partition,
+            at: self.version + 1,
+            value: entry,
+        };
+        let ops = [put(head_key, head), put(chain_key, chain), append];
+        assert_eq!(self.store.commit(&ops, false), Ok(Outcome::Committed));
+        self.version += 1;
+    }
+}
+
+/// The middle one.
+fn median(durations: &mut [Duration]) -> Duration {
+    durations.sort_unstable();
+    durations
+        .get(durations.len() / 2)
+        .copied()
+        .unwrap_or_default()
+}
+
+fn micros(duration: Duration) -> String {
+    format!("{:.1} us", duration.as_secs_f64() * 1e6)
+}
