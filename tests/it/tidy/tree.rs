@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 /// More is no checkout of this project, and the walk ends.
 const FILES_MAX: usize = 20_000;
 
-/// Folders that are nobody's source, at any depth.
+/// What is nobody's source, at any depth. In a second working tree `.git` is a file.
 const SKIPPED: [&str; 6] = [
     ".git",
     ".idea",
@@ -75,7 +75,7 @@ fn walk(folder: &Path, prefix: &str, paths: &mut Vec<String>) {
             .expect("a file of the checkout has a type");
         if kind.is_dir() && !is_skipped(prefix, &name) {
             walk(&entry.path(), &format!("{path}/"), paths);
-        } else if kind.is_file() && !name.ends_with(".snap.new") {
+        } else if kind.is_file() && !is_skipped(prefix, &name) && !name.ends_with(".snap.new") {
             paths.push(path);
         }
         assert!(paths.len() <= FILES_MAX, "more than {FILES_MAX} files");
