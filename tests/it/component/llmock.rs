@@ -8,7 +8,6 @@ use std::time::Duration;
 use threadkeep::driver::{Driver, Ended, Models, RunEvent, Sink, Stop};
 use threadkeep::models::{Failure, Llm};
 use threadkeep::project::OpenProject;
-use threadkeep_tests::canned::{Canned, SSE};
 use threadkeep_tests::llmock::{Llmock, Wire};
 
 fn models_yaml(wire: Wire, base_url: &str) -> String {
@@ -23,7 +22,8 @@ tiers: {{default: a-model}}
     )
 }
 
-fn project_of(wire: Wire, base_url: &str) -> (tempfile::TempDir, OpenProject) {
+/// A project whose one model is at this address.
+pub(super) fn project_of(wire: Wire, base_url: &str) -> (tempfile::TempDir, OpenProject) {
     let (kept, dir) = project_dir(&models_yaml(wire, base_url));
     (
         kept,
@@ -83,100 +83,6 @@ async fn reads_a_file(server: &Llmock, wire: Wire) {
             .contains("remember the milk 漢🙂"),
         "the next request holds the file's text: {}",
         requests[1]
-    );
-}
-
-/// Blocks of thinking, as the provider writes them where it does not stream.
-const THOUGHT: &str =
-    r#"{"type":"thinking","thinking":"\"notes\", perhaps – 漢?","signature":"EqQB/+=="}"#;
-const REDACTED: &str = r#"{"type":"redacted_thinking","data":"AAEC"}"#;
-
-/// Thinking goes through the adapter, the component and the store, and comes back with the tool round byte for byte;
-/// and what the cache was read for and written with is priced by itself.
-#[tokio::test]
-async fn thinking_comes_back_verbatim_and_the_cache_is_priced() {
-    let event = |data: Value| {
-        format!(
-            "event: {}\ndata: {data}\n\n",
-            data["type"].as_str().unwrap()
-        )
-    };
-    let start = |usage: Value| event(json!({"type": "message_start", "message": {"usage": usage}}));
-    let begin = |index: u32, block: Value| {
-        event(json!({"type": "content_block_start", "index": index, "content_block": block}))
-    };
-    let delta = |index: u32, delta: Value| {
-        event(json!({"type": "content_block_delta", "index": index, "delta": delta}))
-    };
-    let stop = |reason: &str, output: u32| {
-        let end = event(
-            json!({"type": "message_delta", "delta": {"stop_reason": reason}, "usage": {"output_tokens": output}}),
-        );
-        end + &event(json!({"type": "message_stop"}))
-    };
-    let first = [
-        SSE.to_owned(),
-        start(
-            json!({"input_tokens": 100, "cache_creation_input_tokens": 1_000, "output_tokens": 1}),
-        ),
-        begin(
-            0,
-            json!({"type": "thinking", "thinking": "", "signature": ""}),
-        ),
-        delta(
-            0,
-            json!({"type": "thinking_delta", "thinking": "\"notes\", "}),
-        ),
-        delta(
-            0,
-            json!({"type": "thinking_delta", "thinking": "perhaps – 漢?"}),
-        ),
-        delta(
-            0,
-            json!({"type": "signature_delta", "signature": "EqQB/+=="}),
-        ),
-        begin(1, json!({"type": "redacted_thinking", "data": "AAEC"})),
-        begin(
-            2,
-            json!({"type": "tool_use", "id": "toolu_1", "name": "read_file", "input": {}}),
-        ),
-        delta(
-            2,
-            json!({"type": "input_json_delta", "partial_json": "{\"path\": \"notes.txt\"}"}),
-        ),
-        stop("tool_use", 50),
-    ];
-    let second = [
-        SSE.to_owned(),
-        start(json!({"input_tokens": 10, "cache_read_input_tokens": 1_100, "output_tokens": 1})),
-        begin(0, json!({"type": "text", "text": "It reminds of milk."})),
-        stop("end_turn", 20),
-    ];
-    let server = Canned::start(vec![first.concat(), second.concat()]);
-    let (_kept, project) = project_of(Wire::Anthropic, &server.base_url(Wire::Anthropic));
-    let thread = project.tenant().create(describe_draft()).await.unwrap();
-    let ended = project
-        .driver()
-        .run(&thread.id, None, &Sink::none(), &Stop::never())
-        .await
-        .unwrap();
-    assert_eq!((ended.status.as_str(), ended.costs.turns), ("completed", 2));
-    // Nano-USD a token: input 150, cache read 15, cache write 200, output 600.
-    let spend = (100 * 150 + 1_000 * 200 + 50 * 600) + (10 * 150 + 1_100 * 15 + 20 * 600);
-    assert_eq!(ended.costs.spend_nanos, spend);
-    let sent: Vec<String> = server.requests.try_iter().collect();
-    let [before, after] = &sent[..] else {
-        panic!("{sent:?}")
-    };
-    let turn =
-        format!(r#"{{"role":"assistant","content":[{THOUGHT},{REDACTED},{{"type":"tool_use","#);
-    assert!(after.contains(&turn), "{after}");
-    let body = |request: &str| request.split_once("\r\n\r\n").unwrap().1.to_owned();
-    let (before, after) = (body(before), body(after));
-    let prefix = before.strip_suffix("]}").unwrap();
-    assert!(
-        after.starts_with(prefix),
-        "the cached beginning changed: {before} {after}"
     );
 }
 

@@ -6,3 +6,4 @@ mod llmock;
 pub(crate) mod project;
 mod runs;
 mod texts;
+mod thinking;

@@ -9,8 +9,8 @@ use std::time::Duration;
 use threadkeep::models::{Block, Delta, FailureKind, Llm};
 use threadkeep_tests::llmock::{Llmock, Wire};
 
-/// The runner waits at least so long before it tries again. Besides, llmock takes for a retry only what begins after it
-/// has seen the attempt before it end.
+/// The runner waits at least so long before it tries again. In this time the connection is hung up: what llmock is asked
+/// blocks this thread, and it takes for a retry only what begins after it has seen the attempt before it end.
 const BACKOFF: Duration = Duration::from_millis(500);
 
 /// A fault and what is expected of it.
@@ -35,6 +35,7 @@ async fn check(server: &Llmock, wire: Wire, case: Case, llm: &dyn Llm) {
     server.scenario(&case.behaviors);
     let request = request("How is the weather?");
     let failure = ask(llm, &request).await.0.expect_err(&name);
+    tokio::time::sleep(failure.retry_after.unwrap_or_default().max(BACKOFF)).await;
     assert_eq!(
         (failure.kind, failure.code.as_str()),
         (case.kind, case.code.as_str()),
@@ -56,7 +57,6 @@ async fn check(server: &Llmock, wire: Wire, case: Case, llm: &dyn Llm) {
     assert_eq!(served.len(), 1, "{name}: {served:?}");
     assert_eq!(served[0]["fault"], case.fault, "{name}");
     if matches!(case.kind, FailureKind::Transient | FailureKind::RateLimited) {
-        tokio::time::sleep(failure.retry_after.unwrap_or_default().max(BACKOFF)).await;
         ask(llm, &request).await.0.expect(&name);
         let served = server.requests();
         assert_eq!(served.len(), 2, "{name}: {served:?}");
@@ -83,7 +83,7 @@ fn refused(status: u16, code: Option<&str>, kind: FailureKind) -> Case {
         code: code.map_or_else(|| format!("http_{status}"), str::to_owned),
         partial: "",
         // llmock asks for a second by itself with these.
-        retry_after_ms: matches!(status, 429 | 503).then_some(1_000),
+        retry_after_ms: matches!(status, 429 | 503 | 504 | 529).then_some(1_000),
     }
 }
 

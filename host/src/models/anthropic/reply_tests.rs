@@ -71,7 +71,7 @@ fn call(id: &str, arguments: &str) -> Block {
 }
 
 /// A whole answer as the wire has it: thinking, redacted thinking, text and two calls, with events that mean nothing.
-const ANSWER: &str = include_str!("answer.sse");
+const ANSWER: &str = include_str!("answer.txt");
 
 #[tokio::test]
 async fn an_answer_cut_at_every_byte_is_the_same() {
