@@ -22,12 +22,7 @@ pub mod project;
 pub mod storage;
 pub mod tenant;
 pub mod tools;
+pub mod wit;
 
-/// The types of the component's interfaces, as `wit/` documents them.
-pub mod wit {
-    pub use crate::bindings::exports::threadkeep::threads::{
-        history, maintenance, registry, runner, transcript,
-    };
-    pub use crate::bindings::threadkeep::threads::llm;
-    pub use crate::bindings::threadkeep::threads::types::*;
-}
+/// The crates whose types stand in this one's interface: directories come from the first, linkers from the second.
+pub use {cap_std, wasmtime};

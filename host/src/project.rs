@@ -3,7 +3,7 @@
 use crate::authority::{AuthorityError, Environment, HolderLock, Project, is_dead};
 use crate::ceilings::{Book, Guard};
 use crate::clock::SystemClock;
-use crate::component::{Context, SystemRandom};
+use crate::component::Context;
 use crate::driver::{Driver, Models};
 use crate::engine::Engine;
 use crate::error::CallError;
@@ -96,12 +96,7 @@ impl OpenProject {
             None => open_store(&threads, quota_bytes)?,
         };
         let lock = Arc::new(HolderLock::take(&threads)?);
-        let context = Context {
-            storage,
-            library: Arc::<FilesLibrary>::clone(&library),
-            clock: Arc::new(SystemClock),
-            random: Arc::new(SystemRandom),
-        };
+        let context = Context::new(storage, Arc::<FilesLibrary>::clone(&library));
         let script = options
             .script
             .map(|script| Arc::new(script) as Arc<dyn Llm>);
@@ -153,12 +148,8 @@ impl OpenProject {
     /// The same tenant over an empty store in memory: what it creates shows what the component would make of a draft,
     /// and is written nowhere.
     pub fn rehearsal(&self) -> Tenant {
-        let context = Context {
-            storage: Arc::new(MemoryStore::new()),
-            library: Arc::<FilesLibrary>::clone(&self.library) as _,
-            clock: Arc::new(SystemClock),
-            random: Arc::new(SystemRandom),
-        };
+        let library = Arc::<FilesLibrary>::clone(&self.library);
+        let context = Context::new(Arc::new(MemoryStore::new()), library);
         Tenant::new(self.engine.clone(), context)
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use threadkeep::library::{Library, LibraryError};
-use threadkeep::wit::{self, registry};
+use threadkeep::wit::registry;
 
 /// Documents by (kind, name).
 #[derive(Debug, Clone, Default)]
@@ -58,22 +58,8 @@ impl MapLibrary {
 /// What a new thread is to be, with nothing asked but its directive.
 pub fn draft(directive: Option<&str>) -> registry::Draft {
     registry::Draft {
-        id: None,
         directive: directive.map(str::to_owned),
-        agent: None,
-        task: None,
-        title: None,
-        model: None,
-        limits: wit::Limits {
-            turns: None,
-            tokens: None,
-            spend: None,
-            spawns: None,
-            depth: None,
-            duration: None,
-        },
-        capabilities: Vec::new(),
-        inputs: String::new(),
+        ..registry::Draft::default()
     }
 }
 

@@ -1,13 +1,13 @@
 //! `demo`: a small project in a directory of its own, run from end to end and then removed. No network, no key.
 
 use super::open::Session;
-use super::{drive, fault, run, show, transcript, view};
+use super::{drive, fault, run, show, transcript};
 use cap_std::fs::Dir;
 use std::path::{Path, PathBuf};
 use threadkeep::authority::{self, Project};
 use threadkeep::wit::registry::Draft;
 use threadkeep_cli::answer::{Answer, DemoAnswer};
-use threadkeep_cli::args::{Caps, Format};
+use threadkeep_cli::args::Format;
 use threadkeep_cli::exit::{Exit, Fault};
 use threadkeep_cli::screen::Screen;
 
@@ -70,15 +70,9 @@ async fn tour(
     let opened = session.open_directory(&project, None)?;
     screen.line("\n$ threadkeep run tour --input word=coffee");
     let draft = Draft {
-        id: None,
-        directive: Some("tour".to_owned()),
-        agent: None,
-        task: None,
         title: Some("A tour of threadkeep".to_owned()),
-        model: None,
-        limits: view::caps(&Caps::default()),
-        capabilities: Vec::new(),
         inputs: r#"{"word": "coffee"}"#.to_owned(),
+        ..Draft::of("tour")
     };
     let thread = run::create(&opened, draft).await?;
     let run = drive::drive(&opened, &thread, None, screen).await?;

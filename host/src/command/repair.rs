@@ -71,7 +71,7 @@ async fn every(
     loop {
         let page = opened
             .tenant()
-            .list(everything(), PAGE_THREADS, cursor)
+            .list(Filter::default(), PAGE_THREADS, cursor)
             .await;
         let page = page.map_err(|error| fault::call(&error))?;
         for thread in page.threads {
@@ -94,17 +94,5 @@ fn note(answer: &mut RepairAnswer, thread: String, done: Result<(), DocumentErro
                 .push(format!("{thread}: {}", fault::with_source(&error)));
         }
         Err(_) => {}
-    }
-}
-
-/// No filter.
-pub fn everything() -> Filter {
-    Filter {
-        status: None,
-        parent: None,
-        directive: None,
-        agent: None,
-        task: None,
-        chain: None,
     }
 }

@@ -7,10 +7,10 @@ mod host;
 mod meter;
 mod size;
 
+pub use crate::bindings::{Threads, ThreadsPre};
 pub use meter::Meter;
 
-use crate::bindings::Threads;
-use crate::clock::Clock;
+use crate::clock::{Clock, SystemClock};
 use crate::library::Library;
 use crate::storage::Storage;
 use std::sync::Arc;
@@ -51,6 +51,18 @@ pub struct Context {
     pub clock: Arc<dyn Clock>,
     /// Its random numbers.
     pub random: Arc<dyn Random>,
+}
+
+impl Context {
+    /// A store and a library, with the time and the random numbers of the system. To have others, set the fields.
+    pub fn new(storage: Arc<dyn Storage>, library: Arc<dyn Library>) -> Self {
+        Self {
+            storage,
+            library,
+            clock: Arc::new(SystemClock),
+            random: Arc::new(SystemRandom),
+        }
+    }
 }
 
 /// A borrowed context with the meter of the call, on which the imports are implemented.

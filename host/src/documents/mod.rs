@@ -190,7 +190,7 @@ impl Documents {
         loop {
             let tenant = &self.inner.tenant;
             let page = tenant
-                .list(every_thread(), PAGE_THREADS, cursor.clone())
+                .list(registry::Filter::default(), PAGE_THREADS, cursor.clone())
                 .await?;
             for thread in page.threads {
                 match self.repair(&thread.id).await {
@@ -348,17 +348,6 @@ struct ThreadMark {
 
 fn thread_mark(text: &[u8]) -> Option<ThreadMark> {
     serde_json::from_slice(text).ok()
-}
-
-fn every_thread() -> registry::Filter {
-    registry::Filter {
-        status: None,
-        parent: None,
-        directive: None,
-        agent: None,
-        task: None,
-        chain: None,
-    }
 }
 
 /// Run what waits for files off the async runtime's own threads.

@@ -5,10 +5,12 @@
 
 mod conversation;
 mod events;
+mod nonce;
 mod perform;
 mod stop;
 
 pub use events::{Costs, Ended, RunEvent, Sink, Why};
+pub use nonce::fresh_nonce;
 pub use stop::{Stop, StopLevel, Stopper, stopper};
 
 use crate::ceilings::{Guard, Permit, Refusal};

@@ -4,6 +4,7 @@
 //! retrying is the runner's, with a new hold. It never answers a completion for a stream that ended without a finish
 //! reason.
 
+mod one;
 #[cfg(feature = "http")]
 pub mod anthropic;
 #[cfg(feature = "http")]
@@ -15,6 +16,7 @@ mod secret;
 
 #[cfg(feature = "http")]
 pub use http::SetupError;
+pub use one::OneProvider;
 pub use secret::Secret;
 
 use std::future::Future;
@@ -175,6 +177,12 @@ pub enum Delta {
 
 /// Receives deltas. It must not block.
 pub type OnDelta<'a> = &'a (dyn Fn(Delta) + Send + Sync);
+
+/// A text as a user's message in the normal form: what `Driver::run` takes as its input.
+pub fn user_message(text: &str) -> String {
+    let content = [serde_json::json!({"type": "text", "text": text})];
+    serde_json::json!({"role": "user", "content": content}).to_string()
+}
 
 /// A future that can be stored and moved between threads.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

@@ -1,8 +1,7 @@
 //! What every candidate works with: one library of documents, one clock, one script of results.
 
 use std::sync::Arc;
-use threadkeep::clock::SystemClock;
-use threadkeep::component::{Context, SystemRandom};
+use threadkeep::component::Context;
 use threadkeep::library::{Library, LibraryError};
 use threadkeep::storage::Storage;
 
@@ -41,12 +40,7 @@ impl Library for Documents {
 
 /// A tenant's context over a store.
 pub fn context(storage: &Arc<dyn Storage>) -> Context {
-    Context {
-        storage: Arc::clone(storage),
-        library: Arc::new(Documents),
-        clock: Arc::new(SystemClock),
-        random: Arc::new(SystemRandom),
-    }
+    Context::new(Arc::clone(storage), Arc::new(Documents))
 }
 
 /// About 2 KB of text, other text for each step.

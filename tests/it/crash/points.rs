@@ -4,12 +4,11 @@
 use crate::component::project::engine;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use threadkeep::clock::SystemClock;
-use threadkeep::component::{Context, SystemRandom};
-use threadkeep::driver::{Driver, Models, Sink, Stop};
+use threadkeep::component::Context;
+use threadkeep::driver::{Driver, Sink, Stop};
 use threadkeep::engine::Engine;
 use threadkeep::models::scripted::Scripted;
-use threadkeep::models::{BoxFuture, Failure, Llm};
+use threadkeep::models::{BoxFuture, OneProvider};
 use threadkeep::storage::{Storage, memory::MemoryStore};
 use threadkeep::tenant::Tenant;
 use threadkeep::tools::{ToolEntry, ToolResult, Tools};
@@ -24,14 +23,6 @@ const SCRIPT: &str = r#"[
   {"calls": [{"name": "write", "arguments": {"n": 2}}]},
   {"text": "done"}
 ]"#;
-
-struct One(Arc<dyn Llm>);
-
-impl Models for One {
-    fn provider(&self, model: &str) -> Result<(Arc<dyn Llm>, String), Failure> {
-        Ok((Arc::clone(&self.0), model.to_owned()))
-    }
-}
 
 /// Counts how often each tool really ran.
 #[derive(Default)]
@@ -57,12 +48,7 @@ impl Tools for Counting {
 }
 
 fn tenant(engine: &Engine, storage: Arc<dyn Storage>) -> Tenant {
-    let context = Context {
-        storage,
-        library: Arc::new(MapLibrary::small()),
-        clock: Arc::new(SystemClock),
-        random: Arc::new(SystemRandom),
-    };
+    let context = Context::new(storage, Arc::new(MapLibrary::small()));
     Tenant::new(engine.clone(), context)
 }
 
@@ -70,7 +56,7 @@ fn driver(tenant: &Tenant, tools: &Arc<Counting>, nonce: &str) -> Driver {
     let script = Arc::new(Scripted::parse(SCRIPT).unwrap());
     Driver::new(
         tenant.clone(),
-        Arc::new(One(script)),
+        Arc::new(OneProvider::new(script)),
         Arc::<Counting>::clone(tools),
         nonce,
     )

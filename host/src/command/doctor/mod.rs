@@ -12,8 +12,7 @@ use super::open::Session;
 use super::{fault, view};
 use std::sync::Arc;
 use threadkeep::authority::Project;
-use threadkeep::clock::SystemClock;
-use threadkeep::component::{Context, SystemRandom};
+use threadkeep::component::Context;
 use threadkeep::engine::Engine;
 use threadkeep::library::files::FilesLibrary;
 use threadkeep::storage::{Storage, memory::MemoryStore};
@@ -148,27 +147,15 @@ fn open(session: &Session, project: &Project) -> Result<Examined, Fault> {
 }
 
 fn tenant(engine: &Engine, library: Arc<FilesLibrary>, storage: Arc<dyn Storage>) -> Tenant {
-    let context = Context {
-        storage,
-        library,
-        clock: Arc::new(SystemClock),
-        random: Arc::new(SystemRandom),
-    };
-    Tenant::new(engine.clone(), context)
+    Tenant::new(engine.clone(), Context::new(storage, library))
 }
 
 /// A thread of a directive, or a chat, with nothing else said.
 fn draft(directive: Option<&str>, inputs: String) -> Draft {
     Draft {
-        id: None,
         directive: directive.map(str::to_owned),
-        agent: None,
-        task: None,
-        title: None,
-        model: None,
-        limits: view::caps(&threadkeep_cli::args::Caps::default()),
-        capabilities: Vec::new(),
         inputs,
+        ..Draft::default()
     }
 }
 

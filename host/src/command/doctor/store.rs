@@ -3,7 +3,6 @@
 use super::{Examined, Findings, tenant};
 use crate::command::fault;
 use crate::command::open::Session;
-use crate::command::repair::everything;
 use cap_std::fs::Dir;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,6 +12,7 @@ use threadkeep::engine::Engine;
 use threadkeep::project::STORE;
 use threadkeep::storage::Storage;
 use threadkeep::tenant::Tenant;
+use threadkeep::wit::registry::Filter;
 use threadkeep_cli::answer::{Section, State};
 use threadkeep_cli::args::Store;
 
@@ -213,7 +213,7 @@ fn locks(threads: &Dir, findings: &mut Findings) {
 /// The documents of the newest threads, compared with their records.
 async fn documents(tenant: &Tenant, threads: &Dir, findings: &mut Findings) {
     let mut section = Section::new("documents");
-    let page = tenant.list(everything(), DOCUMENTS_MAX, None).await;
+    let page = tenant.list(Filter::default(), DOCUMENTS_MAX, None).await;
     if let (Ok(page), Ok(threads)) = (page, threads.try_clone()) {
         let documents = Documents::new(tenant.clone(), threads);
         let mut current = 0_u64;

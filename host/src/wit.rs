@@ -1,0 +1,65 @@
+//! The types of the component's interfaces, as `wit/` documents them, and how to begin one.
+//!
+//! Records do not grow once a version of the contract is released. Sets that may grow (statuses, step kinds, codes) are
+//! strings: have a branch for a value that you do not know.
+
+pub use crate::bindings::exports::threadkeep::threads::{
+    history, maintenance, registry, runner, transcript,
+};
+pub use crate::bindings::threadkeep::threads::llm;
+pub use crate::bindings::threadkeep::threads::types::*;
+
+/// No cap is asked for: in a draft, those of the directive and the preset hold.
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            turns: None,
+            tokens: None,
+            spend: None,
+            spawns: None,
+            depth: None,
+            duration: None,
+        }
+    }
+}
+
+/// A chat of which nothing is said: its id is made, and the preset's model and limits hold.
+impl Default for registry::Draft {
+    fn default() -> Self {
+        Self {
+            id: None,
+            directive: None,
+            agent: None,
+            task: None,
+            title: None,
+            model: None,
+            limits: Limits::default(),
+            capabilities: Vec::new(),
+            inputs: String::new(),
+        }
+    }
+}
+
+impl registry::Draft {
+    /// A thread of this directive, of which nothing else is said.
+    pub fn of(directive: impl Into<String>) -> Self {
+        Self {
+            directive: Some(directive.into()),
+            ..Self::default()
+        }
+    }
+}
+
+/// Every thread.
+impl Default for registry::Filter {
+    fn default() -> Self {
+        Self {
+            status: None,
+            parent: None,
+            directive: None,
+            agent: None,
+            task: None,
+            chain: None,
+        }
+    }
+}
