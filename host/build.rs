@@ -1,7 +1,8 @@
-//! Finds the component that `cargo xtask component` has built, for the host to embed.
+//! Finds the component for the host to embed. Nothing is built or fetched here.
 //!
-//! It is looked for as `component/threadkeep.wasm` in the target directory, or is what `THREADKEEP_COMPONENT` names.
-//! Nothing is built or fetched here. The path is handed on as `THREADKEEP_COMPONENT_PATH`.
+//! It is what `THREADKEEP_COMPONENT` names; else `component/threadkeep.wasm` in the target directory, where `cargo xtask
+//! component` writes it; else in the target directory of the checkout, for crates outside its workspace; else beside
+//! this file, where the published package carries it. The path is handed on as `THREADKEEP_COMPONENT_PATH`.
 
 #![expect(
     clippy::disallowed_methods,
@@ -36,13 +37,25 @@ fn component() -> Result<PathBuf, String> {
             .map_err(|error| format!("{OVERRIDE} names {}: {error}", path.display()));
     }
     let own = PathBuf::from(std::env::var_os("OUT_DIR").ok_or("cargo sets no OUT_DIR")?);
+    let host = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     // Between the target directory and OUT_DIR are the profile and, sometimes, the target.
-    let mut places = own.ancestors().map(in_folder);
+    let mut places = own
+        .ancestors()
+        .map(in_folder)
+        .chain([in_folder(&host.join("../target")), in_folder(&host)]);
     places
         .find(|path| path.is_file())
-        .ok_or_else(|| "the component is not built yet: run `cargo xtask component`".into())
+        .ok_or_else(|| missing(&host))
 }
 
 fn in_folder(folder: &Path) -> PathBuf {
     folder.join("component").join("threadkeep.wasm")
+}
+
+fn missing(host: &Path) -> String {
+    format!(
+        "the component is not built yet: run `cargo xtask component` in the checkout of Threadkeep that {} is part of, \
+         or name a component file in the environment variable {OVERRIDE}",
+        host.display()
+    )
 }

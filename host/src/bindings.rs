@@ -1,4 +1,6 @@
 //! The component's world as Rust, generated from `wit/`. Nothing is written here by hand.
+//!
+//! `host/wit` is a link to the checkout's `wit/`, so that the crate's package carries the files.
 
 #![allow(
     missing_docs,
@@ -7,7 +9,7 @@
 )]
 
 wasmtime::component::bindgen!({
-    path: "../wit",
+    path: "wit",
     world: "threads",
     imports: { default: trappable },
     require_store_data_send: true,

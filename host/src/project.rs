@@ -13,7 +13,7 @@ use crate::library::models::{ModelTable, ProviderSpec, Wire};
 use crate::models::{Failure, FailureKind, Llm, scripted::Scripted};
 use crate::storage::{Storage, StorageError, memory::MemoryStore};
 use crate::tenant::Tenant;
-use crate::tools::{Tools, files::FilesTools};
+use crate::tools::{Joined, Tools, files::FilesTools};
 use cap_std::fs::Dir;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -68,6 +68,21 @@ pub struct ProjectOptions {
     pub script: Option<Scripted>,
     /// The store; `None` is SQLite in `.ai/threads`.
     pub store: Option<Arc<dyn Storage>>,
+    /// Tools of the host beside the project's file tools.
+    pub tools: Vec<Arc<dyn Tools>>,
+}
+
+impl ProjectOptions {
+    /// A policy, and nothing else: no variables, the project's own models, SQLite, file tools alone.
+    pub fn new(policy: Policy) -> Self {
+        Self {
+            policy,
+            environment: Environment::default(),
+            script: None,
+            store: None,
+            tools: Vec::new(),
+        }
+    }
 }
 
 impl OpenProject {
@@ -81,7 +96,11 @@ impl OpenProject {
         options: ProjectOptions,
     ) -> Result<Self, ProjectError> {
         let threads = project.threads()?;
-        let tools: Arc<dyn Tools> = Arc::new(FilesTools::new(project.tool_grant(".")?));
+        let files: Arc<dyn Tools> = Arc::new(FilesTools::new(project.tool_grant(".")?));
+        let tools: Arc<dyn Tools> = match options.tools.is_empty() {
+            true => files,
+            false => Arc::new(Joined::new([vec![files], options.tools].concat())),
+        };
         let policy = options.policy;
         let quota_bytes = policy.quota_bytes;
         let guard = Arc::new(Guard::new(policy.clone(), Arc::new(SystemClock)));
@@ -383,15 +402,7 @@ fn unusable(what: &str, error: &LibraryError) -> Failure {
 }
 
 fn permanent(code: &str, message: String) -> Failure {
-    Failure {
-        kind: FailureKind::Permanent,
-        code: code.to_owned(),
-        message,
-        retry_after: None,
-        sent: false,
-        usage: None,
-        partial: String::new(),
-    }
+    Failure::new(FailureKind::Permanent, code, message).not_sent()
 }
 
 #[cfg(test)]

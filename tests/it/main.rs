@@ -6,6 +6,7 @@ mod component;
 mod conformance;
 mod crash;
 mod documents;
+mod guide;
 mod models;
 mod readme;
 mod runner;

@@ -6,12 +6,16 @@
 use std::path::Path;
 use std::process::Command;
 
-struct Block {
-    info: String,
-    text: String,
+/// A fenced block.
+pub(crate) struct Block {
+    /// What stands behind the opening fence.
+    pub(crate) info: String,
+    /// Its lines.
+    pub(crate) text: String,
 }
 
-fn blocks(markdown: &str) -> Vec<Block> {
+/// Every fenced block, in order.
+pub(crate) fn blocks(markdown: &str) -> Vec<Block> {
     let mut blocks = Vec::new();
     let mut open: Option<Block> = None;
     for line in markdown.lines() {

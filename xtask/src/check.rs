@@ -1,10 +1,10 @@
-//! `cargo xtask check`: formatting, clippy, and cargo-deny with what deny.toml says.
+//! `cargo xtask check`: formatting, clippy, cargo-deny with what deny.toml says, and what `embed` checks for embedders.
 //!
 //! Advisories are checked against a snapshot of the RustSec database in a folder beside the checkout, where there is
 //! one, and nothing is fetched: the same commit gets the same answer on any day.
 
 use crate::skips::Skips;
-use crate::{component, paths, process, setup};
+use crate::{component, embed, paths, process, setup};
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 
@@ -17,9 +17,12 @@ const SNAPSHOT: &str = "../shared/advisory-db";
 /// The folder that cargo-deny 0.20 keeps the default database in: the last part of its address, and a hash of it.
 const DATABASE_FOLDER: &str = "advisory-db-3157b0e258782691";
 
+/// Every check, the quick ones first.
+const ALL: [&str; 6] = ["fmt", "clippy", "deny", "features", "outside", "package"];
+
 /// The checks by name; without a name, all of them.
 pub fn run(steps: &[String]) -> Result<()> {
-    let all = ["fmt", "clippy", "deny"].map(String::from);
+    let all = ALL.map(String::from);
     let steps = if steps.is_empty() { &all[..] } else { steps };
     let mut skips = Skips::default();
     for step in steps {
@@ -27,7 +30,10 @@ pub fn run(steps: &[String]) -> Result<()> {
             "fmt" => fmt()?,
             "clippy" => clippy()?,
             "deny" => deny(&mut skips)?,
-            other => bail!("there is no check `{other}`: fmt, clippy, deny"),
+            "features" => embed::features()?,
+            "outside" => embed::outside()?,
+            "package" => embed::package()?,
+            other => bail!("there is no check `{other}`: {}", ALL.join(", ")),
         }
     }
     skips.print();

@@ -7,6 +7,7 @@
 mod check;
 mod component;
 mod demo;
+mod embed;
 mod paths;
 mod process;
 mod setup;
@@ -24,7 +25,7 @@ usage: cargo xtask <command>
   component         build guest/ as a component, check its imports, print its size
   demo [args...]    set-up, component, then `threadkeep demo`
   test [filter...]  set-up, component, every test; the last line counts passed, failed, skipped
-  check [step...]   fmt, clippy, deny; all three if none is named
+  check [step...]   fmt, clippy, deny, features, outside, package; all of them if none is named
 
 Optional parts that are missing are named and skipped. With CI=true they are failures.";
 

@@ -170,10 +170,10 @@ impl Session {
         let book = self.book(&policy)?;
         let store = memory.then(|| in_memory(&policy));
         let options = ProjectOptions {
-            policy,
             environment: self.environment.for_providers(),
             script,
             store,
+            ..ProjectOptions::new(policy)
         };
         let project = OpenProject::open(self.engine()?, directory, options)
             .map_err(|error| fault::project(&error))?;

@@ -302,13 +302,5 @@ fn kept(mut completion: Completion) -> Completion {
 }
 
 fn failure(kind: FailureKind, code: &str, message: &str) -> llm::Error {
-    convert::failure(&Failure {
-        kind,
-        code: code.to_owned(),
-        message: message.to_owned(),
-        retry_after: None,
-        sent: true,
-        usage: None,
-        partial: String::new(),
-    })
+    convert::failure(&Failure::new(kind, code, message))
 }

@@ -60,7 +60,7 @@ impl Stop {
     }
 
     /// Wait until the level is at least this; for ever if nobody can raise it any more.
-    pub(crate) async fn reached(&mut self, level: StopLevel) {
+    pub async fn reached(&mut self, level: StopLevel) {
         if self.receiver.wait_for(|now| *now >= level).await.is_err() {
             std::future::pending::<()>().await;
         }

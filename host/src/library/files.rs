@@ -7,7 +7,7 @@
 mod names;
 
 use super::models::ModelTable;
-use super::{Library, LibraryError, front, yaml};
+use super::{Library, LibraryError, front, tool_document, yaml};
 use crate::authority::{self, AuthorityError, Environment};
 pub use crate::policy::Policy;
 use crate::tools::ToolEntry;
@@ -287,23 +287,6 @@ impl Library for FilesLibrary {
             }),
         }
     }
-}
-
-fn tool_document(tool: &ToolEntry) -> Result<String, LibraryError> {
-    let schema: Value =
-        serde_json::from_str(&tool.schema).map_err(|error| LibraryError::Other {
-            code: "bad_schema",
-            message: format!("the schema of the tool {} is not JSON: {error}", tool.name),
-        })?;
-    let document = json!({
-        "name": tool.name,
-        "description": tool.description,
-        "schema": schema,
-        "idempotent": tool.idempotent,
-        "consent": tool.consent,
-        "timeout": u64::try_from(tool.timeout.as_millis()).unwrap_or(u64::MAX),
-    });
-    Ok(document.to_string())
 }
 
 fn front_of(place: &str, bytes: &[u8]) -> Result<front::Document, LibraryError> {

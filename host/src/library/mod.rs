@@ -8,6 +8,8 @@ pub mod front;
 pub mod models;
 pub mod yaml;
 
+use crate::tools::ToolEntry;
+
 /// Why a document cannot be given.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LibraryError {
@@ -43,4 +45,25 @@ pub enum LibraryError {
 pub trait Library: Send + Sync {
     /// At most one document for a name, none if there is no such thing; all names of the kind if `name` is empty.
     fn get(&self, kind: &str, name: &str) -> Result<Vec<String>, LibraryError>;
+}
+
+/// A tool of a catalog as the document of kind `tool` that a library gives for its name.
+///
+/// # Errors
+/// If its schema is not JSON.
+pub fn tool_document(tool: &ToolEntry) -> Result<String, LibraryError> {
+    let schema: serde_json::Value =
+        serde_json::from_str(&tool.schema).map_err(|error| LibraryError::Other {
+            code: "bad_schema",
+            message: format!("the schema of the tool {} is not JSON: {error}", tool.name),
+        })?;
+    let document = serde_json::json!({
+        "name": tool.name,
+        "description": tool.description,
+        "schema": schema,
+        "idempotent": tool.idempotent,
+        "consent": tool.consent,
+        "timeout": u64::try_from(tool.timeout.as_millis()).unwrap_or(u64::MAX),
+    });
+    Ok(document.to_string())
 }

@@ -4,11 +4,11 @@
 //! retrying is the runner's, with a new hold. It never answers a completion for a stream that ended without a finish
 //! reason.
 
-mod one;
 #[cfg(feature = "http")]
 pub mod anthropic;
 #[cfg(feature = "http")]
 mod http;
+mod one;
 #[cfg(feature = "http")]
 pub mod openai;
 pub mod scripted;
@@ -162,6 +162,28 @@ pub struct Failure {
     pub usage: Option<Usage>,
     /// Text that had arrived before it failed.
     pub partial: String,
+}
+
+impl Failure {
+    /// A failure after the request may have been sent, of which nothing else is known.
+    pub fn new(kind: FailureKind, code: impl Into<String>, message: impl Into<String>) -> Self {
+        Self {
+            kind,
+            code: code.into(),
+            message: message.into(),
+            retry_after: None,
+            sent: true,
+            usage: None,
+            partial: String::new(),
+        }
+    }
+
+    /// The same, when it is certain that nothing was sent: what was set aside for the call is released.
+    #[must_use]
+    pub fn not_sent(mut self) -> Self {
+        self.sent = false;
+        self
+    }
 }
 
 /// Something that arrived while a reply streams. Never a promise: only the completion counts.

@@ -214,15 +214,7 @@ fn ended(turns: u64) -> Failure {
 }
 
 fn permanent(code: &str, message: String) -> Failure {
-    Failure {
-        kind: FailureKind::Permanent,
-        code: code.to_owned(),
-        message,
-        retry_after: None,
-        sent: false,
-        usage: None,
-        partial: String::new(),
-    }
+    Failure::new(FailureKind::Permanent, code, message).not_sent()
 }
 
 async fn play_fail(fail: &Fail, on_delta: OnDelta<'_>) -> Failure {

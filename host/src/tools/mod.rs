@@ -4,6 +4,9 @@
 //! guest decides which tools a thread may call. The host refuses on its own what the tenant was not granted.
 
 pub mod files;
+mod joined;
+
+pub use joined::Joined;
 
 use crate::models::BoxFuture;
 use std::time::Duration;

@@ -1,5 +1,6 @@
 //! Runs through the component and the driver, over real stores, scripted models and a real model server.
 
+mod embed;
 mod imports;
 mod limits;
 mod llmock;

@@ -4,8 +4,8 @@ use cap_std::fs::Dir;
 use std::sync::{Arc, OnceLock};
 use threadkeep::authority::{Environment, Project};
 use threadkeep::engine::{CodeCache, Engine};
-use threadkeep::library::files::Policy;
 use threadkeep::limits::Limits;
+use threadkeep::policy::Policy;
 use threadkeep::project::{OpenProject, ProjectOptions};
 use threadkeep::storage::Storage;
 use threadkeep::wit::registry;
@@ -40,10 +40,9 @@ pub fn open(
         .iter()
         .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
     let options = ProjectOptions {
-        policy: Policy::preset("local"),
         environment: Environment::from_pairs(pairs),
-        script: None,
         store,
+        ..ProjectOptions::new(Policy::preset("local"))
     };
     OpenProject::open(engine(), &Project::from_dir(dir), options).unwrap()
 }

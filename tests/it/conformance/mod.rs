@@ -8,6 +8,8 @@ mod commits;
 mod coverage;
 mod differential;
 mod fixture;
+#[path = "../../../examples/embedder/src/bin/own/store.rs"]
+mod guide_store;
 mod limits;
 mod logs;
 mod openings;
@@ -22,7 +24,9 @@ mod together;
 mod views;
 
 use fixture::SqliteFixture;
-use suite::{MemoryHome, NewHome, cases, failing};
+use std::sync::Arc;
+use suite::{Home, MemoryHome, NewHome, cases, failing};
+use threadkeep::storage::Storage;
 
 /// Fewer than this, and somebody has lost a file of cases.
 const CASES_MIN: usize = 135;
@@ -58,6 +62,26 @@ fn memory_keeps_the_contract() {
 fn two_processes_keep_the_contract() {
     let servers = processes::servers();
     check_all(&|quota| servers.home(quota));
+}
+
+/// The store that docs/embedding.md shows. It has no quota, and every other case holds for it.
+#[test]
+fn the_store_of_the_guide_keeps_the_contract() {
+    let cases = cases();
+    let plain = cases.iter().filter(|case| case.quota.is_none());
+    let names: Vec<&str> = plain.map(|case| case.name).collect();
+    let new_home = |_| -> Box<dyn Home> { Box::new(GuideHome(Arc::default())) };
+    let failed = failing(&new_home, |name| names.contains(&name));
+    assert!(failed.is_empty(), "{failed:#?}");
+    assert!(names.len() > 100, "only {} cases", names.len());
+}
+
+struct GuideHome(Arc<guide_store::MapStore>);
+
+impl Home for GuideHome {
+    fn open(&self) -> Arc<dyn Storage> {
+        Arc::<guide_store::MapStore>::clone(&self.0)
+    }
 }
 
 #[test]

@@ -28,7 +28,7 @@ pub(super) type HomeCase = fn(&dyn Home);
 /// One case.
 pub(super) struct Named {
     pub(super) name: &'static str,
-    quota: Option<Quota>,
+    pub(super) quota: Option<Quota>,
     run: Run,
 }
 

@@ -9,13 +9,13 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use threadkeep::authority::{Environment, Project};
+use threadkeep::authority::Project;
 use threadkeep::component::{Random, SystemRandom};
 use threadkeep::documents::Documents;
 use threadkeep::driver::{Observer, Sink, Stop};
 use threadkeep::engine::{CodeCache, Engine};
-use threadkeep::library::files::Policy;
 use threadkeep::limits::Limits;
+use threadkeep::policy::Policy;
 use threadkeep::project::{OpenProject, ProjectOptions};
 use threadkeep_tests::auditor::audit;
 
@@ -40,12 +40,7 @@ fn open(path: &Path) -> OpenProject {
     dir.create_dir_all("cache").unwrap();
     let cache = CodeCache::new(dir.open_dir("cache").unwrap());
     let engine = Engine::new(Limits::local(), Some(&cache)).unwrap();
-    let options = ProjectOptions {
-        policy: Policy::preset("local"),
-        environment: Environment::from_pairs([]),
-        script: None,
-        store: None,
-    };
+    let options = ProjectOptions::new(Policy::preset("local"));
     OpenProject::open(engine, &Project::from_dir(dir), options).unwrap()
 }
 

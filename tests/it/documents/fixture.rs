@@ -2,12 +2,12 @@
 
 use cap_std::fs::Dir;
 use std::sync::{Arc, OnceLock};
-use threadkeep::authority::{Environment, Project};
+use threadkeep::authority::Project;
 use threadkeep::documents::{Document, DocumentState, DocumentStates, Documents};
 use threadkeep::driver::{Driver, Ended, Observer, Sink, Stop};
 use threadkeep::engine::Engine;
-use threadkeep::library::files::Policy;
 use threadkeep::limits::Limits;
+use threadkeep::policy::Policy;
 use threadkeep::project::{OpenProject, ProjectOptions};
 use threadkeep::storage::memory::MemoryStore;
 use threadkeep::wit::registry;
@@ -57,10 +57,8 @@ impl World {
         dir.write(".ai/script.json", SCRIPT).unwrap();
         dir.write("notes.txt", NOTES).unwrap();
         let options = ProjectOptions {
-            policy: Policy::preset("local"),
-            environment: Environment::from_pairs([]),
-            script: None,
             store: Some(Arc::new(MemoryStore::new())),
+            ..ProjectOptions::new(Policy::preset("local"))
         };
         let open = OpenProject::open(engine(), &Project::from_dir(dir), options).unwrap();
         let documents = Documents::new(open.tenant().clone(), open.threads().try_clone().unwrap());

@@ -62,7 +62,7 @@ fn root() -> PathBuf {
         .to_path_buf()
 }
 
-/// Symbolic links are not followed: there are none in the sources.
+/// Symbolic links are not followed: the one in the sources, `host/wit`, leads to what is walked anyway.
 fn walk(folder: &Path, prefix: &str, paths: &mut Vec<String>) {
     let entries =
         std::fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));

@@ -1,0 +1,119 @@
+//! Threadkeep in an engine that is there already: its imports beside the embedder's own, its calls made by hand.
+
+use std::error::Error;
+use std::path::Path;
+use std::sync::Arc;
+use threadkeep::authority::{Environment, Project};
+use threadkeep::component::{Context, Meter, Threads, ThreadsPre, View, add_to_linker};
+use threadkeep::engine::COMPONENT;
+use threadkeep::library::files::FilesLibrary;
+use threadkeep::limits::Limits;
+use threadkeep::policy::Policy;
+use threadkeep::storage::memory::MemoryStore;
+use threadkeep::wit::llm::Completion;
+use threadkeep::wit::registry::Draft;
+use threadkeep::wit::runner::Outcome;
+use wasmtime::component::{Component, Linker};
+use wasmtime::{Config, Engine, Store, StoreContextMut, StoreLimits, StoreLimitsBuilder};
+
+/// Ticks of the embedder's own epoch that a call may last.
+const CALL_EPOCHS: u64 = 1_000;
+
+/// What the embedder keeps in each store: one tenant's context is a part of it.
+struct Host {
+    limits: StoreLimits,
+    log: Vec<String>,
+    threads: Context,
+    meter: Meter,
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut config = Config::new();
+    config.epoch_interruption(true);
+    let engine = Engine::new(&config)?;
+    let pre = link(&engine)?;
+
+    let mut store = Store::new(&engine, host()?);
+    store.limiter(|host| &mut host.limits);
+    store.set_epoch_deadline(CALL_EPOCHS);
+    let threads = pre.instantiate(&mut store)?;
+    let id = run(&threads, &mut store)?;
+
+    let registry = threads.threadkeep_threads_registry();
+    let thread = registry.call_get(&mut store, &id)??;
+    println!("status  {}", thread.status);
+    println!("result  {}", thread.result.unwrap_or_default());
+    Ok(())
+}
+
+/// The embedder's own imports, and Threadkeep's beside them.
+fn link(engine: &Engine) -> Result<ThreadsPre<Host>, wasmtime::Error> {
+    let mut linker = Linker::<Host>::new(engine);
+    let write = |mut store: StoreContextMut<'_, Host>, (line,): (String,)| {
+        store.data_mut().log.push(line);
+        Ok(())
+    };
+    linker
+        .instance("acme:desk/log@1.0.0")?
+        .func_wrap("write", write)?;
+    add_to_linker(&mut linker, |host: &mut Host| View {
+        context: &host.threads,
+        meter: &mut host.meter,
+    })?;
+    let component = Component::new(engine, COMPONENT)?;
+    ThreadsPre::new(linker.instantiate_pre(&component)?)
+}
+
+fn host() -> Result<Host, Box<dyn Error>> {
+    let project = Project::open_ambient(Path::new("project"))?;
+    let library = FilesLibrary::open(
+        project.ai()?,
+        Policy::preset("strict"),
+        Vec::new(),
+        Environment::default(),
+    );
+    Ok(Host {
+        limits: StoreLimitsBuilder::new().memory_size(64 << 20).build(),
+        log: Vec::new(),
+        threads: Context::new(Arc::new(MemoryStore::new()), Arc::new(library)),
+        meter: Meter::new(&Limits::strict()),
+    })
+}
+
+/// Create a thread and carry it to its end, step by step; its id.
+fn run(threads: &Threads, store: &mut Store<Host>) -> Result<String, Box<dyn Error>> {
+    let draft = Draft {
+        inputs: r#"{"file": "notes.txt"}"#.to_owned(),
+        ..Draft::of("describe")
+    };
+    let registry = threads.threadkeep_threads_registry();
+    let id = registry.call_create(&mut *store, &draft)??.id;
+
+    let runner = threads.threadkeep_threads_runner();
+    let holder = "desk-1/1";
+    let handle = runner.call_start(&mut *store, &id, None, holder, holder)??;
+    let (token, mut step) = (handle.token, handle.step);
+    while step.kind != "finished" {
+        println!("step    {} of version {}", step.kind, step.version);
+        let outcome = match &step.request {
+            Some(request) => Outcome::Completion(answer(&request.system)),
+            None => Outcome::Waited,
+        };
+        // Each call gets its share anew: of imports, and of the epochs that the embedder's own ticker moves.
+        store.data_mut().meter.begin();
+        store.set_epoch_deadline(CALL_EPOCHS);
+        step = runner.call_submit(&mut *store, &id, token, step.version, &outcome, 0)??;
+    }
+    Ok(id)
+}
+
+/// Where a real host asks a model.
+fn answer(prompt: &str) -> Completion {
+    let text = format!("I was told: {}", prompt.trim());
+    Completion {
+        blocks: serde_json::json!([{"type": "text", "text": text}]).to_string(),
+        finish: "stop".to_owned(),
+        usage: None,
+        session: None,
+    }
+}

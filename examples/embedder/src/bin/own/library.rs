@@ -1,0 +1,47 @@
+//! A library of one's own: what a project keeps in files, given as JSON. `wit/library.wit` says what each kind holds.
+
+use serde_json::json;
+use threadkeep::library::{Library, LibraryError, tool_document};
+use threadkeep::tools::ToolEntry;
+
+pub struct Shelf {
+    /// What the tools say of themselves.
+    pub catalog: Vec<ToolEntry>,
+}
+
+impl Library for Shelf {
+    fn get(&self, kind: &str, name: &str) -> Result<Vec<String>, LibraryError> {
+        // An empty name asks for the names there are.
+        Ok(match (kind, name) {
+            ("directive", "") => vec!["answer".to_owned()],
+            ("directive", "answer") => vec![directive()],
+            ("model", "") => vec!["default".to_owned()],
+            ("model", "default") => vec![model()],
+            ("tool", "") => self.catalog.iter().map(|tool| tool.name.clone()).collect(),
+            ("tool", name) => {
+                let found = self.catalog.iter().find(|tool| tool.name == name);
+                found.map(tool_document).transpose()?.into_iter().collect()
+            }
+            ("settings", "preset") => vec![json!({"name": "strict"}).to_string()],
+            _ => Vec::new(),
+        })
+    }
+}
+
+fn directive() -> String {
+    json!({
+        "name": "answer",
+        "body": "Answer what you are asked; look up what you do not know.",
+        "front": {"capabilities": ["execute.tool.look_up"], "limits": {"turns": 4}},
+    })
+    .to_string()
+}
+
+/// Prices are USD per million tokens, as text.
+fn model() -> String {
+    json!({
+        "name": "default", "provider": "clerk", "window": 8000, "output": 400,
+        "prices": {"input": "1.00", "output": "2.00"},
+    })
+    .to_string()
+}

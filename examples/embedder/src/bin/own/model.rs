@@ -1,0 +1,57 @@
+//! A model of one's own: it looks one thing up, and then says what it found.
+
+use serde_json::Value;
+use threadkeep::models::{
+    Block, BoxFuture, Completion, Delta, Failure, FailureKind, Llm, OnDelta, Request, Usage,
+};
+
+pub struct Clerk;
+
+impl Llm for Clerk {
+    fn complete<'a>(
+        &'a self,
+        request: &'a Request,
+        on_delta: OnDelta<'a>,
+    ) -> BoxFuture<'a, Result<Completion, Failure>> {
+        // A real one sends `request` over its wire here, once, and never tries again by itself: that is the runner's.
+        Box::pin(async move {
+            let last = request
+                .messages
+                .last()
+                .map(|text| serde_json::from_str::<Value>(text));
+            let Some(Ok(last)) = last else {
+                let message = "a request without a message".to_owned();
+                return Err(Failure::new(FailureKind::Permanent, "no_message", message).not_sent());
+            };
+            let block = match last["role"].as_str() {
+                Some("tool") => {
+                    let found = last["content"][0]["text"].as_str().unwrap_or("nothing");
+                    let text = format!("The desk says: {found}");
+                    on_delta(Delta::Text(text.clone()));
+                    Block::Text { text }
+                }
+                _ => Block::ToolUse {
+                    id: "1".to_owned(),
+                    name: "look_up".to_owned(),
+                    arguments: r#"{"word": "hours"}"#.to_owned(),
+                },
+            };
+            let finish = if matches!(block, Block::Text { .. }) {
+                "stop"
+            } else {
+                "tool_use"
+            };
+            Ok(Completion {
+                blocks: vec![block],
+                finish: finish.to_owned(),
+                // Without it nobody knows what the call cost, and all that was set aside for it counts as spent.
+                usage: Some(Usage {
+                    input: 40,
+                    output: 10,
+                    ..Usage::default()
+                }),
+                session: None,
+            })
+        })
+    }
+}

@@ -1,0 +1,209 @@
+//! A store of one's own: two ordered maps under a lock. The conformance suite of the checkout runs over it.
+//!
+//! The checks that every store makes alike come from the library; what is left is to keep records and logs, to decide
+//! whether a commit goes through, and then to apply all of it.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use threadkeep::storage::{
+    Expect, Item, Key, Line, Op, Outcome, PAGE_BYTES_MAX, Page, Storage, StorageError,
+    check_commit, check_get, check_log, check_scan,
+};
+
+/// Records by collection and name, logs by kind and partition.
+#[derive(Default)]
+pub struct MapStore {
+    kept: Mutex<Kept>,
+}
+
+#[derive(Clone, Default)]
+struct Kept {
+    records: BTreeMap<(String, String), (u64, String)>,
+    logs: BTreeMap<(String, String), BTreeMap<u64, String>>,
+}
+
+impl MapStore {
+    fn lock(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Storage for MapStore {
+    fn get(&self, keys: &[Key]) -> Result<Vec<Item>, StorageError> {
+        check_get(keys)?;
+        let kept = self.lock();
+        Ok(keys.iter().filter_map(|key| kept.item(key)).collect())
+    }
+
+    fn scan(
+        &self,
+        collection: &str,
+        start: &str,
+        end: &str,
+        limit: u32,
+        reverse: bool,
+    ) -> Result<Page, StorageError> {
+        check_scan(collection, start, end, limit)?;
+        let kept = self.lock();
+        let from = (collection.to_owned(), start.to_owned());
+        let all = kept
+            .records
+            .range((Bound::Included(from), Bound::Unbounded));
+        let names = all
+            .take_while(|((of, name), _)| {
+                of == collection && (end.is_empty() || name.as_str() < end)
+            })
+            .map(|((_, name), _)| Key::new(collection, name));
+        let names: Vec<Key> = match reverse {
+            true => names.collect::<Vec<_>>().into_iter().rev().collect(),
+            false => names.collect(),
+        };
+        Ok(kept.page(&names, limit, reverse))
+    }
+
+    fn read_log(
+        &self,
+        log: &str,
+        partition: &str,
+        start: u64,
+        limit: u32,
+        reverse: bool,
+    ) -> Result<Vec<Line>, StorageError> {
+        check_log(log, partition, limit)?;
+        let kept = self.lock();
+        let Some(entries) = kept.logs.get(&(log.to_owned(), partition.to_owned())) else {
+            return Ok(Vec::new());
+        };
+        let last = if start == 0 { u64::MAX } else { start };
+        Ok(match reverse {
+            true => lines(entries.range(..=last).rev(), limit),
+            false => lines(entries.range(start..), limit),
+        })
+    }
+
+    fn commit(&self, ops: &[Op], _closing: bool) -> Result<Outcome, StorageError> {
+        check_commit(ops)?;
+        let mut kept = self.lock();
+        if let Some(found) = kept.conflict(ops) {
+            return Ok(Outcome::Conflict(found));
+        }
+        // On a copy, so that an append that does not fit leaves nothing behind. A real store has transactions.
+        let mut after = kept.clone();
+        ops.iter().try_for_each(|op| after.apply(op))?;
+        *kept = after;
+        Ok(Outcome::Committed)
+    }
+}
+
+impl Kept {
+    fn item(&self, key: &Key) -> Option<Item> {
+        let (version, value) = self
+            .records
+            .get(&(key.collection.clone(), key.name.clone()))?;
+        Some(Item {
+            key: key.clone(),
+            version: *version,
+            value: value.clone(),
+        })
+    }
+
+    /// A page ends at its limit and before its size does; its cursor is where the next one begins.
+    fn page(&self, keys: &[Key], limit: u32, reverse: bool) -> Page {
+        let mut page = Page::default();
+        let mut bytes = 0;
+        for (at, item) in keys.iter().filter_map(|key| self.item(key)).enumerate() {
+            bytes += item.value.len();
+            if at > 0 && (at == limit as usize || bytes > PAGE_BYTES_MAX) {
+                let next = if reverse { &keys[at - 1] } else { &keys[at] };
+                page.cursor = Some(next.name.clone());
+                break;
+            }
+            page.items.push(item);
+        }
+        page
+    }
+
+    /// Every record that a condition names, if one of the conditions does not hold.
+    fn conflict(&self, ops: &[Op]) -> Option<Vec<Item>> {
+        let mut found = Vec::new();
+        let mut refused = false;
+        for op in ops {
+            let (Op::Check { key, expect } | Op::Put { key, expect, .. }) = op else {
+                continue;
+            };
+            let item = self.item(key);
+            let version = item.as_ref().map(|item| item.version);
+            refused |= match expect {
+                Expect::Any => continue,
+                Expect::Absent => version.is_some(),
+                Expect::Version(wanted) => version != Some(*wanted),
+            };
+            found.extend(item);
+        }
+        refused.then_some(found)
+    }
+
+    fn apply(&mut self, op: &Op) -> Result<(), StorageError> {
+        match op {
+            Op::Check { .. } => {}
+            Op::Put { key, value, .. } => {
+                let name = (key.collection.clone(), key.name.clone());
+                let version = self.records.get(&name).map_or(0, |(version, _)| *version);
+                self.records.insert(name, (version + 1, value.clone()));
+            }
+            Op::Delete { key } => {
+                self.records
+                    .remove(&(key.collection.clone(), key.name.clone()));
+            }
+            Op::Append {
+                log,
+                partition,
+                at,
+                value,
+            } => {
+                let entries = self
+                    .logs
+                    .entry((log.clone(), partition.clone()))
+                    .or_default();
+                let last = entries
+                    .last_key_value()
+                    .map_or(0, |(position, _)| *position);
+                if *at != last + 1 {
+                    let message =
+                        format!("{log}/{partition} ends at {last}, and {at} was to be added");
+                    return Err(StorageError::Corrupt { message });
+                }
+                entries.insert(*at, value.clone());
+            }
+            Op::Trim {
+                log,
+                partition,
+                below,
+            } => {
+                let name = (log.clone(), partition.clone());
+                if let Some(entries) = self.logs.get_mut(&name) {
+                    *entries = entries.split_off(below);
+                    if entries.is_empty() {
+                        self.logs.remove(&name);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn lines<'a>(entries: impl Iterator<Item = (&'a u64, &'a String)>, limit: u32) -> Vec<Line> {
+    let mut bytes = 0;
+    let fits = |(at, (_, value)): &(usize, (&u64, &String))| {
+        bytes += value.len();
+        *at == 0 || bytes <= PAGE_BYTES_MAX
+    };
+    let some = entries.take(limit as usize).enumerate().take_while(fits);
+    some.map(|(_, (position, value))| Line {
+        position: *position,
+        value: value.clone(),
+    })
+    .collect()
+}

@@ -1,0 +1,36 @@
+//! Tools of one's own: one that looks words up.
+
+use serde_json::Value;
+use std::time::Duration;
+use threadkeep::models::BoxFuture;
+use threadkeep::tools::{ToolEntry, ToolResult, Tools};
+
+pub struct Desk;
+
+impl Tools for Desk {
+    fn catalog(&self) -> Vec<ToolEntry> {
+        vec![ToolEntry {
+            name: "look_up".to_owned(),
+            description: "Looks a word up at the desk.".to_owned(),
+            schema: r#"{"type": "object", "properties": {"word": {"type": "string"}}, "required": ["word"]}"#.to_owned(),
+            // Running it twice is running it once, so it may run again when a process has died over it.
+            idempotent: true,
+            consent: false,
+            timeout: Duration::from_secs(5),
+        }]
+    }
+
+    fn call<'a>(&'a self, name: &'a str, arguments: &'a str) -> BoxFuture<'a, ToolResult> {
+        Box::pin(async move {
+            let arguments: Value = serde_json::from_str(arguments).unwrap_or_default();
+            match (name, arguments["word"].as_str()) {
+                ("look_up", Some("hours")) => ToolResult::ok("open from nine to five"),
+                ("look_up", Some(word)) => {
+                    ToolResult::failed(format!("the desk knows no {word}: ask for hours"))
+                }
+                ("look_up", None) => ToolResult::failed("word is missing: say what to look up"),
+                _ => ToolResult::failed(format!("there is no tool {name}")),
+            }
+        })
+    }
+}

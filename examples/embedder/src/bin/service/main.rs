@@ -1,0 +1,85 @@
+//! A service for many tenants in one process, as a skeleton: directories as tenants, strict limits, a policy, a queue,
+//! recovery at the start, an orderly end.
+//!
+//! `service TENANTS CACHE POLICY`: each directory in TENANTS is a tenant; CACHE keeps native code and belongs to the
+//! operator alone; POLICY is what the operator allows. It listens on a port of the loopback interface and prints its address. `serve` has the protocol.
+
+mod serve;
+mod tenants;
+
+use std::error::Error;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use threadkeep::authority::{private_dir_ambient, read_ambient};
+use threadkeep::driver::{StopLevel, stopper};
+use threadkeep::engine::{CodeCache, Engine};
+use threadkeep::limits::Limits;
+use threadkeep::policy::{Policy, TEXT_BYTES_MAX};
+use tokio::net::TcpListener;
+
+/// How long runs may take to write down that they were stopped.
+const SHUTDOWN_MAX: Duration = Duration::from_secs(20);
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let mut arguments = std::env::args().skip(1);
+    let (Some(root), Some(cache), Some(file)) =
+        (arguments.next(), arguments.next(), arguments.next())
+    else {
+        return Err("usage: service TENANTS CACHE POLICY".into());
+    };
+    let policy = String::from_utf8(read_ambient(Path::new(&file), TEXT_BYTES_MAX)?)?;
+    let policy = Policy::parse(&policy, &file)?;
+    let cache = CodeCache::new(private_dir_ambient(Path::new(&cache))?);
+    let engine = Engine::new(Limits::strict(), Some(&cache))?;
+    let (stopper, stop) = stopper();
+    let tenants = Arc::new(tenants::open_all(
+        &engine,
+        Path::new(&root),
+        &policy,
+        &stop,
+    )?);
+
+    // What a process that died has left is closed before anything new begins, and goes on by itself.
+    for tenant in tenants.values() {
+        for thread in tenant.recover().await? {
+            println!("recovered {}/{thread}", tenant.name);
+        }
+    }
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
+    println!("listening on {}", listener.local_addr()?);
+
+    let connections = serve::accept(listener, &tenants, &stop, shutdown()).await;
+    println!("shutting down");
+    stopper.raise(StopLevel::Now);
+    let ended = tokio::time::timeout(SHUTDOWN_MAX, connections.join_all()).await;
+    for tenant in tenants.values() {
+        tenant.flush().await;
+    }
+    println!(
+        "{}",
+        if ended.is_ok() {
+            "all runs are written"
+        } else {
+            "some runs are left to recovery"
+        }
+    );
+    Ok(())
+}
+
+/// Ctrl-C, or what a supervisor sends.
+async fn shutdown() {
+    #[cfg(unix)]
+    {
+        use tokio::signal::unix::{SignalKind, signal};
+        if let Ok(mut terminate) = signal(SignalKind::terminate()) {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = tokio::signal::ctrl_c() => {}
+            }
+            return;
+        }
+    }
+    let _ = tokio::signal::ctrl_c().await;
+}

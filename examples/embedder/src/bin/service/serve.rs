@@ -1,0 +1,78 @@
+//! The protocol: one request a line, one line of JSON for an answer.
+//!
+//! `TENANT run DIRECTIVE INPUTS`, where INPUTS is a JSON object, and `TENANT resume THREAD`. Here the line says who
+//! asks; in a real service that follows from the credentials of the connection, and from nothing else.
+
+use crate::tenants::{Tenant, refusal};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+use threadkeep::driver::{Stop, StopLevel};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+
+/// Longest request. What a client sends without an end of line is read no further.
+const LINE_BYTES_MAX: u64 = 64 << 10;
+/// Most connections at the same time.
+const CONNECTIONS_MAX: usize = 256;
+
+type Tenants = Arc<BTreeMap<String, Tenant>>;
+
+/// Serve connections until `end`; those that are still there. Once `stop` is raised they take no further request.
+pub async fn accept(
+    listener: TcpListener,
+    tenants: &Tenants,
+    stop: &Stop,
+    end: impl Future<Output = ()>,
+) -> JoinSet<io::Result<()>> {
+    let mut end = std::pin::pin!(end);
+    let mut connections = JoinSet::new();
+    loop {
+        while connections.try_join_next().is_some() {}
+        tokio::select! {
+            () = &mut end => return connections,
+            Some(_) = connections.join_next(), if connections.len() >= CONNECTIONS_MAX => {}
+            Ok((stream, _)) = listener.accept(), if connections.len() < CONNECTIONS_MAX => {
+                connections.spawn(connection(stream, Arc::clone(tenants), stop.clone()));
+            }
+        }
+    }
+}
+
+async fn connection(stream: TcpStream, tenants: Tenants, mut stop: Stop) -> io::Result<()> {
+    let (reader, mut writer) = stream.into_split();
+    let mut reader = BufReader::new(reader);
+    loop {
+        let mut line = Vec::new();
+        let mut limited = (&mut reader).take(LINE_BYTES_MAX);
+        let read = tokio::select! {
+            biased;
+            () = stop.reached(StopLevel::Now) => return Ok(()),
+            read = limited.read_until(b'\n', &mut line) => read?,
+        };
+        if read == 0 {
+            return Ok(());
+        }
+        let answer = match String::from_utf8(line) {
+            Ok(line) if line.ends_with('\n') => request(line.trim(), &tenants).await,
+            _ => refusal("a request is one line of UTF-8, at most 64 KiB long"),
+        };
+        writer.write_all(format!("{answer}\n").as_bytes()).await?;
+    }
+}
+
+async fn request(line: &str, tenants: &Tenants) -> Value {
+    let mut words = line.splitn(4, ' ');
+    let (tenant, verb, name) = (words.next(), words.next(), words.next());
+    let inputs = words.next().unwrap_or("{}");
+    let Some(tenant) = tenant.and_then(|name| tenants.get(name)) else {
+        return refusal("there is no such tenant");
+    };
+    match (verb, name) {
+        (Some("run"), Some(directive)) => tenant.run(directive, inputs).await,
+        (Some("resume"), Some(thread)) => tenant.carry_on(thread).await,
+        _ => refusal("say TENANT run DIRECTIVE INPUTS, or TENANT resume THREAD"),
+    }
+}

@@ -1,0 +1,141 @@
+//! The tenants of the service: one directory each, opened once, with the operator's policy over its own files.
+
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::path::Path;
+use std::sync::Arc;
+use threadkeep::authority::Project;
+use threadkeep::cap_std::ambient_authority;
+use threadkeep::cap_std::fs::Dir;
+use threadkeep::documents::{DocumentWriter, Documents};
+use threadkeep::driver::{DriveError, Driver, Ended, Sink, Stop};
+use threadkeep::engine::Engine;
+use threadkeep::policy::Policy;
+use threadkeep::project::{OpenProject, ProjectOptions, RecoverError};
+use threadkeep::wit::registry::Draft;
+use tokio::sync::Semaphore;
+
+/// Most tenants of one process.
+const TENANTS_MAX: usize = 1_000;
+/// Runs of one tenant at the same time: one tenant's flood does not take the others' turn.
+const RUNS_MAX: usize = 4;
+/// Runs of one tenant that wait for their turn; more are refused at once.
+const WAITING_MAX: usize = 64;
+
+/// One of them.
+pub struct Tenant {
+    /// Name of its directory.
+    pub name: String,
+    project: OpenProject,
+    driver: Driver,
+    documents: Arc<DocumentWriter>,
+    stop: Stop,
+    /// Places of runs, and of runs with those that wait.
+    running: Semaphore,
+    admitted: Semaphore,
+}
+
+/// Open every directory below `root`. Nothing is opened through a path of a tenant's choice.
+pub fn open_all(
+    engine: &Engine,
+    root: &Path,
+    policy: &Policy,
+    stop: &Stop,
+) -> Result<BTreeMap<String, Tenant>, Box<dyn Error>> {
+    let root = Dir::open_ambient_dir(root, ambient_authority())?;
+    let mut tenants = BTreeMap::new();
+    for entry in root.entries()?.take(TENANTS_MAX) {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let tenant = Tenant::open(engine, &name, entry.open_dir()?, policy, stop)
+                .map_err(|error| format!("tenant {name}: {error}"))?;
+            tenants.insert(name, tenant);
+        }
+    }
+    Ok(tenants)
+}
+
+impl Tenant {
+    fn open(
+        engine: &Engine,
+        name: &str,
+        dir: Dir,
+        policy: &Policy,
+        stop: &Stop,
+    ) -> Result<Self, Box<dyn Error>> {
+        let options = ProjectOptions::new(policy.clone());
+        let project = OpenProject::open(engine.clone(), &Project::from_dir(dir), options)?;
+        let documents = Documents::new(project.tenant().clone(), project.threads().try_clone()?);
+        let documents = Arc::new(DocumentWriter::new(documents));
+        Ok(Self {
+            name: name.to_owned(),
+            driver: project.driver().observed(documents.clone()),
+            project,
+            documents,
+            stop: stop.clone(),
+            running: Semaphore::new(RUNS_MAX),
+            admitted: Semaphore::new(RUNS_MAX + WAITING_MAX),
+        })
+    }
+
+    /// Close the runs of processes that died; the threads.
+    pub async fn recover(&self) -> Result<Vec<String>, RecoverError> {
+        self.project.recover(&[]).await
+    }
+
+    /// Write the documents that are still to be written.
+    pub async fn flush(&self) {
+        for (thread, error) in self.documents.flush().await.failed {
+            eprintln!("the documents of {}/{thread} are old: {error}", self.name);
+        }
+    }
+
+    /// Create a thread of a directive and carry it to its end.
+    pub async fn run(&self, directive: &str, inputs: &str) -> Value {
+        let draft = Draft {
+            inputs: inputs.to_owned(),
+            ..Draft::of(directive)
+        };
+        match self.project.tenant().create(draft).await {
+            Ok(thread) => self.carry_on(&thread.id).await,
+            Err(error) => refusal(&error.to_string()),
+        }
+    }
+
+    /// Carry on a thread that was stopped, recovered or suspended.
+    pub async fn carry_on(&self, thread: &str) -> Value {
+        let Ok(_admitted) = self.admitted.try_acquire() else {
+            return refusal("too many runs of this tenant wait: try again later");
+        };
+        let Ok(_turn) = self.running.acquire().await else {
+            return refusal("the service is shutting down");
+        };
+        match self
+            .driver
+            .run(thread, None, &Sink::none(), &self.stop)
+            .await
+        {
+            Ok(ended) => answer(&ended),
+            Err(DriveError::Call(error)) => refusal(&error.to_string()),
+            Err(error) => refusal(&error.to_string()),
+        }
+    }
+}
+
+fn answer(ended: &Ended) -> Value {
+    let result = ended.result.as_deref().map(serde_json::from_str::<Value>);
+    json!({
+        "thread": ended.thread,
+        "status": ended.status,
+        "code": ended.cause.as_ref().map(|cause| &cause.code),
+        "result": result.and_then(Result::ok),
+        "spend": ended.costs.spend_nanos,
+    })
+}
+
+/// An error as an answer.
+pub fn refusal(message: &str) -> Value {
+    json!({"error": message})
+}

@@ -1,0 +1,48 @@
+//! From an empty crate to a running tenant: a project directory is opened, and a directive of it is run.
+
+use std::error::Error;
+use std::path::Path;
+use threadkeep::authority::Project;
+use threadkeep::driver::{RunEvent, Sink, Stop};
+use threadkeep::engine::Engine;
+use threadkeep::limits::Limits;
+use threadkeep::policy::Policy;
+use threadkeep::project::{OpenProject, ProjectOptions};
+use threadkeep::wit::registry::Draft;
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    // One engine serves any number of tenants. Making it compiles the component, which takes a moment.
+    let engine = Engine::new(Limits::local(), None)?;
+    // The directory is the tenant: its directives and models are read from it, its records are written to it.
+    let directory = Project::open_ambient(Path::new("project"))?;
+    let options = ProjectOptions::new(Policy::preset("local"));
+    let project = OpenProject::open(engine, &directory, options)?;
+
+    let draft = Draft {
+        inputs: r#"{"file": "notes.txt"}"#.to_owned(),
+        ..Draft::of("describe")
+    };
+    let thread = project.tenant().create(draft).await?;
+
+    let (sink, mut events) = Sink::channel();
+    let ended = project
+        .driver()
+        .run(&thread.id, None, &sink, &Stop::never())
+        .await?;
+    while let Ok(event) = events.try_recv() {
+        if let RunEvent::ToolStarted {
+            name, arguments, ..
+        } = event
+        {
+            println!("tool    {name} {arguments}");
+        }
+    }
+    println!("status  {}", ended.status);
+    println!("result  {}", ended.result.unwrap_or_default());
+    println!(
+        "spent   {} nano-USD in {} turns",
+        ended.costs.spend_nanos, ended.costs.turns
+    );
+    Ok(())
+}

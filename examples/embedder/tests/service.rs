@@ -1,0 +1,250 @@
+//! The service, as a process: tenants side by side, the operator's policy, an orderly end, a kill, and what comes after.
+
+use std::io::{BufRead, BufReader, Lines, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+const DIRECTIVE: &str = "---\ncapabilities: [execute.tool.read_file]\n---\nDo the work.\n";
+/// The second turn of `slow` takes a minute: long enough to be stopped in it, and shorter once it goes on elsewhere.
+const SLOW: &str = r#"[
+  {"text": "begun", "calls": [{"name": "read_file", "arguments": {"path": "notes.txt"}}]},
+  {"text": "done", "delay_ms": DELAY}
+]"#;
+
+/// A fresh folder of tenants: each has a directive `quick` and a model with this script.
+fn tenants(name: &str, names: &[&str]) -> PathBuf {
+    let root = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let _ = std::fs::remove_dir_all(&root);
+    for tenant in names {
+        let ai = root.join("tenants").join(tenant).join(".ai");
+        std::fs::create_dir_all(ai.join("directives")).unwrap();
+        std::fs::create_dir_all(ai.join("config")).unwrap();
+        std::fs::write(root.join("tenants").join(tenant).join("notes.txt"), *tenant).unwrap();
+        std::fs::write(ai.join("directives/work.md"), DIRECTIVE).unwrap();
+        provider(&root, tenant, "script");
+        script(&root, tenant, 0);
+    }
+    root
+}
+
+fn provider(root: &Path, tenant: &str, name: &str) {
+    let table = format!(
+        "providers: {{{name}: {{wire: scripted, file: script.json}}}}\nmodels:\n  tiny: {{provider: {name}, window: 32000, \
+         output: 500, prices: {{input: \"1\", output: \"2\"}}}}\ntiers: {{default: tiny}}\n"
+    );
+    std::fs::write(
+        root.join("tenants")
+            .join(tenant)
+            .join(".ai/config/models.yaml"),
+        table,
+    )
+    .unwrap();
+}
+
+fn script(root: &Path, tenant: &str, delay_ms: u32) {
+    let text = SLOW.replace("DELAY", &delay_ms.to_string());
+    std::fs::write(
+        root.join("tenants").join(tenant).join(".ai/script.json"),
+        text,
+    )
+    .unwrap();
+}
+
+/// The service while it runs; killed when dropped.
+struct Service {
+    child: Child,
+    said: Lines<BufReader<ChildStdout>>,
+    /// What it said before it listened.
+    before: Vec<String>,
+    address: String,
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Service {
+    fn start(root: &Path) -> Self {
+        // One cache for all tests: the component is compiled once.
+        let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("native-code");
+        let mut child = Command::new(env!("CARGO_BIN_EXE_service"))
+            .arg(root.join("tenants"))
+            .arg(cache)
+            .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/policy.yaml"))
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut said = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut before = Vec::new();
+        loop {
+            let line = said.next().expect("it listens").unwrap();
+            match line.strip_prefix("listening on ") {
+                Some(address) => {
+                    let address = address.to_owned();
+                    return Self {
+                        child,
+                        said,
+                        before,
+                        address,
+                    };
+                }
+                None => before.push(line),
+            }
+        }
+    }
+
+    fn connect(&self) -> Client {
+        Client(BufReader::new(TcpStream::connect(&self.address).unwrap()))
+    }
+
+    fn signal(&self, which: &str) {
+        let pid = self.child.id().to_string();
+        assert!(
+            Command::new("kill")
+                .args([which, &pid])
+                .status()
+                .unwrap()
+                .success()
+        );
+    }
+
+    /// Everything that it says from now to its end.
+    fn rest(&mut self) -> Vec<String> {
+        self.said.by_ref().map(Result::unwrap).collect()
+    }
+}
+
+struct Client(BufReader<TcpStream>);
+
+impl Client {
+    fn send(&mut self, request: &str) {
+        self.0
+            .get_mut()
+            .write_all(format!("{request}\n").as_bytes())
+            .unwrap();
+    }
+
+    fn answer(&mut self) -> serde_json::Value {
+        let mut line = String::new();
+        self.0.read_line(&mut line).unwrap();
+        serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"))
+    }
+
+    fn ask(&mut self, request: &str) -> serde_json::Value {
+        self.send(request);
+        self.answer()
+    }
+}
+
+/// Wait until the run of a tenant has written its first turn, and the id of its thread.
+fn begun(root: &Path, tenant: &str) -> String {
+    let threads = root.join("tenants").join(tenant).join(".ai/threads");
+    loop {
+        let folders = std::fs::read_dir(&threads).into_iter().flatten().flatten();
+        for folder in
+            folders.filter(|entry| entry.file_name().to_string_lossy().starts_with("work-"))
+        {
+            let log = std::fs::read_to_string(folder.path().join("transcript.jsonl"));
+            if log.is_ok_and(|text| text.contains("tool_result")) {
+                return folder.file_name().to_string_lossy().into_owned();
+            }
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn tenants_are_served_side_by_side_within_the_operators_policy() {
+    let root = tenants("side-by-side", &["a", "b", "c"]);
+    provider(&root, "c", "elsewhere");
+    let service = Service::start(&root);
+    let (mut one, mut two) = (service.connect(), service.connect());
+    one.send("a run work {}");
+    two.send("b run work {}");
+    for client in [&mut one, &mut two] {
+        let answer = client.answer();
+        assert_eq!(answer["status"], "completed", "{answer}");
+        assert_eq!(answer["result"], "done", "{answer}");
+    }
+    // What the operator does not allow, a tenant's own file does not bring.
+    let refused = one.ask("c run work {}");
+    assert_ne!(refused["status"], "completed", "{refused}");
+    // A thread of another tenant is not there.
+    let thread = one.ask("a run work {}")["thread"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let foreign = two.ask(&format!("b resume {thread}"));
+    assert!(
+        foreign["error"]
+            .as_str()
+            .unwrap()
+            .contains("there is no thread"),
+        "{foreign}"
+    );
+    for (request, word) in [
+        ("d run work {}", "tenant"),
+        ("a dance", "say"),
+        ("a run wrok {}", "wrok"),
+    ] {
+        let answer = one.ask(request);
+        assert!(
+            answer["error"].as_str().unwrap().contains(word),
+            "{request}: {answer}"
+        );
+    }
+}
+
+#[test]
+fn a_run_that_is_stopped_by_the_end_of_the_service_goes_on_in_the_next() {
+    let root = tenants("orderly", &["a"]);
+    script(&root, "a", 60_000);
+    let mut service = Service::start(&root);
+    let (mut client, _idle) = (service.connect(), service.connect());
+    client.send("a run work {}");
+    let thread = begun(&root, "a");
+    service.signal("-TERM");
+    let answer = client.answer();
+    assert_eq!(
+        (&answer["status"], &answer["code"]),
+        (&"suspended".into(), &"stopped".into()),
+        "{answer}"
+    );
+    assert_eq!(service.rest(), ["shutting down", "all runs are written"]);
+
+    script(&root, "a", 0);
+    let service = Service::start(&root);
+    assert_eq!(service.before, [""; 0]);
+    let answer = service.connect().ask(&format!("a resume {thread}"));
+    assert_eq!(
+        (&answer["status"], &answer["result"]),
+        (&"completed".into(), &"done".into()),
+        "{answer}"
+    );
+}
+
+#[test]
+fn a_run_that_dies_with_the_service_is_recovered_by_the_next() {
+    let root = tenants("killed", &["a"]);
+    script(&root, "a", 60_000);
+    let service = Service::start(&root);
+    let mut client = service.connect();
+    client.send("a run work {}");
+    let thread = begun(&root, "a");
+    service.signal("-KILL");
+    drop(service);
+
+    script(&root, "a", 0);
+    let service = Service::start(&root);
+    assert_eq!(service.before, [format!("recovered a/{thread}")]);
+    let answer = service.connect().ask(&format!("a resume {thread}"));
+    assert_eq!(
+        (&answer["status"], &answer["result"]),
+        (&"completed".into(), &"done".into()),
+        "{answer}"
+    );
+}

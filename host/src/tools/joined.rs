@@ -1,0 +1,92 @@
+//! Several sets of tools as one: a project's files and what a host adds.
+
+use super::{ToolEntry, ToolResult, Tools};
+use crate::models::BoxFuture;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// See the module. Where two sets have a tool of the same name, the earlier one's is offered and called.
+pub struct Joined {
+    catalog: Vec<ToolEntry>,
+    /// By the tool's name.
+    owners: BTreeMap<String, Arc<dyn Tools>>,
+}
+
+impl Joined {
+    /// Those of all sets, in this order. Their catalogs are asked for once, here.
+    pub fn new(sets: Vec<Arc<dyn Tools>>) -> Self {
+        let (mut catalog, mut owners) = (Vec::new(), BTreeMap::new());
+        for set in sets {
+            for entry in set.catalog() {
+                if !owners.contains_key(&entry.name) {
+                    owners.insert(entry.name.clone(), Arc::clone(&set));
+                    catalog.push(entry);
+                }
+            }
+        }
+        Self { catalog, owners }
+    }
+}
+
+impl Tools for Joined {
+    fn catalog(&self) -> Vec<ToolEntry> {
+        self.catalog.clone()
+    }
+
+    fn call<'a>(&'a self, name: &'a str, arguments: &'a str) -> BoxFuture<'a, ToolResult> {
+        match self.owners.get(name) {
+            Some(owner) => owner.call(name, arguments),
+            None => Box::pin(async move {
+                ToolResult::failed(format!(
+                    "there is no tool {name}: call one of those offered"
+                ))
+            }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    /// Answers with its own name.
+    struct Named(&'static str, &'static [&'static str]);
+
+    impl Tools for Named {
+        fn catalog(&self) -> Vec<ToolEntry> {
+            let entry = |name: &&str| ToolEntry {
+                name: (*name).to_owned(),
+                description: self.0.to_owned(),
+                schema: "{}".to_owned(),
+                idempotent: true,
+                consent: false,
+                timeout: Duration::from_secs(1),
+            };
+            self.1.iter().map(entry).collect()
+        }
+
+        fn call<'a>(&'a self, _: &'a str, _: &'a str) -> BoxFuture<'a, ToolResult> {
+            Box::pin(async { ToolResult::ok(self.0) })
+        }
+    }
+
+    #[tokio::test]
+    async fn each_tool_is_called_where_it_was_found_first() {
+        let joined = Joined::new(vec![
+            Arc::new(Named("first", &["a", "b"])),
+            Arc::new(Named("second", &["b", "c"])),
+        ]);
+        let offered: Vec<_> = joined
+            .catalog()
+            .into_iter()
+            .map(|entry| (entry.name, entry.description))
+            .collect();
+        let expected = [("a", "first"), ("b", "first"), ("c", "second")];
+        assert_eq!(offered, expected.map(|(n, d)| (n.to_owned(), d.to_owned())));
+        for (name, owner) in expected {
+            assert_eq!(joined.call(name, "{}").await, ToolResult::ok(owner));
+        }
+        assert!(joined.call("d", "{}").await.failed);
+    }
+}

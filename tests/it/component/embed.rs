@@ -1,0 +1,257 @@
+//! What an embedder relies on: bounds, several engines in a process, an end with calls in flight, panics in his own code,
+//! engines of his own, tools of his own.
+
+use super::project::{engine, engine_with, open, project_dir};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+use threadkeep::component::{Context, Meter, ThreadsPre, View, add_to_linker};
+use threadkeep::driver::{Driver, Sink, Stop};
+use threadkeep::engine::{COMPONENT, Engine};
+use threadkeep::error::CallError;
+use threadkeep::limits::Limits;
+use threadkeep::models::BoxFuture;
+use threadkeep::project::{OpenProject, ProjectOptions};
+use threadkeep::storage::memory::MemoryStore;
+use threadkeep::storage::{Item, Key, Line, Op, Outcome, Page, Storage, StorageError};
+use threadkeep::tenant::Tenant;
+use threadkeep::tools::{ToolEntry, ToolResult, Tools};
+use threadkeep::wit::registry::{Draft, Filter};
+use threadkeep_tests::fixture::MapLibrary;
+use wasmtime::component::{Component, Linker};
+use wasmtime::{Config, Store};
+
+/// A store that does something before each commit.
+struct Before<F>(MemoryStore, F);
+
+impl<F: Fn() + Send + Sync> Storage for Before<F> {
+    fn get(&self, keys: &[Key]) -> Result<Vec<Item>, StorageError> {
+        self.0.get(keys)
+    }
+
+    fn scan(
+        &self,
+        collection: &str,
+        start: &str,
+        end: &str,
+        limit: u32,
+        reverse: bool,
+    ) -> Result<Page, StorageError> {
+        self.0.scan(collection, start, end, limit, reverse)
+    }
+
+    fn read_log(
+        &self,
+        log: &str,
+        partition: &str,
+        start: u64,
+        limit: u32,
+        reverse: bool,
+    ) -> Result<Vec<Line>, StorageError> {
+        self.0.read_log(log, partition, start, limit, reverse)
+    }
+
+    fn commit(&self, ops: &[Op], closing: bool) -> Result<Outcome, StorageError> {
+        self.1();
+        self.0.commit(ops, closing)
+    }
+}
+
+fn tenant(engine: Engine, storage: Arc<dyn Storage>) -> Tenant {
+    Tenant::new(engine, Context::new(storage, Arc::new(MapLibrary::small())))
+}
+
+async fn count(tenant: &Tenant) -> usize {
+    let page = tenant.list(Filter::default(), 100, None).await;
+    page.unwrap().threads.len()
+}
+
+#[test]
+fn what_an_embedder_holds_may_be_sent_and_shared() {
+    fn shared<T: Clone + Send + Sync + 'static>() {}
+    fn sent<T: Send>(_: &T) {}
+    shared::<Engine>();
+    shared::<Tenant>();
+    shared::<Driver>();
+    let (_temporary, dir) = project_dir("");
+    let project = open(dir, None, &[]);
+    let (driver, sink, stop) = (project.driver(), Sink::none(), Stop::never());
+    sent(&driver.run("x", None, &sink, &stop));
+    sent(&project.tenant().create(Draft::default()));
+    sent(&project.recover(&[]));
+}
+
+#[tokio::test]
+async fn engines_of_one_process_share_nothing() {
+    let store = Arc::new(MemoryStore::new());
+    let strict = engine_with(Limits::strict());
+    let other = tenant(strict.clone(), Arc::<MemoryStore>::clone(&store));
+    let one = tenant(engine(), Arc::<MemoryStore>::clone(&store));
+    other.create(Draft::of("work")).await.unwrap();
+    drop((strict, other));
+    one.create(Draft::of("work")).await.unwrap();
+    assert_eq!(count(&one).await, 2);
+}
+
+/// Nothing waits for calls that have begun, they come to their end, and nothing of the tenant is kept after it.
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_in_flight_outlive_what_the_embedder_drops() {
+    let gate = Arc::new((Mutex::new((false, false)), Condvar::new()));
+    let own = Arc::clone(&gate);
+    let wait = move || {
+        let (state, moved) = &*own;
+        let mut state = state.lock().unwrap();
+        state.0 = true;
+        moved.notify_all();
+        let _open = moved.wait_while(state, |(_, open)| !*open).unwrap();
+    };
+    let store: Arc<dyn Storage> = Arc::new(Before(MemoryStore::new(), wait));
+    let tenant = tenant(engine_with(Limits::local()), Arc::clone(&store));
+    let call = tokio::spawn(async move { tenant.create(Draft::of("work")).await });
+    let (state, moved) = &*gate;
+    let begun = moved.wait_while(state.lock().unwrap(), |(begun, _)| !*begun);
+    drop(begun.unwrap());
+    // The future is dropped, and with it the last tenant and engine that the embedder has.
+    call.abort();
+    assert!(call.await.unwrap_err().is_cancelled());
+    state.lock().unwrap().1 = true;
+    moved.notify_all();
+    while Arc::strong_count(&store) > 1 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let threads = store.scan("thread", "", "", 10, false).unwrap().items;
+    assert_eq!(threads.len(), 1, "the call that had begun came to its end");
+}
+
+#[tokio::test]
+async fn a_panic_in_an_embedders_store_ends_its_call_alone() {
+    let bad = Arc::new(AtomicBool::new(true));
+    let own = Arc::clone(&bad);
+    let panics = move || assert!(!own.load(Ordering::SeqCst), "on purpose");
+    let tenant = tenant(engine(), Arc::new(Before(MemoryStore::new(), panics)));
+    let answer = tenant.create(Draft::of("work")).await;
+    assert!(matches!(answer, Err(CallError::Abandoned)), "{answer:?}");
+    bad.store(false, Ordering::SeqCst);
+    tenant.create(Draft::of("work")).await.unwrap();
+    assert_eq!(count(&tenant).await, 1);
+}
+
+/// What an embedder keeps in the stores of his own engine.
+struct Host {
+    tenant: Context,
+    meter: Meter,
+    said: Vec<String>,
+}
+
+#[test]
+fn the_component_works_in_an_embedders_own_engine() {
+    let mut metered = Config::new();
+    metered.epoch_interruption(true).consume_fuel(true);
+    for (name, config, fuel) in [
+        ("as wasmtime is", Config::new(), false),
+        ("metered", metered, true),
+    ] {
+        let engine = wasmtime::Engine::new(&config).unwrap();
+        let mut linker = Linker::<Host>::new(&engine);
+        let say = |mut store: wasmtime::StoreContextMut<'_, Host>, (line,): (String,)| {
+            store.data_mut().said.push(line);
+            Ok(())
+        };
+        linker.root().func_wrap("say", say).unwrap();
+        add_to_linker(&mut linker, |host: &mut Host| View {
+            context: &host.tenant,
+            meter: &mut host.meter,
+        })
+        .unwrap();
+        let component = Component::new(&engine, COMPONENT).unwrap();
+        let pre = ThreadsPre::new(linker.instantiate_pre(&component).unwrap()).unwrap();
+        let tenant = Context::new(Arc::new(MemoryStore::new()), Arc::new(MapLibrary::small()));
+        let mut store = Store::new(
+            &engine,
+            Host {
+                tenant,
+                meter: Meter::new(&Limits::strict()),
+                said: Vec::new(),
+            },
+        );
+        if fuel {
+            store.set_epoch_deadline(1);
+            store.set_fuel(u64::MAX).unwrap();
+        }
+        let threads = pre.instantiate(&mut store).unwrap();
+        let registry = threads.threadkeep_threads_registry();
+        let made = registry
+            .call_create(&mut store, &Draft::of("work"))
+            .unwrap()
+            .unwrap();
+        let got = registry.call_get(&mut store, &made.id).unwrap().unwrap();
+        assert_eq!(got.id, made.id, "{name}");
+        // The component itself cannot reach what the embedder's other imports are.
+        assert_eq!(store.data().said.len(), 0, "{name}");
+    }
+}
+
+/// Says what it was asked.
+struct Bell;
+
+impl Tools for Bell {
+    fn catalog(&self) -> Vec<ToolEntry> {
+        vec![ToolEntry {
+            name: "ring".to_owned(),
+            description: "Rings a bell.".to_owned(),
+            schema: r#"{"type": "object"}"#.to_owned(),
+            idempotent: false,
+            consent: false,
+            timeout: Duration::from_secs(5),
+        }]
+    }
+
+    fn call<'a>(&'a self, name: &'a str, arguments: &'a str) -> BoxFuture<'a, ToolResult> {
+        Box::pin(async move { ToolResult::ok(format!("{name} {arguments}")) })
+    }
+}
+
+#[tokio::test]
+async fn a_project_takes_tools_of_its_host_beside_its_files() {
+    let models = "providers: {s: {wire: scripted, file: s.json}}\nmodels:\n  m: {provider: s, window: 8000, output: 100, \
+                  prices: {input: \"1\", output: \"1\"}}\ntiers: {default: m}\n";
+    let (_temporary, dir) = project_dir(models);
+    let script = r#"[{"calls": [{"name": "ring", "arguments": {"loud": true}}, {"name": "read_file",
+        "arguments": {"path": "notes.txt"}}]}, {"text": "both"}]"#;
+    dir.write(".ai/s.json", script).unwrap();
+    let options = ProjectOptions {
+        tools: vec![Arc::new(Bell)],
+        ..ProjectOptions::new(threadkeep::policy::Policy::preset("local"))
+    };
+    let directory = threadkeep::authority::Project::from_dir(dir);
+    let project = OpenProject::open(engine(), &directory, options).unwrap();
+    let draft = Draft {
+        capabilities: vec!["execute.tool.*".to_owned()],
+        ..Draft::default()
+    };
+    let thread = project.tenant().create(draft).await.unwrap().id;
+    let input = threadkeep::models::user_message("Ring, and read.");
+    let run = project
+        .driver()
+        .run(&thread, Some(input), &Sink::none(), &Stop::never())
+        .await;
+    assert_eq!(run.unwrap().status, "idle");
+    let events = project
+        .tenant()
+        .events(&thread, 0, 100)
+        .await
+        .unwrap()
+        .events;
+    let results: Vec<&str> = events
+        .iter()
+        .filter(|event| event.kind == "tool_result")
+        .map(|event| event.body.as_str())
+        .collect();
+    assert_eq!(results.len(), 2);
+    assert!(
+        results[0].contains(r#"ring {\"loud\":true}"#),
+        "{}",
+        results[0]
+    );
+    assert!(results[1].contains("remember the milk"), "{}", results[1]);
+}

@@ -1,0 +1,178 @@
+//! What an embedder builds on: the library with fewer features, the crate of the guide, and the crate as it would be
+//! published.
+//!
+//! The crate of the guide lies outside the workspace and has another selection of features, so it has a target
+//! directory of its own. The tests of the reduced library share it, with the same profile: the dependencies, wasmtime
+//! among them, are compiled once for both.
+
+use crate::{component, paths, process, setup};
+use anyhow::{Context, Result, bail};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Sets of features, what each must bring, and what it must not. A set that brings nothing would prove nothing.
+const SETS: [(&str, Option<&str>, &[&str]); 3] = [
+    (
+        "",
+        None,
+        &["rusqlite", "reqwest", "rustls", "clap", "threadkeep-cli"],
+    ),
+    (
+        "sqlite",
+        Some("rusqlite"),
+        &["reqwest", "rustls", "clap", "threadkeep-cli"],
+    ),
+    (
+        "http",
+        Some("reqwest"),
+        &["rusqlite", "clap", "threadkeep-cli"],
+    ),
+];
+
+/// The crate of the guide, from the root of the checkout.
+const OUTSIDE: &str = "examples/embedder";
+
+/// An embedder's own build is one of these: no optimisation. Without debug information it takes half the time.
+const PROFILE: [&str; 4] = [
+    "--config=profile.dev.debug=0",
+    "--config=profile.dev.opt-level=0",
+    "--config=profile.dev.package.\"*\".opt-level=0",
+    "--config=profile.dev.package.\"*\".debug=0",
+];
+
+/// The library with each set of features: no warning, and no dependency that the set must not have.
+pub fn features() -> Result<()> {
+    setup::run()?;
+    component::run()?;
+    for (set, own, foreign) in SETS {
+        println!("features: {}", if set.is_empty() { "none" } else { set });
+        let mut clippy = process::locked_cargo("clippy");
+        clippy
+            .args(["--package", "threadkeep", "--lib"])
+            .args(selected(set));
+        process::run(clippy.args(["--", "-D", "warnings"]))?;
+        let tree = tree(set)?;
+        check_tree(set, own, foreign, &tree)?;
+    }
+    Ok(())
+}
+
+fn selected(set: &str) -> [&str; 3] {
+    ["--no-default-features", "--features", set]
+}
+
+/// The names of the crates that a build with this set has.
+fn tree(set: &str) -> Result<Vec<String>> {
+    let mut tree = process::locked_cargo("tree");
+    tree.args(["--package", "threadkeep", "--edges", "normal,build"])
+        .args(["--prefix", "none", "--format", "{p}"])
+        .args(selected(set));
+    let text = process::output(&mut tree).context("cargo tree gives no answer")?;
+    let names = text.lines().filter_map(|line| line.split(' ').next());
+    Ok(names.map(str::to_owned).collect())
+}
+
+fn check_tree(set: &str, own: Option<&str>, foreign: &[&str], tree: &[String]) -> Result<()> {
+    let has = |name: &str| tree.iter().any(|found| found == name);
+    if let Some(missing) = own.into_iter().chain(["wasmtime"]).find(|name| !has(name)) {
+        bail!("the features \"{set}\" do not bring {missing}: is this the right tree?");
+    }
+    if let Some(name) = foreign.iter().find(|name| has(name)) {
+        bail!("the features \"{set}\" bring {name}, which nobody asked for");
+    }
+    Ok(())
+}
+
+/// The crate of the guide, formatted, compiled and run, and the library's own tests with its features.
+pub fn outside() -> Result<()> {
+    setup::run()?;
+    component::run()?;
+    let folder = paths::root().join(OUTSIDE);
+    let manifest = folder.join("Cargo.toml");
+    // The same versions as in the workspace: cargo takes out what the crate does not need.
+    std::fs::copy(paths::root().join("Cargo.lock"), folder.join("Cargo.lock"))
+        .with_context(|| format!("cannot write the lock file of {OUTSIDE}"))?;
+    let mut fmt = process::cargo();
+    fmt.args(["fmt", "--check", "--manifest-path"])
+        .arg(&manifest);
+    process::run(&mut fmt)?;
+    let mut test = outside_cargo()?;
+    process::run(test.arg("--manifest-path").arg(&manifest))?;
+    let mut library = outside_cargo()?;
+    library.args(["--package", "threadkeep", "--lib"]);
+    process::run(library.args(selected("sqlite")))
+}
+
+fn outside_cargo() -> Result<Command> {
+    let mut cargo = process::cargo();
+    cargo
+        .args(["test", "--offline", "--target-dir"])
+        .arg(paths::target_dir()?.join("outside"))
+        .args(PROFILE);
+    Ok(cargo)
+}
+
+/// The crate as it would be published carries the contract and these very bytes of the component.
+pub fn package() -> Result<()> {
+    setup::run()?;
+    component::run()?;
+    let carried = paths::root().join("host").join("component");
+    std::fs::create_dir_all(&carried).context("cannot create host/component")?;
+    let packed = std::fs::copy(paths::component()?, carried.join("threadkeep.wasm"))
+        .context("cannot copy the component")
+        .and_then(|_| pack());
+    // It would hide a newer one from whoever builds the checkout elsewhere.
+    std::fs::remove_dir_all(&carried).context("cannot remove host/component")?;
+    let unpacked = packed?;
+    for file in ["wit/world.wit", "wit/types.wit", "src/lib.rs", "build.rs"] {
+        if !unpacked.join(file).is_file() {
+            bail!("the package has no {file}: see `include` in host/Cargo.toml");
+        }
+    }
+    let inside = unpacked.join("component").join("threadkeep.wasm");
+    if std::fs::read(&inside).ok() != std::fs::read(paths::component()?).ok() {
+        bail!("the package does not carry the component: see `include` in host/Cargo.toml");
+    }
+    println!("the package of the host carries the component and the contract");
+    Ok(())
+}
+
+/// Package the host with what it depends on here, and unpack it.
+fn pack() -> Result<PathBuf> {
+    let mut cargo = process::cargo();
+    cargo.args(["package", "--no-verify", "--allow-dirty", "--offline"]);
+    process::run(cargo.args(["--package", "threadkeep", "--package", "threadkeep-cli"]))?;
+    let packages = paths::target_dir()?.join("package");
+    let name = format!("threadkeep-{}", env!("CARGO_PKG_VERSION"));
+    unpack(&packages, &name)?;
+    Ok(packages.join(name))
+}
+
+fn unpack(packages: &Path, name: &str) -> Result<()> {
+    let mut tar = process::program("tar");
+    tar.arg("-xzf").arg(packages.join(format!("{name}.crate")));
+    process::run(tar.arg("-C").arg(packages))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tree_is_held_to_its_set() {
+        let tree = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        let cases: [(Vec<String>, bool); 4] = [
+            (tree(&["threadkeep", "wasmtime", "rusqlite"]), true),
+            (
+                tree(&["threadkeep", "wasmtime", "rusqlite", "reqwest"]),
+                false,
+            ),
+            (tree(&["threadkeep", "wasmtime"]), false),
+            (Vec::new(), false),
+        ];
+        for (names, fits) in cases {
+            let checked = check_tree("sqlite", Some("rusqlite"), &["reqwest"], &names);
+            assert_eq!(checked.is_ok(), fits, "{names:?}: {checked:?}");
+        }
+    }
+}
