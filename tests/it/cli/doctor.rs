@@ -1,8 +1,9 @@
 //! `doctor`: what is there, where it came from, what is missing; and that it makes and tells nothing that it should not.
 
-use super::fixture::{DIRECTIVE, Project};
+use super::fixture::{DIRECTIVE, MODELS, Project};
 use serde_json::{Value, json};
 use threadkeep_tests::binary;
+use threadkeep_tests::llmock::Wire;
 
 fn item<'a>(document: &'a Value, section: &str, name: &str) -> &'a Value {
     let sections = document["sections"].as_array().expect("sections");
@@ -15,6 +16,31 @@ fn item<'a>(document: &'a Value, section: &str, name: &str) -> &'a Value {
         .iter()
         .find(|found| found["name"] == name)
         .unwrap_or(&Value::Null)
+}
+
+/// Symptom: a provider that works was said not to. Cause: what doctor knows of wires is its own. Fix: a test of each.
+#[test]
+fn providers_of_every_wire() {
+    let project = Project::new();
+    for wire in Wire::ALL {
+        let keyed = format!("wire: {}, key: abc", wire.as_str());
+        let models = MODELS.replace("wire: scripted, file: script.json", &keyed);
+        assert!(models.contains(&keyed));
+        project.write(".ai/config/models.yaml", &models);
+        let found = project.json(&["doctor"]);
+        assert_eq!(
+            (&found["works"], &found["missing"]),
+            (&json!(true), &json!([])),
+            "{found}"
+        );
+        let provider = &item(&found, "models", "provider local")["value"];
+        let provider = provider.as_str().expect("it is shown");
+        assert!(provider.starts_with(wire.as_str()), "{provider}");
+        assert!(
+            provider.contains("key set") && !provider.contains("abc"),
+            "{provider}"
+        );
+    }
 }
 
 #[test]

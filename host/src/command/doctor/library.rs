@@ -263,8 +263,7 @@ fn provider(
 
 fn usable(project: &Examined, spec: &ProviderSpec) -> Result<(), String> {
     match spec.wire {
-        Wire::OpenAi => Ok(()),
-        Wire::Anthropic => Err("this version does not speak it yet".to_owned()),
+        Wire::OpenAi | Wire::Anthropic => Ok(()),
         Wire::Scripted => {
             let file = spec.file.as_deref().unwrap_or_default();
             let text = project
