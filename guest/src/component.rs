@@ -174,6 +174,36 @@ impl exported::history::Guest for Component {
             cursor,
         })
     }
+
+    fn open(
+        thread: String,
+        holder: String,
+        deadline: types::Instant,
+    ) -> Result<exported::history::Opened, types::Error> {
+        let deadline = convert::instant_in(deadline);
+        call(|service| service.open(&thread, &holder, deadline))
+            .map(|loaded| convert::opened(&loaded))
+    }
+
+    fn append(
+        thread: String,
+        token: Option<u64>,
+        expected: u64,
+        change: exported::history::ChangeSet,
+    ) -> Result<exported::history::Written, types::Error> {
+        call(|service| service.append(&thread, token, expected, &change.events))
+            .map(|written| convert::written(&written))
+    }
+
+    fn close(
+        thread: String,
+        token: u64,
+        outcome: String,
+        result: Option<String>,
+    ) -> Result<exported::history::Written, types::Error> {
+        call(|service| service.close(&thread, token, &outcome, result))
+            .map(|written| convert::written(&written))
+    }
 }
 
 impl exported::transcript::Guest for Component {

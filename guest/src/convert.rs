@@ -10,7 +10,7 @@ use crate::component::exports::threadkeep::threads as exported;
 use crate::component::threadkeep::threads::{llm, types};
 use crate::ports::{LibraryError, StorageError};
 use crate::service::Error;
-use crate::service::history::Line;
+use crate::service::history::{Line, Written};
 use crate::service::maintenance::Recovery;
 use crate::service::runner::{Due, Handed, News};
 use threadkeep_core::error::Error as CoreError;
@@ -106,6 +106,9 @@ fn core_error(error: CoreError) -> types::Error {
             holder,
             expiry: instant(expiry),
         }),
+        CoreError::Continued { thread, next } => {
+            types::Error::Continued(types::Succession { thread, next })
+        }
         CoreError::Refused {
             thread,
             status,
@@ -319,6 +322,21 @@ pub fn filter(filter: exported::registry::Filter) -> Option<(&'static str, Strin
         .or(filter.agent.map(|value| ("agent", value)))
         .or(filter.task.map(|value| ("task", value)))
         .or(filter.chain.map(|value| ("chain", by_key(value))))
+}
+
+pub fn opened(loaded: &Loaded) -> exported::history::Opened {
+    exported::history::Opened {
+        version: loaded.head.value.version,
+        token: loaded.head.value.token,
+    }
+}
+
+pub fn written(written: &Written) -> exported::history::Written {
+    exported::history::Written {
+        version: written.version,
+        status: written.status.to_string(),
+        mail: written.mail.iter().map(json::text).collect(),
+    }
 }
 
 pub fn entry(line: Line) -> types::Entry {

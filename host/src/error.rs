@@ -88,6 +88,7 @@ impl CallError {
                 | wit::Error::NotFound(_)
                 | wit::Error::Deleted(_)
                 | wit::Error::Exists(_)
+                | wit::Error::Continued(_)
                 | wit::Error::Refused(_)
                 | wit::Error::Fenced(_)
                 | wit::Error::Conflict(_)
@@ -163,6 +164,10 @@ pub fn describe(error: &wit::Error) -> Description {
             let hint = "try again later, or `recover` if its holder died".to_owned();
             Description::new("busy", message, Some(hint))
         }
+        wit::Error::Continued(e) => {
+            let message = format!("{} was continued by {}", e.thread, e.next);
+            Description::new("continued", message, Some(format!("use {}", e.next)))
+        }
         wit::Error::Refused(e) => Description::new(
             "refused",
             format!("{} is {}", e.thread, e.status),
@@ -181,20 +186,18 @@ pub fn describe(error: &wit::Error) -> Description {
             None,
         ),
         wit::Error::Exceeded(e) => Description::new("exceeded", e.message.clone(), None),
-        wit::Error::Unavailable(e) => Description::new(
-            "unavailable",
-            e.message.clone(),
-            Some("nothing was written: try again".to_owned()),
-        ),
+        wit::Error::Unavailable(e) => {
+            let hint = Some("nothing was written: try again".to_owned());
+            Description::new("unavailable", e.message.clone(), hint)
+        }
         wit::Error::Unknown(e) => {
             let hint = "repeat the same command: it finds out and does nothing twice".to_owned();
             Description::new("unknown", e.message.clone(), Some(hint))
         }
-        wit::Error::Full(e) => Description::new(
-            "full",
-            e.message.clone(),
-            Some("free space or raise the quota".to_owned()),
-        ),
+        wit::Error::Full(e) => {
+            let hint = Some("free space or raise the quota".to_owned());
+            Description::new("full", e.message.clone(), hint)
+        }
         wit::Error::Corrupt(e) => Description::new("corrupt", e.message.clone(), None),
         wit::Error::Other(e) => Description::new(&e.code, e.message.clone(), None),
     }

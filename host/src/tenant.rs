@@ -390,4 +390,57 @@ impl Tenant {
         })
         .await
     }
+
+    /// `history.open`: hold a thread for a loop of one's own.
+    pub async fn open_thread(
+        &self,
+        thread: &str,
+        holder: &str,
+        deadline: wit::Instant,
+    ) -> Result<history::Opened, CallError> {
+        let (thread, holder) = (thread.to_owned(), holder.to_owned());
+        self.call(move |c, s| {
+            c.threadkeep_threads_history()
+                .call_open(s, &thread, &holder, deadline)
+        })
+        .await
+    }
+
+    /// `history.append`: add events to a history, each one JSON object, with the token of a hold or, where nobody holds
+    /// the thread, without one.
+    pub async fn append(
+        &self,
+        thread: &str,
+        token: Option<u64>,
+        expected: u64,
+        events: Vec<String>,
+    ) -> Result<history::Written, CallError> {
+        let (thread, change) = (thread.to_owned(), history::ChangeSet { events });
+        self.call(move |c, s| {
+            c.threadkeep_threads_history()
+                .call_append(s, &thread, token, expected, &change)
+        })
+        .await
+    }
+
+    /// `history.close`: end a hold.
+    pub async fn close_thread(
+        &self,
+        thread: &str,
+        token: u64,
+        outcome: &str,
+        result: Option<String>,
+    ) -> Result<history::Written, CallError> {
+        let (thread, outcome) = (thread.to_owned(), outcome.to_owned());
+        self.call(move |c, s| {
+            c.threadkeep_threads_history().call_close(
+                s,
+                &thread,
+                token,
+                &outcome,
+                result.as_deref(),
+            )
+        })
+        .await
+    }
 }

@@ -7,6 +7,7 @@ mod conformance;
 mod crash;
 mod documents;
 mod guide;
+mod history;
 mod models;
 mod readme;
 mod runner;

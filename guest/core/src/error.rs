@@ -47,6 +47,14 @@ pub enum Error {
         /// Until when.
         expiry: Instant,
     },
+    /// The thread has a successor.
+    #[error("{thread} was continued by {next}")]
+    Continued {
+        /// The thread.
+        thread: String,
+        /// The next link of its chain.
+        next: String,
+    },
     /// The status of the thread does not allow it.
     #[error("{thread} is {status}: {advice}")]
     Refused {
@@ -111,6 +119,7 @@ impl Error {
             Self::Invalid { .. }
             | Self::NotFound { .. }
             | Self::Exists(_)
+            | Self::Continued { .. }
             | Self::Refused { .. }
             | Self::Fenced { .. }
             | Self::Conflict { .. }

@@ -205,7 +205,9 @@ impl<'a> Change<'a> {
         self.sealed = true;
         for message in messages_of(self.version(), &self.events) {
             self.head.prefix = hash::sha256(&[&self.head.prefix, &message]);
-            if !(counted && message.starts_with(r#"{"role":"assistant""#)) {
+            let assistant = message.starts_with(r#"{"role":"assistant""#);
+            self.head.asked = !assistant;
+            if !(counted && assistant) {
                 self.head.context = self.head.context.saturating_add(estimate::tokens(&message));
             }
         }

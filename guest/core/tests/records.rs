@@ -34,7 +34,7 @@ const RECORDS: [(Rewrite, &str); 8] = [
     ),
     (
         rewrite!(Head),
-        r#"{"format":1,"status":"running","cause":{"reason":"limit","code":"turns_exceeded","message":"m","value":25,"maximum":25},"run":2,"token":3,"holder":"h/1","expiry":{"seconds":10,"nanos":1},"request":"r","due":1000,"recency":2000,"step":{"version":7,"kind":"call-llm","started":{"seconds":1,"nanos":2},"deadline":{"seconds":3,"nanos":4},"tries":1,"hash":"aa","output":4096,"until":{"seconds":5,"nanos":6}},"round":{"version":7,"calls":[{"index":0,"idempotent":true},{"index":4294967295,"idempotent":false}]},"hold":{"amount":5,"prices":{"input":1,"output":2,"read":3,"write":4}},"counters":{"turns":1,"usage":{"input":1,"output":2,"read":3,"write":4,"reasoning":5},"spend":6,"duration":7,"run_turns":8,"run_tokens":9,"run_duration":10},"bad_rounds":1,"lost":2,"context":3,"prefix":"bb","version":7,"hash":"cc","intent":"cancel","mail_from":1,"mail_to":2,"limits":{"turns":0,"tokens":0,"spend":0,"spawns":0,"depth":0,"duration":0},"session":"s","updated":{"seconds":0,"nanos":0}}"#,
+        r#"{"format":1,"status":"running","cause":{"reason":"limit","code":"turns_exceeded","message":"m","value":25,"maximum":25},"run":2,"token":3,"holder":"h/1","expiry":{"seconds":10,"nanos":1},"request":"r","due":1000,"recency":2000,"step":{"version":7,"kind":"call-llm","started":{"seconds":1,"nanos":2},"deadline":{"seconds":3,"nanos":4},"tries":1,"hash":"aa","output":4096,"until":{"seconds":5,"nanos":6}},"round":{"version":7,"calls":[{"index":0,"idempotent":true},{"index":4294967295,"idempotent":false}]},"hold":{"amount":5,"prices":{"input":1,"output":2,"read":3,"write":4}},"counters":{"turns":1,"usage":{"input":1,"output":2,"read":3,"write":4,"reasoning":5},"spend":6,"duration":7,"run_turns":8,"run_tokens":9,"run_duration":10},"bad_rounds":1,"lost":2,"context":3,"prefix":"bb","asked":true,"version":7,"hash":"cc","intent":"cancel","mail_from":1,"mail_to":2,"limits":{"turns":0,"tokens":0,"spend":0,"spawns":0,"depth":0,"duration":0},"session":"s","updated":{"seconds":0,"nanos":0}}"#,
     ),
     (
         rewrite!(Head),
@@ -117,6 +117,7 @@ fn words_keep_their_spelling() {
         "assistant-turn",
         "tool-results",
         "attempt",
+        "opened",
         "run-finished",
         "suspended",
         "error",
@@ -127,7 +128,7 @@ fn words_keep_their_spelling() {
         let text = entry.replace("\"changed\"", &format!("{reason:?}"));
         assert_eq!(rewrite!(Entry)(&text), text);
     }
-    for kind in ["call-llm", "call-tools", "wait"] {
+    for kind in ["call-llm", "call-tools", "wait", "own-loop"] {
         let text = RECORDS[2].1.replace("\"call-llm\"", &format!("{kind:?}"));
         assert_eq!(rewrite!(Head)(&text), text);
     }

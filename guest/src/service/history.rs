@@ -1,10 +1,15 @@
-//! Histories as they are stored, in pages.
+//! Histories: read in pages as they are stored, and written by hosts with a loop of their own.
 
+use super::registry::shown;
 use super::{Error, Service};
 use crate::ports::Ports;
 use threadkeep_core::error::Error as CoreError;
-use threadkeep_core::history::Entry;
+use threadkeep_core::hash::sha256;
+use threadkeep_core::history::{Entry, Event, Message, Role, parse_events};
 use threadkeep_core::plan::Loaded;
+use threadkeep_core::runner::{self, Append, Ending};
+use threadkeep_core::thread::Status;
+use threadkeep_core::time::Instant;
 
 /// Most entries of one page.
 pub const PAGE_ENTRIES_MAX: u32 = 500;
@@ -16,6 +21,17 @@ pub struct Line {
     pub entry: Entry,
     /// As it is stored.
     pub text: String,
+}
+
+/// What an append, or the end of a hold, came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Written {
+    /// The version that it made.
+    pub version: u64,
+    /// The thread's status now.
+    pub status: Status,
+    /// Messages that it took from the inbox.
+    pub mail: Vec<Message>,
 }
 
 /// A page of entries: those after a version, and where to go on.
@@ -67,6 +83,119 @@ impl<P: Ports> Service<P> {
             return Err(gap(&loaded, after + 1));
         }
         Ok((loaded, lines, (last < until).then_some(last)))
+    }
+
+    /// Hold a thread for a loop of the host's own.
+    pub fn open(&self, thread: &str, holder: &str, deadline: Instant) -> Result<Loaded, Error> {
+        let done = self.decide(thread, &|loaded, moment| {
+            let mail = self.mail(loaded)?;
+            Ok(runner::open(loaded, holder, deadline, mail, moment)?)
+        })?;
+        Ok(done.map_or_else(|loaded| loaded, shown))
+    }
+
+    /// Add events to a history, with the token of its holder or where nobody holds the thread.
+    pub fn append(
+        &self,
+        thread: &str,
+        token: Option<u64>,
+        expected: u64,
+        texts: &[String],
+    ) -> Result<Written, Error> {
+        let events = parse_events(texts)?;
+        let count = events.len();
+        let mut parts = vec!["append"];
+        parts.extend(texts.iter().map(String::as_str));
+        let digest = sha256(&parts);
+        let done = self.decide(thread, &|loaded, moment| {
+            let round = self.round(loaded)?;
+            let answer = self.entry_after(loaded, expected)?;
+            let append = Append {
+                token,
+                expected,
+                digest: digest.clone(),
+                events: &events,
+                mail: self.mail(loaded)?,
+            };
+            Ok(runner::append(
+                loaded,
+                round.as_ref(),
+                answer.as_ref(),
+                append,
+                moment,
+            )?)
+        })?;
+        let (head, entry) = match done {
+            Ok(plan) => (plan.head, plan.entry),
+            Err(loaded) => {
+                let entry = self.entry_after(&loaded, expected)?;
+                (loaded.head.value, entry)
+            }
+        };
+        Ok(written(head.status, entry, count, expected))
+    }
+
+    /// The entry after a version that the history has passed.
+    fn entry_after(&self, loaded: &Loaded, version: u64) -> Result<Option<Entry>, Error> {
+        match version < loaded.head.value.version {
+            true => self.entry(&loaded.key(), version + 1),
+            false => Ok(None),
+        }
+    }
+
+    /// End a hold.
+    pub fn close(
+        &self,
+        thread: &str,
+        token: u64,
+        outcome: &str,
+        result: Option<String>,
+    ) -> Result<Written, Error> {
+        let ending = Ending::parse(outcome, result)?;
+        let done = self.decide(thread, &|loaded, moment| {
+            let head = &loaded.head.value;
+            // Only a call that was made already needs to look: the hold is over then.
+            let newest = match head.step {
+                None if head.version > 0 => self.entry(&loaded.key(), head.version)?,
+                _ => None,
+            };
+            let (round, mail) = (self.round(loaded)?, self.mail(loaded)?);
+            Ok(runner::close(
+                loaded,
+                round.as_ref(),
+                newest.as_ref(),
+                (token, ending.clone()),
+                mail,
+                moment,
+            )?)
+        })?;
+        let (head, entry) = match done {
+            Ok(plan) => (plan.head, plan.entry),
+            Err(loaded) => {
+                let entry = self.entry(&loaded.key(), loaded.head.value.version)?;
+                (loaded.head.value, entry)
+            }
+        };
+        Ok(written(head.status, entry, 0, head.version))
+    }
+}
+
+/// What an entry came to that holds so many events of the caller's: users' messages after them were in the inbox.
+fn written(status: Status, entry: Option<Entry>, count: usize, before: u64) -> Written {
+    let version = entry.as_ref().map_or(before, |entry| entry.version);
+    let mut mail = Vec::new();
+    if let Some(entry) = entry {
+        for event in entry.events.into_iter().skip(count) {
+            match event {
+                Event::Message(message) if message.role == Role::User => mail.push(message),
+                _ => {}
+            }
+        }
+    }
+    Written {
+        version,
+        status,
+        mail,
     }
 }
 

@@ -74,6 +74,12 @@ impl<P: Ports> Service<P> {
         Ok(self.cache_pin(hash, Pin::from_text(&item.value)?))
     }
 
+    /// The pin that a thread has, unless it was never started.
+    pub fn pin_if_any(&self, loaded: &Loaded) -> Result<Option<Rc<Pin>>, Error> {
+        let pinned = loaded.thread.value.pin.is_some();
+        pinned.then(|| self.pin(loaded)).transpose()
+    }
+
     /// What the operator allows.
     pub fn policy(&self) -> Result<Policy, Error> {
         let preset = self.ports.library("settings", "preset")?;

@@ -92,8 +92,11 @@ impl<P: Ports> Service<P> {
         let input: Option<Message> = input.map(parse_user).transpose()?;
         let done = self.decide(thread, &|loaded, moment| {
             let (pin, fresh) = match loaded.head.value.status {
-                Status::Created | Status::Idle | Status::Suspended => self.pin_for_start(loaded)?,
-                _ => (self.pin(loaded)?, None),
+                Status::Created | Status::Idle | Status::Suspended => {
+                    let (pin, fresh) = self.pin_for_start(loaded)?;
+                    (Some(pin), fresh)
+                }
+                _ => (None, None),
             };
             let request = StartRequest {
                 input: input.clone(),
@@ -101,7 +104,13 @@ impl<P: Ports> Service<P> {
                 key: name,
                 mail: self.mail(loaded)?,
             };
-            Ok(runner::start(loaded, &pin, fresh, request, moment)?)
+            Ok(runner::start(
+                loaded,
+                pin.as_deref(),
+                fresh,
+                request,
+                moment,
+            )?)
         })?;
         self.hand(done, 0)
     }
@@ -111,11 +120,11 @@ impl<P: Ports> Service<P> {
         let done = self.decide_or_close(thread, &|loaded, moment| {
             let round = self.round(loaded)?;
             let partial = self.partial(loaded)?;
-            let pin = self.pin(loaded)?;
+            let pin = self.pin_if_any(loaded)?;
             let claimer = (holder, proof, self.mail(loaded)?);
             Ok(runner::claim(
                 loaded,
-                &pin,
+                pin.as_deref(),
                 round.as_ref(),
                 &partial,
                 claimer,
@@ -133,7 +142,7 @@ impl<P: Ports> Service<P> {
         have: u64,
     ) -> Result<Handed, Error> {
         let done = self.decide_or_close(thread, &|loaded, moment| {
-            let pin = self.pin(loaded)?;
+            let pin = self.pin_if_any(loaded)?;
             let round = self.round(loaded)?;
             let head = &loaded.head.value;
             let pending = head
@@ -150,7 +159,7 @@ impl<P: Ports> Service<P> {
             };
             Ok(runner::submit(
                 loaded,
-                &pin,
+                pin.as_deref(),
                 round.as_ref(),
                 answer.as_ref(),
                 submission,
@@ -300,7 +309,9 @@ impl<P: Ports> Service<P> {
         })
     }
 
-    fn mail(&self, loaded: &Loaded) -> Result<Vec<Mail>, Error> {
+    /// The mail that waits, as much as one commit takes.
+    #[inline(never)]
+    pub fn mail(&self, loaded: &Loaded) -> Result<Vec<Mail>, Error> {
         let head = &loaded.head.value;
         if head.mail() == 0 {
             return Ok(Vec::new());
@@ -335,10 +346,7 @@ impl<P: Ports> Service<P> {
             }
             Err(loaded) => (loaded, None),
         };
-        let pin = match loaded.thread.value.pin {
-            Some(_) => Some(self.pin(&loaded)?),
-            None => None,
-        };
+        let pin = self.pin_if_any(&loaded)?;
         let read;
         let round = match (&loaded.head.value.round, &entry) {
             (Some(round), Some(entry)) if round.version == entry.version => Some(entry),

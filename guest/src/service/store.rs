@@ -136,6 +136,7 @@ impl<P: Ports> Service<P> {
     }
 
     /// The entry that holds the calls of a head's round, if it has one.
+    #[inline(never)]
     pub fn round(&self, loaded: &Loaded) -> Result<Option<Entry>, Error> {
         match &loaded.head.value.round {
             Some(round) => self.entry(&loaded.key(), round.version),

@@ -45,6 +45,7 @@ fn exit(error: &wit::Error) -> Exit {
         wit::Error::Invalid(_)
         | wit::Error::NotFound(_)
         | wit::Error::Deleted(_)
+        | wit::Error::Continued(_)
         | wit::Error::Refused(_)
         | wit::Error::Unavailable(_)
         | wit::Error::Unknown(_)

@@ -4,4 +4,4 @@
 mod property;
 mod regressions;
 mod tables;
-mod world;
+pub mod world;

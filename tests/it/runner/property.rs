@@ -260,7 +260,7 @@ fn answer(world: &mut World, thread: &str, kind: u8) {
             submit(world, thread, StepKind::CallTools, outcome, "tools");
         }
         Some(StepKind::Wait) => submit(world, thread, StepKind::Wait, Outcome::Waited, "waited"),
-        None => {}
+        Some(StepKind::OwnLoop) | None => {}
     }
 }
 

@@ -22,6 +22,8 @@ pub enum Reason {
     ToolResults,
     /// A further attempt of the same request.
     Attempt,
+    /// A host holds the thread for a loop of its own.
+    Opened,
     /// The run is over.
     RunFinished,
     /// The run needs somebody.
@@ -41,6 +43,7 @@ words!(Reason {
     AssistantTurn = "assistant-turn",
     ToolResults = "tool-results",
     Attempt = "attempt",
+    Opened = "opened",
     RunFinished = "run-finished",
     Suspended = "suspended",
     Error = "error",

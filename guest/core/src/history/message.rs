@@ -200,15 +200,17 @@ struct Given<'a> {
     role: String,
     content: Value<'a>,
     id: Option<String>,
+    synthetic: bool,
 }
 
 impl<'a> Given<'a> {
-    fn read(text: &'a str) -> Result<Self, Wrong> {
-        let mut taken = Taken::new(json::parse(text)?)?;
+    fn read(value: Value<'a>) -> Result<Self, Wrong> {
+        let mut taken = Taken::new(value)?;
         let given = Self {
             role: taken.field("role")?,
             content: taken.value("content")?,
             id: taken.field("id")?,
+            synthetic: taken.optional("synthetic")?,
         };
         taken.end_strictly()?;
         Ok(given)
@@ -218,60 +220,69 @@ impl<'a> Given<'a> {
 /// A user's message as a caller gives it: `{"role": "user", "content": "text" | [{"type": "text", "text"}], "id"?}`.
 pub fn parse_user(text: &str) -> Result<Message, Error> {
     if text.len() > MESSAGE_BYTES_MAX {
-        return Err(Error::invalid(
-            "input",
-            "",
-            format!("is longer than {MESSAGE_BYTES_MAX} bytes"),
-        ));
+        let problem = format!("is longer than {MESSAGE_BYTES_MAX} bytes");
+        return Err(Error::invalid("input", "", problem));
     }
-    let given = Given::read(text).map_err(|e| {
-        Error::invalid(
-            "input",
-            text,
-            format!("is not a message {{\"role\", \"content\"}}: {e}"),
-        )
-    })?;
-    if given.role != "user" {
-        return Err(Error::invalid("input.role", &given.role, "must be user"));
+    let value = json::parse(text).map_err(|wrong| not_a_message("input", text, &wrong))?;
+    let message = message_of("input", value)?;
+    if message.role != Role::User {
+        return Err(Error::invalid("input.role", "assistant", "must be user"));
     }
-    let content = match given.content {
-        Value::String(text) => vec![TextBlock::new(text.into_owned())],
-        blocks @ Value::Array(_) => Vec::<TextBlock>::read(blocks).map_err(|e| {
-            Error::invalid(
-                "input.content",
-                "",
-                format!("holds a block that is not text: {e}"),
-            )
-        })?,
-        _ => {
+    Ok(message)
+}
+
+/// A message of a user or an assistant, as a caller gives it.
+pub(super) fn message_of(place: &str, value: Value<'_>) -> Result<Message, Error> {
+    let given = Given::read(value).map_err(|wrong| not_a_message(place, "", &wrong))?;
+    let at = |field: &str| format!("{place}.{field}");
+    let role = match given.role.as_str() {
+        "user" => Role::User,
+        "assistant" => Role::Assistant,
+        role => {
             return Err(Error::invalid(
-                "input.content",
-                "",
-                "must be a text or a list of text blocks",
+                at("role"),
+                role,
+                "must be user or assistant",
             ));
         }
     };
-    let bytes: usize = content.iter().map(|block| escaped_bytes(&block.text)).sum();
-    if bytes > MESSAGE_BYTES_MAX {
-        return Err(Error::invalid(
-            "input.content",
-            "",
-            format!("is {bytes} bytes as JSON, the most is {MESSAGE_BYTES_MAX}"),
-        ));
+    if given.synthetic && role == Role::User {
+        let problem = "marks words that an assistant is shown to say: a user's are sent";
+        return Err(Error::invalid(at("synthetic"), "", problem));
     }
-    if content.is_empty() || content.iter().any(|block| block.kind != "text") {
-        return Err(Error::invalid(
-            "input.content",
-            "",
-            "must hold at least one block, all of type text",
-        ));
+    let content =
+        content_of(given.content).map_err(|problem| Error::invalid(at("content"), "", problem))?;
+    let bytes: usize = content.iter().map(|block| escaped_bytes(&block.text)).sum();
+    if role == Role::User && bytes > MESSAGE_BYTES_MAX {
+        let problem = format!("is {bytes} bytes as JSON, the most is {MESSAGE_BYTES_MAX}");
+        return Err(Error::invalid(at("content"), "", problem));
     }
     Ok(Message {
-        role: Role::User,
+        role,
         content,
         id: given.id,
-        synthetic: false,
+        synthetic: given.synthetic,
     })
+}
+
+fn not_a_message(place: &str, text: &str, wrong: &Wrong) -> Error {
+    let problem = format!("is not a message {{\"role\", \"content\"}}: {wrong}");
+    Error::invalid(place, text, problem)
+}
+
+/// Blocks of text that say something: providers refuse blank ones, and would each time the thread is sent.
+fn content_of(content: Value<'_>) -> Result<Vec<TextBlock>, String> {
+    let content = match content {
+        Value::String(text) => vec![TextBlock::new(text.into_owned())],
+        blocks @ Value::Array(_) => Vec::<TextBlock>::read(blocks)
+            .map_err(|wrong| format!("holds a block that is not text: {wrong}"))?,
+        _ => return Err("must be a text or a list of text blocks".to_owned()),
+    };
+    let says = |block: &TextBlock| block.kind == "text" && !block.text.trim().is_empty();
+    if content.is_empty() || !content.iter().all(says) {
+        return Err("must hold at least one block, all of type text and none blank".to_owned());
+    }
+    Ok(content)
 }
 
 #[cfg(test)]
@@ -354,6 +365,9 @@ mod tests {
             r#"{"role":"assistant","content":"hi"}"#,
             r#"{"role":"user","content":7}"#,
             r#"{"role":"user","content":[]}"#,
+            r#"{"role":"user","content":" \n"}"#,
+            r#"{"role":"user","content":[{"type":"text","text":"hi"},{"type":"text","text":""}]}"#,
+            r#"{"role":"user","content":"hi","synthetic":true}"#,
             r#"{"role":"user","content":[{"type":"image","text":""}]}"#,
             r#"{"role":"user","content":"hi","extra":1}"#,
             r#"{"role":"user","content":"\ud800"}"#,

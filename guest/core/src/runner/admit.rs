@@ -8,6 +8,7 @@ use crate::money::Nanos;
 use crate::plan::Change;
 use crate::settings::Pin;
 use crate::thread::{Cause, Head, Hold, Pending, Status, StepKind};
+use crate::time::Instant;
 
 /// What a user's message says where a directive starts without one: providers need a first user message.
 pub(super) fn opening() -> Message {
@@ -68,18 +69,26 @@ pub(super) fn hand_out(change: &mut Change<'_>, kind: StepKind, millis: u64) {
         suspend(change, cause);
         return;
     }
-    let now = change.now();
-    let deadline = now.plus_millis(millis);
+    hand_out_until(change, kind, change.now().plus_millis(millis));
+}
+
+/// The same, with a deadline that somebody else has chosen.
+pub(super) fn hand_out_until(change: &mut Change<'_>, kind: StepKind, deadline: Instant) {
     change.head.step = Some(Pending {
         version: change.version(),
         kind,
-        started: now,
+        started: change.now(),
         deadline,
         tries: 0,
         hash: String::new(),
         output: 0,
         until: None,
     });
+    lease(change, deadline);
+}
+
+/// Held until the deadline and a grace.
+pub(super) fn lease(change: &mut Change<'_>, deadline: Instant) {
     let expiry = deadline.plus_millis(LEASE_GRACE_MILLIS);
     change.head.expiry = Some(expiry);
     change.head.status = Status::Running;

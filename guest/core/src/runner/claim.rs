@@ -3,7 +3,7 @@
 use super::admit::{admit, hand_out};
 use super::failure::keep_partial;
 use super::round::name_of;
-use super::start::busy;
+use super::start::{busy, pinned, refused};
 use super::stop::{count_time, end_by, interrupt, settle, suspend};
 use super::submit::{Mail, take_mail};
 use super::{Decision, LOST_MAX};
@@ -41,7 +41,7 @@ pub struct KeptPartial {
 /// Take a thread over and hand its step out anew.
 pub fn claim(
     loaded: &Loaded,
-    pin: &Pin,
+    pin: Option<&Pin>,
     round: Option<&Entry>,
     partial: &KeptPartial,
     claimer: (&str, Proof, Vec<Mail>),
@@ -51,19 +51,18 @@ pub fn claim(
     let head = &loaded.head.value;
     if head.status != Status::Running {
         let advice = "only a thread that is held or waits can be claimed: start it";
-        let (thread, status) = (loaded.thread.value.id.clone(), head.status.to_string());
-        return Err(Error::Refused {
-            thread,
-            status,
-            advice: advice.into(),
-        });
+        return Err(refused(loaded, advice));
     }
-    if head.holder.as_deref() == Some(holder) && head.request.is_some() {
+    if !head.is_own_loop() && head.holder.as_deref() == Some(holder) && head.request.is_some() {
         return Ok(Decision::Repeat);
     }
     if !gone(loaded, proof, partial.version, moment) {
         return Err(busy(loaded));
     }
+    if head.is_own_loop() {
+        return recover(loaded, round, partial, moment);
+    }
+    let pin = pinned(loaded, pin)?;
     let mut change = Change::new(loaded, moment);
     fence(&mut change, round, partial);
     if change.head.intent.is_some() {

@@ -1,11 +1,14 @@
-//! A run as a step machine: start, claim, submit, signal; each decides one commit and the next step.
+//! A run as a step machine: start, claim, submit, signal; each decides one commit and the next step. Beside it, what a
+//! host with a loop of its own does instead: open, append, close.
 //!
 //! Nothing here waits or calls. A step is named by the version that hands it out; `submit` answers it and gets the
 //! next. Every decision may be repeated: [`Decision::Repeat`] says that it was made already.
 
 mod admit;
+mod append;
 mod claim;
 mod failure;
+mod own;
 mod reply;
 mod round;
 mod signal;
@@ -14,7 +17,9 @@ mod step;
 mod stop;
 mod submit;
 
+pub use append::{Append, append};
 pub use claim::{KeptPartial, Proof, claim, recover};
+pub use own::{Ending, Failed, close, open};
 pub use reply::{Completion, ReplyBlock};
 pub use round::{ToolOutcome, ToolState};
 pub use signal::{Signal, signal};
@@ -28,6 +33,11 @@ use crate::plan::Plan;
 pub const MODEL_MILLIS: u64 = 600_000;
 /// How long after a step's deadline its lease still stands.
 pub const LEASE_GRACE_MILLIS: u64 = 15_000;
+/// Longest time between now and the deadline of a hold of a host's own loop: long enough for a model, its tools and a
+/// person at a keyboard; what died is known to be gone within it, and a loop that lives moves its deadline.
+pub const OPEN_MILLIS_MAX: u64 = 3_600_000;
+/// The request of such a hold: no caller can name one so.
+const NAME_OF_OPEN: &str = "\0open";
 /// Attempts of one request after the first.
 pub const RETRIES_MAX: u32 = 3;
 /// Wait before the first retry; it doubles with each.

@@ -2,6 +2,7 @@
 //! effect at its next commit; a kill fences at once.
 
 use super::round::name_of;
+use super::start::ended;
 use super::stop::{count_time, end_by, interrupt, settle};
 use super::{Decision, MAIL_MAX};
 use crate::error::Error;
@@ -47,14 +48,9 @@ pub fn signal(
     ceiling: Limits,
     moment: Moment<'_>,
 ) -> Result<Decision, Error> {
-    let (thread, head) = (&loaded.thread.value, &loaded.head.value);
+    let head = &loaded.head.value;
     if head.status.is_end() {
-        let advice = "it has ended and takes no more signals".to_owned();
-        return Err(Error::Refused {
-            thread: thread.id.clone(),
-            status: head.status.to_string(),
-            advice,
-        });
+        return Err(ended(loaded, "it has ended and takes no more signals"));
     }
     let mut change = Change::new(loaded, moment);
     let value = signal.digest();
@@ -131,7 +127,7 @@ fn raise(change: &mut Change<'_>, limits: Limits, ceiling: Limits) -> Result<(),
     }
     // The entry that says so is this commit's, or the next one's if somebody holds the thread: see `into_plan`.
     change.head.limits = raised;
-    if change.head.status == Status::Created {
+    if change.thread.pin.is_none() {
         // Its caps are resolved once more at its first start.
         let asked = change.thread.overrides.limits;
         change.thread.overrides.limits = asked.overridden_by(limits);

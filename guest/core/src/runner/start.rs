@@ -27,37 +27,35 @@ pub struct StartRequest<'a> {
     pub mail: Vec<Mail>,
 }
 
-/// Begin a run, or go on in place. `pin` is the one the thread has, or a new one (`fresh`: its text and hash).
+/// Begin a run, or go on in place. `pin` is the one the thread has, or a new one (`fresh`: its text and hash); a thread
+/// that can be started has one.
 pub fn start(
     loaded: &Loaded,
-    pin: &Pin,
+    pin: Option<&Pin>,
     fresh: Option<(String, String)>,
     request: StartRequest<'_>,
     moment: Moment<'_>,
 ) -> Result<Decision, Error> {
     for (field, name) in [("holder", request.holder), ("key", request.key)] {
-        if name.is_empty() || name.len() > NAME_BYTES_MAX || name.chars().any(char::is_control) {
-            return Err(Error::invalid(
-                field,
-                name,
-                "must be 1 to 128 bytes without control characters",
-            ));
-        }
+        check_name(field, name)?;
     }
-    if let Some(decision) = allowed(loaded, &request)? {
-        return Ok(decision);
+    let head = &loaded.head.value;
+    let same = head.holder.as_deref() == Some(request.holder)
+        && head.request.as_deref() == Some(request.key);
+    if head.status == Status::Running && same {
+        return Ok(Decision::Repeat);
     }
+    allowed(loaded)?;
+    let pin = pinned(loaded, pin)?;
     let mut change = Change::new(loaded, moment);
     let was = change.head.status;
-    begin(&mut change, pin, fresh, &request);
+    fix(&mut change, pin, fresh);
+    take(&mut change, request.holder, request.key);
     let reason = if request.input.is_some() || was != Status::Suspended {
         Reason::UserMessage
     } else {
         Reason::Resumed
     };
-    if let Some(cause) = change.head.cause.take() {
-        change.push(Event::Resumed(Resumed { code: cause.code }));
-    }
     match change.head.round.is_some() {
         true => hand_out_round(&mut change, pin, request.input)?,
         false => {
@@ -71,22 +69,20 @@ pub fn start(
     Ok(Decision::Commit(Box::new(change.into_plan(reason)?)))
 }
 
-/// What the model is to answer: the input, mail that was just taken, a message that was sent while nobody ran the
+/// What the model is to answer: the input, mail that was just taken, a message that was added while nobody ran the
 /// thread, or a directive's opening.
 fn speak(change: &mut Change<'_>, loaded: &Loaded, input: Option<Message>) -> Result<(), Error> {
     let head = &loaded.head.value;
     let taken = change.events.iter().any(|event| event.kind() == "message");
-    let nothing_said = head.prefix.is_empty() && !taken;
-    let sent = head.due == Some(0);
     match (input, head.status) {
         (Some(message), _) => {
             change.push(Event::Message(message));
         }
-        (None, Status::Created) if nothing_said && change.thread.directive.is_some() => {
+        (None, Status::Created | Status::Idle) if head.asked || taken => {}
+        (None, Status::Created) if change.thread.directive.is_some() => {
             change.push(Event::Message(opening()));
         }
-        (None, Status::Created) if nothing_said => return Err(needs_input(loaded)),
-        (None, Status::Idle) if !taken && !sent => return Err(needs_input(loaded)),
+        (None, Status::Created | Status::Idle) => return Err(needs_input(loaded)),
         (None, _) => {}
     }
     Ok(())
@@ -103,16 +99,43 @@ fn needs_input(loaded: &Loaded) -> Error {
     )
 }
 
-/// May it start? A repeated request by the same holder gets the same answer.
-fn allowed(loaded: &Loaded, request: &StartRequest<'_>) -> Result<Option<Decision>, Error> {
-    let (thread, head) = (&loaded.thread.value, &loaded.head.value);
-    let refuse = |advice: &str| {
-        Err(Error::Refused {
-            thread: thread.id.clone(),
-            status: head.status.to_string(),
-            advice: advice.into(),
-        })
-    };
+/// A holder, or the name of a request.
+pub(super) fn check_name(field: &str, name: &str) -> Result<(), Error> {
+    if name.is_empty() || name.len() > NAME_BYTES_MAX || name.chars().any(char::is_control) {
+        let problem = "must be 1 to 128 bytes without control characters";
+        return Err(Error::invalid(field, name, problem));
+    }
+    Ok(())
+}
+
+/// The pin of a thread that must have one by now.
+pub(super) fn pinned<'a>(loaded: &Loaded, pin: Option<&'a Pin>) -> Result<&'a Pin, Error> {
+    let id = &loaded.thread.value.id;
+    pin.ok_or_else(|| Error::Corrupt(format!("{id} has no pin")))
+}
+
+pub(super) fn refused(loaded: &Loaded, advice: &str) -> Error {
+    Error::Refused {
+        thread: loaded.thread.value.id.clone(),
+        status: loaded.head.value.status.to_string(),
+        advice: advice.to_owned(),
+    }
+}
+
+/// Why a thread that has ended takes nothing more.
+pub(super) fn ended(loaded: &Loaded, advice: &str) -> Error {
+    match &loaded.thread.value.next {
+        Some(next) => Error::Continued {
+            thread: loaded.thread.value.id.clone(),
+            next: next.clone(),
+        },
+        None => refused(loaded, advice),
+    }
+}
+
+/// May somebody take it?
+pub(super) fn allowed(loaded: &Loaded) -> Result<(), Error> {
+    let head = &loaded.head.value;
     match head.status {
         Status::Created | Status::Idle => {}
         Status::Suspended => {
@@ -120,25 +143,18 @@ fn allowed(loaded: &Loaded, request: &StartRequest<'_>) -> Result<Option<Decisio
                 return Err(Error::Exceeded(cause));
             }
         }
-        Status::Running => {
-            let same = head.holder.as_deref() == Some(request.holder)
-                && head.request.as_deref() == Some(request.key);
-            return if same {
-                Ok(Some(Decision::Repeat))
-            } else {
-                Err(busy(loaded))
-            };
-        }
-        Status::Waiting => return refuse("claim it: it goes on by itself"),
-        Status::Completed | Status::Error | Status::Cancelled | Status::Killed => {
-            return refuse("it has ended: start a new thread");
-        }
-        Status::Continued => return refuse("it was continued by the next thread of its chain"),
+        Status::Running => return Err(busy(loaded)),
+        Status::Waiting => return Err(refused(loaded, "claim it: it goes on by itself")),
+        Status::Completed
+        | Status::Error
+        | Status::Cancelled
+        | Status::Killed
+        | Status::Continued => return Err(ended(loaded, "it has ended: start a new thread")),
     }
     if loaded.chain.value.account.frozen {
-        return refuse("its account is frozen");
+        return Err(refused(loaded, "its account is frozen"));
     }
-    Ok(None)
+    Ok(())
 }
 
 pub(super) fn busy(loaded: &Loaded) -> Error {
@@ -150,13 +166,9 @@ pub(super) fn busy(loaded: &Loaded) -> Error {
     }
 }
 
-fn begin(
-    change: &mut Change<'_>,
-    pin: &Pin,
-    fresh: Option<(String, String)>,
-    request: &StartRequest<'_>,
-) {
-    let was = change.head.status;
+/// Fix what the thread runs with. Its first pin decides about its caps, and its prompt counts from then on.
+fn fix(change: &mut Change<'_>, pin: &Pin, fresh: Option<(String, String)>) {
+    let first = change.thread.pin.is_none();
     if let Some((text, hash)) = fresh {
         let root = id::key(&change.thread.chain);
         let key = key::join(&[&root, &hash]);
@@ -168,12 +180,27 @@ fn begin(
         });
         change.thread.pin = Some(hash);
         change.thread.capabilities = pin.capabilities.clone();
-        if was == Status::Created {
+        if first {
             change.thread.limits = pin.limits;
             change.head.limits = pin.limits;
             change.chain.account.limit = pin.limits.spend;
         }
     }
+    if first {
+        let schemas: u64 = pin
+            .tools
+            .iter()
+            .map(|tool| estimate::tokens(&tool.schema) + estimate::tokens(&tool.description))
+            .sum();
+        let fixed = estimate::tokens(&pin.prompt).saturating_add(schemas);
+        change.head.context = change.head.context.saturating_add(fixed);
+    }
+}
+
+/// Give the thread to a holder: a new run, or the one that stopped. `request` is the name by which a repeated call is
+/// known.
+pub(super) fn take(change: &mut Change<'_>, holder: &str, request: &str) {
+    let was = change.head.status;
     let head = &mut change.head;
     if was != Status::Suspended {
         head.run += 1;
@@ -188,18 +215,13 @@ fn begin(
     if was == Status::Idle {
         change.chain.account.users += 1;
     }
-    if head.context == 0 {
-        let schemas: u64 = pin
-            .tools
-            .iter()
-            .map(|tool| estimate::tokens(&tool.schema) + estimate::tokens(&tool.description))
-            .sum();
-        head.context = estimate::tokens(&pin.prompt).saturating_add(schemas);
-    }
     head.token += 1;
     head.lost = 0;
-    head.holder = Some(request.holder.to_owned());
-    head.request = Some(request.key.to_owned());
+    head.holder = Some(holder.to_owned());
+    head.request = Some(request.to_owned());
+    if let Some(cause) = head.cause.take() {
+        change.push(Event::Resumed(Resumed { code: cause.code }));
+    }
 }
 
 /// Calls that were open when the run stopped are handed out again; a message waits until they have results.

@@ -57,7 +57,7 @@ pub fn step(head: &Head, pin: Option<&Pin>, round: Option<&Entry>) -> Result<Ste
     };
     let calls = match pending.kind {
         StepKind::CallTools => calls(head, pin, round)?,
-        StepKind::CallLlm | StepKind::Wait => Vec::new(),
+        StepKind::CallLlm | StepKind::Wait | StepKind::OwnLoop => Vec::new(),
     };
     Ok(Step {
         kind: Some(pending.kind),

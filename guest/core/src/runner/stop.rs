@@ -7,7 +7,7 @@ use crate::history::{
 use crate::ledger::Usage;
 use crate::money::Nanos;
 use crate::plan::{Change, Write};
-use crate::thread::{Cause, Hold, Status};
+use crate::thread::{Cause, Hold, Status, StepKind};
 use crate::{error, id, key};
 
 /// Needs somebody. Can go on in place.
@@ -19,10 +19,7 @@ pub(super) fn suspend(change: &mut Change<'_>, cause: Cause) {
         return;
     }
     if cause.reason == "error" {
-        change.push(Event::Message(Message::synthetic(format!(
-            "(error: {})",
-            cause.message
-        ))));
+        speak_of(change, &cause);
     }
     change.push(Event::Suspended(Suspended {
         cause: cause.clone(),
@@ -49,22 +46,46 @@ pub(super) fn end_by(change: &mut Change<'_>, by: &str) {
 
 /// The run is over and went well: a chat becomes idle, a directive's thread ends with its last text as result.
 pub(super) fn finish(change: &mut Change<'_>, text: &str) {
-    change.closing = true;
-    change.head.cause = None;
     if change.thread.directive.is_none() {
-        let_go(change, Status::Idle);
-        change.chain.account.users = change.chain.account.users.saturating_sub(1);
-        return;
+        return rest(change);
     }
-    let_go(change, Status::Completed);
     let kept = cut_escaped(text, RESULT_BYTES_MAX);
     let result = if kept.len() == text.len() {
         kept.to_owned()
     } else {
         format!("{kept} (cut: the whole is in the transcript)")
     };
-    change.thread.result = Some(crate::json::text(&result));
+    complete(change, Some(crate::json::text(&result)));
+}
+
+/// Takes the next input.
+pub(super) fn rest(change: &mut Change<'_>) {
+    change.closing = true;
+    change.head.cause = None;
+    let_go(change, Status::Idle);
+    change.chain.account.users = change.chain.account.users.saturating_sub(1);
+}
+
+/// Ended well. `result` is JSON.
+pub(super) fn complete(change: &mut Change<'_>, result: Option<String>) {
+    change.head.cause = None;
+    let_go(change, Status::Completed);
+    change.thread.result = result;
     end(change, Status::Completed);
+}
+
+/// Ended by an error of a host's own loop. `result` is JSON.
+pub(super) fn fail(change: &mut Change<'_>, cause: Cause, result: String) {
+    speak_of(change, &cause);
+    let_go(change, Status::Error);
+    change.head.cause = Some(cause);
+    change.thread.result = Some(result);
+    end(change, Status::Error);
+}
+
+fn speak_of(change: &mut Change<'_>, cause: &Cause) {
+    let text = format!("(error: {})", cause.message);
+    change.push(Event::Message(Message::synthetic(text)));
 }
 
 fn end(change: &mut Change<'_>, status: Status) {
@@ -132,11 +153,15 @@ pub(super) fn settle(change: &mut Change<'_>, usage: Option<Usage>, sent: bool) 
     spend
 }
 
-/// Count the time of the pending step, up to its deadline. A clock that stepped back counts as nothing.
+/// Count the time of the pending step, up to its deadline. A clock that stepped back counts as nothing, and so does a
+/// host's own loop, whose time is not ours to measure.
 pub(super) fn count_time(change: &mut Change<'_>) -> u64 {
     let Some(step) = &change.head.step else {
         return 0;
     };
+    if step.kind == StepKind::OwnLoop {
+        return 0;
+    }
     let end = change.now().min(step.deadline);
     let millis = end.millis_since(step.started);
     let used = &mut change.head.counters;

@@ -4,6 +4,7 @@ use super::admit::admit_again;
 use super::failure::{failed, stopped};
 use super::reply::{Completion, replied};
 use super::round::{ToolOutcome, ran};
+use super::start::{pinned, refused};
 use super::{Decision, MAIL_TAKEN_MAX};
 use crate::error::Error;
 use crate::hash::sha256_text;
@@ -94,7 +95,7 @@ pub struct Submission {
 /// `version`, if the history reaches further.
 pub fn submit(
     loaded: &Loaded,
-    pin: &Pin,
+    pin: Option<&Pin>,
     round: Option<&Entry>,
     answer: Option<&Entry>,
     submission: Submission,
@@ -104,6 +105,11 @@ pub fn submit(
     let Some(pending) = pending(loaded, answer, &submission, &hash)? else {
         return Ok(Decision::Repeat);
     };
+    if pending.kind == StepKind::OwnLoop {
+        let advice = "its host runs a loop of its own: append to it and close it";
+        return Err(refused(loaded, advice));
+    }
+    let pin = pinned(loaded, pin)?;
     let mut change = Change::new(loaded, moment);
     change.head.request = None;
     change.head.lost = 0;

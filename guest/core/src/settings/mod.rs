@@ -10,6 +10,7 @@ pub use directive::{Directive, InputSpec, render_prompt};
 pub use limits::parse_limits;
 pub use model::Model;
 pub use pin::{Pin, Policy, pin};
+pub(crate) use tool::check_name;
 pub use tool::{TOOL_MILLIS, ToolDef, granted};
 
 use crate::error::Error;

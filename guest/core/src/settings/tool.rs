@@ -52,18 +52,7 @@ impl ToolDef {
                 "timeout",
             ],
         )?;
-        let fits = !name.is_empty() && name.len() <= 64;
-        if !fits
-            || !name
-                .bytes()
-                .all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
-        {
-            return Err(Error::invalid(
-                "tools",
-                &name,
-                "a tool's name is 1 to 64 letters, digits, _ and -",
-            ));
-        }
+        check_name("tools", &name)?;
         let timeout = match fields.get("timeout") {
             None | Some(Value::Null) => TOOL_MILLIS,
             Some(value) => value.as_u64().ok_or_else(|| {
@@ -87,6 +76,17 @@ impl ToolDef {
             name,
         })
     }
+}
+
+/// Providers refuse a request that holds any other name.
+pub(crate) fn check_name(place: &str, name: &str) -> Result<(), Error> {
+    let fits = !name.is_empty() && name.len() <= 64;
+    let allowed = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
+    if fits && name.bytes().all(allowed) {
+        return Ok(());
+    }
+    let problem = "a tool's name is 1 to 64 letters, digits, _ and -";
+    Err(Error::invalid(place, name, problem))
 }
 
 /// Does one of the capabilities allow the tool? `execute.tool.<name>`, with `*` for any ending; a leading `rye.` is

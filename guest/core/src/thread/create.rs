@@ -171,6 +171,7 @@ fn head(limits: Limits, now: Instant) -> Head {
         lost: 0,
         context: 0,
         prefix: String::new(),
+        asked: false,
         version: 0,
         hash: String::new(),
         intent: None,

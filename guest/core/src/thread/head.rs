@@ -48,6 +48,8 @@ pub struct Head {
     pub context: u64,
     /// Rolling SHA-256 of the messages that a provider sees.
     pub prefix: String,
+    /// True if what a provider would be sent ends with something to answer: a user's message, or results.
+    pub asked: bool,
     /// Length of the history.
     pub version: u64,
     /// SHA-256 of the newest entry.
@@ -67,38 +69,21 @@ pub struct Head {
 }
 
 record!(Head {
-    format,
-    status,
-    cause,
-    run,
-    token,
-    holder,
-    expiry,
-    request,
-    due,
-    recency,
-    step,
-    round,
-    hold,
-    counters,
-    bad_rounds,
-    lost,
-    context,
-    prefix,
-    version,
-    hash,
-    intent,
-    mail_from,
-    mail_to,
-    limits,
-    session,
-    updated
+    format, status, cause, run, token, holder, expiry, request, due, recency, step, round, hold, counters, bad_rounds, lost,
+    context, prefix, asked or nothing, version, hash, intent, mail_from, mail_to, limits, session, updated
 });
 
 impl Head {
     /// Mail that was not taken yet.
     pub fn mail(&self) -> u64 {
         self.mail_to.saturating_sub(self.mail_from)
+    }
+
+    /// Does a host hold it for a loop of its own?
+    pub fn is_own_loop(&self) -> bool {
+        self.step
+            .as_ref()
+            .is_some_and(|step| step.kind == StepKind::OwnLoop)
     }
 }
 
@@ -143,9 +128,11 @@ pub enum StepKind {
     CallTools,
     /// Wait before the next attempt.
     Wait,
+    /// No driver does anything: a host holds the thread for a loop of its own.
+    OwnLoop,
 }
 
-words!(StepKind { CallLlm = "call-llm", CallTools = "call-tools", Wait = "wait" });
+words!(StepKind { CallLlm = "call-llm", CallTools = "call-tools", Wait = "wait", OwnLoop = "own-loop" });
 
 /// A tool round that has calls without a result.
 #[derive(Debug, Clone, PartialEq, Eq)]

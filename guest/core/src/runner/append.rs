@@ -1,0 +1,317 @@
+//! Events appended without the runner: by the loop of a host that holds the thread, or to a thread that nobody holds.
+//!
+//! What follows keeps every history sendable: it begins with a user's message, a call has one result at most, and
+//! between a reply with calls and their results stands nothing that a provider would be sent.
+
+use super::own::held;
+use super::start::{busy, ended, refused};
+use super::stop::{end_by, interrupt};
+use super::submit::{Mail, take_mail};
+use super::{CALLS_MAX, Decision};
+use crate::error::Error;
+use crate::history::{
+    Answer, Entry, Event, Given, GivenResult, Reason, Role, State, ToolResult, ToolUse, call_id,
+    check_bytes,
+};
+use crate::json;
+use crate::money::Nanos;
+use crate::plan::{Change, Loaded, Moment, Plan};
+use crate::thread::{Round, RoundCall, Status};
+
+/// What a caller appends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Append<'a> {
+    /// Its token, if it holds the thread.
+    pub token: Option<u64>,
+    /// The version that it saw.
+    pub expected: u64,
+    /// SHA-256 of the events as they were given.
+    pub digest: String,
+    /// The events.
+    pub events: &'a [Given],
+    /// Mail that waits, at most [`super::MAIL_TAKEN_MAX`].
+    pub mail: Vec<Mail>,
+}
+
+/// Decide about events. `round` is the entry that holds the open calls, `answer` the one after `expected`, if the
+/// history reaches further.
+pub fn append(
+    loaded: &Loaded,
+    round: Option<&Entry>,
+    answer: Option<&Entry>,
+    append: Append<'_>,
+    moment: Moment<'_>,
+) -> Result<Decision, Error> {
+    let answers = Answer {
+        version: append.expected,
+        hash: append.digest,
+    };
+    if answer.and_then(|entry| entry.answers.as_ref()) == Some(&answers) {
+        return Ok(Decision::Repeat);
+    }
+    let head = &loaded.head.value;
+    may_append(loaded, append.token)?;
+    if append.expected != head.version {
+        return Err(Error::Conflict {
+            field: "version",
+            expected: append.expected.to_string(),
+            actual: head.version.to_string(),
+        });
+    }
+    let held = append.token.is_some();
+    if append.events.is_empty() {
+        if !held {
+            return Err(Error::invalid("events", "", "must hold at least one event"));
+        }
+        if append.mail.is_empty() {
+            return Ok(Decision::Repeat);
+        }
+    }
+    let mut change = Change::new(loaded, moment);
+    let mut talk = Talk::new(loaded, round)?;
+    for (n, given) in (0..).zip(append.events) {
+        talk.add(&mut change, n, given)?;
+    }
+    check_bytes(change.events.iter().map(|e| json::text(e).len()).sum())?;
+    change.answers = Some(answers);
+    let plan = talk.finish(change, held, append.mail)?;
+    Ok(Decision::Commit(Box::new(plan)))
+}
+
+/// With a token: its holder. Without: a thread that nobody holds and that has not ended.
+fn may_append(loaded: &Loaded, token: Option<u64>) -> Result<(), Error> {
+    if let Some(token) = token {
+        return held(loaded, token);
+    }
+    match loaded.head.value.status {
+        Status::Created | Status::Idle | Status::Suspended => Ok(()),
+        Status::Running => Err(busy(loaded)),
+        Status::Waiting => Err(refused(loaded, "it goes on by itself: wait for it")),
+        Status::Completed
+        | Status::Error
+        | Status::Cancelled
+        | Status::Killed
+        | Status::Continued => Err(ended(loaded, "it has ended: start a new thread")),
+    }
+}
+
+/// A call that has no result yet.
+struct Open {
+    version: u64,
+    index: u32,
+    name: String,
+    id: String,
+    idempotent: bool,
+}
+
+/// What is open, and who has spoken.
+struct Talk {
+    open: Vec<Open>,
+    /// Has anything been said in this thread?
+    begun: bool,
+    /// Is the last event that a provider will see the assistant's, of this entry?
+    speaking: bool,
+    /// What that event makes of the entry.
+    reason: Reason,
+}
+
+impl Talk {
+    fn new(loaded: &Loaded, entry: Option<&Entry>) -> Result<Self, Error> {
+        let head = &loaded.head.value;
+        let mut open = Vec::new();
+        if let Some(round) = &head.round {
+            for call in &round.calls {
+                let event = entry.and_then(|entry| entry.events.get(call.index as usize));
+                let Some(Event::ToolUse(used)) = event else {
+                    let place = call_id(round.version, call.index);
+                    return Err(Error::Corrupt(format!(
+                        "the open call {place} is not there"
+                    )));
+                };
+                open.push(Open {
+                    version: round.version,
+                    index: call.index,
+                    name: used.name.clone(),
+                    id: used.id.clone(),
+                    idempotent: call.idempotent,
+                });
+            }
+        }
+        Ok(Self {
+            open,
+            begun: !head.prefix.is_empty(),
+            speaking: false,
+            reason: Reason::Changed,
+        })
+    }
+
+    /// Add one event, if it may stand where it would.
+    fn add(&mut self, change: &mut Change<'_>, n: usize, given: &Given) -> Result<(), Error> {
+        let place = format!("events[{n}]");
+        match given {
+            Given::Result(result) => {
+                change.push(self.result(&place, result)?);
+            }
+            Given::Event(event) => {
+                self.said(&place, event)?;
+                let version = change.version();
+                if let Event::ToolUse(call) = event {
+                    self.call(&place, version, change.events.len() as u32, call)?;
+                }
+                change.push(event.clone());
+            }
+        }
+        Ok(())
+    }
+
+    fn said(&mut self, place: &str, event: &Event) -> Result<(), Error> {
+        let Some(role) = speaker(event) else {
+            return Ok(());
+        };
+        let refuse = |problem: &str| Err(Error::invalid(place, "", problem));
+        if role == Role::Assistant && !self.begun {
+            return refuse(
+                "is the assistant's: a history begins with a user's message (mark a greeting as synthetic)",
+            );
+        }
+        let goes_on = role == Role::Assistant && self.speaking;
+        if let (false, Some(open)) = (goes_on, self.open.first()) {
+            let call = call_id(open.version, open.index);
+            return refuse(&format!(
+                "comes before the result of the call {call} ({})",
+                open.name
+            ));
+        }
+        self.begun = true;
+        self.speaking = role == Role::Assistant;
+        self.reason = match role {
+            Role::User => Reason::UserMessage,
+            Role::Assistant => Reason::AssistantTurn,
+        };
+        Ok(())
+    }
+
+    fn call(&mut self, place: &str, version: u64, index: u32, call: &ToolUse) -> Result<(), Error> {
+        if self.open.len() >= CALLS_MAX {
+            let problem = format!("is one call too many: at most {CALLS_MAX} are open at once");
+            return Err(Error::invalid(place, "", problem));
+        }
+        self.open.push(Open {
+            version,
+            index,
+            name: call.name.clone(),
+            id: call.id.clone(),
+            // Nobody but the host knows what its tools do.
+            idempotent: false,
+        });
+        Ok(())
+    }
+
+    /// The result of one open call, which is then no longer open.
+    fn result(&mut self, place: &str, given: &GivenResult) -> Result<Event, Error> {
+        let named = |open: &Open| match (&given.id, given.version, given.index) {
+            (Some(id), ..) => *id == open.id || *id == call_id(open.version, open.index),
+            (None, version, index) => version == Some(open.version) && index == Some(open.index),
+        };
+        let mut found = self.open.iter().enumerate().filter(|(_, open)| named(open));
+        let (at, second) = (found.next().map(|(at, _)| at), found.next());
+        let refuse = |problem: &str| Err(Error::invalid(place, "", problem));
+        let Some(at) = at else {
+            return refuse("is of no open call: it has a result already, or was never made");
+        };
+        if second.is_some() {
+            return refuse("names more than one open call by its id: name it by version and index");
+        }
+        let open = self.open.remove(at);
+        if given.name.as_ref().is_some_and(|name| *name != open.name) {
+            return refuse(&format!("is named otherwise than its call, {}", open.name));
+        }
+        (self.speaking, self.reason) = (false, Reason::ToolResults);
+        Ok(Event::ToolResult(ToolResult {
+            version: open.version,
+            index: open.index,
+            name: open.name,
+            text: given.text.clone(),
+            failed: given.failed,
+            state: given.state.unwrap_or(State::Done),
+            cost: Nanos::ZERO,
+        }))
+    }
+
+    /// What the events come to: the head follows them, and the mail, and a cancel that waits.
+    fn finish(self, mut change: Change<'_>, held: bool, mail: Vec<Mail>) -> Result<Plan, Error> {
+        let version = change.version();
+        let made_here = self.open.iter().find(|open| open.version == version);
+        if let (false, Some(open)) = (held, made_here) {
+            let problem = format!(
+                "leave the call {} ({}) without a result: add it, or open the thread first",
+                call_id(version, open.index),
+                open.name
+            );
+            return Err(Error::invalid("events", "", problem));
+        }
+        let calls = self.open.iter().map(|open| RoundCall {
+            index: open.index,
+            idempotent: open.idempotent,
+        });
+        change.head.round = self.open.first().map(|open| Round {
+            version: open.version,
+            calls: calls.collect(),
+        });
+        if self.reason != Reason::Changed {
+            // What the provider remembers is no longer what was said.
+            change.head.session = None;
+        }
+        if change.head.intent.is_some() {
+            let name = |index| self.open.iter().find(|open| open.index == index);
+            interrupt(&mut change, |_| true, &|index| {
+                name(index).map_or_else(String::new, |open| open.name.clone())
+            });
+            end_by(&mut change, "cancel");
+            return change.into_plan(Reason::Cancelled);
+        }
+        let before = change.events.len();
+        if self.open.is_empty() {
+            take_mail(&mut change, mail);
+        }
+        let taken = change.events.len() > before;
+        change.seal(false);
+        match &mut change.head.step {
+            Some(step) => step.version = version,
+            None => due(&mut change, taken),
+        }
+        change.into_plan(if taken {
+            Reason::UserMessage
+        } else {
+            self.reason
+        })
+    }
+}
+
+/// Nobody holds it: mail still wants an answer, what was answered by hand does not.
+fn due(change: &mut Change<'_>, taken: bool) {
+    let head = &mut change.head;
+    if taken || head.mail() > 0 {
+        head.due = Some(0);
+    } else if !head.asked && head.status != Status::Created {
+        head.due = None;
+    }
+}
+
+/// Whose words a provider will take an event for.
+fn speaker(event: &Event) -> Option<Role> {
+    match event {
+        Event::Message(message) => (!message.synthetic).then_some(message.role),
+        Event::AssistantText(_) | Event::Thinking(_) | Event::ToolUse(_) => Some(Role::Assistant),
+        Event::ToolResult(_)
+        | Event::Result(_)
+        | Event::Suspended(_)
+        | Event::Resumed(_)
+        | Event::Partial(_)
+        | Event::Error(_)
+        | Event::Cancelled(_)
+        | Event::Raised(_)
+        | Event::Title(_)
+        | Event::Other(_) => None,
+    }
+}

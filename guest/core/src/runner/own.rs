@@ -1,0 +1,223 @@
+//! A thread that a host holds for a loop of its own: opened, and closed again. What it does between is appended.
+//!
+//! It is held as a run is, by a lease and a token, with the pending step `own-loop`, which no driver performs. Each commit
+//! of the hold renames the step, so that who watches it sees it move.
+
+use super::Decision;
+use super::admit::{hand_out_until, lease};
+use super::round::name_of;
+use super::start::{allowed, check_name, ended, refused, take};
+use super::stop::{complete, end_by, fail, interrupt, rest};
+use super::submit::{Mail, take_mail};
+use super::{NAME_OF_OPEN, OPEN_MILLIS_MAX, RESULT_BYTES_MAX};
+use crate::error::Error;
+use crate::hash::sha256;
+use crate::history::{Answer, Entry, Reason, escaped_bytes};
+use crate::json::{self, record::record};
+use crate::plan::{Change, Loaded, Moment};
+use crate::thread::{Cause, Status, StepKind};
+use crate::time::Instant;
+
+/// Longest message of an error that ends a thread, in bytes.
+const MESSAGE_BYTES_MAX: usize = 1_000;
+/// Longest code of one, in bytes.
+const CODE_BYTES_MAX: usize = 64;
+
+/// Hold a thread until the deadline; its holder may move it.
+pub fn open(
+    loaded: &Loaded,
+    holder: &str,
+    deadline: Instant,
+    mail: Vec<Mail>,
+    moment: Moment<'_>,
+) -> Result<Decision, Error> {
+    check_name("holder", holder)?;
+    if deadline <= moment.now || deadline > moment.now.plus_millis(OPEN_MILLIS_MAX) {
+        let problem = format!(
+            "must be after now, {}, and at most an hour away",
+            moment.now.rfc3339()
+        );
+        return Err(Error::invalid("deadline", &deadline.rfc3339(), problem));
+    }
+    let head = &loaded.head.value;
+    let mut change = Change::new(loaded, moment);
+    if let (true, Some(step)) = (head.is_own_loop(), &mut change.head.step)
+        && head.holder.as_deref() == Some(holder)
+    {
+        if step.deadline == deadline {
+            return Ok(Decision::Repeat);
+        }
+        step.deadline = deadline;
+        lease(&mut change, deadline);
+        return Ok(Decision::Commit(Box::new(change.into_head_plan())));
+    }
+    allowed(loaded)?;
+    take(&mut change, holder, NAME_OF_OPEN);
+    hand_out_until(&mut change, StepKind::OwnLoop, deadline);
+    if change.head.round.is_none() {
+        take_mail(&mut change, mail);
+    }
+    let plan = change.into_plan(Reason::Opened)?;
+    Ok(Decision::Commit(Box::new(plan)))
+}
+
+/// May the holder of this token write?
+pub(super) fn held(loaded: &Loaded, token: u64) -> Result<(), Error> {
+    let head = &loaded.head.value;
+    if token != head.token {
+        return Err(Error::Fenced {
+            expected: token,
+            actual: head.token,
+        });
+    }
+    match head.status {
+        Status::Running if head.is_own_loop() => Ok(()),
+        Status::Running => Err(refused(loaded, "a driver runs it: its steps are submitted")),
+        status if status.is_end() => Err(ended(loaded, "it has ended: start a new thread")),
+        _ => Err(refused(loaded, "its hold is over: open it again")),
+    }
+}
+
+/// How a host ends its hold.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ending {
+    /// It takes the next input.
+    Idle,
+    /// It ended well; JSON.
+    Completed(Option<String>),
+    /// It ended by an error; JSON, and what it says.
+    Failed(String, Failed),
+}
+
+/// An error that ends a thread.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failed {
+    /// 1 to 64 of `[a-z0-9_]`.
+    pub code: String,
+    /// For a person.
+    pub message: String,
+}
+
+record!(read Failed { code, message });
+
+impl Ending {
+    /// Read an outcome with its result.
+    pub fn parse(outcome: &str, result: Option<String>) -> Result<Self, Error> {
+        if let Some(text) = &result {
+            check_result(text)?;
+        }
+        match (outcome, result) {
+            ("idle", None) => Ok(Self::Idle),
+            ("idle", Some(text)) => {
+                Err(Error::invalid("result", &text, "must be none: it goes on"))
+            }
+            ("completed", result) => Ok(Self::Completed(result)),
+            ("error", result) => failed(result.unwrap_or_default()),
+            _ => {
+                let names = ["idle", "completed", "error"];
+                let problem = "is not how a hold ends: idle, completed or error";
+                Err(Error::unknown("outcome", outcome, problem, &names))
+            }
+        }
+    }
+
+    /// What a repeated call is known by.
+    fn digest(&self) -> String {
+        match self {
+            Self::Idle => sha256(&["close", "idle"]),
+            Self::Completed(None) => sha256(&["close", "completed"]),
+            Self::Completed(Some(result)) => sha256(&["close", "completed", result]),
+            Self::Failed(result, _) => sha256(&["close", "error", result]),
+        }
+    }
+}
+
+fn check_result(text: &str) -> Result<(), Error> {
+    if escaped_bytes(text) > RESULT_BYTES_MAX {
+        let problem = format!("is more than {RESULT_BYTES_MAX} bytes as JSON text");
+        return Err(Error::invalid("result", "", problem));
+    }
+    match json::parse(text) {
+        Ok(_) => Ok(()),
+        Err(wrong) => Err(Error::invalid(
+            "result",
+            text,
+            format!("is not JSON: {wrong}"),
+        )),
+    }
+}
+
+fn failed(text: String) -> Result<Ending, Error> {
+    let wrong = |problem: &str| Err(Error::invalid("result", &text, problem));
+    let Ok(failed) = json::read::<Failed>(&text) else {
+        return wrong("of an error must be {\"code\", \"message\"}");
+    };
+    let letter = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_';
+    let code = &failed.code;
+    if code.is_empty() || code.len() > CODE_BYTES_MAX || !code.bytes().all(letter) {
+        return wrong("has a code that is not 1 to 64 of a-z, 0-9 and _");
+    }
+    if failed.message.len() > MESSAGE_BYTES_MAX {
+        return wrong("has a message of more than 1000 bytes");
+    }
+    Ok(Ending::Failed(text, failed))
+}
+
+/// End a hold. `round` is the entry that holds the open calls, `newest` the newest one.
+pub fn close(
+    loaded: &Loaded,
+    round: Option<&Entry>,
+    newest: Option<&Entry>,
+    (token, ending): (u64, Ending),
+    mail: Vec<Mail>,
+    moment: Moment<'_>,
+) -> Result<Decision, Error> {
+    let head = &loaded.head.value;
+    let digest = ending.digest();
+    let answers = newest.and_then(|entry| entry.answers.as_ref());
+    if head.step.is_none() && token == head.token && answers.is_some_and(|a| a.hash == digest) {
+        return Ok(Decision::Repeat);
+    }
+    held(loaded, token)?;
+    let completed = matches!(ending, Ending::Completed(_));
+    if completed && head.mail() > 0 && head.intent.is_none() {
+        let advice = "messages were sent to it and wait: take them with an append, then close it";
+        return Err(refused(loaded, advice));
+    }
+    let mut change = Change::new(loaded, moment);
+    change.answers = Some(Answer {
+        version: head.version,
+        hash: digest,
+    });
+    interrupt(&mut change, |_| true, &|index| name_of(round, index));
+    let plan = if change.head.intent.is_some() {
+        end_by(&mut change, "cancel");
+        change.into_plan(Reason::Cancelled)?
+    } else {
+        take_mail(&mut change, mail);
+        let reason = end(&mut change, ending);
+        change.into_plan(reason)?
+    };
+    Ok(Decision::Commit(Box::new(plan)))
+}
+
+fn end(change: &mut Change<'_>, ending: Ending) -> Reason {
+    match ending {
+        Ending::Idle => {
+            let taken = change.events.iter().any(|event| event.kind() == "message");
+            rest(change);
+            if taken {
+                change.head.due = Some(0);
+            }
+            Reason::RunFinished
+        }
+        Ending::Completed(result) => {
+            complete(change, result);
+            Reason::RunFinished
+        }
+        Ending::Failed(text, Failed { code, message }) => {
+            fail(change, Cause::new("error", &code, message), text);
+            Reason::Error
+        }
+    }
+}

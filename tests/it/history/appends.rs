@@ -1,0 +1,150 @@
+//! What may be appended, and what an append answers.
+
+use super::{Host, called, code, result, said};
+use serde_json::{Value, json};
+
+/// An event by a word.
+fn event(word: &str) -> Value {
+    match word {
+        "hi" => said("user", "hi"),
+        "hello" => said("assistant", "hello"),
+        "greeting" => {
+            json!({"type": "message", "role": "assistant", "content": "?", "synthetic": true})
+        }
+        "text" => json!({"type": "assistant_text", "text": "let me see"}),
+        "error" => json!({"type": "error", "kind": "k", "code": "c", "message": "m", "attempt": 1}),
+        "A" | "B" => called(word),
+        "a" | "b" => result(&word.to_uppercase()),
+        "ours" => result("call_2_1"),
+        "place" => json!({"type": "tool_result", "version": 2, "index": 1, "text": "42"}),
+        "misnamed" => json!({"type": "tool_result", "id": "A", "name": "write", "text": "42"}),
+        _ => panic!("{word}"),
+    }
+}
+
+/// Conversations that a provider can be sent, and those that it cannot; with a token and without.
+#[test]
+fn a_history_stays_one_that_a_provider_can_be_sent() {
+    for (words, held, free) in [
+        ("hi hello", "ok", "ok"),
+        ("hi hi hello hello", "ok", "ok"),
+        ("greeting hi hello", "ok", "ok"),
+        ("hello hi", "invalid", "invalid"),
+        ("hi A a hello", "ok", "ok"),
+        ("hi A place", "ok", "ok"),
+        ("hi A ours", "ok", "ok"),
+        ("hi text A text B error b a", "ok", "ok"),
+        ("hi A a a", "invalid", "invalid"),
+        ("hi hello a", "invalid", "invalid"),
+        ("hi A hi a", "invalid", "invalid"),
+        ("hi A B a text b", "invalid", "invalid"),
+        ("hi A A a", "invalid", "invalid"),
+        ("hi A misnamed", "invalid", "invalid"),
+        ("hi a A", "invalid", "invalid"),
+        ("hi A", "ok", "invalid"),
+        ("", "ok", "invalid"),
+    ] {
+        let events: Vec<Value> = words.split_whitespace().map(event).collect();
+        for (mut host, expected) in [(Host::open(), held), (Host::new(), free)] {
+            if host.token.is_none() {
+                // Now both are at version 1, and the call is of version 2.
+                host.append(&[json!({"type": "partial", "text": ""})])
+                    .unwrap();
+            }
+            let got = host.append(&events).map_or_else(|e| code(&e), |_| "ok");
+            assert_eq!(got, expected, "{words}, held: {}", host.token.is_some());
+            if host.token.take().is_none() {
+                continue;
+            }
+            let dead = ["h/1".to_owned()];
+            host.world.service.recover(&dead, None).unwrap();
+            host.world.audit();
+        }
+    }
+}
+
+#[test]
+fn a_round_is_answered_over_several_appends_and_only_so() {
+    let host = Host::open();
+    host.append(&[said("user", "hi"), called("a"), called("b")])
+        .unwrap();
+    for wrong in [
+        said("user", "and?"),
+        said("assistant", "so"),
+        called("c"),
+        result("c"),
+    ] {
+        assert_eq!(code(&host.append(&[wrong]).unwrap_err()), "invalid");
+    }
+    host.append(&[result("b")]).unwrap();
+    assert_eq!(code(&host.append(&[result("b")]).unwrap_err()), "invalid");
+    let partial = json!({"type": "partial", "text": "hm"});
+    host.append(&[partial]).unwrap();
+    host.append(&[result("call_2_1"), said("assistant", "done")])
+        .unwrap();
+    assert_eq!(host.head().round, None);
+    host.close("idle", None).unwrap();
+}
+
+#[test]
+fn at_most_32_calls_are_open() {
+    let host = Host::open();
+    let calls = |n: usize| (0..n).map(|n| called(&n.to_string()));
+    let with = |n| {
+        [said("user", "hi")]
+            .into_iter()
+            .chain(calls(n))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(code(&host.append(&with(33)).unwrap_err()), "invalid");
+    host.append(&with(32)).unwrap();
+    host.close("idle", None).unwrap();
+}
+
+/// Repeated after an unknown outcome, the same append is done once; anything else at its place is a conflict.
+#[test]
+fn an_append_may_be_repeated_and_never_doubles() {
+    for held in [true, false] {
+        let host = if held { Host::open() } else { Host::new() };
+        let at = host.head().version;
+        let first = host.append_at(at, &[said("user", "hi")]).unwrap();
+        assert_eq!(first.version, at + 1);
+        let before = host.head();
+        assert_eq!(host.append_at(at, &[said("user", "hi")]).unwrap(), first);
+        for (expected, text) in [(at, "hi!"), (at + 2, "hi"), (u64::MAX, "hi")] {
+            let error = host.append_at(expected, &[said("user", text)]).unwrap_err();
+            assert_eq!(code(&error), "conflict", "{expected} {text}");
+        }
+        assert_eq!(host.head(), before);
+        // Further on, too; and by somebody who has lost the thread since.
+        host.append(&[said("assistant", "hello")]).unwrap();
+        assert_eq!(
+            host.append_at(at, &[said("user", "hi")]).unwrap().version,
+            first.version
+        );
+        if held {
+            host.close("completed", None).unwrap();
+            let again = host.append_at(at, &[said("user", "hi")]).unwrap();
+            assert_eq!(
+                (again.version, again.status.as_str()),
+                (first.version, "completed")
+            );
+        }
+    }
+}
+
+#[test]
+fn the_bounds_of_an_append_fire() {
+    let host = Host::open();
+    let partial = |bytes: usize| json!({"type": "partial", "text": "x".repeat(bytes)});
+    host.append(&[partial(500 << 10)]).unwrap();
+    assert_eq!(
+        code(&host.append(&[partial(513 << 10)]).unwrap_err()),
+        "invalid"
+    );
+    // As stored: a control character that is given as itself would not be JSON, but one byte may become six.
+    let many = vec![partial(0); 257];
+    assert_eq!(code(&host.append(&many).unwrap_err()), "invalid");
+    host.append(&many[..256]).unwrap();
+    host.close("idle", None).unwrap();
+}

@@ -1,0 +1,309 @@
+//! Holding a thread for a loop of one's own, and letting it go.
+
+use super::{Host, called, code, result, said};
+use crate::runner::world::user;
+use serde_json::json;
+use threadkeep::storage::{Expect, Key, Op};
+use threadkeep_core::history::parse_user;
+use threadkeep_core::runner::{OPEN_MILLIS_MAX, Proof, Signal};
+
+fn cause(host: &Host) -> String {
+    host.head()
+        .cause
+        .map(|cause| cause.code)
+        .unwrap_or_default()
+}
+
+#[test]
+fn a_hold_has_a_token_a_holder_and_a_bounded_deadline() {
+    let mut host = Host::new();
+    let hour = OPEN_MILLIS_MAX / 1_000;
+    for (holder, seconds) in [("", 60), ("a\nb", 60), ("h/1", 0), ("h/1", hour + 1)] {
+        assert_eq!(
+            code(&host.take(holder, seconds).unwrap_err()),
+            "invalid",
+            "{holder} {seconds}"
+        );
+    }
+    assert_eq!(host.take("h/1", hour).unwrap(), 1);
+    let head = host.head();
+    assert_eq!(
+        (host.world.status(&host.thread).as_str(), head.run),
+        ("running", 1)
+    );
+    // The same call again, and then a later deadline: the same token, and no further entry.
+    assert_eq!(host.take("h/1", hour).unwrap(), 1);
+    assert_eq!(host.head(), head);
+    host.world.advance(5_000);
+    assert_eq!(host.take("h/1", hour).unwrap(), 1);
+    let moved = host.head();
+    assert!(moved.expiry > head.expiry && moved.token == head.token);
+    host.world.audit();
+    assert_eq!(code(&host.take("h/2", 60).unwrap_err()), "busy");
+    assert_eq!(
+        code(&host.world.start(&host.thread, Some("hi")).unwrap_err()),
+        "busy"
+    );
+    host.token = None;
+    assert_eq!(
+        code(&host.append(&[said("user", "hi")]).unwrap_err()),
+        "busy"
+    );
+}
+
+/// What each outcome makes of a thread, with a call that is still open.
+#[test]
+fn a_hold_ends_as_its_host_says() {
+    let failed = r#"{"code": "no_answer", "message": "the model said nothing"}"#;
+    for (outcome, text, status, why) in [
+        ("idle", None, "idle", ""),
+        ("completed", None, "completed", ""),
+        ("completed", Some(r#"{"n": 0.10}"#), "completed", ""),
+        ("error", Some(failed), "error", "no_answer"),
+    ] {
+        let host = Host::open();
+        host.append(&[said("user", "hi"), called("a"), called("b"), result("b")])
+            .unwrap();
+        let closed = host.close(outcome, text).unwrap();
+        assert_eq!((closed.status.as_str(), closed.version), (status, 3));
+        assert_eq!(cause(&host), why);
+        let thread = host.world.service.load(&host.thread).unwrap().thread.value;
+        assert_eq!(thread.result.as_deref(), text);
+        assert_eq!(thread.outcome.is_some(), outcome != "idle");
+        // Again: the same; otherwise: not.
+        assert_eq!(host.close(outcome, text).unwrap(), closed);
+        let other = if outcome == "idle" {
+            "completed"
+        } else {
+            "idle"
+        };
+        assert_eq!(code(&host.close(other, None).unwrap_err()), "refused");
+        assert_eq!(
+            code(&host.append(&[said("user", "more")]).unwrap_err()),
+            "refused"
+        );
+    }
+}
+
+#[test]
+fn what_is_not_an_ending_is_refused() {
+    let host = Host::open();
+    let large = format!("{:?}", "x".repeat(64 << 10));
+    let long = json!({"code": "c", "message": "m".repeat(1_001)}).to_string();
+    for (outcome, text) in [
+        ("done", None),
+        ("idle", Some("1")),
+        ("completed", Some("{")),
+        ("completed", Some(&large)),
+        ("error", None),
+        ("error", Some(r#""broken""#)),
+        ("error", Some(r#"{"code": "No Answer", "message": "m"}"#)),
+        ("error", Some(r#"{"code": "", "message": "m"}"#)),
+        ("error", Some(&long)),
+    ] {
+        assert_eq!(
+            code(&host.close(outcome, text).unwrap_err()),
+            "invalid",
+            "{outcome} {text:?}"
+        );
+    }
+    assert_eq!(host.world.status(&host.thread), "running");
+}
+
+#[test]
+fn an_older_token_is_fenced() {
+    let mut host = Host::open();
+    let first = host.token;
+    host.close("idle", None).unwrap();
+    host.take("h/2", 60).unwrap();
+    let second = host.token;
+    host.token = first;
+    assert_eq!(
+        code(&host.append(&[said("user", "hi")]).unwrap_err()),
+        "fenced"
+    );
+    assert_eq!(code(&host.close("idle", None).unwrap_err()), "fenced");
+    host.token = second;
+    host.append(&[said("user", "hi")]).unwrap();
+    host.world
+        .service
+        .signal(&host.thread, "k", &Signal::Kill)
+        .unwrap();
+    assert_eq!(
+        code(&host.append(&[said("user", "hi")]).unwrap_err()),
+        "fenced"
+    );
+    host.world.audit();
+}
+
+/// A driver cannot go on with a loop that is not its own: it ends the hold, once it may.
+#[test]
+fn a_lost_hold_is_ended_by_claim_or_recovery() {
+    for how in ["recover", "dead", "watched"] {
+        let mut host = Host::open();
+        host.append(&[said("user", "hi"), called("a")]).unwrap();
+        let step = host.head().step.unwrap().version;
+        let proof = match how {
+            "watched" => Proof::Watched { step, partial: 0 },
+            _ => Proof::Dead,
+        };
+        if how == "watched" {
+            assert_eq!(
+                code(
+                    &host
+                        .world
+                        .service
+                        .claim(&host.thread, "d/1", proof)
+                        .unwrap_err()
+                ),
+                "busy"
+            );
+            host.world.advance(76_000);
+            let due = host.world.service.ready(10, None, None).unwrap().0;
+            assert_eq!(due[0].loaded.thread.value.id, host.thread);
+        }
+        if how == "recover" {
+            let dead = ["h/1".to_owned()];
+            let closed = host.world.service.recover(&dead, None).unwrap().closed;
+            assert_eq!(closed, [host.thread.clone()]);
+        } else {
+            let handed = host
+                .world
+                .service
+                .claim(&host.thread, "d/1", proof)
+                .unwrap();
+            assert_eq!(handed.step.kind, None);
+        }
+        host.world.audit();
+        assert_eq!(
+            (
+                host.world.status(&host.thread).as_str(),
+                cause(&host).as_str()
+            ),
+            ("suspended", "recovered")
+        );
+        assert_eq!(
+            code(&host.append(&[said("assistant", "late")]).unwrap_err()),
+            "fenced"
+        );
+        // It goes on: by a loop of its own or by the runner.
+        host.take("h/2", 60).unwrap();
+        host.append(&[said("assistant", "where was I?")]).unwrap();
+        host.close("idle", None).unwrap();
+    }
+}
+
+#[test]
+fn steps_of_a_runner_are_not_a_loop_of_ones_own() {
+    let mut host = Host::new();
+    let started = host.world.start(&host.thread, Some("hi")).unwrap();
+    host.token = Some(started.loaded.head.value.token);
+    assert_eq!(
+        code(&host.append(&[said("assistant", "hello")]).unwrap_err()),
+        "refused"
+    );
+    assert_eq!(code(&host.close("idle", None).unwrap_err()), "refused");
+    let mut host = Host::open();
+    let handed = host.world.start(&host.thread, Some("hi"));
+    assert_eq!(code(&handed.unwrap_err()), "busy");
+    let submission = threadkeep_core::runner::Submission {
+        token: host.token.take().unwrap(),
+        version: host.head().version,
+        outcome: crate::runner::world::says("hello"),
+        mail: Vec::new(),
+    };
+    let refused = host
+        .world
+        .service
+        .submit(&host.thread, &submission, 0)
+        .unwrap_err();
+    assert_eq!(code(&refused), "refused");
+    host.world.audit();
+}
+
+/// Mail is taken by what the loop commits next, not between a call and its result.
+#[test]
+fn messages_that_are_sent_meanwhile_are_taken() {
+    let send = |host: &Host, name: &str| {
+        let signal = Signal::Message(parse_user(&user(name)).unwrap());
+        host.world
+            .service
+            .signal(&host.thread, name, &signal)
+            .unwrap();
+        host.world.audit();
+    };
+    let host = Host::open();
+    send(&host, "one");
+    let open = host.append(&[said("user", "hi"), called("a")]).unwrap();
+    assert_eq!(open.mail, []);
+    let answered = host.append(&[result("a")]).unwrap();
+    assert_eq!(answered.mail[0].joined(), "one");
+    assert_eq!(host.append_at(2, &[result("a")]).unwrap(), answered);
+    // With nothing to append: what waits is taken, and nothing is written where nothing waits.
+    assert_eq!(host.append(&[]).unwrap().version, 3);
+    send(&host, "two");
+    let refused = host.close("completed", None).unwrap_err();
+    assert_eq!(code(&refused), "refused");
+    let taken = host.append(&[]).unwrap();
+    assert_eq!((taken.version, taken.mail[0].joined().as_str()), (4, "two"));
+    host.append(&[said("assistant", "both")]).unwrap();
+    send(&host, "three");
+    let closed = host.close("idle", None).unwrap();
+    assert_eq!(closed.mail[0].joined(), "three");
+    assert_eq!(host.head().due, Some(0), "somebody should answer it");
+}
+
+#[test]
+fn a_cancel_takes_effect_at_the_next_commit() {
+    for closes in [true, false] {
+        let host = Host::open();
+        host.append(&[said("user", "hi"), called("a")]).unwrap();
+        host.world
+            .service
+            .signal(&host.thread, "c", &Signal::Cancel)
+            .unwrap();
+        let written = if closes {
+            host.close("completed", Some("1")).unwrap()
+        } else {
+            host.append(&[json!({"type": "partial", "text": "I was"})])
+                .unwrap()
+        };
+        assert_eq!(written.status.as_str(), "cancelled");
+        assert_eq!(host.head().round, None);
+        assert_eq!(
+            code(&host.append(&[said("user", "hi")]).unwrap_err()),
+            "refused"
+        );
+    }
+}
+
+/// Nothing continues a thread yet, so its record is written as a hand-off will.
+#[test]
+fn what_has_a_successor_names_it() {
+    let mut host = Host::open();
+    host.close("completed", None).unwrap();
+    let key = || Key::new("thread", host.thread.to_lowercase());
+    let item = host.world.store.get(&[key()]).unwrap().remove(0);
+    let value = item.value.replace(r#""next":null"#, r#""next":"chat-2""#);
+    let expect = Expect::Version(item.version);
+    let put = Op::Put {
+        key: key(),
+        expect,
+        value,
+    };
+    host.world.store.commit(&[put], false).unwrap();
+    let token = host.token.take();
+    for answer in [
+        host.append(&[said("user", "hi")]).unwrap_err(),
+        host.take("h/2", 60).unwrap_err(),
+        host.world
+            .start(&host.thread.clone(), Some("hi"))
+            .unwrap_err(),
+        host.world
+            .service
+            .append(&host.thread, token, 9, &[])
+            .unwrap_err(),
+    ] {
+        assert_eq!(code(&answer), "continued");
+    }
+}

@@ -1,0 +1,111 @@
+//! Histories that are written without the runner: by a host with a loop of its own, or by hand.
+
+mod appends;
+mod chats;
+mod holds;
+
+use crate::runner::world::World;
+use serde_json::{Value, json};
+use threadkeep_component::service::Error;
+use threadkeep_component::service::history::Written;
+use threadkeep_core::error::Error as CoreError;
+use threadkeep_core::thread::Head;
+use threadkeep_core::time::Instant;
+
+pub fn code(error: &Error) -> &'static str {
+    match error {
+        Error::Core(CoreError::Invalid { .. }) => "invalid",
+        Error::Core(CoreError::NotFound { .. }) => "not-found",
+        Error::Core(CoreError::Busy { .. }) => "busy",
+        Error::Core(CoreError::Continued { .. }) => "continued",
+        Error::Core(CoreError::Refused { .. }) => "refused",
+        Error::Core(CoreError::Fenced { .. }) => "fenced",
+        Error::Core(CoreError::Conflict { .. }) => "conflict",
+        Error::Core(CoreError::Exceeded(_)) => "exceeded",
+        _ => "other",
+    }
+}
+
+pub fn said(role: &str, text: &str) -> Value {
+    json!({"type": "message", "role": role, "content": text})
+}
+
+pub fn called(id: &str) -> Value {
+    json!({"type": "tool_use", "name": "read", "arguments": "{}", "id": id})
+}
+
+pub fn result(id: &str) -> Value {
+    json!({"type": "tool_result", "id": id, "text": "42"})
+}
+
+/// A world with what hosts do that have a loop of their own.
+pub struct Host {
+    pub world: World,
+    pub thread: String,
+    pub token: Option<u64>,
+}
+
+impl Host {
+    /// A chat that nobody has spoken in.
+    pub fn new() -> Self {
+        let mut world = World::new();
+        let thread = world.create(None);
+        Self {
+            world,
+            thread,
+            token: None,
+        }
+    }
+
+    /// The same, held.
+    pub fn open() -> Self {
+        let mut host = Self::new();
+        host.take("h/1", 60).unwrap();
+        host
+    }
+
+    pub fn now(&self) -> Instant {
+        use threadkeep::clock::Clock;
+        let now = self.world.clock.now();
+        Instant {
+            seconds: now.seconds,
+            nanos: now.nanos,
+        }
+    }
+
+    pub fn take(&mut self, holder: &str, seconds: u64) -> Result<u64, Error> {
+        let deadline = self.now().plus_millis(seconds * 1_000);
+        let loaded = self.world.service.open(&self.thread, holder, deadline)?;
+        self.token = Some(loaded.head.value.token);
+        Ok(loaded.head.value.version)
+    }
+
+    pub fn head(&self) -> Head {
+        self.world.service.load(&self.thread).unwrap().head.value
+    }
+
+    /// Append at the newest version.
+    pub fn append(&self, events: &[Value]) -> Result<Written, Error> {
+        self.append_at(self.head().version, events)
+    }
+
+    pub fn append_at(&self, expected: u64, events: &[Value]) -> Result<Written, Error> {
+        let texts: Vec<String> = events.iter().map(Value::to_string).collect();
+        let written = self
+            .world
+            .service
+            .append(&self.thread, self.token, expected, &texts);
+        self.world.audit();
+        written
+    }
+
+    pub fn close(&self, outcome: &str, result: Option<&str>) -> Result<Written, Error> {
+        let token = self.token.unwrap_or_default();
+        let closed =
+            self.world
+                .service
+                .close(&self.thread, token, outcome, result.map(str::to_owned));
+        self.world.audit();
+        closed
+    }
+}
