@@ -81,6 +81,29 @@ impl Limits {
         }
     }
 
+    /// The first cap that is above the same cap of `most`, with both.
+    pub fn above(self, most: Self) -> Option<(&'static str, String, String)> {
+        let count = |value: Option<u64>| value.map(|value| (value, value.to_string()));
+        let money = |value: Option<Nanos>| value.map(|value| (value.get(), format!("{value} USD")));
+        let time = |value: Option<u64>| value.map(|value| (value, format!("{value} ms")));
+        let caps = [
+            ("turns", count(self.turns), count(most.turns)),
+            ("tokens", count(self.tokens), count(most.tokens)),
+            ("spend", money(self.spend), money(most.spend)),
+            ("spawns", count(self.spawns), count(most.spawns)),
+            ("depth", count(self.depth), count(most.depth)),
+            ("duration", time(self.duration), time(most.duration)),
+        ];
+        caps.into_iter().find_map(|(name, asked, most)| {
+            let (bound, shown) = most?;
+            match asked {
+                Some((value, _)) if value <= bound => None,
+                Some((_, asked)) => Some((name, asked, shown)),
+                None => Some((name, "unlimited".to_owned(), shown)),
+            }
+        })
+    }
+
     /// The lower of both, cap by cap.
     pub fn lowered_to(self, other: Self) -> Self {
         fn lower<T: Ord>(left: Option<T>, right: Option<T>) -> Option<T> {
@@ -103,6 +126,25 @@ impl Limits {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_the_first_cap_that_is_above_another() {
+        let (local, strict) = (Limits::LOCAL, Limits::STRICT);
+        let text = |(name, asked, most): (&str, String, String)| format!("{name} {asked} {most}");
+        let spend = |spend| Limits { spend, ..strict };
+        for (asked, expected) in [
+            (local, Some("turns 25 10")),
+            (strict, None),
+            (
+                spend(Some(Nanos::new(100_000_001))),
+                Some("spend 0.100000001 USD 0.10 USD"),
+            ),
+            (spend(None), Some("spend unlimited 0.10 USD")),
+        ] {
+            assert_eq!(asked.above(strict).map(text).as_deref(), expected);
+        }
+        assert_eq!(Limits::NONE.above(Limits::NONE), None);
+    }
 
     #[test]
     fn overrides_and_lowers() {

@@ -48,7 +48,8 @@ async fn rehearse(opened: &Opened, draft: &Draft) -> Result<(), Fault> {
         .map_err(|failure| fault::provider(&failure))
 }
 
-/// The same for a thread that is there, if it could go on at all.
+/// The same for a thread that is there, if it could go on at all. A suspended one names the model that is fixed for it; an
+/// idle chat takes whatever its files say at its next start, so the model of its last one says nothing.
 fn check_again(opened: &Opened, thread: &wit::Thread) -> Result<(), Fault> {
     if !matches!(thread.status.as_str(), "created" | "suspended" | "idle") {
         return Ok(());
@@ -57,6 +58,9 @@ fn check_again(opened: &Opened, thread: &wit::Thread) -> Result<(), Fault> {
     project
         .check_settings()
         .map_err(|error| fault::settings(&error))?;
+    if thread.status == "idle" {
+        return Ok(());
+    }
     project
         .check_model(&thread.model)
         .map_err(|failure| fault::provider(&failure))

@@ -291,8 +291,8 @@ impl ModelTable {
             .get(name)
             .ok_or_else(|| self.unknown_provider(name))?;
         let base_url = self.base_url(entry)?;
-        self.check_access(name, entry, &base_url)?;
         let key = self.key(entry)?;
+        self.check_access(name, entry, &base_url)?;
         Ok(ProviderSpec {
             name: name.to_owned(),
             wire: entry.wire,

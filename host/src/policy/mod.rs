@@ -94,13 +94,9 @@ impl Policy {
 
     /// May this tool be called?
     pub fn grants_tool(&self, tool: &str) -> bool {
-        let fits = |pattern: &String| match pattern.strip_suffix('*') {
-            Some(beginning) => tool.starts_with(beginning),
-            None => tool == pattern,
-        };
         self.tools
             .as_ref()
-            .is_none_or(|tools| tools.iter().any(fits))
+            .is_none_or(|tools| tools.iter().any(|pattern| fits(pattern, tool)))
     }
 
     /// Why a model that the tenant's own table has is refused, with the nearest that is granted.
@@ -135,6 +131,14 @@ impl Policy {
             document["capabilities"] = capabilities.collect::<Vec<_>>().into();
         }
         document
+    }
+}
+
+/// True if a pattern is the name, or its beginning before a `*` at the end.
+pub fn fits(pattern: &str, name: &str) -> bool {
+    match pattern.strip_suffix('*') {
+        Some(beginning) => name.starts_with(beginning),
+        None => name == pattern,
     }
 }
 

@@ -93,82 +93,87 @@ fn what_is_left_out_is_the_presets() {
     assert!(!parsed("models: {}").grants_model("gpt-4o"));
 }
 
+/// A file, the line of its fault, a part of the sentence, and the name that is suggested.
+type Refused<'a> = (&'a str, usize, &'a str, Option<&'a str>);
+
+const REFUSED: &[Refused<'_>] = &[
+    ("modles: {}", 1, "not known here", Some("models")),
+    ("- a", 1, "not a list", None),
+    (
+        "preset: strikt",
+        1,
+        "a preset is one of local, strict",
+        Some("strict"),
+    ),
+    ("limits: {turn: 1}", 1, "limits.turn:", Some("turns")),
+    ("limits: {turns: -1}", 1, "a whole number", None),
+    ("limits: {turns: 1.5}", 1, "a whole number", None),
+    ("limits: {spend: cheap}", 1, "a decimal", None),
+    ("limits:\n  spend: 0.0000000001", 2, "limits.spend", None),
+    ("models: [gpt-4o]", 1, "keys with values", None),
+    (
+        "models:\n  a: {price: 1}",
+        2,
+        "not known here",
+        Some("prices"),
+    ),
+    (
+        "models:\n  a: {prices: {input: 1}}",
+        2,
+        "output is missing",
+        None,
+    ),
+    ("tools: read_file", 1, "a list of at most", None),
+    ("tools: [1]", 1, "text is needed", None),
+    (
+        "providers:\n  p: {host: [a]}",
+        2,
+        "not known here",
+        Some("hosts"),
+    ),
+    (
+        "providers:\n  p: {wire: opena}",
+        2,
+        "a wire is one of",
+        Some("openai"),
+    ),
+    (
+        "providers:\n  p: {hosts: ['a/b']}",
+        2,
+        "a host is such as",
+        None,
+    ),
+    (
+        "providers:\n  p: {hosts: ['*']}",
+        2,
+        "a host is such as",
+        None,
+    ),
+    (
+        "providers:\n  p: {keys: [HOME]}",
+        2,
+        "ends in _API_KEY",
+        None,
+    ),
+    ("ceilings: {spent: 1}", 1, "ceilings.spent", Some("spend")),
+    ("ceilings: {spend: -1}", 1, "a decimal", None),
+    ("ceilings: {unpriced: 1}", 1, "true or false", None),
+    ("ceilings: {model_calls: many}", 1, "a whole number", None),
+    ("ceilings: {run_time: 5m}", 1, "a decimal", None),
+    ("quota: 1GB", 1, "a whole number", None),
+    (
+        "book: ../used.json",
+        1,
+        "the name of a file beside the policy",
+        None,
+    ),
+    ("book: .used", 1, "the name of a file", None),
+    ("preset: [", 2, "column", None),
+];
+
 #[test]
 fn refusals() {
-    for (text, line, word, near) in [
-        ("modles: {}", 1, "not known here", Some("models")),
-        ("- a", 1, "not a list", None),
-        (
-            "preset: strikt",
-            1,
-            "a preset is one of local, strict",
-            Some("strict"),
-        ),
-        ("limits: {turn: 1}", 1, "limits.turn:", Some("turns")),
-        ("limits: {turns: -1}", 1, "a whole number", None),
-        ("limits: {turns: 1.5}", 1, "a whole number", None),
-        ("limits: {spend: cheap}", 1, "a decimal", None),
-        ("limits:\n  spend: 0.0000000001", 2, "limits.spend", None),
-        ("models: [gpt-4o]", 1, "keys with values", None),
-        (
-            "models:\n  a: {price: 1}",
-            2,
-            "not known here",
-            Some("prices"),
-        ),
-        (
-            "models:\n  a: {prices: {input: 1}}",
-            2,
-            "output is missing",
-            None,
-        ),
-        ("tools: read_file", 1, "a list of at most", None),
-        ("tools: [1]", 1, "text is needed", None),
-        (
-            "providers:\n  p: {host: [a]}",
-            2,
-            "not known here",
-            Some("hosts"),
-        ),
-        (
-            "providers:\n  p: {wire: opena}",
-            2,
-            "a wire is one of",
-            Some("openai"),
-        ),
-        (
-            "providers:\n  p: {hosts: ['a/b']}",
-            2,
-            "a host is such as",
-            None,
-        ),
-        (
-            "providers:\n  p: {hosts: ['*']}",
-            2,
-            "a host is such as",
-            None,
-        ),
-        (
-            "providers:\n  p: {keys: [HOME]}",
-            2,
-            "ends in _API_KEY",
-            None,
-        ),
-        ("ceilings: {spent: 1}", 1, "ceilings.spent", Some("spend")),
-        ("ceilings: {spend: -1}", 1, "a decimal", None),
-        ("ceilings: {unpriced: 1}", 1, "true or false", None),
-        ("ceilings: {model_calls: many}", 1, "a whole number", None),
-        ("ceilings: {run_time: 5m}", 1, "a decimal", None),
-        ("quota: 1GB", 1, "a whole number", None),
-        (
-            "book: ../used.json",
-            1,
-            "the name of a file beside the policy",
-            None,
-        ),
-        ("book: .used", 1, "the name of a file", None),
-        ("preset: [", 2, "column", None),
-    ] {
+    for (text, line, word, near) in REFUSED {
         let error = Policy::parse(text, "policy.yaml")
             .map(|_| ())
             .expect_err(text);
@@ -183,7 +188,7 @@ fn refusals() {
         };
         assert_eq!(place, &format!("policy.yaml:{line}"), "{text:?}: {problem}");
         assert!(problem.contains(word), "{text:?}: {problem}");
-        assert_eq!(nearest.as_deref(), near, "{text:?}: {problem}");
+        assert_eq!(nearest.as_deref(), *near, "{text:?}: {problem}");
     }
     let many: Vec<String> = (0..=NAMES_MAX).map(|n| format!("t{n}")).collect();
     let list = |names: &[String]| Policy::parse(&format!("tools: [{}]", names.join(", ")), "p");

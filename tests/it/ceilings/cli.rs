@@ -198,3 +198,59 @@ fn doctor_shows_the_policy() {
         assert!(shown, "{name}: {section}");
     }
 }
+
+/// Symptom: a suspended thread could not be resumed once its tier stood for another model, and was let go on where its own
+/// was gone. Cause: what is checked was the tier as the table has it now. Fix: a thread names the model that is fixed for
+/// it.
+#[test]
+fn a_suspended_thread_is_held_to_its_own_model_and_not_to_its_tier() {
+    let project = Project::new();
+    let run = [
+        "run",
+        "describe",
+        "--input",
+        "file=notes.txt",
+        "--turns",
+        "1",
+        "--id",
+        "a",
+    ];
+    assert_eq!(project.json(&run)["cause"]["code"], "turns_exceeded");
+    assert_eq!(project.json(&["show", "a"])["thread"]["model"], "tiny");
+    project.json(&["raise", "a", "--turns", "5"]);
+    let with = |more: &str| {
+        let file = "providers: {local: {wire: scripted, file: script.json}, gone: {wire: scripted, file: gone.json}}";
+        project.write(".ai/config/models.yaml", &format!("{file}\n{more}\n"));
+    };
+    with("models: {other: {provider: local, output: 9}}\ntiers: {default: other}");
+    let refused = project.json(&["resume", "a"]);
+    assert_eq!(refused["error"]["code"], "unknown_model", "{refused}");
+    with(
+        "models: {tiny: {provider: local, output: 9}, other: {provider: gone, output: 9}}\ntiers: {default: other}",
+    );
+    assert_eq!(project.json(&["resume", "a"])["status"], "completed");
+}
+
+#[test]
+fn a_capability_that_can_only_be_a_slip_is_refused_and_a_strange_one_is_told() {
+    let project = Project::new();
+    let directive = |capability: &str| {
+        project.write(
+            ".ai/directives/odd.md",
+            &format!("---\ncapabilities: [{capability}]\n---\nDo it.\n"),
+        );
+    };
+    directive("execute.tool.raed_file");
+    let refused = project.json(&["run", "odd"]);
+    assert_eq!(refused["error"]["code"], "invalid", "{refused}");
+    assert_eq!(
+        refused["error"]["hint"],
+        "did you mean execute.tool.read_file?"
+    );
+    directive("rye.execute.tool.scraping.gmaps.scrape_gmaps");
+    assert_eq!(project.json(&["run", "odd"])["status"], "completed");
+    let found = project.run(&["doctor"]).out;
+    let told =
+        "the capability rye.execute.tool.scraping.gmaps.scrape_gmaps grants no tool that there is";
+    assert!(found.contains(told), "{found}");
+}

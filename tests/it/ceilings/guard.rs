@@ -185,9 +185,8 @@ async fn refused(ceilings: Ceilings, model_name: &str) -> String {
 /// A ceiling's name, ceilings that refuse by it, and ceilings with which the same calls pass.
 type Edge = (&'static str, Ceilings, Ceilings);
 
-fn edges() -> Vec<Edge> {
-    let none = Ceilings::none();
-    // A new field is an error here until it has an edge.
+/// A new field is an error here until it has an edge.
+fn all_have_edges(ceilings: Ceilings) {
     let Ceilings {
         spend_nanos_max: _,
         unpriced: _,
@@ -199,7 +198,12 @@ fn edges() -> Vec<Edge> {
         calls_per_minute_max: _,
         run_time_max: _,
         runs_max: _,
-    } = none;
+    } = ceilings;
+}
+
+fn edges() -> Vec<Edge> {
+    all_have_edges(Ceilings::none());
+    let none = Ceilings::none();
     let at = |set: fn(&mut Ceilings, u64), refuses: u64, passes: u64| {
         let (mut below, mut above) = (none, none);
         set(&mut below, refuses);
@@ -279,6 +283,27 @@ async fn each_ceiling_refuses_by_its_name_before_anything_is_sent() {
     assert_eq!(refused(unpriced, "free-for-all").await, "");
     assert_eq!(refused(Ceilings::none(), "free-for-all").await, "");
     assert_eq!(refused(Ceilings::none(), "other").await, "ceiling_models");
+}
+
+#[tokio::test]
+async fn a_model_that_the_policy_does_not_price_costs_what_the_built_in_table_says() {
+    let money = Policy {
+        ceilings: Ceilings {
+            spend_nanos_max: Some(1_000_000_000),
+            ..Ceilings::none()
+        },
+        ..Policy::preset("local")
+    };
+    let guard = Arc::new(Guard::new(money, Arc::new(SystemClock)));
+    let permit = guard.begin().unwrap();
+    let model = Model::answering(says(usage(1_000, 100)));
+    complete(&permit, &model, "gpt-4o-mini").await.unwrap();
+    // 1,000 tokens at 0.15 and 100 at 0.60 USD a million.
+    assert_eq!(guard.used().unwrap().spend_nanos, 150_000 + 60_000);
+    for unknown in ["my-model", "default"] {
+        let refused = complete(&permit, &model, unknown).await.unwrap_err();
+        assert_eq!(refused.code, "ceiling_unpriced", "{unknown}");
+    }
 }
 
 #[tokio::test]

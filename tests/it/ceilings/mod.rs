@@ -2,5 +2,6 @@
 
 mod cli;
 mod guard;
+mod policy;
 mod quota;
 mod runs;

@@ -81,10 +81,10 @@ async fn created(tenant: &Tenant) -> String {
     tenant.create(draft(Some("work"))).await.unwrap().id
 }
 
-#[tokio::test]
-async fn a_run_that_meets_a_ceiling_is_suspended_by_its_name_and_goes_on_when_there_is_more() {
+/// The code of a suspension, the turns before it, and ceilings that cause it.
+fn reached() -> [(&'static str, u64, Ceilings); 5] {
     let none = Ceilings::none();
-    let table = [
+    [
         (
             "ceiling_model_calls",
             1,
@@ -125,8 +125,13 @@ async fn a_run_that_meets_a_ceiling_is_suspended_by_its_name_and_goes_on_when_th
                 ..none
             },
         ),
-    ];
-    for (code, turns, ceilings) in table {
+    ]
+}
+
+#[tokio::test]
+async fn a_run_that_meets_a_ceiling_is_suspended_by_its_name_and_goes_on_when_there_is_more() {
+    let none = Ceilings::none();
+    for (code, turns, ceilings) in reached() {
         let tenant = tenant();
         let thread = created(&tenant).await;
         let bounded = driver(&tenant, policy(ceilings), Used::default(), SCRIPT);

@@ -305,7 +305,7 @@ fn providers_that_cannot_be_made() {
         ),
         (
             "wire: openai, key: \"${MOCK_KEY}\"",
-            &["MOCK_KEY", "must end in _API_KEY or _BASE_URL"],
+            &["MOCK_KEY", "must end in _API_KEY"],
         ),
         ("wire: scripted, file: gone.json", &[".ai/gone.json"]),
     ] {

@@ -118,12 +118,9 @@ fn stop(
 
 fn raise(change: &mut Change<'_>, limits: Limits, ceiling: Limits) -> Result<(), Error> {
     let raised = change.head.limits.overridden_by(limits);
-    if raised.lowered_to(ceiling) != raised {
-        return Err(Error::invalid(
-            "limits",
-            "",
-            "are above what the operator allows",
-        ));
+    if let Some((name, asked, most)) = raised.above(ceiling) {
+        let problem = format!("is above the {most} that the operator's policy allows");
+        return Err(Error::invalid(format!("limits.{name}"), &asked, problem));
     }
     // The entry that says so is this commit's, or the next one's if somebody holds the thread: see `into_plan`.
     change.head.limits = raised;

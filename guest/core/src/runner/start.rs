@@ -180,6 +180,7 @@ fn fix(change: &mut Change<'_>, pin: &Pin, fresh: Option<(String, String)>) {
         });
         change.thread.pin = Some(hash);
         change.thread.capabilities = pin.capabilities.clone();
+        change.thread.model = pin.model.name.clone();
         if first {
             change.thread.limits = pin.limits;
             change.head.limits = pin.limits;

@@ -10,8 +10,8 @@ pub use directive::{Directive, InputSpec, render_prompt};
 pub use limits::parse_limits;
 pub use model::Model;
 pub use pin::{Pin, Policy, pin};
-pub(crate) use tool::check_name;
 pub use tool::{TOOL_MILLIS, ToolDef, granted};
+pub(crate) use tool::{check_capabilities, check_name};
 
 use crate::error::Error;
 use crate::json::{Map, Value};

@@ -2,8 +2,8 @@
 //! changes nothing for it.
 
 use super::{
-    Directive, Model, ToolDef, granted, known_fields, object, parse_limits, render_prompt,
-    texts_field,
+    Directive, Model, ToolDef, check_capabilities, granted, known_fields, object, parse_limits,
+    render_prompt, texts_field,
 };
 use crate::error::Error;
 use crate::hash::sha256_text;
@@ -136,6 +136,10 @@ pub fn pin(
         Some(directive) => directive.capabilities.clone(),
         None => overrides.capabilities.clone(),
     };
+    let place = directive.map_or("draft".to_owned(), |directive| {
+        format!("directives/{}", directive.name)
+    });
+    check_capabilities(&place, &capabilities, &catalog)?;
     // A tool that needs consent cannot be called before approvals exist, so it is not offered.
     let allowed = |tool: &ToolDef| {
         !tool.consent

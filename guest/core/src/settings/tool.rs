@@ -1,7 +1,7 @@
 //! Tools of the host's catalog, and which of them a thread may call.
 
 use super::{flag_field, known_fields, object, text_field};
-use crate::error::Error;
+use crate::error::{ECHO_BYTES_MAX, Error, cut};
 use crate::json::Value;
 use crate::json::record::record;
 
@@ -102,9 +102,80 @@ pub fn granted(capabilities: &[String], tool: &str) -> bool {
     })
 }
 
+/// Refuse a capability that can only be a slip: it grants no tool of the catalog, and is a tool's name, ends in one, or
+/// is nearly one. What grants nothing here and is near nothing may be meant for another host, whose tools we do not have.
+pub(crate) fn check_capabilities(
+    place: &str,
+    capabilities: &[String],
+    catalog: &[ToolDef],
+) -> Result<(), Error> {
+    let names: Vec<&str> = catalog.iter().map(|tool| tool.name.as_str()).collect();
+    let grants = |capability: &String| {
+        let one = std::slice::from_ref(capability);
+        names.iter().any(|name| granted(one, name))
+    };
+    for capability in capabilities {
+        if capability.ends_with('*') || grants(capability) {
+            continue;
+        }
+        let last = capability.rsplit('.').next().unwrap_or_default();
+        let tool = capability.strip_prefix("rye.").unwrap_or(capability);
+        let near = match tool.strip_prefix("execute.tool.") {
+            Some(name) => crate::nearest::nearest(name, names.iter().copied()),
+            None => names.iter().copied().find(|name| *name == last),
+        };
+        if let Some(near) = near {
+            return Err(Error::Invalid {
+                field: format!("{place}.capabilities"),
+                value: cut(capability, ECHO_BYTES_MAX).to_owned(),
+                problem: "grants no tool that there is".to_owned(),
+                nearest: Some(format!("execute.tool.{near}")),
+            });
+        }
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn refuses_capabilities_that_can_only_be_a_slip() {
+        let tool = |name: &str| ToolDef::parse(&format!(r#"{{"name":"{name}"}}"#)).unwrap();
+        let catalog = [tool("read_file"), tool("search_files")];
+        let check = |capability: &str| match check_capabilities(
+            "directives/d",
+            &[capability.to_owned()],
+            &catalog,
+        ) {
+            Ok(()) => None,
+            Err(Error::Invalid { nearest, .. }) => nearest,
+            Err(other) => panic!("{other}"),
+        };
+        for (capability, meant) in [
+            ("execute.tool.read_file", None),
+            ("rye.execute.tool.read_file", None),
+            ("execute.tool.*", None),
+            ("execute.tool.none_*", None),
+            ("execute.knowledge.*", None),
+            ("rye.execute.tool.scraping.gmaps.scrape_gmaps", None),
+            ("execute.tool.write_file", None),
+            ("execute.tool.send_mail", None),
+            ("", None),
+            ("execute.tool.read_fil", Some("execute.tool.read_file")),
+            ("rye.execute.tool.raed_file", Some("execute.tool.read_file")),
+            (
+                "execute.tool.Search_Files",
+                Some("execute.tool.search_files"),
+            ),
+            ("read_file", Some("execute.tool.read_file")),
+            ("excute.tool.read_file", Some("execute.tool.read_file")),
+            ("tool.search_files", Some("execute.tool.search_files")),
+        ] {
+            assert_eq!(check(capability).as_deref(), meant, "{capability}");
+        }
+    }
 
     #[test]
     fn grants_by_name_and_star() {

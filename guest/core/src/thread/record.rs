@@ -28,7 +28,7 @@ pub struct ThreadRecord {
     pub task: Option<String>,
     /// For people.
     pub title: Option<String>,
-    /// Name of the model or tier.
+    /// Name of the model or tier that was asked for; once it has a pin, of the model that stands there.
     pub model: String,
     /// As resolved at creation, and again at the first start.
     pub limits: Limits,

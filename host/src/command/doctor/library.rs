@@ -9,8 +9,10 @@ use threadkeep::error::CallError;
 use threadkeep::library::models::{ModelTable, Origin, PLACE, ProviderOrigins, ProviderSpec, Wire};
 use threadkeep::library::{Library, LibraryError};
 use threadkeep::models::scripted::Scripted;
+use threadkeep::policy::fits;
 use threadkeep::project::SettingsError;
 use threadkeep::tenant::Tenant;
+use threadkeep::tools::Tools;
 use threadkeep::wit;
 use threadkeep_cli::answer::{Section, State};
 
@@ -24,6 +26,8 @@ const DEFAULT_MODEL: &str = "default";
 pub struct Directive {
     /// The model or tier that it runs on.
     pub model: String,
+    /// Its capabilities that grant no tool of this host: it may be meant for another, or for a later one.
+    idle: Vec<String>,
 }
 
 /// Every directive: counted, and named if it is wrong.
@@ -45,7 +49,13 @@ pub async fn directives(
     let mut bad = Vec::new();
     for name in names.iter().take(DIRECTIVES_MAX) {
         match try_out(project, tried, name).await {
-            Ok(directive) => good.push(directive),
+            Ok(directive) => {
+                for capability in &directive.idle {
+                    let value = format!("the capability {capability} grants no tool that there is");
+                    section.item(State::Warning, &format!("directive {name}"), value, None);
+                }
+                good.push(directive);
+            }
             Err(problem) => bad.push((name, problem)),
         }
     }
@@ -91,6 +101,7 @@ async fn try_out(project: &Examined, tried: &Tenant, name: &str) -> Result<Direc
     {
         Ok(thread) => Ok(Directive {
             model: thread.model,
+            idle: idle(project, thread.capabilities),
         }),
         Err(CallError::Refused(wit::Error::Invalid(wrong)))
             if wrong.field.starts_with("inputs") =>
@@ -98,6 +109,7 @@ async fn try_out(project: &Examined, tried: &Tenant, name: &str) -> Result<Direc
             let named = document.pointer("/front/model").and_then(Value::as_str);
             Ok(Directive {
                 model: named.unwrap_or(DEFAULT_MODEL).to_owned(),
+                idle: Vec::new(),
             })
         }
         Err(error) => {
@@ -108,6 +120,22 @@ async fn try_out(project: &Examined, tried: &Tenant, name: &str) -> Result<Direc
             })
         }
     }
+}
+
+/// Capabilities that fit no tool of the catalog. Which a thread may call is the component's to say: this only warns.
+fn idle(project: &Examined, capabilities: Vec<String>) -> Vec<String> {
+    let catalog = project.tools.catalog();
+    let grants = |capability: &String| {
+        let pattern = capability.strip_prefix("rye.").unwrap_or(capability);
+        let names = catalog
+            .iter()
+            .map(|tool| format!("execute.tool.{}", tool.name));
+        names.into_iter().any(|name| fits(pattern, &name))
+    };
+    capabilities
+        .into_iter()
+        .filter(|capability| !grants(capability))
+        .collect()
 }
 
 /// Settings files that are there; false if no run could begin beside them.

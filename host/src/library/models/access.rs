@@ -113,3 +113,6 @@ impl ProviderGrant {
         Some(("key", format!("{strange} is not one of its keys")))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,236 @@
+//! Each field of a policy bounds what a tenant's files ask for: with the field, less is given or the request is refused;
+//! without it, all of it is given. And the page about policies has all of them.
+
+use crate::component::project::{describe_draft, engine, project_dir};
+use std::sync::Arc;
+use threadkeep::authority::Project;
+use threadkeep::ceilings::Ceilings;
+use threadkeep::error::CallError;
+use threadkeep::policy::Policy;
+use threadkeep::project::{OpenProject, ProjectOptions};
+use threadkeep::storage::memory::MemoryStore;
+use threadkeep::wit;
+use threadkeep::wit::registry::Draft;
+use threadkeep::wit::runner::SignalKind;
+
+const MODELS: &str = r#"
+providers: {local: {wire: scripted, file: script.json}}
+models:
+  tiny: {provider: local, window: 32000, output: 1000, prices: {input: "1.00", output: "2.00"}}
+tiers: {default: tiny}
+"#;
+
+/// A tenant's project under a policy, with a directive that asks for everything.
+fn under(policy: Policy) -> (tempfile::TempDir, OpenProject) {
+    let (kept, dir) = project_dir(MODELS);
+    dir.write(".ai/script.json", r#"[{"text": "Done."}]"#)
+        .unwrap();
+    let greedy = "---\ncapabilities: ['execute.tool.*']\nlimits: {turns: 900, tokens: 9000000, spend: 90, \
+                  spawns: 900, depth: 90, duration: 9000}\n---\nTake all.\n";
+    dir.write(".ai/directives/greedy.md", greedy).unwrap();
+    let options = ProjectOptions {
+        store: Some(Arc::new(MemoryStore::new())),
+        ..ProjectOptions::new(policy)
+    };
+    (
+        kept,
+        OpenProject::open(engine(), &Project::from_dir(dir), options).unwrap(),
+    )
+}
+
+fn parsed(text: &str) -> Policy {
+    Policy::parse(text, "policy.yaml").unwrap()
+}
+
+fn greedy() -> Draft {
+    Draft {
+        directive: Some("greedy".to_owned()),
+        inputs: String::new(),
+        ..describe_draft()
+    }
+}
+
+fn caps(limits: &wit::Limits) -> [Option<u64>; 6] {
+    let wit::Limits {
+        turns,
+        tokens,
+        spend,
+        spawns,
+        depth,
+        duration,
+    } = *limits;
+    [turns, tokens, spend, spawns, depth, duration]
+}
+
+#[tokio::test]
+async fn every_cap_of_a_policy_lowers_what_a_directive_asks_and_refuses_to_be_raised() {
+    let (_kept, project) = under(Policy::preset("local"));
+    let asked = caps(&project.tenant().create(greedy()).await.unwrap().limits);
+    let dollars = 1_000_000_000;
+    let expected = [900, 9_000_000, 90 * dollars, 900, 90, 9_000_000].map(Some);
+    assert_eq!(asked, expected, "nothing bounds it");
+    for (at, (name, text, most)) in [
+        ("turns", "3", 3),
+        ("tokens", "4", 4),
+        ("spend", "0.05", 50_000_000),
+        ("spawns", "5", 5),
+        ("depth", "2", 2),
+        ("duration", "1.5", 1_500),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let (_kept, project) = under(parsed(&format!("limits: {{{name}: {text}}}")));
+        let thread = project.tenant().create(greedy()).await.unwrap();
+        let mut lowered = expected;
+        lowered[at] = Some(most);
+        assert_eq!(caps(&thread.limits), lowered, "{name}");
+        let mut raised = [None; 6];
+        raised[at] = Some(most + 1);
+        let [turns, tokens, spend, spawns, depth, duration] = raised;
+        let more = wit::Limits {
+            turns,
+            tokens,
+            spend,
+            spawns,
+            depth,
+            duration,
+        };
+        let signal = SignalKind::Raise(more);
+        let refused = project
+            .tenant()
+            .signal(&thread.id, "r", signal)
+            .await
+            .unwrap_err();
+        let said = refused.to_string();
+        assert!(said.contains(&format!("limits.{name} ")), "{said}");
+        assert!(said.contains("that the operator's policy allows"), "{said}");
+    }
+}
+
+#[tokio::test]
+async fn a_preset_sets_the_caps_of_whoever_asks_for_none() {
+    for (preset, turns) in [("local", 25), ("strict", 10)] {
+        let (_kept, project) = under(parsed(&format!("preset: {preset}")));
+        let chat = Draft {
+            directive: None,
+            ..greedy()
+        };
+        let thread = project.tenant().create(chat).await.unwrap();
+        assert_eq!(thread.limits.turns, Some(turns), "{preset}");
+    }
+}
+
+#[tokio::test]
+async fn models_and_providers_that_are_not_granted_are_refused_by_the_name_of_the_policy() {
+    for (text, words) in [
+        (
+            "models: {tinny: }",
+            "model \"tiny\" is not granted by the operator's policy, policy.yaml",
+        ),
+        ("models: {}", "it grants none"),
+        ("providers: {other: }", "provider \"local\" is not granted"),
+    ] {
+        let (_kept, project) = under(parsed(text));
+        let refused = project.tenant().create(greedy()).await;
+        let Err(CallError::Refused(wit::Error::Invalid(invalid))) = &refused else {
+            panic!("{text}: {refused:?}");
+        };
+        let said = refused.as_ref().unwrap_err().to_string();
+        assert!(said.contains(words), "{text}: {said}");
+        let near = (text == "models: {tinny: }").then_some("tinny");
+        assert_eq!(invalid.nearest.as_deref(), near, "{text}");
+    }
+    for text in [
+        "models: {tiny: }",
+        "providers: {local: }",
+        "providers: {local: {wire: scripted}}",
+    ] {
+        let (_kept, project) = under(parsed(text));
+        assert!(project.tenant().create(greedy()).await.is_ok(), "{text}");
+        assert!(project.check_model("default").is_ok(), "{text}");
+    }
+    let (_kept, project) = under(parsed("providers: {local: {wire: openai}}"));
+    let failure = project.check_model("default").unwrap_err();
+    assert!(
+        failure.message.contains("speaks openai, not scripted"),
+        "{failure}"
+    );
+}
+
+/// The tools that a thread of `greedy` is offered, as its first step names them.
+async fn offered(policy: Policy) -> Vec<String> {
+    let (_kept, project) = under(policy);
+    let tenant = project.tenant();
+    let thread = tenant.create(greedy()).await.unwrap();
+    let handle = tenant.start(&thread.id, None, "h/1", "k").await.unwrap();
+    let request = handle.step.request.expect("a model call");
+    request.tools.into_iter().map(|tool| tool.name).collect()
+}
+
+#[tokio::test]
+async fn tools_that_are_not_granted_are_not_offered() {
+    let all = ["list_files", "read_file", "search_files"];
+    assert_eq!(offered(Policy::preset("local")).await, all);
+    assert_eq!(
+        offered(parsed("tools: [read_file, 'list_*']")).await,
+        all[..2]
+    );
+    assert!(offered(parsed("tools: []")).await.is_empty());
+}
+
+#[test]
+fn the_page_about_policies_has_every_key() {
+    let page = include_str!("../../../docs/policy.md");
+    let example = page
+        .split("```yaml policy.yaml\n")
+        .nth(1)
+        .expect("an example");
+    let example = example.split("```").next().expect("it ends");
+    let Policy {
+        name: _,
+        preset,
+        limits,
+        models,
+        tools,
+        providers,
+        ceilings,
+        quota_bytes,
+        book,
+    } = parsed(example);
+    assert_eq!((preset.as_str(), limits.len()), ("strict", 6));
+    let lists = (
+        models.map(|m| m.len()),
+        tools.map(|t| t.len()),
+        providers.map(|p| p.len()),
+    );
+    assert_eq!(lists, (Some(2), Some(2), Some(2)));
+    assert_eq!(
+        (quota_bytes, book.as_deref()),
+        (Some(500_000_000), Some("used.json"))
+    );
+    let Ceilings {
+        spend_nanos_max,
+        unpriced,
+        model_calls_max,
+        model_bytes_max,
+        tool_calls_max,
+        tool_bytes_max,
+        argument_bytes_max,
+        calls_per_minute_max,
+        run_time_max,
+        runs_max,
+    } = ceilings;
+    let numbers = [
+        spend_nanos_max,
+        model_calls_max,
+        model_bytes_max,
+        tool_calls_max,
+        tool_bytes_max,
+        argument_bytes_max,
+        calls_per_minute_max,
+        runs_max,
+    ];
+    assert!(numbers.iter().all(Option::is_some), "{numbers:?}");
+    assert!(run_time_max.is_some() && example.contains("unpriced: false") && !unpriced);
+}
