@@ -3,7 +3,7 @@
 mod command;
 
 use command::Session;
-use std::io::{IsTerminal, stderr, stdout};
+use std::io::{IsTerminal, stderr, stdin, stdout};
 use std::process::ExitCode;
 use threadkeep::authority::Environment;
 use threadkeep_cli::exit::{Exit, Fault};
@@ -18,6 +18,7 @@ fn main() -> ExitCode {
     let environment = Environment::from_process();
     let ends = Ends {
         json: parse::wants_json(&arguments),
+        in_terminal: stdin().is_terminal(),
         out_terminal: stdout().is_terminal(),
         err_terminal: stderr().is_terminal(),
         now: None,

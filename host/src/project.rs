@@ -4,14 +4,14 @@ use crate::authority::{AuthorityError, Environment, HolderLock, Project, is_dead
 use crate::ceilings::{Book, Guard};
 use crate::clock::SystemClock;
 use crate::component::Context;
-use crate::driver::{Driver, Models};
+use crate::driver::{self, Driver, Models};
 use crate::engine::Engine;
 use crate::error::CallError;
 use crate::library::LibraryError;
 use crate::library::files::{FilesLibrary, Policy};
 use crate::library::models::{ModelTable, ProviderSpec, Wire};
 use crate::models::{Failure, FailureKind, Llm, scripted::Scripted};
-use crate::storage::{Storage, StorageError, memory::MemoryStore};
+use crate::storage::{Quota, Storage, StorageError, memory::MemoryStore};
 use crate::tenant::Tenant;
 use crate::tools::{Joined, Tools, files::FilesTools};
 use cap_std::fs::Dir;
@@ -48,14 +48,16 @@ pub enum SettingsError {
 
 /// A directory, opened for one process.
 pub struct OpenProject {
-    engine: Engine,
     tenant: Tenant,
     library: Arc<FilesLibrary>,
     models: Arc<ProjectModels>,
     tools: Arc<dyn Tools>,
-    threads: Dir,
-    lock: Arc<HolderLock>,
     guard: Arc<Guard>,
+    /// None over an empty store in memory.
+    threads: Option<Dir>,
+    /// What all its drivers share: no two runs of this process are held under one name.
+    shared: Arc<driver::Shared>,
+    _lock: Option<HolderLock>,
 }
 
 /// How to open it.
@@ -96,13 +98,41 @@ impl OpenProject {
         options: ProjectOptions,
     ) -> Result<Self, ProjectError> {
         let threads = project.threads()?;
+        let storage = match &options.store {
+            Some(store) => Arc::clone(store),
+            None => open_store(&threads, options.policy.quota_bytes)?,
+        };
+        let lock = HolderLock::take(&threads)?;
+        Self::over(engine, project, options, storage, Some((threads, lock)))
+    }
+
+    /// The same project over an empty store in memory: nothing is made in its directory. What is created there shows what
+    /// the component would make of a draft.
+    ///
+    /// # Errors
+    /// If the directory cannot be had.
+    pub fn open_empty(
+        engine: Engine,
+        project: &Project,
+        options: ProjectOptions,
+    ) -> Result<Self, ProjectError> {
+        let storage = in_memory(options.policy.quota_bytes);
+        Self::over(engine, project, options, storage, None)
+    }
+
+    fn over(
+        engine: Engine,
+        project: &Project,
+        options: ProjectOptions,
+        storage: Arc<dyn Storage>,
+        place: Option<(Dir, HolderLock)>,
+    ) -> Result<Self, ProjectError> {
         let files: Arc<dyn Tools> = Arc::new(FilesTools::new(project.tool_grant(".")?));
         let tools: Arc<dyn Tools> = match options.tools.is_empty() {
             true => files,
             false => Arc::new(Joined::new([vec![files], options.tools].concat())),
         };
         let policy = options.policy;
-        let quota_bytes = policy.quota_bytes;
         let guard = Arc::new(Guard::new(policy.clone(), Arc::new(SystemClock)));
         let library = Arc::new(FilesLibrary::open(
             project.ai()?,
@@ -110,11 +140,6 @@ impl OpenProject {
             tools.catalog(),
             options.environment,
         ));
-        let storage = match options.store {
-            Some(store) => store,
-            None => open_store(&threads, quota_bytes)?,
-        };
-        let lock = Arc::new(HolderLock::take(&threads)?);
         let context = Context::new(storage, Arc::<FilesLibrary>::clone(&library));
         let script = options
             .script
@@ -124,15 +149,16 @@ impl OpenProject {
             script,
             kept: Mutex::default(),
         });
+        let (threads, lock) = place.unzip();
         Ok(Self {
-            tenant: Tenant::new(engine.clone(), context),
-            engine,
+            tenant: Tenant::new(engine, context),
             library,
             models,
             tools,
+            shared: driver::Shared::new(lock.as_ref().map_or("memory", HolderLock::nonce)),
             threads,
-            lock,
             guard,
+            _lock: lock,
         })
     }
 
@@ -159,17 +185,9 @@ impl OpenProject {
         &self.library
     }
 
-    /// `.ai/threads`.
-    pub fn threads(&self) -> &Dir {
-        &self.threads
-    }
-
-    /// The same tenant over an empty store in memory: what it creates shows what the component would make of a draft,
-    /// and is written nowhere.
-    pub fn rehearsal(&self) -> Tenant {
-        let library = Arc::<FilesLibrary>::clone(&self.library);
-        let context = Context::new(Arc::new(MemoryStore::new()), library);
-        Tenant::new(self.engine.clone(), context)
+    /// `.ai/threads`; none over an empty store in memory.
+    pub fn threads(&self) -> Option<&Dir> {
+        self.threads.as_ref()
     }
 
     /// Make the provider of this model or tier, without calling it.
@@ -199,16 +217,11 @@ impl OpenProject {
 
     /// A driver that finds its providers elsewhere.
     pub fn driver_with(&self, models: Arc<dyn Models>) -> Driver {
-        Driver::new(
-            self.tenant.clone(),
-            models,
-            Arc::clone(&self.tools),
-            self.lock.nonce(),
-        )
-        .within(Arc::clone(&self.guard))
+        let (tools, shared) = (Arc::clone(&self.tools), Arc::clone(&self.shared));
+        Driver::sharing(self.tenant.clone(), models, tools, shared).within(Arc::clone(&self.guard))
     }
 
-    /// Close the runs of holders whose process is dead; the ids of their threads.
+    /// Close the runs of holders whose process is dead, and those that this process has lost; the ids of their threads.
     ///
     /// # Errors
     /// If the component or the locks give no answer.
@@ -218,7 +231,8 @@ impl OpenProject {
         loop {
             let page = self.tenant.recover(Vec::new(), cursor).await?;
             for lease in &page.held {
-                if !dead.contains(&lease.holder) && is_dead(&self.threads, &lease.holder)? {
+                let Some(threads) = &self.threads else { break };
+                if !dead.contains(&lease.holder) && is_dead(threads, &lease.holder)? {
                     dead.push(lease.holder.clone());
                 }
             }
@@ -227,24 +241,11 @@ impl OpenProject {
                 break;
             }
         }
-        let mut closed = Vec::new();
-        for some in dead.chunks(DEAD_AT_ONCE) {
-            let mut cursor = None;
-            loop {
-                let page = self.tenant.recover(some.to_vec(), cursor).await?;
-                closed.extend(page.closed);
-                cursor = page.cursor;
-                if cursor.is_none() {
-                    break;
-                }
-            }
-        }
-        Ok(closed)
+        let closed = self.tenant.recover_all(&dead).await?;
+        let lost = self.driver().recover_lost().await?;
+        Ok([closed, lost].concat())
     }
 }
-
-/// Holders named in one call of `recover`.
-const DEAD_AT_ONCE: usize = 500;
 
 /// Why a recovery stopped. What it had closed is closed.
 #[derive(Debug, thiserror::Error)]
@@ -255,6 +256,16 @@ pub enum RecoverError {
     /// A lock file cannot be looked at.
     #[error(transparent)]
     Authority(#[from] AuthorityError),
+}
+
+/// A store that ends with this value, bounded as the policy says.
+fn in_memory(quota_bytes: Option<u64>) -> Arc<dyn Storage> {
+    let store = MemoryStore::new();
+    store.set_quota(quota_bytes.map(|limit_bytes| Quota {
+        limit_bytes,
+        closing_margin_bytes: Quota::CLOSING_MARGIN_BYTES,
+    }));
+    Arc::new(store)
 }
 
 #[cfg(feature = "sqlite")]

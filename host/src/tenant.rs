@@ -19,12 +19,17 @@ pub struct Tenant {
     context: Context,
     lane: Lane,
     instances: Arc<Instances>,
+    /// Kept by every call that is under way, also when nobody waits for it any more.
+    _marked: Option<Arc<()>>,
 }
 
 /// How often a call that may be repeated is repeated before its error counts.
 const REPEATS_MAX: u32 = 8;
 /// Wait before a call is repeated; it doubles, with jitter.
 const REPEAT_AFTER: Duration = Duration::from_millis(5);
+
+/// Holders named in one call of `recover`.
+const DEAD_AT_ONCE: usize = 500;
 
 /// What an export gives: its answer or its refusal, or a trap.
 type Called<T> = wasmtime::Result<Result<T, wit::Error>>;
@@ -45,6 +50,15 @@ impl Tenant {
             context,
             lane,
             instances,
+            _marked: None,
+        }
+    }
+
+    /// The same tenant, each of whose calls keeps a clone of `mark` until it is over.
+    pub(crate) fn marked(&self, mark: &Arc<()>) -> Self {
+        Self {
+            _marked: Some(Arc::clone(mark)),
+            ..self.clone()
         }
     }
 
@@ -152,7 +166,7 @@ impl Tenant {
 }
 
 /// Up to `most`, by the system's random numbers; none if it has none.
-fn jitter(most: Duration) -> Duration {
+pub(crate) fn jitter(most: Duration) -> Duration {
     let mut byte = [0_u8];
     match getrandom::fill(&mut byte) {
         Ok(()) => most * u32::from(byte[0]) / 255,
@@ -377,6 +391,26 @@ impl Tenant {
                 .call_recover(s, &dead, cursor.as_deref())
         })
         .await
+    }
+
+    /// Close the runs of all these holders; the ids of their threads.
+    ///
+    /// # Errors
+    /// If a call gives no answer. What it had closed is closed.
+    pub async fn recover_all(&self, dead: &[String]) -> Result<Vec<String>, CallError> {
+        let mut closed = Vec::new();
+        for some in dead.chunks(DEAD_AT_ONCE) {
+            let mut cursor = None;
+            loop {
+                let page = self.recover(some.to_vec(), cursor).await?;
+                closed.extend(page.closed);
+                cursor = page.cursor;
+                if cursor.is_none() {
+                    break;
+                }
+            }
+        }
+        Ok(closed)
     }
 
     /// `maintenance.stats`.

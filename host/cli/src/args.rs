@@ -1,7 +1,7 @@
 //! Every command and option, with its help. The words are those of the documentation.
 
 use crate::{inputs, money};
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -78,8 +78,14 @@ pub enum Provider {
 pub enum Command {
     /// Run a directive: create a thread and carry it to its end
     Run(Run),
+    /// Talk: a new chat, or one that is idle or suspended; each line of standard input is a message
+    Chat(Chat),
     /// Go on with a thread that is suspended, idle or not started yet, in place
     Resume(Resume),
+    /// Make a thread without running it: of a directive, or a chat
+    Create(Create),
+    /// Send a message to a thread: a running one gets it before its next turn
+    Message(Message),
     /// List threads, newest first
     List(List),
     /// Show one thread and its last events
@@ -88,6 +94,8 @@ pub enum Command {
     Transcript(Transcript),
     /// Lift caps of a thread, so that a suspended one can be resumed
     Raise(Raise),
+    /// Give a thread a title, or take it away
+    Title(Title),
     /// End a thread when the step that is under way is done
     Cancel(Named),
     /// End a thread at once
@@ -100,6 +108,8 @@ pub enum Command {
     Doctor,
     /// Run a small project from end to end, with no network and no key
     Demo,
+    /// Print what a shell needs to complete commands and options
+    Completions(Completions),
 }
 
 /// Caps. What is left out is the directive's, then the preset's.
@@ -144,7 +154,15 @@ pub struct Run {
     /// A first message beside the directive's prompt
     #[arg(long, value_name = "TEXT")]
     pub message: Option<String>,
-    /// A model or tier, instead of the directive's
+    /// What the thread is to be.
+    #[command(flatten)]
+    pub thread: NewThread,
+}
+
+/// What a new thread is to be.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
+pub struct NewThread {
+    /// A model or tier, instead of the directive's or the default one
     #[arg(long, value_name = "NAME")]
     pub model: Option<String>,
     /// Caps, at most the operator's.
@@ -156,6 +174,88 @@ pub struct Run {
     /// A title for people
     #[arg(long, value_name = "TEXT")]
     pub title: Option<String>,
+    /// Its owner, by which `list` finds it
+    #[arg(long, value_name = "NAME")]
+    pub agent: Option<String>,
+    /// A task of yours, by which `list` finds it
+    #[arg(long, value_name = "NAME")]
+    pub task: Option<String>,
+}
+
+/// `chat`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+A line that ends with a backslash goes on in the next one. On a terminal /help says what else there is; Ctrl-C stops a
+reply, twice it leaves. With --json each message gets one document, on one line.
+
+  threadkeep chat --capability 'execute.tool.*'
+  echo 'What is a lease?' | threadkeep chat")]
+pub struct Chat {
+    /// The chat to go on with, instead of a new one
+    pub thread: Option<String>,
+    /// What a new chat may call, such as execute.tool.read_file or execute.tool.*; may be repeated
+    #[arg(long, value_name = "NAME")]
+    pub capability: Vec<String>,
+    /// What a new chat is to be.
+    #[command(flatten)]
+    pub new: NewThread,
+}
+
+/// `create`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Nothing runs: `threadkeep resume` starts it, `threadkeep chat` talks with a chat, and `threadkeep open` is for a loop of
+your own. The id alone goes to standard output:
+
+  thread=$(threadkeep create describe --input file=notes.txt)")]
+pub struct Create {
+    /// Name of a directive; a chat without it
+    pub directive: Option<String>,
+    /// An input of the directive, as text; may be repeated
+    #[arg(long = "input", value_name = "NAME=VALUE", value_parser = inputs::pair)]
+    pub input: Vec<(String, String)>,
+    /// Inputs as a JSON object, for values that are not text
+    #[arg(long, value_name = "JSON")]
+    pub inputs: Option<String>,
+    /// What a chat may call; a directive names its own
+    #[arg(long, value_name = "NAME")]
+    pub capability: Vec<String>,
+    /// What the thread is to be.
+    #[command(flatten)]
+    pub thread: NewThread,
+}
+
+/// `message`.
+#[derive(Debug, Args)]
+pub struct Message {
+    /// Its id
+    pub thread: String,
+    /// What to tell it
+    pub text: String,
+}
+
+/// `title`.
+#[derive(Debug, Args)]
+pub struct Title {
+    /// Its id
+    pub thread: String,
+    /// The title: one line, at most 200 characters
+    #[arg(required_unless_present = "none")]
+    pub text: Option<String>,
+    /// Take the title away
+    #[arg(long, conflicts_with = "text")]
+    pub none: bool,
+}
+
+/// `completions`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+  source <(threadkeep completions bash)                            # in ~/.bashrc
+  threadkeep completions zsh > ~/.zfunc/_threadkeep                # a directory of $fpath
+  threadkeep completions fish > ~/.config/fish/completions/threadkeep.fish")]
+pub struct Completions {
+    /// For which shell
+    pub shell: clap_complete::Shell,
 }
 
 /// `resume`.
@@ -284,6 +384,13 @@ pub struct Repair {
     pub threads: Vec<String>,
 }
 
+/// The script that completes commands and options in a shell.
+pub fn completions(shell: clap_complete::Shell) -> String {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Arguments::command(), "threadkeep", &mut script);
+    String::from_utf8_lossy(&script).into_owned()
+}
+
 fn provider(text: &str) -> Result<Provider, String> {
     match text.split_once(':') {
         Some(("scripted", file)) if !file.is_empty() => Ok(Provider::Scripted(file.into())),
@@ -314,7 +421,6 @@ fn duration(text: &str) -> Result<Duration, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_command_line_is_consistent() {

@@ -39,7 +39,7 @@ pub fn object(inputs: Option<&str>, pairs: &[(String, String)]) -> Result<String
 /// A usage fault, if there is nothing in it.
 pub fn message(text: &str) -> Result<String, Fault> {
     if text.trim().is_empty() {
-        return Err(Fault::usage("--message is empty").hint("say something, or leave it out"));
+        return Err(Fault::usage("the message is empty").hint("say something, or leave it out"));
     }
     Ok(json!({"role": "user", "content": [{"type": "text", "text": text}]}).to_string())
 }

@@ -13,4 +13,5 @@ pub mod printable;
 pub mod screen;
 pub mod stream;
 pub mod table;
+pub mod talk;
 pub mod when;

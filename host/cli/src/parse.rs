@@ -140,8 +140,8 @@ mod tests {
             panic!("it is a run");
         };
         assert_eq!(run.input[1], ("y".to_owned(), "2=3".to_owned()));
-        assert_eq!(run.caps.spend, Some(500_000_000));
-        assert_eq!(run.caps.duration.map(|d| d.as_secs()), Some(60));
+        assert_eq!(run.thread.caps.spend, Some(500_000_000));
+        assert_eq!(run.thread.caps.duration.map(|d| d.as_secs()), Some(60));
     }
 
     #[test]
@@ -159,6 +159,12 @@ mod tests {
             ("run a --input topic", "NAME=VALUE"),
             ("run a --store postgres", "postgres"),
             ("run a --provider openai", "scripted:FILE"),
+            ("chat a b", "b"),
+            ("create --input x", "NAME=VALUE"),
+            ("message a", "<TEXT>"),
+            ("title a", "[TEXT]"),
+            ("title a b --none", "--none"),
+            ("completions tcsh", "tcsh"),
             ("list --limit 0", "0"),
             ("list --limit 101", "101"),
             ("list --status x --agent y", "cannot be used with"),

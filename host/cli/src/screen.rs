@@ -17,6 +17,8 @@ use std::io::Write;
 pub struct Ends {
     /// One JSON document on standard output.
     pub json: bool,
+    /// Standard input is a terminal: a person types.
+    pub in_terminal: bool,
     /// Standard output is a terminal.
     pub out_terminal: bool,
     /// Standard error is a terminal.
@@ -129,6 +131,28 @@ impl Screen {
         self.live = true;
     }
 
+    /// What stands before a line that a person types. Nothing where nobody types or reads it.
+    pub fn prompt(&mut self, text: &str) {
+        let Ends {
+            json,
+            in_terminal,
+            err_terminal,
+            ..
+        } = self.ends;
+        if json || !in_terminal || !err_terminal {
+            return;
+        }
+        self.erase();
+        self.end_line();
+        let _ = write!(self.err, "{text}");
+        let _ = self.err.flush();
+    }
+
+    /// End the line of a prompt that nobody answered.
+    pub fn end_prompt(&mut self) {
+        self.prompt("\n");
+    }
+
     fn erase(&mut self) {
         if std::mem::take(&mut self.live) {
             let _ = write!(self.err, "{ERASE}");
@@ -226,6 +250,7 @@ pub(crate) mod tests {
         let (out, err) = (Written::default(), Written::default());
         let ends = Ends {
             json,
+            in_terminal: terminal,
             out_terminal: terminal,
             err_terminal: terminal,
             now: "2026-03-10T12:00:00Z".parse().ok(),

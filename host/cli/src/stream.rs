@@ -21,12 +21,22 @@ pub struct Stream {
     over: bool,
     thinking: bool,
     quiet: u64,
+    /// The person knows which thread it is.
+    known: bool,
 }
 
 impl Stream {
     /// A run that has not begun.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// A further run of a thread that the person talks with: its name is not said again.
+    pub fn further() -> Self {
+        Self {
+            known: true,
+            ..Self::default()
+        }
     }
 
     /// The text of the last reply.
@@ -37,7 +47,9 @@ impl Stream {
     /// It is held, and its first step is durable.
     pub fn started(&mut self, screen: &mut Screen, thread: &str, run: u64) {
         self.quiet = 0;
-        screen.note(&format!("run {run} of {thread}"));
+        if !self.known {
+            screen.note(&format!("run {run} of {thread}"));
+        }
     }
 
     /// More text of a reply.

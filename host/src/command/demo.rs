@@ -67,15 +67,15 @@ async fn tour(
     screen: &mut Screen,
 ) -> Result<DemoAnswer, Fault> {
     let project = Project::from_dir(temporary.clone_dir()?);
-    let opened = session.open_directory(&project, None)?;
+    let opened = session.open_directory(&project)?;
     screen.line("\n$ threadkeep run tour --input word=coffee");
     let draft = Draft {
         title: Some("A tour of threadkeep".to_owned()),
         inputs: r#"{"word": "coffee"}"#.to_owned(),
         ..Draft::of("tour")
     };
-    let thread = run::create(&opened, draft).await?;
-    let run = drive::drive(&opened, &thread, None, screen).await?;
+    let thread = run::create_thread(&opened, draft).await?;
+    let run = drive::run(&opened, &thread, None, screen).await?;
     run_printed(&run, screen);
     screen.line(&format!("\n$ threadkeep show {thread} --events {EVENTS}"));
     let shown = show::shown(&opened, &thread, EVENTS).await?;

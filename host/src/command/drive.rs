@@ -1,9 +1,10 @@
 //! A run on a screen: its events as they come, Ctrl-C, its documents, and what it answers.
 //!
-//! Ctrl-C once signals a cancel and drops the request in flight; twice drops tools as well; three times gives up waiting
-//! for the store. After the first two the thread says how it ended; after the third `recover` closes it.
+//! Ctrl-C once ends the thread (a chat: only the reply that is under way) and drops the request in flight; twice drops
+//! tools as well; three times gives up waiting for the store. After the first two the thread says how it stands; after
+//! the third `recover` closes it. SIGTERM is the first of them.
 
-use super::interrupts::Interrupts;
+use super::interrupts::{Interrupt, Interrupts};
 use super::open::{Opened, stale};
 use super::{fault, view};
 use std::pin::pin;
@@ -27,44 +28,85 @@ const SIGNAL_TIME_MAX: Duration = Duration::from_secs(5);
 /// How often a cancel is tried: others may be writing to the thread.
 const SIGNAL_TRIES: u32 = 5;
 
+/// What the first Ctrl-C does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FirstPress {
+    /// It cancels the thread.
+    Cancels,
+    /// It stops this run of it; the thread can go on.
+    Stops,
+}
+
+/// Where a run stands once nobody performs it any more.
+pub struct Driven {
+    /// What it answers.
+    pub answer: RunAnswer,
+    /// How often Ctrl-C was pressed, or once for a request to end.
+    pub presses: u32,
+    /// The process was asked to end.
+    pub terminated: bool,
+}
+
 /// Perform a thread that can be started, in place, and say where it stands then.
-pub async fn drive(
+pub async fn run(
     opened: &Opened,
     thread: &str,
     input: Option<String>,
     screen: &mut Screen,
 ) -> Result<RunAnswer, Fault> {
-    let writer = opened.writer();
-    let mut watch = Watch {
-        interrupts: Interrupts::listen(),
-        presses: 0,
-        cancel: None,
-        stream: Stream::new(),
-    };
-    let done = watch
-        .run(opened, thread, input, writer.as_ref(), screen)
-        .await;
-    if let Some(cancel) = watch.cancel.take() {
-        let _ = tokio::time::timeout(SIGNAL_TIME_MAX, cancel).await;
-        if let Some(writer) = &writer {
-            writer.committed(thread);
-        }
-    }
-    if let Some(writer) = writer {
-        flush(&writer, thread, &mut watch.interrupts, screen).await;
-    }
-    answer(opened, thread, done, watch, screen).await
+    let mut interrupts = Interrupts::listen();
+    let watch = Watch::new(&mut interrupts, FirstPress::Cancels, Stream::new());
+    let driven = watch.drive(opened, thread, input, screen).await?;
+    Ok(driven.answer)
 }
 
 /// What is watched beside the run itself.
-struct Watch {
-    interrupts: Interrupts,
+pub struct Watch<'a> {
+    interrupts: &'a mut Interrupts,
+    first: FirstPress,
     presses: u32,
+    terminated: bool,
     cancel: Option<JoinHandle<()>>,
     stream: Stream,
 }
 
-impl Watch {
+impl<'a> Watch<'a> {
+    /// Nothing has happened yet.
+    pub fn new(interrupts: &'a mut Interrupts, first: FirstPress, stream: Stream) -> Self {
+        Self {
+            interrupts,
+            first,
+            presses: 0,
+            terminated: false,
+            cancel: None,
+            stream,
+        }
+    }
+
+    /// Perform one run.
+    pub async fn drive(
+        mut self,
+        opened: &Opened,
+        thread: &str,
+        input: Option<String>,
+        screen: &mut Screen,
+    ) -> Result<Driven, Fault> {
+        let writer = opened.writer();
+        let done = self
+            .run(opened, thread, input, writer.as_ref(), screen)
+            .await;
+        if let Some(cancel) = self.cancel.take() {
+            let _ = tokio::time::timeout(SIGNAL_TIME_MAX, cancel).await;
+            if let Some(writer) = &writer {
+                writer.committed(thread);
+            }
+        }
+        if let Some(writer) = writer {
+            flush(&writer, thread, self.interrupts, screen).await;
+        }
+        self.answer(opened, thread, done, screen).await
+    }
+
     /// `None` if a person would not wait for the end.
     async fn run(
         &mut self,
@@ -86,8 +128,8 @@ impl Watch {
         let done = loop {
             tokio::select! {
                 biased;
-                () = self.interrupts.next() => {
-                    if !self.pressed(opened.tenant(), thread, &stopper, screen) {
+                interrupt = self.interrupts.next() => {
+                    if !self.interrupted(interrupt, opened.tenant(), thread, &stopper, screen) {
                         break None;
                     }
                 }
@@ -102,29 +144,34 @@ impl Watch {
         done
     }
 
-    /// Ctrl-C was pressed; false if that is enough.
-    fn pressed(
+    /// Ctrl-C was pressed, or the process is to end; false if that is enough.
+    fn interrupted(
         &mut self,
+        interrupt: Interrupt,
         tenant: &Tenant,
         thread: &str,
         stopper: &Arc<Stopper>,
         screen: &mut Screen,
     ) -> bool {
+        if interrupt == Interrupt::Terminate {
+            self.terminated = true;
+            if self.presses > 0 {
+                return true;
+            }
+        }
         self.presses += 1;
-        match self.presses {
-            1 => {
+        match (self.presses, self.first) {
+            (1, FirstPress::Cancels) => {
                 screen.note("cancelling; press Ctrl-C again to stop at once");
-                let (tenant, thread) = (tenant.clone(), thread.to_owned());
-                let stopper = Arc::clone(stopper);
-                self.cancel = Some(tokio::spawn(async move {
-                    // The intent first: what the run then submits ends as cancelled and not as stopped.
-                    let signalled = signal_cancel(&tenant, &thread);
-                    let _ = tokio::time::timeout(SIGNAL_TIME_MAX, signalled).await;
-                    stopper.raise(StopLevel::Cancel);
-                }));
+                self.cancel(tenant, thread, stopper);
                 true
             }
-            2 => {
+            (1, FirstPress::Stops) => {
+                screen.note("stopping; press Ctrl-C again to leave");
+                stopper.raise(StopLevel::Cancel);
+                true
+            }
+            (2, _) => {
                 screen.note("stopping at once; press Ctrl-C again to leave the thread to `threadkeep recover`");
                 stopper.raise(StopLevel::Now);
                 true
@@ -133,13 +180,24 @@ impl Watch {
         }
     }
 
+    /// The intent first: what the run then submits ends as cancelled and not as stopped.
+    fn cancel(&mut self, tenant: &Tenant, thread: &str, stopper: &Arc<Stopper>) {
+        let (tenant, thread) = (tenant.clone(), thread.to_owned());
+        let stopper = Arc::clone(stopper);
+        self.cancel = Some(tokio::spawn(async move {
+            let signalled = signal_cancel(&tenant, &thread);
+            let _ = tokio::time::timeout(SIGNAL_TIME_MAX, signalled).await;
+            stopper.raise(StopLevel::Cancel);
+        }));
+    }
+
     fn show(&mut self, event: RunEvent, screen: &mut Screen) {
         let stream = &mut self.stream;
         match event {
             RunEvent::Started { thread, run } => stream.started(screen, &thread, run),
             RunEvent::Text(text) => stream.text(screen, &text),
             RunEvent::Thinking(_) => stream.thinking(screen),
-            RunEvent::ToolNamed(_) | RunEvent::Ended(_) => {}
+            RunEvent::ToolNamed(_) | RunEvent::Ended(_) | RunEvent::AfterFailed { .. } => {}
             RunEvent::ToolStarted {
                 name, arguments, ..
             } => stream.tool_started(screen, &name, &arguments),
@@ -152,6 +210,44 @@ impl Watch {
             RunEvent::Turn(costs) => stream.turn(screen, &view::cost(&costs)),
             RunEvent::Retry { millis, message } => stream.retry(screen, millis, &message),
         }
+    }
+
+    /// What the records say now is the answer; where they say nothing of the failure, the failure is.
+    async fn answer(
+        self,
+        opened: &Opened,
+        thread: &str,
+        done: Option<Result<Ended, DriveError>>,
+        screen: &mut Screen,
+    ) -> Result<Driven, Fault> {
+        screen.end_line();
+        let ours = self.presses > 0 || matches!(done, Some(Err(DriveError::Fenced(_))));
+        let Some(done) = done else {
+            return Err(left(thread));
+        };
+        let now = opened.tenant().get(thread).await;
+        let thread = match (&done, now) {
+            (Ok(_), Ok(now)) => now,
+            // Somebody has ended it: a kill, or a cancel of ours that came before its first step.
+            (Err(_), Ok(now)) if ours && now.outcome.is_some() => now,
+            (Err(error), _) => return Err(fault::drive(opened, thread, error)),
+            (Ok(_), Err(error)) => return Err(fault::of_thread(opened, thread, &error)),
+        };
+        let (presses, terminated) = (self.presses, self.terminated);
+        Ok(Driven {
+            answer: shape(&thread, self.stream.into_reply(), presses > 1),
+            presses,
+            terminated,
+        })
+    }
+}
+
+fn left(thread: &str) -> Fault {
+    let fault = Fault::new("abandoned", format!("{thread} was left while it ran"));
+    let next = format!("threadkeep recover, then threadkeep resume {thread}");
+    Fault {
+        exit: Exit::Stopped,
+        ..fault.hint(next)
     }
 }
 
@@ -178,45 +274,13 @@ async fn flush(
     let flushed = tokio::select! {
         biased;
         flushed = writer.flush() => flushed,
-        () = interrupts.next() => {
+        _ = interrupts.next() => {
             return stale(thread, "they were not waited for", screen);
         }
     };
     for (thread, error) in &flushed.failed {
         stale(thread, &error.to_string(), screen);
     }
-}
-
-/// What the records say now is the answer; where they say nothing of the failure, the failure is.
-async fn answer(
-    opened: &Opened,
-    thread: &str,
-    done: Option<Result<Ended, DriveError>>,
-    watch: Watch,
-    screen: &mut Screen,
-) -> Result<RunAnswer, Fault> {
-    screen.end_line();
-    let stopped = watch.presses > 1;
-    let ours = watch.presses > 0 || matches!(done, Some(Err(DriveError::Fenced(_))));
-    let Some(done) = done else {
-        let message = format!("{thread} was left while it ran");
-        let fault = Fault::new("abandoned", message).hint(format!(
-            "threadkeep recover, then threadkeep resume {thread}"
-        ));
-        return Err(Fault {
-            exit: Exit::Stopped,
-            ..fault
-        });
-    };
-    let now = opened.tenant().get(thread).await;
-    let thread = match (&done, now) {
-        (Ok(_), Ok(now)) => now,
-        // Somebody has ended it: a kill, or a cancel of ours that came before its first step.
-        (Err(_), Ok(now)) if ours && now.outcome.is_some() => now,
-        (Err(error), _) => return Err(fault::drive(opened, thread, error)),
-        (Ok(_), Err(error)) => return Err(fault::of_thread(opened, thread, &error)),
-    };
-    Ok(shape(&thread, watch.stream.into_reply(), stopped))
 }
 
 fn shape(thread: &wit::Thread, text: String, stopped: bool) -> RunAnswer {

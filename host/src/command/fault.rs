@@ -85,6 +85,11 @@ pub fn of_thread(opened: &Opened, thread: &str, error: &CallError) -> Fault {
         CallError::Refused(wit::Error::Busy(lease)) => {
             fault.hint = Some(busy(opened, lease));
         }
+        CallError::Refused(wit::Error::NotFound(_)) if opened.is_empty() => {
+            let hint =
+                "this project has no store yet: `threadkeep run DIRECTIVE` makes its first thread";
+            fault.hint = Some(hint.to_owned());
+        }
         CallError::Refused(wit::Error::Exceeded(cause)) => {
             let option = match cause.code.as_str() {
                 "turns_exceeded" => "--turns N",
@@ -103,7 +108,11 @@ pub fn of_thread(opened: &Opened, thread: &str, error: &CallError) -> Fault {
 
 /// A lock file says at once whether a native holder lives.
 fn busy(opened: &Opened, lease: &wit::Lease) -> String {
-    match authority::is_dead(opened.project().threads(), &lease.holder) {
+    let dead = opened
+        .project()
+        .threads()
+        .map(|threads| authority::is_dead(threads, &lease.holder));
+    match dead.unwrap_or(Ok(false)) {
         Ok(true) => "its process is dead: `threadkeep recover`, then resume it".to_owned(),
         Ok(false) if lease.holder.starts_with(authority::NATIVE_PREFIX) => {
             "its process is alive: wait for it, or end it with `threadkeep cancel`".to_owned()
@@ -158,6 +167,10 @@ pub fn drive(opened: &Opened, thread: &str, error: &DriveError) -> Fault {
             exit: Exit::Busy,
             ..Fault::new("fenced", error.to_string())
                 .hint(format!("`threadkeep show {thread}` says how it stands"))
+        },
+        DriveError::Waited { .. } | DriveError::QueueFull(_) | DriveError::GivenUp(_) => Fault {
+            exit: Exit::Busy,
+            ..Fault::new("busy", error.to_string()).hint("try again later")
         },
     }
 }

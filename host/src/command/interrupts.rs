@@ -1,38 +1,59 @@
-//! Ctrl-C as a stream: how often it was pressed is what it means.
+//! Ctrl-C and the request to end (SIGTERM) as a stream.
 
 use tokio::sync::mpsc;
 
-/// Presses of Ctrl-C. While this lives they no longer end the process by themselves.
+/// What reached the process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Interrupt {
+    /// Ctrl-C: how often it was pressed is what it means.
+    Press,
+    /// SIGTERM: as the first Ctrl-C, and no more however often it comes. Whoever sends it does not look on.
+    Terminate,
+}
+
+/// What reaches the process. While this lives none of it ends the process by itself.
 pub struct Interrupts {
-    presses: mpsc::UnboundedReceiver<()>,
+    waiting: mpsc::UnboundedReceiver<Interrupt>,
 }
 
 impl Interrupts {
-    /// Listen. Where the system has no such signal, none ever comes.
+    /// Listen. Where the system has no such signals, none ever comes.
     pub fn listen() -> Self {
-        let (sender, presses) = mpsc::unbounded_channel();
-        tokio::spawn(forward(sender));
-        Self { presses }
+        let (sender, waiting) = mpsc::unbounded_channel();
+        forward(sender);
+        Self { waiting }
     }
 
-    /// The next press.
-    pub async fn next(&mut self) {
-        if self.presses.recv().await.is_none() {
-            std::future::pending::<()>().await;
+    /// The next one.
+    pub async fn next(&mut self) -> Interrupt {
+        match self.waiting.recv().await {
+            Some(interrupt) => interrupt,
+            None => std::future::pending().await,
         }
     }
 }
 
+/// The handlers are there when this returns: what comes after it is not lost.
 #[cfg(unix)]
-async fn forward(sender: mpsc::UnboundedSender<()>) {
+fn forward(sender: mpsc::UnboundedSender<Interrupt>) {
     use tokio::signal::unix::{SignalKind, signal};
-    let Ok(mut interrupt) = signal(SignalKind::interrupt()) else {
-        return;
-    };
-    while interrupt.recv().await.is_some() && sender.send(()).is_ok() {}
+    for (kind, interrupt) in [
+        (SignalKind::interrupt(), Interrupt::Press),
+        (SignalKind::terminate(), Interrupt::Terminate),
+    ] {
+        let Ok(mut signals) = signal(kind) else {
+            continue;
+        };
+        let sender = sender.clone();
+        tokio::spawn(async move {
+            while signals.recv().await.is_some() && sender.send(interrupt).is_ok() {}
+        });
+    }
 }
 
 #[cfg(not(unix))]
-async fn forward(sender: mpsc::UnboundedSender<()>) {
-    while tokio::signal::ctrl_c().await.is_ok() && sender.send(()).is_ok() {}
+fn forward(sender: mpsc::UnboundedSender<Interrupt>) {
+    tokio::spawn(async move {
+        while tokio::signal::ctrl_c().await.is_ok() && sender.send(Interrupt::Press).is_ok() {}
+    });
 }

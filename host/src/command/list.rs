@@ -21,6 +21,7 @@ pub async fn list(session: &Session, list: args::List, screen: &mut Screen) -> R
     };
     let page = opened.tenant().list(filter, list.limit, list.cursor).await;
     let page = page.map_err(|error| fault::call(&error))?;
+    opened.say_if_empty(screen);
     Ok(screen.answer(&ListAnswer {
         threads: page.threads.iter().map(view::row).collect(),
         cursor: page.cursor,

@@ -2,10 +2,12 @@
 //!
 //! No rule of the product lives here; what is refused is refused by the component, and this says so to a person.
 
+mod chat;
 mod demo;
 mod doctor;
 mod drive;
 mod fault;
+mod input;
 mod interrupts;
 mod list;
 mod open;
@@ -19,7 +21,8 @@ mod view;
 
 pub use open::Session;
 
-use threadkeep_cli::args::Command;
+use threadkeep_cli::answer::CompletionsAnswer;
+use threadkeep_cli::args::{self, Command};
 use threadkeep_cli::exit::{Exit, Fault};
 use threadkeep_cli::screen::Screen;
 
@@ -27,18 +30,29 @@ use threadkeep_cli::screen::Screen;
 pub async fn run(session: &Session, command: Command, screen: &mut Screen) -> Result<Exit, Fault> {
     match command {
         Command::Run(run) => run::run(session, run, screen).await,
+        Command::Chat(chat) => chat::chat(session, chat, screen).await,
         Command::Resume(resume) => run::resume(session, resume, screen).await,
+        Command::Create(create) => run::create(session, create, screen).await,
+        Command::Message(message) => signal::message(session, message, screen).await,
         Command::List(list) => list::list(session, list, screen).await,
         Command::Show(show) => show::show(session, show, screen).await,
         Command::Transcript(transcript) => {
             transcript::transcript(session, transcript, screen).await
         }
         Command::Raise(raise) => signal::raise(session, raise, screen).await,
+        Command::Title(title) => signal::title(session, title, screen).await,
         Command::Cancel(named) => signal::cancel(session, named, screen).await,
         Command::Kill(named) => signal::kill(session, named, screen).await,
         Command::Recover(recover) => recover::recover(session, recover, screen).await,
         Command::Repair(repair) => repair::repair(session, repair, screen).await,
         Command::Doctor => doctor::doctor(session, screen).await,
         Command::Demo => demo::demo(session, screen).await,
+        Command::Completions(completions) => {
+            let script = args::completions(completions.shell);
+            Ok(screen.answer(&CompletionsAnswer::new(
+                completions.shell.to_string(),
+                script,
+            )))
+        }
     }
 }

@@ -1,8 +1,9 @@
 //! From the options of the command line to an engine and an open project.
 
 use super::fault;
+use cap_std::fs::Dir;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use threadkeep::authority::{self, Environment, Project};
 use threadkeep::ceilings::FileBook;
 use threadkeep::documents::{DocumentWriter, Documents};
@@ -11,8 +12,7 @@ use threadkeep::library::files::SCRIPT_BYTES_MAX;
 use threadkeep::limits::Limits;
 use threadkeep::models::scripted::Scripted;
 use threadkeep::policy::{Policy, TEXT_BYTES_MAX, file_name};
-use threadkeep::project::{OpenProject, ProjectOptions};
-use threadkeep::storage::{Quota, Storage, memory::MemoryStore};
+use threadkeep::project::{OpenProject, ProjectOptions, STORE};
 use threadkeep::tenant::Tenant;
 use threadkeep_cli::args::{Common, Provider, Store};
 use threadkeep_cli::exit::Fault;
@@ -25,6 +25,8 @@ pub const PRESET: &str = "local";
 pub struct Session {
     common: Common,
     environment: Environment,
+    /// Made at first use: the component is compiled once.
+    engine: OnceLock<Engine>,
 }
 
 /// An open project, and the documents of its threads if there are any.
@@ -40,6 +42,7 @@ impl Session {
         Self {
             common,
             environment,
+            engine: OnceLock::new(),
         }
     }
 
@@ -102,9 +105,13 @@ impl Session {
 
     /// An engine with the operator's cache of native code, or without one.
     pub fn engine(&self) -> Result<Engine, Fault> {
+        if let Some(engine) = self.engine.get() {
+            return Ok(engine.clone());
+        }
         let cache = self.cache_path().and_then(|(path, _)| cache(&path).ok());
-        Engine::new(Limits::local(), cache.as_ref())
-            .map_err(|error| Fault::new("engine", error.to_string()))
+        let engine = Engine::new(Limits::local(), cache.as_ref())
+            .map_err(|error| Fault::new("engine", error.to_string()))?;
+        Ok(self.engine.get_or_init(|| engine).clone())
     }
 
     /// Where native code is kept between processes, and which variable says so.
@@ -141,67 +148,90 @@ impl Session {
             .map_err(|error| wrong(error.to_string()))
     }
 
-    /// The project, ready for every command. A directory without `.ai` is none, and nothing is made in it.
+    /// The project with what is in its store. Nothing is made: one without a store is open over an empty one.
     pub fn open(&self) -> Result<Opened, Fault> {
-        let script = self.script()?;
+        let directory = self.project()?;
+        let threads = directory.threads_if_present();
+        let threads = threads.map_err(|error| fault::authority(&error))?;
+        let is_there = threads.is_some_and(|threads| threads.exists(STORE));
+        match is_there && !self.in_memory() {
+            true => self.open_store(&directory),
+            false => self.open_empty(&directory),
+        }
+    }
+
+    /// The project over an empty store in memory: what is tried there is written nowhere.
+    pub fn rehearsal(&self) -> Result<Opened, Fault> {
+        self.open_empty(&self.project()?)
+    }
+
+    /// The project, for what makes a thread: its store is made if it is missing.
+    pub fn open_or_create(&self) -> Result<Opened, Fault> {
+        self.open_directory(&self.project()?)
+    }
+
+    /// The same in a directory that is held open already.
+    pub fn open_directory(&self, directory: &Project) -> Result<Opened, Fault> {
+        match self.in_memory() {
+            true => self.open_empty(directory),
+            false => self.open_store(directory),
+        }
+    }
+
+    fn in_memory(&self) -> bool {
+        self.common.store == Some(Store::Memory)
+    }
+
+    /// A directory without `.ai` is no project, and nothing is made in it.
+    fn project(&self) -> Result<Project, Fault> {
         let directory = self.directory()?;
-        if directory
-            .ai()
-            .map_err(|error| fault::authority(&error))?
-            .is_none()
-        {
+        let ai = directory.ai().map_err(|error| fault::authority(&error))?;
+        if ai.is_none() {
             let (path, _) = self.path();
             let message = format!("{} is no project: it has no directory .ai", path.display());
             return Err(Fault::new("no-project", message).hint(
                 "write .ai/directives/NAME.md there, or name another with --project DIR; `threadkeep demo` shows one",
             ));
         }
-        self.open_directory(&directory, script)
+        Ok(directory)
     }
 
-    /// A project in a directory that is held open already.
-    pub fn open_directory(
-        &self,
-        directory: &Project,
-        script: Option<Scripted>,
-    ) -> Result<Opened, Fault> {
-        let memory = self.common.store == Some(Store::Memory);
+    fn options(&self, policy: Policy) -> Result<ProjectOptions, Fault> {
+        Ok(ProjectOptions {
+            environment: self.environment.for_providers(),
+            script: self.script()?,
+            ..ProjectOptions::new(policy)
+        })
+    }
+
+    fn open_empty(&self, directory: &Project) -> Result<Opened, Fault> {
         let policy = self.policy()?;
         let book = self.book(&policy)?;
-        let store = memory.then(|| in_memory(&policy));
-        let options = ProjectOptions {
-            environment: self.environment.for_providers(),
-            script,
-            store,
-            ..ProjectOptions::new(policy)
-        };
-        let project = OpenProject::open(self.engine()?, directory, options)
-            .map_err(|error| fault::project(&error))?;
-        let project = match book {
-            Some(book) => project.counted_in(Box::new(book)),
-            None => project,
-        };
-        let documents = match memory {
-            true => None,
-            false => {
-                let threads = project.threads().try_clone().map_err(|error| {
-                    Fault::new("io", format!(".ai/threads cannot be opened: {error}"))
-                })?;
-                Some(Documents::new(project.tenant().clone(), threads))
-            }
-        };
+        let project = OpenProject::open_empty(self.engine()?, directory, self.options(policy)?);
+        Ok(Opened {
+            project: counted(project.map_err(|error| fault::project(&error))?, book),
+            documents: None,
+        })
+    }
+
+    fn open_store(&self, directory: &Project) -> Result<Opened, Fault> {
+        let policy = self.policy()?;
+        let book = self.book(&policy)?;
+        let project = OpenProject::open(self.engine()?, directory, self.options(policy)?);
+        let project = counted(project.map_err(|error| fault::project(&error))?, book);
+        let threads = project.threads().map(Dir::try_clone).transpose();
+        let threads = threads
+            .map_err(|error| Fault::new("io", format!(".ai/threads cannot be opened: {error}")))?;
+        let documents = threads.map(|threads| Documents::new(project.tenant().clone(), threads));
         Ok(Opened { project, documents })
     }
 }
 
-/// A store that ends with the command, bounded as the policy says.
-fn in_memory(policy: &Policy) -> Arc<dyn Storage> {
-    let store = MemoryStore::new();
-    store.set_quota(policy.quota_bytes.map(|limit_bytes| Quota {
-        limit_bytes,
-        closing_margin_bytes: Quota::CLOSING_MARGIN_BYTES,
-    }));
-    Arc::new(store)
+fn counted(project: OpenProject, book: Option<FileBook>) -> OpenProject {
+    match book {
+        Some(book) => project.counted_in(Box::new(book)),
+        None => project,
+    }
 }
 
 /// A cache of native code in a directory of the operator's own.
@@ -218,6 +248,18 @@ impl Opened {
     /// Its tenant.
     pub fn tenant(&self) -> &Tenant {
         self.project.tenant()
+    }
+
+    /// True if nothing was ever kept here.
+    pub fn is_empty(&self) -> bool {
+        self.project.threads().is_none()
+    }
+
+    /// Say so to a person, who may look in the wrong directory.
+    pub fn say_if_empty(&self, screen: &mut Screen) {
+        if self.is_empty() {
+            screen.note("there is no store yet: the first `threadkeep run` makes it");
+        }
     }
 
     /// Its documents.

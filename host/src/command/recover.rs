@@ -20,7 +20,10 @@ pub async fn recover(
     for thread in &recovered {
         opened.refresh(thread, screen).await;
     }
-    if let Err(error) = authority::sweep(opened.project().threads()) {
+    opened.say_if_empty(screen);
+    if let Some(threads) = opened.project().threads()
+        && let Err(error) = authority::sweep(threads)
+    {
         screen.warn(&format!(
             "old lock files stay: {}",
             fault::with_source(&error)

@@ -27,6 +27,7 @@ pub async fn repair(
         failed: Vec::new(),
         exit: Exit::Done,
     };
+    opened.say_if_empty(screen);
     if let Some(documents) = opened.documents() {
         match repair.threads.is_empty() {
             true => every(&opened, documents, &mut answer).await?,

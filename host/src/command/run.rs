@@ -1,11 +1,12 @@
-//! `run` and `resume`.
+//! `run`, `resume` and `create`.
 
-use super::drive::drive;
+use super::drive;
 use super::fault;
 use super::open::{Opened, Session};
 use super::view;
 use threadkeep::wit;
 use threadkeep::wit::registry::Draft;
+use threadkeep_cli::answer::ThreadAnswer;
 use threadkeep_cli::args;
 use threadkeep_cli::exit::{Exit, Fault};
 use threadkeep_cli::inputs;
@@ -15,34 +16,65 @@ use threadkeep_cli::screen::Screen;
 pub async fn run(session: &Session, run: args::Run, screen: &mut Screen) -> Result<Exit, Fault> {
     let given = inputs::object(run.inputs.as_deref(), &run.input)?;
     let message = run.message.as_deref().map(inputs::message).transpose()?;
-    let opened = session.open()?;
-    let draft = Draft {
-        id: run.id,
-        directive: Some(run.directive),
-        agent: None,
-        task: None,
-        title: run.title,
-        model: run.model,
-        limits: view::caps(&run.caps),
-        capabilities: Vec::new(),
-        inputs: given,
-    };
-    rehearse(&opened, &draft).await?;
-    let thread = create(&opened, draft).await?;
-    let done = drive(&opened, &thread, message, screen).await;
+    let draft = draft(Some(run.directive), given, Vec::new(), run.thread);
+    rehearse(session, &draft, true).await?;
+    let opened = session.open_or_create()?;
+    let thread = create_thread(&opened, draft).await?;
+    let done = drive::run(&opened, &thread, message, screen).await;
     let answer = done.map_err(|fault| created(fault, &thread))?;
     Ok(screen.answer(&answer))
 }
 
-/// Refuse what could not be carried to its end: settings that nobody would obey, and a model whose provider cannot be
-/// made. Which model that is, the component says of a thread in memory.
-async fn rehearse(opened: &Opened, draft: &Draft) -> Result<(), Fault> {
+/// Create a thread and leave it there.
+pub async fn create(
+    session: &Session,
+    create: args::Create,
+    screen: &mut Screen,
+) -> Result<Exit, Fault> {
+    let given = inputs::object(create.inputs.as_deref(), &create.input)?;
+    let draft = draft(create.directive, given, create.capability, create.thread);
+    rehearse(session, &draft, false).await?;
+    let opened = session.open_or_create()?;
+    let thread = create_thread(&opened, draft).await?;
+    opened.refresh(&thread, screen).await;
+    let thread = opened.tenant().get(&thread).await;
+    let thread = thread.map_err(|error| fault::call(&error))?;
+    Ok(screen.answer(&ThreadAnswer::created(view::thread(&thread))))
+}
+
+/// What the command line asks of a new thread.
+pub fn draft(
+    directive: Option<String>,
+    inputs: String,
+    capabilities: Vec<String>,
+    new: args::NewThread,
+) -> Draft {
+    Draft {
+        id: new.id,
+        directive,
+        agent: new.agent,
+        task: new.task,
+        title: new.title,
+        model: new.model,
+        limits: view::caps(&new.caps),
+        capabilities,
+        inputs,
+    }
+}
+
+/// Refuse, before anything is made, what could not be created, or (`runs`) not carried to its end: settings that nobody
+/// would obey, and a model whose provider cannot be made. Which model that is, the component says of a thread in memory.
+pub async fn rehearse(session: &Session, draft: &Draft, runs: bool) -> Result<(), Fault> {
+    let opened = session.rehearsal()?;
     let project = opened.project();
     project
         .check_settings()
         .map_err(|error| fault::settings(&error))?;
-    let tried = project.rehearsal().create(draft.clone()).await;
-    let tried = tried.map_err(|error| fault::of_names(opened, &error))?;
+    let tried = project.tenant().create(draft.clone()).await;
+    let tried = tried.map_err(|error| fault::of_names(&opened, &error))?;
+    if !runs {
+        return Ok(());
+    }
     project
         .check_model(&tried.model)
         .map_err(|failure| fault::provider(&failure))
@@ -50,7 +82,7 @@ async fn rehearse(opened: &Opened, draft: &Draft) -> Result<(), Fault> {
 
 /// The same for a thread that is there, if it could go on at all. A suspended one names the model that is fixed for it; an
 /// idle chat takes whatever its files say at its next start, so the model of its last one says nothing.
-fn check_again(opened: &Opened, thread: &wit::Thread) -> Result<(), Fault> {
+pub fn check_again(opened: &Opened, thread: &wit::Thread) -> Result<(), Fault> {
     if !matches!(thread.status.as_str(), "created" | "suspended" | "idle") {
         return Ok(());
     }
@@ -67,7 +99,7 @@ fn check_again(opened: &Opened, thread: &wit::Thread) -> Result<(), Fault> {
 }
 
 /// Create a thread; its id.
-pub async fn create(opened: &Opened, draft: Draft) -> Result<String, Fault> {
+pub async fn create_thread(opened: &Opened, draft: Draft) -> Result<String, Fault> {
     match opened.tenant().create(draft).await {
         Ok(thread) => Ok(thread.id),
         Err(error) => Err(fault::of_names(opened, &error)),
@@ -94,7 +126,7 @@ pub async fn resume(
     let thread = opened.tenant().get(&resume.thread).await;
     let thread = thread.map_err(|error| fault::of_thread(&opened, &resume.thread, &error))?;
     check_again(&opened, &thread)?;
-    let answer = drive(&opened, &thread.id, message, screen).await;
+    let answer = drive::run(&opened, &thread.id, message, screen).await;
     let answer = answer.map_err(|fault| match fault.hint {
         None if silent && thread.status == "idle" => {
             fault.hint(format!("threadkeep resume {} --message TEXT", thread.id))

@@ -1,4 +1,4 @@
-//! `raise`, `cancel`, `kill`: signals to a thread, whoever holds it.
+//! `raise`, `cancel`, `kill`, `message`: signals to a thread, whoever holds it; and `title`.
 //!
 //! The component would set any cap below the operator's. `raise` lifts: a person who names a cap that is lower than the
 //! one in force, or that the thread has reached already, has made a mistake and is told before anything is sent.
@@ -7,9 +7,10 @@ use super::open::{Opened, Session};
 use super::{fault, view};
 use threadkeep::wit;
 use threadkeep::wit::runner::SignalKind;
-use threadkeep_cli::answer::SignalAnswer;
+use threadkeep_cli::answer::{SignalAnswer, ThreadAnswer};
 use threadkeep_cli::args;
 use threadkeep_cli::exit::{Exit, Fault};
+use threadkeep_cli::inputs;
 use threadkeep_cli::money;
 use threadkeep_cli::screen::Screen;
 
@@ -139,6 +140,30 @@ pub async fn kill(
 ) -> Result<Exit, Fault> {
     let opened = session.open()?;
     send(&opened, &named.thread, "kill", SignalKind::Kill, screen).await
+}
+
+/// Tell a thread something.
+pub async fn message(
+    session: &Session,
+    message: args::Message,
+    screen: &mut Screen,
+) -> Result<Exit, Fault> {
+    let what = SignalKind::Message(inputs::message(&message.text)?);
+    let opened = session.open()?;
+    send(&opened, &message.thread, "message", what, screen).await
+}
+
+/// Give a thread a title, or take it away.
+pub async fn title(
+    session: &Session,
+    title: args::Title,
+    screen: &mut Screen,
+) -> Result<Exit, Fault> {
+    let opened = session.open()?;
+    let titled = opened.tenant().set_title(&title.thread, title.text).await;
+    let titled = titled.map_err(|error| fault::of_thread(&opened, &title.thread, &error))?;
+    opened.refresh(&titled.id, screen).await;
+    Ok(screen.answer(&ThreadAnswer::titled(view::thread(&titled))))
 }
 
 async fn send(

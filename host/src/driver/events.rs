@@ -50,6 +50,13 @@ pub enum RunEvent {
     },
     /// The run stopped or ended, durably.
     Ended(Box<Ended>),
+    /// Work after the run failed, by itself: the run is as it ended.
+    AfterFailed {
+        /// Name of the work.
+        work: String,
+        /// Why.
+        message: String,
+    },
 }
 
 /// What a thread has used so far.

@@ -1,16 +1,22 @@
 //! The driver: performs the steps that the component hands out. Model calls, tool rounds, waits; many threads at once.
 //!
 //! It decides nothing: what comes next is the answer to `submit`. Everything that it emits as done is durable.
-//! Dropping the future of [`Driver::run`] drops the request in flight and leaves a thread that `recover` closes.
+//! Dropping the future of [`Driver::run`] drops the request in flight and leaves a thread that
+//! [`Driver::recover_lost`] closes, as does the next run that meets it.
 
+mod after;
 mod conversation;
 mod events;
 mod nonce;
 mod perform;
+mod queue;
 mod stop;
 
+pub use after::{AFTER_QUEUE_MAX, AFTER_TIME_MAX, AfterRun};
 pub use events::{Costs, Ended, RunEvent, Sink, Why};
 pub use nonce::fresh_nonce;
+pub(crate) use queue::Shared;
+pub use queue::{LOST_MAX, OnBusy, WAITERS_MAX};
 pub use stop::{Stop, StopLevel, Stopper, stopper};
 
 use crate::ceilings::{Guard, Permit, Refusal};
@@ -19,10 +25,11 @@ use crate::models::{Failure, Llm};
 use crate::policy::Policy;
 use crate::tenant::Tenant;
 use crate::tools::Tools;
-use crate::wit::runner;
+use crate::wit::{self, runner};
 use conversation::Conversation;
+use queue::{Holding, Patience, Place, Polls, WaitEnd, by_whom};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 /// Finds the provider of a model.
 pub trait Models: Send + Sync {
@@ -47,8 +54,9 @@ pub struct Driver {
     tools: Arc<dyn Tools>,
     observer: Option<Arc<dyn Observer>>,
     guard: Arc<Guard>,
-    nonce: Arc<str>,
-    runs: Arc<AtomicU64>,
+    after: Vec<Arc<after::Work>>,
+    on_busy: OnBusy,
+    shared: Arc<Shared>,
 }
 
 /// Why a run could not be performed to its end. The thread is as its last commit left it.
@@ -63,16 +71,43 @@ pub enum DriveError {
     /// As many runs as the operator's policy allows are under way. Nothing was written.
     #[error("{0}")]
     Ceiling(Refusal),
+    /// It was not this run's turn within the time that [`OnBusy::Queue`] names. Nothing was written.
+    #[error("{thread} {}; waited {} s for it", by_whom(.lease.as_ref()), .waited.as_secs())]
+    Waited {
+        /// The thread.
+        thread: String,
+        /// Who holds it, if somebody does at this moment.
+        lease: Option<wit::Lease>,
+        /// The time that was allowed.
+        waited: Duration,
+    },
+    /// [`WAITERS_MAX`] runs wait for the thread in this process. Nothing was written.
+    #[error("{WAITERS_MAX} runs wait for {0} already")]
+    QueueFull(String),
+    /// The run was stopped while it waited for its turn. Nothing was written.
+    #[error("the wait for {0} was given up")]
+    GivenUp(String),
 }
 
 impl Driver {
-    /// A driver whose runs are held under `<nonce>/<n>`. The nonce must be this process's own, and locked where other
-    /// processes may recover what it leaves (`authority::HolderLock`). It has no ceilings until it is given a guard.
+    /// A driver whose runs are held under `<nonce>/<n>`. The nonce must be this driver's own (clone the driver instead
+    /// of making another), and locked where other processes may recover what it leaves (`authority::HolderLock`).
+    /// It has no ceilings until it is given a guard.
     pub fn new(
         tenant: Tenant,
         models: Arc<dyn Models>,
         tools: Arc<dyn Tools>,
         nonce: &str,
+    ) -> Self {
+        Self::sharing(tenant, models, tools, Shared::new(nonce))
+    }
+
+    /// One of several drivers of a process over one store.
+    pub(crate) fn sharing(
+        tenant: Tenant,
+        models: Arc<dyn Models>,
+        tools: Arc<dyn Tools>,
+        shared: Arc<Shared>,
     ) -> Self {
         let clock = Arc::clone(&tenant.context().clock);
         Self {
@@ -81,8 +116,9 @@ impl Driver {
             models,
             tools,
             observer: None,
-            nonce: nonce.into(),
-            runs: Arc::default(),
+            after: Vec::new(),
+            on_busy: OnBusy::Refuse,
+            shared,
         }
     }
 
@@ -100,6 +136,31 @@ impl Driver {
         self
     }
 
+    /// What a run does about a thread that somebody holds; without this it is refused.
+    #[must_use]
+    pub fn on_busy(mut self, on_busy: OnBusy) -> Self {
+        self.on_busy = on_busy;
+        self
+    }
+
+    /// Do `work` after each run, on a task of its own. A stream of events ends once the work after its run is done.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    #[must_use]
+    pub fn after_run(mut self, work: Arc<dyn AfterRun>) -> Self {
+        let work = after::Work::start(work, AFTER_TIME_MAX);
+        self.after.push(Arc::new(work));
+        self
+    }
+
+    /// Wait until the work after all runs that have stopped or ended so far is done, or has failed.
+    pub async fn after_runs_done(&self) {
+        for work in &self.after {
+            work.flush().await;
+        }
+    }
+
     /// The tenant whose threads it runs.
     pub fn tenant(&self) -> &Tenant {
         &self.tenant
@@ -110,7 +171,8 @@ impl Driver {
     /// `input` is a JSON message of a user, or `None` to try again.
     ///
     /// # Errors
-    /// If the component refuses to start it, or the run cannot be performed to its end.
+    /// If the component refuses to start it, if it had to wait too long for its turn, or if the run cannot be performed
+    /// to its end.
     pub async fn run(
         &self,
         thread: &str,
@@ -118,13 +180,22 @@ impl Driver {
         sink: &Sink,
         stop: &Stop,
     ) -> Result<Ended, DriveError> {
-        let permit = self.guard.begin().map_err(DriveError::Ceiling)?;
-        let holder = self.next_holder();
-        let handle = self
-            .tenant
-            .start(thread, input.clone(), &holder, &holder)
-            .await?;
-        self.perform(handle, &permit, sink, stop).await
+        let mut holding = self.shared.holding();
+        let driver = self.marked(&holding);
+        let (handle, permit, _place) = match self.on_busy {
+            OnBusy::Refuse => {
+                let (begun, permit) = driver.start(thread, input, &mut holding).await?;
+                (begun, permit, None)
+            }
+            OnBusy::Queue(wait) => {
+                let mut patience = Patience::new(thread, wait, stop);
+                let begun = driver.queued(input, &mut holding, &mut patience).await;
+                begun.map(|((handle, permit), place)| (handle, permit, Some(place)))?
+            }
+        };
+        driver
+            .held((handle, &permit), &mut holding, sink, stop)
+            .await
     }
 
     /// Take over a thread that waits, or whose holder is gone, and perform it.
@@ -139,17 +210,123 @@ impl Driver {
         stop: &Stop,
     ) -> Result<Ended, DriveError> {
         let permit = self.guard.begin().map_err(DriveError::Ceiling)?;
-        let holder = self.next_holder();
-        let handle = self.tenant.claim(thread, &holder, proof).await?;
-        self.perform(handle, &permit, sink, stop).await
+        let mut holding = self.shared.holding();
+        let driver = self.marked(&holding);
+        holding.may_hold();
+        let claimed = driver.tenant.claim(thread, &holding.holder, proof).await;
+        let handle = claimed.inspect_err(|error| not_held(error, &mut holding))?;
+        driver
+            .held((handle, &permit), &mut holding, sink, stop)
+            .await
     }
 
-    fn next_holder(&self) -> String {
-        format!(
-            "{}/{}",
-            self.nonce,
-            self.runs.fetch_add(1, Ordering::Relaxed) + 1
-        )
+    /// Close the runs of this process whose futures were dropped, or that could not be performed to their end: what
+    /// `recover` does for a process that died.
+    ///
+    /// # Errors
+    /// If the component gives no answer.
+    pub async fn recover_lost(&self) -> Result<Vec<String>, CallError> {
+        let lost = self.shared.lost();
+        let (holders, quiet): (Vec<String>, Vec<bool>) = lost.into_iter().unzip();
+        let closed = self.tenant.recover_all(&holders).await?;
+        // A run whose last call was under way may hold its thread only now.
+        let over = holders.into_iter().zip(quiet).filter(|(_, quiet)| *quiet);
+        let over: Vec<String> = over.map(|(holder, _)| holder).collect();
+        self.shared.forget(&over);
+        Ok(closed)
+    }
+
+    /// The same driver for one run: every call of it is known to be the run's.
+    fn marked(&self, holding: &Holding) -> Self {
+        Self {
+            tenant: self.tenant.marked(&holding.calls),
+            ..self.clone()
+        }
+    }
+
+    async fn start(
+        &self,
+        thread: &str,
+        input: Option<String>,
+        holding: &mut Holding,
+    ) -> Result<(runner::Handle, Permit), DriveError> {
+        let permit = self.guard.begin().map_err(DriveError::Ceiling)?;
+        holding.may_hold();
+        let (holder, key) = (holding.holder.clone(), holding.holder.clone());
+        let mut started = self
+            .tenant
+            .start(thread, input.clone(), &holder, &key)
+            .await;
+        if let Err(CallError::Refused(wit::Error::Busy(lease))) = &started
+            && self.shared.is_lost(&lease.holder)
+        {
+            // A run of this process that nobody performs any more: it is in nobody's way.
+            self.tenant
+                .recover_all(std::slice::from_ref(&lease.holder))
+                .await?;
+            started = self.tenant.start(thread, input, &holder, &key).await;
+        }
+        let handle = started.inspect_err(|error| not_held(error, holding))?;
+        Ok((handle, permit))
+    }
+
+    /// Wait for the turn in this process, then for the lease. A start that is under way is never given up.
+    async fn queued(
+        &self,
+        input: Option<String>,
+        holding: &mut Holding,
+        patience: &mut Patience<'_>,
+    ) -> Result<((runner::Handle, Permit), Place), DriveError> {
+        let thread = patience.thread;
+        let full = || DriveError::QueueFull(thread.to_owned());
+        let mut place = self.shared.join(thread).ok_or_else(full)?;
+        if let Err(end) = patience.until(place.turn()).await {
+            return Err(self.impatient(end, patience).await);
+        }
+        let mut polls = Polls::new();
+        loop {
+            match self.start(thread, input.clone(), holding).await {
+                Err(DriveError::Call(CallError::Refused(wit::Error::Busy(_)))) => {}
+                begun => return Ok((begun?, place)),
+            }
+            if let Err(end) = patience.until(polls.next()).await {
+                return Err(self.impatient(end, patience).await);
+            }
+        }
+    }
+
+    /// A wait that ended without a turn: who holds the thread now?
+    async fn impatient(&self, end: WaitEnd, patience: &Patience<'_>) -> DriveError {
+        if end == WaitEnd::Stopped {
+            return DriveError::GivenUp(patience.thread.to_owned());
+        }
+        match self.tenant.get(patience.thread).await {
+            Ok(found) => DriveError::Waited {
+                thread: found.id,
+                lease: found.run.lease,
+                waited: patience.wait,
+            },
+            Err(error) => DriveError::Call(error),
+        }
+    }
+
+    /// Perform a run that is held under this name; it is lost if nobody performs it to its end.
+    async fn held(
+        &self,
+        begun: (runner::Handle, &Permit),
+        holding: &mut Holding,
+        sink: &Sink,
+        stop: &Stop,
+    ) -> Result<Ended, DriveError> {
+        let (handle, permit) = begun;
+        let done = self.perform(handle, permit, sink, stop).await;
+        if matches!(done, Ok(_) | Err(DriveError::Fenced(_))) {
+            holding.release();
+        }
+        if let Ok(ended) = &done {
+            self.after.iter().for_each(|work| work.queue(ended, sink));
+        }
+        done
     }
 
     async fn perform(
@@ -189,5 +366,14 @@ impl Driver {
         if let Some(observer) = &self.observer {
             observer.committed(thread);
         }
+    }
+}
+
+/// A start or claim that was refused holds nothing; one whose outcome nobody knows may.
+fn not_held(error: &CallError, holding: &mut Holding) {
+    let known =
+        matches!(error, CallError::Refused(refused) if !matches!(refused, wit::Error::Unknown(_)));
+    if known {
+        holding.release();
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! A call reads and never writes, so it is idempotent. `.ai` does not exist in the grant, at any level, under any name
 //! that leads to it: an agent cannot see the store, its directive or its hooks. A refusal is a result that tells the
-//! model what to do instead. File work runs on the runtime's blocking threads and ends soon after its future is
-//! dropped.
+//! model what to do instead. File work runs on a few of the runtime's blocking threads and ends
+//! soon after its future is dropped.
 //!
 //! A hard link to a file inside `.ai` is that file under another name and is not recognised; whoever can make one can
 //! copy the file as well.
@@ -22,6 +22,7 @@ use grant::Grant;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use tokio::sync::Semaphore;
 
 /// How long a call may take. The bounds below keep one within a few seconds on a disk that answers.
 pub const CALL_TIME_MAX: Duration = Duration::from_secs(30);
@@ -29,10 +30,15 @@ pub const CALL_TIME_MAX: Duration = Duration::from_secs(30);
 /// Longest text of arguments that is parsed. A pattern and a path have a few hundred bytes.
 pub const ARGUMENTS_BYTES_MAX: usize = 64 << 10;
 
+/// Most calls that read files at the same time; the others wait for one of them. A disk serves a few at once well, and
+/// hundreds of runs must not have a thread each.
+pub const CALLS_MAX: usize = 8;
+
 /// The three tools over one grant.
 #[derive(Debug, Clone)]
 pub struct FilesTools {
     grant: Arc<Grant>,
+    room: Arc<Semaphore>,
 }
 
 impl FilesTools {
@@ -40,6 +46,7 @@ impl FilesTools {
     pub fn new(grant: Dir) -> Self {
         Self {
             grant: Arc::new(Grant::new(grant)),
+            room: Arc::new(Semaphore::new(CALLS_MAX)),
         }
     }
 }
@@ -99,7 +106,15 @@ impl Tools for FilesTools {
             let _guard = StopOnDrop(stop.clone());
             let (grant, arguments) = (Arc::clone(&self.grant), arguments.to_owned());
             let run = tool.run;
-            match tokio::task::spawn_blocking(move || run(&grant, &arguments, &stop)).await {
+            // The semaphore is never closed. A call keeps its place until both it and its thread are done.
+            let place = Arc::new(Arc::clone(&self.room).acquire_owned().await);
+            let kept = Arc::clone(&place);
+            let work = move || {
+                let answer = run(&grant, &arguments, &stop);
+                drop(kept);
+                answer
+            };
+            match tokio::task::spawn_blocking(work).await {
                 Ok(Ok(content)) => ToolResult::ok(cut(content)),
                 Ok(Err(problem)) => ToolResult::failed(cut(format!("{name}: {problem}"))),
                 Err(_) => ToolResult::failed(format!("{name}: the call was stopped; try again")),

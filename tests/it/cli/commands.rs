@@ -205,7 +205,11 @@ fn lists_are_filtered_and_paged() {
     let empty = project.run(&["list"]);
     assert_eq!(
         (empty.out.as_str(), empty.err.as_str(), empty.code),
-        ("", "no threads\n", Some(0))
+        (
+            "",
+            "there is no store yet: the first `threadkeep run` makes it\nno threads\n",
+            Some(0)
+        )
     );
     for id in ["one", "two", "three"] {
         project.finished(id);

@@ -452,6 +452,8 @@ fn places_are_named_as_they_stand_in_the_project() {
     assert!(found["missing"].to_string().contains(place[0]), "{found}");
 
     let project = Project::new();
+    project.finished("first");
+    std::fs::remove_dir_all(project.path().join(".ai/threads/locks.d")).unwrap();
     project.write(".ai/threads/locks.d", "a file");
     let place: &[&str] = &[".ai/threads/locks.d is not a directory"];
     check(&project, &[(&["list"], 1, place)]);

@@ -1,10 +1,15 @@
 //! Runs through the component and the driver, over real stores, scripted models and a real model server.
 
+mod after;
+mod dropped;
 mod embed;
 mod imports;
 mod limits;
 mod llmock;
+mod many;
 pub(crate) mod project;
+mod queue;
 mod runs;
 mod texts;
 mod thinking;
+pub(crate) mod world;

@@ -181,7 +181,7 @@ async fn sixty_real_kills_lose_nothing() {
 async fn carry_on(project: &OpenProject, closed: &[String]) {
     let documents = Documents::new(
         project.tenant().clone(),
-        project.threads().try_clone().unwrap(),
+        project.threads().unwrap().try_clone().unwrap(),
     );
     for thread in closed {
         let ended = project

@@ -56,7 +56,7 @@ async fn world() -> (World, String) {
 #[tokio::test(flavor = "multi_thread")]
 async fn links_at_directories_are_refused() {
     let (world, thread) = world().await;
-    let threads = world.open.threads();
+    let threads = world.open.threads().unwrap();
     // Relative to .ai/threads or .ai/threads/a; the last ones dangle, loop, or stay inside.
     let targets = [
         "../../../outside",
@@ -84,7 +84,7 @@ async fn links_at_directories_are_refused() {
 async fn a_directory_that_became_a_link_is_refused() {
     let (world, thread) = world().await;
     world.documents.refresh(&thread).await.unwrap();
-    let threads = world.open.threads();
+    let threads = world.open.threads().unwrap();
     threads.rename("a/b", threads, "moved").unwrap();
     threads.symlink("../../../../outside", "a/b").unwrap();
     world.say(&thread, "more").await;

@@ -61,7 +61,10 @@ impl World {
             ..ProjectOptions::new(Policy::preset("local"))
         };
         let open = OpenProject::open(engine(), &Project::from_dir(dir), options).unwrap();
-        let documents = Documents::new(open.tenant().clone(), open.threads().try_clone().unwrap());
+        let documents = Documents::new(
+            open.tenant().clone(),
+            open.threads().unwrap().try_clone().unwrap(),
+        );
         Self {
             _temporary: temporary,
             root,
@@ -94,7 +97,7 @@ impl World {
 
     /// The directory of a thread.
     pub fn place(&self, thread: &str) -> Dir {
-        self.open.threads().open_dir(thread).unwrap()
+        self.open.threads().unwrap().open_dir(thread).unwrap()
     }
 
     pub fn read(&self, thread: &str, document: Document) -> Vec<u8> {

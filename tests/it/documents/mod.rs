@@ -45,7 +45,7 @@ async fn after_a_run_documents_equal_a_full_render() {
     // The id in another case is the same thread, and its directory keeps the case of the record.
     let again = world.documents.refresh("TEAM/chat-1").await.unwrap();
     assert_eq!(again.version, world.version(&thread).await);
-    assert!(!world.open.threads().exists("TEAM"));
+    assert!(!world.open.threads().unwrap().exists("TEAM"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -103,7 +103,7 @@ async fn what_an_older_head_gave_is_stale() {
     let states = world.documents.check(&thread).await.unwrap();
     assert_eq!(states, all(DocumentState::Missing));
     assert!(
-        !world.open.threads().exists(&thread),
+        !world.open.threads().unwrap().exists(&thread),
         "a check makes nothing"
     );
     let made = world.documents.refresh(&thread).await.unwrap();
@@ -180,7 +180,7 @@ async fn many_refreshes_of_one_thread_at_once() {
             0 => world.documents.clone(),
             _ => Documents::new(
                 world.open.tenant().clone(),
-                world.open.threads().try_clone().unwrap(),
+                world.open.threads().unwrap().try_clone().unwrap(),
             ),
         };
         let thread = thread.clone();
@@ -208,6 +208,7 @@ async fn a_document_that_cannot_be_written_does_not_touch_the_run() {
     world
         .open
         .threads()
+        .unwrap()
         .create_dir_all("chat/transcript.md")
         .unwrap();
     let writer = Arc::new(DocumentWriter::new(world.documents.clone()));
@@ -245,10 +246,11 @@ async fn everything_is_repaired_at_once() {
         threads.push(world.chat(&format!("many/t-{n}")).await);
     }
     world.say(&threads[3], "hello").await;
-    world.open.threads().create_dir("many").unwrap();
+    world.open.threads().unwrap().create_dir("many").unwrap();
     world
         .open
         .threads()
+        .unwrap()
         .write("many/t-7", "in the way")
         .unwrap();
     let repaired = world.documents.repair_all().await.unwrap();
@@ -266,5 +268,5 @@ async fn a_thread_that_is_not_there_has_no_documents() {
         assert!(world.documents.refresh(id).await.is_err(), "{id}");
         assert!(world.documents.check(id).await.is_err(), "{id}");
     }
-    assert!(!world.open.threads().exists("gone"));
+    assert!(!world.open.threads().unwrap().exists("gone"));
 }

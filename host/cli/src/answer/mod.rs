@@ -8,10 +8,10 @@ mod upkeep;
 pub use doctor::{Diagnosis, Item, Missing, Section, State};
 pub use run::{Cause, Cost, RunAnswer};
 pub use thread::{
-    EventView, LimitsView, ListAnswer, RunView, ShowAnswer, SignalAnswer, ThreadRow, ThreadView,
-    TranscriptAnswer,
+    EventView, LimitsView, ListAnswer, RunView, ShowAnswer, SignalAnswer, ThreadAnswer, ThreadRow,
+    ThreadView, TranscriptAnswer,
 };
-pub use upkeep::{DemoAnswer, RecoverAnswer, RepairAnswer};
+pub use upkeep::{CompletionsAnswer, DemoAnswer, RecoverAnswer, RepairAnswer};
 
 use crate::exit::Exit;
 use crate::money;

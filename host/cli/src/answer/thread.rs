@@ -342,6 +342,62 @@ fn gist(body: &Value) -> String {
     shown
 }
 
+/// What `create` and `title` answer.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ThreadAnswer {
+    /// The thread.
+    pub thread: ThreadView,
+    /// How the process ends.
+    pub exit: Exit,
+    /// It was made just now.
+    #[serde(skip)]
+    made: bool,
+}
+
+impl ThreadAnswer {
+    /// Of a thread that was made just now.
+    pub fn created(thread: ThreadView) -> Self {
+        Self {
+            made: true,
+            ..Self::titled(thread)
+        }
+    }
+
+    /// Of a thread whose title was set.
+    pub fn titled(thread: ThreadView) -> Self {
+        Self {
+            thread,
+            exit: Exit::Done,
+            made: false,
+        }
+    }
+}
+
+impl Answer for ThreadAnswer {
+    fn exit(&self) -> Exit {
+        self.exit
+    }
+
+    fn print(&self, screen: &mut Screen) {
+        let id = &self.thread.thread_id;
+        match (self.made, &self.thread.directive) {
+            (true, directive) => {
+                screen.line(id);
+                let command = if directive.is_some() {
+                    "resume"
+                } else {
+                    "chat"
+                };
+                screen.note(&format!("next: threadkeep {command} {id}"));
+            }
+            (false, _) => screen.line(&match &self.thread.title {
+                Some(title) => format!("{id} is called {title:?}"),
+                None => format!("{id} has no title"),
+            }),
+        }
+    }
+}
+
 /// What `transcript` answers with `--json`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct TranscriptAnswer {
@@ -367,12 +423,12 @@ impl Answer for TranscriptAnswer {
     }
 }
 
-/// What `raise`, `cancel` and `kill` answer.
+/// What `raise`, `cancel`, `kill` and `message` answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SignalAnswer {
     /// The thread.
     pub thread_id: String,
-    /// `raise`, `cancel` or `kill`.
+    /// `raise`, `cancel`, `kill` or `message`.
     pub signal: String,
     /// Its status now. A cancel of a thread that somebody holds takes effect when its step is done.
     pub status: String,
@@ -396,9 +452,14 @@ impl Answer for SignalAnswer {
         let id = &self.thread_id;
         screen.line(&match (self.signal.as_str(), self.status.as_str()) {
             ("raise", status) => format!("{id} is {status}; caps: {}", self.limits.shown()),
+            ("message", "running") => format!("{id} gets it before its next turn"),
+            ("message", status) => format!("{id} is {status} and has it"),
             (_, "running") => format!("{id} ends when its step is done"),
             (_, status) => format!("{id} is {status}"),
         });
+        if self.signal == "message" && matches!(self.status.as_str(), "idle" | "created") {
+            screen.note(&format!("next: threadkeep resume {id}"));
+        }
         if self.signal == "raise" && self.can_go_on {
             screen.note(&format!("next: threadkeep resume {id}"));
         }

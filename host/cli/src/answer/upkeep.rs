@@ -1,4 +1,4 @@
-//! `recover`, `repair` and `demo`.
+//! `recover`, `repair`, `demo` and `completions`.
 
 use super::{Answer, RunAnswer};
 use crate::exit::Exit;
@@ -88,6 +88,38 @@ impl Answer for DemoAnswer {
             "Your own: write .ai/directives/NAME.md, see what is missing with `threadkeep doctor`,",
         );
         screen.line("then `threadkeep run NAME`.");
+    }
+}
+
+/// What `completions` answers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct CompletionsAnswer {
+    /// The shell.
+    pub shell: String,
+    /// What it is to read.
+    pub script: String,
+    /// How the process ends.
+    pub exit: Exit,
+}
+
+impl CompletionsAnswer {
+    /// The script of a shell.
+    pub fn new(shell: String, script: String) -> Self {
+        Self {
+            shell,
+            script,
+            exit: Exit::Done,
+        }
+    }
+}
+
+impl Answer for CompletionsAnswer {
+    fn exit(&self) -> Exit {
+        self.exit
+    }
+
+    fn print(&self, screen: &mut Screen) {
+        screen.text(&self.script);
     }
 }
 

@@ -67,7 +67,8 @@ impl Tenant {
     ) -> Result<Self, Box<dyn Error>> {
         let options = ProjectOptions::new(policy.clone());
         let project = OpenProject::open(engine.clone(), &Project::from_dir(dir), options)?;
-        let documents = Documents::new(project.tenant().clone(), project.threads().try_clone()?);
+        let threads = project.threads().ok_or("it has no directory")?;
+        let documents = Documents::new(project.tenant().clone(), threads.try_clone()?);
         let documents = Arc::new(DocumentWriter::new(documents));
         Ok(Self {
             name: name.to_owned(),

@@ -144,6 +144,7 @@ fn signals_say_what_comes_of_them() {
         ("cancel", "running", "a ends when its step is done\n"),
         ("cancel", "cancelled", "a is cancelled\n"),
         ("kill", "killed", "a is killed\n"),
+        ("message", "running", "a gets it before its next turn\n"),
         ("raise", "suspended", "a is suspended; caps: 9 turns\n"),
     ] {
         let (mut person, out, err) = screen(false, false);

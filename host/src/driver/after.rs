@@ -1,0 +1,188 @@
+//! Work after a run: titles, embeddings, notices. It fails alone and never blocks or changes a run.
+//!
+//! Each kind of work has a queue and a task of its own, so a slow one delays nothing but itself. What is queued is not
+//! durable: it is gone with the process.
+
+use super::events::{Ended, RunEvent, Sink};
+use crate::models::BoxFuture;
+use futures_util::FutureExt;
+use std::error::Error;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::sync::{mpsc, watch};
+
+/// Most runs that wait for one kind of work. What comes beyond is left undone and told: work that cannot keep up with
+/// hundreds of runs at once must not fill the memory with them.
+pub const AFTER_QUEUE_MAX: usize = 1_024;
+
+/// Longest time of one piece of work: as long as the longest step of a run, so that a hung one does not stop its queue
+/// for ever.
+pub const AFTER_TIME_MAX: Duration = Duration::from_secs(600);
+
+/// Something to be done when a run has stopped or ended.
+pub trait AfterRun: Send + Sync {
+    /// What it is called in events and logs.
+    fn name(&self) -> &str;
+
+    /// Do it. A failure or a panic is a warning and [`RunEvent::AfterFailed`], nothing else.
+    fn after<'a>(
+        &'a self,
+        ended: &'a Ended,
+    ) -> BoxFuture<'a, Result<(), Box<dyn Error + Send + Sync>>>;
+}
+
+/// One kind of work with its queue.
+pub(super) struct Work {
+    name: String,
+    queue: mpsc::Sender<(Ended, Sink)>,
+    queued: AtomicU64,
+    done: watch::Receiver<u64>,
+}
+
+impl Work {
+    /// Start its task on the current tokio runtime; it ends, with its queue empty, after this is dropped.
+    pub(super) fn start(work: Arc<dyn AfterRun>, time_max: Duration) -> Self {
+        let (queue, waiting) = mpsc::channel(AFTER_QUEUE_MAX);
+        let (count, done) = watch::channel(0);
+        let name = work.name().to_owned();
+        tokio::spawn(perform(work, waiting, count, time_max));
+        Self {
+            name,
+            queue,
+            queued: AtomicU64::new(0),
+            done,
+        }
+    }
+
+    /// Queue a run that has stopped or ended. Never blocks.
+    pub(super) fn queue(&self, ended: &Ended, sink: &Sink) {
+        match self.queue.try_send((ended.clone(), sink.clone())) {
+            Ok(()) => {
+                self.queued.fetch_add(1, Ordering::SeqCst);
+            }
+            Err(_) => failed(&self.name, ended, sink, "too much of it waits"),
+        }
+    }
+
+    /// Wait until what was queued before this call is done or has failed.
+    pub(super) async fn flush(&self) {
+        let queued = self.queued.load(Ordering::SeqCst);
+        // The task lives as long as the queue; if its runtime is gone, nothing more will be done.
+        let _ = self.done.clone().wait_for(|done| *done >= queued).await;
+    }
+}
+
+async fn perform(
+    work: Arc<dyn AfterRun>,
+    mut waiting: mpsc::Receiver<(Ended, Sink)>,
+    count: watch::Sender<u64>,
+    time_max: Duration,
+) {
+    while let Some((ended, sink)) = waiting.recv().await {
+        let once = AssertUnwindSafe(async { work.after(&ended).await }).catch_unwind();
+        let message = match tokio::time::timeout(time_max, once).await {
+            Ok(Ok(Ok(()))) => None,
+            Ok(Ok(Err(error))) => Some(error.to_string()),
+            Ok(Err(_)) => Some("it panicked".to_owned()),
+            Err(_) => Some(format!("it took longer than {} s", time_max.as_secs())),
+        };
+        if let Some(message) = message {
+            failed(work.name(), &ended, &sink, &message);
+        }
+        count.send_modify(|done| *done += 1);
+    }
+}
+
+fn failed(name: &str, ended: &Ended, sink: &Sink, message: &str) {
+    tracing::warn!(
+        work = name,
+        thread = ended.thread,
+        message,
+        "work after a run failed"
+    );
+    sink.emit(RunEvent::AfterFailed {
+        work: name.to_owned(),
+        message: message.to_owned(),
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Costs;
+    use super::*;
+
+    struct Act(&'static str);
+
+    impl AfterRun for Act {
+        fn name(&self) -> &str {
+            self.0
+        }
+
+        fn after<'a>(
+            &'a self,
+            _: &'a Ended,
+        ) -> BoxFuture<'a, Result<(), Box<dyn Error + Send + Sync>>> {
+            match self.0 {
+                "panics" => panic!("on purpose"),
+                "hangs" => Box::pin(std::future::pending()),
+                "fails" => Box::pin(async { Err("no network".into()) }),
+                _ => Box::pin(async { Ok(()) }),
+            }
+        }
+    }
+
+    fn ended() -> Ended {
+        Ended {
+            thread: "t".to_owned(),
+            status: "completed".to_owned(),
+            outcome: None,
+            cause: None,
+            result: None,
+            costs: Costs::default(),
+            version: 1,
+        }
+    }
+
+    async fn said(act: &'static str, time_max: Duration) -> Vec<String> {
+        let (sink, mut events) = Sink::channel();
+        let work = Work::start(Arc::new(Act(act)), time_max);
+        work.queue(&ended(), &sink);
+        work.queue(&ended(), &sink);
+        work.flush().await;
+        let mut said = Vec::new();
+        while let Ok(RunEvent::AfterFailed { work, message }) = events.try_recv() {
+            said.push(format!("{work}: {message}"));
+        }
+        said
+    }
+
+    #[tokio::test]
+    async fn each_failure_is_told_and_the_next_one_has_its_turn() {
+        let long = Duration::from_secs(600);
+        assert!(said("works", long).await.is_empty());
+        for (act, time_max, told) in [
+            ("fails", long, "fails: no network"),
+            ("panics", long, "panics: it panicked"),
+            ("hangs", Duration::ZERO, "hangs: it took longer than 0 s"),
+        ] {
+            assert_eq!(said(act, time_max).await, [told, told]);
+        }
+    }
+
+    #[tokio::test]
+    async fn what_waits_is_bounded() {
+        let (sink, mut events) = Sink::channel();
+        let work = Work::start(Arc::new(Act("hangs")), Duration::from_secs(600));
+        // One more is taken out by the task as soon as it runs; here it does not run yet.
+        for _ in 0..=AFTER_QUEUE_MAX {
+            work.queue(&ended(), &sink);
+        }
+        let told = events.try_recv().expect("the last one is told of");
+        assert!(
+            matches!(told, RunEvent::AfterFailed { message, .. } if message.contains("too much"))
+        );
+        assert!(events.try_recv().is_err());
+    }
+}

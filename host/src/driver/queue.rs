@@ -1,0 +1,327 @@
+//! Whose turn it is on a thread, and which runs were lost, for all drivers of one process over one store.
+//!
+//! In one process waiters of a thread are served first come, first served. Between processes there is no order: whoever
+//! is first in its own process asks again and again until the lease is free. A waiter that goes away leaves its place.
+
+use super::{Stop, StopLevel};
+use crate::wit;
+use std::collections::{HashMap, VecDeque};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// What a run does about a thread that somebody holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum OnBusy {
+    /// Answer `busy` at once, with holder and expiry.
+    #[default]
+    Refuse,
+    /// Wait for a turn, at most this long.
+    Queue(Duration),
+}
+
+/// Most runs that wait for one thread in one process, its present one not counted. Each keeps its message in memory, and
+/// whoever is behind this many is better told so than left waiting.
+pub const WAITERS_MAX: usize = 256;
+
+/// Most lost runs that are remembered. The thread of one that is forgotten is closed once its process has ended.
+pub const LOST_MAX: usize = 65_536;
+
+/// The first wait before a lease is asked for again; it doubles, with jitter.
+const POLL_FIRST: Duration = Duration::from_millis(20);
+/// The longest such wait: as often as a run looks for a cancel.
+const POLL_LAST: Duration = Duration::from_secs(1);
+
+/// What the drivers of one process share over one store.
+pub(crate) struct Shared {
+    nonce: Box<str>,
+    runs: AtomicU64,
+    lines: Mutex<HashMap<String, Line>>,
+    lost: Mutex<VecDeque<Lost>>,
+}
+
+/// Those who want one thread.
+struct Line {
+    turn: Arc<Semaphore>,
+    members: usize,
+}
+
+/// A run that nobody performs any more, though its thread may still be held.
+struct Lost {
+    holder: String,
+    /// Gone once no call of the run is under way.
+    calls: Weak<()>,
+}
+
+impl Shared {
+    pub(crate) fn new(nonce: &str) -> Arc<Self> {
+        Arc::new(Self {
+            nonce: nonce.into(),
+            runs: AtomicU64::new(0),
+            lines: Mutex::default(),
+            lost: Mutex::default(),
+        })
+    }
+
+    /// A name for one more run. Until it is released, dropping it says that the run is lost.
+    pub(super) fn holding(self: &Arc<Self>) -> Holding {
+        let run = self.runs.fetch_add(1, Ordering::Relaxed) + 1;
+        Holding {
+            shared: Arc::clone(self),
+            holder: format!("{}/{run}", self.nonce),
+            calls: Arc::new(()),
+            held: false,
+        }
+    }
+
+    /// Stand in line for a thread; `None` if too many do.
+    pub(super) fn join(self: &Arc<Self>, thread: &str) -> Option<Place> {
+        let thread = thread.to_ascii_lowercase();
+        let mut lines = lock(&self.lines);
+        let line = lines.entry(thread.clone()).or_insert_with(|| Line {
+            turn: Arc::new(Semaphore::new(1)),
+            members: 0,
+        });
+        if line.members > WAITERS_MAX {
+            return None;
+        }
+        line.members += 1;
+        let turn = Arc::clone(&line.turn);
+        drop(lines);
+        Some(Place {
+            shared: Arc::clone(self),
+            thread,
+            turn,
+            permit: None,
+        })
+    }
+
+    /// Holders whose run is lost, and of each whether no call of it is under way any more.
+    pub(crate) fn lost(&self) -> Vec<(String, bool)> {
+        let lost = lock(&self.lost);
+        let seen = |lost: &Lost| (lost.holder.clone(), lost.calls.strong_count() == 0);
+        lost.iter().map(seen).collect()
+    }
+
+    pub(super) fn is_lost(&self, holder: &str) -> bool {
+        lock(&self.lost).iter().any(|lost| lost.holder == holder)
+    }
+
+    /// These were recovered after their last call had ended: they hold nothing.
+    pub(crate) fn forget(&self, recovered: &[String]) {
+        lock(&self.lost).retain(|lost| !recovered.contains(&lost.holder));
+    }
+}
+
+/// A run's name among holders.
+pub(super) struct Holding {
+    shared: Arc<Shared>,
+    pub(super) holder: String,
+    /// Every call of the run keeps a clone.
+    pub(super) calls: Arc<()>,
+    held: bool,
+}
+
+impl Holding {
+    /// From now on the thread may be held under this name.
+    pub(super) fn may_hold(&mut self) {
+        self.held = true;
+    }
+
+    /// The thread is not held under this name any more.
+    pub(super) fn release(&mut self) {
+        self.held = false;
+    }
+}
+
+impl Drop for Holding {
+    fn drop(&mut self) {
+        if !self.held {
+            return;
+        }
+        let mut lost = lock(&self.shared.lost);
+        if lost.len() >= LOST_MAX {
+            lost.pop_front();
+        }
+        lost.push_back(Lost {
+            holder: std::mem::take(&mut self.holder),
+            calls: Arc::downgrade(&self.calls),
+        });
+    }
+}
+
+/// A place in the line of a thread; the one who has the turn keeps it until the place is dropped.
+pub(super) struct Place {
+    shared: Arc<Shared>,
+    thread: String,
+    turn: Arc<Semaphore>,
+    permit: Option<OwnedSemaphorePermit>,
+}
+
+impl Place {
+    /// Wait for the turn.
+    pub(super) async fn turn(&mut self) {
+        // The semaphore is never closed; it serves in the order of asking.
+        self.permit = Arc::clone(&self.turn).acquire_owned().await.ok();
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.permit = None;
+        let mut lines = lock(&self.shared.lines);
+        if let Some(line) = lines.get_mut(&self.thread) {
+            line.members -= 1;
+            if line.members == 0 {
+                lines.remove(&self.thread);
+            }
+        }
+    }
+}
+
+/// How long somebody waits for a turn.
+pub(super) struct Patience<'a> {
+    pub(super) thread: &'a str,
+    pub(super) wait: Duration,
+    over: Pin<Box<tokio::time::Sleep>>,
+    stop: Stop,
+}
+
+/// Why a wait ended without its turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum WaitEnd {
+    /// The time is over.
+    Late,
+    /// The run is not wanted any more.
+    Stopped,
+}
+
+impl<'a> Patience<'a> {
+    pub(super) fn new(thread: &'a str, wait: Duration, stop: &Stop) -> Self {
+        Self {
+            thread,
+            wait,
+            over: Box::pin(tokio::time::sleep(wait)),
+            stop: stop.clone(),
+        }
+    }
+
+    /// Wait for this, at most as long as there is patience.
+    pub(super) async fn until(&mut self, done: impl Future<Output = ()>) -> Result<(), WaitEnd> {
+        tokio::select! {
+            biased;
+            () = self.stop.reached(StopLevel::Cancel) => Err(WaitEnd::Stopped),
+            () = done => Ok(()),
+            () = &mut self.over => Err(WaitEnd::Late),
+        }
+    }
+}
+
+/// How often a lease is asked for: less and less often, never in step with others.
+pub(super) struct Polls {
+    wait: Duration,
+}
+
+impl Polls {
+    pub(super) fn new() -> Self {
+        Self { wait: POLL_FIRST }
+    }
+
+    pub(super) async fn next(&mut self) {
+        tokio::time::sleep(self.wait / 2 + crate::tenant::jitter(self.wait / 2)).await;
+        self.wait = (self.wait * 2).min(POLL_LAST);
+    }
+}
+
+/// `held by X until T`, or who else it may be.
+pub(super) fn by_whom(lease: Option<&wit::Lease>) -> String {
+    match lease {
+        Some(lease) => format!(
+            "is held by {} until {}",
+            lease.holder,
+            crate::documents::rfc3339(lease.expiry)
+        ),
+        None => "changes hands, and others were first".to_owned(),
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::FutureExt;
+
+    #[tokio::test]
+    async fn turns_come_in_order_and_a_waiter_that_leaves_hurts_nobody() {
+        let shared = Shared::new("n");
+        let mut first = shared.join("A").expect("there is room");
+        first.turn().await;
+        let mut places: Vec<Place> = (0..4).filter_map(|_| shared.join("a")).collect();
+        let mut waits: Vec<_> = places
+            .iter_mut()
+            .map(|place| Box::pin(place.turn()))
+            .collect();
+        for wait in &mut waits {
+            assert_eq!(wait.now_or_never(), None, "they wait");
+        }
+        drop(waits.remove(1));
+        drop(first);
+        assert_eq!(
+            waits.pop().map(|mut last| (&mut last).now_or_never()),
+            Some(None)
+        );
+        assert_eq!((&mut waits[0]).now_or_never(), Some(()));
+        drop(waits);
+        drop(places);
+        assert!(lock(&shared.lines).is_empty(), "nobody is left");
+    }
+
+    #[test]
+    fn a_line_is_bounded() {
+        let shared = Shared::new("n");
+        let places: Vec<Place> = (0..=WAITERS_MAX).filter_map(|_| shared.join("t")).collect();
+        assert_eq!(places.len(), WAITERS_MAX + 1, "one and those who wait");
+        assert!(shared.join("T").is_none());
+        assert!(shared.join("other").is_some());
+        drop(places);
+        assert!(shared.join("t").is_some());
+    }
+
+    #[test]
+    fn a_run_is_lost_until_it_is_recovered_after_its_last_call() {
+        let shared = Shared::new("n");
+        drop(shared.holding());
+        assert!(shared.lost().is_empty(), "it held nothing");
+        let mut holding = shared.holding();
+        holding.may_hold();
+        let (holder, call) = (holding.holder.clone(), Arc::clone(&holding.calls));
+        drop(holding);
+        assert_eq!(shared.lost(), [(holder.clone(), false)]);
+        drop(call);
+        assert_eq!(shared.lost(), [(holder.clone(), true)]);
+        assert!(shared.is_lost(&holder));
+        shared.forget(&[holder]);
+        assert!(shared.lost().is_empty());
+        let mut ended = shared.holding();
+        ended.may_hold();
+        ended.release();
+        drop(ended);
+        assert!(shared.lost().is_empty());
+    }
+
+    #[test]
+    fn lost_runs_are_bounded() {
+        let shared = Shared::new("n");
+        for _ in 0..=LOST_MAX {
+            shared.holding().may_hold();
+        }
+        let lost = shared.lost();
+        assert_eq!(lost.len(), LOST_MAX);
+        assert_eq!(lost[0].0, "n/2", "the oldest is forgotten");
+    }
+}

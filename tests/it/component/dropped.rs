@@ -1,0 +1,228 @@
+//! Futures of runs that are dropped, and cancels: the request in flight goes, the thread is left honest.
+
+use super::world::{Counting, message, scripted, sound, tenant};
+use std::future::Future;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::task::{Context, Poll};
+use std::time::Duration;
+use threadkeep::driver::{Driver, Sink, Stop};
+use threadkeep::models::OneProvider;
+use threadkeep::models::openai::{OpenAi, OpenAiOptions};
+use threadkeep::storage::memory::MemoryStore;
+use threadkeep::tenant::Tenant;
+use threadkeep::wit::runner::SignalKind;
+use threadkeep_tests::fixture::draft;
+
+/// Turns with tools of both kinds, and an attempt that fails, then the end.
+const SCRIPT: &str = r#"[
+  {"text": "one", "calls": [{"name": "read", "arguments": {}}, {"name": "write", "arguments": {}}]},
+  {"calls": [{"name": "nothing", "arguments": {}}]},
+  {"text": "two", "pause_ms": 1, "chunk": 1, "calls": [{"name": "read", "arguments": {}}]},
+  {"text": "done"}
+]"#;
+
+/// Longest wait for what a server sees: the machine may be busy.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// When a future is dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum When {
+    /// Right after a poll: what it waits for is under way.
+    UnderWay,
+    /// When it would be polled again: what it waited for is done, and nobody hears of it.
+    Unheard,
+}
+
+/// Polls a future so many times and then says that it is enough.
+struct Polled<F> {
+    run: Pin<Box<F>>,
+    left: u32,
+    when: When,
+}
+
+impl<F: Future> Future for Polled<F> {
+    type Output = Option<F::Output>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        if self.left == 0 {
+            return Poll::Ready(None);
+        }
+        self.left -= 1;
+        match self.run.as_mut().poll(context) {
+            Poll::Pending if self.left == 0 && self.when == When::UnderWay => Poll::Ready(None),
+            polled => polled.map(Some),
+        }
+    }
+}
+
+/// Dropped after `polls` polls, then recovered and carried to its end; false once the run is over before that.
+async fn drop_after(polls: u32, when: When) -> bool {
+    let memory = Arc::new(MemoryStore::new());
+    let tenant = tenant(Arc::<MemoryStore>::clone(&memory));
+    let tools = Arc::<Counting>::default();
+    let driver = scripted(&tenant, SCRIPT, &tools, "one");
+    let thread = tenant.create(draft(Some("work"))).await.unwrap().id;
+    let (sink, stop) = (Sink::none(), Stop::never());
+    let run = Box::pin(driver.run(&thread, None, &sink, &stop));
+    let left = polls;
+    let done = Polled { run, left, when }.await;
+    if let Some(ended) = done {
+        assert_eq!(ended.unwrap().status, "completed");
+        assert!(
+            driver.recover_lost().await.unwrap().is_empty(),
+            "nothing is lost"
+        );
+        return false;
+    }
+    // A call of the dropped run may still be under way: what is found is sound, whenever one looks.
+    driver.recover_lost().await.unwrap();
+    sound(&*memory);
+    let now = tenant.get(&thread).await.unwrap();
+    assert!(
+        ["created", "running", "suspended", "completed"].contains(&now.status.as_str()),
+        "{when:?} after {polls} polls: {now:?}"
+    );
+    if now.outcome.is_none() {
+        let ended = driver.run(&thread, None, &sink, &stop).await;
+        let ended = ended.unwrap_or_else(|error| panic!("{when:?} after {polls} polls: {error}"));
+        assert_eq!(ended.status, "completed", "{when:?} after {polls} polls");
+    }
+    driver.recover_lost().await.unwrap();
+    sound(&*memory);
+    let writes = tools.writes.load(Ordering::SeqCst);
+    assert!(writes <= 1, "{when:?} after {polls} polls: {writes} writes");
+    true
+}
+
+#[tokio::test]
+async fn dropped_after_any_number_of_polls_a_run_leaves_what_recover_accepts() {
+    for when in [When::UnderWay, When::Unheard] {
+        let mut polls = 0;
+        while drop_after(polls, when).await {
+            polls += 1;
+        }
+        println!("dropped at each of {polls} polls, {when:?}");
+        assert!(
+            polls > 10,
+            "only {polls} polls: is the run made of steps any more?"
+        );
+    }
+}
+
+/// A server that begins an answer and never goes on; it tells of each request, and of each connection that is closed.
+struct Hanging {
+    base_url: String,
+    told: Receiver<&'static str>,
+}
+
+impl Hanging {
+    /// The thread waits for connections until the test process ends.
+    fn start() -> Self {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let base_url = format!("http://{}/v1", listener.local_addr().unwrap());
+        let (sender, told) = channel();
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                hang(stream, &sender);
+            }
+        });
+        Self { base_url, told }
+    }
+
+    fn driver(&self, tenant: &Tenant) -> Driver {
+        let provider = OpenAi::new(OpenAiOptions::new(&self.base_url)).unwrap();
+        let models = Arc::new(OneProvider::new(Arc::new(provider)));
+        Driver::new(tenant.clone(), models, Arc::<Counting>::default(), "one")
+    }
+
+    /// The next thing that the server saw.
+    async fn saw(self) -> (&'static str, Self) {
+        let waiting = tokio::task::spawn_blocking(move || {
+            let saw = self
+                .told
+                .recv_timeout(PATIENCE)
+                .expect("the server sees something");
+            (saw, self)
+        });
+        waiting.await.unwrap()
+    }
+}
+
+/// Reads until the other side closes: a client that goes on waiting never does.
+fn hang(mut stream: TcpStream, told: &Sender<&'static str>) {
+    let mut buffer = [0; 4096];
+    let _ = stream.read(&mut buffer);
+    let head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n";
+    let hello = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"Hello\"}}]}\n\n";
+    let _ = stream.write_all(format!("{head}{hello}").as_bytes());
+    let _ = told.send("request");
+    while stream.read(&mut buffer).is_ok_and(|read| read > 0) {}
+    let _ = told.send("closed");
+}
+
+#[tokio::test]
+async fn a_dropped_run_drops_its_request_and_is_charged() {
+    let memory = Arc::new(MemoryStore::new());
+    let tenant = tenant(Arc::<MemoryStore>::clone(&memory));
+    let server = Hanging::start();
+    let driver = server.driver(&tenant);
+    let thread = tenant.create(draft(None)).await.unwrap().id;
+    let running = {
+        let (driver, thread) = (driver.clone(), thread.clone());
+        tokio::spawn(async move {
+            let (sink, stop) = (Sink::none(), Stop::never());
+            driver.run(&thread, Some(message("hi")), &sink, &stop).await
+        })
+    };
+    let (saw, server) = server.saw().await;
+    assert_eq!(saw, "request");
+    running.abort();
+    assert!(running.await.unwrap_err().is_cancelled());
+    assert_eq!(server.saw().await.0, "closed");
+    assert_eq!(driver.recover_lost().await.unwrap(), [&*thread]);
+    assert!(driver.recover_lost().await.unwrap().is_empty(), "once");
+    let now = tenant.get(&thread).await.unwrap();
+    let cause = now.cause.expect("a suspended thread says why");
+    assert_eq!(
+        (now.status.as_str(), cause.code.as_str()),
+        ("suspended", "recovered")
+    );
+    assert!(
+        now.cost.spend > 0,
+        "nobody knows what it used: it is charged in full"
+    );
+    sound(&*memory);
+}
+
+#[tokio::test]
+async fn a_cancel_from_elsewhere_drops_the_request_in_flight() {
+    let memory = Arc::new(MemoryStore::new());
+    let tenant = tenant(Arc::<MemoryStore>::clone(&memory));
+    for (signal, status) in [
+        (SignalKind::Cancel, "cancelled"),
+        (SignalKind::Kill, "killed"),
+    ] {
+        let server = Hanging::start();
+        let driver = server.driver(&tenant);
+        let thread = tenant.create(draft(None)).await.unwrap().id;
+        let running = {
+            let thread = thread.clone();
+            tokio::spawn(async move {
+                let (sink, stop) = (Sink::none(), Stop::never());
+                let _ = driver.run(&thread, Some(message("hi")), &sink, &stop).await;
+            })
+        };
+        let (saw, server) = server.saw().await;
+        assert_eq!(saw, "request");
+        tenant.signal(&thread, "stop", signal).await.unwrap();
+        assert_eq!(server.saw().await.0, "closed", "{status}");
+        running.await.unwrap();
+        assert_eq!(tenant.get(&thread).await.unwrap().status, status);
+        sound(&*memory);
+    }
+}

@@ -1,0 +1,64 @@
+//! A tenant over any store with the small library, a scripted driver, and tools that count.
+
+use super::project::engine;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use threadkeep::component::Context;
+use threadkeep::driver::Driver;
+use threadkeep::models::scripted::Scripted;
+use threadkeep::models::{BoxFuture, OneProvider};
+use threadkeep::storage::Storage;
+use threadkeep::tenant::Tenant;
+use threadkeep::tools::{ToolEntry, ToolResult, Tools};
+use threadkeep_tests::fixture::MapLibrary;
+
+/// Counts how often each tool really ran.
+#[derive(Default)]
+pub struct Counting {
+    pub reads: AtomicU64,
+    pub writes: AtomicU64,
+}
+
+impl Tools for Counting {
+    fn catalog(&self) -> Vec<ToolEntry> {
+        Vec::new()
+    }
+
+    fn call<'a>(&'a self, name: &'a str, _: &'a str) -> BoxFuture<'a, ToolResult> {
+        let counter = if name == "write" {
+            &self.writes
+        } else {
+            &self.reads
+        };
+        counter.fetch_add(1, Ordering::SeqCst);
+        Box::pin(async move { ToolResult::ok("ok") })
+    }
+}
+
+pub fn tenant(storage: Arc<dyn Storage>) -> Tenant {
+    let context = Context::new(storage, Arc::new(MapLibrary::small()));
+    Tenant::new(engine(), context)
+}
+
+/// A driver whose model answers from a script.
+pub fn scripted(tenant: &Tenant, script: &str, tools: &Arc<Counting>, nonce: &str) -> Driver {
+    let script = Arc::new(Scripted::parse(script).unwrap());
+    let tools = Arc::<Counting>::clone(tools);
+    Driver::new(
+        tenant.clone(),
+        Arc::new(OneProvider::new(script)),
+        tools,
+        nonce,
+    )
+}
+
+/// A user's message.
+pub fn message(text: &str) -> String {
+    serde_json::json!({"role": "user", "content": [{"type": "text", "text": text}]}).to_string()
+}
+
+/// The auditor finds nothing.
+pub fn sound(storage: &dyn Storage) {
+    let findings = threadkeep_tests::auditor::audit(storage);
+    assert!(findings.is_empty(), "{findings:#?}");
+}
