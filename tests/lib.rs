@@ -14,3 +14,5 @@ pub mod fixture;
 pub mod llmock;
 #[path = "support/native.rs"]
 pub mod native;
+#[path = "support/programs.rs"]
+pub mod programs;

@@ -8,6 +8,7 @@ mod crash;
 mod documents;
 mod guide;
 mod history;
+mod hostile;
 mod models;
 mod readme;
 mod runner;

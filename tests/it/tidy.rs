@@ -19,12 +19,13 @@ const FILE_LINES_MAX: usize = 600;
 
 /// What may lie in the checkout, by the end of the name. Fixtures are what programs of the past left, and may be
 /// anything.
-const KINDS: [&str; 16] = [
+const KINDS: [&str; 17] = [
     "rs",
     "toml",
     "lock",
     "md",
     "wit",
+    "wat",
     "sql",
     "json",
     "jsonl",

@@ -4,12 +4,15 @@
 //! anything else would be running it. So the cache directory is the operator's (no tenant can write it, and nothing
 //! below a project is ever used), a file is named by the SHA-256 of the component and by wasmtime's own compatibility
 //! hash, and it begins with the SHA-256 of the rest, so that a torn or altered file is compiled again and never loaded.
+//! What is not a plain file, or can be written by other users, is not read at all. Whoever can write as the operator can
+//! write a right digest too: against the operator's own account nothing here helps.
 #![allow(unsafe_code, reason = "see the module's documentation")]
 
-use cap_std::fs::{Dir, OpenOptions};
+use cap_std::fs::{Dir, Metadata, OpenOptions};
 use sha2::{Digest, Sha256};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{Read, Write};
+use std::sync::atomic::{AtomicU64, Ordering};
 use wasmtime::component::Component;
 
 /// Largest file that is read: the component's native code is a few megabytes.
@@ -20,12 +23,21 @@ const DIGEST_BYTES: usize = 32;
 #[derive(Debug)]
 pub struct CodeCache {
     dir: Dir,
+    compilations: AtomicU64,
 }
 
 impl CodeCache {
     /// A cache in a directory that only the operator can write.
     pub fn new(dir: Dir) -> Self {
-        Self { dir }
+        Self {
+            dir,
+            compilations: AtomicU64::new(0),
+        }
+    }
+
+    /// How often there was no native code that could be used.
+    pub fn compilations(&self) -> u64 {
+        self.compilations.load(Ordering::Relaxed)
     }
 
     /// Load the native code of `bytes`, or compile it and keep it. A cache that cannot be read or written costs time
@@ -44,13 +56,20 @@ impl CodeCache {
                 return Ok(component);
             }
         }
+        self.compilations.fetch_add(1, Ordering::Relaxed);
         let component = Component::new(engine, bytes)?;
         self.write(&name, &component.serialize()?);
         Ok(component)
     }
 
     fn read(&self, name: &str) -> Option<Vec<u8>> {
+        if !is_ours(&self.dir.symlink_metadata(name).ok()?) {
+            return None;
+        }
         let file = self.dir.open(name).ok()?;
+        if !is_ours(&file.metadata().ok()?) {
+            return None;
+        }
         let mut content = Vec::new();
         file.take(FILE_BYTES_MAX).read_to_end(&mut content).ok()?;
         let (digest, code) = content.split_at_checked(DIGEST_BYTES)?;
@@ -61,10 +80,11 @@ impl CodeCache {
     fn write(&self, name: &str, code: &[u8]) {
         let temporary = format!("{name}.{}.tmp", std::process::id());
         let written = (|| {
-            let mut file = self.dir.open_with(
-                &temporary,
-                OpenOptions::new().write(true).create(true).truncate(true),
-            )?;
+            // What a process of the same number left, or somebody put there, is not written through.
+            let _ = self.dir.remove_file(&temporary);
+            let mut options = OpenOptions::new();
+            private(options.write(true).create_new(true));
+            let mut file = self.dir.open_with(&temporary, &options)?;
             file.write_all(&Sha256::digest(code))?;
             file.write_all(code)?;
             self.dir.rename(&temporary, &self.dir, name)
@@ -73,6 +93,30 @@ impl CodeCache {
             let _ = self.dir.remove_file(&temporary);
         }
     }
+}
+
+/// A plain file that no other user can write.
+fn is_ours(file: &Metadata) -> bool {
+    #[cfg(unix)]
+    {
+        use cap_std::fs::MetadataExt;
+        const OTHERS_WRITE: u32 = 0o022;
+        let own = rustix::process::geteuid().as_raw();
+        file.is_file() && file.uid() == own && file.mode() & OTHERS_WRITE == 0
+    }
+    #[cfg(not(unix))]
+    file.is_file()
+}
+
+/// Whatever the process's mask is.
+fn private(options: &mut OpenOptions) {
+    #[cfg(unix)]
+    {
+        use cap_std::fs::OpenOptionsExt;
+        options.mode(0o600);
+    }
+    #[cfg(not(unix))]
+    let _ = options;
 }
 
 fn name(engine: &wasmtime::Engine, bytes: &[u8]) -> String {

@@ -1,0 +1,144 @@
+//! Each attack ends with the name of its limit, and leaves nothing, while another tenant's calls go on and answer right.
+
+use super::world::{World, limits, live};
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use threadkeep::error::CallError;
+use threadkeep::limits::Limits;
+
+struct Attack {
+    limit: &'static str,
+    program: &'static str,
+    what: &'static str,
+    limits: Limits,
+}
+
+/// Limits that other tests show: an attack cannot, because nobody is stopped for them.
+const ELSEWHERE: [&str; 6] = [
+    "calls_running_max",  // neighbour.rs
+    "calls_queued_max",   // neighbour.rs
+    "call_threads_max",   // host/src/engine/pool_tests.rs
+    "instance_calls_max", // reuse.rs
+    "instances_warm_max", // reuse.rs
+    "instance_idle_max",  // reuse.rs
+];
+
+fn attacks() -> Vec<Attack> {
+    let usual = limits();
+    let attack = |limit, program, what| Attack {
+        limit,
+        program,
+        what,
+        limits: usual,
+    };
+    let roomy = Limits {
+        memory_bytes_max: 256 << 20,
+        tenant_memory_bytes_max: 2 << 30,
+        ..usual
+    };
+    vec![
+        attack("compute_time_max", "loop", "an endless loop"),
+        attack(
+            "compute_time_max",
+            "fill",
+            "48 MiB filled at a stroke, for ever",
+        ),
+        Attack {
+            limits: Limits {
+                wall_time_max: Duration::from_secs(1),
+                ..usual
+            },
+            ..attack("wall_time_max", "sleeps", "an import that sleeps")
+        },
+        attack("memory_bytes_max", "grow", "memory that grows"),
+        Attack {
+            limits: Limits {
+                tenant_memory_bytes_max: 48 << 20,
+                ..usual
+            },
+            ..attack("tenant_memory_bytes_max", "grow", "four that grow together")
+        },
+        attack("table_elements_max", "table", "a table that grows"),
+        attack("tables_max", "tables", "fifty tables"),
+        attack("memories_max", "memories", "ten memories"),
+        attack(
+            "core_instances_max",
+            "instances",
+            "a hundred core instances",
+        ),
+        attack("handles_max", "handles", "a million handles"),
+        attack("stack_bytes_max", "recursion", "recursion without end"),
+        attack("host_calls_max", "asks", "100,000 imports"),
+        Attack {
+            limits: roomy,
+            ..attack("host_call_bytes_max", "list", "a list of 200 MB")
+        },
+        attack("host_bytes_max", "tells", "a megabyte told again and again"),
+        attack(
+            "answer_bytes_max",
+            "hears",
+            "a megabyte asked for again and again",
+        ),
+    ]
+}
+
+#[tokio::test]
+async fn each_attack_ends_with_its_limit_and_the_neighbour_lives_on() {
+    println!("| limit | attack | observed end | time | the neighbour's answers meanwhile |");
+    println!("|---|---|---|---|---|");
+    for attack in attacks() {
+        let (time, meanwhile) = run(&attack).await;
+        let Attack { limit, what, .. } = attack;
+        println!(
+            "| `{limit}` | {what} | stopped by `{limit}` | {} ms | {meanwhile} |",
+            time.as_millis()
+        );
+    }
+}
+
+/// As many attackers as may run at once, all stopped by the limit. Gives the time and what the neighbour did meanwhile.
+async fn run(attack: &Attack) -> (Duration, usize) {
+    let Attack { limit, program, .. } = attack;
+    let world = World::new(program, attack.limits);
+    let done = AtomicBool::new(false);
+    let begun = Instant::now();
+    let attackers = async {
+        let calls = (0..attack.limits.calls_running_max).map(|_| world.hostile.get("x"));
+        let ends = futures_util::future::join_all(calls).await;
+        done.store(true, Ordering::Relaxed);
+        (ends, begun.elapsed())
+    };
+    let ((ends, time), meanwhile) = tokio::join!(attackers, live(&world.neighbour, &done));
+    for end in ends {
+        let end = end.expect_err("an attack has no answer");
+        // Four that share a tenant's memory do not all run into its end: the last finds room.
+        let own = *limit == "tenant_memory_bytes_max"
+            && matches!(end, CallError::Limit("memory_bytes_max"));
+        assert!(
+            own || matches!(end, CallError::Limit(name) if name == *limit),
+            "{program}: {end}"
+        );
+    }
+    if time >= Duration::from_secs(1) {
+        assert!(meanwhile > 0, "{program}: the neighbour had to wait");
+    }
+    world.gate.open();
+    while world.hostile.memory_bytes() > 0 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert_eq!(world.hostile.instances_warm(), 0, "{program}");
+    (time, meanwhile)
+}
+
+#[test]
+fn no_limit_is_without_an_attack() {
+    let mut shown: BTreeSet<&str> = attacks().iter().map(|attack| attack.limit).collect();
+    shown.extend(ELSEWHERE);
+    let all: BTreeSet<&str> = Limits::strict()
+        .named()
+        .iter()
+        .map(|(name, _)| *name)
+        .collect();
+    assert_eq!(shown, all);
+}

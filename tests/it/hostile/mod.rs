@@ -1,0 +1,7 @@
+//! Components that mean harm, and what an engine and its other tenants make of them.
+
+mod attacks;
+mod neighbour;
+mod newcomers;
+mod reuse;
+mod world;

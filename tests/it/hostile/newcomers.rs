@@ -1,0 +1,225 @@
+//! Components and native code that an engine must not take: told at the engine's start, by what is wrong with them.
+
+use crate::component::project::engine_with;
+use cap_std::fs::{Dir, OpenOptions};
+use std::io::{Read, Seek, SeekFrom, Write};
+use threadkeep::engine::{CodeCache, Engine, EngineError};
+use threadkeep::limits::Limits;
+use threadkeep_tests::programs::{component, of_module};
+
+const EMPTY: &str = "(module (memory (export \"memory\") 1))";
+
+fn refusal(bytes: &[u8]) -> EngineError {
+    let engine = engine_with(Limits::strict());
+    match engine.beside(bytes, None) {
+        Ok(_) => panic!("it was taken"),
+        Err(error) => error,
+    }
+}
+
+#[test]
+fn a_component_of_another_version_is_told_both_versions() {
+    for version in ["0.2.0", "1.0.0"] {
+        let package = format!("threads@{version}");
+        let error = refusal(&of_module(EMPTY, &[("threads@0.1.0", &package)]));
+        let EngineError::Version { found, .. } = &error else {
+            panic!("{error}")
+        };
+        assert_eq!(found, version);
+        let text = error.to_string();
+        assert!(text.contains(version) && text.contains("0.1.0"), "{text}");
+    }
+}
+
+#[test]
+fn a_component_that_does_not_fit_the_world_is_told_where() {
+    let since = "@since(version = 0.1.0)";
+    let export = format!("    {since}\n    export maintenance;\n");
+    let stranger = "(module (import \"threadkeep:threads/network\" \"connect\" (func)) (memory (export \"memory\") 1))";
+    let cases = [
+        (
+            "an export that is missing",
+            EMPTY,
+            (export.as_str(), ""),
+            "threadkeep:threads/maintenance@0.1.0",
+        ),
+        (
+            "an export of another type",
+            EMPTY,
+            (
+                "set-title: func(id: string, title: option<string>)",
+                "set-title: func(id: string, title: string)",
+            ),
+            "set-title",
+        ),
+    ];
+    for (what, module, edit, place) in cases {
+        let error = refusal(&of_module(module, &[edit]));
+        assert!(matches!(error, EngineError::World(_)), "{what}: {error}");
+        assert!(error.to_string().contains(place), "{what}: {error}");
+    }
+    let import = format!("    {since}\n    import tools;\n");
+    let more = format!("{import}    import network: interface {{ connect: func(); }}\n");
+    let module = stranger.replace("threadkeep:threads/network", "network");
+    let error = refusal(&of_module(&module, &[(&import, &more)]));
+    assert!(matches!(error, EngineError::World(_)), "{error}");
+    assert!(error.to_string().contains("network"), "{error}");
+}
+
+#[test]
+fn what_is_no_component_is_told_so() {
+    let module = [0, b'a', b's', b'm', 1, 0, 0, 0];
+    let torn = component("loop");
+    for bytes in [&b"no wasm"[..], &[], &module, &torn[..torn.len() / 2]] {
+        let error = refusal(bytes);
+        assert!(matches!(error, EngineError::Compile(_)), "{error}");
+    }
+}
+
+#[test]
+fn limits_that_contradict_each_other_are_named() {
+    let limits = Limits {
+        calls_running_max: 4,
+        call_threads_max: 4,
+        ..Limits::strict()
+    };
+    match Engine::new(limits, None).map(drop) {
+        Err(EngineError::Limits { field, .. }) => assert_eq!(field, "calls_running_max"),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A directory for native code with the one file in it that a program has.
+struct Native {
+    _kept: tempfile::TempDir,
+    dir: Dir,
+    program: Vec<u8>,
+    name: String,
+}
+
+impl Native {
+    fn new() -> Self {
+        let kept = tempfile::tempdir().unwrap();
+        let dir = Dir::open_ambient_dir(kept.path(), cap_std::ambient_authority()).unwrap();
+        let mut native = Self {
+            _kept: kept,
+            dir,
+            program: component("counts"),
+            name: String::new(),
+        };
+        assert_eq!(native.compilations(), 1, "there was none");
+        native.name = native.names().pop().unwrap();
+        native
+    }
+
+    fn names(&self) -> Vec<String> {
+        let entries = self.dir.entries().unwrap();
+        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        names.collect()
+    }
+
+    /// Make an engine with this cache; gives how often it had to compile.
+    fn compilations(&self) -> u64 {
+        let cache = CodeCache::new(self.dir.try_clone().unwrap());
+        Engine::with_component(&self.program, Limits::strict(), Some(&cache)).unwrap();
+        assert_eq!(self.names().len(), 1, "{:?}", self.names());
+        cache.compilations()
+    }
+
+    fn content(&self) -> Vec<u8> {
+        self.dir.read(&self.name).unwrap()
+    }
+
+    fn flip(&self, at: u64) {
+        let mut options = OpenOptions::new();
+        let mut file = self
+            .dir
+            .open_with(&self.name, options.read(true).write(true))
+            .unwrap();
+        let mut byte = [0];
+        file.seek(SeekFrom::Start(at)).unwrap();
+        file.read_exact(&mut byte).unwrap();
+        file.seek(SeekFrom::Start(at)).unwrap();
+        file.write_all(&[byte[0] ^ 0x10]).unwrap();
+    }
+}
+
+#[test]
+fn native_code_that_was_tampered_with_is_compiled_again() {
+    let native = Native::new();
+    let whole = native.content();
+    assert_eq!(native.compilations(), 0, "it is there");
+    let length = whole.len() as u64;
+    // The digest, the first bytes of the code, its middle, its end.
+    let places = [0, 31, 32, 33, 40, length / 3, length / 2, length - 1];
+    for at in places {
+        native.flip(at);
+        assert_eq!(native.compilations(), 1, "byte {at}");
+        assert_eq!(native.content(), whole, "it is put right");
+    }
+    for torn in [0, 1, 31, 32, 33, whole.len() / 2, whole.len() - 1] {
+        native.dir.write(&native.name, &whole[..torn]).unwrap();
+        assert_eq!(native.compilations(), 1, "{torn} bytes");
+    }
+    native
+        .dir
+        .write(&native.name, [&whole[..], b"more"].concat())
+        .unwrap();
+    assert_eq!(native.compilations(), 1, "longer");
+    assert_eq!(native.compilations(), 0);
+}
+
+/// Code of another version or configuration, whole and with a right digest: wasmtime itself refuses it.
+#[test]
+fn native_code_of_another_engine_is_compiled_again() {
+    use sha2::{Digest, Sha256};
+    let native = Native::new();
+    let whole = native.content();
+    let mut config = wasmtime::Config::new();
+    config.epoch_interruption(false);
+    let other = wasmtime::Engine::new(&config).unwrap();
+    let other = other.precompile_component(&native.program).unwrap();
+    let version = {
+        let mut code = whole[32..].to_vec();
+        let place = code
+            .windows(6)
+            .position(|text| text == b"48.0.8")
+            .unwrap_or(0);
+        code[place] ^= 1;
+        code
+    };
+    for (what, code) in [
+        ("another configuration", other),
+        ("another version", version),
+    ] {
+        let file = [Sha256::digest(&code).as_slice(), &code].concat();
+        native.dir.write(&native.name, file).unwrap();
+        assert_eq!(native.compilations(), 1, "{what}");
+        assert_eq!(native.content(), whole, "{what}");
+    }
+}
+
+/// What is not a plain file of ours is never read, wherever it leads.
+#[cfg(unix)]
+#[test]
+fn native_code_behind_a_link_or_open_to_others_is_compiled_again() {
+    use std::os::unix::fs::PermissionsExt;
+    let native = Native::new();
+    let whole = native.content();
+    let outside = tempfile::tempdir().unwrap();
+    let path = outside.path().join("code");
+    std::fs::write(&path, &whole).unwrap();
+    native.dir.remove_file(&native.name).unwrap();
+    native.dir.symlink_contents(&path, &native.name).unwrap();
+    assert_eq!(native.compilations(), 1, "a symlink");
+    assert!(native.dir.symlink_metadata(&native.name).unwrap().is_file());
+    assert_eq!(
+        std::fs::read(&path).unwrap(),
+        whole,
+        "and nothing was written through it"
+    );
+    let open = cap_std::fs::Permissions::from_std(std::fs::Permissions::from_mode(0o666));
+    native.dir.set_permissions(&native.name, open).unwrap();
+    assert_eq!(native.compilations(), 1, "a file that everybody can write");
+    assert_eq!(native.compilations(), 0);
+}

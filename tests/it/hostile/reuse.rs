@@ -1,0 +1,92 @@
+//! Instances are used again while they are clean, and no longer.
+
+use super::world::{World, limits};
+use std::time::Duration;
+use threadkeep::error::CallError;
+use threadkeep::limits::Limits;
+use threadkeep::tenant::Tenant;
+use threadkeep::wit;
+
+/// What the program `counts` answers: how many calls its instance has had.
+async fn count(tenant: &Tenant) -> String {
+    match tenant.get("x").await {
+        Err(CallError::Refused(wit::Error::Deleted(count))) => count,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_clean_instance_is_used_as_often_as_the_limits_say() {
+    for (instance_calls_max, counts) in [(1, ["1", "1", "1", "1"]), (3, ["1", "2", "3", "1"])] {
+        let limits = Limits {
+            instance_calls_max,
+            ..limits()
+        };
+        let world = World::new("counts", limits);
+        for expected in counts {
+            assert_eq!(count(&world.hostile).await, expected);
+        }
+    }
+}
+
+#[tokio::test]
+async fn no_more_instances_wait_than_the_limits_say() {
+    for most in [0, 1, 3] {
+        let limits = Limits {
+            instances_warm_max: most,
+            ..limits()
+        };
+        let world = World::new("counts", limits);
+        let calls = (0..4).map(|_| count(&world.hostile));
+        futures_util::future::join_all(calls).await;
+        assert!(world.hostile.instances_warm() <= most, "{most}");
+        let last = count(&world.hostile).await;
+        assert_eq!(last == "1", most == 0, "{most}: {last}");
+    }
+}
+
+/// A call after a trap has a clean instance, and a call that traps in a worn one is tried once more in a clean one.
+#[tokio::test]
+async fn a_trap_costs_its_instance_and_the_next_call_is_clean() {
+    let world = World::new("counts", limits());
+    assert_eq!(count(&world.hostile).await, "1");
+    assert_eq!(count(&world.hostile).await, "2");
+    let trapped = world.hostile.get("trap").await;
+    assert!(matches!(trapped, Err(CallError::Trapped(_))), "{trapped:?}");
+    assert_eq!(world.hostile.instances_warm(), 0);
+    assert_eq!(count(&world.hostile).await, "1");
+}
+
+#[tokio::test]
+async fn an_instance_that_nobody_calls_is_dropped() {
+    let limits = Limits {
+        instance_idle_max: Duration::ZERO,
+        ..limits()
+    };
+    let world = World::new("counts", limits);
+    count(&world.hostile).await;
+    while world.hostile.instances_warm() > 0 || world.hostile.memory_bytes() > 0 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert_eq!(count(&world.hostile).await, "1");
+}
+
+/// Instances that wait are in nobody's way: they give up their memory for a call that needs it.
+#[tokio::test]
+async fn instances_that_wait_make_room_for_a_call() {
+    let page = 64 << 10;
+    let limits = Limits {
+        tenant_memory_bytes_max: 2 * page,
+        instances_warm_max: 4,
+        ..limits()
+    };
+    let world = World::new("counts", limits);
+    count(&world.hostile).await;
+    assert_eq!(world.hostile.memory_bytes(), page);
+    // The trap drops the worn instance; the clean one that tries again finds room beside whatever waits.
+    for _ in 0..3 {
+        let calls = (0..2).map(|_| count(&world.hostile));
+        futures_util::future::join_all(calls).await;
+        assert!(world.hostile.memory_bytes() <= 2 * page);
+    }
+}

@@ -1,0 +1,143 @@
+//! An engine with two tenants: one with a component that means harm, one with the real component.
+
+use crate::component::project::engine_with;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+use threadkeep::clock::SystemClock;
+use threadkeep::component::{Context, SystemRandom};
+use threadkeep::engine::Engine;
+use threadkeep::limits::Limits;
+use threadkeep::storage::memory::MemoryStore;
+use threadkeep::storage::{Item, Key, Line, Op, Outcome, Page, Storage, StorageError};
+use threadkeep::tenant::Tenant;
+use threadkeep_tests::fixture::{MapLibrary, draft};
+use threadkeep_tests::programs;
+
+/// Short enough for a test, long enough for honest calls on a busy machine.
+pub(super) fn limits() -> Limits {
+    Limits {
+        compute_time_max: Duration::from_secs(1),
+        wall_time_max: Duration::from_secs(5),
+        ..Limits::strict()
+    }
+}
+
+/// A tenant of an engine over a store.
+pub(super) fn tenant(engine: &Engine, storage: Arc<dyn Storage>) -> Tenant {
+    let large = serde_json::Value::String("x".repeat(1 << 20)).to_string();
+    let context = Context {
+        storage,
+        library: Arc::new(MapLibrary::small().with("large", "large", &large)),
+        clock: Arc::new(SystemClock),
+        random: Arc::new(SystemRandom),
+    };
+    Tenant::new(engine.clone(), context)
+}
+
+/// Both tenants, on the threads of one engine.
+pub(super) struct World {
+    pub(super) engine: Engine,
+    pub(super) gate: Arc<Gate>,
+    pub(super) hostile: Tenant,
+    pub(super) neighbour: Tenant,
+}
+
+impl World {
+    pub(super) fn new(program: &str, limits: Limits) -> Self {
+        let engine = engine_with(limits);
+        let gate = Arc::new(Gate::new());
+        let evil = engine
+            .beside(&programs::component(program), None)
+            .unwrap_or_else(|error| panic!("{program}: {error}"));
+        Self {
+            gate: Arc::clone(&gate),
+            hostile: tenant(&evil, gate),
+            neighbour: tenant(&engine, Arc::new(MemoryStore::new())),
+            engine,
+        }
+    }
+}
+
+/// Make threads and read them back until `done`; gives how many were answered before.
+pub(super) async fn live(neighbour: &Tenant, done: &AtomicBool) -> usize {
+    let mut meanwhile = 0;
+    loop {
+        let made = neighbour.create(draft(Some("work"))).await.unwrap();
+        let got = neighbour.get(&made.id).await.unwrap();
+        assert_eq!((got.id, got.status.as_str()), (made.id, "created"));
+        if done.load(Ordering::Relaxed) {
+            return meanwhile;
+        }
+        meanwhile += 1;
+    }
+}
+
+/// A store whose `get` does not come back before the gate is open.
+pub(super) struct Gate {
+    store: MemoryStore,
+    open: Mutex<bool>,
+    opened: Condvar,
+    inside: AtomicUsize,
+    most: AtomicUsize,
+}
+
+impl Gate {
+    fn new() -> Self {
+        Self {
+            store: MemoryStore::new(),
+            open: Mutex::default(),
+            opened: Condvar::new(),
+            inside: AtomicUsize::new(0),
+            most: AtomicUsize::new(0),
+        }
+    }
+
+    pub(super) fn open(&self) {
+        *self.open.lock().unwrap() = true;
+        self.opened.notify_all();
+    }
+
+    /// Calls that are inside now, and the most that were at once.
+    pub(super) fn inside(&self) -> (usize, usize) {
+        let load = |count: &AtomicUsize| count.load(Ordering::SeqCst);
+        (load(&self.inside), load(&self.most))
+    }
+}
+
+impl Storage for Gate {
+    fn get(&self, keys: &[Key]) -> Result<Vec<Item>, StorageError> {
+        let inside = self.inside.fetch_add(1, Ordering::SeqCst) + 1;
+        self.most.fetch_max(inside, Ordering::SeqCst);
+        let open = self.open.lock().unwrap();
+        drop(self.opened.wait_while(open, |open| !*open).unwrap());
+        self.inside.fetch_sub(1, Ordering::SeqCst);
+        self.store.get(keys)
+    }
+
+    fn scan(
+        &self,
+        collection: &str,
+        start: &str,
+        end: &str,
+        limit: u32,
+        reverse: bool,
+    ) -> Result<Page, StorageError> {
+        self.store.scan(collection, start, end, limit, reverse)
+    }
+
+    fn read_log(
+        &self,
+        log: &str,
+        partition: &str,
+        start: u64,
+        limit: u32,
+        reverse: bool,
+    ) -> Result<Vec<Line>, StorageError> {
+        self.store.read_log(log, partition, start, limit, reverse)
+    }
+
+    fn commit(&self, ops: &[Op], closing: bool) -> Result<Outcome, StorageError> {
+        self.store.commit(ops, closing)
+    }
+}

@@ -1,0 +1,178 @@
+//! Components that mean harm, made of the small modules in `tests/programs`.
+//!
+//! A module says only what it does; the rest of world `threads` is added as traps, so that it is a component of the
+//! world like any other.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
+use wit_parser::abi::{AbiVariant, WasmType};
+use wit_parser::{Resolve, SourceMap, WorldId, WorldItem};
+
+/// Replacements in the text of module and contract: how a component of another contract is made.
+pub type Edits<'a> = &'a [(&'a str, &'a str)];
+
+/// A component made of `tests/programs/<name>.wat`.
+///
+/// # Panics
+/// If there is no such file, or it is no program.
+pub fn component(name: &str) -> Vec<u8> {
+    let text = read(&folder("programs").join(format!("{name}.wat")));
+    let whole = text
+        .lines()
+        .any(|line| line.trim_start().starts_with("(component"));
+    match whole {
+        true => with_inside(
+            of_module("(module (memory (export \"memory\") 1))", &[]),
+            &text,
+        ),
+        false => of_module(&text, &[]),
+    }
+}
+
+/// A component made of the text of a module, in the world of `wit/` as edited.
+///
+/// # Panics
+/// If module and world do not fit each other.
+pub fn of_module(text: &str, edits: Edits<'_>) -> Vec<u8> {
+    let (resolve, world) = contract(edits);
+    let mut text = edited(text, edits).into_owned();
+    let end = text.rfind(')').expect("a module ends with )");
+    text.truncate(end);
+    add_exports(&mut text, &resolve, world);
+    let mut module = wat::parse_str(&text).unwrap_or_else(|error| panic!("{error}"));
+    embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8, false)
+        .expect("the world is written into the module");
+    let mut encoder = ComponentEncoder::default();
+    encoder.validate(true);
+    encoder.module(&module).expect("the module fits the world");
+    encoder.encode().expect("the module can be wrapped")
+}
+
+/// `wit/`, edited.
+fn contract(edits: Edits<'_>) -> (Resolve, WorldId) {
+    let mut sources = SourceMap::default();
+    let mut files: Vec<PathBuf> = std::fs::read_dir(folder("../wit"))
+        .expect("wit/ can be listed")
+        .map(|file| file.expect("wit/ can be listed").path())
+        .filter(|path| path.extension().is_some_and(|end| end == "wit"))
+        .collect();
+    files.sort();
+    for file in files {
+        let name = file.display().to_string();
+        sources.push_str(&name, edited(&read(&file), edits));
+    }
+    let mut resolve = Resolve::default();
+    let group = sources
+        .parse()
+        .unwrap_or_else(|(_, error)| panic!("{error}"));
+    let package = resolve.push_group(group).expect("wit/ is a package");
+    let world = resolve.select_world(&[package], Some("threads"));
+    let world = world.expect("it has a world `threads`");
+    (resolve, world)
+}
+
+/// Add what the module lacks, and close it.
+fn add_exports(text: &mut String, resolve: &Resolve, world: WorldId) {
+    for (key, item) in &resolve.worlds[world].exports {
+        let WorldItem::Interface { id, .. } = item else {
+            continue;
+        };
+        let interface = resolve.name_world_key(key);
+        for (name, function) in &resolve.interfaces[*id].functions {
+            let name = format!("{interface}#{name}");
+            if text.contains(&name) {
+                continue;
+            }
+            let signature = resolve.wasm_signature(AbiVariant::GuestExport, function);
+            let (params, results) = (types(&signature.params), types(&signature.results));
+            let _ = write!(
+                text,
+                "(func (export {name:?}) (param {params}) (result {results}) (unreachable))\n"
+            );
+        }
+    }
+    if !text.contains("cabi_realloc") {
+        text.push_str(
+            "(func (export \"cabi_realloc\") (param i32 i32 i32 i32) (result i32) (i32.const 1024))\n",
+        );
+    }
+    text.push(')');
+}
+
+fn types(types: &[WasmType]) -> String {
+    let names = types.iter().map(|kind| match kind {
+        WasmType::I32 | WasmType::Pointer | WasmType::Length => "i32",
+        WasmType::I64 | WasmType::PointerOrI64 => "i64",
+        WasmType::F32 => "f32",
+        WasmType::F64 => "f64",
+    });
+    names.collect::<Vec<_>>().join(" ")
+}
+
+/// Put another component into one, to be instantiated with it: two sections at the end.
+fn with_inside(mut outer: Vec<u8>, inner: &str) -> Vec<u8> {
+    const COMPONENT: u8 = 4;
+    const INSTANCE: u8 = 5;
+    let inner = wat::parse_str(inner).unwrap_or_else(|error| panic!("{error}"));
+    let index = sections(&outer).filter(|id| *id == COMPONENT).count();
+    section(&mut outer, COMPONENT, &inner);
+    // One instance, of the component with this index, without arguments.
+    let mut instance = vec![1, 0];
+    number(&mut instance, index);
+    instance.push(0);
+    section(&mut outer, INSTANCE, &instance);
+    outer
+}
+
+/// The kinds of a component's sections.
+fn sections(component: &[u8]) -> impl Iterator<Item = u8> + '_ {
+    let mut rest = &component[8..];
+    std::iter::from_fn(move || {
+        let (id, mut after) = rest.split_first()?;
+        let (mut size, mut shift) = (0_usize, 0);
+        loop {
+            let (byte, next) = after.split_first()?;
+            size |= usize::from(byte & 0x7f) << shift;
+            (after, shift) = (next, shift + 7);
+            if byte & 0x80 == 0 {
+                break;
+            }
+        }
+        rest = &after[size..];
+        Some(*id)
+    })
+}
+
+fn section(component: &mut Vec<u8>, id: u8, content: &[u8]) {
+    component.push(id);
+    number(component, content.len());
+    component.extend_from_slice(content);
+}
+
+/// LEB128.
+fn number(bytes: &mut Vec<u8>, mut number: usize) {
+    loop {
+        let low = (number & 0x7f) as u8;
+        number >>= 7;
+        bytes.push(if number == 0 { low } else { low | 0x80 });
+        if number == 0 {
+            return;
+        }
+    }
+}
+
+fn edited<'a>(text: &'a str, edits: Edits<'_>) -> Cow<'a, str> {
+    edits.iter().fold(Cow::Borrowed(text), |text, (from, to)| {
+        Cow::Owned(text.replace(from, to))
+    })
+}
+
+fn folder(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
+}
+
+fn read(path: &Path) -> String {
+    std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
