@@ -9,6 +9,9 @@ use anyhow::{Context, Result, bail};
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
+/// Tables that tests print for people are shown, too.
+const TABLE: &str = "| ";
+
 /// Run all tests, or those whose names contain a filter. Other arguments of the harness are passed on.
 pub fn run(filters: &[String]) -> Result<()> {
     setup::run()?;
@@ -75,7 +78,7 @@ impl Report {
         {
             self.skips.add(format!("{what} ({})", self.test));
         }
-        !self.in_successes
+        !self.in_successes || line.starts_with(TABLE)
     }
 
     fn print(&self) {
@@ -111,6 +114,7 @@ successes:
 
 ---- two stdout ----
 chatter
+| limit | attack |
 skipped: llmock is not installed
 
 successes:
@@ -134,6 +138,7 @@ test result: ok. 10 passed; 0 failed; 0 ignored; 0 measured; 3 filtered out; fin
             (12, 1, 1)
         );
         assert!(!shown.contains(&"chatter"));
+        assert!(shown.contains(&"| limit | attack |"), "a table is shown");
         assert!(
             shown.contains(&"---- three stdout ----"),
             "what failed is shown"

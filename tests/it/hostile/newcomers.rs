@@ -35,7 +35,6 @@ fn a_component_of_another_version_is_told_both_versions() {
 fn a_component_that_does_not_fit_the_world_is_told_where() {
     let since = "@since(version = 0.1.0)";
     let export = format!("    {since}\n    export maintenance;\n");
-    let stranger = "(module (import \"threadkeep:threads/network\" \"connect\" (func)) (memory (export \"memory\") 1))";
     let cases = [
         (
             "an export that is missing",
@@ -60,8 +59,8 @@ fn a_component_that_does_not_fit_the_world_is_told_where() {
     }
     let import = format!("    {since}\n    import tools;\n");
     let more = format!("{import}    import network: interface {{ connect: func(); }}\n");
-    let module = stranger.replace("threadkeep:threads/network", "network");
-    let error = refusal(&of_module(&module, &[(&import, &more)]));
+    let module = "(module (import \"network\" \"connect\" (func)) (memory (export \"memory\") 1))";
+    let error = refusal(&of_module(module, &[(&import, &more)]));
     assert!(matches!(error, EngineError::World(_)), "{error}");
     assert!(error.to_string().contains("network"), "{error}");
 }
@@ -175,19 +174,20 @@ fn native_code_of_another_engine_is_compiled_again() {
     use sha2::{Digest, Sha256};
     let native = Native::new();
     let whole = native.content();
-    let mut config = wasmtime::Config::new();
-    config.epoch_interruption(false);
-    let other = wasmtime::Engine::new(&config).unwrap();
-    let other = other.precompile_component(&native.program).unwrap();
-    let version = {
-        let mut code = whole[32..].to_vec();
-        let place = code
-            .windows(6)
-            .position(|text| text == b"48.0.8")
-            .unwrap_or(0);
-        code[place] ^= 1;
-        code
+    let precompiled = |change: fn(&mut wasmtime::Config)| {
+        let mut config = wasmtime::Config::new();
+        config.epoch_interruption(true);
+        change(&mut config);
+        let engine = wasmtime::Engine::new(&config).unwrap();
+        engine.precompile_component(&native.program).unwrap()
     };
+    let other = precompiled(|config| {
+        config.epoch_interruption(false);
+    });
+    let version = precompiled(|config| {
+        let other = wasmtime::ModuleVersionStrategy::Custom("47.0.0".to_owned());
+        config.module_version(other).unwrap();
+    });
     for (what, code) in [
         ("another configuration", other),
         ("another version", version),

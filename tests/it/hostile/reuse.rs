@@ -81,12 +81,12 @@ async fn instances_that_wait_make_room_for_a_call() {
         ..limits()
     };
     let world = World::new("counts", limits);
-    count(&world.hostile).await;
-    assert_eq!(world.hostile.memory_bytes(), page);
-    // The trap drops the worn instance; the clean one that tries again finds room beside whatever waits.
-    for _ in 0..3 {
-        let calls = (0..2).map(|_| count(&world.hostile));
-        futures_util::future::join_all(calls).await;
-        assert!(world.hostile.memory_bytes() <= 2 * page);
+    while world.hostile.instances_warm() < 2 {
+        futures_util::future::join_all((0..2).map(|_| count(&world.hostile))).await;
     }
+    assert_eq!(world.hostile.memory_bytes(), 2 * page);
+    let grown = world.hostile.get("grows").await;
+    assert!(matches!(grown, Err(CallError::Refused(_))), "{grown:?}");
+    assert_eq!(world.hostile.instances_warm(), 1, "the other made room");
+    assert_eq!(world.hostile.memory_bytes(), 2 * page);
 }
