@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 use wit_parser::abi::{AbiVariant, WasmType};
-use wit_parser::{Resolve, SourceMap, WorldId, WorldItem};
+use wit_parser::{Resolve, SizeAlign, SourceMap, TypeDefKind, WorldId, WorldItem};
 
 /// Replacements in the text of module and contract: how a component of another contract is made.
 pub type Edits<'a> = &'a [(&'a str, &'a str)];
@@ -48,6 +48,25 @@ pub fn of_module(text: &str, edits: Edits<'_>) -> Vec<u8> {
     encoder.validate(true);
     encoder.module(&module).expect("the module fits the world");
     encoder.encode().expect("the module can be wrapped")
+}
+
+/// Where a field lies in a record of the contract, in bytes.
+///
+/// # Panics
+/// If there is no such record, or it has no such field.
+pub fn offset(record: &str, field: &str) -> usize {
+    let (resolve, _) = contract(&[]);
+    let mut sizes = SizeAlign::default();
+    sizes.fill(&resolve).expect("every type has a size");
+    let fields = resolve.types.iter().find_map(|(_, kind)| match &kind.kind {
+        TypeDefKind::Record(found) if kind.name.as_deref() == Some(record) => Some(&found.fields),
+        _ => None,
+    });
+    let fields = fields.unwrap_or_else(|| panic!("there is no record {record}"));
+    let place = fields.iter().position(|found| found.name == field);
+    let place = place.unwrap_or_else(|| panic!("{record} has no field {field}"));
+    let offsets = sizes.field_offsets(fields.iter().map(|field| &field.ty));
+    offsets[place].0.size_wasm32()
 }
 
 /// `wit/`, edited.

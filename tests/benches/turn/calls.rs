@@ -1,6 +1,6 @@
 //! A fresh instance and a warm call, beside those of a component that does nothing.
 
-use super::direct::{State, engine, prepare, store};
+use super::direct::{State, engine, pooled, prepare, store};
 use super::figures::{median, micros};
 use super::tenant::{runtime, tenant};
 use super::world;
@@ -42,16 +42,31 @@ pub fn compare(steps: usize) {
         .instantiate_pre(&nothing)
         .expect("it is linked");
 
-    let (mut fresh, mut fresh_bare) = (Vec::new(), Vec::new());
+    let pool = pooled().map(|engine| (prepare(&engine), engine));
+    let (mut fresh, mut fresh_bare, mut fresh_pooled) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..steps {
         let context = world::context(&storage);
         fresh.push(time(|| {
             ours.instantiate(store(&engine, State::new(context)))
                 .expect("an instance");
         }));
+        if let Some((ours, engine)) = &pool {
+            let context = world::context(&storage);
+            fresh_pooled.push(time(|| {
+                ours.instantiate(store(engine, State::new(context)))
+                    .expect("an instance");
+            }));
+        }
         fresh_bare.push(time(|| {
             bare.instantiate(store(&engine, ())).expect("an instance");
         }));
+    }
+
+    if !fresh_pooled.is_empty() {
+        println!(
+            "a fresh instance from wasmtime's pool: {}",
+            micros(median(&mut fresh_pooled))
+        );
     }
 
     let mut bare_store = store(&engine, ());

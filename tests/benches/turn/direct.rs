@@ -10,7 +10,7 @@ use threadkeep::limits::Limits;
 use threadkeep::storage::Storage;
 use threadkeep::wit::{self, registry, runner};
 use wasmtime::component::{Component, InstancePre, Linker, TypedFunc};
-use wasmtime::{Config, Engine, Store};
+use wasmtime::{Config, Engine, InstanceAllocationStrategy, PoolingAllocationConfig, Store};
 
 type Create = TypedFunc<(registry::Draft,), (Result<wit::Thread, wit::Error>,)>;
 type Start =
@@ -36,10 +36,30 @@ const EPOCHS: u64 = 1 << 40;
 
 /// The host's configuration.
 pub fn engine() -> Engine {
+    Engine::new(&config()).expect("an engine")
+}
+
+/// The same with wasmtime's pool of memories and tables, where the address space has room for one.
+pub fn pooled() -> Option<Engine> {
+    const INSTANCES: u32 = 64;
+    let mut pool = PoolingAllocationConfig::new();
+    pool.total_component_instances(INSTANCES)
+        .total_core_instances(4 * INSTANCES)
+        .total_memories(INSTANCES)
+        .total_tables(4 * INSTANCES)
+        .max_memory_size(Limits::strict().memory_bytes_max)
+        .linear_memory_keep_resident(2 << 20)
+        .table_keep_resident(64 << 10);
+    let mut config = config();
+    config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool));
+    Engine::new(&config).ok()
+}
+
+fn config() -> Config {
     let mut config = Config::new();
     config.epoch_interruption(true);
     config.concurrency_support(false);
-    Engine::new(&config).expect("an engine")
+    config
 }
 
 /// The component, compiled and linked.

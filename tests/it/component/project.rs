@@ -36,6 +36,16 @@ pub fn open(
     store: Option<Arc<dyn Storage>>,
     environment: &[(&str, &str)],
 ) -> OpenProject {
+    open_on(engine(), dir, store, environment)
+}
+
+/// The same on an engine of one's own.
+pub fn open_on(
+    engine: Engine,
+    dir: Dir,
+    store: Option<Arc<dyn Storage>>,
+    environment: &[(&str, &str)],
+) -> OpenProject {
     let pairs = environment
         .iter()
         .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
@@ -44,13 +54,23 @@ pub fn open(
         store,
         ..ProjectOptions::new(Policy::preset("local"))
     };
-    OpenProject::open(engine(), &Project::from_dir(dir), options).unwrap()
+    OpenProject::open(engine, &Project::from_dir(dir), options).unwrap()
 }
 
 /// One engine for all tests of a process: the component is compiled once.
 pub fn engine() -> Engine {
     static ENGINE: OnceLock<Engine> = OnceLock::new();
     ENGINE.get_or_init(|| engine_with(Limits::local())).clone()
+}
+
+/// The usual engine, and one whose every call has a fresh instance: nothing that matters lives in one, so both must give
+/// the same answers.
+pub fn engines() -> [Engine; 2] {
+    let fresh = Limits {
+        instance_calls_max: 1,
+        ..Limits::local()
+    };
+    [engine(), engine_with(fresh)]
 }
 
 /// An engine with other limits. Native code is shared by all tests of a process.

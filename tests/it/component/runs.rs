@@ -1,8 +1,9 @@
 //! One directive end to end: created, started, driven, finished, read back.
 
-use super::project::{describe_draft, open, project_dir};
+use super::project::{describe_draft, engines, open_on, project_dir};
 use std::sync::Arc;
 use threadkeep::driver::{RunEvent, Sink, Stop};
+use threadkeep::engine::Engine;
 use threadkeep::storage::{Storage, memory::MemoryStore};
 
 const MODELS: &str = r#"
@@ -18,10 +19,10 @@ const SCRIPT: &str = r#"[
   {"text": "It holds a note.", "usage": {"input": 150, "output": 20}}
 ]"#;
 
-async fn run_to_end(store: Option<Arc<dyn Storage>>) {
+async fn run_to_end(engine: Engine, store: Option<Arc<dyn Storage>>) {
     let (_kept, dir) = project_dir(MODELS);
     dir.write(".ai/script.json", SCRIPT).unwrap();
-    let project = open(dir, store, &[]);
+    let project = open_on(engine, dir, store, &[]);
     let thread = project.tenant().create(describe_draft()).await.unwrap();
     assert_eq!(thread.status, "created");
     let (sink, mut events) = Sink::channel();
@@ -68,10 +69,14 @@ async fn run_to_end(store: Option<Arc<dyn Storage>>) {
 
 #[tokio::test]
 async fn a_directive_runs_to_its_end_in_memory() {
-    run_to_end(Some(Arc::new(MemoryStore::new()))).await;
+    for engine in engines() {
+        run_to_end(engine, Some(Arc::new(MemoryStore::new()))).await;
+    }
 }
 
 #[tokio::test]
 async fn a_directive_runs_to_its_end_over_sqlite() {
-    run_to_end(None).await;
+    for engine in engines() {
+        run_to_end(engine, None).await;
+    }
 }

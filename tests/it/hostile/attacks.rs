@@ -129,6 +129,20 @@ async fn run(attack: &Attack) -> (Duration, usize) {
     (time, meanwhile)
 }
 
+/// ARCHITECTURE.md says of every limit what the presets say.
+#[test]
+fn the_table_of_limits_is_true() {
+    let page = include_str!("../../../ARCHITECTURE.md");
+    for ((name, local), (_, strict)) in Limits::local()
+        .named()
+        .into_iter()
+        .zip(Limits::strict().named())
+    {
+        let row = format!("| `{name}` | {local} | {strict} | ");
+        assert!(page.contains(&row), "ARCHITECTURE.md lacks {row:?}");
+    }
+}
+
 #[test]
 fn no_limit_is_without_an_attack() {
     let mut shown: BTreeSet<&str> = attacks().iter().map(|attack| attack.limit).collect();

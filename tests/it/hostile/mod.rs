@@ -4,4 +4,5 @@ mod attacks;
 mod neighbour;
 mod newcomers;
 mod reuse;
+mod rogue;
 mod world;
