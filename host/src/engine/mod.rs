@@ -66,7 +66,8 @@ pub enum EngineError {
         /// The version that the component names.
         found: String,
     },
-    /// The component lacks an export of world `threads`, has one of another type, or imports what the world has not.
+    /// The component lacks an export of world `threads`, or imports what the world has not. Types of functions are
+    /// compared when an instance is made: the first call is then told.
     #[error("the component does not fit world threads@{WIT_VERSION}: {0:#}")]
     World(wasmtime::Error),
 }

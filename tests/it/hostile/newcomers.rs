@@ -1,10 +1,14 @@
 //! Components and native code that an engine must not take: told at the engine's start, by what is wrong with them.
 
+use super::world::tenant;
 use crate::component::project::engine_with;
 use cap_std::fs::{Dir, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
+use std::sync::Arc;
 use threadkeep::engine::{CodeCache, Engine, EngineError};
+use threadkeep::error::CallError;
 use threadkeep::limits::Limits;
+use threadkeep::storage::memory::MemoryStore;
 use threadkeep_tests::programs::{component, of_module};
 
 const EMPTY: &str = "(module (memory (export \"memory\") 1))";
@@ -37,25 +41,15 @@ fn a_component_that_does_not_fit_the_world_is_told_where() {
     let export = format!("    {since}\n    export maintenance;\n");
     let cases = [
         (
-            "an export that is missing",
-            EMPTY,
             (export.as_str(), ""),
             "threadkeep:threads/maintenance@0.1.0",
         ),
-        (
-            "an export of another type",
-            EMPTY,
-            (
-                "set-title: func(id: string, title: option<string>)",
-                "set-title: func(id: string, title: string)",
-            ),
-            "set-title",
-        ),
+        (("set-title: func", "set-name: func"), "set-title"),
     ];
-    for (what, module, edit, place) in cases {
-        let error = refusal(&of_module(module, &[edit]));
-        assert!(matches!(error, EngineError::World(_)), "{what}: {error}");
-        assert!(error.to_string().contains(place), "{what}: {error}");
+    for (edit, place) in cases {
+        let error = refusal(&of_module(EMPTY, &[edit]));
+        assert!(matches!(error, EngineError::World(_)), "{place}: {error}");
+        assert!(error.to_string().contains(place), "{place}: {error}");
     }
     let import = format!("    {since}\n    import tools;\n");
     let more = format!("{import}    import network: interface {{ connect: func(); }}\n");
@@ -63,6 +57,22 @@ fn a_component_that_does_not_fit_the_world_is_told_where() {
     let error = refusal(&of_module(module, &[(&import, &more)]));
     assert!(matches!(error, EngineError::World(_)), "{error}");
     assert!(error.to_string().contains("network"), "{error}");
+}
+
+/// The types of functions are compared when an instance is made: the first call is told.
+#[tokio::test]
+async fn a_function_of_another_type_is_told_to_the_first_call() {
+    let edit = (
+        "set-title: func(id: string, title: option<string>)",
+        "set-title: func(id: string, title: string)",
+    );
+    let engine = engine_with(Limits::strict());
+    let other = engine.beside(&of_module(EMPTY, &[edit]), None).unwrap();
+    let answer = tenant(&other, Arc::new(MemoryStore::new())).get("x").await;
+    assert!(
+        matches!(&answer, Err(CallError::Trapped(why)) if why.contains("type")),
+        "{answer:?}"
+    );
 }
 
 #[test]
