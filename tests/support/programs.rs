@@ -106,9 +106,9 @@ fn add_exports(text: &mut String, resolve: &Resolve, world: WorldId) {
             }
             let signature = resolve.wasm_signature(AbiVariant::GuestExport, function);
             let (params, results) = (types(&signature.params), types(&signature.results));
-            let _ = write!(
+            let _ = writeln!(
                 text,
-                "(func (export {name:?}) (param {params}) (result {results}) (unreachable))\n"
+                "(func (export {name:?}) (param {params}) (result {results}) (unreachable))"
             );
         }
     }
