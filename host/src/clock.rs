@@ -13,6 +13,19 @@ pub struct Time {
 }
 
 impl Time {
+    /// This long after it.
+    #[must_use]
+    pub fn after(self, by: Duration) -> Self {
+        let nanos = u64::from(self.nanos) + u64::from(by.subsec_nanos());
+        let seconds = by.as_secs() + nanos / 1_000_000_000;
+        Self {
+            seconds: self
+                .seconds
+                .saturating_add(i64::try_from(seconds).unwrap_or(i64::MAX)),
+            nanos: (nanos % 1_000_000_000) as u32,
+        }
+    }
+
     /// How long from `now` until this time; zero if it is past.
     pub fn until(self, now: Self) -> Duration {
         if self <= now {
@@ -88,12 +101,7 @@ impl ManualClock {
             .now
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner);
-        let nanos = u64::from(now.nanos) + u64::from(by.subsec_nanos());
-        let seconds = by.as_secs() + nanos / 1_000_000_000;
-        now.seconds = now
-            .seconds
-            .saturating_add(i64::try_from(seconds).unwrap_or(i64::MAX));
-        now.nanos = (nanos % 1_000_000_000) as u32;
+        *now = now.after(by);
     }
 }
 

@@ -3,6 +3,19 @@
 //! An [`engine::Engine`] compiles the component once; a [`tenant::Tenant`] gives it a store, a library, a clock and
 //! nothing else; a [`driver::Driver`] performs the steps that it hands out: model calls, tool calls, waits. The host
 //! holds no domain rule: it stores, serves, performs steps and enforces ceilings.
+//!
+//! Begin with [`project::OpenProject`], which makes a directory a tenant, or with [`component::Context::new`] over a
+//! [`storage::Storage`] and a [`library::Library`] of your own. Models are behind [`models::Llm`], tools behind
+//! [`tools::Tools`]; [`component::add_to_linker`] serves a wasmtime engine that you have already. The guide is
+//! `docs/embedding.md` in the repository; its code is a crate there, `examples/embedder`.
+//!
+//! | feature | brings |
+//! |---|---|
+//! | `sqlite` | [`storage`]'s SQLite backend, and projects that open it by themselves |
+//! | `http` | providers of models that speak HTTP |
+//! | `cli` | the command `threadkeep`; nothing for a library |
+//!
+//! All are on by default and none is needed. Nothing here is global, no runtime is started, and logs go to `tracing`.
 
 pub mod authority;
 mod bindings;

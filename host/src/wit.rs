@@ -9,6 +9,16 @@ pub use crate::bindings::exports::threadkeep::threads::{
 pub use crate::bindings::threadkeep::threads::llm;
 pub use crate::bindings::threadkeep::threads::types::*;
 
+use crate::clock::Time;
+use crate::component::convert;
+
+/// A time of the host's clock as the component takes it.
+impl From<Time> for Instant {
+    fn from(time: Time) -> Self {
+        convert::instant(time)
+    }
+}
+
 /// No cap is asked for: in a draft, those of the directive and the preset hold.
 impl Default for Limits {
     fn default() -> Self {

@@ -72,3 +72,12 @@ fn in_an_engine_that_is_there_already() {
         "linker",
     );
 }
+
+#[test]
+fn a_loop_of_ones_own() {
+    prints(
+        env!("CARGO_BIN_EXE_append"),
+        "cargo run --bin append",
+        "append",
+    );
+}

@@ -147,6 +147,9 @@ struct Host {
 fn the_component_works_in_an_embedders_own_engine() {
     let mut metered = Config::new();
     metered.epoch_interruption(true).consume_fuel(true);
+    metered.wasm_memory64(false).wasm_multi_memory(false);
+    metered.wasm_tail_call(false).wasm_relaxed_simd(false);
+    metered.concurrency_support(false);
     for (name, config, fuel) in [
         ("as wasmtime is", Config::new(), false),
         ("metered", metered, true),

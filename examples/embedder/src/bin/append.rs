@@ -1,0 +1,70 @@
+//! A loop of the embedder's own: a thread is held, and what happened is appended to its history without the runner.
+
+use serde_json::json;
+use std::error::Error;
+use std::path::Path;
+use std::time::Duration;
+use threadkeep::authority::Project;
+use threadkeep::driver::{Sink, Stop, fresh_nonce};
+use threadkeep::engine::Engine;
+use threadkeep::limits::Limits;
+use threadkeep::models::user_message;
+use threadkeep::policy::Policy;
+use threadkeep::project::{OpenProject, ProjectOptions};
+use threadkeep::wit::registry::Draft;
+
+/// How long the hold lasts if this process dies.
+const HOLD: Duration = Duration::from_secs(60);
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let engine = Engine::new(Limits::local(), None)?;
+    let directory = Project::open_ambient(Path::new("project"))?;
+    let options = ProjectOptions::new(Policy::preset("local"));
+    let project = OpenProject::open(engine, &directory, options)?;
+    let tenant = project.tenant();
+
+    // A thread without a directive is a chat. Nobody holds it, so a message needs no token.
+    let thread = tenant.create(Draft::default()).await?.id;
+    let question = json!({"type": "message", "role": "user", "content": "What is in notes.txt?"});
+    let said = tenant
+        .append(&thread, None, 0, vec![question.to_string()])
+        .await?;
+
+    // Whoever calls models and tools himself holds it meanwhile: nobody else can write.
+    let holder = format!("{}/1", fresh_nonce()?);
+    let deadline = tenant.context().clock.now().after(HOLD);
+    let held = tenant
+        .open_thread(&thread, &holder, deadline.into())
+        .await?;
+    let call = json!({"type": "tool_use", "name": "look", "arguments": "{}", "id": "a"});
+    let result = json!({"type": "tool_result", "id": "a", "text": "oats, milk, coffee"});
+    let reply = json!({"type": "message", "role": "assistant", "content": "A shopping list."});
+    let mut at = held.version;
+    for events in [vec![call], vec![result], vec![reply]] {
+        let events = events.iter().map(ToString::to_string).collect();
+        at = tenant
+            .append(&thread, Some(held.token), at, events)
+            .await?
+            .version;
+    }
+    tenant
+        .close_thread(&thread, held.token, "idle", None)
+        .await?;
+    println!(
+        "the question is version {}, the reply version {at}",
+        said.version
+    );
+
+    // The runner goes on where the loop has stopped: the model is sent all of it.
+    let more = user_message("Thank you. Is there milk?");
+    let driver = project.driver();
+    let ended = driver
+        .run(&thread, Some(more), &Sink::none(), &Stop::never())
+        .await?;
+    println!("status  {}", ended.status);
+    for message in tenant.messages(&thread, 0, at).await?.messages {
+        println!("{message}");
+    }
+    Ok(())
+}
