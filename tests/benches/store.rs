@@ -6,6 +6,8 @@
 
 #[path = "store/alone.rs"]
 mod alone;
+#[path = "turn/figures.rs"]
+mod figures;
 #[path = "store/opening.rs"]
 mod opening;
 #[path = "turn/raw.rs"]
@@ -15,7 +17,6 @@ mod together;
 
 use cap_std::fs::Dir;
 use std::path::Path;
-use std::time::Duration;
 use threadkeep::storage::sqlite::{Durability, SqliteOptions, SqliteStore};
 use threadkeep::storage::{Expect, Key, Op, Outcome, Storage};
 
@@ -113,17 +114,4 @@ impl<'a> StoreRun<'a> {
         assert_eq!(self.store.commit(&ops, false), Ok(Outcome::Committed));
         self.version += 1;
     }
-}
-
-/// The middle one.
-fn median(durations: &mut [Duration]) -> Duration {
-    durations.sort_unstable();
-    durations
-        .get(durations.len() / 2)
-        .copied()
-        .unwrap_or_default()
-}
-
-fn micros(duration: Duration) -> String {
-    format!("{:.1} us", duration.as_secs_f64() * 1e6)
 }

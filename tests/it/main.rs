@@ -12,4 +12,5 @@ mod hostile;
 mod models;
 mod readme;
 mod runner;
+mod stores;
 mod tidy;

@@ -51,6 +51,9 @@ const NAMES: [&str; 5] = [
 /// Kinds that are written by hand and read by people as code.
 const CODE: [&str; 7] = ["rs", "wit", "sql", "toml", "py", "mjs", "sh"];
 
+/// The files of the host with `unsafe` code.
+const UNSAFE: [&str; 2] = ["host/src/engine/cache.rs", "host/src/storage/sqlite/vfs.rs"];
+
 /// Looks at one file and says what is wrong.
 type Check = fn(&File) -> Vec<String>;
 
@@ -92,6 +95,11 @@ fn rust_files_open_with_their_purpose() {
 #[test]
 fn open_ends_name_an_issue() {
     each(open_ends);
+}
+
+#[test]
+fn unsafe_code_is_where_the_design_allows_it() {
+    each(unsafe_elsewhere);
 }
 
 #[test]
@@ -164,6 +172,19 @@ fn missing_module_doc(file: &File) -> Vec<String> {
     )]
 }
 
+/// The lint `unsafe_code` is denied everywhere; this is who may say otherwise.
+fn unsafe_elsewhere(file: &File) -> Vec<String> {
+    let host = file.is("rs") && file.path.starts_with("host/");
+    let lifts = host && rust::without_literals(&file.text).contains("unsafe_code");
+    if !lifts || UNSAFE.contains(&file.path.as_str()) {
+        return Vec::new();
+    }
+    vec![format!(
+        "{}: only {UNSAFE:?} may have unsafe code (DESIGN.md, section 12)",
+        file.path
+    )]
+}
+
 fn open_ends(file: &File) -> Vec<String> {
     if file.path != ".ci/run" && !CODE.iter().any(|kind| file.is(kind)) {
         return Vec::new();
@@ -225,7 +246,7 @@ mod tests {
     #[test]
     fn what_is_untidy_is_found() {
         let body = "    x();\n".repeat(FUNCTION_LINES_MAX - 1);
-        let cases: [(Check, File, usize); 12] = [
+        let cases: [(Check, File, usize); 15] = [
             (
                 long_functions,
                 file("a.rs", &format!("fn f() {{\n{body}}}\n")),
@@ -254,6 +275,21 @@ mod tests {
                 2,
             ),
             (open_ends, file("a.sql", "-- TODO (#12)\n"), 0),
+            (
+                unsafe_elsewhere,
+                file("host/src/a.rs", "#![allow(unsafe_code, reason)]"),
+                1,
+            ),
+            (
+                unsafe_elsewhere,
+                file("host/src/a.rs", "x(\"unsafe_code\");"),
+                0,
+            ),
+            (
+                unsafe_elsewhere,
+                file(UNSAFE[0], "#![allow(unsafe_code)]"),
+                0,
+            ),
             (stray, file("host/registry.db", ""), 1),
             (stray, file("notes", ""), 1),
             (stray, file("tests/fixtures/v1/registry.db", ""), 0),

@@ -1,7 +1,8 @@
 //! One writer: the store's commit, and a whole step, beside the same rows by hand.
 
+use super::figures::{median, micros, ratio};
 use super::raw::RawRun;
-use super::{Durability, StoreRun, median, micros, open, rows};
+use super::{Durability, StoreRun, open, rows};
 use std::time::{Duration, Instant};
 
 /// Steps before the clock counts.
@@ -27,14 +28,13 @@ pub fn compare(durability: Durability, steps: usize) {
     }
     let middle = |times: &mut Vec<Duration>| median(&mut times[WARM_STEPS..]);
     let (get, commit, raw) = (middle(&mut gets), middle(&mut commits), middle(&mut raws));
-    let over = |whole: Duration| whole.as_secs_f64() / raw.as_secs_f64();
     println!(
-        "one writer, {durability:?}: raw SQL {:>9}, commit {:>9} = {:.2}, get {:>8}, get and commit {:.2} of raw SQL",
+        "one writer, {durability:?}: raw SQL {:>9}, commit {:>9} = {}, get {:>8}, get and commit {} of raw SQL",
         micros(raw),
         micros(commit),
-        over(commit),
+        ratio(commit, raw),
         micros(get),
-        over(get + commit),
+        ratio(get + commit, raw),
     );
 }
 

@@ -1,7 +1,8 @@
 //! Opening and closing: a store that is there, with one read and one commit, beside a connection that does the same.
 
+use super::figures::{median, micros};
 use super::raw::RawRun;
-use super::{Durability, StoreRun, median, micros, open, rows};
+use super::{Durability, StoreRun, open, rows};
 use std::time::Instant;
 
 /// Print the medians of `steps` times each.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 use tempfile::TempDir;
-use threadkeep::storage::sqlite::{Durability, SqliteOptions, SqliteStore};
+use threadkeep::storage::sqlite::{Durability, SqliteOptions, SqliteStore, Stores};
 use threadkeep::storage::{
     COLLECTIONS, Expect, Item, Key, LOGS, Line, Op, Outcome, Quota, Storage, StorageError,
 };
@@ -56,6 +56,29 @@ impl SqliteFixture {
     /// A plain connection to the same file, for what the store itself never does.
     pub(super) fn shell(&self) -> rusqlite::Connection {
         rusqlite::Connection::open(self.temp.path().join(FILE)).unwrap()
+    }
+}
+
+/// The same, by a store that opens on first use.
+pub(super) struct LazyFixture {
+    fixture: SqliteFixture,
+    stores: Stores,
+}
+
+impl LazyFixture {
+    pub(super) fn new(stores: &Stores, quota: Option<Quota>) -> Self {
+        Self {
+            fixture: SqliteFixture::with_quota(quota),
+            stores: stores.clone(),
+        }
+    }
+}
+
+impl Home for LazyFixture {
+    fn open(&self) -> Arc<dyn Storage> {
+        let dir = self.fixture.dir.try_clone().unwrap();
+        let options = options(self.fixture.quota);
+        Arc::new(self.stores.store(move || dir.try_clone(), FILE, options))
     }
 }
 

@@ -23,10 +23,11 @@ mod suite;
 mod together;
 mod views;
 
-use fixture::SqliteFixture;
+use fixture::{LazyFixture, SqliteFixture};
 use std::sync::Arc;
 use suite::{Home, MemoryHome, NewHome, cases, failing};
 use threadkeep::storage::Storage;
+use threadkeep::storage::sqlite::{Stores, StoresOptions};
 
 /// Fewer than this, and somebody has lost a file of cases.
 const CASES_MIN: usize = 135;
@@ -87,4 +88,12 @@ impl Home for GuideHome {
 #[test]
 fn sqlite_keeps_the_contract() {
     check_all(&|quota| Box::new(SqliteFixture::with_quota(quota)));
+}
+
+#[test]
+fn stores_that_open_on_first_use_keep_the_contract() {
+    let stores = Stores::new(StoresOptions::service());
+    check_all(&|quota| Box::new(LazyFixture::new(&stores, quota)));
+    stores.close_idle();
+    assert_eq!(stores.open_count(), 0);
 }

@@ -1,13 +1,15 @@
-//! Moving the write-ahead log into the file, on a thread and a connection of its own, off the path of commits.
+//! Moving the write-ahead log into the file, on a connection of its own, off the path of commits.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::{Builder, JoinHandle};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rusqlite::Connection;
 
 use super::super::StorageError;
-use super::files::LockFile;
+use super::Durability;
+use super::connection::{Session, open_checkpointer};
+use super::files::Place;
+use super::lock::LockFile;
 
 /// Pages written, as estimated, after which the log is moved.
 const PAGES_BETWEEN: usize = 1_000;
@@ -18,89 +20,71 @@ const PAGE_BYTES: usize = 4_096;
 /// Pages that an operation changes beside its value: its leaf, an index leaf.
 const PAGES_PER_OP: usize = 2;
 
-/// Tells the thread when there is something to do, and ends it when dropped.
+/// The write-ahead log of one open store.
 #[derive(Debug)]
-pub(super) struct Checkpointer {
+pub(super) struct Log {
+    place: Arc<Place>,
+    durability: Durability,
     pages: AtomicUsize,
-    order: Arc<Order>,
-    thread: Option<JoinHandle<()>>,
+    /// It waits to be moved.
+    due: AtomicBool,
+    means: Mutex<Means>,
 }
 
-#[derive(Debug, Default)]
-struct Order {
-    state: Mutex<State>,
-    changed: Condvar,
+/// What moves a log.
+#[derive(Debug)]
+enum Means {
+    /// Nothing was moved yet: most stores that are opened for a moment never get so far.
+    Unopened,
+    Open(Session, LockFile),
+    Closed,
 }
 
-#[derive(Debug, Default)]
-struct State {
-    due: bool,
-    ended: bool,
-}
-
-impl Checkpointer {
-    /// Starts the thread.
-    pub(super) fn start(connection: Connection, lock: LockFile) -> Result<Self, StorageError> {
-        let order = Arc::new(Order::default());
-        let orders = Arc::clone(&order);
-        let work = move || {
-            while orders.next() {
-                checkpoint(&connection, &lock);
-            }
-        };
-        let thread = Builder::new()
-            .name("threadkeep-checkpoint".to_owned())
-            .spawn(work);
-        let thread = thread.map_err(|error| StorageError::Unavailable {
-            message: error.to_string(),
-        })?;
-        Ok(Self {
+impl Log {
+    pub(super) fn new(place: Arc<Place>, durability: Durability) -> Self {
+        Self {
+            place,
+            durability,
             pages: AtomicUsize::new(0),
-            order,
-            thread: Some(thread),
-        })
+            due: AtomicBool::new(false),
+            means: Mutex::new(Means::Unopened),
+        }
     }
 
-    /// Notes what was written.
-    pub(super) fn note(&self, ops: usize, bytes: usize) {
+    /// Notes what was written; true if the log has become due.
+    pub(super) fn note(&self, ops: usize, bytes: usize) -> bool {
         let pages = ops * PAGES_PER_OP + bytes / PAGE_BYTES;
-        if self.pages.fetch_add(pages, Ordering::Relaxed) + pages >= PAGES_BETWEEN {
-            self.pages.store(0, Ordering::Relaxed);
-            self.order.tell(|state| state.due = true);
+        if self.pages.fetch_add(pages, Ordering::Relaxed) + pages < PAGES_BETWEEN {
+            return false;
+        }
+        self.pages.store(0, Ordering::Relaxed);
+        !self.due.swap(true, Ordering::AcqRel)
+    }
+
+    /// Moves what is in it.
+    pub(super) fn carry(&self) {
+        self.due.store(false, Ordering::Release);
+        let mut means = self.means.lock().unwrap_or_else(PoisonError::into_inner);
+        if matches!(*means, Means::Unopened) {
+            match self.open() {
+                Ok(opened) => *means = opened,
+                Err(error) => return tracing::warn!(%error, "a log could not be moved"),
+            }
+        }
+        if let Means::Open(connection, lock) = &*means {
+            checkpoint(connection, lock);
         }
     }
-}
 
-impl Drop for Checkpointer {
-    fn drop(&mut self) {
-        self.order.tell(|state| state.ended = true);
-        if let Some(thread) = self.thread.take()
-            && thread.join().is_err()
-        {
-            tracing::warn!("the checkpoint thread of a store had panicked");
-        }
-    }
-}
-
-impl Order {
-    /// Waits for work; false at the end.
-    fn next(&self) -> bool {
-        let idle = |state: &mut State| !state.due && !state.ended;
-        let mut state = self
-            .changed
-            .wait_while(self.state(), idle)
-            .unwrap_or_else(PoisonError::into_inner);
-        state.due = false;
-        !state.ended
+    /// Ends what moves it; whoever moves it just now is waited for.
+    pub(super) fn close(&self) {
+        *self.means.lock().unwrap_or_else(PoisonError::into_inner) = Means::Closed;
     }
 
-    fn tell(&self, change: impl FnOnce(&mut State)) {
-        change(&mut self.state());
-        self.changed.notify_one();
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn open(&self) -> Result<Means, StorageError> {
+        self.place.check_unchanged()?;
+        let connection = open_checkpointer(&self.place, self.durability)?;
+        Ok(Means::Open(connection, LockFile::open(&self.place)?))
     }
 }
 

@@ -1,46 +1,95 @@
-//! The files of one store inside the directory that was granted: their names, what may stand there, the lock file.
+//! The files of one store inside the directory that was granted: their names, what may stand there, and whether they
+//! are still the ones that were opened.
 //!
-//! **The gap.** SQLite opens files by path and follows symbolic links before it opens, so a path through
-//! `/proc/self/fd/<directory>/` is turned back into an ordinary one. What stands at our names is therefore looked at
-//! before every connection, and anything but an ordinary file with one name is refused. Between that look and the open
-//! a writer of the same directory could still plant a link, and after the open a renamed directory is an I/O error.
-//! The shim VFS that closes both is a later piece of work; until then the directory must be writable by us alone,
-//! which `.ai/threads` is: no directory that tools see contains it.
+//! SQLite reaches them through a [`Door`] at `/proc/self/fd/<directory>/<name>`, and the lock file is opened beneath the
+//! same directory: a link at one of our names is refused by the kernel, and a directory that is renamed or swapped for
+//! another is still the one that was granted. Before each connection our names are looked at as well, for an error that
+//! says what is wrong, and because nothing but a look finds a second name of a file (a hard link): whoever can write in
+//! the directory could plant one after the look, so the directory must belong to the tenant or the operator alone.
+//! `.ai/threads` does: no directory that tools see contains it.
 //!
 //! Only Linux has `/proc/self/fd`. Elsewhere a store is refused with the code `unsupported-platform`.
 
-use std::fs::TryLockError;
-use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc;
-use std::time::{Duration, Instant};
+use std::ffi::CString;
+use std::path::Path;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::time::SystemTime;
 
-use cap_std::fs::{Dir, File, OpenOptions};
+use cap_std::fs::{Dir, Metadata};
 
 use super::super::StorageError;
 use super::super::check::other;
+use super::vfs::Door;
+use crate::authority;
 
 /// Longest name of a store's file, in bytes: file systems take 255, and `-journal` is added.
 const NAME_BYTES_MAX: usize = 200;
 /// What SQLite adds to the name of its files, and what we add for the lock file.
-const SUFFIXES: [&str; 5] = ["", "-wal", "-shm", "-journal", LOCK_SUFFIX];
-const LOCK_SUFFIX: &str = ".lock";
-/// How long a writer waits for its turn. A turn is a few synchronised writes, and a checkpoint at most; whoever has not
-/// come to an end after this long is stopped, and everybody else is told instead of waiting with it.
-const TURN_TIME_MAX: Duration = Duration::from_secs(20);
-/// How often a writer looks that cannot wait in the kernel's queue.
-const LOOK_EVERY: Duration = Duration::from_millis(10);
+const SUFFIXES: [&str; 5] = ["", "-wal", "-shm", "-journal", ".lock"];
+/// Size of the smallest SQLite database, one page of the smallest size; every size is a multiple of it.
+const DATABASE_BYTES_MIN: u64 = 512;
+/// The files that stay the same while a store is open: the first three of [`SUFFIXES`].
+const STAYING: usize = 3;
 
 /// A directory and a name in it. It is kept as long as a connection, because connections are opened through it.
 #[derive(Debug)]
 pub(super) struct Place {
+    held: Arc<Held>,
+    /// In the order of [`SUFFIXES`]: the store's own is the first.
+    names: [String; SUFFIXES.len()],
+    opened: OnceLock<[Option<Number>; STAYING]>,
+}
+
+/// A directory that is held open and the door to one store in it. There is one for each store that is open in this
+/// process, however often: SQLite keeps the path that it opened a store's shared memory with first, for all connections
+/// of the process, and deletes by it when the last one ends. So the directory's descriptor, which stands in that path,
+/// must not be given to another directory before.
+#[derive(Debug)]
+struct Held {
+    door: Door,
     dir: Dir,
-    name: String,
+}
+
+/// Those of this process: SQLite, which they are for, is one for the process too.
+static HELD: Mutex<Vec<(Number, String, Weak<Held>)>> = Mutex::new(Vec::new());
+
+impl Held {
+    fn of(dir: &Dir, name: &str) -> Result<Arc<Self>, StorageError> {
+        let failed = |error: &std::io::Error| unavailable("the directory", error);
+        let found = dir.dir_metadata().map_err(|error| failed(&error))?;
+        let number = authority::identity(&found).unwrap_or_default();
+        let mut all = HELD.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|(.., held)| held.strong_count() > 0);
+        let same = all
+            .iter()
+            .find(|(at, known, _)| *at == number && known == name)
+            .and_then(|(.., held)| held.upgrade());
+        if let Some(held) = same {
+            return Ok(held);
+        }
+        let dir = dir.try_clone().map_err(|error| failed(&error))?;
+        let held = Arc::new(Self {
+            door: Door::new(platform::path(&dir, name)?)?,
+            dir,
+        });
+        all.push((number, name.to_owned(), Arc::downgrade(&held)));
+        Ok(held)
+    }
+}
+
+/// Device and number of a file: no other file has them while it is open.
+type Number = (u64, u64);
+
+/// What tells a file from another that has taken its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Identity {
+    number: Option<Number>,
+    /// Numbers are given again once a file is gone.
+    made: Option<SystemTime>,
 }
 
 impl Place {
-    /// Checks the name, not yet what stands there.
+    /// Checks the name and the file system, not yet what stands there.
     pub(super) fn new(dir: &Dir, name: &str) -> Result<Self, StorageError> {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
         let dots = name.starts_with('.') || !name.contains('.');
@@ -50,263 +99,326 @@ impl Place {
             );
             return Err(other("bad-name", message));
         }
-        let dir = dir
-            .try_clone()
-            .map_err(|error| unavailable("the directory", &error))?;
+        platform::check_file_system(dir)?;
         Ok(Self {
-            dir,
-            name: name.to_owned(),
+            held: Held::of(dir, name)?,
+            names: SUFFIXES.map(|suffix| format!("{name}{suffix}")),
+            opened: OnceLock::new(),
         })
     }
 
     /// Whether there is a file with something in it.
     pub(super) fn is_there(&self) -> Result<bool, StorageError> {
-        match self.dir.symlink_metadata(&self.name) {
-            Ok(found) => Ok(found.len() > 0),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
-            Err(error) => Err(unavailable(&self.name, &error)),
-        }
+        Ok(self.look(self.name())?.is_some_and(|found| found.len() > 0))
     }
 
-    /// Where SQLite shall open the store, after a look at every file of it.
-    pub(super) fn path(&self) -> Result<PathBuf, StorageError> {
-        for suffix in SUFFIXES {
-            self.look_at(&format!("{}{suffix}", self.name))?;
+    /// Looks at every file of the store, and answers the door to them.
+    pub(super) fn door(&self) -> Result<&Door, StorageError> {
+        for name in &self.names {
+            if let Some(found) = self.look(name)? {
+                check_ordinary(name, &found)?;
+            }
         }
-        self.path_in_dir()
+        Ok(&self.held.door)
     }
 
-    /// The lock file, opened anew: two handles queue behind each other, also in one process.
-    pub(super) fn lock_file(&self) -> Result<LockFile, StorageError> {
-        let name = format!("{}{LOCK_SUFFIX}", self.name);
-        self.look_at(&name)?;
-        let dir = self.dir.try_clone();
-        let dir = dir.map_err(|error| unavailable("the directory", &error))?;
-        let file = open_lock(&dir, &name).map_err(|error| unavailable(&name, &error))?;
-        Ok(LockFile {
-            file,
-            dir,
-            name,
-            helped: Arc::default(),
-        })
+    /// The lock file, made if it is missing: not through a link, and an ordinary file with one name.
+    pub(super) fn open_lock(&self) -> Result<std::fs::File, StorageError> {
+        let name = self.lock_name();
+        if let Some(found) = self.look(name)? {
+            check_ordinary(name, &found)?;
+        }
+        let file = platform::open_no_follow(&self.held.dir, name);
+        let file = file.map_err(|error| unwritable(name, &error))?;
+        let found = file.metadata().map_err(|error| unavailable(name, &error))?;
+        check_ordinary(name, &Metadata::from_just_metadata(found))?;
+        Ok(file)
     }
 
-    fn look_at(&self, name: &str) -> Result<(), StorageError> {
-        let found = match self.dir.symlink_metadata(name) {
-            Ok(found) => found,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-            Err(error) => return Err(unavailable(name, &error)),
-        };
-        if !found.is_file() {
-            return Err(other(
-                "not-a-regular-file",
-                format!("{name} is a link, a directory or a device"),
-            ));
+    pub(super) fn lock_name(&self) -> &str {
+        &self.names[SUFFIXES.len() - 1]
+    }
+
+    /// Whether files can be made in the directory.
+    pub(super) fn is_writable(&self) -> bool {
+        platform::is_writable(&self.held.dir)
+    }
+
+    /// Refuses what is left of a store and would be taken for none, and made anew: a log whose file is gone or empty,
+    /// and a file that does not end with a page.
+    pub(super) fn check_whole(&self) -> Result<(), StorageError> {
+        let length = self.look(self.name())?.map_or(0, |found| found.len());
+        let [file, log, _, journal, _] = &self.names;
+        let has_log = self.has_log()?;
+        if has_log && length < DATABASE_BYTES_MIN {
+            let message = format!(
+                "{log} holds commits, and {file}, which they belong to, is empty or gone; put it back, or both away"
+            );
+            return Err(StorageError::Corrupt { message });
         }
-        if has_other_names(&found) {
-            return Err(other(
-                "hard-linked",
-                format!("{name} has another name somewhere"),
-            ));
+        // What a crash cut, the log or the journal mends.
+        let mended = has_log || self.look(journal)?.is_some();
+        if !mended && length % DATABASE_BYTES_MIN != 0 {
+            let message = format!("{file} was cut: it has {length} bytes");
+            return Err(StorageError::Corrupt { message });
         }
         Ok(())
     }
 
-    #[cfg(target_os = "linux")]
-    #[expect(clippy::unnecessary_wraps, reason = "elsewhere it fails")]
-    fn path_in_dir(&self) -> Result<PathBuf, StorageError> {
-        use std::os::fd::AsRawFd;
-        Ok(PathBuf::from(format!(
-            "/proc/self/fd/{}/{}",
-            self.dir.as_raw_fd(),
-            self.name
-        )))
+    /// Whether there is a write-ahead log with something in it.
+    pub(super) fn has_log(&self) -> Result<bool, StorageError> {
+        Ok(self
+            .look(&self.names[1])?
+            .is_some_and(|found| found.len() > 0))
     }
 
-    #[cfg(not(target_os = "linux"))]
-    fn path_in_dir(&self) -> Result<PathBuf, StorageError> {
-        Err(other(
-            "unsupported-platform",
-            "SQLite cannot be held inside a directory here; use the files store",
-        ))
+    /// Remembers which files were opened: those that stand there now.
+    pub(super) fn remember(&self) -> Result<(), StorageError> {
+        let now = self.numbers()?;
+        // Opening does it once.
+        let _ = self.opened.set(now);
+        Ok(())
     }
+
+    /// Which file the store is.
+    pub(super) fn identity(&self) -> Result<Option<Identity>, StorageError> {
+        Ok(self.look(self.name())?.map(|found| Identity::of(&found)))
+    }
+
+    /// Refuses if one of the files is gone or another has taken its name: what is written then, nobody would find.
+    ///
+    /// # Errors
+    /// [`StorageError::Other`] with the code `replaced`.
+    pub(super) fn check_unchanged(&self) -> Result<(), StorageError> {
+        let Some(opened) = self.opened.get() else {
+            return Ok(());
+        };
+        if self.numbers()? == *opened {
+            return Ok(());
+        }
+        Err(self.replaced())
+    }
+
+    /// The error of [`Self::check_unchanged`].
+    pub(super) fn replaced(&self) -> StorageError {
+        let message = format!(
+            "{} is gone or another file has taken its place since it was opened; close the store and open it again if \
+             that was meant",
+            self.name()
+        );
+        other("replaced", message)
+    }
+
+    fn name(&self) -> &str {
+        &self.names[0]
+    }
+
+    fn numbers(&self) -> Result<[Option<Number>; STAYING], StorageError> {
+        let mut found = [None; STAYING];
+        for (number, name) in found.iter_mut().zip(&self.names) {
+            *number = platform::number(&self.held.dir, name)
+                .map_err(|error| unavailable(name, &error))?;
+        }
+        Ok(found)
+    }
+
+    fn look(&self, name: &str) -> Result<Option<Metadata>, StorageError> {
+        match self.held.dir.symlink_metadata(Path::new(name)) {
+            Ok(found) => Ok(Some(found)),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(unavailable(name, &error)),
+        }
+    }
+}
+
+impl Identity {
+    fn of(found: &Metadata) -> Self {
+        Self {
+            number: authority::identity(found),
+            made: found.created().ok().map(|time| time.into_std()),
+        }
+    }
+}
+
+fn check_ordinary(name: &str, found: &Metadata) -> Result<(), StorageError> {
+    if !found.is_file() {
+        return Err(other(
+            "not-a-regular-file",
+            format!("{name} is a link, a directory or a device"),
+        ));
+    }
+    if has_other_names(found) {
+        return Err(other(
+            "hard-linked",
+            format!("{name} has another name somewhere"),
+        ));
+    }
+    Ok(())
 }
 
 #[cfg(unix)]
-fn has_other_names(found: &cap_std::fs::Metadata) -> bool {
+fn has_other_names(found: &Metadata) -> bool {
     use cap_std::fs::MetadataExt;
-    found.nlink() != 1
+    found.nlink() > 1
 }
 
 #[cfg(not(unix))]
-fn has_other_names(_found: &cap_std::fs::Metadata) -> bool {
+fn has_other_names(_found: &Metadata) -> bool {
     false
 }
 
-fn open_lock(dir: &Dir, name: &str) -> std::io::Result<std::fs::File> {
-    let mut options = OpenOptions::new();
-    options.read(true).write(true).create(true);
-    dir.open_with(name, &options).map(File::into_std)
-}
-
-/// Where the writers of all processes queue: whoever holds it may begin a transaction. The kernel wakes the next one,
-/// and frees it when its holder dies. A holder that is stopped (not dead) is waited for no longer than
-/// [`TURN_TIME_MAX`].
-#[derive(Debug)]
-pub(super) struct LockFile {
-    file: std::fs::File,
-    dir: Dir,
-    name: String,
-    /// A thread waits in the kernel's queue for us: there is never more than one, however long it takes.
-    helped: Arc<AtomicBool>,
-}
-
-impl LockFile {
-    /// Waits until it is ours.
-    pub(super) fn acquire(&self) -> Result<Turn<'_>, StorageError> {
-        self.acquire_within(TURN_TIME_MAX)
-    }
-
-    fn acquire_within(&self, most: Duration) -> Result<Turn<'_>, StorageError> {
-        if self.is_free()? {
-            return Ok(Turn::Ours(&self.file));
-        }
-        match self.queued() {
-            Some(queued) => match queued.recv_timeout(most) {
-                Ok(Ok(file)) => Ok(Turn::Handed { _file: file }),
-                Ok(Err(error)) => Err(unavailable(&self.name, &error)),
-                Err(_) => Err(self.held(most)),
-            },
-            None => self.looked_for(most),
-        }
-    }
-
-    /// Takes it if nobody has it.
-    fn is_free(&self) -> Result<bool, StorageError> {
-        match self.file.try_lock() {
-            Ok(()) => Ok(true),
-            Err(TryLockError::WouldBlock) => Ok(false),
-            Err(TryLockError::Error(error)) => Err(unavailable(&self.name, &error)),
-        }
-    }
-
-    /// A thread that waits where the kernel keeps the order, through a handle of its own: what it gets too late is freed
-    /// when nobody receives it. `None` if an earlier one still waits, or none can be had.
-    fn queued(&self) -> Option<mpsc::Receiver<std::io::Result<std::fs::File>>> {
-        if self.helped.swap(true, Ordering::AcqRel) {
-            return None;
-        }
-        let helped = Arc::clone(&self.helped);
-        let (sender, receiver) = mpsc::channel();
-        let started = open_lock(&self.dir, &self.name).and_then(|file| {
-            let thread = std::thread::Builder::new().name("threadkeep-turn".to_owned());
-            thread.spawn(move || {
-                let locked = file.lock().map(|()| file);
-                helped.store(false, Ordering::Release);
-                drop(sender.send(locked));
-            })
-        });
-        if started.is_err() {
-            self.helped.store(false, Ordering::Release);
-        }
-        started.ok().map(|_| receiver)
-    }
-
-    fn looked_for(&self, most: Duration) -> Result<Turn<'_>, StorageError> {
-        let begun = Instant::now();
-        while begun.elapsed() < most {
-            std::thread::sleep(LOOK_EVERY.min(most));
-            if self.is_free()? {
-                return Ok(Turn::Ours(&self.file));
-            }
-        }
-        Err(self.held(most))
-    }
-
-    fn held(&self, most: Duration) -> StorageError {
-        let (name, millis) = (&self.name, most.as_millis());
-        StorageError::Unavailable {
-            message: format!(
-                "the lock file {name} has been held by another process for {millis} ms; is one stopped?"
-            ),
-        }
-    }
-}
-
-/// Holds a [`LockFile`] until it is dropped.
-#[derive(Debug)]
-pub(super) enum Turn<'a> {
-    /// Taken at once.
-    Ours(&'a std::fs::File),
-    /// Taken by a thread that waited: closing its handle frees it.
-    Handed {
-        /// Its handle.
-        _file: std::fs::File,
-    },
-}
-
-impl Drop for Turn<'_> {
-    fn drop(&mut self) {
-        if let Self::Ours(file) = self
-            && let Err(error) = file.unlock()
-        {
-            tracing::warn!(%error, "the lock file of a store could not be freed");
-        }
-    }
-}
-
-fn unavailable(what: &str, error: &std::io::Error) -> StorageError {
+pub(super) fn unavailable(what: &str, error: &std::io::Error) -> StorageError {
     StorageError::Unavailable {
         message: format!("{what}: {error}"),
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::authority::Project;
-
-    fn lock_files() -> (tempfile::TempDir, Place) {
-        let temp = tempfile::TempDir::new().expect("a temporary directory");
-        let project = Project::open_ambient(temp.path()).expect("it opens");
-        let threads = project.threads().expect("made");
-        let place = Place::new(&threads, "registry.db").expect("a name");
-        (temp, place)
-    }
-
-    /// Symptom: a stopped process that held the lock file hung every other one. Cause: they waited without an end.
-    /// Fix: a deadline, and an error that names the file.
-    #[test]
-    fn a_turn_that_never_comes_is_an_error_and_the_next_one_is_had() {
-        const SHORT: Duration = Duration::from_millis(50);
-        let (_temp, place) = lock_files();
-        let (one, other) = (place.lock_file().unwrap(), place.lock_file().unwrap());
-        let stopped = one.acquire().expect("nobody has it");
-        // The second time the thread of the first still waits.
-        for _ in 0..2 {
-            let begun = Instant::now();
-            let refused = other.acquire_within(SHORT).map(drop).unwrap_err();
-            assert!(begun.elapsed() < TURN_TIME_MAX / 2);
-            assert!(refused.retry_unchanged(), "{refused:?}");
-            let words = refused.to_string();
-            assert!(words.contains("registry.db.lock"), "{words}");
+/// The answer when a file cannot be opened for writing.
+fn unwritable(what: &str, error: &std::io::Error) -> StorageError {
+    match error.kind() {
+        std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem => {
+            other("read-only", format!("{what}: {error}"))
         }
-        drop(stopped);
-        drop(other.acquire().expect("it is free again"));
-        drop(one.acquire().expect("what the thread got was given back"));
+        _ => unavailable(what, error),
+    }
+}
+
+#[cfg(target_os = "linux")]
+mod platform {
+    use std::os::fd::AsRawFd;
+
+    use rustix::fs::{Access, AtFlags, Mode, OFlags, accessat, fstatfs, openat, statat};
+    use rustix::io::Errno;
+
+    use super::*;
+
+    /// File systems that other machines write, or that pass through a program: SQLite's write-ahead log needs memory
+    /// that all who have the file open share, and locks that hold. Numbers of `statfs(2)`.
+    const NETWORKS: [(i64, &str); 11] = [
+        (0x6969, "NFS"),
+        (0x517B, "SMB"),
+        (0xFE53_4D42, "SMB 2"),
+        (0xFF53_4D42, "CIFS"),
+        (0x6573_5546, "FUSE"),
+        (0x0102_1997, "9P"),
+        (0x00C3_6400, "Ceph"),
+        (0x5346_414F, "AFS"),
+        (0x7375_7245, "Coda"),
+        (0x0BD0_0BD0, "Lustre"),
+        (0x4750_4653, "GPFS"),
+    ];
+
+    pub(super) fn path(dir: &Dir, name: &str) -> Result<CString, StorageError> {
+        let path = format!("/proc/self/fd/{}/{name}", dir.as_raw_fd());
+        CString::new(path).map_err(|_| other("bad-name", "a name with a NUL"))
     }
 
+    pub(super) fn check_file_system(dir: &Dir) -> Result<(), StorageError> {
+        let found = fstatfs(dir).map_err(|error| unavailable("the directory", &error.into()))?;
+        // Of another width on other machines; the numbers above have 32 bits.
+        check_kind(found.f_type as i64)
+    }
+
+    pub(super) fn check_kind(kind: i64) -> Result<(), StorageError> {
+        let kind = kind & i64::from(u32::MAX);
+        match NETWORKS.iter().find(|(network, _)| *network == kind) {
+            None => Ok(()),
+            Some((_, network)) => Err(other(
+                "network-file-system",
+                format!(
+                    "SQLite is not safe on {network}; put the project on a disk of this machine"
+                ),
+            )),
+        }
+    }
+
+    pub(super) fn is_writable(dir: &Dir) -> bool {
+        accessat(dir, ".", Access::WRITE_OK, AtFlags::EACCESS).is_ok()
+    }
+
+    /// Asked for each call, so it is one system call and nothing else.
+    pub(super) fn number(dir: &Dir, name: &str) -> std::io::Result<Option<Number>> {
+        match statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(found) => Ok(Some((found.st_dev, found.st_ino))),
+            Err(Errno::NOENT) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// It never waits for the other end of a pipe, and never follows a link.
+    pub(super) fn open_no_follow(dir: &Dir, name: &str) -> std::io::Result<std::fs::File> {
+        let flags =
+            OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        Ok(openat(dir, name, flags, Mode::from_raw_mode(0o644))?.into())
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+mod platform {
+    use super::*;
+
+    pub(super) fn path(_dir: &Dir, _name: &str) -> Result<CString, StorageError> {
+        Err(other(
+            "unsupported-platform",
+            "SQLite cannot be held inside a directory here; use the files store",
+        ))
+    }
+
+    pub(super) fn check_file_system(_dir: &Dir) -> Result<(), StorageError> {
+        Ok(())
+    }
+
+    pub(super) fn is_writable(_dir: &Dir) -> bool {
+        true
+    }
+
+    pub(super) fn number(_dir: &Dir, _name: &str) -> std::io::Result<Option<Number>> {
+        Ok(None)
+    }
+
+    pub(super) fn open_no_follow(dir: &Dir, name: &str) -> std::io::Result<std::fs::File> {
+        let mut options = cap_std::fs::OpenOptions::new();
+        options.read(true).write(true).create(true);
+        dir.open_with(name, &options)
+            .map(cap_std::fs::File::into_std)
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::super::super::check::other;
+    use super::platform::check_kind;
+    use super::*;
+
     #[test]
-    fn whoever_waits_is_handed_the_turn() {
-        let (_temp, place) = lock_files();
-        let (one, other) = (place.lock_file().unwrap(), place.lock_file().unwrap());
-        let turn = one.acquire().expect("nobody has it");
-        std::thread::scope(|scope| {
-            let waiting = scope.spawn(|| other.acquire().map(drop));
-            std::thread::sleep(Duration::from_millis(20));
-            drop(turn);
-            waiting.join().expect("no panic").expect("its turn");
-        });
-        drop(one.acquire().expect("free again"));
+    fn a_network_file_system_is_refused() {
+        let code = |kind| match check_kind(kind) {
+            Ok(()) => "local",
+            Err(StorageError::Other { code, .. }) => code,
+            Err(_) => "another error",
+        };
+        // ext4, tmpfs, xfs, btrfs, overlayfs, zfs.
+        for kind in [
+            0xEF53,
+            0x0102_1994,
+            0x5846_5342,
+            0x9123_683E,
+            0x794C_7630,
+            0x2FC1_2FC1,
+        ] {
+            assert_eq!(code(kind), "local", "{kind:#x}");
+        }
+        // NFS, SMB, CIFS as a signed number of 32 bits, FUSE.
+        for kind in [
+            0x6969,
+            0x517B,
+            i64::from(0xFF53_4D42_u32.cast_signed()),
+            0x6573_5546,
+        ] {
+            assert_eq!(code(kind), "network-file-system", "{kind:#x}");
+        }
+        let told = check_kind(0x6969).unwrap_err();
+        assert_ne!(told, other("network-file-system", ""));
+        assert!(told.to_string().contains("NFS"), "{told}");
     }
 }

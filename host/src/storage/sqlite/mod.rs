@@ -1,9 +1,10 @@
 //! The store in SQLite: the default one.
 //!
 //! One file in a directory that was granted, in write-ahead mode. Reads run in place on pooled connections ([`read`]);
-//! commits queue and are written in batches ([`writer`], [`transaction`]); the log is moved by a thread ([`checkpoint`]);
-//! processes queue at a lock file beside it ([`files`], which also names what is not yet protected). The schema and
-//! why it is as it is: `schema/`.
+//! commits queue and are written in batches ([`writer`], [`transaction`]); the log is moved by a thread ([`checkpoint`],
+//! [`keeper`]); processes queue at a lock file beside it ([`lock`]). Every file is reached inside the directory and
+//! nowhere else ([`files`], [`vfs`]). The schema and why it is as it is: `schema/`. Many stores, of which few are open:
+//! [`Stores`].
 //!
 //! No domain rule lives here. The view `threads` is for people with a database shell; the program never reads it.
 
@@ -12,24 +13,33 @@ mod checkpoint;
 mod connection;
 mod error;
 mod files;
+mod keeper;
+mod lock;
 mod read;
 mod schema;
 mod statements;
+mod stores;
 mod transaction;
+mod vfs;
 mod writer;
+
+pub use stores::{LazyStore, Stores, StoresOptions};
 
 use std::sync::Arc;
 
 use cap_std::fs::Dir;
 use rusqlite::Connection;
 
-use self::checkpoint::Checkpointer;
-use self::connection::{check_first, open_checkpointer, open_writer};
-use self::files::Place;
+use self::checkpoint::Log;
+use self::connection::{Reading, check_first, check_readable, open_writer};
+use self::files::{Identity, Place};
+use self::keeper::Keeper;
+use self::lock::LockFile;
 use self::read::Readers;
 use self::statements::Statements;
 use self::transaction::Transactions;
 use self::writer::Writer;
+use super::check::other;
 use super::{
     Item, Key, Line, Op, Outcome, Page, Quota, Storage, StorageError, check_commit, check_get,
     check_log, check_scan,
@@ -84,42 +94,106 @@ impl SqliteOptions {
     }
 }
 
-/// See the module. Fields are dropped in order: readers, then the writer whose last connection tidies up, then the
-/// directory.
+/// See the module. Fields are dropped in order: readers, then the writer whose last connection tidies up.
 #[derive(Debug)]
 pub struct SqliteStore {
     readers: Readers,
-    writer: Writer,
+    /// `None` if the store can only be read.
+    writer: Option<Writer>,
     sql: Arc<Statements>,
-    _place: Arc<Place>,
+    place: Arc<Place>,
 }
 
 impl SqliteStore {
-    /// Opens the store `name` in `dir`, and makes it if there is none.
+    /// Opens the store `name` in `dir`, and makes it if there is none. One that cannot be written, because of its
+    /// permissions or its file system, is read; its commits are refused with the code `read-only`.
+    ///
+    /// A file that is taken away or replaced while it is open is noticed by the next call, which answers
+    /// [`StorageError::Other`] with the code `replaced`, as does every later one; a commit that was being made is
+    /// [`StorageError::OutcomeUnknown`].
     ///
     /// # Errors
     /// [`StorageError::Other`] with the code `bad-name` (letters, digits, `.`, `_`, `-`, with a dot inside),
-    /// `not-a-regular-file`, `hard-linked`, `foreign-database`, `newer-schema`, `sqlite-too-old`, `read-only`,
-    /// `no-write-ahead-log` or `unsupported-platform`; in all these cases a file that was there is as it was. What
-    /// SQLite cannot open is `Unavailable`, what is no database `Corrupt`.
+    /// `not-a-regular-file`, `hard-linked`, `foreign-database`, `newer-schema`, `sqlite-too-old`, `read-only` (there is
+    /// none or an older one, and it cannot be written), `network-file-system`, `no-write-ahead-log` or
+    /// `unsupported-platform`; in all these cases a file that was there is as it was. What SQLite cannot open is
+    /// `Unavailable`; what is no database, or a log without its file, `Corrupt`.
     pub fn open(dir: &Dir, name: &str, options: SqliteOptions) -> Result<Self, StorageError> {
         let place = Arc::new(Place::new(dir, name)?);
+        Self::open_at(&place, &options, Arc::new(Keeper::new(None)), None)
+    }
+
+    /// Opens what stands there; if it stood there before, it must be the same file.
+    fn open_at(
+        place: &Arc<Place>,
+        options: &SqliteOptions,
+        keeper: Arc<Keeper>,
+        was: Option<Identity>,
+    ) -> Result<Self, StorageError> {
+        if was.is_some() && place.identity()? != was {
+            return Err(place.replaced());
+        }
+        place.door()?;
+        place.check_whole()?;
+        let store = if place.is_writable() {
+            check_first(place, Reading::Shared)?;
+            match Self::open_writable(place, options, keeper, was.is_none()) {
+                Err(StorageError::Other {
+                    code: "read-only", ..
+                }) => Self::open_readable(place, Reading::Shared)?,
+                opened => opened?,
+            }
+        } else if place.has_log()? {
+            Self::open_readable(place, Reading::Shared)?
+        } else {
+            Self::open_readable(place, Reading::Still)?
+        };
+        place.remember()?;
+        if was.is_some() && place.identity()? != was {
+            return Err(place.replaced());
+        }
+        Ok(store)
+    }
+
+    fn open_writable(
+        place: &Arc<Place>,
+        options: &SqliteOptions,
+        keeper: Arc<Keeper>,
+        make: bool,
+    ) -> Result<Self, StorageError> {
         let sql = Arc::new(Statements::new());
-        check_first(&place)?;
-        let lock = place.lock_file()?;
-        let connection = open_writer(&place, &lock, options.durability)?;
-        let transactions = Transactions::open(connection, lock, Arc::clone(&sql), options.quota())?;
-        let checkpointer = Checkpointer::start(
-            open_checkpointer(&place, options.durability)?,
-            place.lock_file()?,
-        )?;
-        let writer = Writer::new(transactions, checkpointer);
+        let lock = LockFile::open(place)?;
+        let connection = open_writer(place, &lock, options.durability, make)?;
+        let quota = options.quota();
+        let transactions =
+            Transactions::open(Arc::clone(place), connection, lock, Arc::clone(&sql), quota)?;
+        let log = Log::new(Arc::clone(place), options.durability);
         Ok(Self {
-            readers: Readers::new(Arc::clone(&place)),
-            writer,
+            readers: Readers::new(Arc::clone(place), Reading::Shared),
+            writer: Some(Writer::new(transactions, log, keeper)),
             sql,
-            _place: place,
+            place: Arc::clone(place),
         })
+    }
+
+    fn open_readable(place: &Arc<Place>, reading: Reading) -> Result<Self, StorageError> {
+        check_readable(place, reading)?;
+        Ok(Self {
+            readers: Readers::new(Arc::clone(place), reading),
+            writer: None,
+            sql: Arc::new(Statements::new()),
+            place: Arc::clone(place),
+        })
+    }
+
+    /// Asks on the connection that writes, if nobody writes just now.
+    fn ask_writer<T>(
+        &self,
+        question: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+    ) -> Result<Option<T>, StorageError> {
+        self.place.check_unchanged()?;
+        let writer = self.writer.as_ref();
+        Ok(writer.and_then(|writer| writer.ask_if_free(question)))
     }
 }
 
@@ -150,9 +224,12 @@ impl Storage for SqliteStore {
     fn get(&self, keys: &[Key]) -> Result<Vec<Item>, StorageError> {
         check_get(keys)?;
         let question = |connection: &Connection| read::items(connection, &self.sql, keys);
-        let quick = keys.len() <= QUICK_KEYS_MAX;
-        let answer = quick.then(|| self.writer.ask_if_free(question)).flatten();
-        answer.map_or_else(|| self.readers.ask(question), Ok)
+        if keys.len() <= QUICK_KEYS_MAX
+            && let Some(items) = self.ask_writer(question)?
+        {
+            return Ok(items);
+        }
+        self.readers.ask(question)
     }
 
     fn scan(
@@ -187,7 +264,10 @@ impl Storage for SqliteStore {
         if ops.is_empty() {
             return Ok(Outcome::Committed);
         }
-        self.writer.commit(ops, closing)
+        let Some(writer) = &self.writer else {
+            return Err(other("read-only", "the store cannot be written, only read"));
+        };
+        writer.commit(ops, closing)
     }
 }
 
@@ -240,10 +320,8 @@ mod tests {
         };
         let head = store.sql.records(check_scan("head", "", "", 1).unwrap());
         for sql in [ENTRY_NEXT, &head.update] {
-            let again = store
-                .writer
-                .ask_if_free(|connection| compiled_again(connection, sql));
-            assert_eq!(again, Some(0), "{sql}");
+            let again = store.ask_writer(|connection| compiled_again(connection, sql));
+            assert_eq!(again, Ok(Some(0)), "{sql}");
         }
         let again = store
             .readers

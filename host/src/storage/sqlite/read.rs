@@ -6,7 +6,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::super::check::collection_place;
 use super::super::{Item, Key, Line, PAGE_BYTES_MAX, Page, StorageError};
-use super::connection::open_reader;
+use super::connection::{Reading, Session, open_reader};
 use super::error::refused;
 use super::files::Place;
 use super::statements::{
@@ -22,26 +22,28 @@ pub(super) const POSITION_MAX: u64 = u32::MAX as u64;
 #[derive(Debug)]
 pub(super) struct Readers {
     place: Arc<Place>,
+    reading: Reading,
     pool: Mutex<Pool>,
     returned: Condvar,
 }
 
 #[derive(Debug, Default)]
 struct Pool {
-    idle: Vec<Connection>,
+    idle: Vec<Session>,
     open: usize,
 }
 
 /// A connection that goes back to the pool when it is dropped, unless it was given up.
 struct Borrowed<'a> {
     readers: &'a Readers,
-    connection: Option<Connection>,
+    connection: Option<Session>,
 }
 
 impl Readers {
-    pub(super) fn new(place: Arc<Place>) -> Self {
+    pub(super) fn new(place: Arc<Place>, reading: Reading) -> Self {
         Self {
             place,
+            reading,
             pool: Mutex::default(),
             returned: Condvar::new(),
         }
@@ -52,10 +54,11 @@ impl Readers {
         &self,
         question: impl FnOnce(&Connection) -> rusqlite::Result<T>,
     ) -> Result<T, StorageError> {
+        self.place.check_unchanged()?;
         let mut borrowed = self.borrow();
         let connection = match borrowed.connection.take() {
             Some(connection) => connection,
-            None => open_reader(&self.place)?,
+            None => open_reader(&self.place, self.reading)?,
         };
         let answer = question(&connection).map_err(|error| refused(&error))?;
         borrowed.connection = Some(connection);

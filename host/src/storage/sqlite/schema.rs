@@ -8,7 +8,7 @@ use rusqlite::Connection;
 use super::super::StorageError;
 use super::super::check::other;
 use super::error::refused;
-use super::files::LockFile;
+use super::lock::LockFile;
 use super::statements::{BEGIN_WRITE, COMMIT, ROLLBACK};
 
 /// "Thkp".
@@ -19,6 +19,11 @@ const MIGRATIONS: [&str; 2] = [
     include_str!("schema/0001_records_and_logs.sql"),
     include_str!("schema/0002_threads_view.sql"),
 ];
+
+/// The version of a file that has had every migration.
+pub(super) const fn newest() -> usize {
+    MIGRATIONS.len()
+}
 
 /// Migrations that this file has had. Writes nothing.
 pub(super) fn check(connection: &Connection) -> Result<usize, StorageError> {

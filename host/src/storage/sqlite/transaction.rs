@@ -14,8 +14,10 @@ use rusqlite::{Connection, OptionalExtension};
 
 use super::super::{Op, Outcome, Quota, StorageError};
 use super::apply::{Applied, apply, judge};
+use super::connection::Session;
 use super::error::{commit_failed, refused};
-use super::files::LockFile;
+use super::files::Place;
+use super::lock::LockFile;
 use super::read::number;
 use super::statements::{
     BEGIN_WRITE, COMMIT, RELEASE, ROLLBACK, ROLLBACK_TO, SAVEPOINT, Statements, USAGE_GET,
@@ -35,13 +37,14 @@ pub(super) struct Member<'a> {
 /// The writing end of a store.
 #[derive(Debug)]
 pub(super) struct Transactions {
+    place: Arc<Place>,
     lock: LockFile,
     work: Work,
 }
 
 #[derive(Debug)]
 struct Work {
-    connection: Connection,
+    connection: Session,
     sql: Arc<Statements>,
     quota: Option<Quota>,
 }
@@ -72,7 +75,8 @@ impl Failure {
 impl Transactions {
     /// Counts the bytes in use, if there is a quota.
     pub(super) fn open(
-        connection: Connection,
+        place: Arc<Place>,
+        connection: Session,
         lock: LockFile,
         sql: Arc<Statements>,
         quota: Option<Quota>,
@@ -87,7 +91,7 @@ impl Transactions {
             work.transaction(|| work.recount().map(Some))
                 .map_err(|failure| failure.answer())?;
         }
-        Ok(Self { lock, work })
+        Ok(Self { place, lock, work })
     }
 
     /// Asks between two transactions; `None` if that fails.
@@ -101,28 +105,52 @@ impl Transactions {
         answer.ok()
     }
 
-    /// Commits every member, or says why not, in their order.
-    pub(super) fn run(&self, members: &[Member<'_>]) -> Vec<Answer> {
-        let _turn = match self.lock.acquire() {
-            Ok(turn) => turn,
-            Err(error) => return vec![Err(error); members.len()],
-        };
+    /// Commits every member, or says why not, in their order. An error if nobody can commit now.
+    pub(super) fn run(&self, members: &[Member<'_>]) -> Result<Vec<Answer>, StorageError> {
+        let _turn = self.lock.acquire()?;
+        self.place.check_unchanged()?;
+        let mut answers = self.run_members(members)?;
+        let committed = |answer: &Answer| matches!(answer, Ok(Outcome::Committed));
+        if answers.iter().any(committed)
+            && let Err(error) = self.place.check_unchanged()
+        {
+            // It may be in a file that nobody will find.
+            let message = error.to_string();
+            let unknown = || {
+                Err(StorageError::OutcomeUnknown {
+                    message: message.clone(),
+                })
+            };
+            answers
+                .iter_mut()
+                .filter(|answer| committed(answer))
+                .for_each(|answer| *answer = unknown());
+        }
+        Ok(answers)
+    }
+
+    fn run_members(&self, members: &[Member<'_>]) -> Result<Vec<Answer>, StorageError> {
         if members.len() > 1 {
             match self.work.together(members) {
-                Ok(answers) => return answers,
+                Ok(answers) => return Ok(answers),
                 // Nobody could begin; another try would wait as long again for each member.
-                Err(failure) if failure.stage == Stage::Begin => {
-                    return vec![Err(failure.answer()); members.len()];
-                }
+                Err(failure) if failure.stage == Stage::Begin => return Err(failure.answer()),
                 Err(failure) => {
                     tracing::debug!(error = %failure.error, "a batch failed; its members run alone")
                 }
             }
         }
-        members
-            .iter()
-            .map(|member| self.work.alone(member))
-            .collect()
+        let mut answers = Vec::with_capacity(members.len());
+        for member in members {
+            match self.work.alone(member) {
+                Ok(answer) => answers.push(answer),
+                Err(failure) if failure.stage == Stage::Begin && answers.is_empty() => {
+                    return Err(failure.answer());
+                }
+                Err(failure) => answers.push(Err(failure.answer())),
+            }
+        }
+        Ok(answers)
     }
 }
 
@@ -141,15 +169,12 @@ impl Work {
         Ok(answers.unwrap_or_default())
     }
 
-    fn alone(&self, member: &Member<'_>) -> Answer {
-        match self.transaction(|| self.clean(member)) {
-            Ok(Some(())) => Ok(Outcome::Committed),
-            Ok(None) => match self.together(slice::from_ref(member)) {
-                Ok(mut answers) => answers.pop().unwrap_or(Ok(Outcome::Committed)),
-                Err(failure) => Err(failure.answer()),
-            },
-            Err(failure) => Err(failure.answer()),
+    fn alone(&self, member: &Member<'_>) -> Result<Answer, Failure> {
+        if self.transaction(|| self.clean(member))?.is_some() {
+            return Ok(Ok(Outcome::Committed));
         }
+        let mut answers = self.together(slice::from_ref(member))?;
+        Ok(answers.pop().unwrap_or(Ok(Outcome::Committed)))
     }
 
     /// Does one member without a savepoint; `None` if it cannot be done and has to be taken back.

@@ -10,7 +10,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use rusqlite::Connection;
 
 use super::super::{Op, StorageError};
-use super::checkpoint::Checkpointer;
+use super::checkpoint::Log;
+use super::keeper::Keeper;
 use super::transaction::{Answer, Member, Transactions};
 
 /// Most commits in one transaction: measured, more than 64 gains nothing.
@@ -28,7 +29,8 @@ const QUEUE_BYTES_MAX: usize = 256 << 20;
 pub(super) struct Writer {
     queue: Mutex<Queue>,
     transactions: Mutex<Transactions>,
-    checkpointer: Checkpointer,
+    log: Arc<Log>,
+    keeper: Arc<Keeper>,
 }
 
 #[derive(Debug, Default)]
@@ -58,11 +60,12 @@ enum State {
 }
 
 impl Writer {
-    pub(super) fn new(transactions: Transactions, checkpointer: Checkpointer) -> Self {
+    pub(super) fn new(transactions: Transactions, log: Log, keeper: Arc<Keeper>) -> Self {
         Self {
             queue: Mutex::default(),
             transactions: Mutex::new(transactions),
-            checkpointer,
+            log: Arc::new(log),
+            keeper,
         }
     }
 
@@ -123,13 +126,33 @@ impl Writer {
             .unwrap_or_else(PoisonError::into_inner);
         let answers = transactions.run(members);
         drop(transactions);
-        self.checkpointer
-            .note(members.iter().map(|member| member.ops.len()).sum(), bytes);
-        answers
+        let ops = members.iter().map(|member| member.ops.len()).sum();
+        if self.log.note(ops, bytes) {
+            self.keeper.carry(&self.log);
+        }
+        answers.unwrap_or_else(|error| {
+            self.refuse_waiting(&error);
+            vec![Err(error); members.len()]
+        })
+    }
+
+    /// Answers all who wait that nobody can write now: they have waited as long, and would wait as long again.
+    fn refuse_waiting(&self, error: &StorageError) {
+        let mut queue = self.queue();
+        while let Some(job) = queue.pop() {
+            job.become_(State::Answered(Err(error.clone())));
+        }
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        // Before the connection that writes, which is then the last and tidies up.
+        self.log.close();
     }
 }
 

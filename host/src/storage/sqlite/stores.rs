@@ -1,0 +1,351 @@
+//! Many stores in one process, for many tenants: each opens on first use and closes when nobody uses it.
+//!
+//! A store that is not open holds nothing: no file, no directory, no thread. One thread works behind all of them. When as
+//! many are open as may be, the one that was not used for the longest time is closed for the next. A store that opens
+//! again must be the file that it was: where it is gone or another, that is an error and never a new, empty store.
+//!
+//! Two locks: the state of one store, held while it opens or closes, and the list of all, held for a moment. Whoever
+//! has the list, or another store's state, never waits for a store's state.
+
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use cap_std::fs::Dir;
+
+use super::super::{Item, Key, Line, Op, Outcome, Page, Storage, StorageError};
+use super::files::{Identity, Place, unavailable};
+use super::keeper::{Chore, Keeper};
+use super::{SqliteOptions, SqliteStore};
+
+/// How many stores may be open, and for how long unused. There is no default: name a preset, then change what must
+/// differ.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StoresOptions {
+    /// Most stores that are open at once. Each takes about seven file descriptors, and two more for each read that runs
+    /// beside another.
+    pub open_max: usize,
+    /// How long a store stays open that nobody uses.
+    pub idle_after: Duration,
+}
+
+impl StoresOptions {
+    /// For a service with the 1,024 file descriptors that a process usually has.
+    pub const fn service() -> Self {
+        Self {
+            open_max: 64,
+            idle_after: Duration::from_secs(30),
+        }
+    }
+}
+
+/// The stores of a process. Clones are the same.
+#[derive(Debug, Clone)]
+pub struct Stores {
+    shared: Arc<Shared>,
+}
+
+/// A store that opens on first use.
+#[derive(Debug)]
+pub struct LazyStore {
+    slot: Arc<Slot>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    options: StoresOptions,
+    keeper: Arc<Keeper>,
+    all: Mutex<All>,
+}
+
+#[derive(Debug, Default)]
+struct All {
+    /// Stores that are open, opening or closing.
+    open: usize,
+    slots: Vec<Weak<Slot>>,
+}
+
+type OpenDir = Box<dyn Fn() -> io::Result<Dir> + Send + Sync>;
+
+struct Slot {
+    shared: Arc<Shared>,
+    directory: OpenDir,
+    name: String,
+    options: SqliteOptions,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    store: Option<Arc<SqliteStore>>,
+    users: usize,
+    used: Instant,
+    /// Which file it was when it was open.
+    identity: Option<Identity>,
+}
+
+/// An open store, which stays open while somebody has this.
+struct Using<'a> {
+    slot: &'a Slot,
+    store: Option<Arc<SqliteStore>>,
+}
+
+impl Stores {
+    /// None yet.
+    pub fn new(options: StoresOptions) -> Self {
+        let shared = Arc::new_cyclic(|shared: &Weak<Shared>| Shared {
+            options,
+            keeper: Arc::new(Keeper::new(Some(shared.clone()))),
+            all: Mutex::default(),
+        });
+        Self { shared }
+    }
+
+    /// The store `name` in the directory that `directory` opens. Nothing is looked at until it is used: errors that
+    /// [`SqliteStore::open`] has come from the calls, and from every one of them until the reason is gone. `directory`
+    /// is called at each opening and must open the same directory each time, without following what a tenant can
+    /// change.
+    pub fn store(
+        &self,
+        directory: impl Fn() -> io::Result<Dir> + Send + Sync + 'static,
+        name: &str,
+        options: SqliteOptions,
+    ) -> LazyStore {
+        let state = State {
+            store: None,
+            users: 0,
+            used: Instant::now(),
+            identity: None,
+        };
+        let slot = Arc::new(Slot {
+            shared: Arc::clone(&self.shared),
+            directory: Box::new(directory),
+            name: name.to_owned(),
+            options,
+            state: Mutex::new(state),
+        });
+        let mut all = self.shared.all();
+        // Those that are gone are forgotten when the list would have to grow.
+        if all.slots.len() == all.slots.capacity() {
+            all.slots.retain(|slot| slot.strong_count() > 0);
+        }
+        all.slots.push(Arc::downgrade(&slot));
+        LazyStore { slot }
+    }
+
+    /// Stores that are open now.
+    pub fn open_count(&self) -> usize {
+        self.shared.all().open
+    }
+
+    /// Closes every store that nobody uses at this moment.
+    pub fn close_idle(&self) {
+        self.shared.close_unused_for(Duration::ZERO);
+    }
+}
+
+impl Shared {
+    fn all(&self) -> MutexGuard<'_, All> {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn slots(&self) -> Vec<Arc<Slot>> {
+        self.all().slots.iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// Closes those that nobody has used for as long; answers after how long the next may be.
+    fn close_unused_for(&self, idle: Duration) -> Option<Duration> {
+        let mut next: Option<Duration> = None;
+        for slot in self.slots() {
+            // Whoever holds it uses it.
+            let Ok(mut state) = slot.state.try_lock() else {
+                next = Some(idle);
+                continue;
+            };
+            if state.store.is_none() {
+                continue;
+            }
+            let unused = state.used.elapsed();
+            if state.users == 0 && unused >= idle {
+                slot.close(&mut state);
+            } else {
+                let wait = idle.saturating_sub(unused).max(Duration::from_millis(1));
+                next = Some(next.map_or(wait, |before| before.min(wait)));
+            }
+        }
+        next
+    }
+
+    /// Takes the right to open one more store, and closes another for it if need be.
+    fn make_room(&self) -> Result<(), StorageError> {
+        loop {
+            {
+                let mut all = self.all();
+                if all.open < self.options.open_max {
+                    all.open += 1;
+                    return Ok(());
+                }
+            }
+            let unused = |slot: &Arc<Slot>| {
+                let state = slot.state.try_lock().ok()?;
+                (state.users == 0 && state.store.is_some()).then_some(state.used)
+            };
+            let slots = self.slots();
+            let oldest = slots
+                .iter()
+                .filter_map(|slot| Some((unused(slot)?, slot)))
+                .min_by_key(|(used, _)| *used);
+            let Some((_, slot)) = oldest else {
+                let message = format!(
+                    "{} stores are open and all are in use",
+                    self.options.open_max
+                );
+                return Err(StorageError::Unavailable { message });
+            };
+            if let Ok(mut state) = slot.state.try_lock()
+                && state.users == 0
+            {
+                slot.close(&mut state);
+            }
+        }
+    }
+
+    fn give_room(&self) {
+        self.all().open -= 1;
+    }
+}
+
+impl Chore for Shared {
+    fn tidy(&self) -> Option<Duration> {
+        self.close_unused_for(self.options.idle_after)
+    }
+}
+
+impl Slot {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Opens it if it is not open.
+    fn enter(&self) -> Result<Using<'_>, StorageError> {
+        let mut state = self.state();
+        let store = match &state.store {
+            Some(store) => Arc::clone(store),
+            None => self.open(&mut state)?,
+        };
+        state.users += 1;
+        Ok(Using {
+            slot: self,
+            store: Some(store),
+        })
+    }
+
+    fn open(&self, state: &mut State) -> Result<Arc<SqliteStore>, StorageError> {
+        self.shared.make_room()?;
+        let opened = self.open_at(state.identity);
+        match opened {
+            Ok((store, identity)) => {
+                let store = Arc::new(store);
+                state.store = Some(Arc::clone(&store));
+                state.identity = Some(identity);
+                state.used = Instant::now();
+                self.shared.keeper.tidy_in(self.shared.options.idle_after);
+                Ok(store)
+            }
+            Err(error) => {
+                self.shared.give_room();
+                Err(error)
+            }
+        }
+    }
+
+    fn open_at(&self, was: Option<Identity>) -> Result<(SqliteStore, Identity), StorageError> {
+        let dir = (self.directory)().map_err(|error| unavailable("the directory", &error))?;
+        let place = Arc::new(Place::new(&dir, &self.name)?);
+        let keeper = Arc::clone(&self.shared.keeper);
+        let store = SqliteStore::open_at(&place, &self.options, keeper, was)?;
+        let identity = place.identity()?.ok_or_else(|| place.replaced())?;
+        Ok((store, identity))
+    }
+
+    fn close(&self, state: &mut State) {
+        if state.store.take().is_some() {
+            self.shared.give_room();
+        }
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if state.store.take().is_some() {
+            self.shared.give_room();
+        }
+    }
+}
+
+impl Drop for Using<'_> {
+    fn drop(&mut self) {
+        // Before it counts as unused: whoever closes it is then the last to have it.
+        self.store = None;
+        let mut state = self.slot.state();
+        state.users -= 1;
+        state.used = Instant::now();
+    }
+}
+
+impl LazyStore {
+    fn ask<T>(
+        &self,
+        question: impl FnOnce(&SqliteStore) -> Result<T, StorageError>,
+    ) -> Result<T, StorageError> {
+        let using = self.slot.enter()?;
+        match &using.store {
+            Some(store) => question(store),
+            None => Err(unavailable(
+                "the store",
+                &io::ErrorKind::NotConnected.into(),
+            )),
+        }
+    }
+}
+
+impl Storage for LazyStore {
+    fn get(&self, keys: &[Key]) -> Result<Vec<Item>, StorageError> {
+        self.ask(|store| store.get(keys))
+    }
+
+    fn scan(
+        &self,
+        collection: &str,
+        start: &str,
+        end: &str,
+        limit: u32,
+        reverse: bool,
+    ) -> Result<Page, StorageError> {
+        self.ask(|store| store.scan(collection, start, end, limit, reverse))
+    }
+
+    fn read_log(
+        &self,
+        log: &str,
+        partition: &str,
+        start: u64,
+        limit: u32,
+        reverse: bool,
+    ) -> Result<Vec<Line>, StorageError> {
+        self.ask(|store| store.read_log(log, partition, start, limit, reverse))
+    }
+
+    fn commit(&self, ops: &[Op], closing: bool) -> Result<Outcome, StorageError> {
+        self.ask(|store| store.commit(ops, closing))
+    }
+}
+
+impl std::fmt::Debug for Slot {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut shown = formatter.debug_struct("Slot");
+        shown.field("name", &self.name).field("state", &self.state);
+        shown.finish_non_exhaustive()
+    }
+}

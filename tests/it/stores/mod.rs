@@ -1,0 +1,90 @@
+//! What a SQLite store does with a world that is against it: links, other people's files, full disks, damage, and many
+//! tenants.
+
+mod damage;
+mod directory;
+mod lazy;
+mod migrations;
+mod replaced;
+
+use cap_std::ambient_authority;
+use cap_std::fs::Dir;
+use std::path::Path;
+use threadkeep::storage::sqlite::{Durability, SqliteOptions, SqliteStore};
+use threadkeep::storage::{Expect, Key, Op, Outcome, Storage, StorageError};
+
+/// Name of the store in the tests' directories.
+const FILE: &str = "registry.db";
+
+fn dir(path: &Path) -> Dir {
+    Dir::open_ambient_dir(path, ambient_authority()).unwrap()
+}
+
+/// Not waiting for a disk: what is durable is the crash tests' question.
+fn options() -> SqliteOptions {
+    SqliteOptions {
+        durability: Durability::Normal,
+        ..SqliteOptions::local()
+    }
+}
+
+fn try_open(path: &Path) -> Result<SqliteStore, StorageError> {
+    SqliteStore::open(&dir(path), FILE, options())
+}
+
+fn open(path: &Path) -> SqliteStore {
+    try_open(path).unwrap()
+}
+
+fn put(name: &str, value: &str) -> Op {
+    Op::Put {
+        key: Key::new("head", name),
+        expect: Expect::Any,
+        value: value.to_owned(),
+    }
+}
+
+fn append(partition: &str, at: u64, value: &str) -> Op {
+    Op::Append {
+        log: "history".to_owned(),
+        partition: partition.to_owned(),
+        at,
+        value: value.to_owned(),
+    }
+}
+
+#[track_caller]
+fn commit(store: &dyn Storage, ops: &[Op]) {
+    assert_eq!(store.commit(ops, false), Ok(Outcome::Committed));
+}
+
+fn get(store: &dyn Storage, name: &str) -> Result<Option<String>, StorageError> {
+    let items = store.get(&[Key::new("head", name)])?;
+    Ok(items.into_iter().next().map(|item| item.value))
+}
+
+/// In one word.
+fn code<T>(answer: &Result<T, StorageError>) -> &'static str {
+    match answer {
+        Ok(_) => "ok",
+        Err(StorageError::Unavailable { .. }) => "unavailable",
+        Err(StorageError::OutcomeUnknown { .. }) => "outcome-unknown",
+        Err(StorageError::QuotaExceeded { .. }) => "quota-exceeded",
+        Err(StorageError::TooLarge { .. }) => "too-large",
+        Err(StorageError::Corrupt { .. }) => "corrupt",
+        Err(StorageError::Other { code, .. }) => code,
+    }
+}
+
+/// Names and bytes of every file of a directory, but for the lock file and the memory that connections share.
+fn files(path: &Path) -> Vec<(String, Vec<u8>)> {
+    let entries = std::fs::read_dir(path).unwrap().map(Result::unwrap);
+    let mut files: Vec<_> = entries
+        .filter(|entry| entry.file_type().unwrap().is_file())
+        .map(|entry| (entry.file_name().into_string().unwrap(), entry.path()))
+        .filter(|(name, _)| !name.ends_with(".lock") && !name.ends_with("-shm"))
+        .map(|(name, path)| (name, std::fs::read(path).unwrap()))
+        .collect();
+    files.sort();
+    files
+}
