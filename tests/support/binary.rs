@@ -4,7 +4,7 @@
 //! cargo is asked to build it first, with the features of the test run, so that it is never an old one.
 
 use serde_json::Value;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
@@ -136,6 +136,28 @@ pub fn run(mut command: Command) -> Ran {
     }
 }
 
+/// Run to the end with this on standard input.
+///
+/// # Panics
+/// If it cannot be started.
+pub fn feed(command: Command, input: &str) -> Ran {
+    start_fed(command, input).end()
+}
+
+/// Start with this on standard input, and watch.
+///
+/// # Panics
+/// If it cannot be started.
+pub fn start_fed(mut command: Command, input: &str) -> Running {
+    command.stdin(Stdio::piped());
+    let mut running = start(command);
+    if let Some(mut end) = running.child.stdin.take() {
+        // A command that refuses its arguments reads nothing.
+        let _ = end.write_all(input.as_bytes());
+    }
+    running
+}
+
 /// A process that is watched while it runs; ended when dropped.
 #[derive(Debug)]
 pub struct Running {
@@ -183,6 +205,11 @@ impl Running {
     /// What a terminal sends for Ctrl-C.
     pub fn interrupt(&self) {
         self.signal("-INT");
+    }
+
+    /// What asks a process to end.
+    pub fn terminate(&self) {
+        self.signal("-TERM");
     }
 
     /// What nobody can catch.

@@ -94,6 +94,12 @@ pub enum Command {
     Transcript(Transcript),
     /// Lift caps of a thread, so that a suspended one can be resumed
     Raise(Raise),
+    /// Hold a thread for a loop of your own, and print the token of the hold
+    Open(Open),
+    /// Add events to the history of a thread: one JSON object a line of standard input
+    Append(Append),
+    /// End a hold: the thread is idle again, or has ended
+    Close(Close),
     /// Give a thread a title, or take it away
     Title(Title),
     /// End a thread when the step that is under way is done
@@ -245,6 +251,80 @@ pub struct Title {
     /// Take the title away
     #[arg(long, conflicts_with = "text")]
     pub none: bool,
+}
+
+/// How long `open` holds a thread if nobody says.
+const HOLD_TIME_DEFAULT: &str = "10m";
+
+/// `open`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The token alone goes to standard output:
+
+  export THREADKEEP_TOKEN=$(threadkeep open my-chat)
+  echo '{\"type\": \"message\", \"role\": \"user\", \"content\": \"Hello.\"}' | threadkeep append my-chat
+  threadkeep close my-chat idle")]
+pub struct Open {
+    /// Its id
+    pub thread: String,
+    /// How long to hold it, at most 1h: then somebody else may end the hold
+    #[arg(long = "for", value_name = "TIME", value_parser = duration, default_value = HOLD_TIME_DEFAULT)]
+    pub time: Duration,
+}
+
+/// `append`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+All lines are one commit. Messages that were sent to the thread meanwhile are taken with it and printed, one a line.
+Without a token, events can be added to a thread that nobody holds.
+
+  echo '{\"type\": \"message\", \"role\": \"user\", \"content\": \"Hello.\"}' | threadkeep append my-chat")]
+pub struct Append {
+    /// Its id
+    pub thread: String,
+    /// The token of a hold [default: THREADKEEP_TOKEN, if it is set]
+    #[arg(long, value_name = "TOKEN")]
+    pub token: Option<u64>,
+    /// The version that you saw: if the thread is at another, nothing is added [default: the newest]
+    #[arg(long, value_name = "VERSION")]
+    pub expected: Option<u64>,
+}
+
+/// `close`.
+#[derive(Debug, Args)]
+pub struct Close {
+    /// Its id
+    pub thread: String,
+    /// How the hold ends
+    pub outcome: Outcome,
+    /// The token of the hold [default: THREADKEEP_TOKEN]
+    #[arg(long, value_name = "TOKEN")]
+    pub token: Option<u64>,
+    /// Of one that is completed: any JSON; of an error: {"code": ..., "message": ...}
+    #[arg(long, value_name = "JSON")]
+    pub result: Option<String>,
+}
+
+/// How a hold ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Outcome {
+    /// The thread takes the next input.
+    Idle,
+    /// It has ended well.
+    Completed,
+    /// It has ended otherwise.
+    Error,
+}
+
+impl Outcome {
+    /// The word for it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::Completed => "completed",
+            Self::Error => "error",
+        }
+    }
 }
 
 /// `completions`.

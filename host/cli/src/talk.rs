@@ -3,8 +3,7 @@
 use crate::exit::Fault;
 
 /// What there is to say, for `/help`.
-pub const HELP: &str = "\
-  /title TEXT   give this chat a title
+pub const HELP: &str = "  /title TEXT   give this chat a title
   /quit         leave; so do Ctrl-D, and Ctrl-C twice
   Ctrl-C        stop the reply that is under way
   a line that ends with \\ goes on in the next one; // begins a message with a /";

@@ -11,6 +11,7 @@ mod input;
 mod interrupts;
 mod list;
 mod open;
+mod own;
 mod recover;
 mod repair;
 mod run;
@@ -40,6 +41,9 @@ pub async fn run(session: &Session, command: Command, screen: &mut Screen) -> Re
             transcript::transcript(session, transcript, screen).await
         }
         Command::Raise(raise) => signal::raise(session, raise, screen).await,
+        Command::Open(open) => own::open(session, open, screen).await,
+        Command::Append(append) => own::append(session, append, screen).await,
+        Command::Close(close) => own::close(session, close, screen).await,
         Command::Title(title) => signal::title(session, title, screen).await,
         Command::Cancel(named) => signal::cancel(session, named, screen).await,
         Command::Kill(named) => signal::kill(session, named, screen).await,

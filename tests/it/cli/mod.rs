@@ -1,9 +1,11 @@
 //! The `threadkeep` command as people and programs use it: real processes on real directories.
 
+mod chat;
 mod commands;
 mod doctor;
 pub(crate) mod fixture;
 mod interrupts;
+mod json;
 mod refusals;
 mod together;
 mod upkeep;

@@ -1,11 +1,13 @@
 //! What commands answer: one shape each, as JSON with stable names, and as a person reads it.
 
 mod doctor;
+mod held;
 mod run;
 mod thread;
 mod upkeep;
 
 pub use doctor::{Diagnosis, Item, Missing, Section, State};
+pub use held::{HeldAnswer, WrittenAnswer};
 pub use run::{Cause, Cost, RunAnswer};
 pub use thread::{
     EventView, LimitsView, ListAnswer, RunView, ShowAnswer, SignalAnswer, ThreadAnswer, ThreadRow,

@@ -1,0 +1,101 @@
+//! `open`, `append` and `close`: what a loop of one's own reads.
+
+use super::Answer;
+use crate::exit::Exit;
+use crate::screen::Screen;
+use serde::Serialize;
+use serde_json::Value;
+
+/// What `open` answers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct HeldAnswer {
+    /// The thread.
+    pub thread_id: String,
+    /// Passes to `append` and `close`.
+    pub token: u64,
+    /// What the first append expects.
+    pub version: u64,
+    /// The name of the hold, which `recover --dead` takes.
+    pub holder: String,
+    /// RFC 3339: after it and a grace anybody may end the hold.
+    pub deadline: String,
+    /// How the process ends.
+    pub exit: Exit,
+}
+
+impl Answer for HeldAnswer {
+    fn exit(&self) -> Exit {
+        self.exit
+    }
+
+    /// The token alone is the answer, for a variable of a shell.
+    fn print(&self, screen: &mut Screen) {
+        screen.line(&self.token.to_string());
+        screen.note(&format!(
+            "{} is held by {} until {}",
+            self.thread_id, self.holder, self.deadline
+        ));
+    }
+}
+
+/// What `append` and `close` answer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct WrittenAnswer {
+    /// The thread.
+    pub thread_id: String,
+    /// The version that it made: what the next append expects.
+    pub version: u64,
+    /// Its status now.
+    pub status: String,
+    /// Messages that were sent to it and that this commit took.
+    pub mail: Vec<Value>,
+    /// How the process ends.
+    pub exit: Exit,
+}
+
+impl Answer for WrittenAnswer {
+    fn exit(&self) -> Exit {
+        self.exit
+    }
+
+    /// Mail is the answer, one message a line: the loop has to take it up.
+    fn print(&self, screen: &mut Screen) {
+        for mail in &self.mail {
+            screen.line(&mail.to_string());
+        }
+        screen.note(&format!(
+            "{} is {} at version {}",
+            self.thread_id, self.status, self.version
+        ));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::screen::tests::screen;
+    use serde_json::json;
+
+    #[test]
+    fn the_token_and_the_mail_are_the_answer_and_the_rest_is_beside_it() {
+        let (mut person, out, err) = screen(false, false);
+        person.answer(&HeldAnswer {
+            thread_id: "a".to_owned(),
+            token: 7,
+            version: 1,
+            holder: "cli-1/1".to_owned(),
+            deadline: "2026-03-10T12:10:00Z".to_owned(),
+            exit: Exit::Done,
+        });
+        person.answer(&WrittenAnswer {
+            thread_id: "a".to_owned(),
+            version: 2,
+            status: "running".to_owned(),
+            mail: vec![json!({"role": "user", "content": "hi"})],
+            exit: Exit::Done,
+        });
+        assert_eq!(out.text(), "7\n{\"role\":\"user\",\"content\":\"hi\"}\n");
+        let beside = "a is held by cli-1/1 until 2026-03-10T12:10:00Z\na is running at version 2\n";
+        assert_eq!(err.text(), beside);
+    }
+}

@@ -1,0 +1,269 @@
+//! `chat`, `create`, `message`, `title`, `open`, `append`, `close`, `completions`: as a person and as a program use them.
+
+use super::fixture::{Project, SLOW};
+use serde_json::{Value, json};
+use threadkeep_tests::binary::{self, Ran};
+
+/// It says how often it was spoken to.
+const TALK: &str = r#"[{"text": "One."}, {"text": "Two."}, {"text": "Three."}]"#;
+
+fn project() -> Project {
+    let project = Project::new();
+    project.write(".ai/script.json", TALK);
+    project
+}
+
+fn fed(project: &Project, arguments: &[&str], input: &str) -> Ran {
+    binary::feed(project.command(arguments), input)
+}
+
+#[test]
+fn each_line_is_answered_and_the_chat_goes_on_later() {
+    let project = project();
+    let ran = fed(
+        &project,
+        &["chat", "--id", "talk", "--title", "A talk"],
+        "first\n\nsecond \\\nline\n",
+    );
+    assert_eq!(
+        (ran.code, ran.out.as_str()),
+        (Some(0), "One.\nTwo.\n"),
+        "{ran:#?}"
+    );
+    assert!(
+        ran.err.contains("next: threadkeep chat talk"),
+        "{}",
+        ran.err
+    );
+    let more = fed(&project, &["chat", "talk", "--json"], "/quit");
+    assert_eq!(
+        (more.json()["text"].clone(), project.threads()),
+        (json!("Three."), 1)
+    );
+    let text = project.json(&["transcript", "talk"])["text"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    assert!(
+        text.contains("second \nline") && text.contains("/quit"),
+        "{text}"
+    );
+    assert_eq!(project.json(&["show", "talk"])["thread"]["title"], "A talk");
+}
+
+#[test]
+fn a_program_gets_a_document_for_each_message() {
+    let project = project();
+    let ran = fed(&project, &["chat", "--json"], "first\nsecond\n");
+    let documents: Vec<Value> = ran
+        .out
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let texts: Vec<&Value> = documents.iter().map(|document| &document["text"]).collect();
+    assert_eq!(texts, ["One.", "Two."]);
+    assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""));
+}
+
+#[test]
+fn what_a_chat_refuses_leaves_nothing() {
+    let project = project();
+    for (arguments, input, exit, words) in [
+        (&["chat"][..], "", 2, "nothing was said"),
+        (&["chat"], " \n\n", 2, "nothing was said"),
+        (&["chat", "--model", "tinny"], "hi", 1, "did you mean tiny?"),
+        (&["chat", "--id", "a.b"], "hi", 1, "invalid"),
+        (&["chat", "nothing"], "hi", 1, "no store yet"),
+        (&["create", "descrbe"], "", 1, "did you mean describe?"),
+        (&["create", "describe"], "", 1, "--input file=VALUE"),
+        (&["message", "nothing", "hi"], "", 1, "no store yet"),
+        (&["title", "nothing", "x"], "", 1, "no store yet"),
+        (&["open", "nothing"], "", 1, "no store yet"),
+        (&["append", "nothing"], "", 1, "no store yet"),
+        (
+            &["close", "nothing", "idle", "--token", "1"],
+            "",
+            1,
+            "no store yet",
+        ),
+        (&["close", "nothing", "idle"], "", 2, "THREADKEEP_TOKEN"),
+        (&["show", "nothing"], "", 1, "no store yet"),
+        (&["resume", "nothing"], "", 1, "no store yet"),
+        (&["run", "descrbe"], "", 1, "did you mean describe?"),
+        (&["recover"], "", 0, ""),
+        (&["repair"], "", 0, ""),
+        (&["list"], "", 0, ""),
+        (
+            &["run", "describe", "--input", "file=x", "--store", "memory"],
+            "",
+            0,
+            "",
+        ),
+    ] {
+        let ran = fed(&project, &[arguments, &["--json"]].concat(), input);
+        assert_eq!(ran.code, Some(exit), "{arguments:?}: {ran:#?}");
+        assert!(ran.out.contains(words), "{arguments:?}: {}", ran.out);
+        assert!(
+            !project.exists(".ai/threads"),
+            "{arguments:?} made something"
+        );
+    }
+}
+
+#[test]
+fn only_a_chat_that_can_go_on_is_talked_with() {
+    let project = Project::new();
+    project.finished("done");
+    let ran = fed(&project, &["chat", "done", "--json"], "hi").json();
+    assert!(
+        ran["error"]["message"]
+            .as_str()
+            .unwrap()
+            .contains("directive describe"),
+        "{ran}"
+    );
+    project.json(&["create", "--id", "ended"]);
+    project.json(&["cancel", "ended"]);
+    let ran = fed(&project, &["chat", "ended", "--json"], "hi").json();
+    assert_eq!(
+        (&ran["error"]["code"], &ran["exit"]),
+        (&json!("refused"), &json!(1))
+    );
+    project.json(&["create", "--id", "there"]);
+    let ran = fed(
+        &project,
+        &["chat", "there", "--model", "tiny", "--json"],
+        "hi",
+    )
+    .json();
+    assert_eq!(
+        (&ran["error"]["code"], &ran["exit"]),
+        (&json!("usage"), &json!(2))
+    );
+}
+
+#[test]
+fn a_message_waits_until_somebody_resumes() {
+    let project = project();
+    let made = project.run(&["create", "--id", "chat", "--agent", "me", "--task", "t-1"]);
+    assert_eq!(
+        (made.code, made.out.as_str(), made.err.as_str()),
+        (Some(0), "chat\n", "next: threadkeep chat chat\n")
+    );
+    assert_eq!(
+        project.json(&["list", "--agent", "me"])["threads"][0]["task"],
+        "t-1"
+    );
+    let sent = project.run(&["message", "chat", "Hello."]);
+    assert_eq!(sent.out, "chat is created and has it\n", "{sent:#?}");
+    let resumed = project.json(&["resume", "chat"]);
+    assert_eq!(
+        (&resumed["text"], &resumed["status"]),
+        (&json!("One."), &json!("idle"))
+    );
+    assert_eq!(
+        project.run(&["title", "chat", "New"]).out,
+        "chat is called \"New\"\n"
+    );
+    assert_eq!(
+        project.run(&["title", "chat", "--none"]).out,
+        "chat has no title\n"
+    );
+    let empty = project.json(&["message", "chat", " "]);
+    assert_eq!(empty["error"]["code"], "usage");
+}
+
+/// A loop of one's own, as the help of `open` shows it.
+#[test]
+fn a_loop_of_ones_own_holds_appends_and_lets_go() {
+    let project = project();
+    project.json(&["create", "--id", "own"]);
+    let opened = project.run(&["open", "own", "--for", "5m"]);
+    let token = opened.out.trim().to_owned();
+    assert_eq!(opened.code, Some(0), "{opened:#?}");
+    assert_eq!(project.json(&["resume", "own"])["error"]["code"], "busy");
+    let append = |input: &str, more: &[&str]| {
+        let mut command = project.command(&[&["append", "own", "--json"], more].concat());
+        command.env("THREADKEEP_TOKEN", &token);
+        binary::feed(command, input).json()
+    };
+    let hello = r#"{"type":"message","role":"user","content":"Hello."}"#;
+    let reply = r#"{"type":"message","role":"assistant","content":"Hi."}"#;
+    let first = append(&format!("{hello}\n\n{reply}\n"), &[]);
+    assert_eq!(
+        (&first["status"], &first["exit"]),
+        (&json!("running"), &json!(0)),
+        "{first}"
+    );
+    project.json(&["message", "own", "More."]);
+    let mail = append("", &[]);
+    assert_eq!(mail["mail"][0]["role"], "user", "{mail}");
+    let stale = append(reply, &["--expected", "1"]);
+    assert_eq!(
+        (&stale["error"]["code"], &stale["exit"]),
+        (&json!("conflict"), &json!(4))
+    );
+    let wrong = append(r#"{"type":"mesage"}"#, &[]);
+    assert!(
+        wrong["error"]["message"]
+            .as_str()
+            .unwrap()
+            .contains("events[0]"),
+        "{wrong}"
+    );
+    let closed = project.json(&[
+        "close",
+        "own",
+        "completed",
+        "--result",
+        "{\"n\":1}",
+        "--token",
+        &token,
+    ]);
+    assert_eq!(closed["status"], "completed", "{closed}");
+    assert_eq!(
+        project.json(&["show", "own"])["thread"]["result"],
+        json!({"n": 1})
+    );
+    let mut command = project.command(&["append", "own", "--json"]);
+    command.env("THREADKEEP_TOKEN", "seven");
+    assert_eq!(
+        binary::feed(command, hello).json()["error"]["code"],
+        "usage"
+    );
+}
+
+#[test]
+fn shells_can_complete_commands() {
+    let project = Project::empty();
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let ran = project.run(&["completions", shell]);
+        assert_eq!(ran.code, Some(0), "{shell}");
+        assert!(
+            ran.out.contains("transcript") && ran.out.contains("capability"),
+            "{shell}"
+        );
+    }
+}
+
+/// A request to end is the first Ctrl-C: a chat's reply is stopped, a run is cancelled, and both leave an honest thread.
+#[cfg(unix)]
+#[test]
+fn a_request_to_end_is_the_first_press() {
+    let project = Project::new();
+    project.write("slow.json", SLOW);
+    let running = project.unending("run");
+    running.terminate();
+    assert_eq!(running.end().code, Some(1));
+    assert_eq!(project.status("run"), "cancelled");
+    let arguments = ["chat", "--id", "talk", "--provider", "scripted:slow.json"];
+    let chat = binary::start_fed(project.command(&arguments), "hi\nmore\n");
+    chat.await_out("Begun,");
+    chat.terminate();
+    let ran = chat.end();
+    assert_eq!(ran.code, Some(3), "{ran:#?}");
+    let shown = project.json(&["show", "talk"]);
+    assert_eq!(shown["thread"]["cause"]["code"], "stopped");
+    let again = fed(&project, &["chat", "talk", "--json"], "again").json();
+    assert_eq!(again["status"], "idle", "{again}");
+}

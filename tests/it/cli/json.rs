@@ -1,0 +1,226 @@
+//! docs/json.md says what every command answers: each is run, and the names of all fields are compared, both ways.
+
+use super::fixture::{MODELS, Project};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use threadkeep_tests::binary;
+
+const PAGE: &str = include_str!("../../../docs/json.md");
+
+/// Field and type, of each shape and command.
+type Tables = BTreeMap<String, Vec<(String, String)>>;
+
+fn tables() -> Tables {
+    let mut tables = Tables::new();
+    let mut names: Vec<String> = Vec::new();
+    for line in PAGE.lines() {
+        if let Some(title) = line
+            .trim_start_matches('#')
+            .strip_prefix(' ')
+            .filter(|_| line.starts_with("##"))
+        {
+            names = title
+                .split(", ")
+                .map(|name| name.trim_matches('`').to_owned())
+                .collect();
+        }
+        let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+        let [_, field, kind, ..] = cells[..] else {
+            continue;
+        };
+        if field == "field" || field.starts_with("---") {
+            continue;
+        }
+        for name in &names {
+            let row = (field.trim_matches('`').to_owned(), kind.to_owned());
+            tables.entry(name.clone()).or_default().push(row);
+        }
+    }
+    tables
+}
+
+/// The paths of all fields, and of those whose inside is not described.
+fn paths(tables: &Tables, name: &str, at: &str, opaque: &mut BTreeSet<String>) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    for (field, kind) in &tables[name] {
+        let path = match field.as_str() {
+            "(the document)" => at.to_owned(),
+            field => format!("{at}{field}"),
+        };
+        if tables.contains_key(kind) && !kind.is_empty() {
+            let inside = if path == at {
+                path.clone()
+            } else {
+                format!("{path}.")
+            };
+            found.extend(paths(tables, kind, &inside, opaque));
+            continue;
+        }
+        if kind == "JSON" || kind.starts_with("list") {
+            opaque.insert(path.clone());
+        }
+        found.insert(path);
+    }
+    found
+}
+
+/// The paths of the fields that a document has. What is null, or an empty list of objects, has none inside.
+fn flatten(value: &Value, at: &str, opaque: &BTreeSet<String>, found: &mut BTreeSet<String>) {
+    if opaque.contains(at) {
+        found.insert(at.to_owned());
+        return;
+    }
+    match value {
+        Value::Object(object) => {
+            for (name, value) in object {
+                let path = if at.is_empty() {
+                    name.clone()
+                } else {
+                    format!("{at}.{name}")
+                };
+                flatten(value, &path, opaque, found);
+            }
+        }
+        Value::Array(list) => list
+            .iter()
+            .for_each(|value| flatten(value, &format!("{at}[]"), opaque, found)),
+        _ => drop(found.insert(at.to_owned())),
+    }
+}
+
+/// What commands answered, by their names.
+type Answers = Vec<(&'static str, Vec<Value>)>;
+
+/// Of runs, with and without what may be null.
+fn of_runs(project: &Project) -> Answers {
+    let run = |id: &str, turns: &str| {
+        let input = ["--input", "file=notes.txt", "--id", id, "--turns", turns];
+        project.json(&[&["run", "describe"], &input[..]].concat())
+    };
+    let runs = vec![run("done", "5"), run("capped", "1")];
+    let shown = ["done", "capped"].map(|id| project.json(&["show", id]));
+    let raised = project.json(&["raise", "capped", "--turns", "4"]);
+    let resumed = vec![project.json(&["resume", "capped"]), run("again", "1")];
+    vec![
+        ("run", runs),
+        ("show", shown.into()),
+        ("raise", vec![raised]),
+        ("resume", resumed),
+        ("transcript", vec![project.json(&["transcript", "done"])]),
+        ("Errors", vec![project.json(&["show", "nothing"])]),
+    ]
+}
+
+fn of_chats(project: &Project) -> Answers {
+    let created = project.json(&["create", "--id", "chat"]);
+    let titled = project.json(&["title", "chat", "A chat"]);
+    let opened = project.json(&["open", "chat"]);
+    let token = opened["token"].to_string();
+    let hello = r#"{"type":"message","role":"user","content":"Hello."}"#;
+    let appended = fed(project, &["append", "chat", "--token", &token], hello);
+    let closed = project.json(&["close", "chat", "idle", "--token", &token]);
+    let message = project.json(&["message", "chat", "Hello."]);
+    let cancelled = project.json(&["cancel", "chat"]);
+    project.json(&["create", "--id", "killed"]);
+    let killed = project.json(&["kill", "killed"]);
+    let capped = fed(project, &["chat", "--turns", "0"], "Hello.");
+    vec![
+        ("create", vec![created]),
+        ("title", vec![titled]),
+        ("open", vec![opened]),
+        ("append", vec![appended]),
+        ("close", vec![closed]),
+        ("message", vec![message]),
+        ("cancel", vec![cancelled]),
+        ("kill", vec![killed]),
+        ("chat", vec![fed(project, &["chat"], "Hello."), capped]),
+    ]
+}
+
+fn of_upkeep(project: &Project) -> Answers {
+    let list = project.json(&["list"]);
+    let recovered = project.json(&["recover"]);
+    let repaired = project.json(&["repair"]);
+    let well = project.json(&["doctor"]);
+    let models = MODELS.replace("script.json", "gone.json");
+    project.write(".ai/config/models.yaml", &models);
+    let ill = project.json(&["doctor"]);
+    vec![
+        ("list", vec![list]),
+        ("recover", vec![recovered]),
+        ("repair", vec![repaired]),
+        ("doctor", vec![well, ill]),
+        ("demo", vec![Project::empty().json(&["demo"])]),
+        ("completions", vec![project.json(&["completions", "bash"])]),
+    ]
+}
+
+/// Run with this on standard input; the one document.
+fn fed(project: &Project, arguments: &[&str], input: &str) -> Value {
+    let mut command = project.command(arguments);
+    command.arg("--json");
+    binary::feed(command, input).json()
+}
+
+/// A cause is null until something is wrong: there, the page may say more than these documents have.
+fn may_be_absent(path: &str) -> bool {
+    path.contains("cause.")
+}
+
+#[test]
+fn every_document_has_the_fields_that_the_page_names() {
+    let tables = tables();
+    let project = Project::new();
+    let documents = [of_runs(&project), of_chats(&project), of_upkeep(&project)].concat();
+    for (name, documents) in &documents {
+        let mut opaque = BTreeSet::new();
+        let said = paths(&tables, name, "", &mut opaque);
+        let mut found = BTreeSet::new();
+        for document in documents {
+            assert!(document["exit"].is_u64(), "{name}: {document}");
+            assert_eq!(
+                document["error"].is_null(),
+                *name != "Errors",
+                "{name}: {document}"
+            );
+            flatten(document, "", &opaque, &mut found);
+        }
+        // A null where the page names an object.
+        found.retain(|path| {
+            !said
+                .iter()
+                .any(|said| said.starts_with(&format!("{path}.")))
+        });
+        let missing: Vec<_> = said
+            .difference(&found)
+            .filter(|path| !may_be_absent(path))
+            .collect();
+        let unsaid: Vec<_> = found.difference(&said).collect();
+        assert!(
+            missing.is_empty() && unsaid.is_empty(),
+            "{name}: the page alone has {missing:?}, the document alone {unsaid:?}"
+        );
+    }
+    let help = Project::empty().json(&["--help"])["help"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let (_, rest) = help.split_once("Commands:\n").unwrap();
+    let (commands, _) = rest.split_once("\n\n").unwrap();
+    let names = commands
+        .lines()
+        .filter(|line| line.starts_with("  ") && !line.starts_with("   "));
+    for name in names.filter_map(|line| line.split_whitespace().next()) {
+        let tried = documents.iter().any(|(tried, _)| *tried == name);
+        assert!(
+            tried || name == "help",
+            "{name} is not compared with docs/json.md"
+        );
+    }
+    let causes = documents.iter().flat_map(|(_, documents)| documents);
+    assert!(
+        causes
+            .into_iter()
+            .any(|document| document["cause"]["code"].is_string())
+    );
+}
