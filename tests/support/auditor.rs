@@ -230,7 +230,19 @@ impl Audit<'_> {
     fn event(&mut self, key: &str, version: u64, index: u64, event: &Value, told: &mut Told) {
         match text(&event["type"]).as_str() {
             "tool_use" => {
+                if told.open_calls.iter().any(|(other, _)| *other != version) {
+                    self.find(
+                        key,
+                        &format!("version {version} calls before earlier calls have results"),
+                    );
+                }
                 told.open_calls.insert((version, index));
+            }
+            "message" if text(&event["role"]) == "user" && !told.open_calls.is_empty() => {
+                self.find(
+                    key,
+                    &format!("version {version}: a user speaks between calls and their results"),
+                );
             }
             "tool_result" => {
                 let call = (number(&event["version"]), number(&event["index"]));

@@ -2,6 +2,7 @@
 
 mod appends;
 mod chats;
+mod deaths;
 mod holds;
 
 use crate::runner::world::World;

@@ -1,5 +1,6 @@
 //! Random requests against the runner: after every one of them the auditor finds nothing.
 
+use super::own_loop;
 use super::world::{World, calls, fails, reply, says, usage, user};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
@@ -25,6 +26,7 @@ enum Request {
     Claim(u8, u8),
     Recover(u8),
     Signal(u8, u8, u8),
+    Own(u8, own_loop::Request),
     Advance(u32),
     StepBack(u16),
 }
@@ -44,6 +46,7 @@ fn request() -> impl Strategy<Value = Request> {
         3 => (any::<u8>(), any::<u8>()).prop_map(|(t, p)| Claim(t, p)),
         2 => any::<u8>().prop_map(Recover),
         4 => (any::<u8>(), any::<u8>(), any::<u8>()).prop_map(|(t, n, k)| Signal(t, n, k)),
+        12 => (any::<u8>(), own_loop::request()).prop_map(|(t, own)| Own(t, own)),
         3 => any::<u32>().prop_map(|n| Advance(n % 2_000_000)),
         1 => any::<u16>().prop_map(StepBack),
     ]
@@ -103,6 +106,13 @@ fn every_kind_of_answer_occurs() {
         "signal",
         "signal seen",
         "signal refused",
+        "open",
+        "open refused",
+        "append",
+        "append repeated",
+        "append refused",
+        "close",
+        "close refused",
     ] {
         assert!(
             world.counts.get(what).is_some_and(|n| *n > 0),
@@ -129,6 +139,7 @@ fn perform(world: &mut World, request: Request) {
         Claim(t, proof) => claim(world, &pick(world, t), proof),
         Recover(t) => recover(world, &pick(world, t)),
         Signal(t, name, kind) => signal(world, &pick(world, t), name, kind),
+        Own(t, own) => own_loop::perform(world, &pick(world, t), own),
         Advance(millis) => world.advance(u64::from(millis)),
         StepBack(seconds) => {
             use threadkeep::clock::{Clock, Time};
@@ -336,7 +347,7 @@ fn signal(world: &mut World, thread: &str, name: u8, kind: u8) {
         62 => Signal::Cancel,
         _ => Signal::Kill,
     };
-    let name = format!("s{}", name % 40);
+    let name = format!("s{}", name % 8);
     let before = world.service.load(thread).unwrap();
     match world.service.signal(thread, &name, &signal) {
         Ok(after) if after.head == before.head => world.count("signal seen"),

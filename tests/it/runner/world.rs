@@ -35,6 +35,8 @@ pub struct World {
     pub threads: Vec<String>,
     pub held: BTreeMap<String, Held>,
     pub counts: BTreeMap<String, u64>,
+    /// Tokens of hosts with a loop of their own.
+    pub own: BTreeMap<String, u64>,
 }
 
 impl World {
@@ -60,6 +62,7 @@ impl World {
             threads: Vec::new(),
             held: BTreeMap::new(),
             counts: BTreeMap::new(),
+            own: BTreeMap::new(),
         }
     }
 

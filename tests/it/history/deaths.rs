@@ -1,0 +1,127 @@
+//! A host with a loop of its own, through the component, whose store dies before or after its n-th commit, for every n;
+//! then another process recovers the thread and carries the same loop to its end.
+
+use super::{called, result, said};
+use crate::component::project::engine;
+use serde_json::Value;
+use std::sync::Arc;
+use threadkeep::clock::{Clock, SystemClock};
+use threadkeep::component::{Context, SystemRandom};
+use threadkeep::engine::Engine;
+use threadkeep::error::CallError;
+use threadkeep::storage::{Storage, memory::MemoryStore};
+use threadkeep::tenant::Tenant;
+use threadkeep::wit::{self, registry};
+use threadkeep_tests::auditor::audit;
+use threadkeep_tests::faulty::{Death, Faulty};
+use threadkeep_tests::fixture::MapLibrary;
+
+const THREAD: &str = "chat-1-abcdef";
+
+fn tenant(engine: &Engine, storage: Arc<dyn Storage>) -> Tenant {
+    let context = Context {
+        storage,
+        library: Arc::new(MapLibrary::small()),
+        clock: Arc::new(SystemClock),
+        random: Arc::new(SystemRandom),
+    };
+    Tenant::new(engine.clone(), context)
+}
+
+/// What the loop says, one append each.
+fn script() -> [Vec<Value>; 3] {
+    [
+        vec![said("user", "hi"), called("a")],
+        vec![result("a")],
+        vec![said("assistant", "done")],
+    ]
+}
+
+/// Run the loop from where the history stands: each append is made once, whatever happened before.
+async fn carry(tenant: &Tenant, holder: &str) -> Result<(), CallError> {
+    let now = SystemClock.now();
+    let deadline = wit::Instant {
+        seconds: now.seconds + 60,
+        nanos: now.nanos,
+    };
+    let opened = tenant.open_thread(THREAD, holder, deadline).await?;
+    let events = tenant.events(THREAD, 0, 500).await?.events;
+    let has = |kind: &str, text: &str| {
+        events
+            .iter()
+            .any(|e| e.kind == kind && e.body.contains(text))
+    };
+    // A call that was open when its loop died has its result: interrupted.
+    let done = [
+        has("tool_use", "read"),
+        has("tool_result", "read"),
+        has("message", "done"),
+    ];
+    let mut version = opened.version;
+    for (events, done) in script().into_iter().zip(done) {
+        if !done {
+            let texts = events.iter().map(Value::to_string).collect();
+            let written = tenant
+                .append(THREAD, Some(opened.token), version, texts)
+                .await?;
+            version = written.version;
+        }
+    }
+    tenant
+        .close_thread(THREAD, opened.token, "completed", None)
+        .await?;
+    Ok(())
+}
+
+async fn die(engine: &Engine, death: Death) -> (u64, Arc<MemoryStore>) {
+    let memory = Arc::new(MemoryStore::new());
+    let faulty = Arc::new(Faulty::new(Arc::<MemoryStore>::clone(&memory), death));
+    let dying = tenant(engine, Arc::<Faulty>::clone(&faulty));
+    if create(&dying).await.is_ok() {
+        let _ = carry(&dying, "first/1").await;
+    }
+    (faulty.commits(), memory)
+}
+
+async fn create(tenant: &Tenant) -> Result<wit::Thread, CallError> {
+    let draft = registry::Draft {
+        id: Some(THREAD.to_owned()),
+        ..threadkeep_tests::fixture::draft(None)
+    };
+    tenant.create(draft).await
+}
+
+#[tokio::test]
+async fn a_loop_of_ones_own_survives_death_at_every_commit() {
+    let engine = engine();
+    let (commits, _) = die(&engine, Death::Before(u64::MAX)).await;
+    assert_eq!(commits, 6, "create, open, three appends, close");
+    for n in 1..=commits {
+        for death in [
+            Death::Before(n),
+            Death::After(n),
+            Death::Unknown(n),
+            Death::UnknownLost(n),
+        ] {
+            let (_, memory) = die(&engine, death).await;
+            let second = tenant(&engine, Arc::<MemoryStore>::clone(&memory));
+            // Either it is there already, or it is now.
+            let _ = create(&second).await;
+            second
+                .recover(vec!["first/1".to_owned()], None)
+                .await
+                .unwrap();
+            assert_eq!(audit(&*memory), Vec::<String>::new(), "{death:?}");
+            if second.get(THREAD).await.unwrap().status != "completed" {
+                carry(&second, "second/1").await.unwrap();
+            }
+            assert_eq!(audit(&*memory), Vec::<String>::new(), "{death:?}");
+            let events = second.events(THREAD, 0, 500).await.unwrap().events;
+            for (kind, count) in [("tool_use", 1), ("tool_result", 1)] {
+                let found = events.iter().filter(|event| event.kind == kind).count();
+                assert_eq!(found, count, "{death:?}: {kind}");
+            }
+            assert_eq!(second.get(THREAD).await.unwrap().status, "completed");
+        }
+    }
+}

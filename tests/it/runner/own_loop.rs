@@ -1,0 +1,136 @@
+//! Random requests of hosts with a loop of their own, for the property of the runner.
+
+use super::world::World;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use threadkeep::clock::Clock;
+use threadkeep_core::time::Instant;
+
+/// One request of such a host.
+#[derive(Debug, Clone)]
+pub enum Request {
+    /// By one of two holders, for so many seconds.
+    Open(bool, u8),
+    /// With the token or without; up to four events, and whether the same is asked twice.
+    Append(bool, Vec<u8>, bool),
+    /// With one of the outcomes.
+    Close(u8),
+}
+
+pub fn request() -> impl Strategy<Value = Request> {
+    use Request::*;
+    prop_oneof![
+        2 => (any::<bool>(), 1..=60_u8).prop_map(|(h, s)| Open(h, s)),
+        5 => (any::<bool>(), prop::collection::vec(any::<u8>(), 0..4), any::<bool>())
+            .prop_map(|(held, kinds, again)| Append(held, kinds, again)),
+        1 => any::<u8>().prop_map(Close),
+    ]
+}
+
+pub fn perform(world: &mut World, thread: &str, request: Request) {
+    match request {
+        Request::Open(first, seconds) => open(world, thread, first, seconds),
+        Request::Append(held, kinds, again) => append(world, thread, held, &kinds, again),
+        Request::Close(kind) => close(world, thread, kind),
+    }
+}
+
+fn open(world: &mut World, thread: &str, first: bool, seconds: u8) {
+    let now = world.clock.now();
+    let now = Instant {
+        seconds: now.seconds,
+        nanos: now.nanos,
+    };
+    let deadline = now.plus_millis(u64::from(seconds) * 1_000);
+    // A holder names one hold alone.
+    let holder = format!("{thread}/{}", u8::from(first));
+    match world.service.open(thread, &holder, deadline) {
+        Ok(opened) => {
+            let again = world.service.open(thread, &holder, deadline).unwrap();
+            assert_eq!(
+                again.head.value, opened.head.value,
+                "a repeated open did something"
+            );
+            world.own.insert(thread.to_owned(), opened.head.value.token);
+            world.count("open");
+        }
+        Err(_) => world.count("open refused"),
+    }
+}
+
+/// Events by number; results name what is open now.
+fn events(world: &World, thread: &str, kinds: &[u8]) -> Vec<String> {
+    let head = world.service.load(thread).unwrap().head.value;
+    let mut open: Vec<Value> =
+        head.round
+            .iter()
+            .flat_map(|round| {
+                let id = |call: &threadkeep_core::thread::RoundCall| {
+                    format!("call_{}_{}", round.version, call.index)
+                };
+                round.calls.iter().map(
+                    move |call| json!({"type": "tool_result", "id": id(call), "text": "by hand"}),
+                )
+            })
+            .collect();
+    let event = |kind: u8| match kind % 8 {
+        0 | 1 => json!({"type": "message", "role": "user", "content": "by hand"}),
+        2 => json!({"type": "message", "role": "assistant", "content": "I see"}),
+        3 => json!({"type": "tool_use", "name": "read", "arguments": "{}", "id": kind.to_string()}),
+        4 => json!({"type": "tool_result", "id": (kind - 1).to_string(), "text": "of this append"}),
+        5 => json!({"type": "partial", "text": "half a"}),
+        _ => open
+            .pop()
+            .unwrap_or(json!({"type": "assistant_text", "text": "hm"})),
+    };
+    kinds
+        .iter()
+        .copied()
+        .map(event)
+        .map(|event| event.to_string())
+        .collect()
+}
+
+fn append(world: &mut World, thread: &str, held: bool, kinds: &[u8], again: bool) {
+    let token = held.then(|| world.own.get(thread).copied().unwrap_or_default());
+    let texts = events(world, thread, kinds);
+    let before = world.service.load(thread).unwrap();
+    let expected = before.head.value.version;
+    let written = world.service.append(thread, token, expected, &texts);
+    let after = world.service.load(thread).unwrap();
+    let Ok(written) = written else {
+        assert_eq!(after, before, "a refused append wrote");
+        return world.count("append refused");
+    };
+    world.count("append");
+    if again && written.version > expected {
+        let repeated = world
+            .service
+            .append(thread, token, expected, &texts)
+            .unwrap();
+        assert_eq!(repeated, written);
+        assert_eq!(
+            world.service.load(thread).unwrap(),
+            after,
+            "a repeated append wrote"
+        );
+        world.count("append repeated");
+    }
+}
+
+fn close(world: &mut World, thread: &str, kind: u8) {
+    let token = world.own.get(thread).copied().unwrap_or_default();
+    let (outcome, result) = match kind % 8 {
+        0 => ("completed", Some("1")),
+        1 => ("error", Some(r#"{"code": "c", "message": "m"}"#)),
+        _ => ("idle", None),
+    };
+    let closed = world
+        .service
+        .close(thread, token, outcome, result.map(str::to_owned));
+    world.count(if closed.is_ok() {
+        "close"
+    } else {
+        "close refused"
+    });
+}
