@@ -6,6 +6,8 @@ pub mod auditor;
 pub mod binary;
 #[path = "support/canned.rs"]
 pub mod canned;
+#[path = "support/corpus.rs"]
+pub mod corpus;
 #[path = "support/faulty.rs"]
 pub mod faulty;
 #[path = "support/fixture.rs"]

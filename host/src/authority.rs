@@ -27,7 +27,7 @@ pub const VARIABLES_MAX: usize = 4_096;
 pub const VARIABLE_BYTES_MAX: usize = 32 << 10;
 
 /// The directory of the store, as errors call it.
-const THREADS: &str = ".ai/threads";
+pub(crate) const THREADS: &str = ".ai/threads";
 
 /// What the name of a variable ends in that the key of a provider may name: whoever writes the model table chooses where
 /// its value is sent, so it may not be any variable, and its value goes only where the operator's policy binds it to.
@@ -52,6 +52,11 @@ pub enum AuthorityError {
     /// It is a symbolic link where none may be.
     #[error("{place} is a symbolic link; put the directory itself there")]
     Link { place: String },
+    /// It is a file with a second name: nobody can say whose it is, for the other name may be anywhere.
+    #[error(
+        "{place} is a hard link: the file has another name, which may be outside; put a copy there"
+    )]
+    HardLink { place: String },
     /// A path or a link in it leads out of the directory that it must stay in.
     #[error("{place} leads out of its directory; copy what it points to")]
     Leaves { place: String },
@@ -89,11 +94,12 @@ impl AuthorityError {
 
     /// The same about a place that the caller knows better.
     #[must_use]
-    fn at(self, place: &str) -> Self {
+    pub(crate) fn at(self, place: &str) -> Self {
         let place = place.to_owned();
         match self {
             Self::Missing { .. } => Self::Missing { place },
             Self::Link { .. } => Self::Link { place },
+            Self::HardLink { .. } => Self::HardLink { place },
             Self::Leaves { .. } => Self::Leaves { place },
             Self::NotDirectory { .. } => Self::NotDirectory { place },
             Self::NotRegular { .. } => Self::NotRegular { place },
@@ -179,7 +185,7 @@ impl Project {
             if part == ".." || part.eq_ignore_ascii_case(AI) || path.starts_with('/') {
                 return Err(leaves());
             }
-            dir = child_dir(&dir, part)?;
+            dir = child_dir(&dir, part).map_err(|error| error.at(path))?;
         }
         Ok(dir)
     }
@@ -327,10 +333,48 @@ pub(crate) fn open_regular(dir: &Dir, path: &Path, place: &str) -> Result<File, 
     Ok(file)
 }
 
+/// As [`open_regular`], for files of a tenant: one with a second name is refused. A hard link leads out of a directory
+/// unseen, so what is read through one could be anybody's.
+pub(crate) fn open_own(dir: &Dir, path: &Path, place: &str) -> Result<File, AuthorityError> {
+    let file = open_regular(dir, path, place)?;
+    let opened = file.metadata();
+    match opened.map_err(|source| AuthorityError::from_io(place, source))? {
+        opened if has_one_name(&opened) => Ok(file),
+        _ => Err(AuthorityError::HardLink {
+            place: place.to_owned(),
+        }),
+    }
+}
+
+/// False for a file with more than one name. Where the system does not say, every file has one.
+pub(crate) fn has_one_name(metadata: &Metadata) -> bool {
+    #[cfg(unix)]
+    {
+        use cap_std::fs::MetadataExt;
+        metadata.is_dir() || metadata.nlink() <= 1
+    }
+    #[cfg(not(unix))]
+    {
+        let _ = metadata;
+        true
+    }
+}
+
 /// Options for reading without waiting for the other end of a pipe.
 fn reading() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.read(true);
+    not_waiting(options)
+}
+
+/// Options for writing what is there, without waiting for the other end of a pipe.
+fn writing() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.write(true);
+    not_waiting(options)
+}
+
+fn not_waiting(mut options: OpenOptions) -> OpenOptions {
     #[cfg(unix)]
     {
         use cap_std::fs::OpenOptionsExt;

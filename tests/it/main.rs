@@ -10,6 +10,7 @@ mod guide;
 mod history;
 mod hostile;
 mod models;
+mod paths;
 mod readme;
 mod runner;
 mod stores;

@@ -63,6 +63,14 @@ pub fn draft(directive: Option<&str>) -> registry::Draft {
     }
 }
 
+/// A `models.yaml` with one model and tier, answered by `.ai/script.json`.
+pub const SCRIPTED_MODELS: &str = r#"
+providers: {local: {wire: scripted, file: script.json}}
+models:
+  tiny: {provider: local, window: 32000, output: 1000, prices: {input: "1.00", output: "2.00"}}
+tiers: {default: tiny}
+"#;
+
 impl Library for MapLibrary {
     fn get(&self, kind: &str, name: &str) -> Result<Vec<String>, LibraryError> {
         if name.is_empty() {

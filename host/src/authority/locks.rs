@@ -4,7 +4,7 @@
 //! it ends; the operating system lets go of it when the process dies, however it dies. So a lock that can be taken, or
 //! a file that is gone, belongs to a dead process, and its threads can be recovered at once.
 
-use super::{AuthorityError, child_dir, child_dir_or_create};
+use super::{AuthorityError, child_dir, child_dir_or_create, identity, writing};
 use cap_std::fs::{Dir, OpenOptions};
 use std::fs::{File, TryLockError};
 use std::io;
@@ -95,8 +95,7 @@ pub fn is_dead(threads: &Dir, holder: &str) -> Result<bool, AuthorityError> {
         Err(error) if error.is_missing() => return Ok(true),
         other => other?,
     };
-    let name = file_name(nonce);
-    is_free(&directory, &name).map_err(|error| AuthorityError::from_io(&place(&name), error))
+    is_free(&directory, &file_name(nonce))
 }
 
 /// Remove the lock files of dead processes; the answer is how many.
@@ -115,7 +114,7 @@ pub fn sweep(threads: &Dir) -> Result<usize, AuthorityError> {
         else {
             continue;
         };
-        removed += usize::from(remove_free(&directory, name).map_err(failed)?);
+        removed += usize::from(remove_free(&directory, name)?);
     }
     Ok(removed)
 }
@@ -150,41 +149,50 @@ fn try_take(directory: &Dir, name: &str) -> io::Result<Option<File>> {
 }
 
 /// True if nobody holds the lock of this file, or there is none. The lock taken here ends with the handle.
-fn is_free(directory: &Dir, name: &str) -> io::Result<bool> {
+fn is_free(directory: &Dir, name: &str) -> Result<bool, AuthorityError> {
     let Some(file) = existing(directory, name)? else {
         return Ok(true);
     };
-    taken(file.try_lock_shared())
+    taken(file.try_lock_shared()).map_err(|error| AuthorityError::from_io(&place(name), error))
 }
 
 /// Remove the file if nobody holds its lock. The lock is held meanwhile: whoever locks it after this finds it gone.
-fn remove_free(directory: &Dir, name: &str) -> io::Result<bool> {
+fn remove_free(directory: &Dir, name: &str) -> Result<bool, AuthorityError> {
     let Some(file) = existing(directory, name)? else {
         return Ok(false);
     };
-    Ok(taken(file.try_lock())? && directory.remove_file(name).is_ok())
+    let free = taken(file.try_lock());
+    let free = free.map_err(|error| AuthorityError::from_io(&place(name), error))?;
+    Ok(free && directory.remove_file(name).is_ok())
 }
 
-fn existing(directory: &Dir, name: &str) -> io::Result<Option<File>> {
-    let absent = |error: io::Error| {
-        (error.kind() == io::ErrorKind::NotFound)
-            .then_some(())
-            .ok_or(error)
+/// Open a lock file that is there. What is no regular file, or takes the place of one meanwhile, is refused; a pipe is
+/// not waited for.
+fn existing(directory: &Dir, name: &str) -> Result<Option<File>, AuthorityError> {
+    let place = place(name);
+    let failed = |error| AuthorityError::from_io(&place, error);
+    let absent = |error| match failed(error) {
+        error if error.is_missing() => Ok(None),
+        error => Err(error),
     };
     let seen = match directory.symlink_metadata(name) {
-        Err(error) => return absent(error).map(|()| None),
+        Err(error) => return absent(error),
         Ok(seen) => seen,
     };
+    if seen.is_symlink() {
+        return Err(AuthorityError::Link { place });
+    }
     if !seen.is_file() {
-        return Err(io::Error::new(
-            io::ErrorKind::InvalidData,
-            "a lock is a regular file",
-        ));
+        return Err(AuthorityError::NotRegular { place });
     }
-    match directory.open_with(name, OpenOptions::new().write(true)) {
-        Err(error) => absent(error).map(|()| None),
-        Ok(file) => Ok(Some(file.into_std())),
+    let file = match directory.open_with(name, &writing()) {
+        Err(error) => return absent(error),
+        Ok(file) => file,
+    };
+    if identity(&seen) != identity(&file.metadata().map_err(failed)?) {
+        return Err(AuthorityError::Replaced { place });
     }
+    Ok(Some(file.into_std()))
 }
 
 fn taken(tried: Result<(), TryLockError>) -> io::Result<bool> {

@@ -15,6 +15,7 @@ fn word<T>(result: Result<T, AuthorityError>) -> &'static str {
         Ok(_) => "ok",
         Err(AuthorityError::Missing { .. }) => "missing",
         Err(AuthorityError::Link { .. }) => "link",
+        Err(AuthorityError::HardLink { .. }) => "hard link",
         Err(AuthorityError::Leaves { .. }) => "leaves",
         Err(AuthorityError::NotDirectory { .. }) => "not a directory",
         Err(AuthorityError::NotRegular { .. }) => "not regular",

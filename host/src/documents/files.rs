@@ -6,7 +6,8 @@
 
 use super::DocumentError;
 use crate::authority::{
-    AuthorityError, child_dir, child_dir_or_create, identity, open_regular, read_bounded,
+    AuthorityError, THREADS, child_dir, child_dir_or_create, has_one_name, identity, open_own,
+    read_bounded,
 };
 use cap_std::fs::{Dir, File, Metadata, OpenOptions};
 use std::io::{self, Write};
@@ -51,19 +52,21 @@ impl Place {
         absent: Absent,
     ) -> Result<Option<Self>, DocumentError> {
         let segments = segments(id)?;
+        let mut place = String::from(THREADS);
         let mut dir = threads
             .try_clone()
-            .map_err(|source| AuthorityError::from_io(id, source))?;
+            .map_err(|source| AuthorityError::from_io(&place, source))?;
         for segment in segments {
+            place = format!("{place}/{segment}");
             dir = match (child_dir(&dir, segment), absent) {
                 (Ok(child), _) => child,
                 (Err(error), Absent::Leave) if error.is_missing() => return Ok(None),
                 (Err(error), Absent::Make) if error.is_missing() => {
-                    let child = child_dir_or_create(&dir, segment)?;
-                    sync_dir(&dir).map_err(|source| AuthorityError::from_io(segment, source))?;
-                    child
+                    let child = child_dir_or_create(&dir, segment);
+                    sync_dir(&dir).map_err(|source| AuthorityError::from_io(&place, source))?;
+                    child.map_err(|error| error.at(&place))?
                 }
-                (Err(error), _) => return Err(error.into()),
+                (Err(error), _) => return Err(error.at(&place).into()),
             };
         }
         let lock = lock(&dir, id)?;
@@ -91,12 +94,12 @@ impl Place {
         }
     }
 
-    /// Open a document for reading; `None` if there is none.
+    /// Open a document for reading; `None` if there is none. One that has another name somewhere is refused.
     pub(super) fn reading(&self, name: &str) -> Result<Option<File>, DocumentError> {
         let Some(seen) = self.look(name)? else {
             return Ok(None);
         };
-        let file = open_regular(&self.dir, Path::new(name), &self.place(name))?;
+        let file = open_own(&self.dir, Path::new(name), &self.place(name))?;
         self.same(name, &seen, file).map(Some)
     }
 
@@ -140,7 +143,7 @@ impl Place {
     }
 
     fn place(&self, name: &str) -> String {
-        format!("{}/{name}", self.id)
+        format!("{THREADS}/{}/{name}", self.id)
     }
 }
 
@@ -215,17 +218,6 @@ fn segments(id: &str) -> Result<Vec<&str>, DocumentError> {
         return Err(DocumentError::Id(id.chars().take(ID_BYTES_MAX).collect()));
     }
     Ok(segments)
-}
-
-#[cfg(unix)]
-fn has_one_name(metadata: &Metadata) -> bool {
-    use cap_std::fs::MetadataExt;
-    metadata.nlink() == 1
-}
-
-#[cfg(not(unix))]
-fn has_one_name(_: &Metadata) -> bool {
-    true
 }
 
 /// The directory as a file of its own: what a [`Dir`] holds may be a mere place, which can be neither locked nor synced.

@@ -77,7 +77,8 @@ pub enum DocumentState {
     /// It is older than the head: it reaches this version, or was made from this version before mail changed the head.
     /// A transcript with a torn end is one that reaches less far.
     Stale(u64),
-    /// It is neither: somebody edited it, or it belongs elsewhere. `repair` rebuilds it.
+    /// It is neither: somebody edited it, or it belongs elsewhere, as a hard link does, which is not even read. `repair`
+    /// rebuilds it.
     Other,
     /// There is no such file.
     Missing,
@@ -124,10 +125,10 @@ pub enum DocumentError {
     #[error("a document cannot be had: {0}")]
     Authority(#[from] AuthorityError),
     /// An id that is no path inside `.ai/threads`.
-    #[error("{0:?} cannot be the directory of a thread")]
+    #[error("{0:?} cannot be the directory of a thread in .ai/threads")]
     Id(String),
     /// Another process writes the documents of this thread and does not come to an end.
-    #[error("another process writes the documents of {0}; try again later")]
+    #[error("another process writes the documents in .ai/threads/{0}; try again later")]
     Busy(String),
     /// The component gave something that is no document.
     #[error("the component is wrong: {0}")]
@@ -306,7 +307,10 @@ fn write_thread(place: &Arc<Place>, text: &[u8]) -> Result<(), DocumentError> {
     let name = Document::Thread.file();
     match place.read(name, text.len() as u64) {
         Ok(Some(found)) if found == text => return Ok(()),
-        Err(DocumentError::Authority(AuthorityError::TooLarge { .. })) | Ok(_) => {}
+        Err(DocumentError::Authority(
+            AuthorityError::TooLarge { .. } | AuthorityError::HardLink { .. },
+        ))
+        | Ok(_) => {}
         Err(error) => return Err(error),
     }
     let mut replacement = Replacement::begin(Arc::clone(place), name)?;
@@ -318,7 +322,9 @@ fn check_thread(place: &Place, record: &Piece) -> Result<DocumentState, Document
     let found = match place.read(Document::Thread.file(), THREAD_BYTES_MAX) {
         Ok(Some(found)) => found,
         Ok(None) => return Ok(DocumentState::Missing),
-        Err(DocumentError::Authority(AuthorityError::TooLarge { .. })) => {
+        Err(DocumentError::Authority(
+            AuthorityError::TooLarge { .. } | AuthorityError::HardLink { .. },
+        )) => {
             return Ok(DocumentState::Other);
         }
         Err(error) => return Err(error),

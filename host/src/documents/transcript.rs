@@ -7,6 +7,7 @@
 use super::files::{Place, Replacement};
 use super::tail::{self, Tail};
 use super::{Document, DocumentError, DocumentState, blocking};
+use crate::authority::AuthorityError;
 use crate::tenant::Tenant;
 use cap_std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
@@ -131,8 +132,11 @@ impl<'a> Transcript<'a> {
             }
             None => Ok(None),
         })
-        .await?;
-        match opened {
+        .await;
+        if let Err(DocumentError::Authority(AuthorityError::HardLink { .. })) = opened {
+            return Ok(DocumentState::Other);
+        }
+        match opened? {
             None => Ok(DocumentState::Missing),
             Some((_, DocumentState::Other)) => Ok(DocumentState::Other),
             Some((file, head)) => self.compare(file, head).await,

@@ -99,11 +99,12 @@ impl FilesLibrary {
 
     /// The answers of a scripted provider; `file` is relative to `.ai`.
     pub fn script(&self, file: &str) -> Result<String, LibraryError> {
-        let place = format!(".ai/{file}");
+        let shown = names::shown(file);
+        let place = format!(".ai/{shown}");
         let missing = || {
             invalid(
                 &place,
-                file,
+                &shown,
                 "there is no such file; it is named relative to .ai".to_owned(),
             )
         };
@@ -266,7 +267,9 @@ impl FilesLibrary {
         let Some(ai) = &self.ai else {
             return Ok(None);
         };
-        optional(&format!(".ai/{room}"), authority::child_dir(ai, room))
+        let place = format!(".ai/{room}");
+        let opened = authority::child_dir(ai, room).map_err(|error| error.at(&place));
+        optional(&place, opened)
     }
 }
 
@@ -314,7 +317,7 @@ fn read_bytes(
     place: &str,
     bytes_max: u64,
 ) -> Result<Option<Vec<u8>>, LibraryError> {
-    let file = authority::open_regular(dir, Path::new(path), place);
+    let file = authority::open_own(dir, Path::new(path), place);
     optional(
         place,
         file.and_then(|file| authority::read_bounded(file, place, bytes_max)),
@@ -340,6 +343,7 @@ fn failed(place: &str, error: AuthorityError) -> LibraryError {
         },
         AuthorityError::Missing { .. }
         | AuthorityError::Link { .. }
+        | AuthorityError::HardLink { .. }
         | AuthorityError::Leaves { .. }
         | AuthorityError::NotDirectory { .. }
         | AuthorityError::NotRegular { .. }

@@ -5,8 +5,8 @@
 //! model what to do instead. File work runs on a few of the runtime's blocking threads and ends
 //! soon after its future is dropped.
 //!
-//! A hard link to a file inside `.ai` is that file under another name and is not recognised; whoever can make one can
-//! copy the file as well.
+//! A hard link is the file itself under another name, and nobody can say where the other one is: in `.ai`, or outside the
+//! grant. So a file with more than one name is shown and not read; who wants it read puts a copy there.
 
 mod arguments;
 mod grant;

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::process::Command;
 use tempfile::TempDir;
 use threadkeep_tests::binary::{self, Ran, Running};
+pub use threadkeep_tests::fixture::SCRIPTED_MODELS as MODELS;
 
 pub const DIRECTIVE: &str = "---
 limits: {turns: 5, spend: 0.50}
@@ -12,13 +13,6 @@ inputs: {file: {required: true}}
 ---
 Read ${inputs.file} and say what it holds.
 ";
-
-pub const MODELS: &str = r#"
-providers: {local: {wire: scripted, file: script.json}}
-models:
-  tiny: {provider: local, window: 32000, output: 1000, prices: {input: "1.00", output: "2.00"}}
-tiers: {default: tiny}
-"#;
 
 /// Two turns: it reads the file, then it answers, in words that a terminal would obey.
 pub const SCRIPT: &str = r#"[

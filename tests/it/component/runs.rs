@@ -5,13 +5,7 @@ use std::sync::Arc;
 use threadkeep::driver::{RunEvent, Sink, Stop};
 use threadkeep::engine::Engine;
 use threadkeep::storage::{Storage, memory::MemoryStore};
-
-const MODELS: &str = r#"
-providers: {local: {wire: scripted, file: script.json}}
-models:
-  tiny: {provider: local, window: 32000, output: 1000, prices: {input: "1.00", output: "2.00"}}
-tiers: {default: tiny}
-"#;
+use threadkeep_tests::fixture::SCRIPTED_MODELS;
 
 const SCRIPT: &str = r#"[
   {"text": "Let me look.", "calls": [{"name": "read_file", "arguments": {"path": "notes.txt"}}],
@@ -20,7 +14,7 @@ const SCRIPT: &str = r#"[
 ]"#;
 
 async fn run_to_end(engine: Engine, store: Option<Arc<dyn Storage>>) {
-    let (_kept, dir) = project_dir(MODELS);
+    let (_kept, dir) = project_dir(SCRIPTED_MODELS);
     dir.write(".ai/script.json", SCRIPT).unwrap();
     let project = open_on(engine, dir, store, &[]);
     let thread = project.tenant().create(describe_draft()).await.unwrap();

@@ -18,16 +18,10 @@ use threadkeep::limits::Limits;
 use threadkeep::policy::Policy;
 use threadkeep::project::{OpenProject, ProjectOptions};
 use threadkeep_tests::auditor::audit;
+use threadkeep_tests::fixture::SCRIPTED_MODELS;
 
 const KILLS: u32 = 60;
 const DIRECTORY: &str = "THREADKEEP_TEST_KILLED_IN";
-
-const MODELS: &str = r#"
-providers: {local: {wire: scripted, file: script.json}}
-models:
-  tiny: {provider: local, window: 32000, output: 1000, prices: {input: "1.00", output: "2.00"}}
-tiers: {default: tiny}
-"#;
 
 const SCRIPT: &str = r#"[
   {"text": "Let me look.", "calls": [{"name": "read_file", "arguments": {"path": "notes.txt"}}], "delay_ms": 3},
@@ -135,7 +129,7 @@ fn kill_one(directory: &Path, after: Duration) -> BTreeMap<String, u64> {
 
 #[tokio::test]
 async fn sixty_real_kills_lose_nothing() {
-    let (kept, dir) = project_dir(MODELS);
+    let (kept, dir) = project_dir(SCRIPTED_MODELS);
     dir.write(".ai/script.json", SCRIPT).unwrap();
     let seed = seed();
     println!("seed of the kills: {seed}");

@@ -11,16 +11,10 @@ use threadkeep::policy::Policy;
 use threadkeep::project::{OpenProject, ProjectOptions};
 use threadkeep::storage::memory::MemoryStore;
 use threadkeep::wit::registry;
+use threadkeep_tests::fixture::SCRIPTED_MODELS;
 
 /// All three.
 pub const ALL: [Document; 3] = [Document::Thread, Document::Jsonl, Document::Markdown];
-
-const MODELS: &str = r#"
-providers: {local: {wire: scripted, file: script.json}}
-models:
-  tiny: {provider: local, window: 32000, output: 1000, prices: {input: "1.00", output: "2.00"}}
-tiers: {default: tiny}
-"#;
 
 /// Text that would close a fence, forge an entry's comment, open a comment that swallows the rest, or is not plain.
 const SCRIPT: &str = r#"[
@@ -53,7 +47,8 @@ impl World {
         let root = Dir::open_ambient_dir(temporary.path(), cap_std::ambient_authority()).unwrap();
         root.create_dir_all("project/.ai/config").unwrap();
         let dir = root.open_dir("project").unwrap();
-        dir.write(".ai/config/models.yaml", MODELS).unwrap();
+        dir.write(".ai/config/models.yaml", SCRIPTED_MODELS)
+            .unwrap();
         dir.write(".ai/script.json", SCRIPT).unwrap();
         dir.write("notes.txt", NOTES).unwrap();
         let options = ProjectOptions {

@@ -93,9 +93,12 @@ impl Place {
     pub(super) fn new(dir: &Dir, name: &str) -> Result<Self, StorageError> {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
         let dots = name.starts_with('.') || !name.contains('.');
-        if dots || name.len() > NAME_BYTES_MAX || !name.bytes().all(plain) {
+        // Such a name is that of another store's own file.
+        let taken = SUFFIXES[1..].iter().any(|suffix| name.ends_with(suffix));
+        if dots || taken || name.len() > NAME_BYTES_MAX || !name.bytes().all(plain) {
             let message = format!(
-                "{name:?} is no name of a store: letters, digits, `.`, `_`, `-`, with a dot inside"
+                "{name:?} is no name of a store: letters, digits, `.`, `_`, `-`, with a dot inside, \
+                 and not the end of another file of a store"
             );
             return Err(other("bad-name", message));
         }

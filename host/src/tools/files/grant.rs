@@ -2,7 +2,8 @@
 //!
 //! A path is first resolved by cap-std, which refuses what leads outside, and then walked one name at a time without
 //! following anything, comparing each thing opened with the thing seen. So neither a link nor a swap in between leads
-//! to a directory whose name was not checked.
+//! to a directory whose name was not checked. A hard link cannot be told from the file itself, so a file with more than
+//! one name is not read at all.
 
 use crate::authority::{self, AI, AuthorityError};
 use cap_std::fs::{Dir, File, Metadata};
@@ -37,6 +38,8 @@ pub(super) enum Kind {
     },
     /// A symbolic link.
     Link,
+    /// A file with another name somewhere, which is not read: that name may be in `.ai`, or outside.
+    HardLink,
     /// A pipe, a socket or a device.
     Special,
 }
@@ -262,6 +265,8 @@ fn kind(metadata: &Metadata) -> Kind {
         Kind::Link
     } else if metadata.is_dir() {
         Kind::Directory
+    } else if metadata.is_file() && !authority::has_one_name(metadata) {
+        Kind::HardLink
     } else if metadata.is_file() {
         Kind::File {
             bytes: metadata.len(),
@@ -287,7 +292,7 @@ pub(super) fn open_file(dir: &Dir, name: &str, asked: &str) -> Result<File, Stri
         return Err(replaced());
     }
     let file =
-        authority::open_regular(dir, Path::new(name), asked).map_err(|error| told(asked, error))?;
+        authority::open_own(dir, Path::new(name), asked).map_err(|error| told(asked, error))?;
     let opened = file.metadata().map_err(failed)?;
     if authority::identity(&seen) != authority::identity(&opened) {
         return Err(replaced());
@@ -313,6 +318,11 @@ fn told(path: &str, error: AuthorityError) -> String {
         }
         AuthorityError::NotRegular { .. } => {
             format!("\"{path}\" is a pipe, a socket or a device; only regular files can be read")
+        }
+        AuthorityError::HardLink { .. } => {
+            format!(
+                "\"{path}\" is a hard link and cannot be read: the file has another name, which may be outside"
+            )
         }
         AuthorityError::Link { .. } | AuthorityError::Replaced { .. } => {
             format!("\"{path}\" was replaced while it was opened; try again")

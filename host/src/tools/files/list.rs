@@ -77,6 +77,7 @@ impl Listing<'_> {
             Kind::Directory => format!("{path}/\n"),
             Kind::File { bytes } => format!("{path} ({bytes} bytes)\n"),
             Kind::Link => format!("{path} (link)\n"),
+            Kind::HardLink => format!("{path} (hard link, not to be read)\n"),
             Kind::Special => format!("{path} (not a regular file)\n"),
         };
         if self.shown == SHOWN_MAX || self.text.len() + line.len() > CONTENT_BYTES_MAX {

@@ -99,6 +99,7 @@ struct Search<'a> {
     /// More may be found: a bound was reached, and the word for it.
     cut: Option<&'static str>,
     too_large: usize,
+    hard_links: usize,
     unreadable: usize,
 }
 
@@ -115,6 +116,7 @@ impl<'a> Search<'a> {
             read: 0,
             cut: None,
             too_large: 0,
+            hard_links: 0,
             unreadable: 0,
         }
     }
@@ -148,6 +150,7 @@ impl<'a> Search<'a> {
                     Ok(file) => self.file(file, &whole),
                     Err(_) => self.unreadable += 1,
                 },
+                Kind::HardLink => self.hard_links += 1,
                 Kind::Link | Kind::Special => {}
             }
         }
@@ -217,6 +220,12 @@ impl<'a> Search<'a> {
             self.text.push_str(&format!(
                 "[{} files over {FILE_BYTES_MAX} bytes were not searched]",
                 self.too_large
+            ));
+        }
+        if self.hard_links > 0 {
+            self.text.push_str(&format!(
+                "[{} hard links were not searched: their files have other names, which may be outside]",
+                self.hard_links
             ));
         }
         if self.unreadable > 0 {

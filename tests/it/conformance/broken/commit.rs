@@ -30,28 +30,9 @@ fn altered_one(fault: Fault, op: Op) -> Option<Op> {
         (Fault::ChecksIgnored, Op::Check { .. })
         | (Fault::DeleteIgnored, Op::Delete { .. })
         | (Fault::TrimIgnored, Op::Trim { .. }) => return None,
+        (fault, Op::Put { key, expect, value }) => altered_put(fault, key, expect, value),
         (
-            Fault::AbsentIsAny,
-            Op::Put {
-                key,
-                expect: Expect::Absent,
-                value,
-            },
-        )
-        | (
-            Fault::VersionIsAny,
-            Op::Put {
-                key,
-                expect: Expect::Version(_),
-                value,
-            },
-        ) => Op::Put {
-            key,
-            expect: Expect::Any,
-            value,
-        },
-        (
-            Fault::TrimsTooMuch,
+            fault,
             Op::Trim {
                 log,
                 partition,
@@ -60,19 +41,11 @@ fn altered_one(fault: Fault, op: Op) -> Option<Op> {
         ) => Op::Trim {
             log,
             partition,
-            below: below.saturating_add(1),
-        },
-        (
-            Fault::TrimsTooLittle,
-            Op::Trim {
-                log,
-                partition,
-                below,
+            below: match fault {
+                Fault::TrimsTooMuch => below.saturating_add(1),
+                Fault::TrimsTooLittle => below.saturating_sub(1),
+                _ => below,
             },
-        ) => Op::Trim {
-            log,
-            partition,
-            below: below.saturating_sub(1),
         },
         (
             Fault::LogsAreOne,
@@ -88,24 +61,23 @@ fn altered_one(fault: Fault, op: Op) -> Option<Op> {
             at,
             value,
         },
-        (Fault::CutsAtNul, Op::Put { key, expect, value }) => Op::Put {
-            key,
-            expect,
-            value: value.split('\0').next().unwrap_or_default().to_owned(),
-        },
-        (
-            Fault::ValueLimitLax,
-            Op::Put {
-                key,
-                expect,
-                mut value,
-            },
-        ) => {
-            value.truncate(value.floor_char_boundary(VALUE_BYTES_MAX));
-            Op::Put { key, expect, value }
-        }
         (_, op) => op,
     })
+}
+
+fn altered_put(fault: Fault, key: Key, expect: Expect, mut value: String) -> Op {
+    let expect = match (fault, expect) {
+        (Fault::AbsentIsAny, Expect::Absent) | (Fault::VersionIsAny, Expect::Version(_)) => {
+            Expect::Any
+        }
+        (_, expect) => expect,
+    };
+    match fault {
+        Fault::CutsAtNul => value.truncate(value.find('\0').unwrap_or(value.len())),
+        Fault::ValueLimitLax => value.truncate(value.floor_char_boundary(VALUE_BYTES_MAX)),
+        _ => {}
+    }
+    Op::Put { key, expect, value }
 }
 
 /// The answer as a faulty store gives it.

@@ -135,17 +135,14 @@ fn links() {
     link(Path::new("../"), "parent");
     link(Path::new("nowhere"), "dangling");
     link(Path::new("loop"), "loop");
-    std::fs::hard_link(temp.path().join("a.txt"), temp.path().join("hard")).expect("linked");
     exactly(&tools, "read_file", json!({"path": "good"}), "ok\n");
-    // A hard link is the file itself.
-    exactly(&tools, "read_file", json!({"path": "hard"}), "ok\n");
     exactly(
         &tools,
         "read_file",
         json!({"path": "goodsub/plain.ai"}),
         "ok\n",
     );
-    let all = "a.txt (3 bytes)\ngood (link)\ngoodsub (link)\nhard (3 bytes)\nsub/\nsub/plain.ai (3 bytes)\n";
+    let all = "a.txt (3 bytes)\ngood (link)\ngoodsub (link)\nsub/\nsub/plain.ai (3 bytes)\n";
     exactly(&tools, "list_files", json!({"depth": 8}), all);
     exactly(
         &tools,
@@ -171,6 +168,39 @@ fn links() {
     for (path, word) in refused {
         check_path(&tools, path, word);
     }
+}
+
+/// Symptom: a file of `.ai`, or of somebody else, could be read under a second name. Cause: only names were looked at.
+/// Fix: a file with more than one name is not read.
+#[cfg(unix)]
+#[test]
+fn hard_links() {
+    let (temp, tools) = grant(&PLANTED);
+    let outside = temp.path().with_extension("outside");
+    std::fs::write(&outside, "hidden").expect("written");
+    let link = |target: &Path, name: &str| {
+        std::fs::hard_link(target, temp.path().join(name)).expect("linked");
+    };
+    link(&temp.path().join(".ai/threads/registry.db"), "store");
+    link(&temp.path().join("sub/.ai/x"), "sub/nested");
+    link(&outside, "out");
+    let refused = ["store", "sub/nested", "out"];
+    for path in refused {
+        check_path(&tools, path, "is a hard link");
+    }
+    let all = "a.txt (3 bytes)\nout (hard link, not to be read)\nstore (hard link, not to be read)\nsub/\n\
+               sub/nested (hard link, not to be read)\nsub/plain.ai (3 bytes)\n";
+    exactly(&tools, "list_files", json!({"depth": 8}), all);
+    let found = call(&tools, "search_files", json!({"pattern": "hid"})).content;
+    assert!(found.contains("[3 hard links were not searched"), "{found}");
+    std::fs::remove_file(outside).expect("removed");
+    // With its other name gone, it is a file like any other.
+    std::fs::remove_file(temp.path().join("out")).expect("removed");
+    std::fs::write(temp.path().join("b.txt"), "ok\n").expect("written");
+    link(&temp.path().join("b.txt"), "c.txt");
+    check_path(&tools, "b.txt", "is a hard link");
+    std::fs::remove_file(temp.path().join("c.txt")).expect("removed");
+    exactly(&tools, "read_file", json!({"path": "b.txt"}), "ok\n");
 }
 
 /// Neither a pipe without a writer nor a device may stop a call.
