@@ -171,12 +171,19 @@ impl Limits {
             let problem = format!("a stack has at most {STACK_BYTES_MOST} bytes");
             return Some(("stack_bytes_max", problem));
         }
+        if self.wall_time_max > WALL_TIME_MOST {
+            let problem = format!("a call takes at most {} s", WALL_TIME_MOST.as_secs());
+            return Some(("wall_time_max", problem));
+        }
         None
     }
 }
 
 /// Most that `stack_bytes_max` may be: each thread of the pool reserves it.
 const STACK_BYTES_MOST: usize = 16 << 20;
+/// Most that `wall_time_max` may be, a day: a call that takes longer is stuck. Each call adds it to the clock, which ends
+/// somewhere.
+pub(crate) const WALL_TIME_MOST: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// A call reached the limit of this name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -216,6 +223,30 @@ mod tests {
                     ..local
                 },
                 Some("stack_bytes_max"),
+            ),
+            (
+                "a day",
+                Limits {
+                    wall_time_max: WALL_TIME_MOST,
+                    ..local
+                },
+                None,
+            ),
+            (
+                "more than a day",
+                Limits {
+                    wall_time_max: WALL_TIME_MOST + Duration::from_nanos(1),
+                    ..local
+                },
+                Some("wall_time_max"),
+            ),
+            (
+                "for ever",
+                Limits {
+                    wall_time_max: Duration::MAX,
+                    ..local
+                },
+                Some("wall_time_max"),
             ),
         ] {
             let problem = limits.problem();

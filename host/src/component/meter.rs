@@ -1,6 +1,6 @@
 //! What one call has used: imports, bytes both ways, time. It is the host's own count, whatever the component says.
 
-use crate::limits::{LimitHit, Limits};
+use crate::limits::{LimitHit, Limits, WALL_TIME_MOST};
 use std::time::{Duration, Instant};
 
 /// Counts one call after another; a store of the component has one.
@@ -26,7 +26,8 @@ impl Meter {
         Self {
             limits: *limits,
             begun: now,
-            deadline: now + limits.wall_time_max,
+            // An engine of one's own has not had its limits checked.
+            deadline: now + limits.wall_time_max.min(WALL_TIME_MOST),
             host_calls: 0,
             host_bytes: 0,
             answer_bytes: 0,
@@ -94,5 +95,20 @@ impl Meter {
             return Err(LimitHit("answer_bytes_max"));
         }
         self.check_wall()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Symptom: a call panicked when it began. Cause: the clock cannot show a time so far away.
+    #[test]
+    fn a_time_without_end_is_no_panic() {
+        let limits = Limits {
+            wall_time_max: Duration::MAX,
+            ..Limits::local()
+        };
+        assert_eq!(Meter::new(&limits).check_time(), Ok(()));
     }
 }
