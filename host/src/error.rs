@@ -24,12 +24,18 @@ pub enum CallError {
     /// The engine is shutting down, or its own code panicked.
     #[error("the call was abandoned")]
     Abandoned,
+    /// The system gives no thread to run the call on. Nothing was written.
+    #[error(
+        "no thread can be started for the call: the process has as many as it may, or memory is short"
+    )]
+    NoThread,
 }
 
 impl From<NoAnswer> for CallError {
     fn from(none: NoAnswer) -> Self {
         match none {
             NoAnswer::Abandoned => Self::Abandoned,
+            NoAnswer::NoThread => Self::NoThread,
             NoAnswer::QueueFull => Self::Limit("calls_queued_max"),
             NoAnswer::TimeOver => Self::Limit("wall_time_max"),
         }
@@ -67,7 +73,7 @@ impl CallError {
         match self {
             Self::Trapped(_) => true,
             Self::Limit(limit) => grown.contains(limit),
-            Self::Refused(_) | Self::Abandoned => false,
+            Self::Refused(_) | Self::Abandoned | Self::NoThread => false,
         }
     }
 
@@ -75,7 +81,7 @@ impl CallError {
     pub(crate) fn is_passing(&self) -> bool {
         matches!(
             self,
-            Self::Refused(wit::Error::Unavailable(_) | wit::Error::Unknown(_))
+            Self::NoThread | Self::Refused(wit::Error::Unavailable(_) | wit::Error::Unknown(_))
         )
     }
 
@@ -97,7 +103,7 @@ impl CallError {
                 | wit::Error::Corrupt(_)
                 | wit::Error::Other(_) => false,
             },
-            Self::Trapped(_) => true,
+            Self::Trapped(_) | Self::NoThread => true,
             // What others take may be free later; what the call itself takes, it takes again.
             Self::Limit(limit) => [
                 "calls_queued_max",

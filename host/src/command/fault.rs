@@ -32,6 +32,9 @@ pub fn call(error: &CallError) -> Fault {
         CallError::Trapped(_) => Fault::new("trapped", message)
             .hint("this is a fault of ours: please report it; what was committed stands"),
         CallError::Abandoned => Fault::new("abandoned", message),
+        CallError::NoThread => Fault::new("no-thread", message).hint(
+            "nothing was written: end what holds threads, or raise `ulimit -u`, and try again",
+        ),
     }
 }
 

@@ -70,6 +70,12 @@ pub enum EngineError {
     /// compared when an instance is made: the first call is then told.
     #[error("the component does not fit world threads@{WIT_VERSION}: {0:#}")]
     World(wasmtime::Error),
+    /// The thread that stops calls in time and answers their callers cannot be started: without it, nothing would end a
+    /// call.
+    #[error(
+        "the engine's thread cannot be started: {0}; end what holds threads or memory, or raise what this process may have"
+    )]
+    Thread(std::io::Error),
 }
 
 /// Data of one store: the tenant's context, the meter of its calls and the limits of its instance.
@@ -123,7 +129,7 @@ impl Engine {
             pool: Pool::new(&limits),
             tenants: Mutex::default(),
         });
-        tick(&shared);
+        tick(&shared, std::thread::Builder::new())?;
         Ok(Self { shared, pre })
     }
 
@@ -267,7 +273,7 @@ fn config(limits: &Limits) -> Config {
 }
 
 /// One ticker moves the epoch for all stores of an engine, and ends with it.
-fn tick(shared: &Arc<Shared>) {
+fn tick(shared: &Arc<Shared>, thread: std::thread::Builder) -> Result<(), EngineError> {
     let shared = Arc::downgrade(shared);
     let ticker = move || {
         for epoch in 1_u32.. {
@@ -282,8 +288,34 @@ fn tick(shared: &Arc<Shared>) {
             }
         }
     };
-    // A host that cannot start a thread cannot run calls either: the pool then says so.
-    let _ = std::thread::Builder::new()
-        .name("threadkeep-epoch".to_owned())
-        .spawn(ticker);
+    let named = thread.name("threadkeep-epoch".to_owned());
+    named.spawn(ticker).map(drop).map_err(EngineError::Thread)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Symptom: no call was ever stopped, and no caller answered in time. Cause: that the ticker could not start was
+    /// ignored. Fix: there is no engine without it.
+    #[test]
+    fn an_engine_whose_ticker_cannot_start_is_none() {
+        let limits = Limits::strict();
+        let shared = Arc::new(Shared {
+            engine: wasmtime::Engine::new(&config(&limits)).expect("an engine"),
+            limits,
+            pool: Pool::new(&limits),
+            tenants: Mutex::default(),
+        });
+        let refused = tick(
+            &shared,
+            std::thread::Builder::new().stack_size(pool::STACK_BYTES_REFUSED),
+        );
+        assert!(
+            matches!(refused, Err(EngineError::Thread(_))),
+            "{refused:?}"
+        );
+        let started = tick(&shared, std::thread::Builder::new());
+        assert!(started.is_ok(), "{started:?}");
+    }
 }

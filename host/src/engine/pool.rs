@@ -16,12 +16,17 @@ use tokio::sync::oneshot;
 const IDLE: Duration = Duration::from_secs(10);
 /// Stack for the host's own code in a call: imports, down to the database.
 const HOST_STACK_BYTES: usize = 2 << 20;
+/// A stack that no system has room for: a thread that asks for it cannot be started.
+#[cfg(test)]
+pub(super) const STACK_BYTES_REFUSED: usize = 1 << 50;
 
 /// Why a call has no answer of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NoAnswer {
     /// The pool was closed, or the call panicked.
     Abandoned,
+    /// There is no thread to run it on, and none can be started.
+    NoThread,
     /// Too many calls of its lane wait.
     QueueFull,
     /// Its time has passed.
@@ -137,8 +142,9 @@ impl Pool {
 
     /// Answer the callers whose time has passed, and start threads in the place of those that stepped back.
     pub(crate) fn tend(&self) {
-        for ticket in self.inner.overdue() {
-            ticket.expire();
+        for (call, work) in self.inner.overdue() {
+            call.ticket.expire();
+            drop(work);
         }
         let mut queue = self.inner.lock();
         while queue.startable > queue.idle && self.inner.start_thread(&mut queue) {}
@@ -184,6 +190,15 @@ impl Queue {
         result
     }
 
+    /// Forgets a call, and its work if that waits still.
+    fn withdraw(&mut self, number: u64, running_max: usize) -> Option<(Call, Option<Work>)> {
+        let call = self.calls.remove(&number)?;
+        let work = self.change(call.lane, running_max, |state| {
+            state.waiting.remove(&number)
+        });
+        Some((call, work))
+    }
+
     /// The next call in turn.
     fn take(&mut self, running_max: usize) -> Option<Started> {
         while let Some(lane) = self.turns.pop_front() {
@@ -221,19 +236,30 @@ impl Inner {
         let mut queue = self.lock();
         let lane = call.lane;
         let number = queue.number();
-        let accepted = queue.change(lane, running_max, |state| {
+        let refused = queue.change(lane, running_max, |state| {
             let room = state.waiting.len() + state.running < running_max.saturating_add(queued_max);
-            if room {
-                state.waiting.insert(number, work);
+            match room {
+                true => {
+                    state.waiting.insert(number, work);
+                    None
+                }
+                false => Some(work),
             }
-            room
         });
-        if !accepted {
+        if refused.is_some() {
+            // What a call holds may take long to drop: nobody waits for it.
+            drop(queue);
             return Err(NoAnswer::QueueFull);
         }
         queue.calls.insert(number, call);
         if queue.startable > queue.idle {
             self.start_thread(&mut queue);
+        }
+        if queue.threads == 0 {
+            let withdrawn = queue.withdraw(number, running_max);
+            drop(queue);
+            drop(withdrawn);
+            return Err(NoAnswer::NoThread);
         }
         drop(queue);
         self.ready.notify_one();
@@ -254,20 +280,16 @@ impl Inner {
         started.is_ok()
     }
 
-    fn overdue(&self) -> Vec<Arc<dyn Ticket>> {
+    /// Those whose time has passed, with their work if it waits still: it is dropped when the queue is free again,
+    /// because it may hold the last of a tenant, down to a store that closes.
+    fn overdue(&self) -> Vec<(Call, Option<Work>)> {
         let (now, running_max) = (Instant::now(), self.limits.calls_running_max);
         let mut overdue = Vec::new();
         let mut queue = self.lock();
-        while let Some(first) = queue
-            .calls
-            .first_entry()
-            .filter(|call| call.get().deadline <= now)
+        while let Some((&number, first)) = queue.calls.first_key_value()
+            && first.deadline <= now
         {
-            let (number, call) = first.remove_entry();
-            queue.change(call.lane, running_max, |state| {
-                state.waiting.remove(&number)
-            });
-            overdue.push(call.ticket);
+            overdue.extend(queue.withdraw(number, running_max));
         }
         overdue
     }
@@ -277,12 +299,15 @@ impl Inner {
             // A panic leaves the answer unsent, so that the caller hears of it; the thread lives on.
             let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
             let mut queue = self.lock();
-            queue.calls.remove(&number);
+            let answered = queue.calls.remove(&number);
             queue.change(lane, self.limits.calls_running_max, |state| {
                 state.running -= 1;
             });
-            if priority::is_low() {
-                queue.threads -= 1;
+            let ends = priority::is_low();
+            queue.threads -= usize::from(ends);
+            drop(queue);
+            drop(answered);
+            if ends {
                 return;
             }
         }

@@ -167,3 +167,84 @@ async fn time_passes_for_calls_that_run_and_for_calls_that_wait() {
         std::thread::yield_now();
     }
 }
+
+/// Symptom: a call was never answered. Cause: no thread could be started, and the call was queued all the same.
+/// Fix: it is refused, and forgotten.
+#[tokio::test]
+async fn a_call_that_no_thread_can_be_started_for_is_refused() {
+    let none = Limits {
+        stack_bytes_max: STACK_BYTES_REFUSED,
+        ..limits()
+    };
+    let pool = Pool::new(&none);
+    let lane = pool.lane();
+    for _ in 0..2 {
+        assert_eq!(pool.run(lane, |_| ()).await, Err(NoAnswer::NoThread));
+        let queue = pool.inner.lock();
+        assert!(queue.calls.is_empty() && queue.startable == 0);
+        assert_eq!((queue.threads, queue.idle), (0, 0));
+    }
+}
+
+/// What a call holds: it notes whether the queue was free when it was dropped.
+struct Kept(Arc<Inner>, std::sync::mpsc::Sender<bool>);
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        // Another thread may have the queue for a moment; one that has it while it drops this has it every time.
+        let free = (0..1_000).any(|_| {
+            std::thread::sleep(Duration::from_micros(100));
+            self.0.queue.try_lock().is_ok()
+        });
+        let _ = self.1.send(free);
+    }
+}
+
+/// Symptom: all tenants waited while a store closed. Cause: the work of a call that had waited too long, or one too many,
+/// was dropped with the queue locked. Fix: it is dropped afterwards.
+#[tokio::test]
+async fn what_a_forgotten_call_holds_is_dropped_while_the_queue_is_free() {
+    let short = Limits {
+        calls_running_max: 1,
+        calls_queued_max: 1,
+        wall_time_max: Duration::ZERO,
+        ..limits()
+    };
+    let none = Limits {
+        stack_bytes_max: STACK_BYTES_REFUSED,
+        ..limits()
+    };
+    let (pool, threadless) = (Pool::new(&short), Pool::new(&none));
+    let lane = pool.lane();
+    let (gate, began) = (Arc::new(Barrier::new(2)), Arc::new(Barrier::new(2)));
+    let (noted, notes) = std::sync::mpsc::channel();
+    let keeping = |pool: &Pool| {
+        let kept = Kept(Arc::clone(&pool.inner), noted.clone());
+        move |_: Instant| drop(kept)
+    };
+    let (stuck, expired, refused, unstarted, ()) = tokio::join!(
+        pool.run(lane, {
+            let (gate, began) = (Arc::clone(&gate), Arc::clone(&began));
+            move |_| {
+                began.wait();
+                gate.wait();
+            }
+        }),
+        pool.run(lane, keeping(&pool)),
+        pool.run(lane, keeping(&pool)),
+        threadless.run(threadless.lane(), keeping(&threadless)),
+        async {
+            let began = Arc::clone(&began);
+            tokio::task::spawn_blocking(move || began.wait())
+                .await
+                .unwrap();
+            pool.tend();
+        },
+    );
+    assert_eq!(expired, Err(NoAnswer::TimeOver));
+    assert_eq!(refused, Err(NoAnswer::QueueFull));
+    assert_eq!(unstarted, Err(NoAnswer::NoThread));
+    assert_eq!(notes.try_iter().collect::<Vec<_>>(), [true; 3]);
+    assert_eq!(stuck, Err(NoAnswer::TimeOver));
+    gate.wait();
+}
