@@ -34,9 +34,10 @@ pub async fn open(session: &Session, open: args::Open, screen: &mut Screen) -> R
         seconds: now.seconds.saturating_add(seconds),
         nanos: now.nanos,
     };
+    // First what can fail without a hold: a token that nobody is told would lock the thread until its deadline.
+    let thread_id = tenant.get(&open.thread).await.map_err(failed)?.id;
     let held = tenant.open_thread(&open.thread, &holder, deadline).await;
     let held = held.map_err(failed)?;
-    let thread_id = tenant.get(&open.thread).await.map_err(failed)?.id;
     opened.refresh(&thread_id, screen).await;
     Ok(screen.answer(&HeldAnswer {
         thread_id,
