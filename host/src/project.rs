@@ -1,8 +1,8 @@
 //! A project directory as one tenant: store, library, models, tools and lock, put together from what it holds.
 
-use crate::authority::{AuthorityError, Environment, HolderLock, Project, is_dead};
+use crate::authority::{AuthorityError, Environment, HolderLock, NATIVE_PREFIX, Project, is_dead};
 use crate::ceilings::{Book, Guard};
-use crate::clock::SystemClock;
+use crate::clock::{SystemClock, Time};
 use crate::component::Context;
 use crate::driver::{self, Driver, Models};
 use crate::engine::Engine;
@@ -14,6 +14,7 @@ use crate::models::{Failure, FailureKind, Llm, scripted::Scripted};
 use crate::storage::{Quota, Storage, StorageError, memory::MemoryStore};
 use crate::tenant::Tenant;
 use crate::tools::{Joined, Tools, files::FilesTools};
+use crate::wit;
 use cap_std::fs::Dir;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -230,9 +231,11 @@ impl OpenProject {
         let mut cursor = None;
         loop {
             let page = self.tenant.recover(Vec::new(), cursor).await?;
+            let now = self.tenant.context().clock.now();
             for lease in &page.held {
                 let Some(threads) = &self.threads else { break };
-                if !dead.contains(&lease.holder) && is_dead(threads, &lease.holder)? {
+                let gone = is_dead(threads, &lease.holder)? || is_over(lease, now);
+                if gone && !dead.contains(&lease.holder) {
                     dead.push(lease.holder.clone());
                 }
             }
@@ -245,6 +248,15 @@ impl OpenProject {
         let lost = self.driver().recover_lost().await?;
         Ok([closed, lost].concat())
     }
+}
+
+/// Seconds after the expiry of a lease in which its holder may still come back.
+const GRACE_SECONDS: i64 = 15;
+
+/// A holder without a lock file, such as a loop of somebody's own, is gone when its lease is over and its grace as well.
+fn is_over(lease: &wit::Lease, now: Time) -> bool {
+    let until = lease.expiry.seconds.saturating_add(GRACE_SECONDS);
+    !lease.holder.starts_with(NATIVE_PREFIX) && now.seconds > until
 }
 
 /// Why a recovery stopped. What it had closed is closed.
@@ -427,6 +439,33 @@ mod tests {
     fn written(ai: &Dir, path: &str, text: &str) {
         let mut file = ai.create(path).expect("made");
         file.write_all(text.as_bytes()).expect("written");
+    }
+
+    /// Symptom: a hold of a loop in a shell could not be ended after its deadline without naming its holder.
+    #[test]
+    fn a_lease_is_over_after_its_grace_unless_a_lock_file_speaks_for_it() {
+        let native = format!("{NATIVE_PREFIX}00/1");
+        for (holder, now, over) in [
+            ("cli-1/1", 100, false),
+            ("cli-1/1", 115, false),
+            ("cli-1/1", 116, true),
+            (native.as_str(), 10_000, false),
+        ] {
+            let expiry = wit::Instant {
+                seconds: 100,
+                nanos: 0,
+            };
+            let lease = wit::Lease {
+                thread: "t".to_owned(),
+                holder: holder.to_owned(),
+                expiry,
+            };
+            let now = Time {
+                seconds: now,
+                nanos: 0,
+            };
+            assert_eq!(is_over(&lease, now), over, "{holder} {now:?}");
+        }
     }
 
     /// Symptom: a run changed its provider when the file was edited. Cause: the table was read for every call. Fix: a

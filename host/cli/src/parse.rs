@@ -162,7 +162,7 @@ mod tests {
             ("chat a b", "b"),
             ("create --input x", "NAME=VALUE"),
             ("message a", "<TEXT>"),
-            ("title a", "[TEXT]"),
+            ("title a", "<TEXT>"),
             ("title a b --none", "--none"),
             ("completions tcsh", "tcsh"),
             ("list --limit 0", "0"),

@@ -45,7 +45,7 @@ fn each_line_is_answered_and_the_chat_goes_on_later() {
         .unwrap()
         .to_owned();
     assert!(
-        text.contains("second \nline") && text.contains("/quit"),
+        text.contains("second \n> line") && text.contains("/quit"),
         "{text}"
     );
     assert_eq!(project.json(&["show", "talk"])["thread"]["title"], "A talk");

@@ -223,3 +223,44 @@ fn a_store_that_others_write_is_read_by_whom_may_not() {
     set_mode(path, 0o755);
     commit(&store, &[put("a", "3")]);
 }
+
+/// Symptom: a trigger that counts for ever held the process beyond every limit, and one that sets a record back falsified
+/// a bill. Cause: SQLite runs what stands in the file. Fix: it runs none of it, and a file that has some is refused.
+#[test]
+fn sql_that_somebody_put_into_the_file_is_not_run() {
+    let forever =
+        "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r) SELECT max(n) FROM r";
+    for (planted, name) in [
+        (
+            format!("CREATE TRIGGER t AFTER INSERT ON record_head BEGIN {forever}; END"),
+            "trigger \"t\"",
+        ),
+        (
+            "CREATE TRIGGER u AFTER INSERT ON record_head BEGIN UPDATE record_head SET value = 'forged'; END".to_owned(),
+            "trigger \"u\"",
+        ),
+        (
+            format!("ALTER TABLE record_head RENAME TO kept; CREATE VIEW record_head AS SELECT 'n' AS name, 1 AS version, ({forever}) AS value"),
+            "view \"record_head\"",
+        ),
+    ] {
+        let temp = tempfile::tempdir().unwrap();
+        let store = open(temp.path());
+        commit(&store, &[put("before", "own")]);
+        let other = rusqlite::Connection::open(temp.path().join(FILE)).unwrap();
+        other.execute_batch(&planted).unwrap();
+        drop(other);
+        // Put there while it is open: a trigger is not run, and in the place of a table nothing is read or written.
+        if name.starts_with("trigger") {
+            commit(&store, &[put("after", "own")]);
+            assert_eq!(get(&store, "after"), Ok(Some("own".to_owned())));
+        } else {
+            assert_ne!(code(&store.commit(&[put("after", "own")], false)), "ok");
+            assert_ne!(code(&get(&store, "before")), "ok");
+        }
+        drop(store);
+        let refused = try_open(temp.path()).unwrap_err();
+        assert_eq!(code::<()>(&Err(refused.clone())), "corrupt", "{refused}");
+        assert!(refused.to_string().contains(name), "{refused}");
+    }
+}

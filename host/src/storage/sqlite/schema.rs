@@ -3,7 +3,7 @@
 //! A file says who it belongs to (`application_id`) and which migrations it has had (`user_version`). One that belongs
 //! to somebody else, or to a newer program, is refused before anything is written to it.
 
-use rusqlite::Connection;
+use rusqlite::{Connection, OptionalExtension};
 
 use super::super::StorageError;
 use super::super::check::other;
@@ -39,6 +39,7 @@ pub(super) fn check(connection: &Connection) -> Result<usize, StorageError> {
         // Nobody's: new, or somebody died between making the file and its first migration.
         (0, 0, 0) => Ok(0),
         (APPLICATION_ID, version, _) => {
+            refuse_planted(connection)?;
             let newest = MIGRATIONS.len();
             let newer = || {
                 format!("the store is of version {version}, this program knows {newest}; update it")
@@ -52,6 +53,26 @@ pub(super) fn check(connection: &Connection) -> Result<usize, StorageError> {
             "foreign-database",
             format!("the file is a database of another program ({application:#x})"),
         )),
+    }
+}
+
+/// Whoever can write the file could leave SQL in it that our own statements would run: a trigger, or a view in the place
+/// of a table. (Connections do not run either, see `connection`; here it is said.)
+fn refuse_planted(connection: &Connection) -> Result<(), StorageError> {
+    let planted = "SELECT type, name FROM sqlite_schema WHERE type = 'trigger' OR type = 'view' AND \
+                   (name LIKE 'record\\_%' ESCAPE '\\' OR name IN ('partition', 'entry', 'usage')) LIMIT 1";
+    let found = connection.query_row(planted, [], |row| {
+        Ok(format!(
+            "{} {:?}",
+            row.get::<_, String>(0)?,
+            row.get::<_, String>(1)?
+        ))
+    });
+    match found.optional().map_err(|error| refused(&error))? {
+        None => Ok(()),
+        Some(what) => Err(StorageError::Corrupt {
+            message: format!("somebody else has put the {what} into the file; drop it"),
+        }),
     }
 }
 

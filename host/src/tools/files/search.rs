@@ -17,8 +17,14 @@ const HITS_DEFAULT: u64 = 50;
 /// Longest pattern, in bytes.
 const PATTERN_BYTES_MAX: usize = 1_024;
 
-/// Most memory of a compiled expression. Repetitions within repetitions reach it; what people write does not.
-const REGEX_BYTES_MAX: usize = 1 << 20;
+/// Most memory of a compiled expression. Repetitions within repetitions reach it; what people write does not. Nothing can
+/// stop a match under way, and it takes its time for each byte of the text and each part of the expression.
+const REGEX_BYTES_MAX: usize = 64 << 10;
+
+/// Longest piece of a line that is matched against an expression at a stretch, and how far pieces overlap: a match that
+/// is longer than that may be missed in a line that is longer than a piece.
+const PIECE_BYTES_MAX: usize = 64 << 10;
+const PIECE_BYTES_OVERLAP: usize = 4 << 10;
 
 /// Largest file that is searched; larger ones are counted in the result.
 pub(super) const FILE_BYTES_MAX: u64 = 16 << 20;
@@ -79,12 +85,30 @@ impl Pattern {
         })
     }
 
-    fn find(&self, line: &str) -> Option<Range<usize>> {
+    /// Where it stands in a line first; none either when the call is to stop.
+    fn find(&self, line: &str, stop: &Stop) -> Option<Range<usize>> {
         match self {
             Self::Text(text) => line.find(text.as_str()).map(|at| at..at + text.len()),
-            Self::Regex(regex) => regex.find(line).map(|found| found.range()),
+            Self::Regex(regex) => {
+                let mut pieces = pieces(line).take_while(|_| !stop.is_set());
+                pieces.find_map(|piece| {
+                    let found = regex.find(&line[piece.clone()])?;
+                    Some(piece.start + found.start()..piece.start + found.end())
+                })
+            }
         }
     }
+}
+
+/// The pieces of a line: the whole, if it is no longer than a piece may be.
+fn pieces(line: &str) -> impl Iterator<Item = Range<usize>> {
+    let mut next = Some(0);
+    std::iter::from_fn(move || {
+        let start = next?;
+        let end = line.floor_char_boundary(start + PIECE_BYTES_MAX);
+        next = (end < line.len()).then(|| line.floor_char_boundary(end - PIECE_BYTES_OVERLAP));
+        Some(start..end)
+    })
 }
 
 struct Search<'a> {
@@ -182,7 +206,7 @@ impl<'a> Search<'a> {
         for (number, line) in bytes.split(|byte| *byte == b'\n').enumerate() {
             let line = String::from_utf8_lossy(line);
             let line = line.strip_suffix('\r').unwrap_or(&line);
-            if let Some(found) = self.pattern.find(line) {
+            if let Some(found) = self.pattern.find(line, self.stop) {
                 self.hit(path, number + 1, line, found);
             }
             if self.cut.is_some() || self.stop.is_set() {
@@ -249,4 +273,42 @@ fn around(line: &str, found: Range<usize>) -> String {
     let before = if start > 0 { "..." } else { "" };
     let after = if end < line.len() { "..." } else { "" };
     format!("{before}{}{after}", &line[start..end])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicBool;
+
+    fn stop(set: bool) -> Stop {
+        Stop(Arc::new(AtomicBool::new(set)))
+    }
+
+    #[test]
+    fn long_lines_are_matched_in_pieces_that_overlap() {
+        let line = format!("{}needle{}", "ä".repeat(40_000), "b".repeat(100_000));
+        let pattern = Pattern::new("n[e]+dle", true).unwrap();
+        assert_eq!(pattern.find(&line, &stop(false)), Some(80_000..80_006));
+        for short in ["", "needle"] {
+            assert_eq!(pieces(short).collect::<Vec<_>>(), vec![0..short.len()]);
+        }
+        let pieces: Vec<_> = pieces(&line).collect();
+        assert!(pieces.iter().all(|piece| piece.len() <= PIECE_BYTES_MAX));
+        assert!(pieces.windows(2).all(|pair| pair[1].start < pair[0].end));
+        assert_eq!(pieces.last().map(|piece| piece.end), Some(line.len()));
+    }
+
+    /// Symptom: a match in a line of megabytes ran for minutes after its call was given up. Fix: it stops between pieces.
+    #[test]
+    fn a_search_that_is_given_up_stops_inside_a_line() {
+        let line = format!("{}b", "a".repeat(1 << 20));
+        let pattern = Pattern::new("(a{1,20}){1,20}b", true).unwrap();
+        assert_eq!(pattern.find(&line, &stop(true)), None);
+    }
+
+    #[test]
+    fn expressions_that_grow_are_refused() {
+        assert!(Pattern::new("(a{1,90}){1,90}b", true).is_err());
+    }
 }
