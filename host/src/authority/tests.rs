@@ -252,7 +252,7 @@ fn what_the_dead_leave_behind() {
     std::fs::create_dir(&left).expect("made");
     assert_eq!(
         word(is_dead(&threads, "native-00000000000000aa")),
-        "io",
+        "not regular",
         "a directory is no lock, and no answer"
     );
 }

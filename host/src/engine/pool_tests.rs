@@ -54,14 +54,15 @@ async fn no_more_calls_run_at_once_than_the_lane_and_the_pool_allow() {
 /// One thread is blocked until everything has been asked for: what comes then comes in turn.
 #[tokio::test]
 async fn lanes_take_turns() {
+    // One thread: of two, the system may keep one waiting while the other runs all of its lane.
     let one = Limits {
-        call_threads_max: 2,
+        call_threads_max: 1,
         calls_running_max: 1,
         ..limits()
     };
     let pool = Pool::new(&one);
     let (greedy, modest) = (pool.lane(), pool.lane());
-    let gate = Arc::new(Barrier::new(3));
+    let gate = Arc::new(Barrier::new(2));
     let order = Arc::new(Mutex::new(Vec::new()));
     let call = |lane, name: &'static str| {
         let order = Arc::clone(&order);
@@ -75,7 +76,7 @@ async fn lanes_take_turns() {
     };
     let calls = (0..50).map(|_| call(greedy, "greedy"));
     let (held, others, _, _, opened) = tokio::join!(
-        futures_util::future::join(hold(greedy), hold(modest)),
+        hold(greedy),
         futures_util::future::join_all(calls),
         call(modest, "modest"),
         call(modest, "modest"),
@@ -86,7 +87,7 @@ async fn lanes_take_turns() {
             }
         }),
     );
-    assert!(held.0.is_ok() && others.iter().all(Result::is_ok) && opened.is_ok());
+    assert!(held.is_ok() && others.iter().all(Result::is_ok) && opened.is_ok());
     let order = order.lock().unwrap();
     let last = order.iter().rposition(|name| *name == "modest").unwrap();
     assert!(last < 10, "the second of the modest was call {last} of 52");

@@ -342,6 +342,7 @@ fn links_and_pipes() {
     use std::os::unix::fs::symlink;
     let (temp, library) = library(&[
         ("directives/real.md", "ok"),
+        ("directives/twice.md", "hidden"),
         ("knowledge/k.md", "ok"),
         ("threads/t.md", "hidden"),
     ]);
@@ -356,7 +357,7 @@ fn links_and_pipes() {
     symlink("../../dir", at("dir")).expect("linked");
     symlink("nowhere.md", at("dangling.md")).expect("linked");
     symlink("loop.md", at("loop.md")).expect("linked");
-    std::fs::hard_link(at("real.md"), at("hard.md")).expect("linked");
+    std::fs::hard_link(at("twice.md"), at("hard.md")).expect("linked");
     let made = std::process::Command::new("mkfifo")
         .arg(at("pipe.md"))
         .status()
@@ -365,8 +366,9 @@ fn links_and_pipes() {
     let table = [
         ("real", r#""body":"ok""#),
         ("inside", r#""body":"ok""#),
-        // A hard link is the file itself; nothing tells it from another.
-        ("hard", r#""body":"ok""#),
+        // Nothing tells a hard link from the file, and one of the names may be outside.
+        ("hard", "is a hard link"),
+        ("twice", "is a hard link"),
         ("outside", "leads out of its directory"),
         ("absolute", "leads out of its directory"),
         ("store", "leads out of its directory"),
@@ -383,7 +385,7 @@ fn links_and_pipes() {
             "{name}: {found}"
         );
     }
-    assert_eq!(shown(&library, "directive", ""), "hard inside real");
+    assert_eq!(shown(&library, "directive", ""), "hard inside real twice");
 
     std::fs::remove_dir_all(temp.path().join(".ai/knowledge")).expect("removed");
     symlink(temp.path().join("dir"), temp.path().join(".ai/knowledge")).expect("linked");
