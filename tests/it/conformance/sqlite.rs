@@ -410,11 +410,14 @@ fn a_member_that_ends_the_transaction_fails_alone() {
     for action in ["ROLLBACK", "ABORT", "FAIL"] {
         let fixture = SqliteFixture::new();
         let store = fixture.try_open(SqliteOptions::local()).unwrap();
-        let trigger = format!(
-            "CREATE TRIGGER poison BEFORE INSERT ON entry WHEN NEW.value = 'poison' \
-             BEGIN SELECT RAISE({action}, 'no'); END"
+        // One poisoned entry is there already, and a second one ends the statement, or all of the transaction.
+        let poison = format!(
+            "PRAGMA legacy_alter_table = ON; DROP TABLE entry;
+             CREATE TABLE poisoned (id INTEGER PRIMARY KEY, value TEXT NOT NULL, \
+             mark TEXT AS (CASE value WHEN 'poison' THEN value END) UNIQUE ON CONFLICT {action}) STRICT;
+             ALTER TABLE poisoned RENAME TO entry; INSERT INTO entry (id, value) VALUES (1, 'poison');"
         );
-        fixture.shell().execute_batch(&trigger).unwrap();
+        fixture.shell().execute_batch(&poison).unwrap();
         for Attempt {
             name,
             poisoned,
