@@ -143,7 +143,7 @@ impl Tenant {
             Ok(instance) => instance,
             Err(trap) => {
                 return Answer {
-                    result: Err(CallError::stopped(&trap)),
+                    result: Err(Self::stopped(&trap)),
                     worn: false,
                 };
             }
@@ -159,9 +159,15 @@ impl Tenant {
                 self.instances.keep(instance, self.engine.limits());
                 answer.map_err(CallError::Refused)
             }
-            Err(trap) => Err(CallError::stopped(&trap)),
+            Err(trap) => Err(Self::stopped(&trap)),
         };
         Answer { result, worn }
+    }
+
+    /// Why a call on this thread has no answer of the component.
+    fn stopped(trap: &wasmtime::Error) -> CallError {
+        Engine::blame();
+        CallError::stopped(trap)
     }
 }
 

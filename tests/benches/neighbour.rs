@@ -1,4 +1,4 @@
-//! `cargo bench -p threadkeep-tests --bench neighbour`: what a tenant's calls take while another tenant attacks, beside
+//! `cargo bench -p threadkeep-tests --bench neighbour [-- ATTACK]`: what a tenant's calls take while another tenant attacks, beside
 //! what they take in quiet.
 //!
 //! Quiet and attack take turns in short rounds, so that whatever else the machine does weighs on both: only the ratio is
@@ -52,7 +52,14 @@ fn main() {
         "  {:10} {:>8} {:>10} {:>10} {:>7} {:>11} {:>10} {:>7}",
         "attack", "attacks", "quiet p99", "p99", "ratio", "quiet half", "half", "ratio"
     );
+    let given: Vec<String> = std::env::args().skip(1).collect();
+    let named = ATTACKS
+        .iter()
+        .any(|attack| given.iter().any(|it| it == attack));
     for attack in ATTACKS {
+        if named && !given.iter().any(|it| it == attack) {
+            continue;
+        }
         let mut world = World::new(attack, &cache);
         world.run(rounds, calls).print(attack);
     }

@@ -9,6 +9,7 @@ mod instances;
 mod limiter;
 mod pool;
 mod priority;
+mod queue;
 
 pub use cache::CodeCache;
 pub(crate) use instances::{Instance, Instances};
@@ -181,6 +182,11 @@ impl Engine {
         store.set_max_component_handles(limits.handles_max);
         let exports = self.pre.instantiate(&mut store)?;
         Ok(Instance::new(store, exports))
+    }
+
+    /// The call on this thread was stopped: its tenant's next calls step back at once.
+    pub(crate) fn blame() {
+        priority::blame();
     }
 
     /// Run a call on the pool.

@@ -4,16 +4,22 @@
 //! delays another's by one call a thread, not by a thousand. A lane runs a bounded number of calls at once and queues a
 //! bounded number. A call's time counts from asking: when it passes, its caller is answered and a call that still waits
 //! is forgotten, while one that runs stays in its lane until it comes back.
+//!
+//! A thread whose call stepped back has lost its priority for good: from then on it serves the lanes on the low side. It
+//! ends as soon as there is nothing to do, so that its place is free.
 
 use super::priority;
+pub(crate) use super::queue::Lane;
+use super::queue::{Call, Queue, Side, Started, Ticket, Work};
 use crate::limits::Limits;
-use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
 /// A thread without work ends after this time.
 const IDLE: Duration = Duration::from_secs(10);
+/// One without priority much sooner: it keeps a place that others may need.
+const LOW_IDLE: Duration = Duration::from_millis(50);
 /// Stack for the host's own code in a call: imports, down to the database.
 const HOST_STACK_BYTES: usize = 2 << 20;
 /// A stack that no system has room for: a thread that asks for it cannot be started.
@@ -33,10 +39,6 @@ pub(crate) enum NoAnswer {
     TimeOver,
 }
 
-/// Whose call it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Lane(u64);
-
 /// See the module's documentation.
 pub(crate) struct Pool {
     inner: Arc<Inner>,
@@ -45,14 +47,8 @@ pub(crate) struct Pool {
 struct Inner {
     queue: Mutex<Queue>,
     ready: Condvar,
+    low_ready: Condvar,
     limits: Limits,
-}
-
-type Work = Box<dyn FnOnce() + Send>;
-
-/// Answers a caller whose time has passed, unless it was answered before.
-trait Ticket: Send + Sync {
-    fn expire(&self);
 }
 
 struct Slot<T>(Mutex<Option<oneshot::Sender<Result<T, NoAnswer>>>>);
@@ -73,44 +69,13 @@ impl<T: Send> Ticket for Slot<T> {
     }
 }
 
-/// A call from asking to answering.
-struct Call {
-    lane: Lane,
-    deadline: Instant,
-    ticket: Arc<dyn Ticket>,
-}
-
-#[derive(Default)]
-struct LaneState {
-    /// By number of the call, so oldest first.
-    waiting: BTreeMap<u64, Work>,
-    running: usize,
-    /// It stands in the queue's turns.
-    listed: bool,
-}
-
-#[derive(Default)]
-struct Queue {
-    numbers: u64,
-    /// Lanes with a call that waits or runs.
-    lanes: HashMap<Lane, LaneState>,
-    /// Lanes that have a call and may run one, in turn.
-    turns: VecDeque<Lane>,
-    /// By number: all have the same time, so the first is the first whose time passes.
-    calls: BTreeMap<u64, Call>,
-    /// Calls that wait for nothing but a thread.
-    startable: usize,
-    threads: usize,
-    idle: usize,
-    closed: bool,
-}
-
 impl Pool {
     pub(crate) fn new(limits: &Limits) -> Self {
         Self {
             inner: Arc::new(Inner {
-                queue: Mutex::new(Queue::default()),
+                queue: Mutex::new(Queue::new(limits)),
                 ready: Condvar::new(),
+                low_ready: Condvar::new(),
                 limits: *limits,
             }),
         }
@@ -118,7 +83,7 @@ impl Pool {
 
     /// A lane for a new tenant.
     pub(crate) fn lane(&self) -> Lane {
-        Lane(self.inner.lock().number())
+        self.inner.lock().lane()
     }
 
     /// Run a call, which is told when its time passes. Dropping the future does not stop it.
@@ -140,14 +105,19 @@ impl Pool {
         answered.await.unwrap_or(Err(NoAnswer::Abandoned))
     }
 
-    /// Answer the callers whose time has passed, and start threads in the place of those that stepped back.
+    /// Answer the callers whose time has passed, bring lanes back from the low side, and start threads where some are
+    /// missing.
     pub(crate) fn tend(&self) {
-        for (call, work) in self.inner.overdue() {
+        let now = Instant::now();
+        for (call, work) in self.inner.overdue(now) {
             call.ticket.expire();
             drop(work);
         }
         let mut queue = self.inner.lock();
-        while queue.startable > queue.idle && self.inner.start_thread(&mut queue) {}
+        queue.raise(now);
+        for side in [Side::Normal, Side::Low] {
+            self.inner.serve(&mut queue, side);
+        }
     }
 }
 
@@ -155,74 +125,8 @@ impl Drop for Pool {
     fn drop(&mut self) {
         self.inner.lock().closed = true;
         self.inner.ready.notify_all();
+        self.inner.low_ready.notify_all();
     }
-}
-
-impl Queue {
-    fn number(&mut self) -> u64 {
-        self.numbers += 1;
-        self.numbers
-    }
-
-    /// Change a lane, and keep true what is said of it elsewhere.
-    fn change<T>(
-        &mut self,
-        lane: Lane,
-        running_max: usize,
-        f: impl FnOnce(&mut LaneState) -> T,
-    ) -> T {
-        let state = self.lanes.entry(lane).or_default();
-        let startable = |state: &LaneState| {
-            let room = running_max.saturating_sub(state.running);
-            state.waiting.len().min(room)
-        };
-        let before = startable(state);
-        let result = f(state);
-        let now = startable(state);
-        self.startable = self.startable + now - before;
-        if now > 0 && !state.listed {
-            state.listed = true;
-            self.turns.push_back(lane);
-        }
-        if state.waiting.is_empty() && state.running == 0 && !state.listed {
-            self.lanes.remove(&lane);
-        }
-        result
-    }
-
-    /// Forgets a call, and its work if that waits still.
-    fn withdraw(&mut self, number: u64, running_max: usize) -> Option<(Call, Option<Work>)> {
-        let call = self.calls.remove(&number)?;
-        let work = self.change(call.lane, running_max, |state| {
-            state.waiting.remove(&number)
-        });
-        Some((call, work))
-    }
-
-    /// The next call in turn.
-    fn take(&mut self, running_max: usize) -> Option<Started> {
-        while let Some(lane) = self.turns.pop_front() {
-            let taken = self.change(lane, running_max, |state| {
-                state.listed = false;
-                if state.running >= running_max {
-                    return None;
-                }
-                let taken = state.waiting.pop_first();
-                state.running += usize::from(taken.is_some());
-                taken
-            });
-            if let Some((number, work)) = taken {
-                return Some(Started { number, lane, work });
-            }
-        }
-        None
-    }
-}
-
-struct Started {
-    number: u64,
-    lane: Lane,
-    work: Work,
 }
 
 impl Inner {
@@ -231,112 +135,156 @@ impl Inner {
     }
 
     fn accept(self: &Arc<Self>, call: Call, work: Work) -> Result<(), NoAnswer> {
-        let (running_max, queued_max) =
-            (self.limits.calls_running_max, self.limits.calls_queued_max);
         let mut queue = self.lock();
-        let lane = call.lane;
-        let number = queue.number();
-        let refused = queue.change(lane, running_max, |state| {
-            let room = state.waiting.len() + state.running < running_max.saturating_add(queued_max);
-            match room {
-                true => {
-                    state.waiting.insert(number, work);
-                    None
-                }
-                false => Some(work),
+        let side = queue.side(call.lane);
+        let number = match queue.push(call, work, self.limits.calls_queued_max) {
+            Ok(number) => number,
+            Err(refused) => {
+                // What a call holds may take long to drop: nobody waits for it.
+                drop(queue);
+                drop(refused);
+                return Err(NoAnswer::QueueFull);
             }
-        });
-        if refused.is_some() {
-            // What a call holds may take long to drop: nobody waits for it.
-            drop(queue);
-            return Err(NoAnswer::QueueFull);
-        }
-        queue.calls.insert(number, call);
-        if queue.startable > queue.idle {
-            self.start_thread(&mut queue);
-        }
-        if queue.threads == 0 {
-            let withdrawn = queue.withdraw(number, running_max);
+        };
+        self.serve(&mut queue, side);
+        if queue.threads() == 0 {
+            let withdrawn = queue.withdraw(number);
             drop(queue);
             drop(withdrawn);
             return Err(NoAnswer::NoThread);
         }
-        drop(queue);
-        self.ready.notify_one();
         Ok(())
     }
 
+    /// Wakes a thread for a side that has a call, or starts those that are missing.
+    fn serve(self: &Arc<Self>, queue: &mut Queue, side: Side) {
+        let half = queue.half(side);
+        if half.startable == 0 {
+            return;
+        }
+        let missing = half.startable.saturating_sub(half.idle);
+        let full = (0..missing).any(|_| !self.start_thread(queue, side));
+        // Where there is no place for another, one of the other side may make room.
+        if side == Side::Normal || full {
+            self.ready.notify_one();
+        }
+        if side == Side::Low || full {
+            self.low_ready.notify_one();
+        }
+    }
+
     /// True if a thread was started.
-    fn start_thread(self: &Arc<Self>, queue: &mut Queue) -> bool {
-        if queue.closed || queue.threads >= self.limits.call_threads_max {
+    fn start_thread(self: &Arc<Self>, queue: &mut Queue, side: Side) -> bool {
+        if queue.closed || queue.threads() >= self.limits.call_threads_max {
             return false;
         }
         let inner = Arc::clone(self);
         let started = std::thread::Builder::new()
-            .name(format!("threadkeep-call-{}", queue.threads))
+            .name(format!("threadkeep-call-{}", queue.threads()))
             .stack_size(HOST_STACK_BYTES + self.limits.stack_bytes_max)
-            .spawn(move || inner.work());
-        queue.threads += usize::from(started.is_ok());
+            .spawn(move || {
+                if side == Side::Low {
+                    priority::lower();
+                }
+                inner.work(side);
+            });
+        let half = queue.half(side);
+        half.threads += usize::from(started.is_ok());
+        // Until it begins it counts as one that waits for a call.
+        half.idle += usize::from(started.is_ok());
         started.is_ok()
     }
 
     /// Those whose time has passed, with their work if it waits still: it is dropped when the queue is free again,
     /// because it may hold the last of a tenant, down to a store that closes.
-    fn overdue(&self) -> Vec<(Call, Option<Work>)> {
-        let (now, running_max) = (Instant::now(), self.limits.calls_running_max);
+    fn overdue(&self, now: Instant) -> Vec<(Call, Option<Work>)> {
         let mut overdue = Vec::new();
         let mut queue = self.lock();
         while let Some((&number, first)) = queue.calls.first_key_value()
             && first.deadline <= now
         {
-            overdue.extend(queue.withdraw(number, running_max));
+            overdue.extend(queue.withdraw(number));
         }
         overdue
     }
 
-    fn work(&self) {
-        while let Some(Started { number, lane, work }) = self.next() {
+    fn work(self: &Arc<Self>, mut side: Side) {
+        self.lock().half(side).idle -= 1;
+        while let Some(Started { number, lane, work }) = self.next(&mut side) {
             // A panic leaves the answer unsent, so that the caller hears of it; the thread lives on.
             let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
+            let stopped = priority::take_blame();
             let mut queue = self.lock();
             let answered = queue.calls.remove(&number);
-            queue.change(lane, self.limits.calls_running_max, |state| {
-                state.running -= 1;
-            });
-            let ends = priority::is_low();
-            queue.threads -= usize::from(ends);
+            queue.change(lane, |state| state.running -= 1);
+            let stepped_back = side == Side::Normal && priority::is_low();
+            if stepped_back {
+                step_down(&mut queue, &mut side);
+            }
+            if stepped_back || stopped {
+                queue.lower(lane, Instant::now());
+            }
             drop(queue);
             drop(answered);
-            if ends {
-                return;
-            }
+        }
+        let mut queue = self.lock();
+        queue.half(side).threads -= 1;
+        for side in [Side::Normal, Side::Low] {
+            self.serve(&mut queue, side);
         }
     }
 
     /// The next call; none when the thread is to end.
-    fn next(&self) -> Option<Started> {
+    fn next(&self, side: &mut Side) -> Option<Started> {
         let mut queue = self.lock();
         loop {
-            if let Some(started) = queue.take(self.limits.calls_running_max) {
+            let full = queue.threads() >= self.limits.call_threads_max;
+            if let Some(started) = queue.take(*side) {
                 return Some(started);
             }
-            if queue.closed {
-                queue.threads -= 1;
+            if full && *side == Side::Normal && queue.low.lacks_threads() {
+                step_down(&mut queue, side);
+                drop(queue);
+                priority::lower();
+                queue = self.lock();
+                continue;
+            }
+            let place_needed = full && *side == Side::Low && queue.normal.lacks_threads();
+            if queue.closed || place_needed {
                 return None;
             }
-            queue.idle += 1;
-            let (woken, waited) = self
-                .ready
-                .wait_timeout(queue, IDLE)
-                .unwrap_or_else(PoisonError::into_inner);
-            queue = woken;
-            queue.idle -= 1;
-            if waited.timed_out() && queue.startable == 0 {
-                queue.threads -= 1;
+            let timed_out;
+            (queue, timed_out) = self.wait(queue, *side);
+            if timed_out && queue.half(*side).startable == 0 {
                 return None;
             }
         }
     }
+
+    /// Waits for a call, or until nobody has one for long: then it says true.
+    fn wait<'a>(
+        &'a self,
+        mut queue: MutexGuard<'a, Queue>,
+        side: Side,
+    ) -> (MutexGuard<'a, Queue>, bool) {
+        let (ready, most) = match side {
+            Side::Normal => (&self.ready, IDLE),
+            Side::Low => (&self.low_ready, LOW_IDLE),
+        };
+        queue.half(side).idle += 1;
+        let (mut queue, waited) = ready
+            .wait_timeout(queue, most)
+            .unwrap_or_else(PoisonError::into_inner);
+        queue.half(side).idle -= 1;
+        (queue, waited.timed_out())
+    }
+}
+
+/// A thread of the normal side goes on at the low side.
+fn step_down(queue: &mut Queue, side: &mut Side) {
+    queue.normal.threads -= 1;
+    queue.low.threads += 1;
+    *side = Side::Low;
 }
 
 #[cfg(test)]

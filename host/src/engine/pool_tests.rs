@@ -80,12 +80,11 @@ async fn lanes_take_turns() {
         futures_util::future::join_all(calls),
         call(modest, "modest"),
         call(modest, "modest"),
-        tokio::task::spawn_blocking({
+        // Not before it is polled, which is last: else the gate may open while calls are still asked for.
+        async {
             let gate = Arc::clone(&gate);
-            move || {
-                gate.wait();
-            }
-        }),
+            tokio::task::spawn_blocking(move || gate.wait()).await
+        },
     );
     assert!(held.is_ok() && others.iter().all(Result::is_ok) && opened.is_ok());
     let order = order.lock().unwrap();
@@ -182,8 +181,8 @@ async fn a_call_that_no_thread_can_be_started_for_is_refused() {
     for _ in 0..2 {
         assert_eq!(pool.run(lane, |_| ()).await, Err(NoAnswer::NoThread));
         let queue = pool.inner.lock();
-        assert!(queue.calls.is_empty() && queue.startable == 0);
-        assert_eq!((queue.threads, queue.idle), (0, 0));
+        assert!(queue.calls.is_empty() && queue.normal.startable == 0);
+        assert_eq!((queue.threads(), queue.normal.idle), (0, 0));
     }
 }
 
@@ -248,4 +247,86 @@ async fn what_a_forgotten_call_holds_is_dropped_while_the_queue_is_free() {
     assert_eq!(notes.try_iter().collect::<Vec<_>>(), [true; 3]);
     assert_eq!(stuck, Err(NoAnswer::TimeOver));
     gate.wait();
+}
+
+/// What a call of a lane sees: did its thread step down?
+async fn is_low(pool: &Pool, lane: Lane) -> bool {
+    let low = pool.run(lane, |_| priority::is_low()).await;
+    low.expect("answered")
+}
+
+/// A tenant one of whose calls was stopped, or computed long, is out of the others' way for a while.
+#[tokio::test]
+async fn a_lane_whose_call_was_stopped_or_stepped_back_runs_low_for_a_while() {
+    for stopped in [priority::blame as fn(), priority::lower] {
+        let pool = Pool::new(&limits());
+        let (bad, good) = (pool.lane(), pool.lane());
+        assert!(!is_low(&pool, bad).await, "nothing was done yet");
+        assert_eq!(pool.run(bad, move |_| stopped()).await, Ok(()));
+        // The answer comes before the thread says what became of the call.
+        while pool.inner.lock().side(bad) == Side::Normal {
+            std::thread::yield_now();
+        }
+        for _ in 0..5 {
+            assert!(is_low(&pool, bad).await);
+            assert!(!is_low(&pool, good).await);
+        }
+        pool.inner
+            .lock()
+            .raise(Instant::now() + Duration::from_secs(60));
+        assert!(!is_low(&pool, bad).await, "it is forgotten");
+    }
+}
+
+/// A pool that has one thread serves both sides, whichever comes first.
+#[tokio::test]
+async fn one_place_serves_both_sides_in_turn() {
+    let one = Limits {
+        call_threads_max: 1,
+        calls_running_max: 1,
+        ..limits()
+    };
+    let pool = Pool::new(&one);
+    let (bad, good) = (pool.lane(), pool.lane());
+    for _ in 0..3 {
+        assert!(!is_low(&pool, good).await);
+        pool.inner.lock().lower(bad, Instant::now());
+        assert!(is_low(&pool, bad).await);
+        let (low, ()) = tokio::join!(is_low(&pool, good), async {
+            while !pool.inner.lock().lanes.is_empty() {
+                pool.tend();
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        });
+        assert!(!low);
+    }
+}
+
+/// Waiting calls go with their lane from one side to the other, and back.
+#[test]
+fn a_lane_takes_its_waiting_calls_along() {
+    struct Nobody;
+    impl Ticket for Nobody {
+        fn expire(&self) {}
+    }
+    let mut queue = Queue::new(&limits());
+    let (lane, other, now) = (queue.lane(), queue.lane(), Instant::now());
+    for lane in [lane, other, lane] {
+        let call = Call {
+            lane,
+            deadline: now,
+            ticket: Arc::new(Nobody),
+        };
+        assert!(queue.push(call, Box::new(|| ()), 9).is_ok());
+    }
+    queue.lower(lane, now);
+    assert_eq!((queue.normal.startable, queue.low.startable), (1, 2));
+    assert_eq!(queue.take(Side::Low).map(|it| it.lane), Some(lane));
+    assert_eq!(queue.take(Side::Normal).map(|it| it.lane), Some(other));
+    assert!(queue.take(Side::Normal).is_none());
+    queue.raise(now);
+    assert_eq!(queue.low.startable, 1, "not yet");
+    queue.raise(now + Duration::from_secs(60));
+    assert_eq!((queue.normal.startable, queue.low.startable), (1, 0));
+    assert_eq!(queue.take(Side::Normal).map(|it| it.lane), Some(lane));
 }
