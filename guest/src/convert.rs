@@ -21,7 +21,8 @@ use threadkeep_core::limits::Limits;
 use threadkeep_core::money::Nanos;
 use threadkeep_core::plan::Loaded;
 use threadkeep_core::runner::{
-    Completion, LlmFailure, Outcome, Proof, ReplyBlock, Signal, Submission, ToolOutcome, ToolState,
+    Completion, LlmFailure, Outcome, Proof, Raise, ReplyBlock, Signal, Submission, ToolOutcome,
+    ToolState,
 };
 use threadkeep_core::thread::{Cause, Draft, Overrides, Status, StepKind};
 use threadkeep_core::time::Instant;
@@ -544,7 +545,10 @@ pub fn signal(signal: exported::runner::SignalKind) -> Result<Signal, Error> {
         }
         exported::runner::SignalKind::Cancel => Signal::Cancel,
         exported::runner::SignalKind::Kill => Signal::Kill,
-        exported::runner::SignalKind::Raise(raised) => Signal::Raise(limits_in(raised)),
+        exported::runner::SignalKind::Raise(raised) => Signal::Raise(Raise {
+            caps: limits_in(raised),
+            through: false,
+        }),
     })
 }
 

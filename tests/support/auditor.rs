@@ -15,8 +15,11 @@ pub fn audit(store: &dyn Storage) -> Vec<String> {
         findings: Vec::new(),
         indexes: BTreeSet::new(),
         due: BTreeSet::new(),
-        held: BTreeMap::new(),
-        spent: BTreeMap::new(),
+        chains: all(store, "chain")
+            .into_iter()
+            .map(|item| (item.key.name, json(&item.value)))
+            .collect(),
+        accounts: BTreeMap::new(),
     };
     for thread in all(store, "thread") {
         audit.thread(&thread);
@@ -32,8 +35,18 @@ struct Audit<'a> {
     findings: Vec<String>,
     indexes: BTreeSet<String>,
     due: BTreeSet<String>,
-    held: BTreeMap<String, u64>,
-    spent: BTreeMap<String, u64>,
+    chains: BTreeMap<String, Value>,
+    /// What each account should say, by the key of its chain.
+    accounts: BTreeMap<String, Account>,
+}
+
+/// What an account should say.
+#[derive(Default)]
+struct Account {
+    held: u64,
+    spent: u64,
+    reserved: u64,
+    users: u64,
 }
 
 /// What the entries of one history say.
@@ -46,6 +59,8 @@ struct Told {
     tokens: [u64; 5],
     open_calls: BTreeSet<(u64, u64)>,
     open_hold: Option<(u64, u64)>,
+    /// Attempts that were charged in full, and not corrected since.
+    charged: BTreeMap<u64, u64>,
 }
 
 impl Audit<'_> {
@@ -62,8 +77,14 @@ impl Audit<'_> {
         let told = self.history(&key);
         self.head(&key, &head, &told);
         let root = text(&record["chain"]).to_lowercase();
-        *self.held.entry(root.clone()).or_default() += number(&head["hold"]["amount"]);
-        *self.spent.entry(root.clone()).or_default() += told.spend;
+        let drawn = self.drawn_on(&root);
+        let account = self.accounts.entry(drawn).or_default();
+        account.held += number(&head["hold"]["amount"]);
+        account.spent += told.spend;
+        if key == tip(&self.chains, &root) {
+            let draws = ["created", "running", "waiting", "suspended"];
+            account.users += u64::from(draws.contains(&text(&head["status"]).as_str()));
+        }
         for (name, value) in [
             ("status", text(&head["status"])),
             ("recency", format!("{:016x}", number(&head["recency"]))),
@@ -205,6 +226,10 @@ impl Audit<'_> {
                 self.find(key, &format!("version {version} settles what was not open"));
             }
             told.spend += number(&settled["spend"]);
+            if text(&settled["how"]) == "charged" {
+                told.charged
+                    .insert(number(&settled["version"]), number(&settled["spend"]));
+            }
             for (sum, kind) in told.tokens.iter_mut().zip(KINDS) {
                 *sum += number(&settled["usage"][kind]);
             }
@@ -259,28 +284,67 @@ impl Audit<'_> {
             "result" => {
                 told.turns += 1;
             }
+            "usage_corrected" => {
+                let charged = number(&event["charged"]);
+                if told.charged.remove(&number(&event["version"])) != Some(charged) {
+                    self.find(
+                        key,
+                        &format!("version {version} corrects what was not charged"),
+                    );
+                }
+                told.spend = told.spend + number(&event["spend"]) - charged;
+                for (sum, kind) in told.tokens.iter_mut().zip(KINDS) {
+                    *sum += number(&event["usage"][kind]);
+                }
+            }
             _ => {}
         }
     }
 
+    /// Key of the chain whose account a chain draws on.
+    fn drawn_on(&self, key: &str) -> String {
+        let chain = self.chains.get(key).unwrap_or(&Value::Null);
+        match chain["above"].get(0) {
+            Some(above) if chain["account"]["parent"].is_null() => text(above).to_lowercase(),
+            _ => key.to_owned(),
+        }
+    }
+
     fn chains(&mut self) {
-        for item in all(self.store, "chain") {
-            let (key, account) = (item.key.name, json(&item.value)["account"].clone());
-            let (held, spent) = (number(&account["held"]), number(&account["spent"]));
-            if held != self.held.get(&key).copied().unwrap_or(0) {
-                self.find(&key, "the account holds something else than its heads");
+        let chains = self.chains.clone();
+        for chain in chains.values() {
+            let account = &chain["account"];
+            if !account["parent"].is_null() {
+                let above = text(&account["parent"]).to_lowercase();
+                let above = self.accounts.entry(above).or_default();
+                above.spent += number(&account["reported"]);
+                if number(&account["users"]) > 0 {
+                    above.users += 1;
+                    above.reserved += number(&account["limit"]) - number(&account["reported"]);
+                }
             }
-            if spent != self.spent.get(&key).copied().unwrap_or(0) {
-                self.find(
-                    &key,
-                    "the account spent something else than its histories say",
-                );
+        }
+        for (key, should) in std::mem::take(&mut self.accounts) {
+            let account = &chains[&key]["account"];
+            for (what, should) in [
+                ("held", should.held),
+                ("spent", should.spent),
+                ("reserved", should.reserved),
+                ("users", should.users),
+            ] {
+                let is = number(&account[what]);
+                if is != should {
+                    self.find(&key, &format!("its account says {what} {is}, not {should}"));
+                }
             }
-            let head = one(self.store, "head", &key).unwrap_or(Value::Null);
-            let draws = ["created", "running", "waiting", "suspended"];
-            let users = u64::from(draws.contains(&text(&head["status"]).as_str()));
-            if number(&account["users"]) != users {
-                self.find(&key, "the account counts its users wrong");
+            let taken = ["spent", "held", "reserved"].map(|what| number(&account[what]));
+            let (child, limit) = (!account["parent"].is_null(), &account["limit"]);
+            if child && (limit.is_null() || taken.iter().sum::<u64>() > number(limit)) {
+                self.find(&key, "its account has taken more than its limit");
+            }
+            let closed = number(&account["users"]) == 0;
+            if child && closed && account["reported"] != account["spent"] {
+                self.find(&key, "its account is closed and has not reported");
             }
         }
     }
@@ -317,6 +381,13 @@ fn one(store: &dyn Storage, collection: &str, key: &str) -> Option<Value> {
     let keys = [threadkeep::storage::Key::new(collection, key)];
     let items = store.get(&keys).expect("the store answers");
     items.first().map(|item| json(&item.value))
+}
+
+/// Key of the last link of a chain.
+fn tip(chains: &BTreeMap<String, Value>, root: &str) -> String {
+    chains
+        .get(root)
+        .map_or(String::new(), |chain| text(&chain["tip"]).to_lowercase())
 }
 
 fn json(text: &str) -> Value {

@@ -27,6 +27,9 @@ impl Nanos {
     /// Nothing.
     pub const ZERO: Self = Self(0);
 
+    /// More than this there is not.
+    pub const MAX: Self = Self(u64::MAX);
+
     /// So many nano-USD.
     pub const fn new(nanos: u64) -> Self {
         Self(nanos)

@@ -20,9 +20,9 @@ pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) ->
 }
 
 fn distance(left: &str, right: &str) -> usize {
-    let right: Vec<char> = right.to_lowercase().chars().collect();
+    let right: Vec<char> = right.to_ascii_lowercase().chars().collect();
     let mut row: Vec<usize> = (0..=right.len()).collect();
-    for (i, l) in left.to_lowercase().chars().enumerate() {
+    for (i, l) in left.to_ascii_lowercase().chars().enumerate() {
         let mut diagonal = row[0];
         row[0] = i + 1;
         for (j, r) in right.iter().enumerate() {

@@ -3,10 +3,16 @@
 //! Invariants: every plan about a thread replaces its head at the store version that was read; an entry is appended at
 //! the history's length plus one; index and due entries follow the records in the same plan.
 
+mod money;
+
+pub use money::Funds;
+
 use crate::error::{self, Error};
 use crate::history::{Admitted, Answer, Entry, Event, Raised, Reason, Settled, messages_of};
 use crate::json::{self, Fields, ToJson};
 use crate::key;
+use crate::ledger::{Account, Refusal};
+use crate::limits::Limits;
 use crate::settings::Pin;
 use crate::thread::{Cause, ChainRecord, FORMAT, Head, Status, ThreadRecord};
 use crate::time::Instant;
@@ -33,6 +39,8 @@ pub struct Loaded {
     pub head: Stored<Head>,
     /// Its chain and account.
     pub chain: Stored<ChainRecord>,
+    /// The chains of [`ChainRecord::above`], in that order; none where a thread is loaded to be shown.
+    pub above: Vec<Stored<ChainRecord>>,
 }
 
 impl Loaded {
@@ -44,6 +52,15 @@ impl Loaded {
     /// Key of its chain.
     pub fn root(&self) -> String {
         id::key(&self.thread.value.chain)
+    }
+
+    /// The account that it draws on.
+    pub fn account(&self) -> &Account {
+        let chain = &self.chain.value;
+        match self.above.first() {
+            Some(above) if !chain.has_account() => &above.value.account,
+            _ => &chain.account,
+        }
     }
 }
 
@@ -112,6 +129,8 @@ pub struct Plan {
     pub head: Head,
     /// Its chain afterwards.
     pub chain: ChainRecord,
+    /// The chains above it afterwards, as [`Loaded::above`].
+    pub above: Vec<ChainRecord>,
     /// The entry that it appends, if it appends one.
     pub entry: Option<Entry>,
 }
@@ -123,6 +142,8 @@ pub struct Moment<'a> {
     pub now: Instant,
     /// At least 16 hex digits.
     pub commit: &'a str,
+    /// The operator's upper bounds of caps as they are now; what admits nothing needs none.
+    pub ceiling: Limits,
     /// What the store said when it had no room for what was decided before: now nothing more is handed out, the run
     /// stops with what has happened recorded.
     pub full: Option<&'a str>,
@@ -137,8 +158,13 @@ pub struct Change<'a> {
     pub thread: ThreadRecord,
     /// The head, to be changed.
     pub head: Head,
-    /// The chain, to be changed.
+    /// The chain, to be changed; its account by [`Change::on_account`].
     pub chain: ChainRecord,
+    above: Vec<ChainRecord>,
+    /// Does the chain draw on its account?
+    draws: bool,
+    /// What an account said that contradicts itself: then nothing is written.
+    contradiction: Option<Refusal>,
     /// The events so far.
     pub events: Vec<Event>,
     /// The step that it answers.
@@ -163,6 +189,13 @@ impl<'a> Change<'a> {
             thread: loaded.thread.value.clone(),
             head: loaded.head.value.clone(),
             chain: loaded.chain.value.clone(),
+            above: loaded
+                .above
+                .iter()
+                .map(|above| above.value.clone())
+                .collect(),
+            draws: loaded.head.value.status.draws(),
+            contradiction: None,
             events: Vec::new(),
             answers: None,
             settled: None,
@@ -176,6 +209,16 @@ impl<'a> Change<'a> {
     /// The time of the decision.
     pub fn now(&self) -> Instant {
         self.moment.now
+    }
+
+    /// The caps in force: the thread's own, and the operator's where those are lower now.
+    pub fn limits(&self) -> Limits {
+        self.head.limits.lowered_to(self.moment.ceiling)
+    }
+
+    /// The operator's upper bounds of caps.
+    pub fn ceiling(&self) -> Limits {
+        self.moment.ceiling
     }
 
     /// Why nothing more may be handed out, if the store has no room for it.
@@ -228,6 +271,8 @@ impl<'a> Change<'a> {
     pub fn into_plan(mut self, reason: Reason) -> Result<Plan, Error> {
         self.seal(false);
         self.tell_raised();
+        self.tell_late();
+        self.consistent()?;
         let entry = self.take_entry(reason);
         let text = entry.to_text();
         if text.len() > ENTRY_BYTES_MAX {
@@ -239,7 +284,7 @@ impl<'a> Change<'a> {
         }
         self.head.version = entry.version;
         self.head.hash = Entry::hash_of(&text);
-        let mut plan = self.into_head_plan();
+        let mut plan = self.head_plan();
         plan.writes.push(Write::Append {
             partition: self_key(&plan),
             at: entry.version,
@@ -259,7 +304,12 @@ impl<'a> Change<'a> {
     }
 
     /// The plan of a commit to the thread by somebody else: the head, and what was added beside it.
-    pub fn into_head_plan(mut self) -> Plan {
+    pub fn into_head_plan(self) -> Result<Plan, Error> {
+        self.consistent()?;
+        Ok(self.head_plan())
+    }
+
+    fn head_plan(mut self) -> Plan {
         self.head.updated = self.moment.now;
         let mut writes = Vec::with_capacity(4 + self.extra.len());
         self.write_due(&mut writes);
@@ -281,6 +331,18 @@ impl<'a> Change<'a> {
                 &self.chain,
             );
         }
+        let above = self.loaded.above.iter().zip(&self.above);
+        for ((stored, above), root) in above.zip(&self.chain.above) {
+            if *above != stored.value {
+                put(
+                    &mut writes,
+                    key::CHAIN,
+                    &id::key(root),
+                    stored.version,
+                    above,
+                );
+            }
+        }
         if self.thread != self.loaded.thread.value {
             put(
                 &mut writes,
@@ -295,6 +357,7 @@ impl<'a> Change<'a> {
             thread,
             head,
             chain,
+            above,
             closing,
             ..
         } = self;
@@ -304,6 +367,7 @@ impl<'a> Change<'a> {
             thread,
             head,
             chain,
+            above,
             entry: None,
         }
     }

@@ -10,7 +10,7 @@ use threadkeep_core::runner::{
     Completion, LlmFailure, Outcome, ReplyBlock, ToolOutcome, ToolState,
 };
 use threadkeep_core::settings::Pin;
-use threadkeep_core::thread::{ChainRecord, Head, ThreadRecord};
+use threadkeep_core::thread::{ChainRecord, Charged, Head, ThreadRecord};
 use threadkeep_core::transcript::{jsonl, manifest, state_json, thread_json};
 
 /// What reads a text and writes it again.
@@ -23,7 +23,7 @@ macro_rules! rewrite {
 /// Reads a text and writes it again.
 type Rewrite = fn(&str) -> String;
 
-const RECORDS: [(Rewrite, &str); 8] = [
+const RECORDS: [(Rewrite, &str); 10] = [
     (
         rewrite!(ThreadRecord),
         r#"{"format":1,"id":"Research-1","directive":"research","parent":"p","chain":"Research-1","previous":"a","next":"b","agent":"ann","task":"t","title":"A \"title\" \\ \u0000\b\f\n\r\t\u001f/é漢🙂","model":"default","limits":{"turns":1,"tokens":2,"spend":18446744073709551615,"spawns":4,"depth":5,"duration":6},"capabilities":["execute.tool.*","x"],"overrides":{"model":"m","limits":{"turns":null,"tokens":null,"spend":null,"spawns":null,"depth":null,"duration":null},"capabilities":["c"]},"inputs":"{\"topic\":0.10}","pin":"00","outcome":"completed","result":"\"done\"","created":{"seconds":-5,"nanos":999999999}}"#,
@@ -56,6 +56,14 @@ const RECORDS: [(Rewrite, &str); 8] = [
         rewrite!(Entry),
         r#"{"format":1,"version":1,"reason":"changed","time":{"seconds":0,"nanos":0},"run":0,"commit":"","previous":"","events":[]}"#,
     ),
+    (
+        rewrite!(ChainRecord),
+        r#"{"format":1,"tip":"t","parent":"p","children":0,"forks":0,"account":{"parent":null,"limit":null,"spent":0,"held":0,"reserved":0,"reported":0,"users":0,"frozen":false},"above":["p","root"]}"#,
+    ),
+    (
+        rewrite!(Charged),
+        r#"{"version":7,"hold":{"amount":5,"prices":{"input":1,"output":2,"read":3,"write":4}},"run":2,"tokens":9,"late":{"spend":4,"usage":{"input":1,"output":2,"read":3,"write":4,"reasoning":0},"recorded":true}}"#,
+    ),
 ];
 
 /// One of each type, with the optional fields and without.
@@ -83,12 +91,17 @@ const EVENTS: [&str; 21] = [
     r#"{"type":"from_tomorrow"}"#,
 ];
 
+/// Those that came later.
+const EVENTS_LATER: [&str; 1] = [
+    r#"{"type":"usage_corrected","version":7,"charged":5,"spend":4,"usage":{"input":1,"output":2,"read":3,"write":4,"reasoning":0}}"#,
+];
+
 #[test]
 fn records_and_entries_keep_their_bytes() {
     for (rewrite, text) in RECORDS {
         assert_eq!(rewrite(text), text);
     }
-    for text in EVENTS {
+    for text in EVENTS.into_iter().chain(EVENTS_LATER) {
         assert_eq!(rewrite!(Event)(text), text);
     }
 }
@@ -124,6 +137,7 @@ fn words_keep_their_spelling() {
         "cancelled",
         "resumed",
         "changed",
+        "settled",
     ] {
         let text = entry.replace("\"changed\"", &format!("{reason:?}"));
         assert_eq!(rewrite!(Entry)(&text), text);
@@ -309,6 +323,7 @@ fn documents_keep_their_bytes() {
         thread: stored(json::read(RECORDS[thread].1).unwrap()),
         head: stored(json::read(RECORDS[head].1).unwrap()),
         chain: stored(json::read(RECORDS[4].1).unwrap()),
+        above: Vec::new(),
     };
     let events = EVENTS.join(",");
     let text = RECORDS[7]

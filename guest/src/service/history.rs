@@ -89,6 +89,7 @@ impl<P: Ports> Service<P> {
     pub fn open(&self, thread: &str, holder: &str, deadline: Instant) -> Result<Loaded, Error> {
         let done = self.decide(thread, &|loaded, moment| {
             let mail = self.mail(loaded)?;
+            let moment = self.under_policy(moment)?;
             Ok(runner::open(loaded, holder, deadline, mail, moment)?)
         })?;
         Ok(done.map_or_else(|loaded| loaded, shown))

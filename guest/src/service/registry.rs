@@ -30,6 +30,7 @@ pub fn shown(plan: Plan) -> Loaded {
             version: 0,
             value: plan.chain,
         },
+        above: Vec::new(),
     }
 }
 
@@ -38,7 +39,7 @@ impl<P: Ports> Service<P> {
     pub fn create(&self, draft: &Draft) -> Result<Loaded, Error> {
         let resolved = self.resolve(draft)?;
         let now = self.ports.now();
-        let plan = thread::create(draft, resolved, now, &self.ports.random(8))?;
+        let plan = thread::create(draft, resolved, None, now, &self.ports.random(8))?;
         if self.commit(&plan)? {
             return Ok(shown(plan));
         }
@@ -100,7 +101,7 @@ impl<P: Ports> Service<P> {
             let mut change = Change::new(loaded, moment);
             change.thread.title.clone_from(&title);
             let plan = if loaded.head.value.status == Status::Running {
-                change.into_head_plan()
+                change.into_head_plan()?
             } else {
                 change.push(Event::Title(Title {
                     title: title.clone(),

@@ -5,7 +5,7 @@ use crate::ports::Ports;
 use std::rc::Rc;
 use threadkeep_core::error::{ECHO_BYTES_MAX, Error as CoreError, cut};
 use threadkeep_core::json::{Map, Value};
-use threadkeep_core::plan::Loaded;
+use threadkeep_core::plan::{Loaded, Moment};
 use threadkeep_core::settings::{Directive, Model, Pin, Policy, ToolDef, pin};
 use threadkeep_core::thread::{Draft, Overrides, Resolved};
 use threadkeep_core::{id, key};
@@ -80,14 +80,22 @@ impl<P: Ports> Service<P> {
         pinned.then(|| self.pin(loaded)).transpose()
     }
 
-    /// What the operator allows.
-    pub fn policy(&self) -> Result<Policy, Error> {
+    /// What the operator allows, with the preset of those who ask for nothing.
+    fn policy(&self) -> Result<Policy, Error> {
         let preset = self.ports.library("settings", "preset")?;
+        self.policy_over(preset.first().map(String::as_str))
+    }
+
+    #[inline(never)]
+    fn policy_over(&self, preset: Option<&str>) -> Result<Policy, Error> {
         let policy = self.ports.library("settings", "policy")?;
-        Ok(Policy::parse(
-            preset.first().map(String::as_str),
-            policy.first().map(String::as_str),
-        )?)
+        Ok(Policy::parse(preset, policy.first().map(String::as_str))?)
+    }
+
+    /// The same moment under the caps that the operator allows now, whatever they were when a thread was created.
+    pub fn under_policy<'a>(&self, moment: Moment<'a>) -> Result<Moment<'a>, Error> {
+        let ceiling = self.policy_over(None)?.limits;
+        Ok(Moment { ceiling, ..moment })
     }
 
     fn fresh_pin(
@@ -104,14 +112,8 @@ impl<P: Ports> Service<P> {
                 catalog.push(ToolDef::parse(&text)?);
             }
         }
-        Ok(pin(
-            directive,
-            inputs,
-            overrides,
-            model,
-            catalog,
-            &self.policy()?,
-        )?)
+        let policy = self.policy()?;
+        Ok(pin(directive, inputs, overrides, model, catalog, &policy)?)
     }
 
     fn directive(&self, name: Option<&str>) -> Result<Option<Directive>, Error> {

@@ -104,6 +104,7 @@ impl<P: Ports> Service<P> {
                 key: name,
                 mail: self.mail(loaded)?,
             };
+            let moment = self.under_policy(moment)?;
             Ok(runner::start(
                 loaded,
                 pin.as_deref(),
@@ -122,6 +123,7 @@ impl<P: Ports> Service<P> {
             let partial = self.partial(loaded)?;
             let pin = self.pin_if_any(loaded)?;
             let claimer = (holder, proof, self.mail(loaded)?);
+            let moment = self.under_policy(moment)?;
             Ok(runner::claim(
                 loaded,
                 pin.as_deref(),
@@ -157,6 +159,7 @@ impl<P: Ports> Service<P> {
                 mail: self.mail(loaded)?,
                 ..submission.clone()
             };
+            let moment = self.under_policy(moment)?;
             Ok(runner::submit(
                 loaded,
                 pin.as_deref(),
@@ -221,12 +224,6 @@ impl<P: Ports> Service<P> {
             let problem = "must be 1 to 128 bytes without control characters";
             return Err(CoreError::invalid("id", name, problem).into());
         }
-        let ceiling = match signal {
-            Signal::Raise(_) => self.policy()?.limits,
-            Signal::Message(_) | Signal::Cancel | Signal::Kill => {
-                threadkeep_core::limits::Limits::NONE
-            }
-        };
         let done = self.decide(thread, &|loaded, moment| {
             let seen = key::join(&[&loaded.root(), name]);
             if let Some(item) = self.ports.get(&[(key::SEEN, &seen)])?.first() {
@@ -242,12 +239,16 @@ impl<P: Ports> Service<P> {
                 };
             }
             let round = self.round(loaded)?;
+            let moment = match signal {
+                Signal::Raise(_) => self.under_policy(moment)?,
+                Signal::Message(_) | Signal::Cancel | Signal::Kill => moment,
+            };
+            let signal = signal.clone();
             Ok(runner::signal(
                 loaded,
                 round.as_ref(),
                 name,
-                signal.clone(),
-                ceiling,
+                signal,
                 moment,
             )?)
         })?;

@@ -5,6 +5,7 @@ use crate::ports::{Item, Ports, StorageError};
 use threadkeep_core::error::{ECHO_BYTES_MAX, Error as CoreError, cut};
 use threadkeep_core::history::Entry;
 use threadkeep_core::json::{self, FromJson};
+use threadkeep_core::limits::Limits;
 use threadkeep_core::plan::{Loaded, Moment, Plan, Stored, Write};
 use threadkeep_core::runner::Decision;
 use threadkeep_core::thread::{ChainRecord, Head, ThreadRecord};
@@ -15,6 +16,8 @@ pub const CONFLICTS_MAX: u32 = 3;
 /// Code of `unavailable` where other writers were faster each time. Somebody always gets through, so the same call,
 /// repeated after a while, does too.
 pub const CONTENTION: &str = "contention";
+/// Reads of [`Service::load`]: the thread, its chain if that has another key, and the chains above it.
+const LOAD_READS_MAX: u32 = 3;
 /// How often a commit of unknown outcome is tried.
 const UNKNOWN_MAX: u32 = 3;
 /// Ids that are compared for the nearest to one that does not exist.
@@ -30,10 +33,15 @@ pub fn parse<T: FromJson>(item: &Item) -> Result<T, Error> {
     })
 }
 
-fn stored<T: FromJson>(items: &[Item], collection: &str) -> Result<Option<Stored<T>>, Error> {
+#[inline(never)]
+fn stored<T: FromJson>(
+    items: &[Item],
+    collection: &str,
+    name: &str,
+) -> Result<Option<Stored<T>>, Error> {
     items
         .iter()
-        .find(|item| item.collection == collection)
+        .find(|item| item.collection == collection && item.name == name)
         .map(|item| {
             Ok(Stored {
                 version: item.version,
@@ -44,34 +52,55 @@ fn stored<T: FromJson>(items: &[Item], collection: &str) -> Result<Option<Stored
 }
 
 impl<P: Ports> Service<P> {
-    /// The records of a thread, as one snapshot where its chain has the same key.
+    /// The records of a thread with the chains whose accounts lie above its own, as one snapshot: a root's in one read.
     pub fn load(&self, thread: &str) -> Result<Loaded, Error> {
         id::check("thread", thread)?;
         let own = id::key(thread);
-        let items =
-            self.ports
-                .get(&[(key::THREAD, &own), (key::HEAD, &own), (key::CHAIN, &own)])?;
-        let record: Option<Stored<ThreadRecord>> = stored(&items, key::THREAD)?;
-        let head: Option<Stored<Head>> = stored(&items, key::HEAD)?;
-        let (Some(record), Some(head)) = (record, head) else {
-            return Err(self.missing_thread(thread));
-        };
-        let root = id::key(&record.value.chain);
-        let chain: Option<Stored<ChainRecord>> = match root == own {
-            true => stored(&items, key::CHAIN)?,
-            false => stored(&self.ports.get(&[(key::CHAIN, &root)])?, key::CHAIN)?,
-        };
-        let chain = chain.ok_or_else(|| {
-            CoreError::Corrupt(format!("the chain record of {thread} is missing"))
-        })?;
-        Ok(Loaded {
-            thread: record,
-            head,
-            chain,
-        })
+        let mut chains = vec![own.clone()];
+        for _ in 0..LOAD_READS_MAX {
+            let records = [(key::THREAD, own.as_str()), (key::HEAD, own.as_str())];
+            let chain_keys = chains.iter().map(|root| (key::CHAIN, root.as_str()));
+            let pairs: Vec<(&str, &str)> = records.into_iter().chain(chain_keys).collect();
+            let items = self.ports.get(&pairs)?;
+            let record: Option<Stored<ThreadRecord>> = stored(&items, key::THREAD, &own)?;
+            let head: Option<Stored<Head>> = stored(&items, key::HEAD, &own)?;
+            let (Some(record), Some(head)) = (record, head) else {
+                return Err(self.missing_thread(thread));
+            };
+            let root = id::key(&record.value.chain);
+            let known = chains.contains(&root);
+            let chain: Option<Stored<ChainRecord>> = stored(&items, key::CHAIN, &root)?;
+            let wanted: Vec<String> = match &chain {
+                None if known => break,
+                None => vec![root],
+                Some(chain) => {
+                    let above = chain.value.above.iter().map(|above| id::key(above));
+                    std::iter::once(root).chain(above).collect()
+                }
+            };
+            // What a chain draws on never changes, so the second or third read has all of it.
+            if let Some(chain) = chain
+                && wanted == chains
+            {
+                let above = chains.iter().skip(1);
+                let above: Option<Vec<Stored<ChainRecord>>> = above
+                    .map(|root| stored(&items, key::CHAIN, root))
+                    .collect::<Result<_, _>>()?;
+                let Some(above) = above else { break };
+                return Ok(Loaded {
+                    thread: record,
+                    head,
+                    chain,
+                    above,
+                });
+            }
+            chains = wanted;
+        }
+        let message = format!("a chain record of {thread}, or of what it draws on, is missing");
+        Err(CoreError::Corrupt(message).into())
     }
 
-    /// Every thread of a list of keys, in order; those that are gone are left out.
+    /// Every thread of a list of keys, in order, to be shown: without the chains above. Those that are gone are left out.
     pub fn load_many(&self, keys: &[String]) -> Result<Vec<Loaded>, Error> {
         let pairs: Vec<(&str, &str)> = keys
             .iter()
@@ -82,20 +111,17 @@ impl<P: Ports> Service<P> {
         let items = self.ports.get(&pairs)?;
         let mut loaded = Vec::with_capacity(keys.len());
         for key in keys {
-            let own: Vec<Item> = items
-                .iter()
-                .filter(|item| item.name == *key)
-                .cloned()
-                .collect();
-            let record: Option<Stored<ThreadRecord>> = stored(&own, key::THREAD)?;
+            let record: Option<Stored<ThreadRecord>> = stored(&items, key::THREAD, key)?;
             match record {
                 Some(record) if id::key(&record.value.chain) == *key => {
-                    let (head, chain) = (stored(&own, key::HEAD)?, stored(&own, key::CHAIN)?);
+                    let head = stored(&items, key::HEAD, key)?;
+                    let chain = stored(&items, key::CHAIN, key)?;
                     if let (Some(head), Some(chain)) = (head, chain) {
                         loaded.push(Loaded {
                             thread: record,
                             head,
                             chain,
+                            above: Vec::new(),
                         });
                     }
                 }
@@ -178,13 +204,15 @@ impl<P: Ports> Service<P> {
                 now,
                 commit: &commit,
                 full: full.as_deref(),
+                ceiling: Limits::NONE,
             };
-            let plan = match decide(&loaded, moment)? {
+            let (plan, error) = match decide(&loaded, moment)? {
                 Decision::Repeat => return Ok(Err(loaded)),
-                Decision::Commit(plan) => plan,
+                Decision::Commit(plan) => (plan, None),
+                Decision::Late(plan, error) => (plan, Some(error)),
             };
             match self.commit(&plan) {
-                Ok(true) => return Ok(Ok(*plan)),
+                Ok(true) => return error.map_or(Ok(Ok(*plan)), |error| Err(error.into())),
                 Ok(false) => {}
                 Err(Error::Storage(StorageError::QuotaExceeded(_, message)))
                     if closes && !plan.closing && full.is_none() =>

@@ -2,6 +2,7 @@
 
 mod cli;
 mod guard;
+mod lowered;
 mod policy;
 mod quota;
 mod runs;

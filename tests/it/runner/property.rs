@@ -1,7 +1,7 @@
 //! Random requests against the runner: after every one of them the auditor finds nothing.
 
 use super::own_loop;
-use super::world::{World, calls, fails, reply, says, usage, user};
+use super::world::{World, calls, fails, raise, reply, says, usage, user};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use std::sync::Mutex;
@@ -339,7 +339,7 @@ fn signal(world: &mut World, thread: &str, name: u8, kind: u8) {
         0..=40 => {
             Signal::Message(threadkeep_core::history::parse_user(&user("by the way")).unwrap())
         }
-        41..=61 => Signal::Raise(Limits {
+        41..=61 => raise(Limits {
             turns: Some(u64::from(kind)),
             spend: Some(Nanos::new(u64::from(kind) << 24)),
             ..Limits::NONE

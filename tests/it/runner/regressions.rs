@@ -1,7 +1,7 @@
 //! What went wrong once, or would have: each test opens with what it guards.
 
 use super::tables::cause;
-use super::world::{World, calls, fails, reply, says, usage, user};
+use super::world::{World, calls, fails, raise, reply, says, usage, user};
 use threadkeep_core::history::parse_user;
 use threadkeep_core::limits::Limits;
 use threadkeep_core::runner::{Outcome, Proof, REPLY_BYTES_MAX, ReplyBlock, Signal};
@@ -126,10 +126,7 @@ fn tokens_that_nobody_reported_count_against_the_cap() {
         tokens: Some(1_000),
         ..Limits::NONE
     };
-    world
-        .service
-        .signal(&thread, "r", &Signal::Raise(limits))
-        .unwrap();
+    world.service.signal(&thread, "r", &raise(limits)).unwrap();
     world.start(&thread, None).unwrap();
     for _ in 0..5 {
         if world.pending(&thread) != Some(StepKind::CallLlm) {

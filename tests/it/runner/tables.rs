@@ -1,6 +1,6 @@
 //! What the runner answers to each request in each situation.
 
-use super::world::{World, calls, fails, says, user};
+use super::world::{World, calls, fails, raise, says, user};
 use threadkeep_component::service::Error;
 use threadkeep_core::error::Error as CoreError;
 use threadkeep_core::runner::{LlmFailure, Outcome, Signal};
@@ -217,7 +217,7 @@ fn turns_are_capped_and_a_raise_goes_on_in_place() {
     };
     world
         .service
-        .signal(&thread, "raise", &Signal::Raise(limits))
+        .signal(&thread, "raise", &raise(limits))
         .unwrap();
     world.start(&thread, None).unwrap();
     world.submit(&thread, says("done")).unwrap();
@@ -234,7 +234,7 @@ fn caps_raised_while_somebody_holds_the_thread_are_told_by_its_next_entry() {
         turns: Some(40),
         ..threadkeep_core::limits::Limits::NONE
     };
-    let signal = Signal::Raise(limits);
+    let signal = raise(limits);
     let version = world
         .service
         .signal(&thread, "r", &signal)
@@ -265,10 +265,7 @@ fn caps_raised_before_the_first_start_stay_raised() {
         turns: Some(40),
         ..threadkeep_core::limits::Limits::NONE
     };
-    world
-        .service
-        .signal(&thread, "r", &Signal::Raise(limits))
-        .unwrap();
+    world.service.signal(&thread, "r", &raise(limits)).unwrap();
     world.start(&thread, None).unwrap();
     let head = world.service.load(&thread).unwrap().head.value;
     assert_eq!(head.limits.turns, Some(40));

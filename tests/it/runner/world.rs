@@ -10,9 +10,10 @@ use threadkeep::storage::memory::MemoryStore;
 use threadkeep_component::service::runner::Handed;
 use threadkeep_component::service::{Error, Service};
 use threadkeep_core::ledger::Usage;
+use threadkeep_core::limits::Limits;
 use threadkeep_core::money::Nanos;
 use threadkeep_core::runner::{
-    Completion, LlmFailure, Outcome, ReplyBlock, Submission, ToolOutcome, ToolState,
+    Completion, LlmFailure, Outcome, Raise, ReplyBlock, Signal, Submission, ToolOutcome, ToolState,
 };
 use threadkeep_core::thread::{Draft, StepKind};
 use threadkeep_tests::auditor::audit;
@@ -165,6 +166,11 @@ impl World {
         let findings = audit(&*self.store);
         assert!(findings.is_empty(), "{findings:#?}");
     }
+}
+
+pub fn raise(caps: Limits) -> Signal {
+    let through = false;
+    Signal::Raise(Raise { caps, through })
 }
 
 pub fn user(text: &str) -> String {

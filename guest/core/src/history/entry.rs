@@ -36,6 +36,8 @@ pub enum Reason {
     Resumed,
     /// A change that is not part of a run: a title, caps.
     Changed,
+    /// What attempts cost, told by itself.
+    Settled,
 }
 
 words!(Reason {
@@ -50,6 +52,7 @@ words!(Reason {
     Cancelled = "cancelled",
     Resumed = "resumed",
     Changed = "changed",
+    Settled = "settled",
 });
 
 /// One entry, as it is stored in the log `history`.

@@ -70,6 +70,8 @@ events! {
     Error(ErrorEvent) = "error",
     /// The run was ended by somebody.
     Cancelled(Cancelled) = "cancelled",
+    /// What an attempt really used, that had been charged in full.
+    UsageCorrected(UsageCorrected) = "usage_corrected",
     /// Caps were lifted.
     Raised(Raised) = "raised",
     /// The thread got a title.
@@ -347,6 +349,26 @@ pub struct Cancelled {
 }
 
 record!(Cancelled { by });
+
+/// An attempt was charged in full, because nobody knew what it used; now somebody does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UsageCorrected {
+    /// The version that admitted it.
+    pub version: u64,
+    /// What it was charged.
+    pub charged: Nanos,
+    /// What it cost.
+    pub spend: Nanos,
+    /// The tokens.
+    pub usage: Usage,
+}
+
+record!(UsageCorrected {
+    version,
+    charged,
+    spend,
+    usage
+});
 
 /// Caps were lifted.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -6,6 +6,7 @@ use super::{Event, State};
 use crate::error::Error;
 use crate::json::record::record;
 use crate::json::{self, FromJson, Map, Value, Wrong};
+use crate::money::Nanos;
 use crate::settings::{check_name, known_fields};
 
 /// Most events of one append: a round of 32 calls with their results and what was said between them fits several times.
@@ -61,12 +62,12 @@ pub struct GivenResult {
     pub failed: bool,
     /// What became of the call.
     pub state: Option<State>,
-    /// Nothing so far.
-    pub cost: Option<u64>,
+    /// What the call itself cost.
+    pub cost: Nanos,
 }
 
 record!(read GivenResult {
-    id, version, index, name, text, failed or default, state, cost
+    id, version, index, name, text, failed or default, state, cost or default
 });
 
 /// Read the events of an append: JSON objects, one each.
@@ -150,10 +151,6 @@ fn result(place: &str, text: &str, fields: Map<'_>) -> Result<GivenResult, Error
         let problem = "names its call by `id`, or by `version` and `index`: by one of them";
         return Err(Error::invalid(place, text, problem));
     }
-    if given.cost.unwrap_or(0) != 0 {
-        let problem = "is not supported by this version yet: leave it out";
-        return Err(Error::invalid(format!("{place}.cost"), "", problem));
-    }
     Ok(given)
 }
 
@@ -171,7 +168,7 @@ fn not_given(place: &str, kind: &str) -> Error {
             kind,
             "is not appended: a title is set with set-title",
         ),
-        "suspended" | "resumed" | "cancelled" | "raised" => Error::invalid(
+        "suspended" | "resumed" | "cancelled" | "raised" | "usage_corrected" => Error::invalid(
             place,
             kind,
             "is not appended: it is written by what does it",
@@ -304,8 +301,8 @@ mod tests {
             None,
         ),
         (
-            r#"{"type":"tool_result","id":"x","text":"t","cost":1}"#,
-            ".cost",
+            r#"{"type":"tool_result","id":"x","text":"t","cost":-1}"#,
+            "",
             None,
         ),
         (

@@ -4,7 +4,7 @@
 
 use super::{Entry, Event, Message, Role, TextBlock};
 use crate::error::Error;
-use crate::json::{self, Fields, FromJson, Taken, ToJson, Value, Wrong};
+use crate::json::{self, Fields, FromJson, Taken, ToJson, Value, Wrong, record::words};
 
 /// Most bytes of one user's message, as JSON text: with its entry it stays well under the size of a stored value.
 pub const MESSAGE_BYTES_MAX: usize = 384 << 10;
@@ -40,15 +40,28 @@ pub fn cut_escaped(text: &str, bytes: usize) -> &str {
     text
 }
 
+/// Whose words a provider will take an event for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Speaker {
+    /// A user.
+    User,
+    /// The assistant.
+    Assistant,
+    /// What a tool said.
+    Tool,
+}
+
+words!(Speaker { User = "user", Assistant = "assistant", Tool = "tool" });
+
 struct Wire<'a> {
-    role: &'static str,
+    role: Speaker,
     content: Vec<Block<'a>>,
 }
 
 impl ToJson for Wire<'_> {
     fn write(&self, out: &mut String) {
         Fields::new(out)
-            .add("role", self.role)
+            .add("role", &self.role)
             .add("content", &self.content)
             .end();
     }
@@ -127,7 +140,7 @@ pub fn messages_of(version: u64, events: &[Event]) -> Vec<String> {
             continue;
         };
         match wires.last_mut() {
-            Some(last) if last.role == role && role != "user" => last.content.extend(blocks),
+            Some(last) if last.role == role && role != Speaker::User => last.content.extend(blocks),
             _ => wires.push(Wire {
                 role,
                 content: blocks,
@@ -137,13 +150,18 @@ pub fn messages_of(version: u64, events: &[Event]) -> Vec<String> {
     wires.iter().map(json::text).collect()
 }
 
-fn blocks(version: u64, index: u32, event: &Event) -> Option<(&'static str, Vec<Block<'_>>)> {
+/// Whose words an event is, if a provider is sent it at all.
+pub fn speaker(event: &Event) -> Option<Speaker> {
+    blocks(0, 0, event).map(|(speaker, _)| speaker)
+}
+
+fn blocks(version: u64, index: u32, event: &Event) -> Option<(Speaker, Vec<Block<'_>>)> {
     Some(match event {
         Event::Message(message) if message.synthetic => return None,
         Event::Message(message) => {
             let role = match message.role {
-                Role::User => "user",
-                Role::Assistant => "assistant",
+                Role::User => Speaker::User,
+                Role::Assistant => Speaker::Assistant,
             };
             (
                 role,
@@ -154,9 +172,12 @@ fn blocks(version: u64, index: u32, event: &Event) -> Option<(&'static str, Vec<
                     .collect(),
             )
         }
-        Event::AssistantText(text) => ("assistant", vec![Block::Text { text: &text.text }]),
+        Event::AssistantText(text) => {
+            let block = Block::Text { text: &text.text };
+            (Speaker::Assistant, vec![block])
+        }
         Event::Thinking(thinking) => (
-            "assistant",
+            Speaker::Assistant,
             vec![Block::Thinking {
                 text: &thinking.text,
                 raw: thinking.raw.as_deref(),
@@ -165,7 +186,7 @@ fn blocks(version: u64, index: u32, event: &Event) -> Option<(&'static str, Vec<
         Event::ToolUse(call) => {
             let id = call_id(version, index);
             (
-                "assistant",
+                Speaker::Assistant,
                 vec![Block::ToolUse {
                     id,
                     name: &call.name,
@@ -181,7 +202,7 @@ fn blocks(version: u64, index: u32, event: &Event) -> Option<(&'static str, Vec<
                 text: &result.text,
                 failed: result.failed,
             };
-            ("tool", vec![block])
+            (Speaker::Tool, vec![block])
         }
         Event::Result(_)
         | Event::Suspended(_)
@@ -189,6 +210,7 @@ fn blocks(version: u64, index: u32, event: &Event) -> Option<(&'static str, Vec<
         | Event::Partial(_)
         | Event::Error(_)
         | Event::Cancelled(_)
+        | Event::UsageCorrected(_)
         | Event::Raised(_)
         | Event::Title(_)
         | Event::Other(_) => return None,

@@ -143,6 +143,10 @@ impl<T: ToJson> ToJson for Vec<T> {
     fn write(&self, out: &mut String) {
         self.as_slice().write(out);
     }
+
+    fn is_absent(&self) -> bool {
+        self.is_empty()
+    }
 }
 
 impl<T: FromJson> FromJson for Vec<T> {

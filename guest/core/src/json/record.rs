@@ -235,7 +235,7 @@ fn place(wrong: Wrong, name: &'static str) -> Wrong {
 /// may stand
 /// - `as "type"`: its name in JSON;
 /// - `or default`: it may be missing;
-/// - `or nothing`: it may be missing, and is not written when it is `None` or `false`.
+/// - `or nothing`: it may be missing, and is not written when it is `None`, `false` or an empty list.
 macro_rules! record {
     ($type:ident { $($field:ident $(as $name:literal)? $(or $how:ident)?),* $(,)? }) => {
         $crate::json::record::record!(write $type { $($field $(as $name)? $(or $how)?),* });

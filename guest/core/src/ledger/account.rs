@@ -1,27 +1,27 @@
-//! The account of a chain: what is spent, held and reserved of its limit.
+//! One account: what is spent, held and reserved of its limit.
 //!
-//! Invariant: `spent + held + reserved <= limit`, except at a root that is in debt. A hold is settled, released or
-//! charged exactly once; the head of the thread that made it says which are open.
+//! What moves between an account and the one above it is in [`super::path`].
 
+use super::Refusal;
 use crate::json::record::record;
 use crate::money::Nanos;
 
 /// One budget account, stored in the chain record.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Account {
-    /// The account it reserves from.
+    /// Id of the chain whose account it reserves from.
     pub parent: Option<String>,
     /// `None` is unlimited.
     pub limit: Option<Nanos>,
-    /// Settled or charged.
+    /// Settled or charged, and what closed accounts under it have reported.
     pub spent: Nanos,
     /// Set aside for attempts under way.
     pub held: Nanos,
-    /// Set aside for child chains.
+    /// Set aside for open accounts under it: the sum of their `limit - reported`.
     pub reserved: Nanos,
     /// What the parent has been told of `spent`.
     pub reported: Nanos,
-    /// Chains and accounts that still draw on it.
+    /// Chains that draw on it and open accounts under it. It is open while there are any.
     pub users: u32,
     /// Nothing more is admitted.
     pub frozen: bool,
@@ -38,15 +38,6 @@ record!(Account {
     frozen
 });
 
-/// Money is short.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Shortage {
-    /// What the attempt would hold.
-    pub need: Nanos,
-    /// What is left.
-    pub room: Nanos,
-}
-
 impl Account {
     /// A root account with a limit and one user.
     pub fn root(limit: Option<Nanos>) -> Self {
@@ -57,83 +48,99 @@ impl Account {
         }
     }
 
-    /// What is left for holds and reserves; the largest amount if there is no limit.
-    pub fn room(&self) -> Nanos {
-        let taken = self
-            .spent
-            .saturating_add(self.held)
-            .saturating_add(self.reserved);
-        self.limit
-            .map_or(Nanos::new(u64::MAX), |limit| limit.saturating_sub(taken))
+    /// Does a chain draw on it, or is an account under it open?
+    pub fn is_open(&self) -> bool {
+        self.users > 0
     }
 
-    /// Set `amount` aside for an attempt, or say what is short. Nothing changes on refusal.
-    pub fn hold(&mut self, amount: Nanos) -> Result<(), Shortage> {
-        let short = Shortage {
-            need: amount,
-            room: self.room(),
-        };
-        if amount > short.room {
-            return Err(short);
+    /// What is spent, held and reserved; more than any amount counts as the largest.
+    fn taken(&self) -> Nanos {
+        self.spent
+            .saturating_add(self.held)
+            .saturating_add(self.reserved)
+    }
+
+    /// What is left for holds and reserves below its limit, and below `most` if that is lower; the largest amount if
+    /// there is neither.
+    pub fn room(&self, most: Option<Nanos>) -> Nanos {
+        let limit = self.limit.into_iter().chain(most).min();
+        limit.map_or(Nanos::MAX, |limit| limit.saturating_sub(self.taken()))
+    }
+
+    /// What is taken above its limit: of a root a debt, of all others nothing.
+    pub fn missing(&self) -> Nanos {
+        self.limit
+            .map_or(Nanos::ZERO, |limit| self.taken().saturating_sub(limit))
+    }
+
+    /// Is there room for `amount`?
+    pub(super) fn admits(&self, amount: Nanos, most: Option<Nanos>) -> Result<(), Refusal> {
+        if self.frozen {
+            return Err(Refusal::Frozen);
         }
-        self.held = self.held.checked_add(amount).ok_or(short)?;
+        if !self.is_open() {
+            return Err(Refusal::Closed);
+        }
+        match (self.missing(), self.room(most)) {
+            (debt, _) if debt > Nanos::ZERO => Err(Refusal::Debt(debt)),
+            (_, room) if amount > room => Err(Refusal::Short { need: amount, room }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Set `amount` aside for an attempt.
+    pub(super) fn hold(&mut self, amount: Nanos, most: Option<Nanos>) -> Result<(), Refusal> {
+        self.admits(amount, most)?;
+        self.held = sum(self.held, amount)?;
         Ok(())
     }
 
-    /// Replace a hold by what it really cost. An overrun is never dropped: at a root it is debt, which leaves no room.
-    pub fn settle(&mut self, hold: Nanos, actual: Nanos) {
-        self.held = self.held.saturating_sub(hold);
-        self.spent = self.spent.saturating_add(actual);
+    /// Give a hold back.
+    pub(super) fn release(&mut self, hold: Nanos) -> Result<(), Refusal> {
+        self.held = rest(self.held, hold, "less is held than is given back")?;
+        Ok(())
     }
 
-    /// Give a hold back: nothing was sent.
-    pub fn release(&mut self, hold: Nanos) {
-        self.held = self.held.saturating_sub(hold);
+    /// Set `amount` aside for an account under it.
+    pub(super) fn reserve(&mut self, amount: Nanos) -> Result<(), Refusal> {
+        self.admits(amount, None)?;
+        self.reserved = sum(self.reserved, amount)?;
+        Ok(())
+    }
+
+    /// Spend in the place of something spent before. A bill beyond any amount is the largest amount, and not lost.
+    pub(super) fn respend(&mut self, before: Nanos, now: Nanos) -> Result<(), Refusal> {
+        let without = rest(self.spent, before, "less is spent than was charged")?;
+        self.spent = without.saturating_add(now);
+        Ok(())
+    }
+
+    /// Raise its limit; one without stays without.
+    pub(super) fn grow(&mut self, amount: Nanos) -> Result<(), Refusal> {
+        self.limit = self.limit.map(|limit| sum(limit, amount)).transpose()?;
+        Ok(())
+    }
+
+    /// Let somebody draw on it.
+    pub(super) fn join(&mut self) -> Result<(), Refusal> {
+        self.users = self.users.checked_add(1).ok_or(Refusal::Overflow)?;
+        Ok(())
+    }
+
+    /// What is reserved for it in its parent while it is open.
+    pub(super) fn claim(&self) -> Result<Nanos, Refusal> {
+        let none = Refusal::Integrity("an account below another has no limit");
+        let limit = self.limit.ok_or(none)?;
+        rest(limit, self.reported, "more is reported than its limit")
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// The sum of two amounts.
+pub(super) fn sum(one: Nanos, other: Nanos) -> Result<Nanos, Refusal> {
+    one.checked_add(other).ok_or(Refusal::Overflow)
+}
 
-    #[test]
-    fn holds_within_the_limit_and_settles() {
-        let mut account = Account::root(Some(Nanos::new(100)));
-        account.hold(Nanos::new(70)).unwrap();
-        let short = account.hold(Nanos::new(31)).unwrap_err();
-        assert_eq!((short.need.get(), short.room.get()), (31, 30));
-        account.settle(Nanos::new(70), Nanos::new(40));
-        assert_eq!(
-            (
-                account.spent.get(),
-                account.held.get(),
-                account.room().get()
-            ),
-            (40, 0, 60)
-        );
-        account.hold(Nanos::new(60)).unwrap();
-        account.release(Nanos::new(60));
-        assert_eq!(account.room().get(), 60);
-    }
-
-    #[test]
-    fn an_overrun_is_debt_and_blocks() {
-        let mut account = Account::root(Some(Nanos::new(100)));
-        account.hold(Nanos::new(100)).unwrap();
-        account.settle(Nanos::new(100), Nanos::new(150));
-        assert_eq!(account.room(), Nanos::ZERO);
-        assert!(account.hold(Nanos::new(1)).is_err());
-        assert_eq!(account.spent.get(), 150);
-    }
-
-    #[test]
-    fn no_limit_is_unlimited_and_zero_is_zero() {
-        assert!(Account::root(None).hold(Nanos::new(u64::MAX)).is_ok());
-        assert!(
-            Account::root(Some(Nanos::ZERO))
-                .hold(Nanos::new(1))
-                .is_err()
-        );
-        assert!(Account::root(Some(Nanos::ZERO)).hold(Nanos::ZERO).is_ok());
-    }
+/// What is left of `whole`; `problem` if `part` is larger.
+pub(super) fn rest(whole: Nanos, part: Nanos, problem: &'static str) -> Result<Nanos, Refusal> {
+    whole.checked_sub(part).ok_or(Refusal::Integrity(problem))
 }

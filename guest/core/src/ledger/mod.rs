@@ -1,7 +1,13 @@
-//! Money: what a call may cost, what it did cost, and the account of a chain that admits it.
+//! Money: what a call may cost, what it did cost, and the accounts that admit it.
+//!
+//! The runner reaches accounts through [`crate::plan::Change`], which holds the path of a chain; nothing else moves money.
 
 mod account;
+mod path;
 mod price;
+mod refusal;
 
-pub use account::{Account, Shortage};
+pub use account::Account;
+pub use path::{ACCOUNTS_MAX, Grant, Path, Settled};
 pub use price::{Prices, Usage};
+pub use refusal::Refusal;

@@ -3,7 +3,8 @@
 use super::stop::suspend;
 use super::{LEASE_GRACE_MILLIS, MODEL_MILLIS, OUTPUT_TOKENS_FLOOR};
 use crate::history::{Admitted, Message, Role};
-use crate::ledger::Shortage;
+use crate::ledger::{Refusal, Settled};
+use crate::limits::Limits;
 use crate::money::Nanos;
 use crate::plan::Change;
 use crate::settings::Pin;
@@ -19,29 +20,32 @@ pub(super) fn opening() -> Message {
 /// short, the most output tokens are lowered to a floor first.
 pub(super) fn admit(change: &mut Change<'_>, pin: &Pin) {
     change.seal(false);
-    let stop = cap_reached(&change.head).or_else(|| change.store_full());
+    change.tell_late();
+    let stop = cap_reached(&change.head, change.ceiling()).or_else(|| change.store_full());
     match (stop, affordable(change, pin)) {
         (Some(cause), _) => suspend(change, cause),
         (None, Ok(output)) => attempt(change, pin, 0, output),
-        (None, Err(short)) => suspend(change, money_short(short)),
+        (None, Err(refusal)) => suspend_short(change, refusal),
     }
 }
 
 /// Admit a further attempt of the same request: with the same output, so that a provider sees the same bytes.
 pub(super) fn admit_again(change: &mut Change<'_>, pin: &Pin, tries: u32, output: u64) {
     change.seal(false);
+    change.tell_late();
     attempt(change, pin, tries, output);
 }
 
 fn attempt(change: &mut Change<'_>, pin: &Pin, tries: u32, output: u64) {
-    if let Some(cause) = cap_reached(&change.head).or_else(|| change.store_full()) {
+    let stop = cap_reached(&change.head, change.ceiling()).or_else(|| change.store_full());
+    if let Some(cause) = stop {
         suspend(change, cause);
         return;
     }
     let prices = pin.model.prices.unwrap_or_default();
     let amount = prices.ceiling(input_estimate(&change.head), output);
-    if let Err(short) = change.chain.account.hold(amount) {
-        suspend(change, money_short(short));
+    if let Err(refusal) = hold(change, amount) {
+        suspend_short(change, refusal);
         return;
     }
     let request = change.request_hash(pin, output);
@@ -100,32 +104,50 @@ pub(super) fn lease(change: &mut Change<'_>, deadline: Instant) {
     };
 }
 
-/// The first cap that leaves no room for one more call.
-pub(super) fn cap_reached(head: &Head) -> Option<Cause> {
-    let (limits, used) = (&head.limits, &head.counters);
+/// The first cap that leaves no room for one more call: the thread's own, or the operator's where that is lower now.
+pub(super) fn cap_reached(head: &Head, ceiling: Limits) -> Option<Cause> {
+    let (own, used) = (&head.limits, &head.counters);
     let caps = [
-        ("turns_exceeded", "turns", used.run_turns, limits.turns),
-        ("tokens_exceeded", "tokens", used.run_tokens, limits.tokens),
+        ("turns", used.run_turns, own.turns, ceiling.turns),
+        ("tokens", used.run_tokens, own.tokens, ceiling.tokens),
         (
-            "duration_exceeded",
-            "milliseconds",
+            "duration",
             used.run_duration,
-            limits.duration,
+            own.duration,
+            ceiling.duration,
         ),
     ];
-    caps.into_iter().find_map(|(code, unit, value, maximum)| {
-        let maximum = maximum.filter(|maximum| value >= *maximum)?;
-        let message =
-            format!("the run has used {value} of {maximum} {unit}: raise the cap to go on");
-        Some(Cause::bound("limit", code, message, value, maximum))
+    caps.into_iter().find_map(|(name, value, own, most)| {
+        let maximum = own.into_iter().chain(most).min()?;
+        if value < maximum {
+            return None;
+        }
+        let unit = match name {
+            "duration" => "milliseconds",
+            name => name,
+        };
+        let advice = what_to_do(own, most, "cap");
+        let message = format!("the run has used {value} of {maximum} {unit}: {advice}");
+        let code = format!("{name}_exceeded");
+        Some(Cause::bound("limit", &code, message, value, maximum))
     })
 }
 
+/// What to do where a bound is reached: the thread's own can be raised, the operator's is not the caller's.
+fn what_to_do<T: PartialOrd>(own: Option<T>, most: Option<T>, what: &str) -> String {
+    match most {
+        Some(most) if own.is_none_or(|own| own > most) => {
+            "the operator's policy allows no more, whatever the thread's own cap".to_owned()
+        }
+        _ => format!("raise the {what} to go on"),
+    }
+}
+
 /// The most output tokens that window and money allow, not below the floor unless the model's own maximum is.
-fn affordable(change: &Change<'_>, pin: &Pin) -> Result<u64, Shortage> {
+fn affordable(change: &Change<'_>, pin: &Pin) -> Result<u64, Refusal> {
     let input = input_estimate(&change.head);
     let prices = pin.model.prices.unwrap_or_default();
-    let room = change.chain.account.room();
+    let room = change.room();
     let floor = OUTPUT_TOKENS_FLOOR.min(pin.model.output);
     let fits = pin.model.window.saturating_sub(input).max(floor);
     let output = pin
@@ -133,27 +155,53 @@ fn affordable(change: &Change<'_>, pin: &Pin) -> Result<u64, Shortage> {
         .output
         .min(fits)
         .min(prices.output_for(room, input));
-    if output < floor || prices.ceiling(input, output) > room {
-        return Err(Shortage {
-            need: prices.ceiling(input, floor),
-            room,
-        });
+    if output >= floor && prices.ceiling(input, output) <= room {
+        return Ok(output);
     }
-    Ok(output)
+    let need = prices.ceiling(input, floor);
+    Err(match change.account().missing() {
+        Nanos::ZERO => Refusal::Short { need, room },
+        debt => Refusal::Debt(debt),
+    })
 }
 
-fn money_short(short: Shortage) -> Cause {
-    let dollars = |nanos: Nanos| nanos.to_string();
-    let message = format!(
-        "the next call may cost {} USD and {} USD are left: raise the spend to go on",
-        dollars(short.need),
-        dollars(short.room)
-    );
-    Cause::bound(
-        "budget",
-        "spend_exceeded",
-        message,
-        short.need.get(),
-        short.room.get(),
-    )
+/// Set money aside for an attempt, on the account that the chain draws on.
+fn hold(change: &mut Change<'_>, amount: Nanos) -> Result<Settled, Refusal> {
+    let room = change.room();
+    let most = change.ceiling().spend;
+    match amount > room && change.account().room(most) > room {
+        true => Err(Refusal::Short { need: amount, room }),
+        false => change.on_account(&mut |path| path.hold(amount, most)),
+    }
+}
+
+fn suspend_short(change: &mut Change<'_>, refusal: Refusal) {
+    let cause = refused_money(change, refusal);
+    suspend(change, cause);
+}
+
+/// Why an attempt is not admitted, or a thread does not begin to draw on its account again.
+pub(super) fn refused_money(change: &Change<'_>, refusal: Refusal) -> Cause {
+    let (need, room) = match refusal {
+        Refusal::Short { need, room } => (need, room),
+        _ => (Nanos::ZERO, Nanos::ZERO),
+    };
+    let message = match refusal {
+        Refusal::Short { need, room } => {
+            let advice = match change.chain.has_account() {
+                true => what_to_do(change.head.limits.spend, change.ceiling().spend, "spend"),
+                false => format!(
+                    "its money is that of {}: raise it there to go on",
+                    change.chain.draws_on(&change.thread.chain)
+                ),
+            };
+            format!("the next call may cost {need} USD and {room} USD are left: {advice}")
+        }
+        Refusal::Debt(owed) => {
+            format!("the account owes {owed} USD: raise the spend by more than that to go on")
+        }
+        refusal => format!("{refusal}: nothing more is spent on it"),
+    };
+    let (need, room) = (need.get(), room.get());
+    Cause::bound("budget", "spend_exceeded", message, need, room)
 }

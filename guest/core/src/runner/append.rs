@@ -5,16 +5,15 @@
 
 use super::own::held;
 use super::start::{busy, ended, refused};
-use super::stop::{end_by, interrupt};
+use super::stop::{end_by, interrupt, spend};
 use super::submit::{Mail, take_mail};
 use super::{CALLS_MAX, Decision};
 use crate::error::Error;
 use crate::history::{
-    Answer, Entry, Event, Given, GivenResult, Reason, Role, State, ToolResult, ToolUse, call_id,
-    check_bytes,
+    Answer, Entry, Event, Given, GivenResult, Reason, Role, Speaker, State, ToolResult, ToolUse,
+    call_id, check_bytes, speaker,
 };
 use crate::json;
-use crate::money::Nanos;
 use crate::plan::{Change, Loaded, Moment, Plan};
 use crate::thread::{Round, RoundCall, Status};
 
@@ -150,7 +149,9 @@ impl Talk {
         let place = format!("events[{n}]");
         match given {
             Given::Result(result) => {
-                change.push(self.result(&place, result)?);
+                let event = self.result(&place, result)?;
+                spend(change, result.cost);
+                change.push(event);
             }
             Given::Event(event) => {
                 self.said(&place, event)?;
@@ -165,8 +166,11 @@ impl Talk {
     }
 
     fn said(&mut self, place: &str, event: &Event) -> Result<(), Error> {
-        let Some(role) = speaker(event) else {
-            return Ok(());
+        let role = match speaker(event) {
+            // A result has been looked at by itself.
+            None | Some(Speaker::Tool) => return Ok(()),
+            Some(Speaker::User) => Role::User,
+            Some(Speaker::Assistant) => Role::Assistant,
         };
         let refuse = |problem: &str| Err(Error::invalid(place, "", problem));
         if role == Role::Assistant && !self.begun {
@@ -234,7 +238,7 @@ impl Talk {
             text: given.text.clone(),
             failed: given.failed,
             state: given.state.unwrap_or(State::Done),
-            cost: Nanos::ZERO,
+            cost: given.cost,
         }))
     }
 
@@ -295,23 +299,5 @@ fn due(change: &mut Change<'_>, taken: bool) {
         head.due = Some(0);
     } else if !head.asked && head.status != Status::Created {
         head.due = None;
-    }
-}
-
-/// Whose words a provider will take an event for.
-fn speaker(event: &Event) -> Option<Role> {
-    match event {
-        Event::Message(message) => (!message.synthetic).then_some(message.role),
-        Event::AssistantText(_) | Event::Thinking(_) | Event::ToolUse(_) => Some(Role::Assistant),
-        Event::ToolResult(_)
-        | Event::Result(_)
-        | Event::Suspended(_)
-        | Event::Resumed(_)
-        | Event::Partial(_)
-        | Event::Error(_)
-        | Event::Cancelled(_)
-        | Event::Raised(_)
-        | Event::Title(_)
-        | Event::Other(_) => None,
     }
 }

@@ -8,6 +8,7 @@ mod admit;
 mod append;
 mod claim;
 mod failure;
+mod late;
 mod own;
 mod reply;
 mod round;
@@ -22,11 +23,12 @@ pub use claim::{KeptPartial, Proof, claim, recover};
 pub use own::{Ending, Failed, close, open};
 pub use reply::{Completion, ReplyBlock};
 pub use round::{ToolOutcome, ToolState};
-pub use signal::{Signal, signal};
+pub use signal::{Raise, Signal, signal};
 pub use start::{StartRequest, start};
 pub use step::{Call, Step, step};
 pub use submit::{LlmFailure, Mail, Outcome, Submission, submit};
 
+use crate::error::Error;
 use crate::plan::Plan;
 
 /// Time of a model call.
@@ -79,4 +81,6 @@ pub enum Decision {
     Repeat,
     /// This is to be committed; the pending step of its head is the answer.
     Commit(Box<Plan>),
+    /// This is to be committed, and the answer is an error all the same: what a driver tells that was fenced.
+    Late(Box<Plan>, Error),
 }

@@ -49,10 +49,10 @@ pub fn open(
         }
         step.deadline = deadline;
         lease(&mut change, deadline);
-        return Ok(Decision::Commit(Box::new(change.into_head_plan())));
+        return Ok(Decision::Commit(Box::new(change.into_head_plan()?)));
     }
-    allowed(loaded)?;
-    take(&mut change, holder, NAME_OF_OPEN);
+    allowed(loaded, moment.ceiling)?;
+    take(&mut change, holder, NAME_OF_OPEN)?;
     hand_out_until(&mut change, StepKind::OwnLoop, deadline);
     if change.head.round.is_none() {
         take_mail(&mut change, mail);

@@ -2,7 +2,7 @@
 
 use super::ROUND_BYTES_MAX;
 use super::admit::admit;
-use super::stop::{count_time, end_by};
+use super::stop::{count_time, end_by, spend};
 use super::submit::{Mail, take_mail};
 use crate::error::Error;
 use crate::history::{Entry, Event, Reason, State, ToolResult, cut_escaped};
@@ -59,9 +59,7 @@ pub(super) fn ran(
     count_time(change);
     let share = ROUND_BYTES_MAX / outcomes.len().max(1);
     for outcome in outcomes {
-        // What a tool itself costs is recorded and counted; the account has no hold for it.
-        change.chain.account.settle(Nanos::ZERO, outcome.cost);
-        change.head.counters.spend = change.head.counters.spend.saturating_add(outcome.cost);
+        spend(change, outcome.cost);
         change.push(Event::ToolResult(ToolResult {
             version: outcome.version,
             index: outcome.index,

@@ -9,9 +9,11 @@ use crate::error::Error;
 use crate::hash::sha256;
 use crate::history::{Entry, Event, Message, Reason};
 use crate::json;
+use crate::ledger::Refusal;
 use crate::limits::Limits;
+use crate::money::Nanos;
 use crate::plan::{Change, Expect, Loaded, Moment, Write};
-use crate::thread::{Intent, Status};
+use crate::thread::{Cause, Intent, Status};
 use crate::{id, key};
 
 /// What is sent to a thread.
@@ -23,8 +25,17 @@ pub enum Signal {
     Cancel,
     /// End the run now.
     Kill,
-    /// Lift caps: those that are set.
-    Raise(Limits),
+    /// Lift caps.
+    Raise(Raise),
+}
+
+/// Caps to be lifted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Raise {
+    /// Those that are set.
+    pub caps: Limits,
+    /// Raise the accounts above as well where they lack room for the spend.
+    pub through: bool,
 }
 
 impl Signal {
@@ -34,18 +45,20 @@ impl Signal {
             Self::Message(message) => sha256(&["message", &json::text(message)]),
             Self::Cancel => sha256(&["cancel"]),
             Self::Kill => sha256(&["kill"]),
-            Self::Raise(limits) => sha256(&["raise", &json::text(limits)]),
+            Self::Raise(raise) if raise.through => {
+                sha256(&["raise", "through", &json::text(&raise.caps)])
+            }
+            Self::Raise(raise) => sha256(&["raise", &json::text(&raise.caps)]),
         }
     }
 }
 
-/// Decide about a signal that was not seen before. `ceiling` is the operator's upper bound of caps.
+/// Decide about a signal that was not seen before.
 pub fn signal(
     loaded: &Loaded,
     round: Option<&Entry>,
     name: &str,
     signal: Signal,
-    ceiling: Limits,
     moment: Moment<'_>,
 ) -> Result<Decision, Error> {
     let head = &loaded.head.value;
@@ -65,13 +78,13 @@ pub fn signal(
     let plan = match signal {
         Signal::Message(message) if held => {
             mail_write(&mut change, &message)?;
-            change.into_head_plan()
+            change.into_head_plan()?
         }
         // Never between a call and its result: the message waits until the open calls have theirs.
         Signal::Message(message) if change.head.round.is_some() => {
             mail_write(&mut change, &message)?;
             change.head.due = Some(0);
-            change.into_head_plan()
+            change.into_head_plan()?
         }
         Signal::Message(message) => {
             change.push(Event::Message(message));
@@ -82,14 +95,14 @@ pub fn signal(
             // Only the first one ends something: more of them may not fill the margin.
             change.closing = change.head.intent.is_none();
             change.head.intent = Some(Intent::Cancel);
-            change.into_head_plan()
+            change.into_head_plan()?
         }
         Signal::Cancel => stop(change, round, "cancel")?,
         Signal::Kill => stop(change, round, "kill")?,
-        Signal::Raise(limits) => {
-            raise(&mut change, limits, ceiling)?;
+        Signal::Raise(asked) => {
+            raise(&mut change, asked)?;
             if held {
-                change.into_head_plan()
+                change.into_head_plan()?
             } else {
                 change.into_plan(Reason::Changed)?
             }
@@ -107,30 +120,51 @@ fn stop(
     count_time(&mut change);
     settle(&mut change, None, true);
     interrupt(&mut change, |_| true, &|index| name_of(round, index));
-    let idle = change.head.status == Status::Idle;
-    if idle {
-        // An idle chat does not count as a user of its account; ending it must not count it out once more.
-        change.chain.account.users += 1;
-    }
     end_by(&mut change, by);
     change.into_plan(Reason::Cancelled)
 }
 
-fn raise(change: &mut Change<'_>, limits: Limits, ceiling: Limits) -> Result<(), Error> {
-    let raised = change.head.limits.overridden_by(limits);
-    if let Some((name, asked, most)) = raised.above(ceiling) {
+fn raise(change: &mut Change<'_>, asked: Raise) -> Result<(), Error> {
+    let Raise { caps, through } = asked;
+    // What is not asked for may stay above the operator's bound, which counts all the same.
+    let ceiling = change.ceiling();
+    if let Some((name, asked, most)) = ceiling.overridden_by(caps).above(ceiling) {
         let problem = format!("is above the {most} that the operator's policy allows");
         return Err(Error::invalid(format!("limits.{name}"), &asked, problem));
     }
+    if let Some(spend) = caps.spend.filter(|_| change.chain.has_account()) {
+        let raised = change.on_account(&mut |path| path.raise(spend, through, ceiling.spend));
+        raised.map_err(|refusal| not_raised(change, spend, refusal))?;
+    }
     // The entry that says so is this commit's, or the next one's if somebody holds the thread: see `into_plan`.
-    change.head.limits = raised;
+    change.head.limits = change.head.limits.overridden_by(caps);
     if change.thread.pin.is_none() {
         // Its caps are resolved once more at its first start.
-        let asked = change.thread.overrides.limits;
-        change.thread.overrides.limits = asked.overridden_by(limits);
+        let before = change.thread.overrides.limits;
+        change.thread.overrides.limits = before.overridden_by(caps);
     }
-    change.chain.account.limit = raised.spend;
     Ok(())
+}
+
+/// Why the accounts above do not give what is asked.
+fn not_raised(change: &Change<'_>, spend: Nanos, refusal: Refusal) -> Error {
+    let above = change.chain.above.first().map_or("", String::as_str);
+    match refusal {
+        Refusal::Short { need, room } => {
+            let message = format!(
+                "{need} USD more are asked of {above} and {room} USD are left there: raise it first, or raise through"
+            );
+            let (need, room) = (need.get(), room.get());
+            Error::Exceeded(Cause::bound(
+                "budget",
+                "spend_exceeded",
+                message,
+                need,
+                room,
+            ))
+        }
+        refusal => Error::invalid("limits.spend", &spend.to_string(), refusal.to_string()),
+    }
 }
 
 /// Put a message into the inbox of a thread that somebody holds.

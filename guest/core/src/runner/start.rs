@@ -1,11 +1,12 @@
 //! Start: the first step of a run, or the next one of a run that stopped, in place.
 
 use super::Decision;
-use super::admit::{admit, cap_reached, hand_out, opening};
+use super::admit::{admit, cap_reached, hand_out, opening, refused_money};
 use super::signal::mail_write;
 use super::submit::{Mail, take_mail};
 use crate::error::Error;
 use crate::history::{Event, Message, Reason, Resumed};
+use crate::limits::Limits;
 use crate::plan::{Change, Loaded, Moment};
 use crate::settings::Pin;
 use crate::thread::{Counters, Status, StepKind};
@@ -45,12 +46,12 @@ pub fn start(
     if head.status == Status::Running && same {
         return Ok(Decision::Repeat);
     }
-    allowed(loaded)?;
+    allowed(loaded, moment.ceiling)?;
     let pin = pinned(loaded, pin)?;
     let mut change = Change::new(loaded, moment);
     let was = change.head.status;
     fix(&mut change, pin, fresh);
-    take(&mut change, request.holder, request.key);
+    take(&mut change, request.holder, request.key)?;
     let reason = if request.input.is_some() || was != Status::Suspended {
         Reason::UserMessage
     } else {
@@ -133,13 +134,13 @@ pub(super) fn ended(loaded: &Loaded, advice: &str) -> Error {
     }
 }
 
-/// May somebody take it?
-pub(super) fn allowed(loaded: &Loaded) -> Result<(), Error> {
+/// May somebody take it, under the operator's caps?
+pub(super) fn allowed(loaded: &Loaded, ceiling: Limits) -> Result<(), Error> {
     let head = &loaded.head.value;
     match head.status {
         Status::Created | Status::Idle => {}
         Status::Suspended => {
-            if let Some(cause) = cap_reached(head) {
+            if let Some(cause) = cap_reached(head, ceiling) {
                 return Err(Error::Exceeded(cause));
             }
         }
@@ -151,7 +152,7 @@ pub(super) fn allowed(loaded: &Loaded) -> Result<(), Error> {
         | Status::Killed
         | Status::Continued => return Err(ended(loaded, "it has ended: start a new thread")),
     }
-    if loaded.chain.value.account.frozen {
+    if loaded.account().frozen {
         return Err(refused(loaded, "its account is frozen"));
     }
     Ok(())
@@ -184,7 +185,10 @@ fn fix(change: &mut Change<'_>, pin: &Pin, fresh: Option<(String, String)>) {
         if first {
             change.thread.limits = pin.limits;
             change.head.limits = pin.limits;
-            change.chain.account.limit = pin.limits.spend;
+            // What a child may spend was fixed when it was spawned.
+            if change.chain.above.is_empty() {
+                change.chain.account.limit = pin.limits.spend;
+            }
         }
     }
     if first {
@@ -199,9 +203,12 @@ fn fix(change: &mut Change<'_>, pin: &Pin, fresh: Option<(String, String)>) {
 }
 
 /// Give the thread to a holder: a new run, or the one that stopped. `request` is the name by which a repeated call is
-/// known.
-pub(super) fn take(change: &mut Change<'_>, holder: &str, request: &str) {
+/// known. An account that was closed while the thread rested is opened again, or it is refused with what is available.
+pub(super) fn take(change: &mut Change<'_>, holder: &str, request: &str) -> Result<(), Error> {
     let was = change.head.status;
+    if let Err(refusal) = change.join() {
+        return Err(Error::Exceeded(refused_money(change, refusal)));
+    }
     let head = &mut change.head;
     if was != Status::Suspended {
         head.run += 1;
@@ -213,9 +220,6 @@ pub(super) fn take(change: &mut Change<'_>, holder: &str, request: &str) {
         };
         head.bad_rounds = 0;
     }
-    if was == Status::Idle {
-        change.chain.account.users += 1;
-    }
     head.token += 1;
     head.lost = 0;
     head.holder = Some(holder.to_owned());
@@ -223,6 +227,7 @@ pub(super) fn take(change: &mut Change<'_>, holder: &str, request: &str) {
     if let Some(cause) = head.cause.take() {
         change.push(Event::Resumed(Resumed { code: cause.code }));
     }
+    Ok(())
 }
 
 /// Calls that were open when the run stopped are handed out again; a message waits until they have results.

@@ -4,10 +4,10 @@ use super::RESULT_BYTES_MAX;
 use crate::history::{
     Cancelled, Event, How, Message, Settled, State, Suspended, ToolResult, cut_escaped,
 };
-use crate::ledger::Usage;
+use crate::ledger::{Path, Usage};
 use crate::money::Nanos;
 use crate::plan::{Change, Write};
-use crate::thread::{Cause, Hold, Status, StepKind};
+use crate::thread::{Cause, Charged, Hold, Status, StepKind};
 use crate::{error, id, key};
 
 /// Needs somebody. Can go on in place.
@@ -40,7 +40,9 @@ pub(super) fn end_by(change: &mut Change<'_>, by: &str) {
     change.push(Event::Cancelled(Cancelled { by: by.to_owned() }));
     let_go(change, status);
     change.head.cause = Some(Cause::new(code, code, format!("ended by a {by}")));
-    change.chain.account.frozen = true;
+    if change.chain.has_account() {
+        change.record(&mut Path::freeze);
+    }
     end(change, status);
 }
 
@@ -63,7 +65,7 @@ pub(super) fn rest(change: &mut Change<'_>) {
     change.closing = true;
     change.head.cause = None;
     let_go(change, Status::Idle);
-    change.chain.account.users = change.chain.account.users.saturating_sub(1);
+    change.leave();
 }
 
 /// Ended well. `result` is JSON.
@@ -93,7 +95,7 @@ fn end(change: &mut Change<'_>, status: Status) {
     change.thread.outcome = Some(status);
     change.head.intent = None;
     change.head.round = None;
-    change.chain.account.users = change.chain.account.users.saturating_sub(1);
+    change.leave();
 }
 
 /// No holder, no step, nothing due (but mail that waits makes a thread due at once).
@@ -116,18 +118,19 @@ fn let_go(change: &mut Change<'_>, status: Status) {
 /// Close the hold of the pending attempt: with what it cost, or in full where nobody knows (`usage` is `None` and
 /// something was sent), or with nothing.
 pub(super) fn settle(change: &mut Change<'_>, usage: Option<Usage>, sent: bool) -> Nanos {
-    let Some(Hold { amount, prices }) = change.head.hold.take() else {
+    let Some(hold) = change.head.hold.take() else {
         return Nanos::ZERO;
     };
+    let Hold { amount, prices } = hold;
     let (how, spend) = match usage {
         Some(usage) => (How::Settled, prices.cost(usage)),
         None if sent => (How::Charged, amount),
         None => (How::Released, Nanos::ZERO),
     };
-    match how {
-        How::Released => change.chain.account.release(amount),
-        How::Settled | How::Charged => change.chain.account.settle(amount, spend),
-    }
+    change.record(&mut |path| match how {
+        How::Released => path.release(amount),
+        How::Settled | How::Charged => path.settle(amount, spend),
+    });
     let (version, output) = change
         .head
         .step
@@ -150,7 +153,24 @@ pub(super) fn settle(change: &mut Change<'_>, usage: Option<Usage>, sent: bool) 
         How::Settled | How::Released => usage.unwrap_or_default().total(),
     };
     used.run_tokens = used.run_tokens.saturating_add(tokens);
+    if how == How::Charged {
+        change.charged(Charged {
+            version,
+            hold,
+            run: change.head.run,
+            tokens,
+            late: None,
+        });
+    }
     spend
+}
+
+/// What a call of a tool itself cost: recorded and counted; nothing was held for it, and by hand it may be told while
+/// nobody draws on the account.
+pub(super) fn spend(change: &mut Change<'_>, cost: Nanos) {
+    change.record(&mut |path| path.correct(Nanos::ZERO, cost));
+    let used = &mut change.head.counters;
+    used.spend = used.spend.saturating_add(cost);
 }
 
 /// Count the time of the pending step, up to its deadline. A clock that stepped back counts as nothing, and so does a

@@ -2,6 +2,7 @@
 
 use super::admit::admit_again;
 use super::failure::{failed, stopped};
+use super::late::fenced;
 use super::reply::{Completion, replied};
 use super::round::{ToolOutcome, ran};
 use super::start::{pinned, refused};
@@ -29,6 +30,17 @@ pub enum Outcome {
     Waited,
     /// The driver stopped the step.
     Stopped(LlmFailure),
+}
+
+impl Outcome {
+    /// The tokens that a provider reported, if any were.
+    fn usage(&self) -> Option<Usage> {
+        match self {
+            Self::Completion(completion) => completion.usage,
+            Self::Failure(failure) | Self::Stopped(failure) => failure.usage,
+            Self::Outcomes(_) | Self::Waited => None,
+        }
+    }
 }
 
 impl ToJson for Outcome {
@@ -102,8 +114,14 @@ pub fn submit(
     moment: Moment<'_>,
 ) -> Result<Decision, Error> {
     let hash = outcome_hash(&submission.outcome);
-    let Some(pending) = pending(loaded, answer, &submission, &hash)? else {
-        return Ok(Decision::Repeat);
+    let pending = match pending(loaded, answer, &submission, &hash) {
+        Ok(Some(pending)) => pending,
+        Ok(None) => return Ok(Decision::Repeat),
+        Err(error @ Error::Fenced { .. }) => {
+            let usage = submission.outcome.usage();
+            return fenced(loaded, submission.version, usage, error, moment);
+        }
+        Err(error) => return Err(error),
     };
     if pending.kind == StepKind::OwnLoop {
         let advice = "its host runs a loop of its own: append to it and close it";

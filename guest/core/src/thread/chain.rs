@@ -16,8 +16,26 @@ pub struct ChainRecord {
     pub children: u64,
     /// Forks that refer to it.
     pub forks: u64,
-    /// What it may spend.
+    /// What it may spend; of no meaning if it draws on the account of another chain.
     pub account: Account,
+    /// Ids of the chains whose accounts lie above, from the nearest to the root's: fixed when it is created. A root has
+    /// none.
+    pub above: Vec<String>,
+}
+
+impl ChainRecord {
+    /// Has it an account of its own? If not it draws on the account of the first chain of `above`.
+    pub fn has_account(&self) -> bool {
+        self.above.is_empty() || self.account.parent.is_some()
+    }
+
+    /// Id of the chain whose account it draws on; `id` is its own.
+    pub fn draws_on<'a>(&'a self, id: &'a str) -> &'a str {
+        match self.above.first() {
+            Some(above) if !self.has_account() => above,
+            _ => id,
+        }
+    }
 }
 
 record!(ChainRecord {
@@ -26,5 +44,6 @@ record!(ChainRecord {
     parent,
     children,
     forks,
-    account
+    account,
+    above or nothing
 });

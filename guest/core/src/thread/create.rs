@@ -5,7 +5,7 @@ use crate::error::Error;
 use crate::json;
 use crate::ledger::Account;
 use crate::limits::Limits;
-use crate::plan::{Expect, Plan, Write, due, index};
+use crate::plan::{Expect, Funds, Plan, Write, due, index};
 use crate::time::Instant;
 use crate::{id, key};
 
@@ -50,10 +50,23 @@ pub struct Resolved {
     pub inputs: String,
 }
 
-/// The plan that creates a root thread. `random` is at least six hex digits, for an id that is made.
+/// Who spawns a child, and with what money.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Parent<'a> {
+    /// Id of the thread that spawns it.
+    pub thread: &'a str,
+    /// Id of that thread's chain.
+    pub chain: &'a str,
+    /// What [`crate::plan::Change::fund`] gave.
+    pub funds: Funds,
+}
+
+/// The plan that creates a thread: a root, or with `parent` a child, whose writes belong into the commit of the parent
+/// that reserves its money ([`crate::plan::Change::extra`]). `random` is at least six hex digits, for an id that is made.
 pub fn create(
     draft: &Draft,
     resolved: Resolved,
+    parent: Option<Parent<'_>>,
     now: Instant,
     random: &str,
 ) -> Result<Plan, Error> {
@@ -66,7 +79,7 @@ pub fn create(
     let thread = ThreadRecord {
         format: FORMAT,
         directive: draft.directive.clone(),
-        parent: None,
+        parent: parent.as_ref().map(|parent| parent.thread.to_owned()),
         chain: id.clone(),
         previous: None,
         next: None,
@@ -84,14 +97,22 @@ pub fn create(
         created: now,
         id,
     };
-    let account = Account::root(thread.limits.spend);
+    let chain_parent = parent.as_ref().map(|parent| parent.chain.to_owned());
+    let funds = match parent {
+        Some(parent) => parent.funds,
+        None => Funds {
+            account: Account::root(thread.limits.spend),
+            above: Vec::new(),
+        },
+    };
     let chain = ChainRecord {
         format: FORMAT,
         tip: thread.id.clone(),
-        parent: None,
+        parent: chain_parent,
         children: 0,
         forks: 0,
-        account,
+        account: funds.account,
+        above: funds.above,
     };
     let head = head(thread.limits, now);
     Ok(Plan {
@@ -100,6 +121,7 @@ pub fn create(
         thread,
         head,
         chain,
+        above: Vec::new(),
         entry: None,
     })
 }
@@ -166,6 +188,7 @@ fn head(limits: Limits, now: Instant) -> Head {
         step: None,
         round: None,
         hold: None,
+        charged: Vec::new(),
         counters: Counters::default(),
         bad_rounds: 0,
         lost: 0,
@@ -208,6 +231,9 @@ fn writes(thread: &ThreadRecord, head: &Head, chain: &ChainRecord) -> Result<Vec
         if let Some(value) = value {
             writes.push(index(name, value, &key));
         }
+    }
+    if let Some(parent) = &thread.parent {
+        writes.push(index("parent", &id::key(parent), &key));
     }
     Ok(writes)
 }

@@ -38,6 +38,9 @@ pub struct Head {
     pub round: Option<Round>,
     /// Money set aside for the pending attempt.
     pub hold: Option<Hold>,
+    /// The newest attempts that were charged in full because nobody knew what they used, at most [`CHARGED_MAX`]: what
+    /// they did use may still be told.
+    pub charged: Vec<Charged>,
     /// What it has used.
     pub counters: Counters,
     /// Rounds in a row in which no call could be run.
@@ -69,7 +72,7 @@ pub struct Head {
 }
 
 record!(Head {
-    format, status, cause, run, token, holder, expiry, request, due, recency, step, round, hold, counters, bad_rounds, lost,
+    format, status, cause, run, token, holder, expiry, request, due, recency, step, round, hold, charged or nothing, counters, bad_rounds, lost,
     context, prefix, asked or nothing, version, hash, intent, mail_from, mail_to, limits, session, updated
 });
 
@@ -166,6 +169,39 @@ pub struct Hold {
 }
 
 record!(Hold { amount, prices });
+
+/// Charged attempts that can still be corrected: later ones take the place of earlier ones, so that the head stays small.
+pub const CHARGED_MAX: usize = 8;
+
+/// An attempt that was charged in full.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Charged {
+    /// The version that admitted it.
+    pub version: u64,
+    /// What it was charged.
+    pub hold: Hold,
+    /// The run that it was counted to.
+    pub run: u64,
+    /// Tokens that it was counted as.
+    pub tokens: u64,
+    /// What it really used, once somebody has told: recorded with the next entry of the thread.
+    pub late: Option<Late>,
+}
+
+record!(Charged { version, hold, run, tokens, late or nothing });
+
+/// What a charged attempt really used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Late {
+    /// What it cost.
+    pub spend: Nanos,
+    /// The tokens.
+    pub usage: Usage,
+    /// Is it in the history?
+    pub recorded: bool,
+}
+
+record!(Late { spend, usage, recorded or nothing });
 
 /// What a thread has used; the `run_` ones begin anew with each run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

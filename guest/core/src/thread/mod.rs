@@ -8,8 +8,10 @@ mod record;
 mod status;
 
 pub use chain::ChainRecord;
-pub use create::{Draft, Resolved, check_title, create};
-pub use head::{Counters, Head, Hold, Intent, Pending, Round, RoundCall, StepKind};
+pub use create::{Draft, Parent, Resolved, check_title, create};
+pub use head::{
+    CHARGED_MAX, Charged, Counters, Head, Hold, Intent, Late, Pending, Round, RoundCall, StepKind,
+};
 pub use record::{Overrides, ThreadRecord};
 pub use status::{Cause, Status};
 

@@ -57,6 +57,19 @@ impl Status {
         Self::Continued,
     ];
 
+    /// Does a chain whose tip stands so draw on its account? One that is idle or has ended locks no money.
+    pub fn draws(self) -> bool {
+        match self {
+            Self::Created | Self::Running | Self::Waiting | Self::Suspended => true,
+            Self::Idle
+            | Self::Completed
+            | Self::Error
+            | Self::Cancelled
+            | Self::Killed
+            | Self::Continued => false,
+        }
+    }
+
     /// An ended thread only gains a pointer and corrections of usage.
     pub fn is_end(self) -> bool {
         match self {

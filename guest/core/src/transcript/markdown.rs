@@ -7,7 +7,7 @@
 //! After what an entry adds stands a comment with its version and its length, so that whoever continues the file knows
 //! from its end alone how far it reaches. An entry that shows nothing adds nothing.
 
-use crate::history::{Entry, Event, Role, ToolResult};
+use crate::history::{Entry, Event, Role, ToolResult, UsageCorrected};
 use std::fmt::Write;
 
 /// Most characters of one tool result that the transcript shows; the whole is in the history.
@@ -91,16 +91,18 @@ fn render(out: &mut String, entry: &Entry, event: &Event) {
             ),
         ),
         Event::Cancelled(cancelled) => note(out, &format!("ended by {}", one_line(&cancelled.by))),
+        Event::UsageCorrected(told) => note(out, &corrected(told)),
         Event::Raised(_) => note(out, "caps raised"),
-        Event::Title(title) => note(
-            out,
-            &format!(
-                "title: {}",
-                one_line(title.title.as_deref().unwrap_or("none"))
-            ),
-        ),
+        Event::Title(title) => {
+            let title = title.title.as_deref().unwrap_or("none");
+            note(out, &format!("title: {}", one_line(title)));
+        }
         Event::Other(_) => note(out, &format!("event {}", one_line(event.kind()))),
     }
+}
+
+fn corrected(told: &UsageCorrected) -> String {
+    format!("charged {} USD, really {} USD", told.charged, told.spend)
 }
 
 fn tool_result(out: &mut String, time: &str, result: &ToolResult) {

@@ -1,0 +1,171 @@
+//! The money of a change: the path of accounts that its chain draws on.
+//!
+//! A change has all of them loaded and writes those that it changed, each at the version that was read. A root has no
+//! other account than its own, and an attempt of a child changes none but the one it draws on, unless it costs more than
+//! there is.
+
+use super::Change;
+use crate::error::Error;
+use crate::history::{Event, UsageCorrected};
+use crate::ledger::{Account, Grant, Path, Refusal, Settled};
+use crate::money::Nanos;
+use crate::thread::{CHARGED_MAX, Charged, Late};
+
+/// What a chain that is created draws on: its record begins with it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Funds {
+    /// An account of its own, or one of no meaning.
+    pub account: Account,
+    /// What stands in [`crate::thread::ChainRecord::above`].
+    pub above: Vec<String>,
+}
+
+impl Change<'_> {
+    /// The account that the chain draws on.
+    pub fn account(&self) -> &Account {
+        match self.above.first() {
+            Some(above) if !self.chain.has_account() => &above.account,
+            _ => &self.chain.account,
+        }
+    }
+
+    /// What an attempt may hold: what the account has left below its limit and the operator's, and what the chain has left
+    /// of its own cap.
+    pub fn room(&self) -> Nanos {
+        let room = self.account().room(self.ceiling().spend);
+        match self.limits().spend {
+            Some(cap) => room.min(cap.saturating_sub(self.head.counters.spend)),
+            None => room,
+        }
+    }
+
+    /// Do something with the account that the chain draws on and those above it: all of it or nothing.
+    ///
+    /// # Errors
+    /// What `work` refuses; [`Refusal::Integrity`] if the accounts contradict each other or were not loaded.
+    pub fn on_account(
+        &mut self,
+        work: &mut dyn FnMut(&mut Path) -> Result<Settled, Refusal>,
+    ) -> Result<Settled, Refusal> {
+        if self.above.len() != self.chain.above.len() {
+            return Err(Refusal::Integrity("an account above it is missing"));
+        }
+        let own = self.chain.has_account();
+        let own = own.then_some(&mut self.chain.account);
+        let above = self.above.iter_mut().map(|above| &mut above.account);
+        let mut accounts: Vec<&mut Account> = own.into_iter().chain(above).collect();
+        let mut path = Path::new(accounts.iter().map(|account| (**account).clone()).collect())?;
+        let done = work(&mut path)?;
+        for (account, changed) in accounts.iter_mut().zip(path.into_accounts()) {
+            **account = changed;
+        }
+        Ok(done)
+    }
+
+    /// The same for what has happened, where a refusal can only mean that records contradict each other: the change then
+    /// becomes no plan.
+    pub fn record(&mut self, work: &mut dyn FnMut(&mut Path) -> Result<Settled, Refusal>) {
+        if let Err(refusal) = self.on_account(work) {
+            self.contradiction.get_or_insert(refusal);
+        }
+    }
+
+    /// Nothing that was recorded contradicts the accounts.
+    pub(super) fn consistent(&self) -> Result<(), Error> {
+        match self.contradiction {
+            Some(refusal) => Err(Error::Corrupt(format!(
+                "the money of {}: {refusal}",
+                self.thread.chain
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    /// The chain draws on its account from now on, if it did not.
+    pub fn join(&mut self) -> Result<(), Refusal> {
+        if !self.draws {
+            self.on_account(&mut Path::join)?;
+            self.draws = true;
+        }
+        Ok(())
+    }
+
+    /// The chain no longer draws on its account, if it did: it rests, or has ended.
+    pub fn leave(&mut self) {
+        if self.draws {
+            self.record(&mut Path::leave);
+            self.draws = false;
+        }
+    }
+
+    /// Money for a chain that is created in the same commit: an account of its own with a grant from this chain's, or
+    /// (`None`) this chain's account, which then has one more user.
+    ///
+    /// # Errors
+    /// What the account refuses: a result of the call that spawns.
+    pub fn fund(&mut self, grant: Option<Grant>) -> Result<Funds, Refusal> {
+        let parent = self.chain.draws_on(&self.thread.chain).to_owned();
+        let mut account = Account::default();
+        self.on_account(&mut |path| match grant {
+            Some(grant) => {
+                account = path.spawn(&parent, grant)?;
+                Ok(Settled::Within)
+            }
+            None => path.join(),
+        })?;
+        let own = self.chain.has_account().then(|| parent.clone());
+        let above = own.into_iter().chain(self.chain.above.iter().cloned());
+        Ok(Funds {
+            account,
+            above: above.collect(),
+        })
+    }
+
+    /// Remember that an attempt was charged in full, so that what it really used may still be told.
+    pub fn charged(&mut self, charged: Charged) {
+        let kept = &mut self.head.charged;
+        if kept.len() >= CHARGED_MAX {
+            kept.remove(0);
+        }
+        kept.push(charged);
+    }
+
+    /// What was told of charged attempts since the last entry, before anything more is admitted: it replaces what they were charged, each once, whether the
+    /// account is open or closed by now.
+    pub(crate) fn tell_late(&mut self) {
+        for at in 0..self.head.charged.len() {
+            let Charged {
+                version,
+                hold,
+                run,
+                tokens,
+                late,
+            } = self.head.charged[at].clone();
+            let Some(late) = late.filter(|late| !late.recorded) else {
+                continue;
+            };
+            self.record(&mut |path| path.correct(hold.amount, late.spend));
+            let same_run = run == self.head.run;
+            let used = &mut self.head.counters;
+            used.spend = used
+                .spend
+                .saturating_sub(hold.amount)
+                .saturating_add(late.spend);
+            used.usage = used.usage.plus(late.usage);
+            if same_run {
+                let without = used.run_tokens.saturating_sub(tokens);
+                used.run_tokens = without.saturating_add(late.usage.total());
+            }
+            self.push(Event::UsageCorrected(UsageCorrected {
+                version,
+                charged: hold.amount,
+                spend: late.spend,
+                usage: late.usage,
+            }));
+            self.head.charged[at].late = Some(Late {
+                recorded: true,
+                ..late
+            });
+        }
+    }
+}
