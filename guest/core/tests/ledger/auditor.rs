@@ -1,0 +1,221 @@
+//! The books, kept apart: what histories, heads and chain records say, as plain JSON. It shares no code with the ledger,
+//! and looks again at what was written since it looked last.
+
+use super::store::Store;
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// What a history says of money.
+#[derive(Debug, Clone, Default)]
+struct Book {
+    entries: usize,
+    spent: u64,
+    /// Of the attempt that is under way.
+    open: Option<(u64, u64)>,
+    /// Charged attempts by the version that admitted them.
+    charged: BTreeMap<u64, u64>,
+}
+
+/// What an account should say.
+#[derive(Debug, Default)]
+struct Sums {
+    held: u64,
+    spent: u64,
+    reserved: u64,
+    users: u64,
+}
+
+#[derive(Debug, Clone, Default)]
+pub struct Auditor {
+    seen: usize,
+    heads: BTreeMap<String, Value>,
+    chains: BTreeMap<String, Value>,
+    books: BTreeMap<String, Book>,
+    problems: Vec<String>,
+}
+
+fn number(value: &Value) -> u64 {
+    value.as_u64().unwrap_or(0)
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+impl Auditor {
+    /// What is wrong, the first of it.
+    pub fn audit(&mut self, store: &Store) -> Result<(), String> {
+        for (collection, name) in &store.written[self.seen..] {
+            let Some(record) = store.text(collection, name) else {
+                continue;
+            };
+            let kept = match collection.as_str() {
+                "head" => &mut self.heads,
+                "chain" => &mut self.chains,
+                _ => continue,
+            };
+            let record = serde_json::from_str(record).expect("a record is JSON");
+            kept.insert(name.clone(), record);
+        }
+        self.seen = store.written.len();
+        for (thread, lines) in &store.histories {
+            let from = self.books.get(thread).map_or(0, |book| book.entries);
+            for line in &lines[from..] {
+                self.entry(thread, line);
+            }
+        }
+        self.accounts();
+        match self.problems.first() {
+            Some(problem) => Err(problem.clone()),
+            None => Ok(()),
+        }
+    }
+
+    fn entry(&mut self, thread: &str, line: &str) {
+        let entry: Value = serde_json::from_str(line).expect("an entry is JSON");
+        let book = self.books.entry(thread.to_owned()).or_default();
+        let version = number(&entry["version"]);
+        book.entries += 1;
+        let settled = &entry["settled"];
+        if settled.is_object() {
+            let (of, hold, spend) = (
+                number(&settled["version"]),
+                number(&settled["hold"]),
+                number(&settled["spend"]),
+            );
+            if book.open.take() != Some((of, hold)) {
+                let problem = format!("{thread} {version}: settles what is not under way");
+                self.problems.push(problem);
+            }
+            match text(&settled["how"]) {
+                "charged" => {
+                    book.charged.insert(of, spend);
+                    if spend != hold {
+                        let problem = format!("{thread} {version}: charges another amount");
+                        self.problems.push(problem);
+                    }
+                }
+                "released" if spend != 0 => {
+                    let problem = format!("{thread} {version}: a release costs something");
+                    self.problems.push(problem);
+                }
+                _ => {}
+            }
+            book.spent += spend;
+        }
+        for event in entry["events"].as_array().into_iter().flatten() {
+            match text(&event["type"]) {
+                "tool_result" => book.spent += number(&event["cost"]),
+                "usage_corrected" => {
+                    let of = number(&event["version"]);
+                    let charged = number(&event["charged"]);
+                    if book.charged.remove(&of) != Some(charged) {
+                        let problem = format!("{thread} {version}: corrects what was not charged");
+                        self.problems.push(problem);
+                    }
+                    book.spent = book.spent + number(&event["spend"]) - charged;
+                }
+                _ => {}
+            }
+        }
+        let admitted = &entry["admitted"];
+        if admitted.is_object() {
+            if book.open.is_some() {
+                let problem = format!("{thread} {version}: admits beside another attempt");
+                self.problems.push(problem);
+            }
+            book.open = Some((version, number(&admitted["hold"])));
+        }
+    }
+
+    /// Key of the chain whose account a chain draws on.
+    fn drawn_on(&self, key: &str) -> String {
+        let chain = &self.chains[key];
+        let above = chain["above"].as_array().and_then(|above| above.first());
+        match above {
+            Some(above) if chain["account"]["parent"].is_null() => text(above).to_lowercase(),
+            _ => key.to_owned(),
+        }
+    }
+
+    fn accounts(&mut self) {
+        let mut sums: BTreeMap<String, Sums> = BTreeMap::new();
+        let mut problems = Vec::new();
+        for (key, chain) in &self.chains {
+            let (account, head) = (&chain["account"], &self.heads[key]);
+            let above = text(&account["parent"]).to_lowercase();
+            if !above.is_empty() {
+                let sum = sums.entry(above).or_default();
+                sum.spent += number(&account["reported"]);
+                if number(&account["users"]) > 0 {
+                    sum.users += 1;
+                    sum.reserved += number(&account["limit"]) - number(&account["reported"]);
+                }
+            }
+            let (spent, open) = match self.books.get(key) {
+                Some(book) => (book.spent, book.open.map_or(0, |(_, hold)| hold)),
+                None => (0, 0),
+            };
+            let held = number(&head["hold"]["amount"]);
+            let draws = ["created", "running", "waiting", "suspended"];
+            let sum = sums.entry(self.drawn_on(key)).or_default();
+            sum.users += u64::from(draws.contains(&text(&head["status"])));
+            sum.held += held;
+            sum.spent += spent;
+            if held != open {
+                problems.push(format!("{key}: the head holds what its history does not"));
+            }
+            if number(&head["counters"]["spend"]) != spent {
+                problems.push(format!("{key}: the counter of spend is wrong"));
+            }
+        }
+        for (key, should) in &sums {
+            let account = &self.chains[key]["account"];
+            for (what, should) in [
+                ("held", should.held),
+                ("spent", should.spent),
+                ("reserved", should.reserved),
+                ("users", should.users),
+            ] {
+                let is = number(&account[what]);
+                if is != should {
+                    problems.push(format!("account {key}: {what} is {is}, not {should}"));
+                }
+            }
+            bounds(key, account, &mut problems);
+        }
+        self.problems.append(&mut problems);
+    }
+}
+
+/// What holds of one account by itself. What a root has taken beyond its limit is its debt; that nothing else than a cost
+/// makes one, and that it admits nothing then, is looked at where it would happen.
+fn bounds(key: &str, account: &Value, problems: &mut Vec<String>) {
+    let taken = number(&account["spent"]) + number(&account["held"]) + number(&account["reserved"]);
+    let child = !account["parent"].is_null();
+    let over = !account["limit"].is_null() && taken > number(&account["limit"]);
+    let closed = number(&account["users"]) == 0;
+    for (what, wrong) in [
+        ("has taken more than its limit", over && child),
+        (
+            "is of a child and has no limit",
+            child && account["limit"].is_null(),
+        ),
+        (
+            "is closed and has not reported",
+            closed && child && account["reported"] != account["spent"],
+        ),
+        (
+            "is closed and has set money aside",
+            closed && number(&account["held"]) + number(&account["reserved"]) > 0,
+        ),
+        (
+            "is of a root and has reported",
+            !child && number(&account["reported"]) > 0,
+        ),
+    ] {
+        if wrong {
+            problems.push(format!("account {key} {what}"));
+        }
+    }
+}

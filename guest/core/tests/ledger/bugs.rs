@@ -1,0 +1,263 @@
+//! Bugs to be planted: each changes what a commit writes, as the ledger would if it had the bug.
+
+use super::store::Store;
+use serde_json::{Value, json};
+use threadkeep_core::history::How;
+use threadkeep_core::plan::{Plan, Write};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Bug {
+    /// What a child reports takes the place of what its parent had spent (L2).
+    ReportReplaces,
+    /// A child's money is reserved twice: by who spawns it and by itself (L3).
+    ReservedTwice,
+    /// A new root sweeps away what live children of an ended parent have reserved (L6).
+    RootSweeps,
+    /// What a child reports after its parent has ended is dropped (L8).
+    LateReportDropped,
+    /// A reserve is taken as negative, and gives its parent more room (L11).
+    NegativeReserve,
+    /// Checked against one account, taken from another (L12).
+    WrongParent,
+    /// A release gives nothing back.
+    NoRelease,
+    /// A settlement is taken twice.
+    DoubleSettle,
+    /// A parent closes while children draw on it.
+    ClosesEarly,
+    /// What was reported before an account was opened again is reported once more.
+    ReportsTwice,
+}
+
+pub const BUGS: [Bug; 10] = [
+    Bug::ReportReplaces,
+    Bug::ReservedTwice,
+    Bug::RootSweeps,
+    Bug::LateReportDropped,
+    Bug::NegativeReserve,
+    Bug::WrongParent,
+    Bug::NoRelease,
+    Bug::DoubleSettle,
+    Bug::ClosesEarly,
+    Bug::ReportsTwice,
+];
+
+/// A chain record that a commit writes.
+struct Chain {
+    /// Which write.
+    at: usize,
+    key: String,
+    before: Option<Value>,
+    now: Value,
+}
+
+impl Chain {
+    fn was(&self, field: &str) -> u64 {
+        let before = self.before.as_ref();
+        before.map_or(0, |before| number(&before["account"][field]))
+    }
+
+    fn is(&self, field: &str) -> u64 {
+        number(&self.now["account"][field])
+    }
+
+    fn set(&mut self, field: &str, value: u64) {
+        self.now["account"][field] = json!(value);
+    }
+
+    fn parent(&self) -> String {
+        let parent = self.now["account"]["parent"].as_str();
+        parent.unwrap_or_default().to_lowercase()
+    }
+
+    /// Its last user has left in this commit.
+    fn closes(&self) -> bool {
+        self.was("users") > 0 && self.is("users") == 0
+    }
+}
+
+fn number(value: &Value) -> u64 {
+    value.as_u64().unwrap_or(0)
+}
+
+/// Change what a commit writes.
+pub fn plant(bug: Bug, store: &Store, plan: &Plan, writes: &mut Vec<Write>) {
+    let mut chains = chains(store, writes);
+    match bug {
+        Bug::ReportReplaces => at_close(&mut chains, |child, parent, _| {
+            parent.set("spent", child.is("spent"));
+        }),
+        Bug::LateReportDropped => at_close(&mut chains, |_, parent, ended| {
+            if ended {
+                parent.set("spent", parent.was("spent"));
+            }
+        }),
+        Bug::ReportsTwice => at_close(&mut chains, |child, parent, _| {
+            parent.set("spent", parent.is("spent") + child.was("reported"));
+        }),
+        Bug::ReservedTwice => at_spawn(&mut chains, |child, parent| {
+            parent.set("reserved", parent.is("reserved") + child.is("limit"));
+        }),
+        Bug::NegativeReserve => at_spawn(&mut chains, |child, parent| {
+            let less = parent.was("reserved").saturating_sub(child.is("limit"));
+            parent.set("reserved", less);
+        }),
+        Bug::WrongParent => wrong_parent(store, &mut chains, writes),
+        Bug::RootSweeps => sweep(store, plan, writes),
+        Bug::NoRelease | Bug::DoubleSettle => settle(bug, plan, &mut chains),
+        Bug::ClosesEarly => close_early(plan, &mut chains),
+    }
+    for chain in chains {
+        if let Write::Put { value, .. } = &mut writes[chain.at] {
+            *value = chain.now.to_string();
+        }
+    }
+}
+
+fn chains(store: &Store, writes: &[Write]) -> Vec<Chain> {
+    let mut chains = Vec::new();
+    for (at, write) in writes.iter().enumerate() {
+        if let Write::Put {
+            collection: "chain",
+            key,
+            value,
+            ..
+        } = write
+        {
+            let parse = |text: &str| serde_json::from_str(text).expect("a record is JSON");
+            chains.push(Chain {
+                at,
+                key: key.clone(),
+                before: store.text("chain", key).map(parse),
+                now: parse(value),
+            });
+        }
+    }
+    chains
+}
+
+/// For each account that closes: it, the one above it, and whether the chain of that one has ended.
+fn at_close(chains: &mut [Chain], change: impl Fn(&Chain, &mut Chain, bool)) {
+    for at in 0..chains.len() {
+        let parent = chains[at].parent();
+        let Some(above) = chains.iter().position(|chain| chain.key == parent) else {
+            continue;
+        };
+        if chains[at].closes() {
+            // What ends frozen, or has no user but its children, is of a chain that has ended.
+            let ended = chains[above].closes() || chains[above].now["account"]["frozen"] == true;
+            let mut changed = Chain {
+                at: chains[above].at,
+                key: parent,
+                before: chains[above].before.clone(),
+                now: chains[above].now.clone(),
+            };
+            change(&chains[at], &mut changed, ended);
+            chains[above] = changed;
+        }
+    }
+}
+
+/// For each account that is created under another.
+fn at_spawn(chains: &mut [Chain], change: impl Fn(&Chain, &mut Chain)) {
+    let Some(child) = chains.iter().position(|chain| chain.before.is_none()) else {
+        return;
+    };
+    let parent = chains[child].parent();
+    let Some(above) = chains.iter().position(|chain| chain.key == parent) else {
+        return;
+    };
+    let mut changed = Chain {
+        at: chains[above].at,
+        key: parent,
+        before: chains[above].before.clone(),
+        now: chains[above].now.clone(),
+    };
+    change(&chains[child], &mut changed);
+    chains[above] = changed;
+}
+
+/// What a spawn reserves, it reserves in the root's account.
+fn wrong_parent(store: &Store, chains: &mut [Chain], writes: &mut Vec<Write>) {
+    let Some(child) = chains.iter().find(|chain| chain.before.is_none()) else {
+        return;
+    };
+    let root = child.now["above"].as_array().and_then(|above| above.last());
+    let root = root.and_then(Value::as_str).unwrap_or_default();
+    let (root, amount) = (root.to_lowercase(), child.is("limit"));
+    // Under the root itself that is the right one.
+    if !child.parent().is_empty() && child.parent() != root {
+        at_spawn(chains, |_, parent| {
+            parent.set("reserved", parent.was("reserved"))
+        });
+        add(store, writes, &root, amount);
+    }
+}
+
+fn add(store: &Store, writes: &mut Vec<Write>, key: &str, amount: u64) {
+    let text = store.text("chain", key).expect("a root");
+    let mut record: Value = serde_json::from_str(text).expect("a record is JSON");
+    let reserved = number(&record["account"]["reserved"]) + amount;
+    record["account"]["reserved"] = json!(reserved);
+    put(writes, key, &record);
+}
+
+fn put(writes: &mut Vec<Write>, key: &str, record: &Value) {
+    writes.push(Write::Put {
+        collection: "chain",
+        key: key.to_owned(),
+        expect: threadkeep_core::plan::Expect::Any,
+        value: record.to_string(),
+    });
+}
+
+/// With a new root, what ended chains have reserved for live ones is gone.
+fn sweep(store: &Store, plan: &Plan, writes: &mut Vec<Write>) {
+    if plan.thread.parent.is_some() || plan.head.version > 0 || plan.thread.pin.is_some() {
+        return;
+    }
+    for ((collection, key), (_, text)) in &store.records {
+        let ended = store
+            .text("thread", key)
+            .is_some_and(|thread| !thread.contains("\"outcome\":null"));
+        let mut record: Value = match collection.as_str() {
+            "chain" if ended => serde_json::from_str(text).expect("a record is JSON"),
+            _ => continue,
+        };
+        if number(&record["account"]["reserved"]) > 0 {
+            record["account"]["reserved"] = json!(0);
+            put(writes, key, &record);
+        }
+    }
+}
+
+fn settle(bug: Bug, plan: &Plan, chains: &mut [Chain]) {
+    let settled = plan.entry.as_ref().and_then(|entry| entry.settled.as_ref());
+    let Some(settled) = settled else { return };
+    let own = plan.chain.draws_on(&plan.thread.chain).to_lowercase();
+    let Some(chain) = chains.iter_mut().find(|chain| chain.key == own) else {
+        return;
+    };
+    match (bug, settled.how) {
+        (Bug::NoRelease, How::Released) => {
+            chain.set("held", chain.is("held") + settled.hold.get());
+        }
+        (Bug::DoubleSettle, How::Settled) => {
+            chain.set("spent", chain.is("spent") + settled.spend.get());
+        }
+        _ => {}
+    }
+}
+
+/// An account whose chain ends closes, whoever draws on it.
+fn close_early(plan: &Plan, chains: &mut [Chain]) {
+    let own = plan.thread.chain.to_lowercase();
+    if let (true, Some(chain)) = (
+        plan.head.status.is_end(),
+        chains.iter_mut().find(|chain| chain.key == own),
+    ) {
+        chain.set("users", 0);
+        chain.set("reserved", 0);
+        chain.set("reported", chain.is("spent"));
+    }
+}

@@ -1,0 +1,186 @@
+//! What became of a request: committed or not, counted, and looked at for what no commit may do.
+
+use super::request::Request;
+use super::world::{Answer, Driver, World, reply, submission};
+use threadkeep_core::error::Error;
+use threadkeep_core::history::{Event, How};
+use threadkeep_core::ledger::Refusal;
+use threadkeep_core::money::Nanos;
+use threadkeep_core::plan::Plan;
+use threadkeep_core::runner::Decision;
+use threadkeep_core::thread::Status;
+use threadkeep_core::{id, key};
+
+impl World {
+    /// Commit what was decided, and follow what came of it.
+    pub fn settle(
+        &mut self,
+        request: &Request,
+        thread: &str,
+        answer: Answer,
+    ) -> Result<(), String> {
+        let (plan, late) = match answer {
+            Answer::Made(Decision::Repeat) => {
+                self.count("replay");
+                return Ok(());
+            }
+            Answer::Made(Decision::Commit(plan)) => (plan, false),
+            Answer::Made(Decision::Late(plan, _)) => (plan, true),
+            Answer::Denied(Refusal::Integrity(problem)) => return Err(problem.to_owned()),
+            Answer::Denied(_) => {
+                self.count("denied");
+                return Ok(());
+            }
+            Answer::Refused(error) => return self.refused(request, error),
+        };
+        let before = self.figures(thread);
+        if !self.commit(&plan) {
+            self.count("conflict");
+            return match self.decide(request) {
+                Some((thread, answer)) => self.settle(request, &thread, answer),
+                None => Ok(()),
+            };
+        }
+        if late {
+            self.count("fenced");
+        }
+        if let Request::Spawn(_, named) = request {
+            self.threads.push(thread.to_owned());
+            self.stands
+                .insert(thread.to_owned(), (Status::Created, None));
+            self.count(if named.is_some() {
+                "reserved"
+            } else {
+                "shared"
+            });
+        }
+        self.follow(request, thread, &plan);
+        self.moved(thread, before, &plan)
+    }
+
+    fn refused(&mut self, request: &Request, error: Error) -> Result<(), String> {
+        match (request, error) {
+            (_, Error::Corrupt(problem)) => return Err(format!("it stumbled: {problem}")),
+            (_, Error::Fenced { .. }) => self.count("fenced"),
+            (_, Error::Exceeded(_)) => self.count("denied"),
+            (Request::Differ(_), Error::Conflict { .. }) => self.count("integrity error"),
+            _ => self.count("refused"),
+        }
+        Ok(())
+    }
+
+    /// The driver goes on with the step that was handed out, or its run is over.
+    fn follow(&mut self, request: &Request, thread: &str, plan: &Plan) {
+        let head = &plan.head;
+        let mine = plan.thread.id == thread;
+        let step = head.step.as_ref().map(|step| step.kind);
+        self.stands
+            .insert(plan.thread.id.clone(), (head.status, step));
+        let last = match (request, self.drivers.get(thread)) {
+            (Request::Reply(_, read, written, calls), Some(driver)) => {
+                Some(submission(driver, reply(*read, *written, *calls)))
+            }
+            _ => None,
+        };
+        let driver = Driver {
+            thread: thread.to_owned(),
+            token: head.token,
+            version: head.step.as_ref().map_or(0, |step| step.version),
+            last,
+        };
+        match request {
+            Request::Start(_) | Request::Claim(_) if mine => {
+                self.drivers.insert(thread.to_owned(), driver);
+            }
+            Request::Reply(..) | Request::Tools(..) | Request::Fail(..) | Request::Wait(_) => {
+                self.drivers.insert(thread.to_owned(), driver);
+            }
+            // It does not know yet, and comes back later.
+            Request::Kill(_) => {
+                let driver = self.drivers.remove(thread);
+                self.lost.extend(driver);
+            }
+            _ => {}
+        }
+        if let Some(entry) = &plan.entry {
+            if entry.admitted.is_some() {
+                self.count("admitted");
+            }
+            match entry.settled.as_ref().map(|settled| settled.how) {
+                Some(How::Settled) => self.count("settled"),
+                Some(How::Released) => self.count("released"),
+                Some(How::Charged) => self.count("charged"),
+                None => {}
+            }
+            let corrected = |event: &&Event| event.kind() == "usage_corrected";
+            for _ in entry.events.iter().filter(corrected) {
+                self.count("corrected");
+            }
+        }
+        let cause = head.cause.as_ref().filter(|_| plan.entry.is_some());
+        if mine && cause.is_some_and(|cause| cause.reason == "budget") {
+            self.count("denied");
+        }
+    }
+
+    /// What the accounts of a thread's path have as limit, and have taken beyond it, from the one in use upwards.
+    fn figures(&self, thread: &str) -> Vec<(u64, u64, u32)> {
+        if self.store.text(key::THREAD, &id::key(thread)).is_none() {
+            return Vec::new();
+        }
+        let loaded = self.store.load(thread);
+        let own = std::iter::once(&loaded.chain);
+        let accounts = own.chain(&loaded.above).map(|chain| &chain.value.account);
+        accounts
+            .map(|account| {
+                let limit = account.limit.map_or(u64::MAX, Nanos::get);
+                (limit, account.missing().get(), account.users)
+            })
+            .collect()
+    }
+
+    /// What the commit did to limits and debts, and whether it may.
+    fn moved(
+        &mut self,
+        thread: &str,
+        before: Vec<(u64, u64, u32)>,
+        plan: &Plan,
+    ) -> Result<(), String> {
+        let after = self.figures(thread);
+        if before.is_empty() {
+            return Ok(());
+        }
+        let entry = plan.entry.as_ref();
+        let raised = |event: &Event| event.kind() == "raised";
+        let raised = entry.is_some_and(|entry| entry.events.iter().any(raised));
+        let spends = entry.is_some_and(|entry| {
+            let spent = |event: &Event| ["tool_result", "usage_corrected"].contains(&event.kind());
+            entry.settled.is_some() || entry.events.iter().any(spent)
+        });
+        for ((limit, missing, users), (limit_now, missing_now, users_now)) in
+            before.into_iter().zip(after)
+        {
+            if limit_now > limit && spends && !raised {
+                self.count("overrun");
+            }
+            if missing_now > missing {
+                if !spends {
+                    return Err(format!("{thread}: a debt without a cost"));
+                }
+                self.count("debt");
+            }
+            if users == 0 && users_now > 0 {
+                self.count("reopened");
+            }
+            if users > 0 && users_now == 0 {
+                self.count("closed");
+            }
+        }
+        let admitted = entry.is_some_and(|entry| entry.admitted.is_some());
+        let owed = self.store.load(thread).account().missing();
+        match admitted && owed > Nanos::ZERO {
+            true => Err(format!("{thread}: admitted on an account in debt")),
+            false => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! Random requests against trees of chains and their accounts: after every one of them books that are kept apart say the
+//! same. A long run: `PROPTEST_CASES=50000 cargo test -p threadkeep-core --test ledger`.
+
+mod auditor;
+mod bugs;
+mod follow;
+mod request;
+mod store;
+mod world;
+
+use auditor::Auditor;
+use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use request::{Request, request};
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use world::World;
+
+/// Requests of one case.
+const REQUESTS: usize = 200;
+
+/// What occurs in the run, each at least so often.
+const OCCURS_MIN: u64 = 500;
+const OUTCOMES: [&str; 15] = [
+    "admitted",
+    "denied",
+    "overrun",
+    "debt",
+    "replay",
+    "integrity error",
+    "fenced",
+    "settled",
+    "released",
+    "charged",
+    "corrected",
+    "closed",
+    "reopened",
+    "reserved",
+    "conflict",
+];
+
+static TOTAL: Mutex<BTreeMap<&'static str, u64>> = Mutex::new(BTreeMap::new());
+
+/// Perform requests; what is found first.
+fn run(world: &mut World, requests: &[Request]) -> Result<(), String> {
+    let mut auditor = Auditor::default();
+    for request in requests {
+        let done = world.request(request);
+        done.and_then(|()| auditor.audit(&world.store))
+            .map_err(|problem| format!("{request:?}: {problem}"))?;
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 500, max_shrink_iters: 5_000, ..ProptestConfig::default() })]
+
+    fn the_books_say_the_same(requests in prop::collection::vec(request(), REQUESTS)) {
+        let mut world = World::new(None);
+        let found = run(&mut world, &requests);
+        prop_assert!(found.is_ok(), "{found:?}");
+        let mut total = TOTAL.lock().expect("no panic before");
+        for (outcome, count) in world.outcomes {
+            *total.entry(outcome).or_default() += count;
+        }
+    }
+}
+
+#[test]
+fn the_books_say_the_same_after_every_request_and_every_outcome_occurs() {
+    the_books_say_the_same();
+    let total = TOTAL.lock().expect("no panic before").clone();
+    println!("{total:#?}");
+    for outcome in OUTCOMES {
+        let count = total.get(outcome).copied().unwrap_or(0);
+        assert!(count >= OCCURS_MIN, "{outcome}: {count}");
+    }
+}
+
+#[test]
+fn every_planted_bug_is_found() {
+    for bug in bugs::BUGS {
+        let mut runner = proptest::test_runner::TestRunner::deterministic();
+        let strategy = prop::collection::vec(request(), REQUESTS);
+        let found = (0..50).find_map(|case| {
+            let tree = strategy.new_tree(&mut runner).expect("requests");
+            let problem = run(&mut World::new(Some(bug)), &tree.current()).err()?;
+            Some(format!("case {case}: {problem}"))
+        });
+        println!("{bug:?}: {found:?}");
+        assert!(found.is_some(), "{bug:?} was not found");
+    }
+}

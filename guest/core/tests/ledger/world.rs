@@ -1,0 +1,544 @@
+//! Trees of chains over a store: what drivers and people ask, decided by core and committed.
+
+use super::bugs::{Bug, plant};
+use super::request::Request;
+use super::store::Store;
+use std::collections::BTreeMap;
+use threadkeep_core::error::Error;
+use threadkeep_core::history::{Entry, Message, Role};
+use threadkeep_core::ledger::{Grant, Prices, Refusal, Usage};
+use threadkeep_core::limits::Limits;
+use threadkeep_core::money::Nanos;
+use threadkeep_core::plan::{Change, Loaded, Moment, Plan};
+use threadkeep_core::runner::{
+    self, Completion, Decision, KeptPartial, LlmFailure, Outcome, Proof, Raise, ReplyBlock, Signal,
+    StartRequest, Submission, ToolOutcome, ToolState,
+};
+use threadkeep_core::settings::{Model, Pin, ToolDef};
+use threadkeep_core::thread::{self, Draft, Parent, Resolved, Status, StepKind};
+use threadkeep_core::time::Instant;
+
+/// How deep chains lie below a root, and how many one chain spawns.
+const DEPTH_MAX: usize = 8;
+const WIDTH_MAX: usize = 16;
+
+/// A driver that performs a step, or did.
+#[derive(Debug, Clone)]
+pub struct Driver {
+    pub thread: String,
+    pub token: u64,
+    pub version: u64,
+    /// What it submitted last.
+    pub last: Option<Submission>,
+}
+
+/// What a request comes to before it is committed.
+pub enum Answer {
+    Made(Decision),
+    Refused(Error),
+    Denied(Refusal),
+}
+
+pub struct World {
+    pub store: Store,
+    pub outcomes: BTreeMap<&'static str, u64>,
+    pub bug: Option<Bug>,
+    pub threads: Vec<String>,
+    /// How each stands: its status, and the step that is pending.
+    pub stands: BTreeMap<String, (Status, Option<StepKind>)>,
+    pub drivers: BTreeMap<String, Driver>,
+    pub lost: Vec<Driver>,
+    pin: Pin,
+    now: Instant,
+    commits: u64,
+}
+
+fn pin() -> Pin {
+    let price = Nanos::new(1_000_000);
+    Pin {
+        format: 1,
+        prompt: "p".to_owned(),
+        model: Model {
+            name: "m".to_owned(),
+            provider: "p".to_owned(),
+            window: 100_000,
+            output: 400,
+            prices: Some(Prices {
+                input: price,
+                output: price,
+                read: price,
+                write: price,
+            }),
+        },
+        tools: vec![ToolDef {
+            name: "read".to_owned(),
+            description: String::new(),
+            schema: "{}".to_owned(),
+            idempotent: true,
+            consent: false,
+            timeout: 1_000,
+        }],
+        limits: Limits::NONE,
+        capabilities: Vec::new(),
+    }
+}
+
+impl World {
+    pub fn new(bug: Option<Bug>) -> Self {
+        let mut world = Self {
+            store: Store::default(),
+            outcomes: BTreeMap::new(),
+            bug,
+            threads: Vec::new(),
+            stands: BTreeMap::new(),
+            drivers: BTreeMap::new(),
+            lost: Vec::new(),
+            pin: pin(),
+            now: Instant {
+                seconds: 1_800_000_000,
+                nanos: 0,
+            },
+            commits: 0,
+        };
+        world.root(Some(3_000));
+        world
+    }
+
+    pub fn count(&mut self, what: &'static str) {
+        *self.outcomes.entry(what).or_default() += 1;
+    }
+
+    /// Perform a request; what is wrong with what it did, beside the books.
+    pub fn request(&mut self, request: &Request) -> Result<(), String> {
+        match request {
+            Request::Root(limit) => {
+                self.root(limit.map(|limit| limit.into()));
+                Ok(())
+            }
+            Request::Clock(seconds) => {
+                self.now.seconds += i64::from(*seconds) * 60;
+                Ok(())
+            }
+            Request::Crash(n) => {
+                self.crash(*n);
+                Ok(())
+            }
+            Request::Race(one, other) => self.race(one, other),
+            request => match self.decide(request) {
+                Some((thread, answer)) => self.settle(request, &thread, answer),
+                None => Ok(()),
+            },
+        }
+    }
+
+    /// Two decide from the same records: the second is written too, or has to decide again.
+    fn race(&mut self, one: &Request, other: &Request) -> Result<(), String> {
+        let (first, second) = (self.decide(one), self.decide(other));
+        if let Some((thread, answer)) = first {
+            self.settle(one, &thread, answer)?;
+        }
+        if let Some((thread, answer)) = second {
+            self.settle(other, &thread, answer)?;
+        }
+        Ok(())
+    }
+
+    /// One of the threads that stand so; any, if none does.
+    fn pick(&self, n: u16, fits: impl Fn(&str, Status, Option<StepKind>) -> bool) -> String {
+        let fitting: Vec<&String> = self
+            .threads
+            .iter()
+            .filter(|thread| {
+                let (status, step) = self.stands[*thread];
+                fits(thread, status, step)
+            })
+            .collect();
+        match fitting.len() {
+            0 => self.threads[usize::from(n) % self.threads.len()].clone(),
+            fits => fitting[usize::from(n) % fits].clone(),
+        }
+    }
+
+    fn pick_any(&self, n: u16) -> String {
+        self.pick(n, |_, _, _| true)
+    }
+
+    fn pick_driven(&self, n: u16, kind: StepKind) -> String {
+        self.pick(n, |thread, _, step| {
+            step == Some(kind) && self.drivers.contains_key(thread)
+        })
+    }
+
+    fn pick_answered(&self, n: u16) -> String {
+        self.pick(n, |thread, _, _| {
+            let driver = self.drivers.get(thread);
+            driver.is_some_and(|driver| driver.last.is_some())
+        })
+    }
+
+    fn pick_orphan(&self, n: u16) -> String {
+        self.pick(n, |thread, status, _| {
+            status == Status::Running && !self.drivers.contains_key(thread)
+        })
+    }
+
+    fn driver(&self, thread: &str, kind: StepKind) -> Option<(Driver, Loaded)> {
+        let driver = self.drivers.get(thread)?.clone();
+        let loaded = self.store.load(thread);
+        let step = loaded.head.value.step.as_ref()?;
+        (step.kind == kind && loaded.head.value.token == driver.token).then_some((driver, loaded))
+    }
+
+    fn root(&mut self, limit: Option<u64>) {
+        let limits = Limits {
+            spend: limit.map(Nanos::new),
+            ..Limits::NONE
+        };
+        let name = format!("root-{}", self.threads.len());
+        let plan = thread::create(&draft(&name), resolved(limits), None, self.now, "000000");
+        let plan = plan.expect("a root can be created");
+        self.commit(&plan);
+        self.stands.insert(name.clone(), (Status::Created, None));
+        self.threads.push(name);
+    }
+
+    pub fn commit(&mut self, plan: &Plan) -> bool {
+        let mut writes = plan.writes.clone();
+        if let Some(bug) = self.bug {
+            plant(bug, &self.store, plan, &mut writes);
+        }
+        self.commits += 1;
+        self.store.commit(&writes)
+    }
+
+    /// Decide about a request; `None` if it does not fit what is there.
+    pub fn decide(&self, request: &Request) -> Option<(String, Answer)> {
+        let commit = format!("{:016x}", self.commits);
+        let moment = Moment {
+            now: self.now,
+            commit: &commit,
+            ceiling: Limits::NONE,
+            full: None,
+        };
+        let (thread, decided) = match request {
+            Request::Spawn(n, named) => {
+                let runs = |status: Status| status.draws() && status != Status::Created;
+                let parent = self.pick(*n, |_, status, _| runs(status));
+                return self.spawn(&parent, *named, moment);
+            }
+            Request::Start(n) => {
+                let fits =
+                    |status| [Status::Created, Status::Idle, Status::Suspended].contains(&status);
+                self.start(self.pick(*n, |_, status, _| fits(status)), moment)
+            }
+            Request::Reply(n, read, written, calls) => {
+                let outcome = reply(*read, *written, *calls);
+                self.submit(*n, StepKind::CallLlm, outcome, moment)?
+            }
+            Request::Tools(n, cost) => self.tools(*n, *cost, moment)?,
+            Request::Fail(n, sent, used) => {
+                let outcome = Outcome::Failure(LlmFailure {
+                    kind: "transient".to_owned(),
+                    sent: *sent || used.is_some(),
+                    usage: used.map(|used| usage(used, 0)),
+                    ..LlmFailure::default()
+                });
+                self.submit(*n, StepKind::CallLlm, outcome, moment)?
+            }
+            Request::Wait(n) => self.submit(*n, StepKind::Wait, Outcome::Waited, moment)?,
+            Request::Claim(n) => self.claim(self.pick_orphan(*n), moment)?,
+            Request::Recover(n) => self.recover(self.pick_orphan(*n), moment)?,
+            Request::Late(n, used) => self.late(*n, *used, moment)?,
+            Request::Repeat(n) => self.again(self.pick_answered(*n), false, moment)?,
+            Request::Differ(n) => self.again(self.pick_answered(*n), true, moment)?,
+            Request::Raise(n, amount, through) => self.raise(
+                self.pick(*n, |_, status, _| status == Status::Suspended),
+                *amount,
+                *through,
+                moment,
+            ),
+            Request::Cancel(n) => self.signal(self.pick_any(*n), Signal::Cancel, moment),
+            Request::Kill(n) => self.signal(self.pick_any(*n), Signal::Kill, moment),
+            Request::Root(_) | Request::Clock(_) | Request::Crash(_) | Request::Race(..) => {
+                return None;
+            }
+        };
+        let answer = match decided {
+            Ok(decision) => Answer::Made(decision),
+            Err(error) => Answer::Refused(error),
+        };
+        Some((thread, answer))
+    }
+
+    fn spawn(
+        &self,
+        parent: &str,
+        named: Option<(u16, bool)>,
+        moment: Moment<'_>,
+    ) -> Option<(String, Answer)> {
+        let loaded = self.store.load(parent);
+        let depth = parent.matches('/').count();
+        let children = loaded.chain.value.children as usize;
+        let runs = loaded.head.value.status.draws() && loaded.head.value.run > 0;
+        if !runs || depth >= DEPTH_MAX || children >= WIDTH_MAX {
+            return None;
+        }
+        let grant = named.map(|(amount, rest)| match rest {
+            true => Grant::AtMost(Nanos::new(amount.into())),
+            false => Grant::Exactly(Nanos::new(amount.into())),
+        });
+        let mut change = Change::new(&loaded, moment);
+        let funds = match change.fund(grant) {
+            Ok(funds) => funds,
+            Err(refusal) => return Some((parent.to_owned(), Answer::Denied(refusal))),
+        };
+        change.chain.children += 1;
+        let chain = loaded.thread.value.chain.clone();
+        let under = Parent {
+            thread: parent,
+            chain: &chain,
+            funds,
+        };
+        let name = format!("{parent}/c{}", self.threads.len());
+        let child = resolved(Limits::NONE);
+        let child = thread::create(&draft(&name), child, Some(under), self.now, "000000").ok()?;
+        change.extra.extend(child.writes);
+        let plan = change.into_head_plan().expect("money is consistent");
+        Some((name, Answer::Made(Decision::Commit(Box::new(plan)))))
+    }
+
+    fn start(&self, thread: String, moment: Moment<'_>) -> (String, Result<Decision, Error>) {
+        let loaded = self.store.load(&thread);
+        let fresh = loaded.thread.value.pin.is_none();
+        let limits = loaded.head.value.limits;
+        let pin = Pin {
+            limits,
+            ..self.pin.clone()
+        };
+        let fresh = fresh.then(|| ("{}".to_owned(), "pin".to_owned()));
+        let name = format!("h/{}", self.commits);
+        let request = StartRequest {
+            input: Some(Message::text(Role::User, "go")),
+            holder: &name,
+            key: &name,
+            mail: Vec::new(),
+        };
+        let decided = runner::start(&loaded, Some(&pin), fresh, request, moment);
+        (thread, decided)
+    }
+
+    fn submit(
+        &self,
+        n: u16,
+        kind: StepKind,
+        outcome: Outcome,
+        moment: Moment<'_>,
+    ) -> Option<(String, Result<Decision, Error>)> {
+        let thread = self.pick_driven(n, kind);
+        let (driver, loaded) = self.driver(&thread, kind)?;
+        let submission = submission(&driver, outcome);
+        Some((thread, self.decided(&loaded, submission, moment)))
+    }
+
+    fn decided(
+        &self,
+        loaded: &Loaded,
+        submission: Submission,
+        moment: Moment<'_>,
+    ) -> Result<Decision, Error> {
+        let lines = self.store.histories.get(&loaded.key());
+        let entry = |version: u64| {
+            let text = lines?.get(version as usize - 1)?;
+            Some(Entry::from_text(text).expect("an entry"))
+        };
+        let round = loaded.head.value.round.as_ref();
+        let round = round.and_then(|round| entry(round.version));
+        let answer = entry(submission.version + 1);
+        let (round, answer) = (round.as_ref(), answer.as_ref());
+        runner::submit(loaded, Some(&self.pin), round, answer, submission, moment)
+    }
+
+    fn tools(
+        &self,
+        n: u16,
+        cost: u16,
+        moment: Moment<'_>,
+    ) -> Option<(String, Result<Decision, Error>)> {
+        let thread = self.pick_driven(n, StepKind::CallTools);
+        let (driver, loaded) = self.driver(&thread, StepKind::CallTools)?;
+        let round = loaded.head.value.round.as_ref()?;
+        let outcomes = round.calls.iter().map(|call| ToolOutcome {
+            version: round.version,
+            index: call.index,
+            state: ToolState::Done,
+            failed: false,
+            content: "42".to_owned(),
+            cost: Nanos::new(cost.into()),
+        });
+        let outcome = Outcome::Outcomes(outcomes.collect());
+        let submission = submission(&driver, outcome);
+        Some((thread, self.decided(&loaded, submission, moment)))
+    }
+
+    fn claim(
+        &self,
+        thread: String,
+        moment: Moment<'_>,
+    ) -> Option<(String, Result<Decision, Error>)> {
+        let loaded = self.store.load(&thread);
+        // Whoever claims knows that the driver is dead.
+        if self.drivers.contains_key(&thread) {
+            return None;
+        }
+        let name = format!("c/{}", self.commits);
+        let claimer = (name.as_str(), Proof::Dead, Vec::new());
+        let partial = KeptPartial::default();
+        let decided = runner::claim(&loaded, Some(&self.pin), None, &partial, claimer, moment);
+        Some((thread, decided))
+    }
+
+    fn recover(
+        &self,
+        thread: String,
+        moment: Moment<'_>,
+    ) -> Option<(String, Result<Decision, Error>)> {
+        let loaded = self.store.load(&thread);
+        if loaded.head.value.status != Status::Running || self.drivers.contains_key(&thread) {
+            return None;
+        }
+        let decided = runner::recover(&loaded, None, &KeptPartial::default(), moment);
+        Some((thread, decided))
+    }
+
+    /// A driver that was lost comes back with what its call really used.
+    fn late(
+        &self,
+        n: u16,
+        used: u16,
+        moment: Moment<'_>,
+    ) -> Option<(String, Result<Decision, Error>)> {
+        let charged = |driver: &&Driver| {
+            let head = self.store.load(&driver.thread).head.value;
+            let version = driver.version;
+            head.charged
+                .iter()
+                .any(|charged| charged.version == version)
+        };
+        let of_charged: Vec<&Driver> = self.lost.iter().filter(charged).collect();
+        let at = usize::from(n) % of_charged.len().max(1);
+        let driver = (*of_charged.get(at)?).clone();
+        let loaded = self.store.load(&driver.thread);
+        let submission = submission(&driver, reply(used, 0, false));
+        (loaded.head.value.token > driver.token)
+            .then(|| (driver.thread, self.decided(&loaded, submission, moment)))
+    }
+
+    /// The last submission of a driver again, as it was or with other usage.
+    fn again(
+        &self,
+        thread: String,
+        differs: bool,
+        moment: Moment<'_>,
+    ) -> Option<(String, Result<Decision, Error>)> {
+        let mut last = self.drivers.get(&thread)?.last.clone()?;
+        if differs {
+            last.outcome = reply(999, 999, true);
+        }
+        let loaded = self.store.load(&thread);
+        Some((thread, self.decided(&loaded, last, moment)))
+    }
+
+    fn raise(
+        &self,
+        thread: String,
+        amount: u16,
+        through: bool,
+        moment: Moment<'_>,
+    ) -> (String, Result<Decision, Error>) {
+        let chain = self.store.load(&thread).chain.value;
+        let limit = match chain.has_account() {
+            true => chain.account.limit,
+            // It has a cap of its own alone.
+            false => Some(Nanos::ZERO),
+        };
+        let more = |limit: Nanos| limit.saturating_add(Nanos::new(amount.into()));
+        let caps = Limits {
+            spend: limit.map(more),
+            ..Limits::NONE
+        };
+        self.signal(thread, Signal::Raise(Raise { caps, through }), moment)
+    }
+
+    fn signal(
+        &self,
+        thread: String,
+        signal: Signal,
+        moment: Moment<'_>,
+    ) -> (String, Result<Decision, Error>) {
+        let loaded = self.store.load(&thread);
+        let name = format!("s{}", self.commits);
+        let decided = runner::signal(&loaded, None, &name, signal, moment);
+        (thread, decided)
+    }
+
+    fn crash(&mut self, n: u16) {
+        let thread = self.pick(n, |thread, _, step| {
+            step.is_some() && self.drivers.contains_key(thread)
+        });
+        if let Some(driver) = self.drivers.remove(&thread) {
+            self.lost.push(driver);
+        }
+    }
+}
+
+pub fn submission(driver: &Driver, outcome: Outcome) -> Submission {
+    Submission {
+        token: driver.token,
+        version: driver.version,
+        outcome,
+        mail: Vec::new(),
+    }
+}
+
+fn usage(read: u16, written: u16) -> Usage {
+    Usage {
+        input: read.into(),
+        output: written.into(),
+        ..Usage::default()
+    }
+}
+
+pub fn reply(read: u16, written: u16, calls: bool) -> Outcome {
+    let block = match calls {
+        true => ReplyBlock::ToolUse {
+            id: "x".to_owned(),
+            name: "read".to_owned(),
+            arguments: "{}".to_owned(),
+        },
+        false => ReplyBlock::Text {
+            text: "done".to_owned(),
+        },
+    };
+    Outcome::Completion(Completion {
+        blocks: vec![block],
+        finish: "stop".to_owned(),
+        usage: Some(usage(read, written)),
+        session: None,
+    })
+}
+
+fn draft(id: &str) -> Draft {
+    Draft {
+        id: Some(id.to_owned()),
+        ..Draft::default()
+    }
+}
+
+fn resolved(limits: Limits) -> Resolved {
+    Resolved {
+        model: "m".to_owned(),
+        limits,
+        capabilities: Vec::new(),
+        inputs: "{}".to_owned(),
+    }
+}
