@@ -29,6 +29,9 @@ pub enum CallError {
         "no thread can be started for the call: the process has as many as it may, or memory is short"
     )]
     NoThread,
+    /// A call that must not be made twice ended so that nobody knows whether it was made: look before it is made again.
+    #[error("{0}; it may have been done all the same")]
+    Unsure(Box<Self>),
 }
 
 impl From<NoAnswer> for CallError {
@@ -73,7 +76,21 @@ impl CallError {
         match self {
             Self::Trapped(_) => true,
             Self::Limit(limit) => grown.contains(limit),
-            Self::Refused(_) | Self::Abandoned | Self::NoThread => false,
+            Self::Refused(_) | Self::Abandoned | Self::NoThread | Self::Unsure(_) => false,
+        }
+    }
+
+    /// The same for a call that must not be made twice.
+    pub(crate) fn of_once(self) -> Self {
+        let nothing_done = match &self {
+            Self::NoThread => true,
+            Self::Refused(error) => !matches!(error, wit::Error::Unknown(_)),
+            Self::Limit(limit) => *limit == "calls_queued_max",
+            Self::Trapped(_) | Self::Abandoned | Self::Unsure(_) => false,
+        };
+        match nothing_done || !self.retry_unchanged() {
+            true => self,
+            false => Self::Unsure(Box::new(self)),
         }
     }
 
@@ -111,7 +128,7 @@ impl CallError {
                 "tenant_memory_bytes_max",
             ]
             .contains(limit),
-            Self::Abandoned => false,
+            Self::Abandoned | Self::Unsure(_) => false,
         }
     }
 }
@@ -211,4 +228,46 @@ pub fn describe(error: &wit::Error) -> Description {
 
 fn did_you_mean(name: &str) -> String {
     format!("did you mean {name}?")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn failure() -> wit::Failure {
+        wit::Failure {
+            code: String::new(),
+            message: String::new(),
+        }
+    }
+
+    /// Symptom: a caller who repeated `create` because the error said that he may had two threads. Fix: an end of a call
+    /// that must not be made twice may be repeated only if nothing can have been done.
+    #[test]
+    fn what_may_have_been_made_is_not_to_be_made_again() {
+        for (error, again, once) in [
+            (
+                CallError::Refused(wit::Error::Unknown(failure())),
+                true,
+                false,
+            ),
+            (CallError::Trapped(String::new()), true, false),
+            (CallError::Limit("wall_time_max"), true, false),
+            (CallError::Limit("calls_queued_max"), true, true),
+            (
+                CallError::Refused(wit::Error::Unavailable(failure())),
+                true,
+                true,
+            ),
+            (CallError::NoThread, true, true),
+            (CallError::Abandoned, false, false),
+            (CallError::Limit("stack_bytes_max"), false, false),
+        ] {
+            assert_eq!(error.retry_unchanged(), again, "{error}");
+            let told = error.to_string();
+            let of_once = error.of_once();
+            assert_eq!(of_once.retry_unchanged(), once, "{of_once}");
+            assert!(of_once.to_string().starts_with(&told), "{of_once}");
+        }
+    }
 }

@@ -182,10 +182,12 @@ pub(crate) fn jitter(most: Duration) -> Duration {
 
 /// The exports of the component. Contracts, limits and errors are those of `wit/`.
 impl Tenant {
-    /// `registry.create`. Made once: repeated after an unknown outcome, it might make two threads.
+    /// `registry.create`. Made once: repeated after an unknown outcome, it might make two threads; such an end is
+    /// [`CallError::Unsure`].
     pub async fn create(&self, draft: registry::Draft) -> Result<wit::Thread, CallError> {
         self.call_once(move |c, s| c.threadkeep_threads_registry().call_create(s, &draft))
             .await
+            .map_err(CallError::of_once)
     }
 
     /// `registry.get`.

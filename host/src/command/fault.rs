@@ -3,6 +3,7 @@
 use super::open::Opened;
 use std::error::Error;
 use threadkeep::authority::{self, AuthorityError};
+use threadkeep::ceilings::Refusal;
 use threadkeep::driver::DriveError;
 use threadkeep::error::{CallError, describe};
 use threadkeep::library::LibraryError;
@@ -35,6 +36,13 @@ pub fn call(error: &CallError) -> Fault {
         CallError::NoThread => Fault::new("no-thread", message).hint(
             "nothing was written: end what holds threads, or raise `ulimit -u`, and try again",
         ),
+        CallError::Unsure(inner) => Fault {
+            message,
+            hint: Some(
+                "`threadkeep list` shows whether the thread was made: look first".to_owned(),
+            ),
+            ..call(inner)
+        },
     }
 }
 
@@ -156,16 +164,20 @@ pub fn of_names(opened: &Opened, error: &CallError) -> Fault {
     fault.hint(format!("there are: {}{more}", shown.join(", ")))
 }
 
+/// The policy has no room for another run.
+pub fn no_room(refusal: &Refusal) -> Fault {
+    Fault {
+        exit: Exit::Busy,
+        ..Fault::new(&refusal.code(), refusal.message.clone())
+            .hint("wait until another run has ended, or let the operator raise runs in the policy")
+    }
+}
+
 /// A run that was not performed to its end.
 pub fn drive(opened: &Opened, thread: &str, error: &DriveError) -> Fault {
     match error {
         DriveError::Call(error) => of_thread(opened, thread, error),
-        DriveError::Ceiling(refusal) => Fault {
-            exit: Exit::Busy,
-            ..Fault::new(&refusal.code(), refusal.message.clone()).hint(
-                "wait until another run has ended, or let the operator raise runs in the policy",
-            )
-        },
+        DriveError::Ceiling(refusal) => no_room(refusal),
         DriveError::Fenced(_) => Fault {
             exit: Exit::Busy,
             ..Fault::new("fenced", error.to_string())
