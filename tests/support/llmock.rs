@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use threadkeep::models::anthropic::{Anthropic, AnthropicOptions};
 use threadkeep::models::openai::{OpenAi, OpenAiOptions};
-use threadkeep::models::{Llm, Secret};
+use threadkeep::models::{Llm, Secret, Times};
 
 /// How long a server may take to start: it is an interpreter, and the machine may be busy.
 const START_TIMEOUT: Duration = Duration::from_secs(120);
@@ -50,16 +50,20 @@ impl Wire {
         self,
         base_url: String,
         key: Option<&str>,
-        answer_timeout: Duration,
-        idle_timeout: Duration,
+        answer: Duration,
+        idle: Duration,
     ) -> Arc<dyn Llm> {
+        let times = Times {
+            answer,
+            idle,
+            ..Times::default()
+        };
         let key = key.map(Secret::new);
         match self {
             Self::OpenAi => {
                 let options = OpenAiOptions {
                     key,
-                    answer_timeout,
-                    idle_timeout,
+                    times,
                     ..OpenAiOptions::new(base_url)
                 };
                 Arc::new(OpenAi::new(options).expect("the options are right"))
@@ -67,8 +71,7 @@ impl Wire {
             Self::Anthropic => {
                 let options = AnthropicOptions {
                     key,
-                    answer_timeout,
-                    idle_timeout,
+                    times,
                     ..AnthropicOptions::new(base_url)
                 };
                 Arc::new(Anthropic::new(options).expect("the options are right"))

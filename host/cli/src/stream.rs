@@ -111,6 +111,25 @@ impl Stream {
         ));
     }
 
+    /// A call waits for its turn.
+    pub fn waits(&mut self, screen: &mut Screen, millis: u64, message: &str) {
+        self.quiet = 0;
+        screen.end_line();
+        screen.note(&format!(
+            "  {}; it goes on in {}",
+            crate::printable::line(message),
+            when::length(millis)
+        ));
+    }
+
+    /// The provider reports more tokens than the call can have come to.
+    pub fn disbelieved(&mut self, screen: &mut Screen, reported: u64, counted: u64) {
+        screen.end_line();
+        screen.note(&format!(
+            "  the provider reports {reported} tokens, which cannot be: {counted} are counted"
+        ));
+    }
+
     /// A second has passed.
     pub fn tick(&mut self, screen: &mut Screen) {
         self.quiet += 1;
@@ -158,13 +177,16 @@ mod tests {
         stream.tool_started(&mut screen, "read_file", "{\"path\":\n\"x\"}");
         stream.tool_done(&mut screen, "read_file", false, 25);
         stream.retry(&mut screen, 1_500, "overloaded");
+        stream.waits(&mut screen, 20_000, "too many calls");
+        stream.disbelieved(&mut screen, 1_000_000_000, 21_000);
         stream.text(&mut screen, "It holds a note.");
         stream.turn(&mut screen, &cost(2));
         assert_eq!(out.text(), "Let me look.\nIt holds a note.\n");
         assert_eq!(
             err.text(),
             "run 1 of a-1\n  thinking\nturn 1: 100 input and 10 output tokens, 0.00012 USD\n  read_file {\"path\": \
-             \"x\"}\n  read_file done, 25 bytes\n  overloaded; next attempt in 1.5 s\nturn 2: 100 input and 10 output \
+             \"x\"}\n  read_file done, 25 bytes\n  overloaded; next attempt in 1.5 s\n  too many calls; it goes on in 20 s\n  the \
+             provider reports 1000000000 tokens, which cannot be: 21000 are counted\nturn 2: 100 input and 10 output \
              tokens, 0.00012 USD\n"
         );
         assert_eq!(stream.into_reply(), "It holds a note.");

@@ -4,12 +4,22 @@ use super::Refusal;
 use crate::authority::{self, AuthorityError};
 use cap_std::fs::{Dir, File, OpenOptions};
 use serde::{Deserialize, Serialize};
+use std::fs::TryLockError;
 use std::io::{self, Write};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 /// Largest file of a book: it holds a few numbers.
 const BOOK_BYTES_MAX: u64 = 4 << 10;
+/// Longest wait for the lock of a book. A change takes milliseconds, so whoever waits this long waits for a process that
+/// stands still; a call that is refused can be tried again, one that hangs cannot.
+const LOCK_WAIT_MAX: Duration = Duration::from_secs(4);
+/// The same once a wait was in vain, until one is not: else hundreds of calls would each wait so long, one after another.
+const LOCK_WAIT_STUCK_MAX: Duration = Duration::from_millis(100);
+/// How long to wait before a held lock is tried again: about as long as a change.
+const LOCK_POLL: Duration = Duration::from_millis(5);
 
 /// What a tenant has used since its book was begun. Calls that are under way stand in it with the most that they can
 /// come to; so does a call whose process died.
@@ -30,6 +40,44 @@ pub struct Used {
     pub tool_bytes: u64,
 }
 
+impl Used {
+    fn each(&mut self) -> [&mut u64; 6] {
+        let Self {
+            spend_nanos,
+            unpriced_calls,
+            model_calls,
+            model_bytes,
+            tool_calls,
+            tool_bytes,
+        } = self;
+        [
+            spend_nanos,
+            unpriced_calls,
+            model_calls,
+            model_bytes,
+            tool_calls,
+            tool_bytes,
+        ]
+    }
+
+    /// Add as much as fits; what was added.
+    pub(super) fn add(&mut self, mut more: Self) -> Self {
+        for (total, more) in self.each().into_iter().zip(more.each()) {
+            *more = (*more).min(u64::MAX - *total);
+            *total += *more;
+        }
+        more
+    }
+
+    /// Put what a call came to in the place of what was added for it.
+    pub(super) fn replace(&mut self, mut held: Self, mut actual: Self) {
+        let pairs = held.each().into_iter().zip(actual.each());
+        for (total, (held, actual)) in self.each().into_iter().zip(pairs) {
+            *total = total.saturating_sub(*held).saturating_add(*actual);
+        }
+    }
+}
+
 /// Keeps what was used. An embedder who wants it in a database of its own writes one.
 pub trait Book: Send + Sync {
     /// What was used.
@@ -39,7 +87,7 @@ pub trait Book: Send + Sync {
     fn used(&self) -> Result<Used, Refusal>;
 
     /// Change it, alone: nobody else changes it meanwhile. What `change` refuses changes nothing. Durable, where the book
-    /// is, when it answers.
+    /// is, when it answers. `change` may be made again from the start, as a transaction may.
     ///
     /// # Errors
     /// What `change` refuses, or that it cannot be kept.
@@ -47,6 +95,12 @@ pub trait Book: Send + Sync {
         &self,
         change: &mut dyn FnMut(&mut Used) -> Result<(), Refusal>,
     ) -> Result<(), Refusal>;
+
+    /// May a change wait, for a disk, a lock or a network? Then it is made on a thread that is there for such things, one
+    /// change of a guard at a time, and never on one of the runtime's.
+    fn blocks(&self) -> bool {
+        true
+    }
 }
 
 /// A book that ends with the process. [`Book::used`] is the snapshot that a later one may begin with.
@@ -75,6 +129,10 @@ impl Book for InMemory {
         *kept = used;
         Ok(())
     }
+
+    fn blocks(&self) -> bool {
+        false
+    }
 }
 
 /// A book in a JSON file, shared by all processes that name it. Every change is read, made and written under a lock
@@ -83,6 +141,9 @@ impl Book for InMemory {
 pub struct FileBook {
     dir: Dir,
     name: String,
+    lock_wait_max: Duration,
+    /// The last wait for the lock was in vain.
+    stuck: AtomicBool,
 }
 
 impl FileBook {
@@ -91,6 +152,8 @@ impl FileBook {
         Self {
             dir,
             name: name.to_owned(),
+            lock_wait_max: LOCK_WAIT_MAX,
+            stuck: AtomicBool::new(false),
         }
     }
 
@@ -98,12 +161,32 @@ impl FileBook {
     fn lock(&self) -> io::Result<std::fs::File> {
         let mut options = OpenOptions::new();
         options.write(true).create(true);
-        let lock = self
-            .dir
-            .open_with(format!("{}.lock", self.name), &options)?;
-        let lock = lock.into_std();
-        lock.lock()?;
-        Ok(lock)
+        let name = format!("{}.lock", self.name);
+        let lock = self.dir.open_with(&name, &options)?.into_std();
+        let longest = match self.stuck.load(Ordering::Relaxed) {
+            true => LOCK_WAIT_STUCK_MAX.min(self.lock_wait_max),
+            false => self.lock_wait_max,
+        };
+        let begun = Instant::now();
+        loop {
+            match lock.try_lock() {
+                Ok(()) => {
+                    self.stuck.store(false, Ordering::Relaxed);
+                    return Ok(lock);
+                }
+                Err(TryLockError::Error(error)) => return Err(error),
+                Err(TryLockError::WouldBlock) if begun.elapsed() < longest => {
+                    std::thread::sleep(LOCK_POLL);
+                }
+                Err(TryLockError::WouldBlock) => {
+                    self.stuck.store(true, Ordering::Relaxed);
+                    let problem = format!(
+                        "another process keeps {name} locked: end that process, or try again"
+                    );
+                    return Err(io::Error::new(io::ErrorKind::TimedOut, problem));
+                }
+            }
+        }
     }
 
     fn read(&self) -> Result<Used, Refusal> {
@@ -211,6 +294,67 @@ mod tests {
         });
         assert!(refused.is_err());
         assert_eq!(open().used().map(|used| used.spend_nanos), Ok(20));
+    }
+
+    /// Symptom: a process that stopped while it held the lock hung every run of every other one. Cause: the lock was
+    /// awaited without end. Fix: the wait is bounded, and the call refused.
+    #[test]
+    fn a_lock_that_somebody_keeps_is_refused_and_not_awaited_for_ever() {
+        let temp = tempfile::TempDir::new().expect("a temporary directory");
+        let dir = Dir::open_ambient_dir(temp.path(), cap_std::ambient_authority());
+        let mut book = FileBook::new(dir.expect("opened"), "used.json");
+        spend(&book, 1).expect("nobody holds it");
+        let lock = std::fs::File::open(temp.path().join("used.json.lock")).expect("opened");
+        lock.lock().expect("locked");
+        book.lock_wait_max = Duration::from_millis(20);
+        for _ in 0..2 {
+            let refused = spend(&book, 1).expect_err("it is held");
+            assert_eq!(refused.code(), "ceiling_book");
+            let told = &refused.message;
+            assert!(
+                told.contains("used.json.lock") && told.contains("end that process"),
+                "{told}"
+            );
+            assert!(book.stuck.load(Ordering::Relaxed));
+        }
+        drop(lock);
+        spend(&book, 1).expect("it is free now");
+        assert!(!book.stuck.load(Ordering::Relaxed));
+        assert_eq!(book.used().map(|used| used.spend_nanos), Ok(2));
+    }
+
+    #[test]
+    fn one_that_waits_for_the_lock_goes_on_when_it_is_free() {
+        let temp = tempfile::TempDir::new().expect("a temporary directory");
+        let dir = Dir::open_ambient_dir(temp.path(), cap_std::ambient_authority());
+        let mut book = FileBook::new(dir.expect("opened"), "used.json");
+        spend(&book, 1).expect("nobody holds it");
+        let lock = std::fs::File::open(temp.path().join("used.json.lock")).expect("opened");
+        lock.lock().expect("locked");
+        book.lock_wait_max = Duration::from_secs(600);
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| spend(&book, 1));
+            std::thread::sleep(4 * LOCK_POLL);
+            assert!(!waits.is_finished());
+            drop(lock);
+            waits.join().expect("done").expect("it is free now");
+        });
+        assert_eq!(book.used().map(|used| used.spend_nanos), Ok(2));
+    }
+
+    #[test]
+    fn totals_saturate_and_give_back_no_more_than_was_added() {
+        let spend = |spend_nanos| Used {
+            spend_nanos,
+            ..Used::default()
+        };
+        let mut used = spend(u64::MAX - 5);
+        let held = used.add(spend(9));
+        assert_eq!((held, used), (spend(5), spend(u64::MAX)));
+        used.replace(held, spend(2));
+        assert_eq!(used, spend(u64::MAX - 3));
+        used.replace(spend(u64::MAX), spend(1));
+        assert_eq!(used, spend(1));
     }
 
     #[test]

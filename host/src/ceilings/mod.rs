@@ -10,13 +10,16 @@
 //! person who raises the ceiling resumes. A refused tool call is a failed result, which the model reads.
 
 mod book;
+mod bounds;
 mod guard;
 mod money;
+mod permit;
 mod rate;
 
 pub use book::{Book, FileBook, InMemory, Used};
-pub use guard::{Called, Guard, Permit};
+pub use guard::Guard;
 pub use money::{Tariff, nanos};
+pub use permit::{Called, Note, Permit};
 pub use rate::WAIT_MAX;
 
 use crate::models::{Failure, FailureKind};
@@ -33,8 +36,8 @@ pub struct Ceilings {
     pub unpriced: bool,
     /// Model calls.
     pub model_calls_max: Option<u64>,
-    /// Bytes to and from models: prompts, messages, schemas, replies. A call is admitted only if the largest reply would
-    /// still fit (`models::REPLY_BYTES_MAX`).
+    /// Bytes to and from models: prompts, messages, schemas, and answers as they come over the wire. A call is admitted
+    /// only if the largest answer would still fit (`models::answer_bytes_max`).
     pub model_bytes_max: Option<u64>,
     /// Tool calls.
     pub tool_calls_max: Option<u64>,
@@ -44,7 +47,8 @@ pub struct Ceilings {
     /// Bytes of the arguments of one tool call.
     pub argument_bytes_max: Option<u64>,
     /// Model and tool calls a minute, by the host's clock. So many may be made at once; then one for each share of the
-    /// minute. A call that comes too early waits for its turn, at most [`WAIT_MAX`], and is refused if that is not enough.
+    /// minute. A call that comes too early waits for its turn, at most [`WAIT_MAX`] and half of its own time, and is refused
+    /// if that is not enough.
     pub calls_per_minute_max: Option<u64>,
     /// Time from the first step of a run to its last, waits included. What is under way then is dropped.
     pub run_time_max: Option<Duration>,
@@ -67,6 +71,36 @@ impl Ceilings {
             run_time_max: None,
             runs_max: None,
         }
+    }
+
+    /// Every ceiling as a policy file names it, and its value if it is set: money in nano-USD, time in seconds.
+    pub fn named(&self) -> [(&'static str, Option<String>); 10] {
+        let Self {
+            spend_nanos_max,
+            unpriced,
+            model_calls_max,
+            model_bytes_max,
+            tool_calls_max,
+            tool_bytes_max,
+            argument_bytes_max,
+            calls_per_minute_max,
+            run_time_max,
+            runs_max,
+        } = *self;
+        let number = |value: Option<u64>| value.map(|value| value.to_string());
+        let time = run_time_max.map(|time| format!("{} s", time.as_secs_f64()));
+        [
+            ("spend", number(spend_nanos_max)),
+            ("unpriced", unpriced.then(|| "allowed".to_owned())),
+            ("model_calls", number(model_calls_max)),
+            ("model_bytes", number(model_bytes_max)),
+            ("tool_calls", number(tool_calls_max)),
+            ("tool_bytes", number(tool_bytes_max)),
+            ("argument_bytes", number(argument_bytes_max)),
+            ("calls_per_minute", number(calls_per_minute_max)),
+            ("run_time", time),
+            ("runs", number(runs_max)),
+        ]
     }
 }
 

@@ -3,8 +3,9 @@
 use crate::clock::Time;
 use std::time::Duration;
 
-/// Longest time that a call waits for its turn. A step has ten minutes for a model and two for a tool; what would wait
-/// longer than one minute is refused with the time after which it may come again.
+/// Longest time that a call waits for its turn, and never more than half of the time that it has, so that there is some
+/// left for what it is about: a step has ten minutes for a model and two for a tool. What would wait longer is refused
+/// with the time after which it may come again.
 pub const WAIT_MAX: Duration = Duration::from_secs(60);
 
 /// One call, in the units of the bucket: it gains `per_minute` of them each nanosecond.
@@ -29,9 +30,13 @@ impl Bucket {
         }
     }
 
-    /// Take a turn: how long to wait for it. A turn that would come later than [`WAIT_MAX`] is not taken; the error is
-    /// when to ask again, or `None` if nothing ever passes.
-    pub(super) fn take(&mut self, now: Time) -> Result<Duration, Option<Duration>> {
+    /// Take a turn: how long to wait for it. A turn that would come later than `longest` is not taken; the error is when
+    /// to ask again, or `None` if nothing ever passes.
+    pub(super) fn take(
+        &mut self,
+        now: Time,
+        longest: Duration,
+    ) -> Result<Duration, Option<Duration>> {
         // A clock that stepped back gives nothing, and time goes on from there.
         let passed = i128::try_from(now.until(self.last).as_nanos()).unwrap_or(i128::MAX);
         self.last = now;
@@ -48,11 +53,16 @@ impl Bucket {
         }
         let nanos = (-after + rate - 1) / rate;
         let wait = Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
-        if wait > WAIT_MAX {
-            return Err(Some(wait.saturating_sub(WAIT_MAX)));
+        if wait > longest {
+            return Err(Some(wait.saturating_sub(longest)));
         }
         self.level = after;
         Ok(wait)
+    }
+
+    /// Give a turn back that was taken in advance and is not wanted any more.
+    pub(super) fn give_back(&mut self) {
+        self.level = (self.level + CALL).min(full(self.per_minute));
     }
 }
 
@@ -72,7 +82,7 @@ mod tests {
     fn so_many_at_once_and_then_one_for_each_share_of_the_minute() {
         let seconds = |n| Ok(Duration::from_secs(n));
         let mut bucket = Bucket::new(3, at(0));
-        let taken: Vec<_> = (0..7).map(|_| bucket.take(at(0))).collect();
+        let taken: Vec<_> = (0..7).map(|_| bucket.take(at(0), WAIT_MAX)).collect();
         let refused = Err(Some(Duration::from_secs(20)));
         assert_eq!(
             taken,
@@ -87,30 +97,59 @@ mod tests {
             ]
         );
         assert_eq!(
-            bucket.take(at(20)),
+            bucket.take(at(20), WAIT_MAX),
             seconds(60),
             "the one that was told to come again"
         );
-        assert_eq!(bucket.take(at(1_000)), seconds(0));
+        assert_eq!(bucket.take(at(1_000), WAIT_MAX), seconds(0));
         let at_once = (0..9)
-            .filter(|_| bucket.take(at(1_000)) == seconds(0))
+            .filter(|_| bucket.take(at(1_000), WAIT_MAX) == seconds(0))
             .count();
         assert_eq!(at_once, 2, "never more than a minute's worth");
     }
 
     #[test]
+    fn a_turn_that_is_given_back_is_the_next_ones() {
+        let mut bucket = Bucket::new(1, at(0));
+        bucket.give_back();
+        assert_eq!(
+            bucket.take(at(0), WAIT_MAX),
+            Ok(Duration::ZERO),
+            "one at most"
+        );
+        let short = Duration::from_secs(5);
+        assert_eq!(
+            bucket.take(at(0), short),
+            Err(Some(Duration::from_secs(55)))
+        );
+        assert_eq!(bucket.take(at(0), WAIT_MAX), Ok(WAIT_MAX));
+        assert_eq!(
+            bucket.take(at(1), WAIT_MAX),
+            Err(Some(Duration::from_secs(59)))
+        );
+        bucket.give_back();
+        assert_eq!(bucket.take(at(1), WAIT_MAX), Ok(Duration::from_secs(59)));
+    }
+
+    #[test]
     fn a_clock_that_steps_back_gives_nothing() {
         let mut bucket = Bucket::new(1, at(1_000));
-        assert_eq!(bucket.take(at(1_000)), Ok(Duration::ZERO));
-        assert_eq!(bucket.take(at(0)), Ok(Duration::from_secs(60)));
-        assert_eq!(bucket.take(at(59)), Err(Some(Duration::from_secs(1))));
-        assert_eq!(bucket.take(at(60)), Ok(Duration::from_secs(60)));
+        assert_eq!(bucket.take(at(1_000), WAIT_MAX), Ok(Duration::ZERO));
+        assert_eq!(bucket.take(at(0), WAIT_MAX), Ok(Duration::from_secs(60)));
+        assert_eq!(
+            bucket.take(at(59), WAIT_MAX),
+            Err(Some(Duration::from_secs(1)))
+        );
+        assert_eq!(bucket.take(at(60), WAIT_MAX), Ok(Duration::from_secs(60)));
     }
 
     #[test]
     fn zero_lets_nothing_pass_and_the_largest_number_does_not_overflow() {
-        assert_eq!(Bucket::new(0, at(0)).take(at(i64::MAX)), Err(None));
+        assert_eq!(
+            Bucket::new(0, at(0)).take(at(i64::MAX), WAIT_MAX),
+            Err(None)
+        );
         let mut bucket = Bucket::new(u64::MAX, at(i64::MIN));
-        assert_eq!(bucket.take(at(i64::MAX)), Ok(Duration::ZERO));
+        assert_eq!(bucket.take(at(i64::MAX), WAIT_MAX), Ok(Duration::ZERO));
     }
 }

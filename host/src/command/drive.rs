@@ -209,6 +209,10 @@ impl<'a> Watch<'a> {
             } => stream.tool_done(screen, &name, failed, bytes),
             RunEvent::Turn(costs) => stream.turn(screen, &view::cost(&costs)),
             RunEvent::Retry { millis, message } => stream.retry(screen, millis, &message),
+            RunEvent::Waiting { millis, message } => stream.waits(screen, millis, &message),
+            RunEvent::Disbelieved { reported, counted } => {
+                stream.disbelieved(screen, reported.total(), counted.total());
+            }
         }
     }
 

@@ -63,7 +63,7 @@ pub fn draft(
 }
 
 /// Refuse, before anything is made, what could not be created, or (`runs`) not carried to its end: settings that nobody
-/// would obey, and a model whose provider cannot be made. Which model that is, the component says of a thread in memory.
+/// would obey, a policy without room for a run, and a model whose provider cannot be made. Which model that is, the component says of a thread in memory.
 pub async fn rehearse(session: &Session, draft: &Draft, runs: bool) -> Result<(), Fault> {
     let opened = session.rehearsal()?;
     let project = opened.project();
@@ -75,6 +75,8 @@ pub async fn rehearse(session: &Session, draft: &Draft, runs: bool) -> Result<()
     if !runs {
         return Ok(());
     }
+    let room = project.guard().begin();
+    room.map_err(|refusal| fault::no_room(&refusal))?;
     project
         .check_model(&tried.model)
         .map_err(|failure| fault::provider(&failure))

@@ -1,5 +1,7 @@
 //! What a run tells while it goes on: a typed stream. Deltas are no promise; what is called done is durable.
 
+use crate::ceilings::Note;
+use crate::models::Usage;
 use crate::wit;
 use tokio::sync::mpsc;
 
@@ -41,6 +43,20 @@ pub enum RunEvent {
     },
     /// A turn is durable.
     Turn(Costs),
+    /// A call waits for its turn, because too many were made in a minute.
+    Waiting {
+        /// Milliseconds until then.
+        millis: u64,
+        /// Which ceiling it is, and whose policy says so.
+        message: String,
+    },
+    /// A provider reports more tokens than the call can have come to; less is counted.
+    Disbelieved {
+        /// What it reports.
+        reported: Usage,
+        /// What is counted.
+        counted: Usage,
+    },
     /// An attempt failed and is tried again.
     Retry {
         /// Milliseconds until then.
@@ -160,6 +176,22 @@ impl Sink {
             },
             receiver,
         )
+    }
+
+    /// Where the notes of a permit go.
+    pub(super) fn notes(&self) -> impl Fn(Note) + Send + Sync + 'static {
+        let sink = self.clone();
+        move |note| {
+            sink.emit(match note {
+                Note::Waits { wait, message } => RunEvent::Waiting {
+                    millis: u64::try_from(wait.as_millis()).unwrap_or(u64::MAX),
+                    message,
+                },
+                Note::Disbelieved { reported, counted } => {
+                    RunEvent::Disbelieved { reported, counted }
+                }
+            });
+        }
     }
 
     pub(crate) fn emit(&self, event: RunEvent) {

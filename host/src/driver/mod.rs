@@ -5,6 +5,7 @@
 //! [`Driver::recover_lost`] closes, as does the next run that meets it.
 
 mod after;
+mod begin;
 mod conversation;
 mod events;
 mod nonce;
@@ -26,8 +27,9 @@ use crate::policy::Policy;
 use crate::tenant::Tenant;
 use crate::tools::Tools;
 use crate::wit::{self, runner};
+use begin::{Admitted, not_held};
 use conversation::Conversation;
-use queue::{Holding, Patience, Place, Polls, WaitEnd, by_whom};
+use queue::{Holding, by_whom};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -68,7 +70,8 @@ pub enum DriveError {
     /// Somebody else has taken the thread over, or killed it.
     #[error("{0} is held by somebody else now, or its run was ended")]
     Fenced(String),
-    /// As many runs as the operator's policy allows are under way. Nothing was written.
+    /// As many runs as the operator's policy allows are under way, still so at the end of the time that
+    /// [`OnBusy::Queue`] names. Nothing was written.
     #[error("{0}")]
     Ceiling(Refusal),
     /// It was not this run's turn within the time that [`OnBusy::Queue`] names. Nothing was written.
@@ -180,22 +183,7 @@ impl Driver {
         sink: &Sink,
         stop: &Stop,
     ) -> Result<Ended, DriveError> {
-        let mut holding = self.shared.holding();
-        let driver = self.marked(&holding);
-        let (handle, permit, _place) = match self.on_busy {
-            OnBusy::Refuse => {
-                let (begun, permit) = driver.start(thread, input, &mut holding).await?;
-                (begun, permit, None)
-            }
-            OnBusy::Queue(wait) => {
-                let mut patience = Patience::new(thread, wait, stop);
-                let begun = driver.queued(input, &mut holding, &mut patience).await;
-                begun.map(|((handle, permit), place)| (handle, permit, Some(place)))?
-            }
-        };
-        driver
-            .held((handle, &permit), &mut holding, sink, stop)
-            .await
+        self.begin(None, (thread, input), sink, stop).await
     }
 
     /// Take over a thread that waits, or whose holder is gone, and perform it.
@@ -215,9 +203,8 @@ impl Driver {
         holding.may_hold();
         let claimed = driver.tenant.claim(thread, &holding.holder, proof).await;
         let handle = claimed.inspect_err(|error| not_held(error, &mut holding))?;
-        driver
-            .held((handle, &permit), &mut holding, sink, stop)
-            .await
+        let begun = (handle, Admitted::at_once(permit));
+        driver.held(begun, &mut holding, sink, stop).await
     }
 
     /// Close the runs of this process whose futures were dropped, or that could not be performed to their end: what
@@ -244,82 +231,16 @@ impl Driver {
         }
     }
 
-    async fn start(
-        &self,
-        thread: &str,
-        input: Option<String>,
-        holding: &mut Holding,
-    ) -> Result<(runner::Handle, Permit), DriveError> {
-        let permit = self.guard.begin().map_err(DriveError::Ceiling)?;
-        holding.may_hold();
-        let (holder, key) = (holding.holder.clone(), holding.holder.clone());
-        let mut started = self
-            .tenant
-            .start(thread, input.clone(), &holder, &key)
-            .await;
-        if let Err(CallError::Refused(wit::Error::Busy(lease))) = &started
-            && self.shared.is_lost(&lease.holder)
-        {
-            // A run of this process that nobody performs any more: it is in nobody's way.
-            self.tenant
-                .recover_all(std::slice::from_ref(&lease.holder))
-                .await?;
-            started = self.tenant.start(thread, input, &holder, &key).await;
-        }
-        let handle = started.inspect_err(|error| not_held(error, holding))?;
-        Ok((handle, permit))
-    }
-
-    /// Wait for the turn in this process, then for the lease. A start that is under way is never given up.
-    async fn queued(
-        &self,
-        input: Option<String>,
-        holding: &mut Holding,
-        patience: &mut Patience<'_>,
-    ) -> Result<((runner::Handle, Permit), Place), DriveError> {
-        let thread = patience.thread;
-        let full = || DriveError::QueueFull(thread.to_owned());
-        let mut place = self.shared.join(thread).ok_or_else(full)?;
-        if let Err(end) = patience.until(place.turn()).await {
-            return Err(self.impatient(end, patience).await);
-        }
-        let mut polls = Polls::new();
-        loop {
-            match self.start(thread, input.clone(), holding).await {
-                Err(DriveError::Call(CallError::Refused(wit::Error::Busy(_)))) => {}
-                begun => return Ok((begun?, place)),
-            }
-            if let Err(end) = patience.until(polls.next()).await {
-                return Err(self.impatient(end, patience).await);
-            }
-        }
-    }
-
-    /// A wait that ended without a turn: who holds the thread now?
-    async fn impatient(&self, end: WaitEnd, patience: &Patience<'_>) -> DriveError {
-        if end == WaitEnd::Stopped {
-            return DriveError::GivenUp(patience.thread.to_owned());
-        }
-        match self.tenant.get(patience.thread).await {
-            Ok(found) => DriveError::Waited {
-                thread: found.id,
-                lease: found.run.lease,
-                waited: patience.wait,
-            },
-            Err(error) => DriveError::Call(error),
-        }
-    }
-
     /// Perform a run that is held under this name; it is lost if nobody performs it to its end.
     async fn held(
         &self,
-        begun: (runner::Handle, &Permit),
+        (handle, mut admitted): (runner::Handle, Admitted),
         holding: &mut Holding,
         sink: &Sink,
         stop: &Stop,
     ) -> Result<Ended, DriveError> {
-        let (handle, permit) = begun;
-        let done = self.perform(handle, permit, sink, stop).await;
+        admitted.permit.tell(sink.notes());
+        let done = self.perform(handle, &admitted.permit, sink, stop).await;
         if matches!(done, Ok(_) | Err(DriveError::Fenced(_))) {
             holding.release();
         }
@@ -366,14 +287,5 @@ impl Driver {
         if let Some(observer) = &self.observer {
             observer.committed(thread);
         }
-    }
-}
-
-/// A start or claim that was refused holds nothing; one whose outcome nobody knows may.
-fn not_held(error: &CallError, holding: &mut Holding) {
-    let known =
-        matches!(error, CallError::Refused(refused) if !matches!(refused, wit::Error::Unknown(_)));
-    if known {
-        holding.release();
     }
 }

@@ -4,9 +4,10 @@ use super::conversation::Conversation;
 use super::{Costs, DriveError, Driver, RunEvent, Sink, Stop, StopLevel};
 use crate::ceilings::{Called, Permit};
 use crate::component::convert;
-use crate::models::{Completion, Delta, Failure, FailureKind};
+use crate::models::{BoxFuture, Completion, Delta, Failure, FailureKind, Llm, OnDelta, Request};
 use crate::wit::{self, llm, runner};
 use futures_util::future::join_all;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -38,6 +39,71 @@ enum Interrupted {
     Stopped,
     /// Somebody else holds the thread: nothing more to tell.
     Fenced,
+}
+
+/// When a step that is under way asks whether to go on.
+struct Asking {
+    count: u32,
+    gap: Duration,
+    gap_max: Duration,
+    /// Bytes of the partial text that was kept last.
+    written: usize,
+}
+
+impl Asking {
+    fn new(gap_max: Duration) -> Self {
+        Self {
+            count: 0,
+            gap: POLL,
+            gap_max,
+            written: 0,
+        }
+    }
+
+    /// It is time for one: the text to keep with it, which is none unless there is more of it.
+    fn text(&mut self, partial: &Mutex<String>) -> String {
+        self.count += 1;
+        self.gap = (self.gap * 2).min(self.gap_max);
+        if !self.count.is_multiple_of(POLLS_PER_PARTIAL) {
+            return String::new();
+        }
+        let text = text(partial);
+        if text.len() == self.written {
+            return String::new();
+        }
+        self.written = text.len();
+        text
+    }
+}
+
+/// A provider, and whether it was asked: a call that waits for its turn has sent nothing.
+struct Noted<'a> {
+    provider: &'a dyn Llm,
+    asked: AtomicBool,
+}
+
+impl<'a> Noted<'a> {
+    fn new(provider: &'a dyn Llm) -> Self {
+        Self {
+            provider,
+            asked: AtomicBool::new(false),
+        }
+    }
+
+    fn was_asked(&self) -> bool {
+        self.asked.load(Ordering::Relaxed)
+    }
+}
+
+impl Llm for Noted<'_> {
+    fn complete<'a>(
+        &'a self,
+        request: &'a Request,
+        on_delta: OnDelta<'a>,
+    ) -> BoxFuture<'a, Result<Completion, Failure>> {
+        self.asked.store(true, Ordering::Relaxed);
+        self.provider.complete(request, on_delta)
+    }
 }
 
 impl Run<'_> {
@@ -77,11 +143,9 @@ impl Run<'_> {
 
     async fn call_llm(&mut self, step: &runner::Step) -> Result<runner::Outcome, DriveError> {
         let Some(asked) = &step.request else {
-            return Ok(runner::Outcome::Failure(failure(
-                FailureKind::Permanent,
-                "no_request",
-                "the step has no request",
-            )));
+            let kind = FailureKind::Permanent;
+            let none = Failure::new(kind, "no_request", "the step has no request").not_sent();
+            return Ok(runner::Outcome::Failure(convert::failure(&none)));
         };
         self.conversation
             .extend(&self.driver.tenant, &self.thread, step.version, asked)
@@ -93,34 +157,29 @@ impl Run<'_> {
         self.conversation.ask(name, asked);
         let request = &self.conversation.request;
         let partial = Mutex::new(String::new());
-        let on_delta = |delta: Delta| self.sink.emit(note(delta, &partial));
+        let on_delta = |delta: Delta| {
+            if let Some(event) = note(delta, &partial) {
+                self.sink.emit(event);
+            }
+        };
+        let provider = Noted::new(&*provider);
         let left = self.until(step.deadline);
-        let complete = self.permit.complete(&*provider, request, &on_delta);
-        let call = tokio::time::timeout(left, complete);
-        let answer = self
-            .watched(call, StopLevel::Cancel, &partial, POLL)
-            .await?;
+        let call = self.permit.complete(&provider, request, &on_delta, left);
+        let answer = self.watched(call, StopLevel::Cancel, &partial, POLL).await;
         Ok(match answer {
-            Ok(Ok(Ok(completion))) => {
+            Ok(Ok(completion)) => {
                 runner::Outcome::Completion(convert::completion(&kept(completion)))
             }
-            Ok(Ok(Err(mut failed))) => {
+            Ok(Err(mut failed)) => {
                 if failed.partial.is_empty() {
                     failed.partial = text(&partial);
                 }
                 runner::Outcome::Failure(convert::failure(&failed))
             }
-            Ok(Err(_)) => {
-                let message = format!("the model did not answer within {} s", left.as_secs());
-                let failed = failure(FailureKind::Transient, "timeout", &message);
-                runner::Outcome::Failure(llm::Error {
-                    partial: text(&partial),
-                    ..failed
-                })
-            }
             Err(Interrupted::Stopped) => {
                 let stopped = failure(FailureKind::Cancelled, "stopped", "the request was dropped");
                 runner::Outcome::Stopped(llm::Error {
+                    sent: provider.was_asked(),
                     partial: text(&partial),
                     ..stopped
                 })
@@ -130,11 +189,11 @@ impl Run<'_> {
     }
 
     async fn call_tools(&mut self, step: &runner::Step) -> Result<runner::Outcome, DriveError> {
-        let round = join_all(step.calls.iter().map(|call| self.call_tool(call)));
-        match self
-            .watched(round, StopLevel::Now, &Mutex::default(), POLL)
-            .await?
-        {
+        // A round that went on behind its step's deadline would meet whoever claims the thread then.
+        let left = self.until(step.deadline);
+        let round = join_all(step.calls.iter().map(|call| self.call_tool(call, left)));
+        let partial = Mutex::default();
+        match self.watched(round, StopLevel::Now, &partial, POLL).await {
             Ok(outcomes) => Ok(runner::Outcome::Outcomes(outcomes)),
             Err(Interrupted::Stopped) => {
                 let stopped = failure(
@@ -151,7 +210,7 @@ impl Run<'_> {
         }
     }
 
-    async fn call_tool(&self, call: &wit::ToolCall) -> wit::ToolOutcome {
+    async fn call_tool(&self, call: &wit::ToolCall, left: Duration) -> wit::ToolOutcome {
         let id = format!("call_{}_{}", call.version, call.index);
         let (name, arguments) = (call.name.clone(), call.arguments.clone());
         self.sink.emit(RunEvent::ToolStarted {
@@ -159,7 +218,7 @@ impl Run<'_> {
             name: name.clone(),
             arguments,
         });
-        let longest = Duration::from_millis(call.timeout);
+        let longest = Duration::from_millis(call.timeout).min(left);
         let tools = &*self.driver.tools;
         let called = self
             .permit
@@ -189,15 +248,9 @@ impl Run<'_> {
 
     async fn wait(&mut self, step: &runner::Step) -> Result<runner::Outcome, DriveError> {
         let left = step.until.map_or(Duration::ZERO, |until| self.until(until));
-        match self
-            .watched(
-                tokio::time::sleep(left),
-                StopLevel::Cancel,
-                &Mutex::default(),
-                POLL_WAIT_MAX,
-            )
-            .await?
-        {
+        let (wait, partial) = (tokio::time::sleep(left), Mutex::default());
+        let waited = self.watched(wait, StopLevel::Cancel, &partial, POLL_WAIT_MAX);
+        match waited.await {
             Ok(()) => Ok(runner::Outcome::Waited),
             Err(Interrupted::Stopped) => {
                 let stopped = failure(FailureKind::Cancelled, "stopped", "the wait was ended");
@@ -212,51 +265,41 @@ impl Run<'_> {
 
     /// Perform something, asking whether to go on and keeping its partial text; it is dropped when the component says
     /// so, or when the person's level reaches `level`. It asks after a second, then after twice as long each time, but
-    /// at least every `gap_max`.
+    /// at least every `gap_max`. Neither the work nor the person waits for an answer.
     async fn watched<T>(
         &self,
         work: impl Future<Output = T>,
         level: StopLevel,
         partial: &Mutex<String>,
         gap_max: Duration,
-    ) -> Result<Result<T, Interrupted>, DriveError> {
+    ) -> Result<T, Interrupted> {
         let mut work = std::pin::pin!(work);
         let mut stop = self.stop.clone();
-        let mut polls = 0_u32;
-        let mut gap = POLL;
-        let mut written = 0;
+        let mut asking = Asking::new(gap_max);
         loop {
-            tokio::select! {
+            let verdict = tokio::select! {
                 biased;
-                done = &mut work => return Ok(Ok(done)),
-                () = stop.reached(level) => return Ok(Err(Interrupted::Stopped)),
-                () = tokio::time::sleep(gap) => {}
-            }
-            polls += 1;
-            gap = (gap * 2).min(gap_max);
-            let text = if polls.is_multiple_of(POLLS_PER_PARTIAL) {
-                text(partial)
-            } else {
-                String::new()
+                done = &mut work => return Ok(done),
+                () = stop.reached(level) => return Err(Interrupted::Stopped),
+                verdict = self.ask(&mut asking, partial) => verdict,
             };
-            let changed = text.len() != written;
-            written = if text.is_empty() { written } else { text.len() };
-            let text = if changed { text } else { String::new() };
-            // A poll that fails is no reason to lose the work: the next one asks again, and `submit` decides.
-            let Ok(news) = self
-                .driver
-                .tenant
-                .progress(&self.thread, self.token, text)
-                .await
-            else {
-                continue;
-            };
-            match news.verdict.as_str() {
-                "fenced" => return Ok(Err(Interrupted::Fenced)),
-                "stop" if level == StopLevel::Cancel => return Ok(Err(Interrupted::Stopped)),
+            match verdict.as_deref() {
+                Some("fenced") => return Err(Interrupted::Fenced),
+                Some("stop") if level == StopLevel::Cancel => return Err(Interrupted::Stopped),
                 _ => {}
             }
         }
+    }
+
+    /// Ask whether to go on, when it is time, and keep the text so far. A question that fails is no reason to lose the
+    /// work: the next one asks again, and `submit` decides. One that is dropped while it is under way writes nothing
+    /// once the thread has moved on.
+    async fn ask(&self, asking: &mut Asking, partial: &Mutex<String>) -> Option<String> {
+        tokio::time::sleep(asking.gap).await;
+        let text = asking.text(partial);
+        let tenant = &self.driver.tenant;
+        let news = tenant.progress(&self.thread, self.token, text).await;
+        news.ok().map(|news| news.verdict)
     }
 
     fn until(&self, time: wit::Instant) -> Duration {
@@ -269,8 +312,8 @@ impl Run<'_> {
 }
 
 /// A delta as an event; text is also kept for the partial, from the beginning and without a hole.
-fn note(delta: Delta, partial: &Mutex<String>) -> RunEvent {
-    match delta {
+fn note(delta: Delta, partial: &Mutex<String>) -> Option<RunEvent> {
+    Some(match delta {
         Delta::Text(text) => {
             let mut kept = partial.lock().unwrap_or_else(PoisonError::into_inner);
             if kept.len() < PARTIAL_BYTES_MAX {
@@ -281,7 +324,8 @@ fn note(delta: Delta, partial: &Mutex<String>) -> RunEvent {
         }
         Delta::Thinking(text) => RunEvent::Thinking(text),
         Delta::ToolUse(name) => RunEvent::ToolNamed(name),
-    }
+        Delta::Received(_) => return None,
+    })
 }
 
 fn text(partial: &Mutex<String>) -> String {

@@ -18,7 +18,7 @@ pub enum OnBusy {
     /// Answer `busy` at once, with holder and expiry.
     #[default]
     Refuse,
-    /// Wait for a turn, at most this long.
+    /// Wait for a turn, and for room among the runs that the policy allows, at most this long.
     Queue(Duration),
 }
 
@@ -209,11 +209,11 @@ impl<'a> Patience<'a> {
     }
 
     /// Wait for this, at most as long as there is patience.
-    pub(super) async fn until(&mut self, done: impl Future<Output = ()>) -> Result<(), WaitEnd> {
+    pub(super) async fn until<T>(&mut self, done: impl Future<Output = T>) -> Result<T, WaitEnd> {
         tokio::select! {
             biased;
             () = self.stop.reached(StopLevel::Cancel) => Err(WaitEnd::Stopped),
-            () = done => Ok(()),
+            done = done => Ok(done),
             () = &mut self.over => Err(WaitEnd::Late),
         }
     }

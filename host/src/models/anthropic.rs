@@ -1,15 +1,15 @@
 //! Anthropic's messages over HTTP, and servers that speak the same.
 //!
-//! One call of [`Llm::complete`] is one `POST {base_url}/v1/messages` with `stream: true`. `wire` makes the body,
+//! One call of [`Llm::complete`](super::Llm::complete) is one `POST {base_url}/v1/messages` with `stream: true`. `wire` makes the body,
 //! `reply` puts the reply together; the exchange itself is that of every adapter over HTTP.
 
 mod reply;
 mod wire;
 
-use super::http::{self, Endpoint, SetupError, Times};
-use super::{BoxFuture, Completion, Failure, Llm, OnDelta, Request, Secret};
+use super::http::normal::EncodeError;
+use super::http::{self, Adapter, Endpoint, SetupError, Times};
+use super::{Request, Secret};
 use reqwest::Url;
-use std::time::Duration;
 
 /// The version of the wire that the adapter speaks.
 const VERSION: &str = "2023-06-01";
@@ -22,12 +22,8 @@ pub struct AnthropicOptions {
     pub base_url: String,
     /// Sent as `x-api-key`. Local servers may need none.
     pub key: Option<Secret>,
-    /// Longest time to make a connection.
-    pub connect_timeout: Duration,
-    /// Longest time until an answer begins. Servers that queue begin late.
-    pub answer_timeout: Duration,
-    /// Longest time in which a stream may send nothing, not even a ping.
-    pub idle_timeout: Duration,
+    /// How long it is waited for.
+    pub times: Times,
     /// Ask the provider to cache what it has read of a conversation (on by default). A request is the beginning of
     /// the next one, so every turn after the first reads its beginning at a tenth of the price; what is new costs a
     /// quarter more. Off for a server that refuses the field.
@@ -35,15 +31,12 @@ pub struct AnthropicOptions {
 }
 
 impl AnthropicOptions {
-    /// Without a key and with times that suit hosted and local servers: 10 s to connect, 300 s to begin, 180 s of
-    /// silence.
+    /// Without a key, and with times that suit hosted and local servers.
     pub fn new(base_url: impl Into<String>) -> Self {
         Self {
             base_url: base_url.into(),
             key: None,
-            connect_timeout: http::CONNECT_TIMEOUT,
-            answer_timeout: http::ANSWER_TIMEOUT,
-            idle_timeout: http::IDLE_TIMEOUT,
+            times: Times::default(),
             cache: true,
         }
     }
@@ -62,12 +55,7 @@ impl Anthropic {
     /// # Errors
     /// If the address or the key cannot be used, or there are no certificates to trust.
     pub fn new(options: AnthropicOptions) -> Result<Self, SetupError> {
-        let times = Times {
-            connect: options.connect_timeout,
-            answer: options.answer_timeout,
-            idle: options.idle_timeout,
-        };
-        let mut endpoint = Endpoint::new(messages_url(&options.base_url)?, times)?;
+        let mut endpoint = Endpoint::new(messages_url(&options.base_url)?, options.times)?;
         endpoint.header("anthropic-version", VERSION);
         if let Some(key) = options.key {
             endpoint.key("x-api-key", "", key)?;
@@ -79,17 +67,15 @@ impl Anthropic {
     }
 }
 
-impl Llm for Anthropic {
-    fn complete<'a>(
-        &'a self,
-        request: &'a Request,
-        on_delta: OnDelta<'a>,
-    ) -> BoxFuture<'a, Result<Completion, Failure>> {
-        let body = wire::encode(request, self.cache);
-        Box::pin(
-            self.endpoint
-                .exchange::<reply::Reply>(request, body, on_delta),
-        )
+impl Adapter for Anthropic {
+    type Reply = reply::Reply;
+
+    fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
+    fn encode(&self, request: &Request) -> Result<Vec<u8>, EncodeError> {
+        wire::encode(request, self.cache)
     }
 }
 

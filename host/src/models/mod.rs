@@ -15,7 +15,7 @@ pub mod scripted;
 mod secret;
 
 #[cfg(feature = "http")]
-pub use http::SetupError;
+pub use http::{SetupError, Times};
 pub use one::OneProvider;
 pub use secret::Secret;
 
@@ -25,6 +25,23 @@ use std::time::Duration;
 
 /// Most bytes of one reply (text, thinking and arguments together): a provider that streams for ever is cut here.
 pub const REPLY_BYTES_MAX: usize = 4 << 20;
+
+/// Most blocks of one reply: a block may have no bytes that [`REPLY_BYTES_MAX`] would count. A reply with more is also
+/// more than a history takes.
+pub const BLOCKS_MAX: usize = 512;
+
+/// Most bytes of an answer that streams, whatever was asked: four times the longest output that models have, in events
+/// of 250 bytes a token.
+const ANSWER_BYTES_MAX: u64 = 128 << 20;
+/// A token travels in some 250 bytes, in 600 where routers say everything twice.
+const TOKEN_WIRE_BYTES_MAX: u64 = 1 << 10;
+
+/// Most bytes that the answer to a request for so much output may have on the wire, all that is no reply included: a
+/// longer one is broken off. What is small has room for a whole reply, whose provider may count tokens in its own way.
+pub fn answer_bytes_max(output_max: u64) -> u64 {
+    let tokens = output_max.saturating_mul(TOKEN_WIRE_BYTES_MAX);
+    tokens.clamp(REPLY_BYTES_MAX as u64, ANSWER_BYTES_MAX)
+}
 
 /// Tokens of one response, by kind. `input` does not include `read` and `write`; `output` includes `reasoning`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -39,6 +56,14 @@ pub struct Usage {
     pub write: u64,
     /// The part of `output` that was reasoning.
     pub reasoning: u64,
+}
+
+impl Usage {
+    /// Every token that was read or written.
+    pub fn total(&self) -> u64 {
+        let read = [self.input, self.read, self.write];
+        read.into_iter().fold(self.output, u64::saturating_add)
+    }
 }
 
 /// A tool as it is offered to a model.
@@ -195,6 +220,8 @@ pub enum Delta {
     Thinking(String),
     /// The model has begun a call of this tool.
     ToolUse(String),
+    /// So many bytes more of the answer came over the wire, whatever they say. From providers over a network alone.
+    Received(u64),
 }
 
 /// Receives deltas. It must not block.
@@ -211,7 +238,7 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// A provider. Dropping the future drops the request in flight.
 pub trait Llm: Send + Sync {
-    /// Make exactly one request. The caller bounds its time from outside as well.
+    /// Make exactly one request. The caller bounds its time, and what it tells and answers, from outside as well.
     fn complete<'a>(
         &'a self,
         request: &'a Request,

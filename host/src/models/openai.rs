@@ -1,15 +1,15 @@
 //! OpenAI-compatible chat completions over HTTP (OpenAI, Ollama, vLLM, llama.cpp, OpenRouter and others).
 //!
-//! One call of [`Llm::complete`] is one `POST {base_url}/chat/completions` with `stream: true`. `wire` makes the body,
+//! One call of [`Llm::complete`](super::Llm::complete) is one `POST {base_url}/chat/completions` with `stream: true`. `wire` makes the body,
 //! `reply` puts the reply together; the exchange itself is that of every adapter over HTTP.
 
 mod reply;
 mod wire;
 
-use super::http::{self, Endpoint, SetupError, Times};
-use super::{BoxFuture, Completion, Failure, Llm, OnDelta, Request, Secret};
+use super::http::normal::EncodeError;
+use super::http::{self, Adapter, Endpoint, SetupError, Times};
+use super::{Request, Secret};
 use reqwest::Url;
-use std::time::Duration;
 
 /// How to reach a provider.
 #[derive(Debug, Clone)]
@@ -18,12 +18,8 @@ pub struct OpenAiOptions {
     pub base_url: String,
     /// Sent as a bearer token. Local servers need none.
     pub key: Option<Secret>,
-    /// Longest time to make a connection.
-    pub connect_timeout: Duration,
-    /// Longest time until an answer begins. Servers that queue begin late.
-    pub answer_timeout: Duration,
-    /// Longest time in which a stream may send nothing, not even a comment.
-    pub idle_timeout: Duration,
+    /// How long it is waited for.
+    pub times: Times,
     /// Name the output maximum `max_completion_tokens`. By default it is `max_tokens`, which every compatible server
     /// knows; OpenAI's own reasoning models insist on the new name.
     pub max_completion_tokens: bool,
@@ -33,15 +29,12 @@ pub struct OpenAiOptions {
 }
 
 impl OpenAiOptions {
-    /// Without a key and with times that suit hosted and local servers: 10 s to connect, 300 s to begin, 180 s of
-    /// silence.
+    /// Without a key, and with times that suit hosted and local servers.
     pub fn new(base_url: impl Into<String>) -> Self {
         Self {
             base_url: base_url.into(),
             key: None,
-            connect_timeout: http::CONNECT_TIMEOUT,
-            answer_timeout: http::ANSWER_TIMEOUT,
-            idle_timeout: http::IDLE_TIMEOUT,
+            times: Times::default(),
             max_completion_tokens: false,
             return_thinking: false,
         }
@@ -61,12 +54,7 @@ impl OpenAi {
     /// # Errors
     /// If the address or the key cannot be used, or there are no certificates to trust.
     pub fn new(options: OpenAiOptions) -> Result<Self, SetupError> {
-        let times = Times {
-            connect: options.connect_timeout,
-            answer: options.answer_timeout,
-            idle: options.idle_timeout,
-        };
-        let mut endpoint = Endpoint::new(completions_url(&options.base_url)?, times)?;
+        let mut endpoint = Endpoint::new(completions_url(&options.base_url)?, options.times)?;
         if let Some(key) = options.key {
             endpoint.key("authorization", "Bearer ", key)?;
         }
@@ -78,17 +66,15 @@ impl OpenAi {
     }
 }
 
-impl Llm for OpenAi {
-    fn complete<'a>(
-        &'a self,
-        request: &'a Request,
-        on_delta: OnDelta<'a>,
-    ) -> BoxFuture<'a, Result<Completion, Failure>> {
-        let body = wire::encode(request, self.dialect);
-        Box::pin(
-            self.endpoint
-                .exchange::<reply::Reply>(request, body, on_delta),
-        )
+impl Adapter for OpenAi {
+    type Reply = reply::Reply;
+
+    fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
+    fn encode(&self, request: &Request) -> Result<Vec<u8>, EncodeError> {
+        wire::encode(request, self.dialect)
     }
 }
 

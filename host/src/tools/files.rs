@@ -14,7 +14,7 @@ mod list;
 mod read;
 mod search;
 
-use super::{RESULT_BYTES_MAX, ToolEntry, ToolResult, Tools};
+use super::{ToolEntry, ToolResult, Tools, cut};
 use crate::models::BoxFuture;
 use crate::nearest::suggestion;
 use cap_std::fs::Dir;
@@ -139,22 +139,6 @@ impl Drop for StopOnDrop {
     fn drop(&mut self) {
         self.0.0.store(true, Ordering::Relaxed);
     }
-}
-
-/// Room in a result for the words about what is missing.
-const NOTE_BYTES: usize = 512;
-
-/// Most bytes of content that a tool collects before its notes.
-const CONTENT_BYTES_MAX: usize = RESULT_BYTES_MAX - NOTE_BYTES;
-
-/// The result within [`RESULT_BYTES_MAX`], cut between characters, with a word about it. The tools stay within it by
-/// themselves; this holds for what no tool foresees.
-fn cut(mut content: String) -> String {
-    if content.len() > RESULT_BYTES_MAX {
-        content.truncate(content.floor_char_boundary(CONTENT_BYTES_MAX));
-        content.push_str("\n[the result was cut here; ask for less]");
-    }
-    content
 }
 
 /// A path without the characters that would break a line or a terminal.

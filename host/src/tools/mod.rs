@@ -15,6 +15,12 @@ use std::time::Duration;
 /// a word about it.
 pub const RESULT_BYTES_MAX: usize = 64 << 10;
 
+/// Room in a result for the words about what is missing.
+const NOTE_BYTES: usize = 512;
+
+/// Most bytes of content that a tool collects before its notes.
+const CONTENT_BYTES_MAX: usize = RESULT_BYTES_MAX - NOTE_BYTES;
+
 /// What a catalog says of one tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolEntry {
@@ -57,6 +63,16 @@ impl ToolResult {
             failed: true,
         }
     }
+}
+
+/// The result within [`RESULT_BYTES_MAX`], cut between characters, with a word about it. Our tools stay within it by
+/// themselves; this holds for what no tool foresees, and for tools of others.
+pub(crate) fn cut(mut content: String) -> String {
+    if content.len() > RESULT_BYTES_MAX {
+        content.truncate(content.floor_char_boundary(CONTENT_BYTES_MAX));
+        content.push_str("\n[the result was cut here; ask for less]");
+    }
+    content
 }
 
 /// A set of tools. Dropping the future abandons the call.

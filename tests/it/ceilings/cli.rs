@@ -72,6 +72,20 @@ fn a_run_at_a_ceiling_ends_with_3_and_says_who_can_lift_it() {
     );
 }
 
+/// Symptom: a run without room left the thread that had been made for it. Fix: room is asked for first.
+#[test]
+fn without_room_for_a_run_no_thread_is_made() {
+    let operator = Operator::new(&policy("ceilings: {runs: 0}"));
+    let refused = operator.describe("a");
+    assert_eq!(
+        (&refused["error"]["code"], &refused["exit"]),
+        (&"ceiling_runs".into(), &4.into()),
+        "{refused}"
+    );
+    let listed = operator.run(&["list", "--json"]).json();
+    assert_eq!(listed["threads"], serde_json::json!([]), "{listed}");
+}
+
 #[test]
 fn a_book_keeps_what_was_used_between_commands() {
     let operator = Operator::new(&policy("ceilings: {spend: 0.02}\nbook: used.json"));

@@ -2,159 +2,21 @@
 //! or the tool is reached; one more lets it pass. What is called here is the guard itself, as a component would that
 //! ignores budgets and capabilities.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
-use threadkeep::ceilings::{Called, Ceilings, Guard, InMemory, Permit, Used};
-use threadkeep::clock::{ManualClock, SystemClock};
-use threadkeep::library::models::Prices;
-use threadkeep::models::{
-    Block, BoxFuture, Completion, Failure, FailureKind, Llm, OnDelta, REPLY_BYTES_MAX, Request,
-    Usage,
+use super::world::{
+    ARGUMENTS, LONG, Model, REQUEST_BYTES, Tool, WORST_NANOS, call, complete, fails, guard, policy,
+    request, says, usage,
 };
+use futures_util::FutureExt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::channel;
+use std::time::Duration;
+use threadkeep::ceilings::{Ceilings, Guard, InMemory, Note, Used};
+use threadkeep::clock::{ManualClock, SystemClock};
+use threadkeep::models::{FailureKind, REPLY_BYTES_MAX};
 use threadkeep::policy::Policy;
-use threadkeep::tools::{RESULT_BYTES_MAX, ToolEntry, ToolResult, Tools};
+use threadkeep::tools::RESULT_BYTES_MAX;
 use tokio::sync::Semaphore;
-
-/// A provider that counts its calls and answers as told, once it may.
-struct Model {
-    reached: AtomicU64,
-    answer: Result<Completion, Failure>,
-    gate: Semaphore,
-}
-
-impl Model {
-    fn answering(answer: Result<Completion, Failure>) -> Self {
-        Self {
-            reached: AtomicU64::new(0),
-            answer,
-            gate: Semaphore::new(1_000),
-        }
-    }
-
-    fn reached(&self) -> u64 {
-        self.reached.load(Ordering::SeqCst)
-    }
-}
-
-impl Llm for Model {
-    fn complete<'a>(
-        &'a self,
-        _: &'a Request,
-        _: OnDelta<'a>,
-    ) -> BoxFuture<'a, Result<Completion, Failure>> {
-        self.reached.fetch_add(1, Ordering::SeqCst);
-        Box::pin(async {
-            let _open = self.gate.acquire().await.expect("nobody closes it");
-            self.answer.clone()
-        })
-    }
-}
-
-/// A tool that counts its calls.
-#[derive(Default)]
-struct Tool {
-    reached: AtomicU64,
-    slow: bool,
-}
-
-impl Tools for Tool {
-    fn catalog(&self) -> Vec<ToolEntry> {
-        Vec::new()
-    }
-
-    fn call<'a>(&'a self, _: &'a str, _: &'a str) -> BoxFuture<'a, ToolResult> {
-        self.reached.fetch_add(1, Ordering::SeqCst);
-        Box::pin(async {
-            if self.slow {
-                std::future::pending::<()>().await;
-            }
-            ToolResult::ok("done")
-        })
-    }
-}
-
-const ARGUMENTS: &str = r#"{"path":"x"}"#;
-
-fn request(model: &str) -> Request {
-    Request {
-        model: model.to_owned(),
-        system: "s".repeat(40),
-        tools: Vec::new(),
-        messages: vec!["m".repeat(60)],
-        output_max: 50,
-        session: None,
-    }
-}
-
-/// Bytes of that request.
-const REQUEST_BYTES: u64 = 100;
-/// The most that it can cost: 100 input tokens at 2 USD and 50 output tokens at 4 USD a million.
-const WORST_NANOS: u64 = 400_000;
-
-fn usage(input: u64, output: u64) -> Option<Usage> {
-    Some(Usage {
-        input,
-        output,
-        ..Usage::default()
-    })
-}
-
-fn says(usage: Option<Usage>) -> Result<Completion, Failure> {
-    Ok(Completion {
-        blocks: vec![Block::Text {
-            text: "t".repeat(10),
-        }],
-        finish: "stop".to_owned(),
-        usage,
-        session: None,
-    })
-}
-
-fn fails(sent: bool, usage: Option<Usage>) -> Result<Completion, Failure> {
-    Err(Failure {
-        kind: FailureKind::Transient,
-        code: "test".to_owned(),
-        message: "on purpose".to_owned(),
-        retry_after: None,
-        sent,
-        usage,
-        partial: "p".repeat(5),
-    })
-}
-
-/// The operator's price of `known`; `free-for-all` has none.
-fn policy(ceilings: Ceilings) -> Policy {
-    let prices = Prices {
-        input: "2".to_owned(),
-        output: "4".to_owned(),
-        read: None,
-        write: None,
-    };
-    let models = [
-        ("known".to_owned(), Some(prices)),
-        ("free-for-all".to_owned(), None),
-    ];
-    Policy {
-        models: Some(models.into()),
-        tools: Some(vec!["read_file".to_owned(), "list_*".to_owned()]),
-        ceilings,
-        ..Policy::preset("strict")
-    }
-}
-
-fn guard(ceilings: Ceilings) -> Arc<Guard> {
-    Arc::new(Guard::new(policy(ceilings), Arc::new(SystemClock)))
-}
-
-async fn complete(permit: &Permit, model: &Model, name: &str) -> Result<Completion, Failure> {
-    permit.complete(model, &request(name), &|_| {}).await
-}
-
-async fn call(permit: &Permit, tool: &Tool, name: &str) -> Called {
-    let longest = Duration::from_secs(100);
-    permit.call(tool, name, ARGUMENTS, longest).await
-}
 
 /// The code of whatever refuses a model call and then a tool call; empty if both pass. A refusal reaches nobody.
 async fn refused(ceilings: Ceilings, model_name: &str) -> String {
@@ -457,17 +319,51 @@ async fn a_call_that_would_wait_too_long_for_its_turn_is_told_when_to_come_again
         ..Ceilings::none()
     };
     let guard = Guard::new(policy(ceilings), Arc::<ManualClock>::clone(&clock));
-    let permit = Arc::new(guard).begin().unwrap();
+    let guard = Arc::new(guard);
+    let mut permit = guard.begin().unwrap();
+    let (notes, told) = channel();
+    permit.tell(move |note| {
+        let Note::Waits { wait, message } = note else {
+            panic!("{note:?}")
+        };
+        assert_eq!(wait, Duration::from_secs(60));
+        assert!(message.contains("calls_per_minute"), "{message}");
+        notes.send(()).unwrap();
+    });
     let model = Model::answering(says(usage(1, 1)));
     complete(&permit, &model, "known").await.unwrap();
-    // The next one waits for its turn: it is dropped while it does.
-    let waits = tokio::time::timeout(Duration::ZERO, complete(&permit, &model, "known"));
-    assert!(waits.await.is_err());
-    let late = complete(&permit, &model, "known").await.unwrap_err();
-    assert_eq!((late.kind, late.sent), (FailureKind::RateLimited, false));
-    assert_eq!(late.code, "ceiling_calls_per_minute");
-    assert_eq!(late.retry_after, Some(Duration::from_secs(60)));
+    let mut waits = Box::pin(complete(&permit, &model, "known"));
+    assert!(
+        (&mut waits).now_or_never().is_none(),
+        "it waits for its turn"
+    );
+    let asked = request("known");
+    for (has, again) in [(LONG, 60), (Duration::from_secs(80), 80)] {
+        let late = permit.complete(&model, &asked, &|_| {}, has);
+        let late = late.await.unwrap_err();
+        assert_eq!((late.kind, late.sent), (FailureKind::RateLimited, false));
+        assert_eq!(late.code, "ceiling_calls_per_minute");
+        assert_eq!(
+            late.retry_after,
+            Some(Duration::from_secs(again)),
+            "{has:?}"
+        );
+    }
+    // Symptom: who stopped a waiting run and began another waited twice. Cause: the first one's turn stayed taken.
+    drop(waits);
+    let mut waits = Box::pin(complete(&permit, &model, "known"));
+    assert!(
+        (&mut waits).now_or_never().is_none(),
+        "the turn of the other"
+    );
     assert_eq!(model.reached(), 1);
+    assert_eq!(told.try_iter().count(), 2);
+    assert_eq!(
+        guard.used().unwrap().model_calls,
+        1,
+        "those that wait hold nothing"
+    );
+    drop(waits);
     clock.advance(Duration::from_secs(1_000));
     complete(&permit, &model, "known").await.unwrap();
 }

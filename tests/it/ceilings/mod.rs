@@ -1,8 +1,11 @@
 //! What the host and the store bound by themselves, whatever the component decides: ceilings, policy, quota.
 
+mod book;
+mod bounds;
 mod cli;
 mod guard;
 mod lowered;
 mod policy;
 mod quota;
 mod runs;
+mod world;

@@ -8,7 +8,9 @@ use std::time::Duration;
 use threadkeep::ceilings::{Ceilings, Guard, InMemory, Used};
 use threadkeep::clock::SystemClock;
 use threadkeep::component::{Context, SystemRandom};
-use threadkeep::driver::{DriveError, Driver, Ended, Models, Sink, Stop};
+use threadkeep::driver::{
+    DriveError, Driver, Ended, Models, OnBusy, RunEvent, Sink, Stop, StopLevel, stopper,
+};
 use threadkeep::models::scripted::Scripted;
 use threadkeep::models::{BoxFuture, Failure, Llm};
 use threadkeep::policy::Policy;
@@ -213,30 +215,158 @@ async fn a_tool_call_that_is_refused_is_a_failed_result_and_the_run_goes_on() {
     }
 }
 
+/// It never ends by itself.
+const SLOW: &str = r#"[{"text": "Begun.", "chunk": 2, "pause_ms": 590000}]"#;
+
+fn one_run() -> Policy {
+    policy(Ceilings {
+        runs_max: Some(1),
+        ..Ceilings::none()
+    })
+}
+
+async fn running(tenant: &Tenant, thread: &str) {
+    while tenant.get(thread).await.unwrap().status != "running" {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
 #[tokio::test]
 async fn runs_beyond_the_ceiling_are_refused_before_anything_is_written() {
     let tenant = tenant();
     let (one, two) = (created(&tenant).await, created(&tenant).await);
-    let slow = r#"[{"text": "Begun.", "chunk": 2, "pause_ms": 590000}]"#;
-    let policy = policy(Ceilings {
-        runs_max: Some(1),
-        ..Ceilings::none()
-    });
-    let driver = driver(&tenant, policy, Used::default(), slow);
+    let driver = driver(&tenant, one_run(), Used::default(), SLOW);
     let held = {
         let (driver, one) = (driver.clone(), one.clone());
         tokio::spawn(async move { run(&driver, &one).await })
     };
-    while tenant.get(&one).await.unwrap().status != "running" {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    running(&tenant, &one).await;
     let Err(DriveError::Ceiling(refusal)) = run(&driver, &two).await else {
         panic!("it is refused");
     };
     assert_eq!(refusal.code(), "ceiling_runs");
+    // Symptom: a refused run left the thread that was made for it. Fix: there is a way to ask before.
+    let asked = driver.admit(&Stop::never()).await;
+    assert!(matches!(asked, Err(DriveError::Ceiling(_))), "{asked:?}");
     assert_eq!(tenant.get(&two).await.unwrap().version, 0);
     held.abort();
     assert!(held.await.is_err());
-    let stopped = tokio::time::timeout(Duration::from_millis(100), run(&driver, &two)).await;
-    assert!(stopped.is_err(), "it runs, for there is room again");
+    let permit = driver
+        .admit(&Stop::never())
+        .await
+        .expect("there is room again");
+    let (sink, stop) = (Sink::none(), Stop::never());
+    let admitted = driver.run_admitted(permit, &two, None, &sink, &stop);
+    let stopped = tokio::time::timeout(Duration::from_millis(100), admitted).await;
+    assert!(stopped.is_err(), "it runs");
+}
+
+/// Symptom: a run that waited in line was refused by `runs` as soon as it had its turn. Cause: only a held thread was
+/// waited for. Fix: room is waited for too, first come, first served, and a run gives its room back before its place.
+#[tokio::test]
+async fn runs_in_line_wait_for_room_and_are_served_in_order() {
+    let tenant = tenant();
+    let first = created(&tenant).await;
+    let guard = Arc::new(Guard::new(one_run(), Arc::new(SystemClock)));
+    let slow = driver(&tenant, one_run(), Used::default(), SLOW).within(Arc::clone(&guard));
+    let (stopper, stop) = stopper();
+    let held = {
+        let (driver, first) = (slow.clone(), first.clone());
+        tokio::spawn(async move { driver.run(&first, None, &Sink::none(), &stop).await })
+    };
+    running(&tenant, &first).await;
+    let quick = Arc::new(Script(Arc::new(Scripted::parse(SCRIPT).unwrap())));
+    let quick = Driver::new(tenant.clone(), quick, Arc::new(Echo), "m").within(guard);
+    let short = quick
+        .clone()
+        .on_busy(OnBusy::Queue(Duration::from_millis(50)));
+    let late = created(&tenant).await;
+    let Err(DriveError::Ceiling(refusal)) = run(&short, &late).await else {
+        panic!("there was no room in that time");
+    };
+    assert_eq!(refusal.code(), "ceiling_runs");
+    assert_eq!(tenant.get(&late).await.unwrap().version, 0);
+    let quick = quick.on_busy(OnBusy::Queue(Duration::from_secs(300)));
+    let order = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let mut waiting = tokio::task::JoinSet::new();
+    for n in 0..6 {
+        let (driver, thread) = (quick.clone(), created(&tenant).await);
+        let order = Arc::clone(&order);
+        waiting.spawn(async move {
+            let ended = run(&driver, &thread).await.unwrap();
+            order.lock().unwrap().push(n);
+            ended.status
+        });
+        tokio::task::yield_now().await;
+    }
+    stopper.raise(StopLevel::Cancel);
+    assert_eq!(held.await.unwrap().unwrap().status, "suspended");
+    while let Some(status) = waiting.join_next().await {
+        assert_eq!(status.unwrap(), "completed");
+    }
+    assert_eq!(*order.lock().unwrap(), [0, 1, 2, 3, 4, 5]);
+}
+
+/// Symptom: a run that was cancelled while its call waited for the rate was billed the whole hold. Cause: a stopped step
+/// was always said to have been sent. Fix: the provider says whether it was asked.
+#[tokio::test]
+async fn a_call_that_is_stopped_while_it_waits_for_its_turn_costs_nothing() {
+    let tenant = tenant();
+    let (one, two) = (created(&tenant).await, created(&tenant).await);
+    let policy = policy(Ceilings {
+        calls_per_minute_max: Some(1),
+        ..Ceilings::none()
+    });
+    let done = r#"[{"text": "Done.", "usage": {"input": 10, "output": 1}}]"#;
+    let driver = driver(&tenant, policy, Used::default(), done);
+    assert_eq!(run(&driver, &one).await.unwrap().status, "completed");
+    let (stopper, stop) = stopper();
+    let (sink, mut events) = Sink::channel();
+    let waits = {
+        let (driver, two) = (driver.clone(), two.clone());
+        tokio::spawn(async move { driver.run(&two, None, &sink, &stop).await })
+    };
+    let millis = loop {
+        match events.recv().await.expect("it waits") {
+            RunEvent::Waiting { millis, message } => {
+                assert!(message.contains("calls_per_minute"), "{message}");
+                break millis;
+            }
+            other => assert!(matches!(other, RunEvent::Started { .. }), "{other:?}"),
+        }
+    };
+    assert!((1..=60_000).contains(&millis), "{millis}");
+    stopper.raise(StopLevel::Cancel);
+    let ended = waits.await.unwrap().unwrap();
+    assert_eq!(
+        (ended.status.as_str(), ended.costs.spend_nanos),
+        ("suspended", 0)
+    );
+    let kept = threadkeep_tests::auditor::audit(&*tenant.context().storage);
+    assert!(kept.is_empty(), "{kept:?}");
+}
+
+/// What a provider reports reaches neither the book nor the thread if it cannot be; the run's events tell of it.
+#[tokio::test]
+async fn usage_that_cannot_be_is_told_and_does_not_lock_the_thread() {
+    let tenant = tenant();
+    let thread = created(&tenant).await;
+    let absurd = r#"[{"text": "Done.", "usage": {"input": 1000000000000000000, "output": 5}}]"#;
+    let driver = driver(&tenant, policy(Ceilings::none()), Used::default(), absurd);
+    let (sink, mut events) = Sink::channel();
+    let ended = driver
+        .run(&thread, None, &sink, &Stop::never())
+        .await
+        .unwrap();
+    drop(sink);
+    let mut told = Vec::new();
+    while let Some(event) = events.recv().await {
+        if let RunEvent::Disbelieved { reported, counted } = event {
+            told.push((reported.input, counted.input, counted.output));
+        }
+    }
+    let input = ended.costs.input_tokens;
+    assert_eq!(told, [(1_000_000_000_000_000_000, input, 5)]);
+    assert!((10_000..20_000).contains(&input), "{input}");
+    assert_eq!(ended.status, "completed");
 }

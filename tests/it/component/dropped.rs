@@ -1,5 +1,6 @@
 //! Futures of runs that are dropped, and cancels: the request in flight goes, the thread is left honest.
 
+use super::embed::Before;
 use super::world::{Counting, message, scripted, sound, tenant};
 use std::future::Future;
 use std::io::{Read, Write};
@@ -10,9 +11,10 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::task::{Context, Poll};
 use std::time::Duration;
-use threadkeep::driver::{Driver, Sink, Stop};
+use threadkeep::driver::{Driver, Sink, Stop, StopLevel, stopper};
 use threadkeep::models::OneProvider;
 use threadkeep::models::openai::{OpenAi, OpenAiOptions};
+use threadkeep::storage::Op;
 use threadkeep::storage::memory::MemoryStore;
 use threadkeep::tenant::Tenant;
 use threadkeep::wit::runner::SignalKind;
@@ -226,4 +228,40 @@ async fn a_cancel_from_elsewhere_drops_the_request_in_flight() {
         assert_eq!(tenant.get(&thread).await.unwrap().status, status);
         sound(&*memory);
     }
+}
+
+/// Symptom: a person's cancel waited for the store. Cause: the driver awaited the commit of a partial text beside the
+/// work, outside of what the cancel interrupts. Fix: it is one of the things that are awaited together.
+#[tokio::test]
+async fn a_slow_commit_of_a_partial_text_does_not_delay_a_cancel() {
+    let (begun, seen) = channel();
+    let (open, opened) = channel::<()>();
+    let opened = std::sync::Mutex::new(opened);
+    let slow = move |ops: &[Op]| {
+        let partial = |op: &Op| matches!(op, Op::Put { key, .. } if key.collection == "partial");
+        if ops.iter().any(partial) {
+            let _ = begun.send(());
+            let _ = opened.lock().unwrap().recv();
+        }
+    };
+    let tenant = tenant(Arc::new(Before(MemoryStore::new(), slow)));
+    let script = r#"[{"text": "Begun.", "chunk": 2, "pause_ms": 590000}]"#;
+    let driver = scripted(&tenant, script, &Arc::default(), "one");
+    let thread = tenant.create(draft(None)).await.unwrap().id;
+    let (stopper, stop) = stopper();
+    let running = {
+        let (driver, thread) = (driver.clone(), thread.clone());
+        let run = async move {
+            let input = Some(message("hi"));
+            driver.run(&thread, input, &Sink::none(), &stop).await
+        };
+        tokio::spawn(run)
+    };
+    let waiting = tokio::task::spawn_blocking(move || seen.recv_timeout(PATIENCE).map(|()| seen));
+    let _seen = waiting.await.unwrap().expect("a partial text is kept");
+    stopper.raise(StopLevel::Cancel);
+    let ended = running.await.unwrap().unwrap();
+    assert_eq!(ended.status, "suspended");
+    drop(open);
+    sound(&*tenant.context().storage);
 }

@@ -22,9 +22,9 @@ use wasmtime::component::{Component, Linker};
 use wasmtime::{Config, Store};
 
 /// A store that does something before each commit.
-struct Before<F>(MemoryStore, F);
+pub struct Before<F>(pub MemoryStore, pub F);
 
-impl<F: Fn() + Send + Sync> Storage for Before<F> {
+impl<F: Fn(&[Op]) + Send + Sync> Storage for Before<F> {
     fn get(&self, keys: &[Key]) -> Result<Vec<Item>, StorageError> {
         self.0.get(keys)
     }
@@ -52,7 +52,7 @@ impl<F: Fn() + Send + Sync> Storage for Before<F> {
     }
 
     fn commit(&self, ops: &[Op], closing: bool) -> Result<Outcome, StorageError> {
-        self.1();
+        self.1(ops);
         self.0.commit(ops, closing)
     }
 }
@@ -98,7 +98,7 @@ async fn engines_of_one_process_share_nothing() {
 async fn calls_in_flight_outlive_what_the_embedder_drops() {
     let gate = Arc::new((Mutex::new((false, false)), Condvar::new()));
     let own = Arc::clone(&gate);
-    let wait = move || {
+    let wait = move |_: &[Op]| {
         let (state, moved) = &*own;
         let mut state = state.lock().unwrap();
         state.0 = true;
@@ -127,7 +127,7 @@ async fn calls_in_flight_outlive_what_the_embedder_drops() {
 async fn a_panic_in_an_embedders_store_ends_its_call_alone() {
     let bad = Arc::new(AtomicBool::new(true));
     let own = Arc::clone(&bad);
-    let panics = move || assert!(!own.load(Ordering::SeqCst), "on purpose");
+    let panics = move |_: &[Op]| assert!(!own.load(Ordering::SeqCst), "on purpose");
     let tenant = tenant(engine(), Arc::new(Before(MemoryStore::new(), panics)));
     let answer = tenant.create(Draft::of("work")).await;
     assert!(matches!(answer, Err(CallError::Abandoned)), "{answer:?}");

@@ -155,6 +155,8 @@ async fn names(mut events: tokio::sync::mpsc::UnboundedReceiver<RunEvent>) -> Ve
             RunEvent::ToolDone { .. } => "tool done",
             RunEvent::Turn(_) => "turn",
             RunEvent::Retry { .. } => "retry",
+            RunEvent::Waiting { .. } => "waiting",
+            RunEvent::Disbelieved { .. } => "disbelieved",
             RunEvent::Ended(_) => "ended",
             RunEvent::AfterFailed { .. } => "after failed",
             RunEvent::Text(_) | RunEvent::Thinking(_) | RunEvent::ToolNamed(_) => continue,

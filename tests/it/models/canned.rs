@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::Duration;
-use threadkeep::models::{FailureKind, Llm};
+use threadkeep::models::{Delta, FailureKind, Llm, answer_bytes_max};
 use threadkeep_tests::canned::{Canned, SSE, read_request};
 use threadkeep_tests::llmock::Wire;
 
@@ -312,5 +312,32 @@ async fn dropping_the_call_drops_the_connection() {
         let (request, gone) = told.await.expect("the wait ends");
         assert!(request.is_ok());
         assert_eq!(gone.as_deref(), Ok("gone"));
+    }
+}
+
+/// Symptom: a stream of megabytes whose reply was a word was counted as a word. Fix: adapters tell what comes over the
+/// wire, and break off what is longer than such an answer may be.
+#[tokio::test]
+async fn all_bytes_of_a_stream_are_told_and_bounded() {
+    let received = |deltas: &[Delta]| -> u64 {
+        let bytes = deltas.iter().map(|delta| match delta {
+            Delta::Received(bytes) => *bytes,
+            _ => 0,
+        });
+        bytes.sum()
+    };
+    let comment = format!(":{}\n\n", "x".repeat(1_000));
+    let most = usize::try_from(answer_bytes_max(256)).expect("some megabytes");
+    for wire in Wire::ALL {
+        let Words { hello, stop, done } = words(wire);
+        let body = format!("{hello}{}{stop}{done}", comment.repeat(100));
+        let server = Canned::start(vec![format!("{SSE}{body}")]);
+        let (completion, deltas) = ask(&*adapter(&server, wire), &request("Hi")).await;
+        assert_eq!(text(&completion.expect("a reply")), "Hello");
+        assert_eq!(received(&deltas), body.len() as u64, "{wire:?}");
+        let endless = comment.repeat(most / comment.len() + 1);
+        let answer = format!("{SSE}{hello}{endless}{stop}{done}");
+        let (kind, code) = (FailureKind::Permanent, "reply_too_large");
+        check((wire, "endless"), answer, kind, code, "Hello").await;
     }
 }

@@ -2,7 +2,6 @@
 
 use super::Findings;
 use crate::command::open::Session;
-use threadkeep::ceilings::Ceilings;
 use threadkeep::policy::{Address, Policy};
 use threadkeep_cli::answer::{Section, State};
 use threadkeep_cli::money;
@@ -67,8 +66,14 @@ fn describe(policy: &Policy, section: &mut Section) {
             }
         }
     }
-    for (ceiling, value) in bounds(ceilings) {
-        section.from(&format!("ceiling {ceiling}"), value, name);
+    for (ceiling, value) in ceilings.named() {
+        let value = match ceiling {
+            "spend" => ceilings.spend_nanos_max.map(money::shown),
+            _ => value,
+        };
+        if let Some(value) = value {
+            section.from(&format!("ceiling {ceiling}"), value, name);
+        }
     }
     if let Some(quota) = quota_bytes {
         section.from("quota", format!("{quota} bytes"), name);
@@ -76,39 +81,4 @@ fn describe(policy: &Policy, section: &mut Section) {
     if let Some(book) = book {
         section.from("book", format!("{book}, beside the policy"), name);
     }
-}
-
-/// The ceilings that are set.
-fn bounds(ceilings: &Ceilings) -> Vec<(&'static str, String)> {
-    let Ceilings {
-        spend_nanos_max,
-        unpriced,
-        model_calls_max,
-        model_bytes_max,
-        tool_calls_max,
-        tool_bytes_max,
-        argument_bytes_max,
-        calls_per_minute_max,
-        run_time_max,
-        runs_max,
-    } = ceilings;
-    let number = |value: &Option<u64>| value.map(|value| value.to_string());
-    let all = [
-        ("spend", spend_nanos_max.map(money::shown)),
-        ("unpriced", unpriced.then(|| "allowed".to_owned())),
-        ("model_calls", number(model_calls_max)),
-        ("model_bytes", number(model_bytes_max)),
-        ("tool_calls", number(tool_calls_max)),
-        ("tool_bytes", number(tool_bytes_max)),
-        ("argument_bytes", number(argument_bytes_max)),
-        ("calls_per_minute", number(calls_per_minute_max)),
-        (
-            "run_time",
-            run_time_max.map(|time| format!("{} s", time.as_secs_f64())),
-        ),
-        ("runs", number(runs_max)),
-    ];
-    all.into_iter()
-        .filter_map(|(name, value)| Some((name, value?)))
-        .collect()
 }

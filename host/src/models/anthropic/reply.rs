@@ -36,7 +36,7 @@ enum Part {
 
 /// What has arrived so far.
 #[derive(Default)]
-pub(super) struct Reply {
+pub(in crate::models) struct Reply {
     /// In order, with the index that deltas carry.
     parts: Vec<(u64, Part)>,
     room: Room,

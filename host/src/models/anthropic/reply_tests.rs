@@ -1,9 +1,8 @@
 //! Events in, completion or fault out.
 
 use super::*;
-use crate::models::REPLY_BYTES_MAX;
 use crate::models::http::Reply as _;
-use crate::models::http::room::BLOCKS_MAX;
+use crate::models::{BLOCKS_MAX, REPLY_BYTES_MAX};
 use serde_json::json;
 use std::sync::Mutex;
 
@@ -130,7 +129,9 @@ async fn an_answer_cut_at_every_byte_is_the_same() {
 }
 
 fn said(delta: &Delta) -> &str {
-    let (Delta::Text(text) | Delta::Thinking(text) | Delta::ToolUse(text)) = delta;
+    let (Delta::Text(text) | Delta::Thinking(text) | Delta::ToolUse(text)) = delta else {
+        panic!("a reply tells of nothing else: {delta:?}");
+    };
     text
 }
 

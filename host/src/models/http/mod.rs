@@ -15,12 +15,15 @@ pub(super) mod room;
 mod sse;
 mod tls;
 
-use super::{Completion, Failure, OnDelta, Request, Secret, Usage};
+use super::{
+    BoxFuture, Completion, Delta, Failure, Llm, OnDelta, Request, Secret, Usage, answer_bytes_max,
+};
 use classify::{Fault, Said};
-use futures_util::{Stream, StreamExt};
+use futures_util::{Stream, StreamExt, TryStreamExt};
 use normal::EncodeError;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, Response, Url};
+use sse::Bounds;
 use std::error::Error;
 use std::time::Duration;
 
@@ -30,13 +33,6 @@ const ERROR_BYTES_MAX: usize = 64 << 10;
 const ERROR_WAIT: Duration = Duration::from_secs(10);
 /// Longest wait for each event after the finish reason. The reply is whole by then; only its usage may be missing.
 const USAGE_WAIT: Duration = Duration::from_secs(5);
-
-/// Longest time to make a connection, unless the options say otherwise.
-pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Longest time until an answer begins, unless the options say otherwise. Servers that queue begin late.
-pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(300);
-/// Longest silence of a stream, unless the options say otherwise.
-pub(super) const IDLE_TIMEOUT: Duration = Duration::from_secs(180);
 
 /// Why a provider cannot be set up. Nothing of the key or the address is repeated.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -85,15 +81,50 @@ pub(super) trait Reply: Default + Send {
     fn complete(&mut self) -> Result<Completion, Fault>;
 }
 
-/// How long an endpoint waits.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Times {
-    /// Until there is a connection.
+/// How long a provider is waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Times {
+    /// Longest time to make a connection.
     pub connect: Duration,
-    /// Until an answer begins.
+    /// Longest time until an answer begins. Servers that queue begin late.
     pub answer: Duration,
-    /// For the next bytes of a stream.
+    /// Longest time in which a stream may send nothing, not even a comment or a ping.
     pub idle: Duration,
+}
+
+impl Default for Times {
+    /// Times that suit hosted and local servers: 10 s to connect, 300 s to begin, 180 s of silence.
+    fn default() -> Self {
+        Self {
+            connect: Duration::from_secs(10),
+            answer: Duration::from_secs(300),
+            idle: Duration::from_secs(180),
+        }
+    }
+}
+
+/// What one wire adds to the exchange: a body, and a way to put a reply together.
+pub(super) trait Adapter: Send + Sync {
+    /// Puts a reply together.
+    type Reply: Reply;
+    /// Where its requests go.
+    fn endpoint(&self) -> &Endpoint;
+    /// The body of a request.
+    fn encode(&self, request: &Request) -> Result<Vec<u8>, EncodeError>;
+}
+
+impl<A: Adapter> Llm for A {
+    fn complete<'a>(
+        &'a self,
+        request: &'a Request,
+        on_delta: OnDelta<'a>,
+    ) -> BoxFuture<'a, Result<Completion, Failure>> {
+        let body = self.encode(request);
+        Box::pin(
+            self.endpoint()
+                .exchange::<A::Reply>(request, body, on_delta),
+        )
+    }
 }
 
 /// One address that answers with streams.
@@ -156,7 +187,12 @@ impl Endpoint {
         }
         let mut reply = R::default();
         let bytes = response.bytes_stream();
-        match read(bytes, self.times.idle, &mut reply, on_delta).await {
+        let bytes = bytes.inspect_ok(|chunk| on_delta(Delta::Received(chunk.len() as u64)));
+        let bounds = Bounds {
+            idle: self.times.idle,
+            bytes: answer_bytes_max(request.output_max),
+        };
+        match read(bytes, bounds, &mut reply, on_delta).await {
             Ok(completion) => Ok(completion),
             Err(fault) => Err(self.failure(request, &fault, reply.text(), reply.usage())),
         }
@@ -224,11 +260,11 @@ impl Endpoint {
 /// Read a stream into a reply, until it is whole and nothing more is to be known of it.
 async fn read<R: Reply, B: AsRef<[u8]>, E>(
     bytes: impl Stream<Item = Result<B, E>>,
-    idle: Duration,
+    bounds: Bounds,
     reply: &mut R,
     on_delta: OnDelta<'_>,
 ) -> Result<Completion, Fault> {
-    let mut events = std::pin::pin!(sse::events(bytes, idle));
+    let mut events = std::pin::pin!(sse::events(bytes, bounds));
     while !reply.is_ended() {
         let event = if reply.is_finished() {
             tokio::time::timeout(USAGE_WAIT, events.next())
@@ -243,7 +279,7 @@ async fn read<R: Reply, B: AsRef<[u8]>, E>(
             Some(Err(sse::Broken::Transport | sse::Broken::Stalled)) if reply.is_finished() => {
                 break;
             }
-            Some(Err(broken)) => return Err(broken_stream(broken, idle)),
+            Some(Err(broken)) => return Err(broken_stream(broken, bounds.idle)),
         }
     }
     reply.complete()
@@ -370,6 +406,10 @@ pub(super) async fn replay<R: Reply>(
     let on_delta = |delta| deltas.lock().unwrap().push(delta);
     let bytes = futures_util::stream::iter(chunks.into_iter().map(Ok::<_, ()>));
     let mut reply = R::default();
-    let result = read(bytes, IDLE_TIMEOUT, &mut reply, &on_delta).await;
+    let bounds = Bounds {
+        idle: Times::default().idle,
+        bytes: answer_bytes_max(u64::MAX),
+    };
+    let result = read(bytes, bounds, &mut reply, &on_delta).await;
     (result, deltas.into_inner().unwrap())
 }

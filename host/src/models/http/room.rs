@@ -1,11 +1,7 @@
 //! What one reply may take, whichever wire it comes by, and how its calls are completed.
 
 use super::classify::Fault;
-use crate::models::REPLY_BYTES_MAX;
-
-/// Most blocks of one reply: a block may have no bytes that [`REPLY_BYTES_MAX`] would count. A reply with more is also
-/// more than a history takes.
-pub(in crate::models) const BLOCKS_MAX: usize = 512;
+use crate::models::{BLOCKS_MAX, REPLY_BYTES_MAX};
 
 /// What has been taken of it.
 #[derive(Debug, Default)]

@@ -11,11 +11,12 @@ use futures_util::stream::{self, Stream, StreamExt};
 use std::pin::Pin;
 use std::time::Duration;
 
-/// Most bytes of one event: some servers send a whole reply as one, and JSON escapes may double it.
-pub(super) const EVENT_BYTES_MAX: usize = 2 * REPLY_BYTES_MAX;
-/// Most bytes of a whole stream. A token travels in some 250 bytes, so this is half a million of them, four times the
-/// longest output that models have; comments and empty chunks count too, or a provider could send them for ever.
-pub(super) const STREAM_BYTES_MAX: u64 = 128 << 20;
+/// Most bytes of one event. Some servers send a whole reply as one: 128 Ki tokens, the longest output that models have,
+/// of eight bytes each, twice that where JSON escapes them. An event stands in memory several times while it is read.
+pub(super) const EVENT_BYTES_MAX: usize = REPLY_BYTES_MAX / 2;
+/// Most values and names in the JSON of one event. Each costs some 200 bytes of memory and may be two of text, so that bytes alone
+/// do not bound what an event costs. An event has some ten, one with the arguments of a call as they are some thousand.
+const EVENT_VALUES_MAX: usize = 1 << 16;
 
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 
@@ -26,16 +27,25 @@ pub(super) enum Broken {
     Transport,
     /// Nothing came for as long as is allowed.
     Stalled,
-    /// An event or the stream is larger than its bound.
+    /// An event or the stream is larger than its bound, or an event has too many values.
     TooLarge,
     /// Bytes that are not UTF-8, or no event stream.
     NotText,
 }
 
-/// The `data` of each event of a byte stream, which may pause for `idle` at most.
+/// What a stream is held to.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Bounds {
+    /// Longest pause.
+    pub idle: Duration,
+    /// Most bytes, comments and empty events included: a provider could send them for ever.
+    pub bytes: u64,
+}
+
+/// The `data` of each event of a byte stream.
 pub(super) fn events<S, B, E>(
     bytes: S,
-    idle: Duration,
+    bounds: Bounds,
 ) -> impl Stream<Item = Result<String, Broken>>
 where
     S: Stream<Item = Result<B, E>>,
@@ -43,7 +53,7 @@ where
 {
     let state = Lines {
         bytes: Box::pin(bytes),
-        idle,
+        bounds,
         buffer: Vec::new(),
         start: 0,
         scanned: 0,
@@ -59,15 +69,31 @@ where
         Some((line, rest))
     });
     lines.eventsource().map(|event| match event {
+        Ok(Event { data, .. }) if values(&data) > EVENT_VALUES_MAX => Err(Broken::TooLarge),
         Ok(Event { data, .. }) => Ok(data),
         Err(EventStreamError::Transport(broken)) => Err(broken),
         Err(EventStreamError::Utf8(_) | EventStreamError::Parser(_)) => Err(Broken::NotText),
     })
 }
 
+/// How many values and names a JSON text has, before anything is made of it: each but the first follows one of these.
+fn values(json: &str) -> usize {
+    let (mut values, mut within, mut escaped) = (1, false, false);
+    for byte in json.bytes() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = within,
+            b'"' => within = !within,
+            b',' | b':' | b'[' | b'{' if !within => values += 1,
+            _ => {}
+        }
+    }
+    values
+}
+
 struct Lines<S> {
     bytes: Pin<Box<S>>,
-    idle: Duration,
+    bounds: Bounds,
     buffer: Vec<u8>,
     /// Where the line that is being read begins in `buffer`.
     start: usize,
@@ -93,13 +119,13 @@ where
             if self.buffer.len() - self.start > EVENT_BYTES_MAX {
                 return Some(Err(Broken::TooLarge));
             }
-            match tokio::time::timeout(self.idle, self.bytes.next()).await {
+            match tokio::time::timeout(self.bounds.idle, self.bytes.next()).await {
                 Err(_) => return Some(Err(Broken::Stalled)),
                 Ok(None) => return None,
                 Ok(Some(Err(_))) => return Some(Err(Broken::Transport)),
                 Ok(Some(Ok(chunk))) => self.add(chunk.as_ref()),
             }
-            if self.total > STREAM_BYTES_MAX {
+            if self.total > self.bounds.bytes {
                 return Some(Err(Broken::TooLarge));
             }
         }
@@ -159,9 +185,14 @@ where
 mod tests {
     use super::*;
 
+    const BOUNDS: Bounds = Bounds {
+        idle: Duration::from_secs(5),
+        bytes: 10 << 20,
+    };
+
     async fn read(chunks: Vec<Vec<u8>>) -> Vec<Result<String, Broken>> {
         let bytes = stream::iter(chunks.into_iter().map(Ok::<_, ()>));
-        events(bytes, Duration::from_secs(5)).collect().await
+        events(bytes, BOUNDS).collect().await
     }
 
     #[tokio::test]
@@ -197,21 +228,44 @@ mod tests {
         );
     }
 
+    /// Symptom: an event of 8 MB took 70 times as much memory. Cause: it was a list of small numbers, and each became a
+    /// value of its own. Fix: values are counted before they are made.
+    #[tokio::test]
+    async fn an_event_of_many_values_is_refused_before_they_are_made() {
+        for (text, expected) in [
+            (r#"{"a":[1,{"b":"c"}],"d":",:[{"}"#, 9),
+            (r#"["\"",",\\",1]"#, 4),
+            ("", 1),
+        ] {
+            assert_eq!(values(text), expected, "{text}");
+        }
+        let event = |values: usize| format!("data: [{}0]\n\n", "0,".repeat(values)).into_bytes();
+        let most = EVENT_VALUES_MAX - 2;
+        assert!(read(vec![event(most)]).await[0].is_ok());
+        assert_eq!(read(vec![event(most + 1)]).await, [Err(Broken::TooLarge)]);
+        let words = format!("data: {{\"a\":\"{}\"}}\n\n", ",".repeat(EVENT_VALUES_MAX));
+        assert!(read(vec![words.into_bytes()]).await[0].is_ok());
+    }
+
     #[tokio::test]
     async fn a_stream_is_bounded_even_if_nothing_is_said() {
         let comments = [b":".repeat(10_000), b"\n\n".to_vec()].concat().repeat(100);
         let bytes = stream::repeat(Ok::<_, ()>(comments));
-        let mut events = std::pin::pin!(events(bytes, Duration::from_secs(5)));
+        let mut events = std::pin::pin!(events(bytes, BOUNDS));
         assert_eq!(events.next().await, Some(Err(Broken::TooLarge)));
     }
 
     #[tokio::test]
     async fn a_pause_is_bounded_and_a_broken_connection_is_told() {
         let silent = stream::pending::<Result<Vec<u8>, ()>>();
-        let mut stalled = std::pin::pin!(events(silent, Duration::from_millis(20)));
+        let short = Bounds {
+            idle: Duration::from_millis(20),
+            ..BOUNDS
+        };
+        let mut stalled = std::pin::pin!(events(silent, short));
         assert_eq!(stalled.next().await, Some(Err(Broken::Stalled)));
         let cut = stream::iter([Ok(b"data: a\n\n".to_vec()), Err(())]);
-        let got: Vec<_> = events(cut, Duration::from_secs(5)).collect().await;
+        let got: Vec<_> = events(cut, BOUNDS).collect().await;
         assert_eq!(got, [Ok("a".to_owned()), Err(Broken::Transport)]);
     }
 }

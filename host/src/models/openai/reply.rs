@@ -69,7 +69,7 @@ struct Open {
 
 /// What has arrived so far.
 #[derive(Default)]
-pub(super) struct Reply {
+pub(in crate::models) struct Reply {
     blocks: Vec<Block>,
     calls: Vec<Open>,
     room: Room,

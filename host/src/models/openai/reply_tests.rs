@@ -1,9 +1,8 @@
 //! Chunks in, completion or fault out.
 
 use super::*;
-use crate::models::REPLY_BYTES_MAX;
 use crate::models::http::Reply as _;
-use crate::models::http::room::BLOCKS_MAX;
+use crate::models::{BLOCKS_MAX, REPLY_BYTES_MAX};
 use std::sync::Mutex;
 
 fn read(chunks: &[&str]) -> (Result<Completion, Fault>, Vec<Delta>) {

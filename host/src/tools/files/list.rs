@@ -1,8 +1,9 @@
 //! `list_files`: what is in a directory, by name.
 
+use super::Stop;
 use super::arguments::Arguments;
 use super::grant::{Entry, Grant, Kind, Place};
-use super::{CONTENT_BYTES_MAX, Stop};
+use crate::tools::CONTENT_BYTES_MAX;
 use cap_std::fs::Dir;
 
 pub(super) const SCHEMA: &str = r#"{"type":"object","properties":{"path":{"type":"string","description":"The directory, relative to the root; the root itself if left out."},"depth":{"type":"integer","minimum":1,"maximum":8,"description":"How many levels to show; 1 if left out."}},"additionalProperties":false}"#;

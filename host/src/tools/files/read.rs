@@ -1,8 +1,9 @@
 //! `read_file`: some lines of a text file, without reading the rest.
 
+use super::Stop;
 use super::arguments::Arguments;
 use super::grant::{Grant, Place};
-use super::{CONTENT_BYTES_MAX, Stop};
+use crate::tools::CONTENT_BYTES_MAX;
 use std::io::{self, BufRead, BufReader, Read};
 
 pub(super) const SCHEMA: &str = r#"{"type":"object","properties":{"path":{"type":"string","description":"The file, relative to the root, such as \"src/main.rs\"."},"offset":{"type":"integer","minimum":1,"description":"The first line to read; 1 if left out."},"limit":{"type":"integer","minimum":1,"maximum":10000,"description":"Most lines to read; 2000 if left out."}},"required":["path"],"additionalProperties":false}"#;

@@ -1,8 +1,9 @@
 //! `search_files`: lines that contain a text or match a regular expression.
 
+use super::Stop;
 use super::arguments::Arguments;
 use super::grant::{self, Grant, Kind, Place};
-use super::{CONTENT_BYTES_MAX, Stop};
+use crate::tools::CONTENT_BYTES_MAX;
 use cap_std::fs::{Dir, File};
 use regex_lite::{Regex, RegexBuilder};
 use std::io::Read;

@@ -4,6 +4,7 @@ mod limits;
 mod paths;
 
 use super::*;
+use crate::tools::RESULT_BYTES_MAX;
 use cap_std::ambient_authority;
 use serde_json::json;
 use tempfile::TempDir;

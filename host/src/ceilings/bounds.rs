@@ -1,0 +1,202 @@
+//! What passes the host is bounded whoever made it: an embedder's model and tools are held to what ours keep by
+//! themselves, and a provider's usage to what a call can come to.
+
+use super::{Tariff, Used};
+use crate::models::{
+    BLOCKS_MAX, Block, Completion, Delta, Failure, FailureKind, OnDelta, REPLY_BYTES_MAX, Request,
+    Usage, answer_bytes_max,
+};
+use crate::tools::{RESULT_BYTES_MAX, ToolResult, cut};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Most bytes of a failure's code and of its sentence: ours have some hundred.
+const WORDS_BYTES_MAX: usize = 4 << 10;
+
+/// So many times the tokens that a call was admitted with is believed: providers count in their own way, and some let a
+/// model think beyond the output maximum.
+const BELIEVED_TIMES: u64 = 2;
+/// So many tokens beside that are believed: prompts that providers put in front of ours have a few thousand at most.
+const BELIEVED_TOKENS: u64 = 10_000;
+/// No text has more bytes a token than this: English has four, a run of blanks some more. Who reports fewer tokens for
+/// what arrived, or none, is booked with so many.
+const TOKEN_BYTES_MAX: u64 = 16;
+
+/// What has arrived of an answer while it came.
+#[derive(Debug, Default)]
+pub(super) struct Arrived {
+    /// Bytes over the wire, where there is one.
+    wire: AtomicU64,
+    /// Bytes of text and thinking.
+    said: AtomicU64,
+}
+
+impl Arrived {
+    /// Count a delta, and pass it on unless more was said than a reply may have.
+    pub(super) fn pass(&self, delta: Delta, on_delta: OnDelta<'_>) {
+        let (counter, bytes) = match &delta {
+            Delta::Received(bytes) => (&self.wire, *bytes),
+            Delta::Text(text) | Delta::Thinking(text) | Delta::ToolUse(text) => {
+                (&self.said, text.len() as u64)
+            }
+        };
+        let more = |before: u64| Some(before.saturating_add(bytes));
+        let before = counter.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+        let before = before.unwrap_or(u64::MAX);
+        let room = (REPLY_BYTES_MAX as u64).saturating_sub(before);
+        if matches!(delta, Delta::Received(_)) || bytes <= room {
+            on_delta(delta);
+        }
+    }
+}
+
+/// The most that a model call may come to.
+pub(super) fn most_of_model(request: &Request, tariff: Option<&Tariff>) -> Used {
+    let bytes = request_bytes(request);
+    Used {
+        spend_nanos: tariff.map_or(0, |tariff| tariff.worst(bytes, request.output_max)),
+        unpriced_calls: u64::from(tariff.is_none()),
+        model_calls: 1,
+        model_bytes: bytes.saturating_add(answer_bytes_max(request.output_max)),
+        ..Used::default()
+    }
+}
+
+/// The most that a tool call may come to.
+pub(super) fn most_of_tool(arguments: &str) -> Used {
+    Used {
+        tool_calls: 1,
+        tool_bytes: (arguments.len() + RESULT_BYTES_MAX) as u64,
+        ..Used::default()
+    }
+}
+
+/// What a model call came to that may have come to `most`. Where nobody knows its cost, the most stays; where something
+/// arrived, it has cost at least what no provider could say less of.
+pub(super) fn came_to(
+    most: &Used,
+    request: &Request,
+    tariff: Option<&Tariff>,
+    (answer, arrived): (&Result<Completion, Failure>, &Arrived),
+) -> Used {
+    let (usage, sent, kept) = match answer {
+        Ok(completion) => (completion.usage, true, reply_bytes(completion)),
+        Err(failure) => {
+            let sent = failure.sent || failure.usage.is_some();
+            (failure.usage, sent, failure.partial.len() as u64)
+        }
+    };
+    if !sent {
+        return Used::default();
+    }
+    let said = kept.max(arrived.said.load(Ordering::Relaxed));
+    let said = said.min(REPLY_BYTES_MAX as u64);
+    let asked = request_bytes(request);
+    let spend_nanos = match (usage, tariff) {
+        (Some(usage), Some(tariff)) => tariff.cost(&usage).max(least(tariff, asked, said)),
+        _ => most.spend_nanos,
+    };
+    let came = said.max(arrived.wire.load(Ordering::Relaxed));
+    Used {
+        spend_nanos,
+        model_bytes: asked.saturating_add(came).min(most.model_bytes),
+        ..*most
+    }
+}
+
+/// The least that a call can have cost; nothing if nothing arrived.
+fn least(tariff: &Tariff, asked_bytes: u64, said_bytes: u64) -> u64 {
+    if said_bytes == 0 {
+        return 0;
+    }
+    let cheapest = Tariff {
+        input: tariff.input.min(tariff.read).min(tariff.write),
+        ..*tariff
+    };
+    cheapest.cost(&Usage {
+        input: asked_bytes / TOKEN_BYTES_MAX,
+        output: said_bytes / TOKEN_BYTES_MAX,
+        ..Usage::default()
+    })
+}
+
+/// A usage as far as it is believed: of tokens that were read and of those that were written, at most
+/// [`BELIEVED_TIMES`] what the call was admitted with and [`BELIEVED_TOKENS`] more.
+pub(super) fn believed(usage: Usage, request: &Request) -> Usage {
+    let believed = |tokens: u64| {
+        let times = tokens.saturating_mul(BELIEVED_TIMES);
+        times.saturating_add(BELIEVED_TOKENS)
+    };
+    let mut read = believed(request_bytes(request));
+    let mut of_read = |tokens: u64| {
+        let kept = tokens.min(read);
+        read -= kept;
+        kept
+    };
+    let output = usage.output.min(believed(request.output_max));
+    Usage {
+        input: of_read(usage.input),
+        read: of_read(usage.read),
+        write: of_read(usage.write),
+        output,
+        reasoning: usage.reasoning.min(output),
+    }
+}
+
+/// An answer that is no larger than one of ours can be.
+pub(super) fn answer(answer: Result<Completion, Failure>) -> Result<Completion, Failure> {
+    let completion = answer.map_err(failure)?;
+    let session = completion.session.as_ref().map_or(0, String::len);
+    let words = (completion.finish.len() + session) as u64;
+    let (bytes, blocks) = (reply_bytes(&completion) + words, completion.blocks.len());
+    if bytes <= REPLY_BYTES_MAX as u64 && blocks <= BLOCKS_MAX {
+        return Ok(completion);
+    }
+    let message = format!(
+        "the model's reply has {bytes} bytes in {blocks} blocks, at most {REPLY_BYTES_MAX} in {BLOCKS_MAX} are taken"
+    );
+    Err(Failure {
+        usage: completion.usage,
+        ..Failure::new(FailureKind::Permanent, "reply_too_large", message)
+    })
+}
+
+fn failure(mut failure: Failure) -> Failure {
+    shorten(&mut failure.code, WORDS_BYTES_MAX);
+    shorten(&mut failure.message, WORDS_BYTES_MAX);
+    shorten(&mut failure.partial, REPLY_BYTES_MAX);
+    failure
+}
+
+fn shorten(text: &mut String, bytes: usize) {
+    text.truncate(text.floor_char_boundary(bytes));
+}
+
+/// A result that is no larger than one of ours can be.
+pub(super) fn result(result: ToolResult) -> ToolResult {
+    ToolResult {
+        content: cut(result.content),
+        ..result
+    }
+}
+
+fn request_bytes(request: &Request) -> u64 {
+    let tools = request
+        .tools
+        .iter()
+        .map(|tool| tool.name.len() + tool.description.len() + tool.schema.len());
+    let messages = request.messages.iter().map(String::len);
+    (request.system.len() + tools.sum::<usize>() + messages.sum::<usize>()) as u64
+}
+
+fn reply_bytes(completion: &Completion) -> u64 {
+    let bytes = completion.blocks.iter().map(|block| match block {
+        Block::Text { text } => text.len(),
+        Block::Thinking { text, raw } => text.len() + raw.as_ref().map_or(0, String::len),
+        Block::ToolUse {
+            id,
+            name,
+            arguments,
+        } => id.len() + name.len() + arguments.len(),
+    });
+    bytes.sum::<usize>() as u64
+}

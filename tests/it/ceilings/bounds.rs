@@ -1,0 +1,283 @@
+//! What an embedder's own provider and tools hand in is bounded where it passes the host, and a provider's usage is
+//! believed within reason.
+
+use super::world::{
+    ARGUMENTS, LONG, Model, REQUEST_BYTES, Tool, WORST_NANOS, call, complete, fails, guard,
+    request, says, usage,
+};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use threadkeep::ceilings::{Ceilings, Note};
+use threadkeep::models::{
+    BLOCKS_MAX, Block, Completion, Delta, Failure, FailureKind, REPLY_BYTES_MAX, Usage,
+    answer_bytes_max,
+};
+use threadkeep::tools::RESULT_BYTES_MAX;
+
+/// A reply of so many blocks of so many bytes.
+fn reply(blocks: usize, bytes: usize) -> Completion {
+    let text = "é".repeat(bytes / 2);
+    Completion {
+        blocks: vec![Block::Text { text }; blocks],
+        finish: String::new(),
+        usage: usage(10, 1),
+        session: None,
+    }
+}
+
+/// Symptom: an embedder's tool or model could hand any number of bytes to the component, which stopped at a limit of
+/// memory. Cause: only our own adapters and tools kept within bounds. Fix: the permit does, for all.
+#[tokio::test]
+async fn replies_of_any_provider_are_bounded() {
+    let of = |session: usize| Completion {
+        session: Some("s".repeat(session)),
+        ..reply(1, 0)
+    };
+    for (what, completion, fits) in [
+        ("all bytes", reply(1, REPLY_BYTES_MAX), true),
+        ("a byte more", reply(1, REPLY_BYTES_MAX + 2), false),
+        ("all blocks", reply(BLOCKS_MAX, 2), true),
+        ("a block more", reply(BLOCKS_MAX + 1, 2), false),
+        ("a session", of(REPLY_BYTES_MAX), true),
+        ("a larger one", of(REPLY_BYTES_MAX + 1), false),
+    ] {
+        let guard = guard(Ceilings::none());
+        let model = Model::answering(Ok(completion.clone()));
+        let answer = complete(&guard.begin().unwrap(), &model, "known").await;
+        if fits {
+            assert!(answer == Ok(completion), "{what}");
+            continue;
+        }
+        let failure = answer.expect_err(what);
+        let told = (failure.kind, failure.code.as_str(), failure.sent);
+        assert_eq!(
+            told,
+            (FailureKind::Permanent, "reply_too_large", true),
+            "{what}"
+        );
+        assert_eq!(failure.usage, usage(10, 1), "it is paid for");
+        assert_eq!(guard.used().unwrap().spend_nanos, 24_000, "{what}");
+    }
+}
+
+#[tokio::test]
+async fn failures_and_deltas_of_any_provider_are_bounded() {
+    let long = "é".repeat(REPLY_BYTES_MAX);
+    let failure = Failure {
+        partial: long.clone(),
+        code: long.clone(),
+        ..Failure::new(FailureKind::Transient, "", long)
+    };
+    let piece = Delta::Text("x".repeat(REPLY_BYTES_MAX / 2));
+    let model = Model {
+        deltas: vec![piece.clone(), piece.clone(), piece],
+        ..Model::answering(Err(failure))
+    };
+    let permit = guard(Ceilings::none()).begin().unwrap();
+    let told = Mutex::new(0);
+    let on_delta = |_| *told.lock().unwrap() += 1;
+    let request = request("known");
+    let failed = permit.complete(&model, &request, &on_delta, LONG);
+    let failed = failed.await.unwrap_err();
+    assert_eq!(failed.partial.len(), REPLY_BYTES_MAX);
+    assert!(failed.code.len() <= 4 << 10 && failed.message.len() <= 4 << 10);
+    assert_eq!(
+        *told.lock().unwrap(),
+        2,
+        "what no reply can hold is not told"
+    );
+}
+
+#[tokio::test]
+async fn results_of_any_tool_are_bounded() {
+    for more in [0, RESULT_BYTES_MAX, 100 * RESULT_BYTES_MAX] {
+        let guard = guard(Ceilings::none());
+        let tool = Tool {
+            more,
+            ..Tool::default()
+        };
+        let called = call(&guard.begin().unwrap(), &tool, "read_file").await;
+        let content = called.result.content;
+        assert!(content.len() <= RESULT_BYTES_MAX, "{more}");
+        assert_eq!(content.ends_with("ask for less]"), more > 0, "{more}");
+        let bytes = (ARGUMENTS.len() + content.len()) as u64;
+        assert_eq!(guard.used().unwrap().tool_bytes, bytes, "{more}");
+    }
+}
+
+type Answer = Result<Completion, Failure>;
+
+/// What a provider answers, the usage that is told, and the money in the book.
+fn usages() -> [(&'static str, Answer, Option<Usage>, u64); 7] {
+    let long = Block::Text {
+        text: "x".repeat(16_000),
+    };
+    let reply = |usage| {
+        Ok(Completion {
+            blocks: vec![long.clone()],
+            ..says(usage).unwrap()
+        })
+    };
+    let absurd = 1_000_000_000_000_000_000;
+    // 100 bytes were asked and 50 tokens wanted: twice that and 10,000 are believed, of either.
+    let (most_read, most_written) = (200 + 10_000, 100 + 10_000);
+    [
+        ("as it is", says(usage(10, 1)), usage(10, 1), 24_000),
+        (
+            "absurd",
+            says(usage(absurd, absurd)),
+            usage(most_read, most_written),
+            20_400_000 + 40_400_000,
+        ),
+        (
+            "just believed",
+            says(usage(most_read, 0)),
+            usage(most_read, 0),
+            20_400_000,
+        ),
+        (
+            "absurd, and failed",
+            fails(true, usage(u64::MAX, 0)),
+            usage(most_read, 0),
+            20_400_000,
+        ),
+        // A token has at most 16 bytes: 6 were read and 1,000 written.
+        (
+            "none for a long reply",
+            reply(usage(0, 0)),
+            usage(0, 0),
+            6 * 2_000 + 1_000 * 4_000,
+        ),
+        (
+            "none, and refused",
+            Err(Failure {
+                partial: String::new(),
+                ..fails(true, usage(0, 0)).unwrap_err()
+            }),
+            usage(0, 0),
+            0,
+        ),
+        ("not said", reply(None), None, WORST_NANOS),
+    ]
+}
+
+/// Symptom: one answer that claimed 10^18 tokens locked the operator's book for all, and one that claimed none cost
+/// nothing. Cause: a provider's word was taken whatever it was. Fix: it is held to what was asked and what arrived.
+#[tokio::test]
+async fn usage_is_believed_within_reason() {
+    for (what, answer, told, nanos) in usages() {
+        let guard = guard(Ceilings::none());
+        let mut permit = guard.begin().unwrap();
+        let notes = Arc::new(Mutex::new(Vec::new()));
+        let kept = Arc::clone(&notes);
+        permit.tell(move |note| kept.lock().unwrap().push(note));
+        let model = Model::answering(answer.clone());
+        let answered = complete(&permit, &model, "known").await;
+        let of = |answer: &Answer| match answer {
+            Ok(completion) => completion.usage,
+            Err(failure) => failure.usage,
+        };
+        assert_eq!(of(&answered), told, "{what}");
+        assert_eq!(guard.used().unwrap().spend_nanos, nanos, "{what}");
+        let (reported, counted) = (of(&answer), of(&answered));
+        let expected: Vec<Note> = match (reported, counted) {
+            (Some(reported), Some(counted)) if reported != counted => {
+                vec![Note::Disbelieved { reported, counted }]
+            }
+            _ => Vec::new(),
+        };
+        assert_eq!(*notes.lock().unwrap(), expected, "{what}");
+    }
+}
+
+#[tokio::test]
+async fn every_kind_of_tokens_is_held_to_reason() {
+    let all = u64::MAX;
+    let absurd = Usage {
+        input: 5,
+        output: all,
+        read: all,
+        write: all,
+        reasoning: all,
+    };
+    let permit = guard(Ceilings::none()).begin().unwrap();
+    let model = Model::answering(says(Some(absurd)));
+    let usage = complete(&permit, &model, "known")
+        .await
+        .unwrap()
+        .usage
+        .unwrap();
+    let expected = Usage {
+        input: 5,
+        output: 10_100,
+        read: 10_195,
+        write: 0,
+        reasoning: 10_100,
+    };
+    assert_eq!(usage, expected);
+}
+
+/// Symptom: `model_bytes` counted a reply of four bytes that had come in a stream of megabytes. Fix: what comes over the
+/// wire counts, and no stream is longer than what was held for it.
+#[tokio::test]
+async fn what_came_over_the_wire_counts() {
+    for (received, expected) in [
+        (0, 10),
+        (5, 10),
+        (1_000_000, 1_000_000),
+        (u64::MAX, answer_bytes_max(50)),
+    ] {
+        let guard = guard(Ceilings::none());
+        let model = Model {
+            deltas: vec![Delta::Received(received)],
+            ..Model::answering(says(usage(1, 1)))
+        };
+        complete(&guard.begin().unwrap(), &model, "known")
+            .await
+            .unwrap();
+        assert_eq!(
+            guard.used().unwrap().model_bytes,
+            REQUEST_BYTES + expected,
+            "{received}"
+        );
+    }
+    let tokens = [0, 50, 16_384, 200_000, u64::MAX].map(answer_bytes_max);
+    assert_eq!(tokens, [4 << 20, 4 << 20, 16 << 20, 128 << 20, 128 << 20]);
+}
+
+/// What is not over in the time of a step is dropped, waiting for a turn included.
+#[tokio::test]
+async fn a_call_that_takes_too_long_says_whether_it_was_sent() {
+    let guard = guard(Ceilings {
+        calls_per_minute_max: Some(1),
+        ..Ceilings::none()
+    });
+    let permit = guard.begin().unwrap();
+    let silent = Model {
+        gate: tokio::sync::Semaphore::new(0),
+        ..Model::answering(says(None))
+    };
+    let request = request("known");
+    let late = permit.complete(&silent, &request, &|_| {}, Duration::from_millis(20));
+    let late = late.await.unwrap_err();
+    assert_eq!(
+        (late.code.as_str(), late.sent, silent.reached()),
+        ("timeout", true, 1)
+    );
+    assert_eq!(guard.used().unwrap().spend_nanos, WORST_NANOS);
+    let tool = Tool {
+        slow: true,
+        ..Tool::default()
+    };
+    let refused = permit
+        .call(&tool, "read_file", ARGUMENTS, Duration::from_secs(10))
+        .await;
+    assert!(
+        !refused.interrupted
+            && refused
+                .result
+                .content
+                .contains("(ceiling_calls_per_minute)"),
+        "{refused:?}"
+    );
+}
