@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -274,5 +275,105 @@ fn what_cannot_be_opened_is_an_error_of_each_call_and_of_this_store_alone() {
         assert_eq!(code(&get(&bad, "a")), "corrupt");
         assert_eq!(code(&get(&gone, "a")), "unavailable");
         commit(&good, &[put("a", "1")]);
+    }
+}
+
+/// Symptom: callers of a store that could not be opened waited one after the other, each for an opening of its own. Cause:
+/// the lock was held while it opened, and what came of it was forgotten. Fix: who waits for an opening shares it.
+#[test]
+fn a_failed_opening_is_shared_by_all_who_waited_for_it() {
+    const CALLERS: usize = 16;
+    let stores = stores(2);
+    let (arrived, openings) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (seen, count) = (Arc::clone(&arrived), Arc::clone(&openings));
+    let slow = move || {
+        count.fetch_add(1, Ordering::SeqCst);
+        while seen.load(Ordering::SeqCst) < CALLERS {
+            std::thread::yield_now();
+        }
+        // Until all have come as far as waiting.
+        std::thread::sleep(Duration::from_millis(100));
+        Err(std::io::ErrorKind::NotFound.into())
+    };
+    let store = stores.store(slow, FILE, options());
+    std::thread::scope(|scope| {
+        for _ in 0..CALLERS {
+            scope.spawn(|| {
+                arrived.fetch_add(1, Ordering::SeqCst);
+                assert_eq!(code(&get(&store, "a")), "unavailable");
+            });
+        }
+    });
+    let shared = openings.swap(0, Ordering::SeqCst);
+    assert!(
+        shared <= CALLERS / 4,
+        "{shared} openings for {CALLERS} calls"
+    );
+    // Whoever comes later has an opening of its own.
+    assert_eq!(code(&get(&store, "a")), "unavailable");
+    assert_eq!(openings.load(Ordering::SeqCst), 1);
+    assert_eq!(stores.open_count(), 0);
+}
+
+#[test]
+fn an_opening_that_panics_is_an_error_for_those_who_wait_and_leaves_no_trace() {
+    let temp = tempfile::tempdir().unwrap();
+    let stores = stores(1);
+    let [folder] = folders(&temp);
+    let fails = Arc::new(AtomicUsize::new(1));
+    let store = stores.store(
+        move || {
+            assert_eq!(fails.swap(0, Ordering::SeqCst), 0, "meant");
+            Ok(dir(&folder))
+        },
+        FILE,
+        options(),
+    );
+    let call = std::panic::AssertUnwindSafe(|| get(&store, "a"));
+    assert!(std::panic::catch_unwind(call).is_err());
+    assert_eq!(stores.open_count(), 0);
+    commit(&store, &[put("a", "1")]);
+}
+
+#[test]
+fn stores_that_never_close_by_themselves() {
+    let temp = tempfile::tempdir().unwrap();
+    let stores = Stores::new(StoresOptions {
+        open_max: 1,
+        idle_after: Duration::MAX,
+    });
+    let [one, two] = folders(&temp).map(|folder| lazy(&stores, &folder));
+    for store in [&one, &two, &one] {
+        commit(store, &[put("a", "1")]);
+        assert_eq!(stores.open_count(), 1);
+    }
+}
+
+/// An operator puts a backup in the place of a store, and the service goes on with it.
+#[test]
+fn a_store_that_is_forgotten_is_whatever_stands_there_next() {
+    let temp = tempfile::tempdir().unwrap();
+    let stores = stores(1);
+    let [folder] = folders(&temp);
+    let (at, backup) = (folder.join(FILE), temp.path().join("backup"));
+    let store = lazy(&stores, &folder);
+    commit(&store, &[put("a", "old")]);
+    stores.close_idle();
+    std::fs::copy(&at, &backup).unwrap();
+    commit(&store, &[put("a", "new")]);
+    for open in [true, false] {
+        if !open {
+            stores.close_idle();
+        }
+        for suffix in ["-wal", "-shm"] {
+            let _ = std::fs::remove_file(folder.join(format!("{FILE}{suffix}")));
+        }
+        std::fs::copy(&backup, temp.path().join("copy")).unwrap();
+        std::fs::rename(temp.path().join("copy"), &at).unwrap();
+        assert_eq!(code(&get(&store, "a")), "replaced", "open: {open}");
+        store.forget();
+        assert_eq!(get(&store, "a"), Ok(Some("old".to_owned())), "open: {open}");
+        commit(&store, &[put("a", "newer")]);
+        assert_eq!(stores.open_count(), 1);
     }
 }

@@ -19,6 +19,7 @@ use cap_std::fs::{Dir, Metadata};
 
 use super::super::StorageError;
 use super::super::check::other;
+use super::lock::Turns;
 use super::vfs::Door;
 use crate::authority;
 
@@ -48,6 +49,7 @@ pub(super) struct Place {
 struct Held {
     door: Door,
     dir: Dir,
+    turns: Turns,
 }
 
 /// Those of this process: SQLite, which they are for, is one for the process too.
@@ -71,6 +73,7 @@ impl Held {
         let held = Arc::new(Self {
             door: Door::new(platform::path(&dir, name)?)?,
             dir,
+            turns: Turns::default(),
         });
         all.push((number, name.to_owned(), Arc::downgrade(&held)));
         Ok(held)
@@ -136,6 +139,11 @@ impl Place {
         let found = file.metadata().map_err(|error| unavailable(name, &error))?;
         check_ordinary(name, &Metadata::from_just_metadata(found))?;
         Ok(file)
+    }
+
+    /// The queue of this process for the lock file.
+    pub(super) fn turns(&self) -> &Turns {
+        &self.held.turns
     }
 
     pub(super) fn lock_name(&self) -> &str {

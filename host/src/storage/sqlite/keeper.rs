@@ -61,9 +61,11 @@ impl Keeper {
         self.tell(|state| state.logs.push_back(Arc::downgrade(log)));
     }
 
-    /// Has the chore done after `wait`, or earlier if that was said already.
+    /// Has the chore done after `wait`, or earlier if that was said already; never if that is beyond all time.
     pub(super) fn tidy_in(&self, wait: Duration) {
-        let at = Instant::now() + wait;
+        let Some(at) = Instant::now().checked_add(wait) else {
+            return;
+        };
         self.tell(|state| state.tidy_at = Some(state.tidy_at.map_or(at, |before| before.min(at))));
     }
 
@@ -113,7 +115,7 @@ impl Orders {
                 Order::Tidy => {
                     let chore = self.chore.as_ref().and_then(Weak::upgrade);
                     let again = chore.as_ref().and_then(|chore| chore.tidy());
-                    let at = again.map(|wait| Instant::now() + wait);
+                    let at = again.and_then(|wait| Instant::now().checked_add(wait));
                     let mut state = self.state();
                     state.tidy_at = state.tidy_at.into_iter().chain(at).min();
                 }

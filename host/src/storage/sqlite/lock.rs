@@ -1,11 +1,13 @@
 //! Where the writers of all processes queue: a lock file beside the store.
 //!
 //! It is opened inside the directory that is held, without following a link, and must be an ordinary file with one name.
+//! The openings of one store in this process queue in memory first, so that one alone waits at the file, and one thread
+//! is enough to wait for it, however many openings come and fail.
 
-use std::fs::TryLockError;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc;
+use std::collections::VecDeque;
+use std::fs::{File, TryLockError};
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::super::StorageError;
@@ -15,7 +17,8 @@ use super::files::{Place, unavailable};
 /// come to an end after this long is stopped, and everybody else is told instead of waiting with it. Together with
 /// [`super::connection::BUSY_TIMEOUT`] it is less than a strict call may take, so the call is told why.
 pub(super) const TURN_TIME_MAX: Duration = Duration::from_secs(4);
-/// How often a writer looks that cannot wait in the kernel's queue.
+/// How often the first in the queue looks by itself, beside the thread that waits in the kernel's queue: that one may wait
+/// at a file that was replaced, or not exist for want of threads.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// Where the writers of all processes queue: whoever holds it may begin a transaction. The kernel wakes the next one,
@@ -23,10 +26,36 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// [`TURN_TIME_MAX`].
 #[derive(Debug)]
 pub(super) struct LockFile {
-    file: std::fs::File,
+    file: File,
     place: Arc<Place>,
-    /// A thread waits in the kernel's queue for us: there is never more than one, however long it takes.
-    helped: Arc<AtomicBool>,
+}
+
+/// The queue of this process for the lock file of one store, first come, first served.
+#[derive(Debug, Default)]
+pub(super) struct Turns {
+    line: Mutex<Line>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Line {
+    /// The number of the next one to come.
+    next: u64,
+    /// Numbers of those who wait, in the order in which they came.
+    waiting: VecDeque<u64>,
+    /// Somebody of this process has the turn.
+    taken: bool,
+    helper: Helper,
+}
+
+/// The thread that waits in the kernel's queue: one at most, however long it takes.
+#[derive(Debug, Default)]
+enum Helper {
+    #[default]
+    None,
+    Waits,
+    /// It has brought the lock, or why not, and has ended.
+    Brought(io::Result<File>),
 }
 
 impl LockFile {
@@ -35,7 +64,6 @@ impl LockFile {
         Ok(Self {
             file: place.open_lock()?,
             place: Arc::clone(place),
-            helped: Arc::default(),
         })
     }
 
@@ -45,60 +73,72 @@ impl LockFile {
     }
 
     fn acquire_within(&self, most: Duration) -> Result<Turn<'_>, StorageError> {
-        if self.is_free()? {
-            return Ok(Turn::Ours(&self.file));
-        }
-        match self.queued() {
-            Some(queued) => match queued.recv_timeout(most) {
-                Ok(Ok(file)) => Ok(Turn::Handed { _file: file }),
-                Ok(Err(error)) => Err(unavailable(self.place.lock_name(), &error)),
-                Err(_) => Err(self.held(most)),
-            },
-            None => self.looked_for(most),
-        }
-    }
-
-    /// Takes it if nobody has it.
-    fn is_free(&self) -> Result<bool, StorageError> {
-        match self.file.try_lock() {
-            Ok(()) => Ok(true),
-            Err(TryLockError::WouldBlock) => Ok(false),
-            Err(TryLockError::Error(error)) => Err(unavailable(self.place.lock_name(), &error)),
-        }
-    }
-
-    /// A thread that waits where the kernel keeps the order, through a handle of its own: what it gets too late is freed
-    /// when nobody receives it. `None` if an earlier one still waits, or none can be had.
-    fn queued(&self) -> Option<mpsc::Receiver<std::io::Result<std::fs::File>>> {
-        if self.helped.swap(true, Ordering::AcqRel) {
-            return None;
-        }
-        let helped = Arc::clone(&self.helped);
-        let (sender, receiver) = mpsc::channel();
-        let started = self.place.open_lock().ok().and_then(|file| {
-            let thread = std::thread::Builder::new().name("threadkeep-turn".to_owned());
-            let wait = move || {
-                let locked = file.lock().map(|()| file);
-                helped.store(false, Ordering::Release);
-                drop(sender.send(locked));
-            };
-            thread.spawn(wait).ok()
-        });
-        if started.is_none() {
-            self.helped.store(false, Ordering::Release);
-        }
-        started.map(|_| receiver)
-    }
-
-    fn looked_for(&self, most: Duration) -> Result<Turn<'_>, StorageError> {
-        let begun = Instant::now();
-        while begun.elapsed() < most {
-            std::thread::sleep(LOOK_EVERY.min(most));
-            if self.is_free()? {
-                return Ok(Turn::Ours(&self.file));
+        let turns = self.place.turns();
+        let until = Instant::now() + most;
+        let mut line = turns.line();
+        let own = line.next;
+        line.next += 1;
+        line.waiting.push_back(own);
+        let lock = loop {
+            let first = line.waiting.front() == Some(&own) && !line.taken;
+            if first && let Some(lock) = self.take(&mut line).transpose() {
+                break lock;
             }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break Err(self.held(most));
+            }
+            // Whoever is not the first is woken.
+            let wait = if first { left.min(LOOK_EVERY) } else { left };
+            let waited = turns.changed.wait_timeout(line, wait);
+            line = waited.unwrap_or_else(PoisonError::into_inner).0;
+        };
+        line.waiting.retain(|number| *number != own);
+        line.taken |= lock.is_ok();
+        line.free_unwanted();
+        turns.wake(&line);
+        drop(line);
+        let lock = Some(lock?);
+        Ok(Turn { turns, lock })
+    }
+
+    /// For the first in the queue: the lock if it can be had now, else somebody waits for it.
+    fn take(&self, line: &mut Line) -> Result<Option<Lock<'_>>, StorageError> {
+        let failed = |error| unavailable(self.place.lock_name(), &error);
+        if matches!(line.helper, Helper::Brought(_))
+            && let Helper::Brought(brought) = std::mem::take(&mut line.helper)
+        {
+            let file = brought.map_err(|error| failed(error))?;
+            return Ok(Some(Lock::Brought { _file: file }));
         }
-        Err(self.held(most))
+        match self.file.try_lock() {
+            Ok(()) => return Ok(Some(Lock::Own(&self.file))),
+            Err(TryLockError::WouldBlock) => {}
+            Err(TryLockError::Error(error)) => return Err(failed(error)),
+        }
+        if matches!(line.helper, Helper::None) && self.send_helper() {
+            line.helper = Helper::Waits;
+        }
+        Ok(None)
+    }
+
+    /// Starts a thread that waits where the kernel keeps the order, through a handle of its own. It keeps the place, so
+    /// that whoever opens the store meanwhile finds this queue and starts no other.
+    fn send_helper(&self) -> bool {
+        let Ok(file) = self.place.open_lock() else {
+            return false;
+        };
+        let place = Arc::clone(&self.place);
+        let thread = std::thread::Builder::new().name("threadkeep-turn".to_owned());
+        let wait = move || {
+            let locked = file.lock().map(|()| file);
+            let turns = place.turns();
+            let mut line = turns.line();
+            line.helper = Helper::Brought(locked);
+            line.free_unwanted();
+            turns.wake(&line);
+        };
+        thread.spawn(wait).is_ok()
     }
 
     fn held(&self, most: Duration) -> StorageError {
@@ -111,25 +151,63 @@ impl LockFile {
     }
 }
 
+impl Turns {
+    fn line(&self) -> MutexGuard<'_, Line> {
+        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Each waits for something else, so all look.
+    fn wake(&self, line: &Line) {
+        if !line.waiting.is_empty() {
+            self.changed.notify_all();
+        }
+    }
+}
+
+impl Line {
+    /// A lock that nobody waits for any more is given back.
+    fn free_unwanted(&mut self) {
+        if self.waiting.is_empty() && matches!(self.helper, Helper::Brought(_)) {
+            self.helper = Helper::None;
+        }
+    }
+}
+
 /// Holds a [`LockFile`] until it is dropped.
 #[derive(Debug)]
-pub(super) enum Turn<'a> {
+pub(super) struct Turn<'a> {
+    turns: &'a Turns,
+    lock: Option<Lock<'a>>,
+}
+
+#[derive(Debug)]
+enum Lock<'a> {
     /// Taken at once.
-    Ours(&'a std::fs::File),
+    Own(&'a File),
     /// Taken by a thread that waited: closing its handle frees it.
-    Handed {
+    Brought {
         /// Its handle.
-        _file: std::fs::File,
+        _file: File,
     },
 }
 
-impl Drop for Turn<'_> {
+impl Drop for Lock<'_> {
     fn drop(&mut self) {
-        if let Self::Ours(file) = self
+        if let Self::Own(file) = self
             && let Err(error) = file.unlock()
         {
             tracing::warn!(%error, "the lock file of a store could not be freed");
         }
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        // Before the next one looks.
+        self.lock = None;
+        let mut line = self.turns.line();
+        line.taken = false;
+        self.turns.wake(&line);
     }
 }
 
@@ -140,10 +218,30 @@ mod tests {
 
     fn lock_files() -> (tempfile::TempDir, Arc<Place>) {
         let temp = tempfile::TempDir::new().expect("a temporary directory");
+        let place = place(&temp);
+        (temp, place)
+    }
+
+    fn place(temp: &tempfile::TempDir) -> Arc<Place> {
         let project = Project::open_ambient(temp.path()).expect("it opens");
         let threads = project.threads().expect("made");
-        let place = Place::new(&threads, "registry.db").expect("a name");
-        (temp, Arc::new(place))
+        Arc::new(Place::new(&threads, "registry.db").expect("a name"))
+    }
+
+    /// The lock as another process has it: it ends with the handle, and no queue of ours knows of it.
+    fn foreign(place: &Arc<Place>) -> File {
+        let file = place.open_lock().expect("opened");
+        file.lock().expect("nobody has it");
+        file
+    }
+
+    /// Open handles of this process to a file.
+    fn handles(path: &std::path::Path) -> usize {
+        let path = path.canonicalize().expect("it is there");
+        let open = std::fs::read_dir("/proc/self/fd").expect("Linux");
+        open.filter_map(Result::ok)
+            .filter(|entry| std::fs::read_link(entry.path()).is_ok_and(|to| to == path))
+            .count()
     }
 
     /// Symptom: a stopped process that held the lock file hung every other one. Cause: they waited without an end.
@@ -156,12 +254,11 @@ mod tests {
             LockFile::open(&place).unwrap(),
             LockFile::open(&place).unwrap(),
         );
-        let stopped = one.acquire().expect("nobody has it");
+        let stopped = foreign(&place);
+        assert!(one.file.try_lock().is_err());
         // The second time the thread of the first still waits.
         for _ in 0..2 {
-            let begun = Instant::now();
             let refused = other.acquire_within(SHORT).map(drop).unwrap_err();
-            assert!(begun.elapsed() < TURN_TIME_MAX / 2);
             assert!(refused.retry_unchanged(), "{refused:?}");
             let words = refused.to_string();
             assert!(words.contains("registry.db.lock"), "{words}");
@@ -187,13 +284,72 @@ mod tests {
             LockFile::open(&place).unwrap(),
             LockFile::open(&place).unwrap(),
         );
-        let turn = one.acquire().expect("nobody has it");
+        for foreigner in [false, true] {
+            let turn = match foreigner {
+                true => Ok(foreign(&place)),
+                false => Err(one.acquire().expect("nobody has it")),
+            };
+            std::thread::scope(|scope| {
+                let waiting = scope.spawn(|| other.acquire().map(drop));
+                while place.turns().line().waiting.is_empty() {
+                    std::thread::yield_now();
+                }
+                drop(turn);
+                waiting.join().expect("no panic").expect("its turn");
+            });
+            drop(one.acquire().expect("free again"));
+        }
+    }
+
+    /// Whoever came first is served first, and whoever gives up holds nobody back.
+    #[test]
+    fn turns_are_taken_in_the_order_of_coming() {
+        const COMING: u64 = 6;
+        let (_temp, place) = lock_files();
+        let lock = || LockFile::open(&place).expect("opened");
+        let (one, stopped) = (lock(), foreign(&place));
+        one.acquire_within(Duration::from_millis(1)).unwrap_err();
+        let served = Mutex::new(Vec::new());
         std::thread::scope(|scope| {
-            let waiting = scope.spawn(|| other.acquire().map(drop));
-            std::thread::sleep(Duration::from_millis(20));
-            drop(turn);
-            waiting.join().expect("no panic").expect("its turn");
+            for number in 1..=COMING {
+                let (lock, served) = (lock(), &served);
+                scope.spawn(move || {
+                    let turn = lock.acquire().expect("its turn");
+                    served.lock().unwrap().push(number);
+                    drop(turn);
+                });
+                while place.turns().line().waiting.len() < number as usize {
+                    std::thread::yield_now();
+                }
+            }
+            drop(stopped);
         });
+        let expected: Vec<u64> = (1..=COMING).collect();
+        assert_eq!(served.into_inner().unwrap(), expected);
         drop(one.acquire().expect("free again"));
+    }
+
+    /// Symptom: openings that failed while a process was stopped left a thread each. Cause: the thread that waits belonged
+    /// to the opening. Fix: it belongs to the store, of which there is one in a process, and keeps it.
+    #[test]
+    fn openings_that_fail_leave_one_thread_and_it_ends() {
+        let (temp, place) = lock_files();
+        let path = temp.path().join(".ai/threads/registry.db.lock");
+        let stopped = foreign(&place);
+        drop(place);
+        for _ in 0..5 {
+            let place = self::place(&temp);
+            let lock = LockFile::open(&place).unwrap();
+            let refused = lock.acquire_within(Duration::from_millis(20)).map(drop);
+            assert!(refused.is_err());
+        }
+        // Each thread has its own handle of the file.
+        assert_eq!(handles(&path), 2, "of the stopped one, and of one thread");
+        drop(stopped);
+        let place = self::place(&temp);
+        drop(LockFile::open(&place).unwrap().acquire().expect("free"));
+        while handles(&path) > 0 {
+            std::thread::yield_now();
+        }
     }
 }

@@ -4,11 +4,14 @@
 //! many are open as may be, the one that was not used for the longest time is closed for the next. A store that opens
 //! again must be the file that it was: where it is gone or another, that is an error and never a new, empty store.
 //!
-//! Two locks: the state of one store, held while it opens or closes, and the list of all, held for a moment. Whoever
-//! has the list, or another store's state, never waits for a store's state.
+//! Who comes while a store opens waits for that opening and shares what comes of it, also a failure: many callers of a
+//! store that cannot be opened are told after one opening, not after one each.
+//!
+//! Two locks: the state of one store, held while it closes and otherwise for a moment, and the list of all. Whoever has
+//! the list, or another store's state, never waits for a store's state.
 
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use cap_std::fs::Dir;
@@ -73,6 +76,8 @@ struct Slot {
     name: String,
     options: SqliteOptions,
     state: Mutex<State>,
+    /// An opening has ended.
+    opened: Condvar,
 }
 
 #[derive(Debug)]
@@ -82,6 +87,12 @@ struct State {
     used: Instant,
     /// Which file it was when it was open.
     identity: Option<Identity>,
+    /// Somebody opens it.
+    opening: bool,
+    /// Openings that have ended.
+    openings: u64,
+    /// Of the last one.
+    failure: Option<StorageError>,
 }
 
 /// An open store, which stays open while somebody has this.
@@ -116,6 +127,9 @@ impl Stores {
             users: 0,
             used: Instant::now(),
             identity: None,
+            opening: false,
+            openings: 0,
+            failure: None,
         };
         let slot = Arc::new(Slot {
             shared: Arc::clone(&self.shared),
@@ -123,6 +137,7 @@ impl Stores {
             name: name.to_owned(),
             options,
             state: Mutex::new(state),
+            opened: Condvar::new(),
         });
         let mut all = self.shared.all();
         // Those that are gone are forgotten when the list would have to grow.
@@ -229,34 +244,72 @@ impl Slot {
     /// Opens it if it is not open.
     fn enter(&self) -> Result<Using<'_>, StorageError> {
         let mut state = self.state();
-        let store = match &state.store {
-            Some(store) => Arc::clone(store),
-            None => self.open(&mut state)?,
-        };
-        state.users += 1;
-        Ok(Using {
-            slot: self,
-            store: Some(store),
-        })
+        let before = state.openings;
+        loop {
+            if let Some(store) = &state.store {
+                let store = Some(Arc::clone(store));
+                state.users += 1;
+                return Ok(Using { slot: self, store });
+            }
+            if state.openings > before
+                && let Some(failure) = &state.failure
+            {
+                return Err(failure.clone());
+            }
+            if !state.opening {
+                return self.open(state);
+            }
+            state = self.wait(state);
+        }
     }
 
-    fn open(&self, state: &mut State) -> Result<Arc<SqliteStore>, StorageError> {
+    fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        let waited = self.opened.wait_while(state, |state| state.opening);
+        waited.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Opens it, while others wait.
+    fn open(&self, mut state: MutexGuard<'_, State>) -> Result<Using<'_>, StorageError> {
+        state.opening = true;
+        let was = state.identity;
+        drop(state);
+        let opening = Opening { slot: Some(self) };
+        let opened = self.open_in_room(was);
+        opening.keep();
+        self.ended(opened)
+    }
+
+    /// Tells those who wait what came of an opening; whoever opened it is its first user.
+    fn ended(
+        &self,
+        opened: Result<(SqliteStore, Identity), StorageError>,
+    ) -> Result<Using<'_>, StorageError> {
+        let mut state = self.state();
+        state.opening = false;
+        state.openings += 1;
+        state.failure = opened.as_ref().err().cloned();
+        self.opened.notify_all();
+        let (store, identity) = opened?;
+        let store = Arc::new(store);
+        state.store = Some(Arc::clone(&store));
+        state.identity = Some(identity);
+        state.used = Instant::now();
+        state.users += 1;
+        drop(state);
+        self.shared.keeper.tidy_in(self.shared.options.idle_after);
+        let store = Some(store);
+        Ok(Using { slot: self, store })
+    }
+
+    fn open_in_room(&self, was: Option<Identity>) -> Result<(SqliteStore, Identity), StorageError> {
         self.shared.make_room()?;
-        let opened = self.open_at(state.identity);
-        match opened {
-            Ok((store, identity)) => {
-                let store = Arc::new(store);
-                state.store = Some(Arc::clone(&store));
-                state.identity = Some(identity);
-                state.used = Instant::now();
-                self.shared.keeper.tidy_in(self.shared.options.idle_after);
-                Ok(store)
-            }
-            Err(error) => {
-                self.shared.give_room();
-                Err(error)
-            }
-        }
+        // Also when what opens the directory panics.
+        let room = Room {
+            shared: Some(&self.shared),
+        };
+        let opened = self.open_at(was)?;
+        room.keep();
+        Ok(opened)
     }
 
     fn open_at(&self, was: Option<Identity>) -> Result<(SqliteStore, Identity), StorageError> {
@@ -284,6 +337,45 @@ impl Drop for Slot {
     }
 }
 
+/// A place among the stores that may be open, given back unless it is kept.
+struct Room<'a> {
+    shared: Option<&'a Shared>,
+}
+
+impl Room<'_> {
+    fn keep(mut self) {
+        self.shared = None;
+    }
+}
+
+impl Drop for Room<'_> {
+    fn drop(&mut self) {
+        if let Some(shared) = self.shared {
+            shared.give_room();
+        }
+    }
+}
+
+/// An opening that is under way: where it panics, those who wait are told.
+struct Opening<'a> {
+    slot: Option<&'a Slot>,
+}
+
+impl Opening<'_> {
+    fn keep(mut self) {
+        self.slot = None;
+    }
+}
+
+impl Drop for Opening<'_> {
+    fn drop(&mut self) {
+        if let Some(slot) = self.slot {
+            let panicked = io::Error::other("opening it panicked");
+            drop(slot.ended(Err(unavailable("the store", &panicked))));
+        }
+    }
+}
+
 impl Drop for Using<'_> {
     fn drop(&mut self) {
         // Before it counts as unused: whoever closes it is then the last to have it.
@@ -295,6 +387,16 @@ impl Drop for Using<'_> {
 }
 
 impl LazyStore {
+    /// Forgets which file the store was: what stands there at the next use is the store from then on, and is made if
+    /// there is nothing. For whoever has put a backup in its place and means it; without this, such a store answers
+    /// `replaced` for as long as this value lives. A call that runs meanwhile ends on the file that it began on.
+    pub fn forget(&self) {
+        let slot = &self.slot;
+        let mut state = slot.wait(slot.state());
+        slot.close(&mut state);
+        state.identity = None;
+    }
+
     fn ask<T>(
         &self,
         question: impl FnOnce(&SqliteStore) -> Result<T, StorageError>,
