@@ -7,7 +7,7 @@
 
 mod locks;
 
-pub use locks::{HolderLock, NATIVE_PREFIX, is_dead, sweep};
+pub use locks::{HolderLock, Life, NATIVE_PREFIX, dead, life, sweep};
 
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, File, Metadata, OpenOptions};

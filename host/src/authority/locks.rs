@@ -1,8 +1,12 @@
 //! Lock files of native holders: who lives, without heartbeats.
 //!
 //! A process takes `.ai/threads/locks.d/<nonce>.lock` before it holds its first thread and keeps the file locked until
-//! it ends; the operating system lets go of it when the process dies, however it dies. So a lock that can be taken, or
-//! a file that is gone, belongs to a dead process, and its threads can be recovered at once.
+//! it ends; the operating system lets go of it when the process dies, however it dies. So a file that is there and whose
+//! lock can be taken belongs to a dead process, and its threads can be recovered at once.
+//!
+//! A file that is gone says nothing: whoever cleans up a directory removes those of the living too, and they do not
+//! notice. Of its holder nothing is known until its leases are over. Therefore a file is removed only when its process
+//! holds nothing any more: by the process itself, or once a recovery has closed what it had left.
 
 use super::{AuthorityError, child_dir, child_dir_or_create, identity, writing};
 use cap_std::fs::{Dir, OpenOptions};
@@ -13,7 +17,7 @@ use std::io;
 /// it, and nothing is ever concluded about them from a file that is not there.
 pub const NATIVE_PREFIX: &str = "native-";
 
-/// Most lock files that one [`sweep`] looks at.
+/// Most lock files that [`dead`] looks at.
 pub const SWEPT_MAX: usize = 1_000;
 
 const DIRECTORY: &str = "locks.d";
@@ -24,13 +28,26 @@ const PLACE: &str = ".ai/threads/locks.d";
 /// Tries to make a lock file that a sweep does not remove between making and locking.
 const TRIES: usize = 8;
 
-/// The lock of this process in one tenant's directory. Dropping it says that the process holds nothing any more.
+/// The lock of this process in one tenant's directory. Dropping it says that the process holds nothing any more;
+/// [`HolderLock::leave`], that it may.
 #[derive(Debug)]
 pub struct HolderLock {
     directory: Dir,
     nonce: String,
     /// Locked as long as it is open.
     _file: File,
+    left: bool,
+}
+
+/// What the lock files say of a holder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Life {
+    /// Its lock file is locked.
+    Lives,
+    /// Its lock file is there, and nobody has locked it.
+    Dead,
+    /// It has no lock file, or is no native process.
+    Unknown,
 }
 
 impl HolderLock {
@@ -58,6 +75,7 @@ impl HolderLock {
                     directory,
                     nonce: nonce.to_owned(),
                     _file: file,
+                    left: false,
                 });
             }
         }
@@ -71,6 +89,11 @@ impl HolderLock {
         &self.nonce
     }
 
+    /// Lets go as death does: the file stays and says that what this process still holds can be recovered.
+    pub fn leave(mut self) {
+        self.left = true;
+    }
+
     /// The holder for this process's run number `run`.
     pub fn holder(&self, run: u64) -> String {
         format!("{}/{run}", self.nonce)
@@ -79,44 +102,62 @@ impl HolderLock {
 
 impl Drop for HolderLock {
     fn drop(&mut self) {
-        // A file that stays behind says the same as one that is gone, so a failure here changes nothing.
-        let _ = self.directory.remove_file(file_name(&self.nonce));
+        // One that stays behind is swept after the next recovery.
+        if !self.left {
+            let _ = self.directory.remove_file(file_name(&self.nonce));
+        }
     }
 }
 
-/// True if the process of `holder` (`<nonce>` or `<nonce>/<n>`) is known to be dead: its lock file can be locked, or is
-/// gone. False for a holder that lives, and for one that no native process of this directory can be.
-pub fn is_dead(threads: &Dir, holder: &str) -> Result<bool, AuthorityError> {
+/// What is known of the process of `holder` (`<nonce>` or `<nonce>/<n>`).
+pub fn life(threads: &Dir, holder: &str) -> Result<Life, AuthorityError> {
     let nonce = holder.split_once('/').map_or(holder, |(nonce, _)| nonce);
     if !is_nonce(nonce) {
-        return Ok(false);
+        return Ok(Life::Unknown);
     }
-    let directory = match child_dir(threads, DIRECTORY).map_err(|error| error.at(PLACE)) {
-        Err(error) if error.is_missing() => return Ok(true),
-        other => other?,
-    };
-    is_free(&directory, &file_name(nonce))
+    match directory(threads)? {
+        Some(directory) => life_of(&directory, &file_name(nonce)),
+        None => Ok(Life::Unknown),
+    }
 }
 
-/// Remove the lock files of dead processes; the answer is how many.
-pub fn sweep(threads: &Dir) -> Result<usize, AuthorityError> {
+/// The nonces of dead processes whose lock files are there, at most [`SWEPT_MAX`].
+pub fn dead(threads: &Dir) -> Result<Vec<String>, AuthorityError> {
     let failed = |error| AuthorityError::from_io(PLACE, error);
-    let directory = match child_dir(threads, DIRECTORY).map_err(|error| error.at(PLACE)) {
-        Err(error) if error.is_missing() => return Ok(0),
-        other => other?,
+    let Some(directory) = directory(threads)? else {
+        return Ok(Vec::new());
     };
-    let mut removed = 0;
+    let mut dead = Vec::new();
     for entry in directory.entries().map_err(failed)?.take(SWEPT_MAX) {
         let name = entry.map_err(failed)?.file_name();
-        let Some(name) = name
-            .to_str()
-            .filter(|name| name.strip_suffix(".lock").is_some_and(is_nonce))
-        else {
-            continue;
-        };
-        removed += usize::from(remove_free(&directory, name)?);
+        let nonce = name.to_str().and_then(|name| name.strip_suffix(".lock"));
+        if let Some(nonce) = nonce.filter(|nonce| is_nonce(nonce))
+            && life_of(&directory, &file_name(nonce))? == Life::Dead
+        {
+            dead.push(nonce.to_owned());
+        }
+    }
+    Ok(dead)
+}
+
+/// Remove the lock files of these, which [`dead`] answered before what they held was closed; the answer is how many were
+/// there. Whoever has died meanwhile is not among them.
+pub fn sweep(threads: &Dir, dead: &[String]) -> Result<usize, AuthorityError> {
+    let Some(directory) = directory(threads)? else {
+        return Ok(0);
+    };
+    let mut removed = 0;
+    for nonce in dead.iter().filter(|nonce| is_nonce(nonce)) {
+        removed += usize::from(remove_free(&directory, &file_name(nonce))?);
     }
     Ok(removed)
+}
+
+fn directory(threads: &Dir) -> Result<Option<Dir>, AuthorityError> {
+    match child_dir(threads, DIRECTORY).map_err(|error| error.at(PLACE)) {
+        Err(error) if error.is_missing() => Ok(None),
+        found => found.map(Some),
+    }
 }
 
 fn place(name: &str) -> String {
@@ -148,12 +189,16 @@ fn try_take(directory: &Dir, name: &str) -> io::Result<Option<File>> {
     Ok(None)
 }
 
-/// True if nobody holds the lock of this file, or there is none. The lock taken here ends with the handle.
-fn is_free(directory: &Dir, name: &str) -> Result<bool, AuthorityError> {
+/// Whether somebody holds the lock of this file, if it is there. The lock taken here ends with the handle.
+fn life_of(directory: &Dir, name: &str) -> Result<Life, AuthorityError> {
     let Some(file) = existing(directory, name)? else {
-        return Ok(true);
+        return Ok(Life::Unknown);
     };
-    taken(file.try_lock_shared()).map_err(|error| AuthorityError::from_io(&place(name), error))
+    let free = taken(file.try_lock_shared());
+    match free.map_err(|error| AuthorityError::from_io(&place(name), error))? {
+        true => Ok(Life::Dead),
+        false => Ok(Life::Lives),
+    }
 }
 
 /// Remove the file if nobody holds its lock. The lock is held meanwhile: whoever locks it after this finds it gone.

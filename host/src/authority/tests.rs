@@ -199,16 +199,14 @@ fn who_is_dead() {
     let (_temp, project) = project();
     let threads = project.threads().expect("made");
     let gone = "native-0000000000000000";
-    assert!(
-        is_dead(&threads, gone).expect("readable"),
-        "no lock was ever taken here"
-    );
+    let of = |holder: &str| life(&threads, holder).expect("readable");
+    assert_eq!(of(gone), Life::Unknown, "no lock was ever taken here");
     let lock = HolderLock::take(&threads).expect("taken");
     let other = HolderLock::take(&threads).expect("taken");
     assert_ne!(lock.nonce(), other.nonce());
-    assert!(!is_dead(&threads, lock.nonce()).expect("readable"));
-    assert!(!is_dead(&threads, &lock.holder(7)).expect("readable"));
-    assert!(is_dead(&threads, &format!("{gone}/1")).expect("readable"));
+    assert_eq!(of(lock.nonce()), Life::Lives);
+    assert_eq!(of(&lock.holder(7)), Life::Lives);
+    assert_eq!(of(&format!("{gone}/1")), Life::Unknown);
 
     // Nothing is known of holders that no native process here can be.
     for holder in [
@@ -220,13 +218,15 @@ fn who_is_dead() {
         "native-../../../registry",
         "NATIVE-0000000000000000",
     ] {
-        assert!(!is_dead(&threads, holder).expect("readable"), "{holder:?}");
+        assert_eq!(of(holder), Life::Unknown, "{holder:?}");
     }
 
-    let holder = lock.holder(1);
+    let (holder, left) = (lock.holder(1), other.holder(1));
     drop(lock);
-    assert!(is_dead(&threads, &holder).expect("readable"));
-    assert!(!is_dead(&threads, other.nonce()).expect("readable"));
+    assert_eq!(of(&holder), Life::Unknown, "it holds nothing");
+    assert_eq!(of(&left), Life::Lives);
+    other.leave();
+    assert_eq!(of(&left), Life::Dead);
 }
 
 /// A process that is killed leaves its file behind, unlocked.
@@ -239,19 +239,23 @@ fn what_the_dead_leave_behind() {
     let left = directory.join("native-00000000000000aa.lock");
     std::fs::write(&left, "").expect("written");
     std::fs::write(directory.join("notes.txt"), "").expect("written");
-    assert!(is_dead(&threads, "native-00000000000000aa/3").expect("readable"));
-    assert_eq!(sweep(&threads).expect("swept"), 1);
+    let of = |holder: &str| life(&threads, holder).expect("readable");
+    assert_eq!(of("native-00000000000000aa/3"), Life::Dead);
+    let found = dead(&threads).expect("readable");
+    assert_eq!(found, ["native-00000000000000aa"]);
+    let all = [found, vec![lock.nonce().to_owned(), "notes.txt".to_owned()]].concat();
+    assert_eq!(sweep(&threads, &all).expect("swept"), 1);
     assert!(!left.exists());
     assert_eq!(
         std::fs::read_dir(&directory).expect("readable").count(),
         2,
         "the living and the foreign stay"
     );
-    assert!(!is_dead(&threads, lock.nonce()).expect("readable"));
+    assert_eq!(of(lock.nonce()), Life::Lives);
 
     std::fs::create_dir(&left).expect("made");
     assert_eq!(
-        word(is_dead(&threads, "native-00000000000000aa")),
+        word(life(&threads, "native-00000000000000aa")),
         "not regular",
         "a directory is no lock, and no answer"
     );

@@ -2,7 +2,7 @@
 
 use super::open::Opened;
 use std::error::Error;
-use threadkeep::authority::{self, AuthorityError};
+use threadkeep::authority::{self, AuthorityError, Life};
 use threadkeep::ceilings::Refusal;
 use threadkeep::driver::DriveError;
 use threadkeep::error::{CallError, describe};
@@ -119,16 +119,16 @@ pub fn of_thread(opened: &Opened, thread: &str, error: &CallError) -> Fault {
 
 /// A lock file says at once whether a native holder lives.
 fn busy(opened: &Opened, lease: &wit::Lease) -> String {
-    let dead = opened
-        .project()
-        .threads()
-        .map(|threads| authority::is_dead(threads, &lease.holder));
-    match dead.unwrap_or(Ok(false)) {
-        Ok(true) => "its process is dead: `threadkeep recover`, then resume it".to_owned(),
-        Ok(false) if lease.holder.starts_with(authority::NATIVE_PREFIX) => {
+    let threads = opened.project().threads();
+    let life = threads.map(|threads| authority::life(threads, &lease.holder));
+    match life {
+        Some(Ok(Life::Dead)) => {
+            "its process is dead: `threadkeep recover`, then resume it".to_owned()
+        }
+        Some(Ok(Life::Lives)) => {
             "its process is alive: wait for it, or end it with `threadkeep cancel`".to_owned()
         }
-        _ => format!(
+        None | Some(Ok(Life::Unknown) | Err(_)) => format!(
             "wait for it; if its host is gone: `threadkeep recover --dead {}`",
             lease.holder
         ),

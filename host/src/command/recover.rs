@@ -2,13 +2,12 @@
 
 use super::fault;
 use super::open::Session;
-use threadkeep::authority;
 use threadkeep_cli::answer::RecoverAnswer;
 use threadkeep_cli::args;
 use threadkeep_cli::exit::{Exit, Fault};
 use threadkeep_cli::screen::Screen;
 
-/// Close the runs of dead holders, bring their documents up to date, remove lock files that nobody holds.
+/// Close the runs of dead holders and bring their documents up to date.
 pub async fn recover(
     session: &Session,
     recover: args::Recover,
@@ -21,14 +20,6 @@ pub async fn recover(
         opened.refresh(thread, screen).await;
     }
     opened.say_if_empty(screen);
-    if let Some(threads) = opened.project().threads()
-        && let Err(error) = authority::sweep(threads)
-    {
-        screen.warn(&format!(
-            "old lock files stay: {}",
-            fault::with_source(&error)
-        ));
-    }
     Ok(screen.answer(&RecoverAnswer {
         recovered,
         exit: Exit::Done,

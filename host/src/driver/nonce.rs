@@ -2,8 +2,7 @@
 
 use crate::component::NoRandom;
 
-/// What it begins with. Not `authority::NATIVE_PREFIX`: of a holder with that one a missing lock file says that its
-/// process is dead.
+/// What it begins with. Not `authority::NATIVE_PREFIX`: of a holder with that one a lock file says whether it lives.
 const PREFIX: &str = "host-";
 
 /// A fresh name among holders, for [`super::Driver::new`], of a host without a directory. Nobody finds out by himself

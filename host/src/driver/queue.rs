@@ -4,6 +4,7 @@
 //! is first in its own process asks again and again until the lease is free. A waiter that goes away leaves its place.
 
 use super::{Stop, StopLevel};
+use crate::authority::HolderLock;
 use crate::wit;
 use std::collections::{HashMap, VecDeque};
 use std::pin::Pin;
@@ -40,6 +41,8 @@ pub(crate) struct Shared {
     runs: AtomicU64,
     lines: Mutex<HashMap<String, Line>>,
     lost: Mutex<VecDeque<Lost>>,
+    /// Says that the holders live, for as long as there is a driver or a run.
+    lock: Option<HolderLock>,
 }
 
 /// Those who want one thread.
@@ -57,11 +60,21 @@ struct Lost {
 
 impl Shared {
     pub(crate) fn new(nonce: &str) -> Arc<Self> {
+        Self::over(nonce.into(), None)
+    }
+
+    /// Under a lock file, which stays behind if runs are lost that nobody has recovered.
+    pub(crate) fn under(lock: HolderLock) -> Arc<Self> {
+        Self::over(lock.nonce().into(), Some(lock))
+    }
+
+    fn over(nonce: Box<str>, lock: Option<HolderLock>) -> Arc<Self> {
         Arc::new(Self {
-            nonce: nonce.into(),
+            nonce,
             runs: AtomicU64::new(0),
             lines: Mutex::default(),
             lost: Mutex::default(),
+            lock,
         })
     }
 
@@ -112,6 +125,16 @@ impl Shared {
     /// These were recovered after their last call had ended: they hold nothing.
     pub(crate) fn forget(&self, recovered: &[String]) {
         lock(&self.lost).retain(|lost| !recovered.contains(&lost.holder));
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        let lost = self.lost.get_mut();
+        let held = !lost.unwrap_or_else(PoisonError::into_inner).is_empty();
+        if let Some(lock) = self.lock.take_if(|_| held) {
+            lock.leave();
+        }
     }
 }
 
@@ -312,6 +335,31 @@ mod tests {
         ended.release();
         drop(ended);
         assert!(shared.lost().is_empty());
+    }
+
+    /// Symptom: what a process had lost when it ended waited for its lease. Cause: its lock file went with it. Fix: the
+    /// file stays, unlocked, as that of a process that was killed.
+    #[test]
+    fn a_lock_file_stays_for_runs_that_are_lost() {
+        use crate::authority::{Life, Project, life};
+        let temp = tempfile::TempDir::new().expect("a temporary directory");
+        let project = Project::open_ambient(temp.path()).expect("it opens");
+        let threads = project.threads().expect("made");
+        for (lost, expected) in [(true, Life::Dead), (false, Life::Unknown)] {
+            let lock = HolderLock::take(&threads).expect("taken");
+            let nonce = lock.nonce().to_owned();
+            let shared = Shared::under(lock);
+            let mut holding = shared.holding();
+            holding.may_hold();
+            let now = || life(&threads, &nonce).expect("readable");
+            drop(shared);
+            assert_eq!(now(), Life::Lives, "a run keeps the lock");
+            if !lost {
+                holding.release();
+            }
+            drop(holding);
+            assert_eq!(now(), expected);
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::time::Duration;
-use threadkeep::authority::{is_dead, sweep};
+use threadkeep::authority::{dead, life, sweep};
 use threadkeep::documents::Documents;
 use threadkeep::library::Library;
 use threadkeep::project::OpenProject;
@@ -151,8 +151,10 @@ async fn exercise(world: &World, sqlite: bool) -> Said {
         open.check_model("tiny").map_err(|failure| failure.message),
     );
     let threads = open.threads().expect("it was opened for writing");
-    said.note("locks", sweep(threads));
-    said.note("locks", is_dead(threads, "native-00000000000000ff/1"));
+    said.note("locks", dead(threads));
+    let nonce = "native-00000000000000ff";
+    said.note("locks", sweep(threads, &[nonce.to_owned()]));
+    said.note("locks", life(threads, nonce));
     said.note("recover", open.recover(&[]).await);
     documents(&open, &mut said).await;
     let tools = FilesTools::new(world.dir());

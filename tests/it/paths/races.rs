@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
-use threadkeep::authority::{HolderLock, sweep};
+use threadkeep::authority::{HolderLock, dead, sweep};
 use threadkeep::documents::Documents;
 use threadkeep::library::Library;
 use threadkeep::tools::{Tools, files::FilesTools};
@@ -99,7 +99,7 @@ async fn a_directory_swapped_while_locks_are_taken() {
     let threads: &Dir = open.threads().expect("it was opened for writing");
     race(&world, ".ai/threads/locks.d", async || {
         let taken = HolderLock::take(threads).map(|lock| lock.nonce().to_owned());
-        let swept = sweep(threads);
+        let swept = dead(threads).and_then(|dead| sweep(threads, &dead));
         let nonce = taken.map_err(|error| error.to_string())?;
         swept
             .map(|count| format!("{nonce} {count}"))
