@@ -124,9 +124,14 @@ impl exported::registry::Guest for Component {
     ) -> Result<exported::registry::Page, types::Error> {
         let filter = convert::filter(filter);
         let chosen = filter.as_ref().map(|(name, value)| (*name, value.as_str()));
-        let (threads, cursor) = call(|service| service.list(chosen, limit, cursor))?;
+        let (many, cursor) = call(|service| service.list(chosen, limit, cursor))?;
         Ok(exported::registry::Page {
-            threads: threads.iter().map(convert::thread).collect(),
+            threads: many.threads.iter().map(convert::thread).collect(),
+            unreadable: many
+                .unreadable
+                .into_iter()
+                .map(convert::unreadable)
+                .collect(),
             cursor,
         })
     }

@@ -567,10 +567,19 @@ pub fn due(due: &Due) -> exported::runner::Due {
     }
 }
 
+pub fn unreadable((thread, message): (String, String)) -> types::Unreadable {
+    let why = types::Failure {
+        code: "contradiction".to_owned(),
+        message,
+    };
+    types::Unreadable { thread, why }
+}
+
 pub fn recovery(recovery: Recovery) -> exported::maintenance::Recovery {
     exported::maintenance::Recovery {
         closed: recovery.closed,
         held: recovery.held.iter().filter_map(lease).collect(),
+        unreadable: recovery.unreadable.into_iter().map(unreadable).collect(),
         cursor: recovery.cursor,
     }
 }

@@ -412,6 +412,10 @@ impl Tenant {
             loop {
                 let page = self.recover(some.to_vec(), cursor).await?;
                 closed.extend(page.closed);
+                for thread in page.unreadable {
+                    let (thread, why) = (thread.thread, thread.why.message);
+                    tracing::warn!(%thread, %why, "a thread cannot be read, and its run not be closed");
+                }
                 cursor = page.cursor;
                 if cursor.is_none() {
                     break;

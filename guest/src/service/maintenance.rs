@@ -22,6 +22,8 @@ pub struct Recovery {
     pub closed: Vec<String>,
     /// Threads that holders hold who were not named as dead.
     pub held: Vec<Loaded>,
+    /// Threads whose records cannot be read: key, and what is wrong.
+    pub unreadable: Vec<(String, String)>,
     /// Where to go on.
     pub cursor: Option<String>,
 }
@@ -47,18 +49,27 @@ impl<P: Ports> Service<P> {
             .iter()
             .map(|item| key::last(&item.name))
             .collect();
+        let many = self.load_many(&keys)?;
         let mut recovery = Recovery {
+            unreadable: many.unreadable,
             cursor: page.cursor,
             ..Recovery::default()
         };
-        for loaded in self.load_many(&keys)? {
+        for loaded in many.threads {
             if loaded.head.value.status != Status::Running {
                 continue;
             }
             if !is_dead(dead, &loaded) {
                 recovery.held.push(loaded);
-            } else if self.close_run(dead, &loaded)? {
-                recovery.closed.push(loaded.thread.value.id);
+                continue;
+            }
+            match self.close_run(dead, &loaded) {
+                Ok(true) => recovery.closed.push(loaded.thread.value.id),
+                Ok(false) => {}
+                Err(error) => {
+                    let why = error.unreadable()?;
+                    recovery.unreadable.push((loaded.key(), why));
+                }
             }
         }
         Ok(recovery)

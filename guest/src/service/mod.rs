@@ -33,6 +33,20 @@ pub enum Error {
     Library(LibraryError),
 }
 
+impl Error {
+    /// What is wrong with stored data, if it is that.
+    ///
+    /// # Errors
+    /// Any other error, as it was.
+    pub fn unreadable(self) -> Result<String, Self> {
+        match self {
+            Self::Core(CoreError::Corrupt(message))
+            | Self::Storage(StorageError::Corrupt(_, message)) => Ok(message),
+            other => Err(other),
+        }
+    }
+}
+
 impl From<CoreError> for Error {
     fn from(error: CoreError) -> Self {
         Self::Core(error)

@@ -1,5 +1,6 @@
 //! The registry: create, get, list, title.
 
+use super::store::Many;
 use super::{Error, Service};
 use crate::ports::Ports;
 use threadkeep_core::error::Error as CoreError;
@@ -52,7 +53,7 @@ impl<P: Ports> Service<P> {
         filter: Filter<'_>,
         limit: u32,
         cursor: Option<String>,
-    ) -> Result<(Vec<Loaded>, Option<String>), Error> {
+    ) -> Result<(Many, Option<String>), Error> {
         if limit == 0 || limit > PAGE_THREADS_MAX {
             return Err(CoreError::invalid("limit", &limit.to_string(), "must be 1 to 100").into());
         }

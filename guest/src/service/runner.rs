@@ -279,13 +279,18 @@ impl<P: Ports> Service<P> {
             .map(|item| key::last(&item.name))
             .collect();
         let mut due = Vec::new();
-        for loaded in self.load_many(&keys)? {
+        for loaded in self.load_many(&keys)?.threads {
             let head = &loaded.head.value;
             let late =
                 head.status != Status::Running || head.expiry.is_none_or(|expiry| expiry < now);
             if late && root.as_ref().is_none_or(|root| *root == loaded.root()) {
-                let partial = self.partial(&loaded)?.version;
-                due.push(Due { loaded, partial });
+                match self.partial(&loaded) {
+                    Ok(KeptPartial { version, .. }) => due.push(Due {
+                        loaded,
+                        partial: version,
+                    }),
+                    Err(error) => drop(error.unreadable()?),
+                }
             }
         }
         Ok((due, page.cursor))

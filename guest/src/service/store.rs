@@ -23,6 +23,15 @@ const UNKNOWN_MAX: u32 = 3;
 /// Ids that are compared for the nearest to one that does not exist.
 const NEAREST_IDS_MAX: u32 = 200;
 
+/// Threads that were asked for together.
+#[derive(Debug, Default)]
+pub struct Many {
+    /// Those that could be read.
+    pub threads: Vec<Loaded>,
+    /// Those that could not: key, and what is wrong.
+    pub unreadable: Vec<(String, String)>,
+}
+
 /// A stored text as a record.
 pub fn parse<T: FromJson>(item: &Item) -> Result<T, Error> {
     json::read(&item.value).map_err(|e| {
@@ -100,36 +109,52 @@ impl<P: Ports> Service<P> {
         Err(CoreError::Corrupt(message).into())
     }
 
-    /// Every thread of a list of keys, in order, to be shown: without the chains above. Those that are gone are left out.
-    pub fn load_many(&self, keys: &[String]) -> Result<Vec<Loaded>, Error> {
+    /// Every thread of a list of keys, in order, to be shown: without the chains above. Those that are gone are left out;
+    /// those that cannot be read are named, so that one of them does not take the others away.
+    pub fn load_many(&self, keys: &[String]) -> Result<Many, Error> {
         let pairs: Vec<(&str, &str)> = keys
             .iter()
             .flat_map(|key| {
                 [key::THREAD, key::HEAD, key::CHAIN].map(|collection| (collection, key.as_str()))
             })
             .collect();
-        let items = self.ports.get(&pairs)?;
-        let mut loaded = Vec::with_capacity(keys.len());
+        // One that the store cannot read, or many large ones, and there is no answer for all of them.
+        let items = match self.ports.get(&pairs) {
+            Ok(items) => Some(items),
+            Err(StorageError::Corrupt(..) | StorageError::TooLarge(..)) => None,
+            Err(error) => return Err(error.into()),
+        };
+        let mut many = Many::default();
         for key in keys {
-            let record: Option<Stored<ThreadRecord>> = stored(&items, key::THREAD, key)?;
-            match record {
-                Some(record) if id::key(&record.value.chain) == *key => {
-                    let head = stored(&items, key::HEAD, key)?;
-                    let chain = stored(&items, key::CHAIN, key)?;
-                    if let (Some(head), Some(chain)) = (head, chain) {
-                        loaded.push(Loaded {
-                            thread: record,
-                            head,
-                            chain,
-                            above: Vec::new(),
-                        });
-                    }
-                }
-                Some(record) => loaded.push(self.load(&record.value.id)?),
-                None => {}
+            let found = match &items {
+                Some(items) => self.loaded(key, items),
+                None => self.load(key).map(Some),
+            };
+            match found {
+                Ok(loaded) => many.threads.extend(loaded),
+                Err(Error::Core(CoreError::NotFound { .. })) => {}
+                Err(error) => many.unreadable.push((key.clone(), error.unreadable()?)),
             }
         }
-        Ok(loaded)
+        Ok(many)
+    }
+
+    /// The thread of a key among what was read of several.
+    fn loaded(&self, key: &str, items: &[Item]) -> Result<Option<Loaded>, Error> {
+        let Some(thread) = stored::<ThreadRecord>(items, key::THREAD, key)? else {
+            return Ok(None);
+        };
+        if id::key(&thread.value.chain) != *key {
+            return self.load(&thread.value.id).map(Some);
+        }
+        let head = stored(items, key::HEAD, key)?;
+        let both = head.zip(stored(items, key::CHAIN, key)?);
+        Ok(both.map(|(head, chain)| Loaded {
+            thread,
+            head,
+            chain,
+            above: Vec::new(),
+        }))
     }
 
     fn missing_thread(&self, thread: &str) -> Error {

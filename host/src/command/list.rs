@@ -24,6 +24,7 @@ pub async fn list(session: &Session, list: args::List, screen: &mut Screen) -> R
     opened.say_if_empty(screen);
     Ok(screen.answer(&ListAnswer {
         threads: page.threads.iter().map(view::row).collect(),
+        unreadable: page.unreadable.into_iter().map(view::unreadable).collect(),
         cursor: page.cursor,
         exit: Exit::Done,
     }))

@@ -3,7 +3,8 @@
 use super::fault;
 use super::open::{Opened, Session};
 use threadkeep::documents::{DocumentError, Documents};
-use threadkeep::wit::registry::Filter;
+use threadkeep::error::CallError;
+use threadkeep::wit::{self, registry::Filter};
 use threadkeep_cli::answer::RepairAnswer;
 use threadkeep_cli::args;
 use threadkeep_cli::exit::{Exit, Fault};
@@ -78,6 +79,10 @@ async fn every(
         for thread in page.threads {
             let done = documents.repair(&thread.id).await;
             note(answer, thread.id, done.map(drop));
+        }
+        for thread in page.unreadable {
+            let error = CallError::Refused(wit::Error::Corrupt(thread.why));
+            note(answer, thread.thread, Err(error.into()));
         }
         cursor = page.cursor;
         if cursor.is_none() {

@@ -4,8 +4,11 @@ use serde_json::Value;
 use std::time::Duration;
 use threadkeep::documents::rfc3339;
 use threadkeep::driver::Costs;
+use threadkeep::error::describe;
 use threadkeep::wit;
-use threadkeep_cli::answer::{Cause, Cost, EventView, LimitsView, RunView, ThreadRow, ThreadView};
+use threadkeep_cli::answer::{
+    Cause, Cost, EventView, LimitsView, RunView, ThreadRow, ThreadView, UnreadableRow,
+};
 use threadkeep_cli::args::Caps;
 
 /// What a thread used.
@@ -51,6 +54,16 @@ pub fn row(thread: &wit::Thread) -> ThreadRow {
         version: thread.version,
         created: rfc3339(thread.created),
         updated: rfc3339(thread.updated),
+    }
+}
+
+/// A thread that a list cannot show.
+pub fn unreadable(thread: wit::Unreadable) -> UnreadableRow {
+    let why = describe(&wit::Error::Corrupt(thread.why));
+    UnreadableRow {
+        thread_id: thread.thread,
+        code: why.code,
+        message: why.message,
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::{Context, View, convert, size};
 use crate::bindings::threadkeep::threads::{clock, library, llm, random, storage, tools, types};
+use crate::storage::Answer;
 use wasmtime::Result;
 
 /// Most random bytes of one call: ids need eight.
@@ -32,7 +33,7 @@ impl storage::Host for View<'_> {
         let keys: Vec<_> = keys.into_iter().map(convert::key_in).collect();
         let items = self.serve(
             size::keys(&keys),
-            |context| context.storage.get(&keys),
+            |context| context.storage.get(&keys).and_then(Answer::whole),
             size::items,
         )?;
         Ok(items
@@ -88,7 +89,7 @@ impl storage::Host for View<'_> {
         let ops: Vec<_> = ops.into_iter().map(convert::op_in).collect();
         let outcome = self.serve(
             size::ops(&ops),
-            |context| context.storage.commit(&ops, closing),
+            |context| context.storage.commit(&ops, closing).map(Answer::fitting),
             size::outcome,
         )?;
         Ok(outcome

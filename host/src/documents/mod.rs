@@ -17,7 +17,7 @@ pub use writer::{DocumentWriter, Flushed};
 use crate::authority::AuthorityError;
 use crate::error::CallError;
 use crate::tenant::Tenant;
-use crate::wit::{Instant, registry, transcript::Piece};
+use crate::wit::{self, Instant, registry, transcript::Piece};
 use cap_std::fs::Dir;
 use files::{Absent, Place, Replacement};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -115,6 +115,16 @@ pub struct Repaired {
     pub left_out: u64,
 }
 
+impl Repaired {
+    fn note(&mut self, thread: String, error: DocumentError) {
+        if self.failed.len() < FAILURES_MAX {
+            self.failed.push((thread, error));
+        } else {
+            self.left_out += 1;
+        }
+    }
+}
+
 /// Why a document cannot be written or checked. The records are as they were.
 #[derive(Debug, thiserror::Error)]
 pub enum DocumentError {
@@ -196,11 +206,12 @@ impl Documents {
             for thread in page.threads {
                 match self.repair(&thread.id).await {
                     Ok(_) => repaired.threads += 1,
-                    Err(error) if repaired.failed.len() < FAILURES_MAX => {
-                        repaired.failed.push((thread.id, error));
-                    }
-                    Err(_) => repaired.left_out += 1,
+                    Err(error) => repaired.note(thread.id, error),
                 }
+            }
+            for thread in page.unreadable {
+                let error = CallError::Refused(wit::Error::Corrupt(thread.why));
+                repaired.note(thread.thread, error.into());
             }
             cursor = page.cursor;
             if cursor.is_none() {

@@ -10,7 +10,7 @@ use std::sync::{PoisonError, RwLock};
 use super::check::{collection_place, condition_of, holds, log_place, misfit};
 use super::quota::{entry_bytes, partition_bytes, record_bytes};
 use super::{
-    COLLECTIONS, Item, Key, LOGS, Line, Op, Outcome, PAGE_BYTES_MAX, Page, Quota, Storage,
+    Answer, COLLECTIONS, Item, Key, LOGS, Line, Op, Outcome, PAGE_BYTES_MAX, Page, Quota, Storage,
     StorageError, check_commit, check_get, check_log, check_scan,
 };
 
@@ -84,11 +84,13 @@ impl Storage for MemoryStore {
     fn get(&self, keys: &[Key]) -> Result<Vec<Item>, StorageError> {
         check_get(keys)?;
         let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
-        let mut items = Vec::new();
+        let mut answer = Answer::new();
         for key in keys {
-            items.extend(state.item(key)?);
+            if let Some(item) = state.item(key)? {
+                answer.push(item)?;
+            }
         }
-        Ok(items)
+        Ok(answer.into_items())
     }
 
     fn scan(
@@ -175,14 +177,15 @@ impl State {
 
     /// The records that `ops` have a condition on, if one of the conditions does not hold.
     fn conflict(&self, ops: &[Op]) -> Result<Option<Vec<Item>>, StorageError> {
-        let mut found = Vec::new();
+        let mut found = Answer::new();
         let mut refused = false;
         for (key, expect) in ops.iter().filter_map(condition_of) {
             let item = self.item(key)?;
             refused |= !holds(expect, item.as_ref().map(|item| item.version));
-            found.extend(item);
+            item.into_iter()
+                .for_each(|item| found.push_if_it_fits(item));
         }
-        Ok(refused.then_some(found))
+        Ok(refused.then(|| found.into_items()))
     }
 
     /// By how many bytes `ops` would change the store, or which append does not fit.

@@ -4,12 +4,14 @@
 //! refuse alike ([`check_get`], [`check_scan`], [`check_log`], [`check_commit`]). Backends hold no domain rule: they
 //! know collections and logs by name and shape, nothing of what stands in a value.
 
+mod answer;
 mod check;
 pub mod memory;
 mod quota;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 
+pub use answer::Answer;
 pub use check::{check_commit, check_get, check_log, check_scan};
 pub use quota::{ENTRY_BYTES_OVERHEAD, PARTITION_BYTES_OVERHEAD, Quota, RECORD_BYTES_OVERHEAD};
 
@@ -26,6 +28,9 @@ pub const COMMIT_BYTES_MAX: usize = 4 << 20;
 pub const PAGE_ENTRIES_MAX: u32 = 500;
 /// Most bytes of values in one page; the first entry is always given.
 pub const PAGE_BYTES_MAX: usize = 1 << 20;
+/// Most bytes of values in the answer of one `get`, and of the records that a conflict finds: as many as one commit
+/// writes, so what was written together can be read together, and 500 keys are not 500 MiB in the host's memory.
+pub const ANSWER_BYTES_MAX: usize = COMMIT_BYTES_MAX;
 
 /// How large the records of a collection are, so that a backend can lay them out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -166,8 +171,8 @@ pub enum Op {
 pub enum Outcome {
     /// All of it is written and durable.
     Committed,
-    /// Nothing is written. Every record that the commit had a condition on and that exists, as it now is, in the
-    /// order in which the commit names them.
+    /// Nothing is written. The records that the commit had a condition on and that exist, as they now are, in the order
+    /// in which the commit names them. One that would bring their values over [`ANSWER_BYTES_MAX`] is left out.
     Conflict(Vec<Item>),
 }
 
@@ -195,7 +200,7 @@ pub enum StorageError {
         used: u64,
     },
     /// Nothing was written. `what` names the size: `key`, `partition`, `value`, `operations`, `commit`,
-    /// `page`, `keys`.
+    /// `page`, `keys`, `answer`.
     #[error("{what} is {actual}, the most is {limit}")]
     TooLarge {
         /// Which size.
@@ -238,7 +243,8 @@ impl StorageError {
 
 /// Durable storage of one tenant. Synchronous: it is called on the host's own threads, never on an async runtime's.
 pub trait Storage: Send + Sync {
-    /// The records that exist among `keys`, in the order asked, as one snapshot.
+    /// The records that exist among `keys`, in the order asked, as one snapshot. More than [`ANSWER_BYTES_MAX`] of values
+    /// are [`StorageError::TooLarge`].
     fn get(&self, keys: &[Key]) -> Result<Vec<Item>, StorageError>;
 
     /// The records of `collection` with `start <= key < end` as one snapshot, at most `limit`. An empty `start` is the

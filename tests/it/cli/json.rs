@@ -145,8 +145,12 @@ fn of_upkeep(project: &Project) -> Answers {
     let models = MODELS.replace("script.json", "gone.json");
     project.write(".ai/config/models.yaml", &models);
     let ill = project.json(&["doctor"]);
+    let store = rusqlite::Connection::open(project.path().join(".ai/threads/registry.db"));
+    let broken = "UPDATE record_head SET value = '{' WHERE name = 'done'";
+    assert_eq!(store.unwrap().execute(broken, []), Ok(1));
+    let half = project.json(&["list"]);
     vec![
-        ("list", vec![list]),
+        ("list", vec![list, half]),
         ("recover", vec![recovered]),
         ("repair", vec![repaired]),
         ("doctor", vec![well, ill]),

@@ -70,6 +70,124 @@ fn a_holder_that_is_named_as_dead_is_believed() {
     assert_eq!(project.status("far"), "suspended");
 }
 
+/// Symptom: whoever cleaned up `.ai/threads/locks.d` had `recover` end the runs of living processes. Cause: a lock file
+/// that is gone counted as the death of its holder. Fix: only one that is there and free does.
+#[test]
+fn a_holder_that_lives_is_safe_without_its_lock_file() {
+    let project = Project::new();
+    let locks = project.path().join(".ai/threads/locks.d");
+    for (id, whole) in [("file", false), ("folder", true)] {
+        let running = project.unending(id);
+        match whole {
+            true => std::fs::remove_dir_all(&locks).unwrap(),
+            false => std::fs::read_dir(&locks)
+                .unwrap()
+                .for_each(|entry| std::fs::remove_file(entry.unwrap().path()).unwrap()),
+        }
+        assert_eq!(project.json(&["recover"])["recovered"], json!([]), "{id}");
+        assert_eq!(project.status(id), "running", "{id}");
+        let busy = project.json(&["resume", id]);
+        let hint = busy["error"]["hint"].as_str().unwrap();
+        assert!(hint.contains("recover --dead native-"), "{hint}");
+        assert_eq!(project.json(&["cancel", id])["exit"], 0);
+        let ran = running.end();
+        assert!(!ran.err.contains("held by somebody else"), "{}", ran.err);
+        assert_eq!(project.status(id), "cancelled", "{id}");
+    }
+}
+
+/// A process that was killed and one that ended in order leave nothing that stays for ever.
+#[test]
+fn lock_files_go_with_their_processes_or_with_the_recovery_after_it() {
+    let project = Project::new();
+    let locks = project.path().join(".ai/threads/locks.d");
+    let left = || std::fs::read_dir(&locks).unwrap().count();
+    project.finished("done");
+    assert_eq!(left(), 0);
+    let running = project.unending("lost");
+    running.kill();
+    running.end();
+    assert_eq!(left(), 1, "it says that its process is dead");
+    assert_eq!(project.json(&["recover"])["recovered"], json!(["lost"]));
+    assert_eq!(left(), 0);
+}
+
+/// Symptom: one record that could not be read took `list`, `repair` and `recover` away, and `doctor` saw nothing. Cause:
+/// what reads many threads gave up at the first. Fix: it goes on without it and says which.
+#[test]
+fn one_unreadable_record_takes_nothing_else_away() {
+    for (table, value) in [
+        ("thread", "'{'"),
+        ("head", "x'01ff'"),
+        ("chain", "CAST(x'22ff22' AS TEXT)"),
+    ] {
+        let what = format!("{table} {value}");
+        let project = Project::new();
+        for id in ["a", "b", "c"] {
+            project.finished(id);
+        }
+        let store = project.path().join(".ai/threads/registry.db");
+        let planted = format!("UPDATE record_{table} SET value = {value} WHERE name = 'b'");
+        let shell = rusqlite::Connection::open(store).unwrap();
+        assert_eq!(shell.execute(&planted, []), Ok(1));
+        drop(shell);
+
+        let list = project.json(&["list"]);
+        let ids: Vec<_> = list["threads"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|row| &row["thread_id"])
+            .collect();
+        assert_eq!(ids, ["c", "a"], "{what}");
+        let bad = &list["unreadable"][0];
+        assert_eq!(
+            (&bad["thread_id"], &bad["code"]),
+            (&json!("b"), &json!("corrupt")),
+            "{what}"
+        );
+        let person = project.run(&["list"]);
+        assert!(
+            person.err.contains("b cannot be read: "),
+            "{what}: {}",
+            person.err
+        );
+
+        let repaired = project.json(&["repair"]);
+        assert_eq!(repaired["repaired"], json!(["c", "a"]), "{what}");
+        let failed = repaired["failed"][0].as_str().unwrap();
+        assert!(failed.starts_with("b: "), "{what}: {failed}");
+        assert_eq!(
+            project.json(&["show", "b"])["error"]["code"],
+            "corrupt",
+            "{what}"
+        );
+        assert_eq!(project.json(&["recover"])["exit"], 0, "{what}");
+        let found = project.json(&["doctor"])["missing"].to_string();
+        assert!(found.contains("b cannot be read"), "{what}: {found}");
+        project.finished("d");
+    }
+}
+
+/// The index has no thread of its own to name, so a list cannot pass it: `doctor` says which record it is.
+#[test]
+fn an_unreadable_entry_of_the_index_is_named_by_doctor() {
+    let project = Project::new();
+    project.finished("a");
+    let store = project.path().join(".ai/threads/registry.db");
+    let planted = "UPDATE record_index SET value = x'01' WHERE name LIKE 'status%'";
+    let shell = rusqlite::Connection::open(store).unwrap();
+    assert_eq!(shell.execute(planted, []), Ok(1));
+    drop(shell);
+    let refused = project.json(&["list", "--status", "completed"]);
+    assert_eq!(refused["error"]["code"], "corrupt");
+    let found = project.json(&["doctor"])["missing"].to_string();
+    assert!(
+        found.contains("the record index status") && found.contains("is not text"),
+        "{found}"
+    );
+}
+
 #[test]
 fn documents_are_written_anew() {
     let project = Project::new();

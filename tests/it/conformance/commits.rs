@@ -4,7 +4,7 @@ use threadkeep::storage::Expect::{Absent, Any, Version};
 use threadkeep::storage::{COLLECTIONS, Op, Outcome, Storage};
 
 use super::fixture::{
-    append, check, commit, conflict, contents, delete, get, item, key, log, put, records,
+    MIB, append, check, commit, conflict, contents, delete, get, item, key, log, put, records,
     refuse_code, refuse_corrupt, trim,
 };
 use super::suite::Case;
@@ -103,6 +103,10 @@ pub(super) const CASES: &[(&str, Case)] = &[
     (
         "a failed last condition stops what came before",
         last_condition_stops_all,
+    ),
+    (
+        "a conflict leaves out what is more than 4 MiB",
+        conflict_bounded,
     ),
     (
         "a conflict finds every condition in order",
@@ -287,6 +291,23 @@ fn last_condition_stops_all(store: &dyn Storage) {
         put("chain", "z", Version(1), "2"),
     ];
     conflict(store, &ops, &[item("head", "a", 1, "1")]);
+}
+
+fn conflict_bounded(store: &dyn Storage) {
+    let large = "v".repeat(MIB);
+    let names = ["a", "b", "c", "d", "e"];
+    for name in names {
+        commit(store, &[put("pin", name, Any, &large)]);
+    }
+    commit(store, &[put("due", "f", Any, "")]);
+    let mut ops: Vec<Op> = names.map(|name| check("pin", name, Absent)).into();
+    ops.push(check("due", "f", Absent));
+    let mut found: Vec<_> = names[..4]
+        .iter()
+        .map(|name| item("pin", name, 1, &large))
+        .collect();
+    found.push(item("due", "f", 1, ""));
+    conflict(store, &ops, &found);
 }
 
 fn conflict_finds_all(store: &dyn Storage) {

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use threadkeep::storage::{
-    COMMIT_BYTES_MAX, COMMIT_OPS_MAX, Expect, Item, KEY_BYTES_MAX, Key, Line, Op, Outcome,
-    PAGE_BYTES_MAX, PAGE_ENTRIES_MAX, Page, Quota, Storage, StorageError, VALUE_BYTES_MAX,
+    ANSWER_BYTES_MAX, COMMIT_BYTES_MAX, COMMIT_OPS_MAX, Expect, Item, KEY_BYTES_MAX, Key, Line, Op,
+    Outcome, PAGE_BYTES_MAX, PAGE_ENTRIES_MAX, Page, Quota, Storage, StorageError, VALUE_BYTES_MAX,
 };
 
 use super::differential::error_kind;
@@ -87,6 +87,22 @@ impl Storage for Witness {
             ("KEY_BYTES_MAX", KEY_BYTES_MAX, longest),
         ];
         self.answered("get", &answer, &sizes);
+        let bytes = |items: &Vec<Item>| items.iter().map(|item| item.value.len()).sum::<usize>();
+        if answer
+            .as_ref()
+            .is_ok_and(|items| bytes(items) == ANSWER_BYTES_MAX)
+        {
+            self.note("ANSWER_BYTES_MAX reached".to_owned());
+        }
+        if let Err(StorageError::TooLarge {
+            what: "answer",
+            actual,
+            ..
+        }) = &answer
+            && *actual == ANSWER_BYTES_MAX as u64 + 1
+        {
+            self.note("ANSWER_BYTES_MAX exceeded".to_owned());
+        }
         answer
     }
 

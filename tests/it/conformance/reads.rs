@@ -1,6 +1,6 @@
 //! `get` and `scan`: order, bounds, pages, refusals.
 
-use threadkeep::storage::{Expect::Any, Storage};
+use threadkeep::storage::{Expect::Any, Key, Storage};
 
 use super::fixture::{MIB, assert_code, commit, get, item, key, put, records, too_large};
 use super::suite::Case;
@@ -55,6 +55,7 @@ pub(super) const CASES: &[(&str, Case)] = &[
             Err(too_large("keys", 500, 501))
         );
     }),
+    ("get answers 4 MiB and no byte more", get_bounded),
     ("scan of an empty collection is empty", |store| {
         let page = store.scan("thread", "", "", 10, false).unwrap();
         assert_eq!((page.items.len(), page.cursor), (0, None));
@@ -167,6 +168,32 @@ fn get_repeats(store: &dyn Storage) {
     assert_eq!(
         store.get(&[key("thread", "a"), key("thread", "a")]),
         Ok(vec![found.clone(), found])
+    );
+}
+
+fn get_bounded(store: &dyn Storage) {
+    let names = ["a", "b", "c", "d"];
+    for name in names {
+        commit(store, &[put("pin", name, Any, &"v".repeat(MIB))]);
+    }
+    commit(
+        store,
+        &[put("due", "e", Any, "v"), put("due", "f", Any, "")],
+    );
+    let four = names.map(|name| key("pin", name));
+    let with = |more: &[Key]| store.get(&[&four[..], more].concat());
+    let found = with(&[key("due", "f"), key("due", "none")]).unwrap();
+    assert_eq!(found.len(), 5);
+    let over = |bytes| Err(too_large("answer", 4 * MIB, 4 * MIB + bytes));
+    assert_eq!(with(&[key("due", "e")]), over(1));
+    // A key that is asked twice is answered twice.
+    assert_eq!(with(&[key("pin", "a"), key("due", "e")]), over(MIB));
+    assert_eq!(
+        store
+            .get(&[&four[1..], &[key("due", "e")]].concat())
+            .unwrap()
+            .len(),
+        4
     );
 }
 

@@ -11,7 +11,7 @@ pub use held::{HeldAnswer, WrittenAnswer};
 pub use run::{Cause, Cost, RunAnswer};
 pub use thread::{
     EventView, LimitsView, ListAnswer, RunView, ShowAnswer, SignalAnswer, ThreadAnswer, ThreadRow,
-    ThreadView, TranscriptAnswer,
+    ThreadView, TranscriptAnswer, UnreadableRow,
 };
 pub use upkeep::{CompletionsAnswer, DemoAnswer, RecoverAnswer, RepairAnswer};
 

@@ -27,11 +27,24 @@ pub struct ThreadRow {
     pub updated: String,
 }
 
+/// A thread that `list` cannot show.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct UnreadableRow {
+    /// Its id in lower case.
+    pub thread_id: String,
+    /// A code, as in an error.
+    pub code: String,
+    /// Which record, and what is wrong with it.
+    pub message: String,
+}
+
 /// What `list` answers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ListAnswer {
     /// One page.
     pub threads: Vec<ThreadRow>,
+    /// Threads of the page whose records cannot be read.
+    pub unreadable: Vec<UnreadableRow>,
     /// Give it back as `--cursor` to go on.
     pub cursor: Option<String>,
     /// How the process ends.
@@ -44,6 +57,12 @@ impl Answer for ListAnswer {
     }
 
     fn print(&self, screen: &mut Screen) {
+        for row in &self.unreadable {
+            screen.warn(&format!(
+                "{} cannot be read: {}",
+                row.thread_id, row.message
+            ));
+        }
         if self.threads.is_empty() {
             screen.note("no threads");
             return;

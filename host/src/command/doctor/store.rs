@@ -6,7 +6,7 @@ use crate::command::open::Session;
 use cap_std::fs::Dir;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use threadkeep::authority;
+use threadkeep::authority::{self, Life};
 use threadkeep::documents::{DocumentState, Documents};
 use threadkeep::engine::Engine;
 use threadkeep::project::STORE;
@@ -18,6 +18,12 @@ use threadkeep_cli::args::Store;
 
 /// Most lock files that are looked at.
 const LOCKS_MAX: usize = 1_000;
+
+/// Threads of one page.
+const PAGE_THREADS: u32 = 100;
+
+/// Most threads that are named because they cannot be read: one is enough to look closer.
+const UNREADABLE_MAX: usize = 10;
 
 /// Threads whose documents are compared: the newest. Comparing reads them whole.
 const DOCUMENTS_MAX: u32 = 50;
@@ -51,9 +57,17 @@ pub async fn sections(
     };
     section.ok(STORE, size(threads));
     match open(threads) {
-        Ok(storage) => {
+        Ok((storage, foreign)) => {
+            for name in foreign {
+                section.item(State::Bad, &name, "is not text", None);
+                findings.missing(
+                    format!("{name} is not text: somebody else wrote it"),
+                    "mend it from a copy of .ai/threads",
+                );
+            }
             let tenant = tenant(engine, Arc::clone(&project.library), storage);
             let counted = statistics(&tenant, &mut section, findings).await;
+            unreadable(&tenant, &mut section, findings).await;
             findings.sections.push(section);
             locks(threads, findings);
             documents(&tenant, threads, findings).await;
@@ -100,23 +114,23 @@ fn try_write(dir: &Dir, place: &str) -> Result<(), String> {
     authority::try_write(dir, place).map_err(|error| fault::with_source(&error))
 }
 
+/// The store, and what in it is not text.
 #[cfg(feature = "sqlite")]
-fn open(threads: &Dir) -> Result<Arc<dyn Storage>, String> {
+fn open(threads: &Dir) -> Result<(Arc<dyn Storage>, Vec<String>), String> {
     use threadkeep::storage::sqlite::{SqliteOptions, SqliteStore};
     let store = SqliteStore::open(threads, STORE, SqliteOptions::local())
         .map_err(|error| error.to_string())?;
     // Nothing is offered beside a damaged file: what would be written anew might be worse than what is there.
-    match store.quick_check() {
-        Ok(faults) => match faults.first() {
-            None => Ok(Arc::new(store)),
-            Some(fault) => Err(format!("it is damaged: {fault}")),
-        },
-        Err(error) => Err(error.to_string()),
+    let faults = store.quick_check().map_err(|error| error.to_string())?;
+    if let Some(fault) = faults.first() {
+        return Err(format!("it is damaged: {fault}"));
     }
+    let foreign = store.unreadable().map_err(|error| error.to_string())?;
+    Ok((Arc::new(store), foreign))
 }
 
 #[cfg(not(feature = "sqlite"))]
-fn open(_: &Dir) -> Result<Arc<dyn Storage>, String> {
+fn open(_: &Dir) -> Result<(Arc<dyn Storage>, Vec<String>), String> {
     Err("this build has no sqlite".to_owned())
 }
 
@@ -179,6 +193,38 @@ async fn statistics(tenant: &Tenant, section: &mut Section, findings: &mut Findi
     true
 }
 
+/// Threads whose records cannot be read: the others go on without them.
+async fn unreadable(tenant: &Tenant, section: &mut Section, findings: &mut Findings) {
+    let (mut named, mut cursor) = (0, None);
+    loop {
+        let page = match tenant.list(Filter::default(), PAGE_THREADS, cursor).await {
+            Ok(page) => page,
+            Err(error) => {
+                let fault = fault::call(&error);
+                section.item(State::Bad, "records", fault.message.clone(), None);
+                findings.missing("the threads cannot be listed", fault.message);
+                return;
+            }
+        };
+        for thread in page.unreadable {
+            named += 1;
+            if named > UNREADABLE_MAX {
+                return;
+            }
+            let (id, why) = (thread.thread, thread.why.message);
+            section.item(State::Bad, &id, why.clone(), None);
+            findings.missing(
+                format!("{id} cannot be read: {why}"),
+                "every other thread goes on; mend the record from a copy of .ai/threads",
+            );
+        }
+        cursor = page.cursor;
+        if cursor.is_none() {
+            return;
+        }
+    }
+}
+
 /// Lock files of processes that live, and of those that died.
 fn locks(threads: &Dir, findings: &mut Findings) {
     let mut section = Section::new("locks");
@@ -189,10 +235,10 @@ fn locks(threads: &Dir, findings: &mut Findings) {
         let Some(holder) = name.to_str().and_then(|name| name.strip_suffix(".lock")) else {
             continue;
         };
-        match authority::is_dead(threads, holder) {
-            Ok(true) => dead += 1,
-            Ok(false) => live.push(holder.to_owned()),
-            Err(_) => {}
+        match authority::life(threads, holder) {
+            Ok(Life::Dead) => dead += 1,
+            Ok(Life::Lives) => live.push(holder.to_owned()),
+            Ok(Life::Unknown) | Err(_) => {}
         }
     }
     section.ok("processes at work", live.len().to_string());

@@ -7,7 +7,7 @@ use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
 
 use super::super::check::{collection_place, condition_of, holds, log_place, misfit, other};
 use super::super::quota::{entry_bytes, partition_bytes, record_bytes};
-use super::super::{Expect, Key, Op, Outcome, StorageError};
+use super::super::{Answer, Expect, Key, Op, Outcome, StorageError};
 use super::read::{POSITION_MAX, item, number};
 use super::statements::{
     ENTRY_ANY, ENTRY_DELETE, ENTRY_FIRST, ENTRY_LAST, ENTRY_NEXT, ENTRY_SIZES, PARTITION_DELETE,
@@ -77,15 +77,16 @@ pub(super) fn judge(
     ops: &[Op],
     reason: Option<StorageError>,
 ) -> rusqlite::Result<Result<Outcome, StorageError>> {
-    let mut found = Vec::new();
+    let mut found = Answer::new();
     let mut refused = false;
     for (key, expect) in ops.iter().filter_map(condition_of) {
         let item = item(connection, sql, key)?;
         refused |= !holds(expect, item.as_ref().map(|item| item.version));
-        found.extend(item);
+        item.into_iter()
+            .for_each(|item| found.push_if_it_fits(item));
     }
     if refused {
-        return Ok(Ok(Outcome::Conflict(found)));
+        return Ok(Ok(Outcome::Conflict(found.into_items())));
     }
     let contradiction = || StorageError::Corrupt {
         message: "a condition failed that holds".to_owned(),

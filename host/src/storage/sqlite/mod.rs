@@ -59,8 +59,9 @@ pub enum Durability {
 pub struct SqliteOptions {
     /// When a commit counts as durable.
     pub durability: Durability,
-    /// Most bytes that the store may hold, `None` for as many as the disk has. All processes that have one store open
-    /// must agree on whether there is a quota: bytes are counted only where there is one, and anew at each open.
+    /// Most bytes that the store may hold, `None` for as many as the disk has. Names and values of what it keeps are
+    /// counted ([`super::Quota`]), not the file. A file that was last written without a quota is counted once by the
+    /// next opening that has one, which reads all of it; otherwise the count stands in the file.
     pub quota_bytes: Option<u64>,
     /// Bytes above the quota that only closing commits may fill.
     pub closing_margin_bytes: u64,
@@ -200,7 +201,7 @@ impl SqliteStore {
 /// Most keys that are read on the connection that writes: a commit that comes meanwhile waits for them.
 const QUICK_KEYS_MAX: usize = 8;
 
-/// Most faults that [`SqliteStore::quick_check`] names: one is enough to know.
+/// Most faults that [`SqliteStore::quick_check`] and [`SqliteStore::unreadable`] name: one is enough to know.
 const FAULTS_MAX: u32 = 10;
 
 impl SqliteStore {
@@ -218,6 +219,16 @@ impl SqliteStore {
         let sound = found.len() == 1 && found.first().is_some_and(|word| word == "ok");
         Ok(if sound { Vec::new() } else { found })
     }
+
+    /// Records and entries whose values are no text, as nobody but somebody else writes them: at most [`FAULTS_MAX`]
+    /// names. It reads the whole file.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub fn unreadable(&self) -> Result<Vec<String>, StorageError> {
+        self.readers
+            .ask(|connection| read::unreadable(connection, FAULTS_MAX as usize))
+    }
 }
 
 impl Storage for SqliteStore {
@@ -227,9 +238,9 @@ impl Storage for SqliteStore {
         if keys.len() <= QUICK_KEYS_MAX
             && let Some(items) = self.ask_writer(question)?
         {
-            return Ok(items);
+            return items;
         }
-        self.readers.ask(question)
+        self.readers.ask(question)?
     }
 
     fn scan(

@@ -5,12 +5,12 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::super::check::collection_place;
-use super::super::{Item, Key, Line, PAGE_BYTES_MAX, Page, StorageError};
+use super::super::{Answer, COLLECTIONS, Item, Key, Line, PAGE_BYTES_MAX, Page, StorageError};
 use super::connection::{Reading, Session, open_reader};
 use super::error::refused;
 use super::files::Place;
 use super::statements::{
-    BEGIN_READ, COMMIT, LINES_DOWN, LINES_UP, RecordStatements, Statements, log_name,
+    BEGIN_READ, COMMIT, ENTRIES, LINES_DOWN, LINES_UP, RecordStatements, Statements, log_name,
 };
 
 /// Most read connections of a store: as many as the host has threads that call the component. More readers wait.
@@ -97,25 +97,31 @@ impl Drop for Borrowed<'_> {
     }
 }
 
-/// The records that exist among `keys`, as one snapshot.
+/// The records that exist among `keys`, as one snapshot, or why they are not answered.
 pub(super) fn items(
     connection: &Connection,
     sql: &Statements,
     keys: &[Key],
-) -> rusqlite::Result<Vec<Item>> {
+) -> rusqlite::Result<Result<Vec<Item>, StorageError>> {
     // One statement is a snapshot by itself.
     let several = keys.len() > 1;
     if several {
         connection.prepare_cached(BEGIN_READ)?.execute([])?;
     }
-    let mut found = Vec::new();
+    let mut answer = Answer::new();
+    let mut fits = Ok(());
     for key in keys {
-        found.extend(item(connection, sql, key)?);
+        if let Some(item) = item(connection, sql, key)? {
+            fits = answer.push(item);
+        }
+        if fits.is_err() {
+            break;
+        }
     }
     if several {
         connection.prepare_cached(COMMIT)?.execute([])?;
     }
-    Ok(found)
+    Ok(fits.map(|()| answer.into_items()))
 }
 
 /// One record. An unknown collection has none; it was refused before.
@@ -212,6 +218,36 @@ pub(super) fn lines(
         });
     }
     Ok(lines)
+}
+
+/// Names of records and entries whose values are no text, at most `most`.
+pub(super) fn unreadable(connection: &Connection, most: usize) -> rusqlite::Result<Vec<String>> {
+    let mut found = Vec::new();
+    for (collection, _) in COLLECTIONS {
+        let sql =
+            format!("SELECT 'the record {collection} ' || name, value FROM record_{collection}");
+        not_text(connection, &sql, most, &mut found)?;
+    }
+    not_text(connection, ENTRIES, most, &mut found)?;
+    Ok(found)
+}
+
+fn not_text(
+    connection: &Connection,
+    sql: &str,
+    most: usize,
+    found: &mut Vec<String>,
+) -> rusqlite::Result<()> {
+    let mut statement = connection.prepare(sql)?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()?
+        && found.len() < most
+    {
+        if row.get_ref(1)?.as_str().is_err() {
+            found.push(String::from_utf8_lossy(row.get_ref(0)?.as_bytes()?).into_owned());
+        }
+    }
+    Ok(())
 }
 
 /// A number that is never negative.

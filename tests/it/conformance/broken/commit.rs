@@ -104,6 +104,11 @@ pub(super) fn answered(
             let keys: Vec<Key> = ops.iter().filter_map(record_of).cloned().collect();
             Ok(Outcome::Conflict(store.get(&keys)?))
         }
+        (Fault::ConflictUnbounded, Ok(Outcome::Conflict(_))) => {
+            let checks: Vec<Op> = ops.iter().filter_map(check_of).collect();
+            let keys = checks.iter().filter_map(record_of);
+            Ok(Outcome::Conflict(each(keys, store)?))
+        }
         (Fault::CorruptBeforeConflict, Ok(Outcome::Conflict(found))) => {
             let appends: Vec<Op> = ops
                 .iter()
@@ -130,6 +135,18 @@ pub(super) fn answered(
         }
         (_, answer) => answer,
     }
+}
+
+/// Records asked for one by one, so that nothing bounds them together.
+pub(super) fn each<'a>(
+    keys: impl Iterator<Item = &'a Key>,
+    store: &MemoryStore,
+) -> Result<Vec<Item>, StorageError> {
+    let mut found = Vec::new();
+    for key in keys {
+        found.extend(store.get(std::slice::from_ref(key))?);
+    }
+    Ok(found)
 }
 
 /// The condition of an operation as one that writes nothing.

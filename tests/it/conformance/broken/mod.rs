@@ -36,6 +36,11 @@ const FAULTS: &[(Fault, &str, &str)] = &[
         "two openings see each other's commits",
     ),
     (
+        Fault::GetUnbounded,
+        "a get is not bounded by bytes",
+        "get answers 4 MiB and no byte more",
+    ),
+    (
         Fault::UnknownIsEmpty,
         "an unknown collection is an empty one",
         "get refuses an unknown collection",
@@ -189,6 +194,11 @@ const FAULTS: &[(Fault, &str, &str)] = &[
         Fault::ConflictFindsAll,
         "a conflict finds what had no condition",
         "a conflict does not find what had no condition",
+    ),
+    (
+        Fault::ConflictUnbounded,
+        "what a conflict finds is not bounded by bytes",
+        "a conflict leaves out what is more than 4 MiB",
     ),
     (
         Fault::CorruptBeforeConflict,

@@ -22,6 +22,7 @@ pub(in super::super) enum Fault {
     GetOnce,
     GetTorn,
     GetCaches,
+    GetUnbounded,
     UnknownIsEmpty,
     CaseBlind,
     CutsAtNul,
@@ -53,6 +54,7 @@ pub(in super::super) enum Fault {
     ConflictEarly,
     ConflictFindsNothing,
     ConflictFindsAll,
+    ConflictUnbounded,
     CorruptBeforeConflict,
     QuotaIgnored,
     QuotaBeforeConflict,
@@ -227,6 +229,7 @@ impl Storage for Broken {
             Fault::GetSorts => keys.sort(),
             Fault::GetOnce => keys.dedup(),
             Fault::GetTorn => return self.get_torn(&keys),
+            Fault::GetUnbounded => return commit::each(keys.iter(), &self.inner),
             Fault::GetCaches => return self.get_cached(&keys),
             Fault::KeyLimitTight => commit::refuse_keys(keys.iter(), KEY_BYTES_MAX)?,
             _ => {}

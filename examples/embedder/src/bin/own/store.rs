@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use threadkeep::storage::{
-    Expect, Item, Key, Line, Op, Outcome, PAGE_BYTES_MAX, Page, Storage, StorageError,
+    Answer, Expect, Item, Key, Line, Op, Outcome, PAGE_BYTES_MAX, Page, Storage, StorageError,
     check_commit, check_get, check_log, check_scan,
 };
 
@@ -33,7 +33,11 @@ impl Storage for MapStore {
     fn get(&self, keys: &[Key]) -> Result<Vec<Item>, StorageError> {
         check_get(keys)?;
         let kept = self.lock();
-        Ok(keys.iter().filter_map(|key| kept.item(key)).collect())
+        let mut answer = Answer::new();
+        for item in keys.iter().filter_map(|key| kept.item(key)) {
+            answer.push(item)?;
+        }
+        Ok(answer.into_items())
     }
 
     fn scan(
@@ -124,9 +128,9 @@ impl Kept {
         page
     }
 
-    /// Every record that a condition names, if one of the conditions does not hold.
+    /// The records that conditions name, if one of the conditions does not hold.
     fn conflict(&self, ops: &[Op]) -> Option<Vec<Item>> {
-        let mut found = Vec::new();
+        let mut found = Answer::new();
         let mut refused = false;
         for op in ops {
             let (Op::Check { key, expect } | Op::Put { key, expect, .. }) = op else {
@@ -139,9 +143,10 @@ impl Kept {
                 Expect::Absent => version.is_some(),
                 Expect::Version(wanted) => version != Some(*wanted),
             };
-            found.extend(item);
+            item.into_iter()
+                .for_each(|item| found.push_if_it_fits(item));
         }
-        refused.then_some(found)
+        refused.then(|| found.into_items())
     }
 
     fn apply(&mut self, op: &Op) -> Result<(), StorageError> {

@@ -69,6 +69,11 @@ fn view() -> ThreadView {
 fn a_list_is_an_aligned_table() {
     let answer = ListAnswer {
         threads: vec![row("a-1", Some("漢\x1b[2J")), row("longer-2", None)],
+        unreadable: vec![UnreadableRow {
+            thread_id: "b-1".to_owned(),
+            code: "corrupt".to_owned(),
+            message: "half".to_owned(),
+        }],
         cursor: Some("status\u{1}it's".to_owned()),
         exit: Exit::Done,
     };
@@ -82,7 +87,10 @@ fn a_list_is_an_aligned_table() {
             "longer-2  completed      2     280  0.00031 USD  3 minutes ago",
         ]
     );
-    assert_eq!(err.text(), "more: --cursor $'status\\x01it\\'s'\n");
+    assert_eq!(
+        err.text(),
+        "warning: b-1 cannot be read: half\nmore: --cursor $'status\\x01it\\'s'\n"
+    );
     let text = serde_json::to_string(&answer).unwrap();
     assert!(
         text.starts_with(r#"{"threads":[{"thread_id":"a-1","directive":null,"status":"completed""#)
@@ -97,6 +105,7 @@ fn a_list_is_an_aligned_table() {
 fn an_empty_list_says_so_beside_the_answer() {
     let answer = ListAnswer {
         threads: Vec::new(),
+        unreadable: Vec::new(),
         cursor: None,
         exit: Exit::Done,
     };
