@@ -1,6 +1,6 @@
 //! A project directory as one tenant: store, library, models, tools and lock, put together from what it holds.
 
-use crate::authority::{AuthorityError, Environment, HolderLock, NATIVE_PREFIX, Project, is_dead};
+use crate::authority::{self, AuthorityError, Environment, HolderLock, Life, Project};
 use crate::ceilings::{Book, Guard};
 use crate::clock::{SystemClock, Time};
 use crate::component::Context;
@@ -11,6 +11,8 @@ use crate::library::LibraryError;
 use crate::library::files::{FilesLibrary, Policy};
 use crate::library::models::{ModelTable, ProviderSpec, Wire};
 use crate::models::{Failure, FailureKind, Llm, scripted::Scripted};
+#[cfg(feature = "sqlite")]
+use crate::storage::sqlite::{SqliteOptions, SqliteStore, Stores};
 use crate::storage::{Quota, Storage, StorageError, memory::MemoryStore};
 use crate::tenant::Tenant;
 use crate::tools::{Joined, Tools, files::FilesTools};
@@ -56,9 +58,8 @@ pub struct OpenProject {
     guard: Arc<Guard>,
     /// None over an empty store in memory.
     threads: Option<Dir>,
-    /// What all its drivers share: no two runs of this process are held under one name.
+    /// What all its drivers share: no two runs of this process are held under one name, and all under one lock file.
     shared: Arc<driver::Shared>,
-    _lock: Option<HolderLock>,
 }
 
 /// How to open it.
@@ -71,6 +72,10 @@ pub struct ProjectOptions {
     pub script: Option<Scripted>,
     /// The store; `None` is SQLite in `.ai/threads`.
     pub store: Option<Arc<dyn Storage>>,
+    /// The stores of the process, where it has many projects: this one's opens on first use and closes when nobody uses
+    /// it, and what is wrong with it is told by the calls that need it. Without it, it is open as long as the project.
+    #[cfg(feature = "sqlite")]
+    pub stores: Option<Stores>,
     /// Tools of the host beside the project's file tools.
     pub tools: Vec<Arc<dyn Tools>>,
 }
@@ -83,6 +88,8 @@ impl ProjectOptions {
             environment: Environment::default(),
             script: None,
             store: None,
+            #[cfg(feature = "sqlite")]
+            stores: None,
             tools: Vec::new(),
         }
     }
@@ -101,7 +108,7 @@ impl OpenProject {
         let threads = project.threads()?;
         let storage = match &options.store {
             Some(store) => Arc::clone(store),
-            None => open_store(&threads, options.policy.quota_bytes)?,
+            None => open_store(&threads, &options)?,
         };
         let lock = HolderLock::take(&threads)?;
         Self::over(engine, project, options, storage, Some((threads, lock)))
@@ -156,10 +163,9 @@ impl OpenProject {
             library,
             models,
             tools,
-            shared: driver::Shared::new(lock.as_ref().map_or("memory", HolderLock::nonce)),
+            shared: lock.map_or_else(|| driver::Shared::new("memory"), driver::Shared::under),
             threads,
             guard,
-            _lock: lock,
         })
     }
 
@@ -222,19 +228,22 @@ impl OpenProject {
         Driver::sharing(self.tenant.clone(), models, tools, shared).within(Arc::clone(&self.guard))
     }
 
-    /// Close the runs of holders whose process is dead, and those that this process has lost; the ids of their threads.
+    /// Close the runs of holders whose process is dead, those whose lease is over and of whom nothing is known, and those
+    /// that this process has lost; the ids of their threads. Lock files of the dead are removed after it.
     ///
     /// # Errors
     /// If the component or the locks give no answer.
     pub async fn recover(&self, also_dead: &[String]) -> Result<Vec<String>, RecoverError> {
         let mut dead: Vec<String> = also_dead.to_vec();
+        // Before it is looked what they hold: whoever dies later keeps its file for the next recovery.
+        let left = self.threads.as_ref().map(authority::dead).transpose()?;
         let mut cursor = None;
         loop {
             let page = self.tenant.recover(Vec::new(), cursor).await?;
             let now = self.tenant.context().clock.now();
             for lease in &page.held {
                 let Some(threads) = &self.threads else { break };
-                let gone = is_dead(threads, &lease.holder)? || is_over(lease, now);
+                let gone = is_gone(authority::life(threads, &lease.holder)?, lease, now);
                 if gone && !dead.contains(&lease.holder) {
                     dead.push(lease.holder.clone());
                 }
@@ -246,6 +255,9 @@ impl OpenProject {
         }
         let closed = self.tenant.recover_all(&dead).await?;
         let lost = self.driver().recover_lost().await?;
+        if let (Some(threads), Some(left)) = (&self.threads, left) {
+            authority::sweep(threads, &left)?;
+        }
         Ok([closed, lost].concat())
     }
 }
@@ -253,10 +265,14 @@ impl OpenProject {
 /// Seconds after the expiry of a lease in which its holder may still come back.
 const GRACE_SECONDS: i64 = 15;
 
-/// A holder without a lock file, such as a loop of somebody's own, is gone when its lease is over and its grace as well.
-fn is_over(lease: &wit::Lease, now: Time) -> bool {
-    let until = lease.expiry.seconds.saturating_add(GRACE_SECONDS);
-    !lease.holder.starts_with(NATIVE_PREFIX) && now.seconds > until
+/// A holder without a lock file (a loop of somebody's own, or the file was removed) is gone when its lease is over and its
+/// grace as well.
+fn is_gone(life: Life, lease: &wit::Lease, now: Time) -> bool {
+    match life {
+        Life::Lives => false,
+        Life::Dead => true,
+        Life::Unknown => now.seconds > lease.expiry.seconds.saturating_add(GRACE_SECONDS),
+    }
 }
 
 /// Why a recovery stopped. What it had closed is closed.
@@ -281,17 +297,25 @@ fn in_memory(quota_bytes: Option<u64>) -> Arc<dyn Storage> {
 }
 
 #[cfg(feature = "sqlite")]
-fn open_store(threads: &Dir, quota_bytes: Option<u64>) -> Result<Arc<dyn Storage>, ProjectError> {
-    use crate::storage::sqlite::{SqliteOptions, SqliteStore};
-    let options = SqliteOptions {
-        quota_bytes,
+fn open_store(threads: &Dir, options: &ProjectOptions) -> Result<Arc<dyn Storage>, ProjectError> {
+    let own = SqliteOptions {
+        quota_bytes: options.policy.quota_bytes,
         ..SqliteOptions::local()
     };
-    Ok(Arc::new(SqliteStore::open(threads, STORE, options)?))
+    let Some(stores) = &options.stores else {
+        return Ok(Arc::new(SqliteStore::open(threads, STORE, own)?));
+    };
+    let threads = threads.try_clone();
+    let threads = threads.map_err(|error| AuthorityError::from_io(authority::THREADS, error))?;
+    Ok(Arc::new(stores.store(
+        move || threads.try_clone(),
+        STORE,
+        own,
+    )))
 }
 
 #[cfg(not(feature = "sqlite"))]
-fn open_store(_: &Dir, _: Option<u64>) -> Result<Arc<dyn Storage>, ProjectError> {
+fn open_store(_: &Dir, _: &ProjectOptions) -> Result<Arc<dyn Storage>, ProjectError> {
     let message = "this build has no sqlite: give a store".to_owned();
     Err(StorageError::Other {
         code: "no-sqlite",
@@ -443,13 +467,13 @@ mod tests {
 
     /// Symptom: a hold of a loop in a shell could not be ended after its deadline without naming its holder.
     #[test]
-    fn a_lease_is_over_after_its_grace_unless_a_lock_file_speaks_for_it() {
-        let native = format!("{NATIVE_PREFIX}00/1");
-        for (holder, now, over) in [
-            ("cli-1/1", 100, false),
-            ("cli-1/1", 115, false),
-            ("cli-1/1", 116, true),
-            (native.as_str(), 10_000, false),
+    fn a_holder_is_gone_after_its_lease_and_grace_unless_a_lock_file_speaks_for_it() {
+        for (life, now, gone) in [
+            (Life::Unknown, 100, false),
+            (Life::Unknown, 115, false),
+            (Life::Unknown, 116, true),
+            (Life::Lives, 10_000, false),
+            (Life::Dead, 100, true),
         ] {
             let expiry = wit::Instant {
                 seconds: 100,
@@ -457,14 +481,14 @@ mod tests {
             };
             let lease = wit::Lease {
                 thread: "t".to_owned(),
-                holder: holder.to_owned(),
+                holder: "native-0/1".to_owned(),
                 expiry,
             };
             let now = Time {
                 seconds: now,
                 nanos: 0,
             };
-            assert_eq!(is_over(&lease, now), over, "{holder} {now:?}");
+            assert_eq!(is_gone(life, &lease, now), gone, "{life:?} {now:?}");
         }
     }
 

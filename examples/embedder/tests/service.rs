@@ -199,6 +199,48 @@ fn tenants_are_served_side_by_side_within_the_operators_policy() {
     }
 }
 
+/// Stores of tenants that the service has open.
+fn open_stores(root: &Path, service: &Service) -> Vec<String> {
+    let files = std::fs::read_dir(format!("/proc/{}/fd", service.child.id())).unwrap();
+    let root = root.canonicalize().unwrap().join("tenants");
+    let mut open: Vec<_> = files
+        .filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok())
+        .filter(|path| path.ends_with(".ai/threads/registry.db"))
+        .filter_map(|path| Some(path.strip_prefix(&root).ok()?.iter().next()?.to_owned()))
+        .map(|name| name.to_string_lossy().into_owned())
+        .collect();
+    open.sort();
+    open.dedup();
+    open
+}
+
+#[test]
+fn a_tenant_that_cannot_be_served_is_its_own_trouble_and_stores_open_on_first_use() {
+    let root = tenants("trouble", &["a", "b", "broken", "hopeless"]);
+    let at = |tenant: &str| root.join("tenants").join(tenant).join(".ai");
+    std::fs::create_dir(at("broken").join("threads")).unwrap();
+    let store = at("broken").join("threads/registry.db");
+    std::fs::write(&store, "no database".repeat(1_000)).unwrap();
+    std::fs::write(at("hopeless").join("threads"), "a file").unwrap();
+    let service = Service::start(&root);
+    let none: [&str; 0] = [];
+    assert_eq!(open_stores(&root, &service), none);
+    let mut client = service.connect();
+    for _ in 0..2 {
+        assert_eq!(client.ask("a run work {}")["status"], "completed");
+        for tenant in ["broken", "hopeless"] {
+            let answer = client.ask(&format!("{tenant} run work {{}}"));
+            assert!(answer["error"].is_string(), "{tenant}: {answer}");
+        }
+        assert_eq!(open_stores(&root, &service), ["a"]);
+    }
+    // Mended, it is served, by the same process.
+    std::fs::remove_file(&store).unwrap();
+    assert_eq!(client.ask("broken run work {}")["status"], "completed");
+    assert_eq!(open_stores(&root, &service), ["a", "broken"]);
+    assert_eq!(client.ask("b run work {}")["status"], "completed");
+}
+
 #[test]
 fn a_run_that_is_stopped_by_the_end_of_the_service_goes_on_in_the_next() {
     let root = tenants("orderly", &["a"]);

@@ -5,6 +5,7 @@ mod damage;
 mod directory;
 mod lazy;
 mod migrations;
+mod projects;
 mod replaced;
 
 use cap_std::ambient_authority;

@@ -1,5 +1,5 @@
 //! A service for many tenants in one process, as a skeleton: directories as tenants, strict limits, a policy, a queue,
-//! recovery at the start, an orderly end.
+//! stores that open on first use, recovery at the start, an orderly end.
 //!
 //! `service TENANTS CACHE POLICY`: each directory in TENANTS is a tenant; CACHE keeps native code and belongs to the
 //! operator alone; POLICY is what the operator allows. It listens on a port of the loopback interface and prints its address. `serve` has the protocol.
@@ -16,6 +16,7 @@ use threadkeep::driver::{StopLevel, stopper};
 use threadkeep::engine::{CodeCache, Engine};
 use threadkeep::limits::Limits;
 use threadkeep::policy::{Policy, TEXT_BYTES_MAX};
+use threadkeep::storage::sqlite::{Stores, StoresOptions};
 use tokio::net::TcpListener;
 
 /// How long runs may take to write down that they were stopped.
@@ -34,19 +35,27 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let cache = CodeCache::new(private_dir_ambient(Path::new(&cache))?);
     let engine = Engine::new(Limits::strict(), Some(&cache))?;
     let (stopper, stop) = stopper();
-    let tenants = Arc::new(tenants::open_all(
-        &engine,
-        Path::new(&root),
-        &policy,
-        &stop,
-    )?);
+    let stores = Stores::new(StoresOptions::service());
+    let house = tenants::House {
+        engine,
+        policy,
+        stores: stores.clone(),
+        stop: stop.clone(),
+    };
+    let tenants = Arc::new(tenants::open_all(&house, Path::new(&root))?);
 
-    // What a process that died has left is closed before anything new begins, and goes on by itself.
-    for tenant in tenants.values() {
-        for thread in tenant.recover().await? {
-            println!("recovered {}/{thread}", tenant.name);
+    // What a process that died has left is closed before anything new begins. What is wrong with a tenant is said, and
+    // is its own trouble.
+    for (name, tenant) in &*tenants {
+        let ready = match tenant {
+            Ok(tenant) => tenant.ready().await.map_err(|error| error.to_string()),
+            Err(error) => Err(error.clone()),
+        };
+        if let Err(error) = ready {
+            eprintln!("tenant {name}: {error}");
         }
     }
+    stores.close_idle();
     let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
     println!("listening on {}", listener.local_addr()?);
 
@@ -54,7 +63,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     println!("shutting down");
     stopper.raise(StopLevel::Now);
     let ended = tokio::time::timeout(SHUTDOWN_MAX, connections.join_all()).await;
-    for tenant in tenants.values() {
+    for tenant in tenants.values().flatten() {
         tenant.flush().await;
     }
     println!(

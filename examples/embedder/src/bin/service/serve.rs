@@ -3,9 +3,8 @@
 //! `TENANT run DIRECTIVE INPUTS`, where INPUTS is a JSON object, and `TENANT resume THREAD`. Here the line says who
 //! asks; in a real service that follows from the credentials of the connection, and from nothing else.
 
-use crate::tenants::{Tenant, refusal};
+use crate::tenants::{Tenants, refusal};
 use serde_json::Value;
-use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use threadkeep::driver::{Stop, StopLevel};
@@ -18,12 +17,10 @@ const LINE_BYTES_MAX: u64 = 64 << 10;
 /// Most connections at the same time.
 const CONNECTIONS_MAX: usize = 256;
 
-type Tenants = Arc<BTreeMap<String, Tenant>>;
-
 /// Serve connections until `end`; those that are still there. Once `stop` is raised they take no further request.
 pub async fn accept(
     listener: TcpListener,
-    tenants: &Tenants,
+    tenants: &Arc<Tenants>,
     stop: &Stop,
     end: impl Future<Output = ()>,
 ) -> JoinSet<io::Result<()>> {
@@ -41,7 +38,7 @@ pub async fn accept(
     }
 }
 
-async fn connection(stream: TcpStream, tenants: Tenants, mut stop: Stop) -> io::Result<()> {
+async fn connection(stream: TcpStream, tenants: Arc<Tenants>, mut stop: Stop) -> io::Result<()> {
     let (reader, mut writer) = stream.into_split();
     let mut reader = BufReader::new(reader);
     loop {
@@ -70,6 +67,13 @@ async fn request(line: &str, tenants: &Tenants) -> Value {
     let Some(tenant) = tenant.and_then(|name| tenants.get(name)) else {
         return refusal("there is no such tenant");
     };
+    let tenant = match tenant {
+        Ok(tenant) => tenant,
+        Err(error) => return refusal(error),
+    };
+    if let Err(error) = tenant.ready().await {
+        return refusal(&error.to_string());
+    }
     match (verb, name) {
         (Some("run"), Some(directive)) => tenant.run(directive, inputs).await,
         (Some("resume"), Some(thread)) => tenant.carry_on(thread).await,

@@ -1,4 +1,5 @@
-//! The tenants of the service: one directory each, opened once, with the operator's policy over its own files.
+//! The tenants of the service: one directory each, with the operator's policy over its own files. Its store opens on first
+//! use. One that cannot be served does not keep the others from it.
 
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -13,8 +14,9 @@ use threadkeep::driver::{DriveError, Driver, Ended, Sink, Stop};
 use threadkeep::engine::Engine;
 use threadkeep::policy::Policy;
 use threadkeep::project::{OpenProject, ProjectOptions, RecoverError};
+use threadkeep::storage::sqlite::Stores;
 use threadkeep::wit::registry::Draft;
-use tokio::sync::Semaphore;
+use tokio::sync::{OnceCell, Semaphore};
 
 /// Most tenants of one process.
 const TENANTS_MAX: usize = 1_000;
@@ -23,10 +25,26 @@ const RUNS_MAX: usize = 4;
 /// Runs of one tenant that wait for their turn; more are refused at once.
 const WAITING_MAX: usize = 64;
 
+/// What all of them have in common.
+pub struct House {
+    /// The engine.
+    pub engine: Engine,
+    /// What the operator allows each of them.
+    pub policy: Policy,
+    /// Their stores, of which few are open.
+    pub stores: Stores,
+    /// Raised at the end.
+    pub stop: Stop,
+}
+
+/// By the names of their directories; or why one cannot be served.
+pub type Tenants = BTreeMap<String, Result<Tenant, String>>;
+
 /// One of them.
 pub struct Tenant {
-    /// Name of its directory.
-    pub name: String,
+    name: String,
+    /// What processes that died had left is closed.
+    ready: OnceCell<()>,
     project: OpenProject,
     driver: Driver,
     documents: Arc<DocumentWriter>,
@@ -37,53 +55,52 @@ pub struct Tenant {
 }
 
 /// Open every directory below `root`. Nothing is opened through a path of a tenant's choice.
-pub fn open_all(
-    engine: &Engine,
-    root: &Path,
-    policy: &Policy,
-    stop: &Stop,
-) -> Result<BTreeMap<String, Tenant>, Box<dyn Error>> {
+pub fn open_all(house: &House, root: &Path) -> Result<Tenants, Box<dyn Error>> {
     let root = Dir::open_ambient_dir(root, ambient_authority())?;
-    let mut tenants = BTreeMap::new();
+    let mut tenants = Tenants::new();
     for entry in root.entries()?.take(TENANTS_MAX) {
         let entry = entry?;
         if entry.file_type()?.is_dir() {
             let name = entry.file_name().to_string_lossy().into_owned();
-            let tenant = Tenant::open(engine, &name, entry.open_dir()?, policy, stop)
-                .map_err(|error| format!("tenant {name}: {error}"))?;
-            tenants.insert(name, tenant);
+            let tenant = entry.open_dir().map_err(Into::into);
+            let tenant = tenant.and_then(|dir| Tenant::open(house, &name, dir));
+            tenants.insert(name, tenant.map_err(|error| error.to_string()));
         }
     }
     Ok(tenants)
 }
 
 impl Tenant {
-    fn open(
-        engine: &Engine,
-        name: &str,
-        dir: Dir,
-        policy: &Policy,
-        stop: &Stop,
-    ) -> Result<Self, Box<dyn Error>> {
-        let options = ProjectOptions::new(policy.clone());
-        let project = OpenProject::open(engine.clone(), &Project::from_dir(dir), options)?;
+    fn open(house: &House, name: &str, dir: Dir) -> Result<Self, Box<dyn Error>> {
+        let options = ProjectOptions {
+            stores: Some(house.stores.clone()),
+            ..ProjectOptions::new(house.policy.clone())
+        };
+        let project = OpenProject::open(house.engine.clone(), &Project::from_dir(dir), options)?;
         let threads = project.threads().ok_or("it has no directory")?;
         let documents = Documents::new(project.tenant().clone(), threads.try_clone()?);
         let documents = Arc::new(DocumentWriter::new(documents));
         Ok(Self {
             name: name.to_owned(),
+            ready: OnceCell::new(),
             driver: project.driver().observed(documents.clone()),
             project,
             documents,
-            stop: stop.clone(),
+            stop: house.stop.clone(),
             running: Semaphore::new(RUNS_MAX),
             admitted: Semaphore::new(RUNS_MAX + WAITING_MAX),
         })
     }
 
-    /// Close the runs of processes that died; the threads.
-    pub async fn recover(&self) -> Result<Vec<String>, RecoverError> {
-        self.project.recover(&[]).await
+    /// Close the runs of processes that died, once: the first call that can.
+    pub async fn ready(&self) -> Result<(), RecoverError> {
+        let recover = async {
+            for thread in self.project.recover(&[]).await? {
+                println!("recovered {}/{thread}", self.name);
+            }
+            Ok(())
+        };
+        self.ready.get_or_try_init(|| recover).await.copied()
     }
 
     /// Write the documents that are still to be written.
