@@ -108,7 +108,7 @@ impl LockFile {
         if matches!(line.helper, Helper::Brought(_))
             && let Helper::Brought(brought) = std::mem::take(&mut line.helper)
         {
-            let file = brought.map_err(|error| failed(error))?;
+            let file = brought.map_err(failed)?;
             return Ok(Some(Lock::Brought { _file: file }));
         }
         match self.file.try_lock() {
@@ -236,6 +236,10 @@ mod tests {
     }
 
     /// Open handles of this process to a file.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "looks from outside at what this process has open"
+    )]
     fn handles(path: &std::path::Path) -> usize {
         let path = path.canonicalize().expect("it is there");
         let open = std::fs::read_dir("/proc/self/fd").expect("Linux");
