@@ -49,6 +49,10 @@ pub(super) const LINES_DOWN: &str = "SELECT id & 4294967295, value FROM entry WH
      ((SELECT id FROM partition WHERE log = ?1 AND name = ?2) << 32) AND \
      ((SELECT id FROM partition WHERE log = ?1 AND name = ?2) << 32 | ?3) ORDER BY id DESC LIMIT ?4";
 
+/// Every entry, with a name for a person.
+pub(super) const ENTRIES: &str = "SELECT 'entry ' || (e.id & 4294967295) || ' of the log ' || p.log || ' ' || p.name, \
+     e.value FROM entry AS e JOIN partition AS p ON p.id = e.id >> 32";
+
 pub(super) const USAGE_GET: &str = "SELECT bytes FROM usage WHERE id = 1";
 /// Parameter: bytes.
 pub(super) const USAGE_PUT: &str =
