@@ -281,3 +281,33 @@ async fn a_call_that_takes_too_long_says_whether_it_was_sent() {
         "{refused:?}"
     );
 }
+
+/// Symptom: a tool that had waited a minute for its turn ran on behind the deadline of its step, and another host could
+/// take the thread over meanwhile. Cause: its time began after the wait. Fix: the wait is part of it.
+#[tokio::test]
+async fn waiting_for_a_turn_is_part_of_a_calls_time() {
+    let guard = guard(Ceilings {
+        calls_per_minute_max: Some(120),
+        ..Ceilings::none()
+    });
+    let permit = guard.begin().unwrap();
+    let (quick, slow) = (
+        Tool::default(),
+        Tool {
+            slow: true,
+            ..Tool::default()
+        },
+    );
+    for _ in 0..120 {
+        assert!(!call(&permit, &quick, "read_file").await.result.failed);
+    }
+    // The next turn comes after half a second.
+    let has = Duration::from_secs(1);
+    let behind = tokio::time::sleep(has + has / 4);
+    let called = tokio::select! {
+        biased;
+        called = permit.call(&slow, "read_file", ARGUMENTS, has) => called,
+        () = behind => panic!("it had its whole time after the wait"),
+    };
+    assert!(called.interrupted, "it had its turn: {called:?}");
+}
