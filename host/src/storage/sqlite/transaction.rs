@@ -1,13 +1,12 @@
-//! Transactions: commits one by one, or what has queued up as one.
+//! Transactions: one commit, and those that join it before its COMMIT.
 //!
-//! A batch is one transaction with a savepoint for each member, so that a member that is refused takes nothing with
-//! it. Nobody is answered before COMMIT. When the transaction fails as a whole, each member is run again alone, so no
-//! member pays for another. A member alone is first tried without a savepoint; that is the usual case and the fastest.
+//! Each member has a savepoint, so that a member that is refused takes nothing with it; the first is tried without one,
+//! which is the usual case and the fastest. Nobody is answered before COMMIT. When the transaction fails as a whole, each
+//! member is run again alone, so no member pays for another.
 //!
 //! Nothing is remembered between transactions but prepared statements: what a log's number is, is asked each time (an
 //! index look-up), so a savepoint that is rolled back or another process that trims a log leaves nothing stale here.
 
-use std::slice;
 use std::sync::Arc;
 
 use rusqlite::{Connection, OptionalExtension};
@@ -32,6 +31,28 @@ pub(super) type Answer = Result<Outcome, StorageError>;
 pub(super) struct Member<'a> {
     pub(super) ops: &'a [Op],
     pub(super) closing: bool,
+}
+
+/// Those that come while a transaction is being written.
+pub(super) trait Late {
+    /// Takes in those that have come since, and says how many there are now.
+    fn take(&mut self) -> usize;
+
+    /// One of those.
+    fn member(&self, index: usize) -> Option<Member<'_>>;
+}
+
+/// Nobody comes.
+struct Nobody;
+
+impl Late for Nobody {
+    fn take(&mut self) -> usize {
+        0
+    }
+
+    fn member(&self, _: usize) -> Option<Member<'_>> {
+        None
+    }
 }
 
 /// The writing end of a store.
@@ -105,11 +126,15 @@ impl Transactions {
         answer.ok()
     }
 
-    /// Commits every member, or says why not, in their order. An error if nobody can commit now.
-    pub(super) fn run(&self, members: &[Member<'_>]) -> Result<Vec<Answer>, StorageError> {
+    /// Commits a member and those that come in time, or says why not, in their order. An error if nobody can commit now.
+    pub(super) fn run(
+        &self,
+        first: Member<'_>,
+        late: &mut dyn Late,
+    ) -> Result<Vec<Answer>, StorageError> {
         let _turn = self.lock.acquire()?;
         self.place.check_unchanged()?;
-        let mut answers = self.run_members(members)?;
+        let mut answers = self.run_members(first, late)?;
         let committed = |answer: &Answer| matches!(answer, Ok(Outcome::Committed));
         if answers.iter().any(committed)
             && let Err(error) = self.place.check_unchanged()
@@ -129,21 +154,28 @@ impl Transactions {
         Ok(answers)
     }
 
-    fn run_members(&self, members: &[Member<'_>]) -> Result<Vec<Answer>, StorageError> {
-        if members.len() > 1 {
-            match self.work.together(members) {
-                Ok(answers) => return Ok(answers),
-                // Nobody could begin; another try would wait as long again for each member.
-                Err(failure) if failure.stage == Stage::Begin => return Err(failure.answer()),
-                Err(failure) => {
-                    tracing::debug!(error = %failure.error, "a batch failed; its members run alone")
-                }
-            }
-        }
-        let mut answers = Vec::with_capacity(members.len());
-        for member in members {
-            match self.work.alone(member) {
-                Ok(answer) => answers.push(answer),
+    fn run_members(
+        &self,
+        first: Member<'_>,
+        late: &mut dyn Late,
+    ) -> Result<Vec<Answer>, StorageError> {
+        let failure = match self.work.together(first, late) {
+            Ok(answers) => return Ok(answers),
+            Err(failure) => failure,
+        };
+        // Nobody joined, so nobody else pays; or nobody could begin, and another try would wait as long for each member.
+        let Some(second) = late.member(0).filter(|_| failure.stage != Stage::Begin) else {
+            return match failure.stage {
+                Stage::Begin => Err(failure.answer()),
+                Stage::Statement | Stage::Commit => Ok(vec![Err(failure.answer())]),
+            };
+        };
+        tracing::debug!(error = %failure.error, "a batch failed; its members run alone");
+        let mut answers = Vec::new();
+        let others = (1..).map_while(|index| late.member(index));
+        for member in [first, second].into_iter().chain(others) {
+            match self.work.together(member, &mut Nobody) {
+                Ok(mut answer) => answers.append(&mut answer),
                 Err(failure) if failure.stage == Stage::Begin && answers.is_empty() => {
                     return Err(failure.answer());
                 }
@@ -155,41 +187,62 @@ impl Transactions {
 }
 
 impl Work {
-    fn together(&self, members: &[Member<'_>]) -> Result<Vec<Answer>, Failure> {
+    /// Commits a member and those that join.
+    fn together(&self, first: Member<'_>, late: &mut dyn Late) -> Result<Vec<Answer>, Failure> {
+        let clean = self.transaction(|| {
+            let before = self.used()?;
+            let Some(mut used) = self.clean(&first, before)? else {
+                return Ok(None);
+            };
+            let mut answers = vec![Ok(Outcome::Committed)];
+            self.join(late, &mut used, &mut answers)?;
+            self.keep_used(before, used)?;
+            Ok(Some(answers))
+        })?;
+        if let Some(answers) = clean {
+            return Ok(answers);
+        }
         let answers = self.transaction(|| {
             let before = self.used()?;
             let mut used = before;
-            let mut answers = Vec::with_capacity(members.len());
-            for member in members {
-                answers.push(self.member(member, &mut used)?);
-            }
+            let mut answers = vec![self.member(&first, &mut used)?];
+            self.join(late, &mut used, &mut answers)?;
             self.keep_used(before, used)?;
             Ok(Some(answers))
         })?;
         Ok(answers.unwrap_or_default())
     }
 
-    fn alone(&self, member: &Member<'_>) -> Result<Answer, Failure> {
-        if self.transaction(|| self.clean(member))?.is_some() {
-            return Ok(Ok(Outcome::Committed));
+    /// Does those that have come, and those that come meanwhile, until nobody does.
+    fn join(
+        &self,
+        late: &mut dyn Late,
+        used: &mut Option<u64>,
+        answers: &mut Vec<Answer>,
+    ) -> rusqlite::Result<()> {
+        let mut done = 0;
+        while late.take() > done {
+            while let Some(member) = late.member(done) {
+                answers.push(self.member(&member, used)?);
+                done += 1;
+            }
         }
-        let mut answers = self.together(slice::from_ref(member))?;
-        Ok(answers.pop().unwrap_or(Ok(Outcome::Committed)))
+        Ok(())
     }
 
-    /// Does one member without a savepoint; `None` if it cannot be done and has to be taken back.
-    fn clean(&self, member: &Member<'_>) -> rusqlite::Result<Option<()>> {
-        let before = self.used()?;
+    /// Does one member without a savepoint, and gives the bytes in use; `None` if it cannot be done and has to be taken
+    /// back.
+    fn clean(
+        &self,
+        member: &Member<'_>,
+        before: Option<u64>,
+    ) -> rusqlite::Result<Option<Option<u64>>> {
         let Applied::Done(growth) =
             apply(&self.connection, &self.sql, member.ops, before.is_some())?
         else {
             return Ok(None);
         };
-        let Ok(after) = self.admit(before, growth, member.closing) else {
-            return Ok(None);
-        };
-        self.keep_used(before, after)?;
-        Ok(Some(()))
+        Ok(self.admit(before, growth, member.closing).ok())
     }
 
     /// Does one member inside a savepoint, or takes it back and says why.

@@ -1,8 +1,8 @@
 //! The queue of commits: group commit without a thread of its own.
 //!
 //! Whoever comes when nobody writes, writes at once, on its own thread. Whoever comes meanwhile queues. When the writer
-//! is done, the first in the queue takes everything that has queued up until then, commits it as one transaction and
-//! answers. Nobody waits for a timer.
+//! is done, the first in the queue writes. Everything that has queued up joins the transaction that is being written, until
+//! its COMMIT begins. Nobody waits for a timer.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -12,7 +12,7 @@ use rusqlite::Connection;
 use super::super::{Op, StorageError};
 use super::checkpoint::Log;
 use super::keeper::Keeper;
-use super::transaction::{Answer, Member, Transactions};
+use super::transaction::{Answer, Late, Member, Transactions};
 
 /// Most commits in one transaction: measured, more than 64 gains nothing.
 const BATCH_COMMITS_MAX: usize = 64;
@@ -72,14 +72,14 @@ impl Writer {
     /// Commits `ops`, alone or with others.
     pub(super) fn commit(&self, ops: &[Op], closing: bool) -> Answer {
         if let Some(turn) = self.turn_if_free() {
-            return turn.alone(ops, closing);
+            return turn.write(Member { ops, closing });
         }
         let job = Arc::new(Job::new(ops, closing));
         match self.enqueue(&job)? {
-            Some(turn) => turn.alone(ops, closing),
+            Some(turn) => turn.write(Member { ops, closing }),
             None => match job.wait() {
                 Some(answer) => answer,
-                None => WriteTurn { writer: self }.with_waiting(job),
+                None => WriteTurn { writer: self }.write(job.member()),
             },
         }
     }
@@ -119,21 +119,35 @@ impl Writer {
         Ok(None)
     }
 
-    fn run(&self, members: &[Member<'_>], bytes: usize) -> Vec<Answer> {
+    /// Commits a member and those of the queue that join it. Their answers are kept back.
+    fn run(&self, first: Member<'_>) -> (Answer, Joined) {
         let transactions = self
             .transactions
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        let answers = transactions.run(members);
+        let mut joined = Joined {
+            jobs: Vec::new(),
+            answers: Vec::new(),
+        };
+        let bytes = bytes_of(first.ops);
+        let mut joining = Joining {
+            queue: &self.queue,
+            joined: &mut joined,
+            bytes,
+        };
+        let answers = transactions.run(first, &mut joining);
+        let bytes = joining.bytes;
         drop(transactions);
-        let ops = members.iter().map(|member| member.ops.len()).sum();
+        let ops = joined.jobs.iter().map(|job| job.ops.len()).sum::<usize>() + first.ops.len();
         if self.log.note(ops, bytes) {
             self.keeper.carry(&self.log);
         }
-        answers.unwrap_or_else(|error| {
+        let mut answers = answers.unwrap_or_else(|error| {
             self.refuse_waiting(&error);
-            vec![Err(error); members.len()]
-        })
+            vec![Err(error); joined.jobs.len() + 1]
+        });
+        joined.answers = answers.split_off(1.min(answers.len()));
+        (answers.pop().unwrap_or_else(|| Err(unanswered())), joined)
     }
 
     /// Answers all who wait that nobody can write now: they have waited as long, and would wait as long again.
@@ -170,49 +184,13 @@ struct WriteTurn<'a> {
 }
 
 impl WriteTurn<'_> {
-    fn alone(self, ops: &[Op], closing: bool) -> Answer {
-        let answers = self.writer.run(&[Member { ops, closing }], bytes_of(ops));
-        answers
-            .into_iter()
-            .next()
-            .unwrap_or_else(|| Err(unanswered()))
-    }
-
-    /// Commits the own job and what else is in the queue.
-    fn with_waiting(self, own: Arc<Job>) -> Answer {
-        let batch = self.take_batch(Arc::clone(&own));
-        let members: Vec<_> = batch
-            .jobs
-            .iter()
-            .map(|job| Member {
-                ops: &job.ops,
-                closing: job.closing,
-            })
-            .collect();
-        let bytes = batch.jobs.iter().map(|job| job.bytes).sum();
-        let answers = self.writer.run(&members, bytes);
+    /// Commits one that is one's own, and what else is in the queue.
+    fn write(self, own: Member<'_>) -> Answer {
+        let (answer, joined) = self.writer.run(own);
         // The turn ends before the others wake: the next leader may begin at once.
         drop(self);
-        for (job, answer) in batch.jobs.iter().zip(answers) {
-            job.become_(State::Answered(answer));
-        }
-        drop(batch);
-        own.wait().unwrap_or_else(|| Err(unanswered()))
-    }
-
-    fn take_batch(&self, own: Arc<Job>) -> Batch {
-        let mut queue = self.writer.queue();
-        let mut bytes = own.bytes;
-        let mut jobs = vec![own];
-        while let Some(next) = queue.waiting.front()
-            && jobs.len() < BATCH_COMMITS_MAX
-            && bytes + next.bytes <= BATCH_BYTES_MAX
-            && let Some(job) = queue.pop()
-        {
-            bytes += job.bytes;
-            jobs.push(job);
-        }
-        Batch { jobs }
+        drop(joined);
+        answer
     }
 }
 
@@ -226,17 +204,46 @@ impl Drop for WriteTurn<'_> {
     }
 }
 
-/// Jobs that are being committed. Those that have no answer when it ends, by a panic, get one.
-struct Batch {
-    jobs: Vec<Arc<Job>>,
+/// Takes from the queue what joins a transaction.
+struct Joining<'a> {
+    queue: &'a Mutex<Queue>,
+    joined: &'a mut Joined,
+    /// Of all members.
+    bytes: usize,
 }
 
-impl Drop for Batch {
+impl Late for Joining<'_> {
+    fn take(&mut self) -> usize {
+        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        let jobs = &mut self.joined.jobs;
+        while let Some(next) = queue.waiting.front()
+            && jobs.len() + 1 < BATCH_COMMITS_MAX
+            && self.bytes + next.bytes <= BATCH_BYTES_MAX
+            && let Some(job) = queue.pop()
+        {
+            self.bytes += job.bytes;
+            jobs.push(job);
+        }
+        jobs.len()
+    }
+
+    fn member(&self, index: usize) -> Option<Member<'_>> {
+        self.joined.jobs.get(index).map(|job| job.member())
+    }
+}
+
+/// Jobs that joined a transaction. When it is dropped, also by a panic, each gets its answer.
+struct Joined {
+    jobs: Vec<Arc<Job>>,
+    answers: Vec<Answer>,
+}
+
+impl Drop for Joined {
     fn drop(&mut self) {
+        let mut answers = std::mem::take(&mut self.answers).into_iter();
         for job in &self.jobs {
-            if !matches!(*job.state(), State::Answered(_)) {
-                job.become_(State::Answered(Err(unanswered())));
-            }
+            let answer = answers.next().unwrap_or_else(|| Err(unanswered()));
+            job.become_(State::Answered(answer));
         }
     }
 }
@@ -250,6 +257,13 @@ impl Job {
             bytes: bytes_of(ops),
             state,
             changed: Condvar::new(),
+        }
+    }
+
+    fn member(&self) -> Member<'_> {
+        Member {
+            ops: &self.ops,
+            closing: self.closing,
         }
     }
 
