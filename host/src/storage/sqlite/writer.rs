@@ -308,3 +308,75 @@ fn unanswered() -> StorageError {
         message: "the writer ended without an answer".to_owned(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::{Expect, Key, Outcome, Storage};
+    use super::super::{SqliteOptions, SqliteStore};
+    use super::*;
+    use crate::authority::Project;
+
+    fn put(name: &str) -> Vec<Op> {
+        vec![Op::Put {
+            key: Key::new("thread", name),
+            expect: Expect::Absent,
+            value: "1".to_owned(),
+        }]
+    }
+
+    /// One more comes at each look, and nothing is to be seen of those before.
+    struct Comers<'a> {
+        store: &'a SqliteStore,
+        ops: Vec<Vec<Op>>,
+        come: usize,
+    }
+
+    impl Late for Comers<'_> {
+        fn take(&mut self) -> usize {
+            let page = self.store.scan("thread", "", "", 10, false);
+            assert!(page.expect("read").items.is_empty(), "nothing is committed");
+            self.come = (self.come + 1).min(self.ops.len());
+            self.come
+        }
+
+        fn member(&self, index: usize) -> Option<Member<'_>> {
+            let ops = self.ops[..self.come].get(index)?;
+            Some(Member {
+                ops,
+                closing: false,
+            })
+        }
+    }
+
+    #[test]
+    fn who_comes_before_the_commit_joins_it_and_is_answered_for_itself() {
+        let temp = tempfile::TempDir::new().expect("a temporary directory");
+        let project = Project::open_ambient(temp.path()).expect("it opens");
+        let dir = project.threads().expect("made");
+        let store = SqliteStore::open(&dir, "a.db", SqliteOptions::local()).expect("opened");
+        let writer = store.writer.as_ref().expect("it can be written");
+        let mut comers = Comers {
+            store: &store,
+            ops: vec![put("b"), put("a"), put("c")],
+            come: 0,
+        };
+        let first = Member {
+            ops: &put("a"),
+            closing: false,
+        };
+        let transactions = writer.transactions.lock().expect("not poisoned");
+        let answers = transactions.run(first, &mut comers).expect("begun");
+        drop(transactions);
+        let committed: Vec<bool> = answers
+            .iter()
+            .map(|answer| matches!(answer, Ok(Outcome::Committed)))
+            .collect();
+        assert_eq!(committed, [true, true, false, true], "{answers:?}");
+        assert!(
+            matches!(answers[2], Ok(Outcome::Conflict(_))),
+            "{answers:?}"
+        );
+        let page = store.scan("thread", "", "", 10, false).expect("read");
+        assert_eq!(page.items.len(), 3);
+    }
+}
