@@ -1,4 +1,4 @@
-//! The tree outside a project that must stay as it is, with canaries in it.
+//! Names that have led programs astray, and the tree outside a project that must stay as it is.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,6 +14,137 @@ const FILES: [&str; 5] = [
     "canary.yaml",
     "deep/canary.md",
 ];
+
+/// Names that lead nowhere good, or to something of ours.
+const ODD: &[&str] = &[
+    "",
+    ".",
+    "..",
+    "...",
+    "/",
+    "//",
+    "../",
+    "./x",
+    "../x",
+    "x/..",
+    "x/../../y",
+    "x//y",
+    "/x",
+    "x/",
+    "x/.",
+    " ",
+    " x",
+    "x ",
+    "x.",
+    ".x",
+    ".hidden",
+    "x y",
+    "-",
+    "--help",
+    "-x",
+    "\0",
+    "x\0y",
+    "x\n",
+    "\n",
+    "x\ty",
+    "\u{1b}[31mred",
+    "x\\y",
+    "..\\x",
+    "C:\\",
+    "C:x",
+    "\\\\server\\share",
+    "x:stream",
+    "x::$DATA",
+    "CON",
+    "nul.md",
+    "com1",
+    "x/aux/y",
+    "LPT9",
+    "%2e%2e",
+    "%2e%2e%2fx",
+    "%00",
+    "~",
+    "~root",
+    "$HOME",
+    "${HOME}",
+    "$(id)",
+    "`id`",
+    "*",
+    "?",
+    "[a]",
+    "x;y",
+    "x|y",
+    "'x'",
+    "\"x\"",
+    "é",
+    "e\u{301}",
+    "ｘ",
+    "．．",
+    "а",
+    "\u{2024}\u{2024}",
+    "..\u{2215}x",
+    "x\u{2044}y",
+    "x\u{202e}y",
+    "x\u{200b}y",
+    "\u{feff}x",
+    "\u{1f512}",
+    "registry.db",
+    "registry.db-wal",
+    "locks.d",
+    "thread.json",
+    "transcript.md",
+    ".ai",
+    ".AI/threads",
+    "threads/registry.db",
+    "locks.d/native-0000000000000000.lock",
+];
+
+/// Names that an id may be: what is accepted must not collide.
+const PLAIN: &[&str] = &["Twin", "twin", "TWIN", "a/b", "A/b", "con1", "x_y-Z9"];
+
+/// Every name, with those that lead from each depth of a project to the tree outside it, which is called `outside` and
+/// stands beside it.
+pub fn names(outside: &Path) -> Vec<String> {
+    let mut names: Vec<String> = ODD
+        .iter()
+        .chain(PLAIN)
+        .map(|name| (*name).to_owned())
+        .collect();
+    for bytes in [201, 300, 10_000] {
+        names.push("x".repeat(bytes));
+    }
+    names.push("é".repeat(150));
+    names.push(["a"; 17].join("/"));
+    names.push("x/".repeat(500) + "x");
+    for depth in 1..=6 {
+        let up = "../".repeat(depth);
+        names.push(format!("{up}outside/canary"));
+        names.push(format!("{up}outside/canary.json"));
+        names.push(format!("x/{up}../outside/canary"));
+    }
+    for file in FILES {
+        names.push(outside.join(file).display().to_string());
+    }
+    names
+}
+
+/// True for a name that a thread or a directive may have: said here once more, apart from the code that decides it.
+pub fn may_be_an_id(name: &str) -> bool {
+    let device = |segment: &str| {
+        let lower = segment.to_ascii_lowercase();
+        let numbered = ["com", "lpt"].iter().any(|port| {
+            lower.strip_prefix(port).is_some_and(|rest| {
+                rest.len() == 1 && rest.bytes().all(|byte| byte.is_ascii_digit())
+            })
+        });
+        numbered || ["con", "prn", "aux", "nul"].contains(&lower.as_str())
+    };
+    let segment = |segment: &str| {
+        let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+        !segment.is_empty() && segment.chars().all(plain) && !device(segment)
+    };
+    name.len() <= 200 && name.split('/').count() <= 16 && name.split('/').all(segment)
+}
 
 /// A tree outside, and how it was.
 #[derive(Debug)]
@@ -72,6 +203,56 @@ fn seen(path: &Path) -> BTreeMap<PathBuf, String> {
     seen
 }
 
+/// How many names an entry was tried with, and what became of them.
+#[derive(Debug)]
+pub struct Tally {
+    entry: String,
+    refused: usize,
+    accepted: usize,
+}
+
+impl Tally {
+    /// Of an entry for names.
+    pub fn of(entry: &str) -> Self {
+        Self {
+            entry: entry.to_owned(),
+            refused: 0,
+            accepted: 0,
+        }
+    }
+
+    /// Count one name.
+    pub fn count(&mut self, accepted: bool) {
+        match accepted {
+            true => self.accepted += 1,
+            false => self.refused += 1,
+        }
+    }
+
+    /// How many names were accepted.
+    pub fn accepted(&self) -> usize {
+        self.accepted
+    }
+}
+
+/// The tallies as a table.
+pub fn table(tallies: &[Tally]) -> String {
+    let mut table = format!(
+        "{:<34} {:>5} {:>7} {:>8}\n",
+        "entry", "names", "refused", "accepted"
+    );
+    for Tally {
+        entry,
+        refused,
+        accepted,
+    } in tallies
+    {
+        let tried = refused + accepted;
+        table += &format!("{entry:<34} {tried:>5} {refused:>7} {accepted:>8}\n");
+    }
+    table
+}
+
 /// No answer and no error holds what stands outside.
 ///
 /// # Panics
@@ -81,4 +262,25 @@ pub fn assert_clean(what: &str, answer: &str) {
         !answer.contains(CANARY),
         "{what} has read outside: {answer}"
     );
+}
+
+/// A message for people: also not empty, printable whatever the name holds, and bounded however long it was.
+///
+/// # Panics
+/// If it is not.
+pub fn assert_message(what: &str, message: &str) {
+    assert_clean(what, message);
+    assert!(!message.is_empty(), "{what} says nothing");
+    assert!(!message.contains(is_obeyed), "{what}: {message:?}");
+    assert!(
+        message.len() <= 2_000,
+        "{what}: {} bytes: {message:.300}",
+        message.len()
+    );
+}
+
+/// What a terminal would obey instead of showing it: controls, ends of lines, and what reorders text.
+fn is_obeyed(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }

@@ -9,6 +9,9 @@ use crate::time::Instant;
 /// Longest piece of a caller's value that an error repeats, in bytes.
 pub const ECHO_BYTES_MAX: usize = 200;
 
+/// Longest place and longest problem of an error, in bytes. Both may hold names that stand in files or come from callers.
+const WORDS_BYTES_MAX: usize = 800;
+
 /// Why a request was refused. Nothing was written.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
@@ -95,9 +98,9 @@ impl Error {
     /// A value that is not allowed.
     pub fn invalid(field: impl Into<String>, value: &str, problem: impl Into<String>) -> Self {
         Self::Invalid {
-            field: field.into(),
+            field: words(field.into()),
             value: cut(value, ECHO_BYTES_MAX).to_owned(),
-            problem: problem.into(),
+            problem: words(problem.into()),
             nearest: None,
         }
     }
@@ -105,9 +108,9 @@ impl Error {
     /// A name that is not among `names`; the error carries the nearest that is.
     pub fn unknown(field: impl Into<String>, value: &str, problem: &str, names: &[&str]) -> Self {
         Self::Invalid {
-            field: field.into(),
+            field: words(field.into()),
             value: cut(value, ECHO_BYTES_MAX).to_owned(),
-            problem: problem.to_owned(),
+            problem: words(problem.to_owned()),
             nearest: crate::nearest::nearest(value, names.iter().copied()).map(str::to_owned),
         }
     }
@@ -129,6 +132,22 @@ impl Error {
     }
 }
 
+/// A piece of a message: bounded, and with nothing in it that a terminal would obey instead of showing it.
+fn words(text: String) -> String {
+    let shown = cut(&text, WORDS_BYTES_MAX);
+    if shown.len() == text.len() && !text.contains(is_obeyed) {
+        return text;
+    }
+    let mark = |c| if is_obeyed(c) { '\u{fffd}' } else { c };
+    shown.chars().map(mark).collect()
+}
+
+/// Controls, ends of lines, and what reorders the text around it.
+fn is_obeyed(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
 /// The longest beginning of `text` that has at most `bytes` bytes and ends on a character boundary.
 pub fn cut(text: &str, bytes: usize) -> &str {
     if text.len() <= bytes {
@@ -139,4 +158,28 @@ pub fn cut(text: &str, bytes: usize) -> &str {
         end -= 1;
     }
     &text[..end]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_in_a_message_are_bounded_and_printable() {
+        for (given, expected) in [
+            ("inputs.topic", "inputs.topic"),
+            (
+                "inputs.\0\u{1b}[2J\u{202e}漢",
+                "inputs.\u{fffd}\u{fffd}[2J\u{fffd}漢",
+            ),
+        ] {
+            let Error::Invalid { field, problem, .. } = Error::invalid(given, "", given) else {
+                panic!("it is another")
+            };
+            assert_eq!((field.as_str(), problem.as_str()), (expected, expected));
+        }
+        let long = "漢".repeat(WORDS_BYTES_MAX);
+        let unknown = Error::unknown(long.clone(), "", &long, &[]);
+        assert!(unknown.to_string().len() <= 2 * WORDS_BYTES_MAX + 2);
+    }
 }

@@ -1,5 +1,6 @@
 //! How a command ends: its exit code, and a fault as people and programs read it.
 
+use crate::printable;
 use serde::Serialize;
 use serde::ser::{SerializeStruct, Serializer};
 
@@ -50,7 +51,10 @@ impl Serialize for Exit {
     }
 }
 
-/// What went wrong, where, and what to do next.
+/// Longest message and longest hint of a fault, in bytes: they may repeat what was typed or stands in a file.
+const SAID_BYTES_MAX: usize = 2_000;
+
+/// What went wrong, where, and what to do next: each on one line, printable and bounded, whatever it repeats.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
     /// A stable word.
@@ -68,7 +72,7 @@ impl Fault {
     pub fn new(code: &str, message: impl Into<String>) -> Self {
         Self {
             code: code.to_owned(),
-            message: message.into(),
+            message: said(&message.into()),
             hint: None,
             exit: Exit::Error,
         }
@@ -85,8 +89,19 @@ impl Fault {
     /// The same fault with what to do next.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
-        self.hint = Some(hint.into());
+        self.hint = Some(said(&hint.into()));
         self
+    }
+}
+
+fn said(words: &str) -> String {
+    let shown = printable::line(words);
+    match shown.len() > SAID_BYTES_MAX {
+        true => format!(
+            "{}…",
+            &shown[..shown.floor_char_boundary(SAID_BYTES_MAX - 3)]
+        ),
+        false => shown.into_owned(),
     }
 }
 
@@ -128,6 +143,19 @@ mod tests {
             bare,
             r#"{"error":{"code":"x","message":"y","hint":null},"exit":1}"#
         );
+    }
+
+    #[test]
+    fn what_a_fault_repeats_is_bounded_and_printable() {
+        let long = format!("a\0b\n\u{1b}[2J{}", "漢".repeat(SAID_BYTES_MAX));
+        let fault = Fault::usage(long.clone()).hint(long);
+        for said in [fault.message, fault.hint.unwrap()] {
+            assert!(
+                said.starts_with("a\\u{0}b \\u{1b}[2J漢") && said.ends_with("漢…"),
+                "{said}"
+            );
+            assert!(said.len() <= SAID_BYTES_MAX);
+        }
     }
 
     #[test]

@@ -36,7 +36,13 @@ pub struct Screen {
     open_line: bool,
     /// Standard error shows a line that is erased before the next.
     live: bool,
+    /// Threads are gone when the command ends.
+    forgets: bool,
 }
+
+/// What is said instead of what could be done next with a thread that is gone.
+const GONE: &str =
+    "it was kept in memory and is gone now: leave out --store memory to go on with one";
 
 impl std::fmt::Debug for Screen {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -58,7 +64,18 @@ impl Screen {
             ends,
             open_line: false,
             live: false,
+            forgets: false,
         }
+    }
+
+    /// Threads are gone when the command ends: nothing is suggested that would need one.
+    pub fn forget(&mut self) {
+        self.forgets = true;
+    }
+
+    /// What can be done with a thread next, if it will still be there.
+    pub fn next_of<'a>(&self, what: &'a str) -> &'a str {
+        if self.forgets { GONE } else { what }
     }
 
     /// What is known about both ends.
@@ -316,7 +333,7 @@ pub(crate) mod tests {
         let (mut program, out, err) = screen(true, true);
         program.fault(&fault);
         assert_eq!(out.text().lines().count(), 1);
-        assert!(out.text().contains("\\u001b"), "JSON escapes by itself");
+        assert!(out.text().contains(r"\\u{1b}"), "{}", out.text());
         assert_eq!(err.text(), "");
     }
 

@@ -6,6 +6,7 @@ mod doctor;
 pub(crate) mod fixture;
 mod interrupts;
 mod json;
+mod newcomer;
 mod refusals;
 mod together;
 mod upkeep;

@@ -1,5 +1,9 @@
-//! Things planted in a project that lead where nothing may be read, written or removed.
+//! Names and files that lead where nothing may be read, written or removed, at every entry that takes a name from
+//! outside and at every place where something may be planted.
 
+mod cli;
+mod host;
 mod planted;
 mod races;
+mod threads;
 mod world;

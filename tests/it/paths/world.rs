@@ -5,11 +5,12 @@ use cap_std::fs::Dir;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use threadkeep::authority::Project;
+use threadkeep::error::CallError;
 use threadkeep::library::files::Policy;
 use threadkeep::project::{OpenProject, ProjectError, ProjectOptions};
 use threadkeep::storage::memory::MemoryStore;
 use threadkeep::wit;
-use threadkeep_tests::corpus::Outside;
+use threadkeep_tests::corpus::{Outside, assert_clean, assert_message, names};
 use threadkeep_tests::fixture::{SCRIPTED_MODELS, draft};
 
 /// What stands in the project's own files.
@@ -49,6 +50,10 @@ impl World {
         std::fs::write(path, text).unwrap();
     }
 
+    pub fn names(&self) -> Vec<String> {
+        names(self.outside.path())
+    }
+
     pub fn dir(&self) -> Dir {
         open_dir(&self.path)
     }
@@ -74,4 +79,30 @@ pub fn chat(id: &str) -> wit::registry::Draft {
         id: Some(id.to_owned()),
         ..draft(None)
     }
+}
+
+/// Judge an answer of the component: what it gives shows nothing of the outside, and a refusal is one of the typed ones
+/// that a wrong name can have, in words. True if it was given.
+#[track_caller]
+pub fn judge<T: std::fmt::Debug>(what: &str, answer: &Result<T, CallError>) -> bool {
+    let error = match answer {
+        Ok(given) => {
+            assert_clean(what, &format!("{given:?}"));
+            return true;
+        }
+        Err(CallError::Refused(error)) => error,
+        Err(other) => panic!("{what}: {other}"),
+    };
+    match error {
+        wit::Error::Invalid(wrong) => assert!(!wrong.field.is_empty(), "{what}: where?"),
+        wit::Error::NotFound(missing) => assert!(!missing.kind.is_empty(), "{what}: what?"),
+        wit::Error::Exists(_)
+        | wit::Error::Refused(_)
+        | wit::Error::Fenced(_)
+        | wit::Error::Conflict(_)
+        | wit::Error::Busy(_) => {}
+        other => panic!("{what}: not an error of a name: {other:?}"),
+    }
+    assert_message(what, &threadkeep::error::describe(error).message);
+    false
 }

@@ -57,12 +57,14 @@ pub(super) fn check(name: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// A bad name, fit for an error: short, and without control characters.
+/// A bad name, fit for an error: short, and with nothing in it that a terminal would obey instead of showing it.
 pub(super) fn shown(name: &str) -> String {
-    name.chars()
-        .take(100)
-        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
-        .collect()
+    let obeyed = |c: char| {
+        c.is_control()
+            || matches!(c, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    let mark = |c| if obeyed(c) { '\u{fffd}' } else { c };
+    name.chars().take(100).map(mark).collect()
 }
 
 /// Find the file of a name that [`check`] accepts.

@@ -99,8 +99,9 @@ impl Place {
         // Such a name is that of another store's own file.
         let taken = SUFFIXES[1..].iter().any(|suffix| name.ends_with(suffix));
         if dots || taken || name.len() > NAME_BYTES_MAX || !name.bytes().all(plain) {
+            let shown: String = name.chars().take(100).collect();
             let message = format!(
-                "{name:?} is no name of a store: letters, digits, `.`, `_`, `-`, with a dot inside, \
+                "{shown:?} is no name of a store: letters, digits, `.`, `_`, `-`, with a dot inside, \
                  and not the end of another file of a store"
             );
             return Err(other("bad-name", message));
