@@ -15,6 +15,7 @@ pub fn audit(store: &dyn Storage) -> Vec<String> {
         findings: Vec::new(),
         indexes: BTreeSet::new(),
         due: BTreeSet::new(),
+        inbox: BTreeSet::new(),
         chains: all(store, "chain")
             .into_iter()
             .map(|item| (item.key.name, json(&item.value)))
@@ -27,6 +28,7 @@ pub fn audit(store: &dyn Storage) -> Vec<String> {
     audit.chains();
     audit.keys("index", &audit.indexes.clone());
     audit.keys("due", &audit.due.clone());
+    audit.keys("inbox", &audit.inbox.clone());
     audit.findings
 }
 
@@ -35,6 +37,7 @@ struct Audit<'a> {
     findings: Vec<String>,
     indexes: BTreeSet<String>,
     due: BTreeSet<String>,
+    inbox: BTreeSet<String>,
     chains: BTreeMap<String, Value>,
     /// What each account should say, by the key of its chain.
     accounts: BTreeMap<String, Account>,
@@ -85,18 +88,24 @@ impl Audit<'_> {
             let draws = ["created", "running", "waiting", "suspended"];
             account.users += u64::from(draws.contains(&text(&head["status"]).as_str()));
         }
-        for (name, value) in [
-            ("status", text(&head["status"])),
-            ("recency", format!("{:016x}", number(&head["recency"]))),
-            ("chain", root),
-            ("directive", text(&record["directive"])),
-            ("agent", text(&record["agent"])),
-            ("task", text(&record["task"])),
+        let mail = number(&head["mail_from"])..number(&head["mail_to"]);
+        self.inbox
+            .extend(mail.map(|n| format!("{root}\u{1}{n:016x}")));
+        let (moved, made) = (number(&head["recency"]), millis(&record["created"]));
+        for (name, value, at) in [
+            ("status", text(&head["status"]), moved),
+            ("chain", root, made),
+            ("directive", text(&record["directive"]), made),
+            ("agent", text(&record["agent"]), made),
+            ("task", text(&record["task"]), made),
         ] {
             if !value.is_empty() {
-                self.indexes.insert(format!("{name}\u{1}{value}\u{1}{key}"));
+                self.indexes
+                    .insert(format!("{name}\u{1}{value}\u{1}{at:016x}\u{1}{key}"));
             }
         }
+        self.indexes
+            .insert(format!("recency\u{1}\u{1}{moved:016x}\u{1}{key}"));
         if !head["due"].is_null() {
             self.due
                 .insert(format!("{:016x}\u{1}{key}", number(&head["due"])));
@@ -144,6 +153,10 @@ impl Audit<'_> {
                 status == "created" && head["due"].is_null(),
             ),
             ("ended with a due entry", ended && !head["due"].is_null()),
+            (
+                "ended with mail that is in no history",
+                ended && head["mail_from"] != head["mail_to"],
+            ),
             (
                 "ended with open calls",
                 ended && !told.open_calls.is_empty(),
@@ -396,6 +409,10 @@ fn json(text: &str) -> Value {
 
 fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
+}
+
+fn millis(time: &Value) -> u64 {
+    number(&time["seconds"]) * 1_000 + number(&time["nanos"]) / 1_000_000
 }
 
 fn number(value: &Value) -> u64 {

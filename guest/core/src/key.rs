@@ -13,7 +13,7 @@ pub const HEAD: &str = "head";
 pub const CHAIN: &str = "chain";
 /// Pins, by (root key, SHA-256).
 pub const PIN: &str = "pin";
-/// Index entries, by (name, value, thread key).
+/// Index entries, by (name, value, time, thread key): so a list by any of them is read from its newest end.
 pub const INDEX: &str = "index";
 /// Due entries, by (time, thread key).
 pub const DUE: &str = "due";
@@ -57,9 +57,12 @@ pub fn number(n: u64) -> String {
     format!("{n:016x}")
 }
 
-/// The key of an index entry.
-pub fn index(name: &str, value: &str, thread: &str) -> String {
-    join(&[name, &index_value(value), thread])
+/// The index of all threads, by their last start or end. Its entries have no value.
+pub const RECENCY: &str = "recency";
+
+/// The key of an index entry. `millis` orders the threads of one value.
+pub fn index(name: &str, value: &str, millis: u64, thread: &str) -> String {
+    join(&[name, &index_value(value), &number(millis), thread])
 }
 
 /// What an index key holds of a value.
@@ -115,11 +118,11 @@ mod tests {
     #[test]
     fn ranges_hold_what_begins_with_the_parts() {
         let (start, end) = below(&["status", "idle"]);
-        let inside = index("status", "idle", "x");
+        let inside = index("status", "idle", 7, "x");
         assert!(start <= inside && inside < end);
         for outside in [
-            index("status", "idle2", "x"),
-            index("status", "idl", "x"),
+            index("status", "idle2", 7, "x"),
+            index("status", "idl", 7, "x"),
             join(&["status", "idle"]),
         ] {
             assert!(outside < start || outside >= end, "{outside:?}");
@@ -131,7 +134,7 @@ mod tests {
         let thread = "t".repeat(200);
         for value in ["é".repeat(400), "\u{1}".repeat(220), "x".repeat(220)] {
             assert!(
-                index("directive", &value, &thread).len() <= 512,
+                index("directive", &value, u64::MAX, &thread).len() <= 512,
                 "{value:?}"
             );
         }

@@ -13,8 +13,9 @@ use crate::json::{self, Fields, ToJson};
 use crate::key;
 use crate::ledger::{Account, Refusal};
 use crate::limits::Limits;
+use crate::runner::Mail;
 use crate::settings::Pin;
-use crate::thread::{Cause, ChainRecord, FORMAT, Head, Status, ThreadRecord};
+use crate::thread::{Cause, ChainRecord, FORMAT, Head, ThreadRecord};
 use crate::time::Instant;
 use crate::{estimate, hash, id};
 
@@ -173,6 +174,8 @@ pub struct Change<'a> {
     pub settled: Option<Settled>,
     /// The attempt that it admits.
     pub admitted: Option<Admitted>,
+    /// Mail that waits and that this change may take.
+    pub mail: Vec<Mail>,
     /// Writes beyond the records of the thread.
     pub extra: Vec<Write>,
     /// True if it only records the truth about something that has already happened.
@@ -200,9 +203,18 @@ impl<'a> Change<'a> {
             answers: None,
             settled: None,
             admitted: None,
+            mail: Vec::new(),
             extra: Vec::new(),
             closing: false,
             sealed: false,
+        }
+    }
+
+    /// The same, with the mail that waits.
+    pub fn with(loaded: &'a Loaded, mail: Vec<Mail>, moment: Moment<'a>) -> Self {
+        Self {
+            mail,
+            ..Self::new(loaded, moment)
         }
     }
 
@@ -414,15 +426,14 @@ impl<'a> Change<'a> {
         if before.status == self.head.status {
             return;
         }
-        writes.push(unindex("status", before.status.as_str(), &key));
-        writes.push(index("status", self.head.status.as_str(), &key));
-        let millis = self.moment.now.millis();
-        let moved = before.status == Status::Running || self.head.status == Status::Running;
+        let (was, now) = (before.recency, self.moment.now.millis());
+        writes.push(unindex("status", before.status.as_str(), was, &key));
+        writes.push(index("status", self.head.status.as_str(), now, &key));
         // In the same millisecond the entry is where it was: a commit names a key once.
-        if moved && millis != before.recency {
-            writes.push(unindex("recency", &key::number(before.recency), &key));
-            writes.push(index("recency", &key::number(millis), &key));
-            self.head.recency = millis;
+        if now != was {
+            writes.push(unindex(key::RECENCY, "", was, &key));
+            writes.push(index(key::RECENCY, "", now, &key));
+            self.head.recency = now;
         }
     }
 }
@@ -448,8 +459,8 @@ fn put(
 }
 
 /// An index entry.
-pub fn index(name: &str, value: &str, thread: &str) -> Write {
-    let key = key::index(name, value, thread);
+pub fn index(name: &str, value: &str, millis: u64, thread: &str) -> Write {
+    let key = key::index(name, value, millis, thread);
     Write::Put {
         collection: key::INDEX,
         key,
@@ -458,10 +469,10 @@ pub fn index(name: &str, value: &str, thread: &str) -> Write {
     }
 }
 
-fn unindex(name: &str, value: &str, thread: &str) -> Write {
+fn unindex(name: &str, value: &str, millis: u64, thread: &str) -> Write {
     Write::Delete {
         collection: key::INDEX,
-        key: key::index(name, value, thread),
+        key: key::index(name, value, millis, thread),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Recovery of runs whose holder died, and counts.
 
 use super::runner::is_dead;
+use super::store::check_cursor;
 use super::{Error, Service};
 use crate::ports::Ports;
 use std::collections::BTreeMap;
@@ -40,7 +41,8 @@ impl<P: Ports> Service<P> {
             .into());
         }
         let (start, end) = key::below(&["status", Status::Running.as_str()]);
-        let start = cursor.filter(|cursor| *cursor > start).unwrap_or(start);
+        check_cursor(cursor.as_deref(), &start, &end)?;
+        let start = cursor.unwrap_or(start);
         let page = self
             .ports
             .scan(key::INDEX, &start, &end, PAGE_THREADS, false)?;
@@ -86,6 +88,7 @@ impl<P: Ports> Service<P> {
                 loaded,
                 round.as_ref(),
                 &self.partial(loaded)?,
+                self.mail(loaded)?,
                 moment,
             )?)
         })?;
@@ -98,7 +101,8 @@ impl<P: Ports> Service<P> {
         cursor: Option<String>,
     ) -> Result<(BTreeMap<String, u64>, Option<String>), Error> {
         let (start, end) = key::below(&["status"]);
-        let start = cursor.filter(|cursor| *cursor > start).unwrap_or(start);
+        check_cursor(cursor.as_deref(), &start, &end)?;
+        let start = cursor.unwrap_or(start);
         let page = self.ports.scan(key::INDEX, &start, &end, 500, false)?;
         let mut counts = BTreeMap::new();
         for item in &page.items {

@@ -1,6 +1,6 @@
 //! The registry: create, get, list, title.
 
-use super::store::Many;
+use super::store::{Many, check_cursor};
 use super::{Error, Service};
 use crate::ports::Ports;
 use threadkeep_core::error::Error as CoreError;
@@ -13,7 +13,7 @@ use threadkeep_core::thread::{self, Draft, Status};
 /// Most threads of one page.
 pub const PAGE_THREADS_MAX: u32 = 100;
 
-/// Which threads to list: an index and a value, or all, newest first.
+/// Which threads to list: an index and a value, or all.
 pub type Filter<'a> = Option<(&'static str, &'a str)>;
 
 /// A plan's records as if they had just been loaded. The store versions are not known and not needed: it is shown.
@@ -47,7 +47,7 @@ impl<P: Ports> Service<P> {
         Err(CoreError::Exists(plan.thread.id).into())
     }
 
-    /// A page of threads: by index, or all from the newest.
+    /// A page of threads, from the newest: all, or those of an index.
     pub fn list(
         &self,
         filter: Filter<'_>,
@@ -63,27 +63,11 @@ impl<P: Ports> Service<P> {
             let names: Vec<&str> = Status::ALL.iter().map(|known| known.as_str()).collect();
             return Err(CoreError::unknown("status", status, "is not a status", &names).into());
         }
-        let (start, end, reverse) = match filter {
-            Some((name, value)) => {
-                let (start, end) = key::below(&[name, &key::index_value(value)]);
-                (start, end, false)
-            }
-            None => {
-                let (start, end) = key::below(&["recency"]);
-                (start, end, true)
-            }
-        };
-        let (start, end) = match cursor {
-            None => (start, end),
-            Some(cursor) if cursor < start || cursor > end => {
-                return Err(
-                    CoreError::invalid("cursor", &cursor, "is not one of this list").into(),
-                );
-            }
-            Some(cursor) if reverse => (start, cursor),
-            Some(cursor) => (cursor, end),
-        };
-        let page = self.ports.scan(key::INDEX, &start, &end, limit, reverse)?;
+        let (name, value) = filter.unwrap_or((key::RECENCY, ""));
+        let (start, end) = key::below(&[name, &key::index_value(value)]);
+        check_cursor(cursor.as_deref(), &start, &end)?;
+        let end = cursor.unwrap_or(end);
+        let page = self.ports.scan(key::INDEX, &start, &end, limit, true)?;
         let keys: Vec<String> = page
             .items
             .iter()

@@ -1,6 +1,7 @@
 //! The runner: each call loads what the decision needs, commits it, and says what the driver does next.
 
 use super::registry::shown;
+use super::store::check_cursor;
 use super::{Error, Service};
 use crate::ports::{Ports, StorageError};
 use std::rc::Rc;
@@ -10,8 +11,8 @@ use threadkeep_core::json::{self, Fields, FromJson, Taken, ToJson, Value, Wrong}
 use threadkeep_core::key;
 use threadkeep_core::plan::{Expect, Loaded, Plan, Write};
 use threadkeep_core::runner::{
-    self, Decision, KeptPartial, MAIL_TAKEN_MAX, Mail, PARTIAL_BYTES_MAX, Proof, Signal,
-    StartRequest, Step, Submission,
+    self, Decision, KeptPartial, MAIL_MAX, Mail, PARTIAL_BYTES_MAX, Proof, Signal, StartRequest,
+    Step, Submission,
 };
 use threadkeep_core::settings::Pin;
 use threadkeep_core::thread::{Status, StepKind};
@@ -247,8 +248,8 @@ impl<P: Ports> Service<P> {
             Ok(runner::signal(
                 loaded,
                 round.as_ref(),
-                name,
-                signal,
+                self.mail(loaded)?,
+                (name, signal),
                 moment,
             )?)
         })?;
@@ -269,6 +270,8 @@ impl<P: Ports> Service<P> {
         let root = under
             .map(|thread| self.load(thread).map(|loaded| loaded.root()))
             .transpose()?;
+        // The clock may have stepped back since the page that gave it: then it lies behind the end, and nothing is due.
+        check_cursor(cursor.as_deref(), "", &key::number(u64::MAX))?;
         let end = key::number(now.millis().saturating_add(1));
         let page = self
             .ports
@@ -315,7 +318,7 @@ impl<P: Ports> Service<P> {
         })
     }
 
-    /// The mail that waits, as much as one commit takes.
+    /// The mail that waits.
     #[inline(never)]
     pub fn mail(&self, loaded: &Loaded) -> Result<Vec<Mail>, Error> {
         let head = &loaded.head.value;
@@ -323,8 +326,7 @@ impl<P: Ports> Service<P> {
             return Ok(Vec::new());
         }
         let root = loaded.root();
-        let names: Vec<String> = (head.mail_from
-            ..head.mail_to.min(head.mail_from + MAIL_TAKEN_MAX))
+        let names: Vec<String> = (head.mail_from..head.mail_to.min(head.mail_from + MAIL_MAX))
             .map(|n| key::join(&[&root, &key::number(n)]))
             .collect();
         let pairs: Vec<(&str, &str)> = names

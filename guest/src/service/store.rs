@@ -20,6 +20,8 @@ pub const CONTENTION: &str = "contention";
 const LOAD_READS_MAX: u32 = 3;
 /// How often a commit of unknown outcome is tried.
 const UNKNOWN_MAX: u32 = 3;
+/// Longest cursor, in bytes: one is a key of the store.
+const CURSOR_BYTES_MAX: usize = 512;
 /// Ids that are compared for the nearest to one that does not exist.
 const NEAREST_IDS_MAX: u32 = 200;
 
@@ -40,6 +42,16 @@ pub fn parse<T: FromJson>(item: &Item) -> Result<T, Error> {
             item.collection, item.name
         )))
     })
+}
+
+/// Refuse a cursor that no page of this range has given.
+pub fn check_cursor(cursor: Option<&str>, start: &str, end: &str) -> Result<(), Error> {
+    match cursor {
+        Some(cursor) if cursor < start || cursor > end || cursor.len() > CURSOR_BYTES_MAX => {
+            Err(CoreError::invalid("cursor", cursor, "is not one of this list").into())
+        }
+        Some(_) | None => Ok(()),
+    }
 }
 
 #[inline(never)]
@@ -158,7 +170,7 @@ impl<P: Ports> Service<P> {
     }
 
     fn missing_thread(&self, thread: &str) -> Error {
-        let (start, end) = key::below(&["recency"]);
+        let (start, end) = key::below(&[key::RECENCY]);
         let page = self
             .ports
             .scan(key::INDEX, &start, &end, NEAREST_IDS_MAX, true)

@@ -2,8 +2,8 @@
 //! checks after every one.
 
 mod late;
-mod own_loop;
-mod property;
+pub mod own_loop;
+pub mod property;
 mod regressions;
 mod tables;
 pub mod world;

@@ -13,7 +13,7 @@ use threadkeep_core::thread::StepKind;
 
 /// One request; the first number picks the thread.
 #[derive(Debug, Clone)]
-enum Request {
+pub enum Request {
     Create(u8),
     Start(u8, bool),
     Reply(u8, u8),
@@ -31,7 +31,7 @@ enum Request {
     StepBack(u16),
 }
 
-fn request() -> impl Strategy<Value = Request> {
+pub fn request() -> impl Strategy<Value = Request> {
     use Request::*;
     prop_oneof![
         1 => any::<u8>().prop_map(Create),

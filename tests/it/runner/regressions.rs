@@ -2,10 +2,18 @@
 
 use super::tables::cause;
 use super::world::{World, calls, fails, raise, reply, says, usage, user};
+use crate::history::code;
+use threadkeep_component::service::Error;
 use threadkeep_core::history::parse_user;
 use threadkeep_core::limits::Limits;
-use threadkeep_core::runner::{Outcome, Proof, REPLY_BYTES_MAX, ReplyBlock, Signal};
+use threadkeep_core::runner::{MAIL_MAX, Outcome, Proof, REPLY_BYTES_MAX, ReplyBlock, Signal};
 use threadkeep_core::thread::StepKind;
+
+fn send(world: &World, thread: &str, text: &str) -> Result<(), Error> {
+    let signal = Signal::Message(parse_user(&user(text)).unwrap());
+    let name = &text[..text.len().min(40)];
+    world.service.signal(thread, name, &signal).map(drop)
+}
 
 /// Symptom: on resume, a provider was sent calls without results. Cause: a step that carries the last entries read them
 /// in one page, and a page is cut at a mebibyte. Fix: what does not fit one page is read by the driver.
@@ -81,15 +89,13 @@ fn whatever_is_within_its_bound_can_be_committed() {
         let mut world = World::new();
         let thread = world.create(Some("work"));
         world.start(&thread, None).unwrap();
-        let large = user(&"m".repeat(380_000));
-        for n in 0..3 {
-            let message = parse_user(&large).unwrap();
-            let signal = Signal::Message(message);
-            world
-                .service
-                .signal(&thread, &format!("m{n}"), &signal)
-                .unwrap();
-        }
+        send(&world, &thread, &"m".repeat(380_000)).unwrap();
+        let more = send(&world, &thread, &"n".repeat(30_000)).unwrap_err();
+        assert_eq!(
+            code(&more),
+            "busy",
+            "the inbox has room for what fits an entry"
+        );
         let usage = usage(10, 10);
         world.submit(&thread, reply(blocks, usage)).expect(what);
         assert_eq!(
@@ -195,6 +201,80 @@ fn a_cancel_that_waits_takes_effect_when_the_thread_is_claimed() {
         (None, "cancelled")
     );
     world.audit();
+}
+
+/// Symptom: a message that had been acknowledged was in no history. Cause: the commits that end a thread left the inbox as
+/// it was. Fix: what ends a thread by a cancel or a kill takes it first, and what may wait fits beside anything.
+#[test]
+fn a_message_that_was_acknowledged_is_in_the_history_whatever_ends_the_thread() {
+    let large = reply(
+        vec![ReplyBlock::Text {
+            text: "x".repeat(REPLY_BYTES_MAX - 2_000),
+        }],
+        usage(10, 10),
+    );
+    let stopped = || Outcome::Stopped(fails("cancelled", true));
+    let ends: [(&str, Option<Outcome>); 9] = [
+        ("reply", Some(says("done"))),
+        ("the largest reply", Some(large)),
+        ("calls", Some(calls(&[("write", "{}"), ("read", "{}")]))),
+        ("failure", Some(Outcome::Failure(fails("transient", true)))),
+        ("stop", Some(stopped())),
+        ("claim", None),
+        ("recover", None),
+        ("kill", None),
+        ("kill of a suspended one with open calls", None),
+    ];
+    for (how, outcome) in ends {
+        let mut world = World::new();
+        let thread = world.create(Some("work"));
+        let holder = world.start(&thread, None).unwrap().loaded.head.value.holder;
+        if how.contains("open calls") {
+            world.submit(&thread, calls(&[("read", "{}")])).unwrap();
+            world.submit(&thread, stopped()).unwrap();
+        }
+        for n in 0..MAIL_MAX - 1 {
+            send(&world, &thread, &format!("before {n}")).unwrap();
+        }
+        let signal = if how.starts_with("kill") {
+            Signal::Kill
+        } else {
+            Signal::Cancel
+        };
+        if signal == Signal::Cancel {
+            world.service.signal(&thread, "c", &signal).unwrap();
+        }
+        send(&world, &thread, &"y".repeat(390_000)).unwrap();
+        match (how, outcome) {
+            (_, Some(outcome)) => drop(world.submit(&thread, outcome).unwrap()),
+            ("claim", _) => drop(world.service.claim(&thread, "other", Proof::Dead).unwrap()),
+            ("recover", _) => {
+                let dead: Vec<String> = holder.into_iter().collect();
+                world.service.recover(&dead, None).unwrap();
+            }
+            _ => drop(world.service.signal(&thread, "k", &signal).unwrap()),
+        }
+        world.audit();
+        let status = world.status(&thread);
+        assert_eq!(
+            status,
+            if signal == Signal::Kill {
+                "killed"
+            } else {
+                "cancelled"
+            },
+            "{how}"
+        );
+        let version = world.service.load(&thread).unwrap().head.value.version;
+        let last = world
+            .service
+            .entries(&thread, version - 1, None, 1)
+            .unwrap()
+            .1;
+        for sent in ["before 0", "before 30", &"y".repeat(390_000)] {
+            assert!(last[0].text.contains(sent), "{how}: {sent:.20}");
+        }
+    }
 }
 
 #[test]

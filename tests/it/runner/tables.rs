@@ -1,23 +1,10 @@
 //! What the runner answers to each request in each situation.
 
 use super::world::{World, calls, fails, raise, says, user};
+use crate::history::code;
 use threadkeep_component::service::Error;
-use threadkeep_core::error::Error as CoreError;
 use threadkeep_core::runner::{LlmFailure, Outcome, Signal};
 use threadkeep_core::thread::StepKind;
-
-fn code(error: &Error) -> &'static str {
-    match error {
-        Error::Core(CoreError::Invalid { .. }) => "invalid",
-        Error::Core(CoreError::NotFound { .. }) => "not-found",
-        Error::Core(CoreError::Busy { .. }) => "busy",
-        Error::Core(CoreError::Refused { .. }) => "refused",
-        Error::Core(CoreError::Fenced { .. }) => "fenced",
-        Error::Core(CoreError::Conflict { .. }) => "conflict",
-        Error::Core(CoreError::Exceeded(_)) => "exceeded",
-        _ => "other",
-    }
-}
 
 pub fn cause(world: &World, thread: &str) -> String {
     let head = world.service.load(thread).unwrap().head.value;

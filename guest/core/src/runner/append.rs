@@ -3,10 +3,10 @@
 //! What follows keeps every history sendable: it begins with a user's message, a call has one result at most, and
 //! between a reply with calls and their results stands nothing that a provider would be sent.
 
+use super::mail::{Mail, take_mail};
 use super::own::held;
 use super::start::{busy, ended, refused};
 use super::stop::{end_by, interrupt, spend};
-use super::submit::{Mail, take_mail};
 use super::{CALLS_MAX, Decision};
 use crate::error::Error;
 use crate::history::{
@@ -28,7 +28,7 @@ pub struct Append<'a> {
     pub digest: String,
     /// The events.
     pub events: &'a [Given],
-    /// Mail that waits, at most [`super::MAIL_TAKEN_MAX`].
+    /// Mail that waits, all of it.
     pub mail: Vec<Mail>,
 }
 
@@ -66,14 +66,14 @@ pub fn append(
             return Ok(Decision::Repeat);
         }
     }
-    let mut change = Change::new(loaded, moment);
+    let mut change = Change::with(loaded, append.mail, moment);
     let mut talk = Talk::new(loaded, round)?;
     for (n, given) in (0..).zip(append.events) {
         talk.add(&mut change, n, given)?;
     }
     check_bytes(change.events.iter().map(|e| json::text(e).len()).sum())?;
     change.answers = Some(answers);
-    let plan = talk.finish(change, held, append.mail)?;
+    let plan = talk.finish(change, held)?;
     Ok(Decision::Commit(Box::new(plan)))
 }
 
@@ -243,7 +243,7 @@ impl Talk {
     }
 
     /// What the events come to: the head follows them, and the mail, and a cancel that waits.
-    fn finish(self, mut change: Change<'_>, held: bool, mail: Vec<Mail>) -> Result<Plan, Error> {
+    fn finish(self, mut change: Change<'_>, held: bool) -> Result<Plan, Error> {
         let version = change.version();
         let made_here = self.open.iter().find(|open| open.version == version);
         if let (false, Some(open)) = (held, made_here) {
@@ -276,7 +276,7 @@ impl Talk {
         }
         let before = change.events.len();
         if self.open.is_empty() {
-            take_mail(&mut change, mail);
+            take_mail(&mut change);
         }
         let taken = change.events.len() > before;
         change.seal(false);

@@ -2,10 +2,10 @@
 
 use super::admit::{admit, hand_out};
 use super::failure::keep_partial;
+use super::mail::{Mail, take_mail};
 use super::round::name_of;
 use super::start::{busy, pinned, refused};
 use super::stop::{count_time, end_by, interrupt, settle, suspend};
-use super::submit::{Mail, take_mail};
 use super::{Decision, LOST_MAX};
 use crate::error::Error;
 use crate::history::{Entry, Reason};
@@ -60,10 +60,10 @@ pub fn claim(
         return Err(busy(loaded));
     }
     if head.is_own_loop() {
-        return recover(loaded, round, partial, moment);
+        return recover(loaded, round, partial, mail, moment);
     }
     let pin = pinned(loaded, pin)?;
-    let mut change = Change::new(loaded, moment);
+    let mut change = Change::with(loaded, mail, moment);
     fence(&mut change, round, partial);
     if change.head.intent.is_some() {
         return cancelled(change, round);
@@ -91,7 +91,7 @@ pub fn claim(
             hand_out(&mut change, StepKind::CallTools, slowest);
         }
         false => {
-            take_mail(&mut change, mail);
+            take_mail(&mut change);
             admit(&mut change, pin);
         }
     }
@@ -105,9 +105,10 @@ pub fn recover(
     loaded: &Loaded,
     round: Option<&Entry>,
     partial: &KeptPartial,
+    mail: Vec<Mail>,
     moment: Moment<'_>,
 ) -> Result<Decision, Error> {
-    let mut change = Change::new(loaded, moment);
+    let mut change = Change::with(loaded, mail, moment);
     let holder = change.head.holder.clone().unwrap_or_default();
     fence(&mut change, round, partial);
     if change.head.intent.is_some() {

@@ -9,6 +9,7 @@ mod append;
 mod claim;
 mod failure;
 mod late;
+mod mail;
 mod own;
 mod reply;
 mod round;
@@ -20,13 +21,14 @@ mod submit;
 
 pub use append::{Append, append};
 pub use claim::{KeptPartial, Proof, claim, recover};
+pub use mail::Mail;
 pub use own::{Ending, Failed, close, open};
 pub use reply::{Completion, ReplyBlock};
 pub use round::{ToolOutcome, ToolState};
 pub use signal::{Raise, Signal, signal};
 pub use start::{StartRequest, start};
 pub use step::{Call, Step, step};
-pub use submit::{LlmFailure, Mail, Outcome, Submission, submit};
+pub use submit::{LlmFailure, Outcome, Submission, submit};
 
 use crate::error::Error;
 use crate::plan::Plan;
@@ -71,8 +73,9 @@ pub const RESULT_BYTES_MAX: usize = 64 << 10;
 pub const PARTIAL_BYTES_MAX: usize = 256 << 10;
 /// Most messages that wait in a thread's inbox.
 pub const MAIL_MAX: u64 = 32;
-/// Most messages that one commit takes from the inbox.
-pub const MAIL_TAKEN_MAX: u64 = 8;
+/// Most bytes of them, as JSON text: the largest message fits, and beside the largest reply or round all of them fit one
+/// entry, so that the end of a thread can take what waits.
+pub const MAIL_BYTES_MAX: usize = 400 << 10;
 
 /// What a request comes to.
 #[derive(Debug, Clone, PartialEq, Eq)]

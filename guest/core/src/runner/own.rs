@@ -5,10 +5,10 @@
 
 use super::Decision;
 use super::admit::{hand_out_until, lease};
+use super::mail::{Mail, take_mail};
 use super::round::name_of;
 use super::start::{allowed, check_name, ended, refused, take};
 use super::stop::{complete, end_by, fail, interrupt, rest};
-use super::submit::{Mail, take_mail};
 use super::{NAME_OF_OPEN, OPEN_MILLIS_MAX, RESULT_BYTES_MAX};
 use crate::error::Error;
 use crate::hash::sha256;
@@ -40,7 +40,7 @@ pub fn open(
         return Err(Error::invalid("deadline", &deadline.rfc3339(), problem));
     }
     let head = &loaded.head.value;
-    let mut change = Change::new(loaded, moment);
+    let mut change = Change::with(loaded, mail, moment);
     if let (true, Some(step)) = (head.is_own_loop(), &mut change.head.step)
         && head.holder.as_deref() == Some(holder)
     {
@@ -55,7 +55,7 @@ pub fn open(
     take(&mut change, holder, NAME_OF_OPEN)?;
     hand_out_until(&mut change, StepKind::OwnLoop, deadline);
     if change.head.round.is_none() {
-        take_mail(&mut change, mail);
+        take_mail(&mut change);
     }
     let plan = change.into_plan(Reason::Opened)?;
     Ok(Decision::Commit(Box::new(plan)))
@@ -184,7 +184,7 @@ pub fn close(
         let advice = "messages were sent to it and wait: take them with an append, then close it";
         return Err(refused(loaded, advice));
     }
-    let mut change = Change::new(loaded, moment);
+    let mut change = Change::with(loaded, mail, moment);
     change.answers = Some(Answer {
         version: head.version,
         hash: digest,
@@ -194,7 +194,7 @@ pub fn close(
         end_by(&mut change, "cancel");
         change.into_plan(Reason::Cancelled)?
     } else {
-        take_mail(&mut change, mail);
+        take_mail(&mut change);
         let reason = end(&mut change, ending);
         change.into_plan(reason)?
     };

@@ -1,8 +1,8 @@
 //! A reply of the model: settled, recorded, and either the end of the run or a round of calls.
 
 use super::admit::{admit, hand_out};
+use super::mail::take_mail;
 use super::stop::{count_time, end_by, finish, settle, suspend};
-use super::submit::{Mail, take_mail};
 use super::{
     BAD_ROUNDS_MAX, BLOCK_BYTES, CALL_NAME_BYTES_MAX, CALLS_MAX, REFUSAL_BYTES_MAX, REPLY_BYTES_MAX,
 };
@@ -149,7 +149,6 @@ pub(super) fn replied(
     change: &mut Change<'_>,
     pin: &Pin,
     completion: Completion,
-    mail: Vec<Mail>,
 ) -> Result<Reason, Error> {
     let usage = completion.usage;
     let (finish_word, duration) = (cut(&completion.finish, 64).to_owned(), count_time(change));
@@ -181,9 +180,9 @@ pub(super) fn replied(
     let word = result.finish.clone();
     change.push(Event::Result(result));
     if calls.is_empty() {
-        return ended(change, pin, usage.is_some(), mail, &word);
+        return ended(change, pin, usage.is_some(), &word);
     }
-    round(change, pin, calls, usage.is_some(), mail)
+    round(change, pin, calls, usage.is_some())
 }
 
 fn too_large(change: &mut Change<'_>, blocks: &[ReplyBlock], result: ResultEvent) -> Reason {
@@ -240,13 +239,7 @@ fn record(change: &mut Change<'_>, blocks: Vec<ReplyBlock>) -> Vec<u32> {
 }
 
 /// A reply without calls: the run is over, unless mail waits.
-fn ended(
-    change: &mut Change<'_>,
-    pin: &Pin,
-    counted: bool,
-    mail: Vec<Mail>,
-    word: &str,
-) -> Result<Reason, Error> {
+fn ended(change: &mut Change<'_>, pin: &Pin, counted: bool, word: &str) -> Result<Reason, Error> {
     let text = change
         .events
         .iter()
@@ -259,13 +252,14 @@ fn ended(
         })
         .collect::<Vec<_>>()
         .join("\n");
+    let waiting = !change.mail.is_empty();
+    take_mail(change);
     if change.head.intent.is_some() {
         change.seal(counted);
         end_by(change, "cancel");
         return Ok(Reason::Cancelled);
     }
-    if !mail.is_empty() {
-        take_mail(change, mail);
+    if waiting {
         change.seal(counted);
         admit(change, pin);
         return Ok(Reason::AssistantTurn);
@@ -305,7 +299,6 @@ fn round(
     pin: &Pin,
     calls: Vec<u32>,
     counted: bool,
-    mail: Vec<Mail>,
 ) -> Result<Reason, Error> {
     let version = change.version();
     let mut open = Vec::new();
@@ -343,6 +336,7 @@ fn round(
     if change.head.intent.is_some() {
         let names: Vec<String> = change.events.iter().map(called).collect();
         super::stop::interrupt(change, |_| true, &|index| names[index as usize].clone());
+        take_mail(change);
         change.seal(counted);
         end_by(change, "cancel");
         return Ok(Reason::Cancelled);
@@ -363,7 +357,7 @@ fn round(
         suspend(change, Cause::new("error", "bad_tool_rounds", message));
         return Ok(Reason::Suspended);
     }
-    take_mail(change, mail);
+    take_mail(change);
     change.seal(counted);
     admit(change, pin);
     Ok(Reason::AssistantTurn)

@@ -2,8 +2,8 @@
 
 use super::ROUND_BYTES_MAX;
 use super::admit::admit;
+use super::mail::take_mail;
 use super::stop::{count_time, end_by, spend};
-use super::submit::{Mail, take_mail};
 use crate::error::Error;
 use crate::history::{Entry, Event, Reason, State, ToolResult, cut_escaped};
 use crate::json::record::{record, words};
@@ -48,7 +48,6 @@ pub(super) fn ran(
     pin: &Pin,
     entry: Option<&Entry>,
     outcomes: Vec<ToolOutcome>,
-    mail: Vec<Mail>,
 ) -> Result<Reason, Error> {
     let round = change
         .head
@@ -79,7 +78,7 @@ pub(super) fn ran(
         end_by(change, "cancel");
         return Ok(Reason::Cancelled);
     }
-    take_mail(change, mail);
+    take_mail(change);
     admit(change, pin);
     Ok(Reason::ToolResults)
 }

@@ -1,20 +1,21 @@
 //! Signals: messages, cancel, kill, raised caps. Where somebody holds the thread they change its head alone and take
 //! effect at its next commit; a kill fences at once.
 
+use super::Decision;
+use super::mail::{Mail, mail_write};
 use super::round::name_of;
 use super::start::ended;
 use super::stop::{count_time, end_by, interrupt, settle};
-use super::{Decision, MAIL_MAX};
 use crate::error::Error;
 use crate::hash::sha256;
 use crate::history::{Entry, Event, Message, Reason};
 use crate::json;
+use crate::key;
 use crate::ledger::Refusal;
 use crate::limits::Limits;
 use crate::money::Nanos;
 use crate::plan::{Change, Expect, Loaded, Moment, Write};
 use crate::thread::{Cause, Intent, Status};
-use crate::{id, key};
 
 /// What is sent to a thread.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,19 +54,19 @@ impl Signal {
     }
 }
 
-/// Decide about a signal that was not seen before.
+/// Decide about a signal that was not seen before; `mail` is what waits.
 pub fn signal(
     loaded: &Loaded,
     round: Option<&Entry>,
-    name: &str,
-    signal: Signal,
+    mail: Vec<Mail>,
+    (name, signal): (&str, Signal),
     moment: Moment<'_>,
 ) -> Result<Decision, Error> {
     let head = &loaded.head.value;
     if head.status.is_end() {
         return Err(ended(loaded, "it has ended and takes no more signals"));
     }
-    let mut change = Change::new(loaded, moment);
+    let mut change = Change::with(loaded, mail, moment);
     let value = signal.digest();
     let seen = key::join(&[&loaded.root(), name]);
     change.extra.push(Write::Put {
@@ -165,26 +166,4 @@ fn not_raised(change: &Change<'_>, spend: Nanos, refusal: Refusal) -> Error {
         }
         refusal => Error::invalid("limits.spend", &spend.to_string(), refusal.to_string()),
     }
-}
-
-/// Put a message into the inbox of a thread that somebody holds.
-pub(super) fn mail_write(change: &mut Change<'_>, message: &Message) -> Result<(), Error> {
-    if change.head.mail() >= MAIL_MAX {
-        return Err(Error::Busy {
-            thread: change.thread.id.clone(),
-            holder: change.head.holder.clone().unwrap_or_default(),
-            expiry: change.head.expiry.unwrap_or(change.head.updated),
-        });
-    }
-    let root = id::key(&change.thread.chain);
-    let key = key::join(&[&root, &key::number(change.head.mail_to)]);
-    let value = json::text(message);
-    change.extra.push(Write::Put {
-        collection: key::INBOX,
-        key,
-        expect: Expect::Absent,
-        value,
-    });
-    change.head.mail_to += 1;
-    Ok(())
 }

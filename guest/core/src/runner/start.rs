@@ -2,8 +2,7 @@
 
 use super::Decision;
 use super::admit::{admit, cap_reached, hand_out, opening, refused_money};
-use super::signal::mail_write;
-use super::submit::{Mail, take_mail};
+use super::mail::{Mail, mail_write, take_mail};
 use crate::error::Error;
 use crate::history::{Event, Message, Reason, Resumed};
 use crate::limits::Limits;
@@ -48,7 +47,7 @@ pub fn start(
     }
     allowed(loaded, moment.ceiling)?;
     let pin = pinned(loaded, pin)?;
-    let mut change = Change::new(loaded, moment);
+    let mut change = Change::with(loaded, request.mail, moment);
     let was = change.head.status;
     fix(&mut change, pin, fresh);
     take(&mut change, request.holder, request.key)?;
@@ -60,7 +59,7 @@ pub fn start(
     match change.head.round.is_some() {
         true => hand_out_round(&mut change, pin, request.input)?,
         false => {
-            take_mail(&mut change, request.mail);
+            take_mail(&mut change);
             speak(&mut change, loaded, request.input)?;
             admit(&mut change, pin);
         }

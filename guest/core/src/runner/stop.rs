@@ -1,6 +1,7 @@
 //! How a run stops: suspended, cancelled, killed, finished. Each leaves no holder, no step and no hold.
 
 use super::RESULT_BYTES_MAX;
+use super::mail::take_mail;
 use crate::history::{
     Cancelled, Event, How, Message, Settled, State, Suspended, ToolResult, cut_escaped,
 };
@@ -29,8 +30,9 @@ pub(super) fn suspend(change: &mut Change<'_>, cause: Cause) {
     change.closing = true;
 }
 
-/// Ended by somebody: `by` is `cancel` or `kill`.
+/// Ended by somebody: `by` is `cancel` or `kill`. What was sent to the thread until now stands in its history.
 pub(super) fn end_by(change: &mut Change<'_>, by: &str) {
+    take_mail(change);
     let (status, code) = if by == "kill" {
         (Status::Killed, "killed")
     } else {

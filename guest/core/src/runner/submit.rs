@@ -1,21 +1,21 @@
 //! Submit: the result of a step, and what the next one is, in one commit.
 
+use super::Decision;
 use super::admit::admit_again;
 use super::failure::{failed, stopped};
 use super::late::fenced;
+use super::mail::Mail;
 use super::reply::{Completion, replied};
 use super::round::{ToolOutcome, ran};
 use super::start::{pinned, refused};
-use super::{Decision, MAIL_TAKEN_MAX};
 use crate::error::Error;
 use crate::hash::sha256_text;
-use crate::history::{Answer, Entry, Event, Message, Reason};
+use crate::history::{Answer, Entry, Reason};
 use crate::json::{self, Fields, ToJson, record::record};
 use crate::ledger::Usage;
-use crate::plan::{Change, ENTRY_BYTES_MAX, Loaded, Moment, Write};
+use crate::plan::{Change, Loaded, Moment};
 use crate::settings::Pin;
 use crate::thread::{Pending, StepKind};
-use crate::{id, key};
 
 /// What came of a step.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -81,15 +81,6 @@ pub struct LlmFailure {
 
 record!(write LlmFailure { kind, code, message, retry, sent, usage, partial });
 
-/// A message in the inbox.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Mail {
-    /// Key of its record.
-    pub key: String,
-    /// The message.
-    pub message: Message,
-}
-
 /// What a driver submits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Submission {
@@ -99,7 +90,7 @@ pub struct Submission {
     pub version: u64,
     /// The result.
     pub outcome: Outcome,
-    /// Mail that waits, at most [`MAIL_TAKEN_MAX`].
+    /// Mail that waits, all of it.
     pub mail: Vec<Mail>,
 }
 
@@ -128,7 +119,7 @@ pub fn submit(
         return Err(refused(loaded, advice));
     }
     let pin = pinned(loaded, pin)?;
-    let mut change = Change::new(loaded, moment);
+    let mut change = Change::with(loaded, submission.mail, moment);
     change.head.request = None;
     change.head.lost = 0;
     change.answers = Some(Answer {
@@ -138,13 +129,13 @@ pub fn submit(
     let kind = pending.kind;
     let reason = match (kind, submission.outcome) {
         (StepKind::CallLlm, Outcome::Completion(completion)) => {
-            replied(&mut change, pin, completion, submission.mail)?
+            replied(&mut change, pin, completion)?
         }
         (StepKind::CallLlm, Outcome::Failure(failure)) => {
             failed(&mut change, pending.tries, &failure)
         }
         (StepKind::CallTools, Outcome::Outcomes(outcomes)) => {
-            ran(&mut change, pin, round, outcomes, submission.mail)?
+            ran(&mut change, pin, round, outcomes)?
         }
         (StepKind::Wait, Outcome::Waited) => waited(&mut change, pin, pending),
         (_, Outcome::Stopped(failure)) => stopped(&mut change, round, &failure),
@@ -211,31 +202,3 @@ fn waited(change: &mut Change<'_>, pin: &Pin, pending: &Pending) -> Reason {
     admit_again(change, pin, pending.tries + 1, pending.output);
     Reason::Attempt
 }
-
-/// Take messages out of the inbox: each becomes an event and its record goes, in the same commit. As many as fit the
-/// entry beside what it holds already; the bounds of replies, rounds and messages leave room for one.
-pub(super) fn take_mail(change: &mut Change<'_>, mail: Vec<Mail>) {
-    if mail.is_empty() {
-        return;
-    }
-    let root = id::key(&change.thread.chain);
-    let bytes = |event: &Event| json::text(event).len();
-    let mut used: usize = change.events.iter().map(bytes).sum();
-    for mail in mail.into_iter().take(MAIL_TAKEN_MAX as usize) {
-        let event = Event::Message(mail.message);
-        used += bytes(&event);
-        let next = key::join(&[&root, &key::number(change.head.mail_from)]);
-        if mail.key != next || used > ENTRY_BYTES_MAX - ENTRY_ROOM_BYTES {
-            break;
-        }
-        change.push(event);
-        change.head.mail_from += 1;
-        change.extra.push(Write::Delete {
-            collection: key::INBOX,
-            key: mail.key,
-        });
-    }
-}
-
-/// What stands in an entry beside its events.
-const ENTRY_ROOM_BYTES: usize = 16 << 10;

@@ -207,7 +207,7 @@ fn head(limits: Limits, now: Instant) -> Head {
 }
 
 fn writes(thread: &ThreadRecord, head: &Head, chain: &ChainRecord) -> Result<Vec<Write>, Error> {
-    let key = id::key(&thread.id);
+    let (key, created) = (id::key(&thread.id), thread.created.millis());
     let put = |collection, value| Write::Put {
         collection,
         key: key.clone(),
@@ -219,9 +219,9 @@ fn writes(thread: &ThreadRecord, head: &Head, chain: &ChainRecord) -> Result<Vec
         put(key::HEAD, json::text(head)),
         put(key::CHAIN, json::text(chain)),
         due(0, &key, &thread.chain),
-        index("status", head.status.as_str(), &key),
-        index("recency", &key::number(head.recency), &key),
-        index("chain", &key, &key),
+        index("status", head.status.as_str(), created, &key),
+        index(key::RECENCY, "", created, &key),
+        index("chain", &key, created, &key),
     ];
     for (name, value) in [
         ("directive", &thread.directive),
@@ -229,7 +229,7 @@ fn writes(thread: &ThreadRecord, head: &Head, chain: &ChainRecord) -> Result<Vec
         ("task", &thread.task),
     ] {
         if let Some(value) = value {
-            writes.push(index(name, value, &key));
+            writes.push(index(name, value, created, &key));
         }
     }
     if let Some(parent) = &thread.parent {

@@ -30,7 +30,7 @@ pub struct Head {
     pub request: Option<String>,
     /// Time of its due entry in milliseconds, if it has one.
     pub due: Option<u64>,
-    /// Time of its recency entry in milliseconds.
+    /// When its status changed last, in milliseconds: the time of its status and recency entries.
     pub recency: u64,
     /// What the driver has been told to do.
     pub step: Option<Pending>,
