@@ -3,6 +3,7 @@
 mod after;
 mod dropped;
 mod embed;
+mod fresh;
 mod imports;
 mod limits;
 mod llmock;
