@@ -6,6 +6,7 @@ use command::Session;
 use std::io::{IsTerminal, stderr, stdin, stdout};
 use std::process::ExitCode;
 use threadkeep::authority::Environment;
+use threadkeep_cli::args::Store;
 use threadkeep_cli::exit::{Exit, Fault};
 use threadkeep_cli::parse;
 use threadkeep_cli::screen::{Ends, Screen};
@@ -28,6 +29,9 @@ fn main() -> ExitCode {
         Err(said) => screen.said(&said),
         Ok(parsed) => {
             log(&environment, &mut screen);
+            if parsed.common.store == Some(Store::Memory) {
+                screen.forget();
+            }
             run(
                 Session::new(parsed.common, environment),
                 parsed.command,

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use threadkeep_core::error::{ECHO_BYTES_MAX, Error as CoreError, cut};
 use threadkeep_core::json::{Map, Value};
 use threadkeep_core::plan::{Loaded, Moment};
-use threadkeep_core::settings::{Directive, Model, Pin, Policy, ToolDef, pin};
+use threadkeep_core::settings::{Directive, Model, Pin, Policy, ToolDef, check_asked, pin};
 use threadkeep_core::thread::{Draft, Overrides, Resolved};
 use threadkeep_core::{id, key};
 
@@ -20,7 +20,10 @@ impl<P: Ports> Service<P> {
     /// Check a draft against the library and fill it in.
     pub fn resolve(&self, draft: &Draft) -> Result<Resolved, Error> {
         let directive = self.directive(draft.directive.as_deref())?;
-        let pin = self.fresh_pin(directive.as_ref(), &draft.inputs, &draft.overrides)?;
+        let catalog = self.catalog()?;
+        let asked = &draft.overrides.capabilities;
+        check_asked(draft.directive.as_deref(), asked, &catalog)?;
+        let pin = self.fresh_pin(directive.as_ref(), &draft.inputs, &draft.overrides, catalog)?;
         pin.to_text()?;
         let inputs = match &directive {
             Some(directive) => directive.resolve_inputs(&draft.inputs)?,
@@ -52,7 +55,8 @@ impl<P: Ports> Service<P> {
         } else {
             ""
         };
-        let pin = self.fresh_pin(directive.as_ref(), inputs, &thread.overrides)?;
+        let catalog = self.catalog()?;
+        let pin = self.fresh_pin(directive.as_ref(), inputs, &thread.overrides, catalog)?;
         let (text, hash) = pin.to_text()?;
         if thread.pin.as_deref() == Some(&hash) {
             return Ok((self.pin(loaded)?, None));
@@ -103,8 +107,15 @@ impl<P: Ports> Service<P> {
         directive: Option<&Directive>,
         inputs: &str,
         overrides: &Overrides,
+        catalog: Vec<ToolDef>,
     ) -> Result<Pin, Error> {
         let model = self.model(&model_name(directive, overrides))?;
+        let policy = self.policy()?;
+        Ok(pin(directive, inputs, overrides, model, catalog, &policy)?)
+    }
+
+    /// Every tool that the host has.
+    fn catalog(&self) -> Result<Vec<ToolDef>, Error> {
         let names = self.ports.library("tool", "")?;
         let mut catalog = Vec::with_capacity(names.len());
         for name in &names {
@@ -112,8 +123,7 @@ impl<P: Ports> Service<P> {
                 catalog.push(ToolDef::parse(&text)?);
             }
         }
-        let policy = self.policy()?;
-        Ok(pin(directive, inputs, overrides, model, catalog, &policy)?)
+        Ok(catalog)
     }
 
     fn directive(&self, name: Option<&str>) -> Result<Option<Directive>, Error> {

@@ -1,5 +1,6 @@
 //! Every command and option, with its help. The words are those of the documentation.
 
+use crate::token::Token;
 use crate::{inputs, money};
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
@@ -10,6 +11,24 @@ pub const LIST_MAX: u32 = 100;
 
 /// Most events that `show` gives at once.
 pub const EVENTS_MAX: u32 = 100;
+
+/// The statuses that a thread may have: those of the component, which a test compares.
+const STATUSES: [&str; 10] = [
+    "created",
+    "running",
+    "waiting",
+    "suspended",
+    "idle",
+    "completed",
+    "error",
+    "cancelled",
+    "killed",
+    "continued",
+];
+
+const CANCELS: &str = "\
+A model call that is under way is dropped within seconds, and charged in full where nobody knows what it cost; tools that
+run are waited for. Exit code 0: it is cancelled, or will be. The command that runs the thread ends with 1.";
 
 const EXIT_CODES: &str = "\
 Exit codes: 0 done, 1 error, 2 usage, 3 suspended, 4 conflict or busy, 130 stopped by a second Ctrl-C.
@@ -102,7 +121,8 @@ pub enum Command {
     Close(Close),
     /// Give a thread a title, or take it away
     Title(Title),
-    /// End a thread when the step that is under way is done
+    /// End a thread: a model call under way is dropped, tools finish first
+    #[command(after_help = CANCELS)]
     Cancel(Named),
     /// End a thread at once
     Kill(Named),
@@ -242,6 +262,9 @@ pub struct Message {
 
 /// `title`.
 #[derive(Debug, Args)]
+#[command(
+    override_usage = "threadkeep title <THREAD> <TEXT>\n       threadkeep title <THREAD> --none"
+)]
 pub struct Title {
     /// Its id
     pub thread: String,
@@ -282,9 +305,9 @@ Without a token, events can be added to a thread that nobody holds.
 pub struct Append {
     /// Its id
     pub thread: String,
-    /// The token of a hold [default: THREADKEEP_TOKEN, if it is set]
+    /// The token of a hold, THREAD#NUMBER [default: THREADKEEP_TOKEN, if it is set]
     #[arg(long, value_name = "TOKEN")]
-    pub token: Option<u64>,
+    pub token: Option<Token>,
     /// The version that you saw: if the thread is at another, nothing is added [default: the newest]
     #[arg(long, value_name = "VERSION")]
     pub expected: Option<u64>,
@@ -297,9 +320,9 @@ pub struct Close {
     pub thread: String,
     /// How the hold ends
     pub outcome: Outcome,
-    /// The token of the hold [default: THREADKEEP_TOKEN]
+    /// The token of the hold, THREAD#NUMBER [default: THREADKEEP_TOKEN]
     #[arg(long, value_name = "TOKEN")]
-    pub token: Option<u64>,
+    pub token: Option<Token>,
     /// Of one that is completed: any JSON; of an error: {"code": ..., "message": ...}
     #[arg(long, value_name = "JSON")]
     pub result: Option<String>,
@@ -362,12 +385,12 @@ pub struct List {
     pub cursor: Option<String>,
 }
 
-/// Which threads to list. With a filter they come by id.
+/// Which threads to list, newest first: by the last change of their status, or by creation with a filter of another kind.
 #[derive(Debug, Clone, Default, Args)]
 #[group(multiple = false)]
 pub struct Filter {
-    /// With this status: created, running, waiting, suspended, idle, completed, error, cancelled, killed, continued
-    #[arg(long, value_name = "STATUS")]
+    /// With this status
+    #[arg(long, value_name = "STATUS", value_parser = STATUSES)]
     pub status: Option<String>,
     /// Of this directive
     #[arg(long, value_name = "NAME")]

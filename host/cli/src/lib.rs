@@ -14,4 +14,5 @@ pub mod screen;
 pub mod stream;
 pub mod table;
 pub mod talk;
+pub mod token;
 pub mod when;

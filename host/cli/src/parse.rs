@@ -98,8 +98,9 @@ fn fault(plain: &str) -> Fault {
         .next()
         .unwrap_or(wrong);
     let words: Vec<&str> = wrong.split_whitespace().collect();
-    let usage = rest.split("\n\n").next().unwrap_or_default().trim();
-    let hint = match usage {
+    let usage = rest.split("\n\n").next().unwrap_or_default().lines();
+    let ways: Vec<&str> = usage.map(str::trim).filter(|way| !way.is_empty()).collect();
+    let hint = match ways.join(" or ").as_str() {
         "" => "see `threadkeep --help`".to_owned(),
         usage => format!("usage: {usage}"),
     };
@@ -163,11 +164,13 @@ mod tests {
             ("create --input x", "NAME=VALUE"),
             ("message a", "<TEXT>"),
             ("title a", "<TEXT>"),
+            ("list --status done", "[possible values: created, running,"),
+            ("append a --token 7", "THREAD#NUMBER"),
             ("title a b --none", "--none"),
             ("completions tcsh", "tcsh"),
             ("list --limit 0", "0"),
             ("list --limit 101", "101"),
-            ("list --status x --agent y", "cannot be used with"),
+            ("list --status idle --agent y", "cannot be used with"),
             ("show", "<THREAD>"),
             ("transcript a --format html", "html"),
             ("list --frobnicate", "--frobnicate"),
@@ -181,6 +184,16 @@ mod tests {
             assert!(fault.hint.is_some());
             assert_eq!(said.document()["exit"], 2, "{line:?}");
         }
+    }
+
+    #[test]
+    fn both_ways_of_a_title_are_shown() {
+        let said = parse(&arguments("title a")).unwrap_err();
+        let hint = said.document()["error"]["hint"].to_string();
+        assert!(
+            hint.contains("title <THREAD> <TEXT> or threadkeep title <THREAD> --none"),
+            "{hint}"
+        );
     }
 
     #[test]

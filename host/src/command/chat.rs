@@ -34,8 +34,11 @@ pub async fn chat(session: &Session, chat: args::Chat, screen: &mut Screen) -> R
                 .hint("give it a message a line: echo 'Hello.' | threadkeep chat"))
         }
         Standing::New(_) => Ok(done),
-        Standing::There { thread, .. } => {
-            screen.note(&format!("next: threadkeep chat {thread}"));
+        Standing::There { thread, next, .. } => {
+            if next {
+                let next = format!("threadkeep chat {thread}");
+                screen.note(&format!("next: {}", screen.next_of(&next)));
+            }
             Ok(done)
         }
     }
@@ -57,6 +60,8 @@ enum Standing {
         opened: Box<Opened>,
         thread: String,
         runs: u32,
+        /// Saying more is what could be done next; else the answer of the last run has said what is.
+        next: bool,
     },
 }
 
@@ -98,6 +103,7 @@ impl<'a> Talking<'a> {
             opened: Box::new(opened),
             thread: found.id,
             runs: 0,
+            next: true,
         };
         Ok(Self::with(session, standing))
     }
@@ -232,12 +238,14 @@ impl<'a> Talking<'a> {
                 opened: Box::new(opened),
                 thread,
                 runs: 0,
+                next: true,
             };
         }
         let Standing::There {
             opened,
             thread,
             runs,
+            next,
         } = &mut self.standing
         else {
             return Err(Fault::new("no-thread", "the chat has no thread"));
@@ -249,12 +257,15 @@ impl<'a> Talking<'a> {
         };
         *runs += 1;
         let watch = Watch::new(&mut self.interrupts, FirstPress::Stops, stream);
-        let driven = watch.drive(opened, thread, Some(message), screen).await?;
+        let driven = watch.drive(opened, thread, Some(message), screen).await;
+        let driven = driven.map_err(|fault| run::created(opened, fault, thread))?;
         let json = screen.ends().json;
-        match (driven.answer.status.as_str(), driven.presses) {
-            ("idle", _) if !json => screen.end_line(),
+        let (status, stopped) = (driven.answer.status.as_str(), driven.presses == 1);
+        *next = status == "idle" || (status == "suspended" && stopped);
+        match status {
+            "idle" if !json => screen.end_line(),
             // Stopped by the person, who is here and goes on by saying something.
-            ("suspended", 1) if !json => screen.note("stopped"),
+            "suspended" if stopped && !json => screen.note("stopped"),
             _ => drop(screen.answer(&driven.answer)),
         }
         Ok(driven)

@@ -19,6 +19,7 @@ use threadkeep::wit;
 use threadkeep::wit::runner::SignalKind;
 use threadkeep_cli::answer::RunAnswer;
 use threadkeep_cli::exit::{Exit, Fault};
+use threadkeep_cli::money;
 use threadkeep_cli::screen::Screen;
 use threadkeep_cli::stream::Stream;
 use tokio::task::JoinHandle;
@@ -237,6 +238,12 @@ impl<'a> Watch<'a> {
             (Err(error), _) => return Err(fault::drive(opened, thread, error)),
             (Ok(_), Err(error)) => return Err(fault::of_thread(opened, thread, &error)),
         };
+        if let Some(most) = charged(opened.tenant(), &thread).await {
+            screen.note(&format!(
+                "nobody knows what the last call has cost: the most that it may, {}, is charged",
+                money::shown(most)
+            ));
+        }
         let (presses, terminated) = (self.presses, self.terminated);
         Ok(Driven {
             answer: shape(&thread, self.stream.into_reply(), presses > 1),
@@ -244,6 +251,16 @@ impl<'a> Watch<'a> {
             terminated,
         })
     }
+}
+
+/// Nano-USD that the newest entry charges for a call of which nobody knows what it cost: one that was dropped or broke.
+async fn charged(tenant: &Tenant, thread: &wit::Thread) -> Option<u64> {
+    let before = thread.version.checked_sub(1)?;
+    let page = tenant.entries(&thread.id, before, 1).await.ok()?;
+    let entry = view::json(&page.entries.first()?.body);
+    let settled = entry.get("settled")?;
+    let spend = settled.get("spend")?.as_u64()?;
+    (settled.get("how")? == "charged" && spend > 0).then_some(spend)
 }
 
 fn left(thread: &str) -> Fault {

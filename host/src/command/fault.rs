@@ -10,10 +10,14 @@ use threadkeep::library::LibraryError;
 use threadkeep::models::Failure;
 use threadkeep::project::{ProjectError, RecoverError, SettingsError};
 use threadkeep::wit;
+use threadkeep_cli::answer::lift;
 use threadkeep_cli::exit::{Exit, Fault};
 
 /// Most names that a hint lists.
 const NAMED_MAX: usize = 10;
+
+/// Why a store in memory has no thread.
+pub const FORGETS: &str = "--store memory begins empty and keeps nothing: leave it out to find what is kept in the project";
 
 /// A call of the component that gave no answer.
 pub fn call(error: &CallError) -> Fault {
@@ -21,11 +25,13 @@ pub fn call(error: &CallError) -> Fault {
     match error {
         CallError::Refused(refused) => {
             let described = describe(refused);
-            Fault {
-                code: described.code,
-                message: described.message,
-                hint: described.hint.or_else(|| advice(refused)),
+            let fault = Fault {
                 exit: exit(refused),
+                ..Fault::new(&described.code, described.message)
+            };
+            match advice(refused).or(described.hint) {
+                Some(hint) => fault.hint(hint),
+                None => fault,
             }
         }
         CallError::Limit(_) => Fault::new("limit", message)
@@ -66,10 +72,15 @@ fn exit(error: &wit::Error) -> Exit {
     }
 }
 
-/// What to do where the description of the error alone does not say.
+/// What to do, where a command says more than the description of the error.
 fn advice(error: &wit::Error) -> Option<String> {
     let words = match error {
-        wit::Error::NotFound(missing) => match missing.kind.as_str() {
+        wit::Error::Exists(id) => {
+            return Some(format!(
+                "choose another id, which differs in more than upper and lower case, or see `threadkeep show {id}`"
+            ));
+        }
+        wit::Error::NotFound(missing) if missing.nearest.is_none() => match missing.kind.as_str() {
             "thread" => "`threadkeep list` shows those that there are",
             "directive" => "a directive is a file .ai/directives/NAME.md",
             "model" => "`threadkeep doctor` shows the models and tiers that there are",
@@ -96,6 +107,9 @@ pub fn of_thread(opened: &Opened, thread: &str, error: &CallError) -> Fault {
         CallError::Refused(wit::Error::Busy(lease)) => {
             fault.hint = Some(busy(opened, lease));
         }
+        CallError::Refused(wit::Error::NotFound(_)) if opened.forgets() => {
+            fault.hint = Some(FORGETS.to_owned());
+        }
         CallError::Refused(wit::Error::NotFound(_)) if opened.is_empty() => {
             let hint =
                 "this project has no store yet: `threadkeep run DIRECTIVE` makes its first thread";
@@ -118,17 +132,24 @@ pub fn of_thread(opened: &Opened, thread: &str, error: &CallError) -> Fault {
 }
 
 /// A lock file says at once whether a native holder lives.
-fn busy(opened: &Opened, lease: &wit::Lease) -> String {
+fn life(opened: &Opened, lease: &wit::Lease) -> Life {
     let threads = opened.project().threads();
     let life = threads.map(|threads| authority::life(threads, &lease.holder));
-    match life {
-        Some(Ok(Life::Dead)) => {
-            "its process is dead: `threadkeep recover`, then resume it".to_owned()
-        }
-        Some(Ok(Life::Lives)) => {
+    life.and_then(Result::ok).unwrap_or(Life::Unknown)
+}
+
+/// True if the process of a holder is known to be gone.
+pub fn is_dead(opened: &Opened, lease: &wit::Lease) -> bool {
+    matches!(life(opened, lease), Life::Dead)
+}
+
+fn busy(opened: &Opened, lease: &wit::Lease) -> String {
+    match life(opened, lease) {
+        Life::Dead => "its process is dead: `threadkeep recover`, then resume it".to_owned(),
+        Life::Lives => {
             "its process is alive: wait for it, or end it with `threadkeep cancel`".to_owned()
         }
-        None | Some(Ok(Life::Unknown) | Err(_)) => format!(
+        Life::Unknown => format!(
             "wait for it; if its host is gone: `threadkeep recover --dead {}`",
             lease.holder
         ),
@@ -169,7 +190,10 @@ pub fn no_room(refusal: &Refusal) -> Fault {
     Fault {
         exit: Exit::Busy,
         ..Fault::new(&refusal.code(), refusal.message.clone())
-            .hint("wait until another run has ended, or let the operator raise runs in the policy")
+            .hint(match refusal.ceiling {
+                "runs" => format!("wait until another run has ended, or {}", lift("runs")),
+                ceiling => lift(ceiling),
+            })
     }
 }
 

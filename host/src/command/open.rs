@@ -34,6 +34,8 @@ pub struct Opened {
     project: OpenProject,
     /// None in memory: documents would outlive what they are made from.
     documents: Option<Documents>,
+    /// A person chose memory: what is made here is gone when the command ends.
+    forgets: bool,
 }
 
 impl Session {
@@ -211,6 +213,7 @@ impl Session {
         Ok(Opened {
             project: counted(project.map_err(|error| fault::project(&error))?, book),
             documents: None,
+            forgets: self.in_memory(),
         })
     }
 
@@ -223,7 +226,11 @@ impl Session {
         let threads = threads
             .map_err(|error| Fault::new("io", format!(".ai/threads cannot be opened: {error}")))?;
         let documents = threads.map(|threads| Documents::new(project.tenant().clone(), threads));
-        Ok(Opened { project, documents })
+        Ok(Opened {
+            project,
+            documents,
+            forgets: false,
+        })
     }
 }
 
@@ -255,9 +262,16 @@ impl Opened {
         self.project.threads().is_none()
     }
 
+    /// True if what is made here is gone when the command ends.
+    pub fn forgets(&self) -> bool {
+        self.forgets
+    }
+
     /// Say so to a person, who may look in the wrong directory.
     pub fn say_if_empty(&self, screen: &mut Screen) {
-        if self.is_empty() {
+        if self.forgets {
+            screen.note(fault::FORGETS);
+        } else if self.is_empty() {
             screen.note("there is no store yet: the first `threadkeep run` makes it");
         }
     }

@@ -13,6 +13,7 @@ use threadkeep_cli::answer::{HeldAnswer, WrittenAnswer};
 use threadkeep_cli::args;
 use threadkeep_cli::exit::{Exit, Fault};
 use threadkeep_cli::screen::Screen;
+use threadkeep_cli::token::Token;
 
 /// The variable that passes a token on.
 const TOKEN: &str = "THREADKEEP_TOKEN";
@@ -40,8 +41,8 @@ pub async fn open(session: &Session, open: args::Open, screen: &mut Screen) -> R
     let held = held.map_err(failed)?;
     opened.refresh(&thread_id, screen).await;
     Ok(screen.answer(&HeldAnswer {
+        token: Token::new(&thread_id, held.token).to_string(),
         thread_id,
-        token: held.token,
         version: held.version,
         holder,
         deadline: rfc3339(deadline),
@@ -55,18 +56,35 @@ pub async fn append(
     append: args::Append,
     screen: &mut Screen,
 ) -> Result<Exit, Fault> {
-    let token = token(session, append.token)?;
+    let token = token(session, append.token, &append.thread)?;
     let opened = session.open()?;
     let failed = |error| fault::of_thread(&opened, &append.thread, &error);
     let thread = opened.tenant().get(&append.thread).await;
     let thread = thread.map_err(failed)?;
-    let events = events().await?;
+    let (lines, events) = events().await?;
     let expected = append.expected.unwrap_or(thread.version);
     let written = opened
         .tenant()
         .append(&thread.id, token, expected, events)
         .await;
-    written_answer(&opened, thread.id, written.map_err(failed)?, screen).await
+    let written = written.map_err(|error| at_line(failed(error), &lines))?;
+    written_answer(&opened, thread.id, written, screen).await
+}
+
+/// The component names an event by its place among the events: a person has lines, of which empty ones are no events.
+fn at_line(mut fault: Fault, lines: &[usize]) -> Fault {
+    let named = fault.message.strip_prefix("events[").and_then(|rest| {
+        let (place, rest) = rest.split_once(']')?;
+        let line = lines.get(place.parse::<usize>().ok()?)?;
+        Some(match rest.strip_prefix('.') {
+            Some(field) => format!("line {line} of standard input: {field}"),
+            None => format!("line {line} of standard input{rest}"),
+        })
+    });
+    if let Some(message) = named {
+        fault.message = message;
+    }
+    fault
 }
 
 /// End a hold.
@@ -75,7 +93,7 @@ pub async fn close(
     close: args::Close,
     screen: &mut Screen,
 ) -> Result<Exit, Fault> {
-    let Some(token) = token(session, close.token)? else {
+    let Some(token) = token(session, close.token, &close.thread)? else {
         return Err(Fault::usage("a hold is ended with its token").hint(format!(
             "give the token of `threadkeep open` with --token or in {TOKEN}"
         )));
@@ -106,23 +124,27 @@ async fn written_answer(
     }))
 }
 
-/// The option, or the variable.
-fn token(session: &Session, option: Option<u64>) -> Result<Option<u64>, Fault> {
-    match (option, session.environment().get(TOKEN)) {
-        (Some(token), _) => Ok(Some(token)),
-        (None, None | Some("")) => Ok(None),
-        (None, Some(text)) => text.parse().map(Some).map_err(|_| {
-            Fault::usage(format!("{TOKEN} is {text:?} and not a number"))
-                .hint("it holds the token that `threadkeep open` printed")
-        }),
-    }
+/// The option, or the variable: the token of this thread.
+fn token(session: &Session, option: Option<Token>, thread: &str) -> Result<Option<u64>, Fault> {
+    let token = match (option, session.environment().get(TOKEN)) {
+        (Some(token), _) => token,
+        (None, None | Some("")) => return Ok(None),
+        (None, Some(text)) => text.parse().map_err(|wrong| {
+            Fault::usage(format!("{TOKEN} is {text:?}: {wrong}")).hint(format!(
+                "give it what `threadkeep open {thread}` prints, or unset it"
+            ))
+        })?,
+    };
+    token.number_for(thread).map(Some)
 }
 
-/// The lines of standard input that are not empty.
-async fn events() -> Result<Vec<String>, Fault> {
+/// The lines of standard input that are not empty, and their numbers.
+async fn events() -> Result<(Vec<usize>, Vec<String>), Fault> {
     let mut input = Input::read();
-    let (mut events, mut bytes) = (Vec::new(), 0);
+    let (mut lines, mut events) = (Vec::new(), Vec::new());
+    let (mut number, mut bytes) = (0, 0);
     while let Some(line) = input.next().await {
+        number += 1;
         let line = match line {
             Line::Text(line) => line,
             Line::Bad(why) => return Err(Fault::new("invalid", format!("standard input {why}"))),
@@ -134,8 +156,30 @@ async fn events() -> Result<Vec<String>, Fault> {
             return Err(Fault::new("too-large", message).hint("append them in several parts"));
         }
         if !line.trim().is_empty() {
+            lines.push(number);
             events.push(line);
         }
     }
-    Ok(events)
+    Ok((lines, events))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_wrong_with_an_event_is_said_of_its_line() {
+        for (given, expected) in [
+            (
+                "events[1].type \"x\" is no event",
+                "line 4 of standard input: type \"x\" is no event",
+            ),
+            ("events[0] is wrong", "line 2 of standard input is wrong"),
+            ("events[2] is wrong", "events[2] is wrong"),
+            ("events are too many", "events are too many"),
+        ] {
+            let fault = at_line(Fault::new("invalid", given), &[2, 4]);
+            assert_eq!(fault.message, expected);
+        }
+    }
 }

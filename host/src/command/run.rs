@@ -21,7 +21,7 @@ pub async fn run(session: &Session, run: args::Run, screen: &mut Screen) -> Resu
     let opened = session.open_or_create()?;
     let thread = create_thread(&opened, draft).await?;
     let done = drive::run(&opened, &thread, message, screen).await;
-    let answer = done.map_err(|fault| created(fault, &thread))?;
+    let answer = done.map_err(|fault| created(&opened, fault, &thread))?;
     Ok(screen.answer(&answer))
 }
 
@@ -109,8 +109,12 @@ pub async fn create_thread(opened: &Opened, draft: Draft) -> Result<String, Faul
 }
 
 /// A fault after the thread was created says that there is one.
-fn created(fault: Fault, thread: &str) -> Fault {
+pub fn created(opened: &Opened, mut fault: Fault, thread: &str) -> Fault {
     match fault.hint {
+        _ if opened.forgets() => {
+            fault.hint = Some("nothing is kept of it: --store memory".to_owned());
+            fault
+        }
         Some(_) => fault,
         None => fault.hint(format!("the thread is there: threadkeep show {thread}")),
     }

@@ -183,6 +183,14 @@ async fn send(
     opened.refresh(&record.id, screen).await;
     let can_go_on =
         record.status == "suspended" && still_reached(&record, &record.limits).is_none();
+    let dead = record
+        .run
+        .lease
+        .as_ref()
+        .is_some_and(|lease| fault::is_dead(opened, lease));
+    if name == "cancel" && dead {
+        screen.note("the process that holds it is dead: `threadkeep recover` ends it");
+    }
     Ok(screen.answer(&SignalAnswer {
         thread_id: record.id,
         signal: name.to_owned(),
@@ -190,6 +198,7 @@ async fn send(
         limits: view::limits(&record.limits),
         version: record.version,
         can_go_on,
+        own_loop: record.run.step.as_deref() == Some("own-loop"),
         exit: Exit::Done,
     }))
 }

@@ -109,6 +109,9 @@ fn a_book_keeps_what_was_used_between_commands() {
     std::fs::write(&book, "not a book").expect("written");
     let broken = operator.describe("c");
     assert_eq!(broken["cause"]["code"], "ceiling_book", "{broken}");
+    let advice = operator.run(&["resume", "c"]).err;
+    let mends = "next    let the operator mend or remove the book that the policy names, then";
+    assert!(advice.contains(mends), "{advice}");
 }
 
 #[test]

@@ -81,7 +81,7 @@ fn what_a_chat_refuses_leaves_nothing() {
         (&["open", "nothing"], "", 1, "no store yet"),
         (&["append", "nothing"], "", 1, "no store yet"),
         (
-            &["close", "nothing", "idle", "--token", "1"],
+            &["close", "nothing", "idle", "--token", "nothing#1"],
             "",
             1,
             "no store yet",
@@ -208,7 +208,7 @@ fn a_loop_of_ones_own_holds_appends_and_lets_go() {
         wrong["error"]["message"]
             .as_str()
             .unwrap()
-            .contains("events[0]"),
+            .contains("line 1 of standard input"),
         "{wrong}"
     );
     let closed = project.json(&[
@@ -264,6 +264,7 @@ fn a_request_to_end_is_the_first_press() {
     assert_eq!(ran.code, Some(3), "{ran:#?}");
     let shown = project.json(&["show", "talk"]);
     assert_eq!(shown["thread"]["cause"]["code"], "stopped");
+    assert!(ran.err.contains("the most that it may, 0."), "{}", ran.err);
     let again = fed(&project, &["chat", "talk", "--json"], "again").json();
     assert_eq!(again["status"], "idle", "{again}");
 }

@@ -115,7 +115,7 @@ fn of_chats(project: &Project) -> Answers {
     let created = project.json(&["create", "--id", "chat"]);
     let titled = project.json(&["title", "chat", "A chat"]);
     let opened = project.json(&["open", "chat"]);
-    let token = opened["token"].to_string();
+    let token = opened["token"].as_str().expect("a text").to_owned();
     let hello = r#"{"type":"message","role":"user","content":"Hello."}"#;
     let appended = fed(project, &["append", "chat", "--token", &token], hello);
     let closed = project.json(&["close", "chat", "idle", "--token", &token]);

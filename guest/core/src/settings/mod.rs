@@ -10,7 +10,7 @@ pub use directive::{Directive, InputSpec, render_prompt};
 pub use limits::parse_limits;
 pub use model::Model;
 pub use pin::{Pin, Policy, pin};
-pub use tool::{TOOL_MILLIS, ToolDef, granted};
+pub use tool::{TOOL_MILLIS, ToolDef, check_asked, granted};
 pub(crate) use tool::{check_capabilities, check_name};
 
 use crate::error::Error;

@@ -89,10 +89,13 @@ pub(crate) fn check_name(place: &str, name: &str) -> Result<(), Error> {
     Err(Error::invalid(place, name, problem))
 }
 
+/// What a capability that grants tools begins with.
+const PREFIX: &str = "execute.tool.";
+
 /// Does one of the capabilities allow the tool? `execute.tool.<name>`, with `*` for any ending; a leading `rye.` is
 /// accepted. No capability means no tool.
 pub fn granted(capabilities: &[String], tool: &str) -> bool {
-    let wanted = format!("execute.tool.{tool}");
+    let wanted = format!("{PREFIX}{tool}");
     capabilities.iter().any(|capability| {
         let capability = capability.strip_prefix("rye.").unwrap_or(capability);
         match capability.strip_suffix('*') {
@@ -120,7 +123,7 @@ pub(crate) fn check_capabilities(
         }
         let last = capability.rsplit('.').next().unwrap_or_default();
         let tool = capability.strip_prefix("rye.").unwrap_or(capability);
-        let near = match tool.strip_prefix("execute.tool.") {
+        let near = match tool.strip_prefix(PREFIX) {
             Some(name) => crate::nearest::nearest(name, names.iter().copied()),
             None => names.iter().copied().find(|name| *name == last),
         };
@@ -129,7 +132,39 @@ pub(crate) fn check_capabilities(
                 field: format!("{place}.capabilities"),
                 value: cut(capability, ECHO_BYTES_MAX).to_owned(),
                 problem: "grants no tool that there is".to_owned(),
-                nearest: Some(format!("execute.tool.{near}")),
+                nearest: Some(format!("{PREFIX}{near}")),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Refuse what a caller asks for a new thread and would not get: capabilities beside a directive, which has its own, and
+/// one that grants no tool that there is. A pattern may wait for tools that come later.
+pub fn check_asked(
+    directive: Option<&str>,
+    capabilities: &[String],
+    catalog: &[ToolDef],
+) -> Result<(), Error> {
+    if directive.is_none() {
+        check_capabilities("draft", capabilities, catalog)?;
+    }
+    for capability in capabilities {
+        let refuse = |problem: String| Err(Error::invalid("capabilities", capability, problem));
+        if let Some(directive) = directive {
+            return refuse(format!("is for a chat: {directive} names its own"));
+        }
+        let wanted = capability.strip_prefix("rye.").unwrap_or(capability);
+        let open = wanted
+            .strip_suffix('*')
+            .is_some_and(|prefix| PREFIX.starts_with(prefix) || prefix.starts_with(PREFIX));
+        let one = std::slice::from_ref(capability);
+        if !open && !catalog.iter().any(|tool| granted(one, &tool.name)) {
+            let names: Vec<&str> = catalog.iter().map(|tool| tool.name.as_str()).collect();
+            let names = names.join(", ");
+            return refuse(match names.as_str() {
+                "" => "grants no tool: this host has none".to_owned(),
+                names => format!("grants no tool: it is {PREFIX} and one of {names}"),
             });
         }
     }
@@ -175,6 +210,37 @@ mod tests {
         ] {
             assert_eq!(check(capability).as_deref(), meant, "{capability}");
         }
+    }
+
+    #[test]
+    fn what_is_asked_for_a_new_thread_is_granted_or_refused() {
+        let tool = |name: &str| ToolDef::parse(&format!(r#"{{"name":"{name}"}}"#)).unwrap();
+        let catalog = [tool("read_file"), tool("search_files")];
+        for (capability, fits) in [
+            ("execute.tool.read_file", true),
+            ("rye.execute.tool.read_file", true),
+            ("execute.tool.*", true),
+            ("execute.tool.mcp_*", true),
+            ("execute.*", true),
+            ("*", true),
+            ("execute.tool.write_file", false),
+            ("execute.tols.*", false),
+            ("read_*", false),
+            ("read_file", false),
+            ("", false),
+        ] {
+            let asked = [capability.to_owned()];
+            assert_eq!(
+                check_asked(None, &asked, &catalog).is_ok(),
+                fits,
+                "{capability}"
+            );
+            assert!(
+                check_asked(Some("d"), &asked, &catalog).is_err(),
+                "{capability}"
+            );
+        }
+        check_asked(Some("d"), &[], &catalog).unwrap();
     }
 
     #[test]

@@ -11,8 +11,8 @@ use serde_json::Value;
 pub struct HeldAnswer {
     /// The thread.
     pub thread_id: String,
-    /// Passes to `append` and `close`.
-    pub token: u64,
+    /// Passes to `append` and `close`: `THREAD#NUMBER`.
+    pub token: String,
     /// What the first append expects.
     pub version: u64,
     /// The name of the hold, which `recover --dead` takes.
@@ -30,7 +30,7 @@ impl Answer for HeldAnswer {
 
     /// The token alone is the answer, for a variable of a shell.
     fn print(&self, screen: &mut Screen) {
-        screen.line(&self.token.to_string());
+        screen.line(&self.token);
         screen.note(&format!(
             "{} is held by {} until {}",
             self.thread_id, self.holder, self.deadline
@@ -81,7 +81,7 @@ mod tests {
         let (mut person, out, err) = screen(false, false);
         person.answer(&HeldAnswer {
             thread_id: "a".to_owned(),
-            token: 7,
+            token: "a#7".to_owned(),
             version: 1,
             holder: "cli-1/1".to_owned(),
             deadline: "2026-03-10T12:10:00Z".to_owned(),
@@ -94,7 +94,7 @@ mod tests {
             mail: vec![json!({"role": "user", "content": "hi"})],
             exit: Exit::Done,
         });
-        assert_eq!(out.text(), "7\n{\"role\":\"user\",\"content\":\"hi\"}\n");
+        assert_eq!(out.text(), "a#7\n{\"role\":\"user\",\"content\":\"hi\"}\n");
         let beside = "a is held by cli-1/1 until 2026-03-10T12:10:00Z\na is running at version 2\n";
         assert_eq!(err.text(), beside);
     }

@@ -8,7 +8,7 @@ mod upkeep;
 
 pub use doctor::{Diagnosis, Item, Missing, Section, State};
 pub use held::{HeldAnswer, WrittenAnswer};
-pub use run::{Cause, Cost, RunAnswer};
+pub use run::{Cause, Cost, RunAnswer, lift};
 pub use thread::{
     EventView, LimitsView, ListAnswer, RunView, ShowAnswer, SignalAnswer, ThreadAnswer, ThreadRow,
     ThreadView, TranscriptAnswer, UnreadableRow,
@@ -26,6 +26,12 @@ pub trait Answer: Serialize {
     fn exit(&self) -> Exit;
     /// As a person reads it. The screen has no `--json`.
     fn print(&self, screen: &mut Screen);
+}
+
+/// `1 turn`, `2 turns`.
+fn counted(count: u64, noun: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {noun}{plural}")
 }
 
 /// Nano-USD as exact decimal text.

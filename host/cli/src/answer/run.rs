@@ -1,6 +1,6 @@
 //! `run` and `resume`: where a run stands once nobody performs it any more.
 
-use super::{Answer, spend};
+use super::{Answer, counted, spend};
 use crate::exit::Exit;
 use crate::money;
 use crate::screen::Screen;
@@ -20,6 +20,32 @@ pub struct Cost {
     /// Nano-USD; decimal text in JSON.
     #[serde(serialize_with = "spend")]
     pub spend: u64,
+}
+
+impl Cost {
+    /// For a person, on one line.
+    pub(super) fn shown(&self) -> String {
+        format!(
+            "{} for {}, {} input and {} output tokens",
+            money::shown(self.spend),
+            counted(self.turns, "turn"),
+            self.input_tokens,
+            self.output_tokens
+        )
+    }
+}
+
+/// What an operator has to do before a call that a ceiling has refused would pass.
+pub fn lift(ceiling: &str) -> String {
+    match ceiling {
+        "book" => "let the operator mend or remove the book that the policy names".to_owned(),
+        "models" => "let the operator grant the model in the policy".to_owned(),
+        "unpriced" => {
+            "let the operator give the model a price in the policy, or allow unpriced".to_owned()
+        }
+        "calls_per_minute" => "wait a minute".to_owned(),
+        ceiling => format!("let the operator raise {ceiling} in the policy"),
+    }
 }
 
 /// Why a thread stands where it stands.
@@ -66,7 +92,7 @@ impl Answer for RunAnswer {
         table.row(&["status", &self.standing()]);
         table.row(&["cost", &self.used()]);
         if let Some(next) = self.next() {
-            table.row(&["next", &next]);
+            table.row(&["next", screen.next_of(&next)]);
         }
         for line in table.lines() {
             screen.note(&line);
@@ -83,17 +109,7 @@ impl RunAnswer {
     }
 
     fn used(&self) -> String {
-        let Cost {
-            turns,
-            input_tokens,
-            output_tokens,
-            spend,
-        } = self.cost;
-        let plural = if turns == 1 { "" } else { "s" };
-        format!(
-            "{} for {turns} turn{plural}, {input_tokens} input and {output_tokens} output tokens",
-            money::shown(spend)
-        )
+        self.cost.shown()
     }
 
     /// What a person can do about a thread that is suspended.
@@ -103,10 +119,13 @@ impl RunAnswer {
             return None;
         }
         let code = self.cause.as_ref()?.code.as_str();
-        if let Some(ceiling) = code.strip_prefix("ceiling_") {
-            return Some(format!(
-                "let the operator raise {ceiling} in the policy, then threadkeep resume {id}"
-            ));
+        match code.strip_prefix("ceiling_") {
+            // Each run has its own time.
+            Some("run_time") => return Some(format!("threadkeep resume {id}")),
+            Some(ceiling) => {
+                return Some(format!("{}, then threadkeep resume {id}", lift(ceiling)));
+            }
+            None => {}
         }
         let option = match code {
             "store_full" => {
@@ -176,11 +195,50 @@ mod tests {
     }
 
     #[test]
+    fn nothing_is_suggested_about_a_thread_that_is_gone() {
+        let (mut forgets, _, err) = screen(false, false);
+        forgets.forget();
+        forgets.answer(&answer("suspended", Some("turns_exceeded")));
+        let said = err.text();
+        assert!(
+            said.contains("next    it was kept in memory and is gone now"),
+            "{said}"
+        );
+        assert!(!said.contains("threadkeep raise"), "{said}");
+    }
+
+    #[test]
     fn advice_follows_the_cause() {
         for (status, code, word) in [
             ("suspended", Some("budget"), Some("--spend")),
             ("suspended", Some("tokens_exceeded"), Some("--tokens")),
             ("suspended", Some("duration_exceeded"), Some("--duration")),
+            (
+                "suspended",
+                Some("ceiling_spend"),
+                Some("raise spend in the policy"),
+            ),
+            (
+                "suspended",
+                Some("ceiling_book"),
+                Some("mend or remove the book"),
+            ),
+            ("suspended", Some("ceiling_models"), Some("grant the model")),
+            (
+                "suspended",
+                Some("ceiling_unpriced"),
+                Some("a price in the policy"),
+            ),
+            (
+                "suspended",
+                Some("ceiling_calls_per_minute"),
+                Some("wait a minute, then"),
+            ),
+            (
+                "suspended",
+                Some("ceiling_run_time"),
+                Some("threadkeep resume a-1"),
+            ),
             (
                 "suspended",
                 Some("recovered"),

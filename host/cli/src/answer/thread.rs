@@ -1,6 +1,6 @@
 //! Threads as they are listed and shown, their transcripts, and signals to them.
 
-use super::{Answer, Cause, Cost, optional_spend};
+use super::{Answer, Cause, Cost, counted, optional_spend};
 use crate::exit::Exit;
 use crate::screen::Screen;
 use crate::table::{Side, Table};
@@ -129,13 +129,13 @@ pub struct LimitsView {
 impl LimitsView {
     /// For a person, on one line.
     pub fn shown(&self) -> String {
-        let number = |cap: Option<u64>, unit: &str| cap.map(|cap| format!("{cap} {unit}"));
+        let number = |cap: Option<u64>, noun: &str| cap.map(|cap| counted(cap, noun));
         let caps = [
-            number(self.turns, "turns"),
-            number(self.tokens, "tokens"),
+            number(self.turns, "turn"),
+            number(self.tokens, "token"),
             self.spend.map(money::shown),
-            number(self.spawns, "spawns"),
-            number(self.depth, "levels"),
+            number(self.spawns, "spawn"),
+            number(self.depth, "level"),
             self.duration.map(when::length),
         ];
         let caps: Vec<String> = caps.into_iter().flatten().collect();
@@ -287,7 +287,6 @@ impl ThreadView {
             value => value.to_string(),
         };
         let cause = self.cause.as_ref();
-        let cost = &self.cost;
         vec![
             ("thread", self.thread_id.clone()),
             ("title", text(&self.title)),
@@ -308,16 +307,7 @@ impl ThreadView {
             ("inputs", json(&self.inputs)),
             ("capabilities", self.capabilities.join(", ")),
             ("limits", self.limits.shown()),
-            (
-                "cost",
-                format!(
-                    "{} for {} turns, {} input and {} output tokens",
-                    money::shown(cost.spend),
-                    cost.turns,
-                    cost.input_tokens,
-                    cost.output_tokens
-                ),
-            ),
+            ("cost", self.cost.shown()),
             ("time in steps", when::length(self.duration)),
             ("run", self.run.shown(now)),
             ("version", self.version.to_string()),
@@ -407,7 +397,8 @@ impl Answer for ThreadAnswer {
                 } else {
                     "chat"
                 };
-                screen.note(&format!("next: threadkeep {command} {id}"));
+                let next = format!("threadkeep {command} {id}");
+                screen.note(&format!("next: {}", screen.next_of(&next)));
             }
             (false, _) => screen.line(&match &self.thread.title {
                 Some(title) => format!("{id} is called {title:?}"),
@@ -449,7 +440,7 @@ pub struct SignalAnswer {
     pub thread_id: String,
     /// `raise`, `cancel`, `kill` or `message`.
     pub signal: String,
-    /// Its status now. A cancel of a thread that somebody holds takes effect when its step is done.
+    /// Its status now. A cancel of a thread that somebody holds takes effect within seconds, or when its tools are done.
     pub status: String,
     /// Caps in force.
     pub limits: LimitsView,
@@ -458,6 +449,9 @@ pub struct SignalAnswer {
     /// It is suspended, and no cap that it stands at is in its way any more.
     #[serde(skip)]
     pub can_go_on: bool,
+    /// A loop of a host's own holds it.
+    #[serde(skip)]
+    pub own_loop: bool,
     /// How the process ends.
     pub exit: Exit,
 }
@@ -473,13 +467,16 @@ impl Answer for SignalAnswer {
             ("raise", status) => format!("{id} is {status}; caps: {}", self.limits.shown()),
             ("message", "running") => format!("{id} gets it before its next turn"),
             ("message", status) => format!("{id} is {status} and has it"),
-            (_, "running") => format!("{id} ends when its step is done"),
+            (_, "running") if self.own_loop => {
+                format!("{id} ends when the loop that holds it appends or closes")
+            }
+            (_, "running") => {
+                format!("{id} ends: a model call under way is dropped, tools finish first")
+            }
             (_, status) => format!("{id} is {status}"),
         });
-        if self.signal == "message" && matches!(self.status.as_str(), "idle" | "created") {
-            screen.note(&format!("next: threadkeep resume {id}"));
-        }
-        if self.signal == "raise" && self.can_go_on {
+        let waits = matches!(self.status.as_str(), "idle" | "created");
+        if self.can_go_on || (self.signal == "message" && waits) {
             screen.note(&format!("next: threadkeep resume {id}"));
         }
     }

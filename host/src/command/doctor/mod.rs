@@ -85,7 +85,7 @@ async fn examine(session: &Session, findings: &mut Findings) -> bool {
     if !directives.is_empty() && !runnable {
         findings.missing(
             "no directive names a model whose provider works",
-            "set what the section models marks with !, or name another model with --model",
+            "set what the section models marks with ?, or name another model with --model",
         );
     }
     let stored = store::sections(session, &engine, &project, findings).await;

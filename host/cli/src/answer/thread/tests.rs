@@ -43,7 +43,7 @@ fn view() -> ThreadView {
         next: None,
         model: "fast".to_owned(),
         limits: LimitsView {
-            turns: Some(5),
+            turns: Some(1),
             spend: Some(500_000_000),
             duration: Some(1_800_000),
             ..LimitsView::default()
@@ -135,7 +135,7 @@ fn a_thread_is_shown_with_what_is_known() {
     let text = out.text();
     for line in [
         "thread         a-1",
-        "limits         5 turns, 0.50 USD, 30 min 0 s",
+        "limits         1 turn, 0.50 USD, 30 min 0 s",
         "run            1, call-llm under way, held by native-1/1, expires in 10 minutes",
         "  1.0  30 seconds ago  message  one two \\u{7}",
     ] {
@@ -150,7 +150,11 @@ fn a_thread_is_shown_with_what_is_known() {
 #[test]
 fn signals_say_what_comes_of_them() {
     for (signal, status, expected) in [
-        ("cancel", "running", "a ends when its step is done\n"),
+        (
+            "cancel",
+            "running",
+            "a ends: a model call under way is dropped, tools finish first\n",
+        ),
         ("cancel", "cancelled", "a is cancelled\n"),
         ("kill", "killed", "a is killed\n"),
         ("message", "running", "a gets it before its next turn\n"),
@@ -167,6 +171,7 @@ fn signals_say_what_comes_of_them() {
             },
             version: 3,
             can_go_on: status == "suspended",
+            own_loop: false,
             exit: Exit::Done,
         });
         assert_eq!(out.text(), expected);
