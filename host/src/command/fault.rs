@@ -189,11 +189,10 @@ pub fn of_names(opened: &Opened, error: &CallError) -> Fault {
 pub fn no_room(refusal: &Refusal) -> Fault {
     Fault {
         exit: Exit::Busy,
-        ..Fault::new(&refusal.code(), refusal.message.clone())
-            .hint(match refusal.ceiling {
-                "runs" => format!("wait until another run has ended, or {}", lift("runs")),
-                ceiling => lift(ceiling),
-            })
+        ..Fault::new(&refusal.code(), refusal.message.clone()).hint(match refusal.ceiling {
+            "runs" => format!("wait until another run has ended, or {}", lift("runs")),
+            ceiling => lift(ceiling),
+        })
     }
 }
 

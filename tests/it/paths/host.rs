@@ -2,7 +2,7 @@
 
 use super::world::{OWN, World, open_dir};
 use std::collections::BTreeSet;
-use threadkeep::authority::{Project, is_dead};
+use threadkeep::authority::{Life, Project, life};
 use threadkeep::library::{Library, LibraryError};
 use threadkeep::project::OpenProject;
 use threadkeep::storage::StorageError;
@@ -186,8 +186,8 @@ fn holders_and_grants(world: &World, open: &OpenProject, names: &[String]) -> [T
     let project = Project::from_dir(world.dir());
     for name in names {
         for holder in [name.clone(), format!("native-{name}"), format!("{name}/1")] {
-            let dead = is_dead(open.threads().unwrap(), &holder).unwrap();
-            assert!(!dead, "{holder:.40?} is nobody we know of");
+            let known = life(open.threads().unwrap(), &holder).unwrap();
+            assert_eq!(known, Life::Unknown, "{holder:?} is nobody we know of");
         }
         holders.count(false);
         let granted = project.tool_grant(name);

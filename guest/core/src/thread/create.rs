@@ -233,7 +233,7 @@ fn writes(thread: &ThreadRecord, head: &Head, chain: &ChainRecord) -> Result<Vec
         }
     }
     if let Some(parent) = &thread.parent {
-        writes.push(index("parent", &id::key(parent), &key));
+        writes.push(index("parent", &id::key(parent), created, &key));
     }
     Ok(writes)
 }

@@ -406,7 +406,7 @@ impl World {
         if loaded.head.value.status != Status::Running || self.drivers.contains_key(&thread) {
             return None;
         }
-        let decided = runner::recover(&loaded, None, &KeptPartial::default(), moment);
+        let decided = runner::recover(&loaded, None, &KeptPartial::default(), Vec::new(), moment);
         Some((thread, decided))
     }
 
@@ -477,7 +477,7 @@ impl World {
     ) -> (String, Result<Decision, Error>) {
         let loaded = self.store.load(&thread);
         let name = format!("s{}", self.commits);
-        let decided = runner::signal(&loaded, None, &name, signal, moment);
+        let decided = runner::signal(&loaded, None, Vec::new(), (&name, signal), moment);
         (thread, decided)
     }
 
