@@ -2,7 +2,8 @@
 //!
 //! Every backend counts the same bytes, so that the same history meets the quota at the same commit everywhere: what
 //! the guest wrote, plus a flat amount for each thing, so that a million empty records are not free. It is a measure of
-//! what is kept, not of a file.
+//! what is kept, not of a file: pages, indexes and the write-ahead log come on top, and the file stays as large as it once
+//! was when records are deleted.
 
 use super::StorageError;
 

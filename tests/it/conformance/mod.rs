@@ -5,6 +5,7 @@
 
 mod broken;
 mod commits;
+mod counting;
 mod coverage;
 mod differential;
 mod fixture;

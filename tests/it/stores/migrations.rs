@@ -4,24 +4,27 @@ use super::{FILE, append, commit, get, open, put};
 use rusqlite::Connection;
 use std::path::Path;
 use std::sync::Barrier;
-use threadkeep::storage::Storage;
+use threadkeep::storage::sqlite::{SqliteOptions, SqliteStore};
+use threadkeep::storage::{Storage, StorageError};
 
 /// Every migration, in order.
-const MIGRATIONS: [&str; 2] = [
+const MIGRATIONS: [&str; 3] = [
     include_str!("../../../host/src/storage/sqlite/schema/0001_records_and_logs.sql"),
     include_str!("../../../host/src/storage/sqlite/schema/0002_threads_view.sql"),
+    include_str!("../../../host/src/storage/sqlite/schema/0003_usage_is_exact.sql"),
 ];
 
 /// "Thkp", as the file says.
 const APPLICATION_ID: i32 = 0x5468_6b70;
 
-/// A file of the first version, as its program left it: closed, with a record and a log.
+/// A file of the first version, as its program left it: closed, with a record, a log and an old count of bytes.
 fn oldest(path: &Path) {
     let connection = Connection::open(path.join(FILE)).unwrap();
     let set_up = format!(
         "PRAGMA page_size = 4096; PRAGMA journal_mode = WAL; BEGIN; {} \
          PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = 1; COMMIT; \
          INSERT INTO record_head (name, version, value) VALUES ('a', 7, 'old'); \
+         INSERT INTO usage (id, bytes) VALUES (1, 5); \
          INSERT INTO partition (id, log, name) VALUES (1, 'history', 'p'); \
          INSERT INTO entry (id, value) VALUES (4294967297, 'first')",
         MIGRATIONS[0]
@@ -69,6 +72,23 @@ fn the_oldest_file_becomes_as_a_new_one() {
     assert_eq!(schema(old.path()), schema(new.path()));
 }
 
+/// Programs of older versions left an old count behind when they wrote without a quota.
+#[test]
+fn the_count_of_an_older_file_is_not_believed() {
+    let temp = tempfile::tempdir().unwrap();
+    oldest(temp.path());
+    let options = SqliteOptions {
+        quota_bytes: Some(1),
+        closing_margin_bytes: 0,
+        ..super::options()
+    };
+    let store = SqliteStore::open(&super::dir(temp.path()), FILE, options).unwrap();
+    // A record, a log and its entry.
+    let used = (64 + 1 + 3) + (64 + 1) + (16 + 5);
+    let full = StorageError::QuotaExceeded { limit: 1, used };
+    assert_eq!(store.commit(&[put("b", "")], false), Err(full));
+}
+
 #[test]
 fn many_who_open_an_old_file_at_once_migrate_it_once() {
     const OPENERS: usize = 6;
@@ -101,9 +121,10 @@ fn whoever_dies_in_a_migration_leaves_the_old_file_or_the_new() {
         let connection = Connection::open(temp.path().join(FILE)).unwrap();
         // So small a cache that pages of the transaction are in the log before it ends.
         let migrate = format!(
-            "PRAGMA cache_size = 1; PRAGMA cache_spill = 1; BEGIN IMMEDIATE; {} PRAGMA user_version = 2; \
+            "PRAGMA cache_size = 1; PRAGMA cache_spill = 1; BEGIN IMMEDIATE; {} PRAGMA user_version = {}; \
              CREATE TEMP TABLE unused (x);",
-            MIGRATIONS[1]
+            MIGRATIONS[1..].concat(),
+            MIGRATIONS.len()
         );
         connection.execute_batch(&migrate).unwrap();
         if committed {
@@ -117,7 +138,14 @@ fn whoever_dies_in_a_migration_leaves_the_old_file_or_the_new() {
         for (name, bytes) in super::files(crashed.path()) {
             std::fs::write(copy.path().join(name), bytes).unwrap();
         }
-        assert_eq!(version(copy.path()), if committed { 2 } else { 1 });
+        assert_eq!(
+            version(copy.path()),
+            if committed {
+                MIGRATIONS.len() as i32
+            } else {
+                1
+            }
+        );
         check_migrated(crashed.path());
     }
 }

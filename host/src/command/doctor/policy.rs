@@ -76,7 +76,11 @@ fn describe(policy: &Policy, section: &mut Section) {
         }
     }
     if let Some(quota) = quota_bytes {
-        section.from("quota", format!("{quota} bytes"), name);
+        section.from(
+            "quota",
+            format!("{quota} bytes of records, not of the file"),
+            name,
+        );
     }
     if let Some(book) = book {
         section.from("book", format!("{book}, beside the policy"), name);

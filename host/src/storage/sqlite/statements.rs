@@ -57,6 +57,8 @@ pub(super) const USAGE_GET: &str = "SELECT bytes FROM usage WHERE id = 1";
 /// Parameter: bytes.
 pub(super) const USAGE_PUT: &str =
     "INSERT INTO usage (id, bytes) VALUES (1, ?1) ON CONFLICT DO UPDATE SET bytes = excluded.bytes";
+/// With a condition: without one SQLite writes the table's page also where there is no row.
+pub(super) const USAGE_FORGET: &str = "DELETE FROM usage WHERE id = 1";
 
 /// The statements of one collection.
 #[derive(Debug)]

@@ -6,6 +6,9 @@
 //!
 //! Nothing is remembered between transactions but prepared statements: what a log's number is, is asked each time (an
 //! index look-up), so a savepoint that is rolled back or another process that trims a log leaves nothing stale here.
+//!
+//! The bytes in use stand in the file, exact or not at all: a transaction with a quota writes what they are after it, one
+//! without a quota removes them, because it does not count. Where they are missing, they are counted once.
 
 use std::sync::Arc;
 
@@ -19,8 +22,8 @@ use super::files::Place;
 use super::lock::LockFile;
 use super::read::number;
 use super::statements::{
-    BEGIN_WRITE, COMMIT, RELEASE, ROLLBACK, ROLLBACK_TO, SAVEPOINT, Statements, USAGE_GET,
-    USAGE_PUT, usage_count,
+    BEGIN_WRITE, COMMIT, RELEASE, ROLLBACK, ROLLBACK_TO, SAVEPOINT, Statements, USAGE_FORGET,
+    USAGE_GET, USAGE_PUT, usage_count,
 };
 
 /// The answer to one commit.
@@ -94,7 +97,7 @@ impl Failure {
 }
 
 impl Transactions {
-    /// Counts the bytes in use, if there is a quota.
+    /// Counts the bytes in use, if there is a quota and the file does not say.
     pub(super) fn open(
         place: Arc<Place>,
         connection: Session,
@@ -107,9 +110,10 @@ impl Transactions {
             sql,
             quota,
         };
-        if quota.is_some() {
+        let stored = work.stored_use().map_err(|error| refused(&error))?;
+        if quota.is_some() && stored.is_none() {
             let _turn = lock.acquire()?;
-            work.transaction(|| work.recount().map(Some))
+            work.transaction(|| work.used().map(Some))
                 .map_err(|failure| failure.answer())?;
         }
         Ok(Self { place, lock, work })
@@ -323,22 +327,27 @@ impl Work {
         if self.quota.is_none() {
             return Ok(None);
         }
-        let used = self
-            .connection
+        let used = self.stored_use()?;
+        used.map_or_else(|| self.recount(), Ok).map(Some)
+    }
+
+    /// Bytes in use, if the file says.
+    fn stored_use(&self) -> rusqlite::Result<Option<u64>> {
+        self.connection
             .prepare_cached(USAGE_GET)?
             .query_row([], |row| number(row, 0))
-            .optional()?;
-        used.map_or_else(|| self.recount(), Ok).map(Some)
+            .optional()
     }
 
     fn keep_used(&self, before: Option<u64>, after: Option<u64>) -> rusqlite::Result<()> {
         match after {
             Some(after) if before != Some(after) => self.put_used(after),
-            Some(_) | None => Ok(()),
+            Some(_) => Ok(()),
+            None => self.execute(USAGE_FORGET),
         }
     }
 
-    /// Counts every byte in use. Reads the whole file, so it is done once for each open.
+    /// Counts every byte in use. Reads the whole file, so it is done only where the file does not say.
     fn recount(&self) -> rusqlite::Result<u64> {
         let used = self
             .connection
