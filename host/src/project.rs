@@ -455,6 +455,7 @@ fn permanent(code: &str, message: String) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::policy::Preset;
     use std::io::Write;
 
     const TABLE: &str =
@@ -505,7 +506,7 @@ mod tests {
         let models = ProjectModels {
             library: Arc::new(FilesLibrary::open(
                 Some(ai.try_clone().expect("cloned")),
-                Policy::preset("local"),
+                Policy::preset(Preset::Local),
                 Vec::new(),
                 Environment::default(),
             )),

@@ -6,7 +6,7 @@ use threadkeep::authority::Project;
 use threadkeep::driver::{RunEvent, Sink, Stop};
 use threadkeep::engine::Engine;
 use threadkeep::limits::Limits;
-use threadkeep::policy::Policy;
+use threadkeep::policy::{Policy, Preset};
 use threadkeep::project::{OpenProject, ProjectOptions};
 use threadkeep::wit::registry::Draft;
 
@@ -16,7 +16,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let engine = Engine::new(Limits::local(), None)?;
     // The directory is the tenant: its directives and models are read from it, its records are written to it.
     let directory = Project::open_ambient(Path::new("project"))?;
-    let options = ProjectOptions::new(Policy::preset("local"));
+    let options = ProjectOptions::new(Policy::preset(Preset::Local));
     let project = OpenProject::open(engine, &directory, options)?;
 
     let draft = Draft {

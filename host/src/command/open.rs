@@ -11,15 +11,12 @@ use threadkeep::engine::{CodeCache, Engine};
 use threadkeep::library::files::SCRIPT_BYTES_MAX;
 use threadkeep::limits::Limits;
 use threadkeep::models::scripted::Scripted;
-use threadkeep::policy::{Policy, TEXT_BYTES_MAX, file_name};
+use threadkeep::policy::{Policy, Preset, TEXT_BYTES_MAX, file_name};
 use threadkeep::project::{OpenProject, ProjectOptions, STORE};
 use threadkeep::tenant::Tenant;
 use threadkeep_cli::args::{Common, Provider, Store};
 use threadkeep_cli::exit::Fault;
 use threadkeep_cli::screen::Screen;
-
-/// The preset whose limits hold on a person's own machine.
-pub const PRESET: &str = "local";
 
 /// What holds for one command: its common options and the process's environment.
 pub struct Session {
@@ -78,7 +75,7 @@ impl Session {
     /// machine.
     pub fn policy(&self) -> Result<Policy, Fault> {
         let Some(path) = &self.common.policy else {
-            return Ok(Policy::preset(PRESET));
+            return Ok(Policy::preset(Preset::Local));
         };
         let bad = |problem: String| {
             Fault::new("bad-policy", problem).hint("docs/policy.md has an example with every key")

@@ -23,7 +23,7 @@ pub use stop::{Stop, StopLevel, Stopper, stopper};
 use crate::ceilings::{Guard, Permit, Refusal};
 use crate::error::CallError;
 use crate::models::{Failure, Llm};
-use crate::policy::Policy;
+use crate::policy::{Policy, Preset};
 use crate::tenant::Tenant;
 use crate::tools::Tools;
 use crate::wit::{self, runner};
@@ -114,7 +114,7 @@ impl Driver {
     ) -> Self {
         let clock = Arc::clone(&tenant.context().clock);
         Self {
-            guard: Arc::new(Guard::new(Policy::preset("local"), clock)),
+            guard: Arc::new(Guard::new(Policy::preset(Preset::Local), clock)),
             tenant,
             models,
             tools,

@@ -175,7 +175,7 @@ impl FilesLibrary {
                     .map(str::to_owned)
                     .to_vec());
             }
-            "preset" => Some(json!({"name": self.policy.preset})),
+            "preset" => Some(json!({"name": self.policy.preset.as_str()})),
             "policy" => Some(self.policy.document()),
             "coordination" => self.coordination()?,
             "state_persistence" => self.config_value(STATE_FILE)?,

@@ -29,8 +29,8 @@ pub const NAMES_MAX: usize = 500;
 pub struct Policy {
     /// What errors and `doctor` call it: a file as the operator named it, or a preset.
     pub name: String,
-    /// The preset whose caps hold where nothing else is said: `local` or `strict`.
-    pub preset: String,
+    /// The preset whose caps hold where nothing else is said.
+    pub preset: Preset,
     /// Caps that no thread may exceed, as the guest reads them: `turns`, `tokens`, `spend`, `spawns`, `depth`,
     /// `duration`.
     pub limits: Map<String, Value>,
@@ -60,19 +60,44 @@ pub struct ProviderGrant {
     pub keys: Vec<String>,
 }
 
+/// Caps by name, of which the component has the numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Preset {
+    /// For a person's own project.
+    Local,
+    /// For tenants that do not trust each other: lower caps, and a store that is bounded.
+    Strict,
+}
+
+impl Preset {
+    /// Each of them.
+    pub const ALL: [Self; 2] = [Self::Local, Self::Strict];
+
+    /// Its name, in a policy file and for the component.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Local => "local",
+            Self::Strict => "strict",
+        }
+    }
+}
+
 impl Policy {
-    /// A preset that grants every tool, model and provider and sets no ceiling. `local` is for a person's own project;
-    /// `strict` has lower caps and bounds the store.
-    pub fn preset(name: &str) -> Self {
+    /// A preset that grants every tool, model and provider and sets no ceiling.
+    pub fn preset(preset: Preset) -> Self {
+        let quota_bytes = match preset {
+            Preset::Local => None,
+            Preset::Strict => Some(Quota::STRICT_LIMIT_BYTES),
+        };
         Self {
-            name: format!("the preset {name}"),
-            preset: name.to_owned(),
+            name: format!("the preset {}", preset.as_str()),
+            preset,
             limits: Map::new(),
             models: None,
             tools: None,
             providers: None,
             ceilings: Ceilings::none(),
-            quota_bytes: (name == "strict").then_some(Quota::STRICT_LIMIT_BYTES),
+            quota_bytes,
             book: None,
         }
     }

@@ -1,6 +1,6 @@
 //! From YAML to a policy: every key known, every value of its kind, every name a possible one.
 
-use super::{Address, NAMES_MAX, Policy, ProviderGrant};
+use super::{Address, NAMES_MAX, Policy, Preset, ProviderGrant};
 use crate::authority;
 use crate::ceilings::{Ceilings, nanos};
 use crate::library::LibraryError;
@@ -26,8 +26,6 @@ const KEYS: [&str; 8] = [
 /// The caps that a policy may bound: those of a thread.
 const LIMITS: [&str; 6] = ["turns", "tokens", "spend", "spawns", "depth", "duration"];
 
-const PRESETS: [&str; 2] = ["local", "strict"];
-
 const CEILINGS: [&str; 10] = [
     "spend",
     "unpriced",
@@ -51,11 +49,8 @@ pub(super) fn policy(text: &str, name: &str) -> Result<Policy, LibraryError> {
         value => reader.object(&[], value)?,
     };
     reader.known(&[], root, &KEYS)?;
-    let preset = match reader.optional_text(&["preset"], root)? {
-        Some(preset) => reader.one_of(&["preset"], &preset, "preset", &PRESETS)?,
-        None => "local".to_owned(),
-    };
-    let based_on = Policy::preset(&preset);
+    let preset = preset(&reader, root)?;
+    let based_on = Policy::preset(preset);
     Ok(Policy {
         name: name.to_owned(),
         preset,
@@ -70,6 +65,19 @@ pub(super) fn policy(text: &str, name: &str) -> Result<Policy, LibraryError> {
         },
         book: book(&reader, root)?,
     })
+}
+
+fn preset(reader: &Reader<'_>, root: &Map<String, Value>) -> Result<Preset, LibraryError> {
+    let Some(name) = reader.optional_text(&["preset"], root)? else {
+        return Ok(Preset::Local);
+    };
+    let known = Preset::ALL.map(Preset::as_str);
+    let name = reader.one_of(&["preset"], &name, "preset", &known)?;
+    let named = Preset::ALL
+        .into_iter()
+        .find(|preset| preset.as_str() == name);
+    // One of those that are known.
+    Ok(named.unwrap_or(Preset::Local))
 }
 
 /// Caps go to the guest as they are written; what it would not understand is refused here, before any thread is.

@@ -80,7 +80,13 @@ fn every_key_is_read() {
 
 #[test]
 fn what_is_left_out_is_the_presets() {
-    for (text, preset) in [("", "local"), ("{}", "local"), ("preset: strict", "strict")] {
+    let cases = [
+        ("", Preset::Local),
+        ("{}", Preset::Local),
+        ("preset: local", Preset::Local),
+        ("preset: strict", Preset::Strict),
+    ];
+    for (text, preset) in cases {
         let expected = Policy {
             name: "policy.yaml".to_owned(),
             ..Policy::preset(preset)

@@ -14,7 +14,7 @@ use std::time::Duration;
 use threadkeep::ceilings::{Ceilings, Guard, InMemory, Note, Used};
 use threadkeep::clock::{ManualClock, SystemClock};
 use threadkeep::models::{FailureKind, REPLY_BYTES_MAX};
-use threadkeep::policy::Policy;
+use threadkeep::policy::{Policy, Preset};
 use threadkeep::tools::RESULT_BYTES_MAX;
 use tokio::sync::Semaphore;
 
@@ -154,7 +154,7 @@ async fn a_model_that_the_policy_does_not_price_costs_what_the_built_in_table_sa
             spend_nanos_max: Some(1_000_000_000),
             ..Ceilings::none()
         },
-        ..Policy::preset("local")
+        ..Policy::preset(Preset::Local)
     };
     let guard = Arc::new(Guard::new(money, Arc::new(SystemClock)));
     let permit = guard.begin().unwrap();

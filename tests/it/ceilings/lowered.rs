@@ -6,7 +6,7 @@ use crate::component::project::{describe_draft, engine, project_dir};
 use std::sync::Arc;
 use threadkeep::authority::Project;
 use threadkeep::error::CallError;
-use threadkeep::policy::Policy;
+use threadkeep::policy::{Policy, Preset};
 use threadkeep::project::{OpenProject, ProjectOptions};
 use threadkeep::storage::Storage;
 use threadkeep::storage::memory::MemoryStore;
@@ -50,7 +50,7 @@ impl World {
     }
 
     fn loose(&self) -> OpenProject {
-        self.under(Policy::preset("local"))
+        self.under(Policy::preset(Preset::Local))
     }
 
     fn tight(&self, cap: &str) -> OpenProject {

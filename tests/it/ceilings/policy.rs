@@ -5,7 +5,7 @@ use crate::component::project::{describe_draft, engine, project_dir};
 use std::sync::Arc;
 use threadkeep::authority::Project;
 use threadkeep::error::CallError;
-use threadkeep::policy::Policy;
+use threadkeep::policy::{Policy, Preset};
 use threadkeep::project::{OpenProject, ProjectOptions};
 use threadkeep::storage::memory::MemoryStore;
 use threadkeep::wit;
@@ -63,7 +63,7 @@ fn caps(limits: &wit::Limits) -> [Option<u64>; 6] {
 
 #[tokio::test]
 async fn every_cap_of_a_policy_lowers_what_a_directive_asks_and_refuses_to_be_raised() {
-    let (_kept, project) = under(Policy::preset("local"));
+    let (_kept, project) = under(Policy::preset(Preset::Local));
     let asked = caps(&project.tenant().create(greedy()).await.unwrap().limits);
     let dollars = 1_000_000_000;
     let expected = [900, 9_000_000, 90 * dollars, 900, 90, 9_000_000].map(Some);
@@ -170,7 +170,7 @@ async fn offered(policy: Policy) -> Vec<String> {
 #[tokio::test]
 async fn tools_that_are_not_granted_are_not_offered() {
     let all = ["list_files", "read_file", "search_files"];
-    assert_eq!(offered(Policy::preset("local")).await, all);
+    assert_eq!(offered(Policy::preset(Preset::Local)).await, all);
     assert_eq!(
         offered(parsed("tools: [read_file, 'list_*']")).await,
         all[..2]

@@ -13,7 +13,7 @@ use threadkeep::driver::{
 };
 use threadkeep::models::scripted::Scripted;
 use threadkeep::models::{BoxFuture, Failure, Llm};
-use threadkeep::policy::Policy;
+use threadkeep::policy::{Policy, Preset};
 use threadkeep::storage::memory::MemoryStore;
 use threadkeep::tenant::Tenant;
 use threadkeep::tools::{ToolEntry, ToolResult, Tools};
@@ -69,7 +69,7 @@ fn driver(tenant: &Tenant, policy: Policy, used: Used, script: &str) -> Driver {
 fn policy(ceilings: Ceilings) -> Policy {
     Policy {
         ceilings,
-        ..Policy::preset("local")
+        ..Policy::preset(Preset::Local)
     }
 }
 
@@ -167,7 +167,7 @@ async fn a_model_that_is_not_granted_is_not_called_though_the_component_asks_for
     let thread = created(&tenant).await;
     let other = Policy {
         models: Some([("other".to_owned(), None)].into()),
-        ..Policy::preset("local")
+        ..Policy::preset(Preset::Local)
     };
     let ended = run(&driver(&tenant, other, Used::default(), SCRIPT), &thread)
         .await
@@ -187,7 +187,7 @@ async fn a_model_that_is_not_granted_is_not_called_though_the_component_asks_for
 async fn a_tool_call_that_is_refused_is_a_failed_result_and_the_run_goes_on() {
     let bounded = Policy {
         tools: Some(vec!["read".to_owned()]),
-        ..Policy::preset("local")
+        ..Policy::preset(Preset::Local)
     };
     let once = policy(Ceilings {
         tool_calls_max: Some(1),

@@ -9,7 +9,7 @@ use threadkeep::library::models::Prices;
 use threadkeep::models::{
     Block, BoxFuture, Completion, Delta, Failure, FailureKind, Llm, OnDelta, Request, Usage,
 };
-use threadkeep::policy::Policy;
+use threadkeep::policy::{Policy, Preset};
 use threadkeep::tools::{ToolEntry, ToolResult, Tools};
 use tokio::sync::Semaphore;
 
@@ -144,7 +144,7 @@ pub fn policy(ceilings: Ceilings) -> Policy {
         models: Some(models.into()),
         tools: Some(vec!["read_file".to_owned(), "list_*".to_owned()]),
         ceilings,
-        ..Policy::preset("strict")
+        ..Policy::preset(Preset::Strict)
     }
 }
 

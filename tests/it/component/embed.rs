@@ -224,7 +224,9 @@ async fn a_project_takes_tools_of_its_host_beside_its_files() {
     dir.write(".ai/s.json", script).unwrap();
     let options = ProjectOptions {
         tools: vec![Arc::new(Bell)],
-        ..ProjectOptions::new(threadkeep::policy::Policy::preset("local"))
+        ..ProjectOptions::new(threadkeep::policy::Policy::preset(
+            threadkeep::policy::Preset::Local,
+        ))
     };
     let directory = threadkeep::authority::Project::from_dir(dir);
     let project = OpenProject::open(engine(), &directory, options).unwrap();

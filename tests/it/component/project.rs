@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use threadkeep::authority::{Environment, Project};
 use threadkeep::engine::{CodeCache, Engine};
 use threadkeep::limits::Limits;
-use threadkeep::policy::Policy;
+use threadkeep::policy::{Policy, Preset};
 use threadkeep::project::{OpenProject, ProjectOptions};
 use threadkeep::storage::Storage;
 use threadkeep::wit::registry;
@@ -52,7 +52,7 @@ pub fn open_on(
     let options = ProjectOptions {
         environment: Environment::from_pairs(pairs),
         store,
-        ..ProjectOptions::new(Policy::preset("local"))
+        ..ProjectOptions::new(Policy::preset(Preset::Local))
     };
     OpenProject::open(engine, &Project::from_dir(dir), options).unwrap()
 }

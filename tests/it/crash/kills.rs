@@ -15,7 +15,7 @@ use threadkeep::documents::Documents;
 use threadkeep::driver::{Observer, Sink, Stop};
 use threadkeep::engine::{CodeCache, Engine};
 use threadkeep::limits::Limits;
-use threadkeep::policy::Policy;
+use threadkeep::policy::{Policy, Preset};
 use threadkeep::project::{OpenProject, ProjectOptions};
 use threadkeep_tests::auditor::audit;
 use threadkeep_tests::fixture::SCRIPTED_MODELS;
@@ -34,7 +34,7 @@ fn open(path: &Path) -> OpenProject {
     dir.create_dir_all("cache").unwrap();
     let cache = CodeCache::new(dir.open_dir("cache").unwrap());
     let engine = Engine::new(Limits::local(), Some(&cache)).unwrap();
-    let options = ProjectOptions::new(Policy::preset("local"));
+    let options = ProjectOptions::new(Policy::preset(Preset::Local));
     OpenProject::open(engine, &Project::from_dir(dir), options).unwrap()
 }
 

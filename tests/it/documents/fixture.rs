@@ -7,7 +7,7 @@ use threadkeep::documents::{Document, DocumentState, DocumentStates, Documents};
 use threadkeep::driver::{Driver, Ended, Observer, Sink, Stop};
 use threadkeep::engine::Engine;
 use threadkeep::limits::Limits;
-use threadkeep::policy::Policy;
+use threadkeep::policy::{Policy, Preset};
 use threadkeep::project::{OpenProject, ProjectOptions};
 use threadkeep::storage::memory::MemoryStore;
 use threadkeep::wit::registry;
@@ -53,7 +53,7 @@ impl World {
         dir.write("notes.txt", NOTES).unwrap();
         let options = ProjectOptions {
             store: Some(Arc::new(MemoryStore::new())),
-            ..ProjectOptions::new(Policy::preset("local"))
+            ..ProjectOptions::new(Policy::preset(Preset::Local))
         };
         let open = OpenProject::open(engine(), &Project::from_dir(dir), options).unwrap();
         let documents = Documents::new(

@@ -8,7 +8,7 @@ use threadkeep::ceilings::Guard;
 use threadkeep::clock::SystemClock;
 use threadkeep::driver::{Driver, Models, RunEvent, Sink, Stop};
 use threadkeep::models::{BoxFuture, Failure, Llm};
-use threadkeep::policy::Policy;
+use threadkeep::policy::{Policy, Preset};
 use threadkeep::storage::memory::MemoryStore;
 use threadkeep::tools::{ToolEntry, ToolResult, Tools};
 use threadkeep_tests::programs::{of_module, offset};
@@ -117,7 +117,7 @@ async fn a_component_that_asks_for_what_is_not_granted_does_not_get_it() {
     let policy = Policy {
         tools: Some(vec!["read".to_owned()]),
         models: Some([("default".to_owned(), None)].into()),
-        ..Policy::preset("strict")
+        ..Policy::preset(Preset::Strict)
     };
     let guard = Guard::new(policy, Arc::new(SystemClock));
     let reached = Arc::new(Reached::default());

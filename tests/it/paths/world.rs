@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use threadkeep::authority::Project;
 use threadkeep::error::CallError;
-use threadkeep::library::files::Policy;
+use threadkeep::policy::{Policy, Preset};
 use threadkeep::project::{OpenProject, ProjectError, ProjectOptions};
 use threadkeep::storage::memory::MemoryStore;
 use threadkeep::wit;
@@ -63,7 +63,7 @@ impl World {
         let memory = || Arc::new(MemoryStore::new()) as _;
         let options = ProjectOptions {
             store: (!sqlite).then(memory),
-            ..ProjectOptions::new(Policy::preset("local"))
+            ..ProjectOptions::new(Policy::preset(Preset::Local))
         };
         OpenProject::open(engine(), &Project::from_dir(self.dir()), options)
     }

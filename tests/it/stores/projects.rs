@@ -6,7 +6,7 @@ use crate::component::project::{describe_draft, engine, project_dir};
 use std::time::Duration;
 use threadkeep::authority::Project;
 use threadkeep::error::CallError;
-use threadkeep::policy::Policy;
+use threadkeep::policy::{Policy, Preset};
 use threadkeep::project::{OpenProject, ProjectOptions};
 use threadkeep::storage::sqlite::{Stores, StoresOptions};
 use threadkeep::wit;
@@ -29,7 +29,7 @@ async fn few_stores_are_open_for_many_projects_and_a_broken_one_is_alone_with_it
     let projects = places.each_ref().map(|(_, dir)| {
         let options = ProjectOptions {
             stores: Some(stores.clone()),
-            ..ProjectOptions::new(Policy::preset("local"))
+            ..ProjectOptions::new(Policy::preset(Preset::Local))
         };
         let project = Project::from_dir(dir.try_clone().unwrap());
         OpenProject::open(engine(), &project, options).unwrap()

@@ -9,7 +9,7 @@ use threadkeep::driver::{Sink, Stop, fresh_nonce};
 use threadkeep::engine::Engine;
 use threadkeep::limits::Limits;
 use threadkeep::models::user_message;
-use threadkeep::policy::Policy;
+use threadkeep::policy::{Policy, Preset};
 use threadkeep::project::{OpenProject, ProjectOptions};
 use threadkeep::wit::registry::Draft;
 
@@ -20,7 +20,7 @@ const HOLD: Duration = Duration::from_secs(60);
 async fn main() -> Result<(), Box<dyn Error>> {
     let engine = Engine::new(Limits::local(), None)?;
     let directory = Project::open_ambient(Path::new("project"))?;
-    let options = ProjectOptions::new(Policy::preset("local"));
+    let options = ProjectOptions::new(Policy::preset(Preset::Local));
     let project = OpenProject::open(engine, &directory, options)?;
     let tenant = project.tenant();
 

@@ -8,7 +8,7 @@ use threadkeep::component::{Context, Meter, Threads, ThreadsPre, View, add_to_li
 use threadkeep::engine::COMPONENT;
 use threadkeep::library::files::FilesLibrary;
 use threadkeep::limits::Limits;
-use threadkeep::policy::Policy;
+use threadkeep::policy::{Policy, Preset};
 use threadkeep::storage::memory::MemoryStore;
 use threadkeep::wit::llm::Completion;
 use threadkeep::wit::registry::Draft;
@@ -68,7 +68,7 @@ fn host() -> Result<Host, Box<dyn Error>> {
     let project = Project::open_ambient(Path::new("project"))?;
     let library = FilesLibrary::open(
         project.ai()?,
-        Policy::preset("strict"),
+        Policy::preset(Preset::Strict),
         Vec::new(),
         Environment::default(),
     );

@@ -36,7 +36,7 @@ fn describe(policy: &Policy, section: &mut Section) {
         quota_bytes,
         book,
     } = policy;
-    section.from("preset", preset, name);
+    section.from("preset", preset.as_str(), name);
     for (cap, value) in limits {
         section.from(&format!("most {cap}"), value.to_string(), name);
     }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::authority::Project;
+use crate::policy::Preset;
 use std::time::Duration;
 use tempfile::TempDir;
 
@@ -14,7 +15,7 @@ fn library(files: &[(&str, &str)]) -> (TempDir, FilesLibrary) {
         std::fs::create_dir_all(path.parent().expect("it has one")).expect("made");
         std::fs::write(path, content).expect("written");
     }
-    let library = reopened(&temp, Policy::preset("local"));
+    let library = reopened(&temp, Policy::preset(Preset::Local));
     (temp, library)
 }
 
@@ -138,7 +139,7 @@ fn documents() {
 #[test]
 fn a_project_without_a_directory() {
     let temp = TempDir::new().expect("a temporary directory");
-    let library = reopened(&temp, Policy::preset("strict"));
+    let library = reopened(&temp, Policy::preset(Preset::Strict));
     for (kind, name, expected) in [
         ("directive", "", "none"),
         ("directive", "x", "none"),

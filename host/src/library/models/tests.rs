@@ -1,6 +1,7 @@
 //! Model tables: what is read, what is refused, and that a key stays in the host.
 
 use super::*;
+use crate::policy::Preset;
 
 const FILE: &str = r#"
 providers:
@@ -456,7 +457,7 @@ fn what_the_operator_allows() {
         error.to_string().contains("the policy, does not grant it"),
         "{error}"
     );
-    let all = table(&[]).restricted(&Policy::preset("local"));
+    let all = table(&[]).restricted(&Policy::preset(Preset::Local));
     assert_eq!(all.names(), table(&[]).names());
     let priced = policy("models: {script: {prices: {input: 7, output: 8}}, gpt-4o-mini: }");
     let priced = table(&[]).restricted(&priced);

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::authority::Environment;
+use crate::policy::Preset;
 
 fn environment(pairs: &[(&str, &str)]) -> Environment {
     let pairs = pairs.iter();
@@ -95,7 +96,7 @@ const BOUND: &[(&str, &str, &str)] = &[
 #[test]
 fn a_key_goes_where_its_name_says_and_nowhere_else() {
     for (base_url, key, word) in BOUND {
-        bound(base_url, key, &Policy::preset("local"), word);
+        bound(base_url, key, &Policy::preset(Preset::Local), word);
     }
 }
 
