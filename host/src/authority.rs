@@ -45,6 +45,7 @@ pub const EXPANDED_BYTES_MAX: usize = 64 << 10;
     missing_docs,
     reason = "each variant's doc and message say what its fields are"
 )]
+#[non_exhaustive]
 pub enum AuthorityError {
     /// There is no such thing.
     #[error("{place} does not exist")]
@@ -426,6 +427,7 @@ pub struct Environment {
     missing_docs,
     reason = "each variant's doc and message say what its fields are"
 )]
+#[non_exhaustive]
 pub enum ExpandError {
     /// No such variable, or it may not be used here, or it is empty.
     #[error("the environment variable {name} is not set; set it, or write the value out")]

@@ -10,6 +10,7 @@ const TRAP_BYTES_MAX: usize = 2_048;
 
 /// Why a call of the component gave no answer.
 #[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
 pub enum CallError {
     /// The component refused: a typed error of `wit/types.wit`. Nothing was written, except after `unknown`.
     #[error("{}", describe(.0).message)]

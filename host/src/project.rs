@@ -26,6 +26,7 @@ pub const STORE: &str = "registry.db";
 
 /// Why a project cannot be opened.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ProjectError {
     /// A directory or file cannot be had.
     #[error(transparent)]
@@ -37,6 +38,7 @@ pub enum ProjectError {
 
 /// Why the settings of a project cannot hold.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum SettingsError {
     /// A file is there and is not what it should be, or cannot be read.
     #[error(transparent)]
@@ -277,6 +279,7 @@ fn is_gone(life: Life, lease: &wit::Lease, now: Time) -> bool {
 
 /// Why a recovery stopped. What it had closed is closed.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum RecoverError {
     /// The component gave no answer.
     #[error(transparent)]

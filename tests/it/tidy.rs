@@ -54,6 +54,10 @@ const CODE: [&str; 7] = ["rs", "wit", "sql", "toml", "py", "mjs", "sh"];
 /// The files of the host with `unsafe` code.
 const UNSAFE: [&str; 2] = ["host/src/engine/cache.rs", "host/src/storage/sqlite/vfs.rs"];
 
+/// Enums of the library that may grow beside its errors, and the errors that may not: they are the contract's.
+const GROWING: [&str; 1] = ["RunEvent"];
+const CLOSED_ERRORS: [&str; 2] = ["StorageError", "LibraryError"];
+
 /// Looks at one file and says what is wrong.
 type Check = fn(&File) -> Vec<String>;
 
@@ -116,6 +120,11 @@ fn wit_items_have_docs_and_a_version() {
             Vec::new()
         }
     });
+}
+
+#[test]
+fn what_may_grow_says_so_and_nothing_else_does() {
+    each(growth);
 }
 
 #[test]
@@ -185,6 +194,33 @@ fn unsafe_elsewhere(file: &File) -> Vec<String> {
     )]
 }
 
+/// The guide says which enums may grow: for an embedder's compiler they must say it as well, and a closed one must not.
+fn growth(file: &File) -> Vec<String> {
+    let library = file.is("rs")
+        && file.path.starts_with("host/src/")
+        && !file.path.starts_with("host/src/command/");
+    let mut problems = Vec::new();
+    let mut says = false;
+    for (at, line) in file.text.lines().enumerate().filter(|_| library) {
+        says |= line == "#[non_exhaustive]";
+        if let Some(rest) = line.strip_prefix("pub enum ") {
+            let name = rest.split([' ', '<']).next().unwrap_or_default();
+            let grows = GROWING.contains(&name)
+                || name.ends_with("Error") && !CLOSED_ERRORS.contains(&name);
+            if grows != says {
+                let word = if grows { "needs" } else { "must not have" };
+                let place = format!("{}:{}", file.path, at + 1);
+                problems.push(format!(
+                    "{place}: `{name}` {word} #[non_exhaustive] (docs/embedding.md, What to know)"
+                ));
+            }
+        }
+        // Attributes and docs of the next item begin after a line of another.
+        says &= line.starts_with("#[") || line.starts_with("///") || line.starts_with("    ");
+    }
+    problems
+}
+
 fn open_ends(file: &File) -> Vec<String> {
     if file.path != ".ci/run" && !CODE.iter().any(|kind| file.is(kind)) {
         return Vec::new();
@@ -246,7 +282,7 @@ mod tests {
     #[test]
     fn what_is_untidy_is_found() {
         let body = "    x();\n".repeat(FUNCTION_LINES_MAX - 1);
-        let cases: [(Check, File, usize); 15] = [
+        let cases: [(Check, File, usize); 19] = [
             (
                 long_functions,
                 file("a.rs", &format!("fn f() {{\n{body}}}\n")),
@@ -289,6 +325,28 @@ mod tests {
                 unsafe_elsewhere,
                 file(UNSAFE[0], "#![allow(unsafe_code)]"),
                 0,
+            ),
+            (growth, file("host/src/a.rs", "pub enum AError {\n"), 1),
+            (
+                growth,
+                file("host/src/a.rs", "#[non_exhaustive]\npub enum RunEvent {\n"),
+                0,
+            ),
+            (
+                growth,
+                file(
+                    "host/src/a.rs",
+                    "#[non_exhaustive]\npub struct A;\npub enum BError {\n",
+                ),
+                1,
+            ),
+            (
+                growth,
+                file(
+                    "host/src/a.rs",
+                    "#[non_exhaustive]\npub enum StorageError {\n",
+                ),
+                1,
             ),
             (stray, file("host/registry.db", ""), 1),
             (stray, file("notes", ""), 1),

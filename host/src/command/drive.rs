@@ -214,6 +214,7 @@ impl<'a> Watch<'a> {
             RunEvent::Disbelieved { reported, counted } => {
                 stream.disbelieved(screen, reported.total(), counted.total());
             }
+            _ => {}
         }
     }
 

@@ -49,6 +49,7 @@ pub fn call(error: &CallError) -> Fault {
             ),
             ..call(inner)
         },
+        _ => Fault::new("other", message),
     }
 }
 
@@ -210,6 +211,7 @@ pub fn drive(opened: &Opened, thread: &str, error: &DriveError) -> Fault {
             exit: Exit::Busy,
             ..Fault::new("busy", error.to_string()).hint("try again later")
         },
+        _ => Fault::new("other", with_source(error)),
     }
 }
 
@@ -229,6 +231,7 @@ pub fn project(error: &ProjectError) -> Fault {
         ProjectError::Store(_) => {
             Fault::new("store", with_source(error)).hint("`threadkeep doctor` says more")
         }
+        _ => Fault::new("other", with_source(error)),
     }
 }
 
@@ -240,7 +243,7 @@ pub fn settings(error: &SettingsError) -> Fault {
         SettingsError::Library(LibraryError::Invalid { .. }) => {
             Fault::new("invalid", error.to_string())
         }
-        SettingsError::Library(_) => Fault::new("settings", error.to_string()),
+        _ => Fault::new("settings", error.to_string()),
     }
 }
 
@@ -255,6 +258,7 @@ pub fn recovery(error: &RecoverError) -> Fault {
     match error {
         RecoverError::Call(error) => call(error),
         RecoverError::Authority(error) => authority(error),
+        _ => Fault::new("other", with_source(error)),
     }
 }
 

@@ -127,6 +127,7 @@ impl Repaired {
 
 /// Why a document cannot be written or checked. The records are as they were.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum DocumentError {
     /// A call of the component gave no answer.
     #[error(transparent)]

@@ -7,6 +7,7 @@ use tokio::sync::mpsc;
 
 /// Something that happened in a run.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub enum RunEvent {
     /// The run is held and its first step is durable.
     Started {

@@ -63,6 +63,7 @@ pub struct Driver {
 
 /// Why a run could not be performed to its end. The thread is as its last commit left it.
 #[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
 pub enum DriveError {
     /// A call of the component gave no answer.
     #[error(transparent)]

@@ -42,6 +42,7 @@ const WIT_PACKAGE: &str = "threadkeep:threads/";
 
 /// Why an engine cannot be made.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum EngineError {
     /// The limits contradict each other.
     #[error("the limit {field} cannot be: {problem}")]

@@ -24,6 +24,7 @@ pub struct Document {
     missing_docs,
     reason = "each variant's doc and message say what its fields are"
 )]
+#[non_exhaustive]
 pub enum FrontError {
     /// A byte that is not UTF-8, at this offset from the start of the file.
     #[error("byte {offset} is not UTF-8; save the file as UTF-8")]

@@ -160,6 +160,7 @@ async fn names(mut events: tokio::sync::mpsc::UnboundedReceiver<RunEvent>) -> Ve
             RunEvent::Ended(_) => "ended",
             RunEvent::AfterFailed { .. } => "after failed",
             RunEvent::Text(_) | RunEvent::Thinking(_) | RunEvent::ToolNamed(_) => continue,
+            other => panic!("{other:?} has no name here"),
         });
     }
     names
