@@ -61,7 +61,9 @@ struct Told {
     spend: u64,
     tokens: [u64; 5],
     open_calls: BTreeSet<(u64, u64)>,
+    /// The attempt of the runner that is under way, and calls of a host's own loop, by the versions that admitted them.
     open_hold: Option<(u64, u64)>,
+    own_holds: BTreeMap<u64, u64>,
     /// Attempts that were charged in full, and not corrected since.
     charged: BTreeMap<u64, u64>,
 }
@@ -82,7 +84,7 @@ impl Audit<'_> {
         let root = text(&record["chain"]).to_lowercase();
         let drawn = self.drawn_on(&root);
         let account = self.accounts.entry(drawn).or_default();
-        account.held += number(&head["hold"]["amount"]);
+        account.held += number(&head["hold"]["amount"]) + told.own_holds.values().sum::<u64>();
         account.spent += told.spend;
         if key == tip(&self.chains, &root) {
             let draws = ["created", "running", "waiting", "suspended"];
@@ -98,6 +100,7 @@ impl Audit<'_> {
             ("directive", text(&record["directive"]), made),
             ("agent", text(&record["agent"]), made),
             ("task", text(&record["task"]), made),
+            ("parent", text(&record["parent"]).to_lowercase(), made),
         ] {
             if !value.is_empty() {
                 self.indexes
@@ -181,6 +184,13 @@ impl Audit<'_> {
                 "the hold of the head is not the one that the history left open",
             );
         }
+        let held = head["holds"].as_array().into_iter().flatten();
+        let held: BTreeMap<u64, u64> = held
+            .map(|own| (number(&own["version"]), number(&own["amount"])))
+            .collect();
+        if held != told.own_holds {
+            self.find(key, "the host's own holds are not those of the history");
+        }
         let round: BTreeSet<(u64, u64)> = head["round"]["calls"]
             .as_array()
             .into_iter()
@@ -232,36 +242,49 @@ impl Audit<'_> {
 
     fn entry(&mut self, key: &str, entry: &Value, told: &mut Told) {
         let version = told.version;
-        if entry["settled"].is_object() {
-            let settled = &entry["settled"];
-            let open = told.open_hold.take();
-            if open != Some((number(&settled["version"]), number(&settled["hold"]))) {
-                self.find(key, &format!("version {version} settles what was not open"));
-            }
-            told.spend += number(&settled["spend"]);
-            if text(&settled["how"]) == "charged" {
-                told.charged
-                    .insert(number(&settled["version"]), number(&settled["spend"]));
-            }
-            for (sum, kind) in told.tokens.iter_mut().zip(KINDS) {
-                *sum += number(&settled["usage"][kind]);
-            }
+        let settled = Some(&entry["settled"]).filter(|settled| settled.is_object());
+        let charged = entry["charged"].as_array().into_iter().flatten();
+        for settled in settled.into_iter().chain(charged) {
+            self.settled(key, settled, told);
         }
         for (index, event) in entry["events"].as_array().into_iter().flatten().enumerate() {
             self.event(key, version, index as u64, event, told);
         }
         if entry["admitted"].is_object() {
             let admitted = &entry["admitted"];
-            if !told.open_calls.is_empty() {
+            if !told.open_calls.is_empty() && admitted["key"].is_null() {
                 self.find(
                     key,
                     &format!("version {version} admits a call while tool calls are open"),
                 );
             }
+            if !admitted["key"].is_null() {
+                told.own_holds.insert(version, number(&admitted["hold"]));
+                return;
+            }
             if told.open_hold.is_some() {
                 self.find(key, &format!("version {version} admits a second attempt"));
             }
             told.open_hold = Some((version, number(&admitted["hold"])));
+        }
+    }
+
+    fn settled(&mut self, key: &str, settled: &Value, told: &mut Told) {
+        let (of, hold) = (number(&settled["version"]), number(&settled["hold"]));
+        let open = match told.own_holds.remove(&of) {
+            Some(hold) => Some((of, hold)),
+            None => told.open_hold.take(),
+        };
+        if open != Some((of, hold)) {
+            let version = told.version;
+            self.find(key, &format!("version {version} settles what was not open"));
+        }
+        told.spend += number(&settled["spend"]);
+        if text(&settled["how"]) == "charged" {
+            told.charged.insert(of, number(&settled["spend"]));
+        }
+        for (sum, kind) in told.tokens.iter_mut().zip(KINDS) {
+            *sum += number(&settled["usage"][kind]);
         }
     }
 

@@ -87,9 +87,32 @@ fn wrap(module: &[u8]) -> Result<Vec<u8>> {
     encoder
         .module(module)
         .context("the core module does not fit its world")?;
-    encoder
+    let component = encoder
         .encode()
-        .context("the core module cannot be wrapped as a component")
+        .context("the core module cannot be wrapped as a component")?;
+    without_names(&component).context("the component's sections cannot be read")
+}
+
+/// Bytes of the magic number and the version before the first section.
+const PREAMBLE_BYTES: usize = 8;
+
+/// The component without its section of names for debuggers: a hundredth of the file, and nothing that runs reads it.
+fn without_names(component: &[u8]) -> Option<Vec<u8>> {
+    const NAMES: &[u8] = b"\x0ecomponent-name";
+    let mut kept = component.get(..PREAMBLE_BYTES)?.to_vec();
+    let mut rest = component.get(PREAMBLE_BYTES..)?;
+    while let Some((id, body)) = rest.split_first() {
+        let digits = body.iter().position(|byte| byte & 0x80 == 0)? + 1;
+        let size = body[..digits].iter().rev();
+        let size = size.fold(0, |size, byte| size << 7 | usize::from(byte & 0x7f));
+        let end = 1 + digits + size;
+        let section = rest.get(..end)?;
+        if *id != 0 || !section[1 + digits..].starts_with(NAMES) {
+            kept.extend_from_slice(section);
+        }
+        rest = &rest[end..];
+    }
+    Some(kept)
 }
 
 /// The imports of the file against those of world `threads`: not one more, not one less. Gives their number.

@@ -176,6 +176,8 @@ pub struct Change<'a> {
     pub admitted: Option<Admitted>,
     /// Mail that waits and that this change may take.
     pub mail: Vec<Mail>,
+    /// Calls of a host's own loop that end with it and nobody settled.
+    pub charges: Vec<Settled>,
     /// Writes beyond the records of the thread.
     pub extra: Vec<Write>,
     /// True if it only records the truth about something that has already happened.
@@ -204,6 +206,7 @@ impl<'a> Change<'a> {
             settled: None,
             admitted: None,
             mail: Vec::new(),
+            charges: Vec::new(),
             extra: Vec::new(),
             closing: false,
             sealed: false,
@@ -397,6 +400,7 @@ impl<'a> Change<'a> {
             answers: self.answers.take(),
             settled: self.settled.take(),
             admitted: self.admitted.take(),
+            charged: std::mem::take(&mut self.charges),
             events: std::mem::take(&mut self.events),
         }
     }

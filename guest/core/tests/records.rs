@@ -7,10 +7,10 @@ use threadkeep_core::ledger::Usage;
 use threadkeep_core::money::Nanos;
 use threadkeep_core::plan::{Loaded, Stored};
 use threadkeep_core::runner::{
-    Completion, LlmFailure, Outcome, ReplyBlock, ToolOutcome, ToolState,
+    Attempt, Completion, LlmFailure, Outcome, ReplyBlock, ToolOutcome, ToolState,
 };
 use threadkeep_core::settings::Pin;
-use threadkeep_core::thread::{ChainRecord, Charged, Head, ThreadRecord};
+use threadkeep_core::thread::{ChainRecord, Charged, Head, OwnHold, ThreadRecord};
 use threadkeep_core::transcript::{jsonl, manifest, state_json, thread_json};
 
 /// What reads a text and writes it again.
@@ -23,7 +23,7 @@ macro_rules! rewrite {
 /// Reads a text and writes it again.
 type Rewrite = fn(&str) -> String;
 
-const RECORDS: [(Rewrite, &str); 10] = [
+const RECORDS: [(Rewrite, &str); 13] = [
     (
         rewrite!(ThreadRecord),
         r#"{"format":1,"id":"Research-1","directive":"research","parent":"p","chain":"Research-1","previous":"a","next":"b","agent":"ann","task":"t","title":"A \"title\" \\ \u0000\b\f\n\r\t\u001f/é漢🙂","model":"default","limits":{"turns":1,"tokens":2,"spend":18446744073709551615,"spawns":4,"depth":5,"duration":6},"capabilities":["execute.tool.*","x"],"overrides":{"model":"m","limits":{"turns":null,"tokens":null,"spend":null,"spawns":null,"depth":null,"duration":null},"capabilities":["c"]},"inputs":"{\"topic\":0.10}","pin":"00","outcome":"completed","result":"\"done\"","created":{"seconds":-5,"nanos":999999999}}"#,
@@ -59,6 +59,18 @@ const RECORDS: [(Rewrite, &str); 10] = [
     (
         rewrite!(ChainRecord),
         r#"{"format":1,"tip":"t","parent":"p","children":0,"forks":0,"account":{"parent":null,"limit":null,"spent":0,"held":0,"reserved":0,"reported":0,"users":0,"frozen":false},"above":["p","root"]}"#,
+    ),
+    (
+        rewrite!(Entry),
+        r#"{"format":1,"version":7,"reason":"attempt","time":{"seconds":0,"nanos":0},"run":1,"commit":"","previous":"","admitted":{"hold":200,"output":4096,"request":"ff","key":"turn-1"},"charged":[{"version":6,"hold":100,"spend":100,"how":"charged"}],"events":[]}"#,
+    ),
+    (
+        rewrite!(OwnHold),
+        r#"{"version":7,"key":"turn-1","model":"m","amount":5,"prices":{"input":1,"output":2,"read":3,"write":4},"tokens":9}"#,
+    ),
+    (
+        rewrite!(Attempt),
+        r#"{"version":7,"amount":5,"output":9,"estimate":"aa","bill":"bb"}"#,
     ),
     (
         rewrite!(Charged),

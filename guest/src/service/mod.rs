@@ -4,6 +4,7 @@
 //! [`store::CONFLICTS_MAX`] times; then the caller hears `busy` and may repeat the same call.
 
 pub mod history;
+pub mod ledger;
 pub mod maintenance;
 pub mod registry;
 pub mod resolve;

@@ -135,7 +135,7 @@ impl<P: Ports> Service<P> {
         }
     }
 
-    fn model(&self, name: &str) -> Result<Model, Error> {
+    pub(super) fn model(&self, name: &str) -> Result<Model, Error> {
         match self.ports.library("model", name)?.first() {
             Some(text) => Ok(Model::parse(text)?),
             None => Err(self.not_found("model", name)?),

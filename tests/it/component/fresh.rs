@@ -272,6 +272,8 @@ impl Side {
                 let closed = closed.await;
                 self.note("close", closed);
             }
+            // The contract has no names for these yet.
+            own_loop::Request::Hold(..) | own_loop::Request::Settle(..) => {}
         }
     }
 

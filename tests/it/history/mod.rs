@@ -4,6 +4,7 @@ mod appends;
 mod chats;
 mod deaths;
 mod holds;
+mod money;
 
 use crate::runner::world::World;
 use serde_json::{Value, json};

@@ -1,9 +1,12 @@
 //! Random requests of hosts with a loop of their own, for the property of the runner.
 
-use super::world::World;
+use super::world::{World, usage};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use threadkeep::clock::Clock;
+use threadkeep_component::service::ledger::Asked;
+use threadkeep_core::money::Nanos;
+use threadkeep_core::runner::Bill;
 use threadkeep_core::time::Instant;
 
 /// One request of such a host.
@@ -15,6 +18,10 @@ pub enum Request {
     Append(bool, Vec<u8>, bool),
     /// With one of the outcomes.
     Close(u8),
+    /// By one of a few names, so much; and whether the same is asked twice.
+    Hold(u8, u16, bool),
+    /// One of the calls that were held, however long ago: tokens, an amount or nothing.
+    Settle(u8, u8),
 }
 
 pub fn request() -> impl Strategy<Value = Request> {
@@ -24,6 +31,8 @@ pub fn request() -> impl Strategy<Value = Request> {
         5 => (any::<bool>(), prop::collection::vec(any::<u8>(), 0..4), any::<bool>())
             .prop_map(|(held, kinds, again)| Append(held, kinds, again)),
         1 => any::<u8>().prop_map(Close),
+        3 => (any::<u8>(), any::<u16>(), any::<bool>()).prop_map(|(k, n, again)| Hold(k, n, again)),
+        3 => (any::<u8>(), any::<u8>()).prop_map(|(n, kind)| Settle(n, kind)),
     ]
 }
 
@@ -32,16 +41,22 @@ pub fn perform(world: &mut World, thread: &str, request: Request) {
         Request::Open(first, seconds) => open(world, thread, first, seconds),
         Request::Append(held, kinds, again) => append(world, thread, held, &kinds, again),
         Request::Close(kind) => close(world, thread, kind),
+        Request::Hold(name, amount, again) => hold(world, thread, name, amount, again),
+        Request::Settle(n, kind) => settle(world, thread, n, kind),
     }
 }
 
-fn open(world: &mut World, thread: &str, first: bool, seconds: u8) {
+fn deadline(world: &World, seconds: u8) -> Instant {
     let now = world.clock.now();
     let now = Instant {
         seconds: now.seconds,
         nanos: now.nanos,
     };
-    let deadline = now.plus_millis(u64::from(seconds) * 1_000);
+    now.plus_millis(u64::from(seconds) * 1_000)
+}
+
+fn open(world: &mut World, thread: &str, first: bool, seconds: u8) {
+    let deadline = deadline(world, seconds);
     // A holder names one hold alone.
     let holder = format!("{thread}/{}", u8::from(first));
     match world.service.open(thread, &holder, deadline) {
@@ -133,4 +148,59 @@ fn close(world: &mut World, thread: &str, kind: u8) {
     } else {
         "close refused"
     });
+}
+
+fn hold(world: &mut World, thread: &str, name: u8, amount: u16, again: bool) {
+    let token = world.own.get(thread).copied().unwrap_or_default();
+    let (name, until) = (format!("call-{}", name % 16), deadline(world, 30));
+    let asked = match amount % 2 {
+        0 => Asked::Amount(Nanos::new(u64::from(amount) << 8)),
+        _ => Asked::Tokens("default".to_owned(), u64::from(amount) % 400, 400),
+    };
+    let before = world.service.load(thread).unwrap();
+    let held = world.service.hold(thread, token, &name, &asked, until);
+    let after = world.service.load(thread).unwrap();
+    let Ok(held) = held else {
+        assert_eq!(after, before, "a refused hold wrote");
+        return world.count("hold refused");
+    };
+    if held.version < after.head.value.version || after == before {
+        return world.count("hold known");
+    }
+    world.count("hold");
+    world.calls.push((thread.to_owned(), held.version));
+    if again {
+        let repeated = world.service.hold(thread, token, &name, &asked, until);
+        assert_eq!(repeated.unwrap(), held);
+        let now = world.service.load(thread).unwrap();
+        assert_eq!(now, after, "a repeated hold wrote");
+        world.count("hold known");
+    }
+}
+
+fn settle(world: &mut World, thread: &str, n: u8, kind: u8) {
+    let calls = world.calls.iter().filter(|(of, _)| of == thread);
+    let versions: Vec<u64> = calls.map(|(_, version)| *version).collect();
+    let Some(version) = versions.get(usize::from(n) % versions.len().max(1)) else {
+        return;
+    };
+    let bill = match kind % 4 {
+        0 => Bill::Nothing,
+        1 => Bill::Amount(Nanos::new(u64::from(kind) << 12)),
+        _ => Bill::Usage(usage(u64::from(kind), 300).unwrap()),
+    };
+    let before = world.service.load(thread).unwrap();
+    let settled = world.service.settle(thread, *version, bill);
+    let after = world.service.load(thread).unwrap();
+    if settled.is_err() {
+        assert_eq!(after, before, "a refused bill wrote");
+        return world.count("settle refused");
+    }
+    if after != before {
+        world.count("settle");
+    }
+    world.service.settle(thread, *version, bill).unwrap();
+    let now = world.service.load(thread).unwrap();
+    assert_eq!(now, after, "a repeated bill wrote");
+    world.count("settle repeated");
 }

@@ -113,6 +113,12 @@ fn every_kind_of_answer_occurs() {
         "append refused",
         "close",
         "close refused",
+        "hold",
+        "hold known",
+        "hold refused",
+        "settle",
+        "settle repeated",
+        "settle refused",
     ] {
         assert!(
             world.counts.get(what).is_some_and(|n| *n > 0),

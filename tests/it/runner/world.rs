@@ -38,6 +38,8 @@ pub struct World {
     pub counts: BTreeMap<String, u64>,
     /// Tokens of hosts with a loop of their own.
     pub own: BTreeMap<String, u64>,
+    /// Calls that such hosts held: thread and version.
+    pub calls: Vec<(String, u64)>,
 }
 
 impl World {
@@ -64,6 +66,7 @@ impl World {
             held: BTreeMap::new(),
             counts: BTreeMap::new(),
             own: BTreeMap::new(),
+            calls: Vec::new(),
         }
     }
 

@@ -78,13 +78,15 @@ pub struct Entry {
     pub settled: Option<Settled>,
     /// The attempt that it admits.
     pub admitted: Option<Admitted>,
+    /// Calls of a host's own loop that nobody settled before it ended.
+    pub charged: Vec<Settled>,
     /// What happened, in order.
     pub events: Vec<Event>,
 }
 
 record!(Entry {
     format, version, reason, time, run, commit, previous, answers or nothing, settled or nothing,
-    admitted or nothing, events
+    admitted or nothing, charged or nothing, events
 });
 
 /// Which step an entry answers, and with what.
@@ -137,13 +139,11 @@ pub struct Admitted {
     pub output: u64,
     /// SHA-256 of the request.
     pub request: String,
+    /// The name that a host's own loop gave it.
+    pub key: Option<String>,
 }
 
-record!(Admitted {
-    hold,
-    output,
-    request
-});
+record!(Admitted { hold, output, request, key or nothing });
 
 impl Entry {
     /// The text that is stored.

@@ -325,6 +325,7 @@ mod tests {
             answers: None,
             settled: None,
             admitted: None,
+            charged: Vec::new(),
             events,
         }
     }

@@ -139,6 +139,7 @@ impl Change<'_> {
                 hold,
                 run,
                 tokens,
+                unpriced: _,
                 late,
             } = self.head.charged[at].clone();
             let Some(late) = late.filter(|late| !late.recorded) else {

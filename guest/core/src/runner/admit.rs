@@ -54,6 +54,7 @@ fn attempt(change: &mut Change<'_>, pin: &Pin, tries: u32, output: u64) {
         hold: amount,
         output,
         request: request.clone(),
+        key: None,
     });
     hand_out(change, StepKind::CallLlm, MODEL_MILLIS);
     if let Some(step) = &mut change.head.step {
@@ -166,7 +167,7 @@ fn affordable(change: &Change<'_>, pin: &Pin) -> Result<u64, Refusal> {
 }
 
 /// Set money aside for an attempt, on the account that the chain draws on.
-fn hold(change: &mut Change<'_>, amount: Nanos) -> Result<Settled, Refusal> {
+pub(super) fn hold(change: &mut Change<'_>, amount: Nanos) -> Result<Settled, Refusal> {
     let room = change.room();
     let most = change.ceiling().spend;
     match amount > room && change.account().room(most) > room {

@@ -32,13 +32,7 @@ pub fn open(
     moment: Moment<'_>,
 ) -> Result<Decision, Error> {
     check_name("holder", holder)?;
-    if deadline <= moment.now || deadline > moment.now.plus_millis(OPEN_MILLIS_MAX) {
-        let problem = format!(
-            "must be after now, {}, and at most an hour away",
-            moment.now.rfc3339()
-        );
-        return Err(Error::invalid("deadline", &deadline.rfc3339(), problem));
-    }
+    check_deadline(deadline, moment)?;
     let head = &loaded.head.value;
     let mut change = Change::with(loaded, mail, moment);
     if let (true, Some(step)) = (head.is_own_loop(), &mut change.head.step)
@@ -59,6 +53,16 @@ pub fn open(
     }
     let plan = change.into_plan(Reason::Opened)?;
     Ok(Decision::Commit(Box::new(plan)))
+}
+
+/// After now, and at most [`OPEN_MILLIS_MAX`] away.
+pub(super) fn check_deadline(deadline: Instant, moment: Moment<'_>) -> Result<(), Error> {
+    if deadline > moment.now && deadline <= moment.now.plus_millis(OPEN_MILLIS_MAX) {
+        return Ok(());
+    }
+    let now = moment.now.rfc3339();
+    let problem = format!("must be after now, {now}, and at most an hour away");
+    Err(Error::invalid("deadline", &deadline.rfc3339(), problem))
 }
 
 /// May the holder of this token write?

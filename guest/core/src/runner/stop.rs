@@ -102,6 +102,7 @@ fn end(change: &mut Change<'_>, status: Status) {
 
 /// No holder, no step, nothing due (but mail that waits makes a thread due at once).
 fn let_go(change: &mut Change<'_>, status: Status) {
+    charge_held(change);
     let mail = change.head.mail() > 0 && !status.is_end();
     let head = &mut change.head;
     head.status = status;
@@ -161,10 +162,40 @@ pub(super) fn settle(change: &mut Change<'_>, usage: Option<Usage>, sent: bool) 
             hold,
             run: change.head.run,
             tokens,
+            unpriced: false,
             late: None,
         });
     }
     spend
+}
+
+/// What a host's own loop still held when it ended: nobody knows what became of it.
+fn charge_held(change: &mut Change<'_>) {
+    for own in std::mem::take(&mut change.head.holds) {
+        let (version, amount) = (own.version, own.amount);
+        change.record(&mut |path| path.settle(amount, amount));
+        let used = &mut change.head.counters;
+        used.spend = used.spend.saturating_add(amount);
+        used.run_tokens = used.run_tokens.saturating_add(own.tokens);
+        change.charges.push(Settled {
+            version,
+            hold: amount,
+            spend: amount,
+            how: How::Charged,
+            usage: None,
+        });
+        change.charged(Charged {
+            version,
+            hold: Hold {
+                amount,
+                prices: own.prices.unwrap_or_default(),
+            },
+            run: change.head.run,
+            tokens: own.tokens,
+            unpriced: own.prices.is_none(),
+            late: None,
+        });
+    }
 }
 
 /// What a call of a tool itself cost: recorded and counted; nothing was held for it, and by hand it may be told while

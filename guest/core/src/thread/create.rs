@@ -188,6 +188,7 @@ fn head(limits: Limits, now: Instant) -> Head {
         step: None,
         round: None,
         hold: None,
+        holds: Vec::new(),
         charged: Vec::new(),
         counters: Counters::default(),
         bad_rounds: 0,

@@ -38,6 +38,8 @@ pub struct Head {
     pub round: Option<Round>,
     /// Money set aside for the pending attempt.
     pub hold: Option<Hold>,
+    /// Money set aside for calls of a host's own loop, at most [`HOLDS_MAX`].
+    pub holds: Vec<OwnHold>,
     /// The newest attempts that were charged in full because nobody knew what they used, at most [`CHARGED_MAX`]: what
     /// they did use may still be told.
     pub charged: Vec<Charged>,
@@ -72,7 +74,7 @@ pub struct Head {
 }
 
 record!(Head {
-    format, status, cause, run, token, holder, expiry, request, due, recency, step, round, hold, charged or nothing, counters, bad_rounds, lost,
+    format, status, cause, run, token, holder, expiry, request, due, recency, step, round, hold, holds or nothing, charged or nothing, counters, bad_rounds, lost,
     context, prefix, asked or nothing, version, hash, intent, mail_from, mail_to, limits, session, updated
 });
 
@@ -170,6 +172,28 @@ pub struct Hold {
 
 record!(Hold { amount, prices });
 
+/// Calls of a host's own loop that may be held at once: a few in parallel, so that the head stays small.
+pub const HOLDS_MAX: usize = 8;
+
+/// Money set aside for a call of a host's own loop.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OwnHold {
+    /// The version that admitted it: its name from then on.
+    pub version: u64,
+    /// The host's name of it.
+    pub key: String,
+    /// The model; empty if it was held as money.
+    pub model: String,
+    /// How much.
+    pub amount: Nanos,
+    /// At these prices; `None` if it was held as money.
+    pub prices: Option<Prices>,
+    /// Tokens that it may come to.
+    pub tokens: u64,
+}
+
+record!(OwnHold { version, key, model, amount, prices or nothing, tokens });
+
 /// Charged attempts that can still be corrected: later ones take the place of earlier ones, so that the head stays small.
 pub const CHARGED_MAX: usize = 8;
 
@@ -184,11 +208,13 @@ pub struct Charged {
     pub run: u64,
     /// Tokens that it was counted as.
     pub tokens: u64,
+    /// True if it was held as money, without prices.
+    pub unpriced: bool,
     /// What it really used, once somebody has told: recorded with the next entry of the thread.
     pub late: Option<Late>,
 }
 
-record!(Charged { version, hold, run, tokens, late or nothing });
+record!(Charged { version, hold, run, tokens, unpriced or nothing, late or nothing });
 
 /// What a charged attempt really used.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -192,6 +192,7 @@ mod tests {
             answers: None,
             settled: None,
             admitted: None,
+            charged: Vec::new(),
             events,
         }
     }

@@ -1,0 +1,360 @@
+//! The money of a host's own loop: it holds before a call, and settles or releases when it knows what became of it.
+//!
+//! A hold is named by a key of the host's, so that a repeated call is known for ever, and from then on by the version that
+//! admitted it. Settling needs no token: truth is taken from whoever has it, once. What is still held when the loop ends
+//! is charged in full, and may be settled late like any charged attempt.
+
+use super::Decision;
+use super::admit::{cap_reached, hold as admit_money, lease, refused_money};
+use super::own::{check_deadline, held};
+use super::start::{check_name, refused};
+use crate::error::Error;
+use crate::hash::sha256;
+use crate::history::{Admitted, Event, How, Reason, ResultEvent, Settled};
+use crate::json::{self, record::record};
+use crate::key;
+use crate::ledger::{Prices, Usage};
+use crate::money::Nanos;
+use crate::plan::{Change, Expect, Loaded, Moment, Stored, Write};
+use crate::settings::Model;
+use crate::thread::{HOLDS_MAX, Late, OwnHold, Status};
+use crate::time::Instant;
+
+/// What a call may come to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Estimate {
+    /// A call of a model of the library.
+    Tokens {
+        /// The model.
+        model: Box<Model>,
+        /// Tokens that it will read.
+        input: u64,
+        /// Most tokens that it may write.
+        output: u64,
+    },
+    /// So much money.
+    Amount(Nanos),
+}
+
+impl Estimate {
+    fn digest(&self) -> String {
+        match self {
+            Self::Tokens {
+                model,
+                input,
+                output,
+            } => sha256(&[
+                "tokens",
+                &model.name,
+                &input.to_string(),
+                &output.to_string(),
+            ]),
+            Self::Amount(amount) => sha256(&["amount", &amount.get().to_string()]),
+        }
+    }
+}
+
+/// What became of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Bill {
+    /// It used so many tokens, at the prices that stood when it was held.
+    Usage(Usage),
+    /// It cost so much.
+    Amount(Nanos),
+    /// Nothing was sent.
+    Nothing,
+}
+
+impl Bill {
+    fn digest(&self) -> String {
+        match self {
+            Self::Usage(usage) => sha256(&["usage", &json::text(usage)]),
+            Self::Amount(amount) => sha256(&["amount", &amount.get().to_string()]),
+            Self::Nothing => sha256(&["nothing"]),
+        }
+    }
+}
+
+/// What is remembered of a hold for ever, beside the signals that were seen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Attempt {
+    /// The version that admitted it.
+    pub version: u64,
+    /// What was set aside.
+    pub amount: Nanos,
+    /// Most output tokens that were admitted.
+    pub output: u64,
+    /// SHA-256 of what was asked.
+    pub estimate: String,
+    /// SHA-256 of what became of it, once somebody has told.
+    pub bill: Option<String>,
+}
+
+record!(Attempt { version, amount, output, estimate, bill or nothing });
+
+/// Key of an attempt's record: no signal can have such a name.
+pub fn attempt_key(loaded: &Loaded, name: &str) -> String {
+    key::join(&[&loaded.root(), "\0hold", &loaded.key(), name])
+}
+
+/// What a host asks to set aside.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HoldRequest<'a> {
+    /// Its token.
+    pub token: u64,
+    /// Its name of the call.
+    pub key: &'a str,
+    /// What the call may come to.
+    pub estimate: &'a Estimate,
+    /// Until when it should be settled: the hold of the thread lasts at least as long.
+    pub deadline: Instant,
+}
+
+/// Set money aside for a call of a host's own loop. `known` is the record of a call of that name, if there was one.
+pub fn hold(
+    loaded: &Loaded,
+    known: Option<&Attempt>,
+    request: &HoldRequest<'_>,
+    moment: Moment<'_>,
+) -> Result<Decision, Error> {
+    check_name("key", request.key)?;
+    let digest = request.estimate.digest();
+    match known {
+        Some(known) if known.estimate == digest => return Ok(Decision::Repeat),
+        Some(known) => {
+            return Err(Error::Conflict {
+                field: "estimate",
+                expected: digest,
+                actual: known.estimate.clone(),
+            });
+        }
+        None => {}
+    }
+    held(loaded, request.token)?;
+    check_deadline(request.deadline, moment)?;
+    let head = &loaded.head.value;
+    if head.intent.is_some() {
+        return Err(refused(loaded, "a cancel waits: close it"));
+    }
+    if head.holds.len() >= HOLDS_MAX {
+        let advice = "too many of its calls are held at once: settle or release one";
+        return Err(refused(loaded, advice));
+    }
+    if let Some(cause) = cap_reached(head, moment.ceiling) {
+        return Err(Error::Exceeded(cause));
+    }
+    let mut change = Change::new(loaded, moment);
+    change.tell_late();
+    let (own, output) = own_hold(&mut change, request)?;
+    let (amount, version) = (own.amount, own.version);
+    change.head.holds.push(own);
+    change.admitted = Some(Admitted {
+        hold: amount,
+        output,
+        request: digest.clone(),
+        key: Some(request.key.to_owned()),
+    });
+    let attempt = Attempt {
+        version,
+        amount,
+        output,
+        estimate: digest,
+        bill: None,
+    };
+    change.extra.push(Write::Put {
+        collection: key::SEEN,
+        key: attempt_key(loaded, request.key),
+        expect: Expect::Absent,
+        value: json::text(&attempt),
+    });
+    last_until(&mut change, request.deadline);
+    Ok(Decision::Commit(Box::new(
+        change.into_plan(Reason::Attempt)?,
+    )))
+}
+
+/// The hold, if the money is there, and the most output tokens that it allows: lowered where money is short.
+fn own_hold(change: &mut Change<'_>, request: &HoldRequest<'_>) -> Result<(OwnHold, u64), Error> {
+    let (model, prices, input, output) = match request.estimate {
+        Estimate::Amount(_) => (String::new(), None, 0, 0),
+        Estimate::Tokens {
+            model,
+            input,
+            output,
+        } => {
+            let prices = model.prices.unwrap_or_default();
+            let affordable = prices.output_for(change.room(), *input);
+            let floor = (*output).min(super::OUTPUT_TOKENS_FLOOR);
+            let output = (*output).min(affordable).max(floor);
+            (model.name.clone(), Some(prices), *input, output)
+        }
+    };
+    let amount = match request.estimate {
+        Estimate::Amount(amount) => *amount,
+        Estimate::Tokens { .. } => prices.unwrap_or_default().ceiling(input, output),
+    };
+    if let Err(refusal) = admit_money(change, amount) {
+        return Err(Error::Exceeded(refused_money(change, refusal)));
+    }
+    let own = OwnHold {
+        version: change.version(),
+        key: request.key.to_owned(),
+        model,
+        amount,
+        prices,
+        tokens: input.saturating_add(output),
+    };
+    Ok((own, output))
+}
+
+/// The step is renamed, as by every commit of such a hold, and lasts until the deadline.
+fn last_until(change: &mut Change<'_>, deadline: Instant) {
+    let version = change.version();
+    let Some(step) = &mut change.head.step else {
+        return;
+    };
+    step.version = version;
+    step.deadline = step.deadline.max(deadline);
+    let deadline = step.deadline;
+    lease(change, deadline);
+}
+
+/// Tell what became of a held call, or of an attempt that was charged in full. `known` is the record of the call that
+/// `version` admitted, if it was a host's own.
+pub fn settle(
+    loaded: &Loaded,
+    known: Option<(&str, &Stored<Attempt>)>,
+    version: u64,
+    bill: Bill,
+    moment: Moment<'_>,
+) -> Result<Decision, Error> {
+    let digest = bill.digest();
+    if let Some(told) = known.and_then(|(_, known)| known.value.bill.as_ref()) {
+        return same(told == &digest, &digest, told);
+    }
+    let mut change = Change::new(loaded, moment);
+    if let Some((name, known)) = known {
+        let attempt = Attempt {
+            bill: Some(digest.clone()),
+            ..known.value.clone()
+        };
+        change.extra.push(Write::Put {
+            collection: key::SEEN,
+            key: name.to_owned(),
+            expect: Expect::Version(known.version),
+            value: json::text(&attempt),
+        });
+    }
+    change.closing = true;
+    let holds = &mut change.head.holds;
+    if let Some(at) = holds.iter().position(|own| own.version == version) {
+        let own = holds.remove(at);
+        close(&mut change, &own, bill)?;
+        if let Some(step) = &mut change.head.step {
+            step.version = loaded.head.value.version + 1;
+        }
+        return Ok(Decision::Commit(Box::new(
+            change.into_plan(Reason::Settled)?,
+        )));
+    }
+    late(change, version, bill)
+}
+
+fn same(same: bool, digest: &str, told: &str) -> Result<Decision, Error> {
+    match same {
+        true => Ok(Decision::Repeat),
+        false => Err(Error::Conflict {
+            field: "bill",
+            expected: digest.to_owned(),
+            actual: told.to_owned(),
+        }),
+    }
+}
+
+/// What a bill costs.
+fn cost(bill: Bill, prices: Option<Prices>) -> Result<Nanos, Error> {
+    match (bill, prices) {
+        (Bill::Nothing, _) => Ok(Nanos::ZERO),
+        (Bill::Amount(amount), _) => Ok(amount),
+        (Bill::Usage(usage), Some(prices)) => Ok(prices.cost(usage)),
+        (Bill::Usage(_), None) => {
+            let problem = "is tokens, and the call was held without prices: tell the amount";
+            Err(Error::invalid("bill", "usage", problem))
+        }
+    }
+}
+
+fn tokens(bill: Bill) -> Usage {
+    match bill {
+        Bill::Usage(usage) => usage,
+        Bill::Amount(_) | Bill::Nothing => Usage::default(),
+    }
+}
+
+/// Settle or release a hold that is open.
+fn close(change: &mut Change<'_>, own: &OwnHold, bill: Bill) -> Result<(), Error> {
+    let (spend, usage) = (cost(bill, own.prices)?, tokens(bill));
+    let how = match bill {
+        Bill::Nothing => How::Released,
+        Bill::Usage(_) | Bill::Amount(_) => How::Settled,
+    };
+    change.record(&mut |path| match how {
+        How::Released => path.release(own.amount),
+        How::Settled | How::Charged => path.settle(own.amount, spend),
+    });
+    change.settled = Some(Settled {
+        version: own.version,
+        hold: own.amount,
+        spend,
+        how,
+        usage: matches!(bill, Bill::Usage(_)).then_some(usage),
+    });
+    if how == How::Released {
+        return Ok(());
+    }
+    let used = &mut change.head.counters;
+    used.turns += 1;
+    used.run_turns += 1;
+    used.spend = used.spend.saturating_add(spend);
+    used.usage = used.usage.plus(usage);
+    used.run_tokens = used.run_tokens.saturating_add(usage.total());
+    change.push(Event::Result(ResultEvent {
+        model: own.model.clone(),
+        finish: String::new(),
+        usage,
+        spend,
+        duration: 0,
+        estimated: false,
+    }));
+    Ok(())
+}
+
+/// Tell what an attempt really used that was charged: it is recorded now, or by the next entry of whoever holds the thread.
+fn late(mut change: Change<'_>, version: u64, bill: Bill) -> Result<Decision, Error> {
+    let charged = &mut change.head.charged;
+    let Some(told) = charged.iter_mut().find(|told| told.version == version) else {
+        let problem =
+            "names no call that is held or was charged: it was settled already, or too long ago";
+        return Err(Error::invalid("version", &version.to_string(), problem));
+    };
+    let prices = (!told.unpriced).then_some(told.hold.prices);
+    let late = Late {
+        spend: cost(bill, prices)?,
+        usage: tokens(bill),
+        recorded: false,
+    };
+    if let Some(before) = &told.late {
+        let now = (late.spend, late.usage);
+        return same(
+            now == (before.spend, before.usage),
+            &late.spend.to_string(),
+            &before.spend.to_string(),
+        );
+    }
+    told.late = Some(late);
+    let plan = match change.head.status {
+        Status::Running => change.into_head_plan()?,
+        _ => change.into_plan(Reason::Settled)?,
+    };
+    Ok(Decision::Commit(Box::new(plan)))
+}

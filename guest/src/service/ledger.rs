@@ -1,0 +1,202 @@
+//! Money: accounts, trees of them, and what hosts with a loop of their own hold and settle.
+
+use super::store::parse;
+use super::{Error, Service};
+use crate::ports::Ports;
+use std::cell::Cell;
+use threadkeep_core::error::Error as CoreError;
+use threadkeep_core::key;
+use threadkeep_core::plan::{Loaded, Stored};
+use threadkeep_core::runner::{self, Attempt, Bill, Decision, Estimate, HoldRequest, attempt_key};
+
+/// Most threads of one page of a tree: for each a child and a sibling are looked for.
+pub const TREE_THREADS_MAX: usize = 50;
+
+/// Most levels of a tree that a cursor may go down: each is a look at the store.
+const TREE_DEPTH_MAX: usize = 1_000;
+
+/// A page of a tree: threads with their depths, and where to go on.
+pub type Branches = (Vec<(Loaded, u32)>, Option<String>);
+
+/// What a hold is to be made for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Asked {
+    /// A call of a model: its name, tokens read, most tokens written.
+    Tokens(String, u64, u64),
+    /// Money.
+    Amount(threadkeep_core::money::Nanos),
+}
+
+/// What a hold came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Admission {
+    /// The version that admitted it.
+    pub version: u64,
+    /// What was set aside.
+    pub amount: u64,
+    /// Most output tokens.
+    pub output: u64,
+}
+
+impl From<&Attempt> for Admission {
+    fn from(attempt: &Attempt) -> Self {
+        Self {
+            version: attempt.version,
+            amount: attempt.amount.get(),
+            output: attempt.output,
+        }
+    }
+}
+
+impl<P: Ports> Service<P> {
+    /// Set money aside for a call.
+    pub fn hold(
+        &self,
+        thread: &str,
+        token: u64,
+        name: &str,
+        asked: &Asked,
+        deadline: threadkeep_core::time::Instant,
+    ) -> Result<Admission, Error> {
+        let estimate = self.estimate(asked)?;
+        let request = HoldRequest {
+            token,
+            key: name,
+            estimate: &estimate,
+            deadline,
+        };
+        let known = Cell::new(Admission::default());
+        let done = self.decide(thread, &|loaded, moment| {
+            let seen = self.attempt(&attempt_key(loaded, name))?;
+            let seen = seen.map(|seen| seen.value);
+            if let Some(seen) = &seen {
+                known.set(Admission::from(seen));
+            }
+            let moment = self.under_policy(moment)?;
+            Ok(runner::hold(loaded, seen.as_ref(), &request, moment)?)
+        })?;
+        let admitted = done.ok().and_then(|plan| plan.entry).and_then(|entry| {
+            let admitted = entry.admitted?;
+            Some(Admission {
+                version: entry.version,
+                amount: admitted.hold.get(),
+                output: admitted.output,
+            })
+        });
+        Ok(admitted.unwrap_or(known.get()))
+    }
+
+    fn estimate(&self, asked: &Asked) -> Result<Estimate, Error> {
+        let (name, input, output) = match asked {
+            Asked::Amount(amount) => return Ok(Estimate::Amount(*amount)),
+            Asked::Tokens(name, input, output) => (name, *input, *output),
+        };
+        let model = self.model(name)?;
+        if model.prices.is_none() {
+            let problem = "has no prices: give them in .ai/config/models.yaml, or hold an amount";
+            return Err(CoreError::invalid("estimate.model", name, problem).into());
+        }
+        Ok(Estimate::Tokens {
+            model: Box::new(model),
+            input,
+            output,
+        })
+    }
+
+    fn attempt(&self, name: &str) -> Result<Option<Stored<Attempt>>, Error> {
+        let items = self.ports.get(&[(key::SEEN, name)])?;
+        let item = items.first();
+        item.map(|item| {
+            Ok(Stored {
+                version: item.version,
+                value: parse(item)?,
+            })
+        })
+        .transpose()
+    }
+
+    /// Tell what became of a call; the version of the thread afterwards.
+    pub fn settle(&self, thread: &str, version: u64, bill: Bill) -> Result<u64, Error> {
+        let done = self.decide(thread, &|loaded, moment| {
+            let known = self.known(loaded, version)?;
+            let known = known.as_ref().map(|(name, known)| (name.as_str(), known));
+            let decided: Decision = runner::settle(loaded, known, version, bill, moment)?;
+            Ok(decided)
+        })?;
+        Ok(match done {
+            Ok(plan) => plan.head.version,
+            Err(loaded) => loaded.head.value.version,
+        })
+    }
+
+    /// The record of the call that a version admitted, if it was a host's own.
+    fn known(
+        &self,
+        loaded: &Loaded,
+        version: u64,
+    ) -> Result<Option<(String, Stored<Attempt>)>, Error> {
+        if version == 0 || version > loaded.head.value.version {
+            return Ok(None);
+        }
+        let entry = self.entry(&loaded.key(), version)?;
+        let Some(name) = entry.and_then(|entry| entry.admitted?.key) else {
+            return Ok(None);
+        };
+        let name = attempt_key(loaded, &name);
+        Ok(self.attempt(&name)?.map(|attempt| (name, attempt)))
+    }
+
+    /// A page of a thread and all that it spawned, each after the one that spawned it, with its depth; and where to go on.
+    pub fn tree(&self, thread: &str, cursor: Option<&str>) -> Result<Branches, Error> {
+        let top = self.load(thread)?.key();
+        let mut path: Vec<String> = match cursor {
+            None => vec![top.clone()],
+            Some(cursor) => cursor.split('\n').map(str::to_owned).collect(),
+        };
+        if path.first() != Some(&top) || path.len() > TREE_DEPTH_MAX {
+            let cursor = cursor.unwrap_or_default();
+            return Err(CoreError::invalid("cursor", cursor, "is not one of this tree").into());
+        }
+        let (mut keys, mut depths) = (Vec::new(), Vec::new());
+        let mut found = cursor.is_none() || self.next(&mut path)?;
+        while found && keys.len() < TREE_THREADS_MAX {
+            keys.extend(path.last().map(|last| key::last(last)));
+            depths.push((path.len() - 1) as u32);
+            if keys.len() == TREE_THREADS_MAX {
+                break;
+            }
+            found = self.next(&mut path)?;
+        }
+        let cursor = found.then(|| path.join("\n"));
+        let loaded = self.load_many(&keys)?.threads;
+        let depth = |loaded: &Loaded| {
+            let at = keys.iter().position(|key| *key == loaded.key());
+            at.map_or(0, |at| depths[at])
+        };
+        let branches = loaded.into_iter().map(|loaded| {
+            let depth = depth(&loaded);
+            (loaded, depth)
+        });
+        Ok((branches.collect(), cursor))
+    }
+
+    /// Go to the next thread of a tree (each as the end of its index entry, which its key ends), which is the first child or else the next child of one above; false at its end.
+    fn next(&self, path: &mut Vec<String>) -> Result<bool, Error> {
+        let mut after = String::new();
+        while let Some(parent) = path.last() {
+            let parent = key::index_value(&key::last(parent));
+            let (start, end) = key::below(&["parent", &parent]);
+            let from = match after.is_empty() {
+                true => start.clone(),
+                false => format!("{start}{after}\0"),
+            };
+            let page = self.ports.scan(key::INDEX, &from, &end, 1, false)?;
+            if let Some(item) = page.items.first() {
+                path.push(item.name[start.len()..].to_owned());
+                return Ok(true);
+            }
+            after = path.pop().unwrap_or_default();
+        }
+        Ok(false)
+    }
+}
