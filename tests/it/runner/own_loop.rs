@@ -31,6 +31,13 @@ pub fn request() -> impl Strategy<Value = Request> {
         5 => (any::<bool>(), prop::collection::vec(any::<u8>(), 0..4), any::<bool>())
             .prop_map(|(held, kinds, again)| Append(held, kinds, again)),
         1 => any::<u8>().prop_map(Close),
+    ]
+}
+
+/// What such a host asks of the ledger: the service has it, the contract not yet.
+pub fn money() -> impl Strategy<Value = Request> {
+    use Request::*;
+    prop_oneof![
         3 => (any::<u8>(), any::<u16>(), any::<bool>()).prop_map(|(k, n, again)| Hold(k, n, again)),
         3 => (any::<u8>(), any::<u8>()).prop_map(|(n, kind)| Settle(n, kind)),
     ]
