@@ -7,14 +7,14 @@
 
 mod locks;
 
-pub use locks::{HolderLock, Life, NATIVE_PREFIX, dead, life, sweep};
+pub use locks::{HolderLock, Life, NATIVE_PREFIX, check_locks, dead, life, sweep};
 
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, File, Metadata, OpenOptions};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, Read};
-use std::path::Path;
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 /// The directory of a tenant inside its project.
@@ -210,16 +210,50 @@ pub fn read_ambient(path: &Path, bytes_max: u64) -> Result<Vec<u8>, AuthorityErr
     )
 }
 
-/// True if a file that the operator names lies in a directory, or if that cannot be known.
+/// True if a file that the operator names lies in a directory, or is found by a name in it, such as a link that leads out
+/// again: whoever can write there could aim it at another. True also if that cannot be known.
+pub fn passes_through_ambient(path: &Path, directory: &Path) -> bool {
+    passes_through(path, directory).unwrap_or(true)
+}
+
+/// Most links on the way to one file, as Linux has it.
+const LINKS_MAX: usize = 40;
+
 #[expect(clippy::disallowed_methods, reason = "here a name becomes authority")]
-pub fn lies_within_ambient(path: &Path, directory: &Path) -> bool {
-    match (
-        std::fs::canonicalize(path),
-        std::fs::canonicalize(directory),
-    ) {
-        (Ok(path), Ok(directory)) => path.starts_with(directory),
-        _ => true,
+fn passes_through(path: &Path, directory: &Path) -> io::Result<bool> {
+    let directory = std::fs::canonicalize(directory)?;
+    let mut at = std::fs::canonicalize(".")?;
+    let mut links = 0;
+    // The next one last.
+    let parts = |path: &Path| -> Vec<PathBuf> {
+        let parts = path.components().rev();
+        parts.map(|part| PathBuf::from(part.as_os_str())).collect()
+    };
+    let mut left = parts(path);
+    while let Some(part) = left.pop() {
+        match part.components().next() {
+            None | Some(Component::CurDir) => continue,
+            Some(Component::ParentDir) => {
+                at.pop();
+                continue;
+            }
+            Some(Component::Prefix(_) | Component::RootDir) => {
+                at.push(part);
+                continue;
+            }
+            Some(Component::Normal(_)) if at.starts_with(&directory) => return Ok(true),
+            Some(Component::Normal(_)) => at.push(part),
+        }
+        if std::fs::symlink_metadata(&at)?.is_symlink() {
+            links += 1;
+            if links > LINKS_MAX {
+                return Ok(true);
+            }
+            left.extend(parts(&std::fs::read_link(&at)?));
+            at.pop();
+        }
     }
+    Ok(false)
 }
 
 /// The directory of a file that the operator names.

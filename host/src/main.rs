@@ -39,7 +39,7 @@ fn main() -> ExitCode {
             )
         }
     };
-    ExitCode::from(exit.code())
+    ExitCode::from(screen.end(exit).code())
 }
 
 fn run(session: Session, command: threadkeep_cli::args::Command, screen: &mut Screen) -> Exit {

@@ -212,6 +212,11 @@ impl Running {
         self.signal("-TERM");
     }
 
+    /// What a terminal that goes away sends.
+    pub fn hang_up(&self) {
+        self.signal("-HUP");
+    }
+
     /// What nobody can catch.
     pub fn kill(&self) {
         self.signal("-KILL");

@@ -2,7 +2,8 @@
 //!
 //! With `--json` standard output gets one document and nothing else. Text on its way to a terminal passes
 //! [`crate::printable`]; to a file or a pipe it goes as it is. Standard error is for people and is always made safe. A
-//! reader that goes away does not end a command: what it does to threads matters more than who reads along.
+//! reader that goes away does not end a command: what it does to threads matters more than who reads along. Nor does a
+//! disk that is full, but then the answer is lost, and [`Screen::end`] says so.
 
 use crate::answer::Answer;
 use crate::exit::{Exit, Fault};
@@ -10,7 +11,7 @@ use crate::parse::Said;
 use crate::printable;
 use jiff::Timestamp;
 use serde::Serialize;
-use std::io::Write;
+use std::io::{self, ErrorKind, Write};
 
 /// What is known about both ends.
 #[derive(Debug, Clone, Copy)]
@@ -38,7 +39,14 @@ pub struct Screen {
     live: bool,
     /// Threads are gone when the command ends.
     forgets: bool,
+    /// Why standard output could not be written, the first time.
+    lost: Option<io::Error>,
+    /// What to do if it could not.
+    if_lost: String,
 }
+
+/// What to do about a lost answer, where a command says no more.
+const LOST: &str = "only the answer is lost, not what was done: `threadkeep list` and `threadkeep show` say it again";
 
 /// What is said instead of what could be done next with a thread that is gone.
 const GONE: &str =
@@ -65,6 +73,39 @@ impl Screen {
             open_line: false,
             live: false,
             forgets: false,
+            lost: None,
+            if_lost: LOST.to_owned(),
+        }
+    }
+
+    /// What to do if the answer cannot be written: it holds what no other command tells.
+    pub fn if_lost(&mut self, what: String) {
+        self.if_lost = what;
+    }
+
+    /// How the process ends: a command whose answer was lost has failed, whatever it did. A closed pipe is no loss.
+    pub fn end(&mut self, exit: Exit) -> Exit {
+        let Some(error) = self.lost.take() else {
+            return exit;
+        };
+        self.complain(&format!(
+            "error: standard output cannot be written: {error}"
+        ));
+        let next = format!("  next: {}", self.if_lost);
+        self.complain(&next);
+        match exit {
+            Exit::Done => Exit::Error,
+            exit => exit,
+        }
+    }
+
+    /// Bytes on standard output, at once.
+    fn put(&mut self, bytes: &[u8]) {
+        let written = self.out.write_all(bytes).and_then(|()| self.out.flush());
+        if let Err(error) = written
+            && error.kind() != ErrorKind::BrokenPipe
+        {
+            self.lost.get_or_insert(error);
         }
     }
 
@@ -99,8 +140,7 @@ impl Screen {
             false => text.into(),
         };
         self.open_line = !shown.ends_with('\n');
-        let _ = self.out.write_all(shown.as_bytes());
-        let _ = self.out.flush();
+        self.put(shown.as_bytes());
     }
 
     /// A line of an answer. Nothing with `--json`.
@@ -217,7 +257,7 @@ impl Screen {
                 } else {
                     plain
                 };
-                let _ = writeln!(self.out, "{}", text.trim_end());
+                self.put(format!("{}\n", text.trim_end()).as_bytes());
             }
             Said::Wrong { plain, .. } => {
                 let _ = writeln!(self.err, "{}", printable::text(plain.trim_end()));
@@ -227,11 +267,10 @@ impl Screen {
     }
 
     fn document(&mut self, document: &impl Serialize) {
-        // A document of ours has no map keys that are not text: writing it can only fail with its reader.
+        // A document of ours has no map keys that are not text: only writing it can fail.
         if let Ok(mut text) = serde_json::to_string(document) {
             text.push('\n');
-            let _ = self.out.write_all(text.as_bytes());
-            let _ = self.out.flush();
+            self.put(text.as_bytes());
         }
     }
 }
@@ -337,22 +376,45 @@ pub(crate) mod tests {
         assert_eq!(err.text(), "");
     }
 
+    /// Symptom: `open > /dev/full` ended with 0 and the token was lost. Cause: every failed write was taken for a reader
+    /// that had gone. Fix: only a closed pipe is one.
     #[test]
-    fn a_reader_that_goes_away_ends_nothing() {
-        struct Gone;
-        impl Write for Gone {
-            fn write(&mut self, _: &[u8]) -> std::io::Result<usize> {
-                Err(std::io::ErrorKind::BrokenPipe.into())
+    fn a_reader_that_goes_away_ends_nothing_and_a_full_disk_is_told() {
+        struct Broken(ErrorKind);
+        impl Write for Broken {
+            fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+                Err(self.0.into())
             }
-            fn flush(&mut self) -> std::io::Result<()> {
-                Err(std::io::ErrorKind::BrokenPipe.into())
+            fn flush(&mut self) -> io::Result<()> {
+                Err(self.0.into())
             }
         }
-        let (_, _, err) = screen(false, false);
-        let ends = screen(false, false).0.ends();
-        let mut screen = Screen::new(Box::new(Gone), Box::new(err.clone()), ends);
-        screen.line("text");
-        screen.note("note");
-        assert_eq!(err.text(), "note\n");
+        for (kind, before, after, said) in [
+            (ErrorKind::BrokenPipe, Exit::Done, Exit::Done, false),
+            (ErrorKind::StorageFull, Exit::Done, Exit::Error, true),
+            (
+                ErrorKind::StorageFull,
+                Exit::Suspended,
+                Exit::Suspended,
+                true,
+            ),
+        ] {
+            for json in [false, true] {
+                let (whole, _, err) = screen(json, false);
+                let mut screen =
+                    Screen::new(Box::new(Broken(kind)), Box::new(err.clone()), whole.ends());
+                screen.if_lost("look elsewhere".to_owned());
+                screen.line("text");
+                screen.document(&"text");
+                assert_eq!(screen.end(before), after, "{kind}");
+                let told = err.text();
+                let expected = ["standard output cannot be written", "next: look elsewhere"];
+                assert!(
+                    expected.iter().all(|words| told.contains(words) == said),
+                    "{told}"
+                );
+                assert_eq!(told.is_empty(), !said, "{told}");
+            }
+        }
     }
 }

@@ -109,6 +109,11 @@ impl Drop for HolderLock {
     }
 }
 
+/// Refuses what no process could take its lock in: a link, or anything else than a directory, in place of `locks.d`.
+pub fn check_locks(threads: &Dir) -> Result<(), AuthorityError> {
+    directory(threads).map(drop)
+}
+
 /// What is known of the process of `holder` (`<nonce>` or `<nonce>/<n>`).
 pub fn life(threads: &Dir, holder: &str) -> Result<Life, AuthorityError> {
     let nonce = holder.split_once('/').map_or(holder, |(nonce, _)| nonce);

@@ -2,7 +2,7 @@
 //!
 //! Ctrl-C once ends the thread (a chat: only the reply that is under way) and drops the request in flight; twice drops
 //! tools as well; three times gives up waiting for the store. After the first two the thread says how it stands; after
-//! the third `recover` closes it. SIGTERM is the first of them.
+//! the third `recover` closes it. SIGTERM and SIGHUP are the first of them.
 
 use super::interrupts::{Interrupt, Interrupts};
 use super::open::{Opened, stale};
@@ -247,7 +247,7 @@ impl<'a> Watch<'a> {
         }
         let (presses, terminated) = (self.presses, self.terminated);
         Ok(Driven {
-            answer: shape(&thread, self.stream.into_reply(), presses > 1),
+            answer: shape(opened, &thread, self.stream.into_reply(), presses > 1),
             presses,
             terminated,
         })
@@ -305,7 +305,7 @@ async fn flush(
     }
 }
 
-fn shape(thread: &wit::Thread, text: String, stopped: bool) -> RunAnswer {
+fn shape(opened: &Opened, thread: &wit::Thread, text: String, stopped: bool) -> RunAnswer {
     let costs = threadkeep::driver::Costs::of(thread);
     RunAnswer {
         thread_id: thread.id.clone(),
@@ -314,6 +314,7 @@ fn shape(thread: &wit::Thread, text: String, stopped: bool) -> RunAnswer {
         text,
         result: thread.result.as_deref().map(view::json),
         cause: thread.cause.as_ref().map(view::cause),
+        bound: fault::bound(opened, thread),
         cost: view::cost(&costs),
         exit: match stopped {
             true => Exit::Stopped,

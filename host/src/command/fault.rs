@@ -10,7 +10,7 @@ use threadkeep::library::LibraryError;
 use threadkeep::models::Failure;
 use threadkeep::project::{ProjectError, RecoverError, SettingsError};
 use threadkeep::wit;
-use threadkeep_cli::answer::lift;
+use threadkeep_cli::answer::{Bound, Cap, lift};
 use threadkeep_cli::exit::{Exit, Fault};
 
 /// Most names that a hint lists.
@@ -117,19 +117,43 @@ pub fn of_thread(opened: &Opened, thread: &str, error: &CallError) -> Fault {
             fault.hint = Some(hint.to_owned());
         }
         CallError::Refused(wit::Error::Exceeded(cause)) => {
-            let option = match cause.code.as_str() {
-                "turns_exceeded" => "--turns N",
-                "tokens_exceeded" => "--tokens N",
-                "duration_exceeded" => "--duration TIME",
-                _ => "--spend USD",
+            let cap = Cap::of_code(&cause.code).unwrap_or(Cap::Spend);
+            // Of money the cause tells what is left, and not which cap leaves it.
+            let bound = match cap {
+                Cap::Spend => Bound::Thread,
+                cap => bound_at(opened, cap, cause.maximum),
             };
-            fault.hint = Some(format!(
-                "threadkeep raise {thread} {option}, then threadkeep resume {thread}"
-            ));
+            fault.hint = Some(cap.advice(thread, bound));
         }
-        _ => {}
+        _ => fault.hint = fault.hint.map(|hint| hint.replace("THREAD", thread)),
     }
     fault
+}
+
+/// Whose cap a suspended thread stands at.
+pub fn bound(opened: &Opened, thread: &wit::Thread) -> Bound {
+    let own = &thread.limits;
+    let code = thread.cause.as_ref().map(|cause| cause.code.as_str());
+    let Some(cap) = code.and_then(Cap::of_code) else {
+        return Bound::Thread;
+    };
+    let own = match cap {
+        Cap::Turns => own.turns,
+        Cap::Tokens => own.tokens,
+        Cap::Spend => own.spend,
+        Cap::Duration => own.duration,
+    };
+    bound_at(opened, cap, own)
+}
+
+/// The same, from the thread's own cap.
+fn bound_at(opened: &Opened, cap: Cap, own: Option<u64>) -> Bound {
+    let policy = opened.project().library().policy();
+    match (policy.limit(cap.as_str()), own) {
+        (Some(most), Some(own)) if most == own => Bound::Both,
+        (Some(most), own) if own.is_none_or(|own| most < own) => Bound::Policy,
+        _ => Bound::Thread,
+    }
 }
 
 /// A lock file says at once whether a native holder lives.

@@ -1,5 +1,9 @@
-//! Ctrl-C and the request to end (SIGTERM) as a stream.
+//! Ctrl-C and the requests to end (SIGTERM, and SIGHUP of a terminal that goes away) as a stream.
 
+#[cfg(unix)]
+use std::path::Path;
+#[cfg(unix)]
+use threadkeep::authority;
 use tokio::sync::mpsc;
 
 /// What reached the process.
@@ -7,7 +11,7 @@ use tokio::sync::mpsc;
 pub enum Interrupt {
     /// Ctrl-C: how often it was pressed is what it means.
     Press,
-    /// SIGTERM: as the first Ctrl-C, and no more however often it comes. Whoever sends it does not look on.
+    /// SIGTERM or SIGHUP: as the first Ctrl-C, and no more however often it comes. Whoever sends it does not look on.
     Terminate,
 }
 
@@ -37,10 +41,12 @@ impl Interrupts {
 #[cfg(unix)]
 fn forward(sender: mpsc::UnboundedSender<Interrupt>) {
     use tokio::signal::unix::{SignalKind, signal};
-    for (kind, interrupt) in [
+    let hangup = (!ignores_hangup()).then_some((SignalKind::hangup(), Interrupt::Terminate));
+    let others = [
         (SignalKind::interrupt(), Interrupt::Press),
         (SignalKind::terminate(), Interrupt::Terminate),
-    ] {
+    ];
+    for (kind, interrupt) in others.into_iter().chain(hangup) {
         let Ok(mut signals) = signal(kind) else {
             continue;
         };
@@ -49,6 +55,20 @@ fn forward(sender: mpsc::UnboundedSender<Interrupt>) {
             while signals.recv().await.is_some() && sender.send(interrupt).is_ok() {}
         });
     }
+}
+
+/// Whether whoever started the process asked it to outlive its terminal, as `nohup` does: listening would undo that. Only
+/// Linux says.
+#[cfg(unix)]
+fn ignores_hangup() -> bool {
+    /// A page or two; the kernel writes it.
+    const STATUS_BYTES_MAX: u64 = 64 << 10;
+    let status = authority::read_ambient(Path::new("/proc/self/status"), STATUS_BYTES_MAX);
+    let status = String::from_utf8(status.unwrap_or_default()).unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    // Signal 1 is the lowest bit.
+    ignored.is_some_and(|mask| mask & 1 == 1)
 }
 
 #[cfg(not(unix))]

@@ -2,6 +2,7 @@
 
 use super::fault;
 use cap_std::fs::Dir;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use threadkeep::authority::{self, Environment, Project};
@@ -84,8 +85,11 @@ impl Session {
             fault::authority(&error).hint("--policy FILE names the operator's policy")
         })?;
         let (project, _) = self.path();
-        if authority::lies_within_ambient(path, project) {
-            let problem = format!("the policy {} lies inside the project", path.display());
+        if authority::passes_through_ambient(path, project) {
+            let problem = format!(
+                "the policy {} lies inside the project, or is reached through it",
+                path.display()
+            );
             return Err(bad(problem).hint("keep it where no tenant and no tool can write"));
         }
         let name = file_name(path);
@@ -94,7 +98,7 @@ impl Session {
     }
 
     /// The book that a policy names, beside its file.
-    fn book(&self, policy: &Policy) -> Result<Option<FileBook>, Fault> {
+    pub fn book(&self, policy: &Policy) -> Result<Option<FileBook>, Fault> {
         let (Some(path), Some(name)) = (&self.common.policy, &policy.book) else {
             return Ok(None);
         };
@@ -152,16 +156,21 @@ impl Session {
         let directory = self.project()?;
         let threads = directory.threads_if_present();
         let threads = threads.map_err(|error| fault::authority(&error))?;
-        let is_there = threads.is_some_and(|threads| threads.exists(STORE));
+        let is_there = threads.is_some_and(|threads| has_store(&threads));
         match is_there && !self.in_memory() {
             true => self.open_store(&directory),
-            false => self.open_empty(&directory),
+            false => self.open_empty(&directory, self.policy()?),
         }
     }
 
-    /// The project over an empty store in memory: what is tried there is written nowhere.
+    /// The project over an empty store in memory: what is tried there is written nowhere, and what would be too much for
+    /// the real store's quota, that one says, which knows what it holds.
     pub fn rehearsal(&self) -> Result<Opened, Fault> {
-        self.open_empty(&self.project()?)
+        let policy = Policy {
+            quota_bytes: None,
+            ..self.policy()?
+        };
+        self.open_empty(&self.project()?, policy)
     }
 
     /// The project, for what makes a thread: its store is made if it is missing.
@@ -172,7 +181,7 @@ impl Session {
     /// The same in a directory that is held open already.
     pub fn open_directory(&self, directory: &Project) -> Result<Opened, Fault> {
         match self.in_memory() {
-            true => self.open_empty(directory),
+            true => self.open_empty(directory, self.policy()?),
             false => self.open_store(directory),
         }
     }
@@ -203,8 +212,7 @@ impl Session {
         })
     }
 
-    fn open_empty(&self, directory: &Project) -> Result<Opened, Fault> {
-        let policy = self.policy()?;
+    fn open_empty(&self, directory: &Project, policy: Policy) -> Result<Opened, Fault> {
         let book = self.book(&policy)?;
         let project = OpenProject::open_empty(self.engine()?, directory, self.options(policy)?);
         Ok(Opened {
@@ -236,6 +244,12 @@ fn counted(project: OpenProject, book: Option<FileBook>) -> OpenProject {
         Some(book) => project.counted_in(Box::new(book)),
         None => project,
     }
+}
+
+/// Whether anything stands where a store does. A link or a pipe is no store, and opening it says so.
+pub fn has_store(threads: &Dir) -> bool {
+    let found = threads.symlink_metadata(STORE);
+    !matches!(found, Err(error) if error.kind() == ErrorKind::NotFound)
 }
 
 /// A cache of native code in a directory of the operator's own.

@@ -8,6 +8,8 @@ use super::input::{Input, Line};
 use super::open::{Opened, Session};
 use super::view;
 use threadkeep::documents::rfc3339;
+use threadkeep::error::CallError;
+use threadkeep::tenant::Tenant;
 use threadkeep::wit;
 use threadkeep_cli::answer::{HeldAnswer, WrittenAnswer};
 use threadkeep_cli::args;
@@ -21,6 +23,10 @@ const TOKEN: &str = "THREADKEEP_TOKEN";
 /// Most bytes of events that are read for one append: more than the component takes in one, so that it is the component
 /// that says what is too much.
 const EVENTS_BYTES_MAX: usize = 2 << 20;
+
+/// How often an append without a version is tried. Each that is in vain is one of somebody else's that was not, so this is
+/// how many may write to one thread at the same time.
+const APPEND_TRIES_MAX: u32 = 64;
 
 /// Hold a thread.
 pub async fn open(session: &Session, open: args::Open, screen: &mut Screen) -> Result<Exit, Fault> {
@@ -40,6 +46,10 @@ pub async fn open(session: &Session, open: args::Open, screen: &mut Screen) -> R
     let held = tenant.open_thread(&open.thread, &holder, deadline).await;
     let held = held.map_err(failed)?;
     opened.refresh(&thread_id, screen).await;
+    screen.if_lost(format!(
+        "the token is lost with it: the hold ends after {}, or at once with `threadkeep recover --dead {holder}`",
+        rfc3339(deadline)
+    ));
     Ok(screen.answer(&HeldAnswer {
         token: Token::new(&thread_id, held.token).to_string(),
         thread_id,
@@ -59,16 +69,35 @@ pub async fn append(
     let token = token(session, append.token, &append.thread)?;
     let opened = session.open()?;
     let failed = |error| fault::of_thread(&opened, &append.thread, &error);
-    let thread = opened.tenant().get(&append.thread).await;
-    let thread = thread.map_err(failed)?;
+    let tenant = opened.tenant();
+    let thread = tenant.get(&append.thread).await.map_err(failed)?;
     let (lines, events) = events().await?;
-    let expected = append.expected.unwrap_or(thread.version);
-    let written = opened
-        .tenant()
-        .append(&thread.id, token, expected, events)
-        .await;
+    let written = match append.expected {
+        Some(expected) => tenant.append(&thread.id, token, expected, events).await,
+        None => append_to_newest(tenant, &thread, token, events).await,
+    };
     let written = written.map_err(|error| at_line(failed(error), &lines))?;
     written_answer(&opened, thread.id, written, screen).await
+}
+
+/// Whoever names no version means the newest: one that is the newest no more when the append arrives is asked for again.
+async fn append_to_newest(
+    tenant: &Tenant,
+    thread: &wit::Thread,
+    token: Option<u64>,
+    events: Vec<String>,
+) -> Result<wit::history::Written, CallError> {
+    let mut newest = thread.version;
+    for _ in 1..APPEND_TRIES_MAX {
+        let written = tenant.append(&thread.id, token, newest, events.clone());
+        match written.await {
+            Err(CallError::Refused(wit::Error::Conflict(_))) => {
+                newest = tenant.get(&thread.id).await?.version;
+            }
+            done => return done,
+        }
+    }
+    tenant.append(&thread.id, token, newest, events).await
 }
 
 /// The component names an event by its place among the events: a person has lines, of which empty ones are no events.

@@ -10,7 +10,7 @@ mod read;
 pub use address::Address;
 pub use read::TEXT_BYTES_MAX;
 
-use crate::ceilings::Ceilings;
+use crate::ceilings::{Ceilings, nanos};
 use crate::library::LibraryError;
 use crate::library::models::{ModelSpec, Prices, Wire};
 use crate::nearest::nearest;
@@ -122,6 +122,21 @@ impl Policy {
         self.tools
             .as_ref()
             .is_none_or(|tools| tools.iter().any(|pattern| fits(pattern, tool)))
+    }
+
+    /// The cap that no thread may pass, in the unit of its record: nano-USD, milliseconds, or a number.
+    pub fn limit(&self, name: &str) -> Option<u64> {
+        const NANOS_PER_MILLI: u64 = 1_000_000;
+        let value = self.limits.get(name).filter(|value| !value.is_null())?;
+        let text = match value {
+            Value::String(text) => text.clone(),
+            value => value.to_string(),
+        };
+        match name {
+            "spend" => nanos(&text),
+            "duration" => nanos(&text).map(|nanos| nanos / NANOS_PER_MILLI),
+            _ => value.as_u64(),
+        }
     }
 
     /// Why a model that the tenant's own table has is refused, with the nearest that is granted.

@@ -271,3 +271,103 @@ fn a_capability_that_can_only_be_a_slip_is_refused_and_a_strange_one_is_told() {
         "the capability rye.execute.tool.scraping.gmaps.scrape_gmaps grants no tool that there is";
     assert!(found.contains(told), "{found}");
 }
+
+/// Symptom: a policy was accepted that a link inside the project leads to: whoever writes there could aim it elsewhere.
+#[cfg(unix)]
+#[test]
+fn a_policy_that_is_reached_through_the_project_is_refused() {
+    let operator = Operator::new(&policy("ceilings: {runs: 1}"));
+    let (project, own) = (operator.project.path(), operator.temp.path());
+    let link = |target: &std::path::Path, at: &std::path::Path| {
+        std::os::unix::fs::symlink(target, at).expect("linked");
+    };
+    link(&own.join("policy.yaml"), &project.join("pol.yaml"));
+    link(own, &project.join("etc"));
+    link(&project.join("pol.yaml"), &own.join("twice.yaml"));
+    link(&own.join("policy.yaml"), &own.join("once.yaml"));
+    std::fs::create_dir(project.join("sub")).expect("made");
+    let listed = |path: &std::path::Path| {
+        let path = path.to_str().expect("it is UTF-8");
+        operator.project.json(&["list", "--policy", path])
+    };
+    for path in [
+        "pol.yaml".into(),
+        project.join("pol.yaml"),
+        "etc/policy.yaml".into(),
+        own.join("twice.yaml"),
+        project.join("sub").join("..").join("pol.yaml"),
+    ] {
+        let refused = listed(&path);
+        assert_eq!(
+            refused["error"]["code"], "bad-policy",
+            "{path:?}: {refused}"
+        );
+        assert!(
+            refused.to_string().contains("reached through it"),
+            "{refused}"
+        );
+    }
+    for path in [own.join("policy.yaml"), own.join("once.yaml")] {
+        assert_eq!(listed(&path)["exit"], 0, "{path:?}");
+    }
+}
+
+/// Symptom: `raise` was advised where the policy refuses it.
+#[test]
+fn who_stands_at_a_cap_of_the_policy_is_sent_to_the_operator() {
+    let operator = Operator::new(&policy("limits: {turns: 1}"));
+    let run = ["run", "describe", "--input", "file=notes.txt", "--id", "a"];
+    let resume = ["resume", "a"];
+    for arguments in [&run[..], &resume] {
+        let ran = operator.run(arguments);
+        assert_eq!(ran.code, Some(3), "{ran:#?}");
+        for words in [
+            "the operator's policy allows no more",
+            "let the operator raise limits.turns in the policy, then threadkeep raise a --turns N",
+        ] {
+            assert!(ran.err.contains(words), "{words}: {}", ran.err);
+        }
+    }
+    operator.write(&policy("limits: {turns: 5}"));
+    let raised = operator.run(&["raise", "a", "--turns", "5"]);
+    assert_eq!(raised.code, Some(0), "{raised:#?}");
+    // The policy becomes tighter than the thread: its own cap has room.
+    operator.write(&policy("limits: {turns: 0}"));
+    let ran = operator.run(&resume);
+    let next = "next: let the operator raise limits.turns in the policy, then threadkeep";
+    assert!(ran.err.contains(next), "{}", ran.err);
+    operator.write(&policy("limits: {turns: 5}"));
+    assert_eq!(operator.run(&resume).code, Some(0));
+}
+
+/// Symptom: "0 of 1000 bytes are used" about a store that held more. Cause: a thread is tried out in memory first, and that
+/// store had the quota too.
+#[test]
+fn a_quota_says_what_the_store_holds() {
+    let operator = Operator::new(&policy(""));
+    assert_eq!(operator.describe("a")["status"], "completed");
+    operator.write(&policy("quota: 1000"));
+    let refused = operator.describe("b");
+    assert_eq!(refused["error"]["code"], "full", "{refused}");
+    let message = refused["error"]["message"].as_str().expect("why");
+    let used = message
+        .split_once(": ")
+        .and_then(|(_, rest)| rest.split_once(" of 1000 bytes"));
+    let used: u64 = used.expect(message).0.parse().expect("bytes");
+    assert!(used > 1000, "{message}");
+}
+
+/// Symptom: nothing was missing where the book cannot be read, and every call is refused.
+#[test]
+fn doctor_reads_the_book() {
+    let operator = Operator::new(&policy("ceilings: {spend: 1}\nbook: used.json"));
+    assert_eq!(operator.run(&["doctor"]).code, Some(0), "none is there yet");
+    std::fs::write(operator.temp.path().join("used.json"), "garbage").expect("written");
+    let found = operator.run(&["doctor", "--json"]).json();
+    assert_eq!(
+        (&found["exit"], &found["works"]),
+        (&1.into(), &false.into())
+    );
+    let missing = found["missing"].to_string();
+    assert!(missing.contains("used.json cannot be kept"), "{missing}");
+}

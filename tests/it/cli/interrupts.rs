@@ -2,6 +2,8 @@
 
 use super::fixture::Project;
 use serde_json::json;
+use std::process::Stdio;
+use threadkeep_tests::binary;
 
 #[test]
 fn once_cancels_and_the_thread_says_so() {
@@ -160,4 +162,49 @@ fn cancel_and_kill_reach_a_run_of_another_process() {
         );
         assert_eq!(project.status(status), status);
     }
+}
+
+/// Symptom: a terminal that went away left its run to `recover`. Fix: SIGHUP is a request to end, unless whoever started
+/// the process had it ignored, as `nohup` does.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_terminal_that_goes_away_ends_a_run_that_is_not_to_outlive_it() {
+    let project = Project::new();
+    let running = project.unending("hung");
+    running.hang_up();
+    assert_eq!(running.end().code, Some(1));
+    assert_eq!(project.status("hung"), "cancelled");
+    let inner = project.command(&[
+        "run",
+        "describe",
+        "--input",
+        "file=x",
+        "--id",
+        "stays",
+        "--provider",
+        "scripted:slow.json",
+    ]);
+    let mut outer = std::process::Command::new("sh");
+    outer
+        .args(["-c", "trap '' HUP; exec \"$0\" \"$@\""])
+        .arg(inner.get_program())
+        .args(inner.get_args())
+        .current_dir(project.path())
+        .envs(
+            inner
+                .get_envs()
+                .filter_map(|(name, value)| Some((name, value?))),
+        )
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let running = binary::start(outer);
+    running.await_out("Begun,");
+    running.hang_up();
+    assert_eq!(project.status("stays"), "running");
+    // Had it been taken, this would be the second press and not the first.
+    running.interrupt();
+    let ran = running.end();
+    assert_eq!(ran.code, Some(1), "{ran:#?}");
+    assert!(!ran.err.contains("stopping at once"), "{}", ran.err);
 }

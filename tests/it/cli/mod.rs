@@ -3,6 +3,8 @@
 mod chat;
 mod commands;
 mod doctor;
+#[cfg(target_os = "linux")]
+mod ends;
 pub(crate) mod fixture;
 mod interrupts;
 mod json;

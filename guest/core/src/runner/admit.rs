@@ -137,7 +137,7 @@ pub(super) fn cap_reached(head: &Head, ceiling: Limits) -> Option<Cause> {
 /// What to do where a bound is reached: the thread's own can be raised, the operator's is not the caller's.
 fn what_to_do<T: PartialOrd>(own: Option<T>, most: Option<T>, what: &str) -> String {
     match most {
-        Some(most) if own.is_none_or(|own| own > most) => {
+        Some(most) if own.is_none_or(|own| own >= most) => {
             "the operator's policy allows no more, whatever the thread's own cap".to_owned()
         }
         _ => format!("raise the {what} to go on"),

@@ -8,7 +8,7 @@ mod upkeep;
 
 pub use doctor::{Diagnosis, Item, Missing, Section, State};
 pub use held::{HeldAnswer, WrittenAnswer};
-pub use run::{Cause, Cost, RunAnswer, lift};
+pub use run::{Bound, Cap, Cause, Cost, RunAnswer, lift};
 pub use thread::{
     EventView, LimitsView, ListAnswer, RunView, ShowAnswer, SignalAnswer, ThreadAnswer, ThreadRow,
     ThreadView, TranscriptAnswer, UnreadableRow,

@@ -48,6 +48,72 @@ pub fn lift(ceiling: &str) -> String {
     }
 }
 
+/// A cap of a thread that a run can reach.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cap {
+    /// Model calls of a run.
+    Turns,
+    /// Tokens of a run.
+    Tokens,
+    /// Money of a chain.
+    Spend,
+    /// Time of a run.
+    Duration,
+}
+
+/// Whose cap a thread stands at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Bound {
+    /// Its own: `raise` lifts it.
+    #[default]
+    Thread,
+    /// The operator's, which is lower: no `raise` passes it.
+    Policy,
+    /// Both, which are the same.
+    Both,
+}
+
+impl Cap {
+    /// The cap that the code of a cause names.
+    pub fn of_code(code: &str) -> Option<Self> {
+        Some(match code {
+            "turns_exceeded" => Self::Turns,
+            "tokens_exceeded" => Self::Tokens,
+            "spend_exceeded" | "budget" => Self::Spend,
+            "duration_exceeded" => Self::Duration,
+            _ => return None,
+        })
+    }
+
+    /// Its name, in a policy and a directive.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Turns => "turns",
+            Self::Tokens => "tokens",
+            Self::Spend => "spend",
+            Self::Duration => "duration",
+        }
+    }
+
+    /// What to do about a thread that has reached it.
+    pub fn advice(self, id: &str, bound: Bound) -> String {
+        let option = match self {
+            Self::Turns => "--turns N",
+            Self::Tokens => "--tokens N",
+            Self::Spend => "--spend USD",
+            Self::Duration => "--duration TIME",
+        };
+        let lifted = lift(&format!("limits.{}", self.as_str()));
+        match bound {
+            Bound::Thread => format!("threadkeep raise {id} {option}, then threadkeep resume {id}"),
+            Bound::Policy => format!("{lifted}, then threadkeep resume {id}"),
+            Bound::Both => {
+                format!("{lifted}, then threadkeep raise {id} {option} and threadkeep resume {id}")
+            }
+        }
+    }
+}
+
 /// Why a thread stands where it stands.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Cause {
@@ -74,6 +140,9 @@ pub struct RunAnswer {
     pub result: Option<Value>,
     /// Why, for a status that has a reason.
     pub cause: Option<Cause>,
+    /// Whose cap it stands at, if it is one.
+    #[serde(skip)]
+    pub bound: Bound,
     /// What the thread used.
     pub cost: Cost,
     /// How the process ends.
@@ -127,21 +196,15 @@ impl RunAnswer {
             }
             None => {}
         }
-        let option = match code {
-            "store_full" => {
-                return Some(format!(
+        Some(match Cap::of_code(code) {
+            Some(cap) => cap.advice(id, self.bound),
+            None if code == "store_full" => {
+                format!(
                     "free space or let the operator raise the quota, then threadkeep resume {id}"
-                ));
+                )
             }
-            "turns_exceeded" => "--turns N",
-            "tokens_exceeded" => "--tokens N",
-            "spend_exceeded" | "budget" => "--spend USD",
-            "duration_exceeded" => "--duration TIME",
-            _ => return Some(format!("threadkeep resume {id}")),
-        };
-        Some(format!(
-            "threadkeep raise {id} {option}, then threadkeep resume {id}"
-        ))
+            None => format!("threadkeep resume {id}"),
+        })
     }
 }
 
@@ -162,6 +225,7 @@ mod tests {
                 code: code.to_owned(),
                 message: "25 of 25 turns".to_owned(),
             }),
+            bound: Bound::Thread,
             cost: Cost {
                 turns: 2,
                 input_tokens: 250,
@@ -205,6 +269,32 @@ mod tests {
             "{said}"
         );
         assert!(!said.contains("threadkeep raise"), "{said}");
+    }
+
+    #[test]
+    fn a_cap_of_the_policy_is_not_the_threads_to_raise() {
+        for (bound, operator, raise) in [
+            (Bound::Thread, false, true),
+            (Bound::Policy, true, false),
+            (Bound::Both, true, true),
+        ] {
+            let stands = RunAnswer {
+                bound,
+                ..answer("suspended", Some("turns_exceeded"))
+            };
+            let next = stands.next().unwrap();
+            assert_eq!(
+                next.contains("raise limits.turns in the policy"),
+                operator,
+                "{next}"
+            );
+            assert_eq!(
+                next.contains("threadkeep raise a-1 --turns N"),
+                raise,
+                "{next}"
+            );
+            assert!(next.ends_with("threadkeep resume a-1"), "{next}");
+        }
     }
 
     #[test]

@@ -66,7 +66,7 @@ struct Examined {
 /// True if something could be run.
 async fn examine(session: &Session, findings: &mut Findings) -> bool {
     let engine = engine::section(session, findings);
-    policy::section(session, findings);
+    let counted = policy::section(session, findings);
     let mut section = Section::new("project");
     let project = project(session, &mut section, findings);
     let (Some(engine), Some(project)) = (engine, project) else {
@@ -91,7 +91,7 @@ async fn examine(session: &Session, findings: &mut Findings) -> bool {
     let stored = store::sections(session, &engine, &project, findings).await;
     limits(&engine, &project.library.policy().name, &tried, findings).await;
     tools(&project, findings);
-    runnable && stored && settings
+    runnable && stored && settings && counted
 }
 
 /// The directory and its `.ai`.

@@ -2,15 +2,19 @@
 
 use super::Findings;
 use crate::command::open::Session;
+use threadkeep::ceilings::Book;
 use threadkeep::policy::{Address, Policy};
-use threadkeep_cli::answer::{Section, State};
+use threadkeep_cli::answer::{Section, State, lift};
 use threadkeep_cli::money;
 
-/// Every bound that is set; what is not named is unbounded.
-pub fn section(session: &Session, findings: &mut Findings) {
+/// Every bound that is set; what is not named is unbounded. False if no call would be admitted, whatever is left.
+pub fn section(session: &Session, findings: &mut Findings) -> bool {
     let mut section = Section::new("policy");
-    match session.policy() {
-        Ok(policy) => describe(&policy, &mut section),
+    let good = match session.policy() {
+        Ok(policy) => {
+            describe(&policy, &mut section);
+            book(session, &policy, &mut section, findings)
+        }
         Err(fault) => {
             section.item(
                 State::Bad,
@@ -19,9 +23,40 @@ pub fn section(session: &Session, findings: &mut Findings) {
                 Some("--policy"),
             );
             findings.missing(fault.message, fault.hint.unwrap_or_default());
+            false
+        }
+    };
+    findings.sections.push(section);
+    good
+}
+
+/// The book that the policy names, read as a call reads it.
+fn book(
+    session: &Session,
+    policy: &Policy,
+    section: &mut Section,
+    findings: &mut Findings,
+) -> bool {
+    let Some(name) = &policy.book else {
+        return true;
+    };
+    let used = match session.book(policy) {
+        Ok(book) => book.map_or(Ok(()), |book| {
+            book.used().map(drop).map_err(|refusal| refusal.message)
+        }),
+        Err(fault) => Err(fault.message),
+    };
+    match used {
+        Ok(()) => {
+            section.from("book", format!("{name}, beside the policy"), &policy.name);
+            true
+        }
+        Err(problem) => {
+            section.item(State::Bad, "book", problem.clone(), Some(&policy.name));
+            findings.missing(problem, lift("book"));
+            false
         }
     }
-    findings.sections.push(section);
 }
 
 fn describe(policy: &Policy, section: &mut Section) {
@@ -34,7 +69,7 @@ fn describe(policy: &Policy, section: &mut Section) {
         providers,
         ceilings,
         quota_bytes,
-        book,
+        book: _,
     } = policy;
     section.from("preset", preset.as_str(), name);
     for (cap, value) in limits {
@@ -81,8 +116,5 @@ fn describe(policy: &Policy, section: &mut Section) {
             format!("{quota} bytes of records, not of the file"),
             name,
         );
-    }
-    if let Some(book) = book {
-        section.from("book", format!("{book}, beside the policy"), name);
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{Examined, Findings, tenant};
 use crate::command::fault;
-use crate::command::open::Session;
+use crate::command::open::{Session, has_store};
 use cap_std::fs::Dir;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -47,17 +47,18 @@ pub async fn sections(
     // A run takes its lock there, also if it keeps its threads in memory.
     let writable = writable(project, &mut section, findings);
     let threads = project.threads.as_ref().ok().and_then(Option::as_ref);
-    let present = threads.filter(|threads| threads.exists(STORE));
+    let present = threads.filter(|threads| has_store(threads));
     let (Some(threads), false) = (present, memory) else {
         if !memory && writable {
             section.ok(STORE, "is made by the first run");
         }
         findings.sections.push(section);
-        return writable;
+        return threads.is_none_or(|threads| locks(threads, findings)) && writable;
     };
-    section.ok(STORE, size(threads));
     match open(threads) {
         Ok((storage, foreign)) => {
+            // Not before: reading a pipe in its place would wait for ever.
+            section.ok(STORE, size(threads));
             for name in foreign {
                 section.item(State::Bad, &name, "is not text", None);
                 findings.missing(
@@ -69,9 +70,9 @@ pub async fn sections(
             let counted = statistics(&tenant, &mut section, findings).await;
             unreadable(&tenant, &mut section, findings).await;
             findings.sections.push(section);
-            locks(threads, findings);
+            let lockable = locks(threads, findings);
             documents(&tenant, threads, findings).await;
-            writable && counted
+            writable && counted && lockable
         }
         Err(problem) => {
             section.item(State::Bad, STORE, problem.clone(), None);
@@ -225,9 +226,19 @@ async fn unreadable(tenant: &Tenant, section: &mut Section, findings: &mut Findi
     }
 }
 
-/// Lock files of processes that live, and of those that died.
-fn locks(threads: &Dir, findings: &mut Findings) {
+/// Lock files of processes that live, and of those that died; false if no run could take its own.
+fn locks(threads: &Dir, findings: &mut Findings) -> bool {
     let mut section = Section::new("locks");
+    if let Err(error) = authority::check_locks(threads) {
+        let problem = fault::with_source(&error);
+        section.item(State::Bad, "locks.d", problem.clone(), None);
+        findings.missing(
+            format!("no run can take its lock: {problem}"),
+            "put an ordinary directory there, or remove what stands there",
+        );
+        findings.sections.push(section);
+        return false;
+    }
     let (mut live, mut dead) = (Vec::new(), 0_u64);
     let entries = threads.read_dir("locks.d").into_iter().flatten();
     for entry in entries.take(LOCKS_MAX).flatten() {
@@ -254,6 +265,7 @@ fn locks(threads: &Dir, findings: &mut Findings) {
         );
     }
     findings.sections.push(section);
+    true
 }
 
 /// The documents of the newest threads, compared with their records.

@@ -1,0 +1,176 @@
+//! What a command meets at its ends and in the store's place: a full disk, a pipe, a link, others who write.
+
+use super::fixture::Project;
+use serde_json::json;
+use std::fs::File;
+use std::os::unix::fs::symlink;
+use std::process::Command;
+use threadkeep_tests::binary::{self, Ran};
+
+const HELLO: &str = r#"{"type":"message","role":"user","content":"Hello."}"#;
+
+/// More than an append without a version would have survived together.
+const APPENDS: usize = 8;
+
+fn to_full_disk(project: &Project, arguments: &[&str]) -> Ran {
+    let full = File::options().write(true).open("/dev/full");
+    let mut command = project.command(arguments);
+    command.stdout(full.expect("Linux has one"));
+    binary::run(command)
+}
+
+/// Symptom: exit code 0 with standard output on a full disk, and the token of `open` was lost. Cause: every write that
+/// failed was taken for a reader that had gone away.
+#[test]
+fn an_answer_that_cannot_be_written_is_a_failure() {
+    let project = Project::new();
+    project.finished("one");
+    project.json(&["create", "--id", "mine"]);
+    for arguments in [
+        &["create"][..],
+        &["list", "--json"],
+        &["run", "describe", "--input", "file=notes.txt"],
+        &["transcript", "one"],
+        &["--help"],
+        &["--version", "--json"],
+    ] {
+        let ran = to_full_disk(&project, arguments);
+        assert_eq!(ran.code, Some(1), "{arguments:?}: {ran:#?}");
+        for words in [
+            "error: standard output cannot be written",
+            "threadkeep list",
+        ] {
+            assert!(ran.err.contains(words), "{arguments:?}: {}", ran.err);
+        }
+    }
+    let open = to_full_disk(&project, &["open", "mine", "--json"]);
+    assert_eq!(open.code, Some(1), "{open:#?}");
+    let shown = project.json(&["show", "mine"]);
+    let holder = shown["thread"]["run"]["holder"]
+        .as_str()
+        .expect("it is held");
+    let ends = format!("`threadkeep recover --dead {holder}`");
+    assert!(open.err.contains(&ends), "{}", open.err);
+    let recovered = project.json(&["recover", "--dead", holder]);
+    assert_eq!(
+        recovered["recovered"],
+        json!(["mine"]),
+        "what was said helps"
+    );
+}
+
+#[test]
+fn a_closed_pipe_is_quiet() {
+    let project = Project::new();
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    let mut command = project.command(&["--help"]);
+    command.stdout(writer);
+    let ran = binary::run(command);
+    assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""), "{ran:#?}");
+}
+
+/// Symptom: `doctor` hung where the store is a pipe, and found nothing missing where it, or the directory of locks, is a
+/// link; `list` said that there was no store yet. Cause: links were followed before anything was looked at.
+#[test]
+fn what_stands_in_the_place_of_the_store_or_the_locks_is_named() {
+    for (place, kind) in [
+        ("registry.db", "pipe"),
+        ("registry.db", "link"),
+        ("registry.db", "link to nowhere"),
+        ("locks.d", "link"),
+        ("locks.d", "file"),
+    ] {
+        for finished in [false, true] {
+            let project = Project::new();
+            match finished {
+                true => project.finished("one"),
+                false => project.write(".ai/threads/none", ""),
+            }
+            let what = format!("{kind} for {place}, finished: {finished}");
+            plant(&project, place, kind);
+            let found = project.json(&["doctor"]);
+            assert_eq!(
+                (&found["exit"], &found["works"]),
+                (&json!(1), &json!(false)),
+                "{what}"
+            );
+            let missing = found["missing"].to_string();
+            assert!(missing.contains(place), "{what}: {missing}");
+            let run = project.json(&["run", "describe", "--input", "file=notes.txt"]);
+            assert!(
+                run["error"]["message"].to_string().contains(place),
+                "{what}: {run}"
+            );
+            if place == "registry.db" {
+                let listed = project.run(&["list"]);
+                assert!(
+                    listed.err.contains(place) && !listed.err.contains("no store yet"),
+                    "{what}"
+                );
+                assert_eq!(listed.code, Some(1), "{what}");
+            }
+        }
+    }
+}
+
+/// Something else than a store or a directory; what was there is put aside.
+fn plant(project: &Project, place: &str, kind: &str) {
+    let (threads, aside) = (
+        project.path().join(".ai/threads"),
+        project.path().join("aside"),
+    );
+    let at = threads.join(place);
+    std::fs::create_dir_all(&aside).expect("made");
+    let there = std::fs::rename(&at, aside.join(place)).is_ok();
+    if !there && place == "locks.d" {
+        std::fs::create_dir(aside.join(place)).expect("made");
+    } else if !there {
+        std::fs::write(aside.join(place), "").expect("written");
+    }
+    match kind {
+        "pipe" => {
+            let made = Command::new("mkfifo").arg(&at).status();
+            assert!(made.is_ok_and(|status| status.success()));
+        }
+        "link" => symlink(aside.join(place), &at).expect("linked"),
+        "link to nowhere" => symlink("nowhere", &at).expect("linked"),
+        _ => std::fs::write(&at, "").expect("written"),
+    }
+}
+
+/// Symptom: of six appends without `--expected` at once three were a conflict, though the help says that the newest version
+/// is meant.
+#[test]
+fn appends_without_a_version_do_not_conflict() {
+    let project = Project::new();
+    project.json(&["create", "--id", "talk"]);
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..APPENDS)
+            .map(|number| {
+                // The same words at the same version would be one append that is repeated.
+                let event = HELLO.replace("Hello.", &format!("Hello {number}."));
+                let project = &project;
+                scope.spawn(move || binary::feed(project.command(&["append", "talk"]), &event))
+            })
+            .collect();
+        for worker in workers {
+            let ran = worker.join().expect("it runs");
+            assert_eq!(ran.code, Some(0), "{ran:#?}");
+        }
+    });
+    let shown = project.json(&["show", "talk", "--events", "100"]);
+    assert_eq!(
+        shown["events"].as_array().map(Vec::len),
+        Some(APPENDS),
+        "{shown}"
+    );
+    let stale = binary::feed(
+        project.command(&["append", "talk", "--expected", "1", "--json"]),
+        HELLO,
+    );
+    let stale = stale.json();
+    assert_eq!(stale["error"]["code"], "conflict", "{stale}");
+    let hint = stale["error"]["hint"].as_str().expect("what to do");
+    assert!(hint.contains("threadkeep show talk"), "{hint}");
+}
