@@ -220,7 +220,7 @@ impl Shared {
 
 fn on_epoch(meter: &Meter) -> wasmtime::Result<UpdateDeadline> {
     meter.check_time()?;
-    if meter.computed() > LONG {
+    if priority::computed_by_call() > LONG {
         priority::lower();
     }
     Ok(UpdateDeadline::Continue(1))

@@ -6,7 +6,7 @@
 //! is forgotten, while one that runs stays in its lane until it comes back.
 //!
 //! A thread whose call stepped back has lost its priority for good: from then on it serves the lanes on the low side. It
-//! ends as soon as there is nothing to do, so that its place is free.
+//! ends as soon as there is nothing to do, or its place is needed. A quarter of the places is never for the low side.
 
 use super::priority;
 pub(crate) use super::queue::Lane;
@@ -109,9 +109,15 @@ impl Pool {
     /// missing.
     pub(crate) fn tend(&self) {
         let now = Instant::now();
+        let mut dropped = Vec::new();
         for (call, work) in self.inner.overdue(now) {
             call.ticket.expire();
-            drop(work);
+            dropped.extend(work);
+        }
+        if !dropped.is_empty() {
+            // It may be the last that holds a tenant, down to a store that closes: the ticker does not wait for that. If no
+            // thread can be had, it is dropped here.
+            let _ = std::thread::Builder::new().spawn(move || drop(dropped));
         }
         let mut queue = self.inner.lock();
         queue.raise(now);
@@ -175,7 +181,8 @@ impl Inner {
 
     /// True if a thread was started.
     fn start_thread(self: &Arc<Self>, queue: &mut Queue, side: Side) -> bool {
-        if queue.closed || queue.threads() >= self.limits.call_threads_max {
+        let refused = side == Side::Low && queue.low.threads >= self.low_threads_max();
+        if queue.closed || refused || queue.threads() >= self.limits.call_threads_max {
             return false;
         }
         let inner = Arc::clone(self);
@@ -195,6 +202,11 @@ impl Inner {
         started.is_ok()
     }
 
+    /// Most threads of the low side: whatever many tenants compute, others find a place.
+    fn low_threads_max(&self) -> usize {
+        (self.limits.call_threads_max * 3 / 4).max(1)
+    }
+
     /// Those whose time has passed, with their work if it waits still: it is dropped when the queue is free again,
     /// because it may hold the last of a tenant, down to a store that closes.
     fn overdue(&self, now: Instant) -> Vec<(Call, Option<Work>)> {
@@ -211,6 +223,7 @@ impl Inner {
     fn work(self: &Arc<Self>, mut side: Side) {
         self.lock().half(side).idle -= 1;
         while let Some(Started { number, lane, work }) = self.next(&mut side) {
+            priority::begin();
             // A panic leaves the answer unsent, so that the caller hears of it; the thread lives on.
             let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
             let stopped = priority::take_blame();
@@ -239,18 +252,23 @@ impl Inner {
         let mut queue = self.lock();
         loop {
             let full = queue.threads() >= self.limits.call_threads_max;
+            let place_needed = full && queue.normal.lacks_threads();
+            let too_many = queue.low.threads > self.low_threads_max();
+            if *side == Side::Low && (place_needed || too_many) {
+                return None;
+            }
             if let Some(started) = queue.take(*side) {
                 return Some(started);
             }
-            if full && *side == Side::Normal && queue.low.lacks_threads() {
+            let room = queue.low.threads < self.low_threads_max();
+            if full && room && *side == Side::Normal && queue.low.lacks_threads() {
                 step_down(&mut queue, side);
                 drop(queue);
                 priority::lower();
                 queue = self.lock();
                 continue;
             }
-            let place_needed = full && *side == Side::Low && queue.normal.lacks_threads();
-            if queue.closed || place_needed {
+            if queue.closed {
                 return None;
             }
             let timed_out;

@@ -4,10 +4,36 @@
 //! nothing happens.
 
 use std::cell::Cell;
+use std::time::Duration;
 
 thread_local! {
+    /// What this thread had computed when its call began.
+    static BEGAN: Cell<Duration> = const { Cell::new(Duration::ZERO) };
     static LOW: Cell<bool> = const { Cell::new(false) };
     static BLAMED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// A call begins on this thread.
+pub(super) fn begin() {
+    BEGAN.set(computed());
+}
+
+/// What the call on this thread has had of a core, imports included. Not the time that has passed: where others keep all
+/// cores busy, an honest call would else be taken for a long one, and then wait for them all.
+pub(super) fn computed_by_call() -> Duration {
+    computed().saturating_sub(BEGAN.get())
+}
+
+#[cfg(target_os = "linux")]
+fn computed() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    let nanos = u32::try_from(time.tv_nsec).unwrap_or(0);
+    Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), nanos)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn computed() -> Duration {
+    Duration::ZERO
 }
 
 /// Lower the priority of this thread for good.

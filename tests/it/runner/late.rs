@@ -5,6 +5,7 @@ use threadkeep_component::service::Error;
 use threadkeep_core::error::Error as CoreError;
 use threadkeep_core::ledger::Usage;
 use threadkeep_core::runner::{Outcome, Proof, Signal, Submission};
+use threadkeep_core::thread::{CHARGED_MAX, Status};
 
 /// A thread with one reply behind it whose second attempt was lost, and what the lost driver would submit.
 fn lost(world: &mut World, used: Option<Usage>) -> (String, Submission) {
@@ -113,4 +114,35 @@ fn nothing_is_taken_from_whoever_knows_no_usage_or_was_not_charged() {
     };
     late(&world, &thread, &waited);
     assert_eq!(world.service.load(&thread).unwrap(), before);
+}
+
+/// Symptom: a charge stayed for ever although its truth had been told. Cause: the attempts that can still be corrected are
+/// the newest eight, and the oldest made room before what was told of it was counted. Fix: it is counted first.
+#[test]
+fn what_was_told_counts_although_its_attempt_makes_room_for_another() {
+    let mut world = World::new();
+    let (thread, submission) = lost(&mut world, usage(200, 20));
+    let lose = |world: &mut World, most: usize| {
+        for n in 0.. {
+            let head = world.service.load(&thread).unwrap().head.value;
+            if head.status == Status::Running && head.charged.len() >= most {
+                return;
+            }
+            let handed = match head.status {
+                Status::Running => world.service.claim(&thread, &format!("h/{n}"), Proof::Dead),
+                _ => world.start(&thread, None),
+            };
+            handed.unwrap();
+            world.audit();
+        }
+    };
+    lose(&mut world, CHARGED_MAX);
+    let before = figures(&world, &thread);
+    late(&world, &thread, &submission);
+    let oldest = world.service.load(&thread).unwrap().head.value.charged[0].version;
+    assert_eq!(oldest, submission.version, "it is the next to go");
+    world.service.claim(&thread, "h/last", Proof::Dead).unwrap();
+    let after = figures(&world, &thread);
+    assert_eq!((before.2, after.2), (0, 1), "{before:?} {after:?}");
+    world.audit();
 }

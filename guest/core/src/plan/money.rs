@@ -123,6 +123,8 @@ impl Change<'_> {
 
     /// Remember that an attempt was charged in full, so that what it really used may still be told.
     pub fn charged(&mut self, charged: Charged) {
+        // The oldest makes room: what was told of it counts before it goes.
+        self.tell_late();
         let kept = &mut self.head.charged;
         if kept.len() >= CHARGED_MAX {
             kept.remove(0);
@@ -130,8 +132,8 @@ impl Change<'_> {
         kept.push(charged);
     }
 
-    /// What was told of charged attempts since the last entry, before anything more is admitted: it replaces what they were charged, each once, whether the
-    /// account is open or closed by now.
+    /// What was told of charged attempts since the last entry, before anything more is admitted: it replaces what they
+    /// were charged, each once, whether the account is open or closed by now.
     pub(crate) fn tell_late(&mut self) {
         for at in 0..self.head.charged.len() {
             let Charged {
