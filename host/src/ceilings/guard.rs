@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
 
 /// Holds what one tenant may pass through the host. Share it between all drivers of the tenant.
 pub struct Guard {
@@ -23,6 +24,27 @@ pub struct Guard {
     rate: Option<Mutex<Bucket>>,
     runs: Option<Arc<Semaphore>>,
     clock: Arc<dyn Clock>,
+}
+
+/// Longest wait of an answer for its totals. The queue of a book that stands still takes longer, and an answer that comes
+/// after its step's deadline is lost; the totals are changed all the same. Longer than one wait for the lock of a file.
+const SETTLED_WAIT_MAX: Duration = Duration::from_secs(5);
+
+/// A change of the book that is made although nobody waits for it.
+#[must_use = "the next call may be refused if this one is not settled"]
+pub(crate) struct Settling(Option<JoinHandle<()>>);
+
+impl Settling {
+    /// There is nothing to change, or it is changed.
+    pub(super) const DONE: Self = Self(None);
+
+    /// Wait until it is made, or for as long as an answer can wait.
+    pub(crate) async fn wait(self) {
+        if let Some(changing) = self.0 {
+            // One that panics is told where it does; the book keeps the most.
+            let _ = tokio::time::timeout(SETTLED_WAIT_MAX, changing).await;
+        }
+    }
 }
 
 /// What a call may come to, as it stands in the book. Dropped before anything was sent, it is given back; after that it
@@ -244,6 +266,32 @@ impl Guard {
             tracing::warn!(%refusal, "a call stays in the book with the most that it could cost");
         }
     }
+
+    /// The same when it is its turn, as [`Self::on_book`], on a task of its own: no future that is dropped takes it along.
+    fn replace_in_turn(self: &Arc<Self>, held: Used, actual: Used) -> Settling {
+        let runtime = Handle::try_current();
+        let (Ok(runtime), true) = (runtime, self.book.blocks()) else {
+            self.replace(held, actual);
+            return Settling::DONE;
+        };
+        let guard = Arc::clone(self);
+        let changing = match Arc::clone(&self.writer).try_acquire_owned() {
+            Ok(turn) => runtime.spawn_blocking(move || {
+                guard.replace(held, actual);
+                drop(turn);
+            }),
+            Err(_) => runtime.spawn(async move {
+                let replaced = guard.on_book(move |guard| {
+                    guard.replace(held, actual);
+                    Ok(())
+                });
+                if let Err(refusal) = replaced.await {
+                    tracing::warn!(%refusal, "a call stays in the book with the most that it could cost");
+                }
+            }),
+        };
+        Settling(Some(changing))
+    }
 }
 
 impl Held {
@@ -252,32 +300,18 @@ impl Held {
         self.sent = true;
     }
 
-    /// What it came to.
-    pub(super) async fn settle(mut self, actual: Used) {
+    /// What it came to. It is written whatever becomes of the answer.
+    pub(super) fn settle(mut self, actual: Used) -> Settling {
         self.sent = true;
-        let most = self.most;
-        let settled = self.guard.on_book(move |guard| {
-            guard.replace(most, actual);
-            Ok(())
-        });
-        if let Err(refusal) = settled.await {
-            tracing::warn!(%refusal, "a call stays in the book with the most that it could cost");
-        }
+        self.guard.replace_in_turn(self.most, actual)
     }
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
-        if self.sent {
-            return;
-        }
-        let (guard, most) = (Arc::clone(&self.guard), self.most);
-        let give_back = move || guard.replace(most, Used::default());
-        match Handle::try_current() {
-            Ok(runtime) if self.guard.book.blocks() => {
-                runtime.spawn_blocking(give_back);
-            }
-            _ => give_back(),
+        if !self.sent {
+            let given_back = self.guard.replace_in_turn(self.most, Used::default());
+            drop(given_back);
         }
     }
 }
@@ -294,4 +328,61 @@ impl fmt::Debug for Guard {
 fn room_for(runs: u64) -> Arc<Semaphore> {
     let runs = usize::try_from(runs).unwrap_or(usize::MAX);
     Arc::new(Semaphore::new(runs.min(Semaphore::MAX_PERMITS)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::SystemClock;
+    use crate::policy::Preset;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    /// A book that takes a while, and counts how many changes it is asked for at once.
+    #[derive(Default)]
+    struct Counting {
+        kept: InMemory,
+        inside: AtomicU64,
+        most_inside: AtomicU64,
+    }
+
+    impl Book for Arc<Counting> {
+        fn used(&self) -> Result<Used, Refusal> {
+            self.kept.used()
+        }
+
+        fn change(
+            &self,
+            change: &mut dyn FnMut(&mut Used) -> Result<(), Refusal>,
+        ) -> Result<(), Refusal> {
+            let inside = self.inside.fetch_add(1, Ordering::SeqCst) + 1;
+            self.most_inside.fetch_max(inside, Ordering::SeqCst);
+            std::thread::sleep(Duration::from_millis(5));
+            let done = self.kept.change(change);
+            self.inside.fetch_sub(1, Ordering::SeqCst);
+            done
+        }
+    }
+
+    /// Symptom: many calls that were dropped at once left what they held in a book in a file. Cause: each asked for the
+    /// lock of the file by itself, and gave up when its time was over. Fix: they wait for their turn as all others.
+    #[tokio::test]
+    async fn what_many_calls_give_back_is_written_one_after_another() {
+        let book = Arc::new(Counting::default());
+        let (policy, clock) = (Policy::preset(Preset::Local), Arc::new(SystemClock));
+        let guard = Arc::new(Guard::over(policy, clock, Box::new(Arc::clone(&book))));
+        let need = Used {
+            tool_calls: 1,
+            ..Used::default()
+        };
+        let mut held = Vec::new();
+        for _ in 0..16 {
+            held.push(guard.hold(need).await.expect("there is room"));
+        }
+        assert_eq!(guard.used().map(|used| used.tool_calls), Ok(16));
+        drop(held);
+        while guard.used() != Ok(Used::default()) {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(book.most_inside.load(Ordering::SeqCst), 1);
+    }
 }

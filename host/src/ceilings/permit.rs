@@ -1,7 +1,7 @@
 //! The permit of a run: every model call and every tool call of it passes here.
 
 use super::bounds::{self, Arrived};
-use super::guard::{Guard, Held};
+use super::guard::{Guard, Held, Settling};
 use super::{Refusal, Used};
 use crate::models::{Completion, Failure, FailureKind, Llm, OnDelta, Request, Usage};
 use crate::tools::{ToolResult, Tools};
@@ -79,28 +79,46 @@ impl Permit {
         on_delta: OnDelta<'_>,
         longest: Duration,
     ) -> Result<Completion, Failure> {
-        let sent = AtomicBool::new(false);
-        let answered = self.answered(llm, request, on_delta, (longest, &sent));
-        let late = |_| {
-            let seconds = longest.as_secs();
-            let message = format!("the model did not answer within {seconds} s");
-            Err(Failure::new(FailureKind::Transient, "timeout", message))
-        };
-        let answer = tokio::time::timeout(longest, answered).await;
-        answer.unwrap_or_else(late).map_err(|failure| Failure {
-            sent: failure.sent && sent.load(Ordering::Relaxed),
-            ..failure
-        })
+        let (answer, settling) = self.ask(llm, request, on_delta, longest).await;
+        settling.wait().await;
+        answer
     }
 
-    /// The answer, as far as it is taken. `sent` is set before a request may be sent.
+    /// As [`Self::complete`], whose time is over once the answer is there, however long the totals are awaited.
+    pub(crate) async fn ask(
+        &self,
+        llm: &dyn Llm,
+        request: &Request,
+        on_delta: OnDelta<'_>,
+        longest: Duration,
+    ) -> (Result<Completion, Failure>, Settling) {
+        let sent = AtomicBool::new(false);
+        let answered = self.answered(llm, request, on_delta, (longest, &sent));
+        let (answer, settling) = match tokio::time::timeout(longest, answered).await {
+            Ok(Ok(answered)) => answered,
+            Ok(Err(failure)) => (Err(failure), Settling::DONE),
+            Err(_) => {
+                let seconds = longest.as_secs();
+                let message = format!("the model did not answer within {seconds} s");
+                let late = Failure::new(FailureKind::Transient, "timeout", message);
+                (Err(late), Settling::DONE)
+            }
+        };
+        let answer = answer.map_err(|failure| Failure {
+            sent: failure.sent && sent.load(Ordering::Relaxed),
+            ..failure
+        });
+        (answer, settling)
+    }
+
+    /// The answer, as far as it is taken, or why there is none. `sent` is set before a request may be sent.
     async fn answered(
         &self,
         llm: &dyn Llm,
         request: &Request,
         on_delta: OnDelta<'_>,
         (longest, sent): (Duration, &AtomicBool),
-    ) -> Result<Completion, Failure> {
+    ) -> Result<(Result<Completion, Failure>, Settling), Failure> {
         let dropped = |refusal: Refusal| Failure {
             sent: true,
             ..refusal.failure()
@@ -119,8 +137,7 @@ impl Permit {
         let tariff = self.guard.tariff(&request.model);
         let came = (&answer, &arrived);
         let actual = bounds::came_to(&held.most, request, tariff.as_ref(), came);
-        held.settle(actual).await;
-        answer
+        Ok((answer, held.settle(actual)))
     }
 
     /// The answer with as much usage as is believed; where that is less than was reported, it is told.
@@ -154,14 +171,30 @@ impl Permit {
         arguments: &str,
         longest: Duration,
     ) -> Called {
+        let (called, settling) = self.use_tool(tools, (name, arguments), longest).await;
+        settling.wait().await;
+        called
+    }
+
+    /// As [`Self::call`], whose time is over once the result is there, however long the totals are awaited.
+    pub(crate) async fn use_tool(
+        &self,
+        tools: &dyn Tools,
+        (name, arguments): (&str, &str),
+        longest: Duration,
+    ) -> (Called, Settling) {
         let sent = AtomicBool::new(false);
         let called = self.called(tools, (name, arguments), (longest, &sent));
         let why = match tokio::time::timeout(longest, called).await {
-            Ok(Ok(result)) => {
-                return Called {
-                    result,
-                    interrupted: false,
-                };
+            Ok(Ok((result, settling))) => {
+                let interrupted = false;
+                return (
+                    Called {
+                        result,
+                        interrupted,
+                    },
+                    settling,
+                );
             }
             Ok(Err(refusal)) => format!("{} ({})", refusal.message, refusal.code()),
             Err(_) => format!("there was no answer within {} s", longest.as_secs()),
@@ -169,10 +202,11 @@ impl Permit {
         // What the model reads.
         let interrupted = sent.load(Ordering::Relaxed);
         let what = if interrupted { "dropped" } else { "not run" };
-        Called {
+        let called = Called {
             result: ToolResult::failed(format!("{what}: {why}")),
             interrupted,
-        }
+        };
+        (called, Settling::DONE)
     }
 
     async fn called(
@@ -180,7 +214,7 @@ impl Permit {
         tools: &dyn Tools,
         (name, arguments): (&str, &str),
         (longest, sent): (Duration, &AtomicBool),
-    ) -> Result<ToolResult, Refusal> {
+    ) -> Result<(ToolResult, Settling), Refusal> {
         let mut held = self.admit_tool(name, arguments, longest).await?;
         let asked = async {
             held.sent();
@@ -192,8 +226,7 @@ impl Permit {
             tool_bytes: (arguments.len() + result.content.len()) as u64,
             ..held.most
         };
-        held.settle(actual).await;
-        Ok(result)
+        Ok((result, held.settle(actual)))
     }
 
     async fn admit_model(&self, request: &Request, longest: Duration) -> Result<Held, Refusal> {

@@ -2,7 +2,7 @@
 
 use super::conversation::Conversation;
 use super::{Costs, DriveError, Driver, RunEvent, Sink, Stop, StopLevel};
-use crate::ceilings::{Called, Permit};
+use crate::ceilings::{Called, Permit, Settling};
 use crate::component::convert;
 use crate::models::{BoxFuture, Completion, Delta, Failure, FailureKind, Llm, OnDelta, Request};
 use crate::wit::{self, llm, runner};
@@ -130,8 +130,8 @@ impl Run<'_> {
                 }
                 error => DriveError::Call(error),
             })?;
-        if replied {
-            let thread = tenant.get(&self.thread).await?;
+        // Only for whoever listens: without it the run goes on.
+        if replied && let Ok(thread) = tenant.get(&self.thread).await {
             self.sink.emit(RunEvent::Turn(Costs::of(&thread)));
         }
         if let (Some(message), "wait") = (failed, next.kind.as_str()) {
@@ -164,9 +164,9 @@ impl Run<'_> {
         };
         let provider = Noted::new(&*provider);
         let left = self.until(step.deadline);
-        let call = self.permit.complete(&provider, request, &on_delta, left);
+        let call = self.permit.ask(&provider, request, &on_delta, left);
         let answer = self.watched(call, StopLevel::Cancel, &partial, POLL).await;
-        Ok(match answer {
+        Ok(match settled(answer).await {
             Ok(Ok(completion)) => {
                 runner::Outcome::Completion(convert::completion(&kept(completion)))
             }
@@ -194,7 +194,11 @@ impl Run<'_> {
         let round = join_all(step.calls.iter().map(|call| self.call_tool(call, left)));
         let partial = Mutex::default();
         match self.watched(round, StopLevel::Now, &partial, POLL).await {
-            Ok(outcomes) => Ok(runner::Outcome::Outcomes(outcomes)),
+            Ok(round) => {
+                let (outcomes, settling): (Vec<_>, Vec<_>) = round.into_iter().unzip();
+                join_all(settling.into_iter().map(Settling::wait)).await;
+                Ok(runner::Outcome::Outcomes(outcomes))
+            }
             Err(Interrupted::Stopped) => {
                 let stopped = failure(
                     FailureKind::Cancelled,
@@ -210,7 +214,11 @@ impl Run<'_> {
         }
     }
 
-    async fn call_tool(&self, call: &wit::ToolCall, left: Duration) -> wit::ToolOutcome {
+    async fn call_tool(
+        &self,
+        call: &wit::ToolCall,
+        left: Duration,
+    ) -> (wit::ToolOutcome, Settling) {
         let id = format!("call_{}_{}", call.version, call.index);
         let (name, arguments) = (call.name.clone(), call.arguments.clone());
         self.sink.emit(RunEvent::ToolStarted {
@@ -222,11 +230,12 @@ impl Run<'_> {
         let tools = &*self.driver.tools;
         let called = self
             .permit
-            .call(tools, &call.name, &call.arguments, longest);
+            .use_tool(tools, (&call.name, &call.arguments), longest);
+        let (called, settling) = called.await;
         let Called {
             result,
             interrupted,
-        } = called.await;
+        } = called;
         let interrupted = interrupted && !call.idempotent;
         self.sink.emit(RunEvent::ToolDone {
             call: id,
@@ -234,7 +243,7 @@ impl Run<'_> {
             failed: result.failed,
             bytes: result.content.len(),
         });
-        wit::ToolOutcome {
+        let outcome = wit::ToolOutcome {
             version: call.version,
             index: call.index,
             state: if interrupted { "interrupted" } else { "done" }.to_owned(),
@@ -243,7 +252,8 @@ impl Run<'_> {
             patches: String::new(),
             operations: String::new(),
             cost: 0,
-        }
+        };
+        (outcome, settling)
     }
 
     async fn wait(&mut self, step: &runner::Step) -> Result<runner::Outcome, DriveError> {
@@ -309,6 +319,13 @@ impl Run<'_> {
     fn millis_until(&self, time: wit::Instant) -> u64 {
         u64::try_from(self.until(time).as_millis()).unwrap_or(u64::MAX)
     }
+}
+
+/// The answer once its totals are written: nobody stops that any more.
+async fn settled<T>(answered: Result<(T, Settling), Interrupted>) -> Result<T, Interrupted> {
+    let (answer, settling) = answered?;
+    settling.wait().await;
+    Ok(answer)
 }
 
 /// A delta as an event; text is also kept for the partial, from the beginning and without a hole.

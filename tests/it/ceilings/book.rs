@@ -4,8 +4,10 @@ use super::world::{LONG, Model, WORST_NANOS, policy, request, says, usage};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::ThreadId;
+use std::time::Duration;
 use threadkeep::ceilings::{Book, Ceilings, Guard, InMemory, Refusal, Used};
 use threadkeep::clock::SystemClock;
+use tokio::task::JoinHandle;
 
 /// A book whose changes wait until they may go on.
 #[derive(Default)]
@@ -22,6 +24,10 @@ impl Slow {
     fn open(&self) {
         *self.open.lock().unwrap() = true;
         self.opened.notify_all();
+    }
+
+    fn close(&self) {
+        *self.open.lock().unwrap() = false;
     }
 
     /// Wait until a change waits.
@@ -65,11 +71,15 @@ fn slow_guard() -> (Arc<Slow>, Arc<Guard>) {
     )
 }
 
-fn spawn(guard: &Arc<Guard>, model: &Arc<Model>) -> tokio::task::JoinHandle<bool> {
+fn spawn(guard: &Arc<Guard>, model: &Arc<Model>) -> JoinHandle<bool> {
+    spawn_within(LONG, guard, model)
+}
+
+fn spawn_within(longest: Duration, guard: &Arc<Guard>, model: &Arc<Model>) -> JoinHandle<bool> {
     let (permit, model) = (guard.begin().unwrap(), Arc::clone(model));
     tokio::spawn(async move {
         let request = request("known");
-        let answer = permit.complete(&*model, &request, &|_| {}, LONG);
+        let answer = permit.complete(&*model, &request, &|_| {}, longest);
         answer.await.is_ok()
     })
 }
@@ -115,6 +125,64 @@ async fn what_is_dropped_before_it_was_sent_holds_nothing() {
         spawn(&guard, &model).await.unwrap(),
         "and the next one passes"
     );
+}
+
+/// So many calls that wait for their answers, which are let go while the book stands still.
+async fn answered(
+    calls: usize,
+    longest: Duration,
+) -> (Arc<Slow>, Arc<Guard>, Vec<JoinHandle<bool>>) {
+    let (slow, guard) = slow_guard();
+    slow.open();
+    let model = Arc::new(Model {
+        gate: tokio::sync::Semaphore::new(0),
+        ..Model::answering(says(usage(10, 1)))
+    });
+    let tasks: Vec<_> = (0..calls)
+        .map(|_| spawn_within(longest, &guard, &model))
+        .collect();
+    while model.reached() < calls as u64 {
+        tokio::task::yield_now().await;
+    }
+    slow.close();
+    model.gate.add_permits(calls);
+    slow.reached().await;
+    // The first is inside, and this lets the others come as far as the queue.
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    (slow, guard, tasks)
+}
+
+/// Symptom: an answer that had arrived became a timeout, and was paid twice. Cause: the time of the call went on while the
+/// book was changed. Fix: it is over with the answer.
+#[tokio::test]
+async fn an_answer_is_not_late_because_the_book_is() {
+    let longest = Duration::from_secs(2);
+    let (slow, guard, calls) = answered(2, longest).await;
+    tokio::time::sleep(longest + Duration::from_millis(100)).await;
+    slow.open();
+    for call in calls {
+        assert!(call.await.unwrap());
+    }
+    assert_eq!(guard.used().unwrap().spend_nanos, 2 * 24_000);
+}
+
+/// Symptom: a call that was dropped when its answer had arrived stayed in the book with the most that it could cost.
+/// Cause: its change of the book was dropped as it waited for its turn. Fix: that is a task of its own.
+#[tokio::test]
+async fn what_a_call_came_to_is_written_although_it_is_dropped() {
+    let (slow, guard, calls) = answered(3, LONG).await;
+    for call in calls {
+        call.abort();
+        assert!(call.await.unwrap_err().is_cancelled());
+    }
+    slow.open();
+    let written = async {
+        while guard.used().unwrap().spend_nanos != 3 * 24_000 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    let written = tokio::time::timeout(Duration::from_secs(30), written).await;
+    assert!(written.is_ok(), "{:?}", guard.used());
 }
 
 #[tokio::test]
