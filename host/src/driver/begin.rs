@@ -21,7 +21,8 @@ impl Admitted {
 }
 
 impl Driver {
-    /// As [`Driver::run`], with a permit that [`Driver::admit`] gave before a thread was made for the run.
+    /// As [`Driver::run`], with a permit that [`Driver::admit`] gave before a thread was made for the run. A run
+    /// that has to wait in line for its thread gives it back and waits for room anew.
     ///
     /// # Errors
     /// As [`Driver::run`].
@@ -112,8 +113,8 @@ impl Driver {
         }
     }
 
-    /// Wait for the turn in this process, then for room, then for the lease. Who waits for a lease takes no room from
-    /// others. A start that is under way is never given up.
+    /// Wait for the turn in this process, then for room, then for the lease. Who waits for a turn or a lease takes no room
+    /// from others. A start that is under way is never given up.
     async fn queued(
         &self,
         mut permit: Option<Permit>,
@@ -124,8 +125,12 @@ impl Driver {
         let thread = patience.thread;
         let full = || DriveError::QueueFull(thread.to_owned());
         let mut place = self.shared.join(thread).ok_or_else(full)?;
-        if let Err(end) = patience.until(place.turn()).await {
-            return Err(self.impatient(end, patience).await);
+        if !place.turn_at_once() {
+            // Whoever is before it in line may need the room that it was given.
+            permit = None;
+            if let Err(end) = patience.until(place.turn()).await {
+                return Err(self.impatient(end, patience).await);
+            }
         }
         let mut polls = Polls::new();
         loop {

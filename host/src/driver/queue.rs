@@ -184,6 +184,12 @@ pub(super) struct Place {
 }
 
 impl Place {
+    /// Take the turn if it is free.
+    pub(super) fn turn_at_once(&mut self) -> bool {
+        self.permit = Arc::clone(&self.turn).try_acquire_owned().ok();
+        self.permit.is_some()
+    }
+
     /// Wait for the turn.
     pub(super) async fn turn(&mut self) {
         // The semaphore is never closed; it serves in the order of asking.

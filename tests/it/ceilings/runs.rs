@@ -11,6 +11,7 @@ use threadkeep::component::{Context, SystemRandom};
 use threadkeep::driver::{
     DriveError, Driver, Ended, Models, OnBusy, RunEvent, Sink, Stop, StopLevel, stopper,
 };
+use threadkeep::error::CallError;
 use threadkeep::models::scripted::Scripted;
 use threadkeep::models::{BoxFuture, Failure, Llm};
 use threadkeep::policy::{Policy, Preset};
@@ -305,6 +306,30 @@ async fn runs_in_line_wait_for_room_and_are_served_in_order() {
         assert_eq!(status.unwrap(), "completed");
     }
     assert_eq!(*order.lock().unwrap(), [0, 1, 2, 3, 4, 5]);
+}
+
+/// Symptom: two runs waited for each other until their patience was over. Cause: one kept the room that it had been given
+/// while it stood in line behind the other, which needed it. Fix: who stands in line has no room.
+#[tokio::test]
+async fn an_admitted_run_that_stands_in_line_gives_its_room_back() {
+    let tenant = tenant();
+    let thread = created(&tenant).await;
+    let driver = driver(&tenant, one_run(), Used::default(), SCRIPT);
+    let driver = driver.on_busy(OnBusy::Queue(Duration::from_secs(30)));
+    let (sink, stop) = (Sink::none(), Stop::never());
+    let room = driver.admit(&stop).await.unwrap();
+    let first = {
+        let (driver, thread) = (driver.clone(), thread.clone());
+        tokio::spawn(async move { run(&driver, &thread).await })
+    };
+    // It has its turn, and waits for room.
+    tokio::task::yield_now().await;
+    let second = driver.run_admitted(room, &thread, None, &sink, &stop).await;
+    assert_eq!(first.await.unwrap().unwrap().status, "completed");
+    assert!(
+        matches!(second, Err(DriveError::Call(CallError::Refused(_)))),
+        "its thread is over by then: {second:?}"
+    );
 }
 
 /// Symptom: a run that was cancelled while its call waited for the rate was billed the whole hold. Cause: a stopped step
