@@ -231,7 +231,8 @@ impl OpenProject {
     }
 
     /// Close the runs of holders whose process is dead, those whose lease is over and of whom nothing is known, and those
-    /// that this process has lost; the ids of their threads. Lock files of the dead are removed after it.
+    /// that this process has lost; the ids of their threads. Lock files of the dead are removed after it, unless
+    /// a held thread cannot be read: it may be theirs.
     ///
     /// # Errors
     /// If the component or the locks give no answer.
@@ -256,11 +257,12 @@ impl OpenProject {
             }
         }
         let closed = self.tenant.recover_all(&dead).await?;
-        let lost = self.driver().recover_lost().await?;
-        if let (Some(threads), Some(left)) = (&self.threads, left) {
+        let lost = self.driver().close_lost().await?;
+        let all_read = closed.unreadable.is_empty() && lost.unreadable.is_empty();
+        if let (Some(threads), Some(left), true) = (&self.threads, left, all_read) {
             authority::sweep(threads, &left)?;
         }
-        Ok([closed, lost].concat())
+        Ok([closed.closed, lost.closed].concat())
     }
 }
 

@@ -28,6 +28,15 @@ const REPEATS_MAX: u32 = 8;
 /// Wait before a call is repeated; it doubles, with jitter.
 const REPEAT_AFTER: Duration = Duration::from_millis(5);
 
+/// What a recovery found of the holders that it was given.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Recovered {
+    /// Ids of threads whose run it closed.
+    pub closed: Vec<String>,
+    /// Held threads that cannot be read: any of those holders may hold them still.
+    pub unreadable: Vec<String>,
+}
+
 /// Holders named in one call of `recover`.
 const DEAD_AT_ONCE: usize = 500;
 
@@ -401,20 +410,21 @@ impl Tenant {
         .await
     }
 
-    /// Close the runs of all these holders; the ids of their threads.
+    /// Close the runs of all these holders.
     ///
     /// # Errors
     /// If a call gives no answer. What it had closed is closed.
-    pub async fn recover_all(&self, dead: &[String]) -> Result<Vec<String>, CallError> {
-        let mut closed = Vec::new();
+    pub async fn recover_all(&self, dead: &[String]) -> Result<Recovered, CallError> {
+        let mut recovered = Recovered::default();
         for some in dead.chunks(DEAD_AT_ONCE) {
             let mut cursor = None;
             loop {
                 let page = self.recover(some.to_vec(), cursor).await?;
-                closed.extend(page.closed);
+                recovered.closed.extend(page.closed);
                 for thread in page.unreadable {
                     let (thread, why) = (thread.thread, thread.why.message);
                     tracing::warn!(%thread, %why, "a thread cannot be read, and its run not be closed");
+                    recovered.unreadable.push(thread);
                 }
                 cursor = page.cursor;
                 if cursor.is_none() {
@@ -422,7 +432,7 @@ impl Tenant {
                 }
             }
         }
-        Ok(closed)
+        Ok(recovered)
     }
 
     /// `maintenance.stats`.

@@ -24,7 +24,7 @@ use crate::ceilings::{Guard, Permit, Refusal};
 use crate::error::CallError;
 use crate::models::{Failure, Llm};
 use crate::policy::{Policy, Preset};
-use crate::tenant::Tenant;
+use crate::tenant::{Recovered, Tenant};
 use crate::tools::Tools;
 use crate::wit::{self, runner};
 use begin::{Admitted, not_held};
@@ -32,6 +32,11 @@ use conversation::Conversation;
 use queue::{Holding, by_whom};
 use std::sync::Arc;
 use std::time::Duration;
+
+/// How often it is tried to read how a run ended: a store that fails so often will fail its next user too.
+const ENDED_READS_MAX: u32 = 4;
+/// The pause after the first of them; it doubles.
+const ENDED_PAUSE: Duration = Duration::from_millis(100);
 
 /// Finds the provider of a model.
 pub trait Models: Send + Sync {
@@ -209,19 +214,26 @@ impl Driver {
     }
 
     /// Close the runs of this process whose futures were dropped, or that could not be performed to their end: what
-    /// `recover` does for a process that died.
+    /// `recover` does for a process that died. While a held thread cannot be read, they are still taken for lost.
     ///
     /// # Errors
     /// If the component gives no answer.
     pub async fn recover_lost(&self) -> Result<Vec<String>, CallError> {
+        Ok(self.close_lost().await?.closed)
+    }
+
+    pub(crate) async fn close_lost(&self) -> Result<Recovered, CallError> {
         let lost = self.shared.lost();
         let (holders, quiet): (Vec<String>, Vec<bool>) = lost.into_iter().unzip();
-        let closed = self.tenant.recover_all(&holders).await?;
+        let recovered = self.tenant.recover_all(&holders).await?;
+        if !recovered.unreadable.is_empty() {
+            return Ok(recovered);
+        }
         // A run whose last call was under way may hold its thread only now.
         let over = holders.into_iter().zip(quiet).filter(|(_, quiet)| *quiet);
         let over: Vec<String> = over.map(|(holder, _)| holder).collect();
         self.shared.forget(&over);
-        Ok(closed)
+        Ok(recovered)
     }
 
     /// The same driver for one run: every call of it is known to be the run's.
@@ -278,10 +290,24 @@ impl Driver {
             step = run.perform(step).await?;
             self.committed(&thread);
         }
-        let thread = self.tenant.get(&thread).await?;
-        let ended = Ended::of(&thread);
+        let ended = Ended::of(&self.ended(&thread).await?);
         sink.emit(RunEvent::Ended(Box::new(ended.clone())));
         Ok(ended)
+    }
+
+    /// The thread of a run that is over. It is durable, so a read that fails is tried again before the run is said to
+    /// have failed.
+    async fn ended(&self, thread: &str) -> Result<wit::Thread, CallError> {
+        let mut pause = ENDED_PAUSE;
+        for _ in 1..ENDED_READS_MAX {
+            match self.tenant.get(thread).await {
+                Ok(found) => return Ok(found),
+                Err(error) => tracing::warn!(%thread, %error, "how a run ended cannot be read"),
+            }
+            tokio::time::sleep(pause).await;
+            pause *= 2;
+        }
+        self.tenant.get(thread).await
     }
 
     fn committed(&self, thread: &str) {

@@ -13,4 +13,5 @@ mod queue;
 mod runs;
 mod texts;
 mod thinking;
+mod unread;
 pub(crate) mod world;

@@ -1,0 +1,185 @@
+//! Stores that cannot be read for a while: what is durable, or still held, is not taken for lost or for over.
+
+use super::project::{open, project_dir};
+use super::world::{Counting, message, scripted, sound, tenant};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+use threadkeep::driver::{Driver, RunEvent, Sink, Stop};
+use threadkeep::models::OneProvider;
+use threadkeep::models::scripted::Scripted;
+use threadkeep::storage::memory::MemoryStore;
+use threadkeep::storage::{Item, Key, Line, Op, Outcome, Page, Storage, StorageError};
+use threadkeep_tests::fixture::draft;
+
+/// A store some of whose reads of records fail.
+struct Unread {
+    inner: MemoryStore,
+    commits: AtomicU64,
+    /// After the commit of this number so many reads fail.
+    after: Vec<(u64, u32)>,
+    failing: AtomicU32,
+    failed: AtomicU32,
+    /// Chains of threads are damaged.
+    damaged: AtomicBool,
+}
+
+impl Unread {
+    fn new(after: &[(u64, u32)]) -> Arc<Self> {
+        Arc::new(Self {
+            inner: MemoryStore::new(),
+            commits: AtomicU64::new(0),
+            after: after.to_vec(),
+            failing: AtomicU32::new(0),
+            failed: AtomicU32::new(0),
+            damaged: AtomicBool::new(false),
+        })
+    }
+}
+
+impl Storage for Unread {
+    fn get(&self, keys: &[Key]) -> Result<Vec<Item>, StorageError> {
+        let chains = keys.iter().any(|key| key.collection == "chain");
+        if chains && self.damaged.load(Ordering::SeqCst) {
+            let message = "a chain is damaged".to_owned();
+            return Err(StorageError::Corrupt { message });
+        }
+        let left = self.failing.load(Ordering::SeqCst);
+        if left > 0 {
+            self.failing.store(left - 1, Ordering::SeqCst);
+            self.failed.fetch_add(1, Ordering::SeqCst);
+            let (code, message) = ("test", "this read fails".to_owned());
+            return Err(StorageError::Other { code, message });
+        }
+        self.inner.get(keys)
+    }
+
+    fn scan(
+        &self,
+        collection: &str,
+        start: &str,
+        end: &str,
+        limit: u32,
+        reverse: bool,
+    ) -> Result<Page, StorageError> {
+        self.inner.scan(collection, start, end, limit, reverse)
+    }
+
+    fn read_log(
+        &self,
+        log: &str,
+        partition: &str,
+        start: u64,
+        limit: u32,
+        reverse: bool,
+    ) -> Result<Vec<Line>, StorageError> {
+        self.inner.read_log(log, partition, start, limit, reverse)
+    }
+
+    fn commit(&self, ops: &[Op], closing: bool) -> Result<Outcome, StorageError> {
+        let outcome = self.inner.commit(ops, closing)?;
+        let number = self.commits.fetch_add(1, Ordering::SeqCst) + 1;
+        if let Some((_, fail)) = self.after.iter().find(|(after, _)| *after == number) {
+            self.failing.store(*fail, Ordering::SeqCst);
+        }
+        Ok(outcome)
+    }
+}
+
+const TWO_TURNS: &str =
+    r#"[{"text": "one", "calls": [{"name": "read", "arguments": {}}]}, {"text": "done"}]"#;
+
+/// Symptom: a run was lost, and its next call charged though it was never sent, or its durable end was an error. Cause: a
+/// read for the event of a turn, and the one after the end, failed the run. Fix: no event; and the end is read again.
+#[tokio::test]
+async fn reads_that_only_tell_of_a_run_do_not_fail_it() {
+    // Made, started, the first turn, its round, and the second turn, which is the end.
+    let store = Unread::new(&[(3, 1), (5, 3)]);
+    let tenant = tenant(Arc::<Unread>::clone(&store));
+    let driver = scripted(&tenant, TWO_TURNS, &Arc::<Counting>::default(), "one");
+    let thread = tenant.create(draft(Some("work"))).await.unwrap().id;
+    let (sink, mut events) = Sink::channel();
+    let ended = driver.run(&thread, None, &sink, &Stop::never()).await;
+    assert_eq!(ended.expect("it is durable").status, "completed");
+    assert_eq!(store.commits.load(Ordering::SeqCst), 5);
+    assert_eq!(store.failed.load(Ordering::SeqCst), 4);
+    drop(sink);
+    let (mut turns, mut ends) = (0, 0);
+    while let Some(event) = events.recv().await {
+        turns += u32::from(matches!(event, RunEvent::Turn(_)));
+        ends += u32::from(matches!(event, RunEvent::Ended(_)));
+    }
+    assert_eq!((turns, ends), (0, 1), "their reads failed");
+    sound(&store.inner);
+}
+
+/// It never ends by itself.
+const SLOW: &str = r#"[{"text": "Begun.", "chunk": 2, "pause_ms": 590000}]"#;
+
+/// A thread whose run was dropped while it was under way.
+async fn lost(driver: &Driver) -> String {
+    let tenant = driver.tenant();
+    let thread = tenant.create(draft(None)).await.unwrap().id;
+    let running = {
+        let (driver, thread) = (driver.clone(), thread.clone());
+        let run = async move {
+            let (sink, stop) = (Sink::none(), Stop::never());
+            let _ = driver.run(&thread, Some(message("hi")), &sink, &stop).await;
+        };
+        tokio::spawn(run)
+    };
+    while tenant.get(&thread).await.unwrap().status != "running" {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    running.abort();
+    assert!(running.await.unwrap_err().is_cancelled());
+    thread
+}
+
+/// Symptom: a run whose thread could not be read for a while was never closed by its process. Cause: its holder was
+/// forgotten although nothing was closed. Fix: it stays lost.
+#[tokio::test]
+async fn a_lost_run_whose_thread_cannot_be_read_stays_lost() {
+    let store = Unread::new(&[]);
+    let tenant = tenant(Arc::<Unread>::clone(&store));
+    let driver = scripted(&tenant, SLOW, &Arc::<Counting>::default(), "one");
+    let thread = lost(&driver).await;
+    store.damaged.store(true, Ordering::SeqCst);
+    let recovered = tenant.recover_all(&["one/1".to_owned()]).await.unwrap();
+    assert_eq!((recovered.closed.len(), recovered.unreadable.len()), (0, 1));
+    for _ in 0..2 {
+        assert!(driver.recover_lost().await.unwrap().is_empty());
+    }
+    store.damaged.store(false, Ordering::SeqCst);
+    assert_eq!(driver.recover_lost().await.unwrap(), [&*thread]);
+    sound(&store.inner);
+}
+
+/// Symptom: a run of a dead process whose thread could not be read was recovered only once its lease was over. Cause: the
+/// lock file that says that the process is dead was swept. Fix: it stays until every held thread can be read.
+#[tokio::test]
+async fn a_lock_file_stays_while_what_it_speaks_for_cannot_be_read() {
+    let store = Unread::new(&[]);
+    let (kept, dir) = project_dir("");
+    let opened = || {
+        let dir = dir.try_clone().unwrap();
+        open(dir, Some(Arc::<Unread>::clone(&store)), &[])
+    };
+    let models = Arc::new(OneProvider::new(Arc::new(Scripted::parse(SLOW).unwrap())));
+    let first = opened();
+    let thread = lost(&first.driver_with(models)).await;
+    drop(first);
+    let files = || {
+        let files = std::fs::read_dir(kept.path().join(".ai/threads/locks.d"));
+        files.unwrap().count()
+    };
+    let second = opened();
+    assert_eq!(files(), 2, "the dead one's and its own");
+    store.damaged.store(true, Ordering::SeqCst);
+    assert!(second.recover(&[]).await.unwrap().is_empty());
+    assert_eq!(files(), 2);
+    store.damaged.store(false, Ordering::SeqCst);
+    assert_eq!(second.recover(&[]).await.unwrap(), [&*thread]);
+    assert_eq!(files(), 1);
+    sound(&store.inner);
+}
