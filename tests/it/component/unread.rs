@@ -1,13 +1,10 @@
 //! Stores that cannot be read for a while: what is durable, or still held, is not taken for lost or for over.
 
-use super::project::{open, project_dir};
 use super::world::{Counting, message, scripted, sound, tenant};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 use threadkeep::driver::{Driver, RunEvent, Sink, Stop};
-use threadkeep::models::OneProvider;
-use threadkeep::models::scripted::Scripted;
 use threadkeep::storage::memory::MemoryStore;
 use threadkeep::storage::{Item, Key, Line, Op, Outcome, Page, Storage, StorageError};
 use threadkeep_tests::fixture::draft;
@@ -152,34 +149,5 @@ async fn a_lost_run_whose_thread_cannot_be_read_stays_lost() {
     }
     store.damaged.store(false, Ordering::SeqCst);
     assert_eq!(driver.recover_lost().await.unwrap(), [&*thread]);
-    sound(&store.inner);
-}
-
-/// Symptom: a run of a dead process whose thread could not be read was recovered only once its lease was over. Cause: the
-/// lock file that says that the process is dead was swept. Fix: it stays until every held thread can be read.
-#[tokio::test]
-async fn a_lock_file_stays_while_what_it_speaks_for_cannot_be_read() {
-    let store = Unread::new(&[]);
-    let (kept, dir) = project_dir("");
-    let opened = || {
-        let dir = dir.try_clone().unwrap();
-        open(dir, Some(Arc::<Unread>::clone(&store)), &[])
-    };
-    let models = Arc::new(OneProvider::new(Arc::new(Scripted::parse(SLOW).unwrap())));
-    let first = opened();
-    let thread = lost(&first.driver_with(models)).await;
-    drop(first);
-    let files = || {
-        let files = std::fs::read_dir(kept.path().join(".ai/threads/locks.d"));
-        files.unwrap().count()
-    };
-    let second = opened();
-    assert_eq!(files(), 2, "the dead one's and its own");
-    store.damaged.store(true, Ordering::SeqCst);
-    assert!(second.recover(&[]).await.unwrap().is_empty());
-    assert_eq!(files(), 2);
-    store.damaged.store(false, Ordering::SeqCst);
-    assert_eq!(second.recover(&[]).await.unwrap(), [&*thread]);
-    assert_eq!(files(), 1);
     sound(&store.inner);
 }
