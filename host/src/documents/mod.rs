@@ -22,12 +22,15 @@ use cap_std::fs::Dir;
 use files::{Absent, Place, Replacement};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
-use tokio::sync::{Mutex, MutexGuard};
+use tokio::sync::{Mutex, MutexGuard, Semaphore, SemaphorePermit};
 use transcript::Transcript;
 
 /// Locks that keep two refreshes of one thread apart inside a process. Two threads may share one and wait for each
 /// other; with as many as this that is rare, and the table never grows.
 const STRIPES: usize = 64;
+/// Threads whose documents are worked on at once; the others wait. Each keeps a thread of the runtime busy with files, and
+/// more than this write no faster to one disk.
+const TURNS_MAX: usize = 8;
 
 /// Largest `thread.json` that is compared: a result has less than 1 MiB as it is stored.
 const THREAD_BYTES_MAX: u64 = 8 << 20;
@@ -162,6 +165,7 @@ struct Inner {
     tenant: Tenant,
     threads: Dir,
     stripes: [Mutex<()>; STRIPES],
+    room: Semaphore,
 }
 
 impl Documents {
@@ -173,6 +177,7 @@ impl Documents {
                 tenant,
                 threads,
                 stripes,
+                room: Semaphore::new(TURNS_MAX),
             }),
         }
     }
@@ -267,12 +272,14 @@ impl Documents {
         Ok(Refreshed { version, rebuilt })
     }
 
-    /// Only one at a time works on the documents of a thread.
-    async fn turn(&self, thread: &str) -> MutexGuard<'_, ()> {
+    /// Only one at a time works on the documents of a thread, and only some on any.
+    async fn turn(&self, thread: &str) -> (MutexGuard<'_, ()>, Option<SemaphorePermit<'_>>) {
         let mut hasher = DefaultHasher::new();
         thread.to_ascii_lowercase().hash(&mut hasher);
         let stripe = hasher.finish() % STRIPES as u64;
-        self.inner.stripes[stripe as usize].lock().await
+        let turn = self.inner.stripes[stripe as usize].lock().await;
+        // The semaphore is never closed.
+        (turn, self.inner.room.acquire().await.ok())
     }
 
     /// The directory of a thread, under its id in the case of its record.
