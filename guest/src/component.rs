@@ -4,6 +4,7 @@ use crate::convert;
 use crate::ports::{Item, LibraryError, Page, Ports, StorageError};
 use crate::service::Service;
 use threadkeep_core::plan::Write;
+use threadkeep_core::runner::Bill;
 use threadkeep_core::time::Instant;
 
 mod bindings {
@@ -208,6 +209,46 @@ impl exported::history::Guest for Component {
     ) -> Result<exported::history::Written, types::Error> {
         call(|service| service.close(&thread, token, &outcome, result))
             .map(|written| convert::written(&written))
+    }
+}
+
+impl exported::ledger::Guest for Component {
+    fn account(thread: String) -> Result<types::Account, types::Error> {
+        call(|service| service.load(&thread)).map(|loaded| convert::account(&loaded))
+    }
+
+    fn tree(
+        thread: String,
+        cursor: Option<String>,
+    ) -> Result<exported::ledger::TreePage, types::Error> {
+        let (branches, cursor) = call(|service| service.tree(&thread, cursor.as_deref()))?;
+        Ok(exported::ledger::TreePage {
+            branches: convert::branches(&branches),
+            cursor,
+        })
+    }
+
+    fn hold(
+        thread: String,
+        token: u64,
+        key: String,
+        estimate: exported::ledger::Estimate,
+        deadline: types::Instant,
+    ) -> Result<exported::ledger::Admission, types::Error> {
+        let (asked, deadline) = (convert::estimate(estimate), convert::instant_in(deadline));
+        call(|service| service.hold(&thread, token, &key, &asked, deadline)).map(convert::admission)
+    }
+
+    fn settle(
+        thread: String,
+        version: u64,
+        bill: exported::ledger::Bill,
+    ) -> Result<u64, types::Error> {
+        call(|service| service.settle(&thread, version, convert::bill(bill)))
+    }
+
+    fn release(thread: String, version: u64) -> Result<u64, types::Error> {
+        call(|service| service.settle(&thread, version, Bill::Nothing))
     }
 }
 

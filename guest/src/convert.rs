@@ -3,6 +3,9 @@
 //! The large conversions are kept out of line: each is used by several exports, and the component must stay small.
 
 mod imports;
+mod ledger;
+
+pub use ledger::{account, admission, bill, branches, estimate};
 
 pub use imports::{item, key, library_error, op, storage_error};
 
@@ -546,8 +549,8 @@ pub fn signal(signal: exported::runner::SignalKind) -> Result<Signal, Error> {
         exported::runner::SignalKind::Cancel => Signal::Cancel,
         exported::runner::SignalKind::Kill => Signal::Kill,
         exported::runner::SignalKind::Raise(raised) => Signal::Raise(Raise {
-            caps: limits_in(raised),
-            through: false,
+            caps: limits_in(raised.caps),
+            through: raised.through,
         }),
     })
 }

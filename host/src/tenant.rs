@@ -3,6 +3,8 @@
 //! Nothing that matters lives in an instance: a clean one is kept warm, and dropped after a trap, after a limit, after as
 //! many calls as the limits say, or when nobody calls it.
 
+mod ledger;
+
 use crate::bindings::Threads;
 use crate::component::Context;
 use crate::engine::{Engine, Instances, Lane, State};

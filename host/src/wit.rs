@@ -4,7 +4,7 @@
 //! strings: have a branch for a value that you do not know.
 
 pub use crate::bindings::exports::threadkeep::threads::{
-    history, maintenance, registry, runner, transcript,
+    history, ledger, maintenance, registry, runner, transcript,
 };
 pub use crate::bindings::threadkeep::threads::llm;
 pub use crate::bindings::threadkeep::threads::types::*;

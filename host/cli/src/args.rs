@@ -459,6 +459,9 @@ pub struct Raise {
     /// The new caps; those that are left out stay.
     #[command(flatten)]
     pub caps: Caps,
+    /// Raise the accounts above as well where they lack room for the spend
+    #[arg(long)]
+    pub through: bool,
 }
 
 /// A command that takes a thread and nothing else.

@@ -34,7 +34,8 @@ pub async fn raise(
     if thread.outcome.is_none() {
         check(&thread, &caps)?;
     }
-    let what = SignalKind::Raise(caps);
+    let through = raise.through;
+    let what = SignalKind::Raise(wit::runner::Raised { caps, through });
     send(&opened, &raise.thread, "raise", what, screen).await
 }
 

@@ -2,6 +2,7 @@
 //! lower of the thread's own and the policy's as it is now. Through the component; each case fails if the policy is
 //! ignored, because the thread's own caps allow everything.
 
+use super::raise;
 use crate::component::project::{describe_draft, engine, project_dir};
 use std::sync::Arc;
 use threadkeep::authority::Project;
@@ -11,7 +12,7 @@ use threadkeep::project::{OpenProject, ProjectOptions};
 use threadkeep::storage::Storage;
 use threadkeep::storage::memory::MemoryStore;
 use threadkeep::wit;
-use threadkeep::wit::runner::{Handle, Outcome, Proof, SignalKind};
+use threadkeep::wit::runner::{Handle, Outcome, Proof};
 use threadkeep_tests::auditor::audit;
 use threadkeep_tests::fixture::SCRIPTED_MODELS;
 
@@ -128,7 +129,7 @@ async fn a_run_that_goes_on_is_held_to_the_policy_as_it_is_now() {
         let thread = tenant.get(&id).await.unwrap();
         is_stopped_by_policy(thread.cause.as_ref(), code, maximum, cap);
         // What the operator does not allow, no caller can raise.
-        let raised = SignalKind::Raise(wit::Limits {
+        let raised = raise(wit::Limits {
             turns: Some(30),
             tokens: Some(2_000_000),
             spend: Some(2_000_000_000),
@@ -194,7 +195,7 @@ async fn a_cap_that_nobody_asks_for_does_not_refuse_a_raise() {
     let (id, _) = world.in_a_round("raises").await;
     let project = world.tight("turns: 1, tokens: 2000");
     let raised = |turns, tokens| {
-        SignalKind::Raise(wit::Limits {
+        raise(wit::Limits {
             turns,
             tokens,
             ..describe_draft().limits

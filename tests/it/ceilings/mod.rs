@@ -9,3 +9,12 @@ mod policy;
 mod quota;
 mod runs;
 mod world;
+
+use threadkeep::wit;
+use threadkeep::wit::runner::{Raised, SignalKind};
+
+/// The signal that lifts caps.
+fn raise(caps: wit::Limits) -> SignalKind {
+    let through = false;
+    SignalKind::Raise(Raised { caps, through })
+}

@@ -1,6 +1,7 @@
 //! Each field of a policy bounds what a tenant's files ask for: with the field, less is given or the request is refused;
 //! without it, all of it is given. And the page about policies has all of them.
 
+use super::raise;
 use crate::component::project::{describe_draft, engine, project_dir};
 use std::sync::Arc;
 use threadkeep::authority::Project;
@@ -10,7 +11,6 @@ use threadkeep::project::{OpenProject, ProjectOptions};
 use threadkeep::storage::memory::MemoryStore;
 use threadkeep::wit;
 use threadkeep::wit::registry::Draft;
-use threadkeep::wit::runner::SignalKind;
 
 const MODELS: &str = r#"
 providers: {local: {wire: scripted, file: script.json}}
@@ -95,7 +95,7 @@ async fn every_cap_of_a_policy_lowers_what_a_directive_asks_and_refuses_to_be_ra
             depth,
             duration,
         };
-        let signal = SignalKind::Raise(more);
+        let signal = raise(more);
         let refused = project
             .tenant()
             .signal(&thread.id, "r", signal)

@@ -1,6 +1,7 @@
 //! A quota that is reached in the middle of a run: the bill and the end of the run are still recorded, by commits that
 //! close; nothing else may use their margin; and once there is room the run goes on where it stopped.
 
+use super::raise;
 use crate::component::project::{describe_draft, open, project_dir};
 use cap_std::fs::Dir;
 use std::collections::BTreeMap;
@@ -234,7 +235,7 @@ async fn nothing_but_what_closes_may_use_the_margin() {
     for id in ["new", "held"] {
         assert!(is_full(&tenant.signal(id, "m", message()).await), "{id}");
     }
-    let raised = SignalKind::Raise(wit::Limits {
+    let raised = raise(wit::Limits {
         turns: Some(50),
         ..describe_draft().limits
     });

@@ -20,8 +20,8 @@ use threadkeep::error::CallError;
 use threadkeep::storage::memory::MemoryStore;
 use threadkeep::tenant::Tenant;
 use threadkeep::wit::registry::{Draft, Filter};
-use threadkeep::wit::runner::{Outcome, Proof, Sighting, SignalKind, Step};
-use threadkeep::wit::{self, llm};
+use threadkeep::wit::runner::{Outcome, Proof, Raised, Sighting, SignalKind, Step};
+use threadkeep::wit::{self, ledger, llm};
 use threadkeep_tests::fixture::MapLibrary;
 use threadkeep_tests::native::Counter;
 
@@ -44,6 +44,8 @@ struct Side {
     threads: Vec<String>,
     held: BTreeMap<String, Held>,
     own: BTreeMap<String, u64>,
+    /// The version that names the last call that a loop of one's own held.
+    calls: BTreeMap<String, u64>,
     answers: Vec<String>,
     /// Calls that were answered, by name.
     answered: BTreeMap<&'static str, u64>,
@@ -67,6 +69,7 @@ impl Side {
             threads: Vec::new(),
             held: BTreeMap::new(),
             own: BTreeMap::new(),
+            calls: BTreeMap::new(),
             answers: Vec::new(),
             answered: BTreeMap::new(),
         }
@@ -225,10 +228,13 @@ impl Side {
     async fn signal(&mut self, thread: &str, name: u8, kind: u8) {
         let what = match kind % 64 {
             0..=40 => SignalKind::Message(message("by the way")),
-            41..=61 => SignalKind::Raise(wit::Limits {
-                turns: Some(kind.into()),
-                spend: Some(u64::from(kind) << 24),
-                ..wit::Limits::default()
+            41..=61 => SignalKind::Raise(Raised {
+                caps: wit::Limits {
+                    turns: Some(kind.into()),
+                    spend: Some(u64::from(kind) << 24),
+                    ..wit::Limits::default()
+                },
+                through: kind.is_multiple_of(2),
             }),
             62 => SignalKind::Cancel,
             _ => SignalKind::Kill,
@@ -272,8 +278,42 @@ impl Side {
                 let closed = closed.await;
                 self.note("close", closed);
             }
-            // The contract has no names for these yet.
-            own_loop::Request::Hold(..) | own_loop::Request::Settle(..) => {}
+            own_loop::Request::Hold(name, amount, _) => {
+                let token = self.own.get(thread).copied().unwrap_or_default();
+                let key = format!("call-{name}");
+                let estimate = ledger::Estimate::Amount((*amount).into());
+                let deadline = self.clock.now().after(Duration::from_secs(30)).into();
+                let held = self.tenant.hold(thread, token, &key, estimate, deadline);
+                let held = held.await;
+                if let Some(held) = self.note("hold", held) {
+                    self.calls.insert(thread.to_owned(), held.version);
+                }
+            }
+            own_loop::Request::Settle(_, kind) => {
+                let version = self.calls.get(thread).copied().unwrap_or_default();
+                let told = match kind {
+                    0 => self.tenant.release(thread, version).await,
+                    _ => {
+                        let bill = ledger::Bill::Amount((*kind).into());
+                        self.tenant.settle(thread, version, bill).await
+                    }
+                };
+                self.note(if *kind == 0 { "release" } else { "settle" }, told);
+            }
+        }
+    }
+
+    /// The money of a loop of one's own, on a thread that is made for it.
+    async fn money(&mut self) {
+        use own_loop::Request::{Close, Hold, Open, Settle};
+        self.create(DIRECTIVES.len() - 1).await;
+        let thread = self.threads.last().cloned().expect("it was made");
+        let billed = [Hold(0, 900, false), Settle(0, 200), Settle(0, 100)];
+        let released = [Hold(1, 900, false), Settle(0, 0), Settle(0, 0)];
+        let charged = [Hold(2, 900, false), Close(1), Settle(0, 150)];
+        let requests = [Open(true, 60)].into_iter().chain(billed);
+        for request in requests.chain(released).chain(charged) {
+            self.own(&thread, &request).await;
         }
     }
 
@@ -286,6 +326,10 @@ impl Side {
         let stats = self.tenant.stats(None).await;
         self.note("stats", stats);
         for thread in self.threads.clone() {
+            let account = self.tenant.account(&thread).await;
+            self.note("account", account);
+            let tree = self.tenant.tree(&thread, None).await;
+            self.note("tree", tree);
             let entries = self.tenant.entries(&thread, 0, 500).await;
             self.note("entries", entries);
             let messages = self.tenant.messages(&thread, 0, 0).await;
@@ -390,6 +434,7 @@ async fn a_fresh_instance_for_every_call_gives_the_same_answers() {
             for request in &requests {
                 side.perform(request).await;
             }
+            side.money().await;
             side.read().await;
             sound(&*side.store);
         }
@@ -418,6 +463,11 @@ async fn a_fresh_instance_for_every_call_gives_the_same_answers() {
         "open",
         "append",
         "close",
+        "hold",
+        "settle",
+        "release",
+        "account",
+        "tree",
         "get",
         "list",
         "ready",

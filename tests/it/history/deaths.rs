@@ -11,7 +11,7 @@ use threadkeep::engine::Engine;
 use threadkeep::error::CallError;
 use threadkeep::storage::{Storage, memory::MemoryStore};
 use threadkeep::tenant::Tenant;
-use threadkeep::wit::{self, registry};
+use threadkeep::wit::{self, ledger, registry};
 use threadkeep_tests::auditor::audit;
 use threadkeep_tests::faulty::{Death, Faulty};
 use threadkeep_tests::fixture::MapLibrary;
@@ -57,7 +57,12 @@ async fn carry(tenant: &Tenant, holder: &str) -> Result<(), CallError> {
         has("tool_result", "read"),
         has("message", "done"),
     ];
-    let mut version = opened.version;
+    let estimate = ledger::Estimate::Amount(5_000);
+    let held = tenant.hold(THREAD, opened.token, "only", estimate, deadline);
+    let held = held.await?;
+    // Whoever asks again gets the same call, and what it came to is told once, whether it was charged meanwhile or not.
+    let bill = ledger::Bill::Amount(1_234);
+    let mut version = tenant.settle(THREAD, held.version, bill).await?;
     for (events, done) in script().into_iter().zip(done) {
         if !done {
             let texts = events.iter().map(Value::to_string).collect();
@@ -95,7 +100,10 @@ async fn create(tenant: &Tenant) -> Result<wit::Thread, CallError> {
 async fn a_loop_of_ones_own_survives_death_at_every_commit() {
     let engine = engine();
     let (commits, _) = die(&engine, Death::Before(u64::MAX)).await;
-    assert_eq!(commits, 6, "create, open, three appends, close");
+    assert_eq!(
+        commits, 8,
+        "create, open, hold, settle, three appends, close"
+    );
     for n in 1..=commits {
         for death in [
             Death::Before(n),
@@ -122,6 +130,8 @@ async fn a_loop_of_ones_own_survives_death_at_every_commit() {
                 assert_eq!(found, count, "{death:?}: {kind}");
             }
             assert_eq!(second.get(THREAD).await.unwrap().status, "completed");
+            let account = second.account(THREAD).await.unwrap();
+            assert_eq!((account.spent, account.held), (1_234, 0), "{death:?}");
         }
     }
 }

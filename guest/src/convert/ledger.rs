@@ -1,0 +1,68 @@
+//! Between WIT and core: the interface `ledger`.
+
+use super::{exported, types, usage_in};
+use crate::service::ledger::{Admission, Asked};
+use threadkeep_core::ledger::Account;
+use threadkeep_core::money::Nanos;
+use threadkeep_core::plan::Loaded;
+use threadkeep_core::runner::Bill;
+
+/// The account that a thread draws on.
+pub fn account(loaded: &Loaded) -> types::Account {
+    let chain = loaded.chain.value.draws_on(&loaded.thread.value.chain);
+    one(chain, loaded.account())
+}
+
+#[inline(never)]
+fn one(chain: &str, account: &Account) -> types::Account {
+    types::Account {
+        chain: chain.to_owned(),
+        parent: account.parent.clone(),
+        limit: account.limit.map(Nanos::get),
+        spent: account.spent.get(),
+        held: account.held.get(),
+        reserved: account.reserved.get(),
+        reported: account.reported.get(),
+        users: account.users,
+        frozen: account.frozen,
+    }
+}
+
+pub fn branches(branches: &[(Loaded, u32)]) -> Vec<exported::ledger::Branch> {
+    let branch = |(loaded, depth): &(Loaded, u32)| {
+        let chain = &loaded.chain.value;
+        let own = chain.has_account();
+        exported::ledger::Branch {
+            thread: loaded.thread.value.id.clone(),
+            depth: *depth,
+            status: loaded.head.value.status.to_string(),
+            spend: loaded.head.value.counters.spend.get(),
+            account: own.then(|| one(&loaded.thread.value.chain, &chain.account)),
+        }
+    };
+    branches.iter().map(branch).collect()
+}
+
+pub fn estimate(estimate: exported::ledger::Estimate) -> Asked {
+    match estimate {
+        exported::ledger::Estimate::Tokens(call) => {
+            Asked::Tokens(call.model, call.input, call.output)
+        }
+        exported::ledger::Estimate::Amount(amount) => Asked::Amount(Nanos::new(amount)),
+    }
+}
+
+pub fn admission(admission: Admission) -> exported::ledger::Admission {
+    exported::ledger::Admission {
+        version: admission.version,
+        amount: admission.amount,
+        output: admission.output,
+    }
+}
+
+pub fn bill(bill: exported::ledger::Bill) -> Bill {
+    match bill {
+        exported::ledger::Bill::Usage(usage) => Bill::Usage(usage_in(usage)),
+        exported::ledger::Bill::Amount(amount) => Bill::Amount(Nanos::new(amount)),
+    }
+}
