@@ -26,6 +26,9 @@ pub const PARTIAL: &str = "partial";
 /// The log of entries; its partition is the thread key.
 pub const HISTORY: &str = "history";
 
+/// Longest key that a store takes, in bytes.
+pub const KEY_BYTES_MAX: usize = 512;
+
 /// Longest value that an index key holds as it is; a longer one is replaced by its digest, which finds it just as well.
 const INDEX_VALUE_BYTES_MAX: usize = 220;
 

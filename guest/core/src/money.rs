@@ -2,6 +2,7 @@
 //!
 //! Input finer than a nano is refused, prices round up. The floats of older documents do not exist here.
 
+use crate::error::Error;
 use crate::json::{FromJson, ToJson, Value, Wrong};
 use std::fmt;
 
@@ -29,6 +30,11 @@ impl Nanos {
 
     /// More than this there is not.
     pub const MAX: Self = Self(u64::MAX);
+
+    /// The most that one call may be held for or cost: a million dollars. What is told from outside is bounded by it where
+    /// it is read, and nothing is set aside above [`crate::ledger::TAKEN_MAX`], so 9,223 such bills fit on top before the
+    /// sums of an account could be wrong.
+    pub const BILL_MAX: Self = Self(1_000_000_000_000_000);
 
     /// So many nano-USD.
     pub const fn new(nanos: u64) -> Self {
@@ -58,6 +64,19 @@ impl Nanos {
     /// The difference, at least zero: for what is left.
     pub fn saturating_sub(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
+    }
+
+    /// What one call costs, as it is told from outside.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for more than [`Nanos::BILL_MAX`]; `field` says where.
+    pub fn bill(field: &str, nanos: u64) -> Result<Self, Error> {
+        let bill = Self(nanos);
+        if bill <= Self::BILL_MAX {
+            return Ok(bill);
+        }
+        let problem = format!("is more than {} USD, the most of one call", Self::BILL_MAX);
+        Err(Error::invalid(field, &bill.to_string(), problem))
     }
 
     /// The amount that a decimal text such as `0.25` stands for, exactly.
@@ -132,6 +151,21 @@ mod tests {
         ] {
             assert_eq!(Nanos::parse(text).map(Nanos::get), expected, "{text:?}");
         }
+    }
+
+    #[test]
+    fn one_bill_is_bounded() {
+        let most = Nanos::BILL_MAX.get();
+        for (nanos, fits) in [
+            (0, true),
+            (most, true),
+            (most + 1, false),
+            (u64::MAX, false),
+        ] {
+            assert_eq!(Nanos::bill("cost", nanos).is_ok(), fits, "{nanos}");
+        }
+        let error = Nanos::bill("cost", most + 1).unwrap_err().to_string();
+        assert!(error.contains("1000000.00 USD"), "{error}");
     }
 
     #[test]

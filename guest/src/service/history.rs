@@ -5,10 +5,10 @@ use super::{Error, Service};
 use crate::ports::Ports;
 use threadkeep_core::error::Error as CoreError;
 use threadkeep_core::hash::sha256;
-use threadkeep_core::history::{Entry, Event, Message, Role, parse_events};
+use threadkeep_core::history::{Entry, Event, Message, Reason, Role, parse_events};
 use threadkeep_core::plan::Loaded;
 use threadkeep_core::runner::{self, Append, Ending};
-use threadkeep_core::thread::Status;
+use threadkeep_core::thread::{CHARGED_MAX, Status};
 use threadkeep_core::time::Instant;
 
 /// Most entries of one page.
@@ -157,8 +157,8 @@ impl<P: Ports> Service<P> {
             let head = &loaded.head.value;
             // Only a call that was made already needs to look: the hold is over then.
             let newest = match head.step {
-                None if head.version > 0 => self.entry(&loaded.key(), head.version)?,
-                _ => None,
+                None => self.newest(loaded)?,
+                Some(_) => None,
             };
             let (round, mail) = (self.round(loaded)?, self.mail(loaded)?);
             Ok(runner::close(
@@ -173,11 +173,28 @@ impl<P: Ports> Service<P> {
         let (head, entry) = match done {
             Ok(plan) => (plan.head, plan.entry),
             Err(loaded) => {
-                let entry = self.entry(&loaded.key(), loaded.head.value.version)?;
+                let entry = self.newest(&loaded)?;
                 (loaded.head.value, entry)
             }
         };
         Ok(written(head.status, entry, 0, head.version))
+    }
+
+    /// The newest entry but for those that tell late what charged calls came to: after the end of a hold there is at most
+    /// one for each of them.
+    fn newest(&self, loaded: &Loaded) -> Result<Option<Entry>, Error> {
+        let key = loaded.key();
+        let newest = loaded.head.value.version;
+        for version in (1..=newest).rev().take(CHARGED_MAX + 1) {
+            let entry = self.entry(&key, version)?;
+            if entry
+                .as_ref()
+                .is_none_or(|entry| entry.reason != Reason::Settled)
+            {
+                return Ok(entry);
+            }
+        }
+        Ok(None)
     }
 }
 

@@ -1,10 +1,11 @@
 //! Histories that are written without the runner: by a host with a loop of its own, or by hand.
 
 mod appends;
+mod caps;
 mod chats;
 mod deaths;
 mod holds;
-mod money;
+pub mod money;
 
 use crate::runner::world::World;
 use serde_json::{Value, json};

@@ -13,20 +13,20 @@ use threadkeep_core::runner::{Bill, Raise, Signal};
 use threadkeep_core::thread::{self, Draft, Parent, Resolved};
 
 /// What the model `default` asks for so many tokens read and written: 1 and 2 USD a million.
-fn price(read: u64, written: u64) -> u64 {
+pub fn price(read: u64, written: u64) -> u64 {
     read * 1_000 + written * 2_000
 }
 
-fn tokens(read: u64, written: u64) -> Asked {
+pub fn tokens(read: u64, written: u64) -> Asked {
     Asked::Tokens("default".to_owned(), read, written)
 }
 
-fn dollars(nanos: u64) -> Asked {
+pub fn dollars(nanos: u64) -> Asked {
     Asked::Amount(Nanos::new(nanos))
 }
 
 impl Host {
-    fn hold(&self, name: &str, asked: &Asked) -> Result<Admission, Error> {
+    pub fn hold(&self, name: &str, asked: &Asked) -> Result<Admission, Error> {
         let (token, until) = (
             self.token.unwrap_or_default(),
             self.now().plus_millis(9_000),
@@ -37,21 +37,57 @@ impl Host {
         held
     }
 
-    fn settle(&self, version: u64, bill: Bill) -> Result<u64, Error> {
+    pub fn settle(&self, version: u64, bill: Bill) -> Result<u64, Error> {
         let settled = self.world.service.settle(&self.thread, version, bill);
         self.world.audit();
         settled
     }
 
+    /// A child as a spawn creates it: its money and its records in one commit of its parent.
+    pub fn spawn(&self, parent: &str, id: &str, named: Option<u64>) -> String {
+        let service = &self.world.service;
+        let loaded = service.load(parent).unwrap();
+        let moment = Moment {
+            now: self.now(),
+            commit: "0123456789abcdef",
+            ceiling: Limits::NONE,
+            full: None,
+        };
+        let mut change = Change::new(&loaded, moment);
+        let grant = named.map(|amount| Grant::Exactly(Nanos::new(amount)));
+        let funds = change.fund(grant).unwrap();
+        change.chain.children += 1;
+        let under = Parent {
+            thread: parent,
+            chain: &loaded.thread.value.chain,
+            funds,
+        };
+        let draft = Draft {
+            id: Some(id.to_owned()),
+            ..Draft::default()
+        };
+        let resolved = Resolved {
+            model: "default".to_owned(),
+            limits: Limits::NONE,
+            capabilities: Vec::new(),
+            inputs: "{}".to_owned(),
+        };
+        let child = thread::create(&draft, resolved, Some(under), self.now(), "000000").unwrap();
+        change.extra.extend(child.writes);
+        let plan = change.into_head_plan().unwrap();
+        assert!(service.ports().commit(plan.writes, false).unwrap());
+        id.to_owned()
+    }
+
     /// What its account has spent and holds.
-    fn figures(&self) -> (u64, u64) {
+    pub fn figures(&self) -> (u64, u64) {
         let loaded = self.world.service.load(&self.thread).unwrap();
         let account = loaded.account();
         (account.spent.get(), account.held.get())
     }
 }
 
-fn used(read: u64, written: u64) -> Bill {
+pub fn used(read: u64, written: u64) -> Bill {
     Bill::Usage(usage(read, written).unwrap())
 }
 
@@ -235,11 +271,11 @@ fn a_tree_is_listed_with_its_accounts_page_by_page() {
     let mut host = Host::open();
     let top = host.thread.clone();
     // A child with an account of its own, one without, and so many more that a page is full.
-    let rich = spawn(&host, &top, "rich", Some(700_000));
-    let grandchild = spawn(&host, &rich, "grandchild", None);
-    let poor = spawn(&host, &top, "poor", None);
+    let rich = host.spawn(&top, "rich", Some(700_000));
+    let grandchild = host.spawn(&rich, "grandchild", None);
+    let poor = host.spawn(&top, "poor", None);
     for n in 0..TREE_THREADS_MAX {
-        spawn(&host, &top, &format!("z{n:03}"), None);
+        host.spawn(&top, &format!("z{n:03}"), None);
     }
     host.world.audit();
     let service = &host.world.service;
@@ -288,40 +324,4 @@ fn a_tree_is_listed_with_its_accounts_page_by_page() {
     host.close("completed", None).unwrap();
     assert_eq!(host.figures(), (600_000, 0));
     host.world.audit();
-}
-
-/// A child as a spawn creates it: its money and its records in one commit of its parent.
-fn spawn(host: &Host, parent: &str, id: &str, named: Option<u64>) -> String {
-    let service = &host.world.service;
-    let loaded = service.load(parent).unwrap();
-    let moment = Moment {
-        now: host.now(),
-        commit: "0123456789abcdef",
-        ceiling: Limits::NONE,
-        full: None,
-    };
-    let mut change = Change::new(&loaded, moment);
-    let grant = named.map(|amount| Grant::Exactly(Nanos::new(amount)));
-    let funds = change.fund(grant).unwrap();
-    change.chain.children += 1;
-    let under = Parent {
-        thread: parent,
-        chain: &loaded.thread.value.chain,
-        funds,
-    };
-    let draft = Draft {
-        id: Some(id.to_owned()),
-        ..Draft::default()
-    };
-    let resolved = Resolved {
-        model: "default".to_owned(),
-        limits: Limits::NONE,
-        capabilities: Vec::new(),
-        inputs: "{}".to_owned(),
-    };
-    let child = thread::create(&draft, resolved, Some(under), host.now(), "000000").unwrap();
-    change.extra.extend(child.writes);
-    let plan = change.into_head_plan().unwrap();
-    assert!(service.ports().commit(plan.writes, false).unwrap());
-    id.to_owned()
 }

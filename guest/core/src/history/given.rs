@@ -151,6 +151,7 @@ fn result(place: &str, text: &str, fields: Map<'_>) -> Result<GivenResult, Error
         let problem = "names its call by `id`, or by `version` and `index`: by one of them";
         return Err(Error::invalid(place, text, problem));
     }
+    Nanos::bill(&format!("{place}.cost"), given.cost.get())?;
     Ok(given)
 }
 
@@ -225,7 +226,7 @@ mod tests {
     }
 
     /// An event, where it is wrong, and what would be near.
-    const REFUSED: [(&str, &str, Option<&str>); 24] = [
+    const REFUSED: [(&str, &str, Option<&str>); 26] = [
         ("", "", None),
         ("[]", "", None),
         (r#"{"role":"user","content":"hi"}"#, ".type", None),
@@ -303,6 +304,16 @@ mod tests {
         (
             r#"{"type":"tool_result","id":"x","text":"t","cost":-1}"#,
             "",
+            None,
+        ),
+        (
+            r#"{"type":"tool_result","id":"x","text":"t","cost":1000000000000001}"#,
+            ".cost",
+            None,
+        ),
+        (
+            r#"{"type":"tool_result","id":"x","text":"t","cost":18446744073709551615}"#,
+            ".cost",
             None,
         ),
         (

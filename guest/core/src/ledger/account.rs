@@ -6,6 +6,10 @@ use super::Refusal;
 use crate::json::record::record;
 use crate::money::Nanos;
 
+/// The most that admissions may take of any account, limited or not: half of what a number holds. Only what has happened
+/// and must be recorded goes beyond, one bill of at most [`Nanos::BILL_MAX`] at a time, so no sum ever saturates.
+pub const TAKEN_MAX: Nanos = Nanos::new(1 << 63);
+
 /// One budget account, stored in the chain record.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Account {
@@ -54,17 +58,19 @@ impl Account {
     }
 
     /// What is spent, held and reserved; more than any amount counts as the largest.
-    fn taken(&self) -> Nanos {
+    pub(super) fn taken(&self) -> Nanos {
         self.spent
             .saturating_add(self.held)
             .saturating_add(self.reserved)
     }
 
-    /// What is left for holds and reserves below its limit, and below `most` if that is lower; the largest amount if
-    /// there is neither.
+    /// What is left for holds and reserves below its limit, and below `most` if that is lower; of [`TAKEN_MAX`] if there is
+    /// neither.
     pub fn room(&self, most: Option<Nanos>) -> Nanos {
-        let limit = self.limit.into_iter().chain(most).min();
-        limit.map_or(Nanos::MAX, |limit| limit.saturating_sub(self.taken()))
+        let limits = self.limit.into_iter().chain(most);
+        limits
+            .fold(TAKEN_MAX, Nanos::min)
+            .saturating_sub(self.taken())
     }
 
     /// What is taken above its limit: of a root a debt, of all others nothing.

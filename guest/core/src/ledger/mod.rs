@@ -7,7 +7,7 @@ mod path;
 mod price;
 mod refusal;
 
-pub use account::Account;
+pub use account::{Account, TAKEN_MAX};
 pub use path::{ACCOUNTS_MAX, Grant, Path, Settled};
 pub use price::{Prices, Usage};
 pub use refusal::Refusal;

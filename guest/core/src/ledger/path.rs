@@ -9,7 +9,7 @@
 //! `spent`.
 
 use super::Refusal;
-use super::account::{Account, rest, sum};
+use super::account::{Account, TAKEN_MAX, rest, sum};
 use crate::money::Nanos;
 
 /// Most accounts of a path: a commit that closes or opens all of them replaces as many records, and each chain under
@@ -193,6 +193,9 @@ impl Path {
         through: bool,
         most: Option<Nanos>,
     ) -> Result<Settled, Refusal> {
+        if limit > TAKEN_MAX {
+            return Err(Refusal::Overflow);
+        }
         if self.accounts.len() == 1 {
             self.accounts[0].limit = Some(limit);
             return self.within(0, most);
@@ -217,6 +220,9 @@ impl Path {
             above.reserved = sum(above.reserved, wanted)?;
             if wanted > room && !through {
                 return Err(Refusal::Short { need: wanted, room });
+            }
+            if above.taken() > TAKEN_MAX {
+                return Err(Refusal::Overflow);
             }
             wanted = wanted.saturating_sub(room);
         }

@@ -72,15 +72,16 @@ record!(Prices {
 });
 
 impl Prices {
-    /// What `usage` costs, rounded up to a nano. Past the largest amount it stays the largest: a provider's numbers
-    /// never make a bill vanish.
+    /// What `usage` costs, rounded up to a nano. Past [`Nanos::BILL_MAX`] it stays that: a provider's numbers never make a
+    /// bill vanish, and never the sums of an account wrong.
     pub fn cost(&self, usage: Usage) -> Nanos {
         let part = |tokens: u64, price: Nanos| u128::from(tokens) * u128::from(price.get());
         let sum = part(usage.input, self.input)
             .saturating_add(part(usage.output, self.output))
             .saturating_add(part(usage.read, self.read))
             .saturating_add(part(usage.write, self.write));
-        Nanos::new(u64::try_from(sum.div_ceil(1_000_000)).unwrap_or(u64::MAX))
+        let nanos = u64::try_from(sum.div_ceil(1_000_000)).unwrap_or(u64::MAX);
+        Nanos::new(nanos).min(Nanos::BILL_MAX)
     }
 
     /// The most that a call can cost which reads `input` tokens, by whatever kind, and writes `output`.
@@ -129,7 +130,7 @@ mod tests {
             (usage(0, 0, 0), 0),
             (usage(1, 0, 0), 150),
             (usage(1_000_000, 1_000_000, 1_000_000), 825_000_000),
-            (usage(u64::MAX, u64::MAX, 0), u64::MAX),
+            (usage(u64::MAX, u64::MAX, 0), Nanos::BILL_MAX.get()),
         ] {
             assert_eq!(PRICES.cost(usage).get(), expected);
         }

@@ -30,11 +30,13 @@ impl Change<'_> {
     }
 
     /// What an attempt may hold: what the account has left below its limit and the operator's, and what the chain has left
-    /// of its own cap.
+    /// of its own cap beside what its loop still holds.
     pub fn room(&self) -> Nanos {
         let room = self.account().room(self.ceiling().spend);
+        let used = self.head.counters.spend;
+        let used = used.saturating_add(self.head.held().amount);
         match self.limits().spend {
-            Some(cap) => room.min(cap.saturating_sub(self.head.counters.spend)),
+            Some(cap) => room.min(cap.saturating_sub(used)),
             None => room,
         }
     }
@@ -156,8 +158,12 @@ impl Change<'_> {
                 .saturating_add(late.spend);
             used.usage = used.usage.plus(late.usage);
             if same_run {
+                let now = match late.money {
+                    true => tokens,
+                    false => late.usage.total(),
+                };
                 let without = used.run_tokens.saturating_sub(tokens);
-                used.run_tokens = without.saturating_add(late.usage.total());
+                used.run_tokens = without.saturating_add(now);
             }
             self.push(Event::UsageCorrected(UsageCorrected {
                 version,

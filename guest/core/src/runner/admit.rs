@@ -107,10 +107,12 @@ pub(super) fn lease(change: &mut Change<'_>, deadline: Instant) {
 
 /// The first cap that leaves no room for one more call: the thread's own, or the operator's where that is lower now.
 pub(super) fn cap_reached(head: &Head, ceiling: Limits) -> Option<Cause> {
-    let (own, used) = (&head.limits, &head.counters);
+    let (own, used, held) = (&head.limits, &head.counters, head.held());
+    let turns = used.run_turns.saturating_add(held.turns);
+    let tokens = used.run_tokens.saturating_add(held.tokens);
     let caps = [
-        ("turns", used.run_turns, own.turns, ceiling.turns),
-        ("tokens", used.run_tokens, own.tokens, ceiling.tokens),
+        ("turns", turns, own.turns, ceiling.turns),
+        ("tokens", tokens, own.tokens, ceiling.tokens),
         (
             "duration",
             used.run_duration,
@@ -128,7 +130,12 @@ pub(super) fn cap_reached(head: &Head, ceiling: Limits) -> Option<Cause> {
             name => name,
         };
         let advice = what_to_do(own, most, "cap");
-        let message = format!("the run has used {value} of {maximum} {unit}: {advice}");
+        let done = if held.turns > 0 {
+            "used or holds"
+        } else {
+            "used"
+        };
+        let message = format!("the run has {done} {value} of {maximum} {unit}: {advice}");
         let code = format!("{name}_exceeded");
         Some(Cause::bound("limit", &code, message, value, maximum))
     })

@@ -31,6 +31,7 @@ pub(super) fn fenced(
     told.late = Some(Late {
         spend: told.hold.prices.cost(usage),
         usage,
+        money: false,
         recorded: false,
     });
     let plan = match loaded.head.value.status {

@@ -92,9 +92,15 @@ pub struct Attempt {
 
 record!(Attempt { version, amount, output, estimate, bill or nothing });
 
-/// Key of an attempt's record: no signal can have such a name.
+/// Key of an attempt's record: no signal can have such a name. Where the ids of the thread and its chain and the name are
+/// long, all that is behind the chain is in a digest.
 pub fn attempt_key(loaded: &Loaded, name: &str) -> String {
-    key::join(&[&loaded.root(), "\0hold", &loaded.key(), name])
+    let (root, thread) = (loaded.root(), loaded.key());
+    let whole = key::join(&[&root, "\0hold", &thread, name]);
+    match whole.len() <= key::KEY_BYTES_MAX {
+        true => whole,
+        false => key::join(&[&root, "\0hold", &sha256(&[&thread, name])]),
+    }
 }
 
 /// What a host asks to set aside.
@@ -118,6 +124,9 @@ pub fn hold(
     moment: Moment<'_>,
 ) -> Result<Decision, Error> {
     check_name("key", request.key)?;
+    if let Estimate::Amount(amount) = request.estimate {
+        Nanos::bill("estimate.amount", amount.get())?;
+    }
     let digest = request.estimate.digest();
     match known {
         Some(known) if known.estimate == digest => return Ok(Decision::Repeat),
@@ -275,7 +284,7 @@ fn same(same: bool, digest: &str, told: &str) -> Result<Decision, Error> {
 fn cost(bill: Bill, prices: Option<Prices>) -> Result<Nanos, Error> {
     match (bill, prices) {
         (Bill::Nothing, _) => Ok(Nanos::ZERO),
-        (Bill::Amount(amount), _) => Ok(amount),
+        (Bill::Amount(amount), _) => Nanos::bill("bill.amount", amount.get()),
         (Bill::Usage(usage), Some(prices)) => Ok(prices.cost(usage)),
         (Bill::Usage(_), None) => {
             let problem = "is tokens, and the call was held without prices: tell the amount";
@@ -284,7 +293,7 @@ fn cost(bill: Bill, prices: Option<Prices>) -> Result<Nanos, Error> {
     }
 }
 
-fn tokens(bill: Bill) -> Usage {
+fn usage(bill: Bill) -> Usage {
     match bill {
         Bill::Usage(usage) => usage,
         Bill::Amount(_) | Bill::Nothing => Usage::default(),
@@ -293,7 +302,7 @@ fn tokens(bill: Bill) -> Usage {
 
 /// Settle or release a hold that is open.
 fn close(change: &mut Change<'_>, own: &OwnHold, bill: Bill) -> Result<(), Error> {
-    let (spend, usage) = (cost(bill, own.prices)?, tokens(bill));
+    let (spend, usage) = (cost(bill, own.prices)?, usage(bill));
     let how = match bill {
         Bill::Nothing => How::Released,
         Bill::Usage(_) | Bill::Amount(_) => How::Settled,
@@ -317,7 +326,12 @@ fn close(change: &mut Change<'_>, own: &OwnHold, bill: Bill) -> Result<(), Error
     used.run_turns += 1;
     used.spend = used.spend.saturating_add(spend);
     used.usage = used.usage.plus(usage);
-    used.run_tokens = used.run_tokens.saturating_add(usage.total());
+    // Told as money, it counts as the tokens that it was admitted with, as one that is charged does.
+    let tokens = match bill {
+        Bill::Amount(_) => own.tokens,
+        Bill::Usage(_) | Bill::Nothing => usage.total(),
+    };
+    used.run_tokens = used.run_tokens.saturating_add(tokens);
     change.push(Event::Result(ResultEvent {
         model: own.model.clone(),
         finish: String::new(),
@@ -340,13 +354,14 @@ fn late(mut change: Change<'_>, version: u64, bill: Bill) -> Result<Decision, Er
     let prices = (!told.unpriced).then_some(told.hold.prices);
     let late = Late {
         spend: cost(bill, prices)?,
-        usage: tokens(bill),
+        usage: usage(bill),
+        money: matches!(bill, Bill::Amount(_)),
         recorded: false,
     };
     if let Some(before) = &told.late {
-        let now = (late.spend, late.usage);
+        let now = (late.spend, late.usage, late.money);
         return same(
-            now == (before.spend, before.usage),
+            now == (before.spend, before.usage, before.money),
             &late.spend.to_string(),
             &before.spend.to_string(),
         );

@@ -167,7 +167,7 @@ fn failed(text: String) -> Result<Ending, Error> {
     Ok(Ending::Failed(text, failed))
 }
 
-/// End a hold. `round` is the entry that holds the open calls, `newest` the newest one.
+/// End a hold. `round` is the entry that holds the open calls, `newest` the newest one but for what was told late since.
 pub fn close(
     loaded: &Loaded,
     round: Option<&Entry>,

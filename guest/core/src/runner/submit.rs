@@ -13,6 +13,7 @@ use crate::hash::sha256_text;
 use crate::history::{Answer, Entry, Reason};
 use crate::json::{self, Fields, ToJson, record::record};
 use crate::ledger::Usage;
+use crate::money::Nanos;
 use crate::plan::{Change, Loaded, Moment};
 use crate::settings::Pin;
 use crate::thread::{Pending, StepKind};
@@ -104,6 +105,7 @@ pub fn submit(
     submission: Submission,
     moment: Moment<'_>,
 ) -> Result<Decision, Error> {
+    check_costs(&submission.outcome)?;
     let hash = outcome_hash(&submission.outcome);
     let pending = match pending(loaded, answer, &submission, &hash) {
         Ok(Some(pending)) => pending,
@@ -145,6 +147,15 @@ pub fn submit(
         }
     };
     Ok(Decision::Commit(Box::new(change.into_plan(reason)?)))
+}
+
+fn check_costs(outcome: &Outcome) -> Result<(), Error> {
+    if let Outcome::Outcomes(outcomes) = outcome {
+        for (n, outcome) in outcomes.iter().enumerate() {
+            Nanos::bill(&format!("outcomes[{n}].cost"), outcome.cost.get())?;
+        }
+    }
+    Ok(())
 }
 
 /// The pending step, if this answers it; `None` if it was answered with the same result already.

@@ -84,6 +84,16 @@ impl Head {
         self.mail_to.saturating_sub(self.mail_from)
     }
 
+    /// What the calls that a host's own loop still holds may come to: each is a turn.
+    pub fn held(&self) -> Held {
+        let none = Held::default();
+        self.holds.iter().fold(none, |sum, own| Held {
+            turns: sum.turns + 1,
+            tokens: sum.tokens.saturating_add(own.tokens),
+            amount: sum.amount.saturating_add(own.amount),
+        })
+    }
+
     /// Does a host hold it for a loop of its own?
     pub fn is_own_loop(&self) -> bool {
         self.step
@@ -194,6 +204,17 @@ pub struct OwnHold {
 
 record!(OwnHold { version, key, model, amount, prices or nothing, tokens });
 
+/// What calls that are held may come to, all together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Held {
+    /// How many there are.
+    pub turns: u64,
+    /// Tokens.
+    pub tokens: u64,
+    /// Money.
+    pub amount: Nanos,
+}
+
 /// Charged attempts that can still be corrected: later ones take the place of earlier ones, so that the head stays small.
 pub const CHARGED_MAX: usize = 8;
 
@@ -223,11 +244,13 @@ pub struct Late {
     pub spend: Nanos,
     /// The tokens.
     pub usage: Usage,
+    /// True if it was told as money: it stays the tokens that it was counted as.
+    pub money: bool,
     /// Is it in the history?
     pub recorded: bool,
 }
 
-record!(Late { spend, usage, recorded or nothing });
+record!(Late { spend, usage, money or nothing, recorded or nothing });
 
 /// What a thread has used; the `run_` ones begin anew with each run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

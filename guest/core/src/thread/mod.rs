@@ -10,8 +10,8 @@ mod status;
 pub use chain::ChainRecord;
 pub use create::{Draft, Parent, Resolved, check_title, create};
 pub use head::{
-    CHARGED_MAX, Charged, Counters, HOLDS_MAX, Head, Hold, Intent, Late, OwnHold, Pending, Round,
-    RoundCall, StepKind,
+    CHARGED_MAX, Charged, Counters, HOLDS_MAX, Head, Held, Hold, Intent, Late, OwnHold, Pending,
+    Round, RoundCall, StepKind,
 };
 pub use record::{Overrides, ThreadRecord};
 pub use status::{Cause, Status};

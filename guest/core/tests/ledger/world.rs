@@ -112,7 +112,7 @@ impl World {
     pub fn request(&mut self, request: &Request) -> Result<(), String> {
         match request {
             Request::Root(limit) => {
-                self.root(limit.map(|limit| limit.into()));
+                self.root(*limit);
                 Ok(())
             }
             Request::Clock(seconds) => {
@@ -273,7 +273,7 @@ impl World {
     fn spawn(
         &self,
         parent: &str,
-        named: Option<(u16, bool)>,
+        named: Option<(u64, bool)>,
         moment: Moment<'_>,
     ) -> Option<(String, Answer)> {
         let loaded = self.store.load(parent);
@@ -284,8 +284,8 @@ impl World {
             return None;
         }
         let grant = named.map(|(amount, rest)| match rest {
-            true => Grant::AtMost(Nanos::new(amount.into())),
-            false => Grant::Exactly(Nanos::new(amount.into())),
+            true => Grant::AtMost(Nanos::new(amount)),
+            false => Grant::Exactly(Nanos::new(amount)),
         });
         let mut change = Change::new(&loaded, moment);
         let funds = match change.fund(grant) {
@@ -361,7 +361,7 @@ impl World {
     fn tools(
         &self,
         n: u16,
-        cost: u16,
+        cost: u64,
         moment: Moment<'_>,
     ) -> Option<(String, Result<Decision, Error>)> {
         let thread = self.pick_driven(n, StepKind::CallTools);
@@ -373,7 +373,7 @@ impl World {
             state: ToolState::Done,
             failed: false,
             content: "42".to_owned(),
-            cost: Nanos::new(cost.into()),
+            cost: Nanos::new(cost),
         });
         let outcome = Outcome::Outcomes(outcomes.collect());
         let submission = submission(&driver, outcome);
@@ -414,7 +414,7 @@ impl World {
     fn late(
         &self,
         n: u16,
-        used: u16,
+        used: u64,
         moment: Moment<'_>,
     ) -> Option<(String, Result<Decision, Error>)> {
         let charged = |driver: &&Driver| {
@@ -451,7 +451,7 @@ impl World {
     fn raise(
         &self,
         thread: String,
-        amount: u16,
+        amount: u64,
         through: bool,
         moment: Moment<'_>,
     ) -> (String, Result<Decision, Error>) {
@@ -461,7 +461,7 @@ impl World {
             // It has a cap of its own alone.
             false => Some(Nanos::ZERO),
         };
-        let more = |limit: Nanos| limit.saturating_add(Nanos::new(amount.into()));
+        let more = |limit: Nanos| limit.saturating_add(Nanos::new(amount));
         let caps = Limits {
             spend: limit.map(more),
             ..Limits::NONE
@@ -500,15 +500,15 @@ pub fn submission(driver: &Driver, outcome: Outcome) -> Submission {
     }
 }
 
-fn usage(read: u16, written: u16) -> Usage {
+fn usage(read: u64, written: u64) -> Usage {
     Usage {
-        input: read.into(),
-        output: written.into(),
+        input: read,
+        output: written,
         ..Usage::default()
     }
 }
 
-pub fn reply(read: u16, written: u16, calls: bool) -> Outcome {
+pub fn reply(read: u64, written: u64, calls: bool) -> Outcome {
     let block = match calls {
         true => ReplyBlock::ToolUse {
             id: "x".to_owned(),
