@@ -155,6 +155,16 @@ impl Description {
     }
 }
 
+fn conflict(mismatch: &wit::Mismatch) -> String {
+    match mismatch.field.as_str() {
+        // They are compared by digests, which say nothing to a person.
+        field @ ("estimate" | "bill") => {
+            format!("another {field} than this was recorded for the call before")
+        }
+        field => format!("{field} is {}, not {}", mismatch.actual, mismatch.expected),
+    }
+}
+
 /// Describe an error of the component.
 pub fn describe(error: &wit::Error) -> Description {
     match error {
@@ -204,11 +214,7 @@ pub fn describe(error: &wit::Error) -> Description {
             );
             Description::new("fenced", message, None)
         }
-        wit::Error::Conflict(e) => Description::new(
-            "conflict",
-            format!("{} is {}, not {}", e.field, e.actual, e.expected),
-            None,
-        ),
+        wit::Error::Conflict(e) => Description::new("conflict", conflict(e), None),
         wit::Error::Exceeded(e) => Description::new("exceeded", e.message.clone(), None),
         wit::Error::Unavailable(e) => {
             let hint = Some("nothing was written: try again".to_owned());

@@ -1,5 +1,9 @@
 //! Every command and option, with its help. The words are those of the documentation.
 
+mod budget;
+
+pub use budget::{Bill, Budget, BudgetCommand, Estimate, Hold, Release, Settle, Tree};
+
 use crate::token::Token;
 use crate::{inputs, money};
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
@@ -126,6 +130,10 @@ pub enum Command {
     Cancel(Named),
     /// End a thread at once
     Kill(Named),
+    /// What a thread may spend, and the money of a loop of your own
+    Budget(Budget),
+    /// Show a thread and all that it spawned, with what each spent and has left
+    Tree(Tree),
     /// Close the runs of processes that died; `resume` goes on with their threads
     Recover(Recover),
     /// Write the documents of threads anew from the store

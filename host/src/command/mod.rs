@@ -2,6 +2,7 @@
 //!
 //! No rule of the product lives here; what is refused is refused by the component, and this says so to a person.
 
+mod budget;
 mod chat;
 mod demo;
 mod doctor;
@@ -47,6 +48,8 @@ pub async fn run(session: &Session, command: Command, screen: &mut Screen) -> Re
         Command::Title(title) => signal::title(session, title, screen).await,
         Command::Cancel(named) => signal::cancel(session, named, screen).await,
         Command::Kill(named) => signal::kill(session, named, screen).await,
+        Command::Budget(budget) => budget::budget(session, budget, screen).await,
+        Command::Tree(tree) => budget::tree(session, tree, screen).await,
         Command::Recover(recover) => recover::recover(session, recover, screen).await,
         Command::Repair(repair) => repair::repair(session, repair, screen).await,
         Command::Doctor => doctor::doctor(session, screen).await,

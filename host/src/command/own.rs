@@ -7,6 +7,7 @@ use super::fault;
 use super::input::{Input, Line};
 use super::open::{Opened, Session};
 use super::view;
+use std::time::Duration;
 use threadkeep::documents::rfc3339;
 use threadkeep::error::CallError;
 use threadkeep::tenant::Tenant;
@@ -35,12 +36,7 @@ pub async fn open(session: &Session, open: args::Open, screen: &mut Screen) -> R
     let tenant = opened.tenant();
     // Not a native holder: this process ends, and the hold goes on without it.
     let holder = format!("{}/1", super::signal::fresh_id());
-    let now = tenant.context().clock.now();
-    let seconds = i64::try_from(open.time.as_secs()).unwrap_or(i64::MAX);
-    let deadline = wit::Instant {
-        seconds: now.seconds.saturating_add(seconds),
-        nanos: now.nanos,
-    };
+    let deadline = deadline(tenant, open.time);
     // First what can fail without a hold: a token that nobody is told would lock the thread until its deadline.
     let thread_id = tenant.get(&open.thread).await.map_err(failed)?.id;
     let held = tenant.open_thread(&open.thread, &holder, deadline).await;
@@ -58,6 +54,16 @@ pub async fn open(session: &Session, open: args::Open, screen: &mut Screen) -> R
         deadline: rfc3339(deadline),
         exit: Exit::Done,
     }))
+}
+
+/// So long from now.
+pub fn deadline(tenant: &Tenant, time: Duration) -> wit::Instant {
+    let now = tenant.context().clock.now();
+    let seconds = i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
+    wit::Instant {
+        seconds: now.seconds.saturating_add(seconds),
+        nanos: now.nanos,
+    }
 }
 
 /// Add the events that stand on standard input, one JSON object a line, as one commit.
@@ -123,9 +129,7 @@ pub async fn close(
     screen: &mut Screen,
 ) -> Result<Exit, Fault> {
     let Some(token) = token(session, close.token, &close.thread)? else {
-        return Err(Fault::usage("a hold is ended with its token").hint(format!(
-            "give the token of `threadkeep open` with --token or in {TOKEN}"
-        )));
+        return Err(needs_token("a hold is ended with its token"));
     };
     let opened = session.open()?;
     let failed = |error| fault::of_thread(&opened, &close.thread, &error);
@@ -153,8 +157,15 @@ async fn written_answer(
     }))
 }
 
+/// What cannot be done without a token.
+pub fn needs_token(what: &str) -> Fault {
+    Fault::usage(what).hint(format!(
+        "give the token of `threadkeep open` with --token or in {TOKEN}"
+    ))
+}
+
 /// The option, or the variable: the token of this thread.
-fn token(session: &Session, option: Option<Token>, thread: &str) -> Result<Option<u64>, Fault> {
+pub fn token(session: &Session, option: Option<Token>, thread: &str) -> Result<Option<u64>, Fault> {
     let token = match (option, session.environment().get(TOKEN)) {
         (Some(token), _) => token,
         (None, None | Some("")) => return Ok(None),

@@ -7,7 +7,8 @@ use threadkeep::driver::Costs;
 use threadkeep::error::describe;
 use threadkeep::wit;
 use threadkeep_cli::answer::{
-    Cause, Cost, EventView, LimitsView, RunView, ThreadRow, ThreadView, UnreadableRow,
+    AccountView, Books, Cause, Cost, EventView, LimitsView, RunView, ThreadRow, ThreadView,
+    UnreadableRow,
 };
 use threadkeep_cli::args::Caps;
 
@@ -104,6 +105,21 @@ fn run(run: &wit::Run) -> RunView {
         expiry: run.lease.as_ref().map(|lease| rfc3339(lease.expiry)),
         step: run.step.clone(),
     }
+}
+
+/// An account.
+pub fn account(account: wit::Account) -> AccountView {
+    AccountView::from(Books {
+        chain: account.chain,
+        parent: account.parent,
+        limit: account.limit,
+        spent: account.spent,
+        held: account.held,
+        reserved: account.reserved,
+        reported: account.reported,
+        users: account.users,
+        frozen: account.frozen,
+    })
 }
 
 /// Caps in force.

@@ -118,6 +118,7 @@ fn of_chats(project: &Project) -> Answers {
     let token = opened["token"].as_str().expect("a text").to_owned();
     let hello = r#"{"type":"message","role":"user","content":"Hello."}"#;
     let appended = fed(project, &["append", "chat", "--token", &token], hello);
+    let budgets = of_budgets(project, &token);
     let closed = project.json(&["close", "chat", "idle", "--token", &token]);
     let message = project.json(&["message", "chat", "Hello."]);
     let cancelled = project.json(&["cancel", "chat"]);
@@ -134,6 +135,28 @@ fn of_chats(project: &Project) -> Answers {
         ("cancel", vec![cancelled]),
         ("kill", vec![killed]),
         ("chat", vec![fed(project, &["chat"], "Hello."), capped]),
+    ]
+    .into_iter()
+    .chain(budgets)
+    .collect()
+}
+
+fn of_budgets(project: &Project, token: &str) -> Answers {
+    let budget = |rest: &[&str]| project.json(&[&["budget"], rest].concat());
+    let hold = |key: &str, rest: &[&str]| {
+        budget(&[&["hold", "chat", key, "--token", token], rest].concat())
+    };
+    let money = hold("a", &["--amount", "0.1"]);
+    let tokens = hold("b", &["--model", "tiny", "--input", "1", "--output", "1"]);
+    let call = |held: &Value| held["call"].to_string();
+    let settled = budget(&["settle", "chat", &call(&money), "--amount", "0.1"]);
+    let released = budget(&["release", "chat", &call(&tokens)]);
+    vec![
+        ("budget show", vec![budget(&["show", "chat"])]),
+        ("budget hold", vec![money, tokens]),
+        ("budget settle", vec![settled]),
+        ("budget release", vec![released]),
+        ("tree", vec![project.json(&["tree", "chat"])]),
     ]
 }
 
@@ -215,7 +238,9 @@ fn every_document_has_the_fields_that_the_page_names() {
         .lines()
         .filter(|line| line.starts_with("  ") && !line.starts_with("   "));
     for name in names.filter_map(|line| line.split_whitespace().next()) {
-        let tried = documents.iter().any(|(tried, _)| *tried == name);
+        let tried = documents
+            .iter()
+            .any(|(tried, _)| tried.split(' ').next() == Some(name));
         assert!(
             tried || name == "help",
             "{name} is not compared with docs/json.md"

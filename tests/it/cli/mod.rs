@@ -1,5 +1,6 @@
 //! The `threadkeep` command as people and programs use it: real processes on real directories.
 
+mod budget;
 mod chat;
 mod commands;
 mod doctor;
@@ -11,4 +12,5 @@ mod json;
 mod newcomer;
 mod refusals;
 mod together;
+mod tree;
 mod upkeep;

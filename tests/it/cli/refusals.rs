@@ -3,9 +3,9 @@
 use super::fixture::{DIRECTIVE, MODELS, Project};
 
 /// Arguments; the exit code; a piece of the code, message or hint.
-type Case<'a> = (&'a [&'a str], i64, &'a [&'a str]);
+pub type Case<'a> = (&'a [&'a str], i64, &'a [&'a str]);
 
-fn check(project: &Project, cases: &[Case<'_>]) {
+pub fn check(project: &Project, cases: &[Case<'_>]) {
     for (arguments, exit, words) in cases {
         let document = project.json(arguments);
         assert_eq!(document["exit"], *exit, "{arguments:?}: {document}");

@@ -1,11 +1,15 @@
 //! What commands answer: one shape each, as JSON with stable names, and as a person reads it.
 
+mod budget;
 mod doctor;
 mod held;
 mod run;
 mod thread;
 mod upkeep;
 
+pub use budget::{
+    AccountView, Books, BranchRow, BudgetAnswer, HoldAnswer, SettledAnswer, TreeAnswer,
+};
 pub use doctor::{Diagnosis, Item, Missing, Section, State};
 pub use held::{HeldAnswer, WrittenAnswer};
 pub use run::{Bound, Cap, Cause, Cost, RunAnswer, lift};

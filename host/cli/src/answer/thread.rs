@@ -96,7 +96,7 @@ impl Answer for ListAnswer {
 }
 
 /// As `$'...'`, which shells that people use take back as it was.
-fn quoted(text: &str) -> String {
+pub(super) fn quoted(text: &str) -> String {
     let shown: String = text
         .chars()
         .map(|c| match c {

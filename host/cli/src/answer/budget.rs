@@ -1,0 +1,455 @@
+//! Money: accounts, trees of them, and the calls of a loop of one's own.
+
+use super::thread::quoted;
+use super::{Answer, Cost, optional_spend, spend};
+use crate::exit::Exit;
+use crate::money;
+use crate::screen::Screen;
+use crate::table::{Side, Table};
+use serde::Serialize;
+
+/// An account. Always `spent + held + reserved + remaining = limit + debt`, if there is a limit.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct AccountView {
+    /// The chain that owns it: the id of its first thread.
+    pub chain: String,
+    /// The chain whose account it reserves from.
+    pub parent: Option<String>,
+    /// Nano-USD; decimal text in JSON, as all amounts here. None is unlimited.
+    #[serde(serialize_with = "optional_spend")]
+    pub limit: Option<u64>,
+    /// Settled and charged, descendants too.
+    #[serde(serialize_with = "spend")]
+    pub spent: u64,
+    /// Set aside for calls under way.
+    #[serde(serialize_with = "spend")]
+    pub held: u64,
+    /// Set aside for accounts of children.
+    #[serde(serialize_with = "spend")]
+    pub reserved: u64,
+    /// What is left. None is unlimited.
+    #[serde(serialize_with = "optional_spend")]
+    pub remaining: Option<u64>,
+    /// What is taken above the limit.
+    #[serde(serialize_with = "spend")]
+    pub debt: u64,
+    /// What its parent has been told of `spent`.
+    #[serde(serialize_with = "spend")]
+    pub reported: u64,
+    /// Chains and accounts that draw on it: none, and it is closed.
+    pub users: u32,
+    /// Nothing more is admitted.
+    pub frozen: bool,
+}
+
+/// What an account says by itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the fields are those of `AccountView`")]
+pub struct Books {
+    pub chain: String,
+    pub parent: Option<String>,
+    pub limit: Option<u64>,
+    pub spent: u64,
+    pub held: u64,
+    pub reserved: u64,
+    pub reported: u64,
+    pub users: u32,
+    pub frozen: bool,
+}
+
+impl From<Books> for AccountView {
+    fn from(books: Books) -> Self {
+        let taken = books.spent.saturating_add(books.held);
+        let taken = taken.saturating_add(books.reserved);
+        Self {
+            remaining: books.limit.map(|limit| limit.saturating_sub(taken)),
+            debt: books.limit.map_or(0, |limit| taken.saturating_sub(limit)),
+            chain: books.chain,
+            parent: books.parent,
+            limit: books.limit,
+            spent: books.spent,
+            held: books.held,
+            reserved: books.reserved,
+            reported: books.reported,
+            users: books.users,
+            frozen: books.frozen,
+        }
+    }
+}
+
+/// Characters of a bar between its brackets.
+const BAR_WIDTH: u64 = 10;
+
+impl AccountView {
+    /// `[##+-------]`: of the limit `#` is spent, `+` held or reserved, `-` left; nothing without a limit. Whatever is taken
+    /// is rounded up, and as long as anything is left one `-` says so.
+    fn bar(&self) -> String {
+        let (Some(limit), Some(remaining)) = (self.limit, self.remaining) else {
+            return String::new();
+        };
+        let cells = |part: u64| {
+            let share = u128::from(part) * u128::from(BAR_WIDTH);
+            let share = share.div_ceil(u128::from(limit.max(1)));
+            u64::try_from(share).unwrap_or(BAR_WIDTH).min(BAR_WIDTH)
+        };
+        let taken = match remaining {
+            0 => BAR_WIDTH,
+            _ => cells(limit - remaining).min(BAR_WIDTH - 1),
+        };
+        let spent = match limit {
+            0 => BAR_WIDTH,
+            _ => cells(self.spent).min(taken),
+        };
+        let run = |mark: &str, count: u64| mark.repeat(usize::try_from(count).unwrap_or(0));
+        format!(
+            "[{}{}{}]",
+            run("#", spent),
+            run("+", taken - spent),
+            run("-", BAR_WIDTH - taken)
+        )
+    }
+
+    /// The limit, what is left of it, or what is owed, as a person reads them.
+    fn bounds(&self) -> [String; 2] {
+        let left = match (self.remaining, self.debt) {
+            (None, _) => "unlimited".to_owned(),
+            (Some(_), debt) if debt > 0 => format!("owes {}", money::decimal(debt)),
+            (Some(remaining), _) => money::decimal(remaining),
+        };
+        let limit = self.limit.map_or("unlimited".to_owned(), money::decimal);
+        [limit, left]
+    }
+
+    fn state(&self) -> &'static str {
+        match (self.frozen, self.users) {
+            (true, _) => "frozen: nothing more is admitted",
+            (false, 0) => "at rest: nobody draws on it now",
+            (false, _) => "",
+        }
+    }
+}
+
+/// What `budget show` answers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct BudgetAnswer {
+    /// The thread.
+    pub thread_id: String,
+    /// Its status.
+    pub status: String,
+    /// What it used itself.
+    pub cost: Cost,
+    /// The account that it draws on.
+    pub account: AccountView,
+    /// How the process ends.
+    pub exit: Exit,
+    /// The account is that of its chain.
+    #[serde(skip)]
+    pub own: bool,
+}
+
+impl Answer for BudgetAnswer {
+    fn exit(&self) -> Exit {
+        self.exit
+    }
+
+    fn print(&self, screen: &mut Screen) {
+        let account = &self.account;
+        let whose = match self.own {
+            true => "its own".to_owned(),
+            false => format!("that of {}", account.chain),
+        };
+        let [limit, left] = account.bounds();
+        let mut table = Table::new(&[Side::Left, Side::Left]);
+        for (name, value) in [
+            ("thread", self.thread_id.clone()),
+            ("status", self.status.clone()),
+            ("own cost", self.cost.shown()),
+            ("account", whose),
+            ("reserved in", account.parent.clone().unwrap_or_default()),
+            ("limit", limit),
+            (
+                "spent",
+                format!("{} with descendants", money::decimal(account.spent)),
+            ),
+            (
+                "held",
+                format!("{} for calls", money::decimal(account.held)),
+            ),
+            (
+                "reserved",
+                format!("{} for children", money::decimal(account.reserved)),
+            ),
+            ("remaining", format!("{left} {}", account.bar())),
+            ("state", account.state().to_owned()),
+        ] {
+            if !value.is_empty() {
+                table.row(&[name, value.trim_end()]);
+            }
+        }
+        for line in table.lines() {
+            screen.line(&line);
+        }
+    }
+}
+
+/// One thread of a tree.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct BranchRow {
+    /// The thread.
+    pub thread_id: String,
+    /// How far below the thread that was asked for.
+    pub depth: u32,
+    /// Its status.
+    pub status: String,
+    /// What it used itself: nano-USD, decimal text in JSON.
+    #[serde(serialize_with = "spend")]
+    pub spend: u64,
+    /// The chain whose account it draws on.
+    pub draws_on: String,
+    /// Its own account, if it has one.
+    pub account: Option<AccountView>,
+}
+
+/// What `tree` answers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct TreeAnswer {
+    /// Each after the one that spawned it.
+    pub threads: Vec<BranchRow>,
+    /// Give it back as `--cursor` to go on.
+    pub cursor: Option<String>,
+    /// How the process ends.
+    pub exit: Exit,
+}
+
+impl Answer for TreeAnswer {
+    fn exit(&self) -> Exit {
+        self.exit
+    }
+
+    fn print(&self, screen: &mut Screen) {
+        let (left, right) = (Side::Left, Side::Right);
+        let mut table = Table::new(&[left, left, right, right, right, right, right, right, left]);
+        table.row(&[
+            "THREAD",
+            "STATUS",
+            "OWN COST",
+            "LIMIT",
+            "SPENT",
+            "HELD",
+            "RESERVED",
+            "REMAINING",
+            "USD",
+        ]);
+        for row in &self.threads {
+            let indent = "  ".repeat(usize::try_from(row.depth).unwrap_or(0).min(INDENT_MAX));
+            let mut cells = vec![
+                format!("{indent}{}", row.thread_id),
+                row.status.clone(),
+                money::decimal(row.spend),
+            ];
+            match &row.account {
+                Some(account) => {
+                    let [limit, left] = account.bounds();
+                    let taken = [account.spent, account.held, account.reserved];
+                    cells.push(limit);
+                    cells.extend(taken.map(money::decimal));
+                    cells.push(left);
+                    let frozen = if account.frozen { "frozen" } else { "" };
+                    cells.push(format!("{} {frozen}", account.bar()));
+                }
+                None => {
+                    cells.extend([const { String::new() }; 5]);
+                    cells.push(format!("draws on {}", row.draws_on));
+                }
+            }
+            table.row(&cells);
+        }
+        for line in table.lines() {
+            screen.line(&line);
+        }
+        if let Some(cursor) = &self.cursor {
+            screen.note(&format!("more: --cursor {}", quoted(cursor)));
+        }
+    }
+}
+
+/// Deeper threads are indented no further.
+const INDENT_MAX: usize = 20;
+
+/// What `budget hold` answers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct HoldAnswer {
+    /// The thread.
+    pub thread_id: String,
+    /// The caller's name of the call.
+    pub key: String,
+    /// Names the call from now on.
+    pub call: u64,
+    /// Nano-USD set aside; decimal text in JSON.
+    #[serde(serialize_with = "spend")]
+    pub amount: u64,
+    /// Most tokens that the model may write; none for an amount.
+    pub output: Option<u64>,
+    /// How the process ends.
+    pub exit: Exit,
+}
+
+impl Answer for HoldAnswer {
+    fn exit(&self) -> Exit {
+        self.exit
+    }
+
+    /// The number alone is the answer, for a variable of a shell.
+    fn print(&self, screen: &mut Screen) {
+        screen.line(&self.call.to_string());
+        let output = match self.output {
+            Some(output) => format!(", for at most {output} output tokens"),
+            None => String::new(),
+        };
+        screen.note(&format!(
+            "{} are set aside for {} of {}{output}",
+            money::shown(self.amount),
+            self.key,
+            self.thread_id
+        ));
+    }
+}
+
+/// What `budget settle` and `budget release` answer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct SettledAnswer {
+    /// The thread.
+    pub thread_id: String,
+    /// The call.
+    pub call: u64,
+    /// The version of the thread now.
+    pub version: u64,
+    /// How the process ends.
+    pub exit: Exit,
+}
+
+impl Answer for SettledAnswer {
+    fn exit(&self) -> Exit {
+        self.exit
+    }
+
+    fn print(&self, screen: &mut Screen) {
+        screen.note(&format!(
+            "call {} of {} is settled, at version {}",
+            self.call, self.thread_id, self.version
+        ));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::screen::tests::screen;
+
+    fn account(limit: Option<u64>, spent: u64, held: u64, reserved: u64) -> AccountView {
+        AccountView::from(Books {
+            chain: "root".to_owned(),
+            parent: None,
+            limit,
+            spent,
+            held,
+            reserved,
+            reported: 0,
+            users: 1,
+            frozen: false,
+        })
+    }
+
+    #[test]
+    fn a_bar_shows_what_is_taken_and_never_says_full_too_early() {
+        let most = u64::MAX;
+        for (limit, spent, held, reserved, bar) in [
+            (Some(100), 0, 0, 0, "[----------]"),
+            (Some(100), 50, 0, 0, "[#####-----]"),
+            (Some(100), 20, 10, 20, "[##+++-----]"),
+            (Some(100), 1, 0, 0, "[#---------]"),
+            (Some(100), 0, 1, 0, "[+---------]"),
+            (Some(100), 99, 0, 0, "[#########-]"),
+            (Some(100), 50, 25, 25, "[#####+++++]"),
+            (Some(100), 100, 0, 0, "[##########]"),
+            (Some(100), 170, 10, 0, "[##########]"),
+            (Some(0), 0, 0, 0, "[##########]"),
+            (Some(1), 0, 0, 0, "[----------]"),
+            (Some(most), most - 1, 0, 0, "[#########-]"),
+            (Some(most), most, 0, 0, "[##########]"),
+            (None, 5, 5, 5, ""),
+        ] {
+            let shown = account(limit, spent, held, reserved);
+            assert_eq!(shown.bar(), bar, "{shown:?}");
+            let taken = spent.saturating_add(held + reserved);
+            let Some(limit) = limit else {
+                assert_eq!((shown.remaining, shown.debt), (None, 0));
+                continue;
+            };
+            let sum = u128::from(taken) + u128::from(shown.remaining.unwrap());
+            assert_eq!(sum, u128::from(limit) + u128::from(shown.debt));
+        }
+    }
+
+    fn branch(id: &str, depth: u32, spend: u64, account: Option<AccountView>) -> BranchRow {
+        BranchRow {
+            thread_id: id.to_owned(),
+            depth,
+            status: "running".to_owned(),
+            spend,
+            draws_on: "root".to_owned(),
+            account,
+        }
+    }
+
+    #[test]
+    fn a_tree_is_indented_and_says_on_whose_account_each_draws() {
+        let (mut person, out, err) = screen(false, false);
+        let root = account(Some(1_000_000_000), 200_000_001, 0, 300_000_000);
+        person.answer(&TreeAnswer {
+            threads: vec![
+                branch("root", 0, 100_000_001, Some(root)),
+                branch("poor", 1, 100_000_000, None),
+                branch("owing", 1, 7, Some(account(Some(5), 7, 0, 0))),
+                branch("free", 2, 0, Some(account(None, 0, 0, 0))),
+            ],
+            cursor: Some("a\nb".to_owned()),
+            exit: Exit::Done,
+        });
+        let expected = "\
+THREAD    STATUS      OWN COST      LIMIT        SPENT  HELD  RESERVED       REMAINING  USD
+root      running  0.100000001       1.00  0.200000001  0.00      0.30     0.499999999  [###+++----]
+  poor    running         0.10                                                          draws on root
+  owing   running  0.000000007  0.000000005  0.000000007  0.00      0.00  owes 0.000000002  [##########]
+    free  running         0.00  unlimited         0.00  0.00      0.00       unlimited
+";
+        let words = |text: &str| {
+            text.split_whitespace()
+                .map(str::to_owned)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(words(&out.text()), words(expected), "{}", out.text());
+        assert!(out.text().contains("\n    free  running"), "{}", out.text());
+        assert_eq!(err.text(), "more: --cursor $'a\\x0ab'\n");
+    }
+
+    #[test]
+    fn the_number_of_a_call_is_the_answer_and_the_rest_is_beside_it() {
+        let (mut person, out, err) = screen(false, false);
+        let mut hold = HoldAnswer {
+            thread_id: "a".to_owned(),
+            key: "turn-1".to_owned(),
+            call: 7,
+            amount: 250_000_000,
+            output: None,
+            exit: Exit::Done,
+        };
+        person.answer(&hold);
+        hold.output = Some(300);
+        person.answer(&hold);
+        assert_eq!(out.text(), "7\n7\n");
+        let said = "0.25 USD are set aside for turn-1 of a";
+        let expected = format!("{said}\n{said}, for at most 300 output tokens\n");
+        assert_eq!(err.text(), expected);
+    }
+}

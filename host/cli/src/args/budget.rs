@@ -1,0 +1,133 @@
+//! `budget` and `tree`.
+
+use super::{HOLD_TIME_DEFAULT, Named, duration};
+use crate::money;
+use crate::token::Token;
+use clap::{Args, Subcommand};
+use std::time::Duration;
+
+/// `budget`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+A loop of your own holds before each call, so that no crash spends unseen, and tells afterwards what the call came to:
+
+  export THREADKEEP_TOKEN=$(threadkeep open my-chat)
+  call=$(threadkeep budget hold my-chat turn-1 --model default --input 1200 --output 500)
+  threadkeep budget settle my-chat $call --input 1180 --output 61
+  threadkeep close my-chat idle
+
+What is still held when the loop ends is charged in full, and may be settled later all the same.")]
+pub struct Budget {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: BudgetCommand,
+}
+
+/// A command about money.
+#[derive(Debug, Subcommand)]
+pub enum BudgetCommand {
+    /// Show the account that a thread draws on: limit, spent, held, reserved, remaining
+    Show(Named),
+    /// Set money aside for one call, and print the number of the call
+    Hold(Hold),
+    /// Tell what a held call came to: repeated, it changes nothing
+    Settle(Settle),
+    /// Give back what was set aside for a call: nothing was sent
+    Release(Release),
+}
+
+/// `budget hold`.
+#[derive(Debug, Args)]
+pub struct Hold {
+    /// Its id
+    pub thread: String,
+    /// Your name of the call, such as turn-5/attempt-1: with the same name the same answer comes
+    pub key: String,
+    /// What it may come to.
+    #[command(flatten)]
+    pub estimate: Estimate,
+    /// By when it will be settled, at most 1h: the hold of the thread lasts at least as long
+    #[arg(long = "for", value_name = "TIME", value_parser = duration, default_value = HOLD_TIME_DEFAULT)]
+    pub time: Duration,
+    /// The token of the hold of the thread, THREAD#NUMBER [default: THREADKEEP_TOKEN]
+    #[arg(long, value_name = "TOKEN")]
+    pub token: Option<Token>,
+}
+
+/// What a call may come to: money, or tokens of a model.
+#[derive(Debug, Clone, PartialEq, Eq, Args)]
+pub struct Estimate {
+    /// What it may cost, in US dollars, such as 0.25
+    #[arg(long, value_name = "USD", value_parser = money::parse, required_unless_present = "model",
+        conflicts_with_all = ["model", "input", "output"])]
+    pub amount: Option<u64>,
+    /// The model or tier that answers it, at its prices in .ai/config/models.yaml
+    #[arg(long, value_name = "NAME", requires_all = ["input", "output"])]
+    pub model: Option<String>,
+    /// Tokens that it will read: estimate them high
+    #[arg(long, value_name = "N", requires = "model")]
+    pub input: Option<u64>,
+    /// Most tokens that it may write: lowered where money is short
+    #[arg(long, value_name = "N", requires = "model")]
+    pub output: Option<u64>,
+}
+
+/// `budget settle`.
+#[derive(Debug, Args)]
+pub struct Settle {
+    /// Its id
+    pub thread: String,
+    /// The number that `budget hold` printed
+    #[arg(value_name = "CALL")]
+    pub call: u64,
+    /// What it came to.
+    #[command(flatten)]
+    pub bill: Bill,
+}
+
+/// What a call came to: money, or the tokens that its provider reported.
+#[derive(Debug, Clone, PartialEq, Eq, Args)]
+pub struct Bill {
+    /// What it cost, in US dollars
+    #[arg(long, value_name = "USD", value_parser = money::parse, required_unless_present = "input",
+        conflicts_with_all = ["input", "output", "cache_read", "cache_write", "reasoning"])]
+    pub amount: Option<u64>,
+    /// Tokens read, neither from a cache nor into one; at the prices that stood when it was held
+    #[arg(long, value_name = "N", requires = "output")]
+    pub input: Option<u64>,
+    /// Tokens written, with those of reasoning
+    #[arg(long, value_name = "N", requires = "input")]
+    pub output: Option<u64>,
+    /// Tokens read from a cache
+    #[arg(long, value_name = "N", requires = "input")]
+    pub cache_read: Option<u64>,
+    /// Tokens written into a cache
+    #[arg(long, value_name = "N", requires = "input")]
+    pub cache_write: Option<u64>,
+    /// The part of the output that was reasoning
+    #[arg(long, value_name = "N", requires = "input")]
+    pub reasoning: Option<u64>,
+}
+
+/// `budget release`.
+#[derive(Debug, Args)]
+pub struct Release {
+    /// Its id
+    pub thread: String,
+    /// The number that `budget hold` printed
+    #[arg(value_name = "CALL")]
+    pub call: u64,
+}
+
+/// `tree`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+OWN COST is what a thread used itself; the columns after it are of its account, which counts its descendants too. In the
+bar # is spent, + is held or reserved, - is left.")]
+pub struct Tree {
+    /// Its id
+    pub thread: String,
+    /// Go on where another tree ended: its `cursor`
+    #[arg(long, value_name = "CURSOR")]
+    pub cursor: Option<String>,
+}

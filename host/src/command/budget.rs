@@ -1,0 +1,192 @@
+//! `budget` and `tree`: what threads may spend, and the money of a loop of one's own from a shell.
+
+use super::fault;
+use super::open::{Opened, Session};
+use super::{own, view};
+use threadkeep::driver::Costs;
+use threadkeep::error::CallError;
+use threadkeep::tenant::Tenant;
+use threadkeep::wit::{self, ledger};
+use threadkeep_cli::answer::{BranchRow, BudgetAnswer, HoldAnswer, SettledAnswer, TreeAnswer};
+use threadkeep_cli::args::{self, BudgetCommand};
+use threadkeep_cli::exit::{Exit, Fault};
+use threadkeep_cli::screen::Screen;
+
+/// Most threads that `tree` shows at once; a page of the component's more at most. A terminal shows no more either, and a
+/// cursor goes on.
+const TREE_THREADS_MAX: usize = 1_000;
+
+/// A command about money.
+pub async fn budget(
+    session: &Session,
+    budget: args::Budget,
+    screen: &mut Screen,
+) -> Result<Exit, Fault> {
+    match budget.command {
+        BudgetCommand::Show(named) => show(session, named, screen).await,
+        BudgetCommand::Hold(asked) => hold(session, asked, screen).await,
+        BudgetCommand::Settle(settle) => {
+            let bill = bill(&settle.bill);
+            told(session, &settle.thread, settle.call, Some(bill), screen).await
+        }
+        BudgetCommand::Release(release) => {
+            told(session, &release.thread, release.call, None, screen).await
+        }
+    }
+}
+
+async fn show(session: &Session, named: args::Named, screen: &mut Screen) -> Result<Exit, Fault> {
+    let opened = session.open()?;
+    let failed = |error| fault::of_thread(&opened, &named.thread, &error);
+    let tenant = opened.tenant();
+    let thread = tenant.get(&named.thread).await.map_err(failed)?;
+    let account = tenant.account(&thread.id).await.map_err(failed)?;
+    Ok(screen.answer(&BudgetAnswer {
+        cost: view::cost(&Costs::of(&thread)),
+        thread_id: thread.id,
+        status: thread.status,
+        own: account.chain == thread.chain,
+        account: view::account(account),
+        exit: Exit::Done,
+    }))
+}
+
+async fn hold(session: &Session, hold: args::Hold, screen: &mut Screen) -> Result<Exit, Fault> {
+    let Some(token) = own::token(session, hold.token, &hold.thread)? else {
+        return Err(own::needs_token("money is held with the token of the hold"));
+    };
+    let opened = session.open()?;
+    let failed = |error| fault::of_thread(&opened, &hold.thread, &error);
+    let tenant = opened.tenant();
+    let thread = tenant.get(&hold.thread).await.map_err(failed)?.id;
+    let deadline = own::deadline(tenant, hold.time);
+    let asked = hold.estimate;
+    let of_tokens = asked.model.is_some();
+    let held = tenant
+        .hold(&thread, token, &hold.key, estimate(asked), deadline)
+        .await
+        .map_err(failed)?;
+    opened.refresh(&thread, screen).await;
+    screen.if_lost("the same command again prints the number of the call".to_owned());
+    Ok(screen.answer(&HoldAnswer {
+        thread_id: thread,
+        key: hold.key,
+        call: held.version,
+        amount: held.amount,
+        output: of_tokens.then_some(held.output),
+        exit: Exit::Done,
+    }))
+}
+
+/// The command line sees to it that one of both is there.
+fn estimate(asked: args::Estimate) -> ledger::Estimate {
+    match asked.model {
+        Some(model) => ledger::Estimate::Tokens(ledger::ModelCall {
+            model,
+            input: asked.input.unwrap_or_default(),
+            output: asked.output.unwrap_or_default(),
+        }),
+        None => ledger::Estimate::Amount(asked.amount.unwrap_or_default()),
+    }
+}
+
+fn bill(told: &args::Bill) -> ledger::Bill {
+    match told.amount {
+        Some(amount) => ledger::Bill::Amount(amount),
+        None => ledger::Bill::Usage(wit::Usage {
+            input: told.input.unwrap_or_default(),
+            output: told.output.unwrap_or_default(),
+            read: told.cache_read.unwrap_or_default(),
+            write: told.cache_write.unwrap_or_default(),
+            reasoning: told.reasoning.unwrap_or_default(),
+        }),
+    }
+}
+
+/// Tell what became of a call: a bill, or that nothing was sent.
+async fn told(
+    session: &Session,
+    thread: &str,
+    call: u64,
+    bill: Option<ledger::Bill>,
+    screen: &mut Screen,
+) -> Result<Exit, Fault> {
+    let opened = session.open()?;
+    let failed = |error| fault::of_thread(&opened, thread, &error);
+    let tenant = opened.tenant();
+    let thread_id = tenant.get(thread).await.map_err(failed)?.id;
+    let version = match bill {
+        Some(bill) => tenant.settle(&thread_id, call, bill).await,
+        None => tenant.release(&thread_id, call).await,
+    };
+    let version = version.map_err(failed)?;
+    opened.refresh(&thread_id, screen).await;
+    Ok(screen.answer(&SettledAnswer {
+        thread_id,
+        call,
+        version,
+        exit: Exit::Done,
+    }))
+}
+
+/// A thread and all that it spawned.
+pub async fn tree(session: &Session, tree: args::Tree, screen: &mut Screen) -> Result<Exit, Fault> {
+    let opened = session.open()?;
+    let answer = gather(&opened, &tree).await;
+    let answer = answer.map_err(|error| fault::of_thread(&opened, &tree.thread, &error))?;
+    Ok(screen.answer(&answer))
+}
+
+async fn gather(opened: &Opened, tree: &args::Tree) -> Result<TreeAnswer, CallError> {
+    let tenant = opened.tenant();
+    let (mut threads, mut cursor) = (Vec::new(), tree.cursor.clone());
+    let mut drawn = Drawn::default();
+    loop {
+        let page = tenant.tree(&tree.thread, cursor).await?;
+        for branch in page.branches {
+            let draws_on = drawn.by(tenant, &branch).await?;
+            threads.push(BranchRow {
+                thread_id: branch.thread,
+                depth: branch.depth,
+                status: branch.status,
+                spend: branch.spend,
+                draws_on,
+                account: branch.account.map(view::account),
+            });
+        }
+        cursor = page.cursor;
+        if cursor.is_none() || threads.len() >= TREE_THREADS_MAX {
+            break;
+        }
+    }
+    Ok(TreeAnswer {
+        threads,
+        cursor,
+        exit: Exit::Done,
+    })
+}
+
+/// On whose accounts the threads above the next one draw, from the top down. It is known as far as they were seen.
+#[derive(Default)]
+struct Drawn(Vec<Option<String>>);
+
+impl Drawn {
+    async fn by(&mut self, tenant: &Tenant, branch: &ledger::Branch) -> Result<String, CallError> {
+        let depth = usize::try_from(branch.depth).unwrap_or(usize::MAX);
+        let above = depth.checked_sub(1).and_then(|above| self.0.get(above));
+        let chain = match (&branch.account, above.cloned().flatten()) {
+            (Some(account), _) => account.chain.clone(),
+            (None, Some(above)) => above,
+            // The first of a tree below another, or of a later page.
+            (None, None) => tenant.account(&branch.thread).await?.chain,
+        };
+        self.0.resize(depth.min(DEPTH_MAX), None);
+        if depth < DEPTH_MAX {
+            self.0.push(Some(chain.clone()));
+        }
+        Ok(chain)
+    }
+}
+
+/// Deepest threads whose account is remembered for those below them.
+const DEPTH_MAX: usize = 1_000;

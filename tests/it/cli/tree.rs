@@ -1,0 +1,143 @@
+//! `tree`: a thread and all that it spawned, with their accounts. The children are made as a spawn makes them, in the
+//! project's own store.
+
+use super::fixture::Project;
+use crate::history::Host;
+use crate::runner::world::World;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use threadkeep::storage::sqlite::{Durability, SqliteOptions, SqliteStore};
+use threadkeep_core::money::Nanos;
+use threadkeep_core::runner::Bill;
+use threadkeep_tests::fixture::MapLibrary;
+
+/// A project with the chat `top`, in whose store this made more.
+fn project(make: impl FnOnce(&mut Host)) -> Project {
+    let project = Project::new();
+    project.json(&["create", "--id", "top"]);
+    let folder = project.path().join(".ai/threads");
+    let folder = cap_std::fs::Dir::open_ambient_dir(folder, cap_std::ambient_authority()).unwrap();
+    let options = SqliteOptions {
+        durability: Durability::Normal,
+        ..SqliteOptions::local()
+    };
+    let store = SqliteStore::open(&folder, threadkeep::project::STORE, options).unwrap();
+    let mut host = Host {
+        world: World::over(Arc::new(store), MapLibrary::small()),
+        thread: "top".to_owned(),
+        token: None,
+    };
+    make(&mut host);
+    project
+}
+
+/// `top` has `rich` with money of its own and `poor` without, and `rich` has `grandchild`, whose loop has spent and holds.
+fn family(host: &mut Host) {
+    host.spawn("top", "rich", Some(700_000_001));
+    host.spawn("rich", "grandchild", None);
+    host.spawn("top", "poor", None);
+    host.thread = "grandchild".to_owned();
+    host.take("h/1", 3_000).unwrap();
+    let amount = crate::history::money::dollars;
+    let held = host.hold("a", &amount(100_000_000)).unwrap();
+    let bill = Bill::Amount(Nanos::new(100_000_000));
+    host.settle(held.version, bill).unwrap();
+    host.hold("b", &amount(200_000_000)).unwrap();
+}
+
+/// In nano-USD.
+fn nanos(value: &Value) -> u64 {
+    let text = value.as_str().expect("an amount is text");
+    Nanos::parse(text).expect("it is exact").get()
+}
+
+#[test]
+fn a_tree_shows_whose_money_each_draws_on_and_adds_up_to_the_nano() {
+    let project = project(family);
+    let shown = project.run(&["tree", "top"]);
+    let expected = "\
+THREAD          STATUS   OWN COST        LIMIT  SPENT  HELD     RESERVED    REMAINING  USD
+top             created      0.00         1.00   0.00  0.00  0.700000001  0.299999999  [++++++++--]
+  poor          created      0.00                                                      draws on top
+  rich          created      0.00  0.700000001   0.10  0.20         0.00  0.400000001  [##+++-----]
+    grandchild  running      0.10                                                      draws on rich
+";
+    assert_eq!(shown.out, expected);
+    let tree = project.json(&["tree", "top"]);
+    let threads = tree["threads"].as_array().expect("a list");
+    for thread in threads {
+        let account = &thread["account"];
+        if !account.is_null() {
+            let parts =
+                ["spent", "held", "reserved", "remaining"].map(|part| nanos(&account[part]));
+            assert_eq!(
+                parts.iter().sum::<u64>(),
+                nanos(&account["limit"]),
+                "{account}"
+            );
+        }
+    }
+    let [top, rich] = [0, 2].map(|at| &threads[at]["account"]);
+    assert_eq!(top["reserved"], rich["limit"]);
+    assert_eq!(rich["parent"], "top");
+    let own: u64 = threads.iter().map(|thread| nanos(&thread["spend"])).sum();
+    assert_eq!(own, nanos(&rich["spent"]) + nanos(&top["spent"]));
+
+    // One that draws on another's account, asked for by itself.
+    let part = project.json(&["tree", "grandchild"]);
+    assert_eq!(part["threads"][0]["draws_on"], "rich");
+    assert_eq!(part["threads"][0]["depth"], 0);
+    let budget = project.json(&["budget", "show", "grandchild"]);
+    assert_eq!(
+        (&budget["account"]["chain"], &budget["cost"]["spend"]),
+        (&json!("rich"), &json!("0.10"))
+    );
+    let shown = project.run(&["budget", "show", "grandchild"]).out;
+    for line in [
+        "account    that of rich",
+        "reserved in  top",
+        "held         0.20 for calls",
+    ] {
+        let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(words(&shown).contains(&words(line)), "{line}: {shown}");
+    }
+    // What `list` and `show` call the cost of a thread is its own alone.
+    assert_eq!(
+        project.json(&["show", "rich"])["thread"]["cost"]["spend"],
+        "0.00"
+    );
+}
+
+#[test]
+fn a_tree_of_more_than_a_thousand_threads_goes_on_at_its_cursor() {
+    const CHILDREN: usize = 1_060;
+    let project = project(|host| {
+        for n in 0..CHILDREN {
+            host.spawn("top", &format!("c{n:04}"), None);
+        }
+    });
+    let first = project.json(&["tree", "top"]);
+    let cursor = first["cursor"].as_str().expect("there are more");
+    let second = project.json(&["tree", "top", "--cursor", cursor]);
+    assert!(second["cursor"].is_null(), "{second}");
+    let pages = [&first, &second].map(|page| page["threads"].as_array().expect("a list"));
+    assert_eq!(
+        (pages[0].len(), pages[1].len()),
+        (1_000, CHILDREN + 1 - 1_000)
+    );
+    let mut seen = BTreeSet::new();
+    for thread in pages.into_iter().flatten() {
+        assert_eq!(thread["draws_on"], "top");
+        assert!(
+            seen.insert(thread["thread_id"].to_string()),
+            "{thread} twice"
+        );
+    }
+    let shown = project.run(&["tree", "top"]);
+    assert!(
+        shown.err.starts_with("more: --cursor $'top"),
+        "{}",
+        shown.err
+    );
+}
