@@ -17,6 +17,7 @@
 //!
 //! All are on by default and none is needed. Nothing here is global, no runtime is started, and logs go to `tracing`.
 
+pub mod audit;
 pub mod authority;
 mod bindings;
 pub mod ceilings;

@@ -34,6 +34,10 @@ const CANCELS: &str = "\
 A model call that is under way is dropped within seconds, and charged in full where nobody knows what it cost; tools that
 run are waited for. Exit code 0: it is cancelled, or will be. The command that runs the thread ends with 1.";
 
+const AUDITS: &str = "\
+Every figure is computed anew from the histories, without the code that wrote it. Runs may go on meanwhile. Exit code 1 if
+something is wrong: each finding says what was expected, what is there and what to do.";
+
 const EXIT_CODES: &str = "\
 Exit codes: 0 done, 1 error, 2 usage, 3 suspended, 4 conflict or busy, 130 stopped by a second Ctrl-C.
 With --json every command prints one JSON document, with the code as its field exit.
@@ -138,6 +142,9 @@ pub enum Command {
     Recover(Recover),
     /// Write the documents of threads anew from the store
     Repair(Repair),
+    /// Check that histories, heads, accounts, indexes and documents agree; writes nothing
+    #[command(after_help = AUDITS)]
+    Audit,
     /// Say what is configured, where each value came from, what works and what is missing
     Doctor,
     /// Run a small project from end to end, with no network and no key

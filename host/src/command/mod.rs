@@ -2,6 +2,7 @@
 //!
 //! No rule of the product lives here; what is refused is refused by the component, and this says so to a person.
 
+mod audit;
 mod budget;
 mod chat;
 mod demo;
@@ -52,6 +53,7 @@ pub async fn run(session: &Session, command: Command, screen: &mut Screen) -> Re
         Command::Tree(tree) => budget::tree(session, tree, screen).await,
         Command::Recover(recover) => recover::recover(session, recover, screen).await,
         Command::Repair(repair) => repair::repair(session, repair, screen).await,
+        Command::Audit => audit::audit(session, screen).await,
         Command::Doctor => doctor::doctor(session, screen).await,
         Command::Demo => demo::demo(session, screen).await,
         Command::Completions(completions) => {

@@ -164,6 +164,7 @@ fn of_upkeep(project: &Project) -> Answers {
     let list = project.json(&["list"]);
     let recovered = project.json(&["recover"]);
     let repaired = project.json(&["repair"]);
+    let clean = project.json(&["audit"]);
     let well = project.json(&["doctor"]);
     let models = MODELS.replace("script.json", "gone.json");
     project.write(".ai/config/models.yaml", &models);
@@ -172,10 +173,12 @@ fn of_upkeep(project: &Project) -> Answers {
     let broken = "UPDATE record_head SET value = '{' WHERE name = 'done'";
     assert_eq!(store.unwrap().execute(broken, []), Ok(1));
     let half = project.json(&["list"]);
+    let unclean = project.json(&["audit"]);
     vec![
         ("list", vec![list, half]),
         ("recover", vec![recovered]),
         ("repair", vec![repaired]),
+        ("audit", vec![clean, unclean]),
         ("doctor", vec![well, ill]),
         ("demo", vec![Project::empty().json(&["demo"])]),
         ("completions", vec![project.json(&["completions", "bash"])]),

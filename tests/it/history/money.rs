@@ -2,15 +2,11 @@
 
 use super::{Host, code, said};
 use crate::runner::world::usage;
-use threadkeep_component::ports::Ports;
 use threadkeep_component::service::Error;
 use threadkeep_component::service::ledger::{Admission, Asked, TREE_THREADS_MAX};
-use threadkeep_core::ledger::Grant;
 use threadkeep_core::limits::Limits;
 use threadkeep_core::money::Nanos;
-use threadkeep_core::plan::{Change, Moment};
 use threadkeep_core::runner::{Bill, Raise, Signal};
-use threadkeep_core::thread::{self, Draft, Parent, Resolved};
 
 /// What the model `default` asks for so many tokens read and written: 1 and 2 USD a million.
 pub fn price(read: u64, written: u64) -> u64 {
@@ -43,40 +39,8 @@ impl Host {
         settled
     }
 
-    /// A child as a spawn creates it: its money and its records in one commit of its parent.
     pub fn spawn(&self, parent: &str, id: &str, named: Option<u64>) -> String {
-        let service = &self.world.service;
-        let loaded = service.load(parent).unwrap();
-        let moment = Moment {
-            now: self.now(),
-            commit: "0123456789abcdef",
-            ceiling: Limits::NONE,
-            full: None,
-        };
-        let mut change = Change::new(&loaded, moment);
-        let grant = named.map(|amount| Grant::Exactly(Nanos::new(amount)));
-        let funds = change.fund(grant).unwrap();
-        change.chain.children += 1;
-        let under = Parent {
-            thread: parent,
-            chain: &loaded.thread.value.chain,
-            funds,
-        };
-        let draft = Draft {
-            id: Some(id.to_owned()),
-            ..Draft::default()
-        };
-        let resolved = Resolved {
-            model: "default".to_owned(),
-            limits: Limits::NONE,
-            capabilities: Vec::new(),
-            inputs: "{}".to_owned(),
-        };
-        let child = thread::create(&draft, resolved, Some(under), self.now(), "000000").unwrap();
-        change.extra.extend(child.writes);
-        let plan = change.into_head_plan().unwrap();
-        assert!(service.ports().commit(plan.writes, false).unwrap());
-        id.to_owned()
+        self.world.spawn(parent, id, named)
     }
 
     /// What its account has spent and holds.

@@ -7,15 +7,17 @@ use threadkeep::clock::{ManualClock, Time};
 use threadkeep::component::Context;
 use threadkeep::storage::Storage;
 use threadkeep::storage::memory::MemoryStore;
+use threadkeep_component::ports::Ports;
 use threadkeep_component::service::runner::Handed;
 use threadkeep_component::service::{Error, Service};
-use threadkeep_core::ledger::Usage;
+use threadkeep_core::ledger::{Grant, Usage};
 use threadkeep_core::limits::Limits;
 use threadkeep_core::money::Nanos;
+use threadkeep_core::plan::{Change, Moment};
 use threadkeep_core::runner::{
     Completion, LlmFailure, Outcome, Raise, ReplyBlock, Signal, Submission, ToolOutcome, ToolState,
 };
-use threadkeep_core::thread::{Draft, StepKind};
+use threadkeep_core::thread::{self, Draft, Parent, Resolved, StepKind};
 use threadkeep_tests::auditor::audit;
 use threadkeep_tests::fixture::MapLibrary;
 use threadkeep_tests::native::{Counter, Native};
@@ -84,6 +86,43 @@ impl World {
             .id;
         self.threads.push(id.clone());
         id
+    }
+
+    /// A child as a spawn creates it: its money and its records in one commit of its parent.
+    pub fn spawn(&self, parent: &str, id: &str, named: Option<u64>) -> String {
+        let service = &self.service;
+        let now = service.ports().now();
+        let loaded = service.load(parent).unwrap();
+        let moment = Moment {
+            now,
+            commit: "0123456789abcdef",
+            ceiling: Limits::NONE,
+            full: None,
+        };
+        let mut change = Change::new(&loaded, moment);
+        let grant = named.map(|amount| Grant::Exactly(Nanos::new(amount)));
+        let funds = change.fund(grant).unwrap();
+        change.chain.children += 1;
+        let under = Parent {
+            thread: parent,
+            chain: &loaded.thread.value.chain,
+            funds,
+        };
+        let draft = Draft {
+            id: Some(id.to_owned()),
+            ..Draft::default()
+        };
+        let resolved = Resolved {
+            model: "default".to_owned(),
+            limits: Limits::NONE,
+            capabilities: Vec::new(),
+            inputs: "{}".to_owned(),
+        };
+        let child = thread::create(&draft, resolved, Some(under), now, "000000").unwrap();
+        change.extra.extend(child.writes);
+        let plan = change.into_head_plan().unwrap();
+        assert!(service.ports().commit(plan.writes, false).unwrap());
+        id.to_owned()
     }
 
     pub fn start(&mut self, thread: &str, input: Option<&str>) -> Result<Handed, Error> {

@@ -1,5 +1,6 @@
 //! What commands answer: one shape each, as JSON with stable names, and as a person reads it.
 
+mod audit;
 mod budget;
 mod doctor;
 mod held;
@@ -7,6 +8,7 @@ mod run;
 mod thread;
 mod upkeep;
 
+pub use audit::{AuditAnswer, FindingRow};
 pub use budget::{
     AccountView, Books, BranchRow, BudgetAnswer, HoldAnswer, SettledAnswer, TreeAnswer,
 };

@@ -1,0 +1,156 @@
+//! `audit`: what does not agree in a store, and what to do about it.
+
+use super::{Answer, counted};
+use crate::exit::Exit;
+use crate::screen::Screen;
+use serde::Serialize;
+
+/// One thing that is not as it should be.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct FindingRow {
+    /// The thread, or the first of the chain whose account it is.
+    pub thread_id: String,
+    /// The number of what is broken, from 1.
+    pub invariant: u8,
+    /// A word for it.
+    pub name: String,
+    /// What should be there.
+    pub expected: String,
+    /// What is there.
+    pub found: String,
+    /// What to do.
+    pub advice: String,
+}
+
+/// What `audit` answers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct AuditAnswer {
+    /// Threads that were looked at.
+    pub threads: u64,
+    /// Entries of their histories.
+    pub entries: u64,
+    /// What is wrong.
+    pub findings: Vec<FindingRow>,
+    /// Findings beyond those.
+    pub left_out: u64,
+    /// Threads and accounts that moved each time they were looked at.
+    pub unsettled: u64,
+    /// How the process ends: 1 if something is wrong.
+    pub exit: Exit,
+}
+
+impl AuditAnswer {
+    /// `2 threads, 1 entry`.
+    fn looked_at(&self) -> String {
+        let entries = match self.entries {
+            1 => "1 entry".to_owned(),
+            entries => format!("{entries} entries"),
+        };
+        format!("{}, {entries}", counted(self.threads, "thread"))
+    }
+}
+
+impl Answer for AuditAnswer {
+    fn exit(&self) -> Exit {
+        self.exit
+    }
+
+    fn print(&self, screen: &mut Screen) {
+        let mut advice = "";
+        for finding in &self.findings {
+            let FindingRow {
+                thread_id,
+                invariant,
+                name,
+                expected,
+                found,
+                ..
+            } = finding;
+            screen.line(&format!("{thread_id}: {name} ({invariant})"));
+            screen.line(&format!("  expected  {expected}"));
+            screen.line(&format!("  found     {found}"));
+            // The same again would hide what differs.
+            if advice != finding.advice {
+                screen.line(&format!("  to do     {}", finding.advice));
+            }
+            advice = &finding.advice;
+        }
+        if self.left_out > 0 {
+            screen.line(&format!(
+                "not listed: {}",
+                counted(self.left_out, "finding")
+            ));
+        }
+        if self.unsettled > 0 {
+            let who = counted(self.unsettled, "thread or account");
+            screen.warn(&format!(
+                "{who} moved each time it was looked at: audit again when its runs are over"
+            ));
+        }
+        let findings = match self.findings.len() as u64 + self.left_out {
+            0 => "no findings".to_owned(),
+            n => counted(n, "finding"),
+        };
+        screen.line(&format!("{}, {findings}", self.looked_at()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::screen::tests::screen;
+
+    fn finding(thread: &str) -> FindingRow {
+        FindingRow {
+            thread_id: thread.to_owned(),
+            invariant: 5,
+            name: "ledger".to_owned(),
+            expected: "spent 7".to_owned(),
+            found: "spent 8".to_owned(),
+            advice: "keep a copy".to_owned(),
+        }
+    }
+
+    #[test]
+    fn findings_come_with_what_to_do_and_the_count_comes_last() {
+        let answer = AuditAnswer {
+            threads: 2,
+            entries: 1,
+            findings: vec![finding("a"), finding("b")],
+            left_out: 1,
+            unsettled: 0,
+            exit: Exit::Error,
+        };
+        let (mut person, out, _) = screen(false, false);
+        assert_eq!(person.answer(&answer), Exit::Error);
+        assert_eq!(
+            out.text().lines().collect::<Vec<_>>(),
+            [
+                "a: ledger (5)",
+                "  expected  spent 7",
+                "  found     spent 8",
+                "  to do     keep a copy",
+                "b: ledger (5)",
+                "  expected  spent 7",
+                "  found     spent 8",
+                "not listed: 1 finding",
+                "2 threads, 1 entry, 3 findings",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_clean_store_is_one_line() {
+        let answer = AuditAnswer {
+            threads: 1,
+            entries: 12,
+            findings: Vec::new(),
+            left_out: 0,
+            unsettled: 0,
+            exit: Exit::Done,
+        };
+        let (mut person, out, _) = screen(false, false);
+        assert_eq!(person.answer(&answer), Exit::Done);
+        assert_eq!(out.text(), "1 thread, 12 entries, no findings\n");
+    }
+}

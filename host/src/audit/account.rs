@@ -1,0 +1,199 @@
+//! One account: what it says, beside the threads and accounts that draw on it.
+
+use super::Invariant::Ledger;
+use super::read::{Snapshot, key_of, list, number, text};
+use super::{Audit, Suspicion, TRIES_MAX};
+use crate::storage::{Key, StorageError};
+use serde_json::Value;
+use std::collections::BTreeSet;
+
+/// Who draws on an account. Both are fixed when a chain is created; only new ones come.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Drawing {
+    /// Chains, with their links.
+    chains: Vec<(String, Vec<String>)>,
+    /// Chains below that have an account of their own, whose money comes from this one.
+    accounts: Vec<String>,
+}
+
+impl Drawing {
+    fn keys(&self) -> Vec<Key> {
+        let accounts = self.accounts.iter().map(|root| Key::new("chain", root));
+        let chains = self.chains.iter();
+        let chains = chains.flat_map(|(root, links)| {
+            let heads = links.iter().map(|link| Key::new("head", link));
+            std::iter::once(Key::new("chain", root)).chain(heads)
+        });
+        chains.chain(accounts).collect()
+    }
+}
+
+/// What an account should say.
+#[derive(Default)]
+struct Sums {
+    held: u64,
+    spent: u64,
+    reserved: u64,
+    users: u64,
+}
+
+impl Audit<'_> {
+    /// Look at the account of a chain, if it has one of its own, and again while others change it.
+    pub(super) fn account(&mut self, root: &str) -> Result<(), StorageError> {
+        match self.compare_account(root) {
+            // A record that cannot be read is named already, and without it there is no sum.
+            Err(StorageError::Corrupt { .. }) => Ok(()),
+            done => done,
+        }
+    }
+
+    fn compare_account(&mut self, root: &str) -> Result<(), StorageError> {
+        let chain = Snapshot::in_parts(self.storage, &[Key::new("chain", root)])?;
+        if !has_account(&chain.json("chain", root)) {
+            return Ok(());
+        }
+        for _ in 0..TRIES_MAX {
+            let drawing = self.drawing(root)?;
+            let Some(records) = Snapshot::take(self.storage, &drawing.keys())? else {
+                continue;
+            };
+            let account = records.json("chain", root)["account"].clone();
+            let Some(sums) = self.sums(&drawing, &records) else {
+                return Ok(());
+            };
+            let suspicion = compare(root, &account, &sums);
+            if suspicion.is_empty() {
+                return Ok(());
+            }
+            if records.stands(self.storage)? && self.drawing(root)? == drawing {
+                suspicion.report(&mut self.report);
+                return Ok(());
+            }
+        }
+        self.report.unsettled += 1;
+        Ok(())
+    }
+
+    /// Who draws on the account of a chain: itself, and the chains under it that have none of their own.
+    fn drawing(&self, root: &str) -> Result<Drawing, StorageError> {
+        let mut drawing = Drawing::default();
+        let mut known = BTreeSet::from([root.to_owned()]);
+        let mut open = vec![root.to_owned()];
+        while let Some(chain) = open.pop() {
+            let links = self.indexed("chain", &chain)?;
+            for link in &links {
+                for child in self.indexed("parent", link)? {
+                    if !known.insert(child.clone()) {
+                        continue;
+                    }
+                    // A link that is not the first of its chain has no record of one.
+                    let key = [Key::new("chain", &child)];
+                    let record = Snapshot::in_parts(self.storage, &key)?.json("chain", &child);
+                    if !record.is_object() {
+                        continue;
+                    }
+                    let draws_on = list(&record["above"]).first().map_or(String::new(), key_of);
+                    match (has_account(&record), draws_on == root) {
+                        (true, true) => drawing.accounts.push(child),
+                        (false, true) => open.push(child),
+                        (_, false) => {}
+                    }
+                }
+            }
+            drawing.chains.push((chain, links));
+        }
+        Ok(drawing)
+    }
+
+    /// `None` if a record cannot be read: it is named already.
+    fn sums(&self, drawing: &Drawing, records: &Snapshot) -> Option<Sums> {
+        let mut sums = Sums::default();
+        for (root, links) in &drawing.chains {
+            let tip = key_of(&records.json("chain", root)["tip"]);
+            for link in links {
+                let head = records.json("head", link);
+                if !head.is_object() {
+                    return None;
+                }
+                let own = list(&head["holds"])
+                    .iter()
+                    .map(|own| number(&own["amount"]));
+                let held = own.fold(number(&head["hold"]["amount"]), u64::saturating_add);
+                sums.held = sums.held.saturating_add(held);
+                let counted = number(&head["counters"]["spend"]);
+                let spent = self.spent.get(link).copied().unwrap_or(counted);
+                sums.spent = sums.spent.saturating_add(spent);
+                sums.users += u64::from(*link == tip && draws(text(&head["status"])));
+            }
+        }
+        for root in &drawing.accounts {
+            let account = &records.json("chain", root)["account"];
+            if !account.is_object() {
+                return None;
+            }
+            let reported = number(&account["reported"]);
+            sums.spent = sums.spent.saturating_add(reported);
+            if number(&account["users"]) > 0 {
+                sums.users += 1;
+                let claim = number(&account["limit"]).saturating_sub(reported);
+                sums.reserved = sums.reserved.saturating_add(claim);
+            }
+        }
+        Some(sums)
+    }
+}
+
+/// Has a chain an account of its own? If not it draws on the nearest above.
+fn has_account(chain: &Value) -> bool {
+    list(&chain["above"]).is_empty() || !chain["account"]["parent"].is_null()
+}
+
+/// One that is idle or has ended locks no money.
+fn draws(status: &str) -> bool {
+    ["created", "running", "waiting", "suspended"].contains(&status)
+}
+
+fn compare(root: &str, account: &Value, sums: &Sums) -> Suspicion {
+    let mut suspicion = Suspicion::about(root);
+    if !account.is_object() {
+        let expected = "an account in the record of the chain";
+        suspicion.of(super::Invariant::Histories, expected, "none");
+        return suspicion;
+    }
+    for (what, expected) in [
+        ("held", sums.held),
+        ("spent", sums.spent),
+        ("reserved", sums.reserved),
+        ("users", sums.users),
+    ] {
+        suspicion.differ(Ledger, what, expected, number(&account[what]));
+    }
+    bounds(account, &mut suspicion);
+    suspicion
+}
+
+/// What holds of one account by itself. What a root has taken beyond its limit is its debt.
+fn bounds(account: &Value, suspicion: &mut Suspicion) {
+    let of = |what: &str| number(&account[what]);
+    let taken = [of("spent"), of("held"), of("reserved")];
+    let taken = taken.into_iter().fold(0, u64::saturating_add);
+    let (child, closed) = (!account["parent"].is_null(), of("users") == 0);
+    let limit = account["limit"].as_u64();
+    if child && limit.is_none_or(|limit| taken > limit) {
+        let expected = match limit {
+            Some(limit) => format!("at most its limit of {limit} spent, held and reserved"),
+            None => "a limit: it is of a child".to_owned(),
+        };
+        suspicion.of(Ledger, expected, format!("{taken}"));
+    }
+    if child && closed {
+        suspicion.differ(Ledger, "closed, reported", of("spent"), of("reported"));
+    }
+    if closed {
+        let aside = of("held").saturating_add(of("reserved"));
+        suspicion.differ(Ledger, "closed, held and reserved", 0, aside);
+    }
+    if !child {
+        suspicion.differ(Ledger, "of a root, reported", 0, of("reported"));
+    }
+}

@@ -1,0 +1,133 @@
+//! The audit of a tenant and of a project: the store off the runtime's threads, then the documents of its threads.
+
+use super::{AuditError, Finding, Invariant, Report, audit, shown};
+use crate::documents::{DocumentError, DocumentState, Documents};
+use crate::error::CallError;
+use crate::project::OpenProject;
+use crate::tenant::Tenant;
+use crate::wit::{self, registry::Filter};
+use std::sync::Arc;
+
+/// Threads of one page: the registry's most.
+const PAGE_THREADS: u32 = 100;
+
+impl Tenant {
+    /// Look at everything in its store, as [`audit`] does, on a thread of its own.
+    ///
+    /// # Errors
+    /// If the store cannot be read at all. What is wrong with it is in the report.
+    pub async fn audit(&self) -> Result<Report, AuditError> {
+        let storage = Arc::clone(&self.context().storage);
+        match tokio::task::spawn_blocking(move || audit(&*storage)).await {
+            Ok(done) => Ok(done?),
+            Err(_) => Err(AuditError::Abandoned),
+        }
+    }
+}
+
+impl OpenProject {
+    /// Look at everything in its store, and compare every document with what the records give.
+    ///
+    /// # Errors
+    /// If the store or the component give no answer. What is wrong is in the report.
+    pub async fn audit(&self) -> Result<Report, AuditError> {
+        let mut report = self.tenant().audit().await?;
+        let Some(threads) = self.threads() else {
+            return Ok(report);
+        };
+        let threads = threads.try_clone().map_err(|error| {
+            let error = crate::authority::AuthorityError::from_io(crate::authority::THREADS, error);
+            DocumentError::from(error)
+        })?;
+        let documents = Documents::new(self.tenant().clone(), threads);
+        let mut cursor = None;
+        loop {
+            let page = self.tenant().list(Filter::default(), PAGE_THREADS, cursor);
+            let page = match page.await {
+                Ok(page) => page,
+                Err(CallError::Refused(wit::Error::Corrupt(why))) => {
+                    unread(&mut report, "", &why.message);
+                    return Ok(report);
+                }
+                Err(error) => return Err(error.into()),
+            };
+            for thread in page.threads {
+                compare(&documents, &thread.id, &mut report).await?;
+            }
+            for thread in page.unreadable {
+                unread(&mut report, &thread.thread, &thread.why.message);
+            }
+            cursor = page.cursor;
+            if cursor.is_none() {
+                return Ok(report);
+            }
+        }
+    }
+}
+
+/// The component cannot read what is JSON. Said unless more was said of the thread.
+fn unread(report: &mut Report, thread: &str, why: &str) {
+    let known = |finding: &Finding| {
+        finding.thread.eq_ignore_ascii_case(thread) && finding.invariant == Invariant::Histories
+    };
+    if !report.findings.iter().any(known) {
+        report.add(Finding {
+            thread: shown(thread),
+            invariant: Invariant::Histories,
+            expected: "records that the component can read".to_owned(),
+            found: shown(why),
+        });
+    }
+}
+
+/// A document that is other than its records counts if it is so twice: each look has the directory to itself.
+async fn compare(
+    documents: &Documents,
+    thread: &str,
+    report: &mut Report,
+) -> Result<(), AuditError> {
+    let mut before: Option<Vec<String>> = None;
+    loop {
+        let others = match documents.check(thread).await {
+            Ok(states) => others([
+                ("thread.json", states.thread),
+                ("transcript.jsonl", states.jsonl),
+                ("transcript.md", states.markdown),
+            ]),
+            Err(DocumentError::Call(CallError::Refused(wit::Error::Corrupt(why)))) => {
+                unread(report, thread, &why.message);
+                return Ok(());
+            }
+            Err(DocumentError::Authority(error)) => vec![shown(&error.to_string())],
+            Err(DocumentError::Busy(_)) => {
+                report.unsettled += 1;
+                return Ok(());
+            }
+            Err(error) => return Err(error.into()),
+        };
+        if others.is_empty() {
+            return Ok(());
+        }
+        if before.as_ref() == Some(&others) {
+            for found in others {
+                report.add(Finding {
+                    thread: thread.to_owned(),
+                    invariant: Invariant::Documents,
+                    expected: "documents made from the records, current or older".to_owned(),
+                    found,
+                });
+            }
+            return Ok(());
+        }
+        before = Some(others);
+    }
+}
+
+fn others(states: [(&str, DocumentState); 3]) -> Vec<String> {
+    let others = states
+        .into_iter()
+        .filter(|(_, state)| *state == DocumentState::Other);
+    others
+        .map(|(name, _)| format!("another text in {name}: somebody changed it"))
+        .collect()
+}

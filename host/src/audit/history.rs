@@ -1,0 +1,232 @@
+//! What the entries of one history say, one after the other, and what is wrong with them by themselves.
+
+use super::read::{digest, list, number, text};
+use super::{Audit, Invariant, Suspicion};
+use crate::storage::StorageError;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The kinds of tokens that are counted.
+pub(super) const KINDS: [&str; 5] = ["input", "output", "read", "write", "reasoning"];
+/// Entries of one read.
+const PAGE_ENTRIES: u32 = 100;
+
+/// What a history has told so far. Entries never change, so it is told once, also while the thread goes on.
+pub(super) struct Told {
+    pub(super) version: u64,
+    pub(super) hash: String,
+    pub(super) run: u64,
+    pub(super) turns: u64,
+    pub(super) run_turns: u64,
+    pub(super) spend: u64,
+    pub(super) tokens: [u64; 5],
+    /// Calls without a result: version and index.
+    pub(super) open_calls: BTreeSet<(u64, u64)>,
+    /// The attempt of the runner that is under way, and calls of a host's own loop, by the versions that admitted them.
+    pub(super) open_hold: Option<(u64, u64)>,
+    pub(super) own_holds: BTreeMap<u64, u64>,
+    /// What attempts were charged in full that nobody has corrected since.
+    charged: BTreeMap<u64, u64>,
+    /// What is wrong with the entries themselves.
+    pub(super) wrong: Suspicion,
+}
+
+impl Told {
+    pub(super) fn of(thread: &str) -> Self {
+        Self {
+            version: 0,
+            hash: String::new(),
+            run: 0,
+            turns: 0,
+            run_turns: 0,
+            spend: 0,
+            tokens: [0; 5],
+            open_calls: BTreeSet::new(),
+            open_hold: None,
+            own_holds: BTreeMap::new(),
+            charged: BTreeMap::new(),
+            wrong: Suspicion::about(thread),
+        }
+    }
+
+    /// An entry that stands at `position`.
+    fn entry(&mut self, position: u64, stored: &str) {
+        let entry: Value = serde_json::from_str(stored).unwrap_or_default();
+        let version = self.version + 1;
+        if position != version || number(&entry["version"]) != version {
+            let found = match entry.is_object() {
+                true => format!(
+                    "one that says {} at the position {position}",
+                    number(&entry["version"])
+                ),
+                false => format!("no JSON object at the position {position}"),
+            };
+            self.wrong
+                .of(Invariant::Histories, format!("the entry {version}"), found);
+        }
+        if text(&entry["previous"]) != self.hash {
+            let expected = format!("the entry {position} to name the hash of the one before");
+            let found = "another hash: it, or the one before, was changed";
+            self.wrong.of(Invariant::Histories, expected, found);
+        }
+        self.version = position;
+        self.hash = digest(stored);
+        let run = number(&entry["run"]);
+        if run != self.run {
+            self.run = run;
+            self.run_turns = 0;
+        }
+        let settled = Some(&entry["settled"]).filter(|settled| settled.is_object());
+        for settled in settled.into_iter().chain(list(&entry["charged"])) {
+            self.settled(settled);
+        }
+        for (index, event) in list(&entry["events"]).iter().enumerate() {
+            self.event(index as u64, event);
+        }
+        if entry["admitted"].is_object() {
+            self.admitted(&entry["admitted"]);
+        }
+    }
+
+    fn admitted(&mut self, admitted: &Value) {
+        let (version, hold) = (self.version, number(&admitted["hold"]));
+        if !admitted["key"].is_null() {
+            self.own_holds.insert(version, hold);
+            return;
+        }
+        if !self.open_calls.is_empty() {
+            let expected =
+                format!("results of all calls before the version {version} asks a model");
+            let found = format!("{} without one", self.open_calls.len());
+            self.wrong.of(Invariant::Calls, expected, found);
+        }
+        if let Some((open, _)) = self.open_hold.replace((version, hold)) {
+            let expected = format!("the attempt {open} to be settled before another is admitted");
+            let found = format!("the version {version} admits one beside it");
+            self.wrong.of(Invariant::Holders, expected, found);
+        }
+    }
+
+    fn settled(&mut self, settled: &Value) {
+        let (of, hold) = (number(&settled["version"]), number(&settled["hold"]));
+        let (spend, how) = (number(&settled["spend"]), text(&settled["how"]));
+        let open = match self.own_holds.remove(&of) {
+            Some(hold) => Some((of, hold)),
+            None => self.open_hold.take(),
+        };
+        if open != Some((of, hold)) {
+            let expected = match open {
+                Some((of, hold)) => format!("the attempt {of} with a hold of {hold} nano-USD"),
+                None => "no attempt".to_owned(),
+            };
+            let found = format!(
+                "the version {} settles the attempt {of} with a hold of {hold} nano-USD",
+                self.version
+            );
+            self.wrong.of(Invariant::Ledger, expected, found);
+        }
+        let right = match how {
+            "charged" => spend == hold,
+            "released" => spend == 0,
+            _ => true,
+        };
+        if !right {
+            let expected = format!("the attempt {of} {how} by the rule");
+            let found = format!("a hold of {hold} and a spend of {spend} nano-USD");
+            self.wrong.of(Invariant::Ledger, expected, found);
+        }
+        if how == "charged" {
+            self.charged.insert(of, spend);
+        }
+        self.spend = self.spend.saturating_add(spend);
+        self.used(&settled["usage"]);
+    }
+
+    fn used(&mut self, usage: &Value) {
+        for (sum, kind) in self.tokens.iter_mut().zip(KINDS) {
+            *sum = sum.saturating_add(number(&usage[kind]));
+        }
+    }
+
+    fn event(&mut self, index: u64, event: &Value) {
+        let version = self.version;
+        match text(&event["type"]) {
+            "tool_use" => {
+                if let Some((other, _)) = self.open_calls.iter().find(|call| call.0 != version) {
+                    let expected = format!("results of the calls of the version {other}");
+                    let found = format!("more calls in the version {version}");
+                    self.wrong.of(Invariant::Calls, expected, found);
+                }
+                self.open_calls.insert((version, index));
+            }
+            "message" if text(&event["role"]) == "user" && !self.open_calls.is_empty() => {
+                let expected = "no message between calls and their results";
+                let found = format!("a user's in the version {version}");
+                self.wrong.of(Invariant::Calls, expected, found);
+            }
+            "tool_result" => {
+                let call = (number(&event["version"]), number(&event["index"]));
+                if !self.open_calls.remove(&call) {
+                    let (of, at) = call;
+                    let expected = format!("one result of the call {at} of the version {of}");
+                    let found = format!("a second one in the version {version}, or no such call");
+                    self.wrong.of(Invariant::Calls, expected, found);
+                }
+                self.spend = self.spend.saturating_add(number(&event["cost"]));
+            }
+            "result" => {
+                self.turns += 1;
+                self.run_turns += 1;
+            }
+            "usage_corrected" => self.corrected(event),
+            _ => {}
+        }
+    }
+
+    fn corrected(&mut self, event: &Value) {
+        let (of, charged) = (number(&event["version"]), number(&event["charged"]));
+        let was = self.charged.remove(&of);
+        if was != Some(charged) {
+            let expected = match was {
+                Some(was) => {
+                    format!("a correction of the {was} nano-USD that the attempt {of} was charged")
+                }
+                None => format!(
+                    "no correction of the attempt {of}: it is not charged, or was corrected"
+                ),
+            };
+            let found = format!("one of {charged} nano-USD in the version {}", self.version);
+            self.wrong.of(Invariant::Ledger, expected, found);
+        }
+        let without = self.spend.saturating_sub(charged);
+        self.spend = without.saturating_add(number(&event["spend"]));
+        self.used(&event["usage"]);
+    }
+}
+
+impl Audit<'_> {
+    /// Read a history on, up to and including a version, or to its end if that comes first.
+    pub(super) fn follow(
+        &mut self,
+        key: &str,
+        told: &mut Told,
+        version: u64,
+    ) -> Result<(), StorageError> {
+        while told.version < version {
+            let from = told.version + 1;
+            let limit = u64::from(PAGE_ENTRIES).min(version - told.version) as u32;
+            let lines = self.storage.read_log("history", key, from, limit, false)?;
+            if lines.is_empty() {
+                return Ok(());
+            }
+            for line in lines {
+                if line.position > version {
+                    return Ok(());
+                }
+                self.report.entries += 1;
+                told.entry(line.position, &line.value);
+            }
+        }
+        Ok(())
+    }
+}

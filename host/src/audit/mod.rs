@@ -1,0 +1,309 @@
+//! The audit of a store: what every record should say, recomputed from histories, heads and chain records.
+//!
+//! It shares no code with the core that writes the records: it reads them as JSON, by the names that are documented there,
+//! and does its own sums. It runs over any [`Storage`], also while others write. A finding counts only if one `get` of all
+//! records that it rests on shows it again, each at the version that it had before; what does not hold still for that is
+//! counted as unsettled. Memory is bounded by a page, by what draws on one account, and by the findings that are named.
+//!
+//! The invariants are those of DESIGN.md, section 15, with its numbers. Documents are compared by
+//! [`OpenProject::audit`](crate::project::OpenProject::audit), because the component says what they should hold; that
+//! nothing is left of a deleted thread will be looked at once threads can be deleted.
+
+mod account;
+mod chain;
+mod documents;
+mod head;
+mod history;
+mod index;
+mod read;
+mod thread;
+
+use crate::documents::DocumentError;
+use crate::error::CallError;
+use crate::storage::{Storage, StorageError};
+use read::Names;
+use std::collections::BTreeMap;
+
+/// Most findings that a report names; the others are counted. One broken rule of a writer breaks every thread.
+pub const FINDINGS_MAX: usize = 1_000;
+/// How often records that move while they are looked at are looked at again.
+const TRIES_MAX: u32 = 10;
+/// Longest text of a record that a finding repeats, in bytes.
+const SHOWN_BYTES_MAX: usize = 200;
+
+/// What must hold of a store, in the order of DESIGN.md, section 15.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Invariant {
+    /// 1: histories have no gaps, hashes chain, heads match; what a thread names can be read.
+    Histories,
+    /// 2: a call has at most one result, and exactly one before a provider is asked again.
+    Calls,
+    /// 3: chains are acyclic, pointers agree both ways, one successor each, the tip is right.
+    Chains,
+    /// 4: a running thread has a holder, and every hold is in a head that runs, or is settled or charged.
+    Holders,
+    /// 5: accounts say what the threads that draw on them have held and spent, and what is reserved under them.
+    Ledger,
+    /// 6: counters equal what the entries say.
+    Counters,
+    /// 7: index, due and inbox entries match the threads, both ways.
+    Indexes,
+    /// 8: a document is current or older than the head, never other.
+    Documents,
+}
+
+impl Invariant {
+    /// Its number in DESIGN.md, section 15.
+    pub fn number(self) -> u8 {
+        self as u8 + 1
+    }
+
+    /// A word for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Histories => "histories",
+            Self::Calls => "calls",
+            Self::Chains => "chains",
+            Self::Holders => "holders",
+            Self::Ledger => "ledger",
+            Self::Counters => "counters",
+            Self::Indexes => "indexes",
+            Self::Documents => "documents",
+        }
+    }
+
+    /// What a person does about one that is broken.
+    pub fn advice(self) -> &'static str {
+        match self {
+            Self::Histories => {
+                "keep a copy of .ai/threads and put the thread back from an older one: a history is never mended"
+            }
+            Self::Calls | Self::Chains => {
+                "do not go on with the thread: keep a copy of .ai/threads and report it"
+            }
+            Self::Holders => {
+                "run `threadkeep recover`; if it stays, keep a copy of .ai/threads and report it"
+            }
+            Self::Ledger | Self::Counters => {
+                "the history tells what was really spent: keep a copy of .ai/threads and report it"
+            }
+            Self::Indexes => {
+                "lists and drivers may miss the thread: keep a copy of .ai/threads and report it"
+            }
+            Self::Documents => {
+                "run `threadkeep repair` for the thread: its documents are made anew"
+            }
+        }
+    }
+}
+
+/// One thing that is not as it should be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// The thread, or the root of the chain whose account it is: its id where that can be read, else its key.
+    pub thread: String,
+    /// What is broken.
+    pub invariant: Invariant,
+    /// What should be there.
+    pub expected: String,
+    /// What is there.
+    pub found: String,
+}
+
+impl std::fmt::Display for Finding {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self {
+            thread,
+            invariant,
+            expected,
+            found,
+        } = self;
+        let (number, name) = (invariant.number(), invariant.name());
+        write!(
+            f,
+            "{thread}: {name} ({number}): expected {expected}; found {found}"
+        )
+    }
+}
+
+/// What an audit found.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Report {
+    /// Threads that were looked at.
+    pub threads: u64,
+    /// Entries of their histories that were read.
+    pub entries: u64,
+    /// The first [`FINDINGS_MAX`].
+    pub findings: Vec<Finding>,
+    /// How many more there are.
+    pub left_out: u64,
+    /// Threads and accounts that seemed wrong and were changed by others each time they were looked at again: nothing is
+    /// said of them.
+    pub unsettled: u64,
+}
+
+impl Report {
+    /// Nothing is wrong.
+    pub fn is_clean(&self) -> bool {
+        self.findings.is_empty() && self.left_out == 0
+    }
+
+    pub(crate) fn add(&mut self, finding: Finding) {
+        match self.findings.len() < FINDINGS_MAX {
+            true => self.findings.push(finding),
+            false => self.left_out += 1,
+        }
+    }
+}
+
+/// Why an audit came to no end.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AuditError {
+    /// The store cannot be read at all.
+    #[error(transparent)]
+    Store(#[from] StorageError),
+    /// The component gave no answer about documents.
+    #[error(transparent)]
+    Call(#[from] CallError),
+    /// A document could not be compared, for a reason that is not its own.
+    #[error(transparent)]
+    Document(#[from] DocumentError),
+    /// The runtime is ending, or our own code panicked.
+    #[error("the audit was abandoned")]
+    Abandoned,
+}
+
+/// Look at everything in a store. Blocks while it reads; writes nothing.
+///
+/// # Errors
+/// What the store says where it cannot be read at all. A record that cannot be read is a finding.
+pub fn audit(storage: &dyn Storage) -> Result<Report, StorageError> {
+    let mut audit = Audit {
+        storage,
+        report: Report::default(),
+        spent: BTreeMap::new(),
+    };
+    let mut heads = Names::new(storage, "head");
+    while let Some(key) = heads.next(&mut audit.report)? {
+        audit.report.threads += 1;
+        audit.thread(&key)?;
+    }
+    audit.threads_without_heads()?;
+    let mut chains = Names::new(storage, "chain");
+    while let Some(root) = chains.next(&mut audit.report)? {
+        audit.chain(&root)?;
+        audit.account(&root)?;
+    }
+    audit.entries_of_indexes()?;
+    Ok(audit.report)
+}
+
+/// An audit under way.
+struct Audit<'a> {
+    storage: &'a dyn Storage,
+    report: Report,
+    /// What threads have really spent whose counter says otherwise, by their key: the counter was compared with the
+    /// history of every other. As many as there are findings, at most.
+    spent: BTreeMap<String, u64>,
+}
+
+/// What seems wrong with one thread, account or entry, until it is seen again.
+struct Suspicion {
+    thread: String,
+    findings: Vec<Finding>,
+}
+
+impl Suspicion {
+    fn about(thread: &str) -> Self {
+        Self {
+            thread: shown(thread),
+            findings: Vec::new(),
+        }
+    }
+
+    fn of(&mut self, invariant: Invariant, expected: impl Into<String>, found: impl Into<String>) {
+        // What one history can be wrong about is bounded by the report, too.
+        if self.findings.len() <= FINDINGS_MAX {
+            self.findings.push(Finding {
+                thread: self.thread.clone(),
+                invariant,
+                expected: expected.into(),
+                found: found.into(),
+            });
+        }
+    }
+
+    /// The two should be the same.
+    fn differ(&mut self, invariant: Invariant, what: &str, expected: u64, found: u64) {
+        if expected != found {
+            self.of(
+                invariant,
+                format!("{what} {expected}"),
+                format!("{what} {found}"),
+            );
+        }
+    }
+
+    /// This should not be.
+    fn wrong(&mut self, invariant: Invariant, wrong: bool, expected: &str, found: &str) {
+        if wrong {
+            self.of(invariant, expected, found);
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.findings.is_empty()
+    }
+
+    fn report(self, report: &mut Report) {
+        for finding in self.findings {
+            report.add(finding);
+        }
+    }
+}
+
+/// A text of a record as a finding repeats it: bounded, on one line.
+fn shown(text: &str) -> String {
+    let kept = &text[..text.floor_char_boundary(SHOWN_BYTES_MAX)];
+    let cut = if kept.len() < text.len() { "…" } else { "" };
+    let kept: String = kept
+        .chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect();
+    format!("{kept}{cut}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn invariants_have_the_numbers_of_the_design() {
+        let all = [
+            Invariant::Histories,
+            Invariant::Calls,
+            Invariant::Chains,
+            Invariant::Holders,
+            Invariant::Ledger,
+            Invariant::Counters,
+            Invariant::Indexes,
+            Invariant::Documents,
+        ];
+        assert_eq!(all.map(Invariant::number), [1, 2, 3, 4, 5, 6, 7, 8]);
+    }
+
+    #[test]
+    fn a_report_names_so_many_findings_and_counts_the_rest() {
+        let mut report = Report::default();
+        let mut suspicion = Suspicion::about(&"漢\n".repeat(1_000));
+        assert!(suspicion.thread.len() < SHOWN_BYTES_MAX + 4);
+        assert!(!suspicion.thread.contains('\n'));
+        for n in 0..FINDINGS_MAX as u64 + 10 {
+            suspicion.differ(Invariant::Counters, "turns", n, n + 1);
+        }
+        suspicion.report(&mut report);
+        assert_eq!(report.findings.len(), FINDINGS_MAX);
+        assert!(report.left_out > 0 && !report.is_clean());
+    }
+}

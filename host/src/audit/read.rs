@@ -1,0 +1,264 @@
+//! Reading records for an audit: names page by page, values as snapshots, and what stands in them as JSON.
+
+use super::{Finding, Invariant, Report, shown};
+use crate::storage::{Item, Key, PAGE_ENTRIES_MAX, Storage, StorageError};
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt::Write;
+
+/// Most records of one snapshot: a page of a `get`.
+pub(super) const SNAPSHOT_MAX: usize = PAGE_ENTRIES_MAX as usize;
+/// Longest value that an index key holds as it is; a longer one is replaced by its digest.
+const INDEX_VALUE_BYTES_MAX: usize = 220;
+
+/// Records at one moment. What was asked and is not there is `None`.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Snapshot {
+    items: BTreeMap<Key, Option<(u64, String)>>,
+}
+
+impl Snapshot {
+    /// These records, in one `get` where they fit one. If they do not, they are read until two rounds in a row show the
+    /// same versions: then there was a moment between the rounds at which all of them stood so. `None` if there was none.
+    pub(super) fn take(storage: &dyn Storage, keys: &[Key]) -> Result<Option<Self>, StorageError> {
+        if keys.len() <= SNAPSHOT_MAX {
+            match storage.get(keys) {
+                Ok(items) => return Ok(Some(Self::of(keys, items))),
+                Err(StorageError::TooLarge { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let mut before = Self::in_parts(storage, keys)?;
+        for _ in 0..super::TRIES_MAX {
+            let after = Self::in_parts(storage, keys)?;
+            if after.is_as(&before) {
+                return Ok(Some(after));
+            }
+            before = after;
+        }
+        Ok(None)
+    }
+
+    /// Records of no common moment, in parts that fit an answer.
+    pub(super) fn in_parts(storage: &dyn Storage, keys: &[Key]) -> Result<Self, StorageError> {
+        let mut all = Self::default();
+        for part in keys.chunks(SNAPSHOT_MAX / 5) {
+            match storage.get(part) {
+                Ok(items) => all.items.extend(Self::of(part, items).items),
+                Err(StorageError::TooLarge { .. }) => {
+                    for one in part.chunks(1) {
+                        let items = storage.get(one)?;
+                        all.items.extend(Self::of(one, items).items);
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(all)
+    }
+
+    fn of(keys: &[Key], items: Vec<Item>) -> Self {
+        let mut all: BTreeMap<_, _> = keys.iter().map(|key| (key.clone(), None)).collect();
+        for item in items {
+            all.insert(item.key, Some((item.version, item.value)));
+        }
+        Self { items: all }
+    }
+
+    /// Is every record at the version that it has there?
+    pub(super) fn is_as(&self, other: &Self) -> bool {
+        let versions = |snapshot: &Self| -> Vec<(Key, Option<u64>)> {
+            let items = snapshot.items.iter();
+            items
+                .map(|(key, item)| (key.clone(), item.as_ref().map(|item| item.0)))
+                .collect()
+        };
+        versions(self) == versions(other)
+    }
+
+    /// It was asked for and is not there.
+    pub(super) fn is_missing(&self, key: &Key) -> bool {
+        matches!(self.items.get(key), Some(None))
+    }
+
+    /// One `get` of the same records shows the same versions: what was seen is still so.
+    pub(super) fn stands(&self, storage: &dyn Storage) -> Result<bool, StorageError> {
+        let keys: Vec<Key> = self.items.keys().cloned().collect();
+        let again = Self::take(storage, &keys)?;
+        Ok(again.is_some_and(|again| again.is_as(self)))
+    }
+
+    pub(super) fn has(&self, collection: &str, name: &str) -> bool {
+        self.text(collection, name).is_some()
+    }
+
+    pub(super) fn text(&self, collection: &str, name: &str) -> Option<&str> {
+        let item = self.items.get(&Key::new(collection, name))?.as_ref()?;
+        Some(&item.1)
+    }
+
+    /// A record as JSON. `Null` if there is none or it cannot be read.
+    pub(super) fn json(&self, collection: &str, name: &str) -> Value {
+        let text = self.text(collection, name).unwrap_or_default();
+        serde_json::from_str(text).unwrap_or_default()
+    }
+}
+
+/// The names of a collection in their order, a page at a time.
+pub(super) struct Names<'a> {
+    storage: &'a dyn Storage,
+    collection: &'static str,
+    page: VecDeque<String>,
+    from: Option<String>,
+    /// The collection cannot be read here: the names are those that the index knows.
+    by_index: bool,
+    last: String,
+}
+
+impl<'a> Names<'a> {
+    pub(super) fn new(storage: &'a dyn Storage, collection: &'static str) -> Self {
+        Self {
+            storage,
+            collection,
+            page: VecDeque::new(),
+            from: Some(String::new()),
+            by_index: false,
+            last: String::new(),
+        }
+    }
+
+    /// The next name. One record that the store cannot read takes a page away: that is a finding, and the names of the
+    /// threads after it come from the index.
+    pub(super) fn next(&mut self, report: &mut Report) -> Result<Option<String>, StorageError> {
+        loop {
+            if let Some(name) = self.page.pop_front() {
+                if !self.by_index {
+                    self.last.clone_from(&name);
+                }
+                return Ok(Some(name));
+            }
+            let Some(from) = self.from.take() else {
+                return Ok(None);
+            };
+            match self.by_index {
+                false => self.page_of_collection(&from, report)?,
+                true => self.page_of_index(&from)?,
+            }
+        }
+    }
+
+    fn page_of_collection(&mut self, from: &str, report: &mut Report) -> Result<(), StorageError> {
+        let page = self
+            .storage
+            .scan(self.collection, from, "", PAGE_ENTRIES_MAX, false);
+        match page {
+            Ok(page) => {
+                self.page = page.items.into_iter().map(|item| item.key.name).collect();
+                self.from = page.cursor;
+                Ok(())
+            }
+            Err(StorageError::Corrupt { message }) => {
+                report.add(Finding {
+                    thread: shown(from),
+                    invariant: Invariant::Histories,
+                    expected: format!(
+                        "records of the collection {} that can be read",
+                        self.collection
+                    ),
+                    found: format!("{} (`threadkeep doctor` names it)", shown(&message)),
+                });
+                if matches!(self.collection, "head" | "chain") {
+                    self.by_index = true;
+                    self.from = Some("chain\u{1}".to_owned());
+                }
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn page_of_index(&mut self, from: &str) -> Result<(), StorageError> {
+        let page = self
+            .storage
+            .scan("index", from, "chain\u{2}", PAGE_ENTRIES_MAX, false)?;
+        for item in page.items {
+            let mut parts = item.key.name.split('\u{1}');
+            let part = match self.collection {
+                "chain" => parts.nth(1),
+                _ => parts.next_back(),
+            };
+            let name = unescape(part.unwrap_or_default());
+            if name > self.last && self.page.back() != Some(&name) {
+                self.page.push_back(name);
+            }
+        }
+        self.from = page.cursor;
+        Ok(())
+    }
+}
+
+/// A text; empty if it is none.
+pub(super) fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+/// A number; 0 if it is none.
+pub(super) fn number(value: &Value) -> u64 {
+    value.as_u64().unwrap_or(0)
+}
+
+/// The elements; none if it is no list.
+pub(super) fn list(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+/// A moment in milliseconds; 0 before the epoch.
+pub(super) fn millis(time: &Value) -> u64 {
+    let seconds = number(&time["seconds"]);
+    let nanos = number(&time["nanos"]);
+    seconds
+        .saturating_mul(1_000)
+        .saturating_add(nanos / 1_000_000)
+}
+
+/// The key of an id.
+pub(super) fn key_of(id: &Value) -> String {
+    text(id).to_ascii_lowercase()
+}
+
+/// SHA-256 of a text, in hex.
+pub(super) fn digest(text: &str) -> String {
+    let mut hex = String::with_capacity(64);
+    for byte in Sha256::digest(text.as_bytes()) {
+        // Writing to a String cannot fail.
+        let _ = write!(hex, "{byte:02x}");
+    }
+    hex
+}
+
+/// The key of an index entry.
+pub(super) fn index_key(name: &str, value: &str, millis: u64, thread: &str) -> String {
+    let escaped = escape(value);
+    let value = match escaped.len() <= INDEX_VALUE_BYTES_MAX {
+        true => escaped,
+        false => digest(value),
+    };
+    format!(
+        "{name}\u{1}{value}\u{1}{millis:016x}\u{1}{}",
+        escape(thread)
+    )
+}
+
+/// A part of a key: what could pass for a separator is written as U+0002 and a digit.
+pub(super) fn escape(part: &str) -> String {
+    part.replace('\u{2}', "\u{2}2")
+        .replace('\u{1}', "\u{2}1")
+        .replace('\u{0}', "\u{2}0")
+}
+
+pub(super) fn unescape(part: &str) -> String {
+    part.replace("\u{2}0", "\u{0}")
+        .replace("\u{2}1", "\u{1}")
+        .replace("\u{2}2", "\u{2}")
+}

@@ -1,0 +1,248 @@
+//! The audit of stores that are large, and of stores that move while it looks.
+
+use super::world::{create, run};
+use crate::runner::world::{World, calls, says, user};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use threadkeep::audit::{Invariant, audit};
+use threadkeep::storage::memory::MemoryStore;
+use threadkeep::storage::{Item, Key, Line, Op, Outcome, Page, Storage, StorageError};
+use threadkeep_core::thread::StepKind;
+use threadkeep_tests::fixture::MapLibrary;
+
+#[test]
+fn pages_of_threads_entries_and_children_are_all_read() {
+    let mut world = World::new();
+    for n in 0..620 {
+        create(&world, &format!("t{n:03}"), None);
+    }
+    create(&world, "top", None);
+    // More records than one answer has: 2 for each child.
+    for n in 0..310 {
+        world.spawn("top", &format!("c{n:03}"), None);
+    }
+    world.spawn("top", "apart", Some(1_000));
+    for _ in 0..60 {
+        run(&mut world, "t000");
+    }
+    let report = audit(&*world.store).unwrap();
+    assert_eq!(report.findings, []);
+    assert_eq!((report.threads, report.unsettled), (932, 0));
+    assert!(
+        report.entries >= 180,
+        "more than a page: {}",
+        report.entries
+    );
+    let chain = world
+        .store
+        .get(&[Key::new("chain", "top")])
+        .unwrap()
+        .remove(0);
+    let value = chain.value.replace(r#""users":312"#, r#""users":311"#);
+    assert_ne!(value, chain.value);
+    put(&*world.store, chain.key, value);
+    let report = audit(&*world.store).unwrap();
+    let [finding] = &report.findings[..] else {
+        panic!("{report:#?}");
+    };
+    assert_eq!(
+        finding.to_string(),
+        "top: ledger (5): expected users 312; found users 311"
+    );
+}
+
+fn put(store: &dyn Storage, key: Key, value: String) {
+    let expect = threadkeep::storage::Expect::Any;
+    let put = Op::Put { key, expect, value };
+    assert_eq!(store.commit(&[put], false), Ok(Outcome::Committed));
+}
+
+/// Threads and children of one account run in other threads of the process; the audit looks at them all the time.
+#[test]
+fn a_store_that_is_written_while_it_is_looked_at_is_clean() {
+    const WORKERS: usize = 3;
+    let store: Arc<dyn Storage> = Arc::new(MemoryStore::new());
+    let world = World::over(Arc::clone(&store), MapLibrary::small());
+    create(&world, "top", None);
+    for n in 0..WORKERS * 4 {
+        world.spawn(
+            "top",
+            &format!("child{n}"),
+            (n % 2 == 0).then_some(10_000_000),
+        );
+    }
+    let working = AtomicU64::new(WORKERS as u64);
+    let mut audits = 0;
+    std::thread::scope(|scope| {
+        for worker in 0..WORKERS {
+            let (working, store) = (&working, Arc::clone(&store));
+            scope.spawn(move || {
+                let mut world = World::over(store, MapLibrary::small());
+                for n in 0..15 {
+                    let own = create(&world, &format!("w{worker}-{n}"), Some("work"));
+                    go(&mut world, &own);
+                    go(&mut world, &format!("child{}", worker * 4 + n % 4));
+                }
+                working.fetch_sub(1, Ordering::SeqCst);
+            });
+        }
+        while working.load(Ordering::SeqCst) > 0 {
+            let report = audit(&*store).unwrap();
+            assert_eq!(report.findings, []);
+            audits += 1;
+        }
+    });
+    println!("audits of a store that moves: {audits}");
+    let report = audit(&*store).unwrap();
+    assert_eq!((report.findings, report.unsettled), (vec![], 0));
+}
+
+/// A run whose commits may meet others: whoever is told so asks again.
+fn go(world: &mut World, thread: &str) {
+    let holder = format!("h/{thread}");
+    let started = loop {
+        let started = world
+            .service
+            .start(thread, Some(&user("hi")), &holder, &holder);
+        if let Ok(started) = world.hold(thread, started) {
+            break started;
+        }
+    };
+    let mut pending = started.step.kind;
+    let mut asked = false;
+    while let Some(kind) = pending {
+        let outcome = match kind {
+            StepKind::CallTools => world.outcomes(thread),
+            _ if asked => says("done"),
+            _ => calls(&[("read", "{}")]),
+        };
+        if let Ok(handed) = world.submit(thread, outcome) {
+            pending = handed.step.kind;
+            asked = true;
+        }
+    }
+}
+
+/// A store that shows something wrong: the first time only, or another version each time.
+struct Moving {
+    inner: Arc<dyn Storage>,
+    always: bool,
+    shown: AtomicBool,
+    version: AtomicU64,
+}
+
+impl Moving {
+    fn look(&self, item: &mut Item) {
+        let first = !self.shown.load(Ordering::SeqCst);
+        if item.key.collection == "head" && item.key.name == "idle" && (first || self.always) {
+            item.value = item.value.replace(r#""turns":2"#, r#""turns":3"#);
+            item.version += 1 + self.version.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+}
+
+impl Storage for Moving {
+    fn get(&self, keys: &[Key]) -> Result<Vec<Item>, StorageError> {
+        let mut items = self.inner.get(keys)?;
+        items.iter_mut().for_each(|item| self.look(item));
+        // The snapshot that is judged has the index entries beside the head.
+        let judged = keys
+            .iter()
+            .any(|key| key.collection == "index" && key.name.ends_with("idle"));
+        self.shown.fetch_or(judged, Ordering::SeqCst);
+        Ok(items)
+    }
+
+    fn scan(
+        &self,
+        collection: &str,
+        start: &str,
+        end: &str,
+        limit: u32,
+        reverse: bool,
+    ) -> Result<Page, StorageError> {
+        self.inner.scan(collection, start, end, limit, reverse)
+    }
+
+    fn read_log(
+        &self,
+        log: &str,
+        partition: &str,
+        start: u64,
+        limit: u32,
+        reverse: bool,
+    ) -> Result<Vec<Line>, StorageError> {
+        self.inner.read_log(log, partition, start, limit, reverse)
+    }
+
+    fn commit(&self, ops: &[Op], closing: bool) -> Result<Outcome, StorageError> {
+        self.inner.commit(ops, closing)
+    }
+}
+
+#[test]
+fn a_finding_counts_only_if_the_same_versions_show_it_again() {
+    let mut world = World::new();
+    create(&world, "idle", None);
+    run(&mut world, "idle");
+    let moving = |always: bool| Moving {
+        inner: Arc::clone(&world.store),
+        always,
+        shown: AtomicBool::new(false),
+        version: AtomicU64::new(0),
+    };
+    let once = audit(&moving(false)).unwrap();
+    assert_eq!((once.findings, once.unsettled), (vec![], 0));
+    let never_the_same = audit(&moving(true)).unwrap();
+    assert_eq!(never_the_same.findings, []);
+    assert_eq!(never_the_same.unsettled, 1);
+    // The same at rest is a finding.
+    let head = world
+        .store
+        .get(&[Key::new("head", "idle")])
+        .unwrap()
+        .remove(0);
+    let value = head.value.replace(r#""turns":2"#, r#""turns":3"#);
+    put(&*world.store, head.key, value);
+    let found = audit(&*world.store).unwrap().findings;
+    assert!(
+        found
+            .iter()
+            .all(|finding| finding.invariant == Invariant::Counters)
+    );
+    assert!(!found.is_empty());
+}
+
+/// Reads of a store that cannot be reached are an error, never a clean report.
+#[test]
+fn a_store_that_cannot_be_read_has_no_report() {
+    struct Gone;
+    impl Storage for Gone {
+        fn get(&self, _: &[Key]) -> Result<Vec<Item>, StorageError> {
+            Err(gone())
+        }
+        fn scan(&self, _: &str, _: &str, _: &str, _: u32, _: bool) -> Result<Page, StorageError> {
+            Err(gone())
+        }
+        fn read_log(
+            &self,
+            _: &str,
+            _: &str,
+            _: u64,
+            _: u32,
+            _: bool,
+        ) -> Result<Vec<Line>, StorageError> {
+            Err(gone())
+        }
+        fn commit(&self, _: &[Op], _: bool) -> Result<Outcome, StorageError> {
+            Err(gone())
+        }
+    }
+    fn gone() -> StorageError {
+        let message = "on purpose".to_owned();
+        StorageError::Unavailable { message }
+    }
+    assert_eq!(audit(&Gone), Err(gone()));
+    let empty = audit(&MemoryStore::new()).unwrap();
+    assert!(empty.is_clean() && empty.threads == 0);
+}

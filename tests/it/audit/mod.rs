@@ -1,0 +1,7 @@
+//! The audit: nothing in a store where everything has happened, and every violation that is planted there.
+
+mod cli;
+mod documents;
+mod live;
+mod planted;
+mod world;

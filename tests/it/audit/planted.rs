@@ -1,0 +1,467 @@
+//! Each invariant is broken in a real file by somebody who knows how it is written, and the audit says so.
+
+use super::world::Kept;
+use threadkeep::audit::Invariant::{
+    self, Calls, Chains, Counters, Histories, Holders, Indexes, Ledger,
+};
+use threadkeep::audit::{Finding, Report};
+
+#[test]
+fn a_store_where_everything_has_happened_is_clean() {
+    let report = Kept::new().planted("");
+    assert_eq!(report.findings, []);
+    assert_eq!(
+        (report.threads, report.left_out, report.unsettled),
+        (16, 0, 0)
+    );
+    assert!(report.entries > 35, "{}", report.entries);
+}
+
+/// Why this report is not what should be said of what was planted.
+fn unsaid(report: &Report, invariant: Invariant, thread: &str) -> Option<String> {
+    let found = |finding: &Finding| finding.invariant == invariant && finding.thread == thread;
+    let said = report.findings.iter().any(found) && report.unsettled == 0 && !report.is_clean();
+    (!said).then(|| format!("{invariant:?} of {thread} is not found, but {report:#?}"))
+}
+
+fn each(cases: &[(Invariant, &str, String)]) {
+    let kept = Kept::new();
+    let unsaid = cases.iter().filter_map(|(invariant, thread, sql)| {
+        let unsaid = unsaid(&kept.planted(sql), *invariant, thread)?;
+        Some(format!("{sql}\n{unsaid}"))
+    });
+    let unsaid: Vec<String> = unsaid.collect();
+    assert!(unsaid.is_empty(), "{}", unsaid.join("\n"));
+}
+
+/// Replace fields of a record by SQL expressions.
+fn set(collection: &str, name: &str, fields: &str) -> String {
+    format!(
+        "UPDATE record_{collection} SET value = json_set(value, {fields}) WHERE name = '{name}'"
+    )
+}
+
+fn delete(collection: &str, condition: &str) -> String {
+    format!("DELETE FROM record_{collection} WHERE {condition}")
+}
+
+fn insert(collection: &str, name: &str, value: &str) -> String {
+    format!("INSERT INTO record_{collection} (name, version, value) VALUES ({name}, 1, {value})")
+}
+
+/// Condition of the entry at a position of a history.
+fn entry(thread: &str, position: &str) -> String {
+    format!("id = (SELECT id FROM partition WHERE name = '{thread}') * 4294967296 + {position}")
+}
+
+fn newest(thread: &str) -> String {
+    format!("(SELECT value ->> '$.version' FROM record_head WHERE name = '{thread}')")
+}
+
+#[test]
+fn histories_that_were_edited_cut_or_made_longer() {
+    let (middle, last) = (entry("done", "2"), entry("done", &newest("done")));
+    let edit = |which: &str| {
+        format!(
+            "UPDATE entry SET value = replace(value, '\"time\":{{\"seconds\":18', '\"time\":{{\"seconds\":17') WHERE {which}"
+        )
+    };
+    let cases = [
+        edit(&middle),
+        edit(&last),
+        format!("DELETE FROM entry WHERE {middle}"),
+        format!("DELETE FROM entry WHERE {last}"),
+        format!("UPDATE entry SET value = '[' WHERE {last}"),
+        format!("UPDATE entry SET value = x'01' WHERE {middle}"),
+        format!("INSERT INTO entry (id, value) SELECT id + 1, value FROM entry WHERE {last}"),
+        format!("UPDATE entry SET value = (SELECT value FROM entry WHERE {middle}) WHERE {last}"),
+        set("head", "done", "'$.version', 2"),
+        set("head", "done", "'$.version', 18446744073709551"),
+        set("head", "done", "'$.hash', 'x'"),
+        set("head", "done", "'$.run', 9"),
+    ];
+    let cases = cases.map(|sql| (Histories, "done", sql));
+    each(&cases);
+}
+
+#[test]
+fn records_that_are_gone_changed_or_broken() {
+    let cases = [
+        (Histories, "done", delete("head", "name = 'done'")),
+        (Histories, "done", delete("thread", "name = 'done'")),
+        (
+            Histories,
+            "done",
+            "UPDATE record_head SET value = '{' WHERE name = 'done'".to_owned(),
+        ),
+        (
+            Histories,
+            "done",
+            "UPDATE record_thread SET value = '7' WHERE name = 'done'".to_owned(),
+        ),
+        (
+            Histories,
+            "done",
+            "UPDATE record_thread SET value = x'01ff' WHERE name = 'done'".to_owned(),
+        ),
+        (Histories, "done", set("thread", "done", "'$.id', 'other'")),
+        (
+            Histories,
+            "done",
+            set("thread", "done", "'$.outcome', 'error'"),
+        ),
+        (Histories, "done", delete("pin", "name LIKE 'done%'")),
+        (
+            Histories,
+            "done",
+            "UPDATE record_pin SET value = value || ' ' WHERE name LIKE 'done%'".to_owned(),
+        ),
+        (
+            Histories,
+            "done",
+            "UPDATE record_chain SET value = '' WHERE name = 'done'".to_owned(),
+        ),
+        (Histories, "idle", set("chain", "idle", "'$.account', 7")),
+        (Histories, "done", set("head", "done", "'$.mail_to', 1")),
+    ];
+    each(&cases);
+}
+
+/// One record that the store itself cannot read takes neither its thread's findings nor the others away.
+#[test]
+fn what_the_store_cannot_read_takes_nothing_else_away() {
+    let kept = Kept::new();
+    let spent = set("head", "top", "'$.counters.spend', 1");
+    for table in ["head", "thread", "chain", "due", "index"] {
+        let blob = format!(
+            "UPDATE record_{table} SET value = x'01' WHERE rowid = (SELECT min(rowid) FROM record_{table})"
+        );
+        let blob = match table {
+            "due" | "index" => format!(
+                "UPDATE record_{table} SET value = x'01' WHERE name = (SELECT min(name) FROM record_{table})"
+            ),
+            _ => blob,
+        };
+        let report = kept.planted(&format!("{blob}; {spent}"));
+        assert_eq!(unsaid(&report, Counters, "top"), None, "{blob}");
+        let named = |finding: &Finding| finding.invariant == Histories;
+        assert!(report.findings.iter().any(named), "{blob}: {report:#?}");
+        assert_eq!(report.threads, 16, "{blob}");
+    }
+}
+
+#[test]
+fn calls_without_a_result_with_two_and_with_words_between() {
+    let results = format!(
+        "(SELECT id FROM entry WHERE {} AND value LIKE '%tool_result%')",
+        { "id / 4294967296 = (SELECT id FROM partition WHERE name = 'done')" }
+    );
+    let change = |json: &str| format!("UPDATE entry SET value = {json} WHERE id = {results}");
+    let word = "json('{\"type\":\"message\",\"role\":\"user\",\"content\":[]}')";
+    let cases = [
+        (Calls, "done", change("json_remove(value, '$.events[0]')")),
+        (
+            Calls,
+            "done",
+            change("json_insert(value, '$.events[#]', json(value -> '$.events[0]'))"),
+        ),
+        (
+            Calls,
+            "done",
+            change(&format!("json_set(value, '$.events[0]', {word})")),
+        ),
+        (Calls, "open", set("head", "open", "'$.round', NULL")),
+        (
+            Calls,
+            "open",
+            set("head", "open", "'$.round.calls[0].index', 77"),
+        ),
+    ];
+    each(&cases);
+}
+
+#[test]
+fn chains_that_lead_nowhere_or_in_a_circle() {
+    let cases = [
+        (Chains, "done", delete("chain", "name = 'done'")),
+        (Chains, "done", set("chain", "done", "'$.tip', 'idle'")),
+        (Chains, "done", set("thread", "done", "'$.next', 'Done'")),
+        (Chains, "done", set("thread", "done", "'$.next', 'idle'")),
+        (Chains, "done", set("thread", "done", "'$.next', 'nobody'")),
+        (
+            Chains,
+            "done",
+            set("thread", "done", "'$.previous', 'idle'"),
+        ),
+        (Chains, "done", set("chain", "done", "'$.parent', 'idle'")),
+        (Chains, "done", set("chain", "done", "'$.parent', 'Done'")),
+        (Chains, "rich", set("chain", "rich", "'$.parent', 'idle'")),
+        (Chains, "rich", set("chain", "rich", "'$.parent', NULL")),
+        (
+            Chains,
+            "plain",
+            set("chain", "plain", "'$.above', json('[\"idle\"]')"),
+        ),
+        (
+            Chains,
+            "rich/rich",
+            set(
+                "chain",
+                "rich/rich",
+                "'$.above', json('[\"top\",\"rich\"]')",
+            ),
+        ),
+        (
+            Chains,
+            "rich",
+            set("chain", "rich", "'$.account.parent', 'idle'"),
+        ),
+        (
+            Chains,
+            "rich/poor",
+            [
+                set("thread", "rich", "'$.parent', 'rich/poor'"),
+                set("chain", "rich", "'$.parent', 'rich/poor'"),
+            ]
+            .join(";"),
+        ),
+        (Chains, "idle", set("thread", "idle", "'$.chain', 'done'")),
+    ];
+    each(&cases);
+}
+
+#[test]
+fn leases_and_holds_that_nobody_has() {
+    let cases = [
+        (Holders, "asking", set("head", "asking", "'$.holder', NULL")),
+        (Holders, "asking", set("head", "asking", "'$.expiry', NULL")),
+        (Holders, "asking", set("head", "asking", "'$.step', NULL")),
+        (Holders, "asking", set("head", "asking", "'$.hold', NULL")),
+        (
+            Holders,
+            "asking",
+            set("head", "asking", "'$.hold.amount', 1"),
+        ),
+        (
+            Holders,
+            "asking",
+            set("head", "asking", "'$.status', 'idle'"),
+        ),
+        (
+            Holders,
+            "asking",
+            set("head", "asking", "'$.status', 'asleep'"),
+        ),
+        (Holders, "idle", set("head", "idle", "'$.holder', 'h/1'")),
+        (
+            Holders,
+            "idle",
+            set("head", "idle", "'$.hold', json('{\"amount\":1}')"),
+        ),
+        (Holders, "top", set("head", "top", "'$.holds', json('[]')")),
+        (Holders, "top", set("head", "top", "'$.holds[0].amount', 7")),
+    ];
+    each(&cases);
+}
+
+#[test]
+fn accounts_that_do_not_say_what_was_held_and_spent() {
+    let mut cases = Vec::new();
+    for root in ["done", "top", "rich", "rich/rich", "closed"] {
+        for field in ["held", "spent", "reserved", "users"] {
+            let more = format!("'$.account.{field}', (value ->> '$.account.{field}') + 1");
+            cases.push((Ledger, root, set("chain", root, &more)));
+        }
+    }
+    cases.extend([
+        (
+            Ledger,
+            "rich",
+            set("chain", "rich", "'$.account.limit', NULL"),
+        ),
+        (Ledger, "rich", set("chain", "rich", "'$.account.limit', 5")),
+        (
+            Ledger,
+            "top",
+            set("chain", "rich", "'$.account.limit', 90000001"),
+        ),
+        (
+            Ledger,
+            "top",
+            set("chain", "closed", "'$.account.reported', 1"),
+        ),
+        (
+            Ledger,
+            "closed",
+            set("chain", "closed", "'$.account.reported', 1"),
+        ),
+        (
+            Ledger,
+            "top",
+            set("chain", "top", "'$.account.reported', 1"),
+        ),
+        // What a thread really spent, where its counter lies and its account believes it.
+        (
+            Ledger,
+            "done",
+            [
+                set("head", "done", "'$.counters.spend', 1"),
+                set("chain", "done", "'$.account.spent', 1"),
+            ]
+            .join(";"),
+        ),
+    ]);
+    each(&cases);
+}
+
+/// Change the newest entry of a thread that has this in its text.
+fn edit(thread: &str, has: &str, json: &str) -> String {
+    format!(
+        "UPDATE entry SET value = {json} WHERE id = (SELECT max(id) FROM entry WHERE id / 4294967296 = \
+         (SELECT id FROM partition WHERE name = '{thread}') AND value LIKE '%{has}%')"
+    )
+}
+
+/// What the entries themselves tell of money.
+#[test]
+fn attempts_that_are_settled_twice_or_by_another_amount() {
+    let (settled, corrected, list) = ("\"settled\"", "usage_corrected", "\"charged\":[");
+    let again = "json_insert(value, '$.events[#]', json(value -> '$.events[0]'))";
+    let set = |path: &str| format!("json_set(value, '$.{path}', 1)");
+    let without = "json_remove(value, '$.settled')".to_owned();
+    let cases = [
+        (Ledger, "done", settled, set("settled.version")),
+        (Ledger, "done", settled, set("settled.hold")),
+        (Ledger, "late", "\"charged\"", set("settled.spend")),
+        (Ledger, "late", corrected, set("events[0].charged")),
+        (Ledger, "late", corrected, again.to_owned()),
+        (Ledger, "failed", list, set("charged[0].spend")),
+        (Holders, "done", settled, without),
+        (Counters, "done", "tool_result", set("events[0].cost")),
+    ];
+    let cases =
+        cases.map(|(invariant, thread, has, json)| (invariant, thread, edit(thread, has, &json)));
+    each(&cases);
+}
+
+#[test]
+fn counters_that_say_something_else() {
+    let fields = [
+        "turns",
+        "run_turns",
+        "spend",
+        "usage.input",
+        "usage.output",
+        "usage.reasoning",
+    ];
+    let cases = fields.map(|field| {
+        let more = format!("'$.counters.{field}', (value ->> '$.counters.{field}') + 1");
+        (Counters, "idle", set("head", "idle", &more))
+    });
+    each(&cases);
+}
+
+#[test]
+fn entries_that_are_missing_and_entries_of_nobody() {
+    let mut cases = Vec::new();
+    for name in ["recency", "status", "chain", "directive", "agent", "task"] {
+        let condition = format!("name LIKE '{name}%' AND name LIKE '%done'");
+        cases.push((Indexes, "done", delete("index", &condition)));
+        let moved = format!(
+            "UPDATE record_index SET name = replace(name, char(1) || '0', char(1) || '1') WHERE {condition}"
+        );
+        cases.push((Indexes, "done", moved));
+    }
+    let entry = |parts: &str| insert("index", &parts.replace(',', " || char(1) || "), "''");
+    cases.extend([
+        (Indexes, "rich", delete("index", "name LIKE 'parent%' AND name LIKE '%' || char(1) || 'rich'")),
+        (Indexes, "done", entry("'status','idle','0000000000000001','done'")),
+        (Indexes, "nobody", entry("'status','idle','0000000000000001','nobody'")),
+        (Indexes, "done", entry("'colour','blue','0000000000000001','done'")),
+        (Indexes, "nonsense", entry("'nonsense'")),
+        (Indexes, "fresh", delete("due", "name LIKE '%fresh'")),
+        (Indexes, "fresh", [delete("due", "name LIKE '%fresh'"), set("head", "fresh", "'$.due', NULL")].join(";")),
+        (Indexes, "asking", "UPDATE record_due SET name = 'f' || substr(name, 2) WHERE name LIKE '%asking'".to_owned()),
+        (
+            Indexes,
+            "asking",
+            [
+                "UPDATE record_due SET name = '0000ffffffffffff' || char(1) || 'asking' WHERE name LIKE '%asking'".to_owned(),
+                set("head", "asking", "'$.due', 281474976710655"),
+            ]
+            .join(";"),
+        ),
+        (Indexes, "asking", "UPDATE record_due SET value = '{\"root\":\"idle\"}' WHERE name LIKE '%asking'".to_owned()),
+        (Indexes, "done", insert("due", "'0000000000000000' || char(1) || 'done'", "'{\"root\":\"done\"}'")),
+        (
+            Indexes,
+            "done",
+            [
+                insert("due", "'0000000000000000' || char(1) || 'done'", "'{\"root\":\"done\"}'"),
+                set("head", "done", "'$.due', 0"),
+            ]
+            .join(";"),
+        ),
+        (Indexes, "open", delete("inbox", "name LIKE 'open%'")),
+        (Indexes, "open", set("head", "open", "'$.mail_to', 99")),
+        (Indexes, "open", insert("inbox", "'open' || char(1) || '00000000000000ff'", "'{}'")),
+        (Indexes, "nobody", insert("inbox", "'nobody' || char(1) || '0000000000000000'", "'{}'")),
+        (Indexes, "done", insert("partial", "'done'", "'{}'")),
+        (Indexes, "nobody", insert("seen", "'nobody' || char(1) || 'x'", "'x'")),
+        (Histories, "nobody", insert("pin", "'nobody' || char(1) || 'x'", "'x'")),
+    ]);
+    each(&cases);
+}
+
+/// What ended and must still tell its children is due, though it has ended.
+#[test]
+fn an_end_that_is_still_to_be_told_is_due() {
+    let sweeps = [
+        insert(
+            "due",
+            "'0000000000000000' || char(1) || 'late'",
+            "'{\"root\":\"late\"}'",
+        ),
+        set(
+            "head",
+            "late",
+            "'$.due', 0, '$.sweep', json('{\"kind\":\"kill\"}')",
+        ),
+    ];
+    assert_eq!(Kept::new().planted(&sweeps.join(";")).findings, []);
+}
+
+/// The links of a chain as a hand-off will write them.
+fn linked() -> String {
+    let moved = "UPDATE record_index SET name = 'chain' || char(1) || 'idle' || substr(name, 13) WHERE name LIKE 'chain' || char(1) || 'second%'";
+    [
+        set("thread", "idle", "'$.next', 'second'"),
+        set("chain", "idle", "'$.tip', 'second'"),
+        "INSERT INTO record_thread (name, version, value) SELECT 'second', 1, json_set(value, '$.id', 'second', '$.previous', 'idle', '$.next', NULL) FROM record_thread WHERE name = 'idle'".to_owned(),
+        "INSERT INTO record_head (name, version, value) SELECT 'second', 1, json_set(value, '$.version', 0, '$.hash', '', '$.counters', json('{}')) FROM record_head WHERE name = 'idle'".to_owned(),
+        "INSERT INTO record_index (name, version, value) SELECT replace(name, char(1) || 'idle', char(1) || 'second'), 1, value FROM record_index WHERE name LIKE '%' || char(1) || 'idle'".to_owned(),
+        moved.to_owned(),
+        set("head", "idle", "'$.status', 'continued'"),
+        set("thread", "idle", "'$.outcome', 'continued'"),
+        "UPDATE record_index SET name = replace(name, 'status' || char(1) || 'idle', 'status' || char(1) || 'continued') WHERE name LIKE 'status%' AND name LIKE '%' || char(1) || 'idle'".to_owned(),
+        "UPDATE record_index SET name = replace(name, 'status' || char(1) || 'second', 'status' || char(1) || 'idle') WHERE name LIKE 'status%second'".to_owned(),
+    ]
+    .join(";")
+}
+
+#[test]
+fn a_chain_of_two_links_is_walked_to_its_tip() {
+    let kept = Kept::new();
+    assert_eq!(kept.planted(&linked()).findings, []);
+    for (thread, broken) in [
+        ("idle", set("thread", "second", "'$.previous', NULL")),
+        ("idle", set("thread", "second", "'$.next', 'idle'")),
+        ("idle", set("thread", "second", "'$.next', 'second'")),
+        ("idle", set("thread", "idle", "'$.next', NULL")),
+        ("idle", set("chain", "idle", "'$.tip', 'idle'")),
+    ] {
+        let sql = format!("{}; {broken}", linked());
+        let unsaid = unsaid(&kept.planted(&sql), Chains, thread);
+        assert_eq!(unsaid, None, "{broken}");
+    }
+}

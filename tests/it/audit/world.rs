@@ -1,0 +1,215 @@
+//! A store in which everything has happened that can happen to threads and money, as a file that tests plant things in.
+
+use crate::runner::world::{World, calls, raise, reply, says, usage};
+use rusqlite::Connection;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tempfile::TempDir;
+use threadkeep::audit::{Report, audit};
+use threadkeep::storage::Storage;
+use threadkeep::storage::sqlite::{Durability, SqliteOptions, SqliteStore};
+use threadkeep_component::ports::Ports;
+use threadkeep_component::service::ledger::Asked;
+use threadkeep_core::limits::Limits;
+use threadkeep_core::money::Nanos;
+use threadkeep_core::runner::{Bill, Proof, Signal, Submission};
+use threadkeep_core::thread::{Draft, StepKind};
+use threadkeep_tests::fixture::MapLibrary;
+
+const FILE: &str = "registry.db";
+
+pub fn open(path: &Path) -> Arc<dyn Storage> {
+    let dir = cap_std::fs::Dir::open_ambient_dir(path, cap_std::ambient_authority()).unwrap();
+    let options = SqliteOptions {
+        durability: Durability::Normal,
+        ..SqliteOptions::local()
+    };
+    Arc::new(SqliteStore::open(&dir, FILE, options).unwrap())
+}
+
+/// The file of a store that was closed, copied for each test that breaks something.
+pub struct Kept {
+    temp: TempDir,
+}
+
+impl Kept {
+    pub fn new() -> Self {
+        let temp = tempfile::tempdir().unwrap();
+        let world = World::over(open(temp.path()), MapLibrary::small());
+        everything(world);
+        Self { temp }
+    }
+
+    /// A copy with this done to it by somebody else; what the audit says then.
+    pub fn planted(&self, sql: &str) -> Report {
+        let copy = tempfile::tempdir().unwrap();
+        self.copy_to(copy.path());
+        let connection = Connection::open(copy.path().join(FILE)).unwrap();
+        connection
+            .execute_batch(sql)
+            .unwrap_or_else(|error| panic!("{sql}: {error}"));
+        assert!(
+            sql.is_empty() || connection.total_changes() > 0,
+            "nothing was planted: {sql}"
+        );
+        drop(connection);
+        audit(&*open(copy.path())).unwrap()
+    }
+
+    fn copy_to(&self, to: &Path) {
+        let path = |name: &str| -> PathBuf { self.temp.path().join(name) };
+        for name in [FILE.to_owned(), format!("{FILE}-wal")] {
+            if path(&name).exists() {
+                std::fs::copy(path(&name), to.join(&name)).unwrap();
+            }
+        }
+    }
+}
+
+/// A thread of this id.
+pub fn create(world: &World, id: &str, directive: Option<&str>) -> String {
+    let draft = Draft {
+        id: Some(id.to_owned()),
+        directive: directive.map(str::to_owned),
+        agent: Some("an agent".to_owned()),
+        task: Some("t".repeat(200)),
+        ..Draft::default()
+    };
+    world.service.create(&draft).unwrap().thread.value.id
+}
+
+/// It calls tools, which a chat has not, and answers.
+pub fn run(world: &mut World, thread: &str) {
+    world.start(thread, Some("go on 漢")).unwrap();
+    let called = world.submit(thread, calls(&[("read", "{}"), ("write", "{}")]));
+    if called.unwrap().step.kind == Some(StepKind::CallTools) {
+        let outcomes = world.outcomes(thread);
+        world.submit(thread, outcomes).unwrap();
+    }
+    world.submit(thread, says("done")).unwrap();
+}
+
+fn everything(mut world: World) {
+    for (id, directive) in [
+        ("Done", Some("work")),
+        ("poor", Some("poor")),
+        ("raised", Some("work")),
+        ("cancelled", Some("work")),
+        ("late", Some("work")),
+        ("open", Some("work")),
+        ("asking", Some("work")),
+        ("fresh", Some("work")),
+        ("idle", None),
+        ("failed", None),
+        ("top", None),
+    ] {
+        create(&world, id, directive);
+    }
+    run(&mut world, "Done");
+    run(&mut world, "idle");
+    short(&mut world);
+    late(&mut world);
+    own(&mut world);
+    family(&mut world);
+    // Two that are under way: with open calls and mail, and with a hold.
+    world.start("open", None).unwrap();
+    world
+        .submit(
+            "open",
+            calls(&[("read", "{}"), ("ask", "{}"), ("write", "{}")]),
+        )
+        .unwrap();
+    let mail = threadkeep_core::history::parse_user(&crate::runner::world::user("by the way"));
+    let mail = Signal::Message(mail.unwrap());
+    world.service.signal("open", "m", &mail).unwrap();
+    world.start("asking", None).unwrap();
+    let token = world.held["asking"].token;
+    world.service.progress("asking", token, "half a").unwrap();
+    world.audit();
+}
+
+/// Caps that are reached and raised, a cancel, an attempt that failed.
+fn short(world: &mut World) {
+    world.start("poor", None).unwrap();
+    for _ in 0..9 {
+        if world.status("poor") == "running" {
+            world.submit("poor", calls(&[("raed", "{}")])).unwrap();
+        }
+    }
+    assert_eq!(world.status("poor"), "suspended");
+    let caps = Limits {
+        spend: Some(Nanos::new(3_000_000_000)),
+        ..Limits::NONE
+    };
+    world.start("raised", None).unwrap();
+    world.service.signal("raised", "r", &raise(caps)).unwrap();
+    world.submit("raised", says("done")).unwrap();
+    world.start("cancelled", None).unwrap();
+    world
+        .service
+        .signal("cancelled", "c", &Signal::Cancel)
+        .unwrap();
+    world.submit("cancelled", says("done")).unwrap();
+    assert_eq!(world.status("cancelled"), "cancelled");
+}
+
+/// An attempt that was charged, and the truth about it after the thread was killed.
+fn late(world: &mut World) {
+    let handed = world.start("late", None).unwrap();
+    let submission = Submission {
+        token: handed.loaded.head.value.token,
+        version: handed.step.version,
+        outcome: reply(Vec::new(), usage(200, 20)),
+        mail: Vec::new(),
+    };
+    world.service.signal("late", "k", &Signal::Kill).unwrap();
+    let fenced = world
+        .service
+        .submit("late", &submission, submission.version);
+    assert!(fenced.is_err(), "it was killed");
+}
+
+/// Loops of hosts' own: one ended by an error with a call that nobody settled, one under way.
+fn own(world: &mut World) {
+    let deadline = world.service.ports().now().plus_millis(60_000);
+    for (thread, ends) in [("failed", true), ("top", false)] {
+        let opened = world.service.open(thread, "own/1", deadline).unwrap();
+        let token = opened.head.value.token;
+        let hold = |name: &str| {
+            let asked = Asked::Amount(Nanos::new(5_000));
+            let held = world.service.hold(thread, token, name, &asked, deadline);
+            held.unwrap().version
+        };
+        let first = hold("first");
+        hold("second");
+        world
+            .service
+            .settle(thread, first, Bill::Amount(Nanos::new(4_000)))
+            .unwrap();
+        if ends {
+            let result = r#"{"code":"gone","message":"on purpose"}"#.to_owned();
+            world
+                .service
+                .close(thread, token, "error", Some(result))
+                .unwrap();
+        }
+    }
+}
+
+/// Children of `top`: with an account and without, under way and at their ends.
+fn family(world: &mut World) {
+    world.spawn("top", "rich", Some(90_000_000));
+    world.spawn("rich", "rich/poor", None);
+    world.spawn("rich", "rich/rich", Some(20_000_000));
+    world.spawn("top", "closed", Some(30_000_000));
+    world.spawn("top", "plain", None);
+    world.start("rich/poor", Some("hi")).unwrap();
+    world.start("rich/rich", Some("hi")).unwrap();
+    run(world, "closed");
+    run(world, "plain");
+    world.service.recover(&["nobody".to_owned()], None).unwrap();
+    world
+        .service
+        .claim("rich/rich", "h/claims", Proof::Dead)
+        .unwrap();
+}
