@@ -14,7 +14,7 @@ mod bindings {
         unsafe_code,
         reason = "generated from wit/, where the documentation is"
     )]
-    wit_bindgen::generate!({ path: "../wit", world: "threads", generate_all, pub_export_macro: true });
+    include!(concat!(env!("OUT_DIR"), "/threads.rs"));
 }
 pub use bindings::*;
 

@@ -4,6 +4,7 @@ mod after;
 mod dropped;
 mod embed;
 mod fresh;
+mod glue;
 mod imports;
 mod limits;
 mod llmock;
