@@ -10,6 +10,7 @@ mod documents;
 mod guide;
 mod history;
 mod hostile;
+mod ledger;
 mod models;
 mod paths;
 mod readme;

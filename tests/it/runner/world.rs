@@ -90,6 +90,12 @@ impl World {
 
     /// A child as a spawn creates it: its money and its records in one commit of its parent.
     pub fn spawn(&self, parent: &str, id: &str, named: Option<u64>) -> String {
+        assert!(self.try_spawn(parent, id, named), "{id} under {parent}");
+        id.to_owned()
+    }
+
+    /// The same; false if the store does not take it, because of what is there already.
+    pub fn try_spawn(&self, parent: &str, id: &str, named: Option<u64>) -> bool {
         let service = &self.service;
         let now = service.ports().now();
         let loaded = service.load(parent).unwrap();
@@ -121,8 +127,8 @@ impl World {
         let child = thread::create(&draft, resolved, Some(under), now, "000000").unwrap();
         change.extra.extend(child.writes);
         let plan = change.into_head_plan().unwrap();
-        assert!(service.ports().commit(plan.writes, false).unwrap());
-        id.to_owned()
+        let committed = service.ports().commit(plan.writes, false);
+        committed.unwrap_or(false)
     }
 
     pub fn start(&mut self, thread: &str, input: Option<&str>) -> Result<Handed, Error> {

@@ -1,0 +1,167 @@
+//! Threads below one another whose loops are a host's own, so that each amount is exact.
+
+use crate::runner::world::{World, raise};
+use std::collections::BTreeMap;
+use threadkeep_component::ports::Ports;
+use threadkeep_component::service::Error;
+use threadkeep_component::service::ledger::{Admission, Asked};
+use threadkeep_core::error::Error as CoreError;
+use threadkeep_core::ledger::Account;
+use threadkeep_core::limits::Limits;
+use threadkeep_core::money::Nanos;
+use threadkeep_core::runner::Bill;
+use threadkeep_core::thread::{self, Cause, Draft, Resolved};
+
+/// A tenth of a dollar, in nano-USD.
+pub const TENTH: u64 = 100_000_000;
+
+/// A world with threads that are held.
+pub struct Family {
+    pub world: World,
+    tokens: BTreeMap<String, u64>,
+    names: u64,
+}
+
+impl Family {
+    /// With the root `root`, which may spend so much; without a limit if that is none.
+    pub fn new(limit: Option<u64>) -> Self {
+        let mut family = Self {
+            world: World::new(),
+            tokens: BTreeMap::new(),
+            names: 0,
+        };
+        family.root("root", limit);
+        family
+    }
+
+    /// One more root.
+    pub fn root(&mut self, id: &str, limit: Option<u64>) {
+        let service = &self.world.service;
+        let draft = Draft {
+            id: Some(id.to_owned()),
+            ..Draft::default()
+        };
+        let resolved = Resolved {
+            model: "default".to_owned(),
+            limits: Limits {
+                spend: limit.map(Nanos::new),
+                ..Limits::NONE
+            },
+            capabilities: Vec::new(),
+            inputs: "{}".to_owned(),
+        };
+        let now = service.ports().now();
+        let plan = thread::create(&draft, resolved, None, now, "000000").unwrap();
+        assert!(service.ports().commit(plan.writes, false).unwrap());
+        self.world.threads.push(id.to_owned());
+    }
+
+    /// A child with so much of its own.
+    pub fn child(&self, parent: &str, id: &str, money: u64) {
+        self.world.spawn(parent, id, Some(money));
+    }
+
+    /// A child that draws on its parent's account.
+    pub fn poor(&self, parent: &str, id: &str) {
+        self.world.spawn(parent, id, None);
+    }
+
+    pub fn open(&mut self, thread: &str) -> u64 {
+        if let Some(token) = self.tokens.get(thread) {
+            return *token;
+        }
+        let service = &self.world.service;
+        let until = service.ports().now().plus_millis(3_000_000);
+        let holder = format!("h/{thread}");
+        let opened = service.open(thread, &holder, until).unwrap();
+        let token = opened.head.value.token;
+        self.tokens.insert(thread.to_owned(), token);
+        token
+    }
+
+    pub fn hold(&mut self, thread: &str, nanos: u64) -> Result<Admission, Error> {
+        let token = self.open(thread);
+        self.names += 1;
+        let name = format!("call-{}", self.names);
+        let service = &self.world.service;
+        let until = service.ports().now().plus_millis(60_000);
+        let asked = Asked::Amount(Nanos::new(nanos));
+        let held = service.hold(thread, token, &name, &asked, until);
+        self.world.audit();
+        held
+    }
+
+    pub fn settle(&self, thread: &str, version: u64, nanos: u64) -> Result<u64, Error> {
+        let bill = Bill::Amount(Nanos::new(nanos));
+        let settled = self.world.service.settle(thread, version, bill);
+        self.world.audit();
+        settled
+    }
+
+    /// A call that costs what it was held for.
+    pub fn spend(&mut self, thread: &str, nanos: u64) {
+        let held = self.hold(thread, nanos).unwrap();
+        self.settle(thread, held.version, nanos).unwrap();
+    }
+
+    /// The end of its loop, and of the thread.
+    pub fn end(&mut self, thread: &str) {
+        let token = self.open(thread);
+        self.tokens.remove(thread);
+        let closed = self.world.service.close(thread, token, "completed", None);
+        closed.unwrap();
+        self.world.audit();
+    }
+
+    /// The end of its loop, which goes on some time.
+    pub fn rest(&mut self, thread: &str) {
+        let token = self.open(thread);
+        self.tokens.remove(thread);
+        self.world
+            .service
+            .close(thread, token, "idle", None)
+            .unwrap();
+        self.world.audit();
+    }
+
+    pub fn raise(&self, thread: &str, nanos: u64) -> Result<(), Error> {
+        let caps = Limits {
+            spend: Some(Nanos::new(nanos)),
+            ..Limits::NONE
+        };
+        let name = format!("raise-{nanos}");
+        let raised = self.world.service.signal(thread, &name, &raise(caps));
+        self.world.audit();
+        raised.map(drop)
+    }
+
+    pub fn account(&self, thread: &str) -> Account {
+        let loaded = self.world.service.load(thread).unwrap();
+        loaded.account().clone()
+    }
+
+    /// Limit, spent, held and reserved of the account that it draws on, in tenths of a dollar, which they must be.
+    pub fn tenths(&self, thread: &str) -> [u64; 4] {
+        let account = self.account(thread);
+        let limit = account.limit.unwrap_or_default();
+        [limit, account.spent, account.held, account.reserved].map(|amount| {
+            assert_eq!(amount.get() % TENTH, 0, "{thread}: {account:?}");
+            amount.get() / TENTH
+        })
+    }
+
+    /// What it used itself, in nano-USD.
+    pub fn own_cost(&self, thread: &str) -> u64 {
+        let loaded = self.world.service.load(thread).unwrap();
+        loaded.head.value.counters.spend.get()
+    }
+}
+
+/// Why it is denied.
+#[track_caller]
+pub fn denied<T: std::fmt::Debug>(answer: Result<T, Error>) -> Cause {
+    match answer {
+        Err(Error::Core(CoreError::Exceeded(cause))) => cause,
+        other => panic!("it is not denied: {other:?}"),
+    }
+}

@@ -1,0 +1,303 @@
+//! What went wrong in the original's ledger, L1 to L14 of the study of it: each was run and seen there.
+
+use super::family::{Family, TENTH, denied};
+use crate::runner::world::{calls, raise, says};
+use threadkeep_component::ports::Ports;
+use threadkeep_core::history::parse_events;
+use threadkeep_core::ledger::{Grant, Refusal};
+use threadkeep_core::limits::Limits;
+use threadkeep_core::money::Nanos;
+use threadkeep_core::plan::{Change, Moment};
+use threadkeep_core::runner::Signal;
+
+/// What a short reply costs: 100 and 10 tokens, at 1 and 2 USD a million.
+const REPLY: u64 = 120_000;
+
+/// L1: the spend of a root was never stored, and the report of it raised an error that was swallowed.
+#[test]
+fn l01_a_roots_own_spend_is_stored() {
+    let mut family = Family::new(Some(10 * TENTH));
+    let world = &mut family.world;
+    world.start("root", Some("go")).unwrap();
+    world.submit("root", says("done")).unwrap();
+    assert_eq!(world.status("root"), "idle");
+    world.audit();
+    let account = family.account("root");
+    assert_eq!(account.spent.get(), REPLY);
+    assert_eq!((account.held.get(), account.reserved.get()), (0, 0));
+    assert_eq!(family.own_cost("root"), REPLY);
+}
+
+/// L2: what a grandchild had spent was put into its parent's row, and overwritten there by what the parent itself reported.
+#[test]
+fn l02_a_grandchilds_spend_is_not_overwritten_by_its_parents() {
+    let mut family = Family::new(Some(30 * TENTH));
+    family.child("root", "child", 10 * TENTH);
+    family.child("child", "grandchild", 5 * TENTH);
+    family.spend("grandchild", 4 * TENTH);
+    family.end("grandchild");
+    assert_eq!(family.tenths("child"), [10, 4, 0, 0]);
+    family.spend("child", TENTH);
+    family.end("child");
+    assert_eq!(family.tenths("child"), [10, 5, 0, 0]);
+    assert_eq!(family.tenths("root"), [30, 5, 0, 0]);
+    let room = family.account("root").room(None).get();
+    assert_eq!(room, 25 * TENTH);
+    // Nothing is counted twice: own costs add up to what the root's account says.
+    let own = ["root", "child", "grandchild"].map(|thread| family.own_cost(thread));
+    assert_eq!(own.iter().sum::<u64>(), 5 * TENTH);
+}
+
+/// L3: a child that was started in the background reserved twice, once by who started it and once by itself.
+#[test]
+fn l03_a_child_is_reserved_once_however_it_is_started() {
+    let mut family = Family::new(Some(10 * TENTH));
+    family.child("root", "child", 6 * TENTH);
+    assert_eq!(family.tenths("root"), [10, 0, 0, 6]);
+    // Its own start takes nothing more, and it has all of what was reserved.
+    family.open("child");
+    assert_eq!(family.tenths("root"), [10, 0, 0, 6]);
+    family.hold("child", 6 * TENTH).unwrap();
+    assert_eq!(family.tenths("root"), [10, 0, 0, 6]);
+    // The same once more does not fit, and is told what does.
+    let short = Refusal::Short {
+        need: Nanos::new(6 * TENTH),
+        room: Nanos::new(4 * TENTH),
+    };
+    assert_eq!(refused(&family, 6 * TENTH), Some(short));
+    assert_eq!(refused(&family, 4 * TENTH), None);
+}
+
+/// Why the root does not give so much to a child; nothing is written.
+fn refused(family: &Family, nanos: u64) -> Option<Refusal> {
+    let loaded = family.world.service.load("root").unwrap();
+    let moment = Moment {
+        now: family.world.service.ports().now(),
+        commit: "0123456789abcdef",
+        ceiling: Limits::NONE,
+        full: None,
+    };
+    let grant = Grant::Exactly(Nanos::new(nanos));
+    Change::new(&loaded, moment).fund(Some(grant)).err()
+}
+
+/// L4: a child that cost more than it had said so nowhere: its row had its limit, its parent's the truth.
+#[test]
+fn l04_an_overrun_is_recorded_in_every_account_on_the_way_and_owed_at_the_root() {
+    let mut family = Family::new(Some(10 * TENTH));
+    family.child("root", "child", TENTH);
+    let held = family.hold("child", TENTH).unwrap();
+    family.settle("child", held.version, 3 * TENTH).unwrap();
+    assert_eq!(family.tenths("child"), [3, 3, 0, 0]);
+    assert_eq!(family.tenths("root"), [10, 0, 0, 3]);
+    family.end("child");
+    assert_eq!(family.tenths("root"), [10, 3, 0, 0]);
+    let held = family.hold("root", TENTH).unwrap();
+    family.settle("root", held.version, 9 * TENTH).unwrap();
+    assert_eq!(family.tenths("root"), [10, 12, 0, 0]);
+    let owed = denied(family.hold("root", 0));
+    assert!(owed.message.contains("owes 0.20 USD"), "{owed:?}");
+    family.raise("root", 13 * TENTH).unwrap();
+    family.spend("root", TENTH);
+}
+
+/// L5: a crash left the hold for ever, and nothing swept it up.
+#[test]
+fn l05_a_crash_leaves_no_hold() {
+    let mut family = Family::new(Some(10 * TENTH));
+    let handed = family.world.start("root", Some("go")).unwrap();
+    let holder = handed.loaded.head.value.holder.clone().unwrap();
+    let held = family.account("root").held;
+    assert!(held > Nanos::ZERO);
+    let recovered = family.world.service.recover(&[holder], None).unwrap();
+    assert_eq!(recovered.closed, ["root"]);
+    family.world.audit();
+    let account = family.account("root");
+    assert_eq!(
+        (account.held, account.spent),
+        (Nanos::ZERO, held),
+        "charged"
+    );
+    // And the thread goes on in place.
+    family.world.start("root", None).unwrap();
+    family.world.submit("root", says("done")).unwrap();
+    assert_eq!(family.account("root").spent.get(), held.get() + REPLY);
+}
+
+/// L6: a new root deleted the rows of the living children of a parent that had finished, or failed on them.
+#[test]
+fn l06_a_new_root_touches_nobody_elses_account() {
+    let mut family = Family::new(Some(10 * TENTH));
+    family.child("root", "child", 6 * TENTH);
+    family.child("child", "grandchild", 2 * TENTH);
+    family.end("root");
+    let before = ["root", "child", "grandchild"].map(|thread| family.account(thread));
+    family.root("another", Some(TENTH));
+    family.end("another");
+    family.root("third", Some(TENTH));
+    let after = ["root", "child", "grandchild"].map(|thread| family.account(thread));
+    assert_eq!(after, before);
+    family.spend("grandchild", 2 * TENTH);
+    family.end("grandchild");
+    family.end("child");
+    assert_eq!(family.tenths("root"), [10, 2, 0, 0]);
+}
+
+/// L7: what was killed was never released.
+#[test]
+fn l07_what_was_killed_gives_back_what_it_did_not_spend() {
+    let mut family = Family::new(Some(10 * TENTH));
+    family.child("root", "child", 6 * TENTH);
+    family.spend("child", TENTH);
+    family.hold("child", 2 * TENTH).unwrap();
+    assert_eq!(family.tenths("root"), [10, 0, 0, 6]);
+    let kill = family.world.service.signal("child", "k", &Signal::Kill);
+    kill.unwrap();
+    family.world.audit();
+    assert_eq!(family.world.status("child"), "killed");
+    // The call under way may have been made: it is charged.
+    assert_eq!(family.tenths("child"), [6, 3, 0, 0]);
+    assert_eq!(family.tenths("root"), [10, 3, 0, 0]);
+    assert_eq!(family.account("root").room(None).get(), 7 * TENTH);
+}
+
+/// L8: what a child spent after its parent had finished was dropped.
+#[test]
+fn l08_a_child_that_outlives_its_parent_still_reports() {
+    let mut family = Family::new(Some(10 * TENTH));
+    family.child("root", "child", 6 * TENTH);
+    family.child("child", "grandchild", 4 * TENTH);
+    family.poor("grandchild", "poor");
+    family.spend("child", TENTH);
+    family.end("child");
+    family.end("root");
+    // The money stays reserved as long as somebody lives below.
+    assert_eq!(family.tenths("root"), [10, 0, 0, 6]);
+    family.end("grandchild");
+    family.spend("poor", 3 * TENTH);
+    assert_eq!(family.tenths("poor"), [4, 3, 0, 0]);
+    family.end("poor");
+    assert_eq!(family.tenths("child"), [6, 4, 0, 0]);
+    assert_eq!(family.tenths("root"), [10, 4, 0, 0]);
+}
+
+/// L9: no limit, which was documented as unlimited, left nothing.
+#[test]
+fn l09_no_limit_is_unlimited_and_zero_is_zero() {
+    let mut family = Family::new(None);
+    family.spend("root", 1_000 * TENTH);
+    family.child("root", "child", 1_000_000 * TENTH);
+    family.spend("child", 1_000_000 * TENTH);
+    family.end("child");
+    assert_eq!(family.account("root").limit, None);
+    family.root("nothing", Some(0));
+    let cause = denied(family.hold("nothing", 1));
+    assert_eq!((cause.value, cause.maximum), (Some(1), Some(0)));
+}
+
+/// L10: sums were floats: of 0.3 three times 0.1 could not be reserved.
+#[test]
+fn l10_three_tenths_are_three_times_one_tenth() {
+    let mut family = Family::new(Some(3 * TENTH));
+    for _ in 0..3 {
+        family.hold("root", TENTH).unwrap();
+    }
+    assert_eq!(family.tenths("root"), [3, 0, 3, 0]);
+    denied(family.hold("root", 1));
+    let mut parent = Family::new(Some(3 * TENTH));
+    for child in ["a", "b", "c"] {
+        parent.child("root", child, TENTH);
+    }
+    assert_eq!(refused(&parent, 0), None);
+    assert!(refused(&parent, 1).is_some());
+    parent.end("a");
+    assert_eq!(parent.account("root").room(None).get(), TENTH);
+}
+
+/// L11: a negative amount was accepted, and raised what was left.
+#[test]
+fn l11_nothing_negative_is_an_amount() {
+    for text in ["-5", "-0.1", "-0"] {
+        assert!(Nanos::parse(text).is_err(), "{text}");
+    }
+    let event = r#"{"type":"tool_result","id":"x","text":"t","cost":-5}"#;
+    assert!(parse_events(&[event.to_owned()]).is_err());
+    // As a number of the contract it would be a very large one.
+    let mut family = Family::new(None);
+    for nanos in [u64::MAX, u64::MAX - 5 * TENTH + 1] {
+        let held = family.hold("root", nanos).unwrap_err();
+        assert!(format!("{held:?}").contains("estimate.amount"), "{held:?}");
+    }
+    let held = family.hold("root", TENTH).unwrap();
+    assert!(family.settle("root", held.version, u64::MAX).is_err());
+    assert_eq!(family.tenths("root"), [0, 0, 1, 0]);
+}
+
+/// L12: a child that was reserved again under another parent was checked against that one and charged to the first.
+#[test]
+fn l12_a_child_is_reserved_once_and_its_parent_never_changes() {
+    let mut family = Family::new(Some(10 * TENTH));
+    family.root("other", Some(10 * TENTH));
+    family.child("root", "child", 4 * TENTH);
+    let again = family.world.try_spawn("other", "Child", Some(2 * TENTH));
+    assert!(!again, "it exists, in whatever case");
+    assert_eq!(family.tenths("other"), [10, 0, 0, 0]);
+    assert_eq!(family.tenths("root"), [10, 0, 0, 4]);
+    family.spend("child", TENTH);
+    family.end("child");
+    // It comes back to life, and reserves what is left of its own where it did before.
+    assert_eq!(family.account("child").parent.as_deref(), Some("root"));
+    assert_eq!(family.tenths("root"), [10, 1, 0, 0]);
+    assert_eq!(family.tenths("other"), [10, 0, 0, 0]);
+}
+
+/// L13: a thread that was its own parent was charged twice.
+#[test]
+fn l13_a_thread_is_not_its_own_parent() {
+    let mut family = Family::new(Some(10 * TENTH));
+    assert!(!family.world.try_spawn("root", "root", Some(2 * TENTH)));
+    assert!(!family.world.try_spawn("root", "ROOT", None));
+    assert_eq!(family.tenths("root"), [10, 0, 0, 0]);
+    family.child("root", "child", 2 * TENTH);
+    assert!(
+        !family.world.try_spawn("child", "root", Some(TENTH)),
+        "a cycle"
+    );
+    assert_eq!(family.tenths("child"), [2, 0, 0, 0]);
+    family.spend("root", TENTH);
+    assert_eq!(family.tenths("root"), [10, 1, 0, 2]);
+}
+
+/// L14: what went on began with the whole budget again, and counted from zero. (Hand-offs are another issue's.)
+#[test]
+fn l14_going_on_does_not_begin_the_money_anew() {
+    let mut family = Family::new(Some(10 * TENTH));
+    for _ in 0..3 {
+        family.spend("root", 3 * TENTH);
+        family.rest("root");
+    }
+    assert_eq!(family.tenths("root"), [10, 9, 0, 0]);
+    let cause = denied(family.hold("root", 2 * TENTH));
+    assert_eq!(cause.maximum, Some(TENTH));
+    family.rest("root");
+
+    // A run that is suspended and raised has what it had before, and more.
+    let mut family = Family::new(Some(10 * TENTH));
+    let turns = |turns| {
+        raise(Limits {
+            turns: Some(turns),
+            ..Limits::NONE
+        })
+    };
+    let world = &mut family.world;
+    world.service.signal("root", "one", &turns(1)).unwrap();
+    world.start("root", Some("go")).unwrap();
+    world.submit("root", calls(&[("read", "{}")])).unwrap();
+    let spent = family.own_cost("root");
+    let world = &mut family.world;
+    world.service.signal("root", "more", &turns(3)).unwrap();
+    world.start("root", None).unwrap();
+    world.submit("root", says("done")).unwrap();
+    assert_eq!(family.own_cost("root"), spent + REPLY);
+    assert_eq!(family.account("root").spent.get(), spent + REPLY);
+}

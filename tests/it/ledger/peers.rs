@@ -1,0 +1,258 @@
+//! What users of other systems complain about, 60 to 72 of the study of them: budgets and usage.
+//!
+//! Three have nothing here that could go wrong: there is no window of time that a budget is reset by (65), and nothing is
+//! imported yet (69). What a child that has run out tells its parent (66) is with the tests of children.
+
+use super::family::{Family, TENTH, denied};
+use crate::runner::world::{World, calls, fails, raise, reply, says, usage};
+use std::sync::Arc;
+use threadkeep::storage::Storage;
+use threadkeep_component::ports::Ports;
+use threadkeep_component::service::Error;
+use threadkeep_component::service::ledger::Asked;
+use threadkeep_component::service::store::CONTENTION;
+use threadkeep_core::error::Error as CoreError;
+use threadkeep_core::limits::Limits;
+use threadkeep_core::money::Nanos;
+use threadkeep_core::runner::{Bill, Outcome, ReplyBlock};
+use threadkeep_tests::fixture::MapLibrary;
+
+/// Whether the call was admitted, however often others were faster.
+fn races(store: &Arc<dyn Storage>, thread: &str) -> bool {
+    let world = World::over(Arc::clone(store), MapLibrary::small());
+    let service = &world.service;
+    let until = |seconds: u64| service.ports().now().plus_millis(seconds * 1_000);
+    let opened = service.open(thread, &format!("h/{thread}"), until(3_000));
+    let token = opened.unwrap().head.value.token;
+    let asked = Asked::Amount(Nanos::new(TENTH));
+    loop {
+        match service.hold(thread, token, "only", &asked, until(60)) {
+            Ok(_) => return true,
+            Err(Error::Core(CoreError::Exceeded(_))) => return false,
+            Err(Error::Storage(error)) => {
+                assert!(format!("{error:?}").contains(CONTENTION), "{error:?}");
+            }
+            Err(error) => panic!("{error:?}"),
+        }
+    }
+}
+
+/// 60 (litellm 40095): the first requests of a new user all passed, before the row of its budget was there.
+#[test]
+fn e60_an_account_is_there_before_the_first_request_and_admits_what_it_has() {
+    let family = Family::new(Some(10 * TENTH));
+    let threads: Vec<String> = (0..16).map(|n| format!("child-{n}")).collect();
+    for thread in &threads {
+        family.poor("root", thread);
+    }
+    let store = &family.world.store;
+    let admitted = std::thread::scope(|scope| {
+        let race = |thread: &String| {
+            let thread = thread.clone();
+            scope.spawn(move || races(store, &thread))
+        };
+        let racing: Vec<_> = threads.iter().map(race).collect();
+        let done = racing.into_iter().map(|race| race.join().unwrap());
+        done.filter(|admitted| *admitted).count()
+    });
+    assert_eq!(admitted, 10);
+    assert_eq!(family.tenths("root"), [10, 0, 10, 0]);
+    family.world.audit();
+}
+
+/// 61 (litellm 8867, otari 691): four exact rows came to 0.6619999999999999 in the counter that decides.
+#[test]
+fn e61_what_is_exact_adds_up_exactly() {
+    let mut family = Family::new(Some(662_000_000));
+    for _ in 0..4 {
+        family.spend("root", 165_500_000);
+    }
+    let account = family.account("root");
+    assert_eq!(account.spent.to_string(), "0.662");
+    assert_eq!(account.room(None), Nanos::ZERO);
+    denied(family.hold("root", 1));
+    assert_eq!(Nanos::new(1_615_000).to_string(), "0.001615");
+}
+
+/// 62 (otari 128): a provider that failed before it sent anything left its hold for ever.
+#[test]
+fn e62_every_way_out_of_a_call_closes_its_hold() {
+    let partial = threadkeep_core::runner::LlmFailure {
+        usage: usage(50, 5),
+        ..fails("permanent", true)
+    };
+    for (outcome, spent) in [
+        (Outcome::Failure(fails("permanent", false)), Some(0)),
+        (Outcome::Failure(fails("permanent", true)), None),
+        (Outcome::Failure(partial.clone()), Some(60_000)),
+        (Outcome::Stopped(fails("cancelled", false)), Some(0)),
+        (Outcome::Stopped(fails("cancelled", true)), None),
+        (Outcome::Stopped(partial), Some(60_000)),
+        (says("done"), Some(120_000)),
+    ] {
+        let mut family = Family::new(Some(10 * TENTH));
+        family.world.start("root", Some("go")).unwrap();
+        let held = family.account("root").held.get();
+        assert!(held > 0);
+        let shown = format!("{outcome:?}");
+        family.world.submit("root", outcome).unwrap();
+        family.world.audit();
+        let account = family.account("root");
+        assert_eq!(account.held, Nanos::ZERO, "{shown}");
+        // Where nobody knows, all of it is charged.
+        assert_eq!(account.spent.get(), spent.unwrap_or(held), "{shown}");
+    }
+}
+
+/// 63 (litellm 35568): a stream that broke was refunded, though its tokens were billed.
+#[test]
+fn e63_a_stream_that_breaks_costs_what_was_reported() {
+    let mut family = Family::new(Some(10 * TENTH));
+    family.world.start("root", Some("go")).unwrap();
+    let broken = threadkeep_core::runner::LlmFailure {
+        usage: usage(70, 15),
+        partial: "Half of".to_owned(),
+        ..fails("transient", true)
+    };
+    family
+        .world
+        .submit("root", Outcome::Failure(broken))
+        .unwrap();
+    assert_eq!(family.account("root").spent.get(), 70_000 + 30_000);
+    let head = family.world.service.load("root").unwrap().head.value;
+    assert_eq!(head.counters.run_tokens, 85);
+}
+
+/// 64 (routstr-core 682): what cost more than was reserved ate the holds of others, and what was left went below zero; a
+/// sweeper freed the holds of streams that lived.
+#[test]
+fn e64_an_overrun_takes_nothing_from_anybodys_hold() {
+    let mut family = Family::new(Some(10 * TENTH));
+    family.child("root", "one", 2 * TENTH);
+    family.child("root", "two", 8 * TENTH);
+    let other = family.hold("two", 8 * TENTH).unwrap();
+    let held = family.hold("one", 2 * TENTH).unwrap();
+    family.settle("one", held.version, 5 * TENTH).unwrap();
+    // The money of the other is where it was; the root owes.
+    assert_eq!(family.tenths("two"), [8, 0, 8, 0]);
+    assert_eq!(family.tenths("one"), [5, 5, 0, 0]);
+    assert_eq!(family.account("root").missing().get(), 3 * TENTH);
+    // Nobody who lives is swept, and what is held is settled as it was meant.
+    let swept = family.world.service.recover(&["h/nobody".to_owned()], None);
+    assert!(swept.unwrap().closed.is_empty());
+    family.settle("two", other.version, 8 * TENTH).unwrap();
+    for thread in ["one", "two", "root"] {
+        family.end(thread);
+    }
+    assert_eq!(family.tenths("root"), [10, 13, 0, 0]);
+}
+
+/// 67 (hermes-agent 2873): children starved on a shared budget; with a fresh one each the cap no longer held.
+#[test]
+fn e67_a_reserve_is_its_childs_alone_and_all_of_them_are_the_parents() {
+    let mut family = Family::new(Some(9 * TENTH));
+    for child in ["greedy", "second", "third"] {
+        family.child("root", child, 3 * TENTH);
+    }
+    family.spend("greedy", 3 * TENTH);
+    let cause = denied(family.hold("greedy", 1));
+    assert_eq!((cause.reason.as_str(), cause.maximum), ("budget", Some(0)));
+    // The others have all of theirs, and nobody has more.
+    family.spend("second", 3 * TENTH);
+    family.spend("third", 3 * TENTH);
+    denied(family.hold("root", 1));
+    for child in ["greedy", "second", "third"] {
+        family.end(child);
+    }
+    assert_eq!(family.tenths("root"), [9, 9, 0, 0]);
+}
+
+/// 68 (claude-code 87303): usage was repeated on each block of a response and counted as often.
+#[test]
+fn e68_a_response_of_many_blocks_is_counted_once() {
+    let mut family = Family::new(Some(10 * TENTH));
+    family.world.start("root", Some("go")).unwrap();
+    let text = |text: &str| ReplyBlock::Text {
+        text: text.to_owned(),
+    };
+    let blocks = vec![text("one"), text("two"), text("three")];
+    let answer = reply(blocks, usage(100, 10));
+    family.world.submit("root", answer).unwrap();
+    assert_eq!(family.account("root").spent.get(), 120_000);
+    // And a response that is told of twice is the same response.
+    let (last, version) = family.world.held["root"].last.clone().unwrap();
+    let again = family.world.service.submit("root", &last, version);
+    again.unwrap();
+    let head = family.world.service.load("root").unwrap().head.value;
+    assert_eq!((head.counters.turns, head.counters.usage.total()), (1, 110));
+    assert_eq!(family.account("root").spent.get(), 120_000);
+}
+
+/// 70 (ccusage 950, 897): what was forked or spawned told its parent's usage once more, up to 91 times.
+#[test]
+fn e70_what_begins_has_spent_nothing() {
+    let mut family = Family::new(Some(10 * TENTH));
+    family.spend("root", 4 * TENTH);
+    family.child("root", "child", 2 * TENTH);
+    family.poor("root", "poor");
+    for thread in ["child", "poor"] {
+        assert_eq!(family.own_cost(thread), 0, "{thread}");
+    }
+    assert_eq!(family.tenths("child"), [2, 0, 0, 0]);
+    assert_eq!(family.tenths("root"), [10, 4, 0, 2]);
+}
+
+/// 71 (claude-code 5904, ccusage 866): placeholders of a stream were taken for its usage, and never made good.
+#[test]
+fn e71_only_final_usage_counts() {
+    let mut family = Family::new(Some(10 * TENTH));
+    family.world.start("root", Some("go")).unwrap();
+    let before = family.account("root");
+    let token = family.world.held["root"].token;
+    for text in ["Half", "Half of it"] {
+        let service = &family.world.service;
+        service.progress("root", token, text).unwrap();
+        assert_eq!(family.account("root"), before);
+    }
+    family
+        .world
+        .submit("root", says("Half of it, and the rest"))
+        .unwrap();
+    let account = family.account("root");
+    assert_eq!((account.spent.get(), account.held.get()), (120_000, 0));
+    // A host's own call has one bill, and the first one that is told stands.
+    let held = family.hold("root", TENTH).unwrap();
+    let usage = Bill::Usage(usage(1, 0).unwrap());
+    let settled = family.world.service.settle("root", held.version, usage);
+    assert!(settled.is_err(), "it was held as money");
+    family.settle("root", held.version, 7).unwrap();
+    assert!(family.settle("root", held.version, 8).is_err());
+}
+
+/// 72 (claude-code 42338, 87137): whoever went on sent other bytes than before, and the provider's cache was in vain.
+#[test]
+fn e72_what_is_sent_after_a_suspension_begins_with_the_same_bytes() {
+    let mut family = Family::new(Some(10 * TENTH));
+    let turns = |turns| {
+        raise(Limits {
+            turns: Some(turns),
+            ..Limits::NONE
+        })
+    };
+    let world = &mut family.world;
+    world.service.signal("root", "one", &turns(1)).unwrap();
+    world.start("root", Some("go")).unwrap();
+    world
+        .submit("root", calls(&[("read", "{\"a\": 0.10}")]))
+        .unwrap();
+    let sent = |world: &World| world.service.messages("root", 0, 0).unwrap().0;
+    let before = sent(world);
+    world.service.signal("root", "more", &turns(5)).unwrap();
+    let handed = world.start("root", None).unwrap();
+    let after = sent(world);
+    assert_eq!(after[..before.len()], before[..]);
+    assert!(handed.step.version > 0);
+    world.submit("root", says("done")).unwrap();
+    world.start("root", Some("and more")).unwrap();
+    assert_eq!(sent(world)[..after.len()], after[..]);
+}
