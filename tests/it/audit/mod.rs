@@ -4,4 +4,4 @@ mod cli;
 mod documents;
 mod live;
 mod planted;
-mod world;
+pub(crate) mod world;

@@ -42,9 +42,7 @@ impl Kept {
 
     /// A copy with this done to it by somebody else; what the audit says then.
     pub fn planted(&self, sql: &str) -> Report {
-        let copy = tempfile::tempdir().unwrap();
-        self.copy_to(copy.path());
-        let connection = Connection::open(copy.path().join(FILE)).unwrap();
+        let (copy, connection) = self.copy();
         connection
             .execute_batch(sql)
             .unwrap_or_else(|error| panic!("{sql}: {error}"));
@@ -56,13 +54,22 @@ impl Kept {
         audit(&*open(copy.path())).unwrap()
     }
 
-    fn copy_to(&self, to: &Path) {
+    /// A look at a copy, as a person has it who opens the file.
+    pub fn with<T>(&self, look: impl FnOnce(&Connection) -> T) -> T {
+        let (_copy, connection) = self.copy();
+        look(&connection)
+    }
+
+    fn copy(&self) -> (TempDir, Connection) {
+        let copy = tempfile::tempdir().unwrap();
         let path = |name: &str| -> PathBuf { self.temp.path().join(name) };
         for name in [FILE.to_owned(), format!("{FILE}-wal")] {
             if path(&name).exists() {
-                std::fs::copy(path(&name), to.join(&name)).unwrap();
+                std::fs::copy(path(&name), copy.path().join(&name)).unwrap();
             }
         }
+        let connection = Connection::open(copy.path().join(FILE)).unwrap();
+        (copy, connection)
     }
 }
 

@@ -4,6 +4,7 @@
 //! name. What only one backend can do wrong is in a file of its own.
 
 mod broken;
+mod budget;
 mod commits;
 mod counting;
 mod coverage;

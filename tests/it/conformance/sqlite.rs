@@ -221,7 +221,7 @@ fn the_log_of_another_program_is_left_as_it_is() {
 
 #[test]
 fn a_newer_store_is_left_as_it_is() {
-    for version in ["4", "99", "2147483647", "0", "-1"] {
+    for version in ["5", "99", "2147483647", "0", "-1"] {
         let fixture = SqliteFixture::new();
         drop(fixture.open());
         fixture
@@ -274,7 +274,7 @@ fn the_file_says_what_it_is() {
             .unwrap()
     };
     assert_eq!(number("PRAGMA application_id"), APPLICATION_ID);
-    assert_eq!(number("PRAGMA user_version"), 3);
+    assert_eq!(number("PRAGMA user_version"), 4);
     assert_eq!(number("PRAGMA page_size"), 4096);
     let mode: String = shell
         .query_row("PRAGMA journal_mode", [], |row| row.get(0))

@@ -8,10 +8,11 @@ use threadkeep::storage::sqlite::{SqliteOptions, SqliteStore};
 use threadkeep::storage::{Storage, StorageError};
 
 /// Every migration, in order.
-const MIGRATIONS: [&str; 3] = [
+const MIGRATIONS: [&str; 4] = [
     include_str!("../../../host/src/storage/sqlite/schema/0001_records_and_logs.sql"),
     include_str!("../../../host/src/storage/sqlite/schema/0002_threads_view.sql"),
     include_str!("../../../host/src/storage/sqlite/schema/0003_usage_is_exact.sql"),
+    include_str!("../../../host/src/storage/sqlite/schema/0004_budget_ledger_view.sql"),
 ];
 
 /// "Thkp", as the file says.

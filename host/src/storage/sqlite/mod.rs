@@ -6,7 +6,8 @@
 //! nowhere else ([`files`], [`vfs`]). The schema and why it is as it is: `schema/`. Many stores, of which few are open:
 //! [`Stores`].
 //!
-//! No domain rule lives here. The view `threads` is for people with a database shell; the program never reads it.
+//! No domain rule lives here. The views `threads` and `budget_ledger` are for people with a database shell; the program never
+//! reads them.
 
 mod apply;
 mod checkpoint;

@@ -15,10 +15,11 @@ use super::statements::{BEGIN_WRITE, COMMIT, ROLLBACK};
 const APPLICATION_ID: i32 = 0x5468_6b70;
 
 /// Every migration in order; a file at version n has had the first n. One that was released is never edited.
-const MIGRATIONS: [&str; 3] = [
+const MIGRATIONS: [&str; 4] = [
     include_str!("schema/0001_records_and_logs.sql"),
     include_str!("schema/0002_threads_view.sql"),
     include_str!("schema/0003_usage_is_exact.sql"),
+    include_str!("schema/0004_budget_ledger_view.sql"),
 ];
 
 /// The version of a file that has had every migration.
