@@ -409,7 +409,7 @@ fn writing() -> OpenOptions {
     not_waiting(options)
 }
 
-fn not_waiting(mut options: OpenOptions) -> OpenOptions {
+pub(crate) fn not_waiting(mut options: OpenOptions) -> OpenOptions {
     #[cfg(unix)]
     {
         use cap_std::fs::OpenOptionsExt;

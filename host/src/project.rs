@@ -4,7 +4,8 @@ use crate::authority::{self, AuthorityError, Environment, HolderLock, Life, Proj
 use crate::ceilings::{Book, Guard};
 use crate::clock::{SystemClock, Time};
 use crate::component::Context;
-use crate::driver::{self, Driver, Models};
+use crate::documents::UsageLog;
+use crate::driver::{self, Driver, Models, Work};
 use crate::engine::Engine;
 use crate::error::CallError;
 use crate::library::LibraryError;
@@ -20,6 +21,7 @@ use crate::wit;
 use cap_std::fs::Dir;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 /// The file of the SQLite store, in `.ai/threads`.
 pub const STORE: &str = "registry.db";
@@ -60,6 +62,8 @@ pub struct OpenProject {
     guard: Arc<Guard>,
     /// None over an empty store in memory.
     threads: Option<Dir>,
+    /// Notes what models used; none over an empty store in memory.
+    usage: Option<Arc<Work>>,
     /// What all its drivers share: no two runs of this process are held under one name, and all under one lock file.
     shared: Arc<driver::Shared>,
 }
@@ -160,8 +164,14 @@ impl OpenProject {
             kept: Mutex::default(),
         });
         let (threads, lock) = place.unzip();
+        let tenant = Tenant::new(engine, context);
+        let usage = threads
+            .as_ref()
+            .map(|threads| log_of(&tenant, threads))
+            .transpose()?;
         Ok(Self {
-            tenant: Tenant::new(engine, context),
+            tenant,
+            usage,
             library,
             models,
             tools,
@@ -227,7 +237,19 @@ impl OpenProject {
     /// A driver that finds its providers elsewhere.
     pub fn driver_with(&self, models: Arc<dyn Models>) -> Driver {
         let (tools, shared) = (Arc::clone(&self.tools), Arc::clone(&self.shared));
-        Driver::sharing(self.tenant.clone(), models, tools, shared).within(Arc::clone(&self.guard))
+        let driver = Driver::sharing(self.tenant.clone(), models, tools, shared);
+        let driver = driver.within(Arc::clone(&self.guard));
+        match &self.usage {
+            Some(usage) => driver.doing(Arc::clone(usage)),
+            None => driver,
+        }
+    }
+
+    /// Wait until what models used so far is noted in `.ai/threads/usage.jsonl`, or could not be.
+    pub async fn usage_noted(&self) {
+        if let Some(usage) = &self.usage {
+            usage.flush().await;
+        }
     }
 
     /// Close the runs of holders whose process is dead, those whose lease is over and of whom nothing is known, and those
@@ -264,6 +286,16 @@ impl OpenProject {
         }
         Ok([closed.closed, lost.closed].concat())
     }
+}
+
+/// Longest time in which one line of the log of usage must be written.
+const USAGE_TIME_MAX: Duration = Duration::from_secs(10);
+
+fn log_of(tenant: &Tenant, threads: &Dir) -> Result<Arc<Work>, AuthorityError> {
+    let threads = threads.try_clone();
+    let threads = threads.map_err(|error| AuthorityError::from_io(authority::THREADS, error))?;
+    let log = Arc::new(UsageLog::new(tenant.clone(), threads));
+    Ok(Arc::new(Work::new(log, USAGE_TIME_MAX)))
 }
 
 /// Seconds after the expiry of a lease in which its holder may still come back.

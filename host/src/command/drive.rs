@@ -105,6 +105,12 @@ impl<'a> Watch<'a> {
         if let Some(writer) = writer {
             flush(&writer, thread, self.interrupts, screen).await;
         }
+        tokio::select! {
+            biased;
+            () = opened.project().usage_noted() => {}
+            // Who leaves now loses a line of the log at most.
+            _ = self.interrupts.next() => {}
+        }
         self.answer(opened, thread, done, screen).await
     }
 

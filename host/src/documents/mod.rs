@@ -10,8 +10,10 @@
 mod files;
 mod tail;
 mod transcript;
+mod usage;
 mod writer;
 
+pub use usage::{USAGE, UsageLog, look_at_usage};
 pub use writer::{DocumentWriter, Flushed};
 
 use crate::authority::AuthorityError;

@@ -1,4 +1,4 @@
-//! Work after a run: titles, embeddings, notices. It fails alone and never blocks or changes a run.
+//! Work after a run, or after each of its replies: titles, embeddings, notices, the log of usage. It fails alone and never blocks or changes a run.
 //!
 //! Each kind of work has a queue and a task of its own, so a slow one delays nothing but itself. What is queued is not
 //! durable: it is gone with the process.
@@ -8,8 +8,8 @@ use crate::models::BoxFuture;
 use futures_util::FutureExt;
 use std::error::Error;
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 
@@ -21,7 +21,18 @@ pub const AFTER_QUEUE_MAX: usize = 1_024;
 /// for ever.
 pub const AFTER_TIME_MAX: Duration = Duration::from_secs(600);
 
-/// Something to be done when a run has stopped or ended.
+/// A reply of a model that is durable.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Replied {
+    /// The thread.
+    pub thread: String,
+    /// Whose it is, if anybody's.
+    pub agent: Option<String>,
+    /// The version of the entry that holds the reply.
+    pub version: u64,
+}
+
+/// Something to be done when a run has stopped or ended, or after each reply.
 pub trait AfterRun: Send + Sync {
     /// What it is called in events and logs.
     fn name(&self) -> &str;
@@ -31,77 +42,133 @@ pub trait AfterRun: Send + Sync {
         &'a self,
         ended: &'a Ended,
     ) -> BoxFuture<'a, Result<(), Box<dyn Error + Send + Sync>>>;
+
+    /// Is it also to be done after each reply of a model? Without this [`AfterRun::after_reply`] is never called.
+    fn wants_replies(&self) -> bool {
+        false
+    }
+
+    /// The same after one reply, while the run may go on.
+    fn after_reply<'a>(
+        &'a self,
+        _replied: &'a Replied,
+    ) -> BoxFuture<'a, Result<(), Box<dyn Error + Send + Sync>>> {
+        Box::pin(async { Ok(()) })
+    }
+}
+
+/// What something is done after.
+enum Occasion {
+    Run(Box<Ended>),
+    Reply(Replied),
+}
+
+impl Occasion {
+    fn thread(&self) -> &str {
+        match self {
+            Self::Run(ended) => &ended.thread,
+            Self::Reply(replied) => &replied.thread,
+        }
+    }
 }
 
 /// One kind of work with its queue.
-pub(super) struct Work {
-    name: String,
-    queue: mpsc::Sender<(Ended, Sink)>,
+pub(crate) struct Work {
+    work: Arc<dyn AfterRun>,
+    time_max: Duration,
+    /// Its task is started by the first that is queued: only then a runtime is known.
+    task: OnceLock<Task>,
     queued: AtomicU64,
+}
+
+struct Task {
+    queue: mpsc::Sender<(Occasion, Sink)>,
     done: watch::Receiver<u64>,
 }
 
 impl Work {
-    /// Start its task on the current tokio runtime; it ends, with its queue empty, after this is dropped.
-    pub(super) fn start(work: Arc<dyn AfterRun>, time_max: Duration) -> Self {
-        let (queue, waiting) = mpsc::channel(AFTER_QUEUE_MAX);
-        let (count, done) = watch::channel(0);
-        let name = work.name().to_owned();
-        tokio::spawn(perform(work, waiting, count, time_max));
+    /// Its task ends, with its queue empty, after this is dropped.
+    pub(crate) fn new(work: Arc<dyn AfterRun>, time_max: Duration) -> Self {
         Self {
-            name,
-            queue,
+            work,
+            time_max,
+            task: OnceLock::new(),
             queued: AtomicU64::new(0),
-            done,
         }
     }
 
-    /// Queue a run that has stopped or ended. Never blocks.
-    pub(super) fn queue(&self, ended: &Ended, sink: &Sink) {
-        match self.queue.try_send((ended.clone(), sink.clone())) {
+    /// Queue a run that has stopped or ended. Never blocks. Called on a tokio runtime.
+    pub(super) fn ended(&self, ended: &Ended, sink: &Sink) {
+        self.queue(Occasion::Run(Box::new(ended.clone())), sink);
+    }
+
+    /// Queue a reply, if it wants any. Never blocks. Called on a tokio runtime.
+    pub(super) fn replied(&self, replied: &Replied, sink: &Sink) {
+        if self.work.wants_replies() {
+            self.queue(Occasion::Reply(replied.clone()), sink);
+        }
+    }
+
+    fn queue(&self, occasion: Occasion, sink: &Sink) {
+        match self.task().queue.try_send((occasion, sink.clone())) {
             Ok(()) => {
                 self.queued.fetch_add(1, Ordering::SeqCst);
             }
-            Err(_) => failed(&self.name, ended, sink, "too much of it waits"),
+            Err(refused) => {
+                let (occasion, sink) = refused.into_inner();
+                let name = self.work.name();
+                failed(name, occasion.thread(), &sink, "too much of it waits");
+            }
         }
     }
 
+    fn task(&self) -> &Task {
+        self.task.get_or_init(|| {
+            let (queue, waiting) = mpsc::channel(AFTER_QUEUE_MAX);
+            let (count, done) = watch::channel(0);
+            let work = Arc::clone(&self.work);
+            tokio::spawn(perform(work, waiting, count, self.time_max));
+            Task { queue, done }
+        })
+    }
+
     /// Wait until what was queued before this call is done or has failed.
-    pub(super) async fn flush(&self) {
+    pub(crate) async fn flush(&self) {
+        let Some(task) = self.task.get() else { return };
         let queued = self.queued.load(Ordering::SeqCst);
         // The task lives as long as the queue; if its runtime is gone, nothing more will be done.
-        let _ = self.done.clone().wait_for(|done| *done >= queued).await;
+        let _ = task.done.clone().wait_for(|done| *done >= queued).await;
     }
 }
 
 async fn perform(
     work: Arc<dyn AfterRun>,
-    mut waiting: mpsc::Receiver<(Ended, Sink)>,
+    mut waiting: mpsc::Receiver<(Occasion, Sink)>,
     count: watch::Sender<u64>,
     time_max: Duration,
 ) {
-    while let Some((ended, sink)) = waiting.recv().await {
-        let once = AssertUnwindSafe(async { work.after(&ended).await }).catch_unwind();
-        let message = match tokio::time::timeout(time_max, once).await {
+    while let Some((occasion, sink)) = waiting.recv().await {
+        let once = AssertUnwindSafe(async {
+            match &occasion {
+                Occasion::Run(ended) => work.after(ended).await,
+                Occasion::Reply(replied) => work.after_reply(replied).await,
+            }
+        });
+        let message = match tokio::time::timeout(time_max, once.catch_unwind()).await {
             Ok(Ok(Ok(()))) => None,
             Ok(Ok(Err(error))) => Some(error.to_string()),
             Ok(Err(_)) => Some("it panicked".to_owned()),
             Err(_) => Some(format!("it took longer than {} s", time_max.as_secs())),
         };
         if let Some(message) = message {
-            failed(work.name(), &ended, &sink, &message);
+            failed(work.name(), occasion.thread(), &sink, &message);
         }
         count.send_modify(|done| *done += 1);
     }
 }
 
-fn failed(name: &str, ended: &Ended, sink: &Sink, message: &str) {
-    tracing::warn!(
-        work = name,
-        thread = ended.thread,
-        message,
-        "work after a run failed"
-    );
+fn failed(name: &str, thread: &str, sink: &Sink, message: &str) {
+    tracing::warn!(work = name, thread, message, "work after a run failed");
     sink.emit(RunEvent::AfterFailed {
         work: name.to_owned(),
         message: message.to_owned(),
@@ -147,9 +214,9 @@ mod tests {
 
     async fn said(act: &'static str, time_max: Duration) -> Vec<String> {
         let (sink, mut events) = Sink::channel();
-        let work = Work::start(Arc::new(Act(act)), time_max);
-        work.queue(&ended(), &sink);
-        work.queue(&ended(), &sink);
+        let work = Work::new(Arc::new(Act(act)), time_max);
+        work.ended(&ended(), &sink);
+        work.ended(&ended(), &sink);
         work.flush().await;
         let mut said = Vec::new();
         while let Ok(RunEvent::AfterFailed { work, message }) = events.try_recv() {
@@ -174,10 +241,10 @@ mod tests {
     #[tokio::test]
     async fn what_waits_is_bounded() {
         let (sink, mut events) = Sink::channel();
-        let work = Work::start(Arc::new(Act("hangs")), Duration::from_secs(600));
+        let work = Work::new(Arc::new(Act("hangs")), Duration::from_secs(600));
         // One more is taken out by the task as soon as it runs; here it does not run yet.
         for _ in 0..=AFTER_QUEUE_MAX {
-            work.queue(&ended(), &sink);
+            work.ended(&ended(), &sink);
         }
         let told = events.try_recv().expect("the last one is told of");
         assert!(

@@ -13,7 +13,8 @@ mod perform;
 mod queue;
 mod stop;
 
-pub use after::{AFTER_QUEUE_MAX, AFTER_TIME_MAX, AfterRun};
+pub(crate) use after::Work;
+pub use after::{AFTER_QUEUE_MAX, AFTER_TIME_MAX, AfterRun, Replied};
 pub use events::{Costs, Ended, RunEvent, Sink, Why};
 pub use nonce::fresh_nonce;
 pub(crate) use queue::Shared;
@@ -61,7 +62,7 @@ pub struct Driver {
     tools: Arc<dyn Tools>,
     observer: Option<Arc<dyn Observer>>,
     guard: Arc<Guard>,
-    after: Vec<Arc<after::Work>>,
+    after: Vec<Arc<Work>>,
     on_busy: OnBusy,
     shared: Arc<Shared>,
 }
@@ -153,13 +154,15 @@ impl Driver {
     }
 
     /// Do `work` after each run, on a task of its own. A stream of events ends once the work after its run is done.
-    ///
-    /// # Panics
-    /// Outside a tokio runtime.
     #[must_use]
-    pub fn after_run(mut self, work: Arc<dyn AfterRun>) -> Self {
-        let work = after::Work::start(work, AFTER_TIME_MAX);
-        self.after.push(Arc::new(work));
+    pub fn after_run(self, work: Arc<dyn AfterRun>) -> Self {
+        self.doing(Arc::new(Work::new(work, AFTER_TIME_MAX)))
+    }
+
+    /// The same with a queue that other drivers share.
+    #[must_use]
+    pub(crate) fn doing(mut self, work: Arc<Work>) -> Self {
+        self.after.push(work);
         self
     }
 
@@ -258,7 +261,7 @@ impl Driver {
             holding.release();
         }
         if let Ok(ended) = &done {
-            self.after.iter().for_each(|work| work.queue(ended, sink));
+            self.after.iter().for_each(|work| work.ended(ended, sink));
         }
         done
     }
@@ -279,6 +282,7 @@ impl Driver {
         let mut run = perform::Run {
             driver: self,
             thread: thread.clone(),
+            agent: handle.thread.agent.clone(),
             token: handle.token,
             permit,
             sink,

@@ -1,7 +1,7 @@
 //! One step of one run: performed, then submitted.
 
 use super::conversation::Conversation;
-use super::{Costs, DriveError, Driver, RunEvent, Sink, Stop, StopLevel};
+use super::{Costs, DriveError, Driver, Replied, RunEvent, Sink, Stop, StopLevel};
 use crate::ceilings::{Called, Permit, Settling};
 use crate::component::convert;
 use crate::models::{BoxFuture, Completion, Delta, Failure, FailureKind, Llm, OnDelta, Request};
@@ -25,6 +25,7 @@ const PARTIAL_BYTES_MAX: usize = 40 << 10;
 pub(super) struct Run<'a> {
     pub(super) driver: &'a Driver,
     pub(super) thread: String,
+    pub(super) agent: Option<String>,
     pub(super) token: u64,
     /// Every model and tool call passes it.
     pub(super) permit: &'a Permit,
@@ -130,6 +131,17 @@ impl Run<'_> {
                 }
                 error => DriveError::Call(error),
             })?;
+        if replied {
+            // Nobody else writes between a step and its answer, so the answer is the next version.
+            let replied = Replied {
+                thread: self.thread.clone(),
+                agent: self.agent.clone(),
+                version: step.version + 1,
+            };
+            for work in &self.driver.after {
+                work.replied(&replied, self.sink);
+            }
+        }
         // Only for whoever listens: without it the run goes on.
         if replied && let Ok(thread) = tenant.get(&self.thread).await {
             self.sink.emit(RunEvent::Turn(Costs::of(&thread)));

@@ -46,6 +46,7 @@ fn runs_of_two_processes_do_not_disturb_each_other() {
             .collect()
     });
     assert_eq!(project.threads(), PROCESSES * RUNS);
+    check_usage(&project, &ids);
     for id in &ids {
         let shown = project.json(&["show", id, "--events", "100"]);
         assert_eq!(shown["thread"]["cost"]["spend"], "0.00031", "charged once");
@@ -61,6 +62,21 @@ fn runs_of_two_processes_do_not_disturb_each_other() {
             1 + EVENTS.len(),
             "the manifest, then each event once"
         );
+    }
+}
+
+/// Whole lines, one for each reply, whoever wrote them.
+fn check_usage(project: &Project, ids: &[String]) {
+    let log = std::fs::read_to_string(project.path().join(".ai/threads/usage.jsonl")).unwrap();
+    let lines: Vec<Value> = log
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(lines.len(), ids.len() * 2, "{log}");
+    for id in ids {
+        let own = lines.iter().filter(|line| line["threadId"] == **id);
+        let cost: Vec<String> = own.map(|line| line["costUsd"].to_string()).collect();
+        assert_eq!(cost, ["0.00012", "0.00019"], "{id}");
     }
 }
 

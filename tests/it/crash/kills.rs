@@ -149,6 +149,7 @@ async fn sixty_real_kills_lose_nothing() {
             findings.is_empty(),
             "seed {seed}, kill {kill}: {findings:#?}"
         );
+        whole_lines(kept.path());
         for (thread, n) in &acknowledged {
             let found = project.tenant().get(thread).await.unwrap();
             assert!(
@@ -169,6 +170,17 @@ async fn sixty_real_kills_lose_nothing() {
     }
     assert!(recovered > 0, "no kill hit a run");
     println!("kills: {KILLS}, commits acknowledged: {events}, runs recovered: {recovered}");
+}
+
+/// A kill may lose a line of the log of usage and leaves none half written.
+fn whole_lines(project: &Path) {
+    let log = std::fs::read_to_string(project.join(".ai/threads/usage.jsonl"));
+    let log = log.unwrap_or_default();
+    for line in log.lines() {
+        let line: serde_json::Value = serde_json::from_str(line).expect(line);
+        assert!(line["costUsd"].is_number(), "{line}");
+    }
+    assert!(log.is_empty() || log.ends_with('\n'));
 }
 
 /// What was recovered goes on to its end, and its documents are rebuilt.

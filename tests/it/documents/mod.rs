@@ -3,6 +3,7 @@
 mod confinement;
 mod damage;
 mod fixture;
+mod usage;
 
 use fixture::{ALL, World, all, draft};
 use std::sync::Arc;

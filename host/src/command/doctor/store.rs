@@ -7,7 +7,7 @@ use cap_std::fs::Dir;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use threadkeep::authority::{self, Life};
-use threadkeep::documents::{DocumentState, Documents};
+use threadkeep::documents::{DocumentState, Documents, USAGE, look_at_usage};
 use threadkeep::engine::Engine;
 use threadkeep::project::STORE;
 use threadkeep::storage::Storage;
@@ -69,6 +69,7 @@ pub async fn sections(
             let tenant = tenant(engine, Arc::clone(&project.library), storage);
             let counted = statistics(&tenant, &mut section, findings).await;
             unreadable(&tenant, &mut section, findings).await;
+            usage(threads, &mut section, findings);
             findings.sections.push(section);
             let lockable = locks(threads, findings);
             documents(&tenant, threads, findings).await;
@@ -222,6 +223,24 @@ async fn unreadable(tenant: &Tenant, section: &mut Section, findings: &mut Findi
         cursor = page.cursor;
         if cursor.is_none() {
             return;
+        }
+    }
+}
+
+/// The log of what replies used, once there is one.
+fn usage(threads: &Dir, section: &mut Section, findings: &mut Findings) {
+    match look_at_usage(threads) {
+        Ok(None) => {}
+        Ok(Some(bytes)) => section.ok(USAGE, format!("{bytes} bytes")),
+        Err(error) => {
+            let problem = fault::with_source(&error);
+            section.item(State::Warning, USAGE, problem.clone(), None);
+            findings.missing(
+                format!("what replies use is not noted: {problem}"),
+                format!(
+                    "move away what stands at .ai/threads/{USAGE}; the next reply makes a new file"
+                ),
+            );
         }
     }
 }
