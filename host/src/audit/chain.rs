@@ -1,6 +1,6 @@
 //! One chain: its links, its tip, and the chains that lie above it.
 
-use super::read::{Snapshot, key_of, list, text, unescape};
+use super::read::{Snapshot, key_of, list, number, text, unescape};
 use super::{Audit, Invariant, Suspicion, TRIES_MAX, shown};
 use crate::storage::{Key, PAGE_ENTRIES_MAX, StorageError};
 use serde_json::Value;
@@ -19,12 +19,14 @@ impl Audit<'_> {
     fn compare_chain(&mut self, root: &str) -> Result<(), StorageError> {
         for _ in 0..TRIES_MAX {
             let links = self.indexed("chain", root)?;
-            let Some(records) = self.of_chain(root, &links)? else {
+            let children = self.children(&links)?;
+            let Some(records) = self.of_chain(root, &links, &children)? else {
                 continue;
             };
             let mut suspicion = Suspicion::about(root);
             linked(root, &links, &records, &mut suspicion);
             spawned(root, &records, &mut suspicion);
+            numbered(root, &children, &records, &mut suspicion);
             let above = !records.json("chain", root)["parent"].is_null();
             if above && self.is_circle(root)? {
                 let expected = "parents that end with a root";
@@ -37,7 +39,8 @@ impl Audit<'_> {
             if suspicion.is_empty() {
                 return Ok(());
             }
-            if records.stands(self.storage)? && self.indexed("chain", root)? == links {
+            let same = self.indexed("chain", root)? == links && self.children(&links)? == children;
+            if same && records.stands(self.storage)? {
                 suspicion.report(&mut self.report);
                 return Ok(());
             }
@@ -46,14 +49,29 @@ impl Audit<'_> {
         Ok(())
     }
 
-    /// A chain, its links, and the thread and chain that spawned it, at one moment.
-    fn of_chain(&self, root: &str, links: &[String]) -> Result<Option<Snapshot>, StorageError> {
+    /// Threads whose parent is one of these links, in the order of the index.
+    fn children(&self, links: &[String]) -> Result<Vec<String>, StorageError> {
+        let mut children = Vec::new();
+        for link in links {
+            children.extend(self.indexed("parent", link)?);
+        }
+        Ok(children)
+    }
+
+    /// A chain, its links, the thread and chain that spawned it, and the chains of its children, at one moment.
+    fn of_chain(
+        &self,
+        root: &str,
+        links: &[String],
+        children: &[String],
+    ) -> Result<Option<Snapshot>, StorageError> {
         let own = [Key::new("chain", root), Key::new("thread", root)];
         let first = Snapshot::in_parts(self.storage, &own)?;
         let above = key_of(&first.json("chain", root)["parent"]);
         let parent = key_of(&first.json("thread", root)["parent"]);
         let threads = links.iter().map(|link| Key::new("thread", link));
-        let mut keys: Vec<Key> = own.into_iter().chain(threads).collect();
+        let children = children.iter().map(|child| Key::new("chain", child));
+        let mut keys: Vec<Key> = own.into_iter().chain(threads).chain(children).collect();
         for (collection, name) in [("chain", above), ("thread", parent)] {
             if !name.is_empty() {
                 keys.push(Key::new(collection, name));
@@ -203,5 +221,36 @@ fn spawned(root: &str, records: &Snapshot, suspicion: &mut Suspicion) {
         let expected = "an account under the nearest above it";
         let found = format!("one under {}", shown(&account));
         suspicion.of(Invariant::Chains, expected, found);
+    }
+}
+
+/// Numbers of chains among those that their parent has spawned: each once, none above the count. A root has none.
+fn numbered(root: &str, children: &[String], records: &Snapshot, suspicion: &mut Suspicion) {
+    let chain = records.json("chain", root);
+    let (spawned, below) = (number(&chain["children"]), number(&chain["depth"]) + 1);
+    let rootless = chain["parent"].is_null() && number(&chain["number"]) > 0;
+    suspicion.wrong(
+        Invariant::Chains,
+        rootless,
+        "no number: it is a root",
+        "one",
+    );
+    let mut taken = BTreeSet::new();
+    for child in children {
+        let record = records.json("chain", child);
+        // One that is not the first link of its chain has no record, and records of before have no number.
+        if key_of(&record["parent"]) != root || record["number"].is_null() {
+            continue;
+        }
+        let (n, depth) = (number(&record["number"]), number(&record["depth"]));
+        if n == 0 || n > spawned || !taken.insert(n) {
+            let expected = format!("children with numbers of their own up to {spawned}");
+            let found = format!("{} with the number {n}", shown(child));
+            suspicion.of(Invariant::Chains, expected, found);
+        }
+        if !record["depth"].is_null() && depth != below {
+            let expected = format!("{} chains above {}", below, shown(child));
+            suspicion.of(Invariant::Chains, expected, format!("{depth}"));
+        }
     }
 }

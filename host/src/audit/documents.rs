@@ -1,24 +1,35 @@
 //! The audit of a tenant and of a project: the store off the runtime's threads, then the documents of its threads.
 
-use super::{AuditError, Finding, Invariant, Report, audit, shown};
+use super::{AuditError, Finding, Invariant, Progress, Report, audit_watched, shown};
 use crate::documents::{DocumentError, DocumentState, Documents};
 use crate::error::CallError;
 use crate::project::OpenProject;
 use crate::tenant::Tenant;
 use crate::wit::{self, registry::Filter};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// Threads of one page: the registry's most.
 const PAGE_THREADS: u32 = 100;
 
 impl Tenant {
-    /// Look at everything in its store, as [`audit`] does, on a thread of its own.
+    /// Look at everything in its store, as [`super::audit`] does, on a thread of its own.
     ///
     /// # Errors
     /// If the store cannot be read at all. What is wrong with it is in the report.
     pub async fn audit(&self) -> Result<Report, AuditError> {
+        self.audit_watched(&Arc::default()).await
+    }
+
+    /// The same, telling how far it has come.
+    ///
+    /// # Errors
+    /// As [`Tenant::audit`].
+    pub async fn audit_watched(&self, progress: &Arc<Progress>) -> Result<Report, AuditError> {
         let storage = Arc::clone(&self.context().storage);
-        match tokio::task::spawn_blocking(move || audit(&*storage)).await {
+        let progress = Arc::clone(progress);
+        let audit = move || audit_watched(&*storage, &progress);
+        match tokio::task::spawn_blocking(audit).await {
             Ok(done) => Ok(done?),
             Err(_) => Err(AuditError::Abandoned),
         }
@@ -31,7 +42,15 @@ impl OpenProject {
     /// # Errors
     /// If the store or the component give no answer. What is wrong is in the report.
     pub async fn audit(&self) -> Result<Report, AuditError> {
-        let mut report = self.tenant().audit().await?;
+        self.audit_watched(&Arc::default()).await
+    }
+
+    /// The same, telling how far it has come.
+    ///
+    /// # Errors
+    /// As [`OpenProject::audit`].
+    pub async fn audit_watched(&self, progress: &Arc<Progress>) -> Result<Report, AuditError> {
+        let mut report = self.tenant().audit_watched(progress).await?;
         let Some(threads) = self.threads() else {
             return Ok(report);
         };
@@ -53,6 +72,7 @@ impl OpenProject {
             };
             for thread in page.threads {
                 compare(&documents, &thread.id, &mut report).await?;
+                progress.documents.fetch_add(1, Ordering::Relaxed);
             }
             for thread in page.unreadable {
                 unread(&mut report, &thread.thread, &thread.why.message);

@@ -60,6 +60,12 @@ fn due(seen: &Seen, suspicion: &mut Suspicion) {
         let found = format!("one at {due} ms");
         suspicion.wrong(Indexes, due > expiry, &expected, &found);
     }
+    if let (Some(due), "waiting", false) = (due, status, head["wait"].is_null()) {
+        let until = millis(&head["wait"]["until"]);
+        let expected = format!("a due entry when its wait is over ({until} ms), or before");
+        let found = format!("one at {due} ms");
+        suspicion.wrong(Indexes, due > until, &expected, &found);
+    }
     let (from, to) = (number(&head["mail_from"]), number(&head["mail_to"]));
     let expected = "at most 32 messages that wait";
     let found = format!("those from {from} to {to}");

@@ -23,6 +23,7 @@ use crate::error::CallError;
 use crate::storage::{Storage, StorageError};
 use read::Names;
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Most findings that a report names; the others are counted. One broken rule of a writer breaks every thread.
 pub const FINDINGS_MAX: usize = 1_000;
@@ -156,6 +157,25 @@ impl Report {
     }
 }
 
+/// How far an audit has come, for whoever watches it.
+#[derive(Debug, Default)]
+pub struct Progress {
+    threads: AtomicU64,
+    documents: AtomicU64,
+}
+
+impl Progress {
+    /// Threads that were looked at.
+    pub fn threads(&self) -> u64 {
+        self.threads.load(Ordering::Relaxed)
+    }
+
+    /// Threads whose documents were compared, which comes last.
+    pub fn documents(&self) -> u64 {
+        self.documents.load(Ordering::Relaxed)
+    }
+}
+
 /// Why an audit came to no end.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -179,6 +199,14 @@ pub enum AuditError {
 /// # Errors
 /// What the store says where it cannot be read at all. A record that cannot be read is a finding.
 pub fn audit(storage: &dyn Storage) -> Result<Report, StorageError> {
+    audit_watched(storage, &Progress::default())
+}
+
+/// The same, telling how far it has come.
+///
+/// # Errors
+/// As [`audit`].
+pub fn audit_watched(storage: &dyn Storage, progress: &Progress) -> Result<Report, StorageError> {
     let mut audit = Audit {
         storage,
         report: Report::default(),
@@ -187,6 +215,7 @@ pub fn audit(storage: &dyn Storage) -> Result<Report, StorageError> {
     let mut heads = Names::new(storage, "head");
     while let Some(key) = heads.next(&mut audit.report)? {
         audit.report.threads += 1;
+        progress.threads.fetch_add(1, Ordering::Relaxed);
         audit.thread(&key)?;
     }
     audit.threads_without_heads()?;

@@ -1,8 +1,11 @@
 //! `audit`.
 
 use super::fault;
-use super::open::Session;
-use threadkeep::audit::{AuditError, Finding};
+use super::open::{Opened, Session};
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+use threadkeep::audit::{AuditError, Finding, Progress, Report};
 use threadkeep_cli::answer::{AuditAnswer, FindingRow};
 use threadkeep_cli::exit::{Exit, Fault};
 use threadkeep_cli::screen::Screen;
@@ -11,9 +14,7 @@ use threadkeep_cli::screen::Screen;
 pub async fn audit(session: &Session, screen: &mut Screen) -> Result<Exit, Fault> {
     let opened = session.open()?;
     opened.say_if_empty(screen);
-    let report = opened
-        .project()
-        .audit()
+    let report = watched(&opened, screen)
         .await
         .map_err(|error| failed(&error))?;
     let exit = match report.is_clean() {
@@ -28,6 +29,26 @@ pub async fn audit(session: &Session, screen: &mut Screen) -> Result<Exit, Fault
         unsettled: report.unsettled,
         exit,
     }))
+}
+
+/// A person sees how far it has come.
+async fn watched(opened: &Opened, screen: &mut Screen) -> Result<Report, AuditError> {
+    let progress: Arc<Progress> = Arc::default();
+    let mut audit = pin!(opened.project().audit_watched(&progress));
+    let mut tick = tokio::time::interval(Duration::from_millis(500));
+    loop {
+        tokio::select! {
+            biased;
+            report = &mut audit => return report,
+            _ = tick.tick() => match (progress.threads(), progress.documents()) {
+                (0, _) => {}
+                (threads, 0) => screen.live(&format!("  looking: {threads} threads")),
+                (threads, documents) => {
+                    screen.live(&format!("  comparing documents: {documents} of {threads} threads"));
+                }
+            },
+        }
+    }
 }
 
 fn row(finding: Finding) -> FindingRow {

@@ -78,7 +78,7 @@ fn a_store_that_is_written_while_it_is_looked_at_is_clean() {
             let (working, store) = (&working, Arc::clone(&store));
             scope.spawn(move || {
                 let mut world = World::over(store, MapLibrary::small());
-                for n in 0..15 {
+                for n in 0..60 {
                     let own = create(&world, &format!("w{worker}-{n}"), Some("work"));
                     go(&mut world, &own);
                     go(&mut world, &format!("child{}", worker * 4 + n % 4));
