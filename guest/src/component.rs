@@ -339,6 +339,10 @@ impl exported::runner::Guest for Component {
             .map(|loaded| loaded.head.value.version)
     }
 
+    fn sweep(thread: String, cursor: Option<String>) -> Result<Option<String>, types::Error> {
+        call(|service| service.sweep(&thread, cursor))
+    }
+
     fn ready(
         limit: u32,
         cursor: Option<String>,

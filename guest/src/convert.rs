@@ -24,10 +24,10 @@ use threadkeep_core::limits::Limits;
 use threadkeep_core::money::Nanos;
 use threadkeep_core::plan::Loaded;
 use threadkeep_core::runner::{
-    Completion, LlmFailure, Outcome, Proof, Raise, ReplyBlock, Signal, Submission, ToolOutcome,
-    ToolState,
+    Completion, Kit, LlmFailure, Outcome, Proof, Raise, ReplyBlock, Signal, Submission,
+    ToolOutcome, ToolState,
 };
-use threadkeep_core::thread::{Cause, Draft, Overrides, Status, StepKind};
+use threadkeep_core::thread::{Cause, Draft, Head, Overrides, Status, StepKind};
 use threadkeep_core::time::Instant;
 
 #[inline(never)]
@@ -310,6 +310,7 @@ pub fn draft(draft: exported::registry::Draft) -> Draft {
             model: draft.model,
             limits: limits_in(draft.limits),
             capabilities: draft.capabilities,
+            within: None,
         },
         inputs: draft.inputs,
     }
@@ -469,7 +470,7 @@ pub fn submission(
         token,
         version,
         outcome,
-        mail: Vec::new(),
+        kit: Kit::default(),
     })
 }
 
@@ -567,7 +568,12 @@ pub fn due(due: &Due) -> exported::runner::Due {
             partial: due.partial,
         },
         holder: head.holder.clone(),
+        sweep: head.sweep.is_some() || (head.intent.is_some() && !held(head)),
     }
+}
+
+fn held(head: &Head) -> bool {
+    head.status == Status::Running
 }
 
 pub fn unreadable((thread, message): (String, String)) -> types::Unreadable {

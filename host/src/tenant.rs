@@ -385,6 +385,47 @@ impl Tenant {
         .await
     }
 
+    /// `runner.sweep`, page after page, until all children of the thread know.
+    pub async fn sweep(&self, thread: &str) -> Result<(), CallError> {
+        let mut cursor = None;
+        loop {
+            let (thread, from) = (thread.to_owned(), cursor);
+            cursor = self
+                .call(move |c, s| {
+                    c.threadkeep_threads_runner()
+                        .call_sweep(s, &thread, from.as_deref())
+                })
+                .await?;
+            if cursor.is_none() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Pass on what threads were told, of the tree under one or of all, until nobody under them has anything left to pass
+    /// on. How many threads passed something on.
+    ///
+    /// # Errors
+    /// As `runner.ready` and `runner.sweep`.
+    pub async fn sweep_all(&self, under: Option<&str>) -> Result<u64, CallError> {
+        let (mut cursor, mut swept, mut before) = (None, 0, 0);
+        loop {
+            let page = self.ready(100, cursor, under.map(str::to_owned)).await?;
+            for due in page.threads.iter().filter(|due| due.sweep) {
+                self.sweep(&due.thread).await?;
+                swept += 1;
+            }
+            cursor = page.cursor;
+            if cursor.is_none() {
+                // A child that was told something has children of its own.
+                if swept == before {
+                    return Ok(swept);
+                }
+                before = swept;
+            }
+        }
+    }
+
     /// `runner.ready`.
     pub async fn ready(
         &self,

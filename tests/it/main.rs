@@ -2,6 +2,7 @@
 
 mod audit;
 mod ceilings;
+mod children;
 mod cli;
 mod component;
 mod conformance;

@@ -24,7 +24,7 @@ impl MapLibrary {
         self
     }
 
-    /// Directives `work` and `poor` (it may spend 0.001 USD), model `default` at 1 and 2 USD a million, tools `read`
+    /// Directives `work`, `poor` (it may spend 0.001 USD) and `boss` (it may spawn), model `default` at 1 and 2 USD a million, tools `read`
     /// (idempotent), `write` (not) and `ask` (needs consent).
     pub fn small() -> Self {
         let tool = |name: &str, idempotent: bool, consent: bool| {
@@ -34,15 +34,21 @@ impl MapLibrary {
             })
             .to_string()
         };
+        let tools = ["read", "write", "ask"].map(|tool| format!("execute.tool.{tool}"));
         let directive = |name: &str, limits: serde_json::Value| {
             serde_json::json!({
                 "name": name, "body": "Do the work.",
-                "front": {"capabilities": ["execute.tool.*"], "limits": limits},
+                "front": {"capabilities": tools, "limits": limits},
             })
             .to_string()
         };
+        let all = serde_json::json!({
+            "name": "boss", "body": "Have it done.",
+            "front": {"capabilities": ["execute.tool.*"], "limits": {"spend": "0.1"}},
+        });
         Self::new()
             .with("directive", "work", &directive("work", serde_json::json!({"turns": 12})))
+            .with("directive", "boss", &all.to_string())
             .with("directive", "poor", &directive("poor", serde_json::json!({"spend": "0.001"})))
             .with(
                 "model",

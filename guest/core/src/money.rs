@@ -112,6 +112,10 @@ impl FromJson for Nanos {
     fn read(value: Value<'_>) -> Result<Self, Wrong> {
         u64::read(value).map(Self)
     }
+
+    fn hollow() -> Self {
+        Self::ZERO
+    }
 }
 
 impl fmt::Display for Nanos {

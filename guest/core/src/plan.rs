@@ -4,8 +4,10 @@
 //! the history's length plus one; index and due entries follow the records in the same plan.
 
 mod money;
+mod neighbour;
 
 pub use money::Funds;
+pub use neighbour::{Neighbour, stops};
 
 use crate::error::{self, Error};
 use crate::history::{Admitted, Answer, Entry, Event, Raised, Reason, Settled, messages_of};
@@ -42,6 +44,8 @@ pub struct Loaded {
     pub chain: Stored<ChainRecord>,
     /// The chains of [`ChainRecord::above`], in that order; none where a thread is loaded to be shown.
     pub above: Vec<Stored<ChainRecord>>,
+    /// The thread that spawned it, if one did and it is there; none where a thread is loaded to be shown.
+    pub parent: Option<Neighbour>,
 }
 
 impl Loaded {
@@ -178,10 +182,13 @@ pub struct Change<'a> {
     pub mail: Vec<Mail>,
     /// Calls of a host's own loop that end with it and nobody settled.
     pub charges: Vec<Settled>,
+    beside: Vec<neighbour::Touched>,
     /// Writes beyond the records of the thread.
     pub extra: Vec<Write>,
     /// True if it only records the truth about something that has already happened.
     pub closing: bool,
+    /// Has the provider counted the assistant's message already?
+    pub counted: bool,
     sealed: bool,
 }
 
@@ -207,8 +214,10 @@ impl<'a> Change<'a> {
             admitted: None,
             mail: Vec::new(),
             charges: Vec::new(),
+            beside: Vec::new(),
             extra: Vec::new(),
             closing: false,
+            counted: false,
             sealed: false,
         }
     }
@@ -254,9 +263,8 @@ impl<'a> Change<'a> {
         (self.events.len() - 1) as u32
     }
 
-    /// Count the messages of the events so far into what a provider will see. `counted` says that the provider has
-    /// already counted the assistant's. Later events must not be messages.
-    pub fn seal(&mut self, counted: bool) {
+    /// Count the messages of the events so far into what a provider will see. Later events must not be messages.
+    pub fn seal(&mut self) {
         if self.sealed {
             return;
         }
@@ -265,7 +273,7 @@ impl<'a> Change<'a> {
             self.head.prefix = hash::sha256(&[&self.head.prefix, &message]);
             let assistant = message.starts_with(r#"{"role":"assistant""#);
             self.head.asked = !assistant;
-            if !(counted && assistant) {
+            if !(self.counted && assistant) {
                 self.head.context = self.head.context.saturating_add(estimate::tokens(&message));
             }
         }
@@ -284,7 +292,7 @@ impl<'a> Change<'a> {
 
     /// The plan of a commit of the thread: records and one entry.
     pub fn into_plan(mut self, reason: Reason) -> Result<Plan, Error> {
-        self.seal(false);
+        self.seal();
         self.tell_raised();
         self.tell_late();
         self.consistent()?;
@@ -326,7 +334,12 @@ impl<'a> Change<'a> {
 
     fn head_plan(mut self) -> Plan {
         self.head.updated = self.moment.now;
+        if self.head.sweep.is_some() {
+            self.head.due = Some(0);
+        }
         let mut writes = Vec::with_capacity(4 + self.extra.len());
+        self.wake_parent();
+        self.write_beside(&mut writes);
         self.write_due(&mut writes);
         self.write_indexes(&mut writes);
         let key = self.loaded.key();

@@ -336,6 +336,7 @@ fn documents_keep_their_bytes() {
         head: stored(json::read(RECORDS[head].1).unwrap()),
         chain: stored(json::read(RECORDS[4].1).unwrap()),
         above: Vec::new(),
+        parent: None,
     };
     let events = EVENTS.join(",");
     let text = RECORDS[7]

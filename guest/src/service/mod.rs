@@ -3,6 +3,7 @@
 //! Each function here does bounded work. A conflict is decided again from fresh records, at most
 //! [`store::CONFLICTS_MAX`] times; then the caller hears `busy` and may repeat the same call.
 
+pub mod children;
 pub mod history;
 pub mod ledger;
 pub mod maintenance;

@@ -32,6 +32,7 @@ pub fn shown(plan: Plan) -> Loaded {
             value: plan.chain,
         },
         above: Vec::new(),
+        parent: None,
     }
 }
 

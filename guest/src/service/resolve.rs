@@ -6,7 +6,9 @@ use std::rc::Rc;
 use threadkeep_core::error::{ECHO_BYTES_MAX, Error as CoreError, cut};
 use threadkeep_core::json::{Map, Value};
 use threadkeep_core::plan::{Loaded, Moment};
-use threadkeep_core::settings::{Directive, Model, Pin, Policy, ToolDef, check_asked, pin};
+use threadkeep_core::settings::{
+    Directive, Model, Pin, Policy, ToolDef, builtins, check_asked, pin,
+};
 use threadkeep_core::thread::{Draft, Overrides, Resolved};
 use threadkeep_core::{id, key};
 
@@ -34,7 +36,12 @@ impl<P: Ports> Service<P> {
                 );
             }
         };
+        let own = directive
+            .as_ref()
+            .and_then(|directive| directive.limits.spend);
+        let named = draft.overrides.limits.spend.or(own);
         Ok(Resolved {
+            reserve: named.map(|named| named.min(pin.limits.spend.unwrap_or(named))),
             model: model_name(directive.as_ref(), &draft.overrides),
             limits: pin.limits,
             capabilities: pin.capabilities,
@@ -114,7 +121,7 @@ impl<P: Ports> Service<P> {
         Ok(pin(directive, inputs, overrides, model, catalog, &policy)?)
     }
 
-    /// Every tool that the host has.
+    /// Every tool that the host has, and those of the runner's own.
     fn catalog(&self) -> Result<Vec<ToolDef>, Error> {
         let names = self.ports.library("tool", "")?;
         let mut catalog = Vec::with_capacity(names.len());
@@ -123,6 +130,7 @@ impl<P: Ports> Service<P> {
                 catalog.push(ToolDef::parse(&text)?);
             }
         }
+        catalog.extend(builtins());
         Ok(catalog)
     }
 

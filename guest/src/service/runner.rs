@@ -11,11 +11,12 @@ use threadkeep_core::json::{self, Fields, FromJson, Taken, ToJson, Value, Wrong}
 use threadkeep_core::key;
 use threadkeep_core::plan::{Expect, Loaded, Plan, Write};
 use threadkeep_core::runner::{
-    self, Decision, KeptPartial, MAIL_MAX, Mail, PARTIAL_BYTES_MAX, Proof, Signal, StartRequest,
-    Step, Submission,
+    self, Decision, KeptPartial, Kit, MAIL_MAX, Mail, PARTIAL_BYTES_MAX, Proof, Signal,
+    StartRequest, Step, Submission,
 };
 use threadkeep_core::settings::Pin;
-use threadkeep_core::thread::{Status, StepKind};
+use threadkeep_core::thread::{Head, Status, StepKind};
+use threadkeep_core::time::Instant;
 
 /// A step that hands out a model call carries the messages of at most so many entries; a driver that is further behind
 /// reads them with `transcript.messages`.
@@ -79,6 +80,13 @@ impl FromJson for PartialRecord {
             text: taken.field("text")?,
         })
     }
+
+    fn hollow() -> Self {
+        Self {
+            step: 0,
+            text: String::new(),
+        }
+    }
 }
 
 impl<P: Ports> Service<P> {
@@ -103,7 +111,7 @@ impl<P: Ports> Service<P> {
                 input: input.clone(),
                 holder,
                 key: name,
-                mail: self.mail(loaded)?,
+                kit: self.kit(loaded, self.round(loaded)?.as_ref())?,
             };
             let moment = self.under_policy(moment)?;
             Ok(runner::start(
@@ -123,7 +131,7 @@ impl<P: Ports> Service<P> {
             let round = self.round(loaded)?;
             let partial = self.partial(loaded)?;
             let pin = self.pin_if_any(loaded)?;
-            let claimer = (holder, proof, self.mail(loaded)?);
+            let claimer = (holder, proof, self.kit(loaded, round.as_ref())?);
             let moment = self.under_policy(moment)?;
             Ok(runner::claim(
                 loaded,
@@ -156,11 +164,16 @@ impl<P: Ports> Service<P> {
                 true => self.entry(&loaded.key(), submission.version + 1)?,
                 false => None,
             };
-            let submission = Submission {
-                mail: self.mail(loaded)?,
-                ..submission.clone()
-            };
             let moment = self.under_policy(moment)?;
+            let mut submission = submission.clone();
+            if pending {
+                let outcome = &submission.outcome;
+                let prepared = self.prepare(loaded, pin.as_deref(), outcome, moment.ceiling)?;
+                submission.kit = Kit {
+                    prepared,
+                    ..self.kit(loaded, round.as_ref())?
+                };
+            }
             Ok(runner::submit(
                 loaded,
                 pin.as_deref(),
@@ -256,7 +269,7 @@ impl<P: Ports> Service<P> {
         Ok(done.map_or_else(|loaded| loaded, shown))
     }
 
-    /// Threads that are due, the longest due first; of one chain if `under` names a thread.
+    /// Threads that somebody should drive: the longest due first, or those of the tree under one.
     pub fn ready(
         &self,
         limit: u32,
@@ -267,9 +280,39 @@ impl<P: Ports> Service<P> {
             return Err(CoreError::invalid("limit", &limit.to_string(), "must be 1 to 100").into());
         }
         let now = self.ports.now();
-        let root = under
-            .map(|thread| self.load(thread).map(|loaded| loaded.root()))
-            .transpose()?;
+        let (many, cursor) = match under {
+            Some(top) => {
+                let (branches, cursor) = self.tree(top, cursor.as_deref())?;
+                (
+                    branches.into_iter().map(|(loaded, _)| loaded).collect(),
+                    cursor,
+                )
+            }
+            None => self.due(now, limit, cursor)?,
+        };
+        let mut due = Vec::new();
+        for loaded in many {
+            if !wants_somebody(&loaded.head.value, now) {
+                continue;
+            }
+            match self.partial(&loaded) {
+                Ok(KeptPartial { version, .. }) => due.push(Due {
+                    loaded,
+                    partial: version,
+                }),
+                Err(error) => drop(error.unreadable()?),
+            }
+        }
+        Ok((due, cursor))
+    }
+
+    /// A page of the threads that have a due entry whose time has come.
+    fn due(
+        &self,
+        now: Instant,
+        limit: u32,
+        cursor: Option<String>,
+    ) -> Result<(Vec<Loaded>, Option<String>), Error> {
         // The clock may have stepped back since the page that gave it: then it lies behind the end, and nothing is due.
         check_cursor(cursor.as_deref(), "", &key::number(u64::MAX))?;
         let end = key::number(now.millis().saturating_add(1));
@@ -281,22 +324,7 @@ impl<P: Ports> Service<P> {
             .iter()
             .map(|item| key::last(&item.name))
             .collect();
-        let mut due = Vec::new();
-        for loaded in self.load_many(&keys)?.threads {
-            let head = &loaded.head.value;
-            let late =
-                head.status != Status::Running || head.expiry.is_none_or(|expiry| expiry < now);
-            if late && root.as_ref().is_none_or(|root| *root == loaded.root()) {
-                match self.partial(&loaded) {
-                    Ok(KeptPartial { version, .. }) => due.push(Due {
-                        loaded,
-                        partial: version,
-                    }),
-                    Err(error) => drop(error.unreadable()?),
-                }
-            }
-        }
-        Ok((due, page.cursor))
+        Ok((self.load_many(&keys)?.threads, page.cursor))
     }
 
     /// The text of the pending step's stream, if it was kept.
@@ -419,6 +447,14 @@ impl<P: Ports> Service<P> {
         }
         Ok((have, texts))
     }
+}
+
+/// Is it due, and does nobody see to it? A thread that is held is seen to until its lease expires, but for its children
+/// that have still to be told something.
+fn wants_somebody(head: &Head, now: Instant) -> bool {
+    let due = head.due.is_some_and(|due| due <= now.millis());
+    let held = head.status == Status::Running && head.expiry.is_some_and(|expiry| expiry >= now);
+    due && (!held || head.sweep.is_some())
 }
 
 /// Ids of holders are compared as they are.

@@ -6,7 +6,7 @@ use threadkeep_core::error::{ECHO_BYTES_MAX, Error as CoreError, cut};
 use threadkeep_core::history::Entry;
 use threadkeep_core::json::{self, FromJson};
 use threadkeep_core::limits::Limits;
-use threadkeep_core::plan::{Loaded, Moment, Plan, Stored, Write};
+use threadkeep_core::plan::{Loaded, Moment, Neighbour, Plan, Stored, Write};
 use threadkeep_core::runner::Decision;
 use threadkeep_core::thread::{ChainRecord, Head, ThreadRecord};
 use threadkeep_core::{id, key};
@@ -72,16 +72,39 @@ fn stored<T: FromJson>(
         .transpose()
 }
 
+/// The thread that spawned another, if it is among what was read.
+#[inline(never)]
+fn spawner(
+    items: &[Item],
+    thread: &ThreadRecord,
+    chain: &ChainRecord,
+) -> Result<Option<Neighbour>, Error> {
+    let (Some(parent), Some(of)) = (&thread.parent, &chain.parent) else {
+        return Ok(None);
+    };
+    let head = stored(items, key::HEAD, &id::key(parent))?;
+    Ok(head.map(|head| Neighbour {
+        id: parent.clone(),
+        chain: of.clone(),
+        head,
+    }))
+}
+
 impl<P: Ports> Service<P> {
     /// The records of a thread with the chains whose accounts lie above its own, as one snapshot: a root's in one read.
     pub fn load(&self, thread: &str) -> Result<Loaded, Error> {
         id::check("thread", thread)?;
         let own = id::key(thread);
-        let mut chains = vec![own.clone()];
+        let (mut chains, mut parent) = (vec![own.clone()], None::<String>);
         for _ in 0..LOAD_READS_MAX {
             let records = [(key::THREAD, own.as_str()), (key::HEAD, own.as_str())];
             let chain_keys = chains.iter().map(|root| (key::CHAIN, root.as_str()));
-            let pairs: Vec<(&str, &str)> = records.into_iter().chain(chain_keys).collect();
+            let parent_key = parent.iter().map(|parent| (key::HEAD, parent.as_str()));
+            let pairs: Vec<(&str, &str)> = records
+                .into_iter()
+                .chain(chain_keys)
+                .chain(parent_key)
+                .collect();
             let items = self.ports.get(&pairs)?;
             let record: Option<Stored<ThreadRecord>> = stored(&items, key::THREAD, &own)?;
             let head: Option<Stored<Head>> = stored(&items, key::HEAD, &own)?;
@@ -108,7 +131,9 @@ impl<P: Ports> Service<P> {
                     .map(|root| stored(&items, key::CHAIN, root))
                     .collect::<Result<_, _>>()?;
                 let Some(above) = above else { break };
+                let parent = spawner(&items, &record.value, &chain.value)?;
                 return Ok(Loaded {
+                    parent,
                     thread: record,
                     head,
                     chain,
@@ -116,6 +141,7 @@ impl<P: Ports> Service<P> {
                 });
             }
             chains = wanted;
+            parent = record.value.parent.as_deref().map(id::key);
         }
         let message = format!("a chain record of {thread}, or of what it draws on, is missing");
         Err(CoreError::Corrupt(message).into())
@@ -166,6 +192,7 @@ impl<P: Ports> Service<P> {
             head,
             chain,
             above: Vec::new(),
+            parent: None,
         }))
     }
 

@@ -165,6 +165,12 @@ pub struct Caps {
     /// Most money of the whole thread, in US dollars, such as 0.25
     #[arg(long, value_name = "USD", value_parser = money::parse)]
     pub spend: Option<u64>,
+    /// Most child threads that the thread spawns
+    #[arg(long, value_name = "N")]
+    pub spawns: Option<u64>,
+    /// Most levels of children below the thread
+    #[arg(long, value_name = "N")]
+    pub depth: Option<u64>,
     /// Longest time of a run, such as 90 (seconds), 10m or 1h30m; waiting does not count
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub duration: Option<Duration>,

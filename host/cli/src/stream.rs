@@ -23,6 +23,8 @@ pub struct Stream {
     quiet: u64,
     /// The person knows which thread it is.
     known: bool,
+    /// It waited for its children: it is the same run that goes on.
+    waited: bool,
 }
 
 impl Stream {
@@ -47,9 +49,25 @@ impl Stream {
     /// It is held, and its first step is durable.
     pub fn started(&mut self, screen: &mut Screen, thread: &str, run: u64) {
         self.quiet = 0;
-        if !self.known {
+        let goes_on = std::mem::take(&mut self.waited);
+        if !self.known && !goes_on {
             screen.note(&format!("run {run} of {thread}"));
         }
+    }
+
+    /// It waits for its children.
+    pub fn children(&mut self, screen: &mut Screen) {
+        self.quiet = 0;
+        self.waited = true;
+        screen.end_line();
+        screen.note("  waiting for its children");
+    }
+
+    /// Something happened in a thread that it spawned, or one of those did.
+    pub fn child(&mut self, screen: &mut Screen, thread: &str, what: &str) {
+        self.quiet = 0;
+        screen.end_line();
+        screen.note(&format!("  {thread} {what}"));
     }
 
     /// More text of a reply.

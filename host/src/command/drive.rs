@@ -205,6 +205,8 @@ impl<'a> Watch<'a> {
             RunEvent::Text(text) => stream.text(screen, &text),
             RunEvent::Thinking(_) => stream.thinking(screen),
             RunEvent::ToolNamed(_) | RunEvent::Ended(_) | RunEvent::AfterFailed { .. } => {}
+            RunEvent::Waits { .. } => stream.children(screen),
+            RunEvent::Child { thread, event } => child(stream, &thread, &event, screen),
             RunEvent::ToolStarted {
                 name, arguments, ..
             } => stream.tool_started(screen, &name, &arguments),
@@ -257,6 +259,19 @@ impl<'a> Watch<'a> {
             presses,
             terminated,
         })
+    }
+}
+
+/// Of a child the beginning and the end are shown; what it says is in its transcript.
+fn child(stream: &mut Stream, thread: &str, event: &RunEvent, screen: &mut Screen) {
+    match event {
+        RunEvent::Started { run: 1, .. } => stream.child(screen, thread, "started"),
+        RunEvent::Ended(ended) => {
+            let cause = ended.cause.as_ref().map(|why| format!(": {}", why.message));
+            let what = format!("{}{}", ended.status, cause.unwrap_or_default());
+            stream.child(screen, thread, &what);
+        }
+        _ => {}
     }
 }
 

@@ -141,6 +141,8 @@ pub fn bound(opened: &Opened, thread: &wit::Thread) -> Bound {
         Cap::Turns => own.turns,
         Cap::Tokens => own.tokens,
         Cap::Spend => own.spend,
+        Cap::Spawns => own.spawns,
+        Cap::Depth => own.depth,
         Cap::Duration => own.duration,
     };
     bound_at(opened, cap, own)

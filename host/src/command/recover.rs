@@ -16,6 +16,11 @@ pub async fn recover(
     let opened = session.open()?;
     let recovered = opened.project().recover(&recover.dead).await;
     let recovered = recovered.map_err(|error| fault::recovery(&error))?;
+    opened
+        .tenant()
+        .sweep_all(None)
+        .await
+        .map_err(|error| fault::call(&error))?;
     for thread in &recovered {
         opened.refresh(thread, screen).await;
     }

@@ -23,8 +23,9 @@ pub async fn raise(
     screen: &mut Screen,
 ) -> Result<Exit, Fault> {
     if raise.caps.is_empty() {
-        return Err(Fault::usage("no cap is named")
-            .hint("name one or more of --turns, --tokens, --spend and --duration"));
+        return Err(Fault::usage("no cap is named").hint(
+            "name one or more of --turns, --tokens, --spend, --spawns, --depth and --duration",
+        ));
     }
     let opened = session.open()?;
     let failed = |error| fault::of_thread(&opened, &raise.thread, &error);
@@ -46,6 +47,8 @@ fn check(thread: &wit::Thread, caps: &wit::Limits) -> Result<(), Fault> {
         ("--turns", caps.turns, now.turns),
         ("--tokens", caps.tokens, now.tokens),
         ("--spend", caps.spend, now.spend),
+        ("--spawns", caps.spawns, now.spawns),
+        ("--depth", caps.depth, now.depth),
         ("--duration", caps.duration, now.duration),
     ] {
         let Some(new) = new else { continue };
@@ -79,8 +82,9 @@ fn lifted(now: &wit::Limits, caps: &wit::Limits) -> wit::Limits {
         turns: caps.turns.or(now.turns),
         tokens: caps.tokens.or(now.tokens),
         spend: caps.spend.or(now.spend),
+        spawns: caps.spawns.or(now.spawns),
+        depth: caps.depth.or(now.depth),
         duration: caps.duration.or(now.duration),
-        ..*now
     }
 }
 
@@ -94,6 +98,8 @@ fn still_reached(thread: &wit::Thread, limits: &wit::Limits) -> Option<(&'static
     let (option, limit, used) = match cause.code.as_str() {
         "turns_exceeded" => ("--turns", limits.turns?, used),
         "tokens_exceeded" => ("--tokens", limits.tokens?, used),
+        "spawns_exceeded" => ("--spawns", limits.spawns?, used),
+        "depth_exceeded" => ("--depth", limits.depth?, used.saturating_sub(1)),
         "duration_exceeded" => ("--duration", limits.duration?, used),
         // The value is what the next call may cost: with what was spent it may just reach the cap.
         "spend_exceeded" => {
@@ -109,6 +115,8 @@ fn named(caps: &wit::Limits, option: &str) -> bool {
     match option {
         "--turns" => caps.turns.is_some(),
         "--tokens" => caps.tokens.is_some(),
+        "--spawns" => caps.spawns.is_some(),
+        "--depth" => caps.depth.is_some(),
         "--duration" => caps.duration.is_some(),
         _ => caps.spend.is_some(),
     }
@@ -176,10 +184,14 @@ async fn send(
 ) -> Result<Exit, Fault> {
     let failed = |error| fault::of_thread(opened, thread, &error);
     let tenant = opened.tenant();
+    let ends = matches!(what, SignalKind::Cancel | SignalKind::Kill);
     tenant
         .signal(thread, &fresh_id(), what)
         .await
         .map_err(failed)?;
+    if ends {
+        tell_children(opened, thread, screen).await;
+    }
     let record = tenant.get(thread).await.map_err(failed)?;
     opened.refresh(&record.id, screen).await;
     let can_go_on =
@@ -202,6 +214,15 @@ async fn send(
         own_loop: record.run.step.as_deref() == Some("own-loop"),
         exit: Exit::Done,
     }))
+}
+
+/// Let all that it spawned know. What cannot be told now stands in the records, for `recover` and the next run.
+async fn tell_children(opened: &Opened, thread: &str, screen: &mut Screen) {
+    if let Err(error) = opened.tenant().sweep_all(Some(thread)).await {
+        screen.note(&format!(
+            "its children could not all be told ({error}): `threadkeep recover` tells them"
+        ));
+    }
 }
 
 /// An id for a signal that is sent once.

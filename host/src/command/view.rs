@@ -141,8 +141,8 @@ pub fn caps(caps: &Caps) -> wit::Limits {
         turns: caps.turns,
         tokens: caps.tokens,
         spend: caps.spend,
-        spawns: None,
-        depth: None,
+        spawns: caps.spawns,
+        depth: caps.depth,
         duration: caps.duration.map(millis),
     }
 }

@@ -34,7 +34,7 @@ impl Driver {
         sink: &Sink,
         stop: &Stop,
     ) -> Result<Ended, DriveError> {
-        self.begin(Some(permit), (thread, input), sink, stop).await
+        self.tree(Some(permit), (thread, input), sink, stop).await
     }
 
     /// Let a run begin before there is a thread for it, so that a refusal leaves none. It waits for room as

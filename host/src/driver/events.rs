@@ -3,6 +3,7 @@
 use crate::ceilings::Note;
 use crate::models::Usage;
 use crate::wit;
+use std::sync::Arc;
 use tokio::sync::mpsc;
 
 /// Something that happened in a run.
@@ -41,6 +42,18 @@ pub enum RunEvent {
         failed: bool,
         /// Bytes of its result.
         bytes: usize,
+    },
+    /// It waits for children, durably: nobody holds it. It goes on by itself, and tells so as `Started`.
+    Waits {
+        /// The thread.
+        thread: String,
+    },
+    /// Something happened in the run of a thread that it spawned, or one of those.
+    Child {
+        /// That thread.
+        thread: String,
+        /// What.
+        event: Box<RunEvent>,
     },
     /// A turn is durable.
     Turn(Costs),
@@ -160,6 +173,8 @@ impl Ended {
 #[derive(Debug, Clone, Default)]
 pub struct Sink {
     sender: Option<mpsc::UnboundedSender<RunEvent>>,
+    /// The child whose events go there.
+    child: Option<Arc<str>>,
 }
 
 impl Sink {
@@ -174,6 +189,7 @@ impl Sink {
         (
             Self {
                 sender: Some(sender),
+                child: None,
             },
             receiver,
         )
@@ -195,8 +211,23 @@ impl Sink {
         }
     }
 
+    /// The same stream, for what happens in a child.
+    pub(super) fn of_child(&self, thread: &str) -> Self {
+        Self {
+            sender: self.sender.clone(),
+            child: Some(thread.into()),
+        }
+    }
+
     pub(crate) fn emit(&self, event: RunEvent) {
         if let Some(sender) = &self.sender {
+            let event = match &self.child {
+                None => event,
+                Some(child) => RunEvent::Child {
+                    thread: child.to_string(),
+                    event: Box::new(event),
+                },
+            };
             // A listener that went away does not stop a run.
             let _ = sender.send(event);
         }

@@ -12,6 +12,7 @@ mod nonce;
 mod perform;
 mod queue;
 mod stop;
+mod tree;
 
 pub(crate) use after::Work;
 pub use after::{AFTER_QUEUE_MAX, AFTER_TIME_MAX, AfterRun, Replied};
@@ -20,6 +21,7 @@ pub use nonce::fresh_nonce;
 pub(crate) use queue::Shared;
 pub use queue::{LOST_MAX, OnBusy, WAITERS_MAX};
 pub use stop::{Stop, StopLevel, Stopper, stopper};
+pub use tree::TREE_RUNS_MAX;
 
 use crate::ceilings::{Guard, Permit, Refusal};
 use crate::error::CallError;
@@ -32,7 +34,9 @@ use begin::{Admitted, not_held};
 use conversation::Conversation;
 use queue::{Holding, by_whom};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+use tokio::sync::Notify;
 
 /// How often it is tried to read how a run ended: a store that fails so often will fail its next user too.
 const ENDED_READS_MAX: u32 = 4;
@@ -65,6 +69,10 @@ pub struct Driver {
     after: Vec<Arc<Work>>,
     on_busy: OnBusy,
     shared: Arc<Shared>,
+    /// Told when a thread has told others something: there may be more to do in its tree.
+    nudge: Arc<Notify>,
+    /// The version that the first run of its tree began with, once it has.
+    began: Arc<AtomicU64>,
 }
 
 /// Why a run could not be performed to its end. The thread is as its last commit left it.
@@ -129,6 +137,8 @@ impl Driver {
             after: Vec::new(),
             on_busy: OnBusy::Refuse,
             shared,
+            nudge: Arc::default(),
+            began: Arc::default(),
         }
     }
 
@@ -178,7 +188,8 @@ impl Driver {
         &self.tenant
     }
 
-    /// Begin a run, or go on in place, and perform it until it is idle, suspended or ended.
+    /// Begin a run, or go on in place, and perform it until it is idle, suspended or ended, with all that it spawns: at
+    /// most [`TREE_RUNS_MAX`] threads of its tree side by side. It ends once none of them can go on.
     ///
     /// `input` is a JSON message of a user, or `None` to try again.
     ///
@@ -192,10 +203,10 @@ impl Driver {
         sink: &Sink,
         stop: &Stop,
     ) -> Result<Ended, DriveError> {
-        self.begin(None, (thread, input), sink, stop).await
+        self.tree(None, (thread, input), sink, stop).await
     }
 
-    /// Take over a thread that waits, or whose holder is gone, and perform it.
+    /// Take over a thread that waits, or whose holder is gone, and perform it; not what it spawns.
     ///
     /// # Errors
     /// `busy` while the holder lives; else as [`Driver::run`].
@@ -260,7 +271,9 @@ impl Driver {
         if matches!(done, Ok(_) | Err(DriveError::Fenced(_))) {
             holding.release();
         }
-        if let Ok(ended) = &done {
+        if let Ok(ended) = &done
+            && ended.status != "waiting"
+        {
             self.after.iter().for_each(|work| work.ended(ended, sink));
         }
         done
@@ -290,12 +303,22 @@ impl Driver {
             conversation: Conversation::default(),
         };
         let mut step = handle.step;
+        let relaxed = Ordering::Relaxed;
+        let first = self
+            .began
+            .compare_exchange(0, step.version, relaxed, relaxed);
+        if first.is_ok() && step.version > 1 {
+            self.nudge.notify_one();
+        }
         while step.kind != "finished" {
             step = run.perform(step).await?;
             self.committed(&thread);
         }
         let ended = Ended::of(&self.ended(&thread).await?);
-        sink.emit(RunEvent::Ended(Box::new(ended.clone())));
+        sink.emit(match ended.status.as_str() {
+            "waiting" => RunEvent::Waits { thread },
+            _ => RunEvent::Ended(Box::new(ended.clone())),
+        });
         Ok(ended)
     }
 

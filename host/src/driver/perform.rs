@@ -107,6 +107,18 @@ impl Llm for Noted<'_> {
     }
 }
 
+/// Does a reply tell other threads something? More often yes than true: it is a reason to look.
+fn tells(blocks: &str) -> bool {
+    [
+        "spawn_thread",
+        "send_message",
+        "cancel_thread",
+        "kill_thread",
+    ]
+    .iter()
+    .any(|tool| blocks.contains(tool))
+}
+
 impl Run<'_> {
     /// Perform a step and submit its result: the next step.
     pub(super) async fn perform(&mut self, step: runner::Step) -> Result<runner::Step, DriveError> {
@@ -116,6 +128,7 @@ impl Run<'_> {
             _ => self.wait(&step).await?,
         };
         let replied = matches!(outcome, runner::Outcome::Completion(_));
+        let tells = matches!(&outcome, runner::Outcome::Completion(reply) if tells(&reply.blocks));
         let failed = match &outcome {
             runner::Outcome::Failure(failure) => Some(failure.message.clone()),
             _ => None,
@@ -141,6 +154,9 @@ impl Run<'_> {
             for work in &self.driver.after {
                 work.replied(&replied, self.sink);
             }
+        }
+        if tells {
+            self.driver.nudge.notify_one();
         }
         // Only for whoever listens: without it the run goes on.
         if replied && let Ok(thread) = tenant.get(&self.thread).await {

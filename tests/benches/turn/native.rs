@@ -7,7 +7,9 @@ use threadkeep::storage::{Key, Storage};
 use threadkeep_component::service::Service;
 use threadkeep_core::ledger::Usage;
 use threadkeep_core::money::Nanos;
-use threadkeep_core::runner::{self, Completion, ReplyBlock, Submission, ToolOutcome, ToolState};
+use threadkeep_core::runner::{
+    self, Completion, Kit, ReplyBlock, Submission, ToolOutcome, ToolState,
+};
 use threadkeep_core::thread::{Draft, Overrides, StepKind};
 use threadkeep_tests::native::Native;
 
@@ -77,7 +79,7 @@ impl Candidate for NativeRun {
             token: self.token,
             version: self.version,
             outcome,
-            mail: Vec::new(),
+            kit: Kit::default(),
         };
         let handed = self.service.submit(&self.thread, &submission, self.version);
         let handed = handed.expect("submitted");

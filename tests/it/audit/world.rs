@@ -167,7 +167,7 @@ fn late(world: &mut World) {
         token: handed.loaded.head.value.token,
         version: handed.step.version,
         outcome: reply(Vec::new(), usage(200, 20)),
-        mail: Vec::new(),
+        kit: threadkeep_core::runner::Kit::default(),
     };
     world.service.signal("late", "k", &Signal::Kill).unwrap();
     let fenced = world

@@ -53,14 +53,14 @@ fn the_runner_sends_what_was_appended() {
 /// Cause: its pin was read before its status was looked at. Fix: what needs no pin is decided first.
 #[test]
 fn a_thread_that_was_never_started_is_not_corrupt() {
-    use threadkeep_core::runner::{Proof, Signal, Submission};
+    use threadkeep_core::runner::{Kit, Proof, Signal, Submission};
     let mut host = Host::new();
     let thread = host.thread.clone();
     let submission = Submission {
         token: 0,
         version: 0,
         outcome: says("hello"),
-        mail: Vec::new(),
+        kit: Kit::default(),
     };
     for ended in [false, true] {
         if ended {

@@ -5,7 +5,7 @@ use crate::runner::world::user;
 use serde_json::json;
 use threadkeep::storage::{Expect, Key, Op};
 use threadkeep_core::history::parse_user;
-use threadkeep_core::runner::{OPEN_MILLIS_MAX, Proof, Signal};
+use threadkeep_core::runner::{Kit, OPEN_MILLIS_MAX, Proof, Signal};
 
 fn cause(host: &Host) -> String {
     host.head()
@@ -210,7 +210,7 @@ fn steps_of_a_runner_are_not_a_loop_of_ones_own() {
         token: host.token.take().unwrap(),
         version: host.head().version,
         outcome: crate::runner::world::says("hello"),
-        mail: Vec::new(),
+        kit: Kit::default(),
     };
     let refused = host
         .world

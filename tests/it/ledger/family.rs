@@ -42,6 +42,7 @@ impl Family {
             ..Draft::default()
         };
         let resolved = Resolved {
+            reserve: None,
             model: "default".to_owned(),
             limits: Limits {
                 spend: limit.map(Nanos::new),

@@ -4,7 +4,7 @@ use super::world::{World, calls, reply, says, usage};
 use threadkeep_component::service::Error;
 use threadkeep_core::error::Error as CoreError;
 use threadkeep_core::ledger::Usage;
-use threadkeep_core::runner::{Outcome, Proof, Signal, Submission};
+use threadkeep_core::runner::{Kit, Outcome, Proof, Signal, Submission};
 use threadkeep_core::thread::{CHARGED_MAX, Status};
 
 /// A thread with one reply behind it whose second attempt was lost, and what the lost driver would submit.
@@ -18,7 +18,7 @@ fn lost(world: &mut World, used: Option<Usage>) -> (String, Submission) {
         token: handed.loaded.head.value.token,
         version: handed.step.version,
         outcome: reply(Vec::new(), used),
-        mail: Vec::new(),
+        kit: Kit::default(),
     };
     (thread, submission)
 }
@@ -110,7 +110,7 @@ fn nothing_is_taken_from_whoever_knows_no_usage_or_was_not_charged() {
         token: 0,
         version: 3,
         outcome: Outcome::Waited,
-        mail: Vec::new(),
+        kit: Kit::default(),
     };
     late(&world, &thread, &waited);
     assert_eq!(world.service.load(&thread).unwrap(), before);

@@ -8,7 +8,7 @@ use std::sync::Mutex;
 use threadkeep_component::service::runner::News;
 use threadkeep_core::limits::Limits;
 use threadkeep_core::money::Nanos;
-use threadkeep_core::runner::{LlmFailure, Outcome, Proof, ReplyBlock, Signal, Submission};
+use threadkeep_core::runner::{Kit, LlmFailure, Outcome, Proof, ReplyBlock, Signal, Submission};
 use threadkeep_core::thread::StepKind;
 
 /// One request; the first number picks the thread.
@@ -225,7 +225,7 @@ fn old_token(world: &mut World, thread: &str) {
         token: held.token.saturating_sub(1),
         version,
         outcome: says("late"),
-        mail: Vec::new(),
+        kit: Kit::default(),
     };
     let refused = world.service.submit(thread, &submission, version).is_err();
     assert!(refused, "a fenced driver wrote");

@@ -15,7 +15,8 @@ use threadkeep_core::limits::Limits;
 use threadkeep_core::money::Nanos;
 use threadkeep_core::plan::{Change, Moment};
 use threadkeep_core::runner::{
-    Completion, LlmFailure, Outcome, Raise, ReplyBlock, Signal, Submission, ToolOutcome, ToolState,
+    Completion, Kit, LlmFailure, Outcome, Raise, ReplyBlock, Signal, Submission, ToolOutcome,
+    ToolState,
 };
 use threadkeep_core::thread::{self, Draft, Parent, Resolved, StepKind};
 use threadkeep_tests::auditor::audit;
@@ -112,6 +113,8 @@ impl World {
         let under = Parent {
             thread: parent,
             chain: &loaded.thread.value.chain,
+            number: change.chain.children,
+            depth: loaded.chain.value.depth + 1,
             funds,
         };
         let draft = Draft {
@@ -119,6 +122,7 @@ impl World {
             ..Draft::default()
         };
         let resolved = Resolved {
+            reserve: None,
             model: "default".to_owned(),
             limits: Limits::NONE,
             capabilities: Vec::new(),
@@ -157,7 +161,7 @@ impl World {
             token: held.token,
             version: held.handed.step.version,
             outcome,
-            mail: Vec::new(),
+            kit: Kit::default(),
         };
         let have = submission.version;
         let handed = self.service.submit(thread, &submission, have)?;

@@ -99,6 +99,10 @@ impl FromJson for Event {
         let kind = kind.unwrap_or_default().to_owned();
         Self::from_fields(&kind, value)
     }
+
+    fn hollow() -> Self {
+        Self::Title(Title { title: None })
+    }
 }
 
 /// An event of a later version, kept as it is.

@@ -232,7 +232,7 @@ impl<'a> Given<'a> {
             role: taken.field("role")?,
             content: taken.value("content")?,
             id: taken.field("id")?,
-            synthetic: taken.optional("synthetic")?,
+            synthetic: taken.optional("synthetic"),
         };
         taken.end_strictly()?;
         Ok(given)

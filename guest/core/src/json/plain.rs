@@ -36,6 +36,10 @@ impl FromJson for String {
             _ => Err(Wrong::kind("text")),
         }
     }
+
+    fn hollow() -> Self {
+        Self::new()
+    }
 }
 
 impl ToJson for bool {
@@ -55,11 +59,19 @@ impl FromJson for bool {
             _ => Err(Wrong::kind("true or false")),
         }
     }
+
+    fn hollow() -> Self {
+        false
+    }
 }
 
 impl ToJson for u64 {
     fn write(&self, out: &mut String) {
         write_whole(out, *self);
+    }
+
+    fn is_absent(&self) -> bool {
+        *self == 0
     }
 }
 
@@ -68,6 +80,10 @@ impl FromJson for u64 {
         value
             .as_u64()
             .ok_or(Wrong::kind("a whole number from 0 to 2^64 - 1"))
+    }
+
+    fn hollow() -> Self {
+        0
     }
 }
 
@@ -81,6 +97,10 @@ impl FromJson for u32 {
     fn read(value: Value<'_>) -> Result<Self, Wrong> {
         let whole = value.as_u64().and_then(|whole| Self::try_from(whole).ok());
         whole.ok_or(Wrong::kind("a whole number from 0 to 2^32 - 1"))
+    }
+
+    fn hollow() -> Self {
+        0
     }
 }
 
@@ -97,6 +117,10 @@ impl FromJson for i64 {
             _ => None,
         }
         .ok_or(Wrong::kind("a whole number from -2^63 to 2^63 - 1"))
+    }
+
+    fn hollow() -> Self {
+        0
     }
 }
 
@@ -123,6 +147,10 @@ impl<T: FromJson> FromJson for Option<T> {
 
     fn absent() -> Option<Self> {
         Some(None)
+    }
+
+    fn hollow() -> Self {
+        None
     }
 }
 
@@ -152,8 +180,18 @@ impl<T: ToJson> ToJson for Vec<T> {
 impl<T: FromJson> FromJson for Vec<T> {
     fn read(value: Value<'_>) -> Result<Self, Wrong> {
         match value {
-            Value::Array(items) => items.into_iter().map(T::read).collect(),
+            Value::Array(items) => {
+                let mut all = Self::with_capacity(items.len());
+                for item in items {
+                    all.push(T::read(item)?);
+                }
+                Ok(all)
+            }
             _ => Err(Wrong::kind("a list")),
         }
+    }
+
+    fn hollow() -> Self {
+        Self::new()
     }
 }

@@ -61,6 +61,9 @@ pub trait FromJson: Sized {
     fn absent() -> Option<Self> {
         None
     }
+
+    /// Any value: what stands in a record beside a field that was wrong, until the record is thrown away.
+    fn hollow() -> Self;
 }
 
 /// Room that a text begins with.
@@ -132,6 +135,8 @@ pub struct Taken<'a> {
     /// Where the next field is looked for first: records are read in the order they were written.
     next: usize,
     left: usize,
+    /// What was wrong first.
+    wrong: Option<Wrong>,
 }
 
 impl<'a> Taken<'a> {
@@ -147,6 +152,7 @@ impl<'a> Taken<'a> {
             left: fields.len(),
             fields,
             next: 0,
+            wrong: None,
         })
     }
 
@@ -181,22 +187,39 @@ impl<'a> Taken<'a> {
         }
     }
 
-    /// Take a field that may be missing.
-    ///
-    /// # Errors
-    /// If it is of another kind.
-    pub fn optional<T: FromJson + Default>(&mut self, name: &'static str) -> Result<T, Wrong> {
-        match self.take(name) {
-            Some(value) => T::read(value).map_err(|wrong| place(wrong, name)),
-            None => Ok(T::default()),
-        }
+    /// Take a field of a record. What is wrong with it is told at the end, so that nothing has to be undone here: that
+    /// would be half of the code of a record.
+    #[inline(never)]
+    pub fn part<T: FromJson>(&mut self, name: &'static str) -> T {
+        let found = self.field(name);
+        self.or_hollow(found)
     }
 
-    /// End: of what is left, nothing may have one of the names that were taken.
+    /// The same for a field that may be missing.
+    #[inline(never)]
+    pub fn optional<T: FromJson + Default>(&mut self, name: &'static str) -> T {
+        let found = match self.take(name) {
+            Some(value) => T::read(value).map_err(|wrong| place(wrong, name)),
+            None => Ok(T::default()),
+        };
+        self.or_hollow(found)
+    }
+
+    fn or_hollow<T: FromJson>(&mut self, found: Result<T, Wrong>) -> T {
+        found.unwrap_or_else(|wrong| {
+            self.wrong.get_or_insert(wrong);
+            T::hollow()
+        })
+    }
+
+    /// End: no part was wrong, and of what is left, nothing has one of the names that were taken.
     ///
     /// # Errors
-    /// If a field was there twice.
-    pub fn end(&self, names: &[&str]) -> Result<(), Wrong> {
+    /// What was wrong first, or if a field was there twice.
+    pub fn end(&mut self, names: &[&str]) -> Result<(), Wrong> {
+        if let Some(wrong) = self.wrong.take() {
+            return Err(wrong);
+        }
         if self.left == 0 {
             return Ok(());
         }
@@ -207,11 +230,14 @@ impl<'a> Taken<'a> {
         }
     }
 
-    /// End: nothing may be left.
+    /// End: no part was wrong, and nothing is left.
     ///
     /// # Errors
-    /// If a field was not taken.
-    pub fn end_strictly(&self) -> Result<(), Wrong> {
+    /// What was wrong first, or if a field was not taken.
+    pub fn end_strictly(&mut self) -> Result<(), Wrong> {
+        if let Some(wrong) = self.wrong.take() {
+            return Err(wrong);
+        }
         if self.left == 0 {
             return Ok(());
         }
@@ -235,7 +261,7 @@ fn place(wrong: Wrong, name: &'static str) -> Wrong {
 /// may stand
 /// - `as "type"`: its name in JSON;
 /// - `or default`: it may be missing;
-/// - `or nothing`: it may be missing, and is not written when it is `None`, `false` or an empty list.
+/// - `or nothing`: it may be missing, and is not written when it is `None`, `false`, 0 or an empty list.
 macro_rules! record {
     ($type:ident { $($field:ident $(as $name:literal)? $(or $how:ident)?),* $(,)? }) => {
         $crate::json::record::record!(write $type { $($field $(as $name)? $(or $how)?),* });
@@ -261,6 +287,10 @@ macro_rules! record {
                 taken.end(&[$($crate::json::record::record!(@name $field $($name)?)),*])?;
                 Ok(record)
             }
+
+            fn hollow() -> Self {
+                Self { $($field: $crate::json::FromJson::hollow()),* }
+            }
         }
     };
     (@name $field:ident) => { stringify!($field) };
@@ -268,8 +298,8 @@ macro_rules! record {
     (@write $fields:ident, $field:ident, $name:expr) => { $fields.add($name, $field) };
     (@write $fields:ident, $field:ident, $name:expr, default) => { $fields.add($name, $field) };
     (@write $fields:ident, $field:ident, $name:expr, nothing) => { $fields.add_present($name, $field) };
-    (@read $taken:ident, $name:expr) => { $taken.field($name)? };
-    (@read $taken:ident, $name:expr, $how:ident) => { $taken.optional($name)? };
+    (@read $taken:ident, $name:expr) => { $taken.part($name) };
+    (@read $taken:ident, $name:expr, $how:ident) => { $taken.optional($name) };
 }
 pub(crate) use record;
 
@@ -297,6 +327,10 @@ macro_rules! words {
                     $(Some($word) => Ok(Self::$variant),)*
                     _ => Err($crate::json::Wrong::kind(concat!("one of" $(, " ", $word)*))),
                 }
+            }
+
+            fn hollow() -> Self {
+                [$(Self::$variant),*][0]
             }
         }
     };

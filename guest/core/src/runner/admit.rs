@@ -19,7 +19,7 @@ pub(super) fn opening() -> Message {
 /// Admit the first attempt of a request, or suspend the run if a cap or the money does not allow it. Where money is
 /// short, the most output tokens are lowered to a floor first.
 pub(super) fn admit(change: &mut Change<'_>, pin: &Pin) {
-    change.seal(false);
+    change.seal();
     change.tell_late();
     let stop = cap_reached(&change.head, change.ceiling()).or_else(|| change.store_full());
     match (stop, affordable(change, pin)) {
@@ -31,7 +31,7 @@ pub(super) fn admit(change: &mut Change<'_>, pin: &Pin) {
 
 /// Admit a further attempt of the same request: with the same output, so that a provider sees the same bytes.
 pub(super) fn admit_again(change: &mut Change<'_>, pin: &Pin, tries: u32, output: u64) {
-    change.seal(false);
+    change.seal();
     change.tell_late();
     attempt(change, pin, tries, output);
 }

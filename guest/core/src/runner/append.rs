@@ -255,6 +255,7 @@ impl Talk {
             return Err(Error::invalid("events", "", problem));
         }
         let calls = self.open.iter().map(|open| RoundCall {
+            waits: false,
             index: open.index,
             idempotent: open.idempotent,
         });
@@ -266,12 +267,12 @@ impl Talk {
             // What the provider remembers is no longer what was said.
             change.head.session = None;
         }
-        if change.head.intent.is_some() {
+        if let Some(intent) = change.head.intent {
             let name = |index| self.open.iter().find(|open| open.index == index);
             interrupt(&mut change, |_| true, &|index| {
                 name(index).map_or_else(String::new, |open| open.name.clone())
             });
-            end_by(&mut change, "cancel");
+            end_by(&mut change, intent);
             return change.into_plan(Reason::Cancelled);
         }
         let before = change.events.len();
@@ -279,7 +280,7 @@ impl Talk {
             take_mail(&mut change);
         }
         let taken = change.events.len() > before;
-        change.seal(false);
+        change.seal();
         match &mut change.head.step {
             Some(step) => step.version = version,
             None => due(&mut change, taken),

@@ -1,17 +1,17 @@
 //! Taking over from a holder that is gone: charge what nobody knows, interrupt what must not run twice, go on.
 
-use super::admit::{admit, hand_out};
+use super::children::{Kit, go_on, woken};
 use super::failure::keep_partial;
-use super::mail::{Mail, take_mail};
+use super::mail::Mail;
 use super::round::name_of;
-use super::start::{busy, pinned, refused};
+use super::start::{busy, pinned, refused, slowest};
 use super::stop::{count_time, end_by, interrupt, settle, suspend};
 use super::{Decision, LOST_MAX};
 use crate::error::Error;
 use crate::history::{Entry, Reason};
 use crate::plan::{Change, Loaded, Moment};
-use crate::settings::{Pin, TOOL_MILLIS};
-use crate::thread::{Cause, Status, StepKind};
+use crate::settings::Pin;
+use crate::thread::{Cause, Intent, Status};
 
 /// Why the former holder is believed to be gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,11 +44,14 @@ pub fn claim(
     pin: Option<&Pin>,
     round: Option<&Entry>,
     partial: &KeptPartial,
-    claimer: (&str, Proof, Vec<Mail>),
+    claimer: (&str, Proof, Kit),
     moment: Moment<'_>,
 ) -> Result<Decision, Error> {
-    let (holder, proof, mail) = claimer;
+    let (holder, proof, kit) = claimer;
     let head = &loaded.head.value;
+    if head.status == Status::Waiting {
+        return woken(loaded, pinned(loaded, pin)?, round, (holder, kit), moment);
+    }
     if head.status != Status::Running {
         let advice = "only a thread that is held or waits can be claimed: start it";
         return Err(refused(loaded, advice));
@@ -60,9 +63,10 @@ pub fn claim(
         return Err(busy(loaded));
     }
     if head.is_own_loop() {
-        return recover(loaded, round, partial, mail, moment);
+        return recover(loaded, round, partial, kit.mail, moment);
     }
     let pin = pinned(loaded, pin)?;
+    let Kit { mail, waiting, .. } = kit;
     let mut change = Change::with(loaded, mail, moment);
     fence(&mut change, round, partial);
     if change.head.intent.is_some() {
@@ -80,21 +84,7 @@ pub fn claim(
             change.into_plan(Reason::Suspended)?,
         )));
     }
-    match change.head.round.is_some() {
-        true => {
-            let slowest = pin
-                .tools
-                .iter()
-                .map(|tool| tool.timeout)
-                .max()
-                .unwrap_or(TOOL_MILLIS);
-            hand_out(&mut change, StepKind::CallTools, slowest);
-        }
-        false => {
-            take_mail(&mut change);
-            admit(&mut change, pin);
-        }
-    }
+    go_on(&mut change, pin, waiting.as_ref(), slowest(pin))?;
     Ok(Decision::Commit(Box::new(
         change.into_plan(Reason::Resumed)?,
     )))
@@ -122,9 +112,10 @@ pub fn recover(
 }
 
 /// A cancel that waited takes effect instead of going on.
-fn cancelled(mut change: Change<'_>, round: Option<&Entry>) -> Result<Decision, Error> {
+pub(super) fn cancelled(mut change: Change<'_>, round: Option<&Entry>) -> Result<Decision, Error> {
     interrupt(&mut change, |_| true, &|index| name_of(round, index));
-    end_by(&mut change, "cancel");
+    let intent = change.head.intent.unwrap_or(Intent::Cancel);
+    end_by(&mut change, intent);
     let plan = change.into_plan(Reason::Cancelled)?;
     Ok(Decision::Commit(Box::new(plan)))
 }

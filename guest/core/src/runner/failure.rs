@@ -27,8 +27,8 @@ pub(super) fn failed(change: &mut Change<'_>, tries: u32, failure: &LlmFailure) 
         attempt: tries + 1,
         retry,
     }));
-    if change.head.intent.is_some() {
-        end_by(change, "cancel");
+    if let Some(intent) = change.head.intent {
+        end_by(change, intent);
         return Reason::Cancelled;
     }
     let Some(millis) = retry else {
@@ -79,9 +79,9 @@ pub(super) fn stopped(
     count_time(change);
     settle(change, failure.usage, failure.sent);
     keep_partial(change, &failure.partial);
-    if change.head.intent.is_some() {
+    if let Some(intent) = change.head.intent {
         interrupt(change, |_| true, &names);
-        end_by(change, "cancel");
+        end_by(change, intent);
         return Reason::Cancelled;
     }
     interrupt(change, |idempotent| !idempotent, &names);

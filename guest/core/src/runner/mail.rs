@@ -35,16 +35,20 @@ pub(super) fn mail_write(change: &mut Change<'_>, message: &Message) -> Result<(
             expiry: change.head.expiry.unwrap_or(change.head.updated),
         });
     }
-    let root = id::key(&change.thread.chain);
-    let key = key::join(&[&root, &key::number(change.head.mail_to)]);
-    change.extra.push(Write::Put {
-        collection: key::INBOX,
-        key,
-        expect: Expect::Absent,
-        value,
-    });
+    let write = inbox_write(&change.thread.chain, change.head.mail_to, value);
+    change.extra.push(write);
     change.head.mail_to += 1;
     Ok(())
+}
+
+/// The record of a message in the inbox of a chain.
+pub(super) fn inbox_write(chain: &str, number: u64, value: String) -> Write {
+    Write::Put {
+        collection: key::INBOX,
+        key: key::join(&[&id::key(chain), &key::number(number)]),
+        expect: Expect::Absent,
+        value,
+    }
 }
 
 /// Take the messages out of the inbox: each becomes an event and its record goes, in the same commit.

@@ -6,6 +6,7 @@
 
 mod admit;
 mod append;
+mod children;
 mod claim;
 mod failure;
 mod late;
@@ -21,6 +22,10 @@ mod stop;
 mod submit;
 
 pub use append::{Append, append};
+pub use children::{
+    ANSWER_BYTES_MAX, Child, DEPTH_MAX, Kit, Prepared, SENT_BYTES_MAX, SPAWNS_MAX, Spawning,
+    Waiting, end, swept, tell, within,
+};
 pub use claim::{KeptPartial, Proof, claim, recover};
 pub use mail::Mail;
 pub use money::{Attempt, Bill, Estimate, HoldRequest, attempt_key, hold, settle};
@@ -65,6 +70,8 @@ pub const ROUND_BYTES_MAX: usize = 512 << 10;
 pub const REPLY_BYTES_MAX: usize = 500 << 10;
 /// What a block may add to an entry beside its own text: names of fields, and for a call that is refused its result.
 pub const BLOCK_BYTES: usize = 1_536;
+/// Most bytes, as JSON text, of what the runner's own tools answer to the calls of one reply, but a sentence for each.
+pub const OWN_ANSWERS_BYTES_MAX: usize = 96 << 10;
 /// Most bytes of a tool's name and of a model's id of a call that are kept: valid ones are shorter.
 pub const CALL_NAME_BYTES_MAX: usize = 128;
 /// Most bytes of the sentence that tells a model why a call was refused.

@@ -194,8 +194,8 @@ pub fn close(
         hash: digest,
     });
     interrupt(&mut change, |_| true, &|index| name_of(round, index));
-    let plan = if change.head.intent.is_some() {
-        end_by(&mut change, "cancel");
+    let plan = if let Some(intent) = change.head.intent {
+        end_by(&mut change, intent);
         change.into_plan(Reason::Cancelled)?
     } else {
         take_mail(&mut change);

@@ -1,10 +1,13 @@
 //! A reply of the model: settled, recorded, and either the end of the run or a round of calls.
 
-use super::admit::{admit, hand_out};
+use super::admit::admit;
+use super::children::{Child, Done, Prepared, Waiting, go_on, perform};
 use super::mail::take_mail;
+use super::round::fit;
 use super::stop::{count_time, end_by, finish, settle, suspend};
 use super::{
-    BAD_ROUNDS_MAX, BLOCK_BYTES, CALL_NAME_BYTES_MAX, CALLS_MAX, REFUSAL_BYTES_MAX, REPLY_BYTES_MAX,
+    BAD_ROUNDS_MAX, BLOCK_BYTES, CALL_NAME_BYTES_MAX, CALLS_MAX, OWN_ANSWERS_BYTES_MAX,
+    REFUSAL_BYTES_MAX, REPLY_BYTES_MAX,
 };
 use crate::error::{Error, cut};
 use crate::history::{
@@ -15,8 +18,8 @@ use crate::json::{self, Fields, ToJson, record::record};
 use crate::ledger::Usage;
 use crate::money::Nanos;
 use crate::plan::Change;
-use crate::settings::Pin;
-use crate::thread::{Cause, Round, RoundCall, StepKind};
+use crate::settings::{Pin, is_builtin};
+use crate::thread::{Cause, Round, RoundCall};
 
 /// A model's answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -149,6 +152,7 @@ pub(super) fn replied(
     change: &mut Change<'_>,
     pin: &Pin,
     completion: Completion,
+    prepared: Vec<Option<Prepared>>,
 ) -> Result<Reason, Error> {
     let usage = completion.usage;
     let (finish_word, duration) = (cut(&completion.finish, 64).to_owned(), count_time(change));
@@ -177,12 +181,16 @@ pub(super) fn replied(
     if let Some(usage) = usage {
         change.head.context = usage.context().saturating_add(usage.output);
     }
+    change.counted = usage.is_some();
     let word = result.finish.clone();
     change.push(Event::Result(result));
     if calls.is_empty() {
-        return ended(change, pin, usage.is_some(), &word);
+        return ended(change, pin, &word);
     }
-    round(change, pin, calls, usage.is_some())
+    let calls = calls
+        .into_iter()
+        .zip(prepared.into_iter().chain(std::iter::repeat(None)));
+    round(change, pin, calls.collect())
 }
 
 fn too_large(change: &mut Change<'_>, blocks: &[ReplyBlock], result: ResultEvent) -> Reason {
@@ -239,7 +247,7 @@ fn record(change: &mut Change<'_>, blocks: Vec<ReplyBlock>) -> Vec<u32> {
 }
 
 /// A reply without calls: the run is over, unless mail waits.
-fn ended(change: &mut Change<'_>, pin: &Pin, counted: bool, word: &str) -> Result<Reason, Error> {
+fn ended(change: &mut Change<'_>, pin: &Pin, word: &str) -> Result<Reason, Error> {
     let text = change
         .events
         .iter()
@@ -254,17 +262,17 @@ fn ended(change: &mut Change<'_>, pin: &Pin, counted: bool, word: &str) -> Resul
         .join("\n");
     let waiting = !change.mail.is_empty();
     take_mail(change);
-    if change.head.intent.is_some() {
-        change.seal(counted);
-        end_by(change, "cancel");
+    if let Some(intent) = change.head.intent {
+        change.seal();
+        end_by(change, intent);
         return Ok(Reason::Cancelled);
     }
     if waiting {
-        change.seal(counted);
+        change.seal();
         admit(change, pin);
         return Ok(Reason::AssistantTurn);
     }
-    change.seal(counted);
+    change.seal();
     if let Some(cause) = not_whole(word, &text) {
         suspend(change, cause);
         return Ok(Reason::Suspended);
@@ -293,74 +301,142 @@ fn not_whole(word: &str, text: &str) -> Option<Cause> {
     Some(Cause::new("error", code, message))
 }
 
-/// A reply with calls: those that cannot be run get their result at once, the others are handed out.
+/// What a reply's calls come to.
+#[derive(Default)]
+struct Calls {
+    /// Those that have no result yet.
+    open: Vec<RoundCall>,
+    /// The longest time of a tool outside, in milliseconds.
+    timeout: u64,
+    /// What the one that waits waits for.
+    waiting: Option<Waiting>,
+    /// Children that were spawned.
+    spawned: Vec<Child>,
+    /// Calls of the runner's own tools.
+    own: usize,
+    /// Bytes of their answers, as JSON text.
+    bytes: usize,
+    /// The first cap that did not allow one.
+    stop: Option<Cause>,
+}
+
+/// A reply with calls: those that cannot be run, and those of the runner's own tools, get their result at once; the others
+/// are handed out; a wait comes last.
 fn round(
     change: &mut Change<'_>,
     pin: &Pin,
-    calls: Vec<u32>,
-    counted: bool,
+    asked: Vec<(u32, Option<Prepared>)>,
 ) -> Result<Reason, Error> {
-    let version = change.version();
-    let mut open = Vec::new();
-    let mut timeout = 0;
-    for (place, index) in calls.into_iter().enumerate() {
-        let Some(Event::ToolUse(call)) = change.events.get(index as usize).cloned() else {
-            continue;
-        };
-        match refusal(pin, &call, place) {
-            None => {
-                let tool = pin.tool(&call.name);
-                timeout = timeout.max(tool.map_or(0, |tool| tool.timeout));
-                open.push(RoundCall {
-                    index,
-                    idempotent: tool.is_some_and(|tool| tool.idempotent),
-                });
-            }
-            Some(text) => {
-                change.push(Event::ToolResult(ToolResult {
-                    version,
-                    index,
-                    name: call.name,
-                    text: cut(&text, REFUSAL_BYTES_MAX).to_owned(),
-                    failed: true,
-                    state: State::Denied,
-                    cost: Nanos::ZERO,
-                }));
-            }
-        }
+    let mut calls = Calls::default();
+    for (place, (index, prepared)) in asked.into_iter().enumerate() {
+        call(change, pin, (place, index), prepared, &mut calls)?;
     }
-    change.head.round = (!open.is_empty()).then_some(Round {
-        version,
-        calls: open,
+    change.head.round = (!calls.open.is_empty()).then_some(Round {
+        version: change.version(),
+        calls: calls.open,
     });
-    if change.head.intent.is_some() {
+    if let Some(intent) = change.head.intent {
         let names: Vec<String> = change.events.iter().map(called).collect();
         super::stop::interrupt(change, |_| true, &|index| names[index as usize].clone());
         take_mail(change);
-        change.seal(counted);
-        end_by(change, "cancel");
+        change.seal();
+        end_by(change, intent);
         return Ok(Reason::Cancelled);
     }
-    if change.head.round.is_some() {
-        change.head.bad_rounds = 0;
-        change.seal(counted);
-        hand_out(change, StepKind::CallTools, timeout);
-        return Ok(Reason::AssistantTurn);
-    }
-    change.head.bad_rounds += 1;
+    let ran = change.head.round.is_some() || calls.own > 0;
+    change.head.bad_rounds = if ran { 0 } else { change.head.bad_rounds + 1 };
     if change.head.bad_rounds >= BAD_ROUNDS_MAX {
-        change.seal(counted);
         let message = format!(
             "the model made {BAD_ROUNDS_MAX} rounds in a row in which no call could be run"
         );
         change.head.bad_rounds = 0;
-        suspend(change, Cause::new("error", "bad_tool_rounds", message));
+        calls.stop = Some(Cause::new("error", "bad_tool_rounds", message));
+    }
+    if let Some(cause) = calls.stop {
+        change.seal();
+        suspend(change, cause);
+        // Children are more than the truth about what has happened: the margin is not for them.
+        change.closing &= calls.spawned.is_empty();
         return Ok(Reason::Suspended);
     }
-    take_mail(change);
-    change.seal(counted);
-    admit(change, pin);
+    let waiting = calls.waiting.map(|waiting| waiting.with(calls.spawned));
+    go_on(change, pin, waiting.as_ref(), calls.timeout)?;
     Ok(Reason::AssistantTurn)
+}
+
+/// One call of a reply.
+fn call(
+    change: &mut Change<'_>,
+    pin: &Pin,
+    (place, index): (usize, u32),
+    prepared: Option<Prepared>,
+    calls: &mut Calls,
+) -> Result<(), Error> {
+    let Some(Event::ToolUse(used)) = change.events.get(index as usize).cloned() else {
+        return Ok(());
+    };
+    let tool = pin.tool(&used.name);
+    let refused = refusal(pin, &used, place);
+    let result = match (refused, prepared) {
+        (Some(text), _) => (cut(&text, REFUSAL_BYTES_MAX).to_owned(), State::Denied),
+        // The thread is to end: nothing more is done, and what has no result by then is interrupted.
+        (None, Some(_)) if change.head.intent.is_some() => {
+            calls.open.push(open(index, true, false));
+            return Ok(());
+        }
+        (None, None) if tool.is_some_and(|tool| is_builtin(&tool.name)) => {
+            return Err(Error::Corrupt(format!(
+                "nobody prepared the call of {}",
+                used.name
+            )));
+        }
+        (None, None) => {
+            calls.timeout = calls.timeout.max(tool.map_or(0, |tool| tool.timeout));
+            let idempotent = tool.is_some_and(|tool| tool.idempotent);
+            calls.open.push(open(index, idempotent, false));
+            return Ok(());
+        }
+        (None, Some(Prepared::Wait(waiting))) if calls.waiting.is_none() => {
+            calls.waiting = Some(waiting);
+            calls.open.push(open(index, true, true));
+            return Ok(());
+        }
+        (None, Some(prepared)) => {
+            calls.own += 1;
+            match perform(change, prepared, &mut calls.spawned)? {
+                Done::Answered(text, failed) => {
+                    (text, if failed { State::Denied } else { State::Done })
+                }
+                Done::Stops(text, cause) => {
+                    calls.stop.get_or_insert(cause);
+                    (text, State::Denied)
+                }
+            }
+        }
+    };
+    let (text, state) = result;
+    // Half of what is left for each, so that the last one has something to say, too.
+    let share = (OWN_ANSWERS_BYTES_MAX.saturating_sub(calls.bytes) / 2).max(REFUSAL_BYTES_MAX);
+    let text = fit(text, share);
+    calls.bytes += escaped_bytes(&text);
+    change.push(Event::ToolResult(ToolResult {
+        version: change.version(),
+        index,
+        name: used.name,
+        text,
+        failed: state == State::Denied,
+        state,
+        cost: Nanos::ZERO,
+    }));
+    Ok(())
+}
+
+fn open(index: u32, idempotent: bool, waits: bool) -> RoundCall {
+    RoundCall {
+        index,
+        idempotent,
+        waits,
+    }
 }
 
 fn called(event: &Event) -> String {

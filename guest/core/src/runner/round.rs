@@ -1,16 +1,15 @@
 //! The results of a round of calls, recorded together in the order of the calls.
 
 use super::ROUND_BYTES_MAX;
-use super::admit::admit;
-use super::mail::take_mail;
-use super::stop::{count_time, end_by, spend};
+use super::children::{Waiting, go_on};
+use super::stop::{count_time, end_by, interrupt, spend};
 use crate::error::Error;
 use crate::history::{Entry, Event, Reason, State, ToolResult, cut_escaped};
 use crate::json::record::{record, words};
 use crate::money::Nanos;
 use crate::plan::Change;
 use crate::settings::Pin;
-use crate::thread::RoundCall;
+use crate::thread::{Round, RoundCall};
 
 /// What became of one call.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,6 +47,7 @@ pub(super) fn ran(
     pin: &Pin,
     entry: Option<&Entry>,
     outcomes: Vec<ToolOutcome>,
+    waiting: Option<&Waiting>,
 ) -> Result<Reason, Error> {
     let round = change
         .head
@@ -73,13 +73,17 @@ pub(super) fn ran(
             cost: outcome.cost,
         }));
     }
-    change.head.round = None;
-    if change.head.intent.is_some() {
-        end_by(change, "cancel");
+    let waits: Vec<RoundCall> = round.calls.into_iter().filter(|call| call.waits).collect();
+    change.head.round = (!waits.is_empty()).then_some(Round {
+        version: round.version,
+        calls: waits,
+    });
+    if let Some(intent) = change.head.intent {
+        interrupt(change, |_| true, &|index| name_of(entry, index));
+        end_by(change, intent);
         return Ok(Reason::Cancelled);
     }
-    take_mail(change);
-    admit(change, pin);
+    go_on(change, pin, waiting, 0)?;
     Ok(Reason::ToolResults)
 }
 
@@ -92,7 +96,8 @@ pub(super) fn name_of(entry: Option<&Entry>, index: u32) -> String {
 }
 
 fn matches_round(version: u64, calls: &[RoundCall], outcomes: &[ToolOutcome]) -> Result<(), Error> {
-    let expected: Vec<_> = calls.iter().map(|call| (version, call.index)).collect();
+    let outside = calls.iter().filter(|call| !call.waits);
+    let expected: Vec<_> = outside.map(|call| (version, call.index)).collect();
     let given: Vec<_> = outcomes
         .iter()
         .map(|outcome| (outcome.version, outcome.index))
@@ -108,7 +113,7 @@ fn matches_round(version: u64, calls: &[RoundCall], outcomes: &[ToolOutcome]) ->
 }
 
 /// A result that is larger than its share of a round is cut on a character boundary, with a word about it.
-fn fit(content: String, bytes: usize) -> String {
+pub(super) fn fit(content: String, bytes: usize) -> String {
     let kept = cut_escaped(&content, bytes);
     if kept.len() == content.len() {
         return content;

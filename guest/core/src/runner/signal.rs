@@ -2,6 +2,7 @@
 //! effect at its next commit; a kill fences at once.
 
 use super::Decision;
+use super::children::ends_later;
 use super::mail::{Mail, mail_write};
 use super::round::name_of;
 use super::start::ended;
@@ -84,7 +85,9 @@ pub fn signal(
         // Never between a call and its result: the message waits until the open calls have theirs.
         Signal::Message(message) if change.head.round.is_some() => {
             mail_write(&mut change, &message)?;
-            change.head.due = Some(0);
+            if head.status != Status::Waiting {
+                change.head.due = Some(0);
+            }
             change.into_head_plan()?
         }
         Signal::Message(message) => {
@@ -93,13 +96,11 @@ pub fn signal(
             change.into_plan(Reason::UserMessage)?
         }
         Signal::Cancel if held => {
-            // Only the first one ends something: more of them may not fill the margin.
-            change.closing = change.head.intent.is_none();
-            change.head.intent = Some(Intent::Cancel);
+            ends_later(&mut change);
             change.into_head_plan()?
         }
-        Signal::Cancel => stop(change, round, "cancel")?,
-        Signal::Kill => stop(change, round, "kill")?,
+        Signal::Cancel => stop(change, round, Intent::Cancel)?,
+        Signal::Kill => stop(change, round, Intent::Kill)?,
         Signal::Raise(asked) => {
             raise(&mut change, asked)?;
             if held {
@@ -112,10 +113,11 @@ pub fn signal(
     Ok(Decision::Commit(Box::new(plan)))
 }
 
-fn stop(
+/// End it in this commit, whoever holds it.
+pub(super) fn stop(
     mut change: Change<'_>,
     round: Option<&Entry>,
-    by: &str,
+    by: Intent,
 ) -> Result<crate::plan::Plan, Error> {
     change.head.token += 1;
     count_time(&mut change);

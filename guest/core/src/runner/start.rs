@@ -1,14 +1,15 @@
 //! Start: the first step of a run, or the next one of a run that stopped, in place.
 
 use super::Decision;
-use super::admit::{admit, cap_reached, hand_out, opening, refused_money};
-use super::mail::{Mail, mail_write, take_mail};
+use super::admit::{admit, cap_reached, opening, refused_money};
+use super::children::{Kit, go_on};
+use super::mail::{mail_write, take_mail};
 use crate::error::Error;
 use crate::history::{Event, Message, Reason, Resumed};
 use crate::limits::Limits;
 use crate::plan::{Change, Loaded, Moment};
 use crate::settings::Pin;
-use crate::thread::{Counters, Status, StepKind};
+use crate::thread::{Counters, Status};
 use crate::{estimate, id, key, plan};
 
 /// Longest holder and longest request name, in bytes.
@@ -23,8 +24,8 @@ pub struct StartRequest<'a> {
     pub holder: &'a str,
     /// Name of the request.
     pub key: &'a str,
-    /// Mail that waits.
-    pub mail: Vec<Mail>,
+    /// Mail that waits, and what an open round waits for.
+    pub kit: Kit,
 }
 
 /// Begin a run, or go on in place. `pin` is the one the thread has, or a new one (`fresh`: its text and hash); a thread
@@ -47,7 +48,8 @@ pub fn start(
     }
     allowed(loaded, moment.ceiling)?;
     let pin = pinned(loaded, pin)?;
-    let mut change = Change::with(loaded, request.mail, moment);
+    let Kit { mail, waiting, .. } = request.kit;
+    let mut change = Change::with(loaded, mail, moment);
     let was = change.head.status;
     fix(&mut change, pin, fresh);
     take(&mut change, request.holder, request.key)?;
@@ -57,7 +59,13 @@ pub fn start(
         Reason::Resumed
     };
     match change.head.round.is_some() {
-        true => hand_out_round(&mut change, pin, request.input)?,
+        true => {
+            // A message waits until the open calls have results.
+            if let Some(message) = request.input {
+                mail_write(&mut change, &message)?;
+            }
+            go_on(&mut change, pin, waiting.as_ref(), slowest(pin))?;
+        }
         false => {
             take_mail(&mut change);
             speak(&mut change, loaded, request.input)?;
@@ -229,17 +237,8 @@ pub(super) fn take(change: &mut Change<'_>, holder: &str, request: &str) -> Resu
     Ok(())
 }
 
-/// Calls that were open when the run stopped are handed out again; a message waits until they have results.
-fn hand_out_round(change: &mut Change<'_>, pin: &Pin, input: Option<Message>) -> Result<(), Error> {
-    if let Some(message) = input {
-        mail_write(change, &message)?;
-    }
-    let slowest = pin
-        .tools
-        .iter()
-        .map(|tool| tool.timeout)
-        .max()
-        .unwrap_or(crate::settings::TOOL_MILLIS);
-    hand_out(change, StepKind::CallTools, slowest);
-    Ok(())
+/// Longest time of a tool that is offered, in milliseconds.
+pub(super) fn slowest(pin: &Pin) -> u64 {
+    let slowest = pin.tools.iter().map(|tool| tool.timeout).max();
+    slowest.unwrap_or(crate::settings::TOOL_MILLIS)
 }

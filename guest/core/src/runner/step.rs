@@ -83,6 +83,7 @@ fn calls(head: &Head, pin: Option<&Pin>, round: Option<&Entry>) -> Result<Vec<Ca
         .ok_or_else(missing)?;
     open.calls
         .iter()
+        .filter(|call| !call.waits)
         .map(|call| match entry.events.get(call.index as usize) {
             Some(Event::ToolUse(used)) => Ok(Call {
                 version: open.version,

@@ -1,6 +1,7 @@
 //! How a run stops: suspended, cancelled, killed, finished. Each leaves no holder, no step and no hold.
 
 use super::RESULT_BYTES_MAX;
+use super::children::pass_on;
 use super::mail::take_mail;
 use crate::history::{
     Cancelled, Event, How, Message, Settled, State, Suspended, ToolResult, cut_escaped,
@@ -8,15 +9,15 @@ use crate::history::{
 use crate::ledger::{Path, Usage};
 use crate::money::Nanos;
 use crate::plan::{Change, Write};
-use crate::thread::{Cause, Charged, Hold, Status, StepKind};
+use crate::thread::{Cause, Charged, Hold, Intent, Status, StepKind};
 use crate::{error, id, key};
 
 /// Needs somebody. Can go on in place.
 ///
 /// Where a cancel waits, the run ends by it instead: nobody wants it to go on.
 pub(super) fn suspend(change: &mut Change<'_>, cause: Cause) {
-    if change.head.intent.is_some() && change.head.round.is_none() {
-        end_by(change, "cancel");
+    if let (Some(intent), None) = (change.head.intent, &change.head.round) {
+        end_by(change, intent);
         return;
     }
     if cause.reason == "error" {
@@ -30,14 +31,14 @@ pub(super) fn suspend(change: &mut Change<'_>, cause: Cause) {
     change.closing = true;
 }
 
-/// Ended by somebody: `by` is `cancel` or `kill`. What was sent to the thread until now stands in its history.
-pub(super) fn end_by(change: &mut Change<'_>, by: &str) {
+/// Ended by somebody. What was sent to the thread until now stands in its history; its children are to be told.
+pub(super) fn end_by(change: &mut Change<'_>, intent: Intent) {
     take_mail(change);
-    let (status, code) = if by == "kill" {
-        (Status::Killed, "killed")
-    } else {
-        (Status::Cancelled, "cancelled")
+    let (status, code) = match intent {
+        Intent::Kill => (Status::Killed, "killed"),
+        Intent::Cancel => (Status::Cancelled, "cancelled"),
     };
+    let by = intent.as_str();
     change.push(Event::Message(Message::synthetic("(stopped by user)")));
     change.push(Event::Cancelled(Cancelled { by: by.to_owned() }));
     let_go(change, status);
@@ -45,6 +46,7 @@ pub(super) fn end_by(change: &mut Change<'_>, by: &str) {
     if change.chain.has_account() {
         change.record(&mut Path::freeze);
     }
+    pass_on(change, intent);
     end(change, status);
 }
 
@@ -101,7 +103,7 @@ fn end(change: &mut Change<'_>, status: Status) {
 }
 
 /// No holder, no step, nothing due (but mail that waits makes a thread due at once).
-fn let_go(change: &mut Change<'_>, status: Status) {
+pub(super) fn let_go(change: &mut Change<'_>, status: Status) {
     charge_held(change);
     let mail = change.head.mail() > 0 && !status.is_end();
     let head = &mut change.head;
@@ -110,6 +112,7 @@ fn let_go(change: &mut Change<'_>, status: Status) {
     head.expiry = None;
     head.request = None;
     head.step = None;
+    head.wait = None;
     head.due = mail.then_some(0);
     let key = id::key(&change.thread.id);
     change.extra.push(Write::Delete {

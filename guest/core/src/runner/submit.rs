@@ -2,9 +2,9 @@
 
 use super::Decision;
 use super::admit::admit_again;
+use super::children::Kit;
 use super::failure::{failed, stopped};
 use super::late::fenced;
-use super::mail::Mail;
 use super::reply::{Completion, replied};
 use super::round::{ToolOutcome, ran};
 use super::start::{pinned, refused};
@@ -91,8 +91,8 @@ pub struct Submission {
     pub version: u64,
     /// The result.
     pub outcome: Outcome,
-    /// Mail that waits, all of it.
-    pub mail: Vec<Mail>,
+    /// What the decision needs beside the records: all the mail that waits, calls that were prepared, children.
+    pub kit: Kit,
 }
 
 /// Decide about a result. `round` is the entry that holds the calls of the head's round; `answer` the entry after
@@ -121,7 +121,12 @@ pub fn submit(
         return Err(refused(loaded, advice));
     }
     let pin = pinned(loaded, pin)?;
-    let mut change = Change::with(loaded, submission.mail, moment);
+    let Kit {
+        mail,
+        prepared,
+        waiting,
+    } = submission.kit;
+    let mut change = Change::with(loaded, mail, moment);
     change.head.request = None;
     change.head.lost = 0;
     change.answers = Some(Answer {
@@ -131,13 +136,13 @@ pub fn submit(
     let kind = pending.kind;
     let reason = match (kind, submission.outcome) {
         (StepKind::CallLlm, Outcome::Completion(completion)) => {
-            replied(&mut change, pin, completion)?
+            replied(&mut change, pin, completion, prepared)?
         }
         (StepKind::CallLlm, Outcome::Failure(failure)) => {
             failed(&mut change, pending.tries, &failure)
         }
         (StepKind::CallTools, Outcome::Outcomes(outcomes)) => {
-            ran(&mut change, pin, round, outcomes)?
+            ran(&mut change, pin, round, outcomes, waiting.as_ref())?
         }
         (StepKind::Wait, Outcome::Waited) => waited(&mut change, pin, pending),
         (_, Outcome::Stopped(failure)) => stopped(&mut change, round, &failure),
@@ -206,8 +211,8 @@ fn outcome_hash(outcome: &Outcome) -> String {
 }
 
 fn waited(change: &mut Change<'_>, pin: &Pin, pending: &Pending) -> Reason {
-    if change.head.intent.is_some() {
-        super::stop::end_by(change, "cancel");
+    if let Some(intent) = change.head.intent {
+        super::stop::end_by(change, intent);
         return Reason::Cancelled;
     }
     admit_again(change, pin, pending.tries + 1, pending.output);

@@ -1,16 +1,18 @@
 //! What the library's documents mean: directives, models, tools, policy; and the pin that fixes them for a thread.
 
+mod builtin;
 mod directive;
 mod limits;
 mod model;
 mod pin;
 mod tool;
 
+pub use builtin::{Builtin, Spawn, WAIT_SECONDS, Waits, builtins, is_builtin};
 pub use directive::{Directive, InputSpec, render_prompt};
 pub use limits::parse_limits;
 pub use model::Model;
 pub use pin::{Pin, Policy, pin};
-pub use tool::{TOOL_MILLIS, ToolDef, check_asked, granted};
+pub use tool::{TOOL_MILLIS, ToolDef, check_asked, granted, narrowed};
 pub(crate) use tool::{check_capabilities, check_name};
 
 use crate::error::Error;

@@ -2,8 +2,8 @@
 //! changes nothing for it.
 
 use super::{
-    Directive, Model, ToolDef, check_capabilities, granted, known_fields, object, parse_limits,
-    render_prompt, texts_field,
+    Directive, Model, ToolDef, check_capabilities, granted, known_fields, narrowed, object,
+    parse_limits, render_prompt, texts_field,
 };
 use crate::error::Error;
 use crate::hash::sha256_text;
@@ -136,10 +136,16 @@ pub fn pin(
         Some(directive) => directive.capabilities.clone(),
         None => overrides.capabilities.clone(),
     };
+    let asked = capabilities;
+    let within = overrides.within.as_ref();
+    let capabilities = match within {
+        Some(within) => narrowed(&asked, &within.capabilities),
+        None => asked.clone(),
+    };
     let place = directive.map_or("draft".to_owned(), |directive| {
         format!("directives/{}", directive.name)
     });
-    check_capabilities(&place, &capabilities, &catalog)?;
+    check_capabilities(&place, &asked, &catalog)?;
     // A tool that needs consent cannot be called before approvals exist, so it is not offered.
     let allowed = |tool: &ToolDef| {
         !tool.consent
@@ -149,6 +155,10 @@ pub fn pin(
                 .as_ref()
                 .is_none_or(|policy| granted(policy, &tool.name))
     };
+    let limits = policy.limits_for(directive, overrides.limits);
+    let limits = within.map_or(limits, |within| limits.lowered_to(within.limits));
+    let own = directive.and_then(|directive| directive.limits.spend);
+    let named = overrides.limits.spend.or(own);
     let prompt = match directive {
         Some(directive) => render_prompt(&directive.body, &directive.resolve_inputs(inputs)?),
         None => String::new(),
@@ -157,7 +167,14 @@ pub fn pin(
         format: FORMAT,
         prompt,
         tools: catalog.into_iter().filter(allowed).collect(),
-        limits: policy.limits_for(directive, overrides.limits),
+        limits: match within {
+            // Where nothing names a spend the child draws on its parent's account, which is all that bounds it.
+            Some(_) if named.is_none() => Limits {
+                spend: None,
+                ..limits
+            },
+            _ => limits,
+        },
         capabilities,
         model,
     })

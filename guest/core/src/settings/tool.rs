@@ -1,6 +1,6 @@
 //! Tools of the host's catalog, and which of them a thread may call.
 
-use super::{flag_field, known_fields, object, text_field};
+use super::{flag_field, is_builtin, known_fields, object, text_field};
 use crate::error::{ECHO_BYTES_MAX, Error, cut};
 use crate::json::Value;
 use crate::json::record::record;
@@ -53,6 +53,10 @@ impl ToolDef {
             ],
         )?;
         check_name("tools", &name)?;
+        if is_builtin(&name) {
+            let problem = "is the name of a tool that threadkeep itself has: choose another";
+            return Err(Error::invalid("tools", &name, problem));
+        }
         let timeout = match fields.get("timeout") {
             None | Some(Value::Null) => TOOL_MILLIS,
             Some(value) => value.as_u64().ok_or_else(|| {
@@ -103,6 +107,37 @@ pub fn granted(capabilities: &[String], tool: &str) -> bool {
             None => wanted == capability,
         }
     })
+}
+
+/// What both lists allow, as capabilities.
+pub fn narrowed(own: &[String], within: &[String]) -> Vec<String> {
+    let mut both: Vec<String> = Vec::new();
+    for own in own {
+        for within in within {
+            let narrower = match (covers(within, own), covers(own, within)) {
+                (true, _) => own,
+                (false, true) => within,
+                (false, false) => continue,
+            };
+            if !both.contains(narrower) {
+                both.push(narrower.clone());
+            }
+        }
+    }
+    both
+}
+
+/// Does one capability allow all that another does?
+fn covers(wide: &str, narrow: &str) -> bool {
+    let wide = wide.strip_prefix("rye.").unwrap_or(wide);
+    let narrow = narrow.strip_prefix("rye.").unwrap_or(narrow);
+    match wide.strip_suffix('*') {
+        Some(prefix) => narrow
+            .strip_suffix('*')
+            .unwrap_or(narrow)
+            .starts_with(prefix),
+        None => wide == narrow,
+    }
 }
 
 /// Refuse a capability that can only be a slip: it grants no tool of the catalog, and is a tool's name, ends in one, or
@@ -241,6 +276,50 @@ mod tests {
             );
         }
         check_asked(Some("d"), &[], &catalog).unwrap();
+    }
+
+    #[test]
+    fn a_child_can_do_what_both_allow() {
+        let list = |texts: &[&str]| {
+            texts
+                .iter()
+                .map(|text| (*text).to_owned())
+                .collect::<Vec<_>>()
+        };
+        for (own, within, both) in [
+            (
+                vec!["execute.tool.*"],
+                vec!["execute.tool.read_file"],
+                vec!["execute.tool.read_file"],
+            ),
+            (
+                vec!["execute.tool.read_file"],
+                vec!["rye.execute.tool.*"],
+                vec!["execute.tool.read_file"],
+            ),
+            (
+                vec!["execute.tool.read_*"],
+                vec!["execute.tool.read_f*"],
+                vec!["execute.tool.read_f*"],
+            ),
+            (
+                vec!["execute.tool.read_file"],
+                vec!["execute.tool.write_file"],
+                vec![],
+            ),
+            (
+                vec!["execute.tool.read_*"],
+                vec!["execute.tool.write_*"],
+                vec![],
+            ),
+            (vec!["*"], vec![], vec![]),
+        ] {
+            assert_eq!(
+                narrowed(&list(&own), &list(&within)),
+                list(&both),
+                "{own:?} {within:?}"
+            );
+        }
     }
 
     #[test]

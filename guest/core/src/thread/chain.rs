@@ -12,6 +12,10 @@ pub struct ChainRecord {
     pub tip: String,
     /// Root of the chain that spawned it.
     pub parent: Option<String>,
+    /// Its number among the chains that its parent has spawned, from 1; 0 for a root.
+    pub number: u64,
+    /// Chains above it.
+    pub depth: u64,
     /// Child chains that were spawned.
     pub children: u64,
     /// Forks that refer to it.
@@ -42,6 +46,8 @@ record!(ChainRecord {
     format,
     tip,
     parent,
+    number or nothing,
+    depth or nothing,
     children,
     forks,
     account,

@@ -5,6 +5,7 @@ use crate::error::Error;
 use crate::json;
 use crate::ledger::Account;
 use crate::limits::Limits;
+use crate::money::Nanos;
 use crate::plan::{Expect, Funds, Plan, Write, due, index};
 use crate::time::Instant;
 use crate::{id, key};
@@ -48,6 +49,8 @@ pub struct Resolved {
     pub capabilities: Vec<String>,
     /// JSON object with defaults filled in.
     pub inputs: String,
+    /// The spend that directive or overrides name, if they do: what a child would have of its own.
+    pub reserve: Option<Nanos>,
 }
 
 /// Who spawns a child, and with what money.
@@ -57,6 +60,10 @@ pub struct Parent<'a> {
     pub thread: &'a str,
     /// Id of that thread's chain.
     pub chain: &'a str,
+    /// Its number among the children of that chain, from 1.
+    pub number: u64,
+    /// Chains above it.
+    pub depth: u64,
     /// What [`crate::plan::Change::fund`] gave.
     pub funds: Funds,
 }
@@ -98,6 +105,9 @@ pub fn create(
         id,
     };
     let chain_parent = parent.as_ref().map(|parent| parent.chain.to_owned());
+    let (number, depth) = parent
+        .as_ref()
+        .map_or((0, 0), |parent| (parent.number, parent.depth));
     let funds = match parent {
         Some(parent) => parent.funds,
         None => Funds {
@@ -109,6 +119,8 @@ pub fn create(
         format: FORMAT,
         tip: thread.id.clone(),
         parent: chain_parent,
+        number,
+        depth,
         children: 0,
         forks: 0,
         account: funds.account,
@@ -126,7 +138,8 @@ pub fn create(
     })
 }
 
-fn check(draft: &Draft) -> Result<(), Error> {
+/// What a caller asks is within bounds.
+pub fn check(draft: &Draft) -> Result<(), Error> {
     for (field, label) in [("agent", &draft.agent), ("task", &draft.task)] {
         if let Some(label) = label
             && (label.is_empty()
@@ -199,6 +212,8 @@ fn head(limits: Limits, now: Instant) -> Head {
         version: 0,
         hash: String::new(),
         intent: None,
+        sweep: None,
+        wait: None,
         mail_from: 0,
         mail_to: 0,
         limits,

@@ -59,8 +59,12 @@ pub struct Head {
     pub version: u64,
     /// SHA-256 of the newest entry.
     pub hash: String,
-    /// A cancel that has not taken effect yet.
+    /// A cancel or kill that has not taken effect yet.
     pub intent: Option<Intent>,
+    /// What its children have still to be told: it was ended, or is to be.
+    pub sweep: Option<Intent>,
+    /// The children that it waits for, while it is waiting.
+    pub wait: Option<WaitFor>,
     /// Number of the first message in the inbox that was not taken yet.
     pub mail_from: u64,
     /// Number after the last message in the inbox.
@@ -75,7 +79,7 @@ pub struct Head {
 
 record!(Head {
     format, status, cause, run, token, holder, expiry, request, due, recency, step, round, hold, holds or nothing, charged or nothing, counters, bad_rounds, lost,
-    context, prefix, asked or nothing, version, hash, intent, mail_from, mail_to, limits, session, updated
+    context, prefix, asked or nothing, version, hash, intent, sweep or nothing, wait or nothing, mail_from, mail_to, limits, session, updated
 });
 
 impl Head {
@@ -167,9 +171,27 @@ pub struct RoundCall {
     pub index: u32,
     /// May it be run again?
     pub idempotent: bool,
+    /// Does it wait for children? Then no driver runs it.
+    pub waits: bool,
 }
 
-record!(RoundCall { index, idempotent });
+record!(RoundCall { index, idempotent, waits or nothing });
+
+/// Most children that a thread waits for at once, so that the head stays small.
+pub const WAIT_MAX: usize = 32;
+
+/// What a waiting thread waits for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WaitFor {
+    /// Spawn numbers of the children that have not ended, at most [`WAIT_MAX`].
+    pub numbers: Vec<u64>,
+    /// Is the first end enough?
+    pub any: bool,
+    /// Until when.
+    pub until: Instant,
+}
+
+record!(WaitFor { numbers, any or nothing, until });
 
 /// Money set aside for an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -269,23 +291,19 @@ pub struct Counters {
     pub run_tokens: u64,
     /// Milliseconds inside steps of this run.
     pub run_duration: u64,
+    /// Children that were spawned.
+    pub spawns: u64,
 }
 
-record!(Counters {
-    turns,
-    usage,
-    spend,
-    duration,
-    run_turns,
-    run_tokens,
-    run_duration
-});
+record!(Counters { turns, usage, spend, duration, run_turns, run_tokens, run_duration, spawns or nothing });
 
 /// Something that will happen at the next commit of the thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Intent {
     /// End the run when its step is done.
     Cancel,
+    /// End the run now.
+    Kill,
 }
 
-words!(Intent { Cancel = "cancel" });
+words!(Intent { Cancel = "cancel", Kill = "kill" });

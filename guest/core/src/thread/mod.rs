@@ -8,12 +8,12 @@ mod record;
 mod status;
 
 pub use chain::ChainRecord;
-pub use create::{Draft, Parent, Resolved, check_title, create};
+pub use create::{Draft, Parent, Resolved, check, check_title, create};
 pub use head::{
     CHARGED_MAX, Charged, Counters, HOLDS_MAX, Head, Held, Hold, Intent, Late, OwnHold, Pending,
-    Round, RoundCall, StepKind,
+    Round, RoundCall, StepKind, WAIT_MAX, WaitFor,
 };
-pub use record::{Overrides, ThreadRecord};
+pub use record::{Overrides, ThreadRecord, Within};
 pub use status::{Cause, Status};
 
 /// Format of every record and entry that this version writes. Older ones are read for ever.

@@ -79,10 +79,27 @@ pub struct Overrides {
     pub limits: Limits,
     /// A chat's capabilities.
     pub capabilities: Vec<String>,
+    /// What the thread that spawned it could do, if one did: it can do no more.
+    pub within: Option<Within>,
 }
 
 record!(Overrides {
     model,
+    limits,
+    capabilities,
+    within or nothing
+});
+
+/// What a child takes over from the thread that spawns it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Within {
+    /// Upper bounds of its caps; a level of depth less than the parent's.
+    pub limits: Limits,
+    /// What it may call at most.
+    pub capabilities: Vec<String>,
+}
+
+record!(Within {
     limits,
     capabilities
 });

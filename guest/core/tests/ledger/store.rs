@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use threadkeep_core::json::{self, FromJson};
-use threadkeep_core::plan::{Expect, Loaded, Stored, Write};
+use threadkeep_core::plan::{Expect, Loaded, Neighbour, Stored, Write};
 use threadkeep_core::thread::{ChainRecord, Head, ThreadRecord};
 use threadkeep_core::{id, key};
 
@@ -42,7 +42,15 @@ impl Store {
         let chain: Stored<ChainRecord> = self.get(key::CHAIN, &id::key(&record.value.chain));
         let above = chain.value.above.iter();
         let above = above.map(|above| self.get(key::CHAIN, &id::key(above)));
+        let parent = record.value.parent.as_ref();
+        let parent = parent.zip(chain.value.parent.as_ref());
+        let parent = parent.map(|(parent, of)| Neighbour {
+            id: parent.clone(),
+            chain: of.clone(),
+            head: self.get(key::HEAD, &id::key(parent)),
+        });
         Loaded {
+            parent,
             above: above.collect(),
             thread: record,
             head,

@@ -11,8 +11,8 @@ use threadkeep_core::limits::Limits;
 use threadkeep_core::money::Nanos;
 use threadkeep_core::plan::{Change, Loaded, Moment, Plan};
 use threadkeep_core::runner::{
-    self, Completion, Decision, KeptPartial, LlmFailure, Outcome, Proof, Raise, ReplyBlock, Signal,
-    StartRequest, Submission, ToolOutcome, ToolState,
+    self, Completion, Decision, KeptPartial, Kit, LlmFailure, Outcome, Proof, Raise, ReplyBlock,
+    Signal, StartRequest, Submission, ToolOutcome, ToolState,
 };
 use threadkeep_core::settings::{Model, Pin, ToolDef};
 use threadkeep_core::thread::{self, Draft, Parent, Resolved, Status, StepKind};
@@ -297,6 +297,8 @@ impl World {
         let under = Parent {
             thread: parent,
             chain: &chain,
+            number: change.chain.children,
+            depth: change.chain.depth + 1,
             funds,
         };
         let name = format!("{parent}/c{}", self.threads.len());
@@ -321,7 +323,7 @@ impl World {
             input: Some(Message::text(Role::User, "go")),
             holder: &name,
             key: &name,
-            mail: Vec::new(),
+            kit: Kit::default(),
         };
         let decided = runner::start(&loaded, Some(&pin), fresh, request, moment);
         (thread, decided)
@@ -391,7 +393,7 @@ impl World {
             return None;
         }
         let name = format!("c/{}", self.commits);
-        let claimer = (name.as_str(), Proof::Dead, Vec::new());
+        let claimer = (name.as_str(), Proof::Dead, Kit::default());
         let partial = KeptPartial::default();
         let decided = runner::claim(&loaded, Some(&self.pin), None, &partial, claimer, moment);
         Some((thread, decided))
@@ -496,7 +498,7 @@ pub fn submission(driver: &Driver, outcome: Outcome) -> Submission {
         token: driver.token,
         version: driver.version,
         outcome,
-        mail: Vec::new(),
+        kit: Kit::default(),
     }
 }
 
@@ -540,5 +542,6 @@ fn resolved(limits: Limits) -> Resolved {
         limits,
         capabilities: Vec::new(),
         inputs: "{}".to_owned(),
+        reserve: None,
     }
 }

@@ -57,6 +57,10 @@ pub enum Cap {
     Tokens,
     /// Money of a chain.
     Spend,
+    /// Children of a chain.
+    Spawns,
+    /// Levels of children.
+    Depth,
     /// Time of a run.
     Duration,
 }
@@ -80,6 +84,8 @@ impl Cap {
             "turns_exceeded" => Self::Turns,
             "tokens_exceeded" => Self::Tokens,
             "spend_exceeded" | "budget" => Self::Spend,
+            "spawns_exceeded" => Self::Spawns,
+            "depth_exceeded" => Self::Depth,
             "duration_exceeded" => Self::Duration,
             _ => return None,
         })
@@ -91,6 +97,8 @@ impl Cap {
             Self::Turns => "turns",
             Self::Tokens => "tokens",
             Self::Spend => "spend",
+            Self::Spawns => "spawns",
+            Self::Depth => "depth",
             Self::Duration => "duration",
         }
     }
@@ -101,6 +109,8 @@ impl Cap {
             Self::Turns => "--turns N",
             Self::Tokens => "--tokens N",
             Self::Spend => "--spend USD",
+            Self::Spawns => "--spawns N",
+            Self::Depth => "--depth N",
             Self::Duration => "--duration TIME",
         };
         let lifted = lift(&format!("limits.{}", self.as_str()));
@@ -303,6 +313,8 @@ mod tests {
             ("suspended", Some("budget"), Some("--spend")),
             ("suspended", Some("tokens_exceeded"), Some("--tokens")),
             ("suspended", Some("duration_exceeded"), Some("--duration")),
+            ("suspended", Some("spawns_exceeded"), Some("--spawns")),
+            ("suspended", Some("depth_exceeded"), Some("--depth")),
             (
                 "suspended",
                 Some("ceiling_spend"),

@@ -1,0 +1,223 @@
+//! Calls of the tools that the runner itself performs: children that are spawned, told something, ended and waited for.
+//!
+//! They change records only, in the commit that records the reply. Whoever asks for a decision prepares them: what
+//! each names is looked up before, and what cannot be done is its answer.
+
+mod told;
+mod wait;
+
+pub use told::{end, swept, tell};
+pub(super) use told::{ends_later, pass_on};
+pub use wait::{Child, Waiting};
+pub(super) use wait::{go_on, woken};
+
+use super::mail::{Mail, inbox_write};
+use super::{MAIL_BYTES_MAX, MAIL_MAX};
+use crate::error::Error;
+use crate::history::Message;
+use crate::json::{self, Fields};
+use crate::ledger::Grant;
+use crate::limits::Limits;
+use crate::plan::{Change, Neighbour};
+use crate::thread::{self, Cause, Draft, Intent, Parent, Resolved, Status, Within};
+
+/// Most children that one reply spawns.
+pub const SPAWNS_MAX: usize = 16;
+/// Most chains above one another, the root's counted.
+pub const DEPTH_MAX: u64 = 64;
+/// Most bytes of a message that a thread sends to another, as JSON text: an inbox full of them can be taken at once.
+pub const SENT_BYTES_MAX: usize = 8 << 10;
+/// Most bytes, as JSON text, of what one call of the runner's own tools answers.
+pub const ANSWER_BYTES_MAX: usize = 48 << 10;
+
+/// What a decision needs beside the records of the thread.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Kit {
+    /// Mail that waits.
+    pub mail: Vec<Mail>,
+    /// For each call of a reply, in order, what was prepared if it is one of the runner's own tools.
+    pub prepared: Vec<Option<Prepared>>,
+    /// What the open round waits for, if it does.
+    pub waiting: Option<Waiting>,
+}
+
+/// A call of one of the runner's own tools, with what it names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Prepared {
+    /// It only asks, or cannot be done: what the model is told, and whether that is a failure.
+    Answer(String, bool),
+    /// A child is to be created.
+    Spawn(Box<Spawning>),
+    /// A message for a descendant, and the bytes of those that wait there.
+    Send(Box<Neighbour>, Message, usize),
+    /// A descendant is to end.
+    Stop(Box<Neighbour>, Intent),
+    /// The thread is to wait for children.
+    Wait(Waiting),
+}
+
+/// A child that is to be created.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Spawning {
+    /// What was asked.
+    pub draft: Draft,
+    /// What the library made of it.
+    pub resolved: Resolved,
+    /// Money to be reserved for it; `None`: it draws on its parent's account.
+    pub grant: Option<Grant>,
+    /// For its id.
+    pub random: String,
+}
+
+/// What a call came to.
+pub(super) enum Done {
+    /// Its result, and whether it failed.
+    Answered(String, bool),
+    /// A cap does not allow it: its result, and why the run stops.
+    Stops(String, Cause),
+}
+
+/// What a child of this thread may do at most.
+pub fn within(limits: Limits, capabilities: &[String]) -> Within {
+    Within {
+        limits: Limits {
+            depth: limits.depth.map(|depth| depth.saturating_sub(1)),
+            ..limits
+        },
+        capabilities: capabilities.to_vec(),
+    }
+}
+
+/// Do what a call asks. `spawned` are the children that this reply has spawned.
+pub(super) fn perform(
+    change: &mut Change<'_>,
+    prepared: Prepared,
+    spawned: &mut Vec<Child>,
+) -> Result<Done, Error> {
+    let full = change.store_full().map(|cause| cause.message);
+    let refused = |why: &str| Ok(Done::Answered(format!("not done: {why}"), true));
+    match (prepared, full) {
+        (Prepared::Answer(text, failed), _) => Ok(Done::Answered(text, failed)),
+        (Prepared::Wait(_), _) => refused("name all that you wait for in one call"),
+        (_, Some(full)) => refused(&full),
+        (Prepared::Spawn(_), None) if spawned.len() >= SPAWNS_MAX => {
+            refused(&format!("one reply spawns at most {SPAWNS_MAX} children"))
+        }
+        (Prepared::Spawn(spawning), None) => spawn(change, *spawning, spawned),
+        (Prepared::Send(to, message, waiting), None) => {
+            let added = change.beside(&to).mail_to - to.head.value.mail_to;
+            let added = added as usize * SENT_BYTES_MAX;
+            if change.beside(&to).mail() >= MAIL_MAX
+                || waiting + added + SENT_BYTES_MAX > MAIL_BYTES_MAX
+            {
+                return refused("its inbox is full: try again later");
+            }
+            send(change, &to, &message);
+            Ok(Done::Answered(told(&to.id, "sent"), false))
+        }
+        (Prepared::Stop(to, intent), None) => {
+            let head = change.beside(&to);
+            let stronger = head.intent.is_none_or(|now| now == Intent::Cancel);
+            if stronger {
+                head.intent = Some(intent);
+                head.sweep = Some(intent);
+            }
+            Ok(Done::Answered(told(&to.id, intent.as_str()), false))
+        }
+    }
+}
+
+fn told(thread: &str, what: &str) -> String {
+    let mut text = String::new();
+    Fields::new(&mut text)
+        .add("thread", thread)
+        .add("done", what)
+        .end();
+    text
+}
+
+/// A message into the inbox of a descendant, which is then due unless somebody holds it or it waits.
+fn send(change: &mut Change<'_>, to: &Neighbour, message: &Message) {
+    let head = change.beside(to);
+    let number = head.mail_to;
+    head.mail_to += 1;
+    if !matches!(head.status, Status::Running | Status::Waiting) {
+        head.due = Some(0);
+    }
+    change
+        .extra
+        .push(inbox_write(&to.chain, number, json::text(message)));
+}
+
+fn spawn(
+    change: &mut Change<'_>,
+    spawning: Spawning,
+    spawned: &mut Vec<Child>,
+) -> Result<Done, Error> {
+    let Spawning {
+        draft,
+        resolved,
+        grant,
+        random,
+    } = spawning;
+    if let Some(cause) = no_more(change) {
+        return Ok(Done::Stops(
+            format!("not spawned: {}", cause.message),
+            cause,
+        ));
+    }
+    if change.chain.depth + 1 >= DEPTH_MAX {
+        let text = format!("not spawned: at most {DEPTH_MAX} threads lie above one another");
+        return Ok(Done::Answered(text, true));
+    }
+    let refused = |why: String| Ok(Done::Answered(format!("not spawned: {why}"), true));
+    if let Err(error) = thread::check(&draft) {
+        return refused(error.to_string());
+    }
+    let funds = match change.fund(grant) {
+        Ok(funds) => funds,
+        Err(refusal) => return refused(refusal.to_string()),
+    };
+    let reserved = grant.and(funds.account.limit);
+    let number = change.chain.children + 1;
+    let (own, chain) = (change.thread.id.clone(), change.thread.chain.clone());
+    let parent = Parent {
+        thread: &own,
+        chain: &chain,
+        number,
+        depth: change.chain.depth + 1,
+        funds,
+    };
+    let plan = thread::create(&draft, resolved, Some(parent), change.now(), &random)?;
+    change.chain.children = number;
+    change.head.counters.spawns += 1;
+    spawned.push(Child::new(number, &plan.thread, &plan.head));
+    change.extra.extend(plan.writes);
+    let mut text = String::new();
+    Fields::new(&mut text)
+        .add("thread", &plan.thread.id)
+        .add("status", "created")
+        .add_present("reserved_usd", &reserved.map(|amount| amount.to_string()))
+        .end();
+    Ok(Done::Answered(text, false))
+}
+
+/// The cap that allows no further child, if one does not.
+fn no_more(change: &Change<'_>) -> Option<Cause> {
+    let limits = change.limits();
+    let spawns = change.head.counters.spawns;
+    if let Some(most) = limits.spawns.filter(|most| spawns >= *most) {
+        let message =
+            format!("the thread has spawned {spawns} of {most} children: raise the cap to go on");
+        return Some(Cause::bound(
+            "limit",
+            "spawns_exceeded",
+            message,
+            spawns,
+            most,
+        ));
+    }
+    let none = limits.depth == Some(0);
+    let message = "no level of children is left below this thread: raise its cap of depth to go on";
+    none.then(|| Cause::bound("limit", "depth_exceeded", message, 1, 0))
+}

@@ -1,0 +1,94 @@
+//! What is told to a tree from its top: that a thread was ended. It passes from each to its children, page by page, in
+//! commits of their own; the head of each remembers that its children have still to be told.
+
+use crate::error::Error;
+use crate::history::Entry;
+use crate::ledger::Path;
+use crate::plan::{Change, Loaded, Moment, stops};
+use crate::runner::signal::stop;
+use crate::runner::{Decision, Mail};
+use crate::thread::{Head, Intent, Status};
+
+/// Tell a thread that it is to end: at once, or once its step is done if somebody holds it. One that has ended, or has
+/// been told as much, is left as it is.
+pub fn tell(
+    loaded: &Loaded,
+    round: Option<&Entry>,
+    mail: Vec<Mail>,
+    intent: Intent,
+    moment: Moment<'_>,
+) -> Result<Decision, Error> {
+    let head = &loaded.head.value;
+    if head.status.is_end() {
+        return Ok(Decision::Repeat);
+    }
+    let mut change = Change::with(loaded, mail, moment);
+    if head.status == Status::Running && intent == Intent::Cancel {
+        if head.intent.is_some() {
+            return Ok(Decision::Repeat);
+        }
+        ends_later(&mut change);
+        return Ok(Decision::Commit(Box::new(change.into_head_plan()?)));
+    }
+    Ok(Decision::Commit(Box::new(stop(change, round, intent)?)))
+}
+
+/// It ends once its step is done: its account admits nothing more, and its children are to be told.
+pub(in crate::runner) fn ends_later(change: &mut Change<'_>) {
+    // Only the first one ends something: more of them may not fill the margin.
+    change.closing = change.head.intent.is_none();
+    change.head.intent.get_or_insert(Intent::Cancel);
+    if change.chain.has_account() {
+        change.record(&mut Path::freeze);
+    }
+    pass_on(change, Intent::Cancel);
+}
+
+/// Its children are to be told.
+pub(in crate::runner) fn pass_on(change: &mut Change<'_>, intent: Intent) {
+    if change.chain.children > 0 {
+        change.head.sweep = Some(intent);
+    }
+}
+
+/// What somebody told a thread through another takes effect, if nobody holds it or it is to end at once.
+pub fn end(
+    loaded: &Loaded,
+    round: Option<&Entry>,
+    mail: Vec<Mail>,
+    moment: Moment<'_>,
+) -> Result<Decision, Error> {
+    let head = &loaded.head.value;
+    let Some(intent) = head.intent.filter(|_| !head.status.is_end()) else {
+        return Ok(Decision::Repeat);
+    };
+    if head.status == Status::Running && intent == Intent::Cancel {
+        return Ok(Decision::Repeat);
+    }
+    let change = Change::with(loaded, mail, moment);
+    Ok(Decision::Commit(Box::new(stop(change, round, intent)?)))
+}
+
+/// All children were told `intent`.
+pub fn swept(loaded: &Loaded, intent: Intent, moment: Moment<'_>) -> Result<Decision, Error> {
+    if loaded.head.value.sweep != Some(intent) {
+        return Ok(Decision::Repeat);
+    }
+    let mut change = Change::new(loaded, moment);
+    change.head.sweep = None;
+    change.head.due = due(&change.head);
+    change.closing = true;
+    Ok(Decision::Commit(Box::new(change.into_head_plan()?)))
+}
+
+/// When a thread is due whose children know all.
+fn due(head: &Head) -> Option<u64> {
+    let at = match head.status {
+        Status::Running => head.expiry,
+        Status::Waiting => head.wait.as_ref().map(|wait| wait.until),
+        Status::Created => return Some(0),
+        status if stops(status) && head.mail() > 0 && !status.is_end() => return Some(0),
+        _ => None,
+    };
+    at.map(|at| at.millis())
+}

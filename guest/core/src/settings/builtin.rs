@@ -1,0 +1,373 @@
+//! Tools that the runner itself performs: they only read and change records of threads, in the commit that records the
+//! reply. What they are offered as, and what a call of one says.
+
+use super::{ToolDef, flag_field, known_fields, object, parse_limits, text_field, texts_field};
+use crate::error::Error;
+use crate::json::{Map, Value};
+use crate::limits::Limits;
+use crate::thread::WAIT_MAX;
+
+/// How long a `wait_threads` waits that does not say, in seconds.
+pub const WAIT_SECONDS: u64 = 600;
+/// Longest time that a `wait_threads` may ask for, in seconds: a day.
+pub const WAIT_SECONDS_MAX: u64 = 86_400;
+/// Most messages that one `read_transcript` shows.
+pub const READ_MESSAGES_MAX: u64 = 50;
+
+const THREAD: &str = r#"{"type":"object","properties":{"thread":{"type":"string","description":"Id of a thread that you spawned, or that one of those spawned."}},"required":["thread"]}"#;
+
+/// Name, description, schema of the arguments.
+const TOOLS: [(&str, &str, &str); 9] = [
+    (
+        "spawn_thread",
+        "Start a child thread that runs a directive beside you. Returns its id at once; wait_threads gives its result. A spend in limits is reserved from your own budget; without one it draws on yours.",
+        r#"{"type":"object","properties":{"directive":{"type":"string"},"inputs":{"type":"object"},"model":{"type":"string"},"title":{"type":"string"},"limits":{"type":"object","description":"Caps: turns, tokens, spend (USD, a decimal), spawns, depth, duration (seconds)."},"clamp":{"type":"boolean","description":"Take what is left if the spend is more than that."}},"required":["directive"]}"#,
+    ),
+    (
+        "wait_threads",
+        "Wait until the child threads have ended or need somebody, and get their results.",
+        r#"{"type":"object","properties":{"threads":{"type":"array","items":{"type":"string"},"description":"Ids of 1 to 32 of your children; all of them, at most the newest 32, if you do not say."},"any":{"type":"boolean","description":"Wait for the first of them only."},"timeout":{"type":"integer","description":"Seconds, 600 if you do not say."}}}"#,
+    ),
+    (
+        "thread_status",
+        "How a thread stands: status, cost, budget.",
+        THREAD,
+    ),
+    (
+        "list_threads",
+        "List your children and what they spawned.",
+        r#"{"type":"object","properties":{"status":{"type":"string"}}}"#,
+    ),
+    (
+        "send_message",
+        "Send a message to a thread; it reads it before its next turn.",
+        r#"{"type":"object","properties":{"thread":{"type":"string"},"message":{"type":"string"}},"required":["thread","message"]}"#,
+    ),
+    (
+        "cancel_thread",
+        "End a thread and all that it spawned, once their steps are done.",
+        THREAD,
+    ),
+    (
+        "kill_thread",
+        "End a thread and all that it spawned at once.",
+        THREAD,
+    ),
+    (
+        "read_transcript",
+        "Read the newest messages of a thread.",
+        r#"{"type":"object","properties":{"thread":{"type":"string"},"last":{"type":"integer","description":"How many, 10 if you do not say, at most 50."}},"required":["thread"]}"#,
+    ),
+    (
+        "aggregate_results",
+        "Get the results of your children together, without waiting.",
+        r#"{"type":"object","properties":{"threads":{"type":"array","items":{"type":"string"},"description":"As for wait_threads."}}}"#,
+    ),
+];
+
+/// Is it the name of a tool that the runner itself performs?
+pub fn is_builtin(name: &str) -> bool {
+    TOOLS.iter().any(|(builtin, ..)| *builtin == name)
+}
+
+/// The tools that the runner itself performs.
+pub fn builtins() -> impl Iterator<Item = ToolDef> {
+    TOOLS.iter().map(|(name, description, schema)| ToolDef {
+        name: (*name).to_owned(),
+        description: (*description).to_owned(),
+        schema: (*schema).to_owned(),
+        idempotent: true,
+        consent: false,
+        timeout: 0,
+    })
+}
+
+/// A call of a tool that the runner itself performs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Builtin {
+    /// Create a child.
+    Spawn(Box<Spawn>),
+    /// Wait for children.
+    Wait(Waits),
+    /// Tell how a thread stands.
+    Status(String),
+    /// List descendants, of one status if it is named.
+    List(Option<String>),
+    /// Put a message into an inbox.
+    Send(String, String),
+    /// End a thread; at once if `true`.
+    Stop(String, bool),
+    /// Show the newest messages of a thread.
+    Read(String, u64),
+    /// Show results of children.
+    Aggregate(Vec<String>),
+}
+
+/// What `spawn_thread` asks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Spawn {
+    /// Name of the directive.
+    pub directive: String,
+    /// JSON object, or empty.
+    pub inputs: String,
+    /// A model or tier.
+    pub model: Option<String>,
+    /// For people.
+    pub title: Option<String>,
+    /// Caps.
+    pub limits: Limits,
+    /// Take what is left where the spend is more.
+    pub clamp: bool,
+}
+
+/// What `wait_threads` asks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Waits {
+    /// Ids, at most [`WAIT_MAX`]; none: all of its children.
+    pub threads: Vec<String>,
+    /// Is the first end enough?
+    pub any: bool,
+    /// Milliseconds.
+    pub timeout: u64,
+}
+
+impl Builtin {
+    /// Read a call's arguments, a JSON object; `None` if no tool of the runner's has the name.
+    pub fn parse(name: &str, arguments: &str) -> Option<Result<Self, Error>> {
+        is_builtin(name).then(|| Self::read(name, arguments))
+    }
+
+    fn read(name: &str, arguments: &str) -> Result<Self, Error> {
+        let fields = object(name, arguments)?;
+        let known = |known: &[&str]| known_fields(name, &fields, known);
+        match name {
+            "spawn_thread" => {
+                known(&["directive", "inputs", "model", "title", "limits", "clamp"])?;
+                return spawn(name, &fields);
+            }
+            "wait_threads" => {
+                known(&["threads", "any", "timeout"])?;
+                return waits(name, &fields);
+            }
+            "list_threads" => {
+                known(&["status"])?;
+                return text_field(name, &fields, "status").map(Self::List);
+            }
+            "aggregate_results" => {
+                known(&["threads"])?;
+                return threads(name, &fields).map(Self::Aggregate);
+            }
+            "send_message" => known(&["thread", "message"])?,
+            "read_transcript" => known(&["thread", "last"])?,
+            _ => known(&["thread"])?,
+        }
+        let thread = required(name, &fields, "thread")?;
+        Ok(match name {
+            "send_message" => Self::Send(thread, required(name, &fields, "message")?),
+            "cancel_thread" => Self::Stop(thread, false),
+            "kill_thread" => Self::Stop(thread, true),
+            "read_transcript" => Self::Read(
+                thread,
+                whole(name, &fields, "last", READ_MESSAGES_MAX)?.unwrap_or(10),
+            ),
+            _ => Self::Status(thread),
+        })
+    }
+}
+
+fn required(name: &str, fields: &Map<'_>, field: &str) -> Result<String, Error> {
+    match text_field(name, fields, field)? {
+        Some(text) if !text.is_empty() => Ok(text),
+        _ => Err(Error::invalid(format!("{name}.{field}"), "", "is missing")),
+    }
+}
+
+/// A number from 1 to `most`.
+fn whole(name: &str, fields: &Map<'_>, field: &str, most: u64) -> Result<Option<u64>, Error> {
+    let value = match fields.get(field) {
+        None | Some(Value::Null) => return Ok(None),
+        Some(value) => value,
+    };
+    match value.as_u64() {
+        Some(number) if (1..=most).contains(&number) => Ok(Some(number)),
+        _ => {
+            let problem = format!("must be a whole number from 1 to {most}");
+            Err(Error::invalid(
+                format!("{name}.{field}"),
+                &value.to_string(),
+                problem,
+            ))
+        }
+    }
+}
+
+fn threads(name: &str, fields: &Map<'_>) -> Result<Vec<String>, Error> {
+    let mut ids: Vec<String> = Vec::new();
+    for id in texts_field(name, fields, "threads")? {
+        if !ids.contains(&id) {
+            ids.push(id);
+        }
+    }
+    if ids.len() > WAIT_MAX {
+        let problem = format!("names more than {WAIT_MAX} threads");
+        return Err(Error::invalid(format!("{name}.threads"), "", problem));
+    }
+    Ok(ids)
+}
+
+fn waits(name: &str, fields: &Map<'_>) -> Result<Builtin, Error> {
+    let threads = threads(name, fields)?;
+    if threads.is_empty() && fields.contains_key("threads") {
+        let problem = "must name the children to wait for";
+        return Err(Error::invalid(format!("{name}.threads"), "", problem));
+    }
+    let seconds = whole(name, fields, "timeout", WAIT_SECONDS_MAX)?;
+    Ok(Builtin::Wait(Waits {
+        threads,
+        any: flag_field(name, fields, "any")?,
+        timeout: seconds.unwrap_or(WAIT_SECONDS) * 1_000,
+    }))
+}
+
+fn spawn(name: &str, fields: &Map<'_>) -> Result<Builtin, Error> {
+    let inputs = match fields.get("inputs") {
+        None | Some(Value::Null) => String::new(),
+        Some(inputs) => inputs.to_string(),
+    };
+    Ok(Builtin::Spawn(Box::new(Spawn {
+        directive: required(name, fields, "directive")?,
+        inputs,
+        model: text_field(name, fields, "model")?,
+        title: text_field(name, fields, "title")?,
+        limits: parse_limits(&format!("{name}.limits"), fields.get("limits"))?,
+        clamp: flag_field(name, fields, "clamp")?,
+    })))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(name: &str, arguments: &str) -> Option<String> {
+        match Builtin::parse(name, arguments) {
+            Some(Err(Error::Invalid { field, .. })) => Some(field),
+            Some(Ok(_)) => None,
+            other => panic!("{name} {arguments}: {other:?}"),
+        }
+    }
+
+    /// Name, arguments, the field that is refused.
+    const CALLS: [(&str, &str, Option<&str>); 21] = [
+        ("spawn_thread", r#"{"directive":"d"}"#, None),
+        (
+            "spawn_thread",
+            r#"{"directive":"d","limits":{"spend":0.5},"clamp":true}"#,
+            None,
+        ),
+        ("spawn_thread", "{}", Some("spawn_thread.directive")),
+        (
+            "spawn_thread",
+            r#"{"directive":"d","limits":{"spend":-1}}"#,
+            Some("spawn_thread.limits.spend"),
+        ),
+        (
+            "spawn_thread",
+            r#"{"directive":"d","limits":{"spend":1e3}}"#,
+            Some("spawn_thread.limits.spend"),
+        ),
+        (
+            "spawn_thread",
+            r#"{"directive":"d","limits":{"spend":"NaN"}}"#,
+            Some("spawn_thread.limits.spend"),
+        ),
+        (
+            "spawn_thread",
+            r#"{"directive":"d","limits":{"spend":0.0000000001}}"#,
+            Some("spawn_thread.limits.spend"),
+        ),
+        (
+            "spawn_thread",
+            r#"{"directive":"d","limits":{"spend":99999999999999}}"#,
+            Some("spawn_thread.limits.spend"),
+        ),
+        (
+            "spawn_thread",
+            r#"{"directive":"d","parent":"x"}"#,
+            Some("spawn_thread.parent"),
+        ),
+        ("wait_threads", r#"{"threads":["a"]}"#, None),
+        ("wait_threads", "{}", None),
+        (
+            "wait_threads",
+            r#"{"threads":[]}"#,
+            Some("wait_threads.threads"),
+        ),
+        (
+            "wait_threads",
+            r#"{"threads":["a"],"timeout":0}"#,
+            Some("wait_threads.timeout"),
+        ),
+        (
+            "wait_threads",
+            r#"{"threads":["a"],"timeout":86401}"#,
+            Some("wait_threads.timeout"),
+        ),
+        (
+            "wait_threads",
+            r#"{"threads":"a"}"#,
+            Some("wait_threads.threads"),
+        ),
+        (
+            "send_message",
+            r#"{"thread":"a"}"#,
+            Some("send_message.message"),
+        ),
+        (
+            "read_transcript",
+            r#"{"thread":"a","last":51}"#,
+            Some("read_transcript.last"),
+        ),
+        ("kill_thread", "{}", Some("kill_thread.thread")),
+        ("list_threads", "{}", None),
+        ("aggregate_results", "{}", None),
+        ("thread_status", r#"{"id":"a"}"#, Some("thread_status.id")),
+    ];
+
+    #[test]
+    fn calls_are_read_or_refused_by_field() {
+        for (name, arguments, field) in CALLS {
+            assert_eq!(
+                refused(name, arguments).as_deref(),
+                field,
+                "{name} {arguments}"
+            );
+        }
+        let many: Vec<String> = (0..33).map(|n| format!("\"t{n}\"")).collect();
+        let many = format!(r#"{{"threads":[{}]}}"#, many.join(","));
+        assert_eq!(
+            refused("wait_threads", &many).as_deref(),
+            Some("wait_threads.threads")
+        );
+        assert!(Builtin::parse("read_file", "{}").is_none());
+    }
+
+    #[test]
+    fn a_wait_names_each_thread_once_and_has_a_default() {
+        let Some(Ok(Builtin::Wait(waits))) =
+            Builtin::parse("wait_threads", r#"{"threads":["a","b","a"]}"#)
+        else {
+            panic!("it is a wait")
+        };
+        assert_eq!(waits.threads, ["a", "b"]);
+        assert_eq!((waits.any, waits.timeout), (false, 600_000));
+    }
+
+    #[test]
+    fn what_is_offered_can_be_pinned() {
+        for tool in builtins() {
+            super::super::check_name("tools", &tool.name).unwrap();
+            assert!(crate::json::parse(&tool.schema).is_ok(), "{}", tool.name);
+            assert!(is_builtin(&tool.name));
+        }
+    }
+}

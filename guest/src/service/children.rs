@@ -1,0 +1,423 @@
+//! Child threads: what the calls of the runner's own tools name is looked up here, and what one thread was told is passed
+//! on to its children.
+//!
+//! A thread reaches the threads of its own chain and those that lie under it. All others are not there for it: their
+//! ids are not given away either.
+
+use super::{Error, Service};
+use crate::ports::{LibraryError, Ports, StorageError};
+use threadkeep_core::error::{Error as CoreError, cut};
+use threadkeep_core::history::{Entry, Event, Message, Role, escaped_bytes};
+use threadkeep_core::json::{self, Fields};
+use threadkeep_core::ledger::Grant;
+use threadkeep_core::limits::Limits;
+use threadkeep_core::plan::{Loaded, Neighbour};
+use threadkeep_core::runner::{
+    self, CALLS_MAX, Child, Kit, Outcome, Prepared, ReplyBlock, SENT_BYTES_MAX, Spawning, Waiting,
+};
+use threadkeep_core::settings::{Builtin, Pin, Spawn, Waits, is_builtin};
+use threadkeep_core::thread::{ChainRecord, Draft, Intent, Overrides, Status, WAIT_MAX};
+use threadkeep_core::{id, key};
+
+/// Children that one call of `sweep` looks at.
+const SWEEP_THREADS: u32 = 50;
+/// Most bytes of one message that `read_transcript` shows.
+const MESSAGE_BYTES_MAX: usize = 8 << 10;
+/// Most bytes of all of them; the newest come first.
+const MESSAGES_BYTES_MAX: usize = 20 << 10;
+
+impl<P: Ports> Service<P> {
+    /// What a decision about a thread needs beside its records; `round` holds the calls of its open round.
+    pub fn kit(&self, loaded: &Loaded, round: Option<&Entry>) -> Result<Kit, Error> {
+        Ok(Kit {
+            mail: self.mail(loaded)?,
+            prepared: Vec::new(),
+            waiting: self.waiting(loaded, round)?,
+        })
+    }
+
+    /// Look up what the calls of a reply name, as far as they are of the runner's own tools.
+    pub fn prepare(
+        &self,
+        loaded: &Loaded,
+        pin: Option<&Pin>,
+        outcome: &Outcome,
+        ceiling: Limits,
+    ) -> Result<Vec<Option<Prepared>>, Error> {
+        let (Outcome::Completion(completion), Some(pin)) = (outcome, pin) else {
+            return Ok(Vec::new());
+        };
+        let mut prepared = Vec::new();
+        for block in &completion.blocks {
+            let ReplyBlock::ToolUse {
+                name, arguments, ..
+            } = block
+            else {
+                continue;
+            };
+            if prepared.len() >= CALLS_MAX {
+                break;
+            }
+            let own = pin.tool(name).is_some() && is_builtin(name);
+            let call = own.then(|| Builtin::parse(name, arguments)).flatten();
+            prepared.push(match call {
+                None => None,
+                Some(Err(error)) => Some(Prepared::Answer(error.to_string(), true)),
+                Some(Ok(call)) => Some(refused(self.prepare_one(loaded, call, ceiling))?),
+            });
+        }
+        Ok(prepared)
+    }
+
+    fn prepare_one(
+        &self,
+        loaded: &Loaded,
+        call: Builtin,
+        ceiling: Limits,
+    ) -> Result<Prepared, Error> {
+        Ok(match call {
+            Builtin::Spawn(spawn) => self.spawning(loaded, *spawn, ceiling)?,
+            Builtin::Wait(waits) => Prepared::Wait(self.waits_for(loaded, &waits)?),
+            Builtin::Status(thread) => answer(status(&self.reach(loaded, &thread)?)),
+            Builtin::List(status) => answer(self.list_under(loaded, status.as_deref())?),
+            Builtin::Send(thread, text) => self.sending(loaded, &thread, text)?,
+            Builtin::Stop(thread, at_once) => {
+                let to = self.other(loaded, &thread)?;
+                let intent = if at_once {
+                    Intent::Kill
+                } else {
+                    Intent::Cancel
+                };
+                match to.head.value.status.is_end() {
+                    true => answer(status(&to)),
+                    false => Prepared::Stop(Box::new(neighbour(to)), intent),
+                }
+            }
+            Builtin::Read(thread, last) => {
+                answer(self.newest_messages(&self.reach(loaded, &thread)?, last)?)
+            }
+            Builtin::Aggregate(threads) => {
+                let waits = Waits {
+                    threads,
+                    any: false,
+                    timeout: 0,
+                };
+                let children = self.waits_for(loaded, &waits)?.children;
+                let answers: Vec<String> = children.into_iter().map(|child| child.answer).collect();
+                answer(format!("[{}]", answers.join(",")))
+            }
+        })
+    }
+
+    fn spawning(&self, loaded: &Loaded, spawn: Spawn, ceiling: Limits) -> Result<Prepared, Error> {
+        let parent = &loaded.thread.value;
+        let limits = loaded.head.value.limits.lowered_to(ceiling);
+        let draft = Draft {
+            id: None,
+            directive: Some(spawn.directive),
+            agent: parent.agent.clone(),
+            task: parent.task.clone(),
+            title: spawn.title,
+            overrides: Overrides {
+                model: spawn.model,
+                limits: spawn.limits,
+                capabilities: Vec::new(),
+                within: Some(runner::within(limits, &parent.capabilities)),
+            },
+            inputs: spawn.inputs,
+        };
+        let resolved = self.resolve(&draft)?;
+        let grant = resolved.reserve.map(|amount| match spawn.clamp {
+            true => Grant::AtMost(amount),
+            false => Grant::Exactly(amount),
+        });
+        let random = self.ports.random(8);
+        Ok(Prepared::Spawn(Box::new(Spawning {
+            draft,
+            resolved,
+            grant,
+            random,
+        })))
+    }
+
+    fn sending(&self, loaded: &Loaded, thread: &str, text: String) -> Result<Prepared, Error> {
+        let to = self.other(loaded, thread)?;
+        if to.head.value.status.is_end() {
+            let problem = "has ended and takes no more messages";
+            return Err(CoreError::invalid("send_message.thread", thread, problem).into());
+        }
+        if escaped_bytes(&text) + 256 > SENT_BYTES_MAX {
+            let problem = format!("is longer than {SENT_BYTES_MAX} bytes");
+            return Err(CoreError::invalid("send_message.message", "", problem).into());
+        }
+        let waiting = self.mail(&to)?;
+        let waiting = waiting
+            .iter()
+            .map(|mail| json::text(&mail.message).len())
+            .sum();
+        let message = Message::text(Role::User, text);
+        Ok(Prepared::Send(Box::new(neighbour(to)), message, waiting))
+    }
+
+    /// A thread that this one reaches: of its own chain, or under it.
+    fn reach(&self, loaded: &Loaded, thread: &str) -> Result<Loaded, Error> {
+        let hidden = || {
+            Error::from(CoreError::NotFound {
+                kind: "thread",
+                name: cut(thread, 200).to_owned(),
+                nearest: None,
+            })
+        };
+        let found = match self.load(thread) {
+            Err(Error::Core(CoreError::NotFound { .. })) => return Err(hidden()),
+            found => found?,
+        };
+        let (own, mut chain) = (&loaded.thread.value.chain, found.chain.value.clone());
+        if found.thread.value.chain == *own {
+            return Ok(found);
+        }
+        while let Some(parent) = chain.parent {
+            if parent == *own {
+                return Ok(found);
+            }
+            if chain.depth <= loaded.chain.value.depth {
+                break;
+            }
+            let items = self.ports.get(&[(key::CHAIN, &id::key(&parent))])?;
+            let Some(item) = items.first() else { break };
+            chain = super::store::parse::<ChainRecord>(item)?;
+        }
+        Err(hidden())
+    }
+
+    /// The same, but not of the thread's own chain.
+    fn other(&self, loaded: &Loaded, thread: &str) -> Result<Loaded, Error> {
+        let found = self.reach(loaded, thread)?;
+        match found.thread.value.chain == loaded.thread.value.chain {
+            true => Err(CoreError::invalid("thread", thread, "is your own").into()),
+            false => Ok(found),
+        }
+    }
+
+    /// Ids of its newest children, from the oldest of those.
+    fn children(&self, loaded: &Loaded) -> Result<Vec<String>, Error> {
+        let parent = key::index_value(&loaded.key());
+        let (start, end) = key::below(&["parent", &parent]);
+        let most = WAIT_MAX as u32;
+        let page = self.ports.scan(key::INDEX, &start, &end, most, true)?;
+        let children = page.items.iter().rev();
+        Ok(children.map(|item| key::last(&item.name)).collect())
+    }
+
+    /// What a call waits for, as it is now. Read after the head of the thread that waits: a child that ends replaces that
+    /// head, so whoever decides with older children conflicts.
+    fn waits_for(&self, loaded: &Loaded, waits: &Waits) -> Result<Waiting, Error> {
+        let all = match waits.threads.is_empty() {
+            true => self.children(loaded)?,
+            false => Vec::new(),
+        };
+        let threads = if all.is_empty() { &waits.threads } else { &all };
+        for thread in threads {
+            id::check("threads", thread)?;
+        }
+        let keys: Vec<String> = threads.iter().map(|thread| id::key(thread)).collect();
+        let found = self.load_many(&keys)?;
+        let mut children = Vec::with_capacity(keys.len());
+        for (thread, key) in threads.iter().zip(&keys) {
+            let child = found.threads.iter().find(|child| child.key() == *key);
+            let own = child.filter(|child| {
+                child.chain.value.parent.as_ref() == Some(&loaded.thread.value.chain)
+            });
+            let Some(child) = own else {
+                let name = cut(thread, 200).to_owned();
+                let (kind, nearest) = ("child thread", None);
+                return Err(CoreError::NotFound {
+                    kind,
+                    name,
+                    nearest,
+                }
+                .into());
+            };
+            let number = child.chain.value.number;
+            children.push(Child::new(number, &child.thread.value, &child.head.value));
+        }
+        Ok(Waiting {
+            any: waits.any,
+            timeout: waits.timeout,
+            all: waits.threads.is_empty(),
+            children,
+        })
+    }
+
+    /// What the open round of a thread waits for, if it does.
+    fn waiting(&self, loaded: &Loaded, round: Option<&Entry>) -> Result<Option<Waiting>, Error> {
+        let open = loaded.head.value.round.as_ref();
+        let call = open.and_then(|open| open.calls.iter().find(|call| call.waits));
+        let (Some(call), Some(round)) = (call, round) else {
+            return Ok(None);
+        };
+        let used = match round.events.get(call.index as usize) {
+            Some(Event::ToolUse(used)) => Builtin::parse(&used.name, &used.arguments),
+            _ => None,
+        };
+        let Some(Ok(Builtin::Wait(waits))) = used else {
+            let message = format!(
+                "the open wait of {} is not in its history",
+                loaded.thread.value.id
+            );
+            return Err(CoreError::Corrupt(message).into());
+        };
+        self.waits_for(loaded, &waits).map(Some)
+    }
+
+    fn list_under(&self, loaded: &Loaded, only: Option<&str>) -> Result<String, Error> {
+        if let Some(only) = only
+            && !Status::ALL.iter().any(|known| known.as_str() == only)
+        {
+            let names: Vec<&str> = Status::ALL.iter().map(|known| known.as_str()).collect();
+            let field = "list_threads.status";
+            return Err(CoreError::unknown(field, only, "is not a status", &names).into());
+        }
+        let (branches, more) = self.tree(&loaded.thread.value.id, None)?;
+        let shown = branches.iter().filter(|(found, depth)| {
+            *depth > 0 && only.is_none_or(|only| found.head.value.status.as_str() == only)
+        });
+        let lines: Vec<String> = shown
+            .map(|(found, depth)| {
+                let mut line = String::new();
+                Fields::new(&mut line)
+                    .add("thread", &found.thread.value.id)
+                    .add("depth", &u64::from(*depth))
+                    .add("status", found.head.value.status.as_str())
+                    .add_present("directive", &found.thread.value.directive)
+                    .end();
+                line
+            })
+            .collect();
+        Ok(format!(
+            r#"{{"threads":[{}],"more":{}}}"#,
+            lines.join(","),
+            more.is_some()
+        ))
+    }
+
+    fn newest_messages(&self, found: &Loaded, last: u64) -> Result<String, Error> {
+        let version = found.head.value.version;
+        // An entry has a message or two.
+        let after = version.saturating_sub(last * 2);
+        let (messages, _) = self.messages(&found.thread.value.id, after, version)?;
+        let (mut shown, mut bytes) = (Vec::new(), 0);
+        for message in messages.iter().rev().take(last as usize) {
+            let message = cut(message, MESSAGE_BYTES_MAX);
+            bytes += message.len();
+            if bytes > MESSAGES_BYTES_MAX {
+                break;
+            }
+            shown.push(message);
+        }
+        shown.reverse();
+        Ok(shown.join("\n"))
+    }
+
+    /// Let what a thread was told take effect, and pass it on to a page of its children; where to go on, or `None` if all
+    /// of them know.
+    pub fn sweep(&self, thread: &str, cursor: Option<String>) -> Result<Option<String>, Error> {
+        if cursor.is_none() {
+            let _ = self.decide_or_close(thread, &|loaded, moment| {
+                let round = self.round(loaded)?;
+                Ok(runner::end(
+                    loaded,
+                    round.as_ref(),
+                    self.mail(loaded)?,
+                    moment,
+                )?)
+            })?;
+        }
+        let loaded = self.load(thread)?;
+        let Some(intent) = loaded.head.value.sweep else {
+            return Ok(None);
+        };
+        let (start, end) = key::below(&["parent", &key::index_value(&loaded.key())]);
+        super::store::check_cursor(cursor.as_deref(), &start, &end)?;
+        let start = cursor.unwrap_or(start);
+        let page = self
+            .ports
+            .scan(key::INDEX, &start, &end, SWEEP_THREADS, false)?;
+        let keys: Vec<String> = page
+            .items
+            .iter()
+            .map(|item| key::last(&item.name))
+            .collect();
+        for child in self.load_many(&keys)?.threads {
+            if child.head.value.status.is_end() {
+                continue;
+            }
+            let _ = self.decide_or_close(&child.thread.value.id, &|loaded, moment| {
+                let round = self.round(loaded)?;
+                let mail = self.mail(loaded)?;
+                Ok(runner::tell(loaded, round.as_ref(), mail, intent, moment)?)
+            })?;
+        }
+        if page.cursor.is_none() {
+            let _ = self.decide(thread, &|loaded, moment| {
+                Ok(runner::swept(loaded, intent, moment)?)
+            })?;
+        }
+        Ok(page.cursor)
+    }
+}
+
+fn answer(text: String) -> Prepared {
+    Prepared::Answer(text, false)
+}
+
+fn neighbour(loaded: Loaded) -> Neighbour {
+    Neighbour {
+        id: loaded.thread.value.id,
+        chain: loaded.thread.value.chain,
+        head: loaded.head,
+    }
+}
+
+/// What the model asked for and cannot have is its answer; a store that fails is not.
+fn refused(prepared: Result<Prepared, Error>) -> Result<Prepared, Error> {
+    let text = match prepared {
+        Ok(prepared) => return Ok(prepared),
+        Err(Error::Core(error)) => error.to_string(),
+        Err(Error::Deleted(thread)) => format!("{thread} was deleted"),
+        Err(Error::Library(LibraryError::Invalid {
+            field,
+            value,
+            problem,
+            ..
+        })) => format!("{field} {value:?} {problem}"),
+        Err(Error::Library(
+            LibraryError::Unavailable(_, message) | LibraryError::Other(_, message),
+        ))
+        | Err(Error::Storage(StorageError::Corrupt(_, message))) => message,
+        Err(error @ Error::Storage(_)) => return Err(error),
+    };
+    Ok(Prepared::Answer(text, true))
+}
+
+/// How a thread stands, for a model.
+fn status(loaded: &Loaded) -> String {
+    let (head, account) = (&loaded.head.value, loaded.account());
+    let cause = head.cause.as_ref();
+    let cause = cause.map(|cause| format!("{}: {}", cause.code, cut(&cause.message, 500)));
+    let mut text = String::new();
+    Fields::new(&mut text)
+        .add("thread", &loaded.thread.value.id)
+        .add("status", head.status.as_str())
+        .add_present("cause", &cause)
+        .add("turns", &head.counters.turns)
+        .add("cost_usd", &head.counters.spend.to_string())
+        .add(
+            "budget_of",
+            loaded.chain.value.draws_on(&loaded.thread.value.chain),
+        )
+        .add_present("limit_usd", &account.limit.map(|limit| limit.to_string()))
+        .add("left_usd", &account.room(None).to_string())
+        .end();
+    text
+}

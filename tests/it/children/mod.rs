@@ -1,0 +1,7 @@
+//! Child threads: spawned, waited for, told something and ended by the tools of the runner's own.
+
+mod spawns;
+mod tells;
+mod trees;
+mod waits;
+mod world;

@@ -1,0 +1,149 @@
+//! A boss and its children, driven by hand.
+
+use crate::runner::world::{World, calls};
+use serde_json::{Value, json};
+use threadkeep_component::service::Error;
+use threadkeep_component::service::runner::Handed;
+use threadkeep_core::history::Event;
+use threadkeep_core::plan::Loaded;
+use threadkeep_core::runner::Proof;
+use threadkeep_tests::fixture::MapLibrary;
+
+/// The result of a call: tool, failed, text.
+pub type Got = (String, bool, String);
+
+pub struct Family {
+    pub world: World,
+    pub boss: String,
+}
+
+impl Family {
+    /// A boss with 0.1 USD whose first step is pending.
+    pub fn new() -> Self {
+        Self::with(MapLibrary::small())
+    }
+
+    pub fn with(library: MapLibrary) -> Self {
+        let store = std::sync::Arc::new(threadkeep::storage::memory::MemoryStore::new());
+        let mut world = World::over(store, library);
+        let boss = world.create(Some("boss"));
+        world.start(&boss, None).unwrap();
+        Self { world, boss }
+    }
+
+    pub fn load(&self, thread: &str) -> Loaded {
+        self.world.service.load(thread).unwrap()
+    }
+
+    /// A reply of a thread that calls these; the results in its newest entry.
+    pub fn reply(&mut self, thread: &str, wanted: &[(&str, Value)]) -> Vec<Got> {
+        let texts: Vec<(&str, String)> = wanted
+            .iter()
+            .map(|(name, arguments)| (*name, arguments.to_string()))
+            .collect();
+        let texts: Vec<(&str, &str)> = texts
+            .iter()
+            .map(|(name, text)| (*name, text.as_str()))
+            .collect();
+        self.world.submit(thread, calls(&texts)).unwrap();
+        self.world.audit();
+        self.results(thread)
+    }
+
+    /// Results in the newest entry.
+    pub fn results(&self, thread: &str) -> Vec<Got> {
+        let loaded = self.load(thread);
+        let entry = self
+            .world
+            .service
+            .entry(&loaded.key(), loaded.head.value.version);
+        let events = entry.unwrap().unwrap().events;
+        let results = events.into_iter().filter_map(|event| match event {
+            Event::ToolResult(result) => Some((result.name, result.failed, result.text)),
+            _ => None,
+        });
+        results.collect()
+    }
+
+    /// One child of `boss`; its id.
+    pub fn spawn(&mut self, arguments: Value) -> String {
+        let boss = self.boss.clone();
+        self.spawn_under(&boss, arguments)
+    }
+
+    pub fn spawn_under(&mut self, thread: &str, arguments: Value) -> String {
+        let got = self.reply(thread, &[("spawn_thread", arguments)]);
+        assert_eq!((got.len(), got[0].1), (1, false), "{got:?}");
+        let told: Value = serde_json::from_str(&got[0].2).unwrap();
+        told["thread"].as_str().unwrap().to_owned()
+    }
+
+    /// A child of `boss` whose first step is pending.
+    pub fn running(&mut self, directive: &str) -> String {
+        let child = self.spawn(json!({ "directive": directive }));
+        self.world.start(&child, None).unwrap();
+        child
+    }
+
+    pub fn claim(&mut self, thread: &str) -> Result<Handed, Error> {
+        let holder = format!("claimer/{}", self.world.threads.len());
+        let handed = self.world.service.claim(thread, &holder, Proof::None);
+        self.world.hold(thread, handed)
+    }
+
+    /// Ids that are due under the boss, and whether they have something to pass on.
+    pub fn due(&self) -> Vec<(String, bool)> {
+        let (due, _) = self
+            .world
+            .service
+            .ready(100, None, Some(&self.boss))
+            .unwrap();
+        let due = due.into_iter().map(|due| {
+            let head = due.loaded.head.value;
+            (
+                due.loaded.thread.value.id,
+                head.sweep.is_some() || head.intent.is_some(),
+            )
+        });
+        due.collect()
+    }
+
+    /// Pass on whatever was told, to the end.
+    pub fn sweep(&self) {
+        for _ in 0..20 {
+            let mut told = false;
+            for (thread, sweep) in self.due() {
+                if sweep {
+                    told = true;
+                    let mut cursor = None;
+                    loop {
+                        cursor = self.world.service.sweep(&thread, cursor).unwrap();
+                        if cursor.is_none() {
+                            break;
+                        }
+                    }
+                }
+            }
+            self.world.audit();
+            if !told {
+                return;
+            }
+        }
+        panic!("there is always more to pass on");
+    }
+
+    pub fn status(&self, thread: &str) -> String {
+        self.world.status(thread)
+    }
+
+    /// (limit, spent, held, reserved) of the account of a thread's own chain.
+    pub fn account(&self, thread: &str) -> (u64, u64, u64, u64) {
+        let account = self.load(thread).chain.value.account;
+        (
+            account.limit.unwrap().get(),
+            account.spent.get(),
+            account.held.get(),
+            account.reserved.get(),
+        )
+    }
+}
