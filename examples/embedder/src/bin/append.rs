@@ -11,6 +11,7 @@ use threadkeep::limits::Limits;
 use threadkeep::models::user_message;
 use threadkeep::policy::{Policy, Preset};
 use threadkeep::project::{OpenProject, ProjectOptions};
+use threadkeep::wit::ledger::{Bill, Estimate};
 use threadkeep::wit::registry::Draft;
 
 /// How long the hold lasts if this process dies.
@@ -40,7 +41,14 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let call = json!({"type": "tool_use", "name": "look", "arguments": "{}", "id": "a"});
     let result = json!({"type": "tool_result", "id": "a", "text": "oats, milk, coffee"});
     let reply = json!({"type": "message", "role": "assistant", "content": "A shopping list."});
-    let mut at = held.version;
+    // Money first. It is set aside before anything is sent, so that no crash spends unseen.
+    let estimate = Estimate::Amount(2_000_000);
+    let asked = tenant
+        .hold(&thread, held.token, "turn-1", estimate, deadline.into())
+        .await?;
+    // What the provider's answer cost. A call that nobody tells of is charged in full, until somebody does.
+    let bill = Bill::Amount(1_250_000);
+    let mut at = tenant.settle(&thread, asked.version, bill).await?;
     for events in [vec![call], vec![result], vec![reply]] {
         let events = events.iter().map(ToString::to_string).collect();
         at = tenant
