@@ -50,7 +50,7 @@ impl Audit<'_> {
     }
 
     /// Threads whose parent is one of these links, in the order of the index.
-    fn children(&self, links: &[String]) -> Result<Vec<String>, StorageError> {
+    pub(super) fn children(&self, links: &[String]) -> Result<Vec<String>, StorageError> {
         let mut children = Vec::new();
         for link in links {
             children.extend(self.indexed("parent", link)?);

@@ -51,6 +51,9 @@ fn due(seen: &Seen, suspicion: &mut Suspicion) {
     suspicion.wrong(Indexes, needs && due.is_none(), &expected, "none");
     // What its children must still be told is done by whoever looks for what is due.
     let sweeps = !head["sweep"].is_null();
+    let expected = "a due entry at once: its children must still be told of its end";
+    let wrong = sweeps && due != Some(0);
+    suspicion.wrong(Indexes, wrong, expected, "none, or a later one");
     let wrong = is_end(status) && due.is_some() && !sweeps;
     suspicion.wrong(Indexes, wrong, "no due entry: it has ended", "one");
     if let (Some(due), "running") = (due, status) {

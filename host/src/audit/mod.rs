@@ -3,7 +3,8 @@
 //! It shares no code with the core that writes the records: it reads them as JSON, by the names that are documented there,
 //! and does its own sums. It runs over any [`Storage`], also while others write. A finding counts only if one `get` of all
 //! records that it rests on shows it again, each at the version that it had before; what does not hold still for that is
-//! counted as unsettled. Memory is bounded by a page, by what draws on one account, and by the findings that are named.
+//! counted as unsettled. Memory is bounded by a page, by the records of one chain and its children, by what draws on one
+//! account, and by the findings that are named.
 //!
 //! The invariants are those of DESIGN.md, section 15, with its numbers. Documents are compared by
 //! [`OpenProject::audit`](crate::project::OpenProject::audit), because the component says what they should hold; that
@@ -17,6 +18,7 @@ mod history;
 mod index;
 mod read;
 mod thread;
+mod wait;
 
 use crate::documents::DocumentError;
 use crate::error::CallError;
@@ -31,6 +33,8 @@ pub const FINDINGS_MAX: usize = 1_000;
 const TRIES_MAX: u32 = 10;
 /// Longest text of a record that a finding repeats, in bytes.
 const SHOWN_BYTES_MAX: usize = 200;
+/// Longest of what a finding says was expected or found, in bytes: it may list what a history left open.
+const SAID_BYTES_MAX: usize = 1_000;
 
 /// What must hold of a store, in the order of DESIGN.md, section 15.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -222,6 +226,7 @@ pub fn audit_watched(storage: &dyn Storage, progress: &Progress) -> Result<Repor
     let mut chains = Names::new(storage, "chain");
     while let Some(root) = chains.next(&mut audit.report)? {
         audit.chain(&root)?;
+        audit.wait(&root)?;
         audit.account(&root)?;
     }
     audit.entries_of_indexes()?;
@@ -257,8 +262,8 @@ impl Suspicion {
             self.findings.push(Finding {
                 thread: self.thread.clone(),
                 invariant,
-                expected: expected.into(),
-                found: found.into(),
+                expected: cut(expected.into(), SAID_BYTES_MAX),
+                found: cut(found.into(), SAID_BYTES_MAX),
             });
         }
     }
@@ -294,13 +299,17 @@ impl Suspicion {
 
 /// A text of a record as a finding repeats it: bounded, on one line.
 fn shown(text: &str) -> String {
-    let kept = &text[..text.floor_char_boundary(SHOWN_BYTES_MAX)];
-    let cut = if kept.len() < text.len() { "…" } else { "" };
-    let kept: String = kept
-        .chars()
-        .map(|c| if c.is_control() { ' ' } else { c })
-        .collect();
-    format!("{kept}{cut}")
+    let kept = &text[..text.floor_char_boundary(SHOWN_BYTES_MAX + 1)];
+    let line = kept.chars().map(|c| if c.is_control() { ' ' } else { c });
+    cut(line.collect(), SHOWN_BYTES_MAX)
+}
+
+fn cut(mut text: String, bytes_max: usize) -> String {
+    if text.len() > bytes_max {
+        text.truncate(text.floor_char_boundary(bytes_max));
+        text.push('…');
+    }
+    text
 }
 
 #[cfg(test)]
@@ -330,6 +339,15 @@ mod tests {
         assert!(!suspicion.thread.contains('\n'));
         for n in 0..FINDINGS_MAX as u64 + 10 {
             suspicion.differ(Invariant::Counters, "turns", n, n + 1);
+        }
+        let long = "漢".repeat(SAID_BYTES_MAX);
+        let mut other = Suspicion::about("t");
+        other.of(Invariant::Calls, long.clone(), long);
+        for said in [&other.findings[0].expected, &other.findings[0].found] {
+            assert!(
+                said.len() < SAID_BYTES_MAX + 4 && said.ends_with("漢…"),
+                "{said}"
+            );
         }
         suspicion.report(&mut report);
         assert_eq!(report.findings.len(), FINDINGS_MAX);

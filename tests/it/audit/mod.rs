@@ -2,6 +2,7 @@
 
 mod cli;
 mod documents;
+mod family;
 mod live;
 mod planted;
 pub(crate) mod world;

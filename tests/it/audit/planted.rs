@@ -18,13 +18,13 @@ fn a_store_where_everything_has_happened_is_clean() {
 }
 
 /// Why this report is not what should be said of what was planted.
-fn unsaid(report: &Report, invariant: Invariant, thread: &str) -> Option<String> {
+pub fn unsaid(report: &Report, invariant: Invariant, thread: &str) -> Option<String> {
     let found = |finding: &Finding| finding.invariant == invariant && finding.thread == thread;
     let said = report.findings.iter().any(found) && report.unsettled == 0 && !report.is_clean();
     (!said).then(|| format!("{invariant:?} of {thread} is not found, but {report:#?}"))
 }
 
-fn each(cases: &[(Invariant, &str, String)]) {
+pub fn each(cases: &[(Invariant, &str, String)]) {
     let kept = Kept::new();
     let unsaid = cases.iter().filter_map(|(invariant, thread, sql)| {
         let unsaid = unsaid(&kept.planted(sql), *invariant, thread)?;
@@ -35,7 +35,7 @@ fn each(cases: &[(Invariant, &str, String)]) {
 }
 
 /// Replace fields of a record by SQL expressions.
-fn set(collection: &str, name: &str, fields: &str) -> String {
+pub fn set(collection: &str, name: &str, fields: &str) -> String {
     format!(
         "UPDATE record_{collection} SET value = json_set(value, {fields}) WHERE name = '{name}'"
     )
@@ -45,7 +45,7 @@ fn delete(collection: &str, condition: &str) -> String {
     format!("DELETE FROM record_{collection} WHERE {condition}")
 }
 
-fn insert(collection: &str, name: &str, value: &str) -> String {
+pub fn insert(collection: &str, name: &str, value: &str) -> String {
     format!("INSERT INTO record_{collection} (name, version, value) VALUES ({name}, 1, {value})")
 }
 
@@ -411,87 +411,6 @@ fn entries_that_are_missing_and_entries_of_nobody() {
         (Histories, "nobody", insert("pin", "'nobody' || char(1) || 'x'", "'x'")),
     ]);
     each(&cases);
-}
-
-/// Fields of children that records of before do not have.
-#[test]
-fn children_whose_numbers_are_not_their_own() {
-    let all = |rich: u64, closed: u64, depth: u64| {
-        let numbers = [
-            ("rich", rich, depth),
-            ("closed", closed, 1),
-            ("plain", 3, 1),
-        ];
-        let numbers = numbers.map(|(child, n, depth)| {
-            set(
-                "chain",
-                child,
-                &format!("'$.number', {n}, '$.depth', {depth}"),
-            )
-        });
-        let below = ["rich/poor", "rich/rich"].map(|child| {
-            let n = 1 + u64::from(child == "rich/rich");
-            set(
-                "chain",
-                child,
-                &format!("'$.number', {n}, '$.depth', {}", depth + 1),
-            )
-        });
-        [numbers.join(";"), below.join(";")].join(";")
-    };
-    assert_eq!(Kept::new().planted(&all(1, 2, 1)).findings, []);
-    let cases = [
-        (Chains, "top", all(2, 2, 1)),
-        (Chains, "top", all(0, 2, 1)),
-        (Chains, "top", all(4, 2, 1)),
-        (Chains, "top", all(1, 2, 2)),
-        (Chains, "idle", set("chain", "idle", "'$.number', 1")),
-    ];
-    each(&cases);
-}
-
-/// A wait for children ends at a time, and somebody looks then at the latest.
-#[test]
-fn a_wait_is_looked_at_when_it_is_over() {
-    let waits = |due: u64| {
-        let status = "UPDATE record_index SET name = replace(name, 'running', 'waiting') WHERE name LIKE 'status%' AND name LIKE '%' || char(1) || 'open'";
-        let moved = format!(
-            "UPDATE record_due SET name = '{due:016x}' || char(1) || 'open' WHERE name LIKE '%' || char(1) || 'open'"
-        );
-        let head = format!(
-            "'$.status', 'waiting', '$.holder', NULL, '$.expiry', NULL, '$.step', NULL, '$.due', {due}, '$.wait', json('{{\"numbers\":[1],\"until\":{{\"seconds\":1800000600,\"nanos\":0}}}}')"
-        );
-        [status.to_owned(), moved, set("head", "open", &head)].join(";")
-    };
-    let kept = Kept::new();
-    assert_eq!(kept.planted(&waits(1_800_000_600_000)).findings, []);
-    let late = kept.planted(&waits(1_800_000_600_001));
-    assert_eq!(unsaid(&late, Indexes, "open"), None);
-    let never = [
-        waits(0),
-        "DELETE FROM record_due WHERE name LIKE '%' || char(1) || 'open'".to_owned(),
-        set("head", "open", "'$.due', NULL"),
-    ];
-    let never = kept.planted(&never.join(";"));
-    assert_eq!(unsaid(&never, Indexes, "open"), None);
-}
-
-/// What ended and must still tell its children is due, though it has ended.
-#[test]
-fn an_end_that_is_still_to_be_told_is_due() {
-    let sweeps = [
-        insert(
-            "due",
-            "'0000000000000000' || char(1) || 'late'",
-            "'{\"root\":\"late\"}'",
-        ),
-        set(
-            "head",
-            "late",
-            "'$.due', 0, '$.sweep', json('{\"kind\":\"kill\"}')",
-        ),
-    ];
-    assert_eq!(Kept::new().planted(&sweeps.join(";")).findings, []);
 }
 
 /// The links of a chain as a hand-off will write them.

@@ -1,0 +1,96 @@
+//! What a thread waits for: a child that has stopped is waited for no more, or the wake-up was lost.
+
+use super::read::{Snapshot, key_of, list, number, text};
+use super::{Audit, Invariant, Suspicion, TRIES_MAX, shown};
+use crate::storage::{Key, StorageError};
+use std::collections::BTreeSet;
+
+impl Audit<'_> {
+    /// Look at what the tip of a chain waits for, if it does, and again while others change it.
+    pub(super) fn wait(&mut self, root: &str) -> Result<(), StorageError> {
+        match self.compare_wait(root) {
+            // What cannot be read is named already.
+            Err(StorageError::Corrupt { .. }) => Ok(()),
+            done => done,
+        }
+    }
+
+    fn compare_wait(&mut self, root: &str) -> Result<(), StorageError> {
+        for _ in 0..TRIES_MAX {
+            let chain = Snapshot::in_parts(self.storage, &[Key::new("chain", root)])?;
+            let tip = key_of(&chain.json("chain", root)["tip"]);
+            if tip.is_empty() {
+                return Ok(());
+            }
+            let Some(waited) = self.waited(root, &tip)? else {
+                return Ok(());
+            };
+            let heads = waited.iter().map(|child| Key::new("head", child));
+            let keys: Vec<Key> = std::iter::once(Key::new("head", &tip))
+                .chain(heads)
+                .collect();
+            let Some(records) = Snapshot::take(self.storage, &keys)? else {
+                continue;
+            };
+            let suspicion = compare(&tip, &waited, &records);
+            if suspicion.is_empty() {
+                return Ok(());
+            }
+            if records.stands(self.storage)? && self.waited(root, &tip)? == Some(waited) {
+                suspicion.report(&mut self.report);
+                return Ok(());
+            }
+        }
+        self.report.unsettled += 1;
+        Ok(())
+    }
+
+    /// Keys of the tips of the children that a thread waits for; `None` if it does not wait.
+    fn waited(&self, root: &str, tip: &str) -> Result<Option<Vec<String>>, StorageError> {
+        let head = Snapshot::in_parts(self.storage, &[Key::new("head", tip)])?.json("head", tip);
+        if text(&head["status"]) != "waiting" || head["wait"].is_null() {
+            return Ok(None);
+        }
+        let numbers: BTreeSet<u64> = list(&head["wait"]["numbers"]).iter().map(number).collect();
+        let children = self.children(&self.indexed("chain", root)?)?;
+        let mut tips = Vec::new();
+        for child in children {
+            let key = [Key::new("chain", &child)];
+            let chain = Snapshot::in_parts(self.storage, &key)?.json("chain", &child);
+            if key_of(&chain["parent"]) == root && numbers.contains(&number(&chain["number"])) {
+                tips.push(key_of(&chain["tip"]));
+            }
+        }
+        Ok(Some(tips))
+    }
+}
+
+/// Does a child that stands so answer a wait for it? A hand-off goes on in the next link.
+fn stops(status: &str) -> bool {
+    let ended = ["completed", "error", "cancelled", "killed"].contains(&status);
+    ended || ["suspended", "idle"].contains(&status)
+}
+
+fn compare(tip: &str, waited: &[String], records: &Snapshot) -> Suspicion {
+    let mut suspicion = Suspicion::about(tip);
+    let head = records.json("head", tip);
+    if text(&head["status"]) != "waiting" {
+        return suspicion;
+    }
+    for child in waited {
+        let status = records.json("head", child)["status"].clone();
+        if stops(text(&status)) {
+            let expected = format!(
+                "to be woken by {}, which is {}",
+                shown(child),
+                text(&status)
+            );
+            suspicion.of(Invariant::Indexes, expected, "it waits for it still");
+        }
+    }
+    let all = list(&head["wait"]["numbers"]).is_empty();
+    let late = all && head["due"].as_u64() != Some(0);
+    let expected = "a due entry at once: all that it waited for have stopped";
+    suspicion.wrong(Invariant::Indexes, late, expected, "a later one");
+    suspicion
+}
