@@ -4,4 +4,4 @@ mod spawns;
 mod tells;
 mod trees;
 mod waits;
-mod world;
+pub mod world;

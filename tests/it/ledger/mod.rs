@@ -5,3 +5,4 @@ mod family;
 mod interface;
 mod originals;
 mod peers;
+mod spawned;

@@ -1,7 +1,7 @@
 //! What users of other systems complain about, 60 to 72 of the study of them: budgets and usage.
 //!
-//! Three have nothing here that could go wrong: there is no window of time that a budget is reset by (65), and nothing is
-//! imported yet (69). What a child that has run out tells its parent (66) is with the tests of children.
+//! Two have nothing here that could go wrong: there is no window of time that a budget is reset by (65), and nothing is
+//! imported yet (69). What a child that has run out tells its parent (66) is in [`super::spawned`].
 
 use super::family::{Family, TENTH, denied};
 use crate::runner::world::{World, calls, fails, raise, reply, says, usage};

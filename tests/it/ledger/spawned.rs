@@ -1,0 +1,138 @@
+//! The same where runs spawn their children, by the tool `spawn_thread`, and where the parent waits for them.
+
+use crate::children::world::Family;
+use crate::runner::world::{raise, reply, says, usage};
+use serde_json::{Value, json};
+use threadkeep_core::limits::Limits;
+use threadkeep_core::money::Nanos;
+use threadkeep_core::runner::ReplyBlock;
+
+/// What a thread used itself.
+fn own(family: &Family, thread: &str) -> u64 {
+    family.load(thread).head.value.counters.spend.get()
+}
+
+/// A child of the boss that may spawn, with money of its own.
+fn middle(family: &mut Family, spend: &str) -> String {
+    let child = family.spawn(json!({"directive": "boss", "limits": {"spend": spend}}));
+    family.world.start(&child, None).unwrap();
+    child
+}
+
+/// L2 and L8: a grandchild's spend arrives at the top once, whoever ends first.
+#[test]
+fn l02_what_three_levels_spend_adds_up_whoever_ends_first() {
+    for (order, name) in [
+        ([2, 1, 0], "from below"),
+        ([0, 1, 2], "from above"),
+        ([1, 2, 0], "mixed"),
+    ] {
+        let mut family = Family::new();
+        let boss = family.boss.clone();
+        let child = middle(&mut family, "0.06");
+        let asked = json!({"directive": "work", "limits": {"spend": "0.02"}});
+        let grandchild = family.spawn_under(&child, asked);
+        family.world.start(&grandchild, None).unwrap();
+        let threads = [boss, child, grandchild];
+        for at in order {
+            family.world.submit(&threads[at], says("done")).unwrap();
+            assert_eq!(family.status(&threads[at]), "completed", "{name}");
+            family.world.audit();
+        }
+        let all: u64 = threads.iter().map(|thread| own(&family, thread)).sum();
+        assert_eq!(
+            family.account(&threads[0]),
+            (100_000_000, all, 0, 0),
+            "{name}"
+        );
+        let below = own(&family, &threads[1]) + own(&family, &threads[2]);
+        assert_eq!(family.account(&threads[1]).1, below, "{name}");
+    }
+}
+
+/// L3: what a child has of its own is reserved when it is spawned, and not again when it starts.
+#[test]
+fn l03_a_spawned_child_is_reserved_once() {
+    let mut family = Family::new();
+    let boss = family.boss.clone();
+    let child = family.spawn(json!({"directive": "work", "limits": {"spend": "0.06"}}));
+    assert_eq!(family.account(&boss).3, 60_000_000);
+    family.world.start(&child, None).unwrap();
+    assert_eq!(family.account(&boss).3, 60_000_000);
+    let again = json!({"directive": "work", "limits": {"spend": "0.06"}});
+    let got = family.reply(&boss, &[("spawn_thread", again)]);
+    assert!(got[0].1 && got[0].2.contains("are left"), "{got:?}");
+    assert_eq!(family.account(&boss).3, 60_000_000);
+    let rest = json!({"directive": "work", "limits": {"spend": "0.03"}});
+    family.spawn(rest);
+    assert_eq!(family.account(&boss).3, 90_000_000);
+}
+
+/// L4 and L7: a child that costs more than it has, and is killed then, leaves nothing reserved and nothing lost.
+#[test]
+fn l04_an_overrun_of_a_spawned_child_is_paid_by_those_above() {
+    let mut family = Family::new();
+    let boss = family.boss.clone();
+    let child = family.spawn(json!({"directive": "work", "limits": {"spend": "0.01"}}));
+    family.world.start(&child, None).unwrap();
+    let block = ReplyBlock::ToolUse {
+        id: "x".to_owned(),
+        name: "read".to_owned(),
+        arguments: "{}".to_owned(),
+    };
+    // 0.02 USD read and 0.01 written.
+    let dear = reply(vec![block], usage(20_000, 5_000));
+    family.world.submit(&child, dear).unwrap();
+    family.world.audit();
+    assert_eq!(family.account(&child).0, 30_000_000, "its limit was raised");
+    assert_eq!(
+        family.account(&boss).3,
+        30_000_000,
+        "and so was its reserve"
+    );
+    let kill = threadkeep_core::runner::Signal::Kill;
+    family.world.service.signal(&child, "k", &kill).unwrap();
+    family.world.audit();
+    let (_, spent, _, reserved) = family.account(&boss);
+    assert_eq!((spent, reserved), (30_000_000 + own(&family, &boss), 0));
+}
+
+/// 66 (claude-agent-sdk 1273): a cap that was hit inside a child left its parent without a result for ever.
+#[test]
+fn e66_a_child_that_has_run_out_is_a_result_for_its_parent() {
+    let mut family = Family::new();
+    let boss = family.boss.clone();
+    let poor = family.spawn(json!({"directive": "poor"}));
+    family.world.start(&poor, None).unwrap();
+    family.reply(&boss, &[("wait_threads", json!({"threads": [poor]}))]);
+    assert_eq!(family.status(&boss), "waiting");
+    let block = ReplyBlock::ToolUse {
+        id: "x".to_owned(),
+        name: "read".to_owned(),
+        arguments: "{}".to_owned(),
+    };
+    // 0.0009 of its 0.001 USD.
+    let dear = reply(vec![block], usage(300, 300));
+    family.world.submit(&poor, dear).unwrap();
+    let outcomes = family.world.outcomes(&poor);
+    family.world.submit(&poor, outcomes).unwrap();
+    family.world.audit();
+    assert_eq!(family.status(&poor), "suspended");
+    family.claim(&boss).unwrap();
+    assert_eq!(family.status(&boss), "running");
+    let told: Value = serde_json::from_str(&family.results(&boss)[0].2).unwrap();
+    assert_eq!(told["threads"][0]["status"], "suspended", "{told}");
+    let cause = told["threads"][0]["cause"].as_str().unwrap();
+    assert!(cause.starts_with("spend_exceeded"), "{cause}");
+    // Whoever raises it lets it go on in place; its parent has gone on meanwhile.
+    let caps = Limits {
+        spend: Some(Nanos::new(5_000_000)),
+        ..Limits::NONE
+    };
+    let raised = family.world.service.signal(&poor, "r", &raise(caps));
+    raised.unwrap();
+    family.world.start(&poor, None).unwrap();
+    family.world.submit(&poor, says("done")).unwrap();
+    assert_eq!(family.status(&poor), "completed");
+    family.world.audit();
+}
