@@ -1,5 +1,8 @@
 //! Child threads: spawned, waited for, told something and ended by the tools of the runner's own.
 
+mod crowds;
+mod grove;
+mod races;
 mod spawns;
 mod tells;
 mod trees;

@@ -1,0 +1,208 @@
+//! Many children side by side: those with a reserve of their own do not meet, those on one account meet and are not hurt.
+
+use super::grove::{Act, Grove, call, grove_over, say};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use threadkeep::driver::{RunEvent, Sink, Stop};
+use threadkeep::models::Block;
+use threadkeep::storage::memory::MemoryStore;
+use threadkeep::storage::sqlite::{SqliteOptions, SqliteStore};
+use threadkeep::storage::{Expect, Item, Key, Line, Op, Outcome, Page, Storage, StorageError};
+
+/// Children of one reply.
+const AT_ONCE: usize = 16;
+/// A run that was hurt would be taken up again only when its lease is over.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Commits, and those of them that met another.
+type Met = (u64, u64);
+
+/// A store that counts the commits that met others, by what they write.
+struct Meetings {
+    inner: Arc<dyn Storage>,
+    met: Mutex<BTreeMap<&'static str, Met>>,
+}
+
+impl Meetings {
+    fn over(inner: Arc<dyn Storage>) -> Arc<Self> {
+        let met = Mutex::default();
+        Arc::new(Self { inner, met })
+    }
+
+    fn met(&self, kind: &str) -> Met {
+        self.met
+            .lock()
+            .unwrap()
+            .get(kind)
+            .copied()
+            .unwrap_or_default()
+    }
+
+    fn print(&self, what: &str) {
+        for (kind, (commits, conflicts)) in &*self.met.lock().unwrap() {
+            println!("{what}: {kind}: {commits} commits, {conflicts} of them conflicts");
+        }
+    }
+}
+
+/// What a commit is, by the heads that it writes: `spawn` makes threads, `attempt` admits a call and holds its money,
+/// `end` is that of a child.
+fn kind(ops: &[Op]) -> &'static str {
+    let mut kind = "other";
+    for op in ops {
+        let Op::Put { key, expect, value } = op else {
+            continue;
+        };
+        match key.collection.as_str() {
+            "thread" if *expect == Expect::Absent => return "spawn",
+            "head" => {
+                let head: Value = serde_json::from_str(value).unwrap();
+                if head["status"] == "completed" {
+                    kind = "end";
+                } else if head["step"]["kind"] == "call-llm" && kind != "end" {
+                    kind = "attempt";
+                }
+            }
+            _ => {}
+        }
+    }
+    kind
+}
+
+impl Storage for Meetings {
+    fn get(&self, keys: &[Key]) -> Result<Vec<Item>, StorageError> {
+        self.inner.get(keys)
+    }
+
+    fn scan(
+        &self,
+        collection: &str,
+        start: &str,
+        end: &str,
+        limit: u32,
+        reverse: bool,
+    ) -> Result<Page, StorageError> {
+        self.inner.scan(collection, start, end, limit, reverse)
+    }
+
+    fn read_log(
+        &self,
+        log: &str,
+        partition: &str,
+        start: u64,
+        limit: u32,
+        reverse: bool,
+    ) -> Result<Vec<Line>, StorageError> {
+        self.inner.read_log(log, partition, start, limit, reverse)
+    }
+
+    fn commit(&self, ops: &[Op], closing: bool) -> Result<Outcome, StorageError> {
+        let outcome = self.inner.commit(ops, closing)?;
+        let mut met = self.met.lock().unwrap();
+        let (commits, conflicts) = met.entry(kind(ops)).or_default();
+        *commits += 1;
+        *conflicts += u64::from(matches!(outcome, Outcome::Conflict(_)));
+        Ok(outcome)
+    }
+}
+
+/// The top spawns them, sixteen with a reply, waits for the newest and ends; each child asks twice, then says so.
+fn crowd(children: usize, arguments: Value, turns: usize) -> Box<Act> {
+    let replies = children / AT_ONCE;
+    Box::new(move |who: &str, before: usize, last: &str| -> Vec<Block> {
+        if who == "leaf" {
+            return match last {
+                first if first.contains("Execute the directive") => {
+                    call(&[("list_threads", json!({}))])
+                }
+                second if turns > 2 && second.contains("more") => {
+                    call(&[("thread_status", json!({"thread": "none"}))])
+                }
+                _ => say("leaf done"),
+            };
+        }
+        let mut calls = vec![("spawn_thread", arguments.clone()); AT_ONCE];
+        if before + 1 == replies {
+            calls.push(("wait_threads", json!({})));
+        }
+        match before < replies {
+            true => call(&calls),
+            false => say("all done"),
+        }
+    })
+}
+
+/// Perform it: every child runs once, from its beginning to its end, and all completes.
+async fn perform(grove: &Grove, children: usize) -> String {
+    let top = grove.top().await;
+    let (sink, mut events) = Sink::channel();
+    let stop = Stop::never();
+    let run = grove.driver.run(&top, None, &sink, &stop);
+    let ended = tokio::time::timeout(PATIENCE, run).await;
+    let ended = ended.expect("no run hangs").unwrap();
+    assert_eq!(ended.status, "completed", "{ended:?}");
+    drop(sink);
+    let (mut begun, mut completed) = (0, 0);
+    while let Some(event) = events.recv().await {
+        if let RunEvent::Child { event, .. } = event {
+            match *event {
+                RunEvent::Started { .. } => begun += 1,
+                RunEvent::Ended(ended) => {
+                    assert_eq!(ended.status, "completed", "{ended:?}");
+                    completed += 1;
+                }
+                _ => {}
+            }
+        }
+    }
+    assert_eq!((begun, completed), (children, children));
+    let tree = grove.tree(&top).await;
+    assert_eq!(tree.len(), children + 1);
+    for branch in &tree {
+        assert_eq!(branch.status, "completed", "{branch:?}");
+    }
+    let account = grove.driver.tenant().account(&top).await.unwrap();
+    assert_eq!((account.held, account.reserved), (0, 0));
+    grove.adds_up(&top).await;
+    top
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn attempts_of_children_with_their_own_reserve_do_not_meet() {
+    let arguments = json!({"directive": "leaf", "limits": {"spend": "0.02"}});
+    let store = Meetings::over(Arc::new(MemoryStore::new()));
+    let act = crowd(AT_ONCE, arguments, 3);
+    let pause = Duration::from_millis(100);
+    let grove = grove_over(Arc::<Meetings>::clone(&store), "1", pause, act);
+    let top = perform(&grove, AT_ONCE).await;
+    store.print("16 children with their own reserve");
+    let own = |branch: &&threadkeep::wit::ledger::Branch| branch.account.is_some();
+    assert_eq!(
+        grove.tree(&top).await.iter().filter(own).count(),
+        AT_ONCE + 1
+    );
+    let most = grove.actor.most.load(Ordering::SeqCst);
+    assert!(most > AT_ONCE / 2, "only {most} ask at once");
+    let (attempts, conflicts) = store.met("attempt");
+    assert!(attempts >= 3 * AT_ONCE as u64, "{attempts}");
+    assert_eq!(conflicts, 0, "attempts met");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sixty_four_children_on_one_account_meet_and_none_is_hurt() {
+    let temporary = tempfile::tempdir().unwrap();
+    let path = cap_std::fs::Dir::open_ambient_dir(temporary.path(), cap_std::ambient_authority());
+    let sqlite = SqliteStore::open(&path.unwrap(), "registry.db", SqliteOptions::local()).unwrap();
+    let store = Meetings::over(Arc::new(sqlite));
+    let act = crowd(4 * AT_ONCE, json!({"directive": "leaf"}), 2);
+    let pause = Duration::from_secs(1);
+    let grove = grove_over(Arc::<Meetings>::clone(&store), "5", pause, act);
+    perform(&grove, 4 * AT_ONCE).await;
+    store.print("64 children on one account, a model of one second");
+    let most = grove.actor.most.load(Ordering::SeqCst);
+    println!("64 children on one account: {most} asked at once");
+    assert!(most > 2 * AT_ONCE, "only {most} ask at once");
+}

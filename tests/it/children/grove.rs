@@ -1,0 +1,157 @@
+//! A tree over a real component and a real store, whose model acts on who asks it.
+
+use crate::component::project::engine;
+use crate::component::world::sound;
+use serde_json::{Value, json};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use threadkeep::component::Context;
+use threadkeep::driver::Driver;
+use threadkeep::models::{
+    Block, BoxFuture, Completion, Failure, Llm, OnDelta, OneProvider, Request, Usage,
+};
+use threadkeep::storage::{Storage, memory::MemoryStore};
+use threadkeep::tenant::Tenant;
+use threadkeep::wit::ledger::Branch;
+use threadkeep_tests::fixture::MapLibrary;
+
+/// Holds what the top of a large tree says and is told.
+const MODEL: &str = r#"{"name":"default","provider":"p","window":200000,"output":400,"prices":{"input":"1","output":"2"}}"#;
+
+/// What a model does: the prompt of who asks, how often it was asked before, the last message.
+pub type Act = dyn Fn(&str, usize, &str) -> Vec<Block> + Send + Sync;
+
+/// A model that acts on who asks it; it takes its time for leaves. It notes how many ask at once.
+pub struct Actor {
+    act: Box<Act>,
+    pause: Duration,
+    asked: Mutex<Vec<String>>,
+    pub now: AtomicUsize,
+    pub most: AtomicUsize,
+}
+
+impl Llm for Actor {
+    fn complete<'a>(
+        &'a self,
+        request: &'a Request,
+        _: OnDelta<'a>,
+    ) -> BoxFuture<'a, Result<Completion, Failure>> {
+        Box::pin(async move {
+            let who = request.system.clone();
+            let before = {
+                let mut asked = self.asked.lock().unwrap();
+                let before = asked.iter().filter(|asked| **asked == who).count();
+                asked.push(who.clone());
+                before
+            };
+            let now = self.now.fetch_add(1, Ordering::SeqCst) + 1;
+            self.most.fetch_max(now, Ordering::SeqCst);
+            let pause = if who == "leaf" {
+                self.pause
+            } else {
+                Duration::from_millis(20)
+            };
+            tokio::time::sleep(pause).await;
+            self.now.fetch_sub(1, Ordering::SeqCst);
+            let last = request.messages.last().map_or("", String::as_str);
+            Ok(Completion {
+                blocks: (self.act)(&who, before, last),
+                finish: "stop".to_owned(),
+                usage: Some(Usage {
+                    input: 1_000,
+                    output: 50,
+                    ..Usage::default()
+                }),
+                session: None,
+            })
+        })
+    }
+}
+
+pub fn say(text: &str) -> Vec<Block> {
+    vec![Block::Text {
+        text: text.to_owned(),
+    }]
+}
+
+pub fn call(calls: &[(&str, Value)]) -> Vec<Block> {
+    let calls = calls.iter().map(|(name, arguments)| Block::ToolUse {
+        id: "x".to_owned(),
+        name: (*name).to_owned(),
+        arguments: arguments.to_string(),
+    });
+    calls.collect()
+}
+
+pub struct Grove {
+    store: Arc<dyn Storage>,
+    pub driver: Driver,
+    pub actor: Arc<Actor>,
+}
+
+/// Directives `top`, `mid` and `leaf`, whose prompts are their names.
+pub fn grove(spend: &str, pause: Duration, act: Box<Act>) -> Grove {
+    grove_over(Arc::new(MemoryStore::new()), spend, pause, act)
+}
+
+/// The same over a store.
+pub fn grove_over(store: Arc<dyn Storage>, spend: &str, pause: Duration, act: Box<Act>) -> Grove {
+    let mut library = MapLibrary::small().with("model", "default", MODEL);
+    for name in ["top", "mid", "leaf"] {
+        let front = json!({"capabilities": ["execute.tool.*"], "limits": match name {
+            "top" => json!({"spend": spend, "spawns": 100}),
+            _ => json!({}),
+        }});
+        let directive = json!({"name": name, "body": name, "front": front});
+        library = library.with("directive", name, &directive.to_string());
+    }
+    let tenant = Tenant::new(
+        engine(),
+        Context::new(Arc::clone(&store), Arc::new(library)),
+    );
+    let actor = Arc::new(Actor {
+        act,
+        pause,
+        asked: Mutex::default(),
+        now: AtomicUsize::new(0),
+        most: AtomicUsize::new(0),
+    });
+    let models = Arc::new(OneProvider::new(Arc::<Actor>::clone(&actor)));
+    let tools = Arc::<crate::component::world::Counting>::default();
+    let driver = Driver::new(tenant, models, tools, "p-trees");
+    Grove {
+        store,
+        driver,
+        actor,
+    }
+}
+
+impl Grove {
+    pub async fn top(&self) -> String {
+        let draft = threadkeep_tests::fixture::draft(Some("top"));
+        self.driver.tenant().create(draft).await.unwrap().id
+    }
+
+    /// All of it.
+    pub async fn tree(&self, top: &str) -> Vec<Branch> {
+        let (mut branches, mut cursor) = (Vec::new(), None);
+        loop {
+            let page = self.driver.tenant().tree(top, cursor).await.unwrap();
+            branches.extend(page.branches);
+            cursor = page.cursor;
+            if cursor.is_none() {
+                return branches;
+            }
+        }
+    }
+
+    /// What all threads of a tree have used is what the account of its top says, to the nano.
+    pub async fn adds_up(&self, top: &str) {
+        let tree = self.tree(top).await;
+        let used: u64 = tree.iter().map(|branch| branch.spend).sum();
+        let account = self.driver.tenant().account(top).await.unwrap();
+        assert_eq!(account.spent, used);
+        sound(&*self.store);
+    }
+}

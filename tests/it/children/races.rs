@@ -1,0 +1,375 @@
+//! Sixty-four runs race for one account that can afford ten attempts: in threads over either store, and in processes. Ten
+//! are admitted, whoever they are; the others stop for want of money, and go on in place once there is some.
+//!
+//! A process is this test binary again, told by an environment variable where the store is, in the test [`racer`].
+
+use super::world::Family;
+use crate::runner::world::{World, calls, raise, reply, says, usage};
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader, Lines, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::{Arc, Barrier};
+use std::time::Duration;
+
+use cap_std::ambient_authority;
+use cap_std::fs::Dir;
+use futures_util::future::join_all;
+use threadkeep::clock::{ManualClock, Time};
+use threadkeep::component::{Context, SystemRandom};
+use threadkeep::engine::{CodeCache, Engine};
+use threadkeep::storage::Storage;
+use threadkeep::storage::memory::MemoryStore;
+use threadkeep::storage::sqlite::{SqliteOptions, SqliteStore};
+use threadkeep::tenant::Tenant;
+use threadkeep_component::ports::StorageError;
+use threadkeep_component::service::{Error, Service};
+use threadkeep_core::limits::Limits;
+use threadkeep_core::money::Nanos;
+use threadkeep_core::runner::{Kit, ReplyBlock, Submission};
+use threadkeep_core::thread::{Status, StepKind};
+use threadkeep_tests::fixture::MapLibrary;
+use threadkeep_tests::native::Native;
+
+const RUNS: usize = 64;
+const AFFORDED: usize = 10;
+const PROCESSES: usize = 8;
+/// Children of one reply.
+const AT_ONCE: usize = 16;
+/// Repeats of one start after which it is taken for one that never gets through.
+const REPEATS_MAX: u32 = 10_000;
+const FILE: &str = "registry.db";
+const VARIABLE: &str = "THREADKEEP_TEST_RACER_IN";
+
+/// The boss's model costs next to nothing, and has room for what is said of all children. The children's writes at most
+/// fewer tokens than the floor, so that no attempt is made to fit what is left.
+fn library() -> MapLibrary {
+    let model = |name: &str, output: u32, price: &str| {
+        json!({
+            "name": name, "provider": "p", "window": 200_000, "output": output,
+            "prices": {"input": price, "output": price},
+        })
+        .to_string()
+    };
+    let boss = json!({
+        "name": "boss", "body": "Have it done.",
+        "front": {
+            "model": "cheap", "capabilities": ["execute.tool.*"],
+            "limits": {"spend": "1", "spawns": 100},
+        },
+    });
+    MapLibrary::small()
+        .with("model", "default", &model("default", 200, "2"))
+        .with("model", "cheap", &model("cheap", 200, "0.001"))
+        .with("directive", "boss", &boss.to_string())
+}
+
+/// Racers of other processes have the same time.
+fn context(store: Arc<dyn Storage>) -> Context {
+    let start = Time {
+        seconds: 1_800_000_000,
+        nanos: 0,
+    };
+    Context {
+        clock: Arc::new(ManualClock::new(start)),
+        random: Arc::new(SystemRandom),
+        ..Context::new(store, Arc::new(library()))
+    }
+}
+
+/// What a racer has: a service of its own over the store of all.
+fn service(store: &Arc<dyn Storage>) -> Service<Native> {
+    Service::new(Native::new(context(Arc::clone(store))))
+}
+
+/// A boss that has ended, whose account can afford ten attempts and half of one, and its children, which draw on it.
+struct Race {
+    family: Family,
+    children: Vec<String>,
+    /// What each attempt holds, in nano-USD.
+    hold: u64,
+}
+
+impl Race {
+    fn new(store: Arc<dyn Storage>) -> Self {
+        let mut world = World::over(store, library());
+        let boss = world.create(Some("boss"));
+        world.start(&boss, None).unwrap();
+        let mut family = Family { world, boss };
+        let mut children = Vec::new();
+        for _ in 0..RUNS / AT_ONCE {
+            children.extend(spawn(&mut family, AT_ONCE));
+        }
+        // One more says what an attempt holds: they are all alike.
+        let probe = spawn(&mut family, 1).remove(0);
+        family.world.start(&probe, None).unwrap();
+        let hold = held(&family, &probe);
+        family.world.submit(&probe, says("done")).unwrap();
+        let boss = family.boss.clone();
+        let spent = family.account(&boss).1;
+        let caps = Limits {
+            spend: Some(Nanos::new(spent + AFFORDED as u64 * hold + hold / 2)),
+            ..Limits::NONE
+        };
+        let service = &family.world.service;
+        service.signal(&boss, "afford", &raise(caps)).unwrap();
+        family.world.submit(&boss, says("they do it")).unwrap();
+        assert_eq!(family.status(&boss), "completed");
+        family.world.audit();
+        Self {
+            family,
+            children,
+            hold,
+        }
+    }
+
+    /// Ten have a call to make, each with its hold; all others have no money, and nobody is left between.
+    fn admitted(&self) -> (Vec<String>, Vec<String>) {
+        let (mut admitted, mut refused) = (Vec::new(), Vec::new());
+        for child in &self.children {
+            let head = self.family.load(child).head.value;
+            match head.status {
+                Status::Running => {
+                    assert_eq!(head.step.unwrap().kind, StepKind::CallLlm);
+                    assert_eq!(head.hold.unwrap().amount.get(), self.hold);
+                    admitted.push(child.clone());
+                }
+                Status::Suspended => {
+                    let cause = head.cause.unwrap();
+                    let why = (cause.reason.as_str(), cause.code.as_str());
+                    assert_eq!(why, ("budget", "spend_exceeded"));
+                    assert_eq!((head.holder, head.hold), (None, None));
+                    refused.push(child.clone());
+                }
+                status => panic!("{child} is {status}"),
+            }
+        }
+        assert_eq!((admitted.len(), refused.len()), (AFFORDED, RUNS - AFFORDED));
+        let (_, _, held, reserved) = self.family.account(&self.family.boss);
+        assert_eq!((held, reserved), (AFFORDED as u64 * self.hold, 0));
+        self.family.world.audit();
+        (admitted, refused)
+    }
+
+    /// The reply to a pending call costs a part of what is held; the thread ends.
+    fn answer(&self, child: &str) {
+        let service = &self.family.world.service;
+        let head = self.family.load(child).head.value;
+        let text = "done".to_owned();
+        let submission = Submission {
+            token: head.token,
+            version: head.version,
+            outcome: reply(vec![ReplyBlock::Text { text }], usage(20, 5)),
+            kit: Kit::default(),
+        };
+        service.submit(child, &submission, head.version).unwrap();
+        assert_eq!(self.family.status(child), "completed");
+    }
+
+    /// The ten settle; then there is money for one after the other of those that had none, and nobody is stuck.
+    fn goes_on(&self) {
+        let (admitted, refused) = self.admitted();
+        admitted.iter().for_each(|child| self.answer(child));
+        let service = service(&self.family.world.store);
+        for child in &refused {
+            start(&service, child);
+            assert_eq!(self.family.status(child), "running", "{child} is stuck");
+            self.answer(child);
+        }
+        let boss = &self.family.boss;
+        let (limit, spent, held, reserved) = self.family.account(boss);
+        assert_eq!((held, reserved), (0, 0));
+        assert!(spent <= limit, "{spent} of {limit}");
+        self.family.world.audit();
+    }
+}
+
+/// So many children of one reply.
+fn spawn(family: &mut Family, count: usize) -> Vec<String> {
+    let boss = family.boss.clone();
+    let arguments = json!({"directive": "work", "model": "default"}).to_string();
+    let wanted = vec![("spawn_thread", arguments.as_str()); count];
+    family.world.submit(&boss, calls(&wanted)).unwrap();
+    let ids = family.results(&boss).into_iter().map(|(_, failed, text)| {
+        assert!(!failed, "{text}");
+        let told: Value = serde_json::from_str(&text).unwrap();
+        told["thread"].as_str().unwrap().to_owned()
+    });
+    ids.collect()
+}
+
+fn held(family: &Family, thread: &str) -> u64 {
+    let hold = family.load(thread).head.value.hold;
+    hold.expect("its attempt was admitted").amount.get()
+}
+
+/// Start, and again as long as others are faster: how often it was repeated.
+fn start(service: &Service<Native>, child: &str) -> u32 {
+    let holder = format!("h/{child}");
+    // No two pause alike, or they would meet again.
+    let own = child.bytes().map(u64::from).sum::<u64>() % 512;
+    for repeats in 0..REPEATS_MAX {
+        match service.start(child, None, &holder, &holder) {
+            Ok(_) => return repeats,
+            Err(Error::Storage(StorageError::Unavailable(code, _))) if code == "contention" => {
+                std::thread::sleep(Duration::from_micros(u64::from(repeats % 8) * 300 + own));
+            }
+            Err(error) => panic!("{child}: {error:?}"),
+        }
+    }
+    panic!("{child} never got through");
+}
+
+fn in_threads(name: &str, store: Arc<dyn Storage>) {
+    let race = Race::new(store);
+    let (store, barrier) = (&race.family.world.store, &Barrier::new(RUNS));
+    let repeats: Vec<u32> = std::thread::scope(|scope| {
+        let mut racers = Vec::new();
+        for child in &race.children {
+            racers.push(scope.spawn(move || {
+                let service = service(store);
+                barrier.wait();
+                start(&service, child)
+            }));
+        }
+        let ends = racers.into_iter().map(|racer| racer.join().unwrap());
+        ends.collect()
+    });
+    let (all, most) = (repeats.iter().sum::<u32>(), repeats.iter().max());
+    let most = most.copied().unwrap_or_default();
+    println!(
+        "{name}: {RUNS} starts in threads repeated {all} times after contention, one at most {most} times"
+    );
+    race.goes_on();
+}
+
+#[test]
+fn ten_of_sixty_four_threads_are_admitted_in_memory() {
+    in_threads("memory", Arc::new(MemoryStore::new()));
+}
+
+#[test]
+fn ten_of_sixty_four_threads_are_admitted_on_sqlite() {
+    let temporary = tempfile::tempdir().unwrap();
+    in_threads("sqlite", sqlite(temporary.path()));
+}
+
+fn sqlite(path: &Path) -> Arc<dyn Storage> {
+    let dir = Dir::open_ambient_dir(path, ambient_authority()).unwrap();
+    Arc::new(SqliteStore::open(&dir, FILE, SqliteOptions::local()).unwrap())
+}
+
+/// With native code that all processes share.
+fn engine(path: &Path) -> Engine {
+    let dir = Dir::open_ambient_dir(path, ambient_authority()).unwrap();
+    dir.create_dir_all("cache").unwrap();
+    let cache = CodeCache::new(dir.open_dir("cache").unwrap());
+    Engine::new(threadkeep::limits::Limits::local(), Some(&cache)).unwrap()
+}
+
+/// Not a test of its own: a process that starts the threads that it is told, once it is told to.
+#[test]
+fn racer() {
+    let Ok(directory) = std::env::var(VARIABLE) else {
+        return;
+    };
+    let path = Path::new(&directory);
+    let tenant = Tenant::new(engine(path), context(sqlite(path)));
+    let mut orders = std::io::stdin().lock().lines();
+    let children = orders.next().unwrap().unwrap();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let first = children.split(' ').next().unwrap();
+    runtime.block_on(tenant.get(first)).unwrap();
+    say("ready");
+    assert_eq!(orders.next().unwrap().unwrap(), "go");
+    let starts = children.split(' ').map(async |child| {
+        let holder = format!("h/{child}");
+        let said = match tenant.start(child, None, &holder, &holder).await {
+            Ok(handle) => format!("started {child} {}", handle.step.kind),
+            Err(error) => format!("failed {child} {error}"),
+        };
+        say(&said);
+    });
+    runtime.block_on(join_all(starts));
+}
+
+fn say(line: &str) {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "\nracer {line}").unwrap();
+    out.flush().unwrap();
+}
+
+struct Racer {
+    process: Child,
+    orders: ChildStdin,
+    said: Lines<BufReader<ChildStdout>>,
+}
+
+impl Racer {
+    fn new(directory: &Path, children: &[String]) -> Self {
+        let mut process = Command::new(std::env::current_exe().unwrap())
+            .args(["children::races::racer", "--exact", "--nocapture"])
+            .env(VARIABLE, directory)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let orders = process.stdin.take().unwrap();
+        let said = BufReader::new(process.stdout.take().unwrap()).lines();
+        let mut racer = Self {
+            process,
+            orders,
+            said,
+        };
+        racer.order(&children.join(" "));
+        racer
+    }
+
+    fn order(&mut self, line: &str) {
+        writeln!(self.orders, "{line}").unwrap();
+        self.orders.flush().unwrap();
+    }
+
+    /// What it says next; the words of the test harness are left out.
+    fn next(&mut self) -> Option<String> {
+        let lines = self.said.by_ref().map_while(Result::ok);
+        lines
+            .filter_map(|line| line.strip_prefix("racer ").map(str::to_owned))
+            .next()
+    }
+
+    fn end(mut self) -> Vec<String> {
+        let said = std::iter::from_fn(|| self.next()).collect();
+        assert!(self.process.wait().unwrap().success());
+        said
+    }
+}
+
+#[test]
+fn ten_of_sixty_four_in_eight_processes_are_admitted() {
+    let temporary = tempfile::tempdir().unwrap();
+    let path = temporary.path();
+    drop(engine(path));
+    let race = Race::new(sqlite(path));
+    let groups = race.children.chunks(RUNS / PROCESSES);
+    let mut racers: Vec<Racer> = groups.map(|group| Racer::new(path, group)).collect();
+    for racer in &mut racers {
+        assert_eq!(racer.next().as_deref(), Some("ready"));
+    }
+    let began = std::time::Instant::now();
+    racers.iter_mut().for_each(|racer| racer.order("go"));
+    let said: Vec<String> = racers.into_iter().flat_map(Racer::end).collect();
+    let took = began.elapsed();
+    let failed: Vec<&String> = said
+        .iter()
+        .filter(|line| line.starts_with("failed"))
+        .collect();
+    assert!(failed.is_empty(), "{failed:#?}");
+    let calls = said
+        .iter()
+        .filter(|line| line.ends_with(" call-llm"))
+        .count();
+    assert_eq!((said.len(), calls), (RUNS, AFFORDED), "{said:#?}");
+    println!("sqlite: {RUNS} starts in {PROCESSES} processes took {took:?}");
+    race.goes_on();
+}
