@@ -6,6 +6,8 @@
 //! this one is our own. Nothing is asserted. One step is one commit of three operations: head, chain, entry. Steps
 //! alternate between a reply of about 2 KB that calls one tool and the tool's result of the same size.
 
+#[path = "turn/budget.rs"]
+mod budget;
 #[path = "turn/calls.rs"]
 mod calls;
 #[path = "turn/candidates.rs"]
@@ -63,5 +65,27 @@ fn main() {
     println!(
         "`component`: called on the caller's thread. `tenant`: `Tenant::submit`, over the engine's pool of threads."
     );
+    println!(
+        "the same without a budget (a model that costs nothing) and with one, native; each is one commit"
+    );
+    println!(
+        "  {:16} {:>9} {:>9} {:>12} {:>14} {:>9} {:>9}",
+        "store", "none", "root", "own account", "above's account", "root/none", "own/none"
+    );
+    for (name, durability, steps) in [
+        ("memory", None, steps(STEPS)),
+        ("sqlite NORMAL", Some(Durability::Normal), steps(STEPS)),
+        ("sqlite FULL", Some(Durability::Full), steps(STEPS_DURABLE)),
+    ] {
+        let [none, root, own, shared] =
+            candidates::compare_budgets(durability, WARM_STEPS.min(steps), steps);
+        let [shown_none, shown_root, shown_own, shown_shared] =
+            [none, root, own, shared].map(figures::micros);
+        println!(
+            "  {name:16} {shown_none:>9} {shown_root:>9} {shown_own:>12} {shown_shared:>14} {:>9} {:>9}",
+            figures::ratio(root, none),
+            figures::ratio(own, none),
+        );
+    }
     calls::compare(steps(STEPS));
 }

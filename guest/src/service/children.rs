@@ -417,7 +417,10 @@ fn status(loaded: &Loaded) -> String {
             loaded.chain.value.draws_on(&loaded.thread.value.chain),
         )
         .add_present("limit_usd", &account.limit.map(|limit| limit.to_string()))
-        .add("left_usd", &account.room(None).to_string())
+        .add_present(
+            "left_usd",
+            &account.limit.map(|_| account.room(None).to_string()),
+        )
         .end();
     text
 }

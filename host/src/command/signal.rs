@@ -218,10 +218,29 @@ async fn send(
 
 /// Let all that it spawned know. What cannot be told now stands in the records, for `recover` and the next run.
 async fn tell_children(opened: &Opened, thread: &str, screen: &mut Screen) {
-    if let Err(error) = opened.tenant().sweep_all(Some(thread)).await {
-        screen.note(&format!(
-            "its children could not all be told ({error}): `threadkeep recover` tells them"
-        ));
+    let tenant = opened.tenant();
+    let mut told = tenant.sweep_all(Some(thread)).await.map(|_| None);
+    loop {
+        let page = match told {
+            Ok(cursor) => tenant.tree(thread, cursor).await,
+            Err(error) => Err(error),
+        };
+        let page = match page {
+            Ok(page) => page,
+            Err(error) => {
+                screen.note(&format!(
+                    "its children could not all be told ({error}): `threadkeep recover` tells them"
+                ));
+                return;
+            }
+        };
+        for branch in page.branches.iter().filter(|branch| branch.depth > 0) {
+            opened.refresh(&branch.thread, screen).await;
+        }
+        match page.cursor {
+            None => return,
+            cursor => told = Ok(cursor),
+        }
     }
 }
 

@@ -212,18 +212,78 @@ impl Tree<'_> {
     async fn look_through(&mut self, stopped: bool) -> Result<bool, CallError> {
         let tenant = &self.driver.tenant;
         let (mut cursor, mut begun) = (None, false);
-        if !stopped && std::mem::take(&mut self.revives) {
-            begun |= self.revive().await?;
+        if !stopped && std::mem::take(&mut self.revives) && self.revive().await? {
+            // Whoever waits for one of them is looked at once they go on.
+            return Ok(true);
         }
+        let mut swept = false;
         loop {
             let under = Some(self.top.to_owned());
             let page = tenant.ready(PAGE_THREADS, cursor, under).await?;
             for due in page.threads {
                 if due.sweep {
                     tenant.sweep(&due.thread).await?;
-                    begun = true;
+                    (begun, swept) = (true, true);
                 } else if !stopped {
                     begun |= self.begin(due);
+                }
+            }
+            cursor = page.cursor;
+            if cursor.is_none() {
+                if swept {
+                    self.tell_observer().await?;
+                }
+                return Ok(begun);
+            }
+        }
+    }
+
+    /// Threads that nobody held were ended by what they were told.
+    async fn tell_observer(&mut self) -> Result<(), CallError> {
+        if self.driver.observer.is_none() {
+            return Ok(());
+        }
+        let mut cursor = None;
+        loop {
+            let page = self.driver.tenant.tree(self.top, cursor).await?;
+            for branch in &page.branches {
+                self.driver.committed(&branch.thread);
+            }
+            cursor = page.cursor;
+            if cursor.is_none() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Let those under the top go on that stopped because their process died, or for want of money if that is why the top
+    /// had stopped: who asks for the top means its tree.
+    async fn revive(&mut self) -> Result<bool, CallError> {
+        let tenant = &self.driver.tenant;
+        let began = self.driver.began.load(Ordering::Relaxed);
+        let (mut cursor, mut begun, mut short) = (None, false, None);
+        // A thread that was never run has nothing under it.
+        if began == 1 {
+            return Ok(false);
+        }
+        loop {
+            let page = tenant.tree(self.top, cursor).await?;
+            for branch in page.branches {
+                if branch.depth == 0 || branch.status != "suspended" {
+                    continue;
+                }
+                let Some(cause) = tenant.get(&branch.thread).await?.cause else {
+                    continue;
+                };
+                if short.is_none() {
+                    short = Some(self.was_short(began).await?);
+                }
+                let revives = match cause.reason.as_str() {
+                    "budget" => short == Some(true),
+                    _ => cause.code == "recovered",
+                };
+                if revives {
+                    begun |= self.perform_one(branch.thread, None);
                 }
             }
             cursor = page.cursor;
@@ -233,39 +293,15 @@ impl Tree<'_> {
         }
     }
 
-    /// Let those under the top go on that stopped for want of money.
-    async fn revive(&mut self) -> Result<bool, CallError> {
-        let tenant = &self.driver.tenant;
-        let (mut cursor, mut begun) = (None, false);
-        let began = self.driver.began.load(Ordering::Relaxed);
-        if began <= 1 {
+    /// Had the top stopped for want of money before it began with this version?
+    async fn was_short(&mut self, began: u64) -> Result<bool, CallError> {
+        let Some(before) = began.checked_sub(1) else {
             return Ok(false);
-        }
-        let first = tenant.entries(self.top, began - 1, 1).await?;
-        let resumed = first.entries.first().is_some_and(|entry| {
-            entry
-                .body
-                .contains(r#""type":"resumed","code":"spend_exceeded""#)
-        });
-        if !resumed {
-            return Ok(false);
-        }
-        loop {
-            let page = tenant.tree(self.top, cursor).await?;
-            for branch in page.branches {
-                if branch.depth == 0 || branch.status != "suspended" {
-                    continue;
-                }
-                let cause = tenant.get(&branch.thread).await?.cause;
-                if cause.is_some_and(|cause| cause.reason == "budget") {
-                    begun |= self.perform_one(branch.thread, None);
-                }
-            }
-            cursor = page.cursor;
-            if cursor.is_none() {
-                return Ok(begun);
-            }
-        }
+        };
+        let page = self.driver.tenant.entries(self.top, before, 1).await?;
+        let resumed = r#""type":"resumed","code":"spend_exceeded""#;
+        let first = page.entries.first();
+        Ok(first.is_some_and(|entry| entry.body.contains(resumed)))
     }
 
     /// Perform a thread that is due.

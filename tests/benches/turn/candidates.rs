@@ -41,21 +41,38 @@ impl Comparison {
     }
 }
 
+/// A new store in this folder: SQLite, or one in memory.
+fn store(folder: &std::path::Path, durability: Option<Durability>) -> Arc<dyn Storage> {
+    let Some(durability) = durability else {
+        return Arc::new(MemoryStore::new());
+    };
+    let dir = Dir::open_ambient_dir(folder, cap_std::ambient_authority());
+    let options = SqliteOptions {
+        durability,
+        ..SqliteOptions::local()
+    };
+    let dir = dir.expect("a folder");
+    Arc::new(SqliteStore::open(&dir, "bench.db", options).expect("a store"))
+}
+
+/// What a budget adds to a turn's commit, by the native service: a thread whose model costs nothing, so that its account is
+/// not written; a root with a budget; children three levels below one, with accounts of their own and without.
+pub fn compare_budgets(durability: Option<Durability>, warm: usize, steps: usize) -> [Duration; 4] {
+    let folder = tempfile::tempdir().expect("a folder");
+    let storage = store(folder.path(), durability);
+    let mut free = NativeRun::free(&storage);
+    let mut root = NativeRun::start(&storage);
+    let mut own = NativeRun::deep(&storage, true);
+    let mut shared = NativeRun::deep(&storage, false);
+    let mut candidates: [&mut dyn Candidate; 4] = [&mut free, &mut root, &mut own, &mut shared];
+    let times = measure(&mut candidates, warm, steps);
+    [times[0], times[1], times[2], times[3]]
+}
+
 /// All candidates over one new store: in SQLite, or in memory.
 pub fn compare(durability: Option<Durability>, warm: usize, steps: usize) -> Comparison {
     let folder = tempfile::tempdir().expect("a folder");
-    let storage: Arc<dyn Storage> = match durability {
-        None => Arc::new(MemoryStore::new()),
-        Some(durability) => {
-            let dir = Dir::open_ambient_dir(folder.path(), cap_std::ambient_authority());
-            let options = SqliteOptions {
-                durability,
-                ..SqliteOptions::local()
-            };
-            let dir = dir.expect("a folder");
-            Arc::new(SqliteStore::open(&dir, "bench.db", options).expect("a store"))
-        }
-    };
+    let storage = store(folder.path(), durability);
     let mut native = NativeRun::start(&storage);
     let (blocks, content) = script(0);
     native.step(0, &blocks, &content);

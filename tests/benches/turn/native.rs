@@ -15,34 +15,43 @@ use threadkeep_tests::native::Native;
 
 /// A run of its own thread.
 pub struct NativeRun {
-    service: Service<Native>,
-    thread: String,
-    token: u64,
-    version: u64,
+    pub(super) service: Service<Native>,
+    pub(super) thread: String,
+    pub(super) token: u64,
+    pub(super) version: u64,
     calls: Vec<(u64, u32)>,
 }
 
 impl NativeRun {
     pub fn start(storage: &Arc<dyn Storage>) -> Self {
         let service = Service::new(Native::new(world::context(storage)));
+        Self::root(service, None)
+    }
+
+    /// A root, over a model of this name or the usual one.
+    pub(super) fn root(service: Service<Native>, model: Option<String>) -> Self {
         let draft = Draft {
-            id: None,
             directive: Some(DIRECTIVE_NAME.to_owned()),
-            agent: None,
-            task: None,
-            title: None,
-            overrides: Overrides::default(),
-            inputs: String::new(),
+            overrides: Overrides {
+                model,
+                ..Overrides::default()
+            },
+            ..Draft::default()
         };
         let thread = service.create(&draft).expect("created").thread.value.id;
+        Self::begin(service, thread)
+    }
+
+    /// Begin a thread that is there.
+    pub(super) fn begin(service: Service<Native>, thread: String) -> Self {
         let handed = service
             .start(&thread, None, HOLDER, "key")
             .expect("started");
         Self {
             service,
-            thread,
             token: handed.loaded.head.value.token,
             version: handed.step.version,
+            thread,
             calls: Vec::new(),
         }
     }

@@ -8,12 +8,21 @@ use threadkeep::storage::Storage;
 /// Caps and window that no benchmark reaches.
 const DIRECTIVE: &str = r#"{"name":"bench","body":"Work.","front":{"capabilities":["execute.tool.*"],
 "limits":{"turns":100000000,"tokens":100000000000,"spend":"1000000","duration":"100000000"}}}"#;
+const PLAIN: &str = r#"{"name":"plain","body":"Work.","front":{"capabilities":["execute.tool.*"],
+"limits":{"turns":100000000,"tokens":100000000000,"duration":"100000000"}}}"#;
 const MODEL: &str = r#"{"name":"default","provider":"none","window":1000000000000,"output":4096,
 "prices":{"input":"0.15","output":"0.60"}}"#;
+/// Nothing to hold or to settle: its account is never written.
+const FREE: &str = r#"{"name":"free","provider":"none","window":1000000000000,"output":4096,
+"prices":{"input":"0","output":"0"}}"#;
 const TOOL: &str = r#"{"name":"read_file","description":"Read a file.","idempotent":true}"#;
 
 /// Id of the directive and of its threads' holder.
 pub const DIRECTIVE_NAME: &str = "bench";
+/// A directive that names no spend: a child that runs it draws on its parent's account.
+pub const PLAIN_NAME: &str = "plain";
+/// The model that costs nothing.
+pub const FREE_NAME: &str = "free";
 /// Who drives.
 pub const HOLDER: &str = "bench/1";
 
@@ -30,6 +39,8 @@ impl Library for Documents {
     fn get(&self, kind: &str, name: &str) -> Result<Vec<String>, LibraryError> {
         Ok(match (kind, name) {
             ("directive", DIRECTIVE_NAME) => vec![DIRECTIVE.to_owned()],
+            ("directive", PLAIN_NAME) => vec![PLAIN.to_owned()],
+            ("model", FREE_NAME) => vec![FREE.to_owned()],
             ("model", _) => vec![MODEL.to_owned()],
             ("tool", "") => vec!["read_file".to_owned()],
             ("tool", "read_file") => vec![TOOL.to_owned()],

@@ -25,7 +25,8 @@ pub type Act = dyn Fn(&str, usize, &str) -> Vec<Block> + Send + Sync;
 /// A model that acts on who asks it; it takes its time for leaves. It notes how many ask at once.
 pub struct Actor {
     act: Box<Act>,
-    pause: Duration,
+    /// How long a leaf takes.
+    pub pause: Mutex<Duration>,
     asked: Mutex<Vec<String>>,
     pub now: AtomicUsize,
     pub most: AtomicUsize,
@@ -48,7 +49,7 @@ impl Llm for Actor {
             let now = self.now.fetch_add(1, Ordering::SeqCst) + 1;
             self.most.fetch_max(now, Ordering::SeqCst);
             let pause = if who == "leaf" {
-                self.pause
+                *self.pause.lock().unwrap()
             } else {
                 Duration::from_millis(20)
             };
@@ -112,7 +113,7 @@ pub fn grove_over(store: Arc<dyn Storage>, spend: &str, pause: Duration, act: Bo
     );
     let actor = Arc::new(Actor {
         act,
-        pause,
+        pause: Mutex::new(pause),
         asked: Mutex::default(),
         now: AtomicUsize::new(0),
         most: AtomicUsize::new(0),

@@ -2,6 +2,7 @@
 
 mod crowds;
 mod grove;
+mod llmock;
 mod races;
 mod spawns;
 mod tells;

@@ -290,3 +290,18 @@ fn children_outlive_a_parent_that_ends_by_itself() {
     );
     family.world.audit();
 }
+
+#[test]
+fn who_is_to_be_ended_is_not_started() {
+    let mut family = Family::new();
+    let boss = family.boss.clone();
+    let child = family.spawn(json!({"directive": "work"}));
+    family.reply(&boss, &[("cancel_thread", json!({"thread": child}))]);
+    let refused = family.world.start(&child, None).unwrap_err();
+    assert!(
+        format!("{refused:?}").contains("has ended it"),
+        "{refused:?}"
+    );
+    family.sweep();
+    assert_eq!(family.status(&child), "cancelled");
+}

@@ -165,3 +165,39 @@ async fn a_cancel_of_the_top_ends_the_whole_tree() {
     );
     grove.adds_up(&top).await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_tree_whose_run_was_dropped_goes_on_with_its_top() {
+    let act = |who: &str, before: usize, last: &str| match who {
+        "mid" if last.contains("leaf done") => say("mid done"),
+        "mid" if last.contains("suspended") => {
+            panic!("a child was not revived before its parent: {last}")
+        }
+        _ => two_each(who, before, last),
+    };
+    let grove = grove("1", Duration::from_secs(30), Box::new(act));
+    let top = grove.top().await;
+    let sink = Sink::none();
+    let stop = Stop::never();
+    let all_asked = async {
+        while grove.actor.now.load(Ordering::SeqCst) < 4 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::select! {
+        ended = grove.driver.run(&top, None, &sink, &stop) => panic!("{ended:?}"),
+        () = all_asked => {}
+    }
+    *grove.actor.pause.lock().unwrap() = Duration::from_millis(30);
+    let closed = grove.driver.recover_lost().await.unwrap();
+    assert_eq!(closed.len(), 4, "four leaves were held: {closed:?}");
+    let ended = grove.driver.run(&top, None, &sink, &stop).await.unwrap();
+    assert_eq!(ended.status, "completed", "{ended:?}");
+    let tree = grove.tree(&top).await;
+    assert_eq!(tree.len(), 7, "nothing was spawned again");
+    assert!(
+        tree.iter().all(|branch| branch.status == "completed"),
+        "{tree:?}"
+    );
+    grove.adds_up(&top).await;
+}

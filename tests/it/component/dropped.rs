@@ -28,6 +28,9 @@ const SCRIPT: &str = r#"[
   {"text": "done"}
 ]"#;
 
+/// How often a run is dropped at each of its polls.
+const ROUNDS: u32 = 3;
+
 /// Longest wait for what a server sees: the machine may be busy.
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -104,15 +107,20 @@ async fn drop_after(polls: u32, when: When) -> bool {
 #[tokio::test]
 async fn dropped_after_any_number_of_polls_a_run_leaves_what_recover_accepts() {
     for when in [When::UnderWay, When::Unheard] {
-        let mut polls = 0;
-        while drop_after(polls, when).await {
-            polls += 1;
+        let mut dropped = 0;
+        for _ in 0..ROUNDS {
+            let mut polls = 0;
+            while drop_after(polls, when).await {
+                polls += 1;
+            }
+            dropped += polls;
         }
-        println!("dropped at each of {polls} polls, {when:?}");
-        // How often it is polled is the scheduler's: a poll that comes late finds several things done.
+        println!("dropped {dropped} times in {ROUNDS} rounds, {when:?}");
+        // How often it is polled is the scheduler's: a poll that comes late finds several things done, most often on a busy
+        // machine. A run that is not made of steps any more is polled once or twice.
         assert!(
-            polls > 4,
-            "only {polls} polls: is the run made of steps any more?"
+            dropped > 2 * ROUNDS,
+            "only {dropped} polls in {ROUNDS} rounds: is the run made of steps any more?"
         );
     }
 }

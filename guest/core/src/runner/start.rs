@@ -159,6 +159,10 @@ pub(super) fn allowed(loaded: &Loaded, ceiling: Limits) -> Result<(), Error> {
         | Status::Killed
         | Status::Continued => return Err(ended(loaded, "it has ended: start a new thread")),
     }
+    if head.intent.is_some() {
+        let advice = "the thread that spawned it has ended it: `recover` lets that take effect";
+        return Err(refused(loaded, advice));
+    }
     if loaded.account().frozen {
         return Err(refused(loaded, "its account is frozen"));
     }

@@ -1,0 +1,69 @@
+//! What a budget adds to a turn's commit: runs without one, with one, and below one.
+
+use super::native::NativeRun;
+use super::world::{self, DIRECTIVE_NAME};
+use std::sync::Arc;
+use threadkeep::storage::Storage;
+use threadkeep_component::service::Service;
+use threadkeep_core::ledger::Usage;
+use threadkeep_core::runner::{self, Completion, Kit, ReplyBlock, Submission};
+use threadkeep_tests::native::Native;
+
+impl NativeRun {
+    /// Over a model that costs nothing, so that no account is written.
+    pub fn free(storage: &Arc<dyn Storage>) -> Self {
+        let service = Service::new(Native::new(world::context(storage)));
+        Self::root(service, Some(world::FREE_NAME.to_owned()))
+    }
+
+    /// A child of a child of a child: each with a reserve of its own, or all on the account of the first.
+    pub fn deep(storage: &Arc<dyn Storage>, reserve: bool) -> Self {
+        let service = Service::new(Native::new(world::context(storage)));
+        let mut run = Self::root(service, None);
+        for level in 1..=3_u64 {
+            let limits = match reserve {
+                true => format!(r#","limits":{{"spend":{}}}"#, 100_000 / level),
+                false => String::new(),
+            };
+            let name = if reserve {
+                DIRECTIVE_NAME
+            } else {
+                world::PLAIN_NAME
+            };
+            run = run.child(&format!(r#"{{"directive":"{name}"{limits}}}"#));
+        }
+        run
+    }
+
+    /// Spawn a child and go on with that.
+    fn child(self, arguments: &str) -> Self {
+        let outcome = runner::Outcome::Completion(Completion {
+            blocks: vec![ReplyBlock::ToolUse {
+                id: "x".to_owned(),
+                name: "spawn_thread".to_owned(),
+                arguments: arguments.to_owned(),
+            }],
+            finish: "tool_use".to_owned(),
+            usage: Some(Usage::default()),
+            session: None,
+        });
+        let submission = Submission {
+            token: self.token,
+            version: self.version,
+            outcome,
+            kit: Kit::default(),
+        };
+        let (service, thread) = (self.service, self.thread);
+        service.submit(&thread, &submission, 0).expect("submitted");
+        let (due, _) = service.ready(100, None, Some(&thread)).expect("read");
+        let child = due
+            .first()
+            .expect("it spawned")
+            .loaded
+            .thread
+            .value
+            .id
+            .clone();
+        Self::begin(service, child)
+    }
+}
