@@ -2,6 +2,10 @@
 
 use crate::runner::world::{World, calls};
 use serde_json::{Value, json};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use threadkeep::storage::memory::MemoryStore;
+use threadkeep::storage::{Item, Key, Line, Op, Outcome, Page, Storage, StorageError};
 use threadkeep_component::service::Error;
 use threadkeep_component::service::runner::Handed;
 use threadkeep_core::history::Event;
@@ -20,12 +24,12 @@ pub struct Family {
 impl Family {
     /// A boss with 0.1 USD whose first step is pending.
     pub fn new() -> Self {
-        Self::with(MapLibrary::small())
+        Self::over(Arc::new(MemoryStore::new()))
     }
 
-    pub fn with(library: MapLibrary) -> Self {
-        let store = std::sync::Arc::new(threadkeep::storage::memory::MemoryStore::new());
-        let mut world = World::over(store, library);
+    /// Over a store.
+    pub fn over(store: Arc<dyn Storage>) -> Self {
+        let mut world = World::over(store, MapLibrary::small());
         let boss = world.create(Some("boss"));
         world.start(&boss, None).unwrap();
         Self { world, boss }
@@ -145,5 +149,63 @@ impl Family {
             account.held.get(),
             account.reserved.get(),
         )
+    }
+}
+
+/// A store that is full when it is told so: it takes only what closes.
+pub struct Full {
+    inner: MemoryStore,
+    full: AtomicBool,
+}
+
+impl Full {
+    pub fn new() -> Self {
+        Self {
+            inner: MemoryStore::new(),
+            full: AtomicBool::new(false),
+        }
+    }
+
+    pub fn fill(&self) {
+        self.full.store(true, Ordering::SeqCst);
+    }
+
+    pub fn free(&self) {
+        self.full.store(false, Ordering::SeqCst);
+    }
+}
+
+impl Storage for Full {
+    fn get(&self, keys: &[Key]) -> Result<Vec<Item>, StorageError> {
+        self.inner.get(keys)
+    }
+
+    fn scan(
+        &self,
+        collection: &str,
+        start: &str,
+        end: &str,
+        limit: u32,
+        reverse: bool,
+    ) -> Result<Page, StorageError> {
+        self.inner.scan(collection, start, end, limit, reverse)
+    }
+
+    fn read_log(
+        &self,
+        log: &str,
+        partition: &str,
+        start: u64,
+        limit: u32,
+        reverse: bool,
+    ) -> Result<Vec<Line>, StorageError> {
+        self.inner.read_log(log, partition, start, limit, reverse)
+    }
+
+    fn commit(&self, ops: &[Op], closing: bool) -> Result<Outcome, StorageError> {
+        if !closing && self.full.load(Ordering::SeqCst) {
+            return Err(StorageError::QuotaExceeded { limit: 1, used: 1 });
+        }
+        self.inner.commit(ops, closing)
     }
 }

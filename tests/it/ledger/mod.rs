@@ -6,3 +6,4 @@ mod interface;
 mod originals;
 mod peers;
 mod spawned;
+mod time;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use threadkeep::clock::{ManualClock, Time};
 use threadkeep::component::Context;
+use threadkeep::library::Library;
 use threadkeep::storage::Storage;
 use threadkeep::storage::memory::MemoryStore;
 use threadkeep_component::ports::Ports;
@@ -50,7 +51,7 @@ impl World {
         Self::over(Arc::new(MemoryStore::new()), MapLibrary::small())
     }
 
-    pub fn over(store: Arc<dyn Storage>, library: MapLibrary) -> Self {
+    pub fn over(store: Arc<dyn Storage>, library: impl Library + 'static) -> Self {
         let clock = Arc::new(ManualClock::new(Time {
             seconds: 1_800_000_000,
             nanos: 0,
