@@ -3,7 +3,7 @@
 use super::grove::{Act, Grove, call, grove_over, say};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use threadkeep::driver::{RunEvent, Sink, Stop};
@@ -15,7 +15,7 @@ use threadkeep::storage::{Expect, Item, Key, Line, Op, Outcome, Page, Storage, S
 /// Children of one reply.
 const AT_ONCE: usize = 16;
 /// A run that was hurt would be taken up again only when its lease is over.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Commits, and those of them that met another.
 type Met = (u64, u64);
@@ -23,13 +23,38 @@ type Met = (u64, u64);
 /// A store that counts the commits that met others, by what they write.
 struct Meetings {
     inner: Arc<dyn Storage>,
+    /// One commit after the other, each as slow as this.
+    disk: Option<(Mutex<()>, Duration)>,
+    /// Every commit meets another from now on.
+    always: AtomicBool,
     met: Mutex<BTreeMap<&'static str, Met>>,
 }
 
 impl Meetings {
     fn over(inner: Arc<dyn Storage>) -> Arc<Self> {
-        let met = Mutex::default();
-        Arc::new(Self { inner, met })
+        Self::slow(inner, Duration::ZERO)
+    }
+
+    fn slow(inner: Arc<dyn Storage>, commit: Duration) -> Arc<Self> {
+        Arc::new(Self {
+            inner,
+            disk: (!commit.is_zero()).then(|| (Mutex::default(), commit)),
+            always: AtomicBool::new(false),
+            met: Mutex::default(),
+        })
+    }
+
+    fn write(&self, ops: &[Op], closing: bool) -> Result<Outcome, StorageError> {
+        let Some((disk, pause)) = &self.disk else {
+            return self.inner.commit(ops, closing);
+        };
+        let turn = disk.lock().unwrap();
+        let outcome = self.inner.commit(ops, closing)?;
+        if outcome == Outcome::Committed {
+            std::thread::sleep(*pause);
+        }
+        drop(turn);
+        Ok(outcome)
     }
 
     fn met(&self, kind: &str) -> Met {
@@ -100,7 +125,10 @@ impl Storage for Meetings {
     }
 
     fn commit(&self, ops: &[Op], closing: bool) -> Result<Outcome, StorageError> {
-        let outcome = self.inner.commit(ops, closing)?;
+        let outcome = match self.always.load(Ordering::SeqCst) {
+            true => Outcome::Conflict(Vec::new()),
+            false => self.write(ops, closing)?,
+        };
         let mut met = self.met.lock().unwrap();
         let (commits, conflicts) = met.entry(kind(ops)).or_default();
         *commits += 1;
@@ -205,4 +233,32 @@ async fn sixty_four_children_on_one_account_meet_and_none_is_hurt() {
     let most = grove.actor.most.load(Ordering::SeqCst);
     println!("64 children on one account: {most} asked at once");
     assert!(most > 2 * AT_ONCE, "only {most} ask at once");
+}
+
+/// Where a commit takes longer than a model, all of them are always about to commit.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn children_that_ask_without_a_pause_on_a_slow_disk_are_not_hurt() {
+    let store = Meetings::slow(Arc::new(MemoryStore::new()), Duration::from_millis(10));
+    let act = crowd(4 * AT_ONCE, json!({"directive": "leaf"}), 3);
+    let pause = Duration::from_millis(1);
+    let grove = grove_over(Arc::<Meetings>::clone(&store), "5", pause, act);
+    perform(&grove, 4 * AT_ONCE).await;
+    store.print("64 children on one account, a slow disk");
+}
+
+#[tokio::test]
+async fn writers_that_meet_for_ever_are_an_error_in_the_end() {
+    let store = Meetings::over(Arc::new(MemoryStore::new()));
+    let act = crowd(0, json!({}), 1);
+    let grove = grove_over(Arc::<Meetings>::clone(&store), "5", PATIENCE, act);
+    let top = grove.top().await;
+    store.always.store(true, Ordering::SeqCst);
+    let title = Some("another".to_owned());
+    let error = grove.driver.tenant().set_title(&top, title).await;
+    let error = error.unwrap_err();
+    assert!(error.retry_unchanged());
+    assert!(error.to_string().contains("other writers"), "{error}");
+    let (_, conflicts) = store.met("other");
+    // Three within each call, which is repeated eight times.
+    assert_eq!(conflicts, 3 * 9);
 }
