@@ -2,6 +2,8 @@
 
 #[path = "support/auditor.rs"]
 pub mod auditor;
+#[path = "support/between.rs"]
+pub mod between;
 #[path = "support/binary.rs"]
 pub mod binary;
 #[path = "support/canned.rs"]

@@ -322,34 +322,32 @@ impl<P: Ports> Service<P> {
     /// Let what a thread was told take effect, and pass it on to a page of its children; where to go on, or `None` if all
     /// of them know.
     pub fn sweep(&self, thread: &str, cursor: Option<String>) -> Result<Option<String>, Error> {
-        if cursor.is_none() {
-            let _ = self.decide_or_close(thread, &|loaded, moment| {
-                let round = self.round(loaded)?;
-                Ok(runner::end(
-                    loaded,
-                    round.as_ref(),
-                    self.mail(loaded)?,
-                    moment,
-                )?)
-            })?;
-        }
+        let _ = self.decide_or_close(thread, &|loaded, moment| {
+            let round = self.round(loaded)?;
+            let mail = self.mail(loaded)?;
+            Ok(runner::end(loaded, round.as_ref(), mail, moment)?)
+        })?;
         let loaded = self.load(thread)?;
         let Some(intent) = loaded.head.value.sweep else {
             return Ok(None);
         };
         let (start, end) = key::below(&["parent", &key::index_value(&loaded.key())]);
-        super::store::check_cursor(cursor.as_deref(), &start, &end)?;
-        let start = cursor.unwrap_or(start);
+        let cursor = cursor.as_deref();
+        let (told, from) = cursor.and_then(|cursor| cursor.split_once(' ')).unzip();
+        super::store::check_cursor(from.or(cursor), &start, &end)?;
+        // Where it has become a kill since, those of the pages before were told less.
+        let from = from.filter(|_| told == Some(intent.as_str()));
+        let from = from.unwrap_or(&start);
         let page = self
             .ports
-            .scan(key::INDEX, &start, &end, SWEEP_THREADS, false)?;
+            .scan(key::INDEX, from, &end, SWEEP_THREADS, false)?;
         let keys: Vec<String> = page
             .items
             .iter()
             .map(|item| key::last(&item.name))
             .collect();
         for child in self.load_many(&keys)?.threads {
-            if child.head.value.status.is_end() {
+            if child.head.value.status.is_end() && child.chain.value.children == 0 {
                 continue;
             }
             let _ = self.decide_or_close(&child.thread.value.id, &|loaded, moment| {
@@ -363,7 +361,8 @@ impl<P: Ports> Service<P> {
                 Ok(runner::swept(loaded, intent, moment)?)
             })?;
         }
-        Ok(page.cursor)
+        let cursor = page.cursor;
+        Ok(cursor.map(|cursor| format!("{} {cursor}", intent.as_str())))
     }
 }
 

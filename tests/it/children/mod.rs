@@ -4,6 +4,7 @@ mod crowds;
 mod grove;
 mod llmock;
 mod races;
+mod regressions;
 mod spawns;
 mod tells;
 mod trees;

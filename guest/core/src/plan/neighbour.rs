@@ -55,6 +55,8 @@ impl Change<'_> {
         let number = self.chain.number;
         let head = match parent.head.value.status {
             Status::Running | Status::Waiting => self.beside(&parent.clone()),
+            // It may be about to go on with a wait, which is decided as that of one that runs.
+            Status::Suspended if waits(&parent.head.value) => self.beside(&parent.clone()),
             _ => return,
         };
         if let Some(wait) = &mut head.wait {
@@ -85,6 +87,11 @@ impl Change<'_> {
             put(writes, key::HEAD, &key, before.head.version, &head);
         }
     }
+}
+
+fn waits(head: &Head) -> bool {
+    let open = head.round.as_ref();
+    open.is_some_and(|round| round.calls.iter().any(|call| call.waits))
 }
 
 /// Does a child that stands so answer a wait for it?

@@ -297,8 +297,8 @@ pub struct Counters {
 
 record!(Counters { turns, usage, spend, duration, run_turns, run_tokens, run_duration, spawns or nothing });
 
-/// Something that will happen at the next commit of the thread.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Something that will happen at the next commit of the thread; the later one is the stronger.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Intent {
     /// End the run when its step is done.
     Cancel,

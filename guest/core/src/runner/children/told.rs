@@ -4,7 +4,7 @@
 use crate::error::Error;
 use crate::history::Entry;
 use crate::ledger::Path;
-use crate::plan::{Change, Loaded, Moment, stops};
+use crate::plan::{Change, Loaded, Moment};
 use crate::runner::signal::stop;
 use crate::runner::{Decision, Mail};
 use crate::thread::{Head, Intent, Status};
@@ -20,8 +20,10 @@ pub fn tell(
 ) -> Result<Decision, Error> {
     let head = &loaded.head.value;
     if head.status.is_end() {
-        return Ok(Decision::Repeat);
+        return through(loaded, intent, moment);
     }
+    // What it was told before may be more.
+    let intent = head.intent.unwrap_or(intent).max(intent);
     let mut change = Change::with(loaded, mail, moment);
     if head.status == Status::Running && intent == Intent::Cancel {
         if head.intent.is_some() {
@@ -31,6 +33,23 @@ pub fn tell(
         return Ok(Decision::Commit(Box::new(change.into_head_plan()?)));
     }
     Ok(Decision::Commit(Box::new(stop(change, round, intent)?)))
+}
+
+/// One that has ended may have children that have not: what it is told passes through it to them.
+fn through(loaded: &Loaded, intent: Intent, moment: Moment<'_>) -> Result<Decision, Error> {
+    let (head, chain) = (&loaded.head.value, &loaded.chain.value);
+    let passed = match head.status {
+        Status::Killed => Some(Intent::Kill),
+        Status::Cancelled => Some(Intent::Cancel),
+        _ => None,
+    };
+    if chain.children == 0 || passed.max(head.sweep) >= Some(intent) {
+        return Ok(Decision::Repeat);
+    }
+    let mut change = Change::new(loaded, moment);
+    change.closing = true;
+    pass_on(&mut change, intent);
+    Ok(Decision::Commit(Box::new(change.into_head_plan()?)))
 }
 
 /// It ends once its step is done: its account admits nothing more, and its children are to be told.
@@ -47,7 +66,7 @@ pub(in crate::runner) fn ends_later(change: &mut Change<'_>) {
 /// Its children are to be told.
 pub(in crate::runner) fn pass_on(change: &mut Change<'_>, intent: Intent) {
     if change.chain.children > 0 {
-        change.head.sweep = Some(intent);
+        change.head.sweep = change.head.sweep.max(Some(intent));
     }
 }
 
@@ -87,7 +106,7 @@ fn due(head: &Head) -> Option<u64> {
         Status::Running => head.expiry,
         Status::Waiting => head.wait.as_ref().map(|wait| wait.until),
         Status::Created => return Some(0),
-        status if stops(status) && head.mail() > 0 && !status.is_end() => return Some(0),
+        Status::Suspended | Status::Idle if head.mail() > 0 => return Some(0),
         _ => None,
     };
     at.map(|at| at.millis())

@@ -1,0 +1,144 @@
+//! One test for each bug that was found in child threads: symptom, cause, fix.
+
+use super::world::Family;
+use crate::runner::world::{World, calls, fails, raise, says};
+use serde_json::json;
+use std::sync::Arc;
+use threadkeep::storage::memory::MemoryStore;
+use threadkeep_core::limits::Limits;
+use threadkeep_core::runner::{Kit, Outcome, Signal, Submission};
+use threadkeep_core::thread::StepKind;
+use threadkeep_tests::between::Between;
+use threadkeep_tests::fixture::MapLibrary;
+
+/// Symptom: a tree was killed, and some of its threads went on. Cause: a sweep of more than a page that had begun as a
+/// cancel went on as a kill, and those of the pages before never heard of that. Fix: a cursor says what was told.
+#[test]
+fn a_kill_that_comes_between_two_pages_of_a_cancel_reaches_all() {
+    let mut family = Family::new();
+    let boss = family.boss.clone();
+    let spawn = ("spawn_thread", json!({"directive": "work"}));
+    let caps = Limits {
+        spawns: Some(100),
+        ..Limits::NONE
+    };
+    let more = raise(caps);
+    family.world.service.signal(&boss, "more", &more).unwrap();
+    for _ in 0..4 {
+        let got = family.reply(&boss, &vec![spawn.clone(); 13]);
+        assert!(got.iter().all(|got| !got.1), "{got:?}");
+    }
+    let children: Vec<String> = family.due().into_iter().map(|due| due.0).collect();
+    let (more, _) = family.world.service.ready(100, None, None).unwrap();
+    assert_eq!(
+        (children.len() < 52, more.len()),
+        (true, 52),
+        "more than a page"
+    );
+    for due in more {
+        family
+            .world
+            .start(&due.loaded.thread.value.id, None)
+            .unwrap();
+    }
+    let signal = |name: &str, signal| family.world.service.signal(&boss, name, &signal).unwrap();
+    signal("cancel", Signal::Cancel);
+    let page = family.world.service.sweep(&boss, None).unwrap();
+    assert!(page.is_some(), "there is another page");
+    signal("kill", Signal::Kill);
+    let mut cursor = page;
+    for _ in 0..3 {
+        cursor = family.world.service.sweep(&boss, cursor).unwrap();
+        if cursor.is_none() {
+            break;
+        }
+    }
+    let (branches, rest) = family.world.service.tree(&boss, None).unwrap();
+    assert!(rest.is_some());
+    for (branch, _) in branches {
+        let (id, status) = (&branch.thread.value.id, branch.head.value.status);
+        assert_eq!(status.as_str(), "killed", "{id}");
+    }
+    let other = family.world.service.sweep(&boss, Some("kill x".to_owned()));
+    assert!(
+        other.is_ok_and(|next| next.is_none()),
+        "nothing is left to tell"
+    );
+}
+
+/// Symptom: a tree was cancelled, and a grandchild went on and spent. Cause: its own parent had ended before it, and what
+/// has ended was left out by the sweep. Fix: what is told passes through it.
+#[test]
+fn a_cancel_passes_through_a_thread_that_has_ended() {
+    for (signal, status) in [(Signal::Cancel, "cancelled"), (Signal::Kill, "killed")] {
+        let mut family = Family::new();
+        let boss = family.boss.clone();
+        let child = family.spawn(json!({"directive": "boss", "limits": {"spend": "0.02"}}));
+        family.world.start(&child, None).unwrap();
+        let grandchild = family.spawn_under(
+            &child,
+            json!({"directive": "boss", "limits": {"spend": "0.01"}}),
+        );
+        family.world.start(&grandchild, None).unwrap();
+        let last = family.spawn_under(&grandchild, json!({"directive": "work"}));
+        for thread in [&grandchild, &child] {
+            family.world.submit(thread, says("bye")).unwrap();
+        }
+        family.world.service.signal(&boss, "end", &signal).unwrap();
+        family.sweep();
+        for (thread, expected) in [
+            (&child, "completed"),
+            (&grandchild, "completed"),
+            (&last, status),
+        ] {
+            assert_eq!(family.status(thread), expected, "{thread}");
+        }
+        if status == "cancelled" {
+            family.world.submit(&boss, says("late")).unwrap();
+            family.sweep();
+        }
+        assert!(family.due().is_empty(), "{:?}", family.due());
+        let got = family.account(&boss);
+        assert_eq!((got.2, got.3), (0, 0));
+    }
+}
+
+/// Symptom: a parent waited until the deadline for a child that had ended. Cause: the end of a child replaced the head of
+/// a parent that ran or waited; one that was suspended in the middle of a wait, and was resumed at that moment, decided
+/// with the child as it had been. Fix: its head is replaced, too.
+#[test]
+fn an_end_that_meets_the_resume_of_a_wait_is_not_missed() {
+    let memory = Arc::new(MemoryStore::new());
+    let between = Arc::new(Between::new(Arc::<MemoryStore>::clone(&memory)));
+    let store = Arc::<Between>::clone(&between);
+    let mut family = Family::over(store);
+    let boss = family.boss.clone();
+    let child = family.running("work");
+    let handed = family
+        .world
+        .submit(&boss, calls(&[("wait_threads", "{}"), ("write", "{}")]));
+    assert_eq!(handed.unwrap().step.kind, Some(StepKind::CallTools));
+    let stopped = Outcome::Stopped(fails("stopped", true));
+    family.world.submit(&boss, stopped).unwrap();
+    assert_eq!(family.status(&boss), "suspended");
+    let held = family.world.held[&child].clone();
+    let (ends, version) = (child.clone(), held.handed.step.version);
+    between.before_commit(move || {
+        let submission = Submission {
+            token: held.token,
+            version,
+            outcome: says("done"),
+            kit: Kit::default(),
+        };
+        let other = World::over(memory, MapLibrary::small());
+        other.service.submit(&ends, &submission, version).unwrap();
+    });
+    let handed = family.world.start(&boss, None).unwrap();
+    assert_eq!(family.status(&child), "completed");
+    assert_eq!(
+        handed.step.kind,
+        Some(StepKind::CallLlm),
+        "the wait is over"
+    );
+    family.world.audit();
+}
