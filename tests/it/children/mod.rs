@@ -1,12 +1,18 @@
 //! Child threads: spawned, waited for, told something and ended by the tools of the runner's own.
 
+mod crashes;
 mod crowds;
 mod grove;
+mod kills;
 mod llmock;
+mod property;
 mod races;
 mod regressions;
+mod requests;
+mod rest;
 mod spawns;
 mod tells;
 mod trees;
 mod waits;
+mod wild;
 pub mod world;

@@ -29,7 +29,8 @@ const SCRIPT: &str = r#"[
   {"text": "It holds a note.", "delay_ms": 2}
 ]"#;
 
-fn open(path: &Path) -> OpenProject {
+/// A project as the command line opens it.
+pub fn open(path: &Path) -> OpenProject {
     let dir = Dir::open_ambient_dir(path, cap_std::ambient_authority()).unwrap();
     dir.create_dir_all("cache").unwrap();
     let cache = CodeCache::new(dir.open_dir("cache").unwrap());
@@ -82,15 +83,11 @@ async fn one(project: &OpenProject, driver: &threadkeep::driver::Driver) -> bool
         == "completed"
 }
 
-fn spawn(directory: &Path) -> Child {
+/// A process that performs nothing but this test, whose `variable` names the directory.
+pub fn victim_of(test: &str, variable: &str, directory: &Path) -> Child {
     Command::new(std::env::current_exe().unwrap())
-        .args([
-            "--exact",
-            "crash::kills::victim",
-            "--nocapture",
-            "--test-threads=1",
-        ])
-        .env(DIRECTORY, directory)
+        .args(["--exact", test, "--nocapture", "--test-threads=1"])
+        .env(variable, directory)
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
@@ -99,7 +96,7 @@ fn spawn(directory: &Path) -> Child {
 
 /// Run a victim, kill it some time after its first acknowledgement, and say what it had acknowledged.
 fn kill_one(directory: &Path, after: Duration) -> BTreeMap<String, u64> {
-    let mut victim = spawn(directory);
+    let mut victim = victim_of("crash::kills::victim", DIRECTORY, directory);
     let mut lines = BufReader::new(victim.stdout.take().unwrap()).lines();
     let mut acknowledged = BTreeMap::new();
     let mut note = |line: String| {
@@ -133,13 +130,10 @@ async fn sixty_real_kills_lose_nothing() {
     dir.write(".ai/script.json", SCRIPT).unwrap();
     let seed = seed();
     println!("seed of the kills: {seed}");
-    let mut random = seed;
+    let mut state = seed;
     let (mut events, mut recovered) = (0, 0);
     for kill in 0..KILLS {
-        random = random
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        let after = Duration::from_micros((random >> 33) % 60_000);
+        let after = Duration::from_micros(random(&mut state) % 60_000);
         let acknowledged = kill_one(kept.path(), after);
         let project = open(kept.path());
         let closed = project.recover(&[]).await.unwrap();
@@ -202,7 +196,16 @@ async fn carry_on(project: &OpenProject, closed: &[String]) {
     assert!(findings.is_empty(), "{findings:#?}");
 }
 
-fn seed() -> u64 {
+/// The next number, from a seed.
+pub fn random(state: &mut u64) -> u64 {
+    *state = state
+        .wrapping_mul(6_364_136_223_846_793_005)
+        .wrapping_add(1_442_695_040_888_963_407);
+    *state >> 33
+}
+
+/// `THREADKEEP_TEST_SEED`, or a new one.
+pub fn seed() -> u64 {
     let given = std::env::var("THREADKEEP_TEST_SEED")
         .ok()
         .and_then(|seed| seed.parse().ok());

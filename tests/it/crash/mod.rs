@@ -1,4 +1,4 @@
 //! Death at every commit: nothing acknowledged is lost, nothing happens twice, and the thread can go on.
 
-mod kills;
+pub mod kills;
 mod points;

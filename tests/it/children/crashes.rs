@@ -1,0 +1,293 @@
+//! Death at every commit of a tree: of a spawn, a wait, a child's end, a cancel and what passes it on. Another process
+//! recovers what is left and brings it to its end.
+
+use crate::runner::world::{World, calls, says};
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use threadkeep::storage::Storage;
+use threadkeep::storage::memory::MemoryStore;
+use threadkeep_component::ports::StorageError;
+use threadkeep_component::service::Error;
+use threadkeep_core::plan::Loaded;
+use threadkeep_core::runner::{Outcome, Proof, Signal};
+use threadkeep_core::thread::{Draft, Status, StepKind};
+use threadkeep_tests::auditor::audit;
+use threadkeep_tests::faulty::{Death, Faulty};
+use threadkeep_tests::fixture::MapLibrary;
+
+const TOP: &str = "boss-1-abcdef";
+
+/// What happens to the tree.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Story {
+    /// Nothing: everybody waits for everybody under him.
+    Quiet,
+    /// The top kills its first child.
+    Killed,
+    /// A person cancels the top when the whole tree is there.
+    Cancelled,
+}
+
+/// One process that drives the tree by hand.
+struct Process {
+    world: World,
+    story: Story,
+    /// How often the tool that is not idempotent ran, by thread.
+    writes: BTreeMap<String, u32>,
+}
+
+/// True for what ends the process; an outcome that nobody knows does not.
+fn dies(error: &Error) -> bool {
+    match error {
+        Error::Storage(StorageError::OutcomeUnknown(..)) => false,
+        Error::Storage(_) => true,
+        _ => false,
+    }
+}
+
+impl Process {
+    fn new(store: Arc<dyn Storage>, story: Story, later: u64) -> Self {
+        let world = World::over(store, MapLibrary::small());
+        world.advance(later * 1_000);
+        Self {
+            world,
+            story,
+            writes: BTreeMap::new(),
+        }
+    }
+
+    fn create(&self) -> Result<(), Error> {
+        let draft = Draft {
+            id: Some(TOP.to_owned()),
+            directive: Some("boss".to_owned()),
+            ..Draft::default()
+        };
+        self.world.service.create(&draft).map(|_| ())
+    }
+
+    fn all(&self) -> Result<Vec<Loaded>, Error> {
+        let (branches, _) = self.world.service.tree(TOP, None)?;
+        Ok(branches.into_iter().map(|(loaded, _)| loaded).collect())
+    }
+
+    /// What the model of a thread says.
+    fn says(&self, loaded: &Loaded) -> Result<Outcome, Error> {
+        let depth = loaded.chain.value.depth;
+        let wait = ("wait_threads", json!({}).to_string());
+        let wanted = match (depth, loaded.chain.value.children) {
+            (2, _) if loaded.head.value.counters.turns > 0 => return Ok(says("done")),
+            (2, _) => vec![("write", json!({}).to_string())],
+            (depth, 0) => {
+                let spawn = match depth {
+                    0 => json!({"directive": "boss", "limits": {"spend": "0.03"}}),
+                    _ => json!({"directive": "work"}),
+                };
+                let spawn = ("spawn_thread", spawn.to_string());
+                match self.story == Story::Killed && depth == 0 {
+                    // It does not wait before it has killed one.
+                    true => vec![spawn.clone(), spawn],
+                    false => vec![spawn.clone(), spawn, wait],
+                }
+            }
+            (0, _) if self.story == Story::Killed => {
+                let all = self.all()?;
+                let child = all.iter().find(|child| child.chain.value.number == 1);
+                let child = child.expect("it was spawned");
+                let head = &child.head.value;
+                match head.status.is_end() || head.intent.is_some() {
+                    true => return Ok(says("done")),
+                    false => {
+                        let id = &child.thread.value.id;
+                        vec![("kill_thread", json!({"thread": id}).to_string()), wait]
+                    }
+                }
+            }
+            _ => return Ok(says("done")),
+        };
+        let wanted: Vec<(&str, &str)> = wanted
+            .iter()
+            .map(|(name, text)| (*name, text.as_str()))
+            .collect();
+        Ok(calls(&wanted))
+    }
+
+    fn answer(&mut self, loaded: &Loaded) -> Result<(), Error> {
+        let thread = loaded.thread.value.id.clone();
+        let outcome = match self.world.pending(&thread) {
+            Some(StepKind::CallLlm) => self.says(loaded)?,
+            Some(StepKind::CallTools) => {
+                *self.writes.entry(thread.clone()).or_default() += 1;
+                self.world.outcomes(&thread)
+            }
+            other => panic!("{thread} has {other:?} to do"),
+        };
+        self.world.submit(&thread, outcome).map(|_| ())
+    }
+
+    fn begin(&mut self, loaded: &Loaded) -> Result<(), Error> {
+        let thread = &loaded.thread.value.id;
+        self.world.count("begun");
+        if loaded.head.value.status != Status::Waiting {
+            return self.world.start(thread, None).map(|_| ());
+        }
+        let holder = format!("claimer/{}", self.world.counts["begun"]);
+        let handed = self.world.service.claim(thread, &holder, Proof::None)?;
+        if handed.step.kind.is_some() {
+            self.world.hold(thread, Ok(handed))?;
+        }
+        Ok(())
+    }
+
+    fn sweep(&self, thread: &str) -> Result<(), Error> {
+        let mut cursor = None;
+        loop {
+            cursor = self.world.service.sweep(thread, cursor)?;
+            if cursor.is_none() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// One look at everything; true if there was something to do.
+    fn look(&mut self) -> Result<bool, Error> {
+        let mut moved = false;
+        for loaded in self.all()? {
+            let held = self.world.held.get(&loaded.thread.value.id);
+            let token = held.map(|held| held.token);
+            let head = &loaded.head.value;
+            if head.status == Status::Running && token == Some(head.token) {
+                self.answer(&loaded)?;
+                moved = true;
+            }
+        }
+        if self.story == Story::Cancelled && self.all()?.len() == 7 {
+            let top = &self.world.service.load(TOP)?.head.value;
+            if !top.status.is_end() && top.intent.is_none() {
+                let service = &self.world.service;
+                service.signal(TOP, "cancel", &Signal::Cancel)?;
+                moved = true;
+            }
+        }
+        let (due, _) = self.world.service.ready(100, None, Some(TOP))?;
+        for due in due {
+            let head = &due.loaded.head.value;
+            match head.sweep.is_some() || head.intent.is_some() {
+                true => self.sweep(&due.loaded.thread.value.id)?,
+                false => self.begin(&due.loaded)?,
+            }
+            moved = true;
+        }
+        Ok(moved)
+    }
+
+    /// Until there is nothing to do; false if the process has died.
+    fn live(&mut self) -> bool {
+        for _ in 0..200 {
+            match self.look() {
+                Ok(true) => {}
+                Ok(false) => return true,
+                Err(error) if dies(&error) => return false,
+                // What had changed since it was looked at, or what nobody knows: it is looked at again.
+                Err(Error::Storage(_) | Error::Core(_)) => {}
+                Err(error) => panic!("{error:?}"),
+            }
+        }
+        panic!("there is always something to do");
+    }
+
+    /// What another process left is closed and goes on.
+    fn carry_on(&mut self, how: &str) {
+        let service = &self.world.service;
+        let held = service.recover(&[], None).unwrap().held;
+        let dead: Vec<String> = held
+            .into_iter()
+            .filter_map(|one| one.head.value.holder)
+            .collect();
+        service.recover(&dead, None).unwrap();
+        self.world.audit();
+        for loaded in self.all().unwrap() {
+            let head = &loaded.head.value;
+            assert!(head.hold.is_none(), "{how}: a hold without an owner");
+            if head.status == Status::Suspended {
+                assert_eq!(head.cause.as_ref().unwrap().code, "recovered", "{how}");
+                self.world.count("resumed");
+                self.world.start(&loaded.thread.value.id, None).unwrap();
+            }
+        }
+        assert!(self.live(), "{how}");
+        self.world.audit();
+    }
+}
+
+/// Run until the store dies; the commits that were asked for, what is left, and how often the tool ran.
+fn die(death: Death, story: Story) -> (u64, Arc<MemoryStore>, BTreeMap<String, u32>) {
+    let memory = Arc::new(MemoryStore::new());
+    let faulty = Arc::new(Faulty::new(Arc::<MemoryStore>::clone(&memory), death));
+    let mut process = Process::new(Arc::<Faulty>::clone(&faulty), story, 0);
+    if process.create().is_ok() {
+        process.live();
+    }
+    (faulty.commits(), memory, process.writes)
+}
+
+fn check(death: Death, story: Story) {
+    let how = format!("{story:?}, {death:?}");
+    let (_, memory, writes) = die(death, story);
+    let findings = audit(&*memory);
+    assert!(findings.is_empty(), "{how}: {findings:#?}");
+    let mut second = Process::new(memory, story, 60);
+    second.writes = writes;
+    if second.world.service.load(TOP).is_err() {
+        second.create().unwrap();
+    }
+    second.carry_on(&how);
+    let all = second.all().unwrap();
+    for loaded in &all {
+        let (id, status) = (&loaded.thread.value.id, loaded.head.value.status);
+        assert!(status.is_end(), "{how}: {id} is {status}");
+        let children = loaded.chain.value.children;
+        assert!(children <= 2, "{how}: {id} has {children} children");
+    }
+    let ended = |status| {
+        all.iter()
+            .filter(|one| one.head.value.status == status)
+            .count()
+    };
+    match story {
+        Story::Quiet => assert_eq!((all.len(), ended(Status::Completed)), (7, 7), "{how}"),
+        Story::Killed => {
+            assert!(
+                all.len() >= 5 && ended(Status::Killed) >= 1,
+                "{how}: {}",
+                all.len()
+            );
+            assert!(
+                ended(Status::Killed) + ended(Status::Completed) == all.len(),
+                "{how}"
+            );
+        }
+        Story::Cancelled => assert_eq!(all[0].head.value.status, Status::Cancelled, "{how}"),
+    }
+    let twice = second.writes.values().any(|n| *n > 1);
+    assert!(!twice, "{how}: a call that is not idempotent ran twice");
+}
+
+#[test]
+fn death_at_every_commit_of_a_tree_loses_nothing_and_repeats_nothing() {
+    for story in [Story::Quiet, Story::Killed, Story::Cancelled] {
+        let (commits, ..) = die(Death::Before(u64::MAX), story);
+        println!("commits, {story:?}: {commits}");
+        assert!(commits > 15, "{commits}");
+        for n in 1..=commits {
+            for death in [
+                Death::Before(n),
+                Death::After(n),
+                Death::Unknown(n),
+                Death::UnknownLost(n),
+            ] {
+                check(death, story);
+            }
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! Random requests against trees of threads: after every one of them the auditor finds nothing, and whatever was begun
+//! comes to its end.
+
+use super::requests::request;
+use super::wild::Forest;
+use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use std::collections::BTreeMap;
+
+/// Histories of one run; `THREADKEEP_CASES` asks for more.
+const CASES: u32 = 40;
+
+fn cases() -> u32 {
+    let asked = std::env::var("THREADKEEP_CASES");
+    asked.map_or(CASES, |n| n.parse().expect("THREADKEEP_CASES is a number"))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: cases(), max_shrink_iters: 4_000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn trees_stay_sound_and_come_to_their_end(requests in prop::collection::vec(request(), 1..120)) {
+        let mut forest = Forest::new();
+        for request in requests {
+            forest.perform(request);
+            forest.world.audit();
+        }
+        forest.settle();
+        forest.world.audit();
+        forest.at_rest();
+        forest.finish();
+        forest.world.audit();
+    }
+}
+
+/// Each of these occurs among as many histories of the same requests.
+const OUTCOMES: [&str; 48] = [
+    "aggregate_results",
+    "cancel",
+    "cancel refused",
+    "cancel_thread",
+    "cancel_thread refused",
+    "claim",
+    "claim refused",
+    "completed before its children",
+    "due",
+    "fail",
+    "kill",
+    "kill_thread",
+    "late truth",
+    "late truth known",
+    "list_threads",
+    "message",
+    "message refused",
+    "raise",
+    "raise refused",
+    "raise through",
+    "raise through refused",
+    "read_transcript",
+    "recover",
+    "reply",
+    "send_message",
+    "send_message refused",
+    "spawn_thread",
+    "spawn_thread refused",
+    "spawn_thread with money",
+    "start",
+    "start refused",
+    "stop",
+    "suspended depth_exceeded",
+    "suspended provider_permanent",
+    "suspended spawns_exceeded",
+    "suspended spend_exceeded",
+    "suspended stopped",
+    "suspended turns_exceeded",
+    "sweep",
+    "sweep when due",
+    "thread_status",
+    "tools",
+    "wait_threads",
+    "wait_threads late",
+    "wait_threads refused",
+    "waited",
+    "waits",
+    "wake",
+];
+
+#[test]
+fn every_outcome_occurs() {
+    let mut runner = proptest::test_runner::TestRunner::deterministic();
+    let mut counts = BTreeMap::<String, u64>::new();
+    for _ in 0..cases() {
+        let mut forest = Forest::new();
+        for _ in 0..150 {
+            let request = request().new_tree(&mut runner).unwrap().current();
+            forest.perform(request);
+        }
+        forest.finish();
+        forest.world.audit();
+        for (what, n) in forest.world.counts {
+            *counts.entry(what).or_default() += n;
+        }
+    }
+    println!("outcomes: {counts:#?}");
+    for what in OUTCOMES {
+        assert!(counts.contains_key(what), "{what} never occurred");
+    }
+}

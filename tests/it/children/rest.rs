@@ -1,0 +1,116 @@
+//! What must be so once nothing in a forest goes on by itself, and how all of it is brought to its end.
+
+use super::wild::Forest;
+use threadkeep_core::limits::Limits;
+use threadkeep_core::money::Nanos;
+use threadkeep_core::plan::Loaded;
+use threadkeep_core::runner::{Raise, Signal};
+use threadkeep_core::thread::Status;
+
+impl Forest {
+    /// What must be so once nothing is left to do.
+    pub fn at_rest(&self) {
+        let all = self.all();
+        for loaded in &all {
+            let (id, head) = (&loaded.thread.value.id, &loaded.head.value);
+            let moves = matches!(
+                head.status,
+                Status::Created | Status::Running | Status::Waiting
+            );
+            assert!(!moves, "{id} stays {}: {head:#?}", head.status);
+            assert_eq!(
+                (head.sweep, head.intent),
+                (None, None),
+                "{id} is {}",
+                head.status
+            );
+            assert!(
+                head.hold.is_none() && head.holds.is_empty(),
+                "{id} holds money"
+            );
+            let drawn = all.iter().any(|other| {
+                let chain = &other.chain.value;
+                let own = &loaded.thread.value.chain;
+                let draws =
+                    chain.draws_on(&other.thread.value.chain) == own || chain.above.contains(own);
+                other.head.value.status == Status::Suspended && draws
+            });
+            let account = &loaded.chain.value.account;
+            let nothing = (account.held, account.reserved, account.users);
+            let free = drawn || nothing == (Nanos::ZERO, Nanos::ZERO, 0);
+            assert!(free, "nobody uses the account of {id}: {account:?}");
+            if matches!(head.status, Status::Cancelled | Status::Killed) {
+                for child in self.children(loaded) {
+                    let (child, status) = (&child.thread.value.id, child.head.value.status);
+                    assert!(
+                        status.is_end(),
+                        "{id} is {} and its child {child} is {status}",
+                        head.status
+                    );
+                }
+            }
+        }
+    }
+
+    /// Whatever is suspended is raised and resumed, as often as it takes.
+    pub fn finish(&mut self) {
+        for round in 0..60 {
+            self.settle();
+            self.at_rest();
+            let all = self.all().into_iter();
+            let suspended: Vec<Loaded> = all
+                .filter(|one| one.head.value.status == Status::Suspended)
+                .collect();
+            if suspended.is_empty() {
+                return;
+            }
+            for loaded in suspended {
+                self.resume(&loaded, round);
+            }
+            self.world.audit();
+        }
+        let left: Vec<_> = self
+            .all()
+            .into_iter()
+            .map(|one| one.head.value.cause)
+            .collect();
+        panic!("something is suspended for ever: {left:#?}");
+    }
+
+    fn resume(&mut self, loaded: &Loaded, round: u64) {
+        let (id, used) = (&loaded.thread.value.id, loaded.head.value.counters);
+        let owner = loaded
+            .chain
+            .value
+            .draws_on(&loaded.thread.value.chain)
+            .to_owned();
+        let caps = Limits {
+            turns: Some(used.run_turns + 50),
+            tokens: Some(used.run_tokens + 1_000_000),
+            spend: Some(Nanos::new((round + 1) * 10_000_000_000)),
+            duration: Some(u64::from(u32::MAX)),
+            ..Limits::NONE
+        };
+        let through = true;
+        let name = format!("rise/{round}");
+        for thread in [&owner, id] {
+            let raise = Signal::Raise(Raise { caps, through });
+            let _ = self.world.service.signal(thread, &name, &raise);
+        }
+        let broke = loaded
+            .head
+            .value
+            .cause
+            .as_ref()
+            .is_some_and(|cause| cause.reason == "budget");
+        if broke && self.load(&owner).head.value.status.is_end() && owner != *id {
+            // Nobody can raise the account of a thread that has ended.
+            self.count("left without money");
+            let name = format!("end/{round}");
+            let cancel = Signal::Cancel;
+            self.world.service.signal(id, &name, &cancel).unwrap();
+        } else if !self.start(id, None) {
+            self.count("resume refused");
+        }
+    }
+}

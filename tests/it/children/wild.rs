@@ -1,0 +1,535 @@
+//! A forest that random requests are made of: what each request does, and how whatever is left is brought to its end.
+
+use super::requests::{Call, DEPTH, Request, WIDTH, caps, spawn};
+use crate::runner::world::{World, calls, fails, raise, reply, says, usage, user};
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use threadkeep::storage::memory::MemoryStore;
+use threadkeep_core::history::{Event, parse_user};
+use threadkeep_core::limits::Limits;
+use threadkeep_core::money::Nanos;
+use threadkeep_core::plan::Loaded;
+use threadkeep_core::runner::{
+    Kit, LlmFailure, Outcome, Proof, Raise, ReplyBlock, Signal, Submission,
+};
+use threadkeep_core::thread::{Draft, Overrides, Status, StepKind};
+use threadkeep_tests::fixture::MapLibrary;
+
+/// Trees, what drives their threads, and who was fenced.
+pub struct Forest {
+    pub world: World,
+    tops: Vec<String>,
+    /// Results of drivers that somebody has taken the thread from.
+    fenced: Vec<(String, Submission)>,
+    /// Where a sweep of a thread goes on.
+    pages: BTreeMap<String, String>,
+}
+
+impl Forest {
+    /// A boss with 0.5 USD and a chat, both of which may spawn.
+    pub fn new() -> Self {
+        let mut world = World::over(Arc::new(MemoryStore::new()), MapLibrary::small());
+        let boss = world.create(Some("boss"));
+        let overrides = Overrides {
+            capabilities: vec!["execute.tool.*".to_owned()],
+            ..Overrides::default()
+        };
+        let chat = Draft {
+            overrides,
+            ..Draft::default()
+        };
+        let chat = world.service.create(&chat).unwrap().thread.value.id;
+        world.threads.push(chat.clone());
+        world.start(&boss, None).unwrap();
+        let more = raise(Limits {
+            spend: Some(Nanos::new(500_000_000)),
+            ..Limits::NONE
+        });
+        world.service.signal(&boss, "more", &more).unwrap();
+        world.start(&chat, Some("have it done")).unwrap();
+        let tops = vec![boss, chat];
+        Self {
+            world,
+            tops,
+            fenced: Vec::new(),
+            pages: BTreeMap::new(),
+        }
+    }
+
+    pub fn load(&self, thread: &str) -> Loaded {
+        self.world.service.load(thread).unwrap()
+    }
+
+    pub fn all(&self) -> Vec<Loaded> {
+        let threads = self.world.threads.iter();
+        threads.map(|thread| self.load(thread)).collect()
+    }
+
+    /// A thread; three times of four one that has not ended, if there is one.
+    fn pick(&self, n: u8) -> String {
+        let threads = &self.world.threads;
+        let live: Vec<&String> = threads
+            .iter()
+            .filter(|thread| !self.load(thread).head.value.status.is_end())
+            .collect();
+        let n = usize::from(n);
+        match n % 4 > 0 && !live.is_empty() {
+            true => live[n / 4 % live.len()].clone(),
+            false => threads[n / 4 % threads.len()].clone(),
+        }
+    }
+
+    /// A thread whose driver has something to answer, if there is one.
+    fn busy(&self, n: u8) -> Option<String> {
+        let busy: Vec<&String> = self
+            .world
+            .held
+            .keys()
+            .filter(|thread| self.drives(thread))
+            .collect();
+        let n = usize::from(n);
+        (!busy.is_empty()).then(|| busy[n % busy.len()].clone())
+    }
+
+    /// Does whoever we believe to drive a thread hold it?
+    fn drives(&self, thread: &str) -> bool {
+        let held = &self.world.held[thread];
+        let head = self.load(thread).head.value;
+        head.token == held.token && head.status == Status::Running
+    }
+
+    pub(super) fn count(&mut self, what: &str) {
+        self.world.count(what);
+    }
+
+    fn counted(&mut self, what: &str, done: bool) {
+        self.count(&format!("{what}{}", if done { "" } else { " refused" }));
+    }
+
+    pub fn perform(&mut self, request: Request) {
+        match request {
+            Request::Start(t, input) => {
+                let thread = self.pick(t);
+                let done = self.start(&thread, input.then_some("go on"));
+                self.counted("start", done);
+            }
+            Request::Reply(t, wanted) => {
+                if let Some(thread) = self.busy(t) {
+                    self.answer(&thread, t, &wanted);
+                }
+            }
+            Request::Fail(t, kind, sent) => self.fail(t, kind, sent),
+            Request::Stop(t) => {
+                if let Some(thread) = self.busy(t) {
+                    let outcome = Outcome::Stopped(fails("cancelled", true));
+                    self.submit(&thread, outcome, "stop");
+                }
+            }
+            Request::Claim(t, proof) => {
+                let thread = self.pick(t);
+                self.claim(&thread, proof);
+            }
+            Request::Recover(t) => self.recover(t),
+            Request::Late(t) => self.late(t),
+            Request::Signal(t, name, kind) => self.signal(t, name, kind),
+            Request::Sweep(t, page) => self.sweep_page(t, page),
+            Request::Due(n) => self.one_due(n),
+            Request::Advance(millis) => self.world.advance(u64::from(millis)),
+            Request::StepBack(seconds) => {
+                use threadkeep::clock::{Clock, Time};
+                let seconds = self.world.clock.now().seconds - i64::from(seconds);
+                self.world.clock.set(Time { seconds, nanos: 0 });
+            }
+        }
+    }
+
+    pub(super) fn start(&mut self, thread: &str, input: Option<&str>) -> bool {
+        self.world.start(thread, input).is_ok()
+    }
+
+    /// Submit; what the newest entry then says of the calls is counted.
+    fn submit(&mut self, thread: &str, outcome: Outcome, what: &str) {
+        let before = self.load(thread);
+        let done = self.world.submit(thread, outcome);
+        self.counted(what, done.is_ok());
+        let after = self.load(thread);
+        if after.head.value.version > before.head.value.version {
+            self.count_results(&after);
+        }
+        let head = &after.head.value;
+        if let (Status::Suspended, Some(cause)) = (head.status, &head.cause) {
+            self.count(&format!("suspended {}", cause.code));
+        }
+        if head.status == Status::Waiting {
+            self.count("waits");
+        }
+        let under = self.children(&after);
+        if head.status.is_end() && under.iter().any(|child| !child.head.value.status.is_end()) {
+            self.count(&format!("{} before its children", head.status));
+        }
+        self.find_children(&after);
+    }
+
+    fn count_results(&mut self, loaded: &Loaded) {
+        let (key, version) = (loaded.key(), loaded.head.value.version);
+        let entry = self.world.service.entry(&key, version).unwrap().unwrap();
+        for event in entry.events {
+            let Event::ToolResult(result) = event else {
+                continue;
+            };
+            let how = match (result.failed, result.name.as_str()) {
+                (true, _) => " refused",
+                (false, "wait_threads") if result.text.contains(r#""timed_out":true"#) => " late",
+                (false, "spawn_thread") if result.text.contains("reserved_usd") => " with money",
+                (false, _) => "",
+            };
+            self.count(&format!("{}{how}", result.name));
+        }
+    }
+
+    /// Threads under one, directly.
+    pub(super) fn children(&self, parent: &Loaded) -> Vec<Loaded> {
+        let chain = &parent.thread.value.chain;
+        let all = self.all().into_iter();
+        all.filter(|loaded| loaded.chain.value.parent.as_ref() == Some(chain))
+            .collect()
+    }
+
+    fn find_children(&mut self, parent: &Loaded) {
+        let (branches, _) = self
+            .world
+            .service
+            .tree(&parent.thread.value.id, None)
+            .unwrap();
+        for (branch, _) in branches {
+            let id = branch.thread.value.id;
+            if !self.world.threads.contains(&id) {
+                self.world.threads.push(id);
+            }
+        }
+    }
+
+    fn answer(&mut self, thread: &str, n: u8, wanted: &[Call]) {
+        match self.world.pending(thread) {
+            Some(StepKind::CallLlm) => {
+                let outcome = self.reply(thread, n, wanted);
+                self.submit(thread, outcome, "reply");
+            }
+            Some(StepKind::CallTools) => {
+                let outcome = self.world.outcomes(thread);
+                self.submit(thread, outcome, "tools");
+            }
+            Some(StepKind::Wait) => self.submit(thread, Outcome::Waited, "waited"),
+            Some(StepKind::OwnLoop) | None => {}
+        }
+    }
+
+    fn reply(&self, thread: &str, n: u8, wanted: &[Call]) -> Outcome {
+        let loaded = self.load(thread);
+        let (mut names, mut children) = (Vec::new(), loaded.chain.value.children);
+        for call in wanted {
+            if let Call::Spawn(..) = call {
+                // A tree that grows without end says no more than one of this size.
+                if children >= WIDTH || loaded.chain.value.depth >= DEPTH {
+                    continue;
+                }
+                children += 1;
+            }
+            names.extend(self.written(&loaded, call));
+        }
+        if names.is_empty() {
+            return match n % 8 {
+                0 => reply(
+                    vec![ReplyBlock::Text {
+                        text: "free".to_owned(),
+                    }],
+                    None,
+                ),
+                1 => reply(
+                    vec![ReplyBlock::Text {
+                        text: "dear".to_owned(),
+                    }],
+                    usage(9_000, 9_000),
+                ),
+                _ => says("done"),
+            };
+        }
+        let texts: Vec<(&str, &str)> = names
+            .iter()
+            .map(|(name, text)| (*name, text.as_str()))
+            .collect();
+        calls(&texts)
+    }
+
+    /// A call with its arguments, if there is somebody that it can name.
+    fn written(&self, loaded: &Loaded, call: &Call) -> Option<(&'static str, String)> {
+        let own: Vec<String> = self
+            .children(loaded)
+            .into_iter()
+            .map(|child| child.thread.value.id)
+            .collect();
+        let names = match call {
+            Call::Send(n) | Call::Stop(n, _) | Call::Look(n) => Some(*n),
+            _ => None,
+        };
+        // Now and then somebody who may be out of its reach.
+        if own.is_empty() && names.is_some_and(|n| !n.is_multiple_of(8)) {
+            return None;
+        }
+        let one = |n: u8| match n.is_multiple_of(8) {
+            true => self.pick(n / 8),
+            false => own[usize::from(n) % own.len()].clone(),
+        };
+        let (name, arguments) = match call {
+            Call::Spawn(directive, limits) => ("spawn_thread", spawn(*directive, *limits)),
+            Call::Wait(which, time) => {
+                let mut wait = json!({"any": which.is_multiple_of(3)});
+                if which % 4 > 1 && !own.is_empty() {
+                    wait["threads"] = json!(own);
+                }
+                if time.is_multiple_of(2) {
+                    wait["timeout"] = json!(u64::from(*time) * 2);
+                }
+                ("wait_threads", wait)
+            }
+            Call::Send(n) => (
+                "send_message",
+                json!({"thread": one(*n), "message": "look again"}),
+            ),
+            Call::Stop(n, false) => ("cancel_thread", json!({"thread": one(*n)})),
+            Call::Stop(n, true) => ("kill_thread", json!({"thread": one(*n)})),
+            Call::Look(n) => match n % 4 {
+                0 => ("list_threads", json!({})),
+                1 => ("aggregate_results", json!({})),
+                2 => ("read_transcript", json!({"thread": one(*n)})),
+                _ => ("thread_status", json!({"thread": one(*n)})),
+            },
+            Call::Read => ("read", json!({})),
+            Call::Write => ("write", json!({})),
+            Call::Wrong => ("spwan", json!({})),
+        };
+        Some((name, arguments.to_string()))
+    }
+
+    fn fail(&mut self, t: u8, kind: u8, sent: bool) {
+        const KINDS: [&str; 4] = ["transient", "rate-limited", "permanent", "quota"];
+        let Some(thread) = self.busy(t) else { return };
+        if self.world.pending(&thread) != Some(StepKind::CallLlm) {
+            return;
+        }
+        let failure = LlmFailure {
+            usage: kind.is_multiple_of(4).then(|| usage(50, 5)).flatten(),
+            partial: if kind.is_multiple_of(3) { "half a" } else { "" }.to_owned(),
+            ..fails(KINDS[usize::from(kind) % KINDS.len()], sent)
+        };
+        self.submit(&thread, Outcome::Failure(failure), "fail");
+    }
+
+    /// What the driver of a thread would still say, if somebody takes it away.
+    fn last_word(&self, thread: &str) -> Option<(String, Submission)> {
+        let held = self.world.held.get(thread)?;
+        let pending = held.handed.step.kind == Some(StepKind::CallLlm);
+        pending.then(|| {
+            let submission = Submission {
+                token: held.token,
+                version: held.handed.step.version,
+                outcome: says("late"),
+                kit: Kit::default(),
+            };
+            (thread.to_owned(), submission)
+        })
+    }
+
+    fn claim(&mut self, thread: &str, proof: u8) -> bool {
+        let loaded = self.load(thread);
+        let head = &loaded.head.value;
+        let step = head.step.as_ref().map_or(0, |step| step.version);
+        let partial = self.world.service.partial(&loaded).unwrap().version;
+        let proof = match proof % 4 {
+            0 => Proof::Dead,
+            1 => Proof::None,
+            2 => Proof::Watched { step, partial },
+            _ => Proof::Watched {
+                step: step + 1,
+                partial,
+            },
+        };
+        let waiting = head.status == Status::Waiting;
+        let word = self.last_word(thread);
+        let holder = format!("claimer/{}", self.world.counts.values().sum::<u64>());
+        let claimed = self.world.service.claim(thread, &holder, proof);
+        let done = claimed.is_ok();
+        // A look that finds nothing to do yet leaves nobody as holder.
+        if let Ok(handed) = &claimed
+            && handed.step.kind.is_some()
+        {
+            self.fenced.extend(word.filter(|_| !waiting));
+            let _ = self.world.hold(thread, claimed);
+        }
+        let after = self.load(thread);
+        if waiting && after.head.value.version > loaded.head.value.version {
+            self.count_results(&after);
+        }
+        self.counted(if waiting { "wake" } else { "claim" }, done);
+        done && after.head.value != loaded.head.value
+    }
+
+    fn recover(&mut self, t: u8) {
+        let held: Vec<String> = match t % 4 {
+            0 => self.world.held.keys().cloned().collect(),
+            _ => self.busy(t).into_iter().collect(),
+        };
+        let words: Vec<_> = held
+            .iter()
+            .filter_map(|thread| self.last_word(thread))
+            .collect();
+        let heads = held
+            .iter()
+            .map(|thread| self.load(thread).head.value.holder);
+        let dead: Vec<String> = heads.flatten().collect();
+        for closed in self.world.service.recover(&dead, None).unwrap().closed {
+            self.count("recover");
+            self.fenced.extend(
+                words
+                    .iter()
+                    .filter(|(thread, _)| *thread == closed)
+                    .cloned(),
+            );
+        }
+    }
+
+    fn late(&mut self, t: u8) {
+        if self.fenced.is_empty() {
+            return;
+        }
+        let at = usize::from(t) % self.fenced.len();
+        let (thread, submission) = self.fenced[at].clone();
+        let before = self.load(&thread).head.value;
+        let said = self
+            .world
+            .service
+            .submit(&thread, &submission, submission.version);
+        assert!(said.is_err(), "a fenced driver wrote");
+        let told = self.load(&thread).head.value != before;
+        self.count(if told {
+            "late truth"
+        } else {
+            "late truth known"
+        });
+    }
+
+    fn signal(&mut self, t: u8, name: u8, kind: u8) {
+        let thread = self.pick(t);
+        let (what, signal) = match kind % 16 {
+            0..=5 => (
+                "message",
+                Signal::Message(parse_user(&user("by the way")).unwrap()),
+            ),
+            6..=9 => ("raise", raise(caps(u64::from(kind)))),
+            10..=12 => {
+                let (caps, through) = (caps(u64::from(kind) << 4), true);
+                ("raise through", Signal::Raise(Raise { caps, through }))
+            }
+            13 | 14 => ("cancel", Signal::Cancel),
+            _ => ("kill", Signal::Kill),
+        };
+        let name = format!("{what}/{}", name % 8);
+        let done = self.world.service.signal(&thread, &name, &signal).is_ok();
+        self.counted(what, done);
+    }
+
+    /// A page of a sweep: from the beginning, or where the last one stopped.
+    fn sweep_page(&mut self, t: u8, page: u8) {
+        let all = self.all();
+        let sweeping: Vec<&Loaded> = all
+            .iter()
+            .filter(|one| one.head.value.sweep.is_some())
+            .collect();
+        if sweeping.is_empty() {
+            return;
+        }
+        let thread = sweeping[usize::from(t) % sweeping.len()]
+            .thread
+            .value
+            .id
+            .clone();
+        let cursor = self
+            .pages
+            .remove(&thread)
+            .filter(|_| !page.is_multiple_of(3));
+        if let Some(next) = self.world.service.sweep(&thread, cursor).unwrap() {
+            self.pages.insert(thread, next);
+        }
+        self.count("sweep");
+    }
+
+    /// What is due anywhere, in the order of the trees.
+    fn due(&self) -> Vec<(String, Status, bool)> {
+        let mut due = Vec::new();
+        for top in &self.tops {
+            let mut cursor = None;
+            loop {
+                let (page, next) = self.world.service.ready(100, cursor, Some(top)).unwrap();
+                due.extend(page.into_iter().map(|due| {
+                    let head = due.loaded.head.value;
+                    let sweep = head.sweep.is_some() || head.intent.is_some();
+                    (due.loaded.thread.value.id, head.status, sweep)
+                }));
+                cursor = next;
+                if cursor.is_none() {
+                    break;
+                }
+            }
+        }
+        due
+    }
+
+    fn one_due(&mut self, n: u8) {
+        let due = self.due();
+        if let Some((thread, status, sweep)) = due.get(usize::from(n) % due.len().max(1)).cloned() {
+            self.see_to(&thread, status, sweep);
+            self.count("due");
+        }
+    }
+
+    /// As a driver does; true if something came of it.
+    fn see_to(&mut self, thread: &str, status: Status, sweep: bool) -> bool {
+        let before = self.load(thread).head.value;
+        match status {
+            _ if sweep => {
+                self.count("sweep when due");
+                let mut cursor = None;
+                loop {
+                    cursor = self.world.service.sweep(thread, cursor).unwrap();
+                    if cursor.is_none() {
+                        break;
+                    }
+                }
+            }
+            Status::Running => drop(self.claim(thread, 2)),
+            Status::Waiting => drop(self.claim(thread, 1)),
+            _ => drop(self.start(thread, None)),
+        }
+        self.load(thread).head.value != before
+    }
+
+    /// Everything that goes on by itself goes on to its end, on a clock that stands still: a wait that nobody would wake
+    /// stays one.
+    pub fn settle(&mut self) {
+        for _ in 0..10_000 {
+            let mut moved = false;
+            while let Some(thread) = self.busy(0) {
+                self.answer(&thread, 2, &[]);
+                moved = true;
+            }
+            for (thread, status, sweep) in self.due() {
+                moved |= self.see_to(&thread, status, sweep);
+            }
+            if !moved {
+                return;
+            }
+        }
+        panic!("there is always something to do");
+    }
+}
