@@ -14,6 +14,8 @@ pub mod corpus;
 pub mod faulty;
 #[path = "support/fixture.rs"]
 pub mod fixture;
+#[path = "support/handed.rs"]
+pub mod handed;
 #[path = "support/llmock.rs"]
 pub mod llmock;
 #[path = "support/native.rs"]

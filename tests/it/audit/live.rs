@@ -142,6 +142,8 @@ impl Moving {
 }
 
 impl Storage for Moving {
+    threadkeep_tests::hand_on!(inner: scan, read_log, commit);
+
     fn get(&self, keys: &[Key]) -> Result<Vec<Item>, StorageError> {
         let mut items = self.inner.get(keys)?;
         items.iter_mut().for_each(|item| self.look(item));
@@ -151,32 +153,6 @@ impl Storage for Moving {
             .any(|key| key.collection == "index" && key.name.ends_with("idle"));
         self.shown.fetch_or(judged, Ordering::SeqCst);
         Ok(items)
-    }
-
-    fn scan(
-        &self,
-        collection: &str,
-        start: &str,
-        end: &str,
-        limit: u32,
-        reverse: bool,
-    ) -> Result<Page, StorageError> {
-        self.inner.scan(collection, start, end, limit, reverse)
-    }
-
-    fn read_log(
-        &self,
-        log: &str,
-        partition: &str,
-        start: u64,
-        limit: u32,
-        reverse: bool,
-    ) -> Result<Vec<Line>, StorageError> {
-        self.inner.read_log(log, partition, start, limit, reverse)
-    }
-
-    fn commit(&self, ops: &[Op], closing: bool) -> Result<Outcome, StorageError> {
-        self.inner.commit(ops, closing)
     }
 }
 

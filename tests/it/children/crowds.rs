@@ -10,7 +10,7 @@ use threadkeep::driver::{RunEvent, Sink, Stop};
 use threadkeep::models::Block;
 use threadkeep::storage::memory::MemoryStore;
 use threadkeep::storage::sqlite::{SqliteOptions, SqliteStore};
-use threadkeep::storage::{Expect, Item, Key, Line, Op, Outcome, Page, Storage, StorageError};
+use threadkeep::storage::{Expect, Op, Outcome, Storage, StorageError};
 
 /// Children of one reply.
 const AT_ONCE: usize = 16;
@@ -98,31 +98,7 @@ fn kind(ops: &[Op]) -> &'static str {
 }
 
 impl Storage for Meetings {
-    fn get(&self, keys: &[Key]) -> Result<Vec<Item>, StorageError> {
-        self.inner.get(keys)
-    }
-
-    fn scan(
-        &self,
-        collection: &str,
-        start: &str,
-        end: &str,
-        limit: u32,
-        reverse: bool,
-    ) -> Result<Page, StorageError> {
-        self.inner.scan(collection, start, end, limit, reverse)
-    }
-
-    fn read_log(
-        &self,
-        log: &str,
-        partition: &str,
-        start: u64,
-        limit: u32,
-        reverse: bool,
-    ) -> Result<Vec<Line>, StorageError> {
-        self.inner.read_log(log, partition, start, limit, reverse)
-    }
+    threadkeep_tests::hand_on!(inner: get, scan, read_log);
 
     fn commit(&self, ops: &[Op], closing: bool) -> Result<Outcome, StorageError> {
         let outcome = match self.always.load(Ordering::SeqCst) {

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use threadkeep::storage::memory::MemoryStore;
-use threadkeep::storage::{Item, Key, Line, Op, Outcome, Page, Storage, StorageError};
+use threadkeep::storage::{Op, Outcome, Storage, StorageError};
 use threadkeep_component::service::Error;
 use threadkeep_component::service::runner::Handed;
 use threadkeep_core::history::Event;
@@ -176,31 +176,7 @@ impl Full {
 }
 
 impl Storage for Full {
-    fn get(&self, keys: &[Key]) -> Result<Vec<Item>, StorageError> {
-        self.inner.get(keys)
-    }
-
-    fn scan(
-        &self,
-        collection: &str,
-        start: &str,
-        end: &str,
-        limit: u32,
-        reverse: bool,
-    ) -> Result<Page, StorageError> {
-        self.inner.scan(collection, start, end, limit, reverse)
-    }
-
-    fn read_log(
-        &self,
-        log: &str,
-        partition: &str,
-        start: u64,
-        limit: u32,
-        reverse: bool,
-    ) -> Result<Vec<Line>, StorageError> {
-        self.inner.read_log(log, partition, start, limit, reverse)
-    }
+    threadkeep_tests::hand_on!(inner: get, scan, read_log);
 
     fn commit(&self, ops: &[Op], closing: bool) -> Result<Outcome, StorageError> {
         if !closing && self.full.load(Ordering::SeqCst) {

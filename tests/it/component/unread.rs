@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 use threadkeep::driver::{Driver, RunEvent, Sink, Stop};
 use threadkeep::storage::memory::MemoryStore;
-use threadkeep::storage::{Item, Key, Line, Op, Outcome, Page, Storage, StorageError};
+use threadkeep::storage::{Item, Key, Op, Outcome, Storage, StorageError};
 use threadkeep_tests::fixture::draft;
 
 /// A store some of whose reads of records fail.
@@ -35,6 +35,8 @@ impl Unread {
 }
 
 impl Storage for Unread {
+    threadkeep_tests::hand_on!(inner: scan, read_log);
+
     fn get(&self, keys: &[Key]) -> Result<Vec<Item>, StorageError> {
         let chains = keys.iter().any(|key| key.collection == "chain");
         if chains && self.damaged.load(Ordering::SeqCst) {
@@ -49,28 +51,6 @@ impl Storage for Unread {
             return Err(StorageError::Other { code, message });
         }
         self.inner.get(keys)
-    }
-
-    fn scan(
-        &self,
-        collection: &str,
-        start: &str,
-        end: &str,
-        limit: u32,
-        reverse: bool,
-    ) -> Result<Page, StorageError> {
-        self.inner.scan(collection, start, end, limit, reverse)
-    }
-
-    fn read_log(
-        &self,
-        log: &str,
-        partition: &str,
-        start: u64,
-        limit: u32,
-        reverse: bool,
-    ) -> Result<Vec<Line>, StorageError> {
-        self.inner.read_log(log, partition, start, limit, reverse)
     }
 
     fn commit(&self, ops: &[Op], closing: bool) -> Result<Outcome, StorageError> {

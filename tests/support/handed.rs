@@ -1,0 +1,49 @@
+//! For a store of a test that stands before another and does most of its calls like that one.
+
+/// The calls of [`Storage`](threadkeep::storage::Storage) that are handed on to a field as they are:
+/// `hand_on!(inner: scan, read_log);` inside the `impl`.
+#[macro_export]
+macro_rules! hand_on {
+    ($inner:ident: $($call:ident),*) => { $($crate::hand_on!(@$call $inner);)* };
+    (@get $inner:ident) => {
+        fn get(
+            &self,
+            keys: &[::threadkeep::storage::Key],
+        ) -> Result<Vec<::threadkeep::storage::Item>, ::threadkeep::storage::StorageError> {
+            self.$inner.get(keys)
+        }
+    };
+    (@scan $inner:ident) => {
+        fn scan(
+            &self,
+            collection: &str,
+            start: &str,
+            end: &str,
+            limit: u32,
+            reverse: bool,
+        ) -> Result<::threadkeep::storage::Page, ::threadkeep::storage::StorageError> {
+            self.$inner.scan(collection, start, end, limit, reverse)
+        }
+    };
+    (@read_log $inner:ident) => {
+        fn read_log(
+            &self,
+            log: &str,
+            partition: &str,
+            start: u64,
+            limit: u32,
+            reverse: bool,
+        ) -> Result<Vec<::threadkeep::storage::Line>, ::threadkeep::storage::StorageError> {
+            self.$inner.read_log(log, partition, start, limit, reverse)
+        }
+    };
+    (@commit $inner:ident) => {
+        fn commit(
+            &self,
+            ops: &[::threadkeep::storage::Op],
+            closing: bool,
+        ) -> Result<::threadkeep::storage::Outcome, ::threadkeep::storage::StorageError> {
+            self.$inner.commit(ops, closing)
+        }
+    };
+}
