@@ -52,6 +52,8 @@ struct Tree<'a> {
     has_children: bool,
     /// It has still to be seen whether the top goes on after it had no money: then so do those under it, once.
     revives: bool,
+    /// Threads that were revived and may not have begun yet: until then nobody is told that they had stopped.
+    revived: Vec<String>,
 }
 
 impl Driver {
@@ -82,6 +84,7 @@ impl Driver {
             failed: 0,
             has_children: false,
             revives: true,
+            revived: Vec::new(),
         };
         tree.runs.push(Box::pin(async {
             let done = driver.begin_top(permit, (thread, input), sink, stop).await;
@@ -210,13 +213,14 @@ impl Tree<'_> {
     }
 
     async fn look_through(&mut self, stopped: bool) -> Result<bool, CallError> {
-        let tenant = &self.driver.tenant;
         let (mut cursor, mut begun) = (None, false);
         if !stopped && std::mem::take(&mut self.revives) && self.revive().await? {
             // Whoever waits for one of them is looked at once they go on.
             return Ok(true);
         }
         let mut swept = false;
+        let begins = self.is_reviving().await?;
+        let tenant = &self.driver.tenant;
         loop {
             let under = Some(self.top.to_owned());
             let page = tenant.ready(PAGE_THREADS, cursor, under).await?;
@@ -224,7 +228,7 @@ impl Tree<'_> {
                 if due.sweep {
                     tenant.sweep(&due.thread).await?;
                     (begun, swept) = (true, true);
-                } else if !stopped {
+                } else if !stopped && !(begins && due.status == "waiting") {
                     begun |= self.begin(due);
                 }
             }
@@ -233,9 +237,20 @@ impl Tree<'_> {
                 if swept {
                     self.tell_observer().await?;
                 }
-                return Ok(begun);
+                return Ok(begun || begins);
             }
         }
+    }
+
+    /// Has a thread that was revived still to begin?
+    async fn is_reviving(&mut self) -> Result<bool, CallError> {
+        for thread in std::mem::take(&mut self.revived) {
+            let stands = self.driver.tenant.get(&thread).await?.status;
+            if stands == "suspended" && self.running.contains(&thread) {
+                self.revived.push(thread);
+            }
+        }
+        Ok(!self.revived.is_empty())
     }
 
     /// Threads that nobody held were ended by what they were told.
@@ -282,8 +297,9 @@ impl Tree<'_> {
                     "budget" => short == Some(true),
                     _ => cause.code == "recovered",
                 };
-                if revives {
-                    begun |= self.perform_one(branch.thread, None);
+                if revives && self.perform_one(branch.thread.clone(), None) {
+                    self.revived.push(branch.thread);
+                    begun = true;
                 }
             }
             cursor = page.cursor;

@@ -305,3 +305,68 @@ fn who_is_to_be_ended_is_not_started() {
     family.sweep();
     assert_eq!(family.status(&child), "cancelled");
 }
+
+#[test]
+fn a_cancel_of_what_has_ended_reaches_those_under_it() {
+    for (signal, status) in [(Signal::Cancel, "running"), (Signal::Kill, "killed")] {
+        let mut family = Family::new();
+        let boss = family.boss.clone();
+        let child = family.running("work");
+        family.world.submit(&boss, says("bye")).unwrap();
+        assert_eq!(family.status(&boss), "completed");
+        family.world.service.signal(&boss, "e", &signal).unwrap();
+        family.sweep();
+        assert_eq!(family.status(&child), status);
+        if signal == Signal::Cancel {
+            family.world.submit(&child, says("late")).unwrap();
+            assert_eq!(family.status(&child), "cancelled");
+        }
+        assert_eq!(family.status(&boss), "completed");
+        assert!(family.due().is_empty(), "{:?}", family.due());
+        // With nobody under it there is nobody to tell.
+        let alone = family.world.create(Some("work"));
+        family.world.start(&alone, None).unwrap();
+        family.world.submit(&alone, says("done")).unwrap();
+        assert!(family.world.service.signal(&alone, "e", &signal).is_err());
+    }
+}
+
+#[test]
+fn the_account_of_a_parent_that_has_ended_is_raised_for_those_who_draw_on_it() {
+    let spend = |nanos| {
+        crate::runner::world::raise(threadkeep_core::limits::Limits {
+            spend: Some(threadkeep_core::money::Nanos::new(nanos)),
+            ..threadkeep_core::limits::Limits::NONE
+        })
+    };
+    let mut family = Family::new();
+    let boss = family.boss.clone();
+    let child = family.spawn(json!({"directive": "work"}));
+    family.world.submit(&boss, says("bye")).unwrap();
+    let spent = family.account(&boss).1;
+    family
+        .world
+        .service
+        .signal(&boss, "lower", &spend(spent))
+        .unwrap();
+    family.world.start(&child, None).unwrap();
+    let cause = family.load(&child).head.value.cause.unwrap();
+    assert_eq!(cause.reason, "budget");
+    family
+        .world
+        .service
+        .signal(&boss, "raise", &spend(100_000_000))
+        .unwrap();
+    family.world.start(&child, None).unwrap();
+    family.world.submit(&child, says("done")).unwrap();
+    assert_eq!(family.status(&child), "completed");
+    family.world.audit();
+    // Nobody draws on it any more.
+    assert!(
+        family
+            .world
+            .service
+            .signal(&boss, "late", &spend(200_000_000))
+            .is_err()
+    );
+}

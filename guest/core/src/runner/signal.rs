@@ -2,7 +2,7 @@
 //! effect at its next commit; a kill fences at once.
 
 use super::Decision;
-use super::children::ends_later;
+use super::children::{ends_later, pass_on};
 use super::mail::{Mail, mail_write};
 use super::round::name_of;
 use super::start::ended;
@@ -11,12 +11,12 @@ use crate::error::Error;
 use crate::hash::sha256;
 use crate::history::{Entry, Event, Message, Reason};
 use crate::json;
-use crate::key;
 use crate::ledger::Refusal;
 use crate::limits::Limits;
 use crate::money::Nanos;
 use crate::plan::{Change, Expect, Loaded, Moment, Write};
 use crate::thread::{Cause, Intent, Status};
+use crate::{id, key};
 
 /// What is sent to a thread.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,17 +65,10 @@ pub fn signal(
 ) -> Result<Decision, Error> {
     let head = &loaded.head.value;
     if head.status.is_end() {
-        return Err(ended(loaded, "it has ended and takes no more signals"));
+        return after_the_end(loaded, (name, signal), moment);
     }
     let mut change = Change::with(loaded, mail, moment);
-    let value = signal.digest();
-    let seen = key::join(&[&loaded.root(), name]);
-    change.extra.push(Write::Put {
-        collection: key::SEEN,
-        key: seen,
-        expect: Expect::Absent,
-        value,
-    });
+    remember(&mut change, name, &signal);
     let held = head.status == Status::Running;
     let plan = match signal {
         Signal::Message(message) if held => {
@@ -111,6 +104,40 @@ pub fn signal(
         }
     };
     Ok(Decision::Commit(Box::new(plan)))
+}
+
+/// What still means something to a thread that has ended: an end for those under it, and money for those that draw on its
+/// account.
+fn after_the_end(
+    loaded: &Loaded,
+    (name, signal): (&str, Signal),
+    moment: Moment<'_>,
+) -> Result<Decision, Error> {
+    let mut change = Change::new(loaded, moment);
+    remember(&mut change, name, &signal);
+    let chain = &loaded.chain.value;
+    match signal {
+        Signal::Cancel if chain.children > 0 => pass_on(&mut change, Intent::Cancel),
+        Signal::Kill if chain.children > 0 => pass_on(&mut change, Intent::Kill),
+        Signal::Raise(asked)
+            if chain.has_account() && chain.account.is_open() && asked.caps.spend.is_some() =>
+        {
+            raise(&mut change, asked)?;
+        }
+        _ => return Err(ended(loaded, "it has ended and takes no more signals")),
+    }
+    Ok(Decision::Commit(Box::new(change.into_head_plan()?)))
+}
+
+/// The same signal is taken once.
+fn remember(change: &mut Change<'_>, name: &str, signal: &Signal) {
+    let root = id::key(&change.thread.chain);
+    change.extra.push(Write::Put {
+        collection: key::SEEN,
+        key: key::join(&[&root, name]),
+        expect: Expect::Absent,
+        value: signal.digest(),
+    });
 }
 
 /// End it in this commit, whoever holds it.
