@@ -241,6 +241,10 @@ impl<P: Ports> Service<P> {
             let number = child.chain.value.number;
             children.push(Child::new(number, &child.thread.value, &child.head.value));
         }
+        if waits.threads.is_empty() {
+            // Children of one reply were made in the same millisecond.
+            children.sort_by_key(|child| child.number);
+        }
         Ok(Waiting {
             any: waits.any,
             timeout: waits.timeout,

@@ -123,7 +123,11 @@ pub fn of_thread(opened: &Opened, thread: &str, error: &CallError) -> Fault {
                 Cap::Spend => Bound::Thread,
                 cap => bound_at(opened, cap, cause.maximum),
             };
-            fault.hint = Some(cap.advice(thread, bound));
+            // A raise that the account above refused is not mended by itself.
+            fault.hint = match cause.message.contains("raise through") {
+                true => Some(format!("threadkeep raise {thread} --spend USD --through")),
+                false => Some(cap.advice(thread, bound)),
+            };
         }
         _ => fault.hint = fault.hint.map(|hint| hint.replace("THREAD", thread)),
     }

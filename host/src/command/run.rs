@@ -132,6 +132,13 @@ pub async fn resume(
     let thread = opened.tenant().get(&resume.thread).await;
     let thread = thread.map_err(|error| fault::of_thread(&opened, &resume.thread, &error))?;
     check_again(&opened, &thread)?;
+    if thread.status == "waiting" {
+        // Those that it waits for may be held by a process that died, which only a lease would say in the end.
+        let recovered = opened.project().recover(&[]).await;
+        for thread in recovered.map_err(|error| fault::recovery(&error))? {
+            screen.note(&format!("the process that held {thread} died: it goes on"));
+        }
+    }
     let answer = drive::run(&opened, &thread.id, message, screen).await;
     let answer = answer.map_err(|fault| match fault.hint {
         None if silent && thread.status == "idle" => {

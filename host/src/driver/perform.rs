@@ -18,6 +18,13 @@ const POLL: Duration = Duration::from_secs(1);
 const POLL_WAIT_MAX: Duration = Duration::from_secs(10);
 /// How many polls pass between two writes of a partial text.
 const POLLS_PER_PARTIAL: u32 = 2;
+/// How often a result is given again before its run is said to have failed: with the pauses, for a quarter of a minute, and
+/// each time the tenant itself repeats the call.
+const SUBMIT_REPEATS_MAX: u32 = 12;
+/// The pause before the first time; it doubles.
+const SUBMIT_PAUSE: Duration = Duration::from_millis(40);
+/// The longest one.
+const SUBMIT_PAUSE_MAX: Duration = Duration::from_secs(2);
 /// Most bytes of a partial text that is kept: well under the component's own limit, whatever its characters are.
 const PARTIAL_BYTES_MAX: usize = 40 << 10;
 
@@ -133,17 +140,8 @@ impl Run<'_> {
             runner::Outcome::Failure(failure) => Some(failure.message.clone()),
             _ => None,
         };
-        let have = self.conversation.have;
+        let next = self.submit(&step, outcome).await?;
         let tenant = &self.driver.tenant;
-        let next = tenant
-            .submit(&self.thread, self.token, step.version, outcome, have)
-            .await
-            .map_err(|error| match error {
-                crate::error::CallError::Refused(wit::Error::Fenced(_)) => {
-                    DriveError::Fenced(self.thread.clone())
-                }
-                error => DriveError::Call(error),
-            })?;
         if replied {
             // Nobody else writes between a step and its answer, so the answer is the next version.
             let replied = Replied {
@@ -167,6 +165,43 @@ impl Run<'_> {
             self.sink.emit(RunEvent::Retry { millis, message });
         }
         Ok(next)
+    }
+
+    /// Give the result of a step. What it cost is paid: a store that others keep busy, or that cannot be reached for a while,
+    /// is no reason to lose it, and a submit may always be repeated.
+    async fn submit(
+        &self,
+        step: &runner::Step,
+        outcome: runner::Outcome,
+    ) -> Result<runner::Step, DriveError> {
+        let (tenant, have) = (&self.driver.tenant, self.conversation.have);
+        let mut pause = SUBMIT_PAUSE;
+        for _ in 0..SUBMIT_REPEATS_MAX {
+            let outcome = outcome.clone();
+            let given = tenant.submit(&self.thread, self.token, step.version, outcome, have);
+            match given.await {
+                Err(error) if error.is_passing() => {
+                    tracing::debug!(thread = self.thread, %error, "a result is given again");
+                }
+                given => return self.given(given),
+            }
+            tokio::time::sleep(pause / 2 + crate::tenant::jitter(pause / 2)).await;
+            pause = (pause * 2).min(SUBMIT_PAUSE_MAX);
+        }
+        let given = tenant.submit(&self.thread, self.token, step.version, outcome, have);
+        self.given(given.await)
+    }
+
+    fn given(
+        &self,
+        given: Result<runner::Step, crate::error::CallError>,
+    ) -> Result<runner::Step, DriveError> {
+        given.map_err(|error| match error {
+            crate::error::CallError::Refused(wit::Error::Fenced(_)) => {
+                DriveError::Fenced(self.thread.clone())
+            }
+            error => DriveError::Call(error),
+        })
     }
 
     async fn call_llm(&mut self, step: &runner::Step) -> Result<runner::Outcome, DriveError> {

@@ -50,6 +50,10 @@ struct Tree<'a> {
     result: Option<Result<Ended, DriveError>>,
     failed: u32,
     has_children: bool,
+    /// A run of the tree failed, and may still hold its thread.
+    lost: bool,
+    /// The store had no room for a child to begin.
+    full: Option<DriveError>,
     /// It has still to be seen whether the top goes on after it had no money: then so do those under it, once.
     revives: bool,
     /// Threads that were revived and may not have begun yet: until then nobody is told that they had stopped.
@@ -83,6 +87,8 @@ impl Driver {
             result: None,
             failed: 0,
             has_children: false,
+            lost: false,
+            full: None,
             revives: true,
             revived: Vec::new(),
         };
@@ -146,6 +152,14 @@ impl Tree<'_> {
             } else {
                 (pause * 2).min(LOOK_LAST)
             };
+            if !begun
+                && self.runs.is_empty()
+                && self.waits()
+                && let Some(full) = self.full.take()
+            {
+                // Nobody frees what the top waits for.
+                return Err(full);
+            }
             if !begun && self.runs.is_empty() && (stopped || !self.waits()) {
                 return self.ended().await;
             }
@@ -183,6 +197,10 @@ impl Tree<'_> {
         }
         if let Err(error) = done {
             tracing::warn!(%thread, %error, "a child could not be performed");
+            self.lost = true;
+            if let DriveError::Call(CallError::Refused(wit::Error::Full(_))) = &error {
+                self.full = Some(error);
+            }
             self.refused.insert(thread, Instant::now() + REFUSED_PAUSE);
         }
         true
@@ -218,6 +236,10 @@ impl Tree<'_> {
             // Whoever waits for one of them is looked at once they go on.
             return Ok(true);
         }
+        if std::mem::take(&mut self.lost) {
+            self.driver.recover_lost().await?;
+        }
+        self.look_at_top().await?;
         let mut swept = false;
         let begins = self.is_reviving().await?;
         let tenant = &self.driver.tenant;
@@ -228,7 +250,9 @@ impl Tree<'_> {
                 if due.sweep {
                     tenant.sweep(&due.thread).await?;
                     (begun, swept) = (true, true);
-                } else if !stopped && !(begins && due.status == "waiting") {
+                } else if begins && due.status == "waiting" {
+                    continue;
+                } else if !stopped {
                     begun |= self.begin(due);
                 }
             }
@@ -240,6 +264,20 @@ impl Tree<'_> {
                 return Ok(begun || begins);
             }
         }
+    }
+
+    /// A top that waits, and that this driver does not perform, may have been ended by somebody else.
+    async fn look_at_top(&mut self) -> Result<(), CallError> {
+        if !self.waits() || self.running.iter().any(|running| running == self.top) {
+            return Ok(());
+        }
+        let top = self.driver.tenant.get(self.top).await?;
+        if !matches!(top.status.as_str(), "waiting" | "running") {
+            let ended = Ended::of(&top);
+            self.sink.emit(RunEvent::Ended(Box::new(ended.clone())));
+            self.result = Some(Ok(ended));
+        }
+        Ok(())
     }
 
     /// Has a thread that was revived still to begin?
@@ -271,7 +309,7 @@ impl Tree<'_> {
         }
     }
 
-    /// Let those under the top go on that stopped because their process died, or for want of money if that is why the top
+    /// Let those under the top go on that stopped because their process died or the store was full, or for want of money if that is why the top
     /// had stopped: who asks for the top means its tree.
     async fn revive(&mut self) -> Result<bool, CallError> {
         let tenant = &self.driver.tenant;
@@ -295,7 +333,7 @@ impl Tree<'_> {
                 }
                 let revives = match cause.reason.as_str() {
                     "budget" => short == Some(true),
-                    _ => cause.code == "recovered",
+                    _ => matches!(cause.code.as_str(), "recovered" | "store_full"),
                 };
                 if revives && self.perform_one(branch.thread.clone(), None) {
                     self.revived.push(branch.thread);
@@ -334,7 +372,8 @@ impl Tree<'_> {
     /// Perform a thread, unless that is done already or was refused a moment ago.
     fn perform_one(&mut self, thread: String, proof: Option<runner::Proof>) -> bool {
         let now = Instant::now();
-        let refused = self.refused.get(&thread).is_some_and(|until| *until > now);
+        self.refused.retain(|_, until| *until > now);
+        let refused = self.refused.contains_key(&thread);
         if refused || self.running.contains(&thread) || self.running.len() >= TREE_RUNS_MAX {
             return false;
         }

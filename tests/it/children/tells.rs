@@ -129,7 +129,7 @@ fn results_are_gathered_without_waiting() {
     family.world.submit(&one, says("first")).unwrap();
     let got = family.reply(&boss, &[("aggregate_results", json!({}))]);
     let all: Value = serde_json::from_str(&got[0].2).unwrap();
-    assert_eq!(all[0]["result"], r#""first""#);
+    assert_eq!(all[0]["result"], "first");
     assert_eq!(all[1]["status"], "running");
 }
 

@@ -201,3 +201,30 @@ async fn a_tree_whose_run_was_dropped_goes_on_with_its_top() {
     );
     grove.adds_up(&top).await;
 }
+
+/// Symptom: a run of a tree never came back. Cause: its top was ended by another process while it waited, and how it stood
+/// was not read again. Fix: it is, with each look.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_top_that_somebody_else_ends_while_it_waits_is_noticed() {
+    let grove = grove("1", Duration::from_secs(60), Box::new(two_each));
+    let top = grove.top().await;
+    let tenant = grove.driver.tenant().clone();
+    let (sink, stop) = (Sink::none(), Stop::never());
+    let run = grove.driver.run(&top, None, &sink, &stop);
+    let kill = async {
+        while grove.actor.now.load(Ordering::SeqCst) < 4 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        tenant.signal(&top, "kill", SignalKind::Kill).await.unwrap();
+    };
+    let (ended, ()) = tokio::join!(run, kill);
+    assert_eq!(ended.unwrap().status, "killed");
+    assert!(
+        grove
+            .tree(&top)
+            .await
+            .iter()
+            .all(|branch| branch.status == "killed")
+    );
+    grove.adds_up(&top).await;
+}

@@ -47,7 +47,7 @@ fn a_wait_is_nobodys_until_the_last_child_has_stopped() {
     assert_eq!(handed.step.kind, Some(StepKind::CallLlm));
     let told = told(&family.results(&boss));
     assert_eq!(statuses(&told), ["completed", "completed"]);
-    assert_eq!(told["threads"][1]["result"], r#""second""#);
+    assert_eq!(told["threads"][1]["result"], "second");
     assert_eq!(told["timed_out"], false);
     family.world.submit(&boss, says("all done")).unwrap();
     assert_eq!(family.status(&boss), "completed");
@@ -245,4 +245,31 @@ fn a_message_waits_until_the_wait_is_over() {
         "taken with the results"
     );
     family.world.audit();
+}
+
+#[test]
+fn a_wait_tells_of_every_child_whatever_their_results_are() {
+    let mut family = Family::new();
+    let boss = family.boss.clone();
+    for text in ["\"".repeat(4_000), "\u{1}".repeat(4_000)] {
+        let spawn = ("spawn_thread", json!({"directive": "work"}));
+        let mut children = family.reply(&boss, &vec![spawn.clone(); 16]);
+        children.extend(family.reply(&boss, &vec![spawn; 16]));
+        assert!(children.iter().all(|got| !got.1), "{children:?}");
+        for (_, _, text_of) in &children {
+            let told: Value = serde_json::from_str(text_of).unwrap();
+            let child = told["thread"].as_str().unwrap().to_owned();
+            family.world.start(&child, None).unwrap();
+            family.world.submit(&child, says(&text)).unwrap();
+        }
+        let got = family.reply(&boss, &[(WAIT, json!({}))]);
+        let told = told(&got);
+        assert_eq!(statuses(&told), ["completed"; 32]);
+        let raise = threadkeep_core::limits::Limits {
+            spawns: Some(100),
+            ..threadkeep_core::limits::Limits::NONE
+        };
+        let raise = crate::runner::world::raise(raise);
+        family.world.service.signal(&boss, "more", &raise).unwrap();
+    }
 }

@@ -2,8 +2,8 @@
 
 use super::ANSWER_BYTES_MAX;
 use crate::error::Error;
-use crate::history::{Entry, Event, Reason, State, ToolResult, cut_escaped};
-use crate::json::Fields;
+use crate::history::{Entry, Event, Reason, State, ToolResult, cut_escaped, escaped_bytes};
+use crate::json::{self, Fields, Value};
 use crate::money::Nanos;
 use crate::plan::{Change, Loaded, Moment, stops};
 use crate::runner::admit::{admit, hand_out};
@@ -15,8 +15,11 @@ use crate::runner::{Decision, Kit};
 use crate::settings::Pin;
 use crate::thread::{Head, Status, StepKind, ThreadRecord, WAIT_MAX, WaitFor};
 
-/// Most bytes of a child's result that a wait shows, as JSON text; the whole is in its transcript.
-const RESULT_BYTES_MAX: usize = 1_200;
+/// Most bytes of what a wait tells of one child, as JSON text within JSON text: so of the most children that are waited for
+/// each is told of. The whole of a result is in its transcript.
+const CHILD_BYTES_MAX: usize = ANSWER_BYTES_MAX / WAIT_MAX - 8;
+/// Bytes that a child's result and its cause are cut to, until it fits.
+const CUTS: [usize; 4] = [1_200, 600, 250, 0];
 
 /// What a call of `wait_threads` waits for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,25 +48,38 @@ pub struct Child {
 impl Child {
     /// A child as its records are.
     pub fn new(number: u64, thread: &ThreadRecord, head: &Head) -> Self {
-        let mut answer = String::new();
-        let cause = head
-            .cause
-            .as_ref()
-            .map(|cause| format!("{}: {}", cause.code, cause.message));
-        let cut = |text: &String| cut_escaped(text, RESULT_BYTES_MAX).to_owned();
-        Fields::new(&mut answer)
-            .add("thread", &thread.id)
-            .add("status", head.status.as_str())
-            .add_present("result", &thread.result.as_ref().map(cut))
-            .add_present("cause", &cause.as_ref().map(cut))
-            .add("cost_usd", &head.counters.spend.to_string())
-            .end();
+        let answers = CUTS.into_iter().map(|most| answer_of(thread, head, most));
+        let mut fits = answers.skip_while(|answer| escaped_bytes(answer) > CHILD_BYTES_MAX);
         Self {
             number,
             status: head.status,
-            answer,
+            answer: fits.next().unwrap_or_else(|| answer_of(thread, head, 0)),
         }
     }
+}
+
+/// What a model is told of a child, with so many bytes of its result and of its cause at most.
+fn answer_of(thread: &ThreadRecord, head: &Head, most: usize) -> String {
+    let cut = |text: &str| cut_escaped(text, most).to_owned();
+    let cause = head.cause.as_ref();
+    let cause = cause.map(|cause| cut(&format!("{}: {}", cause.code, cause.message)));
+    // A text is shown as it is, other JSON as text.
+    let result = thread
+        .result
+        .as_ref()
+        .map(|result| match json::parse(result) {
+            Ok(Value::String(text)) => cut(&text),
+            _ => cut(result),
+        });
+    let mut answer = String::new();
+    Fields::new(&mut answer)
+        .add("thread", &thread.id)
+        .add("status", head.status.as_str())
+        .add_present("result", &result)
+        .add_present("cause", &cause)
+        .add("cost_usd", &head.counters.spend.to_string())
+        .end();
+    answer
 }
 
 impl Waiting {
