@@ -20,7 +20,10 @@ const RUNS: usize = 300;
 const FAILING: usize = 50;
 /// Threads of the async runtime.
 const WORKERS: usize = 2;
-/// Every thread beside those of calls and tools (of which as many again may not have gone idle yet): main, the test's own, the epoch ticker, the store's writer and checkpointer, the
+/// Most threads: fewer than the 130 that there were when each call of a file tool had one. How many of them have done their
+/// call and not gone idle yet is the scheduler's: on a busy machine there were 53 and 58 where 42 are needed.
+const ALLOWED: usize = 100;
+/// Every thread beside those of calls and tools: main, the test's own, the epoch ticker, the store's writer and checkpointer, the
 /// watcher below, and a few that look up files and names.
 const OTHERS_MAX: usize = 12;
 
@@ -86,8 +89,9 @@ fn child() {
     runtime.block_on(many());
     let most = threads.most();
     println!("{RUNS} runs at once: at most {} threads", most.len());
-    let allowed = Limits::local().call_threads_max + 2 * CALLS_MAX + WORKERS + OTHERS_MAX;
-    assert!(most.len() <= allowed, "{allowed} are allowed: {most:?}");
+    let needed = Limits::local().call_threads_max + CALLS_MAX + WORKERS + OTHERS_MAX;
+    println!("{needed} of them are needed, the others had not gone idle yet");
+    assert!(most.len() <= ALLOWED, "{ALLOWED} are allowed: {most:?}");
 }
 
 async fn many() {
