@@ -1,7 +1,7 @@
 //! A store in which something happens between what a request reads and what it commits: another process's request.
 
 use std::sync::{Arc, Mutex, PoisonError};
-use threadkeep::storage::{Item, Key, Line, Op, Outcome, Page, Storage, StorageError};
+use threadkeep::storage::{Op, Outcome, Storage, StorageError};
 
 /// What happens.
 type Other = Box<dyn FnOnce() + Send>;
@@ -28,31 +28,7 @@ impl Between {
 }
 
 impl Storage for Between {
-    fn get(&self, keys: &[Key]) -> Result<Vec<Item>, StorageError> {
-        self.inner.get(keys)
-    }
-
-    fn scan(
-        &self,
-        collection: &str,
-        start: &str,
-        end: &str,
-        limit: u32,
-        reverse: bool,
-    ) -> Result<Page, StorageError> {
-        self.inner.scan(collection, start, end, limit, reverse)
-    }
-
-    fn read_log(
-        &self,
-        log: &str,
-        partition: &str,
-        start: u64,
-        limit: u32,
-        reverse: bool,
-    ) -> Result<Vec<Line>, StorageError> {
-        self.inner.read_log(log, partition, start, limit, reverse)
-    }
+    crate::hand_on!(inner: get, scan, read_log);
 
     fn commit(&self, ops: &[Op], closing: bool) -> Result<Outcome, StorageError> {
         let other = self

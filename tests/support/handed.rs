@@ -4,8 +4,8 @@
 /// `hand_on!(inner: scan, read_log);` inside the `impl`.
 #[macro_export]
 macro_rules! hand_on {
-    ($inner:ident: $($call:ident),*) => { $($crate::hand_on!(@$call $inner);)* };
-    (@get $inner:ident) => {
+    ($inner:tt: $($call:ident),*) => { $($crate::hand_on!(@$call $inner);)* };
+    (@get $inner:tt) => {
         fn get(
             &self,
             keys: &[::threadkeep::storage::Key],
@@ -13,7 +13,7 @@ macro_rules! hand_on {
             self.$inner.get(keys)
         }
     };
-    (@scan $inner:ident) => {
+    (@scan $inner:tt) => {
         fn scan(
             &self,
             collection: &str,
@@ -25,7 +25,7 @@ macro_rules! hand_on {
             self.$inner.scan(collection, start, end, limit, reverse)
         }
     };
-    (@read_log $inner:ident) => {
+    (@read_log $inner:tt) => {
         fn read_log(
             &self,
             log: &str,
@@ -37,7 +37,7 @@ macro_rules! hand_on {
             self.$inner.read_log(log, partition, start, limit, reverse)
         }
     };
-    (@commit $inner:ident) => {
+    (@commit $inner:tt) => {
         fn commit(
             &self,
             ops: &[::threadkeep::storage::Op],

@@ -131,18 +131,12 @@ impl Tree<'_> {
         let mut stop = self.stop.clone();
         let mut stopped = false;
         loop {
-            let look = tokio::select! {
+            tokio::select! {
                 biased;
                 Some(done) = self.runs.next() => self.stopped(done),
-                () = self.driver.nudge.notified() => true,
-                () = stop.reached(StopLevel::Cancel), if !stopped => {
-                    stopped = true;
-                    true
-                }
-                () = tokio::time::sleep(pause), if self.looks_around() => true,
-            };
-            if !look {
-                continue;
+                () = self.driver.nudge.notified() => {}
+                () = stop.reached(StopLevel::Cancel), if !stopped => stopped = true,
+                () = tokio::time::sleep(pause), if self.looks_around() => {}
             }
             // Whoever holds a top that this driver could not begin sees to its tree.
             stopped |= matches!(self.result, Some(Err(_)));
@@ -188,12 +182,12 @@ impl Tree<'_> {
         matches!(&self.result, Some(Ok(ended)) if ended.status == "waiting")
     }
 
-    /// A run of the tree has stopped: is there a reason to look for others?
-    fn stopped(&mut self, (thread, done): Done) -> bool {
+    /// A run of the tree has stopped.
+    fn stopped(&mut self, (thread, done): Done) {
         self.running.retain(|running| *running != thread);
         if thread == self.top {
             self.result = Some(done);
-            return true;
+            return;
         }
         if let Err(error) = done {
             tracing::warn!(%thread, %error, "a child could not be performed");
@@ -203,7 +197,6 @@ impl Tree<'_> {
             }
             self.refused.insert(thread, Instant::now() + REFUSED_PAUSE);
         }
-        true
     }
 
     /// Begin what is due, and pass on what threads were told; true if there was any of that.
@@ -309,8 +302,8 @@ impl Tree<'_> {
         }
     }
 
-    /// Let those under the top go on that stopped because their process died or the store was full, or for want of money if that is why the top
-    /// had stopped: who asks for the top means its tree.
+    /// Let those under the top go on that stopped because their process died or the store was full, or for want of money if
+    /// that is why the top had stopped: who asks for the top means its tree.
     async fn revive(&mut self) -> Result<bool, CallError> {
         let tenant = &self.driver.tenant;
         let began = self.driver.began.load(Ordering::Relaxed);

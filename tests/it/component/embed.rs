@@ -13,7 +13,7 @@ use threadkeep::limits::Limits;
 use threadkeep::models::BoxFuture;
 use threadkeep::project::{OpenProject, ProjectOptions};
 use threadkeep::storage::memory::MemoryStore;
-use threadkeep::storage::{Item, Key, Line, Op, Outcome, Page, Storage, StorageError};
+use threadkeep::storage::{Op, Outcome, Storage, StorageError};
 use threadkeep::tenant::Tenant;
 use threadkeep::tools::{ToolEntry, ToolResult, Tools};
 use threadkeep::wit::registry::{Draft, Filter};
@@ -25,31 +25,7 @@ use wasmtime::{Config, Store};
 pub struct Before<F>(pub MemoryStore, pub F);
 
 impl<F: Fn(&[Op]) + Send + Sync> Storage for Before<F> {
-    fn get(&self, keys: &[Key]) -> Result<Vec<Item>, StorageError> {
-        self.0.get(keys)
-    }
-
-    fn scan(
-        &self,
-        collection: &str,
-        start: &str,
-        end: &str,
-        limit: u32,
-        reverse: bool,
-    ) -> Result<Page, StorageError> {
-        self.0.scan(collection, start, end, limit, reverse)
-    }
-
-    fn read_log(
-        &self,
-        log: &str,
-        partition: &str,
-        start: u64,
-        limit: u32,
-        reverse: bool,
-    ) -> Result<Vec<Line>, StorageError> {
-        self.0.read_log(log, partition, start, limit, reverse)
-    }
+    threadkeep_tests::hand_on!(0: get, scan, read_log);
 
     fn commit(&self, ops: &[Op], closing: bool) -> Result<Outcome, StorageError> {
         self.1(ops);
