@@ -16,6 +16,8 @@ pub mod faulty;
 pub mod fixture;
 #[path = "support/handed.rs"]
 pub mod handed;
+#[path = "support/judge.rs"]
+pub mod judge;
 #[path = "support/llmock.rs"]
 pub mod llmock;
 #[path = "support/native.rs"]

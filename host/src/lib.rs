@@ -32,6 +32,7 @@ pub mod limits;
 pub mod models;
 pub mod nearest;
 pub mod policy;
+pub mod probe;
 pub mod project;
 pub mod storage;
 pub mod tenant;

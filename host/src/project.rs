@@ -13,6 +13,7 @@ use crate::library::files::{FilesLibrary, Policy};
 use crate::library::models::{ModelTable, ProviderSpec, Wire};
 use crate::models::{Failure, FailureKind, Llm, scripted::Scripted};
 #[cfg(feature = "sqlite")]
+use crate::probe::{self, Probe};
 use crate::storage::sqlite::{SqliteOptions, SqliteStore, Stores};
 use crate::storage::{Quota, Storage, StorageError, memory::MemoryStore};
 use crate::tenant::Tenant;
@@ -216,6 +217,14 @@ impl OpenProject {
     /// does not speak.
     pub fn check_model(&self, model: &str) -> Result<(), Failure> {
         self.models.provider(model).map(drop)
+    }
+
+    /// Asks a model for one word, within the policy's ceilings: one small request.
+    ///
+    /// # Errors
+    /// What a run would suspend with.
+    pub async fn probe(&self, model: &str) -> Result<Probe, Failure> {
+        probe::probe(&*self.models, &self.guard, model).await
     }
 
     /// Refuse settings that this version would not obey.
@@ -452,15 +461,28 @@ impl ProjectModels {
 
 #[cfg(feature = "http")]
 fn over_http(spec: &ProviderSpec) -> Result<Arc<dyn Llm>, Failure> {
-    use crate::models::anthropic::{Anthropic, AnthropicOptions};
-    use crate::models::openai::{OpenAi, OpenAiOptions};
-    let (url, key) = (&spec.base_url, spec.key.clone());
-    let made = if spec.wire == Wire::Anthropic {
-        let options = AnthropicOptions::new(url);
-        Anthropic::new(AnthropicOptions { key, ..options }).map(|made| Arc::new(made) as _)
-    } else {
-        let options = OpenAiOptions::new(url);
-        OpenAi::new(OpenAiOptions { key, ..options }).map(|made| Arc::new(made) as _)
+    use crate::models::anthropic::Anthropic;
+    use crate::models::openai::OpenAi;
+    use crate::models::{ProviderOptions, Times};
+    let (times, default) = (spec.settings.times, Times::default());
+    let options = ProviderOptions {
+        name: spec.name.clone(),
+        shown_url: Some(spec.shown_url.clone()),
+        key: spec.key.clone(),
+        times: Times {
+            connect: times.connect.unwrap_or(default.connect),
+            answer: times.answer.unwrap_or(default.answer),
+            idle: times.idle.unwrap_or(default.idle),
+        },
+        dialect: spec.settings.dialect(spec.wire, &spec.base_url),
+        headers: spec.headers.clone(),
+        query: spec.settings.query.clone(),
+        model_options: spec.model_options.clone(),
+        ..ProviderOptions::openai(&spec.base_url)
+    };
+    let made = match spec.wire {
+        Wire::Anthropic => Anthropic::new(options).map(|made| Arc::new(made) as _),
+        Wire::OpenAi | Wire::Scripted => OpenAi::new(options).map(|made| Arc::new(made) as _),
     };
     made.map_err(|error| {
         permanent(

@@ -9,9 +9,9 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use threadkeep::models::anthropic::{Anthropic, AnthropicOptions};
-use threadkeep::models::openai::{OpenAi, OpenAiOptions};
-use threadkeep::models::{Llm, Secret, Times};
+use threadkeep::models::anthropic::Anthropic;
+use threadkeep::models::openai::OpenAi;
+use threadkeep::models::{Llm, ProviderOptions, Secret, Times};
 
 /// How long a server may take to start: it is an interpreter, and the machine may be busy.
 const START_TIMEOUT: Duration = Duration::from_secs(120);
@@ -61,18 +61,18 @@ impl Wire {
         let key = key.map(Secret::new);
         match self {
             Self::OpenAi => {
-                let options = OpenAiOptions {
+                let options = ProviderOptions {
                     key,
                     times,
-                    ..OpenAiOptions::new(base_url)
+                    ..ProviderOptions::openai(base_url)
                 };
                 Arc::new(OpenAi::new(options).expect("the options are right"))
             }
             Self::Anthropic => {
-                let options = AnthropicOptions {
+                let options = ProviderOptions {
                     key,
                     times,
-                    ..AnthropicOptions::new(base_url)
+                    ..ProviderOptions::anthropic(base_url)
                 };
                 Arc::new(Anthropic::new(options).expect("the options are right"))
             }

@@ -272,6 +272,7 @@ fn completion() -> Completion {
         id: "i".into(),
         name: "n".into(),
         arguments: "{}".into(),
+        raw: None,
     };
     let text = ReplyBlock::Text { text: "t".into() };
     Completion {

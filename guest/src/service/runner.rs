@@ -61,6 +61,8 @@ pub struct Due {
 struct PartialRecord {
     step: u64,
     text: String,
+    /// When it was kept: the step was still performed then.
+    time: Option<Instant>,
 }
 
 impl ToJson for PartialRecord {
@@ -68,6 +70,7 @@ impl ToJson for PartialRecord {
         Fields::new(out)
             .add("step", &self.step)
             .add("text", &self.text)
+            .add_present("time", &self.time)
             .end();
     }
 }
@@ -78,6 +81,7 @@ impl FromJson for PartialRecord {
         Ok(Self {
             step: taken.field("step")?,
             text: taken.field("text")?,
+            time: taken.field("time")?,
         })
     }
 
@@ -85,6 +89,7 @@ impl FromJson for PartialRecord {
         Self {
             step: 0,
             text: String::new(),
+            time: None,
         }
     }
 }
@@ -205,6 +210,7 @@ impl<P: Ports> Service<P> {
             let record = PartialRecord {
                 step: step.version,
                 text: text.to_owned(),
+                time: Some(self.ports.now()),
             };
             let (key, value) = (loaded.key(), json::text(&record));
             let check = Write::Check {
@@ -341,6 +347,7 @@ impl<P: Ports> Service<P> {
             .as_ref()
             .is_some_and(|step| step.version == record.step);
         Ok(KeptPartial {
+            time: record.time.filter(|_| own),
             text: if own { record.text } else { String::new() },
             version: item.version,
         })

@@ -146,11 +146,19 @@ pub enum Command {
     #[command(after_help = AUDITS)]
     Audit,
     /// Say what is configured, where each value came from, what works and what is missing
-    Doctor,
+    Doctor(Doctor),
     /// Run a small project from end to end, with no network and no key
     Demo,
     /// Print what a shell needs to complete commands and options
     Completions(Completions),
+}
+
+/// `doctor`.
+#[derive(Debug, Default, Args)]
+pub struct Doctor {
+    /// Make one small request to this provider of the model table, and say what came of it; it may cost a little
+    #[arg(long, value_name = "PROVIDER")]
+    pub probe: Option<String>,
 }
 
 /// Caps. What is left out is the directive's, then the preset's.

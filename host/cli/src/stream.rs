@@ -117,6 +117,14 @@ impl Stream {
         screen.note(&used(cost));
     }
 
+    /// A provider broke off and another one behind its router begins anew: what was said does not count.
+    pub fn restart(&mut self, screen: &mut Screen) {
+        self.quiet = 0;
+        self.over = true;
+        screen.end_line();
+        screen.note("  the provider broke off; another one begins the reply anew");
+    }
+
     /// An attempt failed and is tried again; what it said does not count.
     pub fn retry(&mut self, screen: &mut Screen, millis: u64, message: &str) {
         self.quiet = 0;

@@ -11,6 +11,13 @@ pub(super) const KINDS: [&str; 5] = ["input", "output", "read", "write", "reason
 /// Entries of one read.
 const PAGE_ENTRIES: u32 = 100;
 
+/// An attempt that was charged without a reported usage.
+struct ChargedAttempt {
+    spend: u64,
+    /// Tokens that were counted for it, by kind: estimated from its text, or none.
+    usage: [u64; KINDS.len()],
+}
+
 /// What a history has told so far. Entries never change, so it is told once, also while the thread goes on.
 pub(super) struct Told {
     pub(super) version: u64,
@@ -25,8 +32,8 @@ pub(super) struct Told {
     /// The attempt of the runner that is under way, and calls of a host's own loop, by the versions that admitted them.
     pub(super) open_hold: Option<(u64, u64)>,
     pub(super) own_holds: BTreeMap<u64, u64>,
-    /// What attempts were charged in full that nobody has corrected since.
-    charged: BTreeMap<u64, u64>,
+    /// By the version that admitted them: those that nobody has corrected since.
+    charged: BTreeMap<u64, ChargedAttempt>,
     /// What is wrong with the entries themselves.
     pub(super) wrong: Suspicion,
 }
@@ -127,6 +134,7 @@ impl Told {
         }
         let right = match how {
             "charged" => spend == hold,
+            "estimated" => spend <= hold,
             "released" => spend == 0,
             _ => true,
         };
@@ -135,8 +143,9 @@ impl Told {
             let found = format!("a hold of {hold} and a spend of {spend} nano-USD");
             self.wrong.of(Invariant::Ledger, expected, found);
         }
-        if how == "charged" {
-            self.charged.insert(of, spend);
+        if matches!(how, "charged" | "estimated") {
+            let usage = KINDS.map(|kind| number(&settled["usage"][kind]));
+            self.charged.insert(of, ChargedAttempt { spend, usage });
         }
         self.spend = self.spend.saturating_add(spend);
         self.used(&settled["usage"]);
@@ -185,7 +194,12 @@ impl Told {
 
     fn corrected(&mut self, event: &Value) {
         let (of, charged) = (number(&event["version"]), number(&event["charged"]));
-        let was = self.charged.remove(&of);
+        let attempt = self.charged.remove(&of);
+        let was = attempt.as_ref().map(|attempt| attempt.spend);
+        let estimated = attempt.map_or([0; KINDS.len()], |attempt| attempt.usage);
+        for (sum, estimated) in self.tokens.iter_mut().zip(estimated) {
+            *sum = sum.saturating_sub(estimated);
+        }
         if was != Some(charged) {
             let expected = match was {
                 Some(was) => {

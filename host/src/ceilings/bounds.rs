@@ -38,6 +38,7 @@ impl Arrived {
             Delta::Text(text) | Delta::Thinking(text) | Delta::ToolUse(text) => {
                 (&self.said, text.len() as u64)
             }
+            Delta::Restarted => (&self.said, 0),
         };
         let more = |before: u64| Some(before.saturating_add(bytes));
         let before = counter.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
@@ -196,7 +197,8 @@ fn reply_bytes(completion: &Completion) -> u64 {
             id,
             name,
             arguments,
-        } => id.len() + name.len() + arguments.len(),
+            raw,
+        } => id.len() + name.len() + arguments.len() + raw.as_ref().map_or(0, String::len),
     });
     bytes.sum::<usize>() as u64
 }

@@ -53,6 +53,10 @@ pub struct Ceilings {
     pub calls_per_minute_max: Option<u64>,
     /// Time from the first step of a run to its last, waits included. What is under way then is dropped.
     pub run_time_max: Option<Duration>,
+    /// Time of one model call, from asking to the end of its reply.
+    pub call_time_max: Option<Duration>,
+    /// Time between two parts of a reply that streams. Providers of the tenant's own table are held to it.
+    pub idle_time_max: Option<Duration>,
     /// Runs at the same time.
     pub runs_max: Option<u64>,
 }
@@ -70,12 +74,14 @@ impl Ceilings {
             argument_bytes_max: None,
             calls_per_minute_max: None,
             run_time_max: None,
+            call_time_max: None,
+            idle_time_max: None,
             runs_max: None,
         }
     }
 
     /// Every ceiling as a policy file names it, and its value if it is set: money in nano-USD, time in seconds.
-    pub fn named(&self) -> [(&'static str, Option<String>); 10] {
+    pub fn named(&self) -> [(&'static str, Option<String>); 12] {
         let Self {
             spend_nanos_max,
             unpriced,
@@ -86,10 +92,12 @@ impl Ceilings {
             argument_bytes_max,
             calls_per_minute_max,
             run_time_max,
+            call_time_max,
+            idle_time_max,
             runs_max,
         } = *self;
         let number = |value: Option<u64>| value.map(|value| value.to_string());
-        let time = run_time_max.map(|time| format!("{} s", time.as_secs_f64()));
+        let time = |time: Option<Duration>| time.map(|time| format!("{} s", time.as_secs_f64()));
         [
             ("spend", number(spend_nanos_max)),
             ("unpriced", unpriced.then(|| "allowed".to_owned())),
@@ -99,7 +107,9 @@ impl Ceilings {
             ("tool_bytes", number(tool_bytes_max)),
             ("argument_bytes", number(argument_bytes_max)),
             ("calls_per_minute", number(calls_per_minute_max)),
-            ("run_time", time),
+            ("run_time", time(run_time_max)),
+            ("call_time", time(call_time_max)),
+            ("idle_time", time(idle_time_max)),
             ("runs", number(runs_max)),
         ]
     }

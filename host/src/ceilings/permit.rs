@@ -93,13 +93,17 @@ impl Permit {
         longest: Duration,
     ) -> (Result<Completion, Failure>, Settling) {
         let sent = AtomicBool::new(false);
+        let ceiling = self.guard.ceilings().call_time_max;
+        let longest = ceiling.into_iter().fold(longest, Duration::min);
         let answered = self.answered(llm, request, on_delta, (longest, &sent));
         let (answer, settling) = match tokio::time::timeout(longest, answered).await {
             Ok(Ok(answered)) => answered,
             Ok(Err(failure)) => (Err(failure), Settling::DONE),
             Err(_) => {
                 let seconds = longest.as_secs();
-                let message = format!("the model did not answer within {seconds} s");
+                let message = format!(
+                    "the model's reply was not whole after {seconds} s, the time of this call"
+                );
                 let late = Failure::new(FailureKind::Transient, "timeout", message);
                 (Err(late), Settling::DONE)
             }

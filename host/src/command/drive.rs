@@ -2,7 +2,7 @@
 //!
 //! Ctrl-C once ends the thread (a chat: only the reply that is under way) and drops the request in flight; twice drops
 //! tools as well; three times gives up waiting for the store. After the first two the thread says how it stands; after
-//! the third `recover` closes it. SIGTERM and SIGHUP are the first of them.
+//! the third `recover` closes it. SIGTERM and SIGHUP suspend the thread, which `resume` goes on with.
 
 use super::interrupts::{Interrupt, Interrupts};
 use super::open::{Opened, stale};
@@ -168,12 +168,13 @@ impl<'a> Watch<'a> {
         }
         self.presses += 1;
         match (self.presses, self.first) {
-            (1, FirstPress::Cancels) => {
+            // A cancel is a person's word. Whoever asks the process to end does not ask for that.
+            (1, FirstPress::Cancels) if interrupt == Interrupt::Press => {
                 screen.note("cancelling; press Ctrl-C again to stop at once");
                 self.cancel(tenant, thread, stopper);
                 true
             }
-            (1, FirstPress::Stops) => {
+            (1, _) => {
                 screen.note("stopping; press Ctrl-C again to leave");
                 stopper.raise(StopLevel::Cancel);
                 true
@@ -205,6 +206,7 @@ impl<'a> Watch<'a> {
             RunEvent::Text(text) => stream.text(screen, &text),
             RunEvent::Thinking(_) => stream.thinking(screen),
             RunEvent::ToolNamed(_) | RunEvent::Ended(_) | RunEvent::AfterFailed { .. } => {}
+            RunEvent::Restarted => stream.restart(screen),
             RunEvent::Waits { .. } => stream.children(screen),
             RunEvent::Child { thread, event } => child(stream, &thread, &event, screen),
             RunEvent::ToolStarted {

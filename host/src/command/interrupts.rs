@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 pub enum Interrupt {
     /// Ctrl-C: how often it was pressed is what it means.
     Press,
-    /// SIGTERM or SIGHUP: as the first Ctrl-C, and no more however often it comes. Whoever sends it does not look on.
+    /// SIGTERM or SIGHUP: the run is suspended, and no more however often it comes. Its sender does not look on.
     Terminate,
 }
 

@@ -54,7 +54,7 @@ pub async fn run(session: &Session, command: Command, screen: &mut Screen) -> Re
         Command::Recover(recover) => recover::recover(session, recover, screen).await,
         Command::Repair(repair) => repair::repair(session, repair, screen).await,
         Command::Audit => audit::audit(session, screen).await,
-        Command::Doctor => doctor::doctor(session, screen).await,
+        Command::Doctor(doctor) => doctor::doctor(session, doctor, screen).await,
         Command::Demo => demo::demo(session, screen).await,
         Command::Completions(completions) => {
             let script = args::completions(completions.shell);

@@ -180,8 +180,13 @@ fn block(block: &Block) -> serde_json::Value {
             id,
             name,
             arguments,
+            raw,
         } => {
-            serde_json::json!({"type": "tool_use", "id": id, "name": name, "arguments": arguments})
+            let mut block = serde_json::json!({"type": "tool_use", "id": id, "name": name, "arguments": arguments});
+            if let Some(raw) = raw {
+                block["raw"] = raw.as_str().into();
+            }
+            block
         }
     }
 }

@@ -23,6 +23,8 @@ pub enum RunEvent {
     Thinking(String),
     /// The model has begun a call of this tool.
     ToolNamed(String),
+    /// What was told of this reply so far is void: its provider broke off, and another one begins anew.
+    Restarted,
     /// A call was handed out and runs now.
     ToolStarted {
         /// `call_<version>_<index>`.

@@ -404,6 +404,12 @@ fn note(delta: Delta, partial: &Mutex<String>) -> Option<RunEvent> {
         }
         Delta::Thinking(text) => RunEvent::Thinking(text),
         Delta::ToolUse(name) => RunEvent::ToolNamed(name),
+        Delta::Restarted => {
+            let mut kept = partial.lock().unwrap_or_else(PoisonError::into_inner);
+            kept.clear();
+            drop(kept);
+            RunEvent::Restarted
+        }
         Delta::Received(_) => return None,
     })
 }

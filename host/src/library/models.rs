@@ -8,15 +8,18 @@
 
 mod access;
 pub(crate) mod read;
+mod settings;
 
 use super::LibraryError;
 use crate::authority::{Environment, ExpandError};
-use crate::models::Secret;
+use crate::models::{CALL_TIME, IDLE_TIME, Secret};
 use crate::nearest::nearest;
 use crate::policy::{Address, Policy};
 use access::Grants;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
+pub use settings::{ProviderSettings, ProviderTimes};
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// Most models in a table: the most names that the library hands out at once.
 pub const MODELS_MAX: usize = 500;
@@ -94,6 +97,14 @@ pub struct ProviderSpec {
     pub base_url: String,
     /// Its key, if it has one.
     pub key: Option<Secret>,
+    /// Its address as it is written: a variable by its name, for errors.
+    pub shown_url: String,
+    /// How its servers are spoken to.
+    pub settings: ProviderSettings,
+    /// Further headers, with the variables in them replaced.
+    pub headers: Vec<(String, Secret)>,
+    /// By model: fields that are added to the body of its requests.
+    pub model_options: BTreeMap<String, Map<String, Value>>,
     /// The file of answers of a scripted provider, relative to `.ai`.
     pub file: Option<String>,
 }
@@ -109,6 +120,10 @@ pub struct ModelSpec {
     pub window: Option<u64>,
     /// Most output tokens of one reply, if known.
     pub output: Option<u64>,
+    /// Longest time of one call, if the provider's entry or the policy says.
+    pub call_time: Option<Duration>,
+    /// Fields that are added to the body of its requests.
+    pub options: Map<String, Value>,
     /// Prices; `None` if the file gives none: a thread must allow unpriced calls to use it.
     pub prices: Option<Prices>,
 }
@@ -136,6 +151,10 @@ impl ModelSpec {
         if let Some(output) = self.output {
             document["output"] = output.into();
         }
+        if let Some(time) = self.call_time {
+            let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+            document["call_millis"] = millis.into();
+        }
         if let Some(prices) = &self.prices {
             document["prices"] = prices.document();
         }
@@ -161,6 +180,7 @@ struct ProviderEntry {
     wire: Wire,
     base_url: Option<String>,
     key: Option<String>,
+    settings: ProviderSettings,
     file: Option<String>,
     /// File and line, for errors.
     place: String,
@@ -262,8 +282,20 @@ impl ModelTable {
         self.models.get(name)
     }
 
-    /// The same table with nothing in it but what the operator grants, at the operator's prices where there are some.
+    /// The same table with nothing in it but what the operator grants, at the operator's prices where there are some, and
+    /// no longer times than the operator's.
     pub fn restricted(mut self, policy: &Policy) -> Self {
+        let least = |own: Option<Duration>, most: Option<Duration>, usual: Duration| match most {
+            Some(most) => Some(own.unwrap_or(usual).min(most)),
+            None => own,
+        };
+        for entry in self.providers.values_mut() {
+            let times = &mut entry.settings.times;
+            times.idle = least(times.idle, policy.ceilings.idle_time_max, IDLE_TIME);
+        }
+        for model in self.models.values_mut() {
+            model.call_time = least(model.call_time, policy.ceilings.call_time_max, CALL_TIME);
+        }
         if let Some(granted) = &policy.providers {
             self.providers.retain(|name, _| granted.contains_key(name));
         }
@@ -292,12 +324,24 @@ impl ModelTable {
             .ok_or_else(|| self.unknown_provider(name))?;
         let base_url = self.base_url(entry)?;
         let key = self.key(entry)?;
+        let headers = entry.settings.headers.iter();
+        let headers = headers
+            .map(|(header, text)| Ok((header.clone(), self.secret(entry, header, text)?)))
+            .collect::<Result<_, LibraryError>>()?;
         self.check_access(name, entry, &base_url)?;
+        let own = self.models.values().filter(|model| model.provider == name);
         Ok(ProviderSpec {
             name: name.to_owned(),
             wire: entry.wire,
+            shown_url: self.shown_url(entry, &base_url),
             base_url,
             key,
+            settings: entry.settings.clone(),
+            headers,
+            model_options: own
+                .filter(|model| !model.options.is_empty())
+                .map(|model| (model.name.clone(), model.options.clone()))
+                .collect(),
             file: entry.file.clone(),
         })
     }
@@ -350,26 +394,45 @@ impl ModelTable {
         }
     }
 
+    /// The address as errors name it: as it is written, unless its variable is not set.
+    fn shown_url(&self, entry: &ProviderEntry, base_url: &str) -> String {
+        match &entry.base_url {
+            Some(text) if self.environment.expand(text).is_ok() => text.clone(),
+            _ => base_url.to_owned(),
+        }
+    }
+
     fn key(&self, entry: &ProviderEntry) -> Result<Option<Secret>, LibraryError> {
         let Some(text) = &entry.key else {
             return Ok(None);
         };
-        match self.environment.expand(text) {
-            Ok(key) if key.bytes().all(|byte| byte.is_ascii_graphic()) => {
-                Ok(Some(Secret::new(key)))
-            }
-            Ok(_) => Err(entry.invalid(
+        let key = self.secret(entry, "key", text)?;
+        match key.expose().bytes().all(|byte| byte.is_ascii_graphic()) {
+            true => Ok(Some(key)),
+            false => Err(entry.invalid(
                 "key",
                 "",
                 "a key has no spaces, line ends or special characters".to_owned(),
             )),
+        }
+    }
+
+    /// The value of a field with the variables in it replaced.
+    fn secret(
+        &self,
+        entry: &ProviderEntry,
+        field: &str,
+        text: &str,
+    ) -> Result<Secret, LibraryError> {
+        match self.environment.expand(text) {
+            Ok(value) => Ok(Secret::new(value)),
             Err(ExpandError::Unset { name }) => {
                 let problem = format!(
-                    "the environment variable {name} is not set; set it, or leave key out if the server needs none"
+                    "the environment variable {name} is not set; set it, or leave {field} out if the server needs none"
                 );
-                Err(entry.invalid("key", "", problem))
+                Err(entry.invalid(field, "", problem))
             }
-            Err(error) => Err(entry.invalid("key", "", error.to_string())),
+            Err(error) => Err(entry.invalid(field, "", error.to_string())),
         }
     }
 }

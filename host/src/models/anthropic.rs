@@ -7,63 +7,37 @@ mod reply;
 mod wire;
 
 use super::http::normal::EncodeError;
-use super::http::{self, Adapter, Endpoint, SetupError, Times};
-use super::{Request, Secret};
+use super::http::{self, Adapter, Endpoint, SetupError};
+use super::{ProviderOptions, Request};
 use reqwest::Url;
 
 /// The version of the wire that the adapter speaks.
 const VERSION: &str = "2023-06-01";
 
-/// How to reach a provider.
-#[derive(Debug, Clone)]
-pub struct AnthropicOptions {
-    /// `http` or `https`, with or without the version at its end: `https://api.anthropic.com`. No user, query or
-    /// fragment.
-    pub base_url: String,
-    /// Sent as `x-api-key`. Local servers may need none.
-    pub key: Option<Secret>,
-    /// How long it is waited for.
-    pub times: Times,
-    /// Ask the provider to cache what it has read of a conversation (on by default). A request is the beginning of
-    /// the next one, so every turn after the first reads its beginning at a tenth of the price; what is new costs a
-    /// quarter more. Off for a server that refuses the field.
-    pub cache: bool,
-}
-
-impl AnthropicOptions {
-    /// Without a key, and with times that suit hosted and local servers.
-    pub fn new(base_url: impl Into<String>) -> Self {
-        Self {
-            base_url: base_url.into(),
-            key: None,
-            times: Times::default(),
-            cache: true,
-        }
-    }
-}
-
 /// A provider that speaks Anthropic's messages.
+///
+/// With [`Dialect::cache`](super::dialect::Dialect::cache) every request asks for what it holds to be cached. A request is
+/// the beginning of the next one, so every turn after the first reads its beginning at a tenth of the price; what is new
+/// costs a quarter more.
 #[derive(Debug)]
 pub struct Anthropic {
     endpoint: Endpoint,
-    cache: bool,
 }
 
 impl Anthropic {
-    /// Set a provider up. Connects to nothing.
+    /// Sets a provider up. Connects to nothing.
     ///
     /// # Errors
-    /// If the address or the key cannot be used, or there are no certificates to trust.
-    pub fn new(options: AnthropicOptions) -> Result<Self, SetupError> {
-        let mut endpoint = Endpoint::new(messages_url(&options.base_url)?, options.times)?;
+    /// If the address, a header or the key cannot be used, or there are no certificates to trust.
+    pub fn new(options: ProviderOptions) -> Result<Self, SetupError> {
+        let url = messages_url(&options.base_url)?;
+        let path = match options.shown_url.as_deref() {
+            Some(shown) if shown.trim_end_matches('/').ends_with("/v1") => "/messages",
+            _ => "/v1/messages",
+        };
+        let mut endpoint = Endpoint::new(url, path, options)?;
         endpoint.header("anthropic-version", VERSION);
-        if let Some(key) = options.key {
-            endpoint.key("x-api-key", "", key)?;
-        }
-        Ok(Self {
-            endpoint,
-            cache: options.cache,
-        })
+        Ok(Self { endpoint })
     }
 }
 
@@ -75,7 +49,13 @@ impl Adapter for Anthropic {
     }
 
     fn encode(&self, request: &Request) -> Result<Vec<u8>, EncodeError> {
-        wire::encode(request, self.cache)
+        let cache = self.endpoint.dialect.now(&request.model).cache;
+        let options = self.endpoint.model_options(&request.model);
+        wire::encode(request, &self.endpoint.name, cache, options)
+    }
+
+    fn begin_reply(&self) -> reply::Reply {
+        reply::Reply::of(&self.endpoint.name)
     }
 }
 
@@ -92,6 +72,7 @@ fn messages_url(base: &str) -> Result<Url, SetupError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::models::Secret;
 
     #[test]
     fn addresses() {
@@ -118,9 +99,9 @@ mod tests {
 
     #[test]
     fn setting_up_repeats_no_key() {
-        let options = |key: &str| AnthropicOptions {
+        let options = |key: &str| ProviderOptions {
             key: Some(Secret::new(key)),
-            ..AnthropicOptions::new("https://host")
+            ..ProviderOptions::anthropic("https://host")
         };
         let error = Anthropic::new(options("sk-ant-0123456789\n")).unwrap_err();
         assert_eq!(error, SetupError::Key);

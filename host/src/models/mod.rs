@@ -6,17 +6,24 @@
 
 #[cfg(feature = "http")]
 pub mod anthropic;
+pub mod dialect;
 #[cfg(feature = "http")]
 mod http;
 mod one;
 #[cfg(feature = "http")]
 pub mod openai;
+#[cfg(feature = "http")]
+mod options;
 pub mod scripted;
 mod secret;
+#[cfg(all(test, feature = "http"))]
+mod server_rules_tests;
 
 #[cfg(feature = "http")]
 pub use http::{SetupError, Times};
 pub use one::OneProvider;
+#[cfg(feature = "http")]
+pub use options::ProviderOptions;
 pub use secret::Secret;
 
 use std::future::Future;
@@ -29,6 +36,13 @@ pub const REPLY_BYTES_MAX: usize = 4 << 20;
 /// Most blocks of one reply: a block may have no bytes that [`REPLY_BYTES_MAX`] would count. A reply with more is also
 /// more than a history takes.
 pub const BLOCKS_MAX: usize = 512;
+
+/// Longest time in which a stream may bring nothing of a reply, where nothing else is said: some models think so long in
+/// silence.
+pub const IDLE_TIME: Duration = Duration::from_secs(300);
+
+/// Longest time of a whole call, where nothing else is said: that of the component.
+pub const CALL_TIME: Duration = Duration::from_secs(3_600);
 
 /// Most bytes of an answer that streams, whatever was asked: four times the longest output that models have, in events
 /// of 250 bytes a token.
@@ -89,8 +103,8 @@ pub struct Request {
     /// The whole conversation: JSON messages in the normal form, one text each.
     ///
     /// `{"role": "user" | "assistant" | "tool", "content": [blocks]}` with blocks `{"type":"text","text"}`,
-    /// `{"type":"thinking","text","raw"?}`, `{"type":"tool_use","id","name","arguments"}` (arguments: the text the
-    /// model wrote) and `{"type":"tool_result","id","name","text","failed"}` (role `tool` alone). Ids are ours,
+    /// `{"type":"thinking","text","raw"?}`, `{"type":"tool_use","id","name","arguments","raw"?}` (arguments: the text
+    /// the model wrote; `raw`: what its provider sent for itself alone) and `{"type":"tool_result","id","name","text","failed"}` (role `tool` alone). Ids are ours,
     /// `call_<version>_<index>`, and unique in a conversation.
     pub messages: Vec<String>,
     /// Most output tokens.
@@ -122,6 +136,8 @@ pub enum Block {
         name: String,
         /// The text that the model wrote.
         arguments: String,
+        /// The provider's own JSON, which goes back to it with the call (ids, signatures).
+        raw: Option<String>,
     },
 }
 
@@ -130,7 +146,7 @@ pub enum Block {
 pub struct Completion {
     /// In order.
     pub blocks: Vec<Block>,
-    /// `stop`, `length`, `tool_use`, `content_filter` or the provider's own word.
+    /// `stop`, `tool_use`, `length` or `content_filter`; the provider's own word is never that of a whole reply.
     pub finish: String,
     /// What the provider reported, if it did.
     pub usage: Option<Usage>,
@@ -220,6 +236,8 @@ pub enum Delta {
     Thinking(String),
     /// The model has begun a call of this tool.
     ToolUse(String),
+    /// What was told of this reply so far is void: its provider broke off, and another one begins anew.
+    Restarted,
     /// So many bytes more of the answer came over the wire, whatever they say. From providers over a network alone.
     Received(u64),
 }

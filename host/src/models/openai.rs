@@ -1,68 +1,33 @@
 //! OpenAI-compatible chat completions over HTTP (OpenAI, Ollama, vLLM, llama.cpp, OpenRouter and others).
 //!
-//! One call of [`Llm::complete`](super::Llm::complete) is one `POST {base_url}/chat/completions` with `stream: true`. `wire` makes the body,
-//! `reply` puts the reply together; the exchange itself is that of every adapter over HTTP.
+//! One call of [`Llm::complete`](super::Llm::complete) is one `POST {base_url}/chat/completions` with `stream: true`.
+//! `wire` makes the body, `reply` puts the reply together; the exchange itself is that of every adapter over HTTP.
 
+mod calls;
 mod reply;
+mod usage;
 mod wire;
 
 use super::http::normal::EncodeError;
-use super::http::{self, Adapter, Endpoint, SetupError, Times};
-use super::{Request, Secret};
+use super::http::{self, Adapter, Endpoint, SetupError};
+use super::{ProviderOptions, Request};
 use reqwest::Url;
-
-/// How to reach a provider.
-#[derive(Debug, Clone)]
-pub struct OpenAiOptions {
-    /// `http` or `https`, up to and including the version: `https://api.openai.com/v1`. No user, query or fragment.
-    pub base_url: String,
-    /// Sent as a bearer token. Local servers need none.
-    pub key: Option<Secret>,
-    /// How long it is waited for.
-    pub times: Times,
-    /// Name the output maximum `max_completion_tokens`. By default it is `max_tokens`, which every compatible server
-    /// knows; OpenAI's own reasoning models insist on the new name.
-    pub max_completion_tokens: bool,
-    /// Send thinking back as `reasoning_content`. Some servers insist on it between a call and its result; most
-    /// ignore or refuse it.
-    pub return_thinking: bool,
-}
-
-impl OpenAiOptions {
-    /// Without a key, and with times that suit hosted and local servers.
-    pub fn new(base_url: impl Into<String>) -> Self {
-        Self {
-            base_url: base_url.into(),
-            key: None,
-            times: Times::default(),
-            max_completion_tokens: false,
-            return_thinking: false,
-        }
-    }
-}
 
 /// A provider that speaks OpenAI's chat completions.
 #[derive(Debug)]
 pub struct OpenAi {
     endpoint: Endpoint,
-    dialect: wire::Dialect,
 }
 
 impl OpenAi {
-    /// Set a provider up. Connects to nothing.
+    /// Sets a provider up. Connects to nothing.
     ///
     /// # Errors
-    /// If the address or the key cannot be used, or there are no certificates to trust.
-    pub fn new(options: OpenAiOptions) -> Result<Self, SetupError> {
-        let mut endpoint = Endpoint::new(completions_url(&options.base_url)?, options.times)?;
-        if let Some(key) = options.key {
-            endpoint.key("authorization", "Bearer ", key)?;
-        }
-        let dialect = wire::Dialect {
-            max_completion_tokens: options.max_completion_tokens,
-            return_thinking: options.return_thinking,
-        };
-        Ok(Self { endpoint, dialect })
+    /// If the address, a header or the key cannot be used, or there are no certificates to trust.
+    pub fn new(options: ProviderOptions) -> Result<Self, SetupError> {
+        let url = completions_url(&options.base_url)?;
+        let endpoint = Endpoint::new(url, "/chat/completions", options)?;
+        Ok(Self { endpoint })
     }
 }
 
@@ -74,7 +39,13 @@ impl Adapter for OpenAi {
     }
 
     fn encode(&self, request: &Request) -> Result<Vec<u8>, EncodeError> {
-        wire::encode(request, self.dialect)
+        let dialect = self.endpoint.dialect.now(&request.model);
+        let options = self.endpoint.model_options(&request.model);
+        wire::encode(request, &self.endpoint.name, dialect, options)
+    }
+
+    fn begin_reply(&self) -> reply::Reply {
+        reply::Reply::of(&self.endpoint.name)
     }
 }
 
@@ -88,6 +59,7 @@ fn completions_url(base: &str) -> Result<Url, SetupError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::models::Secret;
 
     #[test]
     fn addresses() {
@@ -118,9 +90,9 @@ mod tests {
 
     #[test]
     fn setting_up_repeats_no_key_and_leaves_nothing_global() {
-        let options = |base: &str, key: &str| OpenAiOptions {
+        let options = |base: &str, key: &str| ProviderOptions {
             key: Some(Secret::new(key)),
-            ..OpenAiOptions::new(base)
+            ..ProviderOptions::openai(base)
         };
         let error = OpenAi::new(options("http://host/v1", "sk-0123456789\n")).unwrap_err();
         assert_eq!(error, SetupError::Key);

@@ -71,6 +71,11 @@ impl Address {
         (host.starts_with('[') || is_host(&host)).then_some(Self { secure, host, port })
     }
 
+    /// The host alone, in lower case.
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
     /// True if nothing that is sent there leaves this machine.
     pub fn is_loopback(&self) -> bool {
         let v4 = self.host.parse::<Ipv4Addr>();

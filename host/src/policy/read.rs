@@ -26,7 +26,7 @@ const KEYS: [&str; 8] = [
 /// The caps that a policy may bound: those of a thread.
 const LIMITS: [&str; 6] = ["turns", "tokens", "spend", "spawns", "depth", "duration"];
 
-const CEILINGS: [&str; 10] = [
+const CEILINGS: [&str; 12] = [
     "spend",
     "unpriced",
     "model_calls",
@@ -36,6 +36,8 @@ const CEILINGS: [&str; 10] = [
     "argument_bytes",
     "calls_per_minute",
     "run_time",
+    "call_time",
+    "idle_time",
     "runs",
 ];
 
@@ -185,7 +187,10 @@ fn ceilings(reader: &Reader<'_>, value: Option<&Value>) -> Result<Ceilings, Libr
             return Err(reader.invalid(&["ceilings", "unpriced"], "", problem, None));
         }
     };
-    let seconds = decimal(reader, &["ceilings", "run_time"], table.get("run_time"))?;
+    let time = |name: &str| {
+        let seconds = decimal(reader, &["ceilings", name], table.get(name))?;
+        Ok::<_, LibraryError>(seconds.map(Duration::from_nanos))
+    };
     Ok(Ceilings {
         spend_nanos_max: decimal(reader, &["ceilings", "spend"], table.get("spend"))?,
         unpriced,
@@ -195,7 +200,9 @@ fn ceilings(reader: &Reader<'_>, value: Option<&Value>) -> Result<Ceilings, Libr
         tool_bytes_max: number("tool_bytes")?,
         argument_bytes_max: number("argument_bytes")?,
         calls_per_minute_max: number("calls_per_minute")?,
-        run_time_max: seconds.map(Duration::from_nanos),
+        run_time_max: time("run_time")?,
+        call_time_max: time("call_time")?,
+        idle_time_max: time("idle_time")?,
         runs_max: number("runs")?,
     })
 }

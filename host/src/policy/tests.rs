@@ -23,6 +23,8 @@ ceilings:
   argument_bytes: 5
   calls_per_minute: 6
   run_time: 7.5
+  call_time: 60
+  idle_time: 0.5
   runs: 8
 quota: 1000
 book: used.json
@@ -45,6 +47,8 @@ fn every_key_is_read() {
         argument_bytes_max: Some(5),
         calls_per_minute_max: Some(6),
         run_time_max: Some(Duration::from_millis(7_500)),
+        call_time_max: Some(Duration::from_secs(60)),
+        idle_time_max: Some(Duration::from_millis(500)),
         runs_max: Some(8),
     };
     assert_eq!(policy.ceilings, ceilings);

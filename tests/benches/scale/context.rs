@@ -166,6 +166,7 @@ impl Llm for Answers {
             id: "call".to_owned(),
             name: "read_file".to_owned(),
             arguments: format!("{{\"path\":\"notes/{messages}.txt\"}}"),
+            raw: None,
         };
         let last = messages >= self.most;
         let completion = Completion {

@@ -42,6 +42,7 @@ impl NativeRun {
                 id: "x".to_owned(),
                 name: "spawn_thread".to_owned(),
                 arguments: arguments.to_owned(),
+                raw: None,
             }],
             finish: "tool_use".to_owned(),
             usage: Some(Usage::default()),

@@ -60,6 +60,9 @@ fn all_have_edges(ceilings: Ceilings) {
         calls_per_minute_max: _,
         run_time_max: _,
         runs_max: _,
+        // Times of a call refuse none: `a_call_is_cut_at_the_operators_time` and the model table's own tests have them.
+        call_time_max: _,
+        idle_time_max: _,
     } = ceilings;
 }
 
@@ -365,6 +368,26 @@ async fn a_call_that_would_wait_too_long_for_its_turn_is_told_when_to_come_again
     );
     drop(waits);
     clock.advance(Duration::from_secs(1_000));
+    complete(&permit, &model, "known").await.unwrap();
+}
+
+#[tokio::test]
+async fn a_call_is_cut_at_the_operators_time() {
+    let guard = guard(Ceilings {
+        call_time_max: Some(Duration::from_millis(30)),
+        ..Ceilings::none()
+    });
+    let model = Model {
+        gate: Semaphore::new(0),
+        ..Model::answering(says(None))
+    };
+    let permit = guard.begin().unwrap();
+    let cut = complete(&permit, &model, "known").await.unwrap_err();
+    assert_eq!(
+        (cut.code.as_str(), cut.kind),
+        ("timeout", FailureKind::Transient)
+    );
+    model.gate.add_permits(1);
     complete(&permit, &model, "known").await.unwrap();
 }
 

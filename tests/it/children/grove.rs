@@ -81,6 +81,7 @@ pub fn call(calls: &[(&str, Value)]) -> Vec<Block> {
         id: "x".to_owned(),
         name: (*name).to_owned(),
         arguments: arguments.to_string(),
+        raw: None,
     });
     calls.collect()
 }

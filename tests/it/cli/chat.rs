@@ -246,16 +246,16 @@ fn shells_can_complete_commands() {
     }
 }
 
-/// A request to end is the first Ctrl-C: a chat's reply is stopped, a run is cancelled, and both leave an honest thread.
+/// A request to end stops a chat's reply as it stops a run: both are suspended and can go on.
 #[cfg(unix)]
 #[test]
-fn a_request_to_end_is_the_first_press() {
+fn a_request_to_end_suspends_run_and_chat() {
     let project = Project::new();
     project.write("slow.json", SLOW);
     let running = project.unending("run");
     running.terminate();
-    assert_eq!(running.end().code, Some(1));
-    assert_eq!(project.status("run"), "cancelled");
+    assert_eq!(running.end().code, Some(3));
+    assert_eq!(project.status("run"), "suspended");
     let arguments = ["chat", "--id", "talk", "--provider", "scripted:slow.json"];
     let chat = binary::start_fed(project.command(&arguments), "hi\nmore\n");
     chat.await_out("Begun,");

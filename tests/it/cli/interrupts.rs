@@ -1,9 +1,19 @@
-//! Ctrl-C once and twice, and runs that somebody else holds.
+//! Ctrl-C once and twice, the system's requests to end, and runs that somebody else holds.
 
 use super::fixture::Project;
+#[cfg(unix)]
+use crate::models::judged::{JudgedProject, ProjectPlan};
 use serde_json::json;
 use std::process::Stdio;
+#[cfg(unix)]
+use std::time::Duration;
 use threadkeep_tests::binary;
+#[cfg(unix)]
+use threadkeep_tests::binary::Running;
+#[cfg(unix)]
+use threadkeep_tests::judge::{
+    ServerAnswer, call_reply, in_turn, read_file_call, text_chunk, text_reply,
+};
 
 #[test]
 fn once_cancels_and_the_thread_says_so() {
@@ -164,16 +174,122 @@ fn cancel_and_kill_reach_a_run_of_another_process() {
     }
 }
 
+/// Symptom: a deploy or a closed terminal ended a run for ever, and nothing could take it up again.
+/// Cause: SIGTERM and SIGHUP were taken for the word of a person who cancels. Fix: they suspend the
+/// run, and `resume` goes on with it. Kind: an end of the process that nobody of its thread wanted,
+/// beside SIGKILL, which leaves the run to `recover`.
+#[cfg(unix)]
+#[test]
+fn a_run_that_the_system_ends_goes_on_where_it_stood() {
+    type Signal = fn(&Running);
+    let rows: [(&str, Signal, Option<i32>, &str); 3] = [
+        ("SIGTERM", Running::terminate, Some(3), "stopped"),
+        ("SIGHUP", Running::hang_up, Some(3), "stopped"),
+        ("SIGKILL", Running::kill, None, "recovered"),
+    ];
+    for (name, signal, code, cause) in rows {
+        let half = ServerAnswer::stream().send_chunk(&text_chunk("Half"));
+        let answers = vec![
+            call_reply(&[read_file_call(0, "notes.txt", "a")]),
+            call_reply(&[read_file_call(0, "other.txt", "b")]),
+            half.pause_for(Duration::from_secs(60)),
+            text_reply("Done."),
+        ];
+        let judged = JudgedProject::new(&ProjectPlan::default(), in_turn(answers));
+        let project = &judged.project;
+        let running = project.start(&["run", "go", "--id", "t"]);
+        running.await_out("Half");
+        signal(&running);
+        let ran = running.end();
+        assert_eq!(ran.code, code, "{name}: {ran:#?}");
+        project.json(&["recover"]);
+        let shown = project.json(&["show", "t"]);
+        assert_eq!(shown["thread"]["status"], "suspended", "{name}");
+        assert_eq!(shown["thread"]["cause"]["code"], cause, "{name}");
+        assert_eq!(shown["thread"]["run"]["holder"], json!(null), "{name}");
+        let answer = project.json(&["resume", "t"]);
+        assert_eq!(answer["result"], "Done.", "{name}: {answer}");
+        let requests = judged.server.requests();
+        assert_eq!(requests.len(), 4, "{name}");
+        assert_eq!(
+            requests[3].call_ids(),
+            ["a", "b"],
+            "{name}: nothing was lost"
+        );
+    }
+}
+
+/// Whoever sends such a request does not look on: to repeat it means no more.
+#[cfg(unix)]
+#[test]
+fn a_request_to_end_that_is_repeated_still_suspends() {
+    let project = Project::new();
+    let running = project.unending("often");
+    for _ in 0..3 {
+        running.terminate();
+        running.hang_up();
+    }
+    let ran = running.end();
+    assert_eq!(ran.code, Some(3), "{ran:#?}");
+    assert!(!ran.err.contains("stopping at once"), "{}", ran.err);
+    let shown = project.json(&["show", "often"]);
+    assert_eq!(shown["thread"]["status"], "suspended");
+    assert_eq!(shown["thread"]["cause"]["code"], "stopped");
+    let transcript = project.json(&["transcript", "often"]);
+    let text = transcript["text"].as_str().unwrap();
+    assert!(text.contains("Begun,"), "what had arrived is kept: {text}");
+    let answer = project.json(&["resume", "often"]);
+    assert_eq!(answer["status"], "completed", "{answer}");
+}
+
+/// A person's word counts more than the system's.
+#[cfg(unix)]
+#[test]
+fn a_cancel_that_is_followed_by_a_request_to_end_stays_one() {
+    let project = Project::new();
+    let running = project.unending("mine");
+    running.interrupt();
+    running.await_err("cancelling");
+    running.terminate();
+    assert_eq!(running.end().code, Some(1));
+    assert_eq!(project.status("mine"), "cancelled");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_request_to_end_answers_a_program_with_one_document() {
+    let project = Project::new();
+    let running = project.start(&[
+        "run",
+        "describe",
+        "--input",
+        "file=x",
+        "--id",
+        "j",
+        "--provider",
+        "scripted:slow.json",
+        "--json",
+    ]);
+    while project.json(&["show", "j"])["thread"]["status"] != "running" {}
+    running.terminate();
+    let answer = running.end().json();
+    assert_eq!(
+        (&answer["status"], &answer["exit"]),
+        (&json!("suspended"), &json!(3))
+    );
+    assert_eq!(answer["cause"]["code"], "stopped");
+}
+
 /// Symptom: a terminal that went away left its run to `recover`. Fix: SIGHUP is a request to end, unless whoever started
 /// the process had it ignored, as `nohup` does.
 #[cfg(target_os = "linux")]
 #[test]
-fn a_terminal_that_goes_away_ends_a_run_that_is_not_to_outlive_it() {
+fn a_terminal_that_goes_away_stops_a_run_that_is_not_to_outlive_it() {
     let project = Project::new();
     let running = project.unending("hung");
     running.hang_up();
-    assert_eq!(running.end().code, Some(1));
-    assert_eq!(project.status("hung"), "cancelled");
+    assert_eq!(running.end().code, Some(3));
+    assert_eq!(project.status("hung"), "suspended");
     let inner = project.command(&[
         "run",
         "describe",

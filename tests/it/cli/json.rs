@@ -166,6 +166,7 @@ fn of_upkeep(project: &Project) -> Answers {
     let repaired = project.json(&["repair"]);
     let clean = project.json(&["audit"]);
     let well = project.json(&["doctor"]);
+    let probed = project.json(&["doctor", "--probe", "local"]);
     let models = MODELS.replace("script.json", "gone.json");
     project.write(".ai/config/models.yaml", &models);
     let ill = project.json(&["doctor"]);
@@ -180,6 +181,7 @@ fn of_upkeep(project: &Project) -> Answers {
         ("repair", vec![repaired]),
         ("audit", vec![clean, unclean]),
         ("doctor", vec![well, ill]),
+        ("doctor --probe", vec![probed]),
         ("demo", vec![Project::empty().json(&["demo"])]),
         ("completions", vec![project.json(&["completions", "bash"])]),
     ]

@@ -13,7 +13,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use threadkeep::driver::{Driver, Sink, Stop, StopLevel, stopper};
 use threadkeep::models::OneProvider;
-use threadkeep::models::openai::{OpenAi, OpenAiOptions};
+use threadkeep::models::ProviderOptions;
+use threadkeep::models::openai::OpenAi;
 use threadkeep::storage::Op;
 use threadkeep::storage::memory::MemoryStore;
 use threadkeep::tenant::Tenant;
@@ -146,7 +147,7 @@ impl Hanging {
     }
 
     fn driver(&self, tenant: &Tenant) -> Driver {
-        let provider = OpenAi::new(OpenAiOptions::new(&self.base_url)).unwrap();
+        let provider = OpenAi::new(ProviderOptions::openai(&self.base_url)).unwrap();
         let models = Arc::new(OneProvider::new(Arc::new(provider)));
         Driver::new(tenant.clone(), models, Arc::<Counting>::default(), "one")
     }

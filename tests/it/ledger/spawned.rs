@@ -79,6 +79,7 @@ fn l04_an_overrun_of_a_spawned_child_is_paid_by_those_above() {
         id: "x".to_owned(),
         name: "read".to_owned(),
         arguments: "{}".to_owned(),
+        raw: None,
     };
     // 0.02 USD read and 0.01 written.
     let dear = reply(vec![block], usage(20_000, 5_000));
@@ -110,6 +111,7 @@ fn e66_a_child_that_has_run_out_is_a_result_for_its_parent() {
         id: "x".to_owned(),
         name: "read".to_owned(),
         arguments: "{}".to_owned(),
+        raw: None,
     };
     // 0.0009 of its 0.001 USD.
     let dear = reply(vec![block], usage(300, 300));

@@ -36,7 +36,7 @@ fn words(wire: Wire) -> Words {
             ),
             stop: concat!(
                 "event: message_delta\ndata: {\"type\":\"message_delta\",\"delta\":",
-                "{\"stop_reason\":\"end_turn\"},\"usage\":{\"output_tokens\":2}}\n\n"
+                "{\"stop_reason\":\"end_turn\"},\"usage\":{\"input_tokens\":7,\"output_tokens\":2}}\n\n"
             ),
             done: "event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n",
         },
@@ -124,14 +124,19 @@ async fn streams_that_are_no_reply() {
 #[tokio::test]
 async fn answers_that_are_no_stream() {
     use FailureKind::{Permanent, Transient};
-    let whole = refusal("200 OK", r#"{"choices":[{"message":{"content":"Hello"}}]}"#);
+    let other = refusal("200 OK", r#"{"status":"ready"}"#);
     let error = refusal("200 OK", r#"{"error":"down"}"#);
     let redirect = refusal("302 Found\r\nLocation: /v1/elsewhere", "");
     let huge_header = format!("HTTP/1.1 200 OK\r\nX-Huge: {}\r\n\r\n", "x".repeat(2 << 20));
     let huge_body = refusal("500 Internal Server Error", &"x".repeat(4 << 20));
     for (what, answer, kind, code) in [
         ("none", String::new(), Transient, "disconnected"),
-        ("a whole reply", whole, Permanent, "not_a_stream"),
+        (
+            "a document that is no reply",
+            other,
+            Permanent,
+            "not_a_stream",
+        ),
         ("an error with status 200", error, Transient, "stream_error"),
         ("a redirect", redirect, Permanent, "http_302"),
         (
@@ -179,7 +184,7 @@ async fn the_finish_reason_makes_a_reply_whole() {
         };
         let bare = stop
             .replace(usage, "")
-            .replace(",\"usage\":{\"output_tokens\":2}", "");
+            .replace(",\"usage\":{\"input_tokens\":7,\"output_tokens\":2}", "");
         for (what, rest, output) in [
             ("all of it", format!("{stop}{done}"), Some(2)),
             ("no end mark", stop, Some(2)),

@@ -1,8 +1,21 @@
 //! Model providers over real connections, each test over both wires: against a third-party server that breaks on
-//! demand, and against canned answers for what it cannot break.
+//! demand, and against canned answers for what it cannot break. And whole runs of the command, against a server that
+//! judges each request as one of the many kinds of real ones would.
 
+mod bills;
+mod calls;
 mod canned;
+mod certificates;
+mod endings;
+mod errors;
+pub(crate) mod judged;
 mod llmock;
+mod page;
+mod probe;
+mod replies;
+mod requests;
+mod roles;
+mod switches;
 
 use std::sync::Mutex;
 use std::time::Duration;

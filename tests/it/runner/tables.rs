@@ -38,10 +38,10 @@ fn transient_failures_are_retried_with_the_same_request_three_times() {
     let mut world = World::new();
     let thread = world.create(Some("work"));
     let first = world.start(&thread, None).unwrap();
+    // What costs nothing.
+    let fails = || Outcome::Failure(fails("transient", false));
     for attempt in 0..3 {
-        let waits = world
-            .submit(&thread, Outcome::Failure(fails("transient", true)))
-            .unwrap();
+        let waits = world.submit(&thread, fails()).unwrap();
         assert_eq!(waits.step.kind, Some(StepKind::Wait), "attempt {attempt}");
         let again = world.submit(&thread, Outcome::Waited).unwrap();
         assert_eq!(
@@ -50,9 +50,7 @@ fn transient_failures_are_retried_with_the_same_request_three_times() {
         );
         assert!(again.messages.is_empty(), "nothing new is sent");
     }
-    world
-        .submit(&thread, Outcome::Failure(fails("transient", true)))
-        .unwrap();
+    world.submit(&thread, fails()).unwrap();
     assert_eq!(
         (
             world.status(&thread).as_str(),
@@ -66,6 +64,39 @@ fn transient_failures_are_retried_with_the_same_request_three_times() {
     world.submit(&thread, says("at last")).unwrap();
     assert_eq!(world.status(&thread), "completed");
     world.audit();
+}
+
+/// Symptom: a server whose quirk broke every reply was paid four times for each turn. Cause: every failure that may pass was
+/// tried again three times. Fix: one that comes back with the same code and may cost something is not asked for again.
+#[test]
+fn the_same_failure_is_paid_twice_at_most() {
+    let code = |code: &str, sent| {
+        Outcome::Failure(LlmFailure {
+            code: code.to_owned(),
+            ..fails("transient", sent)
+        })
+    };
+    for (codes, asked) in [
+        (vec![("a", true), ("a", true)], 2),
+        (vec![("a", true), ("b", true), ("a", true), ("a", true)], 4),
+        (vec![("a", true), ("a", false), ("a", true), ("a", true)], 4),
+    ] {
+        let mut world = World::new();
+        let thread = world.create(Some("work"));
+        world.start(&thread, None).unwrap();
+        let mut attempts = 0;
+        for (name, sent) in codes.iter().chain(std::iter::repeat(&("a", true))) {
+            world.submit(&thread, code(name, *sent)).unwrap();
+            attempts += 1;
+            if world.pending(&thread) != Some(StepKind::Wait) {
+                break;
+            }
+            world.submit(&thread, Outcome::Waited).unwrap();
+        }
+        assert_eq!(attempts, asked, "{codes:?}");
+        assert_eq!(cause(&world, &thread), "provider_transient");
+        world.audit();
+    }
 }
 
 #[test]

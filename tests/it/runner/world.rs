@@ -252,6 +252,7 @@ pub fn calls(calls: &[(&str, &str)]) -> Outcome {
         id: "x".to_owned(),
         name: (*name).to_owned(),
         arguments: (*arguments).to_owned(),
+        raw: None,
     });
     reply(blocks.collect(), usage(100, 10))
 }

@@ -124,11 +124,15 @@ pub enum How {
     Settled,
     /// Nothing was sent.
     Released,
+    /// The reply is whole and no usage was reported: from the estimated tokens of request and reply.
+    Estimated,
     /// Nobody knows: the whole hold.
     Charged,
 }
 
-words!(How { Settled = "settled", Released = "released", Charged = "charged" });
+words!(How {
+    Settled = "settled", Released = "released", Estimated = "estimated", Charged = "charged"
+});
 
 /// An attempt that was admitted.
 #[derive(Debug, Clone, PartialEq, Eq)]

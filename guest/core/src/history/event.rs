@@ -213,13 +213,11 @@ pub struct ToolUse {
     pub arguments: String,
     /// The model's own id of the call.
     pub id: String,
+    /// The provider's own JSON, needed to send the call back.
+    pub raw: Option<String>,
 }
 
-record!(ToolUse {
-    name,
-    arguments,
-    id
-});
+record!(ToolUse { name, arguments, id, raw or nothing });
 
 /// What became of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -288,7 +286,7 @@ pub struct ResultEvent {
     pub spend: Nanos,
     /// Milliseconds.
     pub duration: u64,
-    /// True if nobody knows and the whole hold was charged.
+    /// True if the provider reported no usage: tokens and cost are estimated from the request and the reply's text.
     pub estimated: bool,
 }
 

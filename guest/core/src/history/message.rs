@@ -79,6 +79,7 @@ enum Block<'a> {
         id: String,
         name: &'a str,
         arguments: &'a str,
+        raw: Option<&'a str>,
     },
     ToolResult {
         id: String,
@@ -101,11 +102,13 @@ impl ToJson for Block<'_> {
                 id,
                 name,
                 arguments,
+                raw,
             } => fields
                 .add("type", "tool_use")
                 .add("id", id)
                 .add("name", name)
-                .add("arguments", arguments),
+                .add("arguments", arguments)
+                .add_present("raw", raw),
             Self::ToolResult {
                 id,
                 name,
@@ -191,6 +194,7 @@ fn blocks(version: u64, index: u32, event: &Event) -> Option<(Speaker, Vec<Block
                     id,
                     name: &call.name,
                     arguments: &call.arguments,
+                    raw: call.raw.as_deref(),
                 }],
             )
         }
@@ -337,6 +341,7 @@ mod tests {
                 name: "read".into(),
                 arguments: arguments.into(),
                 id: "same".into(),
+                raw: None,
             })
         };
         let result = ToolResult {

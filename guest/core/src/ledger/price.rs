@@ -39,6 +39,17 @@ impl Usage {
             .saturating_add(self.write)
     }
 
+    /// The difference by kind, not below zero.
+    pub fn minus(self, other: Self) -> Self {
+        Self {
+            input: self.input.saturating_sub(other.input),
+            output: self.output.saturating_sub(other.output),
+            read: self.read.saturating_sub(other.read),
+            write: self.write.saturating_sub(other.write),
+            reasoning: self.reasoning.saturating_sub(other.reasoning),
+        }
+    }
+
     /// The sum by kind.
     pub fn plus(self, other: Self) -> Self {
         Self {

@@ -143,6 +143,7 @@ impl Change<'_> {
                 hold,
                 run,
                 tokens,
+                estimated,
                 unpriced: _,
                 late,
             } = self.head.charged[at].clone();
@@ -156,7 +157,8 @@ impl Change<'_> {
                 .spend
                 .saturating_sub(hold.amount)
                 .saturating_add(late.spend);
-            used.usage = used.usage.plus(late.usage);
+            let counted = used.usage.minus(estimated.unwrap_or_default());
+            used.usage = counted.plus(late.usage);
             if same_run {
                 let now = match late.money {
                     true => tokens,

@@ -56,10 +56,20 @@ fn attempt(change: &mut Change<'_>, pin: &Pin, tries: u32, output: u64) {
         request: request.clone(),
         key: None,
     });
-    hand_out(change, StepKind::CallLlm, MODEL_MILLIS);
+    let millis = call_millis(change, pin);
+    hand_out(change, StepKind::CallLlm, millis);
     if let Some(step) = &mut change.head.step {
         (step.tries, step.output, step.hash) = (tries, output, request);
     }
+}
+
+/// How long a model call may take: the model's own time, cut where the run's cap on duration is reached.
+fn call_millis(change: &Change<'_>, pin: &Pin) -> u64 {
+    let own = change.head.limits.duration.into_iter();
+    let cap = own.chain(change.ceiling().duration).min();
+    let left = cap.map(|cap| cap.saturating_sub(change.head.counters.run_duration));
+    let time = pin.model.call_millis.unwrap_or(MODEL_MILLIS);
+    left.into_iter().chain([time]).min().unwrap_or(time)
 }
 
 /// An eighth more than the estimate: what a provider counts differs from what we can know.
@@ -88,6 +98,7 @@ pub(super) fn hand_out_until(change: &mut Change<'_>, kind: StepKind, deadline: 
         hash: String::new(),
         output: 0,
         until: None,
+        failed: None,
     });
     lease(change, deadline);
 }

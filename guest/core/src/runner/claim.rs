@@ -5,13 +5,14 @@ use super::failure::keep_partial;
 use super::mail::Mail;
 use super::round::name_of;
 use super::start::{busy, pinned, refused, slowest};
-use super::stop::{count_time, end_by, interrupt, settle, suspend};
+use super::stop::{count_time_until, end_by, interrupt, settle, suspend};
 use super::{Decision, LOST_MAX};
 use crate::error::Error;
 use crate::history::{Entry, Reason};
 use crate::plan::{Change, Loaded, Moment};
 use crate::settings::Pin;
 use crate::thread::{Cause, Intent, Status};
+use crate::time::Instant;
 
 /// Why the former holder is believed to be gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,6 +37,8 @@ pub struct KeptPartial {
     pub text: String,
     /// 0 if there is no record.
     pub version: u64,
+    /// When it was kept, if it belongs to the pending step.
+    pub time: Option<Instant>,
 }
 
 /// Take a thread over and hand its step out anew.
@@ -141,7 +144,11 @@ fn gone(loaded: &Loaded, proof: Proof, partial_now: u64, moment: Moment<'_>) -> 
 fn fence(change: &mut Change<'_>, round: Option<&Entry>, partial: &KeptPartial) {
     change.head.token += 1;
     change.head.lost += 1;
-    count_time(change);
+    // Nobody knows how long the holder lived. It did when it kept a text; the time after it may be a night in which no
+    // process ran, and a run must not reach its cap on duration by that.
+    if let Some(time) = partial.time {
+        count_time_until(change, time);
+    }
     settle(change, None, true);
     keep_partial(change, &partial.text);
     interrupt(change, |idempotent| !idempotent, &|index| {

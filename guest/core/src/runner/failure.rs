@@ -1,12 +1,13 @@
 //! A model call that failed, or a step that its driver stopped.
 
-use super::admit::hand_out;
+use super::admit::{cap_reached, hand_out};
 use super::round::name_of;
 use super::stop::{count_time, end_by, interrupt, provider_cause, settle, suspend};
 use super::submit::LlmFailure;
 use super::{BACKOFF_MILLIS, PARTIAL_BYTES_MAX, RETRIES_MAX, RETRY_AFTER_MILLIS_MAX};
 use crate::error::cut;
 use crate::history::{Entry, ErrorEvent, Event, Partial, Reason, cut_escaped};
+use crate::ledger::Usage;
 use crate::plan::Change;
 use crate::thread::{Cause, StepKind};
 
@@ -18,11 +19,23 @@ pub(super) fn failed(change: &mut Change<'_>, tries: u32, failure: &LlmFailure) 
     count_time(change);
     settle(change, failure.usage, failure.sent);
     keep_partial(change, &failure.partial);
+    let code = cut(&failure.code, 100);
+    // What comes back unchanged and may cost something each time is asked for twice, not four times.
+    let paid = failure.sent && failure.usage != Some(Usage::default());
+    let before = change
+        .head
+        .step
+        .as_ref()
+        .and_then(|step| step.failed.as_deref());
+    let again = paid && before == Some(code);
+    let wanted = retry_in(tries, failure).filter(|_| !again);
     let full = change.store_full();
-    let retry = retry_in(tries, failure).filter(|_| full.is_none());
+    let capped = || wanted.and_then(|_| cap_reached(&change.head, change.ceiling()));
+    let stop = full.or_else(capped);
+    let retry = wanted.filter(|_| stop.is_none());
     change.push(Event::Error(ErrorEvent {
         kind: cut(&failure.kind, 32).to_owned(),
-        code: cut(&failure.code, 100).to_owned(),
+        code: code.to_owned(),
         message: cut(&failure.message, 1_000).to_owned(),
         attempt: tries + 1,
         retry,
@@ -32,7 +45,7 @@ pub(super) fn failed(change: &mut Change<'_>, tries: u32, failure: &LlmFailure) 
         return Reason::Cancelled;
     }
     let Some(millis) = retry else {
-        let cause = full.unwrap_or_else(|| cause_of(failure));
+        let cause = stop.unwrap_or_else(|| cause_of(failure, again));
         suspend(change, cause);
         return Reason::Suspended;
     };
@@ -41,12 +54,14 @@ pub(super) fn failed(change: &mut Change<'_>, tries: u32, failure: &LlmFailure) 
     let until = change.now().plus_millis(millis);
     if let Some(step) = &mut change.head.step {
         (step.tries, step.until, step.output) = (tries, Some(until), output);
+        step.failed = paid.then(|| code.to_owned());
     }
     Reason::Error
 }
 
-/// What a host's ceiling refused is a limit of that name; all else is the provider's.
-fn cause_of(failure: &LlmFailure) -> Cause {
+/// What a host's ceiling refused is a limit of that name; all else is the provider's. `again`: the
+/// attempt before it failed in the same way, and both may cost something.
+fn cause_of(failure: &LlmFailure, again: bool) -> Cause {
     let LlmFailure {
         kind,
         code,
@@ -55,6 +70,10 @@ fn cause_of(failure: &LlmFailure) -> Cause {
     } = failure;
     match code.starts_with(CEILING) {
         true => Cause::new("limit", cut(code, 100), cut(message, 1_000)),
+        false if again => {
+            let message = format!("{}, twice in a row", cut(message, 900));
+            provider_cause(kind, code, &message)
+        }
         false => provider_cause(kind, code, message),
     }
 }

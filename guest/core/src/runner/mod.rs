@@ -9,6 +9,7 @@ mod append;
 mod children;
 mod claim;
 mod failure;
+mod finish_reason;
 mod late;
 mod mail;
 mod money;
@@ -40,8 +41,9 @@ pub use submit::{LlmFailure, Outcome, Submission, submit};
 use crate::error::Error;
 use crate::plan::Plan;
 
-/// Time of a model call.
-pub const MODEL_MILLIS: u64 = 600_000;
+/// Longest time of a model call whose model names none: 128,000 output tokens at 40 a second. A host bounds silence by
+/// itself, and the cap on duration what a run may last.
+pub const MODEL_MILLIS: u64 = 3_600_000;
 /// How long after a step's deadline its lease still stands.
 pub const LEASE_GRACE_MILLIS: u64 = 15_000;
 /// Longest time between now and the deadline of a hold of a host's own loop: long enough for a model, its tools and a

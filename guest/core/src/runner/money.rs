@@ -309,7 +309,7 @@ fn close(change: &mut Change<'_>, own: &OwnHold, bill: Bill) -> Result<(), Error
     };
     change.record(&mut |path| match how {
         How::Released => path.release(own.amount),
-        How::Settled | How::Charged => path.settle(own.amount, spend),
+        How::Settled | How::Estimated | How::Charged => path.settle(own.amount, spend),
     });
     change.settled = Some(Settled {
         version: own.version,

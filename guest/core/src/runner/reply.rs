@@ -2,14 +2,16 @@
 
 use super::admit::admit;
 use super::children::{Child, Done, Prepared, Waiting, go_on, perform};
+use super::finish_reason::FinishReason;
 use super::mail::take_mail;
 use super::round::fit;
-use super::stop::{count_time, end_by, finish, settle, suspend};
+use super::stop::{count_time, end_by, finish, settle, settle_estimated, suspend};
 use super::{
     BAD_ROUNDS_MAX, BLOCK_BYTES, CALL_NAME_BYTES_MAX, CALLS_MAX, OWN_ANSWERS_BYTES_MAX,
     REFUSAL_BYTES_MAX, REPLY_BYTES_MAX,
 };
 use crate::error::{Error, cut};
+use crate::estimate;
 use crate::history::{
     AssistantText, Event, Message, Partial, Reason, ResultEvent, Role, State, Thinking, ToolResult,
     ToolUse, cut_escaped, escaped_bytes,
@@ -26,7 +28,7 @@ use crate::thread::{Cause, Round, RoundCall};
 pub struct Completion {
     /// In order.
     pub blocks: Vec<ReplyBlock>,
-    /// Why it ended.
+    /// Why it ended: see [`FinishReason`].
     pub finish: String,
     /// What the provider reported.
     pub usage: Option<Usage>,
@@ -59,6 +61,8 @@ pub enum ReplyBlock {
         name: String,
         /// The text that the model wrote.
         arguments: String,
+        /// The provider's own JSON, which goes back to it with the call.
+        raw: Option<String>,
     },
 }
 
@@ -75,11 +79,13 @@ impl ToJson for ReplyBlock {
                 id,
                 name,
                 arguments,
+                raw,
             } => fields
                 .add("type", "tool_use")
                 .add("id", id)
                 .add("name", name)
-                .add("arguments", arguments),
+                .add("arguments", arguments)
+                .add_present("raw", raw),
         }
         .end();
     }
@@ -119,6 +125,7 @@ impl ReplyBlock {
                     id: block.id,
                     name: block.name,
                     arguments: block.arguments,
+                    raw: block.raw,
                 }),
                 kind => Err(Error::unknown(
                     "completion.blocks.type",
@@ -142,7 +149,11 @@ impl ReplyBlock {
                     id,
                     name,
                     arguments,
-                } => escaped_bytes(id) + escaped_bytes(name) + escaped_bytes(arguments),
+                    raw,
+                } => {
+                    let raw = raw.as_deref().map_or(0, escaped_bytes);
+                    escaped_bytes(id) + escaped_bytes(name) + escaped_bytes(arguments) + raw
+                }
             }
     }
 }
@@ -154,19 +165,23 @@ pub(super) fn replied(
     completion: Completion,
     prepared: Vec<Option<Prepared>>,
 ) -> Result<Reason, Error> {
-    let usage = completion.usage;
+    let reported = completion.usage;
     let (finish_word, duration) = (cut(&completion.finish, 64).to_owned(), count_time(change));
-    let spend = settle(change, usage, true);
+    let usage = reported.unwrap_or_else(|| estimate_usage(change, &completion.blocks));
+    let spend = match reported {
+        Some(usage) => settle(change, Some(usage), true),
+        None => settle_estimated(change, usage),
+    };
     change.head.counters.turns += 1;
     change.head.counters.run_turns += 1;
     change.head.session = completion.session.filter(|session| session.len() <= 512);
     let result = ResultEvent {
         model: pin.model.name.clone(),
         finish: finish_word,
-        usage: usage.unwrap_or_default(),
+        usage,
         spend,
         duration,
-        estimated: usage.is_none(),
+        estimated: reported.is_none(),
     };
     if completion
         .blocks
@@ -178,10 +193,10 @@ pub(super) fn replied(
         return Ok(too_large(change, &completion.blocks, result));
     }
     let calls = record(change, completion.blocks);
-    if let Some(usage) = usage {
+    if let Some(usage) = reported {
         change.head.context = usage.context().saturating_add(usage.output);
     }
-    change.counted = usage.is_some();
+    change.counted = reported.is_some();
     let word = result.finish.clone();
     change.push(Event::Result(result));
     if calls.is_empty() {
@@ -191,6 +206,21 @@ pub(super) fn replied(
         .into_iter()
         .zip(prepared.into_iter().chain(std::iter::repeat(None)));
     round(change, pin, calls.collect())
+}
+
+/// Tokens of a reply whose provider reported none, by its text; those of the request by what is known of the context.
+fn estimate_usage(change: &Change<'_>, blocks: &[ReplyBlock]) -> Usage {
+    let output = blocks.iter().map(|block| match block {
+        ReplyBlock::Text { text } | ReplyBlock::Thinking { text, .. } => estimate::tokens(text),
+        ReplyBlock::ToolUse {
+            name, arguments, ..
+        } => estimate::tokens(name).saturating_add(estimate::tokens(arguments)),
+    });
+    Usage {
+        input: change.head.context,
+        output: output.fold(0, u64::saturating_add),
+        ..Usage::default()
+    }
 }
 
 fn too_large(change: &mut Change<'_>, blocks: &[ReplyBlock], result: ResultEvent) -> Reason {
@@ -234,11 +264,13 @@ fn record(change: &mut Change<'_>, blocks: Vec<ReplyBlock>) -> Vec<u32> {
                 id,
                 name,
                 arguments,
+                raw,
             } => {
                 calls.push(change.push(Event::ToolUse(ToolUse {
                     name: cut(&name, CALL_NAME_BYTES_MAX).to_owned(),
                     arguments,
                     id: cut(&id, CALL_NAME_BYTES_MAX).to_owned(),
+                    raw,
                 })));
             }
         }
@@ -283,20 +315,28 @@ fn ended(change: &mut Change<'_>, pin: &Pin, word: &str) -> Result<Reason, Error
 
 /// Why a reply is not the end of a run, though it calls nothing: it was cut, withheld, or says nothing.
 fn not_whole(word: &str, text: &str) -> Option<Cause> {
-    let (code, message) = match word {
-        "length" => (
+    let (code, message) = match FinishReason::parse(word) {
+        FinishReason::Length => (
             "reply_truncated",
-            "the reply was cut at its most output tokens: resume with a message to let it go on",
+            "the reply was cut at its most output tokens: resume with a message to let it go on"
+                .to_owned(),
         ),
-        "content_filter" => (
+        FinishReason::ContentFilter => (
             "reply_filtered",
-            "the provider withheld the reply: resume with another message",
+            "the provider withheld the reply: resume with another message".to_owned(),
         ),
-        _ if text.is_empty() => (
+        FinishReason::Unknown => (
+            "reply_unfinished",
+            format!(
+                "the provider ended the reply with {word:?}, which does not say that it is whole: resume with a \
+                 message to let it go on"
+            ),
+        ),
+        FinishReason::Stop | FinishReason::ToolUse if text.is_empty() => (
             "empty_reply",
-            "the model answered nothing: resume to ask again, or with a message",
+            "the model answered nothing: resume to ask again, or with a message".to_owned(),
         ),
-        _ => return None,
+        FinishReason::Stop | FinishReason::ToolUse => return None,
     };
     Some(Cause::new("error", code, message))
 }

@@ -10,6 +10,7 @@ use crate::ledger::{Path, Usage};
 use crate::money::Nanos;
 use crate::plan::{Change, Write};
 use crate::thread::{Cause, Charged, Hold, Intent, Status, StepKind};
+use crate::time::Instant;
 use crate::{error, id, key};
 
 /// Needs somebody. Can go on in place.
@@ -121,21 +122,37 @@ pub(super) fn let_go(change: &mut Change<'_>, status: Status) {
     });
 }
 
-/// Close the hold of the pending attempt: with what it cost, or in full where nobody knows (`usage` is `None` and
+/// Closes the hold of the pending attempt: with what it cost, or in full where nobody knows (`usage` is `None` and
 /// something was sent), or with nothing.
 pub(super) fn settle(change: &mut Change<'_>, usage: Option<Usage>, sent: bool) -> Nanos {
+    match usage {
+        Some(usage) => close_hold(change, How::Settled, Some(usage)),
+        None if sent => close_hold(change, How::Charged, None),
+        None => close_hold(change, How::Released, None),
+    }
+}
+
+/// Closes the hold of an attempt whose reply is whole and has no usage: charged by the estimated tokens of request and
+/// reply, at most what was held. Real usage may still replace it.
+pub(super) fn settle_estimated(change: &mut Change<'_>, usage: Usage) -> Nanos {
+    close_hold(change, How::Estimated, Some(usage))
+}
+
+fn close_hold(change: &mut Change<'_>, how: How, usage: Option<Usage>) -> Nanos {
     let Some(hold) = change.head.hold.take() else {
         return Nanos::ZERO;
     };
     let Hold { amount, prices } = hold;
-    let (how, spend) = match usage {
-        Some(usage) => (How::Settled, prices.cost(usage)),
-        None if sent => (How::Charged, amount),
-        None => (How::Released, Nanos::ZERO),
+    let cost = prices.cost(usage.unwrap_or_default());
+    let spend = match how {
+        How::Settled => cost,
+        How::Estimated => cost.min(amount),
+        How::Charged => amount,
+        How::Released => Nanos::ZERO,
     };
     change.record(&mut |path| match how {
         How::Released => path.release(amount),
-        How::Settled | How::Charged => path.settle(amount, spend),
+        How::Settled | How::Estimated | How::Charged => path.settle(amount, spend),
     });
     let (version, output) = change
         .head
@@ -156,15 +173,19 @@ pub(super) fn settle(change: &mut Change<'_>, usage: Option<Usage>, sent: bool) 
     used.usage = used.usage.plus(usage.unwrap_or_default());
     let tokens = match how {
         How::Charged => unknown,
-        How::Settled | How::Released => usage.unwrap_or_default().total(),
+        How::Settled | How::Estimated | How::Released => usage.unwrap_or_default().total(),
     };
     used.run_tokens = used.run_tokens.saturating_add(tokens);
-    if how == How::Charged {
+    if matches!(how, How::Charged | How::Estimated) {
         change.charged(Charged {
             version,
-            hold,
+            hold: Hold {
+                amount: spend,
+                prices,
+            },
             run: change.head.run,
             tokens,
+            estimated: usage,
             unpriced: false,
             late: None,
         });
@@ -195,6 +216,7 @@ fn charge_held(change: &mut Change<'_>) {
             },
             run: change.head.run,
             tokens: own.tokens,
+            estimated: None,
             unpriced: own.prices.is_none(),
             late: None,
         });
@@ -212,13 +234,19 @@ pub(super) fn spend(change: &mut Change<'_>, cost: Nanos) {
 /// Count the time of the pending step, up to its deadline. A clock that stepped back counts as nothing, and so does a
 /// host's own loop, whose time is not ours to measure.
 pub(super) fn count_time(change: &mut Change<'_>) -> u64 {
+    let now = change.now();
+    count_time_until(change, now)
+}
+
+/// Counts the time of the pending step up to this moment.
+pub(super) fn count_time_until(change: &mut Change<'_>, end: Instant) -> u64 {
     let Some(step) = &change.head.step else {
         return 0;
     };
     if step.kind == StepKind::OwnLoop {
         return 0;
     }
-    let end = change.now().min(step.deadline);
+    let end = end.min(step.deadline);
     let millis = end.millis_since(step.started);
     let used = &mut change.head.counters;
     used.duration = used.duration.saturating_add(millis);

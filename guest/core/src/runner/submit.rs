@@ -216,5 +216,8 @@ fn waited(change: &mut Change<'_>, pin: &Pin, pending: &Pending) -> Reason {
         return Reason::Cancelled;
     }
     admit_again(change, pin, pending.tries + 1, pending.output);
+    if let Some(step) = &mut change.head.step {
+        step.failed.clone_from(&pending.failed);
+    }
     Reason::Attempt
 }

@@ -23,20 +23,16 @@ pub struct Model {
     pub window: u64,
     /// Most output tokens.
     pub output: u64,
+    /// Longest time of one call, in milliseconds; `None` if nobody said.
+    pub call_millis: Option<u64>,
     /// `None` if nobody said: then a thread must allow unpriced calls.
     pub prices: Option<Prices>,
 }
 
-record!(Model {
-    name,
-    provider,
-    window,
-    output,
-    prices
-});
+record!(Model { name, provider, window, output, call_millis or nothing, prices });
 
 impl Model {
-    /// Read `{"name", "provider", "window"?, "output"?, "prices"?}`; prices are decimal text, USD per million tokens.
+    /// Reads `{"name", "provider", "window"?, "output"?, "call_millis"?, "prices"?}`; prices are decimal text, USD per million tokens.
     pub fn parse(text: &str) -> Result<Self, Error> {
         let fields = object("model", text)?;
         let name = text_field("model", &fields, "name")?.unwrap_or_default();
@@ -44,19 +40,27 @@ impl Model {
         known_fields(
             &place,
             &fields,
-            &["name", "provider", "window", "output", "prices"],
+            &[
+                "name",
+                "provider",
+                "window",
+                "output",
+                "call_millis",
+                "prices",
+            ],
         )?;
         Ok(Self {
             provider: text_field(&place, &fields, "provider")?.unwrap_or_default(),
-            window: tokens(&place, &fields, "window")?.unwrap_or(WINDOW_TOKENS_UNKNOWN),
-            output: tokens(&place, &fields, "output")?.unwrap_or(OUTPUT_TOKENS_UNKNOWN),
+            window: count(&place, &fields, "window")?.unwrap_or(WINDOW_TOKENS_UNKNOWN),
+            output: count(&place, &fields, "output")?.unwrap_or(OUTPUT_TOKENS_UNKNOWN),
+            call_millis: count(&place, &fields, "call_millis")?,
             prices: prices(&place, fields.get("prices"))?,
             name,
         })
     }
 }
 
-fn tokens(place: &str, fields: &Map<'_>, name: &str) -> Result<Option<u64>, Error> {
+fn count(place: &str, fields: &Map<'_>, name: &str) -> Result<Option<u64>, Error> {
     match fields.get(name) {
         None | Some(Value::Null) => Ok(None),
         Some(value) => value.as_u64().filter(|n| *n > 0).map(Some).ok_or_else(|| {

@@ -125,6 +125,8 @@ pub struct Pending {
     pub output: u64,
     /// For a wait: until when.
     pub until: Option<Instant>,
+    /// Code of the failure of the attempt before this one, if that may have cost something.
+    pub failed: Option<String>,
 }
 
 record!(Pending {
@@ -135,7 +137,8 @@ record!(Pending {
     tries,
     hash,
     output,
-    until
+    until,
+    failed or nothing
 });
 
 /// Kinds of steps that can be pending.
@@ -240,7 +243,7 @@ pub struct Held {
 /// Charged attempts that can still be corrected: later ones take the place of earlier ones, so that the head stays small.
 pub const CHARGED_MAX: usize = 8;
 
-/// An attempt that was charged in full.
+/// An attempt that was charged without a reported usage: in full, or by the text of its reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Charged {
     /// The version that admitted it.
@@ -251,13 +254,15 @@ pub struct Charged {
     pub run: u64,
     /// Tokens that it was counted as.
     pub tokens: u64,
+    /// The usage that was estimated from its text; `None` if it was charged in full.
+    pub estimated: Option<Usage>,
     /// True if it was held as money, without prices.
     pub unpriced: bool,
     /// What it really used, once somebody has told: recorded with the next entry of the thread.
     pub late: Option<Late>,
 }
 
-record!(Charged { version, hold, run, tokens, unpriced or nothing, late or nothing });
+record!(Charged { version, hold, run, tokens, estimated or nothing, unpriced or nothing, late or nothing });
 
 /// What a charged attempt really used.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -109,6 +109,7 @@ impl World {
             match entry.settled.as_ref().map(|settled| settled.how) {
                 Some(How::Settled) => self.count("settled"),
                 Some(How::Released) => self.count("released"),
+                Some(How::Estimated) => self.count("estimated"),
                 Some(How::Charged) => self.count("charged"),
                 None => {}
             }

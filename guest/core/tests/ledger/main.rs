@@ -21,7 +21,7 @@ const REQUESTS: usize = 200;
 
 /// What occurs in the run, each at least so often.
 const OCCURS_MIN: u64 = 500;
-const OUTCOMES: [&str; 15] = [
+const OUTCOMES: [&str; 16] = [
     "admitted",
     "denied",
     "overrun",
@@ -31,6 +31,7 @@ const OUTCOMES: [&str; 15] = [
     "fenced",
     "settled",
     "released",
+    "estimated",
     "charged",
     "corrected",
     "closed",
@@ -53,7 +54,7 @@ fn run(world: &mut World, requests: &[Request]) -> Result<(), String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 500, max_shrink_iters: 5_000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 640, max_shrink_iters: 5_000, ..ProptestConfig::default() })]
 
     fn the_books_say_the_same(requests in prop::collection::vec(request(), REQUESTS)) {
         let mut world = World::new(None);

@@ -4,6 +4,7 @@ mod audit;
 mod budget;
 mod doctor;
 mod held;
+mod probe;
 mod run;
 mod thread;
 mod upkeep;
@@ -14,6 +15,7 @@ pub use budget::{
 };
 pub use doctor::{Diagnosis, Item, Missing, Section, State};
 pub use held::{HeldAnswer, WrittenAnswer};
+pub use probe::{ProbeAnswer, ProbeUsage};
 pub use run::{Bound, Cap, Cause, Cost, RunAnswer, lift};
 pub use thread::{
     EventView, LimitsView, ListAnswer, RunView, ShowAnswer, SignalAnswer, ThreadAnswer, ThreadRow,

@@ -6,6 +6,7 @@
 mod engine;
 mod library;
 mod policy;
+mod probe;
 mod store;
 
 use super::open::Session;
@@ -20,11 +21,19 @@ use threadkeep::tenant::Tenant;
 use threadkeep::tools::{Tools, files::FilesTools};
 use threadkeep::wit::registry::Draft;
 use threadkeep_cli::answer::{Diagnosis, Missing, Section, State};
+use threadkeep_cli::args;
 use threadkeep_cli::exit::{Exit, Fault};
 use threadkeep_cli::screen::Screen;
 
-/// Look at everything.
-pub async fn doctor(session: &Session, screen: &mut Screen) -> Result<Exit, Fault> {
+/// Look at everything, or ask one provider for one word.
+pub async fn doctor(
+    session: &Session,
+    doctor: args::Doctor,
+    screen: &mut Screen,
+) -> Result<Exit, Fault> {
+    if let Some(provider) = &doctor.probe {
+        return probe::probe(session, provider, screen).await;
+    }
     let mut diagnosis = Findings::default();
     let runs = examine(session, &mut diagnosis).await;
     let answer = Diagnosis {

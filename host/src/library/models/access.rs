@@ -38,10 +38,15 @@ impl ModelTable {
         entry: &ProviderEntry,
         base_url: &str,
     ) -> Result<(), LibraryError> {
-        let variables = match Origin::of(entry.key.as_deref()) {
-            Origin::Variables(names) => names,
-            Origin::Absent | Origin::Written => Vec::new(),
-        };
+        let headers = entry.settings.headers.iter();
+        let secrets = headers.map(|(_, text)| text.as_str());
+        let secrets = secrets.chain(entry.key.as_deref());
+        let variables: Vec<String> = secrets
+            .flat_map(|text| match Origin::of(Some(text)) {
+                Origin::Variables(names) => names,
+                Origin::Absent | Origin::Written => Vec::new(),
+            })
+            .collect();
         let grants = self.grants.as_ref();
         let granted = grants.and_then(|grants| Some((grants, grants.providers.get(name)?)));
         let problem = match (granted, Address::of_url(base_url)) {

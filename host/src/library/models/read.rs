@@ -2,7 +2,7 @@
 
 use super::{
     MODELS_MAX, ModelSpec, ModelTable, NAME_BYTES_MAX, Origin, PRICE_DIGITS_MAX, PROVIDERS_MAX,
-    Prices, ProviderEntry, TIERS_MAX, TOKENS_MAX, Wire,
+    Prices, ProviderEntry, TIERS_MAX, TOKENS_MAX, Wire, settings,
 };
 use crate::authority::{self, Environment};
 use crate::library::{LibraryError, front, yaml};
@@ -204,16 +204,18 @@ impl Reader<'_> {
         let path: Path<'_> = &["providers", name];
         let table = self.object(path, value)?;
         let wire = self.wire(path, table)?;
-        let keys: &[&str] = match wire {
-            Wire::Scripted => &["wire", "file"],
-            Wire::OpenAi | Wire::Anthropic => &["wire", "base_url", "key"],
-        };
-        self.known(path, table, keys)?;
+        let mut keys = vec!["wire"];
+        match wire {
+            Wire::Scripted => keys.push("file"),
+            Wire::OpenAi | Wire::Anthropic => keys.extend(settings::KEYS),
+        }
+        self.known(path, table, &keys)?;
         let field = |key| self.optional_text(&["providers", name, key], table);
         let entry = ProviderEntry {
             wire,
             base_url: field("base_url")?,
             key: field("key")?,
+            settings: self.settings(name, table, wire)?,
             file: field("file")?,
             place: self.place_of(path),
         };
@@ -235,7 +237,7 @@ impl Reader<'_> {
     }
 
     /// Refuse a variable that may not stand here: left to itself it would look like one that is not set.
-    fn variables(
+    pub(super) fn variables(
         &self,
         path: Path<'_>,
         text: Option<&str>,
@@ -324,7 +326,11 @@ impl Reader<'_> {
     ) -> Result<ModelSpec, LibraryError> {
         let path: Path<'_> = &["models", name];
         let table = self.object(path, value)?;
-        self.known(path, table, &["provider", "window", "output", "prices"])?;
+        self.known(
+            path,
+            table,
+            &["provider", "window", "output", "options", "prices"],
+        )?;
         let provider = table.get("provider").unwrap_or(&Value::Null);
         let provider = self.defined(
             &["models", name, "provider"],
@@ -334,6 +340,10 @@ impl Reader<'_> {
         )?;
         Ok(ModelSpec {
             name: name.to_owned(),
+            call_time: providers
+                .get(&provider)
+                .and_then(|provider| provider.settings.times.whole),
+            options: self.options(name, table.get("options"))?,
             provider,
             window: self.tokens(&["models", name, "window"], table.get("window"))?,
             output: self.tokens(&["models", name, "output"], table.get("output"))?,

@@ -3,9 +3,11 @@
 //! Events, deltas and blocks of kinds that we did not ask for are passed over, as the wire demands. What is never
 //! lenient: an event that is not JSON, a delta without its block, an error event, and a stream without a stop reason.
 
-use crate::models::http;
 use crate::models::http::classify::{self, Fault};
+use crate::models::http::finish::{FinishWord, whole_without_word};
+use crate::models::http::origin::CallOrigin;
 use crate::models::http::room::{Room, call_arguments};
+use crate::models::http::{self, Taken, number, said};
 use crate::models::{Block, Completion, Delta, OnDelta, Usage};
 use serde_json::{Map, Value};
 
@@ -37,6 +39,8 @@ enum Part {
 /// What has arrived so far.
 #[derive(Default)]
 pub(in crate::models) struct Reply {
+    /// Name of the provider, for what goes back to it alone.
+    provider: String,
     /// In order, with the index that deltas carry.
     parts: Vec<(u64, Part)>,
     room: Room,
@@ -45,17 +49,39 @@ pub(in crate::models) struct Reply {
     /// The usage is the one of the end.
     counted: bool,
     ended: bool,
+    /// A message has begun.
+    begun: bool,
+    /// A second one began behind the end of the first.
+    past: bool,
 }
 
 impl http::Reply for Reply {
-    fn take(&mut self, data: &str, on_delta: OnDelta<'_>) -> Result<(), Fault> {
+    fn take(&mut self, data: &str, on_delta: OnDelta<'_>) -> Result<Taken, Fault> {
+        // Some gateways end as the other wire does.
+        if data.trim() == "[DONE]" {
+            self.ended = true;
+            return Ok(Taken::Substance);
+        }
         let event: Value = serde_json::from_str(data).map_err(|_| Fault::BadChunk)?;
-        if let Some(said) = classify::said(&event) {
+        if let Some(said) = said::in_stream(&event, "type") {
+            self.count(&event["usage"], false);
             return Err(Fault::StreamError(said));
         }
+        if event["type"] == "ping" || self.past {
+            return Ok(Taken::Nothing);
+        }
+        let before = self.room.taken();
         let index = || event["index"].as_u64().ok_or(Fault::BadChunk);
         match event["type"].as_str().ok_or(Fault::BadChunk)? {
-            "message_start" => self.count(&event["message"]["usage"], false),
+            "message_start" => {
+                if self.begin_message() {
+                    on_delta(Delta::Restarted);
+                }
+                if self.past {
+                    return Ok(Taken::Nothing);
+                }
+                self.count(&event["message"]["usage"], false);
+            }
             "content_block_start" => self.begin(index()?, &event["content_block"], on_delta)?,
             "content_block_delta" => self.add(index()?, &event["delta"], on_delta)?,
             "message_delta" => {
@@ -65,10 +91,24 @@ impl http::Reply for Reply {
                 self.finish = reason.map(str::to_owned).or(self.finish.take());
             }
             "message_stop" => self.ended = true,
-            "error" => return Err(Fault::StreamError(classify::Said::default())),
             _ => {}
         }
-        Ok(())
+        let grown = self.room.taken() > before || self.finish.is_some();
+        Ok(if grown {
+            Taken::Substance
+        } else {
+            Taken::Nothing
+        })
+    }
+
+    fn take_whole(&mut self, answer: &Value, on_delta: OnDelta<'_>) -> Option<Result<(), Fault>> {
+        let blocks = answer["content"].as_array()?;
+        let mut blocks = (0..).zip(blocks);
+        let taken = blocks.try_for_each(|(index, block)| self.begin(index, block, on_delta));
+        self.count(&answer["usage"], true);
+        self.finish = answer["stop_reason"].as_str().map(str::to_owned);
+        self.ended = true;
+        Some(taken)
     }
 
     fn is_finished(&self) -> bool {
@@ -104,31 +144,60 @@ impl http::Reply for Reply {
     }
 
     fn complete(&mut self) -> Result<Completion, Fault> {
-        let reason = self.finish.take().ok_or(Fault::Unfinished)?;
-        let calls = |(_, part): &(u64, Part)| matches!(part, Part::Call { .. });
-        let finish = match (reason.as_str(), self.parts.iter().any(calls)) {
-            ("tool_use", false) => return Err(Fault::CallsMissing),
-            ("tool_use" | "end_turn" | "stop_sequence", true) => "tool_use",
-            ("end_turn" | "stop_sequence", false) => "stop",
-            // Not whole. (Only tools of the provider's own pause a turn, and none is offered.)
-            ("max_tokens" | "model_context_window_exceeded" | "pause_turn", _) => "length",
-            ("refusal", _) => "content_filter",
-            (other, _) => other,
+        let is_call = |(_, part): &(u64, Part)| matches!(part, Part::Call { .. });
+        let calls = self.parts.iter().any(is_call);
+        let says = calls || !self.text().is_empty();
+        let unsaid = whole_without_word(self.ended && self.counted && says);
+        let word = self.finish.take().or(unsaid).ok_or(Fault::Unfinished)?;
+        let finish = match (FinishWord::parse(&word), calls) {
+            (FinishWord::Error, _) => return Err(Fault::StreamError(classify::Said::default())),
+            (FinishWord::ToolUse, false) => return Err(Fault::CallsMissing),
+            (FinishWord::ToolUse | FinishWord::Stop, true) => FinishWord::ToolUse.named(&word),
+            (finish, _) => finish.named(&word),
         };
-        let cut = finish == "length";
+        let cut = !matches!(finish.as_str(), "stop" | "tool_use");
         let parts = std::mem::take(&mut self.parts).into_iter().enumerate();
+        let blocks: Vec<Block> = parts
+            .filter_map(|(n, (_, part))| block(n, part, cut, &self.provider))
+            .collect();
+        // Nothing that was read, or nothing that was written beside text, is no count: nobody knows.
+        let counted = |usage: &Usage| {
+            let read = usage.total() > usage.output;
+            self.counted && read && (usage.output > 0 || blocks.is_empty())
+        };
         Ok(Completion {
-            blocks: parts
-                .filter_map(|(n, (_, part))| block(n, part, cut))
-                .collect(),
-            finish: finish.to_owned(),
-            usage: self.usage.filter(|_| self.counted),
+            usage: self.usage.filter(counted),
+            blocks,
+            finish,
             session: None,
         })
     }
 }
 
 impl Reply {
+    /// A reply of the provider of this name, of which nothing has arrived.
+    pub fn of(provider: &str) -> Self {
+        Self {
+            provider: provider.to_owned(),
+            ..Self::default()
+        }
+    }
+
+    /// A router that fails over begins a second message in the same stream: what came of the first is dropped (true), or, if
+    /// that was whole, the second is passed over. What the first used counts.
+    fn begin_message(&mut self) -> bool {
+        if self.finish.is_some() {
+            self.past = true;
+            return false;
+        }
+        let another = std::mem::replace(&mut self.begun, true);
+        if another {
+            self.parts.clear();
+            self.counted = false;
+        }
+        another
+    }
+
     fn begin(&mut self, index: u64, block: &Value, on_delta: OnDelta<'_>) -> Result<(), Fault> {
         self.room.block()?;
         let word = |field: &str| block[field].as_str().unwrap_or_default().to_owned();
@@ -230,7 +299,7 @@ impl Reply {
 
     /// Counts only grow, and a later event may leave some out.
     fn count(&mut self, usage: &Value, last: bool) {
-        let count = |path: &str| usage.pointer(path).and_then(Value::as_u64);
+        let count = |path: &str| usage.pointer(path).and_then(number);
         let (input, output) = (count("/input_tokens"), count("/output_tokens"));
         if input.is_none() && output.is_none() {
             return;
@@ -251,7 +320,7 @@ impl Reply {
 }
 
 /// A block of the normal form; none if it says nothing.
-fn block(n: usize, part: Part, cut: bool) -> Option<Block> {
+fn block(n: usize, part: Part, cut: bool, provider: &str) -> Option<Block> {
     match part {
         Part::Text(text) => (!text.is_empty()).then_some(Block::Text { text }),
         Part::Thinking {
@@ -274,7 +343,13 @@ fn block(n: usize, part: Part, cut: bool) -> Option<Block> {
             whole,
         } => {
             let written = whole.filter(|_| arguments.is_empty()).unwrap_or(arguments);
+            let origin = CallOrigin {
+                provider: provider.to_owned(),
+                id: id.clone(),
+                ..CallOrigin::default()
+            };
             Some(Block::ToolUse {
+                raw: (!id.is_empty()).then(|| origin.write()),
                 id: if id.is_empty() {
                     format!("call_{n}")
                 } else {

@@ -9,10 +9,10 @@ use std::sync::Mutex;
 fn read_all(events: &[Value]) -> (Reply, Result<Completion, Fault>, Vec<Delta>) {
     let deltas = Mutex::new(Vec::new());
     let on_delta = |delta| deltas.lock().unwrap().push(delta);
-    let mut reply = Reply::default();
+    let mut reply = Reply::of("p");
     let taken = events
         .iter()
-        .try_for_each(|event| reply.take(&event.to_string(), &on_delta));
+        .try_for_each(|event| reply.take(&event.to_string(), &on_delta).map(drop));
     let result = taken.and_then(|()| reply.complete());
     (reply, result, deltas.into_inner().unwrap())
 }
@@ -66,6 +66,7 @@ fn call(id: &str, arguments: &str) -> Block {
         id: id.into(),
         name: "read".into(),
         arguments: arguments.into(),
+        raw: (id != "call_0").then(|| format!(r#"{{"provider":"p","id":"{id}"}}"#)),
     }
 }
 
@@ -74,7 +75,7 @@ const ANSWER: &str = include_str!("answer.txt");
 
 #[tokio::test]
 async fn an_answer_cut_at_every_byte_is_the_same() {
-    let (whole, deltas) = http::replay::<Reply>(vec![ANSWER.into()]).await;
+    let (whole, deltas) = http::replay(Reply::of("p"), vec![ANSWER.into()]).await;
     let whole = whole.unwrap();
     assert_eq!(whole.finish, "tool_use");
     assert_eq!(
@@ -121,11 +122,11 @@ async fn an_answer_cut_at_every_byte_is_the_same() {
     let bytes = ANSWER.as_bytes();
     for at in 0..bytes.len() {
         let (first, second) = bytes.split_at(at);
-        let (got, again) = http::replay::<Reply>(vec![first.into(), second.into()]).await;
+        let (got, again) = http::replay(Reply::of("p"), vec![first.into(), second.into()]).await;
         assert_eq!((got, &again), (Ok(whole.clone()), &deltas), "cut at {at}");
     }
     let single = bytes.iter().map(|byte| vec![*byte]).collect();
-    assert_eq!(http::replay::<Reply>(single).await.0, Ok(whole));
+    assert_eq!(http::replay(Reply::of("p"), single).await.0, Ok(whole));
 }
 
 fn said(delta: &Delta) -> &str {
@@ -140,7 +141,7 @@ async fn an_answer_that_ends_before_its_stop_reason_is_none() {
     let reason = ANSWER.find("event: message_delta").unwrap();
     let whole = ANSWER[reason..].find("\n\n").unwrap() + reason + 2;
     for at in 0..ANSWER.len() {
-        let (got, _) = http::replay::<Reply>(vec![ANSWER.as_bytes()[..at].into()]).await;
+        let (got, _) = http::replay(Reply::of("p"), vec![ANSWER.as_bytes()[..at].into()]).await;
         if at < whole {
             assert_eq!(got, Err(Fault::Unfinished), "cut at {at}");
         } else {
@@ -367,4 +368,34 @@ fn a_reply_is_bounded() {
     let blocks: Vec<Value> = (0..=BLOCKS_MAX as u64).map(begin_text).collect();
     assert_eq!(read(&blocks), Err(Fault::TooLarge));
     assert_eq!(read(&blocks[1..]), Err(Fault::Unfinished));
+}
+
+#[test]
+fn a_message_that_was_abandoned_leaves_nothing() {
+    let hello = |word: &str| [start(), begin_text(0), text(0, word)];
+    let said = |events: &[Value]| read(events).unwrap().blocks;
+    let block = |text: &str| Block::Text { text: text.into() };
+    let (one, other) = (hello("one"), hello("other"));
+    let end = [stop("end_turn")];
+    assert_eq!(said(&[&one[..], &other, &end].concat()), [block("other")]);
+    assert_eq!(said(&[&one[..], &end, &other].concat()), [block("one")]);
+}
+
+#[test]
+fn zeros_beside_text_are_no_usage() {
+    let end = |usage: Value| json!({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": usage});
+    let begin = |input: u64| json!({"type": "message_start", "message": {"usage": {"input_tokens": input, "output_tokens": 0}}});
+    for (input, output, known) in [(5, 2, true), (0, 2, false), (5, 0, false), (0, 0, false)] {
+        let events = [
+            begin(input),
+            begin_text(0),
+            text(0, "x"),
+            end(json!({"output_tokens": output})),
+        ];
+        assert_eq!(
+            read(&events).unwrap().usage.is_some(),
+            known,
+            "{input} {output}"
+        );
+    }
 }

@@ -7,22 +7,28 @@
 //! What the wire asks for, and how it is met:
 //!
 //! - Roles alternate. What follows one another from the user, results and texts, is one message, results first.
-//!   Where the assistant's message is followed by another or by nothing (a reply that was cut and is asked to go
-//!   on), the user's `Continue.` stands between: models refuse to go on with a message of their own.
 //! - No text is blank. Such texts are left out, and a message that has nothing else with them.
 //! - Thinking is sent back as the provider wrote it, byte for byte, with its signature; without one it is left out,
 //!   and so is thinking that nothing follows in its message.
 //! - A call's input is an object: the text that the model wrote, or `{}` where that is none.
 
-use crate::models::http::normal::{self, EncodeError, Message, Part, Role};
+use crate::models::http::conversation::{AssistantPart, CallResult, Turn, turns};
+use crate::models::http::normal::{self, EncodeError};
+use crate::models::http::origin::CallIds;
 use crate::models::{Request, ToolSpec};
+use serde_json::Map;
 use serde_json::value::Value;
 
-/// What the user says where the assistant is to go on with its own words.
-const CONTINUE: &str = "Continue.";
+/// Longest id of a call that this wire takes.
+const ID_BYTES_MAX: usize = 64;
 
-/// The body of a request.
-pub(super) fn encode(request: &Request, cache: bool) -> Result<Vec<u8>, EncodeError> {
+/// The body of a request to the provider of this name.
+pub(super) fn encode(
+    request: &Request,
+    provider: &str,
+    cache: bool,
+    options: &Map<String, Value>,
+) -> Result<Vec<u8>, EncodeError> {
     let mut fields = vec![
         format!(r#""model":{}"#, quoted(&request.model)),
         format!(r#""max_tokens":{}"#, request.output_max),
@@ -31,6 +37,8 @@ pub(super) fn encode(request: &Request, cache: bool) -> Result<Vec<u8>, EncodeEr
     if cache {
         fields.push(r#""cache_control":{"type":"ephemeral"}"#.to_owned());
     }
+    let options = options.iter();
+    fields.extend(options.map(|(name, value)| format!("{}:{value}", quoted(name))));
     if !request.system.trim().is_empty() {
         fields.push(format!(r#""system":{}"#, quoted(&request.system)));
     }
@@ -39,128 +47,88 @@ pub(super) fn encode(request: &Request, cache: bool) -> Result<Vec<u8>, EncodeEr
     if !tools.is_empty() {
         fields.push(format!(r#""tools":[{}]"#, tools.join(",")));
     }
-    let turns: Vec<String> = turns(request)?.iter().map(Turn::json).collect();
-    fields.push(format!(r#""messages":[{}]"#, turns.join(",")));
+    let messages = messages(turns(request, CallIds::new(provider, is_call_id))?);
+    let messages: Vec<String> = messages.iter().map(WireMessage::json).collect();
+    fields.push(format!(r#""messages":[{}]"#, messages.join(",")));
     normal::bounded(format!("{{{}}}", fields.join(",")).into_bytes())
 }
 
+fn is_call_id(id: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-".contains(&byte);
+    id.len() <= ID_BYTES_MAX && id.bytes().all(plain)
+}
+
 /// One message on the wire.
-struct Turn {
-    assistant: bool,
-    /// How many of its blocks are results. They come first.
-    results: usize,
+struct WireMessage {
+    role: &'static str,
     /// JSON, one text each.
     blocks: Vec<String>,
 }
 
-impl Turn {
+impl WireMessage {
     fn json(&self) -> String {
-        let role = if self.assistant { "assistant" } else { "user" };
-        let blocks = self.blocks.join(",");
+        let (role, blocks) = (self.role, self.blocks.join(","));
         format!(r#"{{"role":"{role}","content":[{blocks}]}}"#)
     }
+}
 
-    fn user(text: &str) -> Self {
-        Self {
-            assistant: false,
-            results: 0,
-            blocks: vec![text_block(text)],
-        }
-    }
-
-    fn add(&mut self, more: Self) {
-        let at = if more.results > 0 {
-            self.results
-        } else {
-            self.blocks.len()
+/// Results and the texts behind them are one message of the user.
+fn messages(turns: Vec<Turn>) -> Vec<WireMessage> {
+    let mut messages: Vec<WireMessage> = Vec::with_capacity(turns.len());
+    for turn in turns {
+        let (role, blocks) = match turn {
+            Turn::User(texts) => ("user", texts.iter().map(|text| text_block(text)).collect()),
+            Turn::Results(results) => ("user", results.iter().map(result).collect()),
+            Turn::Assistant(parts) => ("assistant", assistant(parts)),
         };
-        self.blocks.splice(at..at, more.blocks);
-        self.results += more.results;
-    }
-}
-
-fn turns(request: &Request) -> Result<Vec<Turn>, EncodeError> {
-    let mut turns: Vec<Turn> = Vec::with_capacity(request.messages.len() + 1);
-    for (index, text) in request.messages.iter().enumerate() {
-        let message = normal::message(index, text)?;
-        let next = turn(message).ok_or(EncodeError::Misplaced(index))?;
-        if next.blocks.is_empty() {
-            continue;
-        }
-        match turns.last_mut() {
-            Some(last) if !last.assistant && !next.assistant => last.add(next),
-            Some(last) if last.assistant && next.assistant => {
-                turns.extend([Turn::user(CONTINUE), next]);
-            }
-            _ => turns.push(next),
+        match messages.last_mut() {
+            Some(last) if last.role == role => last.blocks.extend(blocks),
+            _ => messages.push(WireMessage { role, blocks }),
         }
     }
-    if turns.last().is_some_and(|last| last.assistant) {
-        turns.push(Turn::user(CONTINUE));
-    }
-    Ok(turns)
+    messages
 }
 
-/// None if a block does not belong into a message of its role.
-fn turn(message: Message) -> Option<Turn> {
-    let role = message.role;
-    let mut blocks = Vec::with_capacity(message.content.len());
-    // Up to here, something follows the thinking.
+/// The blocks of the assistant up to the last one that is no thinking.
+fn assistant(parts: Vec<AssistantPart>) -> Vec<String> {
+    let mut blocks = Vec::with_capacity(parts.len());
     let mut followed = 0;
-    for part in message.content {
-        let thinks = matches!(part, Part::Thinking { .. });
-        let Some(block) = block(role, part)? else {
-            continue;
-        };
-        blocks.push(block);
-        if !thinks {
-            followed = blocks.len();
-        }
-    }
-    blocks.truncate(followed);
-    Some(Turn {
-        assistant: role == Role::Assistant,
-        results: if role == Role::Tool { blocks.len() } else { 0 },
-        blocks,
-    })
-}
-
-/// One block as JSON. The outer none says that it has no place in a message of this role, the inner one that it is
-/// left out.
-fn block(role: Role, part: Part) -> Option<Option<String>> {
-    Some(match (role, part) {
-        (Role::User | Role::Assistant, Part::Text { text }) => {
-            (!text.trim().is_empty()).then(|| text_block(&text))
-        }
-        (Role::Assistant, Part::Thinking { raw, .. }) => raw.filter(|raw| is_thinking(raw)),
-        (
-            Role::Assistant,
-            Part::ToolUse {
+    for part in parts {
+        let block = match part {
+            AssistantPart::Thinking { raw, .. } => {
+                blocks.extend(raw.filter(|raw| is_thinking(raw)));
+                continue;
+            }
+            AssistantPart::Text(text) => text_block(&text),
+            AssistantPart::Call {
                 id,
                 name,
                 arguments,
-            },
-        ) => Some(format!(
-            r#"{{"type":"tool_use","id":{},"name":{},"input":{}}}"#,
-            quoted(&id),
-            quoted(&normal::call_name(&name)),
-            normal::arguments(&arguments)
-        )),
-        (Role::Tool, Part::ToolResult { id, text, failed }) => Some(result(&id, &text, failed)),
-        _ => return None,
-    })
+                ..
+            } => format!(
+                r#"{{"type":"tool_use","id":{},"name":{},"input":{arguments}}}"#,
+                quoted(&id),
+                quoted(&name),
+            ),
+        };
+        blocks.push(block);
+        followed = blocks.len();
+    }
+    blocks.truncate(followed);
+    blocks
 }
 
 fn text_block(text: &str) -> String {
     format!(r#"{{"type":"text","text":{}}}"#, quoted(text))
 }
 
-fn result(id: &str, text: &str, failed: bool) -> String {
+fn result(result: &CallResult) -> String {
+    let CallResult { id, text, failed } = result;
     let mut block = format!(r#"{{"type":"tool_result","tool_use_id":{}"#, quoted(id));
     if !text.trim().is_empty() {
         block.push_str(&format!(r#","content":{}"#, quoted(text)));
     }
-    if failed {
+    if *failed {
         block.push_str(r#","is_error":true"#);
     }
     block.push('}');

@@ -15,8 +15,12 @@ fn request(messages: &[&str]) -> Request {
     }
 }
 
+fn encoded(request: &Request, cache: bool) -> Result<Vec<u8>, EncodeError> {
+    encode(request, "p", cache, &Map::new())
+}
+
 fn body(request: &Request) -> String {
-    String::from_utf8(encode(request, true).unwrap()).unwrap()
+    String::from_utf8(encoded(request, true).unwrap()).unwrap()
 }
 
 /// The messages of a body.
@@ -41,7 +45,10 @@ const RESULTS: &str = r#"{"role":"tool","content":[
     {"type":"tool_result","id":"call_3_2","name":"read","text":" ","failed":false}]}"#;
 
 fn calls() -> String {
-    let call = |n: u32, arguments: &str| json!({"type": "tool_use", "id": format!("call_3_{n}"), "name": "read", "arguments": arguments});
+    let call = |n: u32, arguments: &str| {
+        let raw = format!("{{\"provider\":\"p\",\"id\":\"toolu_{n}\"}}");
+        json!({"type": "tool_use", "id": format!("call_3_{n}"), "name": "read", "arguments": arguments, "raw": raw})
+    };
     let content = json!([
         {"type": "thinking", "text": "Grüße", "raw": SIGNED},
         {"type": "thinking", "text": "", "raw": REDACTED},
@@ -81,18 +88,18 @@ fn a_conversation_on_the_wire() {
         ",",
         REDACTED,
         r#",{"type":"text","text":"I look."},"#,
-        r#"{"type":"tool_use","id":"call_3_0","name":"read","input":{ "path": "a","n":1.0 }},"#,
-        r#"{"type":"tool_use","id":"call_3_1","name":"read","input":{}},"#,
-        r#"{"type":"tool_use","id":"call_3_2","name":"read","input":{}}]},"#,
+        r#"{"type":"tool_use","id":"toolu_0","name":"read","input":{ "path": "a","n":1.0 }},"#,
+        r#"{"type":"tool_use","id":"toolu_1","name":"read","input":{}},"#,
+        r#"{"type":"tool_use","id":"toolu_2","name":"read","input":{}}]},"#,
         r#"{"role":"user","content":["#,
-        r#"{"type":"tool_result","tool_use_id":"call_3_0","content":"x"},"#,
-        r#"{"type":"tool_result","tool_use_id":"call_3_1","content":"broken","is_error":true},"#,
-        r#"{"type":"tool_result","tool_use_id":"call_3_2"},"#,
+        r#"{"type":"tool_result","tool_use_id":"toolu_0","content":"x"},"#,
+        r#"{"type":"tool_result","tool_use_id":"toolu_1","content":"broken","is_error":true},"#,
+        r#"{"type":"tool_result","tool_use_id":"toolu_2"},"#,
         user,
         "]}]}",
     ];
     assert_eq!(body(&request), want.concat());
-    let plain = String::from_utf8(encode(&request, false).unwrap()).unwrap();
+    let plain = String::from_utf8(encoded(&request, false).unwrap()).unwrap();
     let cache = r#""cache_control":{"type":"ephemeral"},"#;
     assert_eq!(plain, want.concat().replace(cache, ""));
     serde_json::from_str::<Value>(&plain).unwrap();
@@ -142,15 +149,28 @@ fn an_assistant_that_is_to_go_on_is_asked_to() {
 fn results_come_first_and_blank_texts_never() {
     let blank = json!([{"type": "text", "text": " \n"}, {"type": "text", "text": ""}]);
     let user = message("user", json!([{"type": "text", "text": "and"}, blank[0]]));
-    let result =
-        json!({"type": "tool_result", "id": "c", "name": "n", "text": "r", "failed": false});
-    let tool = message("tool", json!([result]));
-    assert_eq!(
-        messages(&[&user, &tool, &message("assistant", blank), &user]),
-        concat!(
-            r#"[{"role":"user","content":[{"type":"tool_result","tool_use_id":"c","content":"r"},"#,
-            r#"{"type":"text","text":"and"},{"type":"text","text":"and"}]}]"#
+    let call = message(
+        "assistant",
+        json!([{"type": "tool_use", "id": "c", "name": "n", "arguments": "{}"}]),
+    );
+    let result = |id: &str| json!({"type": "tool_result", "id": id, "name": "n", "text": "r", "failed": false});
+    let tool = message("tool", json!([result("c"), result("without a call")]));
+    let id = "GFyU8eZ2b";
+    let want = format!(
+        "{}{}{}",
+        format_args!(
+            r#"[{{"role":"user","content":[{{"type":"text","text":"and"}}]}},{{"role":"assistant","content":["#
+        ),
+        format_args!(
+            r#"{{"type":"tool_use","id":"{id}","name":"n","input":{{}}}}]}},{{"role":"user","content":["#
+        ),
+        format_args!(
+            r#"{{"type":"tool_result","tool_use_id":"{id}","content":"r"}},{{"type":"text","text":"and"}}]}}]"#
         )
+    );
+    assert_eq!(
+        messages(&[&user, &call, &tool, &message("assistant", blank), &user]),
+        want
     );
     let mut silent = request(&[&user]);
     silent.system = "\n".into();
@@ -179,13 +199,17 @@ fn thinking_is_sent_back_verbatim_or_not_at_all() {
         (Some("null"), false),
         (None, false),
     ] {
-        let got = messages(&[&message("assistant", json!([thinking(raw), text])), USER]);
+        let got = messages(&[
+            USER,
+            &message("assistant", json!([thinking(raw), text])),
+            USER,
+        ]);
         let before = raw.filter(|_| sent).map(|raw| format!("{raw},"));
         let want = format!(
-            r#"[{{"role":"assistant","content":[{}{text}]}}"#,
+            r#"{{"role":"assistant","content":[{}{text}]}}"#,
             before.unwrap_or_default()
         );
-        assert!(got.starts_with(&want), "{raw:?}: {got}");
+        assert!(got.contains(&want), "{raw:?}: {got}");
     }
     let last = json!([text, thinking(Some(SIGNED)), {"type": "text", "text": ""}, thinking(Some(REDACTED))]);
     let only = json!([thinking(Some(SIGNED))]);
@@ -221,7 +245,7 @@ fn what_is_not_in_the_normal_form_is_refused() {
         (one("tool", text), EncodeError::Misplaced(1)),
         (one("user", &long), EncodeError::TooLarge),
     ] {
-        let got = encode(&request(&[USER, &message]), true);
+        let got = encoded(&request(&[USER, &message]), true);
         assert_eq!(got, Err(want), "{}", &message[..message.len().min(80)]);
     }
     let mut request = request(&[USER]);
@@ -230,6 +254,6 @@ fn what_is_not_in_the_normal_form_is_refused() {
         description: String::new(),
         schema: "{".into(),
     }];
-    let got = encode(&request, true);
+    let got = encoded(&request, true);
     assert_eq!(got, Err(EncodeError::Schema("t".into())));
 }

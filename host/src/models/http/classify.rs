@@ -17,8 +17,8 @@ pub(in crate::models) enum Fault {
     Encode(EncodeError),
     /// No connection was made.
     Connect { problem: String },
-    /// A connection was refused because the server's certificate is not trusted.
-    Certificate,
+    /// No connection was made, because the server's certificate is not trusted, or not its own.
+    Certificate { problem: String },
     /// No answer began within this time.
     Timeout(Duration),
     /// The connection broke: before the answer began, or in it.
@@ -28,9 +28,13 @@ pub(in crate::models) enum Fault {
         status: u16,
         said: Said,
         retry_after: Option<Duration>,
+        /// Where a redirect leads.
+        location: Option<String>,
     },
-    /// The answer is no event stream.
-    NotAStream,
+    /// The provider refused a field that the next request will not have.
+    FieldRefused(Said),
+    /// The answer is no event stream and no reply.
+    NotAStream(Said),
     /// An error object came inside the stream.
     StreamError(Said),
     /// A chunk is not the JSON it should be.
@@ -52,11 +56,25 @@ pub(in crate::models) struct Said {
     pub code: String,
     /// Its `type`.
     pub r#type: String,
+    /// The field of the request that it names.
+    pub param: String,
     /// Its sentence. Not for showing: see [`super::redact`].
     pub message: String,
 }
 
 impl Said {
+    /// All of it as one text. Not for showing, either.
+    pub fn words(&self) -> String {
+        let word = if self.code.is_empty() {
+            &self.r#type
+        } else {
+            &self.code
+        };
+        let words = [word, &self.param, &self.message];
+        let words = words.into_iter().filter(|word| !word.is_empty());
+        words.map(String::as_str).collect::<Vec<_>>().join(": ")
+    }
+
     /// A status that stands as the code: routers put the one of the provider behind them there.
     fn status(&self) -> Option<u16> {
         self.code
@@ -80,26 +98,70 @@ impl Said {
             "billing_not_active",
             "billing_error",
         ];
-        let sentences = ["credit balance is too low", "specified API usage limits"];
+        let sentences = [
+            "credit balance is too low",
+            "specified api usage limits",
+            "insufficient balance",
+            "insufficient credits",
+            "insufficient funds",
+        ];
         self.is(&words) || self.says(&sentences)
     }
 
     fn says(&self, sentences: &[&str]) -> bool {
-        sentences
-            .iter()
-            .any(|sentence| self.message.contains(sentence))
+        let message = self.message.to_ascii_lowercase();
+        sentences.iter().any(|sentence| message.contains(sentence))
     }
 
+    /// The request is larger than the model's window, in the words of some twenty servers. A limit of tokens in a minute is
+    /// another thing, whatever its words.
     fn is_overflow(&self) -> bool {
-        let sentences = [
-            "maximum context length",
-            "exceeds the available context size",
-            "prompt is too long",
-            "exceed context limit",
-        ];
-        self.is(&["context_length_exceeded", "exceed_context_size_error"]) || self.says(&sentences)
+        if self.says(&["per minute", "rate limit", "per day"]) {
+            return false;
+        }
+        let both = |one: &str, other: &[&str]| self.says(&[one]) && self.says(other);
+        self.is(&OVERFLOW_CODES)
+            || self.says(&OVERFLOW_SENTENCES)
+            || both("context window", &["exceed", "larger", "too long"])
+            || both(
+                "context length",
+                &["exceed", "longer", "greater", "only", "larger"],
+            )
+            || both("token count", &["exceeds the maximum", "exceeds the limit"])
+            || both("current length is", &["limit is"])
     }
 }
+
+/// Codes and types of servers for a request that is larger than the window.
+const OVERFLOW_CODES: [&str; 8] = [
+    "context_length_exceeded",
+    "context_window_exceeded",
+    "exceed_context_size_error",
+    "model_max_prompt_tokens_exceeded",
+    "tokens_limit_reached",
+    "prompt_too_long",
+    // Zhipu's number.
+    "1261",
+    "string_above_max_length",
+];
+
+/// Parts of their sentences, in lower case.
+const OVERFLOW_SENTENCES: [&str; 14] = [
+    "maximum context length",
+    "maximum prompt length",
+    "available context size",
+    "prompt is too long",
+    "prompt too long",
+    "prompt exceeds max length",
+    "input is too long",
+    "exceed context limit",
+    "exceeded model token limit",
+    "range of input length should be",
+    "too large for model with",
+    "reduce the length of the messages",
+    "total number of tokens in the prompt cannot exceed",
+    "input length exceeds",
+];
 
 /// What a fault means.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -113,15 +175,15 @@ pub(in crate::models) struct Verdict {
     pub sent: bool,
 }
 
-/// Classify a fault.
-pub(in crate::models) fn classify(fault: &Fault) -> Verdict {
+/// Classifies a fault of a request to `url`.
+pub(in crate::models) fn classify(fault: &Fault, url: &str) -> Verdict {
     use FailureKind::{Permanent, Transient};
     let named = |kind, code: &str| (kind, code.to_owned());
     let (kind, code) = match fault {
         Fault::Encode(EncodeError::TooLarge) => named(Permanent, "request_too_large"),
         Fault::Encode(_) => named(Permanent, "request_unreadable"),
         Fault::Connect { .. } => named(Transient, "connect"),
-        Fault::Certificate => named(Permanent, "certificate"),
+        Fault::Certificate { .. } => named(Permanent, "certificate"),
         Fault::Timeout(_) => named(Transient, "timeout"),
         Fault::Disconnected => named(Transient, "disconnected"),
         Fault::Status { status, said, .. } => {
@@ -131,7 +193,9 @@ pub(in crate::models) fn classify(fault: &Fault) -> Verdict {
                 code.map_or_else(|| format!("http_{status}"), str::to_owned),
             )
         }
-        Fault::NotAStream => named(Permanent, "not_a_stream"),
+        // It cost nothing, and the next request is another one.
+        Fault::FieldRefused(_) => named(Transient, "field_refused"),
+        Fault::NotAStream(_) => named(Permanent, "not_a_stream"),
         Fault::StreamError(said) => {
             let (kind, code) = refusal(said.status(), said);
             named(kind, code.unwrap_or("stream_error"))
@@ -148,35 +212,54 @@ pub(in crate::models) fn classify(fault: &Fault) -> Verdict {
     };
     let unsent = matches!(
         fault,
-        Fault::Encode(_) | Fault::Connect { .. } | Fault::Certificate
+        Fault::Encode(_) | Fault::Connect { .. } | Fault::Certificate { .. }
     );
     Verdict {
         kind,
         code,
-        sentence: sentence(fault),
+        sentence: sentence(fault, url),
         retry_after,
         sent: !unsent,
     }
 }
 
-fn sentence(fault: &Fault) -> String {
+fn sentence(fault: &Fault, url: &str) -> String {
     let plain = match fault {
         Fault::Encode(error) => return encode_sentence(error),
         Fault::Connect { problem } => {
-            return format!("the provider cannot be reached: {problem}");
+            return format!("the provider cannot be reached at {url}: {problem}");
+        }
+        Fault::Certificate { problem } => {
+            return format!("the certificate of the server at {url} is not trusted: {problem}");
         }
         Fault::Timeout(after) => {
             return format!("the provider did not begin to answer within {after:?}");
         }
-        Fault::Status { status, .. } => {
-            return format!("the provider answered with status {status}");
+        Fault::Status {
+            status, location, ..
+        } => {
+            return match location {
+                Some(to) => {
+                    let to = shown_location(to);
+                    format!(
+                        "the provider answered {url} with status {status} and a redirect to {to}"
+                    )
+                }
+                None => format!("the provider answered {url} with status {status}"),
+            };
+        }
+        Fault::FieldRefused(_) => {
+            return format!(
+                "the provider refused a field of the request to {url}, which is sent without it"
+            );
+        }
+        Fault::NotAStream(_) => {
+            return format!("the server at {url} did not answer with an event stream or a reply");
         }
         Fault::Stalled(after) => {
-            return format!("the provider's stream stood still for {after:?}");
+            return format!("the provider's stream brought nothing of a reply for {after:?}");
         }
-        Fault::Certificate => "the certificate of the provider is not trusted",
         Fault::Disconnected => "the connection to the provider broke",
-        Fault::NotAStream => "the provider did not answer with an event stream",
         Fault::StreamError(_) => "the provider ended its stream with an error",
         Fault::BadChunk => "the provider sent a chunk that is broken",
         Fault::TooLarge => "the provider sent more than one reply may have",
@@ -184,6 +267,44 @@ fn sentence(fault: &Fault) -> String {
         Fault::CallsMissing => "the provider announced tool calls and sent none",
     };
     plain.to_owned()
+}
+
+/// Most characters of an address that a server chose.
+const LOCATION_CHARS_MAX: usize = 200;
+
+/// Where a redirect leads, without a query: it may hold what nobody should read in an error.
+fn shown_location(location: &str) -> String {
+    let path = location.split(['?', '#']).next().unwrap_or_default();
+    let plain = path.chars().filter(|c| c.is_ascii_graphic());
+    plain.take(LOCATION_CHARS_MAX).collect()
+}
+
+/// What a person may try, if the fault says so. `path` is that of the request.
+pub(in crate::models) fn advice(fault: &Fault, path: &str) -> Option<&'static str> {
+    match fault {
+        Fault::Status {
+            status: 300..=399, ..
+        } => Some("write the address it leads to as base_url"),
+        Fault::Status {
+            status: 404 | 405, ..
+        }
+        | Fault::NotAStream(_)
+            if !path.contains("/v1") =>
+        {
+            Some("most servers want a base_url that ends in /v1")
+        }
+        Fault::Status {
+            status: 404 | 405, ..
+        }
+        | Fault::NotAStream(_) => Some("look at base_url and the model's name"),
+        Fault::Status {
+            status: 401 | 403, ..
+        } => Some("look at the provider's key: threadkeep doctor says where it comes from"),
+        Fault::Certificate { .. } => {
+            Some("add the server's authority to the certificates that this system trusts")
+        }
+        _ => None,
+    }
 }
 
 /// The kind of a refusal, and its code if it is a known one. Without a status the words alone decide.
@@ -200,7 +321,7 @@ fn refusal(status: Option<u16>, said: &Said) -> (FailureKind, Option<&'static st
         "not_found_error",
         "request_too_large",
     ];
-    if matches!(status, None | Some(400 | 413)) && said.is_overflow() {
+    if matches!(status, None | Some(400 | 413 | 422)) && said.is_overflow() {
         return (
             FailureKind::ContextOverflow,
             Some("context_length_exceeded"),
@@ -232,30 +353,6 @@ fn encode_sentence(error: &EncodeError) -> String {
         EncodeError::Schema(tool) => format!("the schema of the tool `{tool}` is not JSON"),
         EncodeError::TooLarge => "the conversation is larger than one request may be".to_owned(),
     }
-}
-
-/// What an error body says, in any of the shapes that compatible servers use:
-/// `{"error": {"message", "type", "code"}}`, `{"error": "..."}`, `{"object": "error", "message", "type", "code"}`.
-/// None if it says nothing of an error.
-pub(in crate::models) fn said(body: &serde_json::Value) -> Option<Said> {
-    let flat = body.get("object").and_then(|object| object.as_str()) == Some("error");
-    let error = match body.get("error") {
-        Some(serde_json::Value::Null) | None => flat.then_some(body)?,
-        Some(error) => error,
-    };
-    let word = |name: &str| match error.get(name) {
-        Some(serde_json::Value::String(word)) => word.clone(),
-        Some(serde_json::Value::Number(number)) => number.to_string(),
-        _ => String::new(),
-    };
-    let message = error
-        .as_str()
-        .map_or_else(|| word("message"), str::to_owned);
-    Some(Said {
-        code: word("code"),
-        r#type: word("type"),
-        message,
-    })
 }
 
 /// How long the headers ask to wait: `retry-after-ms`, else `retry-after` in seconds or as a date, measured against

@@ -4,7 +4,7 @@ use super::*;
 use FailureKind::{Permanent, Transient};
 
 fn check(fault: Fault, kind: FailureKind, code: &str, sent: bool) {
-    let got = classify(&fault);
+    let got = classify(&fault, "http://host/v1");
     assert_eq!(
         (got.kind, got.code.as_str(), got.sent),
         (kind, code, sent),
@@ -17,6 +17,7 @@ fn says(code: &str, r#type: &str, message: &str) -> Said {
         code: code.into(),
         r#type: r#type.into(),
         message: message.into(),
+        param: String::new(),
     }
 }
 
@@ -112,10 +113,11 @@ fn refusals() {
                 status,
                 said,
                 retry_after: None,
+                location: None,
             },
             Err(_) => Fault::StreamError(said),
         };
-        let got = classify(&fault);
+        let got = classify(&fault, "http://host/v1");
         assert_eq!(
             (got.kind.as_str(), got.code.as_str(), got.sent),
             (kind, code, true),
@@ -151,10 +153,21 @@ fn everything_else() {
         false,
     );
     check(connect, Transient, "connect", false);
-    check(Fault::Certificate, Permanent, "certificate", false);
+    let problem = "expired".to_owned();
+    check(
+        Fault::Certificate { problem },
+        Permanent,
+        "certificate",
+        false,
+    );
     check(Fault::Timeout(wait), Transient, "timeout", true);
     check(Fault::Disconnected, Transient, "disconnected", true);
-    check(Fault::NotAStream, Permanent, "not_a_stream", true);
+    check(
+        Fault::NotAStream(Said::default()),
+        Permanent,
+        "not_a_stream",
+        true,
+    );
     check(Fault::BadChunk, Transient, "bad_chunk", true);
     check(Fault::TooLarge, Permanent, "reply_too_large", true);
     check(Fault::Stalled(wait), Transient, "stalled", true);
@@ -168,8 +181,9 @@ fn waits_are_passed_on_and_capped() {
         status: 503,
         said: Said::default(),
         retry_after: Some(wait),
+        location: None,
     };
-    let wait = |seconds| classify(&fault(Duration::from_secs(seconds))).retry_after;
+    let wait = |seconds| classify(&fault(Duration::from_secs(seconds)), "").retry_after;
     assert_eq!(wait(2), Some(Duration::from_secs(2)));
     assert_eq!(wait(1 << 40), Some(RETRY_AFTER_MAX));
 }
@@ -211,29 +225,34 @@ fn retry_after_in_every_form() {
 }
 
 #[test]
-fn error_bodies_in_every_shape() {
-    for (body, want) in [
-        (
-            r#"{"error":{"message":"m","type":"t","code":"c"}}"#,
-            Some(says("c", "t", "m")),
-        ),
-        (
-            r#"{"error":{"message":"m","code":429}}"#,
-            Some(says("429", "", "m")),
-        ),
-        (r#"{"error":"m"}"#, Some(says("", "", "m"))),
-        (
-            r#"{"object":"error","message":"m","type":"t","code":400}"#,
-            Some(says("400", "t", "m")),
-        ),
-        (
-            r#"{"type":"error","error":{"type":"t","message":"m"}}"#,
-            Some(says("", "t", "m")),
-        ),
-        (r#"{"error":null,"choices":[]}"#, None),
-        (r#"{"detail":"x"}"#, None),
-        ("[]", None),
+fn a_person_is_told_what_to_try() {
+    let status = |status, location: Option<&str>| Fault::Status {
+        status,
+        said: Said::default(),
+        retry_after: None,
+        location: location.map(str::to_owned),
+    };
+    let certificate = Fault::Certificate {
+        problem: "expired".into(),
+    };
+    for (fault, path, advised) in [
+        (status(404, None), "/chat/completions", "/v1"),
+        (status(405, None), "/v1/chat/completions", "model"),
+        (status(308, Some("https://x/v1")), "/", "base_url"),
+        (status(401, None), "/", "key"),
+        (Fault::NotAStream(Said::default()), "/", "/v1"),
+        (certificate, "/", "authority"),
+        (status(500, None), "/", ""),
+        (Fault::BadChunk, "/", ""),
     ] {
-        assert_eq!(said(&serde_json::from_str(body).unwrap()), want, "{body}");
+        let advice = advice(&fault, path).unwrap_or_default();
+        assert_eq!(advice.is_empty(), advised.is_empty(), "{fault:?}: {advice}");
+        assert!(advice.contains(advised), "{fault:?}: {advice}");
     }
+    let away = status(302, Some("https://x/v1?key=secret\u{1b}#y"));
+    let sentence = classify(&away, "http://host/v1").sentence;
+    assert_eq!(
+        sentence,
+        "the provider answered http://host/v1 with status 302 and a redirect to https://x/v1"
+    );
 }

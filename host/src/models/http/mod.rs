@@ -1,37 +1,47 @@
 //! What every adapter over HTTP shares: one `POST` whose answer is a stream of events, read within bounds.
 //!
 //! An [`Endpoint`] makes exactly one request for each exchange: no retry, no redirect, no proxy from the environment.
-//! `normal` is the conversation as adapters read it, `sse` reads the events, `room` bounds the reply, `classify` says
-//! what a fault means, `redact` what of a provider's sentence may be shown, `tls` whom to trust. What stands in the
+//! `normal` is the conversation as it is stored, `conversation` as servers take it, `origin` what goes back to one
+//! provider alone; `sse` reads the events, `room` bounds the reply, `finish` knows why it ended, `classify` says what a
+//! fault means, `said` what an error body says, `redact` what of it may be shown, `tls` whom to trust. What stands in the
 //! body, and how events become a reply, is the adapter's.
 //!
 //! A reply is whole once its finish reason has arrived. After it, only what reports its usage is still awaited, and
-//! not for long.
+//! not for long; nothing that happens then takes the reply away.
 
 pub(super) mod classify;
+pub(super) mod conversation;
+pub(super) mod finish;
 pub(super) mod normal;
+pub(super) mod origin;
 mod redact;
 pub(super) mod room;
+pub(super) mod said;
 mod sse;
 mod tls;
 
+use super::dialect::{KeyHeader, LearnedDialect};
 use super::{
-    BoxFuture, Completion, Delta, Failure, Llm, OnDelta, Request, Secret, Usage, answer_bytes_max,
+    BoxFuture, Completion, Delta, Failure, IDLE_TIME, Llm, OnDelta, ProviderOptions, Request,
+    Secret, Usage, answer_bytes_max,
 };
 use classify::{Fault, Said};
 use futures_util::{Stream, StreamExt, TryStreamExt};
 use normal::EncodeError;
-use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION};
 use reqwest::{Client, Response, Url};
-use sse::Bounds;
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
 use std::error::Error;
+use std::sync::LazyLock;
 use std::time::Duration;
+use tokio::time::Instant;
 
 /// Most bytes of an error body that are read: it is a sentence, and a page of HTML at worst.
 const ERROR_BYTES_MAX: usize = 64 << 10;
 /// Longest time in which an error body is awaited: the status alone says enough.
 const ERROR_WAIT: Duration = Duration::from_secs(10);
-/// Longest wait for each event after the finish reason. The reply is whole by then; only its usage may be missing.
+/// Longest wait after the finish reason, in all. The reply is whole by then; only its usage may be missing.
 const USAGE_WAIT: Duration = Duration::from_secs(5);
 
 /// Why a provider cannot be set up. Nothing of the key or the address is repeated.
@@ -52,6 +62,14 @@ pub enum SetupError {
         "the provider's base_url must not have a user, a password, a query or a fragment; the key has a field of its own"
     )]
     Parts,
+    /// A header or a query parameter of its own cannot be sent.
+    #[error("the provider's header {name} cannot be sent: {problem}")]
+    Header {
+        /// Its name.
+        name: String,
+        /// What is wrong.
+        problem: &'static str,
+    },
     /// The key has characters that no header can carry.
     #[error(
         "the provider's key has a character that it cannot have; look for a line break at its end"
@@ -65,10 +83,21 @@ pub enum SetupError {
     },
 }
 
+/// What an event added.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Taken {
+    /// A part of the reply, its end, or its usage: the provider works on it.
+    Substance,
+    /// Nothing: a sign of life.
+    Nothing,
+}
+
 /// A reply that is put together from the events of one answer.
-pub(super) trait Reply: Default + Send {
-    /// Take the data of one event.
-    fn take(&mut self, data: &str, on_delta: OnDelta<'_>) -> Result<(), Fault>;
+pub(super) trait Reply: Send {
+    /// Takes the data of one event. It is not blank.
+    fn take(&mut self, data: &str, on_delta: OnDelta<'_>) -> Result<Taken, Fault>;
+    /// Takes a whole answer that is no stream. `None` if it is no reply.
+    fn take_whole(&mut self, answer: &Value, on_delta: OnDelta<'_>) -> Option<Result<(), Fault>>;
     /// True once a finish reason has arrived: the provider's word that the reply is whole.
     fn is_finished(&self) -> bool;
     /// True once the provider has said that nothing more comes.
@@ -88,17 +117,18 @@ pub struct Times {
     pub connect: Duration,
     /// Longest time until an answer begins. Servers that queue begin late.
     pub answer: Duration,
-    /// Longest time in which a stream may send nothing, not even a comment or a ping.
+    /// Longest time in which a stream may bring nothing of a reply. Comments, pings and empty pieces are nothing.
     pub idle: Duration,
 }
 
 impl Default for Times {
-    /// Times that suit hosted and local servers: 10 s to connect, 300 s to begin, 180 s of silence.
+    /// Times that suit hosted and local servers, and models that think in silence: 10 s to connect, 600 s to begin, 300 s
+    /// of silence.
     fn default() -> Self {
         Self {
             connect: Duration::from_secs(10),
-            answer: Duration::from_secs(300),
-            idle: Duration::from_secs(180),
+            answer: Duration::from_secs(600),
+            idle: IDLE_TIME,
         }
     }
 }
@@ -111,6 +141,8 @@ pub(super) trait Adapter: Send + Sync {
     fn endpoint(&self) -> &Endpoint;
     /// The body of a request.
     fn encode(&self, request: &Request) -> Result<Vec<u8>, EncodeError>;
+    /// A reply of which nothing has arrived.
+    fn begin_reply(&self) -> Self::Reply;
 }
 
 impl<A: Adapter> Llm for A {
@@ -120,82 +152,112 @@ impl<A: Adapter> Llm for A {
         on_delta: OnDelta<'a>,
     ) -> BoxFuture<'a, Result<Completion, Failure>> {
         let body = self.encode(request);
-        Box::pin(
-            self.endpoint()
-                .exchange::<A::Reply>(request, body, on_delta),
-        )
+        let exchange = self
+            .endpoint()
+            .exchange(request, body, self.begin_reply(), on_delta);
+        Box::pin(exchange)
     }
 }
 
 /// One address that answers with streams.
 #[derive(Debug)]
 pub(super) struct Endpoint {
+    /// The provider's name.
+    pub name: String,
+    /// What its servers demand and refuse, with what they have shown so far.
+    pub dialect: LearnedDialect,
     client: Client,
     url: Url,
+    /// The address as errors name it.
+    shown_url: String,
     headers: HeaderMap,
-    key: Option<Secret>,
+    secrets: Vec<Secret>,
     times: Times,
+    model_options: BTreeMap<String, Map<String, Value>>,
 }
 
 impl Endpoint {
-    /// Set it up. Connects to nothing.
-    pub fn new(url: Url, times: Times) -> Result<Self, SetupError> {
+    /// Sets it up for requests to `url`, whose path ends in `path`. Connects to nothing.
+    pub fn new(mut url: Url, path: &str, options: ProviderOptions) -> Result<Self, SetupError> {
+        let client = client(&url, options.times)?;
+        if !options.query.is_empty() {
+            url.query_pairs_mut().extend_pairs(&options.query);
+        }
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
+        if let Some(key) = &options.key {
+            let (name, words) = match options.dialect.key_header {
+                KeyHeader::Bearer => ("authorization", "Bearer "),
+                KeyHeader::Plain(name) => (name, ""),
+            };
+            let value = HeaderValue::try_from(format!("{words}{}", key.expose()));
+            let mut value = value.map_err(|_| SetupError::Key)?;
+            value.set_sensitive(true);
+            headers.insert(HeaderName::from_static(name), value);
+        }
+        for (name, value) in &options.headers {
+            let (name, value) = own_header(name, value)?;
+            headers.insert(name, value);
+        }
+        let own = options.headers.into_iter().map(|(_, value)| value);
         Ok(Self {
-            client: client(&url, times)?,
+            name: options.name,
+            dialect: LearnedDialect::new(options.dialect),
+            client,
+            shown_url: match options.shown_url {
+                Some(base) => format!("{}{path}", base.trim_end_matches('/')),
+                None => url
+                    .as_str()
+                    .split('?')
+                    .next()
+                    .unwrap_or_default()
+                    .to_owned(),
+            },
             url,
             headers,
-            key: None,
-            times,
+            secrets: options.key.into_iter().chain(own).collect(),
+            times: options.times,
+            model_options: options.model_options,
         })
     }
 
-    /// Send this header, too.
+    /// Sends this header, too.
     pub fn header(&mut self, name: &'static str, value: &'static str) {
         let name = HeaderName::from_static(name);
         self.headers.insert(name, HeaderValue::from_static(value));
     }
 
-    /// Send this key in this header, behind these words.
-    pub fn key(&mut self, name: &'static str, words: &str, key: Secret) -> Result<(), SetupError> {
-        let mut value = HeaderValue::try_from(format!("{words}{}", key.expose()))
-            .map_err(|_| SetupError::Key)?;
-        value.set_sensitive(true);
-        self.headers.insert(HeaderName::from_static(name), value);
-        self.key = Some(key);
-        Ok(())
+    /// The fields that are added to the body of requests for this model.
+    pub fn model_options(&self, model: &str) -> &Map<String, Value> {
+        static NONE: LazyLock<Map<String, Value>> = LazyLock::new(Map::new);
+        self.model_options.get(model).unwrap_or(&NONE)
     }
 
-    /// Exchange one request for one reply.
+    /// Exchanges one request for one reply.
     pub async fn exchange<R: Reply>(
         &self,
         request: &Request,
         body: Result<Vec<u8>, EncodeError>,
+        mut reply: R,
         on_delta: OnDelta<'_>,
     ) -> Result<Completion, Failure> {
         let failed = |fault: Fault| self.failure(request, &fault, String::new(), None);
         let body = body.map_err(Fault::Encode).map_err(failed)?;
         let response = self.send(body).await.map_err(failed)?;
         if !response.status().is_success() {
-            return Err(failed(refused(response).await));
+            let fault = refused(response).await;
+            return Err(failed(self.learned(request, fault)));
         }
-        if is_other_content(response.headers()) {
-            let said = read_error(response).await;
-            return Err(failed(said.map_or(Fault::NotAStream, Fault::StreamError)));
-        }
-        let mut reply = R::default();
-        let bytes = response.bytes_stream();
-        let bytes = bytes.inspect_ok(|chunk| on_delta(Delta::Received(chunk.len() as u64)));
-        let bounds = Bounds {
-            idle: self.times.idle,
-            bytes: answer_bytes_max(request.output_max),
+        let read = if is_other_content(response.headers()) {
+            read_whole(response, request, &mut reply, on_delta).await
+        } else {
+            let bytes = response.bytes_stream();
+            let bytes = bytes.inspect_ok(|chunk| on_delta(Delta::Received(chunk.len() as u64)));
+            let bytes_max = answer_bytes_max(request.output_max);
+            read(bytes, self.times.idle, bytes_max, &mut reply, on_delta).await
         };
-        match read(bytes, bounds, &mut reply, on_delta).await {
-            Ok(completion) => Ok(completion),
-            Err(fault) => Err(self.failure(request, &fault, reply.text(), reply.usage())),
-        }
+        read.map_err(|fault| self.failure(request, &fault, reply.text(), reply.usage()))
     }
 
     async fn send(&self, body: Vec<u8>) -> Result<Response, Fault> {
@@ -208,6 +270,18 @@ impl Endpoint {
         }
     }
 
+    /// A refusal of a field that the next request will not have is one of the field alone.
+    fn learned(&self, request: &Request, fault: Fault) -> Fault {
+        match fault {
+            Fault::Status {
+                status: 400 | 422,
+                said,
+                ..
+            } if self.dialect.learn(&said.words(), &request.model) => Fault::FieldRefused(said),
+            fault => fault,
+        }
+    }
+
     fn failure(
         &self,
         request: &Request,
@@ -215,40 +289,38 @@ impl Endpoint {
         partial: String,
         usage: Option<Usage>,
     ) -> Failure {
-        let verdict = classify::classify(fault);
+        let verdict = classify::classify(fault, &self.shown_url);
         let message = match fault {
-            Fault::Status { said, .. } | Fault::StreamError(said) => {
-                self.with_words(request, &verdict.sentence, said)
-            }
+            Fault::Status { said, .. }
+            | Fault::FieldRefused(said)
+            | Fault::StreamError(said)
+            | Fault::NotAStream(said) => self.with_words(request, &verdict.sentence, said),
             _ => verdict.sentence,
         };
+        let message = match classify::advice(fault, self.url.path()) {
+            Some(advice) => format!("{message}; {advice}"),
+            None => message,
+        };
+        // A status instead of a stream is a refusal, and nobody bills one: nothing is charged for it.
+        let is_refusal = matches!(fault, Fault::Status { .. } | Fault::FieldRefused(_));
         Failure {
             kind: verdict.kind,
             code: verdict.code,
             message,
             retry_after: verdict.retry_after,
             sent: verdict.sent,
-            // A status instead of a stream is a refusal, and nobody bills one: nothing is charged for it.
-            usage: usage.or(matches!(fault, Fault::Status { .. }).then(Usage::default)),
+            usage: usage.or(is_refusal.then(Usage::default)),
             partial,
         }
     }
 
     /// Our sentence and the provider's, as far as it may be shown.
     fn with_words(&self, request: &Request, sentence: &str, said: &Said) -> String {
-        let word = if said.code.is_empty() {
-            &said.r#type
-        } else {
-            &said.code
-        };
-        let words: Vec<&str> = [word.as_str(), &said.message]
-            .into_iter()
-            .filter(|word| !word.is_empty())
-            .collect();
+        let words = said.words();
         if words.is_empty() {
             return sentence.to_owned();
         }
-        match redact::shown(&words.join(": "), self.key.as_ref(), request) {
+        match redact::shown(&words, &self.secrets, request) {
             Some(shown) => format!("{sentence}: {shown}"),
             None => format!(
                 "{sentence}; its words are withheld, they repeat the key or the conversation"
@@ -257,32 +329,105 @@ impl Endpoint {
     }
 }
 
-/// Read a stream into a reply, until it is whole and nothing more is to be known of it.
+/// Headers that the exchange itself sets.
+const OWN_HEADERS: [&str; 6] = [
+    "accept",
+    "connection",
+    "content-length",
+    "content-type",
+    "host",
+    "transfer-encoding",
+];
+
+fn own_header(name: &str, value: &Secret) -> Result<(HeaderName, HeaderValue), SetupError> {
+    let wrong = |problem| SetupError::Header {
+        name: name.to_owned(),
+        problem,
+    };
+    let header = HeaderName::try_from(name).map_err(|_| wrong("no header has such a name"))?;
+    if OWN_HEADERS.contains(&header.as_str()) {
+        return Err(wrong("the exchange sets it by itself"));
+    }
+    let value = HeaderValue::try_from(value.expose());
+    let mut value = value.map_err(|_| wrong("its value has a character that it cannot have"))?;
+    value.set_sensitive(true);
+    Ok((header, value))
+}
+
+/// A count as servers write it: a whole number, also as a decimal or as text.
+pub(super) fn number(value: &Value) -> Option<u64> {
+    /// Beyond it, not every whole number is a decimal of a computer.
+    const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
+    match value {
+        Value::String(text) => text.trim().parse().ok(),
+        Value::Number(number) => number.as_u64().or_else(|| {
+            let decimal = number.as_f64()?;
+            let whole = decimal.fract() == 0.0 && (0.0..=EXACT_MAX).contains(&decimal);
+            whole.then_some(decimal as u64)
+        }),
+        _ => None,
+    }
+}
+
+/// Reads a stream into a reply, until it is whole and nothing more is to be known of it.
 async fn read<R: Reply, B: AsRef<[u8]>, E>(
     bytes: impl Stream<Item = Result<B, E>>,
-    bounds: Bounds,
+    idle: Duration,
+    bytes_max: u64,
     reply: &mut R,
     on_delta: OnDelta<'_>,
 ) -> Result<Completion, Fault> {
-    let mut events = std::pin::pin!(sse::events(bytes, bounds));
+    let mut events = std::pin::pin!(sse::events(bytes, bytes_max));
+    let mut deadline = Instant::now() + idle;
+    let mut finished = false;
     while !reply.is_ended() {
-        let event = if reply.is_finished() {
-            tokio::time::timeout(USAGE_WAIT, events.next())
-                .await
-                .unwrap_or(None)
-        } else {
-            events.next().await
+        let taken = match tokio::time::timeout_at(deadline, events.next()).await {
+            Err(_) => Err(Fault::Stalled(idle)),
+            Ok(None) => break,
+            Ok(Some(Ok(data))) if data.trim().is_empty() => Ok(Taken::Nothing),
+            Ok(Some(Ok(data))) => reply.take(&data, on_delta),
+            Ok(Some(Err(broken))) => Err(broken_stream(broken)),
         };
-        match event {
-            None => break,
-            Some(Ok(data)) => reply.take(&data, on_delta)?,
-            Some(Err(sse::Broken::Transport | sse::Broken::Stalled)) if reply.is_finished() => {
-                break;
+        match taken {
+            // The reply is whole: whatever comes behind it takes nothing away.
+            Err(_) if reply.is_finished() => break,
+            Err(fault) => return Err(fault),
+            Ok(_) if finished => {}
+            Ok(_) if reply.is_finished() => {
+                finished = true;
+                deadline = Instant::now() + USAGE_WAIT;
             }
-            Some(Err(broken)) => return Err(broken_stream(broken, bounds.idle)),
+            Ok(Taken::Substance) => deadline = Instant::now() + idle,
+            Ok(Taken::Nothing) => {}
         }
     }
     reply.complete()
+}
+
+/// Reads an answer that is no stream: a whole reply of a server that does not stream, or an error.
+async fn read_whole<R: Reply>(
+    response: Response,
+    request: &Request,
+    reply: &mut R,
+    on_delta: OnDelta<'_>,
+) -> Result<Completion, Fault> {
+    let bytes_max = answer_bytes_max(request.output_max).min(sse::EVENT_BYTES_MAX as u64);
+    let body = read_body(response, bytes_max as usize, Times::default().answer).await;
+    on_delta(Delta::Received(body.len() as u64));
+    let text = String::from_utf8_lossy(&body);
+    let value = sse::is_small(&text)
+        .then(|| serde_json::from_str::<Value>(&text).ok())
+        .flatten();
+    let Some(value) = value else {
+        return Err(Fault::NotAStream(said::of_text(&text)));
+    };
+    if let Some(said) = said::of_body(&value).filter(|_| value.get("choices").is_none()) {
+        return Err(Fault::StreamError(said));
+    }
+    match reply.take_whole(&value, on_delta) {
+        None => Err(Fault::NotAStream(Said::default())),
+        Some(taken) => taken.and_then(|()| reply.complete()),
+    }
 }
 
 /// The address of a provider, checked. The adapter adds its path.
@@ -333,12 +478,11 @@ fn unanswered(error: &reqwest::Error) -> Fault {
     if !error.is_connect() {
         return Fault::Disconnected;
     }
-    if tls::is_certificate(error) {
-        Fault::Certificate
-    } else {
-        Fault::Connect {
+    match tls::certificate_problem(error) {
+        Some(problem) => Fault::Certificate { problem },
+        None => Fault::Connect {
             problem: chain(error),
-        }
+        },
     }
 }
 
@@ -352,29 +496,39 @@ async fn refused(response: Response) -> Fault {
     };
     let retry_after = classify::retry_after(header, jiff::Timestamp::now());
     let status = response.status().as_u16();
-    let said = read_error(response).await.unwrap_or_default();
+    let location = header(LOCATION.as_str()).filter(|_| (300..400).contains(&status));
+    let said = read_error(response).await;
     Fault::Status {
         status,
         said,
         retry_after,
+        location,
     }
 }
 
-/// What an error body says; none if it is no JSON of a known shape or does not come in time.
-async fn read_error(mut response: Response) -> Option<Said> {
+/// What an error body says, whatever its shape.
+async fn read_error(response: Response) -> Said {
+    let body = read_body(response, ERROR_BYTES_MAX, ERROR_WAIT).await;
+    let text = String::from_utf8_lossy(&body);
+    let value = serde_json::from_str(&text).ok();
+    let said = value.as_ref().and_then(said::of_body);
+    said.unwrap_or_else(|| said::of_text(&text))
+}
+
+/// The beginning of a body, as far as it comes in time.
+async fn read_body(mut response: Response, bytes_max: usize, longest: Duration) -> Vec<u8> {
+    let mut body = Vec::new();
     let read = async {
-        let mut body = Vec::new();
         while let Ok(Some(chunk)) = response.chunk().await {
-            let room = ERROR_BYTES_MAX - body.len();
+            let room = bytes_max - body.len();
             body.extend_from_slice(&chunk[..chunk.len().min(room)]);
-            if body.len() == ERROR_BYTES_MAX {
+            if body.len() == bytes_max {
                 break;
             }
         }
-        body
     };
-    let body = tokio::time::timeout(ERROR_WAIT, read).await.ok()?;
-    classify::said(&serde_json::from_slice(&body).ok()?)
+    let _ = tokio::time::timeout(longest, read).await;
+    body
 }
 
 /// True for content that is certainly no event stream. Some servers name no type, or the wrong one.
@@ -388,10 +542,9 @@ fn is_other_content(headers: &HeaderMap) -> bool {
         .any(|other| content.starts_with(other))
 }
 
-fn broken_stream(broken: sse::Broken, idle: Duration) -> Fault {
+fn broken_stream(broken: sse::Broken) -> Fault {
     match broken {
         sse::Broken::Transport => Fault::Disconnected,
-        sse::Broken::Stalled => Fault::Stalled(idle),
         sse::Broken::TooLarge => Fault::TooLarge,
         sse::Broken::NotText => Fault::BadChunk,
     }
@@ -400,16 +553,13 @@ fn broken_stream(broken: sse::Broken, idle: Duration) -> Fault {
 /// What a reply makes of a stream that comes in these chunks, and the deltas that it tells.
 #[cfg(test)]
 pub(super) async fn replay<R: Reply>(
+    mut reply: R,
     chunks: Vec<Vec<u8>>,
 ) -> (Result<Completion, Fault>, Vec<super::Delta>) {
     let deltas = std::sync::Mutex::new(Vec::new());
     let on_delta = |delta| deltas.lock().unwrap().push(delta);
     let bytes = futures_util::stream::iter(chunks.into_iter().map(Ok::<_, ()>));
-    let mut reply = R::default();
-    let bounds = Bounds {
-        idle: Times::default().idle,
-        bytes: answer_bytes_max(u64::MAX),
-    };
-    let result = read(bytes, bounds, &mut reply, &on_delta).await;
+    let (idle, most) = (Times::default().idle, answer_bytes_max(u64::MAX));
+    let result = read(bytes, idle, most, &mut reply, &on_delta).await;
     (result, deltas.into_inner().unwrap())
 }

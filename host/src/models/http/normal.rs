@@ -54,6 +54,9 @@ pub(in crate::models) enum Part {
         id: String,
         name: String,
         arguments: String,
+        /// A [`CallOrigin`](super::origin::CallOrigin), as text.
+        #[serde(default)]
+        raw: Option<String>,
     },
     ToolResult {
         id: String,

@@ -19,11 +19,12 @@ const PROMPT_RUN: usize = 32;
 const PROMPT_TEXT_MIN: usize = 8;
 
 /// The sentence as it may be shown; none if it repeats what it must not.
-pub(super) fn shown(said: &str, key: Option<&Secret>, request: &Request) -> Option<String> {
+pub(super) fn shown(said: &str, secrets: &[Secret], request: &Request) -> Option<String> {
     let blank = |c: char| if c.is_control() { ' ' } else { c };
     let said: String = said.chars().take(SHOWN_CHARS_MAX).map(blank).collect();
     let said = said.trim();
-    let told = key.is_some_and(|key| tells_key(said, key.expose())) || tells_prompt(said, request);
+    let mut secrets = secrets.iter().map(Secret::expose);
+    let told = secrets.any(|secret| tells_key(said, secret)) || tells_prompt(said, request);
     (!told).then(|| said.to_owned())
 }
 
@@ -93,13 +94,17 @@ mod tests {
             ("Unknown: code: 8812", None),
             ("system: the assistant of Example Trading Limited.", None),
         ] {
-            assert_eq!(shown(said, Some(&key), &request).as_deref(), want, "{said}");
+            assert_eq!(
+                shown(said, std::slice::from_ref(&key), &request).as_deref(),
+                want,
+                "{said}"
+            );
         }
         let short = Secret::new("local");
-        assert_eq!(shown("no key local here", Some(&short), &request), None);
+        assert_eq!(shown("no key local here", &[short], &request), None);
         let long = "é".repeat(1_000);
         assert_eq!(
-            shown(&long, None, &request).map(|text| text.chars().count()),
+            shown(&long, &[], &request).map(|text| text.chars().count()),
             Some(SHOWN_CHARS_MAX)
         );
     }

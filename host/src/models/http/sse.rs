@@ -9,7 +9,6 @@ use crate::models::REPLY_BYTES_MAX;
 use eventsource_stream::{Event, EventStreamError, Eventsource};
 use futures_util::stream::{self, Stream, StreamExt};
 use std::pin::Pin;
-use std::time::Duration;
 
 /// Most bytes of one event. Some servers send a whole reply as one: 128 Ki tokens, the longest output that models have,
 /// of eight bytes each, twice that where JSON escapes them. An event stands in memory several times while it is read.
@@ -25,27 +24,17 @@ const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 pub(super) enum Broken {
     /// The connection.
     Transport,
-    /// Nothing came for as long as is allowed.
-    Stalled,
     /// An event or the stream is larger than its bound, or an event has too many values.
     TooLarge,
     /// Bytes that are not UTF-8, or no event stream.
     NotText,
 }
 
-/// What a stream is held to.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Bounds {
-    /// Longest pause.
-    pub idle: Duration,
-    /// Most bytes, comments and empty events included: a provider could send them for ever.
-    pub bytes: u64,
-}
-
-/// The `data` of each event of a byte stream.
+/// The `data` of each event of a byte stream of at most so many bytes, comments and empty events included: a provider could
+/// send them for ever. How long they may take is the caller's.
 pub(super) fn events<S, B, E>(
     bytes: S,
-    bounds: Bounds,
+    bytes_max: u64,
 ) -> impl Stream<Item = Result<String, Broken>>
 where
     S: Stream<Item = Result<B, E>>,
@@ -53,7 +42,7 @@ where
 {
     let state = Lines {
         bytes: Box::pin(bytes),
-        bounds,
+        bytes_max,
         buffer: Vec::new(),
         start: 0,
         scanned: 0,
@@ -76,6 +65,11 @@ where
     })
 }
 
+/// True if a JSON text has no more values than an event may have: only then anything is made of it.
+pub(super) fn is_small(json: &str) -> bool {
+    json.len() <= EVENT_BYTES_MAX && values(json) <= EVENT_VALUES_MAX
+}
+
 /// How many values and names a JSON text has, before anything is made of it: each but the first follows one of these.
 fn values(json: &str) -> usize {
     let (mut values, mut within, mut escaped) = (1, false, false);
@@ -93,7 +87,7 @@ fn values(json: &str) -> usize {
 
 struct Lines<S> {
     bytes: Pin<Box<S>>,
-    bounds: Bounds,
+    bytes_max: u64,
     buffer: Vec<u8>,
     /// Where the line that is being read begins in `buffer`.
     start: usize,
@@ -119,13 +113,12 @@ where
             if self.buffer.len() - self.start > EVENT_BYTES_MAX {
                 return Some(Err(Broken::TooLarge));
             }
-            match tokio::time::timeout(self.bounds.idle, self.bytes.next()).await {
-                Err(_) => return Some(Err(Broken::Stalled)),
-                Ok(None) => return None,
-                Ok(Some(Err(_))) => return Some(Err(Broken::Transport)),
-                Ok(Some(Ok(chunk))) => self.add(chunk.as_ref()),
+            match self.bytes.next().await {
+                None => return None,
+                Some(Err(_)) => return Some(Err(Broken::Transport)),
+                Some(Ok(chunk)) => self.add(chunk.as_ref()),
             }
-            if self.total > self.bounds.bytes {
+            if self.total > self.bytes_max {
                 return Some(Err(Broken::TooLarge));
             }
         }
@@ -185,14 +178,11 @@ where
 mod tests {
     use super::*;
 
-    const BOUNDS: Bounds = Bounds {
-        idle: Duration::from_secs(5),
-        bytes: 10 << 20,
-    };
+    const BYTES_MAX: u64 = 10 << 20;
 
     async fn read(chunks: Vec<Vec<u8>>) -> Vec<Result<String, Broken>> {
         let bytes = stream::iter(chunks.into_iter().map(Ok::<_, ()>));
-        events(bytes, BOUNDS).collect().await
+        events(bytes, BYTES_MAX).collect().await
     }
 
     #[tokio::test]
@@ -251,21 +241,14 @@ mod tests {
     async fn a_stream_is_bounded_even_if_nothing_is_said() {
         let comments = [b":".repeat(10_000), b"\n\n".to_vec()].concat().repeat(100);
         let bytes = stream::repeat(Ok::<_, ()>(comments));
-        let mut events = std::pin::pin!(events(bytes, BOUNDS));
+        let mut events = std::pin::pin!(events(bytes, BYTES_MAX));
         assert_eq!(events.next().await, Some(Err(Broken::TooLarge)));
     }
 
     #[tokio::test]
-    async fn a_pause_is_bounded_and_a_broken_connection_is_told() {
-        let silent = stream::pending::<Result<Vec<u8>, ()>>();
-        let short = Bounds {
-            idle: Duration::from_millis(20),
-            ..BOUNDS
-        };
-        let mut stalled = std::pin::pin!(events(silent, short));
-        assert_eq!(stalled.next().await, Some(Err(Broken::Stalled)));
+    async fn a_broken_connection_is_told() {
         let cut = stream::iter([Ok(b"data: a\n\n".to_vec()), Err(())]);
-        let got: Vec<_> = events(cut, BOUNDS).collect().await;
+        let got: Vec<_> = events(cut, BYTES_MAX).collect().await;
         assert_eq!(got, [Ok("a".to_owned()), Err(Broken::Transport)]);
     }
 }

@@ -22,20 +22,45 @@ pub(super) fn config(https: bool) -> Result<ClientConfig, rustls::Error> {
     Ok(config)
 }
 
-/// True if the server's certificate was refused.
-pub(super) fn is_certificate(error: &dyn Error) -> bool {
+/// Why the server's certificate was refused; `None` if it was not.
+pub(super) fn certificate_problem(error: &dyn Error) -> Option<String> {
     let mut source = error.source();
     while let Some(cause) = source {
-        let inner = cause
-            .downcast_ref::<std::io::Error>()
-            .and_then(std::io::Error::get_ref);
-        let tls = inner
-            .and_then(|inner| inner.downcast_ref::<rustls::Error>())
-            .or_else(|| cause.downcast_ref::<rustls::Error>());
-        if matches!(tls, Some(rustls::Error::InvalidCertificate(_))) {
-            return true;
+        if let Some(rustls::Error::InvalidCertificate(problem)) = tls_error(cause) {
+            return Some(problem.to_string());
         }
         source = cause.source();
     }
-    false
+    None
+}
+
+/// The error of TLS that this one is, or that it wraps: an error of input and output names what it wraps as no source, and
+/// may wrap another of its kind.
+fn tls_error<'a>(cause: &'a (dyn Error + 'static)) -> Option<&'a rustls::Error> {
+    match cause.downcast_ref::<std::io::Error>() {
+        Some(io) => tls_error(io.get_ref()?),
+        None => cause.downcast_ref(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io;
+
+    /// Symptom: a certificate that is not trusted was tried four times. Cause: it was looked for behind one wrapper of input
+    /// and output, and the client library makes two. Fix: all are opened.
+    #[test]
+    fn a_refused_certificate_is_found_behind_any_wrapper() {
+        #[derive(Debug, thiserror::Error)]
+        #[error("outer")]
+        struct Outer(#[source] io::Error);
+        let refused = || rustls::Error::InvalidCertificate(rustls::CertificateError::Expired);
+        let once = io::Error::other(refused());
+        let twice = io::Error::other(io::Error::other(refused()));
+        let other = io::Error::other(rustls::Error::HandshakeNotComplete);
+        for (error, found) in [(once, true), (twice, true), (other, false)] {
+            assert_eq!(certificate_problem(&Outer(error)).is_some(), found);
+        }
+    }
 }

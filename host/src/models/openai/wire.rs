@@ -5,24 +5,21 @@
 //!
 //! What the wire cannot say:
 //!
-//! - Thinking is left out, unless [`Dialect::return_thinking`] asks for it (some servers insist on it between a call
-//!   and its result).
+//! - Thinking goes back where the dialect says so, in the field in which this provider wrote it.
 //! - Arguments travel as the text that the model wrote, or as `{}` where that is no JSON object.
 //! - A failed result has no mark of its own; its text says so.
 
-use crate::models::http::normal::{self, EncodeError, Message, Part, Role};
+use crate::models::dialect::{Dialect, OutputField, ReturnThinking};
+use crate::models::http::conversation::{AssistantPart, Turn, turns};
+use crate::models::http::normal::{self, EncodeError};
+use crate::models::http::origin::{CallIds, CallOrigin, ThinkingOrigin};
 use crate::models::{Request, ToolSpec};
 use serde::Serialize;
 use serde_json::value::Value;
+use serde_json::{Map, json};
 
-/// How the servers of one wire differ.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Dialect {
-    /// Name the output maximum `max_completion_tokens` instead of `max_tokens`.
-    pub max_completion_tokens: bool,
-    /// Send thinking back as `reasoning_content`.
-    pub return_thinking: bool,
-}
+/// What the assistant says between a tool's result and a user's message, where they may not meet.
+const BETWEEN: &str = "Understood.";
 
 #[derive(Serialize)]
 struct Body<'a> {
@@ -32,7 +29,10 @@ struct Body<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     max_completion_tokens: Option<u64>,
     stream: bool,
-    stream_options: StreamOptions,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stream_options: Option<StreamOptions>,
+    #[serde(flatten)]
+    options: &'a Map<String, Value>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tools: Vec<WireTool<'a>>,
     messages: Vec<WireMessage>,
@@ -65,6 +65,8 @@ struct WireMessage {
     #[serde(skip_serializing_if = "Option::is_none")]
     reasoning_content: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
+    reasoning_details: Vec<Value>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     tool_calls: Vec<WireCall>,
 }
 
@@ -75,6 +77,7 @@ impl WireMessage {
             tool_call_id: None,
             content: Some(content),
             reasoning_content: None,
+            reasoning_details: Vec::new(),
             tool_calls: Vec::new(),
         }
     }
@@ -84,47 +87,52 @@ impl WireMessage {
 struct WireCall {
     id: String,
     r#type: &'static str,
-    function: WireCalled,
+    function: CalledFunction,
+    #[serde(flatten)]
+    fields: Map<String, Value>,
 }
 
 #[derive(Serialize)]
-struct WireCalled {
+struct CalledFunction {
     name: String,
     arguments: String,
 }
 
-/// The body of a request.
-pub(super) fn encode(request: &Request, dialect: Dialect) -> Result<Vec<u8>, EncodeError> {
+/// The body of a request to the provider of this name.
+pub(super) fn encode(
+    request: &Request,
+    provider: &str,
+    dialect: Dialect,
+    options: &Map<String, Value>,
+) -> Result<Vec<u8>, EncodeError> {
     let mut messages = Vec::with_capacity(request.messages.len() + 1);
-    if !request.system.is_empty() {
+    if !request.system.trim().is_empty() {
         messages.push(WireMessage::text("system", request.system.clone()));
     }
-    for (index, text) in request.messages.iter().enumerate() {
-        let message = normal::message(index, text)?;
-        add_message(&mut messages, message, dialect).ok_or(EncodeError::Misplaced(index))?;
+    for turn in turns(request, CallIds::new(provider, is_call_id))? {
+        add_turn(&mut messages, turn, provider, dialect);
     }
-    let (old, new) = if dialect.max_completion_tokens {
-        (None, Some(request.output_max))
-    } else {
-        (Some(request.output_max), None)
-    };
+    let renamed = dialect.output_field == OutputField::MaxCompletionTokens;
+    let tools = request.tools.iter().map(encode_tool);
     let body = Body {
         model: &request.model,
-        max_tokens: old,
-        max_completion_tokens: new,
+        max_tokens: (!renamed).then_some(request.output_max),
+        max_completion_tokens: renamed.then_some(request.output_max),
         stream: true,
-        stream_options: StreamOptions {
+        stream_options: dialect.stream_options.then_some(StreamOptions {
             include_usage: true,
-        },
-        tools: request
-            .tools
-            .iter()
-            .map(encode_tool)
-            .collect::<Result<_, _>>()?,
+        }),
+        options,
+        tools: tools.collect::<Result<_, _>>()?,
         messages,
     };
     // Strings and trees of strings always have a JSON form; a failure here could only mean that one is too large.
     normal::bounded(serde_json::to_vec(&body).map_err(|_| EncodeError::TooLarge)?)
+}
+
+/// Servers make ids of many characters; none has a blank or a control character.
+fn is_call_id(id: &str) -> bool {
+    id.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
 fn encode_tool(tool: &ToolSpec) -> Result<WireTool<'_>, EncodeError> {
@@ -141,205 +149,82 @@ fn encode_tool(tool: &ToolSpec) -> Result<WireTool<'_>, EncodeError> {
     })
 }
 
-/// None if a block does not belong into a message of its role.
-fn add_message(messages: &mut Vec<WireMessage>, message: Message, dialect: Dialect) -> Option<()> {
-    match message.role {
-        Role::User => messages.push(user(message.content)?),
-        Role::Assistant => messages.push(assistant(message.content, dialect)?),
-        Role::Tool => {
-            for part in message.content {
-                let Part::ToolResult { id, text, .. } = part else {
-                    return None;
-                };
-                messages.push(WireMessage {
-                    tool_call_id: Some(id),
-                    ..WireMessage::text("tool", text)
-                });
+fn add_turn(messages: &mut Vec<WireMessage>, turn: Turn, provider: &str, dialect: Dialect) {
+    match turn {
+        // Several texts become one, a blank line between them: not every server takes a list.
+        Turn::User(texts) => {
+            let after_result = messages.last().is_some_and(|last| last.role == "tool");
+            if after_result && !dialect.user_after_result {
+                let between = AssistantPart::Text(BETWEEN.to_owned());
+                messages.push(assistant(vec![between], provider, dialect));
             }
+            messages.push(WireMessage::text("user", texts.join("\n\n")));
         }
+        Turn::Assistant(parts) => messages.push(assistant(parts, provider, dialect)),
+        Turn::Results(results) => messages.extend(results.into_iter().map(|result| WireMessage {
+            tool_call_id: Some(result.id),
+            ..WireMessage::text("tool", result.text)
+        })),
     }
-    Some(())
-}
-
-/// Several texts become one, a blank line between them: not every server takes a list.
-fn user(parts: Vec<Part>) -> Option<WireMessage> {
-    let mut texts = Vec::with_capacity(parts.len());
-    for part in parts {
-        let Part::Text { text } = part else {
-            return None;
-        };
-        texts.push(text);
-    }
-    Some(WireMessage::text("user", texts.join("\n\n")))
 }
 
 /// The texts of a reply were one text before they were blocks, so they are joined without anything between.
-fn assistant(parts: Vec<Part>, dialect: Dialect) -> Option<WireMessage> {
-    let (mut content, mut thinking, mut tool_calls) = (String::new(), String::new(), Vec::new());
+fn assistant(parts: Vec<AssistantPart>, provider: &str, dialect: Dialect) -> WireMessage {
+    let mut message = WireMessage::text("assistant", String::new());
+    let (mut content, mut thinking) = (String::new(), String::new());
     for part in parts {
         match part {
-            Part::Text { text } => content.push_str(&text),
-            Part::Thinking { text, .. } => thinking.push_str(&text),
-            Part::ToolUse {
+            AssistantPart::Text(text) => content.push_str(&text),
+            AssistantPart::Thinking { text, raw } => {
+                let origin = ThinkingOrigin::read(raw.as_deref());
+                let Some(origin) = origin.filter(|origin| origin.provider == provider) else {
+                    continue;
+                };
+                message.reasoning_details.extend(origin.details);
+                if origin.field == "reasoning_content" {
+                    thinking.push_str(&text);
+                }
+            }
+            AssistantPart::Call {
                 id,
                 name,
                 arguments,
-            } => {
-                let arguments = normal::arguments(&arguments).to_owned();
-                tool_calls.push(WireCall {
-                    id,
-                    r#type: "function",
-                    function: WireCalled {
-                        name: normal::call_name(&name),
-                        arguments,
-                    },
-                });
-            }
-            Part::ToolResult { .. } => return None,
+                origin,
+            } => message.tool_calls.push(WireCall {
+                id,
+                r#type: "function",
+                function: CalledFunction { name, arguments },
+                fields: own_fields(origin, provider),
+            }),
         }
     }
-    let content = if content.is_empty() && !tool_calls.is_empty() {
-        None
-    } else {
-        Some(content)
+    if let (Some(signature), Some(first)) =
+        (dialect.foreign_signature, message.tool_calls.first_mut())
+        && !first.fields.contains_key("extra_content")
+    {
+        let signed = json!({"google": {"thought_signature": signature}});
+        first.fields.insert("extra_content".to_owned(), signed);
+    }
+    let calls = !message.tool_calls.is_empty();
+    message.content = (!content.is_empty() || !calls).then_some(content);
+    message.reasoning_content = match dialect.return_thinking {
+        ReturnThinking::Always if thinking.is_empty() => Some(dialect.no_thinking.to_owned()),
+        ReturnThinking::Always => Some(thinking),
+        ReturnThinking::WithCalls => (calls && !thinking.is_empty()).then_some(thinking),
+        ReturnThinking::Never => None,
     };
-    let reasoning_content = (dialect.return_thinking && !thinking.is_empty()).then_some(thinking);
-    Some(WireMessage {
-        role: "assistant",
-        tool_call_id: None,
-        content,
-        reasoning_content,
-        tool_calls,
-    })
+    if dialect.return_thinking == ReturnThinking::Never {
+        message.reasoning_details.clear();
+    }
+    message
+}
+
+/// What this provider sent with a call.
+fn own_fields(origin: Option<CallOrigin>, provider: &str) -> Map<String, Value> {
+    let own = origin.filter(|origin| origin.provider == provider);
+    own.map(|origin| origin.fields).unwrap_or_default()
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use normal::REQUEST_BYTES_MAX;
-
-    fn request(messages: &[&str]) -> Request {
-        Request {
-            model: "m-1".into(),
-            system: "Be brief.".into(),
-            tools: Vec::new(),
-            messages: messages.iter().map(|text| (*text).to_owned()).collect(),
-            output_max: 100,
-            session: None,
-        }
-    }
-
-    fn body(request: &Request) -> String {
-        String::from_utf8(encode(request, Dialect::default()).unwrap()).unwrap()
-    }
-
-    const USER: &str =
-        r#"{"role":"user","content":[{"type":"text","text":"Grüße"},{"type":"text","text":"2"}]}"#;
-    const CALLS: &str = r#"{"role":"assistant","content":[{"type":"thinking","text":"hm","raw":"{\"n\":1.50}"},
-        {"type":"text","text":"I "},{"type":"text","text":"look."},
-        {"type":"tool_use","id":"call_3_0","name":"read","arguments":"{ \"path\": \"a\",\"n\":1.0 }"},
-        {"type":"tool_use","id":"call_3_1","name":"read","arguments":"{\"path\": "}]}"#;
-    const RESULTS: &str = r#"{"role":"tool","content":[
-        {"type":"tool_result","id":"call_3_0","name":"read","text":"x","failed":false},
-        {"type":"tool_result","id":"call_3_1","name":"read","text":"broken","failed":true}]}"#;
-
-    #[test]
-    fn a_conversation_on_the_wire() {
-        let mut request = request(&[USER, CALLS, RESULTS]);
-        request.tools = vec![ToolSpec {
-            name: "read".into(),
-            description: "Reads.".into(),
-            schema: r#"{"type": "object", "b": 1.0, "a": 12345678901234567890123}"#.into(),
-        }];
-        let want = concat!(
-            r#"{"model":"m-1","max_tokens":100,"stream":true,"stream_options":{"include_usage":true},"#,
-            r#""tools":[{"type":"function","function":{"name":"read","description":"Reads.","#,
-            r#""parameters":{"type":"object","b":1.0,"a":12345678901234567890123}}}],"messages":["#,
-            r#"{"role":"system","content":"Be brief."},"#,
-            r#"{"role":"user","content":"Grüße\n\n2"},"#,
-            r#"{"role":"assistant","content":"I look.","tool_calls":["#,
-            r#"{"id":"call_3_0","type":"function","function":{"name":"read","#,
-            r#""arguments":"{ \"path\": \"a\",\"n\":1.0 }"}},"#,
-            r#"{"id":"call_3_1","type":"function","function":{"name":"read","arguments":"{}"}}]},"#,
-            r#"{"role":"tool","tool_call_id":"call_3_0","content":"x"},"#,
-            r#"{"role":"tool","tool_call_id":"call_3_1","content":"broken"}]}"#,
-        );
-        assert_eq!(body(&request), want);
-    }
-
-    #[test]
-    fn each_body_is_a_prefix_of_the_next() {
-        let all = [USER, CALLS, RESULTS, USER];
-        for n in 1..all.len() {
-            let before = body(&request(&all[..n]));
-            let after = body(&request(&all[..=n]));
-            let prefix = before.strip_suffix("]}").unwrap();
-            assert!(
-                after.starts_with(prefix),
-                "the body changed before message {n}"
-            );
-            assert_eq!(
-                after,
-                body(&request(&all[..=n])),
-                "the same request, other bytes"
-            );
-        }
-    }
-
-    #[test]
-    fn dialects() {
-        let calls = r#"{"role":"assistant","content":[{"type":"thinking","text":"hm"},
-            {"type":"tool_use","id":"c","name":"n","arguments":"{}"}]}"#;
-        let dialect = Dialect {
-            max_completion_tokens: true,
-            return_thinking: true,
-        };
-        let text = String::from_utf8(encode(&request(&[calls]), dialect).unwrap()).unwrap();
-        assert!(
-            text.starts_with(r#"{"model":"m-1","max_completion_tokens":100,"stream""#),
-            "{text}"
-        );
-        assert!(
-            text.contains(r#""content":null,"reasoning_content":"hm","tool_calls""#),
-            "{text}"
-        );
-    }
-
-    #[test]
-    fn what_is_not_in_the_normal_form_is_refused() {
-        let result = r#"{"type":"tool_result","id":"c","name":"n","text":"x","failed":false}"#;
-        let text = r#"{"type":"text","text":"x"}"#;
-        let one = |role: &str, block: &str| format!(r#"{{"role":"{role}","content":[{block}]}}"#);
-        for (message, want) in [
-            ("{".to_owned(), EncodeError::Message(1)),
-            (one("system", text), EncodeError::Message(1)),
-            (
-                one("user", r#"{"type":"video","url":"x"}"#),
-                EncodeError::Message(1),
-            ),
-            (one("user", result), EncodeError::Misplaced(1)),
-            (one("assistant", result), EncodeError::Misplaced(1)),
-            (one("tool", text), EncodeError::Misplaced(1)),
-            (
-                one(
-                    "user",
-                    &text.replace(r#""x""#, &format!("{:?}", "x".repeat(REQUEST_BYTES_MAX))),
-                ),
-                EncodeError::TooLarge,
-            ),
-        ] {
-            let got = encode(&request(&[USER, &message]), Dialect::default());
-            assert_eq!(got, Err(want), "{}", &message[..message.len().min(80)]);
-        }
-        let mut request = request(&[USER]);
-        request.tools = vec![ToolSpec {
-            name: "t".into(),
-            description: String::new(),
-            schema: "{".into(),
-        }];
-        assert_eq!(
-            encode(&request, Dialect::default()),
-            Err(EncodeError::Schema("t".into()))
-        );
-    }
-}
+#[path = "wire_tests.rs"]
+mod tests;

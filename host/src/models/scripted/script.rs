@@ -399,6 +399,7 @@ fn read_answer(raw: RawReply, pace: Pace) -> Result<Answer, String> {
             id: format!("scripted_{n}"),
             name: call.name,
             arguments,
+            raw: None,
         });
     }
     let bytes = blocks.iter().map(block_bytes).sum::<usize>();

@@ -45,6 +45,7 @@ async fn a_whole_reply_streams_in_pieces() {
         id: format!("scripted_{n}"),
         name: name.into(),
         arguments: arguments.into(),
+        raw: None,
     };
     let completion = result.unwrap();
     let want = [

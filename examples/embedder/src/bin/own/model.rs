@@ -34,6 +34,7 @@ impl Llm for Clerk {
                     id: "1".to_owned(),
                     name: "look_up".to_owned(),
                     arguments: r#"{"word": "hours"}"#.to_owned(),
+                    raw: None,
                 },
             };
             let finish = if matches!(block, Block::Text { .. }) {

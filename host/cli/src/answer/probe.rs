@@ -1,0 +1,124 @@
+//! What `doctor --probe` answers.
+
+use super::Answer;
+use crate::exit::Exit;
+use crate::printable;
+use crate::screen::Screen;
+use crate::table::{Side, Table};
+use serde::Serialize;
+
+/// Most characters of a reply that are shown to a person.
+const TEXT_CHARS_MAX: usize = 80;
+
+/// Tokens of a reply.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct ProbeUsage {
+    /// Input that no cache is involved in.
+    pub input: u64,
+    /// Input read from a cache.
+    pub cache_read: u64,
+    /// Input written to a cache.
+    pub cache_write: u64,
+    /// Output, reasoning included.
+    pub output: u64,
+    /// The part of the output that was reasoning.
+    pub reasoning: u64,
+}
+
+/// One request to one provider, and what came of it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ProbeAnswer {
+    /// Name of the provider in the model table.
+    pub provider: String,
+    /// The model that was asked.
+    pub model: String,
+    /// The address as it is written: a variable by its name.
+    pub address: Option<String>,
+    /// The dialect that it is spoken to in.
+    pub dialect: Option<String>,
+    /// True if a whole or cut reply came.
+    pub answered: bool,
+    /// Its text.
+    pub text: Option<String>,
+    /// Why it ended.
+    pub finish: Option<String>,
+    /// Milliseconds until its first part.
+    pub first_millis: Option<u64>,
+    /// Milliseconds in all.
+    pub millis: Option<u64>,
+    /// What the provider reported; `null` if nothing.
+    pub usage: Option<ProbeUsage>,
+    /// Fields that the server refused, in its words; they were left out then.
+    pub refused: Vec<String>,
+    /// Why there is no reply.
+    pub error: Option<String>,
+    /// How the process ends: 0 if the provider answered.
+    pub exit: Exit,
+}
+
+impl Answer for ProbeAnswer {
+    fn exit(&self) -> Exit {
+        self.exit
+    }
+
+    fn print(&self, screen: &mut Screen) {
+        let mut table = Table::new(&[Side::Left, Side::Left]);
+        let mut row = |name: &str, value: &str| table.row(&[name, &printable::line(value)]);
+        row("provider", &self.provider);
+        row("model", &self.model);
+        for (name, value) in [("address", &self.address), ("dialect", &self.dialect)] {
+            if let Some(value) = value {
+                row(name, value);
+            }
+        }
+        if let Some(text) = &self.text {
+            let shown: String = text.chars().take(TEXT_CHARS_MAX).collect();
+            row("answer", &shown);
+        }
+        if let Some(finish) = &self.finish {
+            row("ended with", finish);
+        }
+        match (self.first_millis, self.millis) {
+            (Some(first), Some(whole)) => {
+                row(
+                    "time",
+                    &format!("{first} ms to its first part, {whole} ms in all"),
+                );
+            }
+            (None, Some(whole)) => row("time", &format!("{whole} ms")),
+            _ => {}
+        }
+        match self.usage {
+            Some(usage) => row("usage", &shown_usage(usage)),
+            None if self.answered => row("usage", "none reported: replies are charged by estimate"),
+            None => {}
+        }
+        for words in &self.refused {
+            row("refused", words);
+        }
+        if let Some(error) = &self.error {
+            row("error", error);
+        }
+        for line in table.lines() {
+            screen.line(&line);
+        }
+        screen.line(match self.answered {
+            true => "the provider answers",
+            false => "the provider does not answer",
+        });
+    }
+}
+
+fn shown_usage(usage: ProbeUsage) -> String {
+    let ProbeUsage {
+        input,
+        cache_read,
+        cache_write,
+        output,
+        reasoning,
+    } = usage;
+    format!(
+        "{input} tokens of input, {cache_read} read from a cache, {cache_write} written to it, {output} of output \
+         ({reasoning} of reasoning)"
+    )
+}

@@ -1,0 +1,282 @@
+//! What a provider's entry may say of how its servers are spoken to, and a model's of its options.
+
+use super::Wire;
+use super::read::{Path, Reader};
+use crate::authority;
+use crate::library::{LibraryError, front};
+use crate::models::dialect::{ANTHROPIC, DIALECTS, Dialect, OutputField, ReturnThinking};
+use serde_json::{Map, Value};
+use std::time::Duration;
+
+/// Longest time that an entry may name, in seconds: a day.
+const SECONDS_MAX: f64 = 86_400.0;
+/// Most headers, query parameters and options of one entry. People have a handful.
+const FIELDS_MAX: usize = 32;
+/// Most bytes of a model's options, as JSON text: they are sent with every request.
+const OPTIONS_BYTES_MAX: usize = 16 << 10;
+
+/// The keys of a provider over HTTP, after `wire`.
+pub(super) const KEYS: [&str; 10] = [
+    "base_url",
+    "key",
+    "dialect",
+    "max_tokens",
+    "stream_options",
+    "return_thinking",
+    "cache",
+    "headers",
+    "query",
+    "times",
+];
+
+/// Fields of a request that are not a person's to set: the runner or the wire does.
+const OWN_FIELDS: [&str; 11] = [
+    "model",
+    "messages",
+    "system",
+    "tools",
+    "stream",
+    "stream_options",
+    "max_tokens",
+    "max_completion_tokens",
+    "cache_control",
+    "n",
+    "functions",
+];
+
+/// How long a provider is waited for, as far as its entry says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ProviderTimes {
+    /// To make a connection.
+    pub connect: Option<Duration>,
+    /// Until an answer begins.
+    pub answer: Option<Duration>,
+    /// Between two parts of a reply.
+    pub idle: Option<Duration>,
+    /// For the whole of a call.
+    pub whole: Option<Duration>,
+}
+
+/// What an entry says of how its servers are spoken to; `None` leaves it to the dialect.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ProviderSettings {
+    /// Name of a dialect of OpenAI's wire.
+    pub dialect: Option<String>,
+    /// The field that bounds the output.
+    pub output_field: Option<OutputField>,
+    /// Ask for usage at the end of a stream.
+    pub stream_options: Option<bool>,
+    /// When thinking goes back.
+    pub return_thinking: Option<ReturnThinking>,
+    /// Ask for what is sent to be cached.
+    pub cache: Option<bool>,
+    /// Further headers: names and values as they are written.
+    pub headers: Vec<(String, String)>,
+    /// Query parameters of the address.
+    pub query: Vec<(String, String)>,
+    /// How long it is waited for.
+    pub times: ProviderTimes,
+}
+
+impl ProviderSettings {
+    /// The dialect of a provider at this address.
+    pub fn dialect(&self, wire: Wire, base_url: &str) -> Dialect {
+        let named = self.dialect.as_deref().and_then(Dialect::named);
+        let mut dialect = match wire {
+            Wire::Anthropic => ANTHROPIC,
+            Wire::OpenAi | Wire::Scripted => named.unwrap_or_else(|| Dialect::of_address(base_url)),
+        };
+        dialect.output_field = self.output_field.unwrap_or(dialect.output_field);
+        dialect.stream_options = self.stream_options.unwrap_or(dialect.stream_options);
+        dialect.return_thinking = self.return_thinking.unwrap_or(dialect.return_thinking);
+        dialect.cache = self.cache.unwrap_or(dialect.cache);
+        dialect
+    }
+}
+
+impl Reader<'_> {
+    /// The settings of a provider's entry.
+    pub(super) fn settings(
+        &self,
+        name: &str,
+        table: &Map<String, Value>,
+        wire: Wire,
+    ) -> Result<ProviderSettings, LibraryError> {
+        let at = |key| ["providers", name, key];
+        let only = |key: &str, of: Wire| match table.contains_key(key) && wire != of {
+            true => {
+                let problem = format!("{key} is a setting of the wire {}", of.as_str());
+                Err(self.invalid(&["providers", name, key], "", problem, None))
+            }
+            false => Ok(()),
+        };
+        for key in ["dialect", "max_tokens", "stream_options", "return_thinking"] {
+            only(key, Wire::OpenAi)?;
+        }
+        only("cache", Wire::Anthropic)?;
+        let flag = |key: &'static str| self.flag(&at(key), table.get(key));
+        let headers = self.fields(&at("headers"), table.get("headers"))?;
+        for (header, value) in &headers {
+            let path = ["providers", name, "headers", header];
+            self.variables(&path, Some(value), authority::KEY_SUFFIX)?;
+        }
+        Ok(ProviderSettings {
+            dialect: self.dialect_name(&at("dialect"), table)?,
+            output_field: self.word_of(&at("max_tokens"), table, "field", &OUTPUT_FIELDS)?,
+            stream_options: flag("stream_options")?,
+            return_thinking: self.word_of(
+                &at("return_thinking"),
+                table,
+                "time",
+                &ReturnThinking::WORDS,
+            )?,
+            cache: flag("cache")?,
+            headers,
+            query: self.fields(&at("query"), table.get("query"))?,
+            times: self.times(name, table.get("times"))?,
+        })
+    }
+
+    fn dialect_name(
+        &self,
+        path: Path<'_>,
+        table: &Map<String, Value>,
+    ) -> Result<Option<String>, LibraryError> {
+        let names = DIALECTS.map(|dialect| dialect.name);
+        match self.optional_text(path, table)? {
+            None => Ok(None),
+            Some(word) => self.one_of(path, &word, "dialect", &names).map(Some),
+        }
+    }
+
+    /// One of a few words, each with what it stands for.
+    fn word_of<T: Copy>(
+        &self,
+        path: Path<'_>,
+        table: &Map<String, Value>,
+        noun: &str,
+        words: &[(&'static str, T)],
+    ) -> Result<Option<T>, LibraryError> {
+        let Some(word) = self.optional_text(path, table)? else {
+            return Ok(None);
+        };
+        let known: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+        let word = self.one_of(path, &word, noun, &known)?;
+        let found = words.iter().find(|(known, _)| *known == word);
+        Ok(found.map(|(_, value)| *value))
+    }
+
+    fn flag(&self, path: Path<'_>, value: Option<&Value>) -> Result<Option<bool>, LibraryError> {
+        match value {
+            None | Some(Value::Null) => Ok(None),
+            Some(Value::Bool(flag)) => Ok(Some(*flag)),
+            Some(other) => {
+                let problem = format!("true or false is needed here, not {}", front::kind(other));
+                Err(self.invalid(path, "", problem, None))
+            }
+        }
+    }
+
+    /// Names and texts. A number is taken as it is written.
+    fn fields(
+        &self,
+        path: Path<'_>,
+        value: Option<&Value>,
+    ) -> Result<Vec<(String, String)>, LibraryError> {
+        let table = match value {
+            None | Some(Value::Null) => return Ok(Vec::new()),
+            Some(value) => self.object(path, value)?,
+        };
+        self.bound(path, table.len())?;
+        let text = |name: &str, value: &Value| match value {
+            Value::Number(number) => Ok(number.to_string()),
+            value => {
+                let path = [path, &[name]].concat();
+                self.text(&path, value).map(str::to_owned)
+            }
+        };
+        table
+            .iter()
+            .map(|(name, value)| Ok((name.clone(), text(name, value)?)))
+            .collect()
+    }
+
+    fn bound(&self, path: Path<'_>, count: usize) -> Result<(), LibraryError> {
+        match count > FIELDS_MAX {
+            true => {
+                let problem = format!("there are {count}; the most is {FIELDS_MAX}");
+                Err(self.invalid(path, "", problem, None))
+            }
+            false => Ok(()),
+        }
+    }
+
+    fn times(&self, name: &str, value: Option<&Value>) -> Result<ProviderTimes, LibraryError> {
+        let path: Path<'_> = &["providers", name, "times"];
+        let table = match value {
+            None | Some(Value::Null) => return Ok(ProviderTimes::default()),
+            Some(value) => self.object(path, value)?,
+        };
+        self.known(path, table, &["connect", "answer", "idle", "whole"])?;
+        let time =
+            |key: &'static str| self.seconds(&["providers", name, "times", key], table.get(key));
+        Ok(ProviderTimes {
+            connect: time("connect")?,
+            answer: time("answer")?,
+            idle: time("idle")?,
+            whole: time("whole")?,
+        })
+    }
+
+    /// A time in seconds, above zero.
+    fn seconds(
+        &self,
+        path: Path<'_>,
+        value: Option<&Value>,
+    ) -> Result<Option<Duration>, LibraryError> {
+        let value = match value {
+            None | Some(Value::Null) => return Ok(None),
+            Some(value) => value,
+        };
+        let seconds = value.as_f64().filter(|seconds| *seconds <= SECONDS_MAX);
+        let time = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+        match time.filter(|time| time.as_millis() > 0) {
+            Some(time) => Ok(Some(time)),
+            None => {
+                let problem = "seconds above zero, and at most a day of them, are needed here";
+                Err(self.invalid(path, &value.to_string(), problem.to_owned(), None))
+            }
+        }
+    }
+
+    /// The options of a model: fields that are added to the body of its requests.
+    pub(super) fn options(
+        &self,
+        model: &str,
+        value: Option<&Value>,
+    ) -> Result<Map<String, Value>, LibraryError> {
+        let path: Path<'_> = &["models", model, "options"];
+        let table = match value {
+            None | Some(Value::Null) => return Ok(Map::new()),
+            Some(value) => self.object(path, value)?,
+        };
+        self.bound(path, table.len())?;
+        if let Some(own) = table.keys().find(|key| OWN_FIELDS.contains(&key.as_str())) {
+            let problem = format!("{own} is set by threadkeep itself and is no option");
+            let path = ["models", model, "options", own];
+            return Err(self.invalid(&path, own, problem, None));
+        }
+        let bytes = Value::from(table.clone()).to_string().len();
+        if bytes > OPTIONS_BYTES_MAX {
+            let problem = format!("they have {bytes} bytes; the most is {OPTIONS_BYTES_MAX}");
+            return Err(self.invalid(path, "", problem, None));
+        }
+        Ok(table.clone())
+    }
+}
+
+/// Words for `max_tokens`.
+const OUTPUT_FIELDS: [(&str, OutputField); 2] = [
+    ("max_tokens", OutputField::MaxTokens),
+    ("max_completion_tokens", OutputField::MaxCompletionTokens),
+];

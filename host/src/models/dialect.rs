@@ -1,0 +1,371 @@
+//! How servers of one wire differ: one table of named dialects, and nothing about them anywhere else.
+//!
+//! A provider speaks the dialect that its entry names, else the one that its host is known for, else [`GENERIC`]. Single
+//! settings may be switched in `models.yaml` beside it. To add a dialect, add an entry to [`DIALECTS`].
+
+use crate::policy::Address;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+/// The name of the field that bounds the output of a reply.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OutputField {
+    /// `max_completion_tokens` for models that OpenAI names `gpt-5...`, `o1...`, `o3...` or `o4...`, else `max_tokens`.
+    ByModel,
+    /// `max_tokens`.
+    MaxTokens,
+    /// `max_completion_tokens`.
+    MaxCompletionTokens,
+}
+
+/// When thinking that came as `reasoning_content` goes back in that field.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReturnThinking {
+    /// Never.
+    Never,
+    /// On messages that make calls, if the same provider wrote it.
+    WithCalls,
+    /// On every message of the assistant; empty where there is none.
+    Always,
+}
+
+impl ReturnThinking {
+    /// Every value, with its word in `models.yaml`.
+    pub const WORDS: [(&'static str, Self); 3] = [
+        ("never", Self::Never),
+        ("calls", Self::WithCalls),
+        ("always", Self::Always),
+    ];
+}
+
+/// The header that carries the key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeyHeader {
+    /// `authorization: Bearer KEY`.
+    Bearer,
+    /// This header, whose value is the key alone.
+    Plain(&'static str),
+}
+
+/// What one kind of server demands, refuses or names in its own way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Dialect {
+    /// Its name in `models.yaml`.
+    pub name: &'static str,
+    /// Hosts, or ends of hosts that begin with a dot, that are known to speak it.
+    pub hosts: &'static [&'static str],
+    /// The header that carries the key.
+    pub key_header: KeyHeader,
+    /// The field that bounds the output.
+    pub output_field: OutputField,
+    /// Ask with `stream_options` for usage at the end of a stream.
+    pub stream_options: bool,
+    /// When thinking goes back.
+    pub return_thinking: ReturnThinking,
+    /// What stands in `reasoning_content` where it must stand and there is none: Moonshot's servers take an empty text for
+    /// a missing one.
+    pub no_thinking: &'static str,
+    /// A user's message may follow a tool's result. Where it may not, a short message of the assistant stands between.
+    pub user_after_result: bool,
+    /// What stands as the signature of calls that another provider made: Google's servers refuse a call without one.
+    pub foreign_signature: Option<&'static str>,
+    /// Ask for the beginning of the conversation to be cached (Anthropic's wire alone).
+    pub cache: bool,
+}
+
+/// OpenAI's wire as most servers speak it, strict ones and templates of local models included.
+pub const GENERIC: Dialect = Dialect {
+    name: "generic",
+    hosts: &[],
+    key_header: KeyHeader::Bearer,
+    output_field: OutputField::ByModel,
+    stream_options: true,
+    return_thinking: ReturnThinking::WithCalls,
+    no_thinking: "",
+    user_after_result: false,
+    foreign_signature: None,
+    cache: false,
+};
+
+/// Anthropic's wire.
+pub const ANTHROPIC: Dialect = Dialect {
+    name: "anthropic",
+    hosts: &[],
+    key_header: KeyHeader::Plain("x-api-key"),
+    cache: true,
+    ..GENERIC
+};
+
+/// Every dialect of OpenAI's wire.
+pub const DIALECTS: [Dialect; 9] = [
+    GENERIC,
+    Dialect {
+        name: "openai",
+        hosts: &["api.openai.com"],
+        output_field: OutputField::MaxCompletionTokens,
+        user_after_result: true,
+        ..GENERIC
+    },
+    Dialect {
+        name: "azure",
+        hosts: &[".openai.azure.com", ".services.ai.azure.com"],
+        key_header: KeyHeader::Plain("api-key"),
+        output_field: OutputField::MaxCompletionTokens,
+        user_after_result: true,
+        ..GENERIC
+    },
+    Dialect {
+        name: "mistral",
+        hosts: &["api.mistral.ai", "codestral.mistral.ai"],
+        output_field: OutputField::MaxTokens,
+        stream_options: false,
+        return_thinking: ReturnThinking::Never,
+        ..GENERIC
+    },
+    Dialect {
+        name: "deepseek",
+        hosts: &["api.deepseek.com"],
+        output_field: OutputField::MaxTokens,
+        return_thinking: ReturnThinking::Always,
+        ..GENERIC
+    },
+    Dialect {
+        name: "gemini",
+        hosts: &["generativelanguage.googleapis.com"],
+        output_field: OutputField::MaxTokens,
+        user_after_result: true,
+        foreign_signature: Some("skip_thought_signature_validator"),
+        ..GENERIC
+    },
+    Dialect {
+        name: "kimi",
+        hosts: &["api.moonshot.ai", "api.moonshot.cn"],
+        output_field: OutputField::MaxTokens,
+        return_thinking: ReturnThinking::Always,
+        no_thinking: " ",
+        ..GENERIC
+    },
+    Dialect {
+        name: "groq",
+        hosts: &["api.groq.com"],
+        output_field: OutputField::MaxCompletionTokens,
+        return_thinking: ReturnThinking::Never,
+        user_after_result: true,
+        ..GENERIC
+    },
+    Dialect {
+        name: "xai",
+        hosts: &["api.x.ai"],
+        output_field: OutputField::MaxCompletionTokens,
+        ..GENERIC
+    },
+];
+
+impl Dialect {
+    /// The dialect of OpenAI's wire with this name.
+    pub fn named(name: &str) -> Option<Self> {
+        DIALECTS.into_iter().find(|dialect| dialect.name == name)
+    }
+
+    /// The dialect that the host of this address is known for, else [`GENERIC`].
+    pub fn of_address(base_url: &str) -> Self {
+        let address = Address::of_url(base_url.trim());
+        let host = address.as_ref().map_or("", Address::host);
+        let is_known = |dialect: &Dialect| {
+            let mut hosts = dialect.hosts.iter();
+            hosts.any(|known| *known == host || (known.starts_with('.') && host.ends_with(known)))
+        };
+        DIALECTS.into_iter().find(is_known).unwrap_or(GENERIC)
+    }
+
+    /// True if the output maximum of this model is named `max_completion_tokens`.
+    pub(super) fn is_renamed_for(&self, model: &str) -> bool {
+        match self.output_field {
+            OutputField::MaxTokens => false,
+            OutputField::MaxCompletionTokens => true,
+            OutputField::ByModel => is_reasoning_model(model),
+        }
+    }
+}
+
+/// A dialect with what a server's refusals have shown since the process started.
+///
+/// A server that refuses a field by name is not asked for the same again: the field is switched, once, and the runner's
+/// next attempt is another request. A refusal costs nothing.
+#[derive(Debug)]
+pub struct LearnedDialect {
+    first: Dialect,
+    switched: AtomicU8,
+}
+
+/// Words by which servers refuse a field.
+const REFUSING_WORDS: [&str; 9] = [
+    "unsupported",
+    "not supported",
+    "not permitted",
+    "not allowed",
+    "unknown",
+    "unrecognized",
+    "unexpected",
+    "extra",
+    "invalid",
+];
+
+/// Words by which servers ask for a field.
+const DEMANDING_WORDS: [&str; 5] = ["missing", "must", "required", "passed back", "expected"];
+
+/// Bits of [`LearnedDialect::switched`].
+mod switch {
+    pub(super) const OUTPUT_FIELD: u8 = 1;
+    pub(super) const STREAM_OPTIONS: u8 = 2;
+    pub(super) const THINKING_ALWAYS: u8 = 4;
+    pub(super) const THINKING_NEVER: u8 = 8;
+    pub(super) const CACHE: u8 = 16;
+}
+
+impl LearnedDialect {
+    /// Nothing is learned yet.
+    pub fn new(first: Dialect) -> Self {
+        Self {
+            first,
+            switched: AtomicU8::new(0),
+        }
+    }
+
+    /// The dialect as it is now, for this model.
+    pub fn now(&self, model: &str) -> Dialect {
+        let switched = self.switched.load(Ordering::Relaxed);
+        let is = |bit| switched & bit != 0;
+        let mut dialect = self.first;
+        let renamed = dialect.is_renamed_for(model) != is(switch::OUTPUT_FIELD);
+        dialect.output_field = match renamed {
+            true => OutputField::MaxCompletionTokens,
+            false => OutputField::MaxTokens,
+        };
+        dialect.stream_options &= !is(switch::STREAM_OPTIONS);
+        dialect.cache &= !is(switch::CACHE);
+        if is(switch::THINKING_ALWAYS) {
+            dialect.return_thinking = ReturnThinking::Always;
+        }
+        if is(switch::THINKING_NEVER) {
+            dialect.return_thinking = ReturnThinking::Never;
+        }
+        dialect
+    }
+
+    /// Takes a refusal in the server's words; true if the next request will be another one.
+    pub fn learn(&self, words: &str, model: &str) -> bool {
+        let words = words.to_ascii_lowercase();
+        let says = |list: &[&str]| list.iter().any(|word| words.contains(word));
+        let refuses = says(&REFUSING_WORDS);
+        let now = self.now(model);
+        let renamed = now.output_field == OutputField::MaxCompletionTokens;
+        let bit = if words.contains("max_completion_tokens") && (!renamed || refuses) {
+            switch::OUTPUT_FIELD
+        } else if words.contains("stream_options") && refuses && now.stream_options {
+            switch::STREAM_OPTIONS
+        } else if words.contains("cache_control") && refuses && now.cache {
+            switch::CACHE
+        } else if words.contains("reasoning_content") {
+            match now.return_thinking {
+                ReturnThinking::Never => return false,
+                _ if refuses => switch::THINKING_NEVER,
+                ReturnThinking::WithCalls if says(&DEMANDING_WORDS) => switch::THINKING_ALWAYS,
+                ReturnThinking::WithCalls | ReturnThinking::Always => return false,
+            }
+        } else {
+            return false;
+        };
+        self.switched.fetch_or(bit, Ordering::Relaxed) & bit == 0
+    }
+}
+
+/// True for OpenAI's own names of models that refuse `max_tokens`: `gpt-5` and later ones, and `o` with a number.
+fn is_reasoning_model(model: &str) -> bool {
+    let model = model.rsplit('/').next().unwrap_or(model);
+    let name = model.strip_prefix("gpt-").map(|rest| (rest, 5));
+    let Some((rest, first)) = name.or_else(|| Some((model.strip_prefix('o')?, 1))) else {
+        return false;
+    };
+    let end = rest
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(rest.len());
+    let (number, behind) = rest.split_at(end);
+    let ends = behind.is_empty() || behind.starts_with(['-', '.']);
+    ends && number.len() < 3 && number.parse().is_ok_and(|number: u32| number >= first)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn known_hosts_speak_their_dialect_and_no_other_host_does() {
+        for (address, name) in [
+            ("https://api.openai.com/v1", "openai"),
+            ("https://api.mistral.ai/v1", "mistral"),
+            ("https://team.openai.azure.com/openai/v1", "azure"),
+            ("https://api.openai.com.evil.test/v1", "generic"),
+            ("https://openai.azure.com/v1", "generic"),
+            ("http://127.0.0.1:8080/v1", "generic"),
+            ("no address", "generic"),
+        ] {
+            assert_eq!(Dialect::of_address(address).name, name, "{address}");
+        }
+        for dialect in DIALECTS {
+            assert_eq!(Dialect::named(dialect.name), Some(dialect));
+        }
+        assert_eq!(Dialect::named("Mistral"), None);
+    }
+
+    #[test]
+    fn reasoning_models_bound_their_output_under_the_new_name() {
+        for (model, renamed) in [
+            ("gpt-5", true),
+            ("gpt-5-mini", true),
+            ("openai/gpt-5-nano", true),
+            ("o1", true),
+            ("o4-mini", true),
+            ("gpt-5.1-codex", true),
+            ("gpt-4o-mini", false),
+            ("gpt-4.1", false),
+            ("gpt-oss-20b", false),
+            ("gpt-5o", false),
+            ("o100", false),
+            ("olmo", false),
+        ] {
+            assert_eq!(GENERIC.is_renamed_for(model), renamed, "{model}");
+        }
+    }
+
+    /// What a server refuses or asks for by name is switched once; anything else is no reason to ask again.
+    #[test]
+    fn refusals_are_learned_once() {
+        let learned = LearnedDialect::new(GENERIC);
+        for (words, expected) in [
+            (
+                "Unsupported parameter: 'max_tokens', use 'max_completion_tokens'",
+                true,
+            ),
+            ("Unsupported parameter: 'max_completion_tokens'", false),
+            ("body.stream_options: Extra inputs are not permitted", true),
+            ("body.stream_options: Extra inputs are not permitted", false),
+            (
+                "Missing reasoning_content in the assistant message at index 2",
+                true,
+            ),
+            ("property 'reasoning_content' is unsupported", true),
+            (
+                "Missing reasoning_content in the assistant message at index 2",
+                false,
+            ),
+            ("cache_control: unknown field", false),
+            ("The model `m` does not exist", false),
+        ] {
+            assert_eq!(learned.learn(words, "m"), expected, "{words}");
+        }
+        let now = learned.now("m");
+        assert_eq!(now.output_field, OutputField::MaxCompletionTokens);
+        assert!(!now.stream_options);
+        assert_eq!(now.return_thinking, ReturnThinking::Never);
+    }
+}

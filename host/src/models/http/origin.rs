@@ -1,0 +1,158 @@
+//! What a provider said that only it understands: kept as `raw` beside a block, and sent back to the same provider.
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::Value;
+use std::collections::BTreeSet;
+
+/// Fields of a call, beside its id and its function, that must come back with it: Google's signatures travel in them.
+pub(in crate::models) const CALL_FIELDS: [&str; 2] = ["extra_content", "provider_specific_fields"];
+
+/// Longest id of a call that goes back. Some gateways put a signature into it.
+const ID_BYTES_MAX: usize = 16 << 10;
+
+/// The `raw` of a call.
+#[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
+pub(in crate::models) struct CallOrigin {
+    /// Name of the provider in the table.
+    #[serde(default)]
+    pub provider: String,
+    /// The id that it gave the call.
+    #[serde(default)]
+    pub id: String,
+    /// Those of [`CALL_FIELDS`] that it sent.
+    #[serde(flatten)]
+    pub fields: serde_json::Map<String, Value>,
+}
+
+impl CallOrigin {
+    /// Reads the `raw` of a block; nothing, if it is no origin.
+    pub fn read(raw: Option<&str>) -> Option<Self> {
+        serde_json::from_str(raw?).ok()
+    }
+
+    /// The `raw` of a block.
+    pub fn write(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
+    }
+}
+
+/// The `raw` of thinking on OpenAI's wire.
+#[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
+pub(in crate::models) struct ThinkingOrigin {
+    /// Name of the provider in the table.
+    pub provider: String,
+    /// The field that its text came in.
+    pub field: String,
+    /// Routers' `reasoning_details`, put together from their pieces.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub details: Vec<Value>,
+}
+
+impl ThinkingOrigin {
+    /// Reads the `raw` of a block; nothing, if it is no origin.
+    pub fn read(raw: Option<&str>) -> Option<Self> {
+        serde_json::from_str(raw?).ok()
+    }
+
+    /// The `raw` of a block.
+    pub fn write(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
+    }
+}
+
+/// Chooses the id under which each call of a conversation is sent: the provider's own, where this provider gave one
+/// that is valid and new in the conversation; else a short one made from ours, which every server takes.
+#[derive(Debug)]
+pub(in crate::models) struct CallIds<'a> {
+    provider: &'a str,
+    is_valid: fn(&str) -> bool,
+    used: BTreeSet<String>,
+}
+
+impl<'a> CallIds<'a> {
+    /// Nothing is used yet. `is_valid` says which ids this wire takes.
+    pub fn new(provider: &'a str, is_valid: fn(&str) -> bool) -> Self {
+        Self {
+            provider,
+            is_valid,
+            used: BTreeSet::new(),
+        }
+    }
+
+    /// The id of a call that is `ours` in the conversation. Calls are asked for in order, so that an id stays the same as
+    /// the conversation grows.
+    pub fn choose(&mut self, ours: &str, origin: Option<&CallOrigin>) -> String {
+        let own = origin
+            .filter(|origin| origin.provider == self.provider)
+            .map(|origin| origin.id.as_str())
+            .filter(|id| !id.is_empty() && id.len() <= ID_BYTES_MAX && (self.is_valid)(id))
+            .filter(|id| !self.used.contains(*id));
+        let id = own.map_or_else(|| self.make(ours), str::to_owned);
+        self.used.insert(id.clone());
+        id
+    }
+
+    fn make(&self, ours: &str) -> String {
+        let mut text = ours.to_owned();
+        loop {
+            let id = short_id(&text);
+            if !self.used.contains(&id) {
+                return id;
+            }
+            text.push('+');
+        }
+    }
+}
+
+/// Nine letters and digits, the same for the same text: the one form that Mistral's servers take.
+fn short_id(text: &str) -> String {
+    const DIGITS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+    // FNV-1a: spread is all that is asked of it.
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    for byte in text.bytes() {
+        hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+    }
+    let mut id = String::with_capacity(9);
+    for _ in 0..9 {
+        id.push(char::from(DIGITS[(hash % 62) as usize]));
+        hash /= 62;
+    }
+    id
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn origin(provider: &str, id: &str) -> CallOrigin {
+        CallOrigin {
+            provider: provider.into(),
+            id: id.into(),
+            ..CallOrigin::default()
+        }
+    }
+
+    #[test]
+    fn a_providers_own_id_goes_back_to_it_alone_and_once() {
+        let mut ids = CallIds::new("p", |id| id.bytes().all(|byte| byte.is_ascii_graphic()));
+        assert_eq!(
+            ids.choose("call_3_0", Some(&origin("p", "functions.f:0"))),
+            "functions.f:0"
+        );
+        for (ours, origin) in [
+            ("call_3_1", Some(origin("p", "functions.f:0"))),
+            ("call_3_2", Some(origin("other", "x1"))),
+            ("call_3_3", Some(origin("p", ""))),
+            ("call_3_4", Some(origin("p", "not valid"))),
+            ("call_3_5", None),
+        ] {
+            let id = ids.choose(ours, origin.as_ref());
+            assert_eq!(id.len(), 9, "{ours}: {id}");
+            assert!(id.bytes().all(|byte| byte.is_ascii_alphanumeric()), "{id}");
+            assert_eq!(id, short_id(ours), "{ours} keeps its id");
+        }
+        let taken = short_id("call_9_0");
+        assert_eq!(ids.choose("x", Some(&origin("p", &taken))), taken);
+        assert_ne!(ids.choose("call_9_0", None), taken);
+    }
+}

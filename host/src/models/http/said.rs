@@ -1,0 +1,237 @@
+//! What an error body says, in any of the shapes that servers use.
+
+use super::classify::Said;
+use serde_json::Value;
+
+/// Most characters of a sentence that are kept: what is shown is shorter.
+const SENTENCE_CHARS_MAX: usize = 2_000;
+/// How deep a sentence is looked for.
+const DEPTH_MAX: usize = 6;
+
+/// Keys that hold a sentence, or an object or a list in which one stands, in the order in which they are looked at.
+const SENTENCE_KEYS: [&str; 9] = [
+    "message",
+    "msg",
+    "detail",
+    "error",
+    "errors",
+    "error_description",
+    "description",
+    "reason",
+    "title",
+];
+
+/// What the body of a refusal says:
+/// `{"error": {"message", "type", "code", "param"}}`, `{"error": "...", "code"}`, `{"object": "error", "message"}`,
+/// `{"message": {"detail": [...]}}`, `{"detail": [{"loc", "msg"}]}`, `{"errors": [...]}`, or one of them in a list.
+/// `None` if it says nothing of an error.
+pub(in crate::models) fn of_body(body: &Value) -> Option<Said> {
+    match body {
+        Value::Array(list) => of_body(list.first()?),
+        Value::Object(fields) => {
+            let is_said = |key: &&str| fields.get(*key).is_some_and(|value| !value.is_null());
+            let key = SENTENCE_KEYS.iter().find(|key| is_said(key));
+            let flat = body["object"] == "error" || body["type"] == "error";
+            if key.is_none() && !flat {
+                return None;
+            }
+            Some(of_error(match fields.get("error") {
+                Some(error @ Value::Object(_)) => error,
+                _ => body,
+            }))
+        }
+        _ => None,
+    }
+}
+
+/// What an event of a stream says of an error; `reply` is the field that every part of a reply has. `None` for a part of
+/// the reply.
+pub(in crate::models) fn in_stream(event: &Value, reply: &str) -> Option<Said> {
+    let named = event.get("error").is_some_and(|error| !error.is_null());
+    let flat = event["object"] == "error" || event["type"] == "error";
+    let bare = event.get(reply).is_none()
+        && event.get("type").is_none()
+        && ["message", "detail"]
+            .iter()
+            .any(|key| event.get(*key).is_some());
+    (named || flat || bare).then(|| of_body(event).unwrap_or_default())
+}
+
+/// What a body that is no JSON says: its text, or the title of a page.
+pub(in crate::models) fn of_text(text: &str) -> Said {
+    let lower = text.to_ascii_lowercase();
+    let title = lower.find("<title>").map(|at| at + "<title>".len());
+    let sentence = match (title, lower.find("</title>")) {
+        (Some(begin), Some(end)) if begin <= end => text.get(begin..end).unwrap_or_default(),
+        _ if text.trim_start().starts_with(['<', '{', '[']) => "",
+        _ => text,
+    };
+    Said {
+        message: cut(&sentence.split_whitespace().collect::<Vec<_>>().join(" ")),
+        ..Said::default()
+    }
+}
+
+fn of_error(error: &Value) -> Said {
+    let word = |name: &str| match error.get(name) {
+        Some(Value::String(word)) => cut(word),
+        Some(Value::Number(number)) => number.to_string(),
+        _ => String::new(),
+    };
+    let code = word("code");
+    Said {
+        // Google's words stand beside a number.
+        code: if code.is_empty() {
+            word("status")
+        } else {
+            code
+        },
+        // The bare word says nothing.
+        r#type: Some(word("type"))
+            .filter(|word| word != "error")
+            .unwrap_or_default(),
+        param: word("param"),
+        message: cut(&sentence(error, DEPTH_MAX)),
+    }
+}
+
+/// The sentence in a value: itself, that of its keys, or those of a list. Where a validator names a place, it stands in
+/// front.
+fn sentence(value: &Value, depth: usize) -> String {
+    let Some(depth) = depth.checked_sub(1) else {
+        return String::new();
+    };
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Array(list) => {
+            let sentences = list.iter().take(5).map(|value| sentence(value, depth));
+            sentences
+                .filter(|text| !text.is_empty())
+                .collect::<Vec<_>>()
+                .join("; ")
+        }
+        Value::Object(fields) => {
+            let said = SENTENCE_KEYS.iter().filter_map(|key| fields.get(*key));
+            let mut said = said.map(|value| sentence(value, depth));
+            let said = said.find(|text| !text.is_empty()).unwrap_or_default();
+            match fields.get("loc").and_then(Value::as_array) {
+                Some(place) => {
+                    let place = place.iter().map(|step| match step {
+                        Value::String(step) => step.clone(),
+                        step => step.to_string(),
+                    });
+                    format!("{}: {said}", place.collect::<Vec<_>>().join("."))
+                }
+                None => said,
+            }
+        }
+        _ => String::new(),
+    }
+}
+
+fn cut(text: &str) -> String {
+    text.chars().take(SENTENCE_CHARS_MAX).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn says(code: &str, r#type: &str, message: &str) -> Said {
+        Said {
+            code: code.into(),
+            r#type: r#type.into(),
+            message: message.into(),
+            param: String::new(),
+        }
+    }
+
+    #[test]
+    fn error_bodies_in_every_shape() {
+        for (body, want) in [
+            (
+                r#"{"error":{"message":"m","type":"t","code":"c"}}"#,
+                Some(says("c", "t", "m")),
+            ),
+            (
+                r#"{"error":{"message":"m","code":429}}"#,
+                Some(says("429", "", "m")),
+            ),
+            (r#"{"error":"m"}"#, Some(says("", "", "m"))),
+            (r#"{"error":"m","code":"c"}"#, Some(says("c", "", "m"))),
+            (
+                r#"[{"error":{"code":400,"message":"m","status":"INVALID_ARGUMENT"}}]"#,
+                Some(says("400", "", "m")),
+            ),
+            (
+                r#"{"object":"error","message":"m","type":"t","code":400}"#,
+                Some(says("400", "t", "m")),
+            ),
+            (
+                r#"{"type":"error","error":{"type":"t","message":"m"}}"#,
+                Some(says("", "t", "m")),
+            ),
+            (
+                r#"{"object":"error","message":{"detail":[{"loc":["body","x"],"msg":"m"}]},"type":"t"}"#,
+                Some(says("", "t", "body.x: m")),
+            ),
+            (
+                r#"{"error":{"message":{"detail":"m"}}}"#,
+                Some(says("", "", "m")),
+            ),
+            (r#"{"detail":"m"}"#, Some(says("", "", "m"))),
+            (
+                r#"{"detail":[{"loc":["body",0],"msg":"a"},{"msg":"b"}]}"#,
+                Some(says("", "", "body.0: a; b")),
+            ),
+            (r#"{"message":"m"}"#, Some(says("", "", "m"))),
+            (r#"{"errors":[{"message":"m"}]}"#, Some(says("", "", "m"))),
+            (r#"{"error":null,"choices":[]}"#, None),
+            (r#"{"choices":[]}"#, None),
+            ("[]", None),
+            ("7", None),
+        ] {
+            assert_eq!(
+                of_body(&serde_json::from_str(body).unwrap()),
+                want,
+                "{body}"
+            );
+        }
+        let deep = format!("{}\"m\"{}", "[".repeat(100), "]".repeat(100));
+        let deep: Value = serde_json::from_str(&format!("{{\"error\":{deep}}}")).unwrap();
+        assert_eq!(of_body(&deep), Some(says("", "", "")));
+    }
+
+    #[test]
+    fn only_errors_of_a_stream_are_errors() {
+        for (event, want) in [
+            (r#"{"choices":[],"message":"hello"}"#, false),
+            (r#"{"type":"ping","message":{}}"#, false),
+            (r#"{"choices":[],"error":null}"#, false),
+            (r#"{"choices":[],"error":{"message":"m"}}"#, true),
+            (r#"{"message":"m"}"#, true),
+            (r#"{"detail":"m"}"#, true),
+            (r#"{"type":"error","error":{}}"#, true),
+        ] {
+            let value = serde_json::from_str(event).unwrap();
+            assert_eq!(in_stream(&value, "choices").is_some(), want, "{event}");
+        }
+    }
+
+    #[test]
+    fn a_body_that_is_no_json_says_its_text_or_the_title_of_its_page() {
+        for (body, want) in [
+            ("404 page not found\n", "404 page not found"),
+            (
+                "<html><TITLE>502 Bad\n Gateway</TITLE></html>",
+                "502 Bad Gateway",
+            ),
+            ("<html></title><title></html>", ""),
+            ("<p>x</p>", ""),
+            ("{\"broken", ""),
+            ("", ""),
+        ] {
+            assert_eq!(of_text(body).message, want, "{body}");
+        }
+    }
+}

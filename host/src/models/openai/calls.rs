@@ -1,0 +1,161 @@
+//! Calls of a reply, put together from their pieces.
+//!
+//! OpenAI numbers calls from 0 and gives each piece the number. Other servers number from 1, number every call 0, give
+//! each piece another number, send no number, no id or neither, repeat the name in every piece, or send a whole call at
+//! once. What holds for all of them: a piece with another id and a name begins another call, and so does one with a name
+//! where the arguments so far are whole.
+
+use crate::models::http::origin::CALL_FIELDS;
+use serde_json::{Map, Value};
+
+/// A call that is being put together.
+#[derive(Debug, Default)]
+pub(super) struct OpenCall {
+    /// The block of the reply that it is.
+    pub block: usize,
+    index: Option<u64>,
+    /// The id that the server gave it; empty if it gave none.
+    pub id: String,
+    /// The tool's name.
+    pub name: String,
+    /// The text that the model wrote.
+    pub arguments: String,
+    /// What must come back with it.
+    pub fields: Map<String, Value>,
+    /// The chunk that its newest piece came in.
+    chunk: u64,
+}
+
+/// A piece of a call.
+#[derive(Debug, Default)]
+pub(super) struct CallPiece {
+    index: Option<u64>,
+    id: String,
+    name: String,
+    arguments: String,
+    fields: Map<String, Value>,
+}
+
+impl CallPiece {
+    /// Reads an entry of `tool_calls`.
+    pub fn read(call: &Value) -> Self {
+        let function = &call["function"];
+        let fields = CALL_FIELDS.iter().filter_map(|field| {
+            let value = call.get(*field).filter(|value| !value.is_null())?;
+            Some(((*field).to_owned(), value.clone()))
+        });
+        Self {
+            index: crate::models::http::number(&call["index"]),
+            id: id_text(&call["id"]),
+            name: function["name"].as_str().unwrap_or_default().to_owned(),
+            arguments: arguments_text(&function["arguments"]),
+            fields: fields.collect(),
+        }
+    }
+
+    /// Reads a `function_call`, which older servers send for the one call that they make.
+    pub fn read_function(function: &Value) -> Self {
+        Self {
+            name: function["name"].as_str().unwrap_or_default().to_owned(),
+            arguments: arguments_text(&function["arguments"]),
+            ..Self::default()
+        }
+    }
+
+    /// Bytes that it adds to a reply.
+    pub fn bytes(&self) -> usize {
+        let fields = self.fields.values().map(|value| value.to_string().len());
+        self.id.len() + self.name.len() + self.arguments.len() + fields.sum::<usize>()
+    }
+}
+
+/// Some servers count ids.
+fn id_text(id: &Value) -> String {
+    match id {
+        Value::String(id) => id.clone(),
+        Value::Number(id) => id.to_string(),
+        _ => String::new(),
+    }
+}
+
+/// Some servers send the object itself.
+fn arguments_text(arguments: &Value) -> String {
+    match arguments {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        object => object.to_string(),
+    }
+}
+
+/// The calls of a reply, in order.
+#[derive(Debug, Default)]
+pub(super) struct Calls {
+    pub open: Vec<OpenCall>,
+}
+
+impl Calls {
+    /// The place of the call that a piece goes on with; `None` if it begins another one.
+    pub fn find(&self, piece: &CallPiece, chunk: u64) -> Option<usize> {
+        let same_id = |call: &OpenCall| !piece.id.is_empty() && call.id == piece.id;
+        let same_index = |call: &OpenCall| piece.index.is_some() && call.index == piece.index;
+        let newest = |is: &dyn Fn(&OpenCall) -> bool| self.open.iter().rposition(is);
+        let at = newest(&|call| same_id(call) && same_index(call))
+            .or_else(|| newest(&same_id))
+            .or_else(|| match piece.index {
+                Some(_) => newest(&same_index),
+                None => self.open.len().checked_sub(1),
+            })?;
+        (!begins_another(&self.open[at], piece, chunk)).then_some(at)
+    }
+
+    /// Adds a piece to the call at this place.
+    pub fn extend(&mut self, at: usize, piece: CallPiece, chunk: u64) {
+        let Some(call) = self.open.get_mut(at) else {
+            return;
+        };
+        call.chunk = chunk;
+        call.index = call.index.or(piece.index);
+        if call.id.is_empty() {
+            call.id = piece.id;
+        }
+        // Some servers repeat the name in every piece; a few send it in pieces.
+        if call.name != piece.name {
+            call.name.push_str(&piece.name);
+        }
+        call.fields.extend(piece.fields);
+        // Some gateways begin with an empty object and send the arguments behind it.
+        if call.arguments.trim() == "{}" && piece.arguments.trim_start().starts_with('{') {
+            call.arguments.clear();
+        }
+        call.arguments.push_str(&piece.arguments);
+    }
+
+    /// Begins a call that is this block of the reply.
+    pub fn begin(&mut self, block: usize, piece: &CallPiece) -> usize {
+        self.open.push(OpenCall {
+            block,
+            index: piece.index,
+            ..OpenCall::default()
+        });
+        self.open.len() - 1
+    }
+}
+
+/// True if a piece that seems to belong to a call is the beginning of another one.
+fn begins_another(call: &OpenCall, piece: &CallPiece, chunk: u64) -> bool {
+    if piece.name.is_empty() {
+        return false;
+    }
+    let has_ids = !piece.id.is_empty() && !call.id.is_empty();
+    if has_ids && piece.id != call.id {
+        return true;
+    }
+    if piece.index.is_none() && call.chunk == chunk && !has_ids {
+        return true;
+    }
+    let begun = call.arguments.trim();
+    let more = piece.arguments.trim();
+    let is_placeholder = begun == "{}" && more != "{}" && piece.name == call.name;
+    let whole = serde_json::from_str::<Map<String, Value>>(begun).is_ok();
+    whole && !more.is_empty() && !is_placeholder
+}

@@ -1,0 +1,137 @@
+//! What a server says that a reply used, wherever it stands and however it counts.
+
+use crate::models::Usage;
+use crate::models::http::number;
+use serde_json::Value;
+
+/// The usage of a chunk: beside the choices, in one of them, or where a server puts it beside its own names.
+pub(super) fn of_chunk(chunk: &Value) -> Option<Usage> {
+    ["/usage", "/choices/0/usage", "/x_groq/usage"]
+        .iter()
+        .filter_map(|path| chunk.pointer(path))
+        .find_map(read)
+}
+
+/// Reads one. `None` if the prompt is not counted or counted as nothing, which no request comes to, or a count that is
+/// there cannot be read: then nobody knows.
+///
+/// The total tells what stands within what: cached input within the prompt or beside it, reasoning within the completion
+/// or beside it. Output that is in the total alone (thinking that is not named) is output.
+fn read(usage: &Value) -> Option<Usage> {
+    let count = |paths: &[&str]| {
+        let found = paths.iter().find_map(|path| usage.pointer(path));
+        found.filter(|value| !value.is_null()).map(number)
+    };
+    let needed = |paths: &[&str]| count(paths).flatten();
+    let detail = |paths: &[&str]| needed(paths).unwrap_or(0);
+    let prompt = needed(&["/prompt_tokens", "/input_tokens"]).filter(|prompt| *prompt > 0)?;
+    let completion = needed(&["/completion_tokens", "/output_tokens"])?;
+    let cached = detail(&[
+        "/prompt_tokens_details/cached_tokens",
+        "/prompt_cache_hit_tokens",
+        "/cached_tokens",
+        "/input_tokens_details/cached_tokens",
+    ]);
+    let reasoning = detail(&[
+        "/completion_tokens_details/reasoning_tokens",
+        "/output_tokens_details/reasoning_tokens",
+        "/reasoning_tokens",
+    ]);
+    let counted = prompt.saturating_add(completion);
+    let total = count(&["/total_tokens"]).flatten().unwrap_or(counted);
+    let beyond = total.saturating_sub(counted);
+    let cached_beside = cached > prompt && beyond == cached;
+    let output = match beyond {
+        0 if reasoning > completion => completion.saturating_add(reasoning),
+        0 => completion,
+        _ if cached_beside => completion,
+        beyond => completion.saturating_add(beyond),
+    };
+    let read = if cached_beside {
+        cached
+    } else {
+        cached.min(prompt)
+    };
+    let uncached = if cached_beside { prompt } else { prompt - read };
+    let write = detail(&[
+        "/prompt_tokens_details/cache_write_tokens",
+        "/prompt_tokens_details/cache_creation_tokens",
+    ]);
+    let write = write.min(uncached);
+    Some(Usage {
+        input: uncached - write,
+        output,
+        read,
+        write,
+        reasoning: reasoning.min(output),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn usage_is_told_by_its_total() {
+        let usage = |input, output, read, reasoning| {
+            Some(Usage {
+                input,
+                output,
+                read,
+                reasoning,
+                write: 0,
+            })
+        };
+        for (text, want) in [
+            (
+                r#"{"prompt_tokens":12,"completion_tokens":9}"#,
+                usage(12, 9, 0, 0),
+            ),
+            (
+                r#"{"prompt_tokens":12,"completion_tokens":9,"total_tokens":21,
+                    "completion_tokens_details":{"reasoning_tokens":4}}"#,
+                usage(12, 9, 0, 4),
+            ),
+            (
+                r#"{"prompt_tokens":12,"completion_tokens":2,"total_tokens":354,
+                    "completion_tokens_details":{"reasoning_tokens":340}}"#,
+                usage(12, 342, 0, 340),
+            ),
+            (
+                r#"{"prompt_tokens":12,"completion_tokens":2,
+                    "completion_tokens_details":{"reasoning_tokens":340}}"#,
+                usage(12, 342, 0, 340),
+            ),
+            // Thinking that only the total names.
+            (
+                r#"{"prompt_tokens":10,"completion_tokens":5,"total_tokens":115}"#,
+                usage(10, 105, 0, 0),
+            ),
+            // Cached input beside the prompt.
+            (
+                r#"{"prompt_tokens":10,"completion_tokens":5,"total_tokens":75,
+                    "prompt_tokens_details":{"cached_tokens":60}}"#,
+                usage(10, 5, 60, 0),
+            ),
+            (
+                r#"{"prompt_tokens":100,"completion_tokens":5,"cached_tokens":60}"#,
+                usage(40, 5, 60, 0),
+            ),
+            (
+                r#"{"prompt_tokens":"100","completion_tokens":5.0}"#,
+                usage(100, 5, 0, 0),
+            ),
+            (r#"{"prompt_tokens":0,"completion_tokens":0}"#, None),
+            (r#"{"prompt_tokens":0,"completion_tokens":12}"#, None),
+            (r#"{"prompt_tokens":5}"#, None),
+            (r#"{"prompt_tokens":5,"completion_tokens":null}"#, None),
+            (r#"{"prompt_tokens":5,"completion_tokens":-2}"#, None),
+            (r#"{"prompt_tokens":5,"completion_tokens":1.5}"#, None),
+            (r#"{}"#, None),
+            (r#""many""#, None),
+        ] {
+            let value: Value = serde_json::from_str(text).expect("JSON");
+            assert_eq!(read(&value), want, "{text}");
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! Conversations in, bodies out.
+
+use super::*;
+use crate::models::dialect::GENERIC;
+use normal::REQUEST_BYTES_MAX;
+
+fn request(messages: &[&str]) -> Request {
+    Request {
+        model: "m-1".into(),
+        system: "Be brief.".into(),
+        tools: Vec::new(),
+        messages: messages.iter().map(|text| (*text).to_owned()).collect(),
+        output_max: 100,
+        session: None,
+    }
+}
+
+fn encoded(request: &Request, dialect: Dialect) -> Result<Vec<u8>, EncodeError> {
+    encode(request, "p", dialect, &Map::new())
+}
+
+fn body(request: &Request) -> String {
+    String::from_utf8(encoded(request, GENERIC).unwrap()).unwrap()
+}
+
+const USER: &str =
+    r#"{"role":"user","content":[{"type":"text","text":"Grüße"},{"type":"text","text":"2"}]}"#;
+const CALLS: &str = r#"{"role":"assistant","content":[{"type":"thinking","text":"hm","raw":"{\"provider\":\"p\",\"field\":\"reasoning_content\"}"},
+    {"type":"text","text":"I "},{"type":"text","text":"look."},
+    {"type":"tool_use","id":"call_3_0","name":"read","arguments":"{ \"path\": \"a\",\"n\":1.0 }",
+     "raw":"{\"provider\":\"p\",\"id\":\"own.0\",\"extra_content\":{\"x\":{\"b\":1.50,\"a\":1}}}"},
+    {"type":"tool_use","id":"call_3_1","name":"read","arguments":"{\"path\": "}]}"#;
+const RESULTS: &str = r#"{"role":"tool","content":[
+    {"type":"tool_result","id":"call_3_0","name":"read","text":"x","failed":false},
+    {"type":"tool_result","id":"call_3_1","name":"read","text":"broken","failed":true}]}"#;
+
+#[test]
+fn a_conversation_on_the_wire() {
+    let mut request = request(&[USER, CALLS, RESULTS]);
+    request.tools = vec![ToolSpec {
+        name: "read".into(),
+        description: "Reads.".into(),
+        schema: r#"{"type": "object", "b": 1.0, "a": 12345678901234567890123}"#.into(),
+    }];
+    let want = concat!(
+        r#"{"model":"m-1","max_tokens":100,"stream":true,"stream_options":{"include_usage":true},"#,
+        r#""tools":[{"type":"function","function":{"name":"read","description":"Reads.","#,
+        r#""parameters":{"type":"object","b":1.0,"a":12345678901234567890123}}}],"messages":["#,
+        r#"{"role":"system","content":"Be brief."},"#,
+        r#"{"role":"user","content":"Grüße\n\n2"},"#,
+        r#"{"role":"assistant","content":"I look.","reasoning_content":"hm","tool_calls":["#,
+        r#"{"id":"own.0","type":"function","function":{"name":"read","#,
+        r#""arguments":"{ \"path\": \"a\",\"n\":1.0 }"},"extra_content":{"x":{"b":1.50,"a":1}}},"#,
+        r#"{"id":"lWC6xcQci","type":"function","function":{"name":"read","arguments":"{}"}}]},"#,
+        r#"{"role":"tool","tool_call_id":"own.0","content":"x"},"#,
+        r#"{"role":"tool","tool_call_id":"lWC6xcQci","content":"broken"}]}"#,
+    );
+    assert_eq!(body(&request), want);
+}
+
+#[test]
+fn each_body_is_a_prefix_of_the_next() {
+    let all = [USER, CALLS, RESULTS, USER];
+    // A model is asked where a user has spoken or results have come.
+    for (n, m) in [(1, 3), (3, 4)] {
+        let (before, after) = (body(&request(&all[..n])), body(&request(&all[..m])));
+        let prefix = before.strip_suffix("]}").unwrap();
+        assert!(
+            after.starts_with(prefix),
+            "the body changed before message {n}"
+        );
+        assert_eq!(
+            after,
+            body(&request(&all[..m])),
+            "the same request, other bytes"
+        );
+    }
+}
+
+#[test]
+fn a_dialect_names_leaves_out_and_adds_fields() {
+    let thought = r#"{"role":"assistant","content":[{"type":"thinking","text":"hm",
+        "raw":"{\"provider\":\"p\",\"field\":\"reasoning_content\"}"},{"type":"text","text":"x"}]}"#;
+    let call = r#"{"role":"assistant","content":[{"type":"tool_use","id":"c","name":"n","arguments":"{}",
+        "raw":"{\"provider\":\"other\",\"id\":\"x\",\"extra_content\":{\"y\":1}}"}]}"#;
+    let result =
+        r#"{"role":"tool","content":[{"type":"tool_result","id":"c","name":"n","text":"r"}]}"#;
+    let request = request(&[USER, thought, USER, call, result, USER]);
+    let text = |dialect| String::from_utf8(encoded(&request, dialect).unwrap()).unwrap();
+    let named = |name| text(Dialect::named(name).unwrap());
+    for (text, present, absent) in [
+        (
+            text(GENERIC),
+            r#""role":"assistant","content":"Understood.""#,
+            "reasoning_content",
+        ),
+        (
+            named("openai"),
+            r#""max_completion_tokens":100"#,
+            "Understood.",
+        ),
+        (
+            named("mistral"),
+            r#""max_tokens":100,"stream":true,"messages""#,
+            "reasoning_content",
+        ),
+        (
+            named("deepseek"),
+            r#""content":null,"reasoning_content":"","tool_calls""#,
+            r#""content":"x","tool_calls""#,
+        ),
+        (
+            named("gemini"),
+            r#""extra_content":{"google":{"thought_signature":"skip_thought_signature_validator"}}"#,
+            r#""y":1"#,
+        ),
+    ] {
+        assert!(text.contains(present), "{present} in {text}");
+        assert!(!text.contains(absent), "{absent} in {text}");
+    }
+}
+
+#[test]
+fn options_stand_in_the_body() {
+    let options = serde_json::json!({"temperature": 0.2, "reasoning": {"effort": "low"}});
+    let options = options.as_object().unwrap();
+    let body = encode(&request(&[USER]), "p", GENERIC, options).unwrap();
+    let body: Value = serde_json::from_slice(&body).unwrap();
+    assert_eq!(body["temperature"], 0.2);
+    assert_eq!(body["reasoning"]["effort"], "low");
+}
+
+#[test]
+fn what_is_not_in_the_normal_form_is_refused() {
+    let result = r#"{"type":"tool_result","id":"c","name":"n","text":"x","failed":false}"#;
+    let text = r#"{"type":"text","text":"x"}"#;
+    let one = |role: &str, block: &str| format!(r#"{{"role":"{role}","content":[{block}]}}"#);
+    for (message, want) in [
+        ("{".to_owned(), EncodeError::Message(1)),
+        (one("system", text), EncodeError::Message(1)),
+        (
+            one("user", r#"{"type":"video","url":"x"}"#),
+            EncodeError::Message(1),
+        ),
+        (one("user", result), EncodeError::Misplaced(1)),
+        (one("assistant", result), EncodeError::Misplaced(1)),
+        (one("tool", text), EncodeError::Misplaced(1)),
+        (
+            one(
+                "user",
+                &text.replace(r#""x""#, &format!("{:?}", "x".repeat(REQUEST_BYTES_MAX))),
+            ),
+            EncodeError::TooLarge,
+        ),
+    ] {
+        let got = encoded(&request(&[USER, &message]), GENERIC);
+        assert_eq!(got, Err(want), "{}", &message[..message.len().min(80)]);
+    }
+    let mut request = request(&[USER]);
+    request.tools = vec![ToolSpec {
+        name: "t".into(),
+        description: String::new(),
+        schema: "{".into(),
+    }];
+    assert_eq!(
+        encoded(&request, GENERIC),
+        Err(EncodeError::Schema("t".into()))
+    );
+}

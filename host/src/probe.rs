@@ -1,0 +1,87 @@
+//! One small request to a provider, to see whether it answers, and how.
+
+use crate::ceilings::Guard;
+use crate::driver::Models;
+use crate::models::{Block, Completion, Delta, Failure, Request, user_message};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// What is asked. The answer does not matter.
+const QUESTION: &str = "Answer with the one word: ready";
+/// Most output tokens: a word, and room for models that think before it.
+const OUTPUT_TOKENS: u64 = 512;
+/// Longest time of the whole request.
+const TIME_MAX: Duration = Duration::from_secs(60);
+/// How often a refused field is left out and the request made anew; a refusal costs nothing.
+const FIELDS_REFUSED_MAX: usize = 4;
+
+/// What a probe has seen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Probe {
+    /// Time until the first part of the reply.
+    pub first: Option<Duration>,
+    /// Time of the whole request.
+    pub whole: Duration,
+    /// Fields that the server refused and that were then left out, in its words.
+    pub refused: Vec<String>,
+    /// The reply.
+    pub completion: Completion,
+}
+
+impl Probe {
+    /// The text of the reply.
+    pub fn text(&self) -> String {
+        let text = |block: &Block| match block {
+            Block::Text { text } => Some(text.clone()),
+            Block::Thinking { .. } | Block::ToolUse { .. } => None,
+        };
+        self.completion.blocks.iter().filter_map(text).collect()
+    }
+}
+
+/// Asks a model for one word, within the policy's ceilings.
+///
+/// # Errors
+/// The failure of the request, as a run would suspend with it.
+pub async fn probe(models: &dyn Models, guard: &Arc<Guard>, model: &str) -> Result<Probe, Failure> {
+    let (provider, name) = models.provider(model)?;
+    let permit = guard.begin().map_err(|refusal| refusal.failure())?;
+    let request = Request {
+        model: name,
+        messages: vec![user_message(QUESTION)],
+        output_max: OUTPUT_TOKENS,
+        ..Request::default()
+    };
+    let mut refused = Vec::new();
+    loop {
+        let begun = Instant::now();
+        let first = Mutex::new(None);
+        let on_delta = |delta: Delta| {
+            if !matches!(delta, Delta::Received(_)) {
+                let mut first = first.lock().unwrap_or_else(PoisonError::into_inner);
+                first.get_or_insert_with(|| begun.elapsed());
+            }
+        };
+        match permit
+            .complete(&*provider, &request, &on_delta, TIME_MAX)
+            .await
+        {
+            Ok(completion) => {
+                let first = *first.lock().unwrap_or_else(PoisonError::into_inner);
+                return Ok(Probe {
+                    first,
+                    whole: begun.elapsed(),
+                    refused,
+                    completion,
+                });
+            }
+            Err(failure)
+                if failure.code == "field_refused" && refused.len() < FIELDS_REFUSED_MAX =>
+            {
+                refused.push(failure.message);
+            }
+            Err(failure) => return Err(failure),
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! A project whose models answer as a judge server decides, and the command run in it.
+
+use crate::cli::fixture::Project;
+use serde_json::Value;
+use threadkeep_tests::binary::{self, Ran};
+use threadkeep_tests::judge::{JudgeServer, ServerAnswer};
+use threadkeep_tests::llmock::Wire;
+
+/// The one tool that these projects grant.
+const CAPABILITY: &str = "execute.tool.read_file";
+
+/// What differs between the projects of tests: one provider `p`, one model and the directive `go`.
+pub struct ProjectPlan<'a> {
+    /// The wire of the provider.
+    pub wire: Wire,
+    /// Path of its address; the usual one of the wire where there is none.
+    pub base_path: Option<&'a str>,
+    /// Further keys of the provider's entry, such as `stream_options: false`.
+    pub provider_keys: &'a str,
+    /// Name of the model.
+    pub model: &'a str,
+    /// Further keys of the model's entry.
+    pub model_keys: &'a str,
+    /// Price of a million tokens of either kind, in US dollars.
+    pub prices: [&'a str; 2],
+    /// Caps of the directive.
+    pub limits: &'a str,
+}
+
+impl Default for ProjectPlan<'_> {
+    /// A token costs 1000 nano-dollars to read and 2000 to write.
+    fn default() -> Self {
+        Self {
+            wire: Wire::OpenAi,
+            base_path: None,
+            provider_keys: "",
+            model: "m",
+            model_keys: "",
+            prices: ["1.00", "2.00"],
+            limits: "turns: 5, spend: 1.00",
+        }
+    }
+}
+
+impl ProjectPlan<'_> {
+    /// The usual project on this wire.
+    pub fn of_wire(wire: Wire) -> Self {
+        Self {
+            wire,
+            ..Self::default()
+        }
+    }
+
+    /// Makes the project; its provider is at this host and port.
+    pub fn make(&self, address: &str) -> Project {
+        let project = Project::empty();
+        project.write(".ai/config/models.yaml", &self.models(address));
+        let directive = format!(
+            "---\nlimits: {{{}}}\ncapabilities: [{CAPABILITY}]\n---\n\
+             Read notes.txt and say what it holds.\n",
+            self.limits
+        );
+        project.write(".ai/directives/go.md", &directive);
+        project.write("notes.txt", "oats\nmilk\ncoffee\n");
+        project.write("other.txt", "tea\n");
+        project
+    }
+
+    fn models(&self, address: &str) -> String {
+        let usual = match self.wire {
+            Wire::OpenAi => "/v1",
+            Wire::Anthropic => "",
+        };
+        let base = format!("http://{address}{}", self.base_path.unwrap_or(usual));
+        let provider = with_comma(self.provider_keys);
+        let (model, keys) = (self.model, with_comma(self.model_keys));
+        let [input, output] = self.prices;
+        format!(
+            "providers:\n  p: {{wire: {}, base_url: \"{base}\"{provider}}}\n\
+             models:\n  {model}: {{provider: p, window: 32000, output: 1000, \
+             prices: {{input: \"{input}\", output: \"{output}\"}}{keys}}}\n\
+             tiers: {{default: {model}}}\n",
+            self.wire.as_str()
+        )
+    }
+}
+
+fn with_comma(keys: &str) -> String {
+    match keys {
+        "" => String::new(),
+        keys => format!(", {keys}"),
+    }
+}
+
+/// A project and the server that its provider is.
+pub struct JudgedProject {
+    pub project: Project,
+    pub server: JudgeServer,
+}
+
+impl JudgedProject {
+    pub fn new(
+        plan: &ProjectPlan<'_>,
+        judge: impl Fn(usize, &Value, &str) -> ServerAnswer + Send + Sync + 'static,
+    ) -> Self {
+        let server = JudgeServer::start(judge);
+        let project = plan.make(&server.address());
+        Self { project, server }
+    }
+
+    /// Runs the directive as thread `t`; the document of the run.
+    pub fn run(&self) -> Value {
+        self.project.json(&["run", "go", "--id", "t"])
+    }
+
+    /// Says one line in the chat `c`, which is made with the first.
+    pub fn say(&self, line: &str) -> Ran {
+        let known = self.project.exists(".ai/threads/registry.db");
+        let arguments: &[&str] = if known {
+            &["chat", "c"]
+        } else {
+            &["chat", "--id", "c", "--capability", CAPABILITY]
+        };
+        binary::feed(self.project.command(arguments), &format!("{line}\n"))
+    }
+
+    /// What the account of thread `t` has spent, after a look that nothing is held.
+    pub fn spent(&self) -> String {
+        let account = self.project.json(&["budget", "show", "t"])["account"].clone();
+        assert_eq!(account["held"], "0.00", "{account}");
+        account["spent"].as_str().expect("a decimal").to_owned()
+    }
+
+    /// The bodies of the events of this type in thread `t`.
+    pub fn events(&self, kind: &str) -> Vec<Value> {
+        let shown = self.project.json(&["show", "t", "--events", "100"]);
+        let events = shown["events"].as_array().expect("events").iter();
+        let of_kind = events.filter(|event| event["type"] == kind);
+        of_kind.map(|event| event["body"].clone()).collect()
+    }
+}
