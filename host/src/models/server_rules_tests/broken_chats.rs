@@ -27,7 +27,8 @@ pub(super) fn sound(server: &str) -> Value {
     }
     if matches!(server, "deepseek" | "kimi") {
         body["messages"][2]["reasoning_content"] = json!("own-thought-5.own-thought-6.");
-        body["messages"][5]["reasoning_content"] = json!("");
+        let none = if server == "kimi" { " " } else { "" };
+        body["messages"][5]["reasoning_content"] = json!(none);
     }
     if server == "gemini" {
         body["messages"][2]["tool_calls"][0]["extra_content"] = signed("own-signature");
@@ -199,12 +200,15 @@ pub(super) const WORDS: [BrokenBody; 10] = [
     }),
 ];
 
-pub(super) const THINKING: [BrokenBody; 14] = [
+pub(super) const THINKING: [BrokenBody; 15] = [
     ("deepseek", "no reasoning_content", |body| {
         remove_field(&mut body["messages"][5], "reasoning_content");
     }),
     ("kimi", "no reasoning_content", |body| {
         body["messages"][2]["reasoning_content"] = json!(null);
+    }),
+    ("kimi", "empty reasoning_content", |body| {
+        body["messages"][5]["reasoning_content"] = json!("");
     }),
     ("mistral", "field of thinking", |body| {
         body["messages"][2]["reasoning_content"] = json!("");

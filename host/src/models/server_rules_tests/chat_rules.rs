@@ -53,9 +53,11 @@ enum ServerTrait {
     NineCharacters,
     /// The first call of a message is signed.
     SignedCalls,
+    /// An empty `reasoning_content` is taken for a missing one.
+    NoEmptyThinking,
 }
 
-use ServerTrait::{NineCharacters, NoStreamOptions, SignedCalls, UserAfterResult};
+use ServerTrait::{NineCharacters, NoEmptyThinking, NoStreamOptions, SignedCalls, UserAfterResult};
 use ThinkingRule::{Demanded, Refused, WithCalls};
 
 const MAX_TOKENS: Option<&str> = Some("max_tokens");
@@ -70,7 +72,7 @@ const SERVERS: [ServerRules; 9] = [
     ServerRules::new("mistral", MAX_TOKENS, Refused, &[NoStreamOptions, NineCharacters]),
     ServerRules::new("deepseek", MAX_TOKENS, Demanded, &[]),
     ServerRules::new("gemini", MAX_TOKENS, WithCalls, &[UserAfterResult, SignedCalls]),
-    ServerRules::new("kimi", MAX_TOKENS, Demanded, &[]),
+    ServerRules::new("kimi", MAX_TOKENS, Demanded, &[NoEmptyThinking]),
     ServerRules::new("groq", MAX_COMPLETION_TOKENS, Refused, &[UserAfterResult]),
     ServerRules::new("xai", MAX_COMPLETION_TOKENS, WithCalls, &[]),
 ];
@@ -247,7 +249,10 @@ impl<'a> ChatCheck<'a> {
         }
         let known = [known.as_slice(), &thinking].concat();
         require(has_only(message, &known), "an unknown field of a message")?;
-        let mut thoughts = text.unwrap_or_default().split_terminator('.');
+        if self.rules.has(NoEmptyThinking) {
+            require(text != Some(""), "empty reasoning_content")?;
+        }
+        let mut thoughts = text.unwrap_or_default().trim().split_terminator('.');
         let own = thoughts.all(|thought| thought.starts_with(OWN_THOUGHT));
         require(own, "thinking that did not come in reasoning_content")
     }
