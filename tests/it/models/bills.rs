@@ -245,3 +245,76 @@ fn a_request_above_a_limit_a_minute_is_asked_once() {
     assert_eq!(judged.server.requests().len(), 1);
     assert_eq!(judged.spent(), "0.00", "a refusal costs nothing");
 }
+
+/// Whole streams in the shapes that servers really send them, each with its bill.
+fn recorded_streams() -> [(&'static str, ServerAnswer, [u64; 2], &'static str); 4] {
+    let part = |delta: Value| chunk(&delta, None);
+    let xai = |delta: Value, usage: Value| {
+        json!({"id": "x", "model": "grok", "choices":
+        [{"index": 0, "delta": delta, "finish_reason": null}], "usage": usage})
+    };
+    let grows = |output: u64| {
+        json!({"prompt_tokens": 21, "completion_tokens": output, "total_tokens": 21 + 320 + output,
+            "prompt_tokens_details": {"text_tokens": 21, "cached_tokens": 4},
+            "completion_tokens_details": {"reasoning_tokens": 320, "accepted_prediction_tokens": 0}})
+    };
+    let said = |text: &str| json!({"role": "assistant", "content": text});
+    let thought = |text: &str| json!({"content": [{"type": "thinking", "thinking": [{"type": "text", "text": text}]}]});
+    let gemini = json!({"id": "g", "choices": [{"index": 0, "delta": {"content": "Four."},
+        "finish_reason": "stop"}], "usage": {"prompt_tokens": 9, "completion_tokens": 3,
+        "total_tokens": 112}});
+    [
+        (
+            // A usage that grows in every chunk, reasoning beside it, and a part of the input cached.
+            "xAI",
+            sse(&[
+                xai(
+                    json!({"role": "assistant", "reasoning_content": "Two and two."}),
+                    grows(0),
+                ),
+                xai(said("It is "), grows(1)),
+                xai(said("four."), grows(3)),
+                json!({"id": "x", "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}],
+                    "usage": grows(3)}),
+            ]),
+            [21, 323],
+            "0.000667",
+        ),
+        (
+            // Thinking as lists within a list, and the usage beside the finish reason.
+            "Mistral reasoning",
+            sse(&[
+                part(json!({"role": "assistant", "content": ""})),
+                part(thought("Two and ")),
+                part(thought("two.")),
+                part(json!({"content": [{"type": "text", "text": "Four."}]})),
+                json!({"id": "m", "choices": [{"index": 0, "delta": {"content": ""},
+                    "finish_reason": "stop"}], "usage": {"prompt_tokens": 15,
+                    "total_tokens": 60, "completion_tokens": 45}}),
+            ]),
+            [15, 45],
+            "0.000105",
+        ),
+        (
+            // Never a finish reason; the usage and the mark of the end.
+            "Snowflake Cortex",
+            sse(&[
+                part(said("Fo")),
+                part(json!({"content": "ur."})),
+                json!({"id": "s", "choices": [], "usage": {"prompt_tokens": 22,
+                    "completion_tokens": 5, "total_tokens": 27}}),
+            ]),
+            [22, 5],
+            "0.000032",
+        ),
+        // One chunk, and thinking that only the total has.
+        ("Gemini", sse(&[gemini]), [9, 103], "0.000215"),
+    ]
+}
+
+#[test]
+fn streams_as_servers_send_them_are_billed_to_the_nano() {
+    for (server, answer, tokens, spend) in recorded_streams() {
+        check_bill(server, answer, tokens, spend);
+    }
+}
