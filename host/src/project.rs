@@ -12,8 +12,8 @@ use crate::library::LibraryError;
 use crate::library::files::{FilesLibrary, Policy};
 use crate::library::models::{ModelTable, ProviderSpec, Wire};
 use crate::models::{Failure, FailureKind, Llm, scripted::Scripted};
-#[cfg(feature = "sqlite")]
 use crate::probe::{self, Probe};
+#[cfg(feature = "sqlite")]
 use crate::storage::sqlite::{SqliteOptions, SqliteStore, Stores};
 use crate::storage::{Quota, Storage, StorageError, memory::MemoryStore};
 use crate::tenant::Tenant;
@@ -457,6 +457,14 @@ impl ProjectModels {
             }
         }
     }
+}
+
+/// Makes the adapter of a provider over HTTP, to see whether its entry can be used. Connects to nothing.
+///
+/// # Errors
+/// What a run would suspend with.
+pub fn check_provider(spec: &ProviderSpec) -> Result<(), Failure> {
+    over_http(spec).map(drop)
 }
 
 #[cfg(feature = "http")]

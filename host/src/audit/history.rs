@@ -197,8 +197,11 @@ impl Told {
         let attempt = self.charged.remove(&of);
         let was = attempt.as_ref().map(|attempt| attempt.spend);
         let estimated = attempt.map_or([0; KINDS.len()], |attempt| attempt.usage);
-        for (sum, estimated) in self.tokens.iter_mut().zip(estimated) {
-            *sum = sum.saturating_sub(estimated);
+        // Told as money, it stays the tokens that were estimated.
+        if KINDS.iter().any(|kind| number(&event["usage"][kind]) > 0) {
+            for (sum, estimated) in self.tokens.iter_mut().zip(estimated) {
+                *sum = sum.saturating_sub(estimated);
+            }
         }
         if was != Some(charged) {
             let expected = match was {

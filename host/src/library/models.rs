@@ -236,6 +236,8 @@ pub struct ModelTable {
     environment: Environment,
     /// What the operator's policy says of providers; `None` says nothing.
     grants: Option<Grants>,
+    /// Name of the policy that bounds models or money, and so options.
+    options_bound_by: Option<String>,
 }
 
 impl ModelTable {
@@ -310,6 +312,10 @@ impl ModelTable {
         self.tiers
             .retain(|_, model| self.models.contains_key(model));
         self.grants = Grants::of(policy);
+        let bounds = policy.models.is_some()
+            || policy.providers.is_some()
+            || policy.ceilings.spend_nanos_max.is_some();
+        self.options_bound_by = bounds.then(|| policy.name.clone());
         self
     }
 
@@ -326,9 +332,16 @@ impl ModelTable {
         let key = self.key(entry)?;
         let headers = entry.settings.headers.iter();
         let headers = headers
-            .map(|(header, text)| Ok((header.clone(), self.secret(entry, header, text)?)))
+            .map(|(header, text)| {
+                let value = match Origin::of(Some(text)) {
+                    Origin::Variables(_) => self.secret(entry, header, text)?,
+                    Origin::Absent | Origin::Written => Secret::plain(text),
+                };
+                Ok((header.clone(), value))
+            })
             .collect::<Result<_, LibraryError>>()?;
         self.check_access(name, entry, &base_url)?;
+        self.check_options(name, entry)?;
         let own = self.models.values().filter(|model| model.provider == name);
         Ok(ProviderSpec {
             name: name.to_owned(),
@@ -344,6 +357,27 @@ impl ModelTable {
                 .collect(),
             file: entry.file.clone(),
         })
+    }
+
+    /// Refuses options of the provider's models that an operator who bounds models or money has not
+    /// granted: they could choose another model, a dearer service or more replies than one.
+    fn check_options(&self, name: &str, entry: &ProviderEntry) -> Result<(), LibraryError> {
+        let Some(policy) = &self.options_bound_by else {
+            return Ok(());
+        };
+        let own = self.models.values().filter(|model| model.provider == name);
+        let mut options = own.flat_map(|model| model.options.keys().map(move |key| (model, key)));
+        let strange = options.find(|(_, key)| !settings::GRANTED_OPTIONS.contains(&key.as_str()));
+        match strange {
+            None => Ok(()),
+            Some((model, key)) => {
+                let (model, granted) = (&model.name, settings::GRANTED_OPTIONS.join(", "));
+                let problem = format!(
+                    "the option {key} of {model} is not one that {policy} grants: {granted}"
+                );
+                Err(entry.invalid("options", key, problem))
+            }
+        }
     }
 
     /// Every provider, by name, with where its fields come from.

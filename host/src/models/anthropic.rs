@@ -1,7 +1,8 @@
 //! Anthropic's messages over HTTP, and servers that speak the same.
 //!
-//! One call of [`Llm::complete`](super::Llm::complete) is one `POST {base_url}/v1/messages` with `stream: true`. `wire` makes the body,
-//! `reply` puts the reply together; the exchange itself is that of every adapter over HTTP.
+//! One call of [`Llm::complete`](super::Llm::complete) is one `POST {base_url}/v1/messages` with
+//! `stream: true`. `wire` makes the body, `reply` puts the reply together; the exchange itself is
+//! that of every adapter over HTTP.
 
 mod reply;
 mod wire;
@@ -16,9 +17,9 @@ const VERSION: &str = "2023-06-01";
 
 /// A provider that speaks Anthropic's messages.
 ///
-/// With [`Dialect::cache`](super::dialect::Dialect::cache) every request asks for what it holds to be cached. A request is
-/// the beginning of the next one, so every turn after the first reads its beginning at a tenth of the price; what is new
-/// costs a quarter more.
+/// With [`Dialect::cache`](super::dialect::Dialect::cache) every request asks for what it holds to
+/// be cached. A request is the beginning of the next one, so every turn after the first reads its
+/// beginning at a tenth of the price; what is new costs a quarter more.
 #[derive(Debug)]
 pub struct Anthropic {
     endpoint: Endpoint,
@@ -36,7 +37,7 @@ impl Anthropic {
             _ => "/v1/messages",
         };
         let mut endpoint = Endpoint::new(url, path, options)?;
-        endpoint.header("anthropic-version", VERSION);
+        endpoint.add_header("anthropic-version", VERSION);
         Ok(Self { endpoint })
     }
 }
@@ -49,13 +50,13 @@ impl Adapter for Anthropic {
     }
 
     fn encode(&self, request: &Request) -> Result<Vec<u8>, EncodeError> {
-        let cache = self.endpoint.dialect.now(&request.model).cache;
+        let cache = self.endpoint.dialect.dialect_for(&request.model).cache;
         let options = self.endpoint.model_options(&request.model);
         wire::encode(request, &self.endpoint.name, cache, options)
     }
 
-    fn begin_reply(&self) -> reply::Reply {
-        reply::Reply::of(&self.endpoint.name)
+    fn begin_reply(&self, request: &Request) -> reply::Reply {
+        reply::Reply::of(&self.endpoint.name, request.output_max)
     }
 }
 

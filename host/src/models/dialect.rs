@@ -1,15 +1,19 @@
-//! How servers of one wire differ: one table of named dialects, and nothing about them anywhere else.
+//! How servers of one wire differ: one table of named dialects, and nothing about them anywhere
+//! else.
 //!
-//! A provider speaks the dialect that its entry names, else the one that its host is known for, else [`GENERIC`]. Single
-//! settings may be switched in `models.yaml` beside it. To add a dialect, add an entry to [`DIALECTS`].
+//! A provider speaks the dialect that its entry names, else the one that its host is known for,
+//! else [`GENERIC`]. Single settings may be switched in `models.yaml` beside it. To add a dialect,
+//! add an entry to [`DIALECTS`].
 
 use crate::policy::Address;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The name of the field that bounds the output of a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OutputField {
-    /// `max_completion_tokens` for models that OpenAI names `gpt-5...`, `o1...`, `o3...` or `o4...`, else `max_tokens`.
+    /// `max_completion_tokens` for models that OpenAI names `gpt-5...`, `o1...`, `o3...` or
+    /// `o4...`, else `max_tokens`.
     ByModel,
     /// `max_tokens`.
     MaxTokens,
@@ -61,13 +65,17 @@ pub struct Dialect {
     pub stream_options: bool,
     /// When thinking goes back.
     pub return_thinking: ReturnThinking,
-    /// What stands in `reasoning_content` where it must stand and there is none: Moonshot's servers take an empty text for
-    /// a missing one.
+    /// What stands in `reasoning_content` where it must stand and there is none: Moonshot's servers
+    /// take an empty text for a missing one.
     pub no_thinking: &'static str,
-    /// A user's message may follow a tool's result. Where it may not, a short message of the assistant stands between.
+    /// A user's message may follow a tool's result. Where it may not, a short message of the
+    /// assistant stands between.
     pub user_after_result: bool,
-    /// What stands as the signature of calls that another provider made: Google's servers refuse a call without one.
+    /// What stands as the signature of calls that another provider made: Google's servers refuse a
+    /// call without one.
     pub foreign_signature: Option<&'static str>,
+    /// Send back what came with a call (`extra_content` and the like).
+    pub call_fields: bool,
     /// Ask for the beginning of the conversation to be cached (Anthropic's wire alone).
     pub cache: bool,
 }
@@ -83,6 +91,7 @@ pub const GENERIC: Dialect = Dialect {
     no_thinking: "",
     user_after_result: false,
     foreign_signature: None,
+    call_fields: true,
     cache: false,
 };
 
@@ -189,16 +198,31 @@ impl Dialect {
 
 /// A dialect with what a server's refusals have shown since the process started.
 ///
-/// A server that refuses a field by name is not asked for the same again: the field is switched, once, and the runner's
-/// next attempt is another request. A refusal costs nothing.
+/// A server that refuses a field by name is not asked for the same again: the field is switched for
+/// that model, once, and the runner's next attempt is another request. A refusal costs nothing.
 #[derive(Debug)]
 pub struct LearnedDialect {
     first: Dialect,
-    switched: AtomicU8,
+    /// By model, at most [`MODELS_MAX`].
+    learned: Mutex<BTreeMap<String, Learned>>,
+}
+
+/// Models of one provider that something is learned of.
+const MODELS_MAX: usize = 1_000;
+
+/// Settings that a server's refusals have switched; `None` where it has refused nothing.
+#[derive(Debug, Clone, Copy, Default)]
+struct Learned {
+    output_field: Option<OutputField>,
+    stream_options: Option<bool>,
+    return_thinking: Option<ReturnThinking>,
+    call_fields: Option<bool>,
+    cache: Option<bool>,
 }
 
 /// Words by which servers refuse a field.
 const REFUSING_WORDS: [&str; 9] = [
+    "invalid input",
     "unsupported",
     "not supported",
     "not permitted",
@@ -206,80 +230,92 @@ const REFUSING_WORDS: [&str; 9] = [
     "unknown",
     "unrecognized",
     "unexpected",
-    "extra",
-    "invalid",
+    "extra inputs",
 ];
 
 /// Words by which servers ask for a field.
 const DEMANDING_WORDS: [&str; 5] = ["missing", "must", "required", "passed back", "expected"];
-
-/// Bits of [`LearnedDialect::switched`].
-mod switch {
-    pub(super) const OUTPUT_FIELD: u8 = 1;
-    pub(super) const STREAM_OPTIONS: u8 = 2;
-    pub(super) const THINKING_ALWAYS: u8 = 4;
-    pub(super) const THINKING_NEVER: u8 = 8;
-    pub(super) const CACHE: u8 = 16;
-}
 
 impl LearnedDialect {
     /// Nothing is learned yet.
     pub fn new(first: Dialect) -> Self {
         Self {
             first,
-            switched: AtomicU8::new(0),
+            learned: Mutex::default(),
         }
     }
 
-    /// The dialect as it is now, for this model.
-    pub fn now(&self, model: &str) -> Dialect {
-        let switched = self.switched.load(Ordering::Relaxed);
-        let is = |bit| switched & bit != 0;
-        let mut dialect = self.first;
-        let renamed = dialect.is_renamed_for(model) != is(switch::OUTPUT_FIELD);
-        dialect.output_field = match renamed {
-            true => OutputField::MaxCompletionTokens,
-            false => OutputField::MaxTokens,
-        };
-        dialect.stream_options &= !is(switch::STREAM_OPTIONS);
-        dialect.cache &= !is(switch::CACHE);
-        if is(switch::THINKING_ALWAYS) {
-            dialect.return_thinking = ReturnThinking::Always;
-        }
-        if is(switch::THINKING_NEVER) {
-            dialect.return_thinking = ReturnThinking::Never;
-        }
-        dialect
-    }
-
-    /// Takes a refusal in the server's words; true if the next request will be another one.
-    pub fn learn(&self, words: &str, model: &str) -> bool {
-        let words = words.to_ascii_lowercase();
-        let says = |list: &[&str]| list.iter().any(|word| words.contains(word));
-        let refuses = says(&REFUSING_WORDS);
-        let now = self.now(model);
-        let renamed = now.output_field == OutputField::MaxCompletionTokens;
-        let bit = if words.contains("max_completion_tokens") && (!renamed || refuses) {
-            switch::OUTPUT_FIELD
-        } else if words.contains("stream_options") && refuses && now.stream_options {
-            switch::STREAM_OPTIONS
-        } else if words.contains("cache_control") && refuses && now.cache {
-            switch::CACHE
-        } else if words.contains("reasoning_content") {
-            match now.return_thinking {
-                ReturnThinking::Never => return false,
-                _ if refuses => switch::THINKING_NEVER,
-                ReturnThinking::WithCalls if says(&DEMANDING_WORDS) => switch::THINKING_ALWAYS,
-                ReturnThinking::WithCalls | ReturnThinking::Always => return false,
-            }
+    /// The dialect as it is now for this model.
+    pub fn dialect_for(&self, model: &str) -> Dialect {
+        let learned = self.lock().get(model).copied().unwrap_or_default();
+        let first = self.first;
+        let usual = if first.is_renamed_for(model) {
+            OutputField::MaxCompletionTokens
         } else {
-            return false;
+            OutputField::MaxTokens
         };
-        self.switched.fetch_or(bit, Ordering::Relaxed) & bit == 0
+        Dialect {
+            output_field: learned.output_field.unwrap_or(usual),
+            stream_options: learned.stream_options.unwrap_or(first.stream_options),
+            return_thinking: learned.return_thinking.unwrap_or(first.return_thinking),
+            call_fields: learned.call_fields.unwrap_or(first.call_fields),
+            cache: learned.cache.unwrap_or(first.cache),
+            ..first
+        }
+    }
+
+    /// Takes the sentence with which a server refused a request for this model that was made in
+    /// the dialect `asked`; true if the next request will be another one.
+    pub fn learn(&self, sentence: &str, model: &str, asked: Dialect) -> bool {
+        let mut all = self.lock();
+        if all.len() >= MODELS_MAX && !all.contains_key(model) {
+            return false;
+        }
+        let learned = all.entry(model.to_owned()).or_default();
+        learned.take_refusal(sentence, asked);
+        drop(all);
+        // Another call may have learned the same meanwhile.
+        self.dialect_for(model) != asked
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Learned>> {
+        self.learned.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// True for OpenAI's own names of models that refuse `max_tokens`: `gpt-5` and later ones, and `o` with a number.
+impl Learned {
+    /// Switches the field that the sentence names, if it was not switched before.
+    fn take_refusal(&mut self, sentence: &str, asked: Dialect) {
+        let sentence = sentence.to_ascii_lowercase();
+        let says = |list: &[&str]| list.iter().any(|word| sentence.contains(word));
+        let refuses = says(&REFUSING_WORDS);
+        let names = |field: &str| sentence.contains(field);
+        if names("max_completion_tokens") && refuses && self.output_field.is_none() {
+            self.output_field = Some(match asked.output_field {
+                OutputField::MaxCompletionTokens => OutputField::MaxTokens,
+                OutputField::ByModel | OutputField::MaxTokens => OutputField::MaxCompletionTokens,
+            });
+        } else if names("max_tokens") && refuses && self.output_field.is_none() {
+            self.output_field = Some(OutputField::MaxCompletionTokens);
+        } else if names("stream_options") && refuses {
+            self.stream_options = Some(false);
+        } else if names("cache_control") && refuses {
+            self.cache = Some(false);
+        } else if (names("extra_content") || names("provider_specific_fields")) && refuses {
+            self.call_fields = Some(false);
+        } else if (names("reasoning_content") || names("reasoning_details")) && refuses {
+            self.return_thinking = Some(ReturnThinking::Never);
+        } else if names("reasoning_content")
+            && says(&DEMANDING_WORDS)
+            && self.return_thinking.is_none()
+        {
+            self.return_thinking = Some(ReturnThinking::Always);
+        }
+    }
+}
+
+/// True for OpenAI's own names of models that refuse `max_tokens`: `gpt-5` and later ones, and `o`
+/// with a number.
 fn is_reasoning_model(model: &str) -> bool {
     let model = model.rsplit('/').next().unwrap_or(model);
     let name = model.strip_prefix("gpt-").map(|rest| (rest, 5));
@@ -337,21 +373,30 @@ mod tests {
         }
     }
 
-    /// What a server refuses or asks for by name is switched once; anything else is no reason to ask again.
+    /// What a server refuses or asks for by name is switched once, for that model; anything else is
+    /// no reason to ask again.
     #[test]
     fn refusals_are_learned_once() {
         let learned = LearnedDialect::new(GENERIC);
-        for (words, expected) in [
+        let learn = |sentence: &str, model: &str| {
+            learned.learn(sentence, model, learned.dialect_for(model))
+        };
+        for (sentence, expected) in [
             (
-                "Unsupported parameter: 'max_tokens', use 'max_completion_tokens'",
-                true,
+                "max_tokens is too large: 9. This model supports at most 8",
+                false,
             ),
+            ("Unsupported parameter: 'max_tokens'", true),
             ("Unsupported parameter: 'max_completion_tokens'", false),
             ("body.stream_options: Extra inputs are not permitted", true),
             ("body.stream_options: Extra inputs are not permitted", false),
             (
                 "Missing reasoning_content in the assistant message at index 2",
                 true,
+            ),
+            (
+                "Missing reasoning_content in the assistant message at index 2",
+                false,
             ),
             ("property 'reasoning_content' is unsupported", true),
             (
@@ -361,11 +406,27 @@ mod tests {
             ("cache_control: unknown field", false),
             ("The model `m` does not exist", false),
         ] {
-            assert_eq!(learned.learn(words, "m"), expected, "{words}");
+            assert_eq!(learn(sentence, "m"), expected, "{sentence}");
         }
-        let now = learned.now("m");
+        let now = learned.dialect_for("m");
         assert_eq!(now.output_field, OutputField::MaxCompletionTokens);
         assert!(!now.stream_options);
         assert_eq!(now.return_thinking, ReturnThinking::Never);
+        let other = learned.dialect_for("other");
+        assert_eq!(other.output_field, OutputField::MaxTokens, "by model");
+        assert!(other.stream_options);
+    }
+
+    /// Symptom: of two calls at once that were refused for the same field, one suspended its
+    /// thread. Cause: only the first had learned something. Fix: it counts whether the next
+    /// request is another one.
+    #[test]
+    fn calls_that_are_refused_at_once_are_both_made_anew() {
+        let learned = LearnedDialect::new(GENERIC);
+        let asked = learned.dialect_for("m");
+        let refusal = "stream_options is not supported";
+        assert!(learned.learn(refusal, "m", asked));
+        assert!(learned.learn(refusal, "m", asked));
+        assert!(!learned.learn(refusal, "m", learned.dialect_for("m")));
     }
 }

@@ -73,6 +73,17 @@ pub struct Usage {
 }
 
 impl Usage {
+    /// The sum by kind.
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            input: self.input.saturating_add(other.input),
+            output: self.output.saturating_add(other.output),
+            read: self.read.saturating_add(other.read),
+            write: self.write.saturating_add(other.write),
+            reasoning: self.reasoning.saturating_add(other.reasoning),
+        }
+    }
+
     /// Every token that was read or written.
     pub fn total(&self) -> u64 {
         let read = [self.input, self.read, self.write];

@@ -1,7 +1,9 @@
-//! OpenAI-compatible chat completions over HTTP (OpenAI, Ollama, vLLM, llama.cpp, OpenRouter and others).
+//! OpenAI-compatible chat completions over HTTP (OpenAI, Ollama, vLLM, llama.cpp, OpenRouter and
+//! others).
 //!
-//! One call of [`Llm::complete`](super::Llm::complete) is one `POST {base_url}/chat/completions` with `stream: true`.
-//! `wire` makes the body, `reply` puts the reply together; the exchange itself is that of every adapter over HTTP.
+//! One call of [`Llm::complete`](super::Llm::complete) is one `POST {base_url}/chat/completions`
+//! with `stream: true`. `wire` makes the body, `reply` puts the reply together; the exchange itself
+//! is that of every adapter over HTTP.
 
 mod calls;
 mod reply;
@@ -39,19 +41,22 @@ impl Adapter for OpenAi {
     }
 
     fn encode(&self, request: &Request) -> Result<Vec<u8>, EncodeError> {
-        let dialect = self.endpoint.dialect.now(&request.model);
+        let dialect = self.endpoint.dialect.dialect_for(&request.model);
         let options = self.endpoint.model_options(&request.model);
         wire::encode(request, &self.endpoint.name, dialect, options)
     }
 
-    fn begin_reply(&self) -> reply::Reply {
-        reply::Reply::of(&self.endpoint.name)
+    fn begin_reply(&self, request: &Request) -> reply::Reply {
+        reply::Reply::of(&self.endpoint.name, request.output_max)
     }
 }
 
 fn completions_url(base: &str) -> Result<Url, SetupError> {
     let mut url = http::address(base)?;
-    let path = format!("{}/chat/completions", url.path().trim_end_matches('/'));
+    let path = url.path().trim_end_matches('/');
+    // Some people write the whole address.
+    let path = path.strip_suffix("/chat/completions").unwrap_or(path);
+    let path = format!("{path}/chat/completions");
     url.set_path(&path);
     Ok(url)
 }
@@ -73,6 +78,10 @@ mod tests {
                 Ok("http://127.0.0.1:11434/v1/chat/completions"),
             ),
             (" http://host ", Ok("http://host/chat/completions")),
+            (
+                "http://host/v1/chat/completions",
+                Ok("http://host/v1/chat/completions"),
+            ),
             ("ftp://host/v1", Err(SetupError::Scheme)),
             ("localhost:8080", Err(SetupError::Scheme)),
             ("https://user:secret@host/v1", Err(SetupError::Parts)),
@@ -100,8 +109,8 @@ mod tests {
         let made = OpenAi::new(options("http://host/v1", "sk-0123456789")).unwrap();
         assert!(!format!("{made:?}").contains("sk-"), "{made:?}");
         OpenAi::new(options("https://host/v1", "sk-0123456789")).unwrap();
-        // Symptom: an embedder's own choice of cryptography was refused. Cause: setting up an https provider chose it
-        // for the whole process. Fix: the client gets a configuration of its own.
+        // Symptom: an embedder's own choice of cryptography was refused. Cause: setting up an https
+        // provider chose it for the whole process. Fix: the client gets a configuration of its own.
         assert!(rustls::crypto::CryptoProvider::get_default().is_none());
     }
 }

@@ -8,14 +8,14 @@ use std::collections::BTreeMap;
 /// Everything that an adapter over HTTP is told of its provider.
 #[derive(Debug, Clone)]
 pub struct ProviderOptions {
-    /// Its name. What a provider sent for itself alone (ids and signatures of calls, thinking) goes back to the provider of
-    /// the same name and to no other.
+    /// Its name; the name of its wire at first. What a provider sent for itself alone (ids and
+    /// signatures of calls, thinking) goes back to the provider of the same name and to no other.
     pub name: String,
-    /// `http` or `https`; no user, query or fragment. On OpenAI's wire up to and including the version:
-    /// `https://api.openai.com/v1`; on Anthropic's with or without it.
+    /// `http` or `https`; no user, query or fragment. On OpenAI's wire up to and including the
+    /// version: `https://api.openai.com/v1`; on Anthropic's with or without it.
     pub base_url: String,
-    /// The address as errors name it; `None` for `base_url` itself. A host that must not tell the value of a variable
-    /// names the variable here.
+    /// The address as errors name it; `None` for `base_url` itself. A host that must not tell the
+    /// value of a variable names the variable here.
     pub shown_url: Option<String>,
     /// Sent in the header that the dialect names. Local servers need none.
     pub key: Option<Secret>,
@@ -36,17 +36,17 @@ impl ProviderOptions {
     pub fn openai(base_url: impl Into<String>) -> Self {
         let base_url = base_url.into();
         let dialect = Dialect::of_address(&base_url);
-        Self::with(base_url, dialect)
+        Self::with("openai", base_url, dialect)
     }
 
     /// A provider of Anthropic's wire without a key.
     pub fn anthropic(base_url: impl Into<String>) -> Self {
-        Self::with(base_url.into(), ANTHROPIC)
+        Self::with("anthropic", base_url.into(), ANTHROPIC)
     }
 
-    fn with(base_url: String, dialect: Dialect) -> Self {
+    fn with(name: &str, base_url: String, dialect: Dialect) -> Self {
         Self {
-            name: String::new(),
+            name: name.to_owned(),
             base_url,
             shown_url: None,
             key: None,

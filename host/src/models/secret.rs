@@ -4,17 +4,37 @@ use std::fmt;
 
 /// A provider's key. It has no `Display` and no `Serialize`, and its `Debug` shows nothing of it.
 #[derive(Clone)]
-pub struct Secret(String);
+pub struct Secret {
+    value: String,
+    /// It may be shown: what a person wrote out in a file, and no key.
+    shown: bool,
+}
 
 impl Secret {
-    /// Wrap a key.
+    /// Wraps a key.
     pub fn new(value: impl Into<String>) -> Self {
-        Self(value.into())
+        Self {
+            value: value.into(),
+            shown: false,
+        }
+    }
+
+    /// Wraps a value that is sent as a key is, and is none.
+    pub fn plain(value: impl Into<String>) -> Self {
+        Self {
+            value: value.into(),
+            shown: true,
+        }
+    }
+
+    /// Returns true if no text that is shown may hold it.
+    pub fn is_secret(&self) -> bool {
+        !self.shown
     }
 
     /// The key itself: for the one header that carries it, and for checks that a text does not.
     pub fn expose(&self) -> &str {
-        &self.0
+        &self.value
     }
 }
 

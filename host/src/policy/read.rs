@@ -188,8 +188,15 @@ fn ceilings(reader: &Reader<'_>, value: Option<&Value>) -> Result<Ceilings, Libr
         }
     };
     let time = |name: &str| {
-        let seconds = decimal(reader, &["ceilings", name], table.get(name))?;
-        Ok::<_, LibraryError>(seconds.map(Duration::from_nanos))
+        let path: Path<'_> = &["ceilings", name];
+        let seconds = decimal(reader, path, table.get(name))?;
+        let time = seconds.map(Duration::from_nanos);
+        // A run of no time is refused by name; a call of none could only be cut.
+        if name != "run_time" && time.is_some_and(|time| time.as_millis() == 0) {
+            let problem = "a time above zero is needed here".to_owned();
+            return Err(reader.invalid(path, "0", problem, None));
+        }
+        Ok::<_, LibraryError>(time)
     };
     Ok(Ceilings {
         spend_nanos_max: decimal(reader, &["ceilings", "spend"], table.get("spend"))?,

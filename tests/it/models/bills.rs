@@ -265,7 +265,8 @@ fn recorded_streams() -> [(&'static str, ServerAnswer, [u64; 2], &'static str); 
         "total_tokens": 112}});
     [
         (
-            // A usage that grows in every chunk, reasoning beside it, and a part of the input cached.
+            // A usage that grows in every chunk, reasoning beside it, and a part of the input
+            // cached.
             "xAI",
             sse(&[
                 xai(

@@ -320,8 +320,8 @@ async fn dropping_the_call_drops_the_connection() {
     }
 }
 
-/// Symptom: a stream of megabytes whose reply was a word was counted as a word. Fix: adapters tell what comes over the
-/// wire, and break off what is longer than such an answer may be.
+/// Symptom: a stream of megabytes whose reply was a word was counted as a word. Fix: adapters tell
+/// what comes over the wire, and break off what is longer than such an answer may be.
 #[tokio::test]
 async fn all_bytes_of_a_stream_are_told_and_bounded() {
     let received = |deltas: &[Delta]| -> u64 {

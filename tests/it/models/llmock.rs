@@ -1,6 +1,6 @@
-//! Every fault that llmock can inject, over both wires: what the adapter makes of it, that the fault was consumed by
-//! exactly one request, that the identical request goes through afterwards where the fault was transient, and that
-//! llmock finds no fault with any of it.
+//! Every fault that llmock can inject, over both wires: what the adapter makes of it, that the
+//! fault was consumed by exactly one request, that the identical request goes through afterwards
+//! where the fault was transient, and that llmock finds no fault with any of it.
 
 use super::{PATIENCE, ask, request, text};
 use serde_json::{Value, json};
@@ -9,8 +9,9 @@ use std::time::Duration;
 use threadkeep::models::{Block, Delta, FailureKind, Llm};
 use threadkeep_tests::llmock::{Llmock, Wire};
 
-/// The runner waits at least so long before it tries again. In this time the connection is hung up: what llmock is asked
-/// blocks this thread, and it takes for a retry only what begins after it has seen the attempt before it end.
+/// The runner waits at least so long before it tries again. In this time the connection is hung up:
+/// what llmock is asked blocks this thread, and it takes for a retry only what begins after it has
+/// seen the attempt before it end.
 const BACKOFF: Duration = Duration::from_millis(500);
 
 /// A fault and what is expected of it.
@@ -66,7 +67,8 @@ async fn check(server: &Llmock, wire: Wire, case: Case, llm: &dyn Llm) {
         );
     }
     let mut findings = server.findings();
-    // To give up on an exhausted quota is what is wanted, though its status is one that may be tried again.
+    // To give up on an exhausted quota is what is wanted, though its status is one that may be
+    // tried again.
     if case.kind == FailureKind::Quota {
         findings.retain(|finding| finding["code"] != "gave_up");
     }

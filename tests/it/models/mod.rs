@@ -1,6 +1,7 @@
-//! Model providers over real connections, each test over both wires: against a third-party server that breaks on
-//! demand, and against canned answers for what it cannot break. And whole runs of the command, against a server that
-//! judges each request as one of the many kinds of real ones would.
+//! Model providers over real connections, each test over both wires: against a third-party server
+//! that breaks on demand, and against canned answers for what it cannot break. And whole runs of
+//! the command, against a server that judges each request as one of the many kinds of real ones
+//! would.
 
 mod bills;
 mod calls;

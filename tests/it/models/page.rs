@@ -1,4 +1,5 @@
-//! docs/providers.md against what there is: each dialect has a row, and each row of what works is a test.
+//! docs/providers.md against what there is: each dialect has a row, and each row of what works is a
+//! test.
 
 use threadkeep::models::dialect::DIALECTS;
 

@@ -18,8 +18,8 @@ fn picky(
     }
 }
 
-/// Symptom: a server that does not know a field of ours refused every request for ever. Fix: the field is left out from
-/// then on, which costs nothing. Kind: fields that a server refuses by name.
+/// Symptom: a server that does not know a field of ours refused every request for ever. Fix: the
+/// field is left out from then on, which costs nothing. Kind: fields that a server refuses by name.
 #[test]
 fn a_field_that_is_refused_by_name_is_left_out() {
     let judged = JudgedProject::new(&ProjectPlan::default(), picky(&["stream_options"]));

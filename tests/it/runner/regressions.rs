@@ -6,7 +6,9 @@ use crate::history::code;
 use threadkeep_component::service::Error;
 use threadkeep_core::history::parse_user;
 use threadkeep_core::limits::Limits;
-use threadkeep_core::runner::{MAIL_MAX, Outcome, Proof, REPLY_BYTES_MAX, ReplyBlock, Signal};
+use threadkeep_core::runner::{
+    Completion, MAIL_MAX, Outcome, Proof, REPLY_BYTES_MAX, ReplyBlock, Signal,
+};
 use threadkeep_core::thread::StepKind;
 
 fn send(world: &World, thread: &str, text: &str) -> Result<(), Error> {
@@ -325,5 +327,44 @@ fn the_time_of_a_lost_step_counts_up_to_its_last_sign_of_life() {
         world.service.recover(&[holder], None).unwrap();
         let used = world.service.load(&thread).unwrap().head.value.counters;
         assert_eq!((used.duration, used.run_duration), (counted, counted));
+    }
+}
+
+/// Symptom: tools ran though the reply that called them was withheld, or ended with a word that nobody knows. Cause: the
+/// ending of a reply was looked at only where it called nothing. Fix: no call of a reply that is not whole is run; the
+/// model makes a cut one again, the others suspend. Kind: replies that are not whole.
+#[test]
+fn no_call_of_a_reply_that_is_not_whole_is_run() {
+    for (finish, expected) in [
+        ("tool_calls", "call-tools"),
+        ("length", "call-llm"),
+        ("content_filter", "reply_filtered"),
+        ("banana", "reply_unfinished"),
+    ] {
+        let mut world = World::new();
+        let thread = world.create(Some("work"));
+        world.start(&thread, None).unwrap();
+        let call = ReplyBlock::ToolUse {
+            id: "x".to_owned(),
+            name: "read".to_owned(),
+            arguments: "{}".to_owned(),
+            raw: None,
+        };
+        let Outcome::Completion(completion) = reply(vec![call], usage(10, 5)) else {
+            panic!("a completion");
+        };
+        let finish_word = finish.to_owned();
+        let outcome = Outcome::Completion(Completion {
+            finish: finish_word,
+            ..completion
+        });
+        world.submit(&thread, outcome).unwrap();
+        let found = match world.pending(&thread) {
+            Some(StepKind::CallTools) => "call-tools".to_owned(),
+            Some(StepKind::CallLlm) => "call-llm".to_owned(),
+            _ => cause(&world, &thread),
+        };
+        assert_eq!(found, expected, "{finish}");
+        world.audit();
     }
 }

@@ -1,9 +1,9 @@
 //! What the runner answers to each request in each situation.
 
-use super::world::{World, calls, fails, raise, says, user};
+use super::world::{World, calls, fails, raise, reply, says, usage, user};
 use crate::history::code;
 use threadkeep_component::service::Error;
-use threadkeep_core::runner::{LlmFailure, Outcome, Signal};
+use threadkeep_core::runner::{LlmFailure, Outcome, ReplyBlock, Signal};
 use threadkeep_core::thread::StepKind;
 
 pub fn cause(world: &World, thread: &str) -> String {
@@ -484,6 +484,41 @@ fn mail_is_taken_between_turns_and_keeps_a_run_going() {
     world.submit(&thread, says("done with both")).unwrap();
     assert_eq!(world.status(&thread), "completed");
     world.audit();
+}
+
+/// Symptom: 1.47 million tokens were sent to a model of 200,000. Cause: nothing compared the context with the window. Fix: a
+/// request that leaves no room for a reply is not sent, and the run says what is used of what. Kind: sizes that a provider
+/// would refuse, after it was paid or not.
+#[test]
+fn a_request_as_large_as_the_window_is_not_sent() {
+    for (read, sent) in [(7_000, true), (7_995, false), (1_000_000, false)] {
+        let mut world = World::new();
+        let thread = world.create(Some("work"));
+        world.start(&thread, None).unwrap();
+        let blocks = vec![ReplyBlock::ToolUse {
+            id: "x".to_owned(),
+            name: "read".to_owned(),
+            arguments: "{}".to_owned(),
+            raw: None,
+        }];
+        world
+            .submit(&thread, reply(blocks, usage(read, 5)))
+            .unwrap();
+        let outcomes = world.outcomes(&thread);
+        world.submit(&thread, outcomes).unwrap();
+        let pending = world.pending(&thread) == Some(StepKind::CallLlm);
+        assert_eq!(pending, sent, "{read}: {}", cause(&world, &thread));
+        if !sent {
+            let head = world.service.load(&thread).unwrap().head.value;
+            let why = head.cause.expect("a cause");
+            assert_eq!(
+                (why.code.as_str(), why.maximum),
+                ("window_exceeded", Some(8_000))
+            );
+            assert!(why.value >= Some(read), "{why:?}");
+        }
+        world.audit();
+    }
 }
 
 #[test]

@@ -7,7 +7,7 @@
 use super::Change;
 use crate::error::Error;
 use crate::history::{Event, UsageCorrected};
-use crate::ledger::{Account, Grant, Path, Refusal, Settled};
+use crate::ledger::{Account, Grant, Path, Refusal, Settled, Usage};
 use crate::money::Nanos;
 use crate::thread::{CHARGED_MAX, Charged, Late};
 
@@ -157,8 +157,11 @@ impl Change<'_> {
                 .spend
                 .saturating_sub(hold.amount)
                 .saturating_add(late.spend);
-            let counted = used.usage.minus(estimated.unwrap_or_default());
-            used.usage = counted.plus(late.usage);
+            // Told as money, it stays the tokens that were estimated.
+            if late.usage != Usage::default() {
+                let counted = used.usage.minus(estimated.unwrap_or_default());
+                used.usage = counted.plus(late.usage);
+            }
             if same_run {
                 let now = match late.money {
                     true => tokens,

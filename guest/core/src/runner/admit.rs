@@ -21,7 +21,9 @@ pub(super) fn opening() -> Message {
 pub(super) fn admit(change: &mut Change<'_>, pin: &Pin) {
     change.seal();
     change.tell_late();
-    let stop = cap_reached(&change.head, change.ceiling()).or_else(|| change.store_full());
+    let stop = cap_reached(&change.head, change.ceiling())
+        .or_else(|| change.store_full())
+        .or_else(|| window_reached(&change.head, pin));
     match (stop, affordable(change, pin)) {
         (Some(cause), _) => suspend(change, cause),
         (None, Ok(output)) => attempt(change, pin, 0, output),
@@ -61,6 +63,26 @@ fn attempt(change: &mut Change<'_>, pin: &Pin, tries: u32, output: u64) {
     if let Some(step) = &mut change.head.step {
         (step.tries, step.output, step.hash) = (tries, output, request);
     }
+}
+
+/// Why a request is not sent: it is as large as the model's window, so that no reply would fit.
+fn window_reached(head: &Head, pin: &Pin) -> Option<Cause> {
+    let (used, window) = (head.context, pin.model.window);
+    if used < window {
+        return None;
+    }
+    let message = format!(
+        "the request has about {used} tokens and the window of {} has {window}: begin another thread \
+         with what matters, or one with a model of a larger window",
+        pin.model.name
+    );
+    Some(Cause::bound(
+        "limit",
+        "window_exceeded",
+        message,
+        used,
+        window,
+    ))
 }
 
 /// How long a model call may take: the model's own time, cut where the run's cap on duration is reached.

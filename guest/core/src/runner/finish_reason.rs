@@ -1,4 +1,5 @@
-//! Why a provider ended a reply: a closed set of words, with the synonyms that hosts may hand on unchanged.
+//! Why a provider ended a reply: a closed set of words, with the synonyms that hosts may hand on
+//! unchanged.
 
 /// What the word means for the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -205,7 +205,7 @@ pub(super) fn replied(
     let calls = calls
         .into_iter()
         .zip(prepared.into_iter().chain(std::iter::repeat(None)));
-    round(change, pin, calls.collect())
+    round(change, pin, calls.collect(), &word)
 }
 
 /// Tokens of a reply whose provider reported none, by its text; those of the request by what is known of the context.
@@ -356,8 +356,10 @@ struct Calls {
     own: usize,
     /// Bytes of their answers, as JSON text.
     bytes: usize,
-    /// The first cap that did not allow one.
+    /// The first cap that did not allow one, or why the reply is not whole.
     stop: Option<Cause>,
+    /// Why none of them is run: the reply is not whole.
+    not_run: Option<String>,
 }
 
 /// A reply with calls: those that cannot be run, and those of the runner's own tools, get their result at once; the others
@@ -366,10 +368,23 @@ fn round(
     change: &mut Change<'_>,
     pin: &Pin,
     asked: Vec<(u32, Option<Prepared>)>,
+    word: &str,
 ) -> Result<Reason, Error> {
-    let mut calls = Calls::default();
+    let mut calls = Calls {
+        not_run: why_not_run(word),
+        ..Calls::default()
+    };
     for (place, (index, prepared)) in asked.into_iter().enumerate() {
         call(change, pin, (place, index), prepared, &mut calls)?;
+    }
+    // A cut reply can be made again by the model, with less in it; what was withheld or ended in an
+    // unknown way is for a person to see.
+    let withheld = matches!(
+        FinishReason::parse(word),
+        FinishReason::ContentFilter | FinishReason::Unknown
+    );
+    if withheld && let Some(cause) = not_whole(word, "") {
+        calls.stop = Some(cause);
     }
     change.head.round = (!calls.open.is_empty()).then_some(Round {
         version: change.version(),
@@ -416,7 +431,7 @@ fn call(
         return Ok(());
     };
     let tool = pin.tool(&used.name);
-    let refused = refusal(pin, &used, place);
+    let refused = calls.not_run.clone().or_else(|| refusal(pin, &used, place));
     let result = match (refused, prepared) {
         (Some(text), _) => (cut(&text, REFUSAL_BYTES_MAX).to_owned(), State::Denied),
         // The thread is to end: nothing more is done, and what has no result by then is interrupted.
@@ -484,6 +499,22 @@ fn called(event: &Event) -> String {
         Event::ToolUse(call) => call.name.clone(),
         _ => String::new(),
     }
+}
+
+/// Why no call of a reply that ended with this word is run, as a sentence for the model. The part
+/// that is missing may have changed what the others were for.
+fn why_not_run(word: &str) -> Option<String> {
+    Some(match FinishReason::parse(word) {
+        FinishReason::Stop | FinishReason::ToolUse => return None,
+        FinishReason::Length => {
+            "not run: the reply was cut at its most output tokens: call again, with less in one reply"
+                .to_owned()
+        }
+        FinishReason::ContentFilter => "not run: the provider withheld the reply".to_owned(),
+        FinishReason::Unknown => {
+            format!("not run: the provider ended the reply with {word:?}")
+        }
+    })
 }
 
 /// Why a call cannot be run, as a sentence for the model.

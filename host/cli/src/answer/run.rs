@@ -208,6 +208,8 @@ impl RunAnswer {
         }
         Some(match Cap::of_code(code) {
             Some(cap) => cap.advice(id, self.bound),
+            // To go on would send the same request: what to do stands in the cause.
+            None if code == "window_exceeded" => return None,
             None if code == "store_full" => {
                 format!(
                     "free space or let the operator raise the quota, then threadkeep resume {id}"

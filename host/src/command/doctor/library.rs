@@ -10,7 +10,7 @@ use threadkeep::library::models::{ModelTable, Origin, PLACE, ProviderOrigins, Pr
 use threadkeep::library::{Library, LibraryError};
 use threadkeep::models::scripted::Scripted;
 use threadkeep::policy::fits;
-use threadkeep::project::SettingsError;
+use threadkeep::project::{SettingsError, check_provider};
 use threadkeep::tenant::Tenant;
 use threadkeep::tools::Tools;
 use threadkeep::wit;
@@ -291,7 +291,7 @@ fn provider(
 
 fn usable(project: &Examined, spec: &ProviderSpec) -> Result<(), String> {
     match spec.wire {
-        Wire::OpenAi | Wire::Anthropic => Ok(()),
+        Wire::OpenAi | Wire::Anthropic => check_provider(spec).map_err(|failure| failure.message),
         Wire::Scripted => {
             let file = spec.file.as_deref().unwrap_or_default();
             let text = project

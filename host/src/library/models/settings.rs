@@ -44,7 +44,29 @@ const OWN_FIELDS: [&str; 11] = [
     "functions",
 ];
 
-/// How long a provider is waited for, as far as its entry says.
+/// Options that stand under a policy which bounds models or money: none of them chooses a model,
+/// a price or a number of replies.
+pub(super) const GRANTED_OPTIONS: [&str; 17] = [
+    "frequency_penalty",
+    "logit_bias",
+    "min_p",
+    "parallel_tool_calls",
+    "presence_penalty",
+    "reasoning",
+    "reasoning_effort",
+    "repetition_penalty",
+    "response_format",
+    "seed",
+    "stop",
+    "stop_sequences",
+    "temperature",
+    "thinking",
+    "top_k",
+    "top_p",
+    "verbosity",
+];
+
+/// Times for which the host waits for a provider, as far as its entry says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ProviderTimes {
     /// To make a connection.
@@ -127,12 +149,12 @@ impl Reader<'_> {
             return_thinking: self.word_of(
                 &at("return_thinking"),
                 table,
-                "time",
+                "value",
                 &ReturnThinking::WORDS,
             )?,
             cache: flag("cache")?,
             headers,
-            query: self.fields(&at("query"), table.get("query"))?,
+            query: self.query(name, table)?,
             times: self.times(name, table.get("times"))?,
         })
     }
@@ -201,6 +223,22 @@ impl Reader<'_> {
             .collect()
     }
 
+    /// Query parameters. They stand in logs of servers, so no variable does in them.
+    fn query(
+        &self,
+        name: &str,
+        table: &Map<String, Value>,
+    ) -> Result<Vec<(String, String)>, LibraryError> {
+        let query = self.fields(&["providers", name, "query"], table.get("query"))?;
+        match query.iter().find(|(_, value)| value.contains("${")) {
+            None => Ok(query),
+            Some((key, _)) => {
+                let problem = "no variable may stand in a query: use headers".to_owned();
+                Err(self.invalid(&["providers", name, "query", key], "", problem, None))
+            }
+        }
+    }
+
     fn bound(&self, path: Path<'_>, count: usize) -> Result<(), LibraryError> {
         match count > FIELDS_MAX {
             true => {
@@ -266,7 +304,12 @@ impl Reader<'_> {
             let path = ["models", model, "options", own];
             return Err(self.invalid(&path, own, problem, None));
         }
-        let bytes = Value::from(table.clone()).to_string().len();
+        let text = Value::from(table.clone()).to_string();
+        if text.contains("${") {
+            let problem = "no variable may stand in an option".to_owned();
+            return Err(self.invalid(path, "", problem, None));
+        }
+        let bytes = text.len();
         if bytes > OPTIONS_BYTES_MAX {
             let problem = format!("they have {bytes} bytes; the most is {OPTIONS_BYTES_MAX}");
             return Err(self.invalid(path, "", problem, None));
@@ -280,3 +323,7 @@ const OUTPUT_FIELDS: [(&str, OutputField); 2] = [
     ("max_tokens", OutputField::MaxTokens),
     ("max_completion_tokens", OutputField::MaxCompletionTokens),
 ];
+
+#[cfg(test)]
+#[path = "settings_tests.rs"]
+mod tests;

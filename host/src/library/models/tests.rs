@@ -584,6 +584,8 @@ fn settings_that_mean_nothing_are_refused_by_name() {
         (openai(&format!("headers: {{{}}}", many.join(", "))), "40"),
         (openai("headers: {x: \"${HOME}\"}"), "HOME"),
         (openai("query: {a: true}"), "query.a"),
+        (openai("query: {a: \"${X_API_KEY}\"}"), "query.a"),
+        (model("{temperature: \"${X_API_KEY}\"}"), "variable"),
         (model("{messages: []}"), "messages"),
         (model("{max_tokens: 5}"), "max_tokens"),
         (model("7"), "options"),

@@ -3,8 +3,8 @@
 //! Events, deltas and blocks of kinds that we did not ask for are passed over, as the wire demands. What is never
 //! lenient: an event that is not JSON, a delta without its block, an error event, and a stream without a stop reason.
 
-use crate::models::http::classify::{self, Fault};
-use crate::models::http::finish::{FinishWord, whole_without_word};
+use crate::models::http::classify::Fault;
+use crate::models::http::finish::{add_reason, decide_finish, infer_finish_word};
 use crate::models::http::origin::CallOrigin;
 use crate::models::http::room::{Room, call_arguments};
 use crate::models::http::{self, Taken, number, said};
@@ -49,6 +49,10 @@ pub(in crate::models) struct Reply {
     /// The usage is the one of the end.
     counted: bool,
     ended: bool,
+    /// What a message used that was abandoned before this one.
+    abandoned: Usage,
+    /// Most output tokens that were asked for.
+    output_max: u64,
     /// A message has begun.
     begun: bool,
     /// A second one began behind the end of the first.
@@ -88,7 +92,8 @@ impl http::Reply for Reply {
                 self.count(&event["usage"], true);
                 let reason = event["delta"]["stop_reason"].as_str();
                 let reason = reason.filter(|reason| !reason.is_empty());
-                self.finish = reason.map(str::to_owned).or(self.finish.take());
+                let reason = reason.map(str::to_owned);
+                self.finish = add_reason(self.finish.take(), reason);
             }
             "message_stop" => self.ended = true,
             _ => {}
@@ -133,40 +138,37 @@ impl http::Reply for Reply {
         let thinks =
             |(_, part): &(u64, Part)| matches!(part, Part::Thinking { .. } | Part::Redacted(_));
         let usage = self.usage?;
+        let all = |usage: Usage| Some(usage.plus(self.abandoned));
         if self.counted {
-            return Some(usage);
+            return all(usage);
         }
         let arrived = self.room.taken().div_ceil(TOKEN_BYTES) as u64;
-        (!self.parts.iter().any(thinks)).then_some(Usage {
-            output: usage.output.max(arrived),
-            ..usage
-        })
+        let output = usage.output.max(arrived);
+        let thought = self.parts.iter().any(thinks);
+        all(Usage { output, ..usage }).filter(|_| !thought)
     }
 
     fn complete(&mut self) -> Result<Completion, Fault> {
         let is_call = |(_, part): &(u64, Part)| matches!(part, Part::Call { .. });
         let calls = self.parts.iter().any(is_call);
         let says = calls || !self.text().is_empty();
-        let unsaid = whole_without_word(self.ended && self.counted && says);
-        let word = self.finish.take().or(unsaid).ok_or(Fault::Unfinished)?;
-        let finish = match (FinishWord::parse(&word), calls) {
-            (FinishWord::Error, _) => return Err(Fault::StreamError(classify::Said::default())),
-            (FinishWord::ToolUse, false) => return Err(Fault::CallsMissing),
-            (FinishWord::ToolUse | FinishWord::Stop, true) => FinishWord::ToolUse.named(&word),
-            (finish, _) => finish.named(&word),
-        };
+        let counted = self.usage.filter(|_| self.counted);
+        let in_order = counted.filter(|_| self.ended && says);
+        let inferred = in_order.map(|usage| infer_finish_word(usage, self.output_max));
+        let word = self.finish.take().or(inferred).ok_or(Fault::Unfinished)?;
+        let finish = decide_finish(&word, calls)?;
         let cut = !matches!(finish.as_str(), "stop" | "tool_use");
         let parts = std::mem::take(&mut self.parts).into_iter().enumerate();
         let blocks: Vec<Block> = parts
             .filter_map(|(n, (_, part))| block(n, part, cut, &self.provider))
             .collect();
         // Nothing that was read, or nothing that was written beside text, is no count: nobody knows.
-        let counted = |usage: &Usage| {
-            let read = usage.total() > usage.output;
-            self.counted && read && (usage.output > 0 || blocks.is_empty())
-        };
+        let is_known =
+            |usage: &Usage| usage.total() > usage.output && (usage.output > 0 || blocks.is_empty());
         Ok(Completion {
-            usage: self.usage.filter(counted),
+            usage: counted
+                .filter(is_known)
+                .map(|usage| usage.plus(self.abandoned)),
             blocks,
             finish,
             session: None,
@@ -176,9 +178,10 @@ impl http::Reply for Reply {
 
 impl Reply {
     /// A reply of the provider of this name, of which nothing has arrived.
-    pub fn of(provider: &str) -> Self {
+    pub fn of(provider: &str, output_max: u64) -> Self {
         Self {
             provider: provider.to_owned(),
+            output_max,
             ..Self::default()
         }
     }
@@ -194,6 +197,8 @@ impl Reply {
         if another {
             self.parts.clear();
             self.counted = false;
+            let used = self.usage.take().unwrap_or_default();
+            self.abandoned = self.abandoned.plus(used);
         }
         another
     }

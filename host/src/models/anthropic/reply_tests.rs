@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::models::http::Reply as _;
+use crate::models::http::classify;
 use crate::models::{BLOCKS_MAX, REPLY_BYTES_MAX};
 use serde_json::json;
 use std::sync::Mutex;
@@ -9,7 +10,7 @@ use std::sync::Mutex;
 fn read_all(events: &[Value]) -> (Reply, Result<Completion, Fault>, Vec<Delta>) {
     let deltas = Mutex::new(Vec::new());
     let on_delta = |delta| deltas.lock().unwrap().push(delta);
-    let mut reply = Reply::of("p");
+    let mut reply = Reply::of("p", 1_000);
     let taken = events
         .iter()
         .try_for_each(|event| reply.take(&event.to_string(), &on_delta).map(drop));
@@ -75,7 +76,7 @@ const ANSWER: &str = include_str!("answer.txt");
 
 #[tokio::test]
 async fn an_answer_cut_at_every_byte_is_the_same() {
-    let (whole, deltas) = http::replay(Reply::of("p"), vec![ANSWER.into()]).await;
+    let (whole, deltas) = http::replay(Reply::of("p", 1_000), vec![ANSWER.into()]).await;
     let whole = whole.unwrap();
     assert_eq!(whole.finish, "tool_use");
     assert_eq!(
@@ -122,11 +123,15 @@ async fn an_answer_cut_at_every_byte_is_the_same() {
     let bytes = ANSWER.as_bytes();
     for at in 0..bytes.len() {
         let (first, second) = bytes.split_at(at);
-        let (got, again) = http::replay(Reply::of("p"), vec![first.into(), second.into()]).await;
+        let (got, again) =
+            http::replay(Reply::of("p", 1_000), vec![first.into(), second.into()]).await;
         assert_eq!((got, &again), (Ok(whole.clone()), &deltas), "cut at {at}");
     }
     let single = bytes.iter().map(|byte| vec![*byte]).collect();
-    assert_eq!(http::replay(Reply::of("p"), single).await.0, Ok(whole));
+    assert_eq!(
+        http::replay(Reply::of("p", 1_000), single).await.0,
+        Ok(whole)
+    );
 }
 
 fn said(delta: &Delta) -> &str {
@@ -141,7 +146,8 @@ async fn an_answer_that_ends_before_its_stop_reason_is_none() {
     let reason = ANSWER.find("event: message_delta").unwrap();
     let whole = ANSWER[reason..].find("\n\n").unwrap() + reason + 2;
     for at in 0..ANSWER.len() {
-        let (got, _) = http::replay(Reply::of("p"), vec![ANSWER.as_bytes()[..at].into()]).await;
+        let (got, _) =
+            http::replay(Reply::of("p", 1_000), vec![ANSWER.as_bytes()[..at].into()]).await;
         if at < whole {
             assert_eq!(got, Err(Fault::Unfinished), "cut at {at}");
         } else {

@@ -1,7 +1,8 @@
 //! What went wrong, classified once.
 //!
-//! [`classify`] is the one place that decides what a fault of any wire means to the runner. Words of providers (error
-//! codes and types) are compared here and nowhere else; the codes that it gives are ours and stable.
+//! [`classify`] is the one place that decides what a fault of any wire means to the runner. Words
+//! of providers (error codes and types) are compared here and nowhere else; the codes that it gives
+//! are ours and stable.
 
 use super::normal::EncodeError;
 use crate::models::FailureKind;
@@ -19,6 +20,8 @@ pub(in crate::models) enum Fault {
     Connect { problem: String },
     /// No connection was made, because the server's certificate is not trusted, or not its own.
     Certificate { problem: String },
+    /// No connection was made, because the server does not speak TLS.
+    NoTls,
     /// No answer began within this time.
     Timeout(Duration),
     /// The connection broke: before the answer began, or in it.
@@ -63,6 +66,11 @@ pub(in crate::models) struct Said {
 }
 
 impl Said {
+    /// The field that it names and its sentence, without code and type. Not for showing, either.
+    pub fn sentence(&self) -> String {
+        format!("{}: {}", self.param, self.message)
+    }
+
     /// All of it as one text. Not for showing, either.
     pub fn words(&self) -> String {
         let word = if self.code.is_empty() {
@@ -113,9 +121,9 @@ impl Said {
         sentences.iter().any(|sentence| message.contains(sentence))
     }
 
-    /// The request is larger than the model's window, in the words of some twenty servers. A limit of tokens in a minute is
-    /// another thing, whatever its words.
-    fn is_overflow(&self) -> bool {
+    /// The request is larger than the model's window, in the words of some twenty servers. A limit
+    /// of tokens in a minute is another thing, whatever its words.
+    pub fn is_overflow(&self) -> bool {
         if self.says(&["per minute", "rate limit", "per day"]) {
             return false;
         }
@@ -184,6 +192,7 @@ pub(in crate::models) fn classify(fault: &Fault, url: &str) -> Verdict {
         Fault::Encode(_) => named(Permanent, "request_unreadable"),
         Fault::Connect { .. } => named(Transient, "connect"),
         Fault::Certificate { .. } => named(Permanent, "certificate"),
+        Fault::NoTls => named(Permanent, "no_tls"),
         Fault::Timeout(_) => named(Transient, "timeout"),
         Fault::Disconnected => named(Transient, "disconnected"),
         Fault::Status { status, said, .. } => {
@@ -212,7 +221,7 @@ pub(in crate::models) fn classify(fault: &Fault, url: &str) -> Verdict {
     };
     let unsent = matches!(
         fault,
-        Fault::Encode(_) | Fault::Connect { .. } | Fault::Certificate { .. }
+        Fault::Encode(_) | Fault::Connect { .. } | Fault::Certificate { .. } | Fault::NoTls
     );
     Verdict {
         kind,
@@ -232,6 +241,7 @@ fn sentence(fault: &Fault, url: &str) -> String {
         Fault::Certificate { problem } => {
             return format!("the certificate of the server at {url} is not trusted: {problem}");
         }
+        Fault::NoTls => return format!("the server at {url} does not speak https"),
         Fault::Timeout(after) => {
             return format!("the provider did not begin to answer within {after:?}");
         }
@@ -250,7 +260,7 @@ fn sentence(fault: &Fault, url: &str) -> String {
         }
         Fault::FieldRefused(_) => {
             return format!(
-                "the provider refused a field of the request to {url}, which is sent without it"
+                "the provider refused a field of the request to {url}; the next attempt is made without it"
             );
         }
         Fault::NotAStream(_) => {
@@ -300,6 +310,7 @@ pub(in crate::models) fn advice(fault: &Fault, path: &str) -> Option<&'static st
         Fault::Status {
             status: 401 | 403, ..
         } => Some("look at the provider's key: threadkeep doctor says where it comes from"),
+        Fault::NoTls => Some("write http:// in base_url, if that is meant"),
         Fault::Certificate { .. } => {
             Some("add the server's authority to the certificates that this system trusts")
         }
@@ -307,7 +318,8 @@ pub(in crate::models) fn advice(fault: &Fault, path: &str) -> Option<&'static st
     }
 }
 
-/// The kind of a refusal, and its code if it is a known one. Without a status the words alone decide.
+/// The kind of a refusal, and its code if it is a known one. Without a status the words alone
+/// decide.
 fn refusal(status: Option<u16>, said: &Said) -> (FailureKind, Option<&'static str>) {
     let too_many = [
         "rate_limit_exceeded",
@@ -355,8 +367,8 @@ fn encode_sentence(error: &EncodeError) -> String {
     }
 }
 
-/// How long the headers ask to wait: `retry-after-ms`, else `retry-after` in seconds or as a date, measured against
-/// the provider's own `date` if it sent one, for our clock may be wrong.
+/// How long the headers ask to wait: `retry-after-ms`, else `retry-after` in seconds or as a date,
+/// measured against the provider's own `date` if it sent one, for our clock may be wrong.
 pub(in crate::models) fn retry_after(
     header: impl Fn(&str) -> Option<String>,
     now: jiff::Timestamp,

@@ -1,15 +1,16 @@
 //! A conversation as every server of a wire takes it: nothing empty, roles in turn, ids that fit.
 //!
-//! A history may have two messages of a user in a row (a reply that said nothing stood between), an assistant's at the
-//! end (a reply that was cut), or one that was thinking and nothing else. Strict servers refuse the whole conversation
-//! for each of them, for ever.
+//! A history may have two messages of a user in a row (a reply that said nothing stood between), an
+//! assistant's at the end (a reply that was cut), or one that was thinking and nothing else. Strict
+//! servers refuse the whole conversation for each of them, for ever.
 
 use super::normal::{self, EncodeError, Message, Part, Role};
 use super::origin::{CallIds, CallOrigin};
 use crate::models::Request;
 use std::collections::HashMap;
 
-/// What the user says where the assistant is to go on with its own words, and where a conversation begins with them.
+/// What the user says where the assistant is to go on with its own words, and where a conversation
+/// begins with them.
 pub(in crate::models) const CONTINUE: &str = "Continue.";
 
 /// One message: the next one is of another role.
@@ -78,8 +79,8 @@ fn continued() -> Turn {
     Turn::User(vec![CONTINUE.to_owned()])
 }
 
-/// Adds a message behind the others: to the last one if that is of the same role, behind a word of the user where two
-/// of the assistant would meet.
+/// Adds a message behind the others: to the last one if that is of the same role, behind a word of
+/// the user where two of the assistant would meet.
 fn push(turns: &mut Vec<Turn>, next: Turn) {
     match (turns.last_mut(), next) {
         (Some(Turn::User(texts)), Turn::User(more)) => texts.extend(more),
@@ -91,8 +92,8 @@ fn push(turns: &mut Vec<Turn>, next: Turn) {
     }
 }
 
-/// One message; the outer none says that a block does not belong into a message of its role, the inner one that nothing
-/// is left of it.
+/// One message; the outer none says that a block does not belong into a message of its role, the
+/// inner one that nothing is left of it.
 fn turn(
     message: Message,
     ids: &mut CallIds<'_>,

@@ -1,4 +1,7 @@
-//! Every provider's word for why a reply ended, as one of four: whole, whole with calls, cut, withheld.
+//! Words by which providers say why a reply ended, and what each means.
+
+use super::classify::{Fault, Said};
+use crate::models::Usage;
 
 /// What a word says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,8 +94,9 @@ impl FinishWord {
         known.map_or(Self::Unknown, |(finish, _)| *finish)
     }
 
-    /// The word of [`crate::models::Completion::finish`]: one of the closed set, else the provider's own, cut.
-    pub fn named(self, word: &str) -> String {
+    /// The word of [`crate::models::Completion::finish`]: one of the closed set, else the
+    /// provider's own, cut.
+    pub fn to_finish(self, word: &str) -> String {
         let named = match self {
             Self::Stop => "stop",
             Self::ToolUse => "tool_use",
@@ -104,9 +108,47 @@ impl FinishWord {
     }
 }
 
-/// The word of a stream without one: it is whole if it ended in order, with usage and something said.
-pub(in crate::models) fn whole_without_word(in_order: bool) -> Option<String> {
-    in_order.then(|| "stop".to_owned())
+/// Decides why a reply ended, by its word and whether it makes calls.
+pub(in crate::models) fn decide_finish(word: &str, calls: bool) -> Result<String, Fault> {
+    match (FinishWord::parse(word), calls) {
+        // Words of routers for a provider that broke off behind them.
+        (FinishWord::Error, _) => Err(Fault::StreamError(Said {
+            code: word.chars().take(64).collect(),
+            ..Said::default()
+        })),
+        (FinishWord::ToolUse, false) => Err(Fault::CallsMissing),
+        // Some servers say `stop` after calls, too.
+        (FinishWord::ToolUse | FinishWord::Stop, true) => Ok("tool_use".to_owned()),
+        (finish, _) => Ok(finish.to_finish(word)),
+    }
+}
+
+/// Infers the word of a stream that ended in order, with usage and something said, but gave none:
+/// `length` if all output that was asked for was written, else `stop`.
+pub(in crate::models) fn infer_finish_word(usage: Usage, output_max: u64) -> String {
+    let word = if usage.output >= output_max {
+        "length"
+    } else {
+        "stop"
+    };
+    word.to_owned()
+}
+
+/// Adds a reason to the one before: what was cut or withheld stays so.
+pub(in crate::models) fn add_reason(
+    before: Option<String>,
+    reason: Option<String>,
+) -> Option<String> {
+    let is_whole = |word: &String| {
+        matches!(
+            FinishWord::parse(word),
+            FinishWord::Stop | FinishWord::ToolUse
+        )
+    };
+    match before.filter(|before| !is_whole(before) || reason.is_none()) {
+        Some(before) => Some(before),
+        None => reason,
+    }
 }
 
 #[cfg(test)]
@@ -129,7 +171,7 @@ mod tests {
             ),
             ("banana", "banana"),
         ] {
-            assert_eq!(FinishWord::parse(word).named(word), named, "{word}");
+            assert_eq!(FinishWord::parse(word).to_finish(word), named, "{word}");
         }
         assert_eq!(
             FinishWord::parse("MALFORMED_FUNCTION_CALL"),

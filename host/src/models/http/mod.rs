@@ -1,14 +1,17 @@
-//! What every adapter over HTTP shares: one `POST` whose answer is a stream of events, read within bounds.
+//! What every adapter over HTTP shares: one `POST` whose answer is a stream of events, read within
+//! bounds.
 //!
-//! An [`Endpoint`] makes exactly one request for each exchange: no retry, no redirect, no proxy from the environment.
-//! `normal` is the conversation as it is stored, `conversation` as servers take it, `origin` what goes back to one
-//! provider alone; `sse` reads the events, `room` bounds the reply, `finish` knows why it ended, `classify` says what a
-//! fault means, `said` what an error body says, `redact` what of it may be shown, `tls` whom to trust. What stands in the
-//! body, and how events become a reply, is the adapter's.
+//! An [`Endpoint`] makes exactly one request for each exchange: no retry, no redirect, no proxy
+//! from the environment. `normal` is the conversation as it is stored, `conversation` as servers
+//! take it, `origin` what goes back to one provider alone; `body` reads the answer and `sse` its
+//! events, `room` bounds the reply, `finish` knows why it ended, `classify` says what a fault
+//! means, `said` what an error body says, `redact` what of it may be shown, `tls` whom to trust.
+//! What stands in the body, and how events become a reply, is the adapter's.
 //!
-//! A reply is whole once its finish reason has arrived. After it, only what reports its usage is still awaited, and
-//! not for long; nothing that happens then takes the reply away.
+//! A reply is whole once its finish reason has arrived. After it, only what reports its usage is
+//! still awaited, and not for long; nothing that happens then takes the reply away.
 
+mod body;
 pub(super) mod classify;
 pub(super) mod conversation;
 pub(super) mod finish;
@@ -20,13 +23,13 @@ pub(super) mod said;
 mod sse;
 mod tls;
 
-use super::dialect::{KeyHeader, LearnedDialect};
+use super::dialect::{Dialect, KeyHeader, LearnedDialect};
 use super::{
     BoxFuture, Completion, Delta, Failure, IDLE_TIME, Llm, OnDelta, ProviderOptions, Request,
     Secret, Usage, answer_bytes_max,
 };
 use classify::{Fault, Said};
-use futures_util::{Stream, StreamExt, TryStreamExt};
+use futures_util::{StreamExt, TryStreamExt, stream};
 use normal::EncodeError;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION};
 use reqwest::{Client, Response, Url};
@@ -35,14 +38,6 @@ use std::collections::BTreeMap;
 use std::error::Error;
 use std::sync::LazyLock;
 use std::time::Duration;
-use tokio::time::Instant;
-
-/// Most bytes of an error body that are read: it is a sentence, and a page of HTML at worst.
-const ERROR_BYTES_MAX: usize = 64 << 10;
-/// Longest time in which an error body is awaited: the status alone says enough.
-const ERROR_WAIT: Duration = Duration::from_secs(10);
-/// Longest wait after the finish reason, in all. The reply is whole by then; only its usage may be missing.
-const USAGE_WAIT: Duration = Duration::from_secs(5);
 
 /// Why a provider cannot be set up. Nothing of the key or the address is repeated.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -57,7 +52,8 @@ pub enum SetupError {
     /// The address is neither `http` nor `https`.
     #[error("the provider's base_url must begin with http:// or https://")]
     Scheme,
-    /// The address has a user, a password, a query or a fragment: they would be sent or logged where nobody expects.
+    /// The address has a user, a password, a query or a fragment: they would be sent or logged
+    /// where nobody expects.
     #[error(
         "the provider's base_url must not have a user, a password, a query or a fragment; the key has a field of its own"
     )]
@@ -117,13 +113,14 @@ pub struct Times {
     pub connect: Duration,
     /// Longest time until an answer begins. Servers that queue begin late.
     pub answer: Duration,
-    /// Longest time in which a stream may bring nothing of a reply. Comments, pings and empty pieces are nothing.
+    /// Longest time in which a stream may bring nothing of a reply. Comments, pings and empty
+    /// pieces are nothing.
     pub idle: Duration,
 }
 
 impl Default for Times {
-    /// Times that suit hosted and local servers, and models that think in silence: 10 s to connect, 600 s to begin, 300 s
-    /// of silence.
+    /// Times that suit hosted and local servers, and models that think in silence: 10 s to connect,
+    /// 600 s to begin, 300 s of silence.
     fn default() -> Self {
         Self {
             connect: Duration::from_secs(10),
@@ -142,7 +139,7 @@ pub(super) trait Adapter: Send + Sync {
     /// The body of a request.
     fn encode(&self, request: &Request) -> Result<Vec<u8>, EncodeError>;
     /// A reply of which nothing has arrived.
-    fn begin_reply(&self) -> Self::Reply;
+    fn begin_reply(&self, request: &Request) -> Self::Reply;
 }
 
 impl<A: Adapter> Llm for A {
@@ -152,9 +149,8 @@ impl<A: Adapter> Llm for A {
         on_delta: OnDelta<'a>,
     ) -> BoxFuture<'a, Result<Completion, Failure>> {
         let body = self.encode(request);
-        let exchange = self
-            .endpoint()
-            .exchange(request, body, self.begin_reply(), on_delta);
+        let reply = self.begin_reply(request);
+        let exchange = self.endpoint().exchange(request, body, reply, on_delta);
         Box::pin(exchange)
     }
 }
@@ -170,6 +166,8 @@ pub(super) struct Endpoint {
     url: Url,
     /// The address as errors name it.
     shown_url: String,
+    /// Parts of the address that are the value of a variable: they are hidden in errors.
+    hidden: Vec<String>,
     headers: HeaderMap,
     secrets: Vec<Secret>,
     times: Times,
@@ -197,10 +195,20 @@ impl Endpoint {
             headers.insert(HeaderName::from_static(name), value);
         }
         for (name, value) in &options.headers {
-            let (name, value) = own_header(name, value)?;
-            headers.insert(name, value);
+            let (header, value) = parse_header(name, value)?;
+            if headers.insert(header, value).is_some() {
+                return Err(SetupError::Header {
+                    name: name.clone(),
+                    problem: "it is there twice, or carries the key already",
+                });
+            }
         }
+        let hidden = match &options.shown_url {
+            Some(shown) if shown.contains("${") => hidden_parts(&url),
+            _ => Vec::new(),
+        };
         let own = options.headers.into_iter().map(|(_, value)| value);
+        let own = own.filter(Secret::is_secret);
         Ok(Self {
             name: options.name,
             dialect: LearnedDialect::new(options.dialect),
@@ -214,6 +222,7 @@ impl Endpoint {
                     .unwrap_or_default()
                     .to_owned(),
             },
+            hidden,
             url,
             headers,
             secrets: options.key.into_iter().chain(own).collect(),
@@ -222,10 +231,10 @@ impl Endpoint {
         })
     }
 
-    /// Sends this header, too.
-    pub fn header(&mut self, name: &'static str, value: &'static str) {
-        let name = HeaderName::from_static(name);
-        self.headers.insert(name, HeaderValue::from_static(value));
+    /// Sends this header, too, unless the provider's entry names it.
+    pub fn add_header(&mut self, name: &'static str, value: &'static str) {
+        let entry = self.headers.entry(HeaderName::from_static(name));
+        entry.or_insert(HeaderValue::from_static(value));
     }
 
     /// The fields that are added to the body of requests for this model.
@@ -238,26 +247,49 @@ impl Endpoint {
     pub async fn exchange<R: Reply>(
         &self,
         request: &Request,
-        body: Result<Vec<u8>, EncodeError>,
+        content: Result<Vec<u8>, EncodeError>,
         mut reply: R,
         on_delta: OnDelta<'_>,
     ) -> Result<Completion, Failure> {
         let failed = |fault: Fault| self.failure(request, &fault, String::new(), None);
-        let body = body.map_err(Fault::Encode).map_err(failed)?;
-        let response = self.send(body).await.map_err(failed)?;
+        let content = content.map_err(Fault::Encode).map_err(failed)?;
+        // Read before anything is awaited: another call may learn something meanwhile.
+        let asked = self.dialect.dialect_for(&request.model);
+        let response = self.send(content).await.map_err(failed)?;
         if !response.status().is_success() {
-            let fault = refused(response).await;
-            return Err(failed(self.learned(request, fault)));
+            let fault = self.learn_refusal(request, asked, refused(response).await);
+            return Err(failed(fault));
         }
-        let read = if is_other_content(response.headers()) {
-            read_whole(response, request, &mut reply, on_delta).await
+        let (begin, response) = body::read_begin(response, self.times.idle).await;
+        let bytes_max = answer_bytes_max(request.output_max);
+        let is_document = body::is_document(response.headers(), &begin);
+        let read = if is_document {
+            let bounds = (self.times.answer, bytes_max);
+            body::read_document(begin, response, bounds, &mut reply, on_delta).await
         } else {
-            let bytes = response.bytes_stream();
+            let begin = stream::once(std::future::ready(Ok(begin)));
+            let bytes = begin.chain(response.bytes_stream().map_ok(Vec::from));
             let bytes = bytes.inspect_ok(|chunk| on_delta(Delta::Received(chunk.len() as u64)));
-            let bytes_max = answer_bytes_max(request.output_max);
-            read(bytes, self.times.idle, bytes_max, &mut reply, on_delta).await
+            body::read_stream(bytes, self.times.idle, bytes_max, &mut reply, on_delta).await
         };
-        read.map_err(|fault| self.failure(request, &fault, reply.text(), reply.usage()))
+        match read {
+            Ok(completion) => Ok(self.without_secrets(request, completion)),
+            Err(fault) => {
+                // A document without a reply is a refusal, whatever its status.
+                let refused = is_document && reply.text().is_empty();
+                let usage = reply.usage().or(refused.then(Usage::default));
+                Err(self.failure(request, &fault, reply.text(), usage))
+            }
+        }
+    }
+
+    /// A provider's own word for the end of a reply is stored and shown: it may be anything.
+    fn without_secrets(&self, request: &Request, completion: Completion) -> Completion {
+        let finish = redact::shown(&completion.finish, &self.secrets, request);
+        Completion {
+            finish: finish.unwrap_or_else(|| "withheld".to_owned()),
+            ..completion
+        }
     }
 
     async fn send(&self, body: Vec<u8>) -> Result<Response, Fault> {
@@ -270,14 +302,18 @@ impl Endpoint {
         }
     }
 
-    /// A refusal of a field that the next request will not have is one of the field alone.
-    fn learned(&self, request: &Request, fault: Fault) -> Fault {
+    /// Marks a refusal as one of a field alone, if the next request will be another one.
+    fn learn_refusal(&self, request: &Request, asked: Dialect, fault: Fault) -> Fault {
         match fault {
             Fault::Status {
                 status: 400 | 422,
                 said,
                 ..
-            } if self.dialect.learn(&said.words(), &request.model) => Fault::FieldRefused(said),
+            } if !said.is_overflow()
+                && self.dialect.learn(&said.sentence(), &request.model, asked) =>
+            {
+                Fault::FieldRefused(said)
+            }
             fault => fault,
         }
     }
@@ -297,11 +333,12 @@ impl Endpoint {
             | Fault::NotAStream(said) => self.with_words(request, &verdict.sentence, said),
             _ => verdict.sentence,
         };
-        let message = match classify::advice(fault, self.url.path()) {
+        let message = self.hide_address(match classify::advice(fault, self.url.path()) {
             Some(advice) => format!("{message}; {advice}"),
             None => message,
-        };
-        // A status instead of a stream is a refusal, and nobody bills one: nothing is charged for it.
+        });
+        // A status instead of a stream is a refusal, and nobody bills one: nothing is charged for
+        // it.
         let is_refusal = matches!(fault, Fault::Status { .. } | Fault::FieldRefused(_));
         Failure {
             kind: verdict.kind,
@@ -312,6 +349,15 @@ impl Endpoint {
             usage: usage.or(is_refusal.then(Usage::default)),
             partial,
         }
+    }
+
+    /// Hides what a variable holds of the address, where the provider repeats it.
+    fn hide_address(&self, message: String) -> String {
+        let mut message = message;
+        for part in &self.hidden {
+            message = message.replace(part.as_str(), "...");
+        }
+        message
     }
 
     /// Our sentence and the provider's, as far as it may be shown.
@@ -329,6 +375,21 @@ impl Endpoint {
     }
 }
 
+/// Host and path of an address, as far as they say more than any address does.
+fn hidden_parts(url: &Url) -> Vec<String> {
+    const SHORTEST: usize = 5;
+    let host = url.host_str().unwrap_or_default();
+    let authority = match url.port() {
+        Some(port) => format!("{host}:{port}"),
+        None => host.to_owned(),
+    };
+    let path = url.path().trim_end_matches("/chat/completions");
+    let path = path.trim_end_matches("/messages").trim_end_matches("/v1");
+    let parts = [path.to_owned(), authority, host.to_owned()];
+    let parts = parts.into_iter().filter(|part| part.len() >= SHORTEST);
+    parts.collect()
+}
+
 /// Headers that the exchange itself sets.
 const OWN_HEADERS: [&str; 6] = [
     "accept",
@@ -339,7 +400,7 @@ const OWN_HEADERS: [&str; 6] = [
     "transfer-encoding",
 ];
 
-fn own_header(name: &str, value: &Secret) -> Result<(HeaderName, HeaderValue), SetupError> {
+fn parse_header(name: &str, value: &Secret) -> Result<(HeaderName, HeaderValue), SetupError> {
     let wrong = |problem| SetupError::Header {
         name: name.to_owned(),
         problem,
@@ -369,67 +430,6 @@ pub(super) fn number(value: &Value) -> Option<u64> {
     }
 }
 
-/// Reads a stream into a reply, until it is whole and nothing more is to be known of it.
-async fn read<R: Reply, B: AsRef<[u8]>, E>(
-    bytes: impl Stream<Item = Result<B, E>>,
-    idle: Duration,
-    bytes_max: u64,
-    reply: &mut R,
-    on_delta: OnDelta<'_>,
-) -> Result<Completion, Fault> {
-    let mut events = std::pin::pin!(sse::events(bytes, bytes_max));
-    let mut deadline = Instant::now() + idle;
-    let mut finished = false;
-    while !reply.is_ended() {
-        let taken = match tokio::time::timeout_at(deadline, events.next()).await {
-            Err(_) => Err(Fault::Stalled(idle)),
-            Ok(None) => break,
-            Ok(Some(Ok(data))) if data.trim().is_empty() => Ok(Taken::Nothing),
-            Ok(Some(Ok(data))) => reply.take(&data, on_delta),
-            Ok(Some(Err(broken))) => Err(broken_stream(broken)),
-        };
-        match taken {
-            // The reply is whole: whatever comes behind it takes nothing away.
-            Err(_) if reply.is_finished() => break,
-            Err(fault) => return Err(fault),
-            Ok(_) if finished => {}
-            Ok(_) if reply.is_finished() => {
-                finished = true;
-                deadline = Instant::now() + USAGE_WAIT;
-            }
-            Ok(Taken::Substance) => deadline = Instant::now() + idle,
-            Ok(Taken::Nothing) => {}
-        }
-    }
-    reply.complete()
-}
-
-/// Reads an answer that is no stream: a whole reply of a server that does not stream, or an error.
-async fn read_whole<R: Reply>(
-    response: Response,
-    request: &Request,
-    reply: &mut R,
-    on_delta: OnDelta<'_>,
-) -> Result<Completion, Fault> {
-    let bytes_max = answer_bytes_max(request.output_max).min(sse::EVENT_BYTES_MAX as u64);
-    let body = read_body(response, bytes_max as usize, Times::default().answer).await;
-    on_delta(Delta::Received(body.len() as u64));
-    let text = String::from_utf8_lossy(&body);
-    let value = sse::is_small(&text)
-        .then(|| serde_json::from_str::<Value>(&text).ok())
-        .flatten();
-    let Some(value) = value else {
-        return Err(Fault::NotAStream(said::of_text(&text)));
-    };
-    if let Some(said) = said::of_body(&value).filter(|_| value.get("choices").is_none()) {
-        return Err(Fault::StreamError(said));
-    }
-    match reply.take_whole(&value, on_delta) {
-        None => Err(Fault::NotAStream(Said::default())),
-        Some(taken) => taken.and_then(|()| reply.complete()),
-    }
-}
-
 /// The address of a provider, checked. The adapter adds its path.
 pub(super) fn address(base: &str) -> Result<Url, SetupError> {
     let url = Url::parse(base.trim()).map_err(|error| SetupError::Address {
@@ -445,8 +445,9 @@ pub(super) fn address(base: &str) -> Result<Url, SetupError> {
     Ok(url)
 }
 
-/// A client that makes one request when it is asked for one. (Its pool may take another connection if the one it
-/// picked was closed before anything was written to it; nothing is ever written twice.)
+/// A client that makes one request when it is asked for one. (Its pool may take another connection
+/// if the one it picked was closed before anything was written to it; nothing is ever written
+/// twice.)
 fn client(url: &Url, times: Times) -> Result<Client, SetupError> {
     let failed = |problem: String| SetupError::Client { problem };
     let tls = tls::config(url.scheme() == "https").map_err(|error| failed(error.to_string()))?;
@@ -462,7 +463,8 @@ fn client(url: &Url, times: Times) -> Result<Client, SetupError> {
         .map_err(|error| failed(chain(&error.without_url())))
 }
 
-/// An error of the client library with its causes: it names hosts and system errors, never headers or bodies.
+/// An error of the client library with its causes: it names hosts and system errors, never headers
+/// or bodies.
 fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
@@ -477,6 +479,9 @@ fn chain(error: &dyn Error) -> String {
 fn unanswered(error: &reqwest::Error) -> Fault {
     if !error.is_connect() {
         return Fault::Disconnected;
+    }
+    if tls::is_plain_server(error) {
+        return Fault::NoTls;
     }
     match tls::certificate_problem(error) {
         Some(problem) => Fault::Certificate { problem },
@@ -497,56 +502,12 @@ async fn refused(response: Response) -> Fault {
     let retry_after = classify::retry_after(header, jiff::Timestamp::now());
     let status = response.status().as_u16();
     let location = header(LOCATION.as_str()).filter(|_| (300..400).contains(&status));
-    let said = read_error(response).await;
+    let said = body::read_error(response).await;
     Fault::Status {
         status,
         said,
         retry_after,
         location,
-    }
-}
-
-/// What an error body says, whatever its shape.
-async fn read_error(response: Response) -> Said {
-    let body = read_body(response, ERROR_BYTES_MAX, ERROR_WAIT).await;
-    let text = String::from_utf8_lossy(&body);
-    let value = serde_json::from_str(&text).ok();
-    let said = value.as_ref().and_then(said::of_body);
-    said.unwrap_or_else(|| said::of_text(&text))
-}
-
-/// The beginning of a body, as far as it comes in time.
-async fn read_body(mut response: Response, bytes_max: usize, longest: Duration) -> Vec<u8> {
-    let mut body = Vec::new();
-    let read = async {
-        while let Ok(Some(chunk)) = response.chunk().await {
-            let room = bytes_max - body.len();
-            body.extend_from_slice(&chunk[..chunk.len().min(room)]);
-            if body.len() == bytes_max {
-                break;
-            }
-        }
-    };
-    let _ = tokio::time::timeout(longest, read).await;
-    body
-}
-
-/// True for content that is certainly no event stream. Some servers name no type, or the wrong one.
-fn is_other_content(headers: &HeaderMap) -> bool {
-    let content = headers
-        .get(CONTENT_TYPE)
-        .and_then(|value| value.to_str().ok())
-        .unwrap_or_default();
-    ["application/json", "text/html"]
-        .iter()
-        .any(|other| content.starts_with(other))
-}
-
-fn broken_stream(broken: sse::Broken) -> Fault {
-    match broken {
-        sse::Broken::Transport => Fault::Disconnected,
-        sse::Broken::TooLarge => Fault::TooLarge,
-        sse::Broken::NotText => Fault::BadChunk,
     }
 }
 
@@ -560,6 +521,6 @@ pub(super) async fn replay<R: Reply>(
     let on_delta = |delta| deltas.lock().unwrap().push(delta);
     let bytes = futures_util::stream::iter(chunks.into_iter().map(Ok::<_, ()>));
     let (idle, most) = (Times::default().idle, answer_bytes_max(u64::MAX));
-    let result = read(bytes, idle, most, &mut reply, &on_delta).await;
+    let result = body::read_stream(bytes, idle, most, &mut reply, &on_delta).await;
     (result, deltas.into_inner().unwrap())
 }

@@ -3,8 +3,8 @@
 use serde::Deserialize;
 use serde_json::value::Value;
 
-/// Most bytes of a request body. A window of a few million tokens fits; a runaway conversation does not. Anthropic
-/// refuses larger ones itself.
+/// Most bytes of a request body. A window of a few million tokens fits; a runaway conversation does
+/// not. Anthropic refuses larger ones itself.
 pub(in crate::models) const REQUEST_BYTES_MAX: usize = 32 << 20;
 
 /// Most characters of a call's name on either wire.
@@ -80,16 +80,17 @@ pub(in crate::models) fn bounded(body: Vec<u8>) -> Result<Vec<u8>, EncodeError> 
     }
 }
 
-/// The arguments of an earlier call as they may be sent: the text that the model wrote, or `{}` where that is no JSON
-/// object. Providers parse them and refuse the whole conversation otherwise; what was wrong stands in the call's
-/// result.
+/// The arguments of an earlier call as they may be sent: the text that the model wrote, or `{}`
+/// where that is no JSON object. Providers parse them and refuse the whole conversation otherwise;
+/// what was wrong stands in the call's result.
 pub(in crate::models) fn arguments(written: &str) -> &str {
     let object = serde_json::from_str::<serde_json::Map<String, Value>>(written);
     if object.is_ok() { written } else { "{}" }
 }
 
-/// The name of an earlier call as it may be sent: models make names up, and providers refuse a whole conversation for
-/// one with other characters or of another length than a tool's name may have.
+/// The name of an earlier call as it may be sent: models make names up, and providers refuse a
+/// whole conversation for one with other characters or of another length than a tool's name may
+/// have.
 pub(in crate::models) fn call_name(written: &str) -> String {
     let allowed = |c: char| {
         let plain = c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
@@ -103,8 +104,8 @@ pub(in crate::models) fn call_name(written: &str) -> String {
     }
 }
 
-/// Every text of a message that a person or a model wrote, for the check that errors repeat none. Empty if the
-/// message is not in the normal form.
+/// Every text of a message that a person or a model wrote, for the check that errors repeat none.
+/// Empty if the message is not in the normal form.
 pub(in crate::models) fn texts(message: &str) -> Vec<String> {
     let Ok(message) = serde_json::from_str::<Message>(message) else {
         return Vec::new();

@@ -1,10 +1,12 @@
-//! What a provider said that only it understands: kept as `raw` beside a block, and sent back to the same provider.
+//! What a provider said that only it understands: kept as `raw` beside a block, and sent back to
+//! the same provider.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::Value;
 use std::collections::BTreeSet;
 
-/// Fields of a call, beside its id and its function, that must come back with it: Google's signatures travel in them.
+/// Fields of a call, beside its id and its function, that must come back with it: Google's
+/// signatures travel in them.
 pub(in crate::models) const CALL_FIELDS: [&str; 2] = ["extra_content", "provider_specific_fields"];
 
 /// Longest id of a call that goes back. Some gateways put a signature into it.
@@ -14,7 +16,6 @@ const ID_BYTES_MAX: usize = 16 << 10;
 #[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
 pub(in crate::models) struct CallOrigin {
     /// Name of the provider in the table.
-    #[serde(default)]
     pub provider: String,
     /// The id that it gave the call.
     #[serde(default)]
@@ -25,12 +26,16 @@ pub(in crate::models) struct CallOrigin {
 }
 
 impl CallOrigin {
-    /// Reads the `raw` of a block; nothing, if it is no origin.
+    /// Reads the `raw` of a block. `None` if it is no origin.
     pub fn read(raw: Option<&str>) -> Option<Self> {
-        serde_json::from_str(raw?).ok()
+        let mut origin: Self = serde_json::from_str(raw?).ok()?;
+        origin
+            .fields
+            .retain(|name, _| CALL_FIELDS.contains(&name.as_str()));
+        (!origin.provider.is_empty()).then_some(origin)
     }
 
-    /// The `raw` of a block.
+    /// Writes the `raw` of a block.
     pub fn write(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
     }
@@ -45,13 +50,14 @@ pub(in crate::models) struct ThinkingOrigin {
     pub field: String,
     /// Routers' `reasoning_details`, put together from their pieces.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub details: Vec<Value>,
+    pub details: Vec<serde_json::Map<String, Value>>,
 }
 
 impl ThinkingOrigin {
-    /// Reads the `raw` of a block; nothing, if it is no origin.
+    /// Reads the `raw` of a block. `None` if it is no origin.
     pub fn read(raw: Option<&str>) -> Option<Self> {
-        serde_json::from_str(raw?).ok()
+        let origin: Self = serde_json::from_str(raw?).ok()?;
+        (!origin.provider.is_empty()).then_some(origin)
     }
 
     /// The `raw` of a block.
@@ -60,8 +66,9 @@ impl ThinkingOrigin {
     }
 }
 
-/// Chooses the id under which each call of a conversation is sent: the provider's own, where this provider gave one
-/// that is valid and new in the conversation; else a short one made from ours, which every server takes.
+/// Chooses the id under which each call of a conversation is sent: the provider's own, where this
+/// provider gave one that is valid and new in the conversation; else a short one made from ours,
+/// which every server takes.
 #[derive(Debug)]
 pub(in crate::models) struct CallIds<'a> {
     provider: &'a str,
@@ -79,8 +86,8 @@ impl<'a> CallIds<'a> {
         }
     }
 
-    /// The id of a call that is `ours` in the conversation. Calls are asked for in order, so that an id stays the same as
-    /// the conversation grows.
+    /// The id of a call that is `ours` in the conversation. Calls are asked for in order, so that
+    /// an id stays the same as the conversation grows.
     pub fn choose(&mut self, ours: &str, origin: Option<&CallOrigin>) -> String {
         let own = origin
             .filter(|origin| origin.provider == self.provider)

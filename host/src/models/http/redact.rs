@@ -1,9 +1,9 @@
 //! What an error may repeat of what a provider said.
 //!
-//! A provider's sentence is worth showing ("The model `x` does not exist"), but some repeat the key or the prompt. It
-//! is shown only if it shares no run of [`KEY_RUN`] bytes with the key and none of [`PROMPT_RUN`] with the
-//! conversation, and contains no whole short text of it; it is cut and its control characters are blanked, for it may
-//! reach a terminal.
+//! A provider's sentence is worth showing ("The model `x` does not exist"), but some repeat the key
+//! or the prompt. It is shown only if it shares no run of [`KEY_RUN`] bytes with the key and none
+//! of [`PROMPT_RUN`] with the conversation, and contains no whole short text of it; it is cut and
+//! its control characters are blanked, for it may reach a terminal.
 
 use super::normal;
 use crate::models::{Request, Secret};
@@ -13,9 +13,11 @@ use std::collections::HashSet;
 const SHOWN_CHARS_MAX: usize = 300;
 /// A run of this many bytes of a key gives too much of it away.
 const KEY_RUN: usize = 8;
-/// A run of this many bytes is no coincidence: shorter ones ("you do not have access") are in any language.
+/// A run of this many bytes is no coincidence: shorter ones ("you do not have access") are in any
+/// language.
 const PROMPT_RUN: usize = 32;
-/// A whole text of the conversation that is at least this long is recognized even below [`PROMPT_RUN`].
+/// A whole text of the conversation that is at least this long is recognized even below
+/// [`PROMPT_RUN`].
 const PROMPT_TEXT_MIN: usize = 8;
 
 /// The sentence as it may be shown; none if it repeats what it must not.

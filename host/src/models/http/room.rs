@@ -37,9 +37,9 @@ impl Room {
     }
 }
 
-/// The arguments of a call that is whole: an empty object for none, as many providers send nothing for a tool that
-/// takes nothing. In a reply that was `cut`, none may as well be the beginning of some: they stay no JSON, so that
-/// the call is never run.
+/// The arguments of a call that is whole: an empty object for none, as many providers send nothing
+/// for a tool that takes nothing. In a reply that was `cut`, none may as well be the beginning of
+/// some: they stay no JSON, so that the call is never run.
 pub(in crate::models) fn call_arguments(written: String, cut: bool) -> String {
     if written.trim().is_empty() && !cut {
         "{}".to_owned()

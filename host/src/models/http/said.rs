@@ -8,7 +8,8 @@ const SENTENCE_CHARS_MAX: usize = 2_000;
 /// How deep a sentence is looked for.
 const DEPTH_MAX: usize = 6;
 
-/// Keys that hold a sentence, or an object or a list in which one stands, in the order in which they are looked at.
+/// Keys that hold a sentence, or an object or a list in which one stands, in the order in which
+/// they are looked at.
 const SENTENCE_KEYS: [&str; 9] = [
     "message",
     "msg",
@@ -21,15 +22,15 @@ const SENTENCE_KEYS: [&str; 9] = [
     "title",
 ];
 
-/// What the body of a refusal says:
-/// `{"error": {"message", "type", "code", "param"}}`, `{"error": "...", "code"}`, `{"object": "error", "message"}`,
-/// `{"message": {"detail": [...]}}`, `{"detail": [{"loc", "msg"}]}`, `{"errors": [...]}`, or one of them in a list.
-/// `None` if it says nothing of an error.
+/// What the body of a refusal says: `{"error": {"message", "type", "code", "param"}}`, `{"error":
+/// "...", "code"}`, `{"object": "error", "message"}`, `{"message": {"detail": [...]}}`, `{"detail":
+/// [{"loc", "msg"}]}`, `{"errors": [...]}`, or one of them in a list. `None` if it says nothing of
+/// an error.
 pub(in crate::models) fn of_body(body: &Value) -> Option<Said> {
     match body {
         Value::Array(list) => of_body(list.first()?),
         Value::Object(fields) => {
-            let is_said = |key: &&str| fields.get(*key).is_some_and(|value| !value.is_null());
+            let is_said = |key: &&str| fields.get(*key).is_some_and(|value| !is_empty(value));
             let key = SENTENCE_KEYS.iter().find(|key| is_said(key));
             let flat = body["object"] == "error" || body["type"] == "error";
             if key.is_none() && !flat {
@@ -44,17 +45,27 @@ pub(in crate::models) fn of_body(body: &Value) -> Option<Said> {
     }
 }
 
-/// What an event of a stream says of an error; `reply` is the field that every part of a reply has. `None` for a part of
-/// the reply.
+/// What an event of a stream says of an error; `reply` is the field that every part of a reply has.
+/// `None` for a part of the reply.
 pub(in crate::models) fn in_stream(event: &Value, reply: &str) -> Option<Said> {
-    let named = event.get("error").is_some_and(|error| !error.is_null());
+    let is_there = |key: &str| event.get(key).is_some_and(|value| !is_empty(value));
+    let named = is_there("error");
     let flat = event["object"] == "error" || event["type"] == "error";
     let bare = event.get(reply).is_none()
         && event.get("type").is_none()
-        && ["message", "detail"]
-            .iter()
-            .any(|key| event.get(*key).is_some());
+        && ["message", "detail"].into_iter().any(is_there);
     (named || flat || bare).then(|| of_body(event).unwrap_or_default())
+}
+
+/// Returns true for what says nothing: some gateways send the field in every event.
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::String(text) => text.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+        Value::Array(list) => list.is_empty(),
+        Value::Bool(_) | Value::Number(_) => false,
+    }
 }
 
 /// What a body that is no JSON says: its text, or the title of a page.
@@ -95,8 +106,8 @@ fn of_error(error: &Value) -> Said {
     }
 }
 
-/// The sentence in a value: itself, that of its keys, or those of a list. Where a validator names a place, it stands in
-/// front.
+/// The sentence in a value: itself, that of its keys, or those of a list. Where a validator names a
+/// place, it stands in front.
 fn sentence(value: &Value, depth: usize) -> String {
     let Some(depth) = depth.checked_sub(1) else {
         return String::new();
@@ -208,6 +219,9 @@ mod tests {
             (r#"{"choices":[],"message":"hello"}"#, false),
             (r#"{"type":"ping","message":{}}"#, false),
             (r#"{"choices":[],"error":null}"#, false),
+            (r#"{"choices":[],"error":""}"#, false),
+            (r#"{"choices":[],"error":{}}"#, false),
+            (r#"{"message":null}"#, false),
             (r#"{"choices":[],"error":{"message":"m"}}"#, true),
             (r#"{"message":"m"}"#, true),
             (r#"{"detail":"m"}"#, true),

@@ -1,20 +1,23 @@
 //! Server-sent events of an answer, with bounds.
 //!
-//! `eventsource-stream` parses the events. It has no bounds of its own, cuts its buffer anew for every line, keeps
-//! bytes that are not UTF-8 for ever and panics on a byte order mark; so it is fed one whole line at a time, checked
-//! here, and each of these is tested below. A line without an end, and an event without the blank line after it, are
-//! dropped when the stream ends, as the specification says.
+//! `eventsource-stream` parses the events. It has no bounds of its own, cuts its buffer anew for
+//! every line, keeps bytes that are not UTF-8 for ever and panics on a byte order mark; so it is
+//! fed one whole line at a time, checked here, and each of these is tested below. A line without an
+//! end, and an event without the blank line after it, are dropped when the stream ends, as the
+//! specification says.
 
 use crate::models::REPLY_BYTES_MAX;
 use eventsource_stream::{Event, EventStreamError, Eventsource};
 use futures_util::stream::{self, Stream, StreamExt};
 use std::pin::Pin;
 
-/// Most bytes of one event. Some servers send a whole reply as one: 128 Ki tokens, the longest output that models have,
-/// of eight bytes each, twice that where JSON escapes them. An event stands in memory several times while it is read.
+/// Most bytes of one event. Some servers send a whole reply as one: 128 Ki tokens, the longest
+/// output that models have, of eight bytes each, twice that where JSON escapes them. An event
+/// stands in memory several times while it is read.
 pub(super) const EVENT_BYTES_MAX: usize = REPLY_BYTES_MAX / 2;
-/// Most values and names in the JSON of one event. Each costs some 200 bytes of memory and may be two of text, so that bytes alone
-/// do not bound what an event costs. An event has some ten, one with the arguments of a call as they are some thousand.
+/// Most values and names in the JSON of one event. Each costs some 200 bytes of memory and may be
+/// two of text, so that bytes alone do not bound what an event costs. An event has some ten, one
+/// with the arguments of a call as they are some thousand.
 const EVENT_VALUES_MAX: usize = 1 << 16;
 
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
@@ -30,8 +33,8 @@ pub(super) enum Broken {
     NotText,
 }
 
-/// The `data` of each event of a byte stream of at most so many bytes, comments and empty events included: a provider could
-/// send them for ever. How long they may take is the caller's.
+/// The `data` of each event of a byte stream of at most so many bytes, comments and empty events
+/// included: a provider could send them for ever. How long they may take is the caller's.
 pub(super) fn events<S, B, E>(
     bytes: S,
     bytes_max: u64,
@@ -70,7 +73,8 @@ pub(super) fn is_small(json: &str) -> bool {
     json.len() <= EVENT_BYTES_MAX && values(json) <= EVENT_VALUES_MAX
 }
 
-/// How many values and names a JSON text has, before anything is made of it: each but the first follows one of these.
+/// How many values and names a JSON text has, before anything is made of it: each but the first
+/// follows one of these.
 fn values(json: &str) -> usize {
     let (mut values, mut within, mut escaped) = (1, false, false);
     for byte in json.bytes() {
@@ -156,7 +160,8 @@ where
         Some(text)
     }
 
-    /// Where the line ends and where the next one begins. A carriage return that stands last may be half of a pair.
+    /// Where the line ends and where the next one begins. A carriage return that stands last may be
+    /// half of a pair.
     fn line_end(&mut self) -> Option<(usize, usize)> {
         let found = self.buffer[self.scanned..]
             .iter()
@@ -218,8 +223,8 @@ mod tests {
         );
     }
 
-    /// Symptom: an event of 8 MB took 70 times as much memory. Cause: it was a list of small numbers, and each became a
-    /// value of its own. Fix: values are counted before they are made.
+    /// Symptom: an event of 8 MB took 70 times as much memory. Cause: it was a list of small
+    /// numbers, and each became a value of its own. Fix: values are counted before they are made.
     #[tokio::test]
     async fn an_event_of_many_values_is_refused_before_they_are_made() {
         for (text, expected) in [

@@ -1,12 +1,13 @@
-//! TLS of the HTTP client: rustls with ring and the certificates that the system trusts, and nothing of it global.
+//! TLS of the HTTP client: rustls with ring and the certificates that the system trusts, and
+//! nothing of it global.
 
 use rustls::ClientConfig;
 use rustls_platform_verifier::BuilderVerifierExt;
 use std::error::Error;
 use std::sync::Arc;
 
-/// The configuration of a client. For plain `http` no certificates are looked for: a machine without any must still
-/// reach its local server.
+/// The configuration of a client. For plain `http` no certificates are looked for: a machine
+/// without any must still reach its local server.
 pub(super) fn config(https: bool) -> Result<ClientConfig, rustls::Error> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder =
@@ -34,8 +35,20 @@ pub(super) fn certificate_problem(error: &dyn Error) -> Option<String> {
     None
 }
 
-/// The error of TLS that this one is, or that it wraps: an error of input and output names what it wraps as no source, and
-/// may wrap another of its kind.
+/// Returns true if the server's first bytes were none of TLS.
+pub(super) fn is_plain_server(error: &dyn Error) -> bool {
+    let mut source = error.source();
+    while let Some(cause) = source {
+        if let Some(rustls::Error::InvalidMessage(_)) = tls_error(cause) {
+            return true;
+        }
+        source = cause.source();
+    }
+    false
+}
+
+/// The error of TLS that this one is, or that it wraps: an error of input and output names what it
+/// wraps as no source, and may wrap another of its kind.
 fn tls_error<'a>(cause: &'a (dyn Error + 'static)) -> Option<&'a rustls::Error> {
     match cause.downcast_ref::<std::io::Error>() {
         Some(io) => tls_error(io.get_ref()?),
@@ -48,8 +61,9 @@ mod tests {
     use super::*;
     use std::io;
 
-    /// Symptom: a certificate that is not trusted was tried four times. Cause: it was looked for behind one wrapper of input
-    /// and output, and the client library makes two. Fix: all are opened.
+    /// Symptom: a certificate that is not trusted was tried four times. Cause: it was looked for
+    /// behind one wrapper of input and output, and the client library makes two. Fix: all are
+    /// opened.
     #[test]
     fn a_refused_certificate_is_found_behind_any_wrapper() {
         #[derive(Debug, thiserror::Error)]

@@ -1,9 +1,10 @@
 //! Calls of a reply, put together from their pieces.
 //!
-//! OpenAI numbers calls from 0 and gives each piece the number. Other servers number from 1, number every call 0, give
-//! each piece another number, send no number, no id or neither, repeat the name in every piece, or send a whole call at
-//! once. What holds for all of them: a piece with another id and a name begins another call, and so does one with a name
-//! where the arguments so far are whole.
+//! OpenAI numbers calls from 0 and gives each piece the number. Other servers number from 1, number
+//! every call 0, give each piece another number, send no number, no id or neither, repeat the name
+//! in every piece, or send a whole call at once. What holds for all of them: a piece with another
+//! id and a name begins another call, and so does one with a name where the arguments so far are
+//! whole.
 
 use crate::models::http::origin::CALL_FIELDS;
 use serde_json::{Map, Value};
@@ -24,6 +25,38 @@ pub(super) struct OpenCall {
     pub fields: Map<String, Value>,
     /// The chunk that its newest piece came in.
     chunk: u64,
+    scan: ObjectScan,
+}
+
+/// Follows the braces of arguments piece by piece: whether they are a whole object so far.
+#[derive(Debug, Default)]
+struct ObjectScan {
+    depth: u64,
+    begun: bool,
+    in_text: bool,
+    escaped: bool,
+}
+
+impl ObjectScan {
+    fn add(&mut self, piece: &str) {
+        for byte in piece.bytes() {
+            match byte {
+                _ if self.escaped => self.escaped = false,
+                b'\\' => self.escaped = self.in_text,
+                b'"' => self.in_text = !self.in_text,
+                b'{' | b'[' if !self.in_text => {
+                    self.depth += 1;
+                    self.begun = true;
+                }
+                b'}' | b']' if !self.in_text => self.depth = self.depth.saturating_sub(1),
+                _ => {}
+            }
+        }
+    }
+
+    fn is_whole(&self) -> bool {
+        self.begun && self.depth == 0
+    }
 }
 
 /// A piece of a call.
@@ -41,7 +74,7 @@ impl CallPiece {
     pub fn read(call: &Value) -> Self {
         let function = &call["function"];
         let fields = CALL_FIELDS.iter().filter_map(|field| {
-            let value = call.get(*field).filter(|value| !value.is_null())?;
+            let value = call.get(*field).filter(|value| value.is_object())?;
             Some(((*field).to_owned(), value.clone()))
         });
         Self {
@@ -60,6 +93,22 @@ impl CallPiece {
             arguments: arguments_text(&function["arguments"]),
             ..Self::default()
         }
+    }
+
+    /// Makes a whole call a piece again.
+    pub fn of_call(call: OpenCall) -> Self {
+        Self {
+            index: call.index,
+            id: call.id,
+            name: call.name,
+            arguments: call.arguments,
+            fields: call.fields,
+        }
+    }
+
+    /// Returns true if it has a part of the arguments: names are repeated by some servers.
+    pub fn says_more(&self) -> bool {
+        !self.arguments.is_empty()
     }
 
     /// Bytes that it adds to a reply.
@@ -99,6 +148,10 @@ impl Calls {
         let same_id = |call: &OpenCall| !piece.id.is_empty() && call.id == piece.id;
         let same_index = |call: &OpenCall| piece.index.is_some() && call.index == piece.index;
         let newest = |is: &dyn Fn(&OpenCall) -> bool| self.open.iter().rposition(is);
+        // A piece with neither id nor name goes on with something, whatever its number.
+        if piece.id.is_empty() && piece.name.is_empty() {
+            return newest(&same_index).or_else(|| self.open.len().checked_sub(1));
+        }
         let at = newest(&|call| same_id(call) && same_index(call))
             .or_else(|| newest(&same_id))
             .or_else(|| match piece.index {
@@ -126,7 +179,9 @@ impl Calls {
         // Some gateways begin with an empty object and send the arguments behind it.
         if call.arguments.trim() == "{}" && piece.arguments.trim_start().starts_with('{') {
             call.arguments.clear();
+            call.scan = ObjectScan::default();
         }
+        call.scan.add(&piece.arguments);
         call.arguments.push_str(&piece.arguments);
     }
 
@@ -156,6 +211,5 @@ fn begins_another(call: &OpenCall, piece: &CallPiece, chunk: u64) -> bool {
     let begun = call.arguments.trim();
     let more = piece.arguments.trim();
     let is_placeholder = begun == "{}" && more != "{}" && piece.name == call.name;
-    let whole = serde_json::from_str::<Map<String, Value>>(begun).is_ok();
-    whole && !more.is_empty() && !is_placeholder
+    call.scan.is_whole() && !more.is_empty() && !is_placeholder
 }

@@ -1,17 +1,18 @@
 //! A reply, put together from the chunks of a stream.
 //!
-//! Servers that call themselves compatible differ in small ways; each leniency here names the one it serves. What is
-//! never lenient: a chunk that is not JSON, an error object, and a stream that ends without the word that it is whole.
+//! Servers that call themselves compatible differ in small ways; each leniency here names the one
+//! it serves. What is never lenient: a chunk that is not JSON, an error object, and a stream that
+//! ends without the word that it is whole.
 
 use super::calls::{CallPiece, Calls};
 use super::usage;
-use crate::models::http::classify::{self, Fault};
-use crate::models::http::finish::{FinishWord, whole_without_word};
+use crate::models::http::classify::Fault;
+use crate::models::http::finish::{FinishWord, add_reason, decide_finish, infer_finish_word};
 use crate::models::http::origin::{CallOrigin, ThinkingOrigin};
 use crate::models::http::room::{Room, call_arguments};
 use crate::models::http::{self, Taken, said};
 use crate::models::{Block, Completion, Delta, OnDelta, Usage};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// Fields of a delta that hold thinking, by the servers that name them so.
 const THINKING_FIELDS: [&str; 3] = ["reasoning_content", "reasoning", "thinking"];
@@ -30,19 +31,58 @@ pub(in crate::models) struct Reply {
     finish: Option<String>,
     usage: Option<Usage>,
     ended: bool,
+    /// What a reply used that was abandoned before this one.
+    abandoned: Usage,
+    /// Bytes of the reply when its usage was read.
+    counted_at: usize,
+    /// Most output tokens that were asked for.
+    output_max: u64,
+    /// Parts of substance so far.
+    substance: u64,
     /// Chunks so far.
     chunks: u64,
-    identity: Identity,
+    identity: ReplyIdentity,
 }
+
+/// Bytes of a reply that make one token at least.
+const TOKEN_BYTES: usize = 4;
 
 /// Which reply of a stream the chunks belong to.
 #[derive(Default)]
-struct Identity {
+struct ReplyIdentity {
     id: String,
-    /// Two chunks in a row had it: the server does not make up another one for each chunk.
-    steady: bool,
+    /// How the server names its chunks.
+    naming: Naming,
     /// A second reply began behind the end of the first.
     past: bool,
+    /// The one delta of a reply that seems to be abandoned, until the next chunk decides.
+    shelved: Option<Value>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Naming {
+    /// Nothing is known.
+    #[default]
+    Unknown,
+    /// Chunks of one reply have one id.
+    Steady,
+    /// Each chunk has another id.
+    Changing,
+}
+
+/// What a chunk is to the reply before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Belonging {
+    /// It goes on with it.
+    Same,
+    /// It begins another reply in its place.
+    Another,
+    /// It seems to, but the next chunk has to tell.
+    Perhaps,
+    /// The one before it seemed to begin another reply, and did not.
+    Restored,
+    /// It belongs to a second reply, behind the whole first one.
+    Past,
 }
 
 impl http::Reply for Reply {
@@ -56,34 +96,27 @@ impl http::Reply for Reply {
             return Err(Fault::BadChunk);
         }
         // Some servers repeat a growing usage in every chunk: the last one that can be read counts.
-        let usage = usage::of_chunk(&chunk);
-        self.usage = usage.or(self.usage);
+        let usage = usage::of_chunk(&chunk).filter(|_| !self.identity.past);
+        let counted = usage.is_some() && usage != self.usage;
         if let Some(said) = said::in_stream(&chunk, "choices") {
+            self.usage = usage.or(self.usage);
             return Err(Fault::StreamError(said));
         }
         self.chunks += 1;
         // Only one choice was asked for.
         let choices = chunk["choices"].as_array().into_iter().flatten();
         let mine = |choice: &&Value| http::number(&choice["index"]).unwrap_or(0) == 0;
-        let before = self.room.taken();
+        let (before, unfinished) = (self.substance, self.finish.is_none());
         for choice in choices.filter(mine) {
-            // A reply that is no stream has a message in place of the delta.
-            let parts = ["delta", "message"].map(|name| &choice[name]);
-            let delta = parts.into_iter().find(|part| part.is_object());
-            let delta = delta.unwrap_or(&Value::Null);
-            if self.tell_replies_apart(&chunk["id"], delta) {
-                on_delta(Delta::Restarted);
-            }
-            if self.identity.past {
-                continue;
-            }
-            self.take_delta(delta, on_delta)?;
-            let reason = choice["finish_reason"].as_str();
-            let reason = reason.filter(|reason| !reason.is_empty());
-            self.finish = reason.map(str::to_owned).or(self.finish.take());
+            self.take_choice(&chunk["id"], choice, on_delta)?;
         }
-        let substance = self.room.taken() > before || self.finish.is_some() || usage.is_some();
-        Ok(if substance {
+        if let Some(usage) = usage.filter(|_| !self.identity.past) {
+            self.usage = Some(usage);
+            self.counted_at = self.room.taken();
+        }
+        let ends = unfinished && self.finish.is_some();
+        let progress = self.substance > before || ends || counted;
+        Ok(if progress {
             Taken::Substance
         } else {
             Taken::Nothing
@@ -114,28 +147,28 @@ impl http::Reply for Reply {
         self.blocks.iter().filter_map(text).collect()
     }
 
+    /// Of output, what has arrived counts at least: a usage that came early is no more than a
+    /// start.
     fn usage(&self) -> Option<Usage> {
-        self.usage
+        let usage = self.usage?;
+        let more = self.room.taken().saturating_sub(self.counted_at) / TOKEN_BYTES;
+        let output = usage.output.saturating_add(more as u64);
+        Some(Usage { output, ..usage }.plus(self.abandoned))
     }
 
     fn complete(&mut self) -> Result<Completion, Fault> {
         let calls = !self.calls.open.is_empty();
         let says = calls || !self.text().is_empty();
-        let unsaid = whole_without_word(self.ended && self.usage.is_some() && says);
-        let word = self.finish.take().or(unsaid).ok_or(Fault::Unfinished)?;
-        let finish = match (FinishWord::parse(&word), calls) {
-            // A word of routers for a provider that broke off behind them.
-            (FinishWord::Error, _) => return Err(Fault::StreamError(classify::Said::default())),
-            (FinishWord::ToolUse, false) => return Err(Fault::CallsMissing),
-            // Some servers say `stop` after calls, too.
-            (FinishWord::ToolUse | FinishWord::Stop, true) => FinishWord::ToolUse.named(&word),
-            (FinishWord::Stop, false) if self.refused => FinishWord::ContentFilter.named(&word),
-            (finish, _) => finish.named(&word),
-        };
+        let in_order = self.usage.filter(|_| self.ended && says);
+        let inferred = in_order.map(|usage| infer_finish_word(usage, self.output_max));
+        let word = self.finish.take().or(inferred).ok_or(Fault::Unfinished)?;
+        let mut finish = decide_finish(&word, calls)?;
+        if finish == "stop" && self.refused {
+            finish = FinishWord::ContentFilter.to_finish(&word);
+        }
         let cut = !matches!(finish.as_str(), "stop" | "tool_use");
-        let usage = self
-            .usage
-            .filter(|usage| usage.output > 0 || self.blocks.is_empty());
+        let usage = self.usage();
+        let usage = usage.filter(|usage| usage.output > 0 || self.blocks.is_empty());
         Ok(Completion {
             blocks: self.take_blocks(cut),
             finish,
@@ -147,39 +180,134 @@ impl http::Reply for Reply {
 
 impl Reply {
     /// A reply of the provider of this name, of which nothing has arrived.
-    pub fn of(provider: &str) -> Self {
+    pub fn of(provider: &str, output_max: u64) -> Self {
         Self {
             provider: provider.to_owned(),
+            output_max,
             ..Self::default()
         }
     }
 
-    /// A router that fails over begins a second reply in the same stream: what came of the first is dropped (true), or, if
-    /// that was whole, the second is passed over.
-    fn tell_replies_apart(&mut self, id: &Value, delta: &Value) -> bool {
-        let Some(id) = id.as_str().filter(|id| !id.is_empty()) else {
-            return false;
+    fn take_choice(
+        &mut self,
+        id: &Value,
+        choice: &Value,
+        on_delta: OnDelta<'_>,
+    ) -> Result<(), Fault> {
+        // A reply that is no stream has a message in place of the delta.
+        let parts = ["delta", "message"].map(|name| &choice[name]);
+        let delta = parts.into_iter().find(|part| part.is_object());
+        let delta = delta.unwrap_or(&Value::Null);
+        match self.belonging(id, delta) {
+            Belonging::Same => {}
+            Belonging::Another => self.begin_anew(on_delta),
+            Belonging::Perhaps => {
+                let shelved = self.identity.shelved.take();
+                self.begin_anew(on_delta);
+                self.identity.shelved = shelved;
+            }
+            Belonging::Restored => {
+                let (shelved, now) = (self.identity.shelved.take(), self.identity.id.clone());
+                if let Some(shelved) = shelved {
+                    self.restore(&shelved, on_delta)?;
+                }
+                self.identity.id = now;
+            }
+            Belonging::Past => {
+                self.identity.past = true;
+                return Ok(());
+            }
+        }
+        if let Some(id) = id.as_str().filter(|id| !id.is_empty()) {
+            id.clone_into(&mut self.identity.id);
+        }
+        if self.chunks == 1 {
+            self.identity.shelved = Some(delta.clone());
+        }
+        self.take_delta(delta, on_delta)?;
+        let reason = match &choice["finish_reason"] {
+            Value::Null => None,
+            Value::String(word) => Some(word.clone()).filter(|word| !word.is_empty()),
+            other => Some(other.to_string()),
         };
-        if self.identity.id == id {
-            self.identity.steady = true;
-            return false;
+        self.finish = add_reason(self.finish.take(), reason);
+        Ok(())
+    }
+
+    /// Decides what a chunk is to those before it. A router that fails over begins a second reply
+    /// in the same stream: with another id, and with a role. Some servers make up another id for
+    /// each chunk; two chunks with the same id show that this one does not.
+    fn belonging(&mut self, id: &Value, delta: &Value) -> Belonging {
+        let identity = &mut self.identity;
+        let Some(id) = id.as_str().filter(|id| !id.is_empty()) else {
+            return Belonging::Same;
+        };
+        if identity.past {
+            return Belonging::Past;
         }
-        let another = self.identity.steady && delta["role"].is_string();
-        if another && self.finish.is_some() {
-            self.identity.past = true;
-            return false;
+        if identity.id.is_empty() || identity.naming == Naming::Changing {
+            return Belonging::Same;
         }
-        if another {
-            let usage = self.usage;
-            *self = Self {
-                usage,
-                chunks: self.chunks,
-                room: std::mem::take(&mut self.room),
-                ..Self::of(&self.provider)
-            };
+        if identity.id == id {
+            identity.naming = Naming::Steady;
+            identity.shelved = None;
+            return Belonging::Same;
         }
-        self.identity.id = id.to_owned();
-        another
+        let begins = delta["role"].is_string();
+        match (identity.naming, self.chunks) {
+            (Naming::Steady, _) if begins && self.finish.is_some() => Belonging::Past,
+            (Naming::Steady, _) if begins => Belonging::Another,
+            (Naming::Steady, _) => Belonging::Same,
+            (_, 2) if begins && self.finish.is_none() => Belonging::Perhaps,
+            (_, 3) if identity.shelved.is_some() => {
+                identity.naming = Naming::Changing;
+                Belonging::Restored
+            }
+            _ => {
+                identity.naming = Naming::Changing;
+                Belonging::Same
+            }
+        }
+    }
+
+    /// Drops what has come of a reply, but what it used.
+    fn begin_anew(&mut self, on_delta: OnDelta<'_>) {
+        let used = self.usage.unwrap_or_default();
+        *self = Self {
+            abandoned: self.abandoned.plus(used),
+            chunks: self.chunks,
+            substance: self.substance,
+            room: std::mem::take(&mut self.room),
+            identity: ReplyIdentity {
+                naming: self.identity.naming,
+                ..ReplyIdentity::default()
+            },
+            ..Self::of(&self.provider, self.output_max)
+        };
+        on_delta(Delta::Restarted);
+    }
+
+    /// Puts the first delta of a reply in front of what came since: its server names each chunk
+    /// anew, and the two were one reply.
+    fn restore(&mut self, first: &Value, on_delta: OnDelta<'_>) -> Result<(), Fault> {
+        let since = std::mem::take(&mut self.blocks);
+        let calls = std::mem::take(&mut self.calls);
+        on_delta(Delta::Restarted);
+        self.take_delta(first, on_delta)?;
+        for block in since {
+            match block {
+                Block::Text { text } => self.say(&text, on_delta)?,
+                Block::Thinking { text, .. } => {
+                    let field = self.thinking.field.clone();
+                    self.think(&text, &field, on_delta)?;
+                }
+                Block::ToolUse { .. } => {}
+            }
+        }
+        for call in calls.open {
+            self.take_call(CallPiece::of_call(call), on_delta)?;
+        }
+        Ok(())
     }
 
     fn take_delta(&mut self, delta: &Value, on_delta: OnDelta<'_>) -> Result<(), Fault> {
@@ -190,8 +318,9 @@ impl Reply {
             }
         }
         for piece in delta["reasoning_details"].as_array().into_iter().flatten() {
-            self.room.bytes(piece.to_string().len())?;
-            add_detail(&mut self.thinking.details, piece);
+            if let Some(piece) = piece.as_object() {
+                self.add_detail(piece)?;
+            }
         }
         self.take_content(&delta["content"], on_delta)?;
         // A refusal is text for the reader like any other; the finish reason tells it apart.
@@ -229,6 +358,7 @@ impl Reply {
             return Ok(());
         }
         self.room.bytes(text.len())?;
+        self.substance += 1;
         match self.blocks.last_mut() {
             Some(Block::Text { text: before }) => before.push_str(text),
             _ => self.begin(Block::Text {
@@ -244,6 +374,7 @@ impl Reply {
             return Ok(());
         }
         self.room.bytes(thought.len())?;
+        self.substance += 1;
         field.clone_into(&mut self.thinking.field);
         match self.blocks.last_mut() {
             Some(Block::Thinking { text, .. }) => text.push_str(thought),
@@ -258,6 +389,8 @@ impl Reply {
 
     fn take_call(&mut self, piece: CallPiece, on_delta: OnDelta<'_>) -> Result<(), Fault> {
         self.room.bytes(piece.bytes())?;
+        let known = self.calls.open.len();
+        self.substance += u64::from(piece.says_more());
         let at = match self.calls.find(&piece, self.chunks) {
             Some(at) => at,
             None => {
@@ -271,11 +404,38 @@ impl Reply {
                 self.calls.begin(block, &piece)
             }
         };
+        self.substance += u64::from(self.calls.open.len() > known);
         let unnamed = self.calls.open[at].name.is_empty();
         self.calls.extend(at, piece, self.chunks);
         let name = &self.calls.open[at].name;
         if unnamed && !name.is_empty() {
             on_delta(Delta::ToolUse(name.clone()));
+        }
+        Ok(())
+    }
+
+    /// Adds a piece of a router's `reasoning_details`: texts of the same kind and place are one.
+    fn add_detail(&mut self, piece: &Map<String, Value>) -> Result<(), Fault> {
+        let bytes: usize = piece.values().map(|value| value.to_string().len()).sum();
+        self.room.bytes(bytes)?;
+        let details = &mut self.thinking.details;
+        let same = |known: &&mut Map<String, Value>| {
+            known.get("type") == piece.get("type") && known.get("index") == piece.get("index")
+        };
+        let Some(last) = details.last_mut().filter(same) else {
+            details.push(piece.clone());
+            return self.room.block();
+        };
+        for (name, value) in piece {
+            match (last.get_mut(name), value) {
+                (Some(Value::String(before)), Value::String(more))
+                    if matches!(name.as_str(), "text" | "summary" | "data") =>
+                {
+                    before.push_str(more);
+                }
+                (_, Value::Null) => {}
+                _ => drop(last.insert(name.clone(), value.clone())),
+            }
         }
         Ok(())
     }
@@ -342,29 +502,6 @@ fn joined(part: &Value) -> String {
         Value::String(text) => text.clone(),
         Value::Array(parts) => parts.iter().map(joined).collect(),
         part => part["text"].as_str().unwrap_or_default().to_owned(),
-    }
-}
-
-/// Adds a piece of routers' `reasoning_details`: texts of the same kind and place are one.
-fn add_detail(details: &mut Vec<Value>, piece: &Value) {
-    let same = |known: &Value| known["type"] == piece["type"] && known["index"] == piece["index"];
-    let (Some(last), Some(fields)) = (
-        details.last_mut().filter(|last| same(last)),
-        piece.as_object(),
-    ) else {
-        details.push(piece.clone());
-        return;
-    };
-    for (name, value) in fields {
-        match (&mut last[name.as_str()], value) {
-            (Value::String(before), Value::String(more))
-                if matches!(name.as_str(), "text" | "summary" | "data") =>
-            {
-                before.push_str(more);
-            }
-            (before, value) if !value.is_null() => *before = value.clone(),
-            _ => {}
-        }
     }
 }
 

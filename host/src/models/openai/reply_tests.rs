@@ -2,13 +2,14 @@
 
 use super::*;
 use crate::models::http::Reply as _;
+use crate::models::http::classify;
 use crate::models::{BLOCKS_MAX, REPLY_BYTES_MAX};
 use std::sync::Mutex;
 
 fn read(chunks: &[&str]) -> (Result<Completion, Fault>, Vec<Delta>) {
     let deltas = Mutex::new(Vec::new());
     let on_delta = |delta| deltas.lock().unwrap().push(delta);
-    let mut reply = Reply::of("p");
+    let mut reply = Reply::of("p", 1_000);
     let taken = chunks
         .iter()
         .try_for_each(|chunk| reply.take(chunk, &on_delta).map(drop));
@@ -115,13 +116,13 @@ async fn an_answer_cut_at_every_byte_is_the_same() {
     ];
     let answer: String = chunks.map(|chunk| format!("data: {chunk}\n\n")).concat();
     let bytes = answer.as_bytes();
-    let (whole, deltas) = http::replay(Reply::of("p"), vec![bytes.into()]).await;
+    let (whole, deltas) = http::replay(Reply::of("p", 1_000), vec![bytes.into()]).await;
     let whole = whole.unwrap();
     assert_eq!(whole.blocks[1], text("Grüße 🙂"));
     assert_eq!(whole.blocks[2], call("a", "f", r#"{"x":"ä"}"#));
     for at in 0..bytes.len() {
         let (first, second) = bytes.split_at(at);
-        let got = http::replay(Reply::of("p"), vec![first.into(), second.into()]).await;
+        let got = http::replay(Reply::of("p", 1_000), vec![first.into(), second.into()]).await;
         assert_eq!(got, (Ok(whole.clone()), deltas.clone()), "cut at {at}");
     }
 }
@@ -192,8 +193,8 @@ fn arguments_are_kept_as_they_were_written() {
     );
 }
 
-/// Symptom: a call that was cut before its arguments ran with none. Cause: no arguments always became an empty object.
-/// Fix: only where the reply is whole.
+/// Symptom: a call that was cut before its arguments ran with none. Cause: no arguments always
+/// became an empty object. Fix: only where the reply is whole.
 #[test]
 fn a_call_that_was_cut_before_its_arguments_is_not_run() {
     let begun = r#"{"tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":""}}]}"#;
@@ -267,7 +268,10 @@ fn what_is_not_a_reply() {
         (vec![&hello, error], Fault::StreamError(said)),
         (
             vec![&hello, &finish("error")],
-            Fault::StreamError(classify::Said::default()),
+            Fault::StreamError(classify::Said {
+                code: "error".into(),
+                ..classify::Said::default()
+            }),
         ),
         (vec![&hello, &finish("tool_calls")], Fault::CallsMissing),
     ] {
@@ -275,8 +279,8 @@ fn what_is_not_a_reply() {
     }
 }
 
-/// Symptom: a gateway that counts nothing made every reply free. Cause: zeros beside text were believed. Fix: they are no
-/// usage, and a later chunk of zeros takes away none that was there.
+/// Symptom: a gateway that counts nothing made every reply free. Cause: zeros beside text were
+/// believed. Fix: they are no usage, and a later chunk of zeros takes away none that was there.
 #[test]
 fn zeros_beside_text_are_no_usage() {
     let hello = delta(r#"{"content":"Hello"}"#);
@@ -305,38 +309,189 @@ fn zeros_beside_text_are_no_usage() {
     }
 }
 
-/// Symptom: text of a provider that broke off behind a router stood in front of the reply of the next one. Cause: one
-/// stream was one reply. Fix: another id with a role, once ids have shown to be steady, begins anew.
+/// Symptom: text and calls of a provider that broke off behind a router stood in front of the reply
+/// of the next one. Cause: one stream was one reply. Fix: another id with a role begins anew,
+/// unless the server makes up another id for every chunk, which the third chunk shows.
 #[test]
 fn a_reply_that_was_abandoned_leaves_nothing() {
     let chunk = |id: &str, delta: &str| {
         format!(r#"{{"id":"{id}","choices":[{{"index":0,"delta":{delta}}}]}}"#)
     };
-    let hello = r#"{"content":"Hello"}"#;
-    let begin = r#"{"role":"assistant","content":"Other"}"#;
-    let end = finish("stop");
     let said = |chunks: &[String]| {
         let chunks: Vec<&str> = chunks.iter().map(String::as_str).collect();
         read(&chunks).0.unwrap().blocks
     };
-    let a = || chunk("a", hello);
-    let b = || chunk("b", begin);
-    assert_eq!(said(&[a(), a(), b(), end.clone()]), [text("Other")]);
-    assert_eq!(said(&[a(), a(), end.clone(), b()]), [text("HelloHello")]);
-    // A server that makes up another id for every chunk.
+    let first =
+        |id: &str, word: &str| chunk(id, &format!(r#"{{"role":"assistant","content":"{word}"}}"#));
+    let more = |id: &str, word: &str| chunk(id, &format!(r#"{{"content":"{word}"}}"#));
+    let begun = |id: &str, path: &str| {
+        chunk(
+            id,
+            &format!(
+                r#"{{"role":"assistant","tool_calls":[{{"index":0,"id":"{id}","function":{{"name":"f","arguments":"{path}"}}}}]}}"#
+            ),
+        )
+    };
+    let end = finish("stop");
+    let e = || end.clone();
+    for (what, chunks, want) in [
+        (
+            "after several chunks",
+            vec![first("a", "x"), more("a", "y"), first("b", "z"), e()],
+            vec![text("z")],
+        ),
+        (
+            "after one chunk",
+            vec![first("a", "x"), first("b", "z"), more("b", "!"), e()],
+            vec![text("z!")],
+        ),
+        (
+            "at the end",
+            vec![first("a", "x"), first("b", "z"), e()],
+            vec![text("z")],
+        ),
+        (
+            "a call in the first chunk",
+            vec![
+                begun("a", "{}"),
+                begun("b", "{}"),
+                more("b", ""),
+                finish("tool_calls"),
+            ],
+            vec![call("b", "f", "{}")],
+        ),
+        (
+            "half a call",
+            vec![begun("a", "{"), first("b", "z"), more("b", "!"), e()],
+            vec![text("z!")],
+        ),
+        (
+            "behind a whole one",
+            vec![first("a", "x"), more("a", "y"), e(), first("b", "z")],
+            vec![text("xy")],
+        ),
+        (
+            "an id for every chunk",
+            vec![first("a", "x"), first("b", "y"), first("c", "z"), e()],
+            vec![text("xyz")],
+        ),
+        (
+            "an id for every chunk, and one role",
+            vec![first("a", "x"), more("b", "y"), more("c", "z"), e()],
+            vec![text("xyz")],
+        ),
+        (
+            "another id without a role",
+            vec![first("a", "x"), more("a", "y"), more("b", "z"), e()],
+            vec![text("xyz")],
+        ),
+    ] {
+        assert_eq!(said(&chunks), want, "{what}");
+    }
+}
+
+/// Symptom: what an abandoned reply had used was lost, or stood as the usage of the next one. Fix:
+/// it is added to that of the next, if that reports one.
+#[test]
+fn a_reply_that_was_abandoned_is_paid_for() {
+    let chunk = |id: &str, usage: &str| {
+        format!(
+            r#"{{"id":"{id}","choices":[{{"index":0,"delta":{{"role":"assistant","content":"x"}}}}],"usage":{usage}}}"#
+        )
+    };
+    let usage =
+        |input, output| format!(r#"{{"prompt_tokens":{input},"completion_tokens":{output}}}"#);
+    let (end, none) = (finish("stop"), "null".to_owned());
+    let billed = |second: &str| {
+        let (a, b) = (chunk("a", &usage(50, 9)), chunk("b", second));
+        let (result, deltas) = read(&[&a, &a, &b, &b, &end]);
+        assert!(deltas.contains(&Delta::Restarted));
+        result
+            .unwrap()
+            .usage
+            .map(|usage| (usage.input, usage.output))
+    };
+    assert_eq!(billed(&usage(7, 2)), Some((57, 11)));
+    assert_eq!(billed(&none), None, "nobody knows what the second used");
+}
+
+#[test]
+fn what_was_cut_stays_cut() {
+    let hello = delta(r#"{"content":"x"}"#);
+    let ended = |first: &str, second: &str| {
+        let chunks = [hello.clone(), finish(first), finish(second)];
+        let chunks: Vec<&str> = chunks.iter().map(String::as_str).collect();
+        read(&chunks).0.unwrap().finish
+    };
+    assert_eq!(ended("length", "stop"), "length");
+    assert_eq!(ended("stop", "length"), "length");
+    assert_eq!(ended("stop", "stop"), "stop");
+    let usage = |output: u64| {
+        format!(r#"{{"choices":[],"usage":{{"prompt_tokens":2,"completion_tokens":{output}}}}}"#)
+    };
+    let unsaid = |output| read(&[&hello, &usage(output), "[DONE]"]).0.unwrap().finish;
     assert_eq!(
-        said(&[a(), b(), chunk("c", begin), end.clone()]),
-        [text("HelloOtherOther")]
-    );
-    // One that changes it without beginning anew.
-    assert_eq!(
-        said(&[a(), a(), chunk("b", hello), end]),
-        [text("HelloHelloHello")]
+        (unsaid(999).as_str(), unsaid(1_000).as_str()),
+        ("stop", "length")
     );
 }
 
-/// Symptom: a stream that ended in order was asked for four times. Cause: only a finish reason was an end. Fix: the mark of
-/// the end, with usage and something said, is one, too.
+/// Symptom: a server panicked the host by a list of numbers. Fix: details that are no objects are
+/// passed over. Kind: values of another kind than the wire has.
+#[test]
+fn values_of_another_kind_are_passed_over() {
+    for odd in [
+        r#"{"reasoning_details":[5,{"text":"x"},null,[]],"content":"x"}"#,
+        r#"{"reasoning_details":["a",{"text":1},{"text":2}],"content":"x"}"#,
+        r#"{"reasoning_details":7,"content":["x",7,{"type":"reference"}]}"#,
+        r#"{"content":"x","tool_calls":{},"reasoning_content":[1],"refusal":{}}"#,
+    ] {
+        let blocks = read(&[&delta(odd), &finish("stop")]).0.unwrap().blocks;
+        assert_eq!(blocks.last(), Some(&text("x")), "{odd}");
+    }
+    let odd = r#"{"tool_calls":[{"index":0,"id":"a","extra_content":[[1]],"function":{"name":"f","arguments":"{}"}}]}"#;
+    assert_eq!(blocks(&[odd], "tool_calls").0, [call("a", "f", "{}")]);
+}
+
+#[test]
+fn a_piece_without_id_and_name_begins_no_call() {
+    let pieces = [
+        r#"{"tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":""}}]}"#,
+        r#"{"tool_calls":[{"index":1,"function":{"arguments":"{\"x\""}}]}"#,
+        r#"{"tool_calls":[{"index":2,"function":{"arguments":":1}"}}]}"#,
+    ];
+    assert_eq!(
+        blocks(&pieces, "tool_calls").0,
+        [call("a", "f", r#"{"x":1}"#)]
+    );
+}
+
+#[test]
+fn signs_of_life_are_no_substance() {
+    let on_delta = |_| {};
+    let mut reply = Reply::of("p", 1_000);
+    let usage = r#"{"choices":[],"usage":{"prompt_tokens":2,"completion_tokens":3}}"#;
+    let begun =
+        delta(r#"{"tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":""}}]}"#);
+    let empty = delta(r#"{"content":"","role":"assistant"}"#);
+    let details = delta(r#"{"reasoning_details":[{}]}"#);
+    let end = finish("tool_calls");
+    for (chunk, taken) in [
+        (begun.as_str(), Taken::Substance),
+        (&begun, Taken::Nothing),
+        (&empty, Taken::Nothing),
+        (&details, Taken::Nothing),
+        (usage, Taken::Substance),
+        (usage, Taken::Nothing),
+        (&end, Taken::Substance),
+        (&end, Taken::Nothing),
+    ] {
+        assert_eq!(reply.take(chunk, &on_delta), Ok(taken), "{chunk}");
+    }
+}
+
+/// Symptom: a stream that ended in order was asked for four times. Cause: only a finish reason was
+/// an end. Fix: the mark of the end, with usage and something said, is one, too.
 #[test]
 fn usage_and_the_mark_of_the_end_stand_for_a_finish_reason() {
     let hello = delta(r#"{"content":"4"}"#);
@@ -392,7 +547,12 @@ fn a_reply_is_bounded() {
         read(&[&half, &half, &delta(r#"{"reasoning":"x"}"#)]).0,
         Err(Fault::TooLarge)
     );
-    let call = |n| delta(&format!(r#"{{"tool_calls":[{{"index":{n}}}]}}"#));
+    let call = |n| {
+        let named = r#""function":{"name":"f"}"#;
+        delta(&format!(
+            r#"{{"tool_calls":[{{"index":{n},"id":"{n}",{named}}}]}}"#
+        ))
+    };
     let turns = |n| {
         let words = [r#"{"content":"x"}"#, r#"{"reasoning":"x"}"#];
         delta(words[n % 2])

@@ -4,7 +4,8 @@ use crate::models::Usage;
 use crate::models::http::number;
 use serde_json::Value;
 
-/// The usage of a chunk: beside the choices, in one of them, or where a server puts it beside its own names.
+/// The usage of a chunk: beside the choices, in one of them, or where a server puts it beside its
+/// own names.
 pub(super) fn of_chunk(chunk: &Value) -> Option<Usage> {
     ["/usage", "/choices/0/usage", "/x_groq/usage"]
         .iter()
@@ -12,15 +13,16 @@ pub(super) fn of_chunk(chunk: &Value) -> Option<Usage> {
         .find_map(read)
 }
 
-/// Reads one. `None` if the prompt is not counted or counted as nothing, which no request comes to, or a count that is
-/// there cannot be read: then nobody knows.
+/// Reads one. `None` if the prompt is not counted or counted as nothing, which no request comes to,
+/// or a count that is there cannot be read: then nobody knows.
 ///
-/// The total tells what stands within what: cached input within the prompt or beside it, reasoning within the completion
-/// or beside it. Output that is in the total alone (thinking that is not named) is output.
+/// The total tells what stands within what: cached input within the prompt or beside it, reasoning
+/// within the completion or beside it. Output that is in the total alone (thinking that is not
+/// named) is output.
 fn read(usage: &Value) -> Option<Usage> {
     let count = |paths: &[&str]| {
-        let found = paths.iter().find_map(|path| usage.pointer(path));
-        found.filter(|value| !value.is_null()).map(number)
+        let found = paths.iter().filter_map(|path| usage.pointer(path));
+        found.filter(|value| !value.is_null()).map(number).next()
     };
     let needed = |paths: &[&str]| count(paths).flatten();
     let detail = |paths: &[&str]| needed(paths).unwrap_or(0);
@@ -40,7 +42,7 @@ fn read(usage: &Value) -> Option<Usage> {
     let counted = prompt.saturating_add(completion);
     let total = count(&["/total_tokens"]).flatten().unwrap_or(counted);
     let beyond = total.saturating_sub(counted);
-    let cached_beside = cached > prompt && beyond == cached;
+    let cached_beside = cached > 0 && beyond == cached && reasoning == 0;
     let output = match beyond {
         0 if reasoning > completion => completion.saturating_add(reasoning),
         0 => completion,

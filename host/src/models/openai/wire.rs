@@ -1,11 +1,13 @@
 //! The request body, made from the normal form.
 //!
-//! Fields stand in a fixed order and `messages` is last, each message encoded by itself. So the same request is the
-//! same bytes, and the body of one turn, up to its closing brackets, is a prefix of the next turn's.
+//! Fields stand in a fixed order and `messages` is last, each message encoded by itself. So the
+//! same request is the same bytes, and the body of one turn, up to its closing brackets, is a
+//! prefix of the next turn's.
 //!
 //! What the wire cannot say:
 //!
-//! - Thinking goes back where the dialect says so, in the field in which this provider wrote it.
+//! - Thinking goes back where the dialect says so, if this provider wrote it as
+//!   `reasoning_content`.
 //! - Arguments travel as the text that the model wrote, or as `{}` where that is no JSON object.
 //! - A failed result has no mark of its own; its text says so.
 
@@ -65,7 +67,7 @@ struct WireMessage {
     #[serde(skip_serializing_if = "Option::is_none")]
     reasoning_content: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    reasoning_details: Vec<Value>,
+    reasoning_details: Vec<Map<String, Value>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tool_calls: Vec<WireCall>,
 }
@@ -126,7 +128,8 @@ pub(super) fn encode(
         tools: tools.collect::<Result<_, _>>()?,
         messages,
     };
-    // Strings and trees of strings always have a JSON form; a failure here could only mean that one is too large.
+    // Strings and trees of strings always have a JSON form; a failure here could only mean that one
+    // is too large.
     normal::bounded(serde_json::to_vec(&body).map_err(|_| EncodeError::TooLarge)?)
 }
 
@@ -168,7 +171,8 @@ fn add_turn(messages: &mut Vec<WireMessage>, turn: Turn, provider: &str, dialect
     }
 }
 
-/// The texts of a reply were one text before they were blocks, so they are joined without anything between.
+/// The texts of a reply were one text before they were blocks, so they are joined without anything
+/// between.
 fn assistant(parts: Vec<AssistantPart>, provider: &str, dialect: Dialect) -> WireMessage {
     let mut message = WireMessage::text("assistant", String::new());
     let (mut content, mut thinking) = (String::new(), String::new());
@@ -194,7 +198,11 @@ fn assistant(parts: Vec<AssistantPart>, provider: &str, dialect: Dialect) -> Wir
                 id,
                 r#type: "function",
                 function: CalledFunction { name, arguments },
-                fields: own_fields(origin, provider),
+                fields: if dialect.call_fields {
+                    fields_of_provider(origin, provider)
+                } else {
+                    Map::new()
+                },
             }),
         }
     }
@@ -220,7 +228,7 @@ fn assistant(parts: Vec<AssistantPart>, provider: &str, dialect: Dialect) -> Wir
 }
 
 /// What this provider sent with a call.
-fn own_fields(origin: Option<CallOrigin>, provider: &str) -> Map<String, Value> {
+fn fields_of_provider(origin: Option<CallOrigin>, provider: &str) -> Map<String, Value> {
     let own = origin.filter(|origin| origin.provider == provider);
     own.map(|origin| origin.fields).unwrap_or_default()
 }

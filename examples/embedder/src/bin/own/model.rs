@@ -45,7 +45,7 @@ impl Llm for Clerk {
             Ok(Completion {
                 blocks: vec![block],
                 finish: finish.to_owned(),
-                // Without it nobody knows what the call cost, and all that was set aside for it counts as spent.
+                // Without it the call is charged by an estimate from the text of request and reply.
                 usage: Some(Usage {
                     input: 40,
                     output: 10,

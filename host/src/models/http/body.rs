@@ -1,0 +1,195 @@
+//! What an answer holds: a stream of events, a whole document, or what an error body says. Each is
+//! read within bounds of bytes and time.
+
+use super::classify::{Fault, Said};
+use super::{Reply, Taken, said, sse};
+use crate::models::{Completion, Delta, OnDelta};
+use futures_util::{Stream, StreamExt};
+use reqwest::Response;
+use reqwest::header::{CONTENT_TYPE, HeaderMap};
+use serde_json::Value;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// Most bytes of an error body that are read: it is a sentence, and a page of HTML at worst.
+const ERROR_BYTES_MAX: usize = 64 << 10;
+/// Longest time in which an error body is awaited: the status alone says enough.
+const ERROR_WAIT: Duration = Duration::from_secs(10);
+/// Longest wait after the finish reason, in all. The reply is whole by then; only its usage may be
+/// missing.
+const USAGE_WAIT: Duration = Duration::from_secs(5);
+
+/// Reads a stream into a reply, until it is whole and nothing more is to be known of it.
+pub(super) async fn read_stream<R: Reply, B: AsRef<[u8]>, E>(
+    bytes: impl Stream<Item = Result<B, E>>,
+    idle: Duration,
+    bytes_max: u64,
+    reply: &mut R,
+    on_delta: OnDelta<'_>,
+) -> Result<Completion, Fault> {
+    let mut events = std::pin::pin!(sse::events(bytes, bytes_max));
+    let mut deadline = Instant::now() + idle;
+    let mut finished = false;
+    while !reply.is_ended() {
+        let taken = match tokio::time::timeout_at(deadline, events.next()).await {
+            Err(_) => Err(Fault::Stalled(idle)),
+            Ok(None) => break,
+            Ok(Some(Ok(data))) if data.trim().is_empty() => Ok(Taken::Nothing),
+            Ok(Some(Ok(data))) => reply.take(&data, on_delta),
+            Ok(Some(Err(broken))) => Err(broken_stream(broken)),
+        };
+        match taken {
+            // The reply is whole: whatever comes behind it takes nothing away, and its usage may
+            // still stand behind an error.
+            Err(Fault::StreamError(_) | Fault::BadChunk) if finished => {}
+            Err(_) if reply.is_finished() => break,
+            Err(fault) => return Err(fault),
+            Ok(_) if finished => {}
+            Ok(_) if reply.is_finished() => {
+                finished = true;
+                deadline = Instant::now() + USAGE_WAIT;
+            }
+            Ok(Taken::Substance) => deadline = Instant::now() + idle,
+            Ok(Taken::Nothing) => {}
+        }
+    }
+    reply.complete()
+}
+
+/// Reads an answer that is no stream: a whole reply of a server that does not stream, or an error.
+pub(super) async fn read_document<R: Reply>(
+    begin: Vec<u8>,
+    response: Response,
+    (longest, bytes_max): (Duration, u64),
+    reply: &mut R,
+    on_delta: OnDelta<'_>,
+) -> Result<Completion, Fault> {
+    let bytes_max = bytes_max.min(sse::EVENT_BYTES_MAX as u64) as usize;
+    let (body, end) = read_body(begin, response, bytes_max, longest).await;
+    on_delta(Delta::Received(body.len() as u64));
+    match end {
+        BodyEnd::Whole => {}
+        BodyEnd::Late => return Err(Fault::Stalled(longest)),
+        BodyEnd::Broken => return Err(Fault::Disconnected),
+        BodyEnd::Cut => return Err(Fault::TooLarge),
+    }
+    let text = String::from_utf8_lossy(&body);
+    let value = sse::is_small(&text)
+        .then(|| serde_json::from_str::<Value>(&text).ok())
+        .flatten();
+    let Some(value) = value else {
+        return Err(Fault::NotAStream(said::of_text(&text)));
+    };
+    if let Some(said) = said::of_body(&value).filter(|_| value.get("choices").is_none()) {
+        return Err(Fault::StreamError(said));
+    }
+    match reply.take_whole(&value, on_delta) {
+        None => Err(Fault::NotAStream(Said::default())),
+        Some(taken) => taken.and_then(|()| reply.complete()),
+    }
+}
+
+/// Reads what an error body says, whatever its shape.
+pub(super) async fn read_error(response: Response) -> Said {
+    let (body, _) = read_body(Vec::new(), response, ERROR_BYTES_MAX, ERROR_WAIT).await;
+    let text = String::from_utf8_lossy(&body);
+    let value = sse::is_small(&text).then(|| serde_json::from_str(&text).ok());
+    let said = value.flatten().as_ref().and_then(said::of_body);
+    said.unwrap_or_else(|| said::of_text(&text))
+}
+
+/// How a body ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum BodyEnd {
+    /// It is all there.
+    Whole,
+    /// It is longer than was wanted.
+    Cut,
+    /// The connection broke.
+    Broken,
+    /// It did not come in time.
+    Late,
+}
+
+/// Reads the beginning of a body, as far as it comes in time.
+async fn read_body(
+    begin: Vec<u8>,
+    mut response: Response,
+    bytes_max: usize,
+    longest: Duration,
+) -> (Vec<u8>, BodyEnd) {
+    let mut body = begin;
+    if body.len() > bytes_max {
+        return (body, BodyEnd::Cut);
+    }
+    let read = async {
+        loop {
+            match response.chunk().await {
+                Ok(None) => return BodyEnd::Whole,
+                Err(_) => return BodyEnd::Broken,
+                Ok(Some(chunk)) => {
+                    let room = bytes_max - body.len();
+                    body.extend_from_slice(&chunk[..chunk.len().min(room)]);
+                    if chunk.len() > room {
+                        return BodyEnd::Cut;
+                    }
+                }
+            }
+        }
+    };
+    let end = tokio::time::timeout(longest, read).await;
+    (body, end.unwrap_or(BodyEnd::Late))
+}
+
+/// Longest beginning of an answer in which its first byte that is no blank is looked for.
+const BEGIN_BYTES_MAX: usize = 64 << 10;
+
+/// Reads an answer up to its first byte that is no blank: whether it is a stream is seen by that.
+/// What fails is found by the next to read.
+pub(super) async fn read_begin(mut response: Response, longest: Duration) -> (Vec<u8>, Response) {
+    let mut begin = Vec::new();
+    let read = async {
+        while first_byte(&begin).is_none() && begin.len() < BEGIN_BYTES_MAX {
+            match response.chunk().await {
+                Ok(Some(chunk)) => begin.extend_from_slice(&chunk),
+                Ok(None) | Err(_) => break,
+            }
+        }
+    };
+    let _ = tokio::time::timeout(longest, read).await;
+    (begin, response)
+}
+
+/// The first byte that is no blank, behind a byte order mark.
+fn first_byte(bytes: &[u8]) -> Option<u8> {
+    let bytes = bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(bytes);
+    bytes
+        .iter()
+        .copied()
+        .find(|byte| !byte.is_ascii_whitespace())
+}
+
+/// Returns true for an answer that is no event stream. Its beginning decides, since some servers
+/// name no type of content, or the wrong one; the type only where it is neither.
+pub(super) fn is_document(headers: &HeaderMap, begin: &[u8]) -> bool {
+    let content = headers
+        .get(CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default();
+    match first_byte(begin) {
+        Some(b'{' | b'[' | b'<') => true,
+        // `data:`, `event:`, `id:`, `retry:`, a comment.
+        Some(b'd' | b'e' | b'i' | b'r' | b':') => false,
+        _ => ["application/json", "application/problem+json", "text/html"]
+            .iter()
+            .any(|other| content.starts_with(other)),
+    }
+}
+
+fn broken_stream(broken: sse::Broken) -> Fault {
+    match broken {
+        sse::Broken::Transport => Fault::Disconnected,
+        sse::Broken::TooLarge => Fault::TooLarge,
+        sse::Broken::NotText => Fault::BadChunk,
+    }
+}
