@@ -53,7 +53,7 @@ impl MapLibrary {
             .with(
                 "model",
                 "default",
-                r#"{"name":"default","provider":"p","window":8000,"output":400,"prices":{"input":"1","output":"2"}}"#,
+                r#"{"name":"default","provider":"p","window":200000,"output":400,"prices":{"input":"1","output":"2"}}"#,
             )
             .with("tool", "read", &tool("read", true, false))
             .with("tool", "write", &tool("write", false, false))

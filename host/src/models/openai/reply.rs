@@ -99,7 +99,7 @@ impl http::Reply for Reply {
         let usage = usage::of_chunk(&chunk).filter(|_| !self.identity.past);
         let counted = usage.is_some() && usage != self.usage;
         if let Some(said) = said::in_stream(&chunk, "choices") {
-            self.usage = usage.or(self.usage);
+            self.count_usage(usage);
             return Err(Fault::StreamError(said));
         }
         self.chunks += 1;
@@ -110,10 +110,7 @@ impl http::Reply for Reply {
         for choice in choices.filter(mine) {
             self.take_choice(&chunk["id"], choice, on_delta)?;
         }
-        if let Some(usage) = usage.filter(|_| !self.identity.past) {
-            self.usage = Some(usage);
-            self.counted_at = self.room.taken();
-        }
+        self.count_usage(usage.filter(|_| !self.identity.past));
         let ends = unfinished && self.finish.is_some();
         let progress = self.substance > before || ends || counted;
         Ok(if progress {
@@ -185,6 +182,14 @@ impl Reply {
             provider: provider.to_owned(),
             output_max,
             ..Self::default()
+        }
+    }
+
+    /// Takes what is reported so far. Nothing takes away what was.
+    fn count_usage(&mut self, usage: Option<Usage>) {
+        if usage.is_some() {
+            self.usage = usage;
+            self.counted_at = self.room.taken();
         }
     }
 

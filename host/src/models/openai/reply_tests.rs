@@ -309,28 +309,38 @@ fn zeros_beside_text_are_no_usage() {
     }
 }
 
+/// A chunk of the reply with this id.
+fn chunk_of(id: &str, delta: &str) -> String {
+    format!(r#"{{"id":"{id}","choices":[{{"index":0,"delta":{delta}}}]}}"#)
+}
+
+/// The first chunk of a reply, and a further one.
+fn first(id: &str, word: &str) -> String {
+    chunk_of(id, &format!(r#"{{"role":"assistant","content":"{word}"}}"#))
+}
+
+fn more(id: &str, word: &str) -> String {
+    chunk_of(id, &format!(r#"{{"content":"{word}"}}"#))
+}
+
+/// The first chunk of a reply that begins with a call.
+fn begun(id: &str, arguments: &str) -> String {
+    let function = format!(r#"{{"name":"f","arguments":"{arguments}"}}"#);
+    let call = format!(r#"{{"index":0,"id":"{id}","function":{function}}}"#);
+    chunk_of(
+        id,
+        &format!(r#"{{"role":"assistant","tool_calls":[{call}]}}"#),
+    )
+}
+
 /// Symptom: text and calls of a provider that broke off behind a router stood in front of the reply
 /// of the next one. Cause: one stream was one reply. Fix: another id with a role begins anew,
 /// unless the server makes up another id for every chunk, which the third chunk shows.
 #[test]
 fn a_reply_that_was_abandoned_leaves_nothing() {
-    let chunk = |id: &str, delta: &str| {
-        format!(r#"{{"id":"{id}","choices":[{{"index":0,"delta":{delta}}}]}}"#)
-    };
     let said = |chunks: &[String]| {
         let chunks: Vec<&str> = chunks.iter().map(String::as_str).collect();
         read(&chunks).0.unwrap().blocks
-    };
-    let first =
-        |id: &str, word: &str| chunk(id, &format!(r#"{{"role":"assistant","content":"{word}"}}"#));
-    let more = |id: &str, word: &str| chunk(id, &format!(r#"{{"content":"{word}"}}"#));
-    let begun = |id: &str, path: &str| {
-        chunk(
-            id,
-            &format!(
-                r#"{{"role":"assistant","tool_calls":[{{"index":0,"id":"{id}","function":{{"name":"f","arguments":"{path}"}}}}]}}"#
-            ),
-        )
     };
     let end = finish("stop");
     let e = || end.clone();
