@@ -2,7 +2,7 @@
 
 use super::{Context, View, convert, size};
 use crate::bindings::threadkeep::threads::{clock, library, llm, random, storage, tools, types};
-use crate::storage::Answer;
+use crate::storage::{Answer, deadline};
 use wasmtime::Result;
 
 /// Most random bytes of one call: ids need eight.
@@ -17,7 +17,8 @@ impl View<'_> {
         size: impl FnOnce(&T) -> usize,
     ) -> Result<T> {
         let entered = self.meter.enter(bytes)?;
-        let answer = import(self.context);
+        let context = self.context;
+        let answer = deadline::serve_until(self.meter.deadline(), || import(context));
         self.meter.leave(entered, size(&answer))?;
         Ok(answer)
     }

@@ -51,6 +51,11 @@ impl Meter {
         self.begun.elapsed().saturating_sub(self.host_time)
     }
 
+    /// When the call ends, whatever it does.
+    pub(super) fn deadline(&self) -> Instant {
+        self.deadline
+    }
+
     /// Imports that it has called.
     pub fn host_calls(&self) -> u32 {
         self.host_calls

@@ -6,6 +6,7 @@
 
 mod answer;
 mod check;
+pub(crate) mod deadline;
 pub mod memory;
 mod quota;
 #[cfg(feature = "sqlite")]

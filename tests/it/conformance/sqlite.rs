@@ -338,26 +338,19 @@ fn two_stores_share_one_quota() {
 /// A commit of [`in_batches`].
 struct Attempt {
     name: String,
-    poisoned: bool,
     answer: Result<Outcome, StorageError>,
 }
 
 /// Commits on each of eight threads, many times, so that batches form.
-fn in_batches(store: &dyn Storage, poison: bool) -> Vec<Attempt> {
+fn in_batches(store: &dyn Storage) -> Vec<Attempt> {
     let attempt = |thread: u64, round: u64| {
-        let poisoned = poison && round % 5 == thread % 5;
         let name = format!("{thread}-{round}");
-        let value = if poisoned { "poison" } else { "good" };
         let ops = [
-            put("head", &name, Absent, value),
-            append("history", &name, 1, value),
+            put("head", &name, Absent, "good"),
+            append("history", &name, 1, "good"),
         ];
         let answer = store.commit(&ops, false);
-        Attempt {
-            name,
-            poisoned,
-            answer,
-        }
+        Attempt { name, answer }
     };
     let attempts = |thread| {
         (1..=30)
@@ -375,56 +368,11 @@ fn in_batches(store: &dyn Storage, poison: bool) -> Vec<Attempt> {
     })
 }
 
-/// A member whose statement ends the transaction of the whole batch (as a full disk does) must not take the others
-/// with it: each is run again alone, and only the one is refused.
-#[test]
-fn a_member_that_ends_the_transaction_fails_alone() {
-    for action in ["ROLLBACK", "ABORT", "FAIL"] {
-        let fixture = SqliteFixture::new();
-        let store = fixture.try_open(SqliteOptions::local()).unwrap();
-        // One poisoned entry is there already, and a second one ends the statement, or all of the transaction.
-        let poison = format!(
-            "PRAGMA legacy_alter_table = ON; DROP TABLE entry;
-             CREATE TABLE poisoned (id INTEGER PRIMARY KEY, value TEXT NOT NULL, \
-             mark TEXT AS (CASE value WHEN 'poison' THEN value END) UNIQUE ON CONFLICT {action}) STRICT;
-             ALTER TABLE poisoned RENAME TO entry; INSERT INTO entry (id, value) VALUES (1, 'poison');"
-        );
-        fixture.shell().execute_batch(&poison).unwrap();
-        for Attempt {
-            name,
-            poisoned,
-            answer,
-        } in in_batches(&store, true)
-        {
-            let found = get(&store, "head", &name).map(|item| item.value);
-            let entries = log(&store, "history", &name).len();
-            if poisoned {
-                assert!(
-                    matches!(answer, Err(StorageError::Corrupt { .. })),
-                    "{name}: {answer:?}"
-                );
-                assert_eq!(
-                    (found, entries),
-                    (None, 0),
-                    "{name} is refused and there ({action})"
-                );
-            } else {
-                assert_eq!(answer, Ok(Outcome::Committed), "{name} ({action})");
-                assert_eq!(
-                    (found.as_deref(), entries),
-                    (Some("good"), 1),
-                    "{name} is lost ({action})"
-                );
-            }
-        }
-    }
-}
-
 #[test]
 fn commits_of_many_threads_are_all_there() {
     let fixture = SqliteFixture::new();
     let store = fixture.try_open(SqliteOptions::local()).unwrap();
-    for Attempt { name, answer, .. } in in_batches(&store, false) {
+    for Attempt { name, answer } in in_batches(&store) {
         assert_eq!(answer, Ok(Outcome::Committed), "{name}");
         assert_eq!(log(&store, "history", &name).len(), 1);
     }

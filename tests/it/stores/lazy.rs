@@ -71,6 +71,10 @@ fn child() {
             "\nsaid {}",
             super::damage::read_and_try_to_write(Path::new(path))
         ),
+        "planted" => println!(
+            "\nsaid {}",
+            super::planted_schema::use_planted(Path::new(path))
+        ),
         other => panic!("{other}?"),
     }
 }

@@ -40,7 +40,7 @@ fn version(path: &Path) -> i32 {
         .unwrap()
 }
 
-fn schema(path: &Path) -> Vec<(String, String)> {
+pub(super) fn schema(path: &Path) -> Vec<(String, String)> {
     let connection = Connection::open(path.join(FILE)).unwrap();
     let mut statement = connection
         .prepare("SELECT name, coalesce(sql, '') FROM sqlite_schema ORDER BY name")

@@ -5,6 +5,7 @@ mod damage;
 mod directory;
 mod lazy;
 mod migrations;
+mod planted_schema;
 mod projects;
 mod replaced;
 

@@ -1,8 +1,9 @@
-//! Opening connections: three kinds, with the settings that each needs.
+//! Opening connections: three kinds, with the settings that each needs, and the snapshots that they
+//! read.
 
-use std::ops::Deref;
-use std::sync::Arc;
-use std::time::Duration;
+use std::ops::{Deref, DerefMut};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use rusqlite::config::DbConfig;
 use rusqlite::limits::Limit;
@@ -10,12 +11,13 @@ use rusqlite::{Connection, OpenFlags};
 
 use super::super::StorageError;
 use super::super::check::other;
+use super::super::deadline;
 use super::Durability;
 use super::error::refused;
 use super::files::Place;
 use super::lock::LockFile;
 use super::schema;
-use super::statements::STATEMENTS_KEPT;
+use super::statements::{BEGIN_READ, COMMIT, ROLLBACK, SCHEMA_COOKIE, STATEMENTS_KEPT};
 
 /// The oldest SQLite without the WAL-reset defect. The bundled one is newer; a system library might not be.
 const SQLITE_VERSION_MIN: i32 = 3_051_003;
@@ -23,6 +25,13 @@ const SQLITE_VERSION_MIN: i32 = 3_051_003;
 pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(4);
 /// How long a checkpoint may make writers wait for readers.
 const CHECKPOINT_BUSY_TIMEOUT: Duration = Duration::from_millis(200);
+/// Longest value and row that SQLite makes or reads, in bytes: four times our longest value.
+/// Whatever a file holds, one value of it takes no more memory.
+const LENGTH_BYTES_MAX: i32 = 4 << 20;
+/// Instructions of SQLite between two looks at the clock: some microseconds.
+const STEPS_BETWEEN_LOOKS: i32 = 1_000;
+/// How often a snapshot is begun anew because the schema changed while it was looked at.
+const SCHEMA_TRIES: u32 = 5;
 /// Cache of a connection, in KiB.
 const CACHE_KIB: u32 = 8 << 10;
 /// What is left of the write-ahead log when it starts anew, in bytes: as much as it ordinarily grows to.
@@ -38,7 +47,79 @@ const READ_ONLY: OpenFlags =
 #[derive(Debug)]
 pub(super) struct Session {
     connection: Connection,
-    _place: Arc<Place>,
+    reading: Reading,
+    deadline: Arc<StatementDeadline>,
+    place: Arc<Place>,
+}
+
+/// When the statements of a connection are interrupted.
+#[derive(Debug, Default)]
+struct StatementDeadline(Mutex<Option<Instant>>);
+
+impl StatementDeadline {
+    fn set(&self, deadline: Option<Instant>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = deadline;
+    }
+
+    fn is_over(&self) -> bool {
+        let deadline = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        deadline.is_some_and(|deadline| Instant::now() >= deadline)
+    }
+}
+
+impl Session {
+    pub(super) fn place(&self) -> &Arc<Place> {
+        &self.place
+    }
+
+    /// Asks in one snapshot, whose schema is known to be ours. A statement that is not done at the
+    /// deadline of the call is interrupted. After an error the session may be inside a transaction.
+    pub(super) fn ask<T>(
+        &self,
+        question: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+    ) -> Result<T, StorageError> {
+        self.deadline.set(deadline::current());
+        let answer = self.ask_in_snapshot(question);
+        self.deadline.set(None);
+        answer
+    }
+
+    fn ask_in_snapshot<T>(
+        &self,
+        question: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+    ) -> Result<T, StorageError> {
+        self.begin_checked(BEGIN_READ)?;
+        let answer = question(&self.connection).map_err(|error| refused(&error))?;
+        self.execute(COMMIT).map_err(|error| refused(&error))?;
+        Ok(answer)
+    }
+
+    /// Begins a transaction with `begin` and sees to it that the schema, as it stands in it, is
+    /// ours: nothing of a schema that was not compared is loaded.
+    pub(super) fn begin_checked(&self, begin: &str) -> Result<(), StorageError> {
+        for _ in 0..SCHEMA_TRIES {
+            self.execute(begin).map_err(|error| refused(&error))?;
+            let cookie = self.schema_cookie().map_err(|error| refused(&error))?;
+            if self.place.knows_schema(cookie)
+                || schema::check(&self.place, self.reading)?.cookie == cookie
+            {
+                return Ok(());
+            }
+            self.execute(ROLLBACK).map_err(|error| refused(&error))?;
+        }
+        Err(StorageError::Unavailable {
+            message: "the schema of the file changes all the time".to_owned(),
+        })
+    }
+
+    fn schema_cookie(&self) -> rusqlite::Result<i32> {
+        let mut statement = self.connection.prepare_cached(SCHEMA_COOKIE)?;
+        statement.query_row([], |row| row.get(0))
+    }
+
+    fn execute(&self, sql: &str) -> rusqlite::Result<()> {
+        self.connection.prepare_cached(sql)?.execute([]).map(drop)
+    }
 }
 
 impl Deref for Session {
@@ -46,6 +127,12 @@ impl Deref for Session {
 
     fn deref(&self) -> &Connection {
         &self.connection
+    }
+}
+
+impl DerefMut for Session {
+    fn deref_mut(&mut self) -> &mut Connection {
+        &mut self.connection
     }
 }
 
@@ -67,11 +154,7 @@ pub(super) fn check_first(place: &Arc<Place>, reading: Reading) -> Result<(), St
             format!("SQLite {version} is older than {SQLITE_VERSION_MIN}"),
         ));
     }
-    if place.is_there()? {
-        probe(place, reading).map(drop)
-    } else {
-        Ok(())
-    }
+    schema::check(place, reading).map(drop)
 }
 
 /// The connection that writes. Makes the file if there is none and it may (`make`), and brings it to the newest version.
@@ -81,12 +164,10 @@ pub(super) fn open_writer(
     durability: Durability,
     make: bool,
 ) -> Result<Session, StorageError> {
-    let made = if make {
-        OpenFlags::SQLITE_OPEN_CREATE
-    } else {
-        OpenFlags::empty()
-    };
-    let connection = open(place, READ_WRITE.union(made))?;
+    if make {
+        place.make_private()?;
+    }
+    let connection = open(place, READ_WRITE, Reading::Shared)?;
     // SQLite opens what it may not write for reading.
     if connection
         .is_readonly("main")
@@ -103,10 +184,7 @@ pub(super) fn open_writer(
 
 /// A connection that reads.
 pub(super) fn open_reader(place: &Arc<Place>, reading: Reading) -> Result<Session, StorageError> {
-    match reading {
-        Reading::Shared => open(place, READ_ONLY),
-        Reading::Still => open(place, READ_ONLY.union(OpenFlags::SQLITE_OPEN_URI)),
-    }
+    open(place, reading.flags(), reading)
 }
 
 /// The connection that moves the write-ahead log into the file.
@@ -114,7 +192,7 @@ pub(super) fn open_checkpointer(
     place: &Arc<Place>,
     durability: Durability,
 ) -> Result<Session, StorageError> {
-    let connection = open(place, READ_WRITE)?;
+    let connection = open(place, READ_WRITE, Reading::Shared)?;
     let set_up = || {
         connection.busy_timeout(CHECKPOINT_BUSY_TIMEOUT)?;
         connection.execute_batch(synchronous(durability))
@@ -131,22 +209,47 @@ pub(super) fn check_readable(place: &Arc<Place>, reading: Reading) -> Result<(),
             "there is no store, and none can be made",
         ));
     }
-    if probe(place, reading)? < schema::newest() {
+    if schema::check(place, reading)?.version < schema::newest() {
         let message = "the store is of an older version; open it once where it can be written";
         return Err(other("read-only", message));
     }
     Ok(())
 }
 
-/// Looks at a file through a connection that cannot change it, not even when it closes.
-fn probe(place: &Arc<Place>, reading: Reading) -> Result<usize, StorageError> {
-    let connection = open_reader(place, reading)?;
-    let keep = connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
-    keep.map_err(|error| refused(&error))?;
-    schema::check(&connection)
+impl Reading {
+    fn flags(self) -> OpenFlags {
+        match self {
+            Self::Shared => READ_ONLY,
+            Self::Still => READ_ONLY.union(OpenFlags::SQLITE_OPEN_URI),
+        }
+    }
 }
 
-fn open(place: &Arc<Place>, flags: OpenFlags) -> Result<Session, StorageError> {
+/// A connection without settings, for [`super::look`], which cannot change the file.
+pub(super) fn open_unsettled(
+    place: &Arc<Place>,
+    reading: Reading,
+) -> Result<Session, StorageError> {
+    connect(place, reading.flags(), reading)
+}
+
+fn open(place: &Arc<Place>, flags: OpenFlags, reading: Reading) -> Result<Session, StorageError> {
+    let mut session = connect(place, flags, reading)?;
+    restrict(&mut session).map_err(|error| refused(&error))?;
+    // Before anything that loads the schema.
+    session.begin_checked(BEGIN_READ)?;
+    session
+        .execute(COMMIT)
+        .and_then(|()| settle(&session))
+        .map_err(|error| refused(&error))?;
+    Ok(session)
+}
+
+fn connect(
+    place: &Arc<Place>,
+    flags: OpenFlags,
+    reading: Reading,
+) -> Result<Session, StorageError> {
     let door = place.door()?;
     let path = door.path().to_string_lossy();
     let path = if flags.contains(OpenFlags::SQLITE_OPEN_URI) {
@@ -155,31 +258,39 @@ fn open(place: &Arc<Place>, flags: OpenFlags) -> Result<Session, StorageError> {
         path.into_owned()
     };
     let connection = Connection::open_with_flags_and_vfs(path, flags, door.name())
-        .and_then(|connection| settle(&connection).map(|()| connection));
+        .and_then(|connection| connection.busy_timeout(BUSY_TIMEOUT).map(|()| connection));
     Ok(Session {
         connection: connection.map_err(|error| refused(&error))?,
-        _place: Arc::clone(place),
+        reading,
+        deadline: Arc::default(),
+        place: Arc::clone(place),
     })
 }
 
-fn settle(connection: &Connection) -> rusqlite::Result<()> {
-    connection.busy_timeout(BUSY_TIMEOUT)?;
-    connection.set_prepared_statement_cache_capacity(STATEMENTS_KEPT);
-    connection.set_limit(Limit::SQLITE_LIMIT_ATTACHED, 0)?;
-    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
-    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
+/// What SQLite may do on a connection. Loads nothing of the file.
+fn restrict(session: &mut Session) -> rusqlite::Result<()> {
+    session.set_limit(Limit::SQLITE_LIMIT_ATTACHED, 0)?;
+    session.set_limit(Limit::SQLITE_LIMIT_LENGTH, LENGTH_BYTES_MAX)?;
+    session.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
+    session.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
     // SQL that stands in the file is never run, also what is put there while it is open.
-    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false)?;
-    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_VIEW, false)?;
+    session.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false)?;
+    session.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_VIEW, false)?;
     // Without it, a statement is compiled anew whenever another value is bound: a third of a commit's time.
-    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
+    session.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
+    let deadline = Arc::clone(&session.deadline);
+    session.progress_handler(STEPS_BETWEEN_LOOKS, Some(move || deadline.is_over()))
+}
+
+fn settle(connection: &Connection) -> rusqlite::Result<()> {
+    connection.set_prepared_statement_cache_capacity(STATEMENTS_KEPT);
     connection.execute_batch(&format!(
         "PRAGMA temp_store = MEMORY; PRAGMA cache_size = -{CACHE_KIB}; PRAGMA cell_size_check = ON;"
     ))
 }
 
 fn set_up_writer(
-    connection: &Connection,
+    connection: &Session,
     lock: &LockFile,
     durability: Durability,
 ) -> Result<(), StorageError> {

@@ -1,15 +1,43 @@
 //! What SQLite's errors mean to a caller of the store.
 
+use rusqlite::types::Type;
 use rusqlite::{Error, ErrorCode};
 
 use super::super::StorageError;
 use super::super::check::other;
+
+/// A value in the file that nobody but somebody else can have written. It names the record.
+#[derive(Debug, thiserror::Error)]
+#[error("the {what} {problem}")]
+pub(super) struct UnreadableValue {
+    what: String,
+    problem: String,
+}
+
+/// Most characters of a name that an error repeats.
+const SHOWN_CHARS_MAX: usize = 200;
+
+impl UnreadableValue {
+    /// `what` may be anything that a file holds: it is bounded, and what a terminal could obey is
+    /// escaped.
+    pub(super) fn error(column: usize, what: &str, problem: &str) -> Error {
+        let shown = what.chars().take(SHOWN_CHARS_MAX);
+        let what = shown.flat_map(char::escape_debug).collect();
+        let problem = problem.to_owned();
+        let source = Box::new(Self { what, problem });
+        Error::FromSqlConversionFailure(column, Type::Text, source)
+    }
+}
 
 /// The answer to an error before COMMIT, and of a read: nothing was written.
 pub(super) fn refused(error: &Error) -> StorageError {
     let message = error.to_string();
     match error {
         Error::SqliteFailure(failure, _) => from_code(failure.code, failure.extended_code, message),
+        Error::FromSqlConversionFailure(_, _, source) if source.is::<UnreadableValue>() => {
+            let message = source.to_string();
+            StorageError::Corrupt { message }
+        }
         // What is in the file is not what we write: another type, no UTF-8, a negative version.
         Error::InvalidColumnType(..)
         | Error::FromSqlConversionFailure(..)
@@ -55,6 +83,8 @@ fn from_code(code: ErrorCode, extended: i32, message: String) -> StorageError {
         ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase | ErrorCode::ConstraintViolation => {
             StorageError::Corrupt { message }
         }
+        // Longer than any value that we write.
+        ErrorCode::TooBig => StorageError::Corrupt { message },
         ErrorCode::ReadOnly | ErrorCode::PermissionDenied => other("read-only", message),
         _ => other("sqlite", message),
     }
@@ -93,6 +123,7 @@ mod tests {
             (ffi::SQLITE_READONLY_DBMOVED, "read-only", "read-only"),
             (ffi::SQLITE_CORRUPT, "corrupt", "outcome-unknown"),
             (ffi::SQLITE_NOTADB, "corrupt", "outcome-unknown"),
+            (ffi::SQLITE_TOOBIG, "corrupt", "outcome-unknown"),
             (ffi::SQLITE_CONSTRAINT_CHECK, "corrupt", "corrupt"),
             (ffi::SQLITE_ERROR, "sqlite", "outcome-unknown"),
         ];

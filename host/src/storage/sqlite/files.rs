@@ -39,6 +39,8 @@ pub(super) struct Place {
     /// In the order of [`SUFFIXES`]: the store's own is the first.
     names: [String; SUFFIXES.len()],
     opened: OnceLock<[Option<Number>; STAYING]>,
+    /// The cookie of a schema that was compared and is ours.
+    schema: Mutex<Option<i32>>,
 }
 
 /// A directory that is held open and the door to one store in it. There is one for each store that is open in this
@@ -111,6 +113,7 @@ impl Place {
             held: Held::of(dir, name)?,
             names: SUFFIXES.map(|suffix| format!("{name}{suffix}")),
             opened: OnceLock::new(),
+            schema: Mutex::default(),
         })
     }
 
@@ -140,6 +143,13 @@ impl Place {
         let found = file.metadata().map_err(|error| unavailable(name, &error))?;
         check_ordinary(name, &Metadata::from_just_metadata(found))?;
         Ok(file)
+    }
+
+    /// Makes the file if there is none, empty and private: SQLite gives its log and its shared
+    /// memory the mode of the file that they belong to.
+    pub(super) fn make_private(&self) -> Result<(), StorageError> {
+        let made = platform::make_private(&self.held.dir, self.name());
+        made.map_err(|error| unwritable(self.name(), &error))
     }
 
     /// The queue of this process for the lock file.
@@ -190,6 +200,16 @@ impl Place {
         // Opening does it once.
         let _ = self.opened.set(now);
         Ok(())
+    }
+
+    /// Remembers that the schema with this cookie was compared and is ours.
+    pub(super) fn remember_schema(&self, cookie: i32) {
+        *self.schema.lock().unwrap_or_else(PoisonError::into_inner) = Some(cookie);
+    }
+
+    /// Whether a schema with this cookie was compared last.
+    pub(super) fn knows_schema(&self, cookie: i32) -> bool {
+        *self.schema.lock().unwrap_or_else(PoisonError::into_inner) == Some(cookie)
     }
 
     /// Which file the store is.
@@ -299,7 +319,7 @@ fn unwritable(what: &str, error: &std::io::Error) -> StorageError {
 mod platform {
     use std::os::fd::AsRawFd;
 
-    use rustix::fs::{Access, AtFlags, Mode, OFlags, accessat, fstatfs, openat, statat};
+    use rustix::fs::{Access, AtFlags, Mode, OFlags, accessat, fchmod, fstatfs, openat, statat};
     use rustix::io::Errno;
 
     use super::*;
@@ -357,11 +377,26 @@ mod platform {
         }
     }
 
-    /// It never waits for the other end of a pipe, and never follows a link.
+    /// Read and written by its owner alone.
+    const PRIVATE: Mode = Mode::RUSR.union(Mode::WUSR);
+
+    /// It never waits for the other end of a pipe, and never follows a link. One that is made is
+    /// private.
     pub(super) fn open_no_follow(dir: &Dir, name: &str) -> std::io::Result<std::fs::File> {
+        make_private(dir, name)?;
         let flags =
             OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        Ok(openat(dir, name, flags, Mode::from_raw_mode(0o644))?.into())
+        Ok(openat(dir, name, flags, PRIVATE)?.into())
+    }
+
+    /// Makes an empty file if nothing stands there, whatever the process's mask is.
+    pub(super) fn make_private(dir: &Dir, name: &str) -> std::io::Result<()> {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        match openat(dir, name, flags, PRIVATE) {
+            Ok(made) => Ok(fchmod(made, PRIVATE)?),
+            Err(Errno::EXIST) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
     }
 }
 
@@ -386,6 +421,10 @@ mod platform {
 
     pub(super) fn number(_dir: &Dir, _name: &str) -> std::io::Result<Option<Number>> {
         Ok(None)
+    }
+
+    pub(super) fn make_private(_dir: &Dir, _name: &str) -> std::io::Result<()> {
+        Ok(())
     }
 
     pub(super) fn open_no_follow(dir: &Dir, name: &str) -> std::io::Result<std::fs::File> {

@@ -16,6 +16,7 @@ mod error;
 mod files;
 mod keeper;
 mod lock;
+mod look;
 mod read;
 mod schema;
 mod statements;
@@ -339,5 +340,28 @@ mod tests {
             .readers
             .ask(|connection| compiled_again(connection, LINES_UP));
         assert_eq!(again, Ok(0), "{LINES_UP}");
+    }
+
+    /// Symptom: a read of a file that somebody had made held a thread of the pool after its call
+    /// had ended. Cause: no statement was interrupted. Fix: it ends at the deadline of the call.
+    /// The kind: a reader, and the connection that writes.
+    #[test]
+    fn statements_end_at_the_deadline_of_the_call() {
+        use super::super::deadline::serve_until;
+        use std::time::{Duration, Instant};
+        let temp = tempfile::TempDir::new().expect("a temporary directory");
+        let project = Project::open_ambient(temp.path()).expect("it opens");
+        let threads = project.threads().expect("made");
+        let store = SqliteStore::open(&threads, "registry.db", SqliteOptions::local()).unwrap();
+        let forever = |connection: &Connection| {
+            let sql = "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r) \
+                       SELECT max(n) FROM r";
+            connection.query_row(sql, [], |row| row.get::<_, i64>(0))
+        };
+        let until = || Instant::now() + Duration::from_millis(20);
+        let read = serve_until(until(), || store.readers.ask(forever)).unwrap_err();
+        assert!(read.retry_unchanged(), "{read}");
+        assert_eq!(serve_until(until(), || store.ask_writer(forever)), Ok(None));
+        step(&store, 1);
     }
 }

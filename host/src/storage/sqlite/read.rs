@@ -5,12 +5,14 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::super::check::collection_place;
-use super::super::{Answer, COLLECTIONS, Item, Key, Line, PAGE_BYTES_MAX, Page, StorageError};
+use super::super::{
+    Answer, COLLECTIONS, Item, Key, Line, PAGE_BYTES_MAX, Page, StorageError, VALUE_BYTES_MAX,
+};
 use super::connection::{Reading, Session, open_reader};
-use super::error::refused;
+use super::error::UnreadableValue;
 use super::files::Place;
 use super::statements::{
-    BEGIN_READ, COMMIT, ENTRIES, LINES_DOWN, LINES_UP, RecordStatements, Statements, log_name,
+    ENTRIES, LINES_DOWN, LINES_UP, RecordStatements, Statements, log_name, value_if_readable,
 };
 
 /// Most read connections of a store: as many as the host has threads that call the component. More readers wait.
@@ -60,7 +62,7 @@ impl Readers {
             Some(connection) => connection,
             None => open_reader(&self.place, self.reading)?,
         };
-        let answer = question(&connection).map_err(|error| refused(&error))?;
+        let answer = connection.ask(question)?;
         borrowed.connection = Some(connection);
         Ok(answer)
     }
@@ -97,17 +99,12 @@ impl Drop for Borrowed<'_> {
     }
 }
 
-/// The records that exist among `keys`, as one snapshot, or why they are not answered.
+/// The records that exist among `keys`, or why they are not answered.
 pub(super) fn items(
     connection: &Connection,
     sql: &Statements,
     keys: &[Key],
 ) -> rusqlite::Result<Result<Vec<Item>, StorageError>> {
-    // One statement is a snapshot by itself.
-    let several = keys.len() > 1;
-    if several {
-        connection.prepare_cached(BEGIN_READ)?.execute([])?;
-    }
     let mut answer = Answer::new();
     let mut fits = Ok(());
     for key in keys {
@@ -117,9 +114,6 @@ pub(super) fn items(
         if fits.is_err() {
             break;
         }
-    }
-    if several {
-        connection.prepare_cached(COMMIT)?.execute([])?;
     }
     Ok(fits.map(|()| answer.into_items()))
 }
@@ -138,7 +132,7 @@ pub(super) fn item(
         Ok(Item {
             key: key.clone(),
             version: number(row, 0)?,
-            value: row.get(1)?,
+            value: value(row, 1, || format!("record {}/{}", key.collection, key.name))?,
         })
     };
     statement.query_row([&key.name], read).optional()
@@ -171,11 +165,19 @@ pub(super) fn page(
     let mut bytes = 0;
     while let Some(row) = rows.next()? {
         let name: String = row.get(0)?;
-        let value: String = row.get(2)?;
+        let value = match value(row, 2, || format!("record {collection}/{name}")) {
+            Ok(value) => value,
+            // Those before it are given; the page that begins with it is refused and names it.
+            Err(_) if !page.items.is_empty() => {
+                page.cursor = cursor_at(&page, name, reverse);
+                break;
+            }
+            Err(error) => return Err(error),
+        };
         bytes += value.len();
         let full = page.items.len() == limit as usize || bytes > PAGE_BYTES_MAX;
-        if full && let Some(last) = page.items.last() {
-            page.cursor = Some(if reverse { last.key.name.clone() } else { name });
+        if full && !page.items.is_empty() {
+            page.cursor = cursor_at(&page, name, reverse);
             break;
         }
         page.items.push(Item {
@@ -185,6 +187,14 @@ pub(super) fn page(
         });
     }
     Ok(page)
+}
+
+/// Where the scan goes on that gave this page and has come to the name `next`.
+fn cursor_at(page: &Page, next: String, reverse: bool) -> Option<String> {
+    match reverse {
+        true => page.items.last().map(|last| last.key.name.clone()),
+        false => Some(next),
+    }
 }
 
 /// A page of the log at `place`.
@@ -207,25 +217,28 @@ pub(super) fn lines(
     let mut lines = Vec::new();
     let mut bytes = 0;
     while let Some(row) = rows.next()? {
-        let value: String = row.get(1)?;
+        let position = number(row, 0)?;
+        let value = value(row, 1, || {
+            format!("entry {position} of {}/{partition}", log_name(place))
+        })?;
         bytes += value.len();
         if bytes > PAGE_BYTES_MAX && !lines.is_empty() {
             break;
         }
-        lines.push(Line {
-            position: number(row, 0)?,
-            value,
-        });
+        lines.push(Line { position, value });
     }
     Ok(lines)
 }
 
-/// Names of records and entries whose values are no text, at most `most`.
+/// Names of records and entries whose values are no text or too long, at most `most`.
 pub(super) fn unreadable(connection: &Connection, most: usize) -> rusqlite::Result<Vec<String>> {
     let mut found = Vec::new();
     for (collection, _) in COLLECTIONS {
-        let sql =
-            format!("SELECT 'the record {collection} ' || name, value FROM record_{collection}");
+        let sql = format!(
+            "SELECT 'the record {collection} ' || substr(name, 1, 512), {} \
+             FROM record_{collection}",
+            value_if_readable()
+        );
         not_text(connection, &sql, most, &mut found)?;
     }
     not_text(connection, ENTRIES, most, &mut found)?;
@@ -243,11 +256,26 @@ fn not_text(
     while let Some(row) = rows.next()?
         && found.len() < most
     {
-        if row.get_ref(1)?.as_str().is_err() {
+        if row.get_ref(2)?.as_str().is_err() {
             found.push(String::from_utf8_lossy(row.get_ref(0)?.as_bytes()?).into_owned());
         }
     }
     Ok(())
+}
+
+/// A value, whose bytes stand in `column` and itself behind it; an error that names it as `what`
+/// says, if it is longer than any that we write, or no text.
+fn value(row: &Row<'_>, column: usize, what: impl Fn() -> String) -> rusqlite::Result<String> {
+    let bytes = number(row, column)?;
+    let problem = if bytes > VALUE_BYTES_MAX as u64 {
+        format!("has {bytes} bytes, the most is {VALUE_BYTES_MAX}")
+    } else {
+        match row.get_ref(column + 1)?.as_str() {
+            Ok(text) => return Ok(text.to_owned()),
+            Err(error) => format!("is no text: {error}"),
+        }
+    };
+    Err(UnreadableValue::error(column, &what(), &problem))
 }
 
 /// A number that is never negative.

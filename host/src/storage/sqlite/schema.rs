@@ -1,14 +1,22 @@
 //! Versions of the file: what it must be before it is touched, and the numbered migrations.
 //!
 //! A file says who it belongs to (`application_id`) and which migrations it has had (`user_version`). One that belongs
-//! to somebody else, or to a newer program, is refused before anything is written to it.
+//! to somebody else, or to a newer program, is refused before anything is written to it. So is one
+//! whose schema is not, to the letter, what those migrations make: SQL that stands in a file is run
+//! by SQLite (see [`look`]). Views alone may differ, because the program never reads one; the next
+//! opening that can write makes ours anew.
 
-use rusqlite::{Connection, OptionalExtension};
+use std::sync::{Arc, OnceLock};
+
+use rusqlite::Connection;
 
 use super::super::StorageError;
 use super::super::check::other;
+use super::connection::{Reading, Session};
 use super::error::refused;
+use super::files::Place;
 use super::lock::LockFile;
+use super::look;
 use super::statements::{BEGIN_WRITE, COMMIT, ROLLBACK};
 
 /// "Thkp".
@@ -22,65 +30,175 @@ const MIGRATIONS: [&str; 4] = [
     include_str!("schema/0004_budget_ledger_view.sql"),
 ];
 
+/// Most bytes of a name that an error repeats.
+const SHOWN_BYTES_MAX: usize = 100;
+
 /// The version of a file that has had every migration.
 pub(super) const fn newest() -> usize {
     MIGRATIONS.len()
 }
 
-/// Migrations that this file has had. Writes nothing.
-pub(super) fn check(connection: &Connection) -> Result<usize, StorageError> {
-    let number = |sql: &str| {
-        connection
-            .query_row(sql, [], |row| row.get::<_, i32>(0))
-            .map_err(|e| refused(&e))
-    };
-    let application = number("SELECT application_id FROM pragma_application_id")?;
-    let version = number("SELECT user_version FROM pragma_user_version")?;
-    let tables = number("SELECT count(*) FROM sqlite_schema")?;
-    match (application, version, tables) {
-        // Nobody's: new, or somebody died between making the file and its first migration.
-        (0, 0, 0) => Ok(0),
-        (APPLICATION_ID, version, _) => {
-            refuse_planted(connection)?;
-            let newest = MIGRATIONS.len();
-            let newer = || {
-                format!("the store is of version {version}, this program knows {newest}; update it")
-            };
-            let known = usize::try_from(version)
-                .ok()
-                .filter(|version| (1..=newest).contains(version));
-            known.ok_or_else(|| other("newer-schema", newer()))
+/// One row of the schema: a table, an index, a view or a trigger.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct SchemaObject {
+    pub(super) kind: String,
+    pub(super) name: String,
+    pub(super) table: String,
+    /// `None` for an index that a constraint makes.
+    pub(super) sql: Option<String>,
+}
+
+/// What a file says of itself. The default is that of an empty one.
+#[derive(Debug, Default)]
+pub(super) struct FoundSchema {
+    /// Changes with each change of the schema.
+    pub(super) cookie: i32,
+    pub(super) application: i32,
+    pub(super) version: i32,
+    pub(super) objects: Vec<SchemaObject>,
+}
+
+/// A file that may be worked with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct CheckedSchema {
+    pub(super) cookie: i32,
+    /// Migrations that it has had.
+    pub(super) version: usize,
+    /// Our views are in it, as the migrations make them.
+    pub(super) has_views: bool,
+}
+
+impl FoundSchema {
+    /// Refuses a file that is not ours, of a newer program, or with anything in its schema that is
+    /// not ours.
+    pub(super) fn check(&self) -> Result<CheckedSchema, StorageError> {
+        let cookie = self.cookie;
+        match (self.application, self.version) {
+            // Nobody's: new, or somebody died between making the file and its first migration.
+            (0, 0) if self.objects.is_empty() => Ok(CheckedSchema {
+                cookie,
+                version: 0,
+                has_views: true,
+            }),
+            (APPLICATION_ID, version) => {
+                let newest = MIGRATIONS.len();
+                let newer = || {
+                    format!(
+                        "the store is of version {version}, this program knows {newest}; update it"
+                    )
+                };
+                let known = usize::try_from(version)
+                    .ok()
+                    .filter(|version| (1..=newest).contains(version));
+                let version = known.ok_or_else(|| other("newer-schema", newer()))?;
+                Ok(CheckedSchema {
+                    cookie,
+                    version,
+                    has_views: self.compare(&expected(version)?)?,
+                })
+            }
+            (application, _) => Err(other(
+                "foreign-database",
+                format!("the file is a database of another program ({application:#x})"),
+            )),
         }
-        (application, ..) => Err(other(
-            "foreign-database",
-            format!("the file is a database of another program ({application:#x})"),
-        )),
+    }
+
+    /// Whether the views are ours, too. An error if anything else differs.
+    fn compare(&self, expected: &[SchemaObject]) -> Result<bool, StorageError> {
+        let corrupt = |message| Err(StorageError::Corrupt { message });
+        let mut has_views = true;
+        for object in &self.objects {
+            match expected.iter().find(|ours| ours.name == object.name) {
+                Some(ours) if ours == object => {}
+                Some(ours) if ours.is_view() && object.is_view() => has_views = false,
+                Some(_) => {
+                    let what = object.shown();
+                    return corrupt(format!(
+                        "somebody else has changed the {what} of the file; put back a backup"
+                    ));
+                }
+                None => {
+                    let what = object.shown();
+                    return corrupt(format!(
+                        "somebody else has put the {what} into the file; drop it"
+                    ));
+                }
+            }
+        }
+        for ours in expected {
+            let found = self.objects.iter().any(|object| object.name == ours.name);
+            if !found && !ours.is_view() {
+                let what = ours.shown();
+                return corrupt(format!(
+                    "somebody else has dropped the {what} of the file; put back a backup"
+                ));
+            }
+            has_views &= found;
+        }
+        Ok(has_views)
     }
 }
 
-/// Whoever can write the file could leave SQL in it that our own statements would run: a trigger, or a view in the place
-/// of a table. (Connections do not run either, see `connection`; here it is said.)
-fn refuse_planted(connection: &Connection) -> Result<(), StorageError> {
-    let planted = "SELECT type, name FROM sqlite_schema WHERE type = 'trigger' OR type = 'view' AND \
-                   (name LIKE 'record\\_%' ESCAPE '\\' OR name IN ('partition', 'entry', 'usage')) LIMIT 1";
-    let found = connection.query_row(planted, [], |row| {
-        Ok(format!(
-            "{} {:?}",
-            row.get::<_, String>(0)?,
-            row.get::<_, String>(1)?
-        ))
-    });
-    match found.optional().map_err(|error| refused(&error))? {
-        None => Ok(()),
-        Some(what) => Err(StorageError::Corrupt {
-            message: format!("somebody else has put the {what} into the file; drop it"),
-        }),
+impl SchemaObject {
+    fn is_view(&self) -> bool {
+        self.kind == "view"
     }
+
+    /// Kind and name for a person, bounded, with what a terminal could obey escaped.
+    fn shown(&self) -> String {
+        let cut = |text: &str| text[..text.floor_char_boundary(SHOWN_BYTES_MAX)].to_owned();
+        format!("{} {:?}", cut(&self.kind).escape_default(), cut(&self.name))
+    }
+}
+
+/// What the first `version` migrations make, made once in a process.
+fn expected(version: usize) -> Result<Arc<[SchemaObject]>, StorageError> {
+    static EXPECTED: [OnceLock<Arc<[SchemaObject]>>; MIGRATIONS.len() + 1] =
+        [const { OnceLock::new() }; MIGRATIONS.len() + 1];
+    let kept = EXPECTED.get(version);
+    if let Some(made) = kept.and_then(OnceLock::get) {
+        return Ok(Arc::clone(made));
+    }
+    let made = make_expected(version).map_err(|error| refused(&error))?;
+    if let Some(kept) = kept {
+        // Another thread may have been first, with the same.
+        let _ = kept.set(Arc::clone(&made));
+    }
+    Ok(made)
+}
+
+fn make_expected(version: usize) -> rusqlite::Result<Arc<[SchemaObject]>> {
+    let connection = Connection::open_in_memory()?;
+    for migration in &MIGRATIONS[..version.min(MIGRATIONS.len())] {
+        connection.execute_batch(migration)?;
+    }
+    let sql = "SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY rowid";
+    let mut statement = connection.prepare(sql)?;
+    let rows = statement.query_map([], |row| {
+        Ok(SchemaObject {
+            kind: row.get(0)?,
+            name: row.get(1)?,
+            table: row.get(2)?,
+            sql: row.get(3)?,
+        })
+    })?;
+    rows.collect()
+}
+
+/// Looks at the file and refuses what may not be worked with. Its cookie is then one that is known
+/// to be right.
+pub(super) fn check(place: &Arc<Place>, reading: Reading) -> Result<CheckedSchema, StorageError> {
+    let checked = look::read(place, reading)?.check()?;
+    place.remember_schema(checked.cookie);
+    Ok(checked)
 }
 
 /// Brings the file to the newest version, in one transaction, while others wait at the lock file.
-pub(super) fn migrate(connection: &Connection, lock: &LockFile) -> Result<(), StorageError> {
-    if check(connection)? == MIGRATIONS.len() {
+pub(super) fn migrate(connection: &Session, lock: &LockFile) -> Result<(), StorageError> {
+    let place = connection.place();
+    let found = check(place, Reading::Shared)?;
+    if found.version == MIGRATIONS.len() && found.has_views {
         return Ok(());
     }
     let _turn = lock.acquire()?;
@@ -90,28 +208,43 @@ pub(super) fn migrate(connection: &Connection, lock: &LockFile) -> Result<(), St
             .map_err(|error| refused(&error))
     };
     run(BEGIN_WRITE)?;
-    let done = migrate_in_transaction(connection).and_then(|()| run(COMMIT));
+    let done = migrate_in_transaction(connection, place).and_then(|()| run(COMMIT));
     if done.is_err() && !connection.is_autocommit() {
         run(ROLLBACK)?;
     }
-    done
+    done?;
+    check(place, Reading::Shared).map(drop)
 }
 
-fn migrate_in_transaction(connection: &Connection) -> Result<(), StorageError> {
-    // Asked again: another process may have been first.
-    let had = check(connection)?;
-    for migration in &MIGRATIONS[had..] {
-        connection
-            .execute_batch(migration)
-            .map_err(|error| refused(&error))?;
+fn migrate_in_transaction(connection: &Connection, place: &Arc<Place>) -> Result<(), StorageError> {
+    // Looked at again, while nobody else can write: another process may have been first.
+    let found = check(place, Reading::Shared)?;
+    let views = if found.has_views {
+        Vec::new()
+    } else {
+        let all = expected(found.version)?;
+        all.iter().filter(|ours| ours.is_view()).cloned().collect()
+    };
+    apply_migrations(connection, found.version, &views).map_err(|error| refused(&error))
+}
+
+/// Makes `views` anew and applies the migrations after the first `had`.
+fn apply_migrations(
+    connection: &Connection,
+    had: usize,
+    views: &[SchemaObject],
+) -> rusqlite::Result<()> {
+    for view in views {
+        let (name, sql) = (&view.name, view.sql.as_deref().unwrap_or_default());
+        connection.execute_batch(&format!("DROP VIEW IF EXISTS {name}; {sql};"))?;
     }
-    let stamp = format!(
+    for migration in &MIGRATIONS[had..] {
+        connection.execute_batch(migration)?;
+    }
+    connection.execute_batch(&format!(
         "PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {};",
         MIGRATIONS.len()
-    );
-    connection
-        .execute_batch(&stamp)
-        .map_err(|error| refused(&error))
+    ))
 }
 
 #[cfg(test)]
@@ -122,7 +255,7 @@ mod tests {
     #[test]
     fn every_collection_has_a_table_of_its_shape() {
         let connection = Connection::open_in_memory().unwrap();
-        migrate_in_transaction(&connection).unwrap();
+        apply_migrations(&connection, 0, &[]).unwrap();
         let shape = "SELECT wr, strict FROM pragma_table_list WHERE name = ?1";
         for (collection, expected) in COLLECTIONS {
             let table = format!("record_{collection}");
@@ -145,10 +278,22 @@ mod tests {
     }
 
     #[test]
-    fn a_migrated_file_is_recognised() {
-        let connection = Connection::open_in_memory().unwrap();
-        assert_eq!(check(&connection).unwrap(), 0);
-        migrate_in_transaction(&connection).unwrap();
-        assert_eq!(check(&connection).unwrap(), MIGRATIONS.len());
+    fn each_version_is_recognised_and_nothing_else_is() {
+        assert_eq!(FoundSchema::default().check().unwrap().version, 0);
+        for version in 1..=MIGRATIONS.len() {
+            let mut found = FoundSchema {
+                cookie: 7,
+                application: APPLICATION_ID,
+                version: version as i32,
+                objects: expected(version).unwrap().to_vec(),
+            };
+            let checked = found.check().unwrap();
+            assert!(checked.has_views && checked.version == version && checked.cookie == 7);
+            found.objects.rotate_left(1);
+            assert!(found.check().is_ok(), "the order says nothing");
+            let lost = found.objects.pop().unwrap();
+            let named = found.check().unwrap_err().to_string();
+            assert!(named.contains(&lost.name), "{named}");
+        }
     }
 }

@@ -1,12 +1,14 @@
 //! The statements, one for each thing that the store does. Each is prepared once for a connection and kept there.
 
 use super::super::quota::{ENTRY_BYTES_OVERHEAD, PARTITION_BYTES_OVERHEAD, RECORD_BYTES_OVERHEAD};
-use super::super::{COLLECTIONS, LOGS};
+use super::super::{COLLECTIONS, LOGS, VALUE_BYTES_MAX};
 
 /// Statements kept prepared by each connection: more than the nine for each collection and the dozen others.
 pub(super) const STATEMENTS_KEPT: usize = 128;
 
 pub(super) const BEGIN_READ: &str = "BEGIN";
+/// Changes whenever the schema does. It reads the header of the file and loads no schema.
+pub(super) const SCHEMA_COOKIE: &str = "PRAGMA main.schema_version";
 pub(super) const BEGIN_WRITE: &str = "BEGIN IMMEDIATE";
 pub(super) const COMMIT: &str = "COMMIT";
 pub(super) const ROLLBACK: &str = "ROLLBACK";
@@ -40,18 +42,23 @@ pub(super) const ENTRY_SIZES: &str =
     "SELECT count(*), coalesce(sum(octet_length(value)), 0) FROM entry WHERE id >= ?1 AND id < ?2";
 /// Parameters: ids, the second one stays.
 pub(super) const ENTRY_DELETE: &str = "DELETE FROM entry WHERE id >= ?1 AND id < ?2";
-/// A page of a log, upwards. Parameters: log, name, first position, limit.
-pub(super) const LINES_UP: &str = "SELECT id & 4294967295, value FROM entry WHERE id BETWEEN \
+/// A page of a log, upwards: positions, bytes of the values, and the values that may be read.
+/// Parameters: log, name, first position, limit.
+pub(super) const LINES_UP: &str = "SELECT id & 4294967295, octet_length(value), \
+     CASE WHEN octet_length(value) <= 1048576 THEN value END FROM entry WHERE id BETWEEN \
      ((SELECT id FROM partition WHERE log = ?1 AND name = ?2) << 32 | ?3) AND \
      ((SELECT id FROM partition WHERE log = ?1 AND name = ?2) << 32 | 4294967295) ORDER BY id LIMIT ?4";
 /// A page of a log, downwards. Parameters: log, name, highest position, limit.
-pub(super) const LINES_DOWN: &str = "SELECT id & 4294967295, value FROM entry WHERE id BETWEEN \
+pub(super) const LINES_DOWN: &str = "SELECT id & 4294967295, octet_length(value), \
+     CASE WHEN octet_length(value) <= 1048576 THEN value END FROM entry WHERE id BETWEEN \
      ((SELECT id FROM partition WHERE log = ?1 AND name = ?2) << 32) AND \
      ((SELECT id FROM partition WHERE log = ?1 AND name = ?2) << 32 | ?3) ORDER BY id DESC LIMIT ?4";
 
-/// Every entry, with a name for a person.
-pub(super) const ENTRIES: &str = "SELECT 'entry ' || (e.id & 4294967295) || ' of the log ' || p.log || ' ' || p.name, \
-     e.value FROM entry AS e JOIN partition AS p ON p.id = e.id >> 32";
+/// Every entry, with a name for a person, and as [`LINES_UP`] its bytes and its value.
+pub(super) const ENTRIES: &str = "SELECT 'entry ' || (e.id & 4294967295) || ' of the log ' || \
+     p.log || ' ' || substr(p.name, 1, 512), octet_length(e.value), \
+     CASE WHEN octet_length(e.value) <= 1048576 THEN e.value END \
+     FROM entry AS e JOIN partition AS p ON p.id = e.id >> 32";
 
 pub(super) const USAGE_GET: &str = "SELECT bytes FROM usage WHERE id = 1";
 /// Parameter: bytes.
@@ -63,7 +70,7 @@ pub(super) const USAGE_FORGET: &str = "DELETE FROM usage WHERE id = 1";
 /// The statements of one collection.
 #[derive(Debug)]
 pub(super) struct RecordStatements {
-    /// Version and value. Parameter: name.
+    /// Version, bytes of the value, and the value if it may be read. Parameter: name.
     pub(super) get: String,
     /// Bytes of the value. Parameter: name.
     pub(super) size: String,
@@ -75,7 +82,8 @@ pub(super) struct RecordStatements {
     pub(super) upsert: String,
     /// Parameter: name.
     pub(super) delete: String,
-    /// Name, version and value, from the name on. Parameters: first name, limit; a bounded one: end before limit.
+    /// Name, version, bytes of the value and the value if it may be read, from the name on.
+    /// Parameters: first name, limit; a bounded one: end before limit.
     pub(super) up: String,
     /// As `up`, below an end.
     pub(super) up_below: String,
@@ -88,12 +96,13 @@ pub(super) struct RecordStatements {
 impl RecordStatements {
     fn of(collection: &str) -> Self {
         let table = format!("record_{collection}");
-        let page = format!("SELECT name, version, value FROM {table} WHERE name >= ?1");
+        let value = value_if_readable();
+        let page = format!("SELECT name, version, {value} FROM {table} WHERE name >= ?1");
         let insert = format!(
             "INSERT INTO {table} (name, version, value) VALUES (?1, 1, ?2) ON CONFLICT (name) DO"
         );
         Self {
-            get: format!("SELECT version, value FROM {table} WHERE name = ?1"),
+            get: format!("SELECT version, {value} FROM {table} WHERE name = ?1"),
             size: format!("SELECT octet_length(value) FROM {table} WHERE name = ?1"),
             update: format!(
                 "UPDATE {table} SET version = version + 1, value = ?3 WHERE name = ?1 AND version = ?2"
@@ -133,6 +142,14 @@ pub(super) fn log_name(place: usize) -> &'static str {
     LOGS[place]
 }
 
+/// Two columns: the bytes of a value, and the value unless it is longer than any that we write. Its
+/// length is asked first, which reads none of it.
+pub(super) fn value_if_readable() -> String {
+    format!(
+        "octet_length(value), CASE WHEN octet_length(value) <= {VALUE_BYTES_MAX} THEN value END"
+    )
+}
+
 /// Counts every byte of the store anew, as [`super::super::Quota`] counts.
 pub(super) fn usage_count() -> String {
     let mut sql = format!(
@@ -146,4 +163,18 @@ pub(super) fn usage_count() -> String {
         );
     }
     sql
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Constants cannot be put together from numbers, so the number is written out there.
+    #[test]
+    fn entries_are_read_up_to_the_longest_value() {
+        let longest = format!("<= {VALUE_BYTES_MAX} THEN");
+        for sql in [LINES_UP, LINES_DOWN, ENTRIES] {
+            assert!(sql.contains(&longest), "{sql}");
+        }
+    }
 }

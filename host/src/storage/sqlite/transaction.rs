@@ -84,14 +84,21 @@ enum Stage {
 #[derive(Debug)]
 struct Failure {
     stage: Stage,
-    error: rusqlite::Error,
+    error: StorageError,
 }
 
 impl Failure {
-    fn answer(&self) -> StorageError {
-        match self.stage {
-            Stage::Begin | Stage::Statement => refused(&self.error),
-            Stage::Commit => commit_failed(&self.error),
+    fn of_statement(error: &rusqlite::Error) -> Self {
+        Self {
+            stage: Stage::Statement,
+            error: refused(error),
+        }
+    }
+
+    fn of_commit(error: &rusqlite::Error) -> Self {
+        Self {
+            stage: Stage::Commit,
+            error: commit_failed(error),
         }
     }
 }
@@ -110,11 +117,11 @@ impl Transactions {
             sql,
             quota,
         };
-        let stored = work.stored_use().map_err(|error| refused(&error))?;
+        let stored = work.connection.ask(|_| work.stored_use())?;
         if quota.is_some() && stored.is_none() {
             let _turn = lock.acquire()?;
             work.transaction(|| work.used().map(Some))
-                .map_err(|failure| failure.answer())?;
+                .map_err(|failure| failure.error)?;
         }
         Ok(Self { place, lock, work })
     }
@@ -125,7 +132,7 @@ impl Transactions {
         question: impl FnOnce(&Connection) -> rusqlite::Result<T>,
     ) -> Option<T> {
         self.work.roll_back();
-        let answer = question(&self.work.connection);
+        let answer = self.work.connection.ask(question);
         self.work.roll_back();
         answer.ok()
     }
@@ -170,8 +177,8 @@ impl Transactions {
         // Nobody joined, so nobody else pays; or nobody could begin, and another try would wait as long for each member.
         let Some(second) = late.member(0).filter(|_| failure.stage != Stage::Begin) else {
             return match failure.stage {
-                Stage::Begin => Err(failure.answer()),
-                Stage::Statement | Stage::Commit => Ok(vec![Err(failure.answer())]),
+                Stage::Begin => Err(failure.error),
+                Stage::Statement | Stage::Commit => Ok(vec![Err(failure.error)]),
             };
         };
         tracing::debug!(error = %failure.error, "a batch failed; its members run alone");
@@ -181,9 +188,9 @@ impl Transactions {
             match self.work.together(member, &mut Nobody) {
                 Ok(mut answer) => answers.append(&mut answer),
                 Err(failure) if failure.stage == Stage::Begin && answers.is_empty() => {
-                    return Err(failure.answer());
+                    return Err(failure.error);
                 }
-                Err(failure) => answers.push(Err(failure.answer())),
+                Err(failure) => answers.push(Err(failure.error)),
             }
         }
         Ok(answers)
@@ -278,24 +285,20 @@ impl Work {
         body: impl FnOnce() -> rusqlite::Result<Option<T>>,
     ) -> Result<Option<T>, Failure> {
         self.roll_back();
-        self.execute(BEGIN_WRITE).map_err(|error| Failure {
-            stage: Stage::Begin,
-            error,
-        })?;
-        let done = body().map_err(|error| Failure {
-            stage: Stage::Statement,
-            error,
-        });
-        let done = match done {
+        if let Err(error) = self.connection.begin_checked(BEGIN_WRITE) {
+            self.roll_back();
+            let stage = Stage::Begin;
+            return Err(Failure { stage, error });
+        }
+        let done = match body() {
             Ok(Some(done)) => {
                 let committed = self.execute(COMMIT);
-                committed.map(|()| Some(done)).map_err(|error| Failure {
-                    stage: Stage::Commit,
-                    error,
-                })
+                committed
+                    .map(|()| Some(done))
+                    .map_err(|error| Failure::of_commit(&error))
             }
             Ok(None) => Ok(None),
-            Err(failure) => Err(failure),
+            Err(error) => Err(Failure::of_statement(&error)),
         };
         self.roll_back();
         done
@@ -366,5 +369,98 @@ impl Work {
 
     fn execute(&self, sql: &str) -> rusqlite::Result<()> {
         self.connection.prepare_cached(sql)?.execute([]).map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::{Expect, Key};
+    use super::super::connection::{Reading, check_first, open_writer};
+    use super::super::{Durability, read};
+    use super::*;
+    use crate::authority::Project;
+
+    fn ops(name: &str, value: &str) -> Vec<Op> {
+        let put = Op::Put {
+            key: Key::new("head", name),
+            expect: Expect::Absent,
+            value: value.to_owned(),
+        };
+        let append = Op::Append {
+            log: "history".to_owned(),
+            partition: name.to_owned(),
+            at: 1,
+            value: value.to_owned(),
+        };
+        vec![put, append]
+    }
+
+    /// These come at once.
+    struct Comers(Vec<Vec<Op>>);
+
+    impl Late for Comers {
+        fn take(&mut self) -> usize {
+            self.0.len()
+        }
+
+        fn member(&self, index: usize) -> Option<Member<'_>> {
+            let ops = self.0.get(index)?;
+            let closing = false;
+            Some(Member { ops, closing })
+        }
+    }
+
+    fn transactions(temp: &tempfile::TempDir) -> Transactions {
+        let project = Project::open_ambient(temp.path()).expect("it opens");
+        let threads = project.threads().expect("made");
+        let place = Arc::new(Place::new(&threads, "a.db").expect("a name"));
+        check_first(&place, Reading::Shared).expect("nothing is there");
+        let lock = LockFile::open(&place).expect("opened");
+        let session = open_writer(&place, &lock, Durability::Normal, true).expect("made");
+        let sql = Arc::new(Statements::new());
+        Transactions::open(place, session, lock, sql, None).expect("opened")
+    }
+
+    /// A member whose statement ends the transaction of the whole batch (as a full disk does) must
+    /// not take the others with it: each is run again alone, and only the one is refused.
+    #[test]
+    fn a_member_that_ends_the_transaction_fails_alone() {
+        for action in ["ROLLBACK", "ABORT", "FAIL"] {
+            let temp = tempfile::TempDir::new().expect("a temporary directory");
+            let transactions = transactions(&temp);
+            let session = &transactions.work.connection;
+            // One poisoned entry is there already, and a second one ends the statement, or all of
+            // the transaction. No file with such a table is opened, so it is made through our own
+            // connection and taken for ours.
+            let poison = format!(
+                "DROP TABLE entry; \
+                 CREATE TABLE entry (id INTEGER PRIMARY KEY, value TEXT NOT NULL, \
+                 mark TEXT AS (CASE value WHEN 'poison' THEN value END) \
+                 UNIQUE ON CONFLICT {action}) STRICT; \
+                 INSERT INTO entry (id, value) VALUES (1, 'poison')"
+            );
+            session.execute_batch(&poison).expect("planted");
+            let cookie = session.query_row("PRAGMA schema_version", [], |row| row.get(0));
+            transactions
+                .place
+                .remember_schema(cookie.expect("a number"));
+            let batch = [("a", "good"), ("b", "poison"), ("c", "good")];
+            let [first, others @ ..] = batch.map(|(name, value)| ops(name, value));
+            let first = Member {
+                ops: &first,
+                closing: false,
+            };
+            let mut comers = Comers(others.to_vec());
+            let answers = transactions.run(first, &mut comers).expect("begun");
+            assert_eq!(answers[0], Ok(Outcome::Committed), "{action}");
+            let refused = matches!(answers[1], Err(StorageError::Corrupt { .. }));
+            assert!(refused, "{action}: {answers:?}");
+            assert_eq!(answers[2], Ok(Outcome::Committed), "{action}");
+            for (name, value) in batch {
+                let sql = &transactions.work.sql;
+                let found = read::item(session, sql, &Key::new("head", name)).expect("read");
+                assert_eq!(found.is_some(), value == "good", "{name} ({action})");
+            }
+        }
     }
 }
