@@ -6,8 +6,10 @@
 //! in which `.ai` does not exist (`tools::files`).
 
 mod locks;
+mod private;
 
 pub use locks::{HolderLock, Life, NATIVE_PREFIX, check_locks, dead, life, sweep};
+pub(crate) use private::{check_written_by_owner, has_one_name, open_private, private_child_dir};
 
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, File, Metadata, OpenOptions};
@@ -152,9 +154,13 @@ impl Project {
         child_dir_or_create(&self.dir, AI)
     }
 
-    /// `.ai/threads`, made if it is missing: the store, documents and lock files.
+    /// `.ai/threads`, made if it is missing: the store, documents and lock files. Nobody else may
+    /// read it (0700).
     pub fn threads(&self) -> Result<Dir, AuthorityError> {
-        child_dir_or_create(&self.ai_or_create()?, "threads").map_err(|error| error.at(THREADS))
+        let threads = private_child_dir(&self.ai_or_create()?, "threads");
+        let threads = threads.map_err(|error| error.at(THREADS))?;
+        private::close_to_others(&threads, THREADS)?;
+        Ok(threads)
     }
 
     /// `.ai/threads`, if it is there.
@@ -192,22 +198,34 @@ impl Project {
     }
 }
 
-/// Read a file that the operator names on the command line, such as a script of answers or a policy. Links are
+/// Read a file that the operator names on the command line, such as a script of answers. Links are
 /// followed.
-#[expect(clippy::disallowed_methods, reason = "here a name becomes authority")]
 pub fn read_ambient(path: &Path, bytes_max: u64) -> Result<Vec<u8>, AuthorityError> {
     let place = path.display().to_string();
-    let failed = |source| AuthorityError::from_io(&place, source);
+    read_bounded(open_ambient(path, &place)?, &place, bytes_max)
+}
+
+/// As [`read_ambient`], for a file that says what is allowed, such as a policy: one that others can
+/// write is refused.
+pub fn read_own_ambient(path: &Path, bytes_max: u64) -> Result<Vec<u8>, AuthorityError> {
+    let place = path.display().to_string();
+    let file = open_ambient(path, &place)?;
+    let found = file.metadata();
+    let found = found.map_err(|source| AuthorityError::from_io(&place, source))?;
+    check_written_by_owner(&found, &place)?;
+    read_bounded(file, &place, bytes_max)
+}
+
+#[expect(clippy::disallowed_methods, reason = "here a name becomes authority")]
+fn open_ambient(path: &Path, place: &str) -> Result<File, AuthorityError> {
+    let failed = |source| AuthorityError::from_io(place, source);
     let target = std::fs::canonicalize(path).map_err(failed)?;
     let (Some(parent), Some(name)) = (target.parent(), target.file_name()) else {
+        let place = place.to_owned();
         return Err(AuthorityError::NotRegular { place });
     };
     let dir = Dir::open_ambient_dir(parent, ambient_authority()).map_err(failed)?;
-    read_bounded(
-        open_regular(&dir, Path::new(name), &place)?,
-        &place,
-        bytes_max,
-    )
+    open_regular(&dir, Path::new(name), place)
 }
 
 /// True if a file that the operator names lies in a directory, or is found by a name in it, such as a link that leads out
@@ -284,8 +302,9 @@ pub fn private_dir_ambient(path: &Path) -> Result<Dir, AuthorityError> {
     #[cfg(unix)]
     {
         use cap_std::fs::PermissionsExt;
-        let mode = dir.dir_metadata().map_err(failed)?.permissions().mode();
-        if mode & 0o077 != 0 {
+        let found = dir.dir_metadata().map_err(failed)?;
+        check_written_by_owner(&found, &place)?;
+        if found.permissions().mode() & 0o077 != 0 {
             let problem = "others may use it: set its mode to 0700";
             return Err(failed(io::Error::other(problem)));
         }
@@ -378,20 +397,6 @@ pub(crate) fn open_own(dir: &Dir, path: &Path, place: &str) -> Result<File, Auth
         _ => Err(AuthorityError::HardLink {
             place: place.to_owned(),
         }),
-    }
-}
-
-/// False for a file with more than one name. Where the system does not say, every file has one.
-pub(crate) fn has_one_name(metadata: &Metadata) -> bool {
-    #[cfg(unix)]
-    {
-        use cap_std::fs::MetadataExt;
-        metadata.is_dir() || metadata.nlink() <= 1
-    }
-    #[cfg(not(unix))]
-    {
-        let _ = metadata;
-        true
     }
 }
 

@@ -8,7 +8,7 @@
 //! notice. Of its holder nothing is known until its leases are over. Therefore a file is removed only when its process
 //! holds nothing any more: by the process itself, or once a recovery has closed what it had left.
 
-use super::{AuthorityError, child_dir, child_dir_or_create, identity, writing};
+use super::{AuthorityError, child_dir, identity, open_private, private_child_dir, writing};
 use cap_std::fs::{Dir, OpenOptions};
 use std::fs::{File, TryLockError};
 use std::io;
@@ -65,7 +65,7 @@ impl HolderLock {
     }
 
     fn take_as(threads: &Dir, nonce: &str) -> Result<Self, AuthorityError> {
-        let directory = child_dir_or_create(threads, DIRECTORY).map_err(|error| error.at(PLACE))?;
+        let directory = private_child_dir(threads, DIRECTORY).map_err(|error| error.at(PLACE))?;
         let name = file_name(nonce);
         for _ in 0..TRIES {
             if let Some(file) = try_take(&directory, &name)
@@ -184,9 +184,9 @@ fn is_nonce(nonce: &str) -> bool {
 
 /// Make the file and lock it. `None` if a sweep took it for a dead one's in between.
 fn try_take(directory: &Dir, name: &str) -> io::Result<Option<File>> {
-    let file = directory
-        .open_with(name, OpenOptions::new().write(true).create_new(true))?
-        .into_std();
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    let file = open_private(directory, name, options)?.into_std();
     if taken(file.try_lock())? {
         return Ok(directory.try_exists(name)?.then_some(file));
     }

@@ -162,7 +162,7 @@ impl FileBook {
         let mut options = OpenOptions::new();
         options.write(true).create(true);
         let name = format!("{}.lock", self.name);
-        let lock = self.dir.open_with(&name, &options)?.into_std();
+        let lock = authority::open_private(&self.dir, &name, options)?.into_std();
         let longest = match self.stuck.load(Ordering::Relaxed) {
             true => LOCK_WAIT_STUCK_MAX.min(self.lock_wait_max),
             false => self.lock_wait_max,
@@ -195,6 +195,11 @@ impl FileBook {
             Err(error) if error.is_missing() => return Ok(Used::default()),
             Err(error) => return Err(self.refused(&error)),
         };
+        // Whoever can write it can take from it what was spent.
+        let found = file.metadata();
+        let found = found.map_err(|error| self.refused(&error))?;
+        authority::check_written_by_owner(&found, &self.name)
+            .map_err(|error| self.refused(&error))?;
         let bytes = authority::read_bounded(file, &self.name, BOOK_BYTES_MAX);
         let bytes = bytes.map_err(|error| self.refused(&error))?;
         // As a table first: a list would be read as one, field by field.
@@ -206,7 +211,14 @@ impl FileBook {
     /// Temporary, fsync, rename, fsync the directory.
     fn write(&self, used: &Used) -> io::Result<()> {
         let temporary = format!("{}.new", self.name);
-        let mut file = self.dir.create(&temporary)?;
+        // What a process that died left, or somebody put there, is not written through.
+        match self.dir.remove_file(&temporary) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            Ok(()) | Err(_) => {}
+        }
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true);
+        let mut file = authority::open_private(&self.dir, &temporary, options)?;
         file.write_all(serde_json::to_string(used)?.as_bytes())?;
         file.sync_all()?;
         self.dir.rename(&temporary, &self.dir, &self.name)?;
@@ -321,6 +333,35 @@ mod tests {
         spend(&book, 1).expect("it is free now");
         assert!(!book.stuck.load(Ordering::Relaxed));
         assert_eq!(book.used().map(|used| used.spend_nanos), Ok(2));
+    }
+
+    /// Symptom: everybody on a machine could hold the lock of a book, or write it. Cause: the mask
+    /// decided. Fix: both are private, also where an earlier program made them, and a book that
+    /// others may write is refused.
+    #[cfg(unix)]
+    #[test]
+    fn a_book_and_its_lock_are_private() {
+        use std::os::unix::fs::PermissionsExt;
+        let temp = tempfile::TempDir::new().expect("a temporary directory");
+        let mode = |name: &str| {
+            let found = std::fs::metadata(temp.path().join(name)).expect("there");
+            found.permissions().mode() & 0o777
+        };
+        let set_mode = |name: &str, mode| {
+            let path = temp.path().join(name);
+            std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).expect("ours");
+        };
+        std::fs::write(temp.path().join("used.json.lock"), "").expect("written");
+        set_mode("used.json.lock", 0o666);
+        let dir = Dir::open_ambient_dir(temp.path(), cap_std::ambient_authority());
+        let book = FileBook::new(dir.expect("opened"), "used.json");
+        spend(&book, 1).expect("kept");
+        assert_eq!(mode("used.json"), 0o600);
+        assert_eq!(mode("used.json.lock"), 0o600);
+        set_mode("used.json", 0o620);
+        let refused = spend(&book, 1).expect_err("others may write it");
+        assert!(refused.message.contains("used.json"), "{}", refused.message);
+        assert!(refused.message.contains("0600"), "{}", refused.message);
     }
 
     #[test]

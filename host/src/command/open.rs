@@ -81,7 +81,7 @@ impl Session {
         let bad = |problem: String| {
             Fault::new("bad-policy", problem).hint("docs/policy.md has an example with every key")
         };
-        let bytes = authority::read_ambient(path, TEXT_BYTES_MAX).map_err(|error| {
+        let bytes = authority::read_own_ambient(path, TEXT_BYTES_MAX).map_err(|error| {
             fault::authority(&error).hint("--policy FILE names the operator's policy")
         })?;
         let (project, _) = self.path();

@@ -6,8 +6,8 @@
 
 use super::DocumentError;
 use crate::authority::{
-    AuthorityError, THREADS, child_dir, child_dir_or_create, has_one_name, identity, open_own,
-    read_bounded,
+    AuthorityError, THREADS, child_dir, has_one_name, identity, open_own, open_private,
+    private_child_dir, read_bounded,
 };
 use cap_std::fs::{Dir, File, Metadata, OpenOptions};
 use std::io::{self, Write};
@@ -62,7 +62,7 @@ impl Place {
                 (Ok(child), _) => child,
                 (Err(error), Absent::Leave) if error.is_missing() => return Ok(None),
                 (Err(error), Absent::Make) if error.is_missing() => {
-                    let child = child_dir_or_create(&dir, segment);
+                    let child = private_child_dir(&dir, segment);
                     sync_dir(&dir).map_err(|source| AuthorityError::from_io(&place, source))?;
                     child.map_err(|error| error.at(&place))?
                 }
@@ -170,7 +170,7 @@ impl Replacement {
         }
         let mut options = OpenOptions::new();
         options.write(true).create_new(true);
-        let file = place.dir.open_with(&temporary, &options).map_err(failed)?;
+        let file = open_private(&place.dir, &temporary, options).map_err(failed)?;
         Ok(Self {
             place,
             name,

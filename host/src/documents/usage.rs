@@ -9,7 +9,9 @@
 //! a full disk cut short is closed by the next one. The file only grows; who moves it away gets a new one.
 
 use super::blocking;
-use crate::authority::{AuthorityError, THREADS, has_one_name, identity, not_waiting};
+use crate::authority::{
+    AuthorityError, THREADS, has_one_name, identity, not_waiting, open_private,
+};
 use crate::driver::{AfterRun, Ended, Replied};
 use crate::models::BoxFuture;
 use crate::tenant::Tenant;
@@ -176,9 +178,7 @@ fn open(threads: &Dir) -> Result<File, AuthorityError> {
     look(threads)?;
     let mut options = OpenOptions::new();
     options.read(true).append(true).create(true);
-    let file = threads
-        .open_with(USAGE, &not_waiting(options))
-        .map_err(failed)?;
+    let file = open_private(threads, USAGE, not_waiting(options)).map_err(failed)?;
     let opened = file.metadata().map_err(failed)?;
     let there = look(threads)?;
     if there.is_none_or(|there| identity(&there) != identity(&opened)) {

@@ -4,6 +4,7 @@
 mod cli;
 mod host;
 mod planted;
+mod private;
 mod races;
 mod threads;
 mod world;

@@ -1,0 +1,147 @@
+//! Files that nobody else on the machine may read or write, and files that nobody else may have
+//! written.
+//!
+//! What is made here has its mode from the first moment, and the process's mask takes nothing from
+//! it afterwards. Where the system has no modes, nothing is asked.
+
+use super::{AuthorityError, child_dir};
+use cap_std::fs::{Dir, File, Metadata, OpenOptions};
+use std::io;
+
+/// Mode of a file: its owner reads and writes it.
+#[cfg(unix)]
+const FILE_MODE: u32 = 0o600;
+/// Mode of a directory.
+#[cfg(unix)]
+const DIRECTORY_MODE: u32 = 0o700;
+/// Every bit of a mode that says what others than the owner may.
+#[cfg(unix)]
+const OTHERS: u32 = 0o077;
+/// Those that let others write.
+#[cfg(unix)]
+const OTHERS_WRITE: u32 = 0o022;
+
+/// Opens a file and makes it private, whether it was there or not. The options say whether it may
+/// be.
+///
+/// # Errors
+/// As opening a file has them.
+pub(crate) fn open_private(dir: &Dir, name: &str, mut options: OpenOptions) -> io::Result<File> {
+    #[cfg(unix)]
+    {
+        use cap_std::fs::OpenOptionsExt;
+        options.mode(FILE_MODE);
+    }
+    let file = dir.open_with(name, &options)?;
+    #[cfg(unix)]
+    {
+        use cap_std::fs::PermissionsExt;
+        let found = file.metadata()?;
+        let mode = found.permissions().mode() & (OTHERS | DIRECTORY_MODE);
+        // Not through a second name, which may be that of anything.
+        if mode != FILE_MODE && is_own(&found) && has_one_name(&found) {
+            file.set_permissions(cap_std::fs::Permissions::from_mode(FILE_MODE))?;
+        }
+    }
+    Ok(file)
+}
+
+/// A directory directly inside another, private if it is made; a link is refused.
+pub(crate) fn private_child_dir(parent: &Dir, name: &str) -> Result<Dir, AuthorityError> {
+    let failed = |source| AuthorityError::from_io(name, source);
+    match make_dir(parent, name) {
+        Err(source) if source.kind() == io::ErrorKind::AlreadyExists => child_dir(parent, name),
+        Err(source) => Err(failed(source)),
+        Ok(()) => {
+            let dir = child_dir(parent, name)?;
+            #[cfg(unix)]
+            set_mode(&dir, DIRECTORY_MODE).map_err(failed)?;
+            Ok(dir)
+        }
+    }
+}
+
+fn make_dir(parent: &Dir, name: &str) -> io::Result<()> {
+    #[cfg(unix)]
+    {
+        use cap_std::fs::DirBuilderExt;
+        let mut builder = cap_std::fs::DirBuilder::new();
+        parent.create_dir_with(name, builder.mode(DIRECTORY_MODE))
+    }
+    #[cfg(not(unix))]
+    parent.create_dir(name)
+}
+
+/// Takes away what others may do with a directory of this user: earlier programs made it as the
+/// mask had it. One that belongs to somebody else, or stands on a file system that cannot be
+/// written, is as its owner wants it.
+pub(crate) fn close_to_others(dir: &Dir, place: &str) -> Result<(), AuthorityError> {
+    #[cfg(unix)]
+    {
+        use cap_std::fs::PermissionsExt;
+        let failed = |source| AuthorityError::from_io(place, source);
+        let found = dir.dir_metadata().map_err(failed)?;
+        let mode = found.permissions().mode();
+        if mode & OTHERS == 0 || !is_own(&found) {
+            return Ok(());
+        }
+        match set_mode(dir, mode & DIRECTORY_MODE) {
+            Err(error) if error.kind() == io::ErrorKind::ReadOnlyFilesystem => Ok(()),
+            done => done.map_err(failed),
+        }
+    }
+    #[cfg(not(unix))]
+    {
+        let _ = (dir, place);
+        Ok(())
+    }
+}
+
+/// Refuses a file of the operator's that somebody else can write: one of another user than this one
+/// and root, or whose mode lets others write.
+pub(crate) fn check_written_by_owner(found: &Metadata, place: &str) -> Result<(), AuthorityError> {
+    #[cfg(unix)]
+    {
+        use cap_std::fs::{MetadataExt, PermissionsExt};
+        let refused = |problem: &str| {
+            let source = io::Error::other(problem.to_owned());
+            Err(AuthorityError::from_io(place, source))
+        };
+        if found.permissions().mode() & OTHERS_WRITE != 0 {
+            return refused("others may write it: set its mode to 0600");
+        }
+        if !is_own(found) && found.uid() != 0 {
+            return refused("it belongs to another user, who may write it: make it your own");
+        }
+    }
+    #[cfg(not(unix))]
+    let _ = (found, place);
+    Ok(())
+}
+
+/// False for a file with more than one name. Where the system does not say, every file has one.
+pub(crate) fn has_one_name(metadata: &Metadata) -> bool {
+    #[cfg(unix)]
+    {
+        use cap_std::fs::MetadataExt;
+        metadata.is_dir() || metadata.nlink() <= 1
+    }
+    #[cfg(not(unix))]
+    {
+        let _ = metadata;
+        true
+    }
+}
+
+#[cfg(unix)]
+fn is_own(found: &Metadata) -> bool {
+    use cap_std::fs::MetadataExt;
+    found.uid() == rustix::process::geteuid().as_raw()
+}
+
+#[cfg(unix)]
+fn set_mode(dir: &Dir, mode: u32) -> io::Result<()> {
+    use cap_std::fs::PermissionsExt;
+    // Of the directory that is held, whatever its name is now.
+    dir.set_permissions(".", cap_std::fs::Permissions::from_mode(mode))
+}

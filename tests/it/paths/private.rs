@@ -1,0 +1,128 @@
+//! Modes of files: what a project keeps is its owner's alone, and what rules over it nobody else
+//! may have written.
+
+use super::world::World;
+use crate::component::project::engine;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use threadkeep::authority::Project;
+use threadkeep::policy::{Policy, Preset};
+use threadkeep::project::{OpenProject, ProjectOptions};
+use threadkeep_tests::binary;
+
+/// The command line in a project, by a shell that sets the mask of modes first.
+fn run_with_mask(world: &World, mask: &str, arguments: &[&str]) -> Output {
+    let script = format!("umask {mask} && exec \"$0\" \"$@\"");
+    let clean = binary::command(&world.path);
+    let variables = clean
+        .get_envs()
+        .filter_map(|(name, value)| Some((name, value?)));
+    Command::new("/bin/sh")
+        .args(["-c", &script])
+        .arg(clean.get_program())
+        .args(arguments)
+        .current_dir(&world.path)
+        .env_clear()
+        .envs(variables)
+        .output()
+        .unwrap()
+}
+
+fn mode(path: &Path) -> u32 {
+    std::fs::symlink_metadata(path)
+        .unwrap()
+        .permissions()
+        .mode()
+        & 0o777
+}
+
+fn set_mode(path: &Path, mode: u32) {
+    std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
+}
+
+/// Everything in and below a directory, with itself.
+fn walk(path: PathBuf, found: &mut Vec<PathBuf>) {
+    if path.is_dir() {
+        let entries = std::fs::read_dir(&path).unwrap();
+        entries.for_each(|entry| walk(entry.unwrap().path(), found));
+    }
+    found.push(path);
+}
+
+/// Symptom: under an ordinary mask everybody on a machine read the threads of everybody and could
+/// hold their locks. Cause: files were made with the mode that the mask left. Fix: 0700 and 0600,
+/// whatever it is. The kind: store, log and memory of the store, lock, documents, log of usage, and
+/// their directories, under masks that take and that give.
+#[test]
+fn files_of_threads_are_private_whatever_the_mask_is() {
+    for mask in ["000", "022", "177"] {
+        let world = World::new();
+        let output = run_with_mask(&world, mask, &["run", "x", "--id", "a/b"]);
+        assert!(output.status.success(), "{mask}: {output:?}");
+        // One that still runs has a log and its memory.
+        let open = world.open(true).unwrap();
+        let mut found = Vec::new();
+        walk(world.path.join(".ai/threads"), &mut found);
+        for name in ["registry.db", "registry.db.lock", "a/b/thread.json"] {
+            let path = world.path.join(".ai/threads").join(name);
+            assert!(found.contains(&path), "{mask}: {name} in {found:?}");
+        }
+        for path in found {
+            let expected = if path.is_dir() { 0o700 } else { 0o600 };
+            assert_eq!(mode(&path), expected, "{mask}: {}", path.display());
+        }
+        drop(open);
+    }
+}
+
+/// Directories that earlier programs made are closed by the next opening that writes.
+#[test]
+fn an_older_directory_is_closed_to_others() {
+    let world = World::new();
+    let threads = world.path.join(".ai/threads");
+    std::fs::create_dir(&threads).unwrap();
+    for (before, after) in [(0o755, 0o700), (0o777, 0o700), (0o700, 0o700)] {
+        set_mode(&threads, before);
+        let options = ProjectOptions::new(Policy::preset(Preset::Local));
+        let project = Project::from_dir(world.dir());
+        drop(OpenProject::open(engine(), &project, options).unwrap());
+        assert_eq!(mode(&threads), after, "{before:o}");
+    }
+}
+
+/// Symptom: a policy that others could write was obeyed. Cause: nobody looked at its mode. Fix: it
+/// is refused, with its name. The kind: the policy and its book, written by the group and by
+/// everybody.
+#[test]
+fn a_policy_or_book_that_others_can_write_is_refused() {
+    let world = World::new();
+    let policy = world.path.with_file_name("policy.yaml");
+    let book = world.path.with_file_name("used.json");
+    let text = "preset: local\nbook: used.json\n";
+    for (policy_mode, book_mode, named) in [
+        (0o600, 0o600, None),
+        (0o644, 0o644, None),
+        (0o664, 0o600, Some("policy.yaml")),
+        (0o602, 0o600, Some("policy.yaml")),
+        (0o600, 0o664, Some("used.json")),
+        (0o600, 0o602, Some("used.json")),
+    ] {
+        std::fs::write(&policy, text).unwrap();
+        std::fs::write(&book, "{}").unwrap();
+        set_mode(&policy, policy_mode);
+        set_mode(&book, book_mode);
+        let path = policy.to_str().unwrap();
+        let output = run_with_mask(&world, "022", &["run", "x", "--policy", path]);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(
+            output.status.success(),
+            named.is_none(),
+            "{policy_mode:o} {book_mode:o}: {said}"
+        );
+        if let Some(named) = named {
+            let told = said.contains(named) && said.contains("others may write it");
+            assert!(told, "{policy_mode:o} {book_mode:o}: {said}");
+        }
+    }
+}
