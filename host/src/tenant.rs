@@ -466,7 +466,11 @@ impl Tenant {
                 recovered.closed.extend(page.closed);
                 for thread in page.unreadable {
                     let (thread, why) = (thread.thread, thread.why.message);
-                    tracing::warn!(%thread, %why, "a thread cannot be read, and its run not be closed");
+                    tracing::warn!(
+                        ?thread,
+                        ?why,
+                        "a thread cannot be read, and its run not be closed"
+                    );
                     recovered.unreadable.push(thread);
                 }
                 cursor = page.cursor;

@@ -300,8 +300,15 @@ impl Suspicion {
 /// A text of a record as a finding repeats it: bounded, on one line.
 fn shown(text: &str) -> String {
     let kept = &text[..text.floor_char_boundary(SHOWN_BYTES_MAX + 1)];
-    let line = kept.chars().map(|c| if c.is_control() { ' ' } else { c });
-    cut(line.collect(), SHOWN_BYTES_MAX)
+    // What a terminal obeys, or a direction of writing hides, is a space; other text is as it is.
+    let plain = |c: char| match c {
+        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
+            ' '
+        }
+        c if c.is_control() => ' ',
+        c => c,
+    };
+    cut(kept.chars().map(plain).collect(), SHOWN_BYTES_MAX)
 }
 
 fn cut(mut text: String, bytes_max: usize) -> String {

@@ -113,6 +113,10 @@ pub(super) struct Names<'a> {
     from: Option<String>,
     /// The collection cannot be read here: the names are those that the index knows.
     by_index: bool,
+    /// A record cannot be read, so the names behind it are read from the end, down to it: where
+    /// that goes on.
+    down_to: Option<String>,
+    end: Option<String>,
     last: String,
 }
 
@@ -124,6 +128,8 @@ impl<'a> Names<'a> {
             page: VecDeque::new(),
             from: Some(String::new()),
             by_index: false,
+            down_to: None,
+            end: None,
             last: String::new(),
         }
     }
@@ -139,7 +145,11 @@ impl<'a> Names<'a> {
                 return Ok(Some(name));
             }
             let Some(from) = self.from.take() else {
-                return Ok(None);
+                match self.end.take() {
+                    Some(end) => self.page_from_end(&end, report)?,
+                    None => return Ok(None),
+                }
+                continue;
             };
             match self.by_index {
                 false => self.page_of_collection(&from, report)?,
@@ -159,23 +169,51 @@ impl<'a> Names<'a> {
                 Ok(())
             }
             Err(StorageError::Corrupt { message }) => {
-                report.add(Finding {
-                    thread: shown(from),
-                    invariant: Invariant::Histories,
-                    expected: format!(
-                        "records of the collection {} that can be read",
-                        self.collection
-                    ),
-                    found: format!("{} (`threadkeep doctor` names it)", shown(&message)),
-                });
+                self.note_unreadable(from, &message, report);
                 if matches!(self.collection, "head" | "chain") {
                     self.by_index = true;
                     self.from = Some("chain\u{1}".to_owned());
+                } else {
+                    self.down_to = Some(from.to_owned());
+                    self.end = Some(String::new());
                 }
                 Ok(())
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// A page of the names between the end and a record that cannot be read. Where there is a
+    /// second such record, what lies between the two is not read, and a finding names it.
+    fn page_from_end(&mut self, end: &str, report: &mut Report) -> Result<(), StorageError> {
+        let from = self.down_to.clone().unwrap_or_default();
+        let page = self
+            .storage
+            .scan(self.collection, &from, end, PAGE_ENTRIES_MAX, true);
+        match page {
+            Ok(page) => {
+                self.page = page.items.into_iter().map(|item| item.key.name).collect();
+                self.end = page.cursor;
+                Ok(())
+            }
+            Err(StorageError::Corrupt { message }) => {
+                self.note_unreadable(end, &message, report);
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn note_unreadable(&self, near: &str, message: &str, report: &mut Report) {
+        report.add(Finding {
+            thread: shown(near),
+            invariant: Invariant::Histories,
+            expected: format!(
+                "records of the collection {} that can be read",
+                self.collection
+            ),
+            found: format!("{} (`threadkeep doctor` names it)", shown(message)),
+        });
     }
 
     fn page_of_index(&mut self, from: &str) -> Result<(), StorageError> {

@@ -447,3 +447,27 @@ fn a_chain_of_two_links_is_walked_to_its_tip() {
         assert_eq!(unsaid, None, "{broken}");
     }
 }
+
+/// Symptom: one record of 5 MB took what lies behind it out of the audit, and a forged id reached
+/// the terminal. Cause: a page that could not be read ended its collection; direction marks are no
+/// control characters. Fix: the names behind it are read from the end. The kind: each collection,
+/// the record at its beginning and a forged one at its end.
+#[test]
+fn an_oversized_or_forged_record_takes_nothing_else_away() {
+    let kept = Kept::new();
+    for collection in ["index", "due", "inbox", "partial", "seen", "pin", "head"] {
+        let oversized = insert(collection, "'!'", "printf('%.*c', 5000000, 'x')");
+        let forged = insert(collection, "'~~' || char(27, 8238) || '[2J'", "'{}'");
+        let report = kept.planted(&format!("{oversized}; {forged}"));
+        let said: Vec<String> = report.findings.iter().map(Finding::to_string).collect();
+        let named = |text: &str| said.iter().any(|line| line.contains(text));
+        assert!(named("5000000 bytes"), "{collection}: {said:#?}");
+        // The names of heads come from the index then, in which nothing is forged.
+        assert!(
+            collection == "head" || named("~~  [2J"),
+            "{collection}: {said:#?}"
+        );
+        let raw = |c: char| c.is_control() || c == '\u{202e}';
+        assert!(!said.iter().any(|line| line.contains(raw)), "{said:#?}");
+    }
+}
