@@ -4,7 +4,7 @@
 //! case, so that twins that differ by case alone collide loudly. No dot in an id, while every file name of ours has
 //! one, so that the two never meet on disk.
 
-use crate::error::Error;
+use crate::error::{Error, cut};
 use crate::time::Instant;
 
 /// Longest id, in bytes.
@@ -53,9 +53,16 @@ pub fn key(id: &str) -> String {
     id.to_ascii_lowercase()
 }
 
-/// A new id: `<directive>-<unix ms>-<random hex>`; a chat's begins with `chat`. `random` is at least six hex digits.
+/// A new id: `<directive>-<unix ms>-<random hex>`; a chat's begins with `chat`. `random` is at
+/// least six hex digits. Of a long name of a directive the beginning is taken, so that the id of
+/// each valid name is valid.
 pub fn generate(directive: Option<&str>, now: Instant, random: &str) -> String {
-    format!("{}-{}-{random}", directive.unwrap_or("chat"), now.millis())
+    let end = format!("-{}-{random}", now.millis());
+    let name = cut(
+        directive.unwrap_or("chat"),
+        ID_BYTES_MAX.saturating_sub(end.len()),
+    );
+    format!("{name}{end}")
 }
 
 fn is_device(segment: &str) -> bool {

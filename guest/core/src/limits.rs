@@ -1,7 +1,13 @@
 //! Caps: upper bounds that are checked before a cost arises. `None` is unlimited, zero is zero.
 
+use crate::error::Error;
 use crate::json::record::record;
 use crate::money::Nanos;
+
+/// The largest cap: 2^63 - 1. What reads caps beside us (SQL views, JSON readers, other languages)
+/// counts in signed numbers of 64 bits, and a larger one is a mistake: no cap is written by naming
+/// none.
+pub const CAP_MAX: u64 = i64::MAX as u64;
 
 /// Six caps. Turns, tokens and duration count for a run; spend, spawns and depth for a chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -102,6 +108,30 @@ impl Limits {
                 None => Some((name, "unlimited".to_owned(), shown)),
             }
         })
+    }
+
+    /// Refuses caps above [`CAP_MAX`]; `field` is where they stand.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] with the name of the first such cap.
+    pub fn check(self, field: &str) -> Result<(), Error> {
+        let caps = [
+            ("turns", self.turns),
+            ("tokens", self.tokens),
+            ("spend", self.spend.map(Nanos::get)),
+            ("spawns", self.spawns),
+            ("depth", self.depth),
+            ("duration", self.duration),
+        ];
+        let over = |(_, cap): &(&str, Option<u64>)| cap.is_some_and(|cap| cap > CAP_MAX);
+        match caps.into_iter().find(over) {
+            None => Ok(()),
+            Some((name, cap)) => {
+                let asked = cap.unwrap_or_default().to_string();
+                let problem = format!("is above {CAP_MAX}, the largest cap: leave it out for none");
+                Err(Error::invalid(format!("{field}.{name}"), &asked, problem))
+            }
+        }
     }
 
     /// The lower of both, cap by cap.

@@ -1,5 +1,6 @@
 //! Child threads: spawned, waited for, told something and ended by the tools of the runner's own.
 
+mod asked;
 mod crashes;
 mod crowds;
 mod grove;

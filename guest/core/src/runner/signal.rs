@@ -162,6 +162,8 @@ fn raise(change: &mut Change<'_>, asked: Raise) -> Result<(), Error> {
         let problem = format!("is above the {most} that the operator's policy allows");
         return Err(Error::invalid(format!("limits.{name}"), &asked, problem));
     }
+    caps.check("limits")?;
+    check_within(change, caps)?;
     if let Some(spend) = caps.spend.filter(|_| change.chain.has_account()) {
         let raised = change.on_account(&mut |path| path.raise(spend, through, ceiling.spend));
         raised.map_err(|refusal| not_raised(change, spend, refusal))?;
@@ -174,6 +176,23 @@ fn raise(change: &mut Change<'_>, asked: Raise) -> Result<(), Error> {
         change.thread.overrides.limits = before.overridden_by(caps);
     }
     Ok(())
+}
+
+/// The caps of a child that has not begun are lowered to its parent's at its first start, so what
+/// is above those is refused instead of accepted and lost.
+fn check_within(change: &Change<'_>, caps: Limits) -> Result<(), Error> {
+    let Some(within) = &change.thread.overrides.within else {
+        return Ok(());
+    };
+    let most = within.limits;
+    match most.overridden_by(caps).above(most) {
+        Some((name, asked, most)) if change.thread.pin.is_none() => {
+            let parent = change.thread.parent.as_deref().unwrap_or_default();
+            let problem = format!("is above the {most} of {parent}, which spawned it");
+            Err(Error::invalid(format!("limits.{name}"), &asked, problem))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Why the accounts above do not give what is asked.

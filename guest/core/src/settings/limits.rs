@@ -23,14 +23,16 @@ pub fn parse_limits(place: &str, value: Option<&Value<'_>>) -> Result<Limits, Er
         }
     };
     known_fields(place, object, &KNOWN)?;
-    Ok(Limits {
+    let limits = Limits {
         turns: count(place, object, "turns")?,
         tokens: count(place, object, "tokens")?,
         spend: decimal(place, object, "spend")?,
         spawns: count(place, object, "spawns")?,
         depth: count(place, object, "depth")?,
         duration: decimal(place, object, "duration")?.map(|seconds| seconds.get() / 1_000_000),
-    })
+    };
+    limits.check(place)?;
+    Ok(limits)
 }
 
 fn count(place: &str, object: &Map<'_>, name: &str) -> Result<Option<u64>, Error> {
@@ -74,6 +76,8 @@ mod tests {
             (limits.turns, limits.spend, limits.duration, limits.tokens),
             (Some(3), Some(Nanos::new(100_000_000)), Some(1_500), None)
         );
+        let largest = parse(r#"{"depth": 9223372036854775807}"#).unwrap();
+        assert_eq!(largest.depth, Some(crate::limits::CAP_MAX));
         assert_eq!(parse(r#"{"spend": "0"}"#).unwrap().spend, Some(Nanos::ZERO));
     }
 
@@ -83,6 +87,8 @@ mod tests {
             r#"{"turns": -1}"#,
             r#"{"turns": 1.5}"#,
             r#"{"turns": "3"}"#,
+            r#"{"turns": 9223372036854775808}"#,
+            r#"{"spend": "9223372036.854775808"}"#,
             r#"{"spend": -0.1}"#,
             r#"{"spend": 1e3}"#,
             r#"{"spend": 0.0000000001}"#,

@@ -77,12 +77,7 @@ pub fn create(
     now: Instant,
     random: &str,
 ) -> Result<Plan, Error> {
-    check(draft)?;
-    let id = match &draft.id {
-        Some(id) => id.clone(),
-        None => id::generate(draft.directive.as_deref(), now, random),
-    };
-    id::check("id", &id)?;
+    let id = new_id(draft, now, random)?;
     let thread = ThreadRecord {
         format: FORMAT,
         directive: draft.directive.clone(),
@@ -138,8 +133,19 @@ pub fn create(
     })
 }
 
+/// The id of the thread that a draft makes. All that can be wrong with the draft is found here.
+pub fn new_id(draft: &Draft, now: Instant, random: &str) -> Result<String, Error> {
+    check(draft)?;
+    let id = match &draft.id {
+        Some(id) => id.clone(),
+        None => id::generate(draft.directive.as_deref(), now, random),
+    };
+    id::check("id", &id)?;
+    Ok(id)
+}
+
 /// What a caller asks is within bounds.
-pub fn check(draft: &Draft) -> Result<(), Error> {
+fn check(draft: &Draft) -> Result<(), Error> {
     for (field, label) in [("agent", &draft.agent), ("task", &draft.task)] {
         if let Some(label) = label
             && (label.is_empty()
@@ -154,6 +160,7 @@ pub fn check(draft: &Draft) -> Result<(), Error> {
         }
     }
     check_title(draft.title.as_deref())?;
+    draft.overrides.limits.check("limits")?;
     if draft.inputs.len() > INPUTS_BYTES_MAX {
         return Err(Error::invalid(
             "inputs",

@@ -8,7 +8,7 @@ mod record;
 mod status;
 
 pub use chain::ChainRecord;
-pub use create::{Draft, Parent, Resolved, check, check_title, create};
+pub use create::{Draft, Parent, Resolved, check_title, create, new_id};
 pub use head::{
     CHARGED_MAX, Charged, Counters, HOLDS_MAX, Head, Held, Hold, Intent, Late, OwnHold, Pending,
     Round, RoundCall, StepKind, WAIT_MAX, WaitFor,

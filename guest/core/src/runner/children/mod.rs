@@ -171,9 +171,13 @@ fn spawn(
         return Ok(Done::Answered(text, true));
     }
     let refused = |why: String| Ok(Done::Answered(format!("not spawned: {why}"), true));
-    if let Err(error) = thread::check(&draft) {
-        return refused(error.to_string());
-    }
+    // All that can be wrong with what was asked is found before money is set aside: it is the
+    // result of the call.
+    let id = match thread::new_id(&draft, change.now(), &random) {
+        Ok(id) => Some(id),
+        Err(error) => return refused(error.to_string()),
+    };
+    let draft = Draft { id, ..draft };
     let funds = match change.fund(grant) {
         Ok(funds) => funds,
         Err(refusal) => return refused(refusal.to_string()),

@@ -1,0 +1,225 @@
+//! What a model asks for and cannot have is the result of its call: no such error fails the
+//! `submit` of a paid reply.
+
+use super::world::Family;
+use crate::history::code;
+use crate::runner::world::{World, calls, raise};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use threadkeep::storage::memory::MemoryStore;
+use threadkeep_core::id::ID_BYTES_MAX;
+use threadkeep_core::limits::{CAP_MAX, Limits};
+use threadkeep_core::money::Nanos;
+use threadkeep_core::runner::SPAWNS_MAX;
+use threadkeep_tests::fixture::MapLibrary;
+
+const WORK: &str = r#"{"body": "Do the work.", "front": {}}"#;
+
+/// Symptom: a reply that spawned a directive with a name of over 169 bytes could never be answered,
+/// and was paid for again at each resume. Cause: the id that was made of the name was too long, and
+/// that failed the `submit`. Fix: an id takes the beginning of a long name; and whatever is wrong
+/// with a spawn is its result. The kind: every length of a valid name, for children and for threads
+/// at the top.
+#[test]
+fn a_valid_name_of_any_length_can_be_spawned() {
+    let names: Vec<String> = [168, 169, 170, 171, 199, ID_BYTES_MAX]
+        .iter()
+        .map(|length| format!("deep/{}", "d".repeat(length - 5)))
+        .chain([["seg-ment-of-12"; 13].join("/")])
+        .collect();
+    let library = names.iter().fold(MapLibrary::small(), |library, name| {
+        library.with("directive", name, WORK)
+    });
+    let mut world = World::over(Arc::new(MemoryStore::new()), library);
+    let boss = world.create(Some("boss"));
+    world.start(&boss, None).unwrap();
+    let mut family = Family { world, boss };
+    for name in &names {
+        let child = family.spawn(json!({ "directive": name }));
+        assert!(child.len() <= ID_BYTES_MAX, "{child}");
+        family.world.start(&child, None).unwrap();
+        let top = family.world.create(Some(name));
+        family.world.start(&top, None).unwrap();
+        family.world.audit();
+    }
+}
+
+/// Tool and arguments that cannot be done.
+fn refused_calls() -> Vec<(&'static str, Value)> {
+    let spawn = |field: &str, value: Value| {
+        let mut arguments = json!({"directive": "work"});
+        arguments[field] = value;
+        ("spawn_thread", arguments)
+    };
+    let above = json!(CAP_MAX + 1);
+    let mut all = vec![
+        spawn("directive", json!("none")),
+        spawn("directive", json!("con")),
+        spawn("directive", json!("d".repeat(ID_BYTES_MAX + 1))),
+        spawn("directive", json!("a\u{0}b")),
+        spawn("model", json!("none\n\u{0}")),
+        spawn("title", json!("")),
+        spawn("title", json!("two\nlines")),
+        spawn("title", json!("x".repeat(201))),
+        spawn("inputs", json!({"unknown": 1})),
+        spawn("inputs", json!("x".repeat(70_000))),
+        spawn("limits", json!({"spend": "9223372036.854775807"})),
+        spawn("limits", json!({"spend": "18446744073.709551615"})),
+        ("spawn_thread", json!([])),
+        ("read_transcript", json!({"thread": "a\u{0}b"})),
+        ("thread_status", json!({"thread": "x".repeat(100_000)})),
+        ("wait_threads", json!({"threads": ["../x"]})),
+        ("aggregate_results", json!({"threads": ["none"]})),
+        ("aggregate_results", json!({"threads": [], "from": 4})),
+        ("send_message", json!({"thread": "none", "message": "hi"})),
+        ("kill_thread", json!({"thread": "CON"})),
+        ("list_threads", json!({"status": "\u{0}"})),
+    ];
+    for cap in ["turns", "tokens", "spawns", "depth"] {
+        let mut caps = json!({});
+        caps[cap] = above.clone();
+        all.push(spawn("limits", caps));
+    }
+    all
+}
+
+#[test]
+fn what_cannot_be_done_is_a_result() {
+    let mut family = Family::new();
+    let boss = family.boss.clone();
+    for (tool, arguments) in refused_calls() {
+        // Beside a call that can be done, so that bad rounds do not add up.
+        let fine = ("list_threads", json!({}));
+        let got = family.reply(&boss, &[(tool, arguments.clone()), fine]);
+        let shown: String = arguments.to_string().chars().take(80).collect();
+        assert!(got[0].1, "{tool} {shown}: {:?}", got[0].2);
+        assert_eq!((got[0].2.is_empty(), got[1].1), (false, false), "{tool}");
+        if family.load(&boss).head.value.counters.run_turns > 20 {
+            let caps = Limits {
+                turns: Some(100),
+                ..Limits::NONE
+            };
+            let service = &family.world.service;
+            service.signal(&boss, "turns", &raise(caps)).unwrap();
+        }
+    }
+    assert_eq!(family.load(&boss).chain.value.children, 0);
+}
+
+/// The largest reserves of one reply, under a parent without a cap on spend: sums do not leave
+/// their range.
+#[test]
+fn the_largest_reserves_are_refused_or_kept() {
+    let front = json!({"capabilities": ["execute.tool.*"], "limits": {"turns": 5}});
+    let free = json!({"name": "free", "body": "Go.", "front": front});
+    let library = MapLibrary::small().with("directive", "free", &free.to_string());
+    let mut world = World::over(Arc::new(MemoryStore::new()), library);
+    let boss = world.create(Some("free"));
+    world.start(&boss, None).unwrap();
+    let arguments = r#"{"directive":"work","limits":{"spend":"9223372036.854775807"}}"#;
+    let spawns = calls(&[("spawn_thread", arguments); SPAWNS_MAX]);
+    world.submit(&boss, spawns).unwrap();
+    world.audit();
+}
+
+/// Symptom: a cap above 2^63 was taken and read as a negative number elsewhere. Cause: caps were
+/// any number of 64 bits. Fix: the largest is 2^63 - 1. The kind: each cap, at a creation and at a
+/// raise; a directive's are tested with its parser.
+#[test]
+fn caps_above_the_largest_are_refused() {
+    let mut world = World::new();
+    let thread = world.create(Some("work"));
+    let each = |cap: u64| {
+        let (count, none) = (Some(cap), Limits::NONE);
+        [
+            Limits {
+                turns: count,
+                ..none
+            },
+            Limits {
+                tokens: count,
+                ..none
+            },
+            Limits {
+                spawns: count,
+                ..none
+            },
+            Limits {
+                depth: count,
+                ..none
+            },
+            Limits {
+                duration: count,
+                ..none
+            },
+            Limits {
+                spend: Some(Nanos::new(cap)),
+                ..none
+            },
+        ]
+    };
+    for caps in each(CAP_MAX + 1).into_iter().chain(each(u64::MAX)) {
+        let raised = world.service.signal(&thread, "r", &raise(caps));
+        assert_eq!(code(&raised.unwrap_err()), "invalid", "{caps:?}");
+        let mut draft = threadkeep_core::thread::Draft::default();
+        draft.overrides.limits = caps;
+        let created = world.service.create(&draft);
+        assert_eq!(code(&created.unwrap_err()), "invalid", "{caps:?}");
+    }
+    for (n, caps) in each(CAP_MAX).into_iter().enumerate() {
+        let name = format!("r{n}");
+        world.service.signal(&thread, &name, &raise(caps)).unwrap();
+    }
+    world.audit();
+}
+
+/// Symptom: a child that had not begun was raised above its parent's cap, and stopped at that cap
+/// all the same. Cause: its caps are lowered to its parent's at its first start. Fix: such a raise
+/// is refused at once. The kind: each cap; what is within the parent's is taken and stays.
+#[test]
+fn a_created_child_is_not_raised_above_its_parent() {
+    let mut family = Family::new();
+    let child = family.spawn(json!({"directive": "work", "limits": {"turns": 2}}));
+    let above = [
+        Limits {
+            turns: Some(26),
+            ..Limits::NONE
+        },
+        Limits {
+            tokens: Some(1_000_001),
+            ..Limits::NONE
+        },
+        Limits {
+            spend: Some(Nanos::new(100_000_001)),
+            ..Limits::NONE
+        },
+        Limits {
+            spawns: Some(51),
+            ..Limits::NONE
+        },
+        Limits {
+            depth: Some(10),
+            ..Limits::NONE
+        },
+        Limits {
+            duration: Some(1_800_001),
+            ..Limits::NONE
+        },
+    ];
+    let service = &family.world.service;
+    let before = family.load(&child);
+    for caps in above {
+        let refused = service.signal(&child, "r", &raise(caps)).unwrap_err();
+        assert_eq!(code(&refused), "invalid", "{caps:?}");
+        assert!(format!("{refused:?}").contains("spawned it"), "{refused:?}");
+    }
+    assert_eq!(family.load(&child), before, "nothing is written");
+    let within = Limits {
+        turns: Some(25),
+        ..Limits::NONE
+    };
+    service.signal(&child, "w", &raise(within)).unwrap();
+    family.world.start(&child, None).unwrap();
+    assert_eq!(family.load(&child).head.value.limits.turns, Some(25));
+    family.world.audit();
+}
