@@ -230,6 +230,11 @@ impl<'a> Change<'a> {
         }
     }
 
+    /// What was loaded.
+    pub fn loaded(&self) -> &'a Loaded {
+        self.loaded
+    }
+
     /// The time of the decision.
     pub fn now(&self) -> Instant {
         self.moment.now

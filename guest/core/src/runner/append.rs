@@ -5,7 +5,7 @@
 
 use super::mail::{Mail, take_mail};
 use super::own::held;
-use super::start::{busy, ended, refused};
+use super::start::{begin_chat_run, busy, ended, refused};
 use super::stop::{end_by, interrupt, spend};
 use super::{CALLS_MAX, Decision};
 use crate::error::Error;
@@ -274,6 +274,9 @@ impl Talk {
             });
             end_by(&mut change, intent);
             return change.into_plan(Reason::Cancelled);
+        }
+        if !held && self.reason == Reason::UserMessage {
+            begin_chat_run(&mut change);
         }
         let before = change.events.len();
         if self.open.is_empty() {

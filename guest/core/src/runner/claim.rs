@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::history::{Entry, Reason};
 use crate::plan::{Change, Loaded, Moment};
 use crate::settings::Pin;
-use crate::thread::{Cause, Intent, Status};
+use crate::thread::{Cause, Head, Intent, Status};
 use crate::time::Instant;
 
 /// Why the former holder is believed to be gone.
@@ -77,12 +77,8 @@ pub fn claim(
     }
     change.head.holder = Some(holder.to_owned());
     change.head.request = Some(format!("claim:{holder}"));
-    if change.head.lost >= LOST_MAX {
-        change.head.lost = 0;
-        let message = format!(
-            "{LOST_MAX} steps in a row were lost to holders that died: look at what it does, then resume"
-        );
-        suspend(&mut change, Cause::new("error", "crash_loop", message));
+    if let Some(cause) = crash_loop(&mut change.head) {
+        suspend(&mut change, cause);
         return Ok(Decision::Commit(Box::new(
             change.into_plan(Reason::Suspended)?,
         )));
@@ -93,7 +89,22 @@ pub fn claim(
     )))
 }
 
-/// Close the run of a holder that is known to be dead: the first half of a claim, then suspended, code `recovered`.
+/// Why a thread is suspended whose steps keep being lost, if they do. The count begins anew then,
+/// for somebody is to look at it: a start does not reset it, or a step that kills each holder would
+/// be paid for at each resume.
+fn crash_loop(head: &mut Head) -> Option<Cause> {
+    if head.lost < LOST_MAX {
+        return None;
+    }
+    head.lost = 0;
+    let message = format!(
+        "{LOST_MAX} steps in a row were lost to holders that died: look at what it does, then resume"
+    );
+    Some(Cause::new("error", "crash_loop", message))
+}
+
+/// Close the run of a holder that is known to be dead: the first half of a claim, then suspended,
+/// code `recovered`, or `crash_loop` where that happened again and again.
 pub fn recover(
     loaded: &Loaded,
     round: Option<&Entry>,
@@ -107,8 +118,11 @@ pub fn recover(
     if change.head.intent.is_some() {
         return cancelled(change, round);
     }
-    let message = format!("its holder {holder} died: resume to go on");
-    suspend(&mut change, Cause::new("error", "recovered", message));
+    let cause = crash_loop(&mut change.head).unwrap_or_else(|| {
+        let message = format!("its holder {holder} died: resume to go on");
+        Cause::new("error", "recovered", message)
+    });
+    suspend(&mut change, cause);
     Ok(Decision::Commit(Box::new(
         change.into_plan(Reason::Suspended)?,
     )))
@@ -143,7 +157,11 @@ fn gone(loaded: &Loaded, proof: Proof, partial_now: u64, moment: Moment<'_>) -> 
 /// A new token, so that the former holder can write no more; its attempt is charged in full, its text kept.
 fn fence(change: &mut Change<'_>, round: Option<&Entry>, partial: &KeptPartial) {
     change.head.token += 1;
-    change.head.lost += 1;
+    // A host's own loop submits no steps: how many appends it made between two deaths is not
+    // counted.
+    if !change.head.is_own_loop() {
+        change.head.lost += 1;
+    }
     // Nobody knows how long the holder lived. It did when it kept a text; the time after it may be a night in which no
     // process ran, and a run must not reach its cap on duration by that.
     if let Some(time) = partial.time {

@@ -45,7 +45,7 @@ pub fn open(
         lease(&mut change, deadline);
         return Ok(Decision::Commit(Box::new(change.into_head_plan()?)));
     }
-    allowed(loaded, moment.ceiling)?;
+    allowed(loaded, false, moment.ceiling)?;
     take(&mut change, holder, NAME_OF_OPEN)?;
     hand_out_until(&mut change, StepKind::OwnLoop, deadline);
     if change.head.round.is_none() {

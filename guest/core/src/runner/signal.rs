@@ -3,9 +3,9 @@
 
 use super::Decision;
 use super::children::{ends_later, pass_on};
-use super::mail::{Mail, mail_write};
+use super::mail::{Mail, mail_write, take_mail};
 use super::round::name_of;
-use super::start::ended;
+use super::start::{begin_chat_run, ended};
 use super::stop::{count_time, end_by, interrupt, settle};
 use crate::error::Error;
 use crate::hash::sha256;
@@ -77,6 +77,7 @@ pub fn signal(
         }
         // Never between a call and its result: the message waits until the open calls have theirs.
         Signal::Message(message) if change.head.round.is_some() => {
+            begin_chat_run(&mut change);
             mail_write(&mut change, &message)?;
             if head.status != Status::Waiting {
                 change.head.due = Some(0);
@@ -84,6 +85,9 @@ pub fn signal(
             change.into_head_plan()?
         }
         Signal::Message(message) => {
+            begin_chat_run(&mut change);
+            // What was sent before stands before it.
+            take_mail(&mut change);
             change.push(Event::Message(message));
             change.head.due = Some(0);
             change.into_plan(Reason::UserMessage)?

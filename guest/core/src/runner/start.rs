@@ -9,7 +9,7 @@ use crate::history::{Event, Message, Reason, Resumed};
 use crate::limits::Limits;
 use crate::plan::{Change, Loaded, Moment};
 use crate::settings::Pin;
-use crate::thread::{Counters, Status};
+use crate::thread::{Counters, Head, Status};
 use crate::{estimate, id, key, plan};
 
 /// Longest holder and longest request name, in bytes.
@@ -46,12 +46,16 @@ pub fn start(
     if head.status == Status::Running && same {
         return Ok(Decision::Repeat);
     }
-    allowed(loaded, moment.ceiling)?;
+    let begins = request.input.is_some() && begins_chat_run(loaded);
+    allowed(loaded, begins, moment.ceiling)?;
     let pin = pinned(loaded, pin)?;
     let Kit { mail, waiting, .. } = request.kit;
     let mut change = Change::with(loaded, mail, moment);
     let was = change.head.status;
     fix(&mut change, pin, fresh);
+    if begins {
+        begin_run(&mut change.head);
+    }
     take(&mut change, request.holder, request.key)?;
     let reason = if request.input.is_some() || was != Status::Suspended {
         Reason::UserMessage
@@ -141,13 +145,16 @@ pub(super) fn ended(loaded: &Loaded, advice: &str) -> Error {
     }
 }
 
-/// May somebody take it, under the operator's caps?
-pub(super) fn allowed(loaded: &Loaded, ceiling: Limits) -> Result<(), Error> {
-    let head = &loaded.head.value;
+/// May somebody take it, under the operator's caps? `begins`: a new run, though it is suspended.
+pub(super) fn allowed(loaded: &Loaded, begins: bool, ceiling: Limits) -> Result<(), Error> {
+    let mut head = loaded.head.value.clone();
+    if begins {
+        begin_run(&mut head);
+    }
     match head.status {
         Status::Created | Status::Idle => {}
         Status::Suspended => {
-            if let Some(cause) = cap_reached(head, ceiling) {
+            if let Some(cause) = cap_reached(&head, ceiling) {
                 return Err(Error::Exceeded(cause));
             }
         }
@@ -222,23 +229,45 @@ pub(super) fn take(change: &mut Change<'_>, holder: &str, request: &str) -> Resu
     }
     let head = &mut change.head;
     if was != Status::Suspended {
-        head.run += 1;
-        head.counters = Counters {
-            run_turns: 0,
-            run_tokens: 0,
-            run_duration: 0,
-            ..head.counters
-        };
-        head.bad_rounds = 0;
+        begin_run(head);
     }
     head.token += 1;
-    head.lost = 0;
     head.holder = Some(holder.to_owned());
     head.request = Some(request.to_owned());
     if let Some(cause) = head.cause.take() {
         change.push(Event::Resumed(Resumed { code: cause.code }));
     }
     Ok(())
+}
+
+/// Counts a new run: what is capped for each run begins anew. Steps that were lost before it still
+/// count.
+fn begin_run(head: &mut Head) {
+    head.run += 1;
+    head.counters = Counters {
+        run_turns: 0,
+        run_tokens: 0,
+        run_duration: 0,
+        ..head.counters
+    };
+    head.bad_rounds = 0;
+}
+
+/// Does a person's message begin a new run of this thread where it stands? So it is with a
+/// suspended chat, as with one that is idle: else a chat at a cap of the operator's, which nobody
+/// can raise, could never go on. A run that has used nothing yet goes on.
+fn begins_chat_run(loaded: &Loaded) -> bool {
+    let head = &loaded.head.value;
+    let used = &head.counters;
+    let unused = (used.run_turns, used.run_tokens, used.run_duration) == (0, 0, 0);
+    loaded.thread.value.directive.is_none() && head.status == Status::Suspended && !unused
+}
+
+/// Begins that run, for a message that arrives while nobody holds the chat.
+pub(super) fn begin_chat_run(change: &mut Change<'_>) {
+    if begins_chat_run(change.loaded()) {
+        begin_run(&mut change.head);
+    }
 }
 
 /// Longest time of a tool that is offered, in milliseconds.

@@ -1,0 +1,110 @@
+//! Chats that are suspended, and threads whose steps are lost again and again.
+
+use super::tables::cause;
+use super::world::{World, calls, says, user};
+use crate::history::code;
+use std::sync::Arc;
+use threadkeep::storage::memory::MemoryStore;
+use threadkeep_core::history::parse_user;
+use threadkeep_core::runner::{LOST_MAX, Proof, Signal};
+use threadkeep_tests::fixture::MapLibrary;
+
+/// A world whose operator allows this.
+fn under(policy: &str) -> World {
+    let library = MapLibrary::small().with("settings", "policy", policy);
+    World::over(Arc::new(MemoryStore::new()), library)
+}
+
+/// A thread that has used its turns, or tokens.
+fn capped(world: &mut World, directive: Option<&str>) -> String {
+    let thread = world.create(directive);
+    world.start(&thread, Some("hi")).unwrap();
+    world.submit(&thread, calls(&[("none", "{}")])).unwrap();
+    assert_eq!(world.status(&thread), "suspended");
+    thread
+}
+
+/// Symptom: a chat that had reached a cap of the operator's for a run could never go on. Cause: it
+/// stayed in that run, and nobody can raise that cap. Fix: a person's message begins a new run, as
+/// it does in an idle chat. The kind: turns and tokens; a message with the start, one by signal
+/// before it, one that is appended. Without a message, and for the thread of a directive, the cap
+/// stands.
+#[test]
+fn a_message_to_a_suspended_chat_begins_a_new_run() {
+    for policy in [r#"{"limits":{"turns":1}}"#, r#"{"limits":{"tokens":100}}"#] {
+        for way in ["start", "signal", "append"] {
+            let mut world = under(policy);
+            let chat = capped(&mut world, None);
+            assert_eq!(code(&world.start(&chat, None).unwrap_err()), "exceeded");
+            let before = world.service.load(&chat).unwrap().head.value;
+            let input = (way == "start").then_some("go on");
+            if way == "signal" {
+                for name in ["one", "two"] {
+                    let message = Signal::Message(parse_user(&user(name)).unwrap());
+                    world.service.signal(&chat, name, &message).unwrap();
+                }
+            }
+            if way == "append" {
+                let said = crate::history::said("user", "go on").to_string();
+                let service = &world.service;
+                service
+                    .append(&chat, None, before.version, &[said])
+                    .unwrap();
+            }
+            world.start(&chat, input).unwrap();
+            world.audit();
+            let head = world.service.load(&chat).unwrap().head.value;
+            assert_eq!((head.run, head.counters.run_turns), (2, 0), "{way}");
+            assert_eq!(head.counters.turns, before.counters.turns, "{way}");
+            world.submit(&chat, says("gladly")).unwrap();
+            assert_eq!(world.status(&chat), "idle");
+            world.audit();
+        }
+        let mut world = under(policy);
+        let thread = capped(&mut world, Some("work"));
+        let refused = world.start(&thread, Some("go on")).unwrap_err();
+        assert_eq!(code(&refused), "exceeded");
+    }
+    let mut world = under(r#"{"limits":{"turns":0}}"#);
+    let chat = world.create(None);
+    world.start(&chat, Some("hi")).unwrap();
+    let refused = world.start(&chat, Some("again")).unwrap_err();
+    assert_eq!(code(&refused), "exceeded", "a cap of zero allows no run");
+}
+
+/// Symptom: a step that killed each of its holders was paid for at each resume, for ever. Cause: a
+/// start reset the count of lost steps, and only a claim looked at it. Fix: a submit alone resets
+/// it, and whoever closes the lost run looks. The kind: recovered and resumed, claimed, and both in
+/// turn.
+#[test]
+fn a_step_that_is_lost_again_and_again_suspends_for_good() {
+    for claims in [[false, false], [true, true], [true, false], [false, true]] {
+        let mut world = World::new();
+        let thread = world.create(Some("work"));
+        world.start(&thread, None).unwrap();
+        for lost in 1..=LOST_MAX {
+            let claims = claims[lost as usize % 2];
+            let head = world.service.load(&thread).unwrap().head.value;
+            if claims {
+                let holder = format!("claimer/{lost}");
+                world.service.claim(&thread, &holder, Proof::Dead).unwrap();
+            } else {
+                let dead = [head.holder.unwrap()];
+                world.service.recover(&dead, None).unwrap();
+            }
+            world.audit();
+            if lost == LOST_MAX {
+                break;
+            }
+            if !claims {
+                assert_eq!(cause(&world, &thread), "recovered");
+                world.start(&thread, None).unwrap();
+            }
+        }
+        assert_eq!(cause(&world, &thread), "crash_loop", "{claims:?}");
+        // A person who has looked at it lets it go on, and an answer forgives what was lost.
+        world.start(&thread, None).unwrap();
+        world.submit(&thread, says("done")).unwrap();
+        assert_eq!(world.status(&thread), "completed");
+    }
+}
