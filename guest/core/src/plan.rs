@@ -7,7 +7,7 @@ mod money;
 mod neighbour;
 
 pub use money::Funds;
-pub use neighbour::{Neighbour, stops};
+pub use neighbour::{Neighbour, has_stopped};
 
 use crate::error::{self, Error};
 use crate::history::{Admitted, Answer, Entry, Event, Raised, Reason, Settled, messages_of};

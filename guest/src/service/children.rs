@@ -16,15 +16,11 @@ use threadkeep_core::runner::{
     self, CALLS_MAX, Child, Kit, Outcome, Prepared, ReplyBlock, SENT_BYTES_MAX, Spawning, Waiting,
 };
 use threadkeep_core::settings::{Builtin, Pin, Spawn, Waits, is_builtin};
-use threadkeep_core::thread::{ChainRecord, Draft, Intent, Overrides, Status, WAIT_MAX};
+use threadkeep_core::thread::{ChainRecord, Draft, Intent, Overrides, WAIT_MAX};
 use threadkeep_core::{id, key};
 
 /// Children that one call of `sweep` looks at.
 const SWEEP_THREADS: u32 = 50;
-/// Most bytes of one message that `read_transcript` shows.
-const MESSAGE_BYTES_MAX: usize = 8 << 10;
-/// Most bytes of all of them; the newest come first.
-const MESSAGES_BYTES_MAX: usize = 20 << 10;
 
 impl<P: Ports> Service<P> {
     /// What a decision about a thread needs beside its records; `round` holds the calls of its open round.
@@ -96,15 +92,13 @@ impl<P: Ports> Service<P> {
             Builtin::Read(thread, last) => {
                 answer(self.newest_messages(&self.reach(loaded, &thread)?, last)?)
             }
-            Builtin::Aggregate(threads) => {
+            Builtin::Aggregate(threads, from) => {
                 let waits = Waits {
                     threads,
                     any: false,
                     timeout: 0,
                 };
-                let children = self.waits_for(loaded, &waits)?.children;
-                let answers: Vec<String> = children.into_iter().map(|child| child.answer).collect();
-                answer(format!("[{}]", answers.join(",")))
+                Prepared::Results(self.waits_for(loaded, &waits)?.children, from)
             }
         })
     }
@@ -274,55 +268,6 @@ impl<P: Ports> Service<P> {
         self.waits_for(loaded, &waits).map(Some)
     }
 
-    fn list_under(&self, loaded: &Loaded, only: Option<&str>) -> Result<String, Error> {
-        if let Some(only) = only
-            && !Status::ALL.iter().any(|known| known.as_str() == only)
-        {
-            let names: Vec<&str> = Status::ALL.iter().map(|known| known.as_str()).collect();
-            let field = "list_threads.status";
-            return Err(CoreError::unknown(field, only, "is not a status", &names).into());
-        }
-        let (branches, more) = self.tree(&loaded.thread.value.id, None)?;
-        let shown = branches.iter().filter(|(found, depth)| {
-            *depth > 0 && only.is_none_or(|only| found.head.value.status.as_str() == only)
-        });
-        let lines: Vec<String> = shown
-            .map(|(found, depth)| {
-                let mut line = String::new();
-                Fields::new(&mut line)
-                    .add("thread", &found.thread.value.id)
-                    .add("depth", &u64::from(*depth))
-                    .add("status", found.head.value.status.as_str())
-                    .add_present("directive", &found.thread.value.directive)
-                    .end();
-                line
-            })
-            .collect();
-        Ok(format!(
-            r#"{{"threads":[{}],"more":{}}}"#,
-            lines.join(","),
-            more.is_some()
-        ))
-    }
-
-    fn newest_messages(&self, found: &Loaded, last: u64) -> Result<String, Error> {
-        let version = found.head.value.version;
-        // An entry has a message or two.
-        let after = version.saturating_sub(last * 2);
-        let (messages, _) = self.messages(&found.thread.value.id, after, version)?;
-        let (mut shown, mut bytes) = (Vec::new(), 0);
-        for message in messages.iter().rev().take(last as usize) {
-            let message = cut(message, MESSAGE_BYTES_MAX);
-            bytes += message.len();
-            if bytes > MESSAGES_BYTES_MAX {
-                break;
-            }
-            shown.push(message);
-        }
-        shown.reverse();
-        Ok(shown.join("\n"))
-    }
-
     /// Let what a thread was told take effect, and pass it on to a page of its children; where to go on, or `None` if all
     /// of them know.
     pub fn sweep(&self, thread: &str, cursor: Option<String>) -> Result<Option<String>, Error> {
@@ -397,7 +342,9 @@ fn refused(prepared: Result<Prepared, Error>) -> Result<Prepared, Error> {
         Err(Error::Library(
             LibraryError::Unavailable(_, message) | LibraryError::Other(_, message),
         ))
-        | Err(Error::Storage(StorageError::Corrupt(_, message))) => message,
+        | Err(Error::Storage(
+            StorageError::Corrupt(_, message) | StorageError::TooLarge(_, message),
+        )) => message,
         Err(error @ Error::Storage(_)) => return Err(error),
     };
     Ok(Prepared::Answer(text, true))

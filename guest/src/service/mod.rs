@@ -6,6 +6,7 @@
 pub mod children;
 pub mod history;
 pub mod ledger;
+mod looks;
 pub mod maintenance;
 pub mod registry;
 pub mod resolve;

@@ -1,5 +1,6 @@
 //! Child threads: spawned, waited for, told something and ended by the tools of the runner's own.
 
+mod answers;
 mod asked;
 mod crashes;
 mod crowds;
@@ -13,6 +14,7 @@ mod requests;
 mod rest;
 mod spawns;
 mod tells;
+mod told;
 mod trees;
 mod waits;
 mod wild;

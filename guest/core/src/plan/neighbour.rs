@@ -3,7 +3,9 @@
 //! Of each the head alone is changed, in the same commit. What a descendant is told takes effect in a commit of its own.
 
 use super::{Change, Stored, due, due_key, put};
+use crate::limits::Limits;
 use crate::plan::Write;
+use crate::runner::cap_reached;
 use crate::thread::{Head, Status};
 use crate::{id, key};
 
@@ -42,14 +44,22 @@ impl Change<'_> {
         &mut self.beside[place].head
     }
 
+    /// The head of a neighbour as this change leaves it, if it changes it.
+    pub fn changed_head(&self, id: &str) -> Option<&Head> {
+        let mut touched = self.beside.iter();
+        let found = touched.find(|touched| touched.before.id == id)?;
+        Some(&found.head)
+    }
+
     /// A child that stops wakes a parent that waits for it. The head of one that runs is replaced as well: a wait that is
     /// decided at this moment was decided without this end, and conflicts.
     pub(super) fn wake_parent(&mut self) {
-        let status = self.head.status;
         let Some(parent) = &self.loaded.parent else {
             return;
         };
-        if status == self.loaded.head.value.status || !stops(status) {
+        let (before, ceiling) = (&self.loaded.head.value, self.ceiling());
+        let known = before.status == self.head.status && has_stopped(before, ceiling);
+        if known || !has_stopped(&self.head, ceiling) {
             return;
         }
         let number = self.chain.number;
@@ -94,17 +104,19 @@ fn waits(head: &Head) -> bool {
     open.is_some_and(|round| round.calls.iter().any(|call| call.waits))
 }
 
-/// Does a child that stands so answer a wait for it?
-pub fn stops(status: Status) -> bool {
-    match status {
+/// Does a child with this head answer a wait for it? One that will go on, or end, by what it was
+/// told has not stopped: a message that no cap forbids it to read, a cancel that has not taken
+/// effect yet.
+pub fn has_stopped(head: &Head, ceiling: Limits) -> bool {
+    match head.status {
         Status::Created | Status::Running | Status::Waiting => false,
         // A hand-off goes on in the next link.
         Status::Continued => false,
-        Status::Suspended
-        | Status::Idle
-        | Status::Completed
-        | Status::Error
-        | Status::Cancelled
-        | Status::Killed => true,
+        // A message begins a new run, whose counters begin anew.
+        Status::Idle => head.intent.is_none() && head.mail() == 0,
+        Status::Suspended => {
+            head.intent.is_none() && (head.mail() == 0 || cap_reached(head, ceiling).is_some())
+        }
+        Status::Completed | Status::Error | Status::Cancelled | Status::Killed => true,
     }
 }

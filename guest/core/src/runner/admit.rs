@@ -139,7 +139,7 @@ pub(super) fn lease(change: &mut Change<'_>, deadline: Instant) {
 }
 
 /// The first cap that leaves no room for one more call: the thread's own, or the operator's where that is lower now.
-pub(super) fn cap_reached(head: &Head, ceiling: Limits) -> Option<Cause> {
+pub(crate) fn cap_reached(head: &Head, ceiling: Limits) -> Option<Cause> {
     let (own, used, held) = (&head.limits, &head.counters, head.held());
     let turns = used.run_turns.saturating_add(held.turns);
     let tokens = used.run_tokens.saturating_add(held.tokens);

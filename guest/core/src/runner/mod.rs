@@ -22,6 +22,7 @@ mod step;
 mod stop;
 mod submit;
 
+pub(crate) use admit::cap_reached;
 pub use append::{Append, append};
 pub use children::{
     ANSWER_BYTES_MAX, Child, DEPTH_MAX, Kit, Prepared, SENT_BYTES_MAX, SPAWNS_MAX, Spawning,

@@ -414,7 +414,8 @@ fn round(
         change.closing &= calls.spawned.is_empty();
         return Ok(Reason::Suspended);
     }
-    let waiting = calls.waiting.map(|waiting| waiting.with(calls.spawned));
+    let spawned = calls.spawned;
+    let waiting = calls.waiting.map(|waiting| waiting.beside(change, spawned));
     go_on(change, pin, waiting.as_ref(), calls.timeout)?;
     Ok(Reason::AssistantTurn)
 }
@@ -432,6 +433,8 @@ fn call(
     };
     let tool = pin.tool(&used.name);
     let refused = calls.not_run.clone().or_else(|| refusal(pin, &used, place));
+    // Half of what is left for each, so that the last one has something to say, too.
+    let share = (OWN_ANSWERS_BYTES_MAX.saturating_sub(calls.bytes) / 2).max(REFUSAL_BYTES_MAX);
     let result = match (refused, prepared) {
         (Some(text), _) => (cut(&text, REFUSAL_BYTES_MAX).to_owned(), State::Denied),
         // The thread is to end: nothing more is done, and what has no result by then is interrupted.
@@ -458,7 +461,7 @@ fn call(
         }
         (None, Some(prepared)) => {
             calls.own += 1;
-            match perform(change, prepared, &mut calls.spawned)? {
+            match perform(change, prepared, share, &mut calls.spawned)? {
                 Done::Answered(text, failed) => {
                     (text, if failed { State::Denied } else { State::Done })
                 }
@@ -470,8 +473,6 @@ fn call(
         }
     };
     let (text, state) = result;
-    // Half of what is left for each, so that the last one has something to say, too.
-    let share = (OWN_ANSWERS_BYTES_MAX.saturating_sub(calls.bytes) / 2).max(REFUSAL_BYTES_MAX);
     let text = fit(text, share);
     calls.bytes += escaped_bytes(&text);
     change.push(Event::ToolResult(ToolResult {

@@ -5,6 +5,7 @@ use super::{ToolDef, flag_field, known_fields, object, parse_limits, text_field,
 use crate::error::Error;
 use crate::json::{Map, Value};
 use crate::limits::Limits;
+use crate::runner::RESULT_BYTES_MAX;
 use crate::thread::WAIT_MAX;
 
 /// How long a `wait_threads` waits that does not say, in seconds.
@@ -61,7 +62,7 @@ const TOOLS: [(&str, &str, &str); 9] = [
     (
         "aggregate_results",
         "Get the results of your children together, without waiting.",
-        r#"{"type":"object","properties":{"threads":{"type":"array","items":{"type":"string"},"description":"As for wait_threads."}}}"#,
+        r#"{"type":"object","properties":{"threads":{"type":"array","items":{"type":"string"},"description":"As for wait_threads."},"from":{"type":"integer","description":"Of one thread: show its result from this byte on."}}}"#,
     ),
 ];
 
@@ -99,8 +100,8 @@ pub enum Builtin {
     Stop(String, bool),
     /// Show the newest messages of a thread.
     Read(String, u64),
-    /// Show results of children.
-    Aggregate(Vec<String>),
+    /// Show results of children: the part of each from this byte on.
+    Aggregate(Vec<String>, usize),
 }
 
 /// What `spawn_thread` asks.
@@ -154,8 +155,8 @@ impl Builtin {
                 return text_field(name, &fields, "status").map(Self::List);
             }
             "aggregate_results" => {
-                known(&["threads"])?;
-                return threads(name, &fields).map(Self::Aggregate);
+                known(&["threads", "from"])?;
+                return results(name, &fields);
             }
             "send_message" => known(&["thread", "message"])?,
             "read_transcript" => known(&["thread", "last"])?,
@@ -215,6 +216,16 @@ fn threads(name: &str, fields: &Map<'_>) -> Result<Vec<String>, Error> {
     Ok(ids)
 }
 
+fn results(name: &str, fields: &Map<'_>) -> Result<Builtin, Error> {
+    let threads = threads(name, fields)?;
+    let from = whole(name, fields, "from", RESULT_BYTES_MAX as u64 * 2)?;
+    if from.is_some() && threads.len() != 1 {
+        let problem = "is of one thread: name it alone";
+        return Err(Error::invalid(format!("{name}.from"), "", problem));
+    }
+    Ok(Builtin::Aggregate(threads, from.unwrap_or(0) as usize))
+}
+
 fn waits(name: &str, fields: &Map<'_>) -> Result<Builtin, Error> {
     let threads = threads(name, fields)?;
     if threads.is_empty() && fields.contains_key("threads") {
@@ -257,7 +268,7 @@ mod tests {
     }
 
     /// Name, arguments, the field that is refused.
-    const CALLS: [(&str, &str, Option<&str>); 21] = [
+    const CALLS: [(&str, &str, Option<&str>); 23] = [
         ("spawn_thread", r#"{"directive":"d"}"#, None),
         (
             "spawn_thread",
@@ -330,6 +341,12 @@ mod tests {
         ("kill_thread", "{}", Some("kill_thread.thread")),
         ("list_threads", "{}", None),
         ("aggregate_results", "{}", None),
+        ("aggregate_results", r#"{"threads":["a"],"from":9}"#, None),
+        (
+            "aggregate_results",
+            r#"{"threads":["a","b"],"from":9}"#,
+            Some("aggregate_results.from"),
+        ),
         ("thread_status", r#"{"id":"a"}"#, Some("thread_status.id")),
     ];
 

@@ -3,12 +3,15 @@
 //! They change records only, in the commit that records the reply. Whoever asks for a decision prepares them: what
 //! each names is looked up before, and what cannot be done is its answer.
 
+mod answers;
 mod told;
 mod wait;
 
+pub use answers::Child;
+use answers::answer_children;
 pub use told::{end, swept, tell};
 pub(super) use told::{ends_later, pass_on};
-pub use wait::{Child, Waiting};
+pub use wait::Waiting;
 pub(super) use wait::{go_on, woken};
 
 use super::mail::{Mail, inbox_write};
@@ -46,6 +49,8 @@ pub struct Kit {
 pub enum Prepared {
     /// It only asks, or cannot be done: what the model is told, and whether that is a failure.
     Answer(String, bool),
+    /// What became of children is asked: the part of each result from this byte on.
+    Results(Vec<Child>, usize),
     /// A child is to be created.
     Spawn(Box<Spawning>),
     /// A message for a descendant, and the bytes of those that wait there.
@@ -88,16 +93,25 @@ pub fn within(limits: Limits, capabilities: &[String]) -> Within {
     }
 }
 
-/// Do what a call asks. `spawned` are the children that this reply has spawned.
+/// Do what a call asks. `room` are the bytes that its answer may take, `spawned` the children that
+/// this reply has spawned.
 pub(super) fn perform(
     change: &mut Change<'_>,
     prepared: Prepared,
+    room: usize,
     spawned: &mut Vec<Child>,
 ) -> Result<Done, Error> {
     let full = change.store_full().map(|cause| cause.message);
     let refused = |why: &str| Ok(Done::Answered(format!("not done: {why}"), true));
     match (prepared, full) {
         (Prepared::Answer(text, failed), _) => Ok(Done::Answered(text, failed)),
+        (Prepared::Results(children, from), _) => {
+            let room = room.min(ANSWER_BYTES_MAX);
+            Ok(Done::Answered(
+                answer_children(&children, from, room),
+                false,
+            ))
+        }
         (Prepared::Wait(_), _) => refused("name all that you wait for in one call"),
         (_, Some(full)) => refused(&full),
         (Prepared::Spawn(_), None) if spawned.len() >= SPAWNS_MAX => {

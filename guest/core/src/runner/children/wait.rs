@@ -1,11 +1,12 @@
 //! Waiting for children: a call that stays open, of a thread that nobody holds meanwhile.
 
 use super::ANSWER_BYTES_MAX;
+use super::answers::{Child, answer_children};
 use crate::error::Error;
-use crate::history::{Entry, Event, Reason, State, ToolResult, cut_escaped, escaped_bytes};
-use crate::json::{self, Fields, Value};
+use crate::history::{Entry, Event, Reason, State, ToolResult};
+use crate::limits::Limits;
 use crate::money::Nanos;
-use crate::plan::{Change, Loaded, Moment, stops};
+use crate::plan::{Change, Loaded, Moment};
 use crate::runner::admit::{admit, hand_out};
 use crate::runner::claim::cancelled;
 use crate::runner::mail::take_mail;
@@ -13,13 +14,7 @@ use crate::runner::round::fit;
 use crate::runner::stop::{let_go, suspend};
 use crate::runner::{Decision, Kit};
 use crate::settings::Pin;
-use crate::thread::{Head, Status, StepKind, ThreadRecord, WAIT_MAX, WaitFor};
-
-/// Most bytes of what a wait tells of one child, as JSON text within JSON text: so of the most children that are waited for
-/// each is told of. The whole of a result is in its transcript.
-const CHILD_BYTES_MAX: usize = ANSWER_BYTES_MAX / WAIT_MAX - 8;
-/// Bytes that a child's result and its cause are cut to, until it fits.
-const CUTS: [usize; 4] = [1_200, 600, 250, 0];
+use crate::thread::{Status, StepKind, WAIT_MAX, WaitFor};
 
 /// What a call of `wait_threads` waits for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,57 +29,15 @@ pub struct Waiting {
     pub children: Vec<Child>,
 }
 
-/// A child, as whoever waits for it sees it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Child {
-    /// Its spawn number.
-    pub number: u64,
-    /// Where it stands.
-    pub status: Status,
-    /// What the model is told of it: a JSON object.
-    pub answer: String,
-}
-
-impl Child {
-    /// A child as its records are.
-    pub fn new(number: u64, thread: &ThreadRecord, head: &Head) -> Self {
-        let answers = CUTS.into_iter().map(|most| answer_of(thread, head, most));
-        let mut fits = answers.skip_while(|answer| escaped_bytes(answer) > CHILD_BYTES_MAX);
-        Self {
-            number,
-            status: head.status,
-            answer: fits.next().unwrap_or_else(|| answer_of(thread, head, 0)),
-        }
-    }
-}
-
-/// What a model is told of a child, with so many bytes of its result and of its cause at most.
-fn answer_of(thread: &ThreadRecord, head: &Head, most: usize) -> String {
-    let cut = |text: &str| cut_escaped(text, most).to_owned();
-    let cause = head.cause.as_ref();
-    let cause = cause.map(|cause| cut(&format!("{}: {}", cause.code, cause.message)));
-    // A text is shown as it is, other JSON as text.
-    let result = thread
-        .result
-        .as_ref()
-        .map(|result| match json::parse(result) {
-            Ok(Value::String(text)) => cut(&text),
-            _ => cut(result),
-        });
-    let mut answer = String::new();
-    Fields::new(&mut answer)
-        .add("thread", &thread.id)
-        .add("status", head.status.as_str())
-        .add_present("result", &result)
-        .add_present("cause", &cause)
-        .add("cost_usd", &head.counters.spend.to_string())
-        .end();
-    answer
-}
-
 impl Waiting {
-    /// The same, with the children that were spawned beside the call, if it is for all: at most the newest.
-    pub(in crate::runner) fn with(mut self, spawned: Vec<Child>) -> Self {
+    /// The same beside the other calls of its reply: children as those have left them, with the
+    /// spawned ones if it is for all, at most the newest.
+    pub(in crate::runner) fn beside(mut self, change: &Change<'_>, spawned: Vec<Child>) -> Self {
+        for child in &mut self.children {
+            if let Some(head) = change.changed_head(child.id()) {
+                child.set_head(head);
+            }
+        }
         if self.all {
             self.children.extend(spawned);
             let older = self.children.len().saturating_sub(WAIT_MAX);
@@ -94,22 +47,16 @@ impl Waiting {
     }
 
     /// Spawn numbers of those that have not stopped.
-    fn left(&self) -> Vec<u64> {
-        let left = self.children.iter().filter(|child| !stops(child.status));
+    fn left(&self, ceiling: Limits) -> Vec<u64> {
+        let left = self.children.iter();
+        let left = left.filter(|child| !child.has_stopped(ceiling));
         left.map(|child| child.number).collect()
     }
 
     /// What the model is told.
     fn answer(&self, late: bool) -> String {
-        let answers: Vec<&str> = self
-            .children
-            .iter()
-            .map(|child| child.answer.as_str())
-            .collect();
-        format!(
-            r#"{{"threads":[{}],"timed_out":{late}}}"#,
-            answers.join(",")
-        )
+        let children = answer_children(&self.children, 0, ANSWER_BYTES_MAX);
+        format!(r#"{{"threads":{children},"timed_out":{late}}}"#)
     }
 }
 
@@ -141,7 +88,7 @@ fn wait(change: &mut Change<'_>, pin: &Pin, waiting: &Waiting) -> bool {
         Some(wait) => wait.until,
         None => change.now().plus_millis(waiting.timeout),
     };
-    let left = waiting.left();
+    let left = waiting.left(change.ceiling());
     let enough = left.is_empty() || waiting.any && left.len() < waiting.children.len();
     let late = change.now() >= until;
     if enough || late {

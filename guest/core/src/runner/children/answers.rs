@@ -1,0 +1,173 @@
+//! What a model is told of its children: results that share the room of one answer.
+//!
+//! Each child is a JSON object inside the text of a result, so its bytes count as JSON text within
+//! JSON text. A result that does not fit is cut, and the object says so and how to read on. What a
+//! small result leaves is the others' room.
+
+use crate::history::{cut_escaped, escaped_bytes};
+use crate::json::{self, Fields, Value};
+use crate::plan::has_stopped;
+use crate::thread::{Head, Status, ThreadRecord};
+use crate::{limits::Limits, thread::Cause};
+
+/// Bytes of an answer around its children.
+const ENVELOPE_BYTES: usize = 64;
+/// Most bytes of a child's cause, as JSON text; in a small room it has a sixth of it.
+const CAUSE_BYTES_MAX: usize = 1_200;
+
+/// A child, as the thread that asks about it sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Child {
+    /// Its spawn number.
+    pub number: u64,
+    id: String,
+    result: Option<String>,
+    head: Head,
+}
+
+impl Child {
+    /// A child as its records are.
+    pub fn new(number: u64, thread: &ThreadRecord, head: &Head) -> Self {
+        // A text is shown as it is, other JSON as text.
+        let text = |result: &String| match json::parse(result) {
+            Ok(Value::String(text)) => text.to_string(),
+            _ => result.clone(),
+        };
+        Self {
+            number,
+            id: thread.id.clone(),
+            result: thread.result.as_ref().map(text),
+            head: head.clone(),
+        }
+    }
+
+    /// Where it stands.
+    pub fn status(&self) -> Status {
+        self.head.status
+    }
+
+    /// Its id.
+    pub(super) fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// Replaces its head by one that the same commit has changed.
+    pub(super) fn set_head(&mut self, head: &Head) {
+        self.head = head.clone();
+    }
+
+    /// Does it answer a wait? `ceiling` holds the operator's caps.
+    pub(super) fn has_stopped(&self, ceiling: Limits) -> bool {
+        has_stopped(&self.head, ceiling)
+    }
+
+    /// The JSON object that tells of it, in at most `room` bytes: the part of its result from byte
+    /// `from` on.
+    fn answer(&self, from: usize, room: usize) -> String {
+        let whole = self.object(from, usize::MAX, CAUSE_BYTES_MAX);
+        if escaped_bytes(&whole) <= room {
+            return whole;
+        }
+        let cause_bytes = (room / 6).min(CAUSE_BYTES_MAX);
+        // The object grows with the part of the result that it shows, so the longest part that fits
+        // is searched for.
+        let (mut fits, mut exceeds) = (0, self.result.as_ref().map_or(0, String::len) + 1);
+        while fits + 1 < exceeds {
+            let middle = fits.midpoint(exceeds);
+            if escaped_bytes(&self.object(from, middle, cause_bytes)) <= room {
+                fits = middle;
+            } else {
+                exceeds = middle;
+            }
+        }
+        self.object(from, fits, cause_bytes)
+    }
+
+    /// The same with at most so many bytes of the result and of the cause.
+    fn object(&self, from: usize, result_bytes: usize, cause_bytes: usize) -> String {
+        let whole = self.result.as_deref();
+        let start = whole.map_or(0, |whole| whole.floor_char_boundary(from));
+        let shown = whole.map(|whole| {
+            let end = start.saturating_add(result_bytes).min(whole.len());
+            &whole[start..whole.floor_char_boundary(end).max(start)]
+        });
+        let end = start + shown.map_or(0, str::len);
+        let length = whole.map_or(0, str::len);
+        let cut = (start > 0 || end < length).then(|| {
+            let rest = match end < length {
+                true => format!("; aggregate_results of it alone with from {end} shows more"),
+                false => String::new(),
+            };
+            format!("bytes {start} to {end} of {length} of the result{rest}")
+        });
+        let cause = self.head.cause.as_ref();
+        let mut answer = String::new();
+        Fields::new(&mut answer)
+            .add("thread", &self.id)
+            .add("status", self.head.status.as_str())
+            .add_present("result", &shown.map(str::to_owned))
+            .add_present("cut", &cut)
+            .add_present("cause", &cause.map(|cause| cause_text(cause, cause_bytes)))
+            .add("cost_usd", &self.head.counters.spend.to_string())
+            .end();
+        answer
+    }
+}
+
+/// The code and the sentence of a cause, in at most about `bytes` bytes.
+fn cause_text(cause: &Cause, bytes: usize) -> String {
+    let text = format!("{}: {}", cause.code, cause.message);
+    let kept = cut_escaped(&text, bytes);
+    match kept.len() == text.len() {
+        true => text,
+        false => format!("{kept} [cut: thread_status shows more]"),
+    }
+}
+
+/// The JSON array of what is told of children, in at most `room` bytes: results from byte `from`
+/// on, each with a fair share of the room.
+pub(super) fn answer_children(children: &[Child], from: usize, room: usize) -> String {
+    let room = room.saturating_sub(ENVELOPE_BYTES + children.len());
+    let needs = children
+        .iter()
+        .map(|child| escaped_bytes(&child.answer(from, usize::MAX)));
+    let share = fair_share(needs.collect(), room);
+    let answers: Vec<String> = children
+        .iter()
+        .map(|child| child.answer(from, share))
+        .collect();
+    format!("[{}]", answers.join(","))
+}
+
+/// The largest share with which all needs, each cut to it, fit the room.
+fn fair_share(mut needs: Vec<usize>, mut room: usize) -> usize {
+    needs.sort_unstable();
+    let count = needs.len();
+    for (place, need) in needs.into_iter().enumerate() {
+        let share = room / (count - place);
+        if need > share {
+            return share;
+        }
+        room -= need;
+    }
+    usize::MAX
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_needs_leave_their_room_to_the_others() {
+        for (needs, room, share) in [
+            (vec![], 10, usize::MAX),
+            (vec![4, 6], 10, usize::MAX),
+            (vec![9, 9], 10, 5),
+            (vec![2, 90, 90], 20, 9),
+            (vec![90, 1, 1, 90], 12, 5),
+            (vec![1], 0, 0),
+        ] {
+            assert_eq!(fair_share(needs.clone(), room), share, "{needs:?} {room}");
+        }
+    }
+}

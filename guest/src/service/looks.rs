@@ -1,0 +1,119 @@
+//! What a thread is shown of others when it asks: lists of those under it, and their newest
+//! messages.
+//!
+//! An answer has a bounded size. What it leaves out is the least wanted, and the answer says that
+//! something is left out.
+
+use super::history::PAGE_ENTRIES_MAX;
+use super::{Error, Service};
+use crate::ports::Ports;
+use threadkeep_core::error::{Error as CoreError, cut};
+use threadkeep_core::history::{Entry, messages};
+use threadkeep_core::json::Fields;
+use threadkeep_core::plan::Loaded;
+use threadkeep_core::thread::Status;
+
+/// Most bytes of one message that `read_transcript` shows.
+const MESSAGE_BYTES_MAX: usize = 8 << 10;
+/// Most bytes of all of them; the newest come first.
+const MESSAGES_BYTES_MAX: usize = 20 << 10;
+/// Most threads that `list_threads` shows: with ids and names of the longest, their list still fits
+/// its answer.
+const LISTED_MAX: usize = 50;
+/// Most pages of a tree that one `list_threads` looks at, so that a filter that nothing passes does
+/// bounded work.
+const LISTED_PAGES_MAX: usize = 10;
+
+impl<P: Ports> Service<P> {
+    /// The threads under one as a JSON object, those of one status if it is named. `more` is true
+    /// if others may follow.
+    pub(super) fn list_under(&self, loaded: &Loaded, only: Option<&str>) -> Result<String, Error> {
+        if let Some(only) = only
+            && !Status::ALL.iter().any(|known| known.as_str() == only)
+        {
+            let names: Vec<&str> = Status::ALL.iter().map(|known| known.as_str()).collect();
+            let field = "list_threads.status";
+            return Err(CoreError::unknown(field, only, "is not a status", &names).into());
+        }
+        let (mut lines, mut cursor, mut more) = (Vec::new(), None, false);
+        for _ in 0..LISTED_PAGES_MAX {
+            let (branches, next) = self.tree(&loaded.thread.value.id, cursor.as_deref())?;
+            let matching = branches.iter().filter(|(found, depth)| {
+                *depth > 0 && only.is_none_or(|only| found.head.value.status.as_str() == only)
+            });
+            lines.extend(matching.map(|(found, depth)| listed(found, *depth)));
+            more = next.is_some() || lines.len() > LISTED_MAX;
+            lines.truncate(LISTED_MAX);
+            if !more || lines.len() == LISTED_MAX {
+                break;
+            }
+            cursor = next;
+        }
+        let lines = lines.join(",");
+        Ok(format!(r#"{{"threads":[{lines}],"more":{more}}}"#))
+    }
+
+    /// The newest `last` messages of a thread, oldest of them first. Where they do not fit, the
+    /// newest are shown.
+    pub(super) fn newest_messages(&self, found: &Loaded, last: u64) -> Result<String, Error> {
+        let (mut shown, mut bytes) = (Vec::new(), 0);
+        let (mut next, mut looked) = (found.head.value.version, 0);
+        let mut left_out = false;
+        while next > 0 && looked < PAGE_ENTRIES_MAX && !left_out && shown.len() < last as usize {
+            let limit = (PAGE_ENTRIES_MAX - looked).min(last as u32 * 2);
+            let lines = self.ports.read_history(&found.key(), next, limit, true)?;
+            if lines.is_empty() {
+                return Err(missing(found, next));
+            }
+            for (position, text) in lines {
+                if position != next {
+                    return Err(missing(found, next));
+                }
+                let own = messages(&Entry::from_text(&text)?);
+                for message in own.iter().rev().take(last as usize - shown.len()) {
+                    let message = cut_message(message);
+                    bytes += message.len();
+                    left_out = left_out || bytes > MESSAGES_BYTES_MAX;
+                    if !left_out {
+                        shown.push(message);
+                    }
+                }
+                (next, looked) = (next - 1, looked + 1);
+            }
+        }
+        if left_out {
+            let count = shown.len();
+            shown.push(format!("[cut: the newest {count} messages are shown]"));
+        }
+        shown.reverse();
+        Ok(shown.join("\n"))
+    }
+}
+
+/// A message, cut with a word about it if it is too long.
+fn cut_message(message: &str) -> String {
+    let kept = cut(message, MESSAGE_BYTES_MAX);
+    match kept.len() == message.len() {
+        true => message.to_owned(),
+        false => {
+            let (shown, whole) = (kept.len(), message.len());
+            format!("{kept}\n[cut: {shown} of {whole} bytes shown]")
+        }
+    }
+}
+
+fn listed(found: &Loaded, depth: u32) -> String {
+    let mut line = String::new();
+    Fields::new(&mut line)
+        .add("thread", &found.thread.value.id)
+        .add("depth", &u64::from(depth))
+        .add("status", found.head.value.status.as_str())
+        .add_present("directive", &found.thread.value.directive)
+        .end();
+    line
+}
+
+fn missing(found: &Loaded, version: u64) -> Error {
+    let id = &found.thread.value.id;
+    CoreError::Corrupt(format!("version {version} of {id} is missing")).into()
+}
