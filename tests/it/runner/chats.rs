@@ -1,12 +1,12 @@
 //! Chats that are suspended, and threads whose steps are lost again and again.
 
 use super::tables::cause;
-use super::world::{World, calls, says, user};
+use super::world::{World, calls, fails, says, user};
 use crate::history::code;
 use std::sync::Arc;
 use threadkeep::storage::memory::MemoryStore;
 use threadkeep_core::history::parse_user;
-use threadkeep_core::runner::{LOST_MAX, Proof, Signal};
+use threadkeep_core::runner::{LOST_MAX, Outcome, Proof, Signal};
 use threadkeep_tests::fixture::MapLibrary;
 
 /// A world whose operator allows this.
@@ -107,4 +107,28 @@ fn a_step_that_is_lost_again_and_again_suspends_for_good() {
         world.submit(&thread, says("done")).unwrap();
         assert_eq!(world.status(&thread), "completed");
     }
+}
+
+/// Symptom: found by random requests, a message to a suspended chat with open calls counted a run
+/// that no entry had begun. Cause: such a message changes the head alone. Fix: the start that takes
+/// it begins the run. The kind: calls that are open while a message comes.
+#[test]
+fn a_message_behind_open_calls_begins_its_run_with_the_start() {
+    let mut world = World::new();
+    let mut draft = threadkeep_core::thread::Draft::default();
+    draft.overrides.capabilities = vec!["execute.tool.read".to_owned()];
+    let chat = world.service.create(&draft).unwrap().thread.value.id;
+    world.threads.push(chat.clone());
+    world.start(&chat, Some("hi")).unwrap();
+    world.submit(&chat, calls(&[("read", "{}")])).unwrap();
+    let stopped = Outcome::Stopped(fails("cancelled", false));
+    world.submit(&chat, stopped).unwrap();
+    let message = Signal::Message(parse_user(&user("more")).unwrap());
+    world.service.signal(&chat, "m", &message).unwrap();
+    world.audit();
+    let run = |world: &World| world.service.load(&chat).unwrap().head.value.run;
+    assert_eq!(run(&world), 1);
+    world.start(&chat, None).unwrap();
+    world.audit();
+    assert_eq!(run(&world), 2);
 }

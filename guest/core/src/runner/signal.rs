@@ -77,7 +77,6 @@ pub fn signal(
         }
         // Never between a call and its result: the message waits until the open calls have theirs.
         Signal::Message(message) if change.head.round.is_some() => {
-            begin_chat_run(&mut change);
             mail_write(&mut change, &message)?;
             if head.status != Status::Waiting {
                 change.head.due = Some(0);

@@ -46,7 +46,9 @@ pub fn start(
     if head.status == Status::Running && same {
         return Ok(Decision::Repeat);
     }
-    let begins = request.input.is_some() && begins_chat_run(loaded);
+    // A message that came while calls were open waits in the inbox until now.
+    let waits = head.mail() > 0 && head.round.is_some();
+    let begins = (request.input.is_some() || waits) && begins_chat_run(loaded);
     allowed(loaded, begins, moment.ceiling)?;
     let pin = pinned(loaded, pin)?;
     let Kit { mail, waiting, .. } = request.kit;
