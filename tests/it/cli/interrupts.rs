@@ -8,7 +8,6 @@ use std::process::Stdio;
 #[cfg(unix)]
 use std::time::Duration;
 use threadkeep_tests::binary;
-#[cfg(unix)]
 use threadkeep_tests::binary::Running;
 #[cfg(unix)]
 use threadkeep_tests::judge::{
@@ -42,9 +41,8 @@ fn once_cancels_and_the_thread_says_so() {
     );
 }
 
-#[test]
-fn once_answers_a_program_with_one_document() {
-    let project = Project::new();
+/// Starts the slow run `j` for a program, and waits until it runs.
+fn start_for_program(project: &Project) -> Running {
     let running = project.start(&[
         "run",
         "describe",
@@ -57,6 +55,13 @@ fn once_answers_a_program_with_one_document() {
         "--json",
     ]);
     while project.json(&["show", "j"])["thread"]["status"] != "running" {}
+    running
+}
+
+#[test]
+fn once_answers_a_program_with_one_document() {
+    let project = Project::new();
+    let running = start_for_program(&project);
     running.interrupt();
     let answer = running.end().json();
     assert_eq!(
@@ -259,18 +264,7 @@ fn a_cancel_that_is_followed_by_a_request_to_end_stays_one() {
 #[test]
 fn a_request_to_end_answers_a_program_with_one_document() {
     let project = Project::new();
-    let running = project.start(&[
-        "run",
-        "describe",
-        "--input",
-        "file=x",
-        "--id",
-        "j",
-        "--provider",
-        "scripted:slow.json",
-        "--json",
-    ]);
-    while project.json(&["show", "j"])["thread"]["status"] != "running" {}
+    let running = start_for_program(&project);
     running.terminate();
     let answer = running.end().json();
     assert_eq!(

@@ -28,6 +28,16 @@ fn rows(title: &str) -> Vec<Vec<String>> {
     lines.map(cells).collect()
 }
 
+/// The host's usual time of a call stands in the component, too, which shares no code with it.
+#[test]
+fn the_usual_time_of_a_call_is_that_of_the_component() {
+    let millis = threadkeep_core::runner::MODEL_MILLIS;
+    assert_eq!(
+        threadkeep::models::CALL_TIME.as_millis(),
+        u128::from(millis)
+    );
+}
+
 #[test]
 fn each_dialect_has_a_row_with_its_hosts() {
     let rows = rows("Dialects");

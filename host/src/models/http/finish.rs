@@ -123,6 +123,11 @@ pub(in crate::models) fn decide_finish(word: &str, calls: bool) -> Result<String
     }
 }
 
+/// Returns true for a word of the closed set, and false for a provider's own.
+pub(in crate::models) fn is_known(finish: &str) -> bool {
+    ["stop", "tool_use", "length", "content_filter"].contains(&finish)
+}
+
 /// Infers the word of a stream that ended in order, with usage and something said, but gave none:
 /// `length` if all output that was asked for was written, else `stop`.
 pub(in crate::models) fn infer_finish_word(usage: Usage, output_max: u64) -> String {
@@ -172,6 +177,7 @@ mod tests {
             ("banana", "banana"),
         ] {
             assert_eq!(FinishWord::parse(word).to_finish(word), named, "{word}");
+            assert_eq!(is_known(named), named != word || word == "stop", "{word}");
         }
         assert_eq!(
             FinishWord::parse("MALFORMED_FUNCTION_CALL"),

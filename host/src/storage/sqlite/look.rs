@@ -80,14 +80,7 @@ fn read_text(connection: &Connection) -> rusqlite::Result<FoundSchema> {
     let mut statement = connection
         .prepare(sql)
         .or_else(|_| connection.prepare(sql))?;
-    let rows = statement.query_map([], |row| {
-        Ok(SchemaObject {
-            kind: row.get(0)?,
-            name: row.get(1)?,
-            table: row.get(2)?,
-            sql: row.get(3)?,
-        })
-    })?;
+    let rows = statement.query_map([], SchemaObject::read)?;
     Ok(FoundSchema {
         cookie,
         application,

@@ -48,6 +48,18 @@ pub(super) struct SchemaObject {
     pub(super) sql: Option<String>,
 }
 
+impl SchemaObject {
+    /// Reads a row of type, name, table and SQL.
+    pub(super) fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<Self> {
+        Ok(Self {
+            kind: row.get(0)?,
+            name: row.get(1)?,
+            table: row.get(2)?,
+            sql: row.get(3)?,
+        })
+    }
+}
+
 /// What a file says of itself. The default is that of an empty one.
 #[derive(Debug, Default)]
 pub(super) struct FoundSchema {
@@ -175,14 +187,7 @@ fn make_expected(version: usize) -> rusqlite::Result<Arc<[SchemaObject]>> {
     }
     let sql = "SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY rowid";
     let mut statement = connection.prepare(sql)?;
-    let rows = statement.query_map([], |row| {
-        Ok(SchemaObject {
-            kind: row.get(0)?,
-            name: row.get(1)?,
-            table: row.get(2)?,
-            sql: row.get(3)?,
-        })
-    })?;
+    let rows = statement.query_map([], SchemaObject::read)?;
     rows.collect()
 }
 
