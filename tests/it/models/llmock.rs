@@ -224,13 +224,15 @@ async fn round(server: &Llmock, wire: Wire) {
     );
     let begun = Delta::ToolUse("get_weather".into());
     assert_eq!(deltas.iter().filter(|delta| **delta == begun).count(), 2);
-    let calls: Vec<&str> = completion.blocks.iter().filter_map(arguments).collect();
-    assert_eq!(
-        calls,
-        [r#"{"city": "K\u00f6ln", "days": 3}"#, r#"{"city": "Bonn"}"#]
-    );
+    let calls: Vec<Called> = completion.blocks.iter().filter_map(called).collect();
+    assert_eq!(calls[0].arguments, r#"{"city": "K\u00f6ln", "days": 3}"#);
+    assert_eq!(calls[1].arguments, r#"{"city": "Bonn"}"#);
+    assert_ne!(calls[0].id, calls[1].id, "the server's own ids");
 
-    let used = |n: usize| json!({"type": "tool_use", "id": format!("call_2_{n}"), "name": "get_weather", "arguments": calls[n]});
+    let used = |n: usize| {
+        json!({"type": "tool_use", "id": format!("call_2_{n}"), "name": "get_weather",
+            "arguments": calls[n].arguments, "raw": calls[n].raw})
+    };
     let result = |n: usize| json!({"type": "tool_result", "id": format!("call_2_{n}"), "name": "get_weather", "text": "rain", "failed": n == 1});
     let said = json!({"type": "text", "text": "Let me look."});
     request
@@ -246,25 +248,23 @@ async fn round(server: &Llmock, wire: Wire) {
     );
     let sent = &server.requests()[1]["body"];
     match wire {
-        Wire::OpenAi => sent_to_openai(sent, calls[0]),
-        Wire::Anthropic => sent_to_anthropic(sent),
+        Wire::OpenAi => sent_to_openai(sent, &calls),
+        Wire::Anthropic => sent_to_anthropic(sent, &calls),
     }
 }
 
-fn sent_to_openai(sent: &Value, arguments: &str) {
-    assert_eq!(
-        sent["messages"][2]["tool_calls"][0]["function"]["arguments"],
-        arguments
-    );
-    let ids: Vec<&Value> = (3..5)
-        .map(|n| &sent["messages"][n]["tool_call_id"])
-        .collect();
-    assert_eq!(ids, ["call_2_0", "call_2_1"]);
+fn sent_to_openai(sent: &Value, calls: &[Called]) {
+    let sent_calls = &sent["messages"][2]["tool_calls"];
+    for (n, call) in calls.iter().enumerate() {
+        assert_eq!(sent_calls[n]["id"], call.id, "the id that the server gave");
+        assert_eq!(sent_calls[n]["function"]["arguments"], call.arguments);
+        assert_eq!(sent["messages"][3 + n]["tool_call_id"], call.id);
+    }
     assert_eq!(sent["stream_options"]["include_usage"], true);
 }
 
-fn sent_to_anthropic(sent: &Value) {
-    let call = |n: u32, input: Value| json!({"type": "tool_use", "id": format!("call_2_{n}"), "name": "get_weather", "input": input});
+fn sent_to_anthropic(sent: &Value, calls: &[Called]) {
+    let call = |n: usize, input: Value| json!({"type": "tool_use", "id": calls[n].id, "name": "get_weather", "input": input});
     let (koeln, bonn) = (json!({"city": "Köln", "days": 3}), json!({"city": "Bonn"}));
     assert_eq!(
         sent["messages"][1]["content"],
@@ -273,8 +273,8 @@ fn sent_to_anthropic(sent: &Value) {
     assert_eq!(
         sent["messages"][2],
         json!({"role": "user", "content": [
-            {"type": "tool_result", "tool_use_id": "call_2_0", "content": "rain"},
-            {"type": "tool_result", "tool_use_id": "call_2_1", "content": "rain", "is_error": true}]})
+            {"type": "tool_result", "tool_use_id": calls[0].id, "content": "rain"},
+            {"type": "tool_result", "tool_use_id": calls[1].id, "content": "rain", "is_error": true}]})
     );
     assert_eq!(sent["max_tokens"], 256);
     assert_eq!(
@@ -326,9 +326,22 @@ async fn broken_calls_are_replies() {
     }
 }
 
-fn arguments(block: &Block) -> Option<&str> {
+/// A call as the adapter read it.
+struct Called<'a> {
+    id: &'a str,
+    arguments: &'a str,
+    raw: Option<&'a str>,
+}
+
+fn called(block: &Block) -> Option<Called<'_>> {
     match block {
-        Block::ToolUse { arguments, .. } => Some(arguments),
+        Block::ToolUse {
+            id, arguments, raw, ..
+        } => Some(Called {
+            id,
+            arguments,
+            raw: raw.as_deref(),
+        }),
         Block::Text { .. } | Block::Thinking { .. } => None,
     }
 }
