@@ -117,6 +117,11 @@ impl ServerAnswer {
         Self::new(200, "text/event-stream")
     }
 
+    /// The connection is closed before the first byte.
+    pub fn hang_up() -> Self {
+        Self::new(0, "")
+    }
+
     /// A whole JSON document.
     pub fn json(status: u16, body: &Value) -> Self {
         Self::new(status, "application/json").send_bytes(body.to_string())
@@ -176,6 +181,9 @@ impl ServerAnswer {
     }
 
     fn write(&self, stream: &mut TcpStream) -> io::Result<()> {
+        if self.status == 0 {
+            return Ok(());
+        }
         let headers = self.headers.iter();
         let headers: String = headers
             .map(|(name, value)| format!("{name}: {value}\r\n"))

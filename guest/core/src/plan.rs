@@ -13,7 +13,7 @@ use crate::error::{self, Error};
 use crate::history::{Admitted, Answer, Entry, Event, Raised, Reason, Settled, messages_of};
 use crate::json::{self, Fields, ToJson};
 use crate::key;
-use crate::ledger::{Account, Refusal};
+use crate::ledger::{Account, ChargeBasis, Refusal, TOKENS_PER_SECOND, UnknownBill};
 use crate::limits::Limits;
 use crate::runner::Mail;
 use crate::settings::Pin;
@@ -149,6 +149,8 @@ pub struct Moment<'a> {
     pub commit: &'a str,
     /// The operator's upper bounds of caps as they are now; what admits nothing needs none.
     pub ceiling: Limits,
+    /// What the operator wants to be charged for an attempt whose usage nobody learns.
+    pub unknown_bill: UnknownBill,
     /// What the store said when it had no room for what was decided before: now nothing more is handed out, the run
     /// stops with what has happened recorded.
     pub full: Option<&'a str>,
@@ -248,6 +250,19 @@ impl<'a> Change<'a> {
     /// The operator's upper bounds of caps.
     pub fn ceiling(&self) -> Limits {
         self.moment.ceiling
+    }
+
+    /// What an attempt that is admitted now is charged by, if nobody learns what it used; `None` for all that is held.
+    pub fn charge_basis(&self, input: u64, output: u64, rate: Option<u64>) -> Option<ChargeBasis> {
+        match self.moment.unknown_bill {
+            UnknownBill::Full => None,
+            UnknownBill::Estimate => Some(ChargeBasis {
+                input,
+                output,
+                rate: rate.unwrap_or(TOKENS_PER_SECOND),
+                since: self.now(),
+            }),
+        }
     }
 
     /// Why nothing more may be handed out, if the store has no room for it.

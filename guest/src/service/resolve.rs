@@ -105,8 +105,12 @@ impl<P: Ports> Service<P> {
 
     /// The same moment under the caps that the operator allows now, whatever they were when a thread was created.
     pub fn under_policy<'a>(&self, moment: Moment<'a>) -> Result<Moment<'a>, Error> {
-        let ceiling = self.policy_over(None)?.limits;
-        Ok(Moment { ceiling, ..moment })
+        let policy = self.policy_over(None)?;
+        Ok(Moment {
+            ceiling: policy.limits,
+            unknown_bill: policy.unknown_bill,
+            ..moment
+        })
     }
 
     fn fresh_pin(

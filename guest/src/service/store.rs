@@ -5,6 +5,7 @@ use crate::ports::{Item, Ports, StorageError};
 use threadkeep_core::error::{ECHO_BYTES_MAX, Error as CoreError, cut};
 use threadkeep_core::history::Entry;
 use threadkeep_core::json::{self, FromJson};
+use threadkeep_core::ledger::UnknownBill;
 use threadkeep_core::limits::Limits;
 use threadkeep_core::plan::{Loaded, Moment, Neighbour, Plan, Stored, Write};
 use threadkeep_core::runner::Decision;
@@ -269,6 +270,7 @@ impl<P: Ports> Service<P> {
                 commit: &commit,
                 full: full.as_deref(),
                 ceiling: Limits::NONE,
+                unknown_bill: UnknownBill::Estimate,
             };
             let (plan, error) = match decide(&loaded, moment)? {
                 Decision::Repeat => return Ok(Err(loaded)),

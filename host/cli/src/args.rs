@@ -31,7 +31,7 @@ const STATUSES: [&str; 10] = [
 ];
 
 const CANCELS: &str = "\
-A model call that is under way is dropped within seconds, and charged in full where nobody knows what it cost; tools that
+A model call that is under way is dropped within seconds, and charged by estimate where nobody knows what it cost; tools that
 run are waited for. Exit code 0: it is cancelled, or will be. The command that runs the thread ends with 1.";
 
 const AUDITS: &str = "\

@@ -133,8 +133,7 @@ impl Told {
             self.wrong.of(Invariant::Ledger, expected, found);
         }
         let right = match how {
-            "charged" => spend == hold,
-            "estimated" => spend <= hold,
+            "charged" | "estimated" => spend <= hold,
             "released" => spend == 0,
             _ => true,
         };

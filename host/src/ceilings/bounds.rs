@@ -8,6 +8,7 @@ use crate::models::{
 };
 use crate::tools::{RESULT_BYTES_MAX, ToolResult, cut};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 /// Most bytes of a failure's code and of its sentence: ours have some hundred.
 const WORDS_BYTES_MAX: usize = 4 << 10;
@@ -20,6 +21,10 @@ const BELIEVED_TOKENS: u64 = 10_000;
 /// No text has more bytes a token than this: English has four, a run of blanks some more. Who reports fewer tokens for
 /// what arrived, or none, is booked with so many.
 const TOKEN_BYTES_MAX: u64 = 16;
+
+/// Output tokens a second that the component, too, takes for the most where a model's entry names none. A tenant's entry
+/// does not count here.
+const TOKENS_PER_SECOND: u128 = 200;
 
 /// What has arrived of an answer while it came.
 #[derive(Debug, Default)]
@@ -71,13 +76,14 @@ pub(super) fn most_of_tool(arguments: &str) -> Used {
     }
 }
 
-/// What a model call came to that may have come to `most`. Where nobody knows its cost, the most stays; where something
-/// arrived, it has cost at least what no provider could say less of.
+/// What a model call came to that may have come to `most`. Where nobody knows its cost, it is what its time allowed, or
+/// the most if the policy wants it so; where something arrived, it has cost at least what no provider could say less of.
 pub(super) fn came_to(
     most: &Used,
     request: &Request,
     tariff: Option<&Tariff>,
     (answer, arrived): (&Result<Completion, Failure>, &Arrived),
+    under_way: Option<Duration>,
 ) -> Used {
     let (usage, sent, kept) = match answer {
         Ok(completion) => (completion.usage, true, reply_bytes(completion)),
@@ -94,7 +100,14 @@ pub(super) fn came_to(
     let asked = request_bytes(request);
     let spend_nanos = match (usage, tariff) {
         (Some(usage), Some(tariff)) => tariff.cost(&usage).max(least(tariff, asked, said)),
-        _ => most.spend_nanos,
+        (None, Some(tariff)) => match under_way {
+            Some(time) => {
+                let written = tokens_in(time).max(said).min(request.output_max);
+                tariff.worst(asked, written).min(most.spend_nanos)
+            }
+            None => most.spend_nanos,
+        },
+        (_, None) => most.spend_nanos,
     };
     let came = said.max(arrived.wire.load(Ordering::Relaxed));
     Used {
@@ -102,6 +115,12 @@ pub(super) fn came_to(
         model_bytes: asked.saturating_add(came).min(most.model_bytes),
         ..*most
     }
+}
+
+/// Tokens that a model can have written in this time: no common one is faster.
+fn tokens_in(time: Duration) -> u64 {
+    let tokens = time.as_millis().saturating_mul(TOKENS_PER_SECOND);
+    u64::try_from(tokens.div_ceil(1_000)).unwrap_or(u64::MAX)
 }
 
 /// The least that a call can have cost; nothing if nothing arrived.

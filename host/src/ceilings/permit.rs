@@ -4,6 +4,7 @@ use super::bounds::{self, Arrived};
 use super::guard::{Guard, Held, Settling};
 use super::{Refusal, Used};
 use crate::models::{Completion, Failure, FailureKind, Llm, OnDelta, Request, Usage};
+use crate::policy::UnknownBill;
 use crate::tools::{ToolResult, Tools};
 use std::fmt;
 use std::sync::Arc;
@@ -131,6 +132,7 @@ impl Permit {
         let mut held = held.map_err(|refusal| refusal.failure())?;
         let arrived = Arrived::default();
         let on_delta = |delta| arrived.pass(delta, on_delta);
+        let began = Instant::now();
         let asked = async {
             held.sent();
             sent.store(true, Ordering::Relaxed);
@@ -139,8 +141,10 @@ impl Permit {
         let answer = self.in_time(asked).await.map_err(dropped)?;
         let answer = self.believed(bounds::answer(answer), request);
         let tariff = self.guard.tariff(&request.model);
+        let estimate = self.guard.policy().unknown_bill == UnknownBill::Estimate;
+        let under_way = estimate.then(|| began.elapsed());
         let came = (&answer, &arrived);
-        let actual = bounds::came_to(&held.most, request, tariff.as_ref(), came);
+        let actual = bounds::came_to(&held.most, request, tariff.as_ref(), came, under_way);
         Ok((answer, held.settle(actual)))
     }
 

@@ -26,6 +26,8 @@ use tokio::task::JoinHandle;
 
 /// How long a cancel may take to be written before the request is dropped without it, and the end of a run waits for it.
 const SIGNAL_TIME_MAX: Duration = Duration::from_secs(5);
+/// Entries of one read.
+const ENTRIES_A_PAGE: u32 = 100;
 /// How often a cancel is tried: others may be writing to the thread.
 const SIGNAL_TRIES: u32 = 5;
 
@@ -68,6 +70,8 @@ pub struct Watch<'a> {
     presses: u32,
     terminated: bool,
     cancel: Option<JoinHandle<()>>,
+    /// Version of the thread before the run.
+    before: Option<u64>,
     stream: Stream,
 }
 
@@ -80,6 +84,7 @@ impl<'a> Watch<'a> {
             presses: 0,
             terminated: false,
             cancel: None,
+            before: None,
             stream,
         }
     }
@@ -93,6 +98,8 @@ impl<'a> Watch<'a> {
         screen: &mut Screen,
     ) -> Result<Driven, Fault> {
         let writer = opened.writer();
+        let before = opened.tenant().get(thread).await;
+        self.before = before.ok().map(|thread| thread.version);
         let done = self
             .run(opened, thread, input, writer.as_ref(), screen)
             .await;
@@ -249,11 +256,11 @@ impl<'a> Watch<'a> {
             (Err(error), _) => return Err(fault::drive(opened, thread, error)),
             (Ok(_), Err(error)) => return Err(fault::of_thread(opened, thread, &error)),
         };
-        if let Some(most) = charged(opened.tenant(), &thread).await {
-            screen.note(&format!(
-                "nobody knows what the last call has cost: the most that it may, {}, is charged",
-                money::shown(most)
-            ));
+        if let Some(before) = self.before {
+            let charges = Charges::since(opened.tenant(), &thread.id, before).await;
+            if let Some(note) = charges.note() {
+                screen.note(&note);
+            }
         }
         let (presses, terminated) = (self.presses, self.terminated);
         Ok(Driven {
@@ -277,14 +284,55 @@ fn child(stream: &mut Stream, thread: &str, event: &RunEvent, screen: &mut Scree
     }
 }
 
-/// Nano-USD that the newest entry charges for a call of which nobody knows what it cost: one that was dropped or broke.
-async fn charged(tenant: &Tenant, thread: &wit::Thread) -> Option<u64> {
-    let before = thread.version.checked_sub(1)?;
-    let page = tenant.entries(&thread.id, before, 1).await.ok()?;
-    let entry = view::json(&page.entries.first()?.body);
-    let settled = entry.get("settled")?;
-    let spend = settled.get("spend")?.as_u64()?;
-    (settled.get("how")? == "charged" && spend > 0).then_some(spend)
+/// What was charged for calls of which nobody knows what they cost: those that were dropped or broke.
+#[derive(Debug, Default)]
+struct Charges {
+    calls: u64,
+    spend: u64,
+    most: u64,
+}
+
+impl Charges {
+    /// Those that stand in the entries of a thread after a version, as far as they can be read.
+    async fn since(tenant: &Tenant, thread: &str, before: u64) -> Self {
+        let mut charges = Self::default();
+        let mut after = before;
+        while let Ok(page) = tenant.entries(thread, after, ENTRIES_A_PAGE).await {
+            for entry in &page.entries {
+                charges.add(&view::json(&entry.body));
+            }
+            match page.entries.last() {
+                Some(last) if last.version > after => after = last.version,
+                _ => break,
+            }
+        }
+        charges
+    }
+
+    fn add(&mut self, entry: &serde_json::Value) {
+        let events = entry.get("events").and_then(|events| events.as_array());
+        for event in events.into_iter().flatten() {
+            if event.get("type").and_then(|kind| kind.as_str()) != Some("charged") {
+                continue;
+            }
+            let amount = |name| event.get(name).and_then(|n| n.as_u64()).unwrap_or(0);
+            self.calls += 1;
+            self.spend = self.spend.saturating_add(amount("spend"));
+            self.most = self.most.saturating_add(amount("most"));
+        }
+    }
+
+    fn note(&self) -> Option<String> {
+        let what = match self.calls {
+            0 => return None,
+            1 => "one call has".to_owned(),
+            calls => format!("{calls} calls have"),
+        };
+        let (spend, most) = (money::shown(self.spend), money::shown(self.most));
+        Some(format!(
+            "nobody knows what {what} cost: {spend} is charged, by estimate; at most it was {most}"
+        ))
+    }
 }
 
 fn left(thread: &str) -> Fault {

@@ -59,11 +59,11 @@ pub enum RunEvent {
     },
     /// A turn is durable.
     Turn(Costs),
-    /// A call waits for its turn, because too many were made in a minute.
+    /// A call waits for its turn, because too many were made in a minute, or for money that other calls hold.
     Waiting {
         /// Milliseconds until then.
         millis: u64,
-        /// Which ceiling it is, and whose policy says so.
+        /// Why: which ceiling it is and whose policy says so, or that other calls hold the money.
         message: String,
     },
     /// A provider reports more tokens than the call can have come to; less is counted.

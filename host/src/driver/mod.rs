@@ -301,6 +301,7 @@ impl Driver {
             sink,
             stop: stop.clone(),
             conversation: Conversation::default(),
+            told_wait: None,
         };
         let mut step = handle.step;
         let relaxed = Ordering::Relaxed;

@@ -39,6 +39,8 @@ pub(super) struct Run<'a> {
     pub(super) sink: &'a Sink,
     pub(super) stop: Stop,
     pub(super) conversation: Conversation,
+    /// The step whose wait for money was told last: it keeps its name while it waits on.
+    pub(super) told_wait: Option<u64>,
 }
 
 /// Why a step was not performed to its end.
@@ -321,6 +323,7 @@ impl Run<'_> {
 
     async fn wait(&mut self, step: &runner::Step) -> Result<runner::Outcome, DriveError> {
         let left = step.until.map_or(Duration::ZERO, |until| self.until(until));
+        self.tell_wait(step.version, left).await;
         let (wait, partial) = (tokio::time::sleep(left), Mutex::default());
         let waited = self.watched(wait, StopLevel::Cancel, &partial, POLL_WAIT_MAX);
         match waited.await {
@@ -333,6 +336,26 @@ impl Run<'_> {
                 }))
             }
             Err(Interrupted::Fenced) => Err(DriveError::Fenced(self.thread.clone())),
+        }
+    }
+
+    /// Says why it waits, once, if money that other calls hold is the reason.
+    async fn tell_wait(&mut self, step: u64, left: Duration) {
+        if self.told_wait == Some(step) {
+            return;
+        }
+        self.told_wait = Some(step);
+        // Only for whoever listens: without it the run waits all the same.
+        let Ok(thread) = self.driver.tenant.get(&self.thread).await else {
+            return;
+        };
+        let held = thread.cause.filter(|cause| cause.code == "money_held");
+        if let Some(cause) = held {
+            let millis = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
+            self.sink.emit(RunEvent::Waiting {
+                millis,
+                message: cause.message,
+            });
         }
     }
 

@@ -122,6 +122,8 @@ pub struct ModelSpec {
     pub output: Option<u64>,
     /// Longest time of one call, if the provider's entry or the policy says.
     pub call_time: Option<Duration>,
+    /// Most output tokens a second, if known: what a call is charged by that broke.
+    pub rate: Option<u64>,
     /// Fields that are added to the body of its requests.
     pub options: Map<String, Value>,
     /// Prices; `None` if the file gives none: a thread must allow unpriced calls to use it.
@@ -154,6 +156,9 @@ impl ModelSpec {
         if let Some(time) = self.call_time {
             let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
             document["call_millis"] = millis.into();
+        }
+        if let Some(rate) = self.rate {
+            document["rate"] = rate.into();
         }
         if let Some(prices) = &self.prices {
             document["prices"] = prices.document();
@@ -315,6 +320,10 @@ impl ModelTable {
         let bounds = policy.models.is_some()
             || policy.providers.is_some()
             || policy.ceilings.spend_nanos_max.is_some();
+        if bounds {
+            // A rate that is too low would make broken calls cheap.
+            self.models.values_mut().for_each(|model| model.rate = None);
+        }
         self.options_bound_by = bounds.then(|| policy.name.clone());
         self
     }

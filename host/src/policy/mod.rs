@@ -43,10 +43,35 @@ pub struct Policy {
     pub providers: Option<BTreeMap<String, ProviderGrant>>,
     /// What may pass through the host.
     pub ceilings: Ceilings,
+    /// What is charged for a model call of which nobody knows what it cost.
+    pub unknown_bill: UnknownBill,
     /// Bytes that the tenant's store may hold.
     pub quota_bytes: Option<u64>,
     /// Where what was used is kept between processes: a file beside the policy. Without it each process begins anew.
     pub book: Option<String>,
+}
+
+/// What is charged for a model call of which nobody knows what it cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum UnknownBill {
+    /// Its input, and as output what arrived or what its time allowed.
+    #[default]
+    Estimate,
+    /// The most that it can have cost.
+    Full,
+}
+
+impl UnknownBill {
+    /// Its words in a policy.
+    const WORDS: [&str; 2] = ["estimate", "full"];
+
+    /// The word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Estimate => "estimate",
+            Self::Full => "full",
+        }
+    }
 }
 
 /// How a provider may be reached.
@@ -97,6 +122,7 @@ impl Policy {
             tools: None,
             providers: None,
             ceilings: Ceilings::none(),
+            unknown_bill: UnknownBill::default(),
             quota_bytes,
             book: None,
         }
@@ -169,6 +195,9 @@ impl Policy {
         if let Some(tools) = &self.tools {
             let capabilities = tools.iter().map(|tool| format!("execute.tool.{tool}"));
             document["capabilities"] = capabilities.collect::<Vec<_>>().into();
+        }
+        if self.unknown_bill == UnknownBill::Full {
+            document["unknown_bill"] = "full".into();
         }
         document
     }

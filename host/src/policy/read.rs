@@ -1,6 +1,6 @@
 //! From YAML to a policy: every key known, every value of its kind, every name a possible one.
 
-use super::{Address, NAMES_MAX, Policy, Preset, ProviderGrant};
+use super::{Address, NAMES_MAX, Policy, Preset, ProviderGrant, UnknownBill};
 use crate::authority;
 use crate::ceilings::{Ceilings, nanos};
 use crate::library::LibraryError;
@@ -12,13 +12,14 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// The keys of a policy file.
-const KEYS: [&str; 8] = [
+const KEYS: [&str; 9] = [
     "preset",
     "limits",
     "models",
     "tools",
     "providers",
     "ceilings",
+    "unknown_bill",
     "quota",
     "book",
 ];
@@ -61,6 +62,7 @@ pub(super) fn policy(text: &str, name: &str) -> Result<Policy, LibraryError> {
         tools: texts(&reader, &["tools"], root.get("tools"))?,
         providers: providers(&reader, root.get("providers"))?,
         ceilings: ceilings(&reader, root.get("ceilings"))?,
+        unknown_bill: unknown_bill(&reader, root)?,
         quota_bytes: match root.get("quota") {
             None => based_on.quota_bytes,
             Some(value) => whole(&reader, &["quota"], Some(value))?,
@@ -211,6 +213,21 @@ fn ceilings(reader: &Reader<'_>, value: Option<&Value>) -> Result<Ceilings, Libr
         call_time_max: time("call_time")?,
         idle_time_max: time("idle_time")?,
         runs_max: number("runs")?,
+    })
+}
+
+fn unknown_bill(
+    reader: &Reader<'_>,
+    root: &Map<String, Value>,
+) -> Result<UnknownBill, LibraryError> {
+    let path: Path<'_> = &["unknown_bill"];
+    let Some(word) = reader.optional_text(path, root)? else {
+        return Ok(UnknownBill::default());
+    };
+    let word = reader.one_of(path, &word, "unknown_bill", &UnknownBill::WORDS)?;
+    Ok(match word.as_str() {
+        "full" => UnknownBill::Full,
+        _ => UnknownBill::Estimate,
     })
 }
 

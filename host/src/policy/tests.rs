@@ -165,6 +165,8 @@ const REFUSED: &[Refused<'_>] = &[
         "ends in _API_KEY",
         None,
     ),
+    ("unknown_bill: fll", 1, "estimate, full", Some("full")),
+    ("unknown_bill: 7", 1, "text is needed", None),
     ("ceilings: {spent: 1}", 1, "ceilings.spent", Some("spend")),
     ("ceilings: {spend: -1}", 1, "a decimal", None),
     ("ceilings: {unpriced: 1}", 1, "true or false", None),

@@ -195,6 +195,7 @@ fn the_page_about_policies_has_every_key() {
         tools,
         providers,
         ceilings,
+        unknown_bill,
         quota_bytes,
         book,
     } = parsed(example);
@@ -213,4 +214,5 @@ fn the_page_about_policies_has_every_key() {
         assert_eq!(value.is_some(), name != "unpriced", "{name}: {value:?}");
     }
     assert!(example.contains("unpriced: false"));
+    assert_eq!(unknown_bill.as_str(), "estimate");
 }

@@ -8,6 +8,7 @@ mod grove;
 mod kills;
 mod llmock;
 mod property;
+mod purse;
 mod races;
 mod regressions;
 mod requests;

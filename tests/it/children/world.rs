@@ -29,7 +29,11 @@ impl Family {
 
     /// Over a store.
     pub fn over(store: Arc<dyn Storage>) -> Self {
-        let mut world = World::over(store, MapLibrary::small());
+        Self::of(World::over(store, MapLibrary::small()))
+    }
+
+    /// In a world whose library has a directive `boss`.
+    pub fn of(mut world: World) -> Self {
         let boss = world.create(Some("boss"));
         world.start(&boss, None).unwrap();
         Self { world, boss }

@@ -5,5 +5,6 @@ mod family;
 mod interface;
 mod originals;
 mod peers;
+mod shared;
 mod spawned;
 mod time;

@@ -4,7 +4,7 @@ use super::family::{Family, TENTH, denied};
 use crate::runner::world::{calls, raise, says};
 use threadkeep_component::ports::Ports;
 use threadkeep_core::history::parse_events;
-use threadkeep_core::ledger::{Grant, Refusal};
+use threadkeep_core::ledger::{Grant, Refusal, UnknownBill};
 use threadkeep_core::limits::Limits;
 use threadkeep_core::money::Nanos;
 use threadkeep_core::plan::{Change, Moment};
@@ -75,6 +75,7 @@ fn refused(family: &Family, nanos: u64) -> Option<Refusal> {
         now: family.world.service.ports().now(),
         commit: "0123456789abcdef",
         ceiling: Limits::NONE,
+        unknown_bill: UnknownBill::Estimate,
         full: None,
     };
     let grant = Grant::Exactly(Nanos::new(nanos));
@@ -109,6 +110,8 @@ fn l05_a_crash_leaves_no_hold() {
     let holder = handed.loaded.head.value.holder.clone().unwrap();
     let held = family.account("root").held;
     assert!(held > Nanos::ZERO);
+    // Time enough for all that the model may write.
+    family.world.advance(10_000);
     let recovered = family.world.service.recover(&[holder], None).unwrap();
     assert_eq!(recovered.closed, ["root"]);
     family.world.audit();

@@ -17,6 +17,7 @@ mod replies;
 mod requests;
 mod roles;
 mod switches;
+mod unknown;
 
 use std::sync::Mutex;
 use std::time::Duration;

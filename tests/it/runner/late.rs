@@ -49,8 +49,9 @@ fn figures(world: &World, thread: &str) -> (u64, u64, usize) {
 fn it_replaces_the_charge_once_where_nobody_holds_the_thread() {
     let mut world = World::new();
     let (thread, submission) = lost(&mut world, usage(200, 20));
+    world.advance(10_000);
     world.service.signal(&thread, "k", &Signal::Kill).unwrap();
-    // The first reply was 120,000 nano-USD, the tool 7; the second attempt was charged in full.
+    // The first reply was 120,000 nano-USD, the tool 7; the second attempt was charged by its time.
     let charged = figures(&world, &thread);
     assert!(charged.0 > 120_007 + 240_000, "{charged:?}");
     late(&world, &thread, &submission);

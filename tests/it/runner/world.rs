@@ -11,7 +11,7 @@ use threadkeep::storage::memory::MemoryStore;
 use threadkeep_component::ports::Ports;
 use threadkeep_component::service::runner::Handed;
 use threadkeep_component::service::{Error, Service};
-use threadkeep_core::ledger::{Grant, Usage};
+use threadkeep_core::ledger::{Grant, UnknownBill, Usage};
 use threadkeep_core::limits::Limits;
 use threadkeep_core::money::Nanos;
 use threadkeep_core::plan::{Change, Moment};
@@ -105,6 +105,7 @@ impl World {
             now,
             commit: "0123456789abcdef",
             ceiling: Limits::NONE,
+            unknown_bill: UnknownBill::Estimate,
             full: None,
         };
         let mut change = Change::new(&loaded, moment);

@@ -46,7 +46,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let asked = tenant
         .hold(&thread, held.token, "turn-1", estimate, deadline.into())
         .await?;
-    // What the provider's answer cost. A call that nobody tells of is charged in full, until somebody does.
+    // What the provider's answer cost. A call that nobody tells of is charged by estimate, until somebody does.
     let bill = Bill::Amount(1_250_000);
     let mut at = tenant.settle(&thread, asked.version, bill).await?;
     for events in [vec![call], vec![result], vec![reply]] {

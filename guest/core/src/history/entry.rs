@@ -111,7 +111,7 @@ pub struct Settled {
     pub spend: Nanos,
     /// How that is known.
     pub how: How,
-    /// The tokens that were reported, if any were.
+    /// The tokens that were reported or estimated, if any were.
     pub usage: Option<Usage>,
 }
 
@@ -126,7 +126,7 @@ pub enum How {
     Released,
     /// The reply is whole and no usage was reported: from the estimated tokens of request and reply.
     Estimated,
-    /// Nobody knows: the whole hold.
+    /// Nobody knows: by the time it was under way, or the whole hold if the operator wants it so.
     Charged,
 }
 

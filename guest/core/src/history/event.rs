@@ -70,7 +70,9 @@ events! {
     Error(ErrorEvent) = "error",
     /// The run was ended by somebody.
     Cancelled(Cancelled) = "cancelled",
-    /// What an attempt really used, that had been charged in full.
+    /// Nobody knows what an attempt used: it was charged by estimate.
+    Charged(ChargedEvent) = "charged",
+    /// What an attempt really used that had been charged.
     UsageCorrected(UsageCorrected) = "usage_corrected",
     /// Caps were lifted.
     Raised(Raised) = "raised",
@@ -352,7 +354,22 @@ pub struct Cancelled {
 
 record!(Cancelled { by });
 
-/// An attempt was charged in full, because nobody knew what it used; now somebody does.
+/// An attempt was charged whose usage nobody knows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChargedEvent {
+    /// The version that admitted it.
+    pub version: u64,
+    /// What is charged.
+    pub spend: Nanos,
+    /// The most that it can have cost: what was held for it.
+    pub most: Nanos,
+    /// The tokens that the charge is estimated from; `None` if all that was held is charged.
+    pub usage: Option<Usage>,
+}
+
+record!(ChargedEvent { version, spend, most, usage or nothing });
+
+/// An attempt was charged, because nobody knew what it used; now somebody does.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UsageCorrected {
     /// The version that admitted it.

@@ -169,11 +169,13 @@ fn not_given(place: &str, kind: &str) -> Error {
             kind,
             "is not appended: a title is set with set-title",
         ),
-        "suspended" | "resumed" | "cancelled" | "raised" | "usage_corrected" => Error::invalid(
-            place,
-            kind,
-            "is not appended: it is written by what does it",
-        ),
+        "suspended" | "resumed" | "cancelled" | "raised" | "charged" | "usage_corrected" => {
+            Error::invalid(
+                place,
+                kind,
+                "is not appended: it is written by what does it",
+            )
+        }
         _ => {
             let names = TYPES.map(|(name, _)| name);
             let problem = format!("is not a type of event: {}", names.join(", "));

@@ -214,6 +214,7 @@ fn blocks(version: u64, index: u32, event: &Event) -> Option<(Speaker, Vec<Block
         | Event::Partial(_)
         | Event::Error(_)
         | Event::Cancelled(_)
+        | Event::Charged(_)
         | Event::UsageCorrected(_)
         | Event::Raised(_)
         | Event::Title(_)

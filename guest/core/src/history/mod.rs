@@ -7,8 +7,9 @@ mod message;
 
 pub use entry::{Admitted, Answer, Entry, How, Reason, Settled};
 pub use event::{
-    AssistantText, Cancelled, ErrorEvent, Event, Message, Partial, Raised, ResultEvent, Resumed,
-    Role, State, Suspended, TextBlock, Thinking, Title, ToolResult, ToolUse, UsageCorrected,
+    AssistantText, Cancelled, ChargedEvent, ErrorEvent, Event, Message, Partial, Raised,
+    ResultEvent, Resumed, Role, State, Suspended, TextBlock, Thinking, Title, ToolResult, ToolUse,
+    UsageCorrected,
 };
 pub use given::{
     APPEND_BYTES_MAX, APPEND_EVENTS_MAX, Given, GivenResult, check_bytes, parse_events,

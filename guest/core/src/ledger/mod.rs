@@ -6,8 +6,10 @@ mod account;
 mod path;
 mod price;
 mod refusal;
+mod unknown;
 
 pub use account::{Account, TAKEN_MAX};
 pub use path::{ACCOUNTS_MAX, Grant, Path, Settled};
 pub use price::{Prices, Usage};
 pub use refusal::Refusal;
+pub use unknown::{ChargeBasis, TOKENS_PER_SECOND, UnknownBill};

@@ -32,13 +32,38 @@ impl Change<'_> {
     /// What an attempt may hold: what the account has left below its limit and the operator's, and what the chain has left
     /// of its own cap beside what its loop still holds.
     pub fn room(&self) -> Nanos {
-        let room = self.account().room(self.ceiling().spend);
+        self.within_cap(self.account().room(self.ceiling().spend))
+    }
+
+    /// So much, or what the chain has left of its own cap beside what its loop still holds, if that is less.
+    fn within_cap(&self, room: Nanos) -> Nanos {
         let used = self.head.counters.spend;
         let used = used.saturating_add(self.head.held().amount);
         match self.limits().spend {
             Some(cap) => room.min(cap.saturating_sub(used)),
             None => room,
         }
+    }
+
+    /// What an attempt may hold while others draw on the account: half of what it has left, and all that the chain has left
+    /// of its own cap.
+    pub fn share(&self) -> Nanos {
+        let account = self.account();
+        let free = account.room(self.ceiling().spend);
+        match account.users > 1 {
+            true => self.room().min(Nanos::new(free.get() / 2)),
+            false => self.room(),
+        }
+    }
+
+    /// Could an attempt hold so much if no call were under way on the account that the chain draws on?
+    pub fn fits_without_holds(&self, amount: Nanos) -> bool {
+        let without = Account {
+            held: Nanos::ZERO,
+            ..self.account().clone()
+        };
+        let room = self.within_cap(without.room(self.ceiling().spend));
+        without.missing() == Nanos::ZERO && amount <= room
     }
 
     /// Do something with the account that the chain draws on and those above it: all of it or nothing.
@@ -123,7 +148,7 @@ impl Change<'_> {
         })
     }
 
-    /// Remember that an attempt was charged in full, so that what it really used may still be told.
+    /// Remember that an attempt was charged without a reported usage, so that what it really used may still be told.
     pub fn charged(&mut self, charged: Charged) {
         // The oldest makes room: what was told of it counts before it goes.
         self.tell_late();

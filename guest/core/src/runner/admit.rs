@@ -1,7 +1,9 @@
 //! Admission of an attempt: caps, then money, then the hold that is durable before the step is given out.
 
 use super::stop::suspend;
-use super::{LEASE_GRACE_MILLIS, MODEL_MILLIS, OUTPUT_TOKENS_FLOOR};
+use super::{
+    BACKOFF_MILLIS, LEASE_GRACE_MILLIS, MODEL_MILLIS, MONEY_WAIT_MILLIS_MAX, OUTPUT_TOKENS_FLOOR,
+};
 use crate::history::{Admitted, Message, Role};
 use crate::ledger::{Refusal, Settled};
 use crate::limits::Limits;
@@ -16,42 +18,49 @@ pub(super) fn opening() -> Message {
     Message::text(Role::User, "Execute the directive.")
 }
 
-/// Admit the first attempt of a request, or suspend the run if a cap or the money does not allow it. Where money is
-/// short, the most output tokens are lowered to a floor first.
-pub(super) fn admit(change: &mut Change<'_>, pin: &Pin) {
-    change.seal();
-    change.tell_late();
-    let stop = cap_reached(&change.head, change.ceiling())
-        .or_else(|| change.store_full())
-        .or_else(|| window_reached(&change.head, pin));
-    match (stop, affordable(change, pin)) {
-        (Some(cause), _) => suspend(change, cause),
-        (None, Ok(output)) => attempt(change, pin, 0, output),
-        (None, Err(refusal)) => suspend_short(change, refusal),
-    }
+/// What is known of an attempt before it is admitted.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Try {
+    /// Attempts of the same request before this one.
+    pub tries: u32,
+    /// Most output tokens of those; 0 before the first.
+    pub output: u64,
+    /// Since when it waits for money that other calls hold, if it does.
+    pub short_since: Option<Instant>,
 }
 
-/// Admit a further attempt of the same request: with the same output, so that a provider sees the same bytes.
-pub(super) fn admit_again(change: &mut Change<'_>, pin: &Pin, tries: u32, output: u64) {
+/// Admit an attempt, or suspend the run if a cap or the money does not allow it. For the first one of a request the most
+/// output tokens are lowered to a floor where money is short; those after it have the same output, so that a provider
+/// sees the same bytes. Where money is short only because other calls hold it, the run waits for them.
+pub(super) fn admit(change: &mut Change<'_>, pin: &Pin, next: Try) {
     change.seal();
     change.tell_late();
-    attempt(change, pin, tries, output);
-}
-
-fn attempt(change: &mut Change<'_>, pin: &Pin, tries: u32, output: u64) {
     let stop = cap_reached(&change.head, change.ceiling()).or_else(|| change.store_full());
+    let stop = stop.or_else(|| match next.output {
+        0 => window_reached(&change.head, pin),
+        _ => None,
+    });
     if let Some(cause) = stop {
         suspend(change, cause);
         return;
     }
     let prices = pin.model.prices.unwrap_or_default();
-    let amount = prices.ceiling(input_estimate(&change.head), output);
+    let input = input_estimate(&change.head);
+    let output = match next.output {
+        0 => affordable(change, pin),
+        output => output,
+    };
+    let amount = prices.ceiling(input, output);
     if let Err(refusal) = hold(change, amount) {
-        suspend_short(change, refusal);
+        wait_or_suspend(change, pin, next, (amount, refusal));
         return;
     }
     let request = change.request_hash(pin, output);
-    change.head.hold = Some(Hold { amount, prices });
+    change.head.hold = Some(Hold {
+        amount,
+        prices,
+        basis: change.charge_basis(input, output, pin.model.rate),
+    });
     change.admitted = Some(Admitted {
         hold: amount,
         output,
@@ -60,9 +69,53 @@ fn attempt(change: &mut Change<'_>, pin: &Pin, tries: u32, output: u64) {
     });
     let millis = call_millis(change, pin);
     hand_out(change, StepKind::CallLlm, millis);
+    change.head.cause = None;
     if let Some(step) = &mut change.head.step {
-        (step.tries, step.output, step.hash) = (tries, output, request);
+        (step.tries, step.output, step.hash) = (next.tries, output, request);
     }
+}
+
+/// An attempt for which there is no money: if the calls that are under way hold it, the run waits until they end, at
+/// most for the time of a call; if not, it is suspended.
+fn wait_or_suspend(
+    change: &mut Change<'_>,
+    pin: &Pin,
+    next: Try,
+    (need, refusal): (Nanos, Refusal),
+) {
+    let since = next.short_since.unwrap_or(change.now());
+    let waited = change.now().millis_since(since);
+    let longest = pin.model.call_millis.unwrap_or(MODEL_MILLIS);
+    let held = money_held(change, need, refusal).filter(|_| waited < longest);
+    let Some(cause) = held else {
+        let cause = refused_money(change, refusal);
+        suspend(change, cause);
+        return;
+    };
+    let millis = waited.clamp(BACKOFF_MILLIS, MONEY_WAIT_MILLIS_MAX);
+    hand_out(change, StepKind::Wait, millis);
+    let until = change.now().plus_millis(millis);
+    let Some(step) = &mut change.head.step else {
+        return;
+    };
+    (step.tries, step.output) = (next.tries, next.output);
+    (step.until, step.short_since) = (Some(until), Some(since));
+    change.head.cause = Some(cause);
+}
+
+/// Why so much is refused, if it is only because other calls hold money: there is enough once they end.
+pub(super) fn money_held(change: &Change<'_>, need: Nanos, refusal: Refusal) -> Option<Cause> {
+    let short = matches!(refusal, Refusal::Short { .. } | Refusal::Debt(_));
+    if !short || !change.fits_without_holds(need) {
+        return None;
+    }
+    let room = change.room();
+    let message = format!(
+        "the next call may cost {need} USD and {room} USD are left, because more is held for calls \
+         that are under way: there is room when they end"
+    );
+    let (need, room) = (need.get(), room.get());
+    Some(Cause::bound("budget", "money_held", message, need, room))
 }
 
 /// Why a request is not sent: it is as large as the model's window, so that no reply would fit.
@@ -121,6 +174,7 @@ pub(super) fn hand_out_until(change: &mut Change<'_>, kind: StepKind, deadline: 
         output: 0,
         until: None,
         failed: None,
+        short_since: None,
     });
     lease(change, deadline);
 }
@@ -184,26 +238,17 @@ fn what_to_do<T: PartialOrd>(own: Option<T>, most: Option<T>, what: &str) -> Str
     }
 }
 
-/// The most output tokens that window and money allow, not below the floor unless the model's own maximum is.
-fn affordable(change: &Change<'_>, pin: &Pin) -> Result<u64, Refusal> {
+/// The most output tokens that the window and this attempt's share of the money allow, not below the floor unless the
+/// model's own maximum is.
+fn affordable(change: &Change<'_>, pin: &Pin) -> u64 {
     let input = input_estimate(&change.head);
     let prices = pin.model.prices.unwrap_or_default();
-    let room = change.room();
     let floor = OUTPUT_TOKENS_FLOOR.min(pin.model.output);
-    let fits = pin.model.window.saturating_sub(input).max(floor);
-    let output = pin
-        .model
-        .output
-        .min(fits)
-        .min(prices.output_for(room, input));
-    if output >= floor && prices.ceiling(input, output) <= room {
-        return Ok(output);
-    }
-    let need = prices.ceiling(input, floor);
-    Err(match change.account().missing() {
-        Nanos::ZERO => Refusal::Short { need, room },
-        debt => Refusal::Debt(debt),
-    })
+    let fits = pin.model.window.saturating_sub(input);
+    let output = pin.model.output.min(fits);
+    output
+        .min(prices.output_for(change.share(), input))
+        .max(floor)
 }
 
 /// Set money aside for an attempt, on the account that the chain draws on.
@@ -214,11 +259,6 @@ pub(super) fn hold(change: &mut Change<'_>, amount: Nanos) -> Result<Settled, Re
         true => Err(Refusal::Short { need: amount, room }),
         false => change.on_account(&mut |path| path.hold(amount, most)),
     }
-}
-
-fn suspend_short(change: &mut Change<'_>, refusal: Refusal) {
-    let cause = refused_money(change, refusal);
-    suspend(change, cause);
 }
 
 /// Why an attempt is not admitted, or a thread does not begin to draw on its account again.

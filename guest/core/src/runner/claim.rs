@@ -154,7 +154,7 @@ fn gone(loaded: &Loaded, proof: Proof, partial_now: u64, moment: Moment<'_>) -> 
     }
 }
 
-/// A new token, so that the former holder can write no more; its attempt is charged in full, its text kept.
+/// A new token, so that the former holder can write no more; its attempt is charged, its text kept.
 fn fence(change: &mut Change<'_>, round: Option<&Entry>, partial: &KeptPartial) {
     change.head.token += 1;
     // A host's own loop submits no steps: how many appends it made between two deaths is not
@@ -167,7 +167,7 @@ fn fence(change: &mut Change<'_>, round: Option<&Entry>, partial: &KeptPartial) 
     if let Some(time) = partial.time {
         count_time_until(change, time);
     }
-    settle(change, None, true);
+    settle(change, None, true, &partial.text);
     keep_partial(change, &partial.text);
     interrupt(change, |idempotent| !idempotent, &|index| {
         name_of(round, index)

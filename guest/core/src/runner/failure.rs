@@ -17,7 +17,7 @@ const CEILING: &str = "ceiling_";
 /// Settle what is known, then wait and try again, or suspend.
 pub(super) fn failed(change: &mut Change<'_>, tries: u32, failure: &LlmFailure) -> Reason {
     count_time(change);
-    settle(change, failure.usage, failure.sent);
+    settle(change, failure.usage, failure.sent, &failure.partial);
     keep_partial(change, &failure.partial);
     let code = cut(&failure.code, 100);
     // What comes back unchanged and may cost something each time is asked for twice, not four times.
@@ -96,7 +96,7 @@ pub(super) fn stopped(
 ) -> Reason {
     let names = |index| name_of(round, index);
     count_time(change);
-    settle(change, failure.usage, failure.sent);
+    settle(change, failure.usage, failure.sent, &failure.partial);
     keep_partial(change, &failure.partial);
     if let Some(intent) = change.head.intent {
         interrupt(change, |_| true, &names);

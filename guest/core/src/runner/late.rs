@@ -1,5 +1,5 @@
-//! Truth that comes late: what an attempt really used that was charged in full, because its driver was believed to be
-//! gone. It is taken once, whoever holds the thread by now, and also when it has ended.
+//! Truth that comes late: what an attempt really used that was charged by estimate, because its driver was believed
+//! to be gone. It is taken once, whoever holds the thread by now, and also when it has ended.
 //!
 //! A thread that nobody holds records it at once, an ended one too: usage is all that its history still gains. One that is
 //! held keeps it in its head, and its next entry tells of it.

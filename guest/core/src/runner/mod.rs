@@ -56,6 +56,8 @@ const NAME_OF_OPEN: &str = "\0open";
 pub const RETRIES_MAX: u32 = 3;
 /// Wait before the first retry; it doubles with each.
 pub const BACKOFF_MILLIS: u64 = 500;
+/// Longest time between two looks at whether money that other calls held is free.
+pub const MONEY_WAIT_MILLIS_MAX: u64 = 15_000;
 /// A provider that asks for more than this suspends the run: a person should know.
 pub const RETRY_AFTER_MILLIS_MAX: u64 = 600_000;
 /// Rounds in a row in which no call could be run, before the run suspends.

@@ -2,10 +2,10 @@
 //!
 //! A hold is named by a key of the host's, so that a repeated call is known for ever, and from then on by the version that
 //! admitted it. Settling needs no token: truth is taken from whoever has it, once. What is still held when the loop ends
-//! is charged in full, and may be settled late like any charged attempt.
+//! is charged by estimate, and may be settled late like any charged attempt.
 
 use super::Decision;
-use super::admit::{cap_reached, hold as admit_money, lease, refused_money};
+use super::admit::{cap_reached, hold as admit_money, lease, money_held, refused_money};
 use super::own::{check_deadline, held};
 use super::start::{check_name, refused};
 use crate::error::Error;
@@ -184,18 +184,18 @@ pub fn hold(
 
 /// The hold, if the money is there, and the most output tokens that it allows: lowered where money is short.
 fn own_hold(change: &mut Change<'_>, request: &HoldRequest<'_>) -> Result<(OwnHold, u64), Error> {
-    let (model, prices, input, output) = match request.estimate {
-        Estimate::Amount(_) => (String::new(), None, 0, 0),
+    let (model, prices, rate, input, output) = match request.estimate {
+        Estimate::Amount(_) => (String::new(), None, None, 0, 0),
         Estimate::Tokens {
             model,
             input,
             output,
         } => {
             let prices = model.prices.unwrap_or_default();
-            let affordable = prices.output_for(change.room(), *input);
+            let affordable = prices.output_for(change.share(), *input);
             let floor = (*output).min(super::OUTPUT_TOKENS_FLOOR);
             let output = (*output).min(affordable).max(floor);
-            (model.name.clone(), Some(prices), *input, output)
+            (model.name.clone(), Some(prices), model.rate, *input, output)
         }
     };
     let amount = match request.estimate {
@@ -203,8 +203,11 @@ fn own_hold(change: &mut Change<'_>, request: &HoldRequest<'_>) -> Result<(OwnHo
         Estimate::Tokens { .. } => prices.unwrap_or_default().ceiling(input, output),
     };
     if let Err(refusal) = admit_money(change, amount) {
-        return Err(Error::Exceeded(refused_money(change, refusal)));
+        let cause = money_held(change, amount, refusal);
+        let cause = cause.unwrap_or_else(|| refused_money(change, refusal));
+        return Err(Error::Exceeded(cause));
     }
+    let basis = prices.and_then(|_| change.charge_basis(input, output, rate));
     let own = OwnHold {
         version: change.version(),
         key: request.key.to_owned(),
@@ -212,6 +215,7 @@ fn own_hold(change: &mut Change<'_>, request: &HoldRequest<'_>) -> Result<(OwnHo
         amount,
         prices,
         tokens: input.saturating_add(output),
+        basis,
     };
     Ok((own, output))
 }
@@ -228,7 +232,7 @@ fn last_until(change: &mut Change<'_>, deadline: Instant) {
     lease(change, deadline);
 }
 
-/// Tell what became of a held call, or of an attempt that was charged in full. `known` is the record of the call that
+/// Tell what became of a held call, or of an attempt that was charged. `known` is the record of the call that
 /// `version` admitted, if it was a host's own.
 pub fn settle(
     loaded: &Loaded,

@@ -1,6 +1,6 @@
 //! A reply of the model: settled, recorded, and either the end of the run or a round of calls.
 
-use super::admit::admit;
+use super::admit::{Try, admit};
 use super::children::{Child, Done, Prepared, Waiting, go_on, perform};
 use super::finish_reason::FinishReason;
 use super::mail::take_mail;
@@ -169,7 +169,7 @@ pub(super) fn replied(
     let (finish_word, duration) = (cut(&completion.finish, 64).to_owned(), count_time(change));
     let usage = reported.unwrap_or_else(|| estimate_usage(change, &completion.blocks));
     let spend = match reported {
-        Some(usage) => settle(change, Some(usage), true),
+        Some(usage) => settle(change, Some(usage), true, ""),
         None => settle_estimated(change, usage),
     };
     change.head.counters.turns += 1;
@@ -301,7 +301,7 @@ fn ended(change: &mut Change<'_>, pin: &Pin, word: &str) -> Result<Reason, Error
     }
     if waiting {
         change.seal();
-        admit(change, pin);
+        admit(change, pin, Try::default());
         return Ok(Reason::AssistantTurn);
     }
     change.seal();

@@ -151,7 +151,7 @@ pub(super) fn stop(
 ) -> Result<crate::plan::Plan, Error> {
     change.head.token += 1;
     count_time(&mut change);
-    settle(&mut change, None, true);
+    settle(&mut change, None, true, "");
     interrupt(&mut change, |_| true, &|index| name_of(round, index));
     end_by(&mut change, by);
     change.into_plan(Reason::Cancelled)

@@ -1,7 +1,7 @@
 //! Start: the first step of a run, or the next one of a run that stopped, in place.
 
 use super::Decision;
-use super::admit::{admit, cap_reached, opening, refused_money};
+use super::admit::{Try, admit, cap_reached, opening, refused_money};
 use super::children::{Kit, go_on};
 use super::mail::{mail_write, take_mail};
 use crate::error::Error;
@@ -75,7 +75,7 @@ pub fn start(
         false => {
             take_mail(&mut change);
             speak(&mut change, loaded, request.input)?;
-            admit(&mut change, pin);
+            admit(&mut change, pin, Try::default());
         }
     }
     // A start is something new, also when it comes no further than a suspension: the margin is not for it.

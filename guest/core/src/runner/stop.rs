@@ -4,14 +4,15 @@ use super::RESULT_BYTES_MAX;
 use super::children::pass_on;
 use super::mail::take_mail;
 use crate::history::{
-    Cancelled, Event, How, Message, Settled, State, Suspended, ToolResult, cut_escaped,
+    Cancelled, ChargedEvent, Event, How, Message, Settled, State, Suspended, ToolResult,
+    cut_escaped,
 };
 use crate::ledger::{Path, Usage};
 use crate::money::Nanos;
 use crate::plan::{Change, Write};
 use crate::thread::{Cause, Charged, Hold, Intent, Status, StepKind};
 use crate::time::Instant;
-use crate::{error, id, key};
+use crate::{error, estimate, id, key};
 
 /// Needs somebody. Can go on in place.
 ///
@@ -122,12 +123,22 @@ pub(super) fn let_go(change: &mut Change<'_>, status: Status) {
     });
 }
 
-/// Closes the hold of the pending attempt: with what it cost, or in full where nobody knows (`usage` is `None` and
-/// something was sent), or with nothing.
-pub(super) fn settle(change: &mut Change<'_>, usage: Option<Usage>, sent: bool) -> Nanos {
+/// Closes the hold of the pending attempt: with what it cost, by estimate where nobody knows (`usage` is `None` and
+/// something was sent; `arrived` is what was seen of its reply), or with nothing.
+pub(super) fn settle(
+    change: &mut Change<'_>,
+    usage: Option<Usage>,
+    sent: bool,
+    arrived: &str,
+) -> Nanos {
     match usage {
         Some(usage) => close_hold(change, How::Settled, Some(usage)),
-        None if sent => close_hold(change, How::Charged, None),
+        None if sent => {
+            let basis = change.head.hold.and_then(|hold| hold.basis);
+            let end = end_of_step(change, change.now());
+            let usage = basis.map(|basis| basis.usage(estimate::tokens(arrived), end));
+            close_hold(change, How::Charged, usage)
+        }
         None => close_hold(change, How::Released, None),
     }
 }
@@ -142,12 +153,12 @@ fn close_hold(change: &mut Change<'_>, how: How, usage: Option<Usage>) -> Nanos 
     let Some(hold) = change.head.hold.take() else {
         return Nanos::ZERO;
     };
-    let Hold { amount, prices } = hold;
+    let Hold { amount, prices, .. } = hold;
     let cost = prices.cost(usage.unwrap_or_default());
     let spend = match how {
         How::Settled => cost,
         How::Estimated => cost.min(amount),
-        How::Charged => amount,
+        How::Charged => charge(usage, &hold),
         How::Released => Nanos::ZERO,
     };
     change.record(&mut |path| match how {
@@ -159,7 +170,7 @@ fn close_hold(change: &mut Change<'_>, how: How, usage: Option<Usage>) -> Nanos 
         .step
         .as_ref()
         .map_or((0, 0), |step| (step.version, step.output));
-    // What was charged in full counts in full against the cap of tokens, too.
+    // What is charged all that was held counts so against the cap of tokens, too.
     let unknown = change.head.context.saturating_add(output);
     change.settled = Some(Settled {
         version,
@@ -171,17 +182,21 @@ fn close_hold(change: &mut Change<'_>, how: How, usage: Option<Usage>) -> Nanos 
     let used = &mut change.head.counters;
     used.spend = used.spend.saturating_add(spend);
     used.usage = used.usage.plus(usage.unwrap_or_default());
-    let tokens = match how {
-        How::Charged => unknown,
-        How::Settled | How::Estimated | How::Released => usage.unwrap_or_default().total(),
+    let tokens = match (how, usage) {
+        (How::Charged, None) => unknown,
+        (_, usage) => usage.unwrap_or_default().total(),
     };
     used.run_tokens = used.run_tokens.saturating_add(tokens);
+    if how == How::Charged {
+        tell_charge(change, version, usage, (spend, amount));
+    }
     if matches!(how, How::Charged | How::Estimated) {
         change.charged(Charged {
             version,
             hold: Hold {
                 amount: spend,
                 prices,
+                basis: None,
             },
             run: change.head.run,
             tokens,
@@ -193,30 +208,65 @@ fn close_hold(change: &mut Change<'_>, how: How, usage: Option<Usage>) -> Nanos 
     spend
 }
 
+/// What is charged for an attempt that is estimated to have used this, or all that was held where there is no estimate.
+fn charge(estimated: Option<Usage>, hold: &Hold) -> Nanos {
+    let dearest = |usage: Usage| hold.prices.ceiling(usage.context(), usage.output);
+    estimated.map_or(hold.amount, |usage| dearest(usage).min(hold.amount))
+}
+
+/// The history says what was charged for an attempt, and the most that it can have been.
+fn tell_charge(
+    change: &mut Change<'_>,
+    version: u64,
+    usage: Option<Usage>,
+    (spend, most): (Nanos, Nanos),
+) {
+    if most > Nanos::ZERO {
+        change.push(Event::Charged(ChargedEvent {
+            version,
+            spend,
+            most,
+            usage,
+        }));
+    }
+}
+
 /// What a host's own loop still held when it ended: nobody knows what became of it.
 fn charge_held(change: &mut Change<'_>) {
+    let end = end_of_step(change, change.now());
     for own in std::mem::take(&mut change.head.holds) {
-        let (version, amount) = (own.version, own.amount);
-        change.record(&mut |path| path.settle(amount, amount));
+        let version = own.version;
+        let hold = Hold {
+            amount: own.amount,
+            prices: own.prices.unwrap_or_default(),
+            basis: own.basis,
+        };
+        let usage = own.basis.map(|basis| basis.usage(0, end));
+        let spend = charge(usage, &hold);
+        change.record(&mut |path| path.settle(hold.amount, spend));
+        let tokens = usage.map_or(own.tokens, Usage::total);
         let used = &mut change.head.counters;
-        used.spend = used.spend.saturating_add(amount);
-        used.run_tokens = used.run_tokens.saturating_add(own.tokens);
+        used.spend = used.spend.saturating_add(spend);
+        used.usage = used.usage.plus(usage.unwrap_or_default());
+        used.run_tokens = used.run_tokens.saturating_add(tokens);
         change.charges.push(Settled {
             version,
-            hold: amount,
-            spend: amount,
+            hold: hold.amount,
+            spend,
             how: How::Charged,
-            usage: None,
+            usage,
         });
+        tell_charge(change, version, usage, (spend, hold.amount));
         change.charged(Charged {
             version,
             hold: Hold {
-                amount,
-                prices: own.prices.unwrap_or_default(),
+                amount: spend,
+                basis: None,
+                ..hold
             },
             run: change.head.run,
-            tokens: own.tokens,
-            estimated: None,
+            tokens,
+            estimated: usage,
             unpriced: own.prices.is_none(),
             late: None,
         });
@@ -238,6 +288,12 @@ pub(super) fn count_time(change: &mut Change<'_>) -> u64 {
     count_time_until(change, now)
 }
 
+/// A moment, but no later than the deadline of the pending step: after it nobody works on the step.
+fn end_of_step(change: &Change<'_>, moment: Instant) -> Instant {
+    let step = change.head.step.as_ref();
+    step.map_or(moment, |step| moment.min(step.deadline))
+}
+
 /// Counts the time of the pending step up to this moment.
 pub(super) fn count_time_until(change: &mut Change<'_>, end: Instant) -> u64 {
     let Some(step) = &change.head.step else {
@@ -246,8 +302,7 @@ pub(super) fn count_time_until(change: &mut Change<'_>, end: Instant) -> u64 {
     if step.kind == StepKind::OwnLoop {
         return 0;
     }
-    let end = end.min(step.deadline);
-    let millis = end.millis_since(step.started);
+    let millis = end.min(step.deadline).millis_since(step.started);
     let used = &mut change.head.counters;
     used.duration = used.duration.saturating_add(millis);
     used.run_duration = used.run_duration.saturating_add(millis);

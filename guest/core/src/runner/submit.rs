@@ -1,10 +1,11 @@
 //! Submit: the result of a step, and what the next one is, in one commit.
 
 use super::Decision;
-use super::admit::admit_again;
+use super::admit::{Try, admit};
 use super::children::Kit;
 use super::failure::{failed, stopped};
 use super::late::fenced;
+use super::mail::take_mail;
 use super::reply::{Completion, replied};
 use super::round::{ToolOutcome, ran};
 use super::start::{pinned, refused};
@@ -144,7 +145,13 @@ pub fn submit(
         (StepKind::CallTools, Outcome::Outcomes(outcomes)) => {
             ran(&mut change, pin, round, outcomes, waiting.as_ref())?
         }
-        (StepKind::Wait, Outcome::Waited) => waited(&mut change, pin, pending),
+        (StepKind::Wait, Outcome::Waited) => {
+            let reason = waited(&mut change, pin, pending);
+            if still_waits(&mut change, pending) {
+                return Ok(Decision::Commit(Box::new(change.into_head_plan()?)));
+            }
+            reason
+        }
         (_, Outcome::Stopped(failure)) => stopped(&mut change, round, &failure),
         (kind, _) => {
             let problem = format!("is not a result of the pending step, {}", kind.as_str());
@@ -215,9 +222,38 @@ fn waited(change: &mut Change<'_>, pin: &Pin, pending: &Pending) -> Reason {
         super::stop::end_by(change, intent);
         return Reason::Cancelled;
     }
-    admit_again(change, pin, pending.tries + 1, pending.output);
+    // One that waits for money has not failed since.
+    let tries = match pending.short_since {
+        Some(_) => pending.tries,
+        None => pending.tries + 1,
+    };
+    if pending.output == 0 {
+        take_mail(change);
+    }
+    admit(
+        change,
+        pin,
+        Try {
+            tries,
+            output: pending.output,
+            short_since: pending.short_since,
+        },
+    );
     if let Some(step) = &mut change.head.step {
         step.failed.clone_from(&pending.failed);
     }
     Reason::Attempt
+}
+
+/// Does the run wait on for money that others hold, with nothing to record? Then the step keeps its name, and the history
+/// does not grow.
+fn still_waits(change: &mut Change<'_>, pending: &Pending) -> bool {
+    let quiet = change.events.is_empty() && pending.short_since.is_some();
+    match &mut change.head.step {
+        Some(step) if quiet && step.kind == StepKind::Wait => {
+            step.version = pending.version;
+            true
+        }
+        _ => false,
+    }
 }

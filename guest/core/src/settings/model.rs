@@ -25,14 +25,17 @@ pub struct Model {
     pub output: u64,
     /// Longest time of one call, in milliseconds; `None` if nobody said.
     pub call_millis: Option<u64>,
+    /// Most output tokens a second, for calls whose usage nobody learns; `None` if nobody said.
+    pub rate: Option<u64>,
     /// `None` if nobody said: then a thread must allow unpriced calls.
     pub prices: Option<Prices>,
 }
 
-record!(Model { name, provider, window, output, call_millis or nothing, prices });
+record!(Model { name, provider, window, output, call_millis or nothing, rate or nothing, prices });
 
 impl Model {
-    /// Reads `{"name", "provider", "window"?, "output"?, "call_millis"?, "prices"?}`; prices are decimal text, USD per million tokens.
+    /// Reads `{"name", "provider", "window"?, "output"?, "call_millis"?, "rate"?, "prices"?}`; prices
+    /// are decimal text, USD per million tokens.
     pub fn parse(text: &str) -> Result<Self, Error> {
         let fields = object("model", text)?;
         let name = text_field("model", &fields, "name")?.unwrap_or_default();
@@ -46,6 +49,7 @@ impl Model {
                 "window",
                 "output",
                 "call_millis",
+                "rate",
                 "prices",
             ],
         )?;
@@ -54,6 +58,7 @@ impl Model {
             window: count(&place, &fields, "window")?.unwrap_or(WINDOW_TOKENS_UNKNOWN),
             output: count(&place, &fields, "output")?.unwrap_or(OUTPUT_TOKENS_UNKNOWN),
             call_millis: count(&place, &fields, "call_millis")?,
+            rate: count(&place, &fields, "rate")?,
             prices: prices(&place, fields.get("prices"))?,
             name,
         })

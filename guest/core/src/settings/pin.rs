@@ -8,6 +8,7 @@ use super::{
 use crate::error::Error;
 use crate::hash::sha256_text;
 use crate::json::record::record;
+use crate::ledger::UnknownBill;
 use crate::limits::Limits;
 use crate::thread::{FORMAT, Overrides};
 
@@ -75,10 +76,13 @@ pub struct Policy {
     pub limits: Limits,
     /// What may be called at all; `None` is everything that the catalog has.
     pub capabilities: Option<Vec<String>>,
+    /// What is charged for a call whose usage nobody learns.
+    pub unknown_bill: UnknownBill,
 }
 
 impl Policy {
-    /// Read the documents `preset` (`{"name"}`) and `policy` (`{"limits", "capabilities"}`); both may be missing.
+    /// Read the documents `preset` (`{"name"}`) and `policy` (`{"limits", "capabilities", "unknown_bill"}`); both may be
+    /// missing.
     pub fn parse(preset: Option<&str>, policy: Option<&str>) -> Result<Self, Error> {
         let mut parsed = Self {
             preset: Limits::LOCAL,
@@ -99,10 +103,17 @@ impl Policy {
         }
         if let Some(text) = policy {
             let fields = object("policy", text)?;
-            known_fields("policy", &fields, &["limits", "capabilities"])?;
+            known_fields(
+                "policy",
+                &fields,
+                &["limits", "capabilities", "unknown_bill"],
+            )?;
             parsed.limits = parse_limits("policy.limits", fields.get("limits"))?;
             if fields.contains_key("capabilities") {
                 parsed.capabilities = Some(texts_field("policy", &fields, "capabilities")?);
+            }
+            if let Some(word) = super::text_field("policy", &fields, "unknown_bill")? {
+                parsed.unknown_bill = UnknownBill::parse(&word)?;
             }
         }
         Ok(parsed)

@@ -4,7 +4,7 @@
 
 use super::{Cause, Status};
 use crate::json::record::{record, words};
-use crate::ledger::{Prices, Usage};
+use crate::ledger::{ChargeBasis, Prices, Usage};
 use crate::limits::Limits;
 use crate::money::Nanos;
 use crate::time::Instant;
@@ -40,8 +40,8 @@ pub struct Head {
     pub hold: Option<Hold>,
     /// Money set aside for calls of a host's own loop, at most [`HOLDS_MAX`].
     pub holds: Vec<OwnHold>,
-    /// The newest attempts that were charged in full because nobody knew what they used, at most [`CHARGED_MAX`]: what
-    /// they did use may still be told.
+    /// The newest attempts that were charged though nobody knew what they used, at most [`CHARGED_MAX`]: what they did
+    /// use may still be told.
     pub charged: Vec<Charged>,
     /// What it has used.
     pub counters: Counters,
@@ -127,6 +127,8 @@ pub struct Pending {
     pub until: Option<Instant>,
     /// Code of the failure of the attempt before this one, if that may have cost something.
     pub failed: Option<String>,
+    /// For a wait: since when money is short because other calls hold it, if it waits for that.
+    pub short_since: Option<Instant>,
 }
 
 record!(Pending {
@@ -138,7 +140,8 @@ record!(Pending {
     hash,
     output,
     until,
-    failed or nothing
+    failed or nothing,
+    short_since or nothing
 });
 
 /// Kinds of steps that can be pending.
@@ -203,9 +206,11 @@ pub struct Hold {
     pub amount: Nanos,
     /// At these prices.
     pub prices: Prices,
+    /// What it is charged by if nobody learns what it used; `None` for all of it.
+    pub basis: Option<ChargeBasis>,
 }
 
-record!(Hold { amount, prices });
+record!(Hold { amount, prices, basis or nothing });
 
 /// Calls of a host's own loop that may be held at once: a few in parallel, so that the head stays small.
 pub const HOLDS_MAX: usize = 8;
@@ -225,9 +230,11 @@ pub struct OwnHold {
     pub prices: Option<Prices>,
     /// Tokens that it may come to.
     pub tokens: u64,
+    /// What it is charged by if nobody tells what it used; `None` for all of it.
+    pub basis: Option<ChargeBasis>,
 }
 
-record!(OwnHold { version, key, model, amount, prices or nothing, tokens });
+record!(OwnHold { version, key, model, amount, prices or nothing, tokens, basis or nothing });
 
 /// What calls that are held may come to, all together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -243,7 +250,7 @@ pub struct Held {
 /// Charged attempts that can still be corrected: later ones take the place of earlier ones, so that the head stays small.
 pub const CHARGED_MAX: usize = 8;
 
-/// An attempt that was charged without a reported usage: in full, or by the text of its reply.
+/// An attempt that was charged without a reported usage: by the text of its reply, by its time, or all that was held.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Charged {
     /// The version that admitted it.
@@ -254,7 +261,7 @@ pub struct Charged {
     pub run: u64,
     /// Tokens that it was counted as.
     pub tokens: u64,
-    /// The usage that was estimated from its text; `None` if it was charged in full.
+    /// The usage that it was estimated to have; `None` if it was charged all that was held.
     pub estimated: Option<Usage>,
     /// True if it was held as money, without prices.
     pub unpriced: bool,

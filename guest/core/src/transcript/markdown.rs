@@ -7,7 +7,7 @@
 //! After what an entry adds stands a comment with its version and its length, so that whoever continues the file knows
 //! from its end alone how far it reaches. An entry that shows nothing adds nothing.
 
-use crate::history::{Entry, Event, Role, ToolResult, UsageCorrected};
+use crate::history::{ChargedEvent, Entry, Event, Role, ToolResult, UsageCorrected};
 use std::fmt::Write;
 
 /// Most characters of one tool result that the transcript shows; the whole is in the history.
@@ -91,6 +91,7 @@ fn render(out: &mut String, entry: &Entry, event: &Event) {
             ),
         ),
         Event::Cancelled(cancelled) => note(out, &format!("ended by {}", one_line(&cancelled.by))),
+        Event::Charged(charge) => note(out, &charged(charge)),
         Event::UsageCorrected(told) => note(out, &corrected(told)),
         Event::Raised(_) => note(out, "caps raised"),
         Event::Title(title) => {
@@ -99,6 +100,13 @@ fn render(out: &mut String, entry: &Entry, event: &Event) {
         }
         Event::Other(_) => note(out, &format!("event {}", one_line(event.kind()))),
     }
+}
+
+fn charged(charge: &ChargedEvent) -> String {
+    format!(
+        "nobody knows what attempt {} cost: {} USD are charged, of at most {} USD",
+        charge.version, charge.spend, charge.most
+    )
 }
 
 fn corrected(told: &UsageCorrected) -> String {

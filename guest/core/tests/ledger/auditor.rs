@@ -88,9 +88,9 @@ impl Auditor {
                 self.problems.push(problem);
             }
             match text(&settled["how"]) {
-                how @ ("charged" | "estimated") => {
+                "charged" | "estimated" => {
                     book.charged.insert(of, spend);
-                    if spend > hold || (how == "charged" && spend != hold) {
+                    if spend > hold {
                         let problem = format!("{thread} {version}: charges another amount");
                         self.problems.push(problem);
                     }

@@ -6,7 +6,7 @@ use super::store::Store;
 use std::collections::BTreeMap;
 use threadkeep_core::error::Error;
 use threadkeep_core::history::{Entry, Message, Role};
-use threadkeep_core::ledger::{Grant, Prices, Refusal, Usage};
+use threadkeep_core::ledger::{Grant, Prices, Refusal, UnknownBill, Usage};
 use threadkeep_core::limits::Limits;
 use threadkeep_core::money::Nanos;
 use threadkeep_core::plan::{Change, Loaded, Moment, Plan};
@@ -64,6 +64,7 @@ fn pin() -> Pin {
             window: 100_000,
             output: 400,
             call_millis: None,
+            rate: None,
             prices: Some(Prices {
                 input: price,
                 output: price,
@@ -219,6 +220,7 @@ impl World {
             now: self.now,
             commit: &commit,
             ceiling: Limits::NONE,
+            unknown_bill: UnknownBill::Estimate,
             full: None,
         };
         let (thread, decided) = match request {

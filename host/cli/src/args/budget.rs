@@ -16,7 +16,7 @@ A loop of your own holds before each call, so that no crash spends unseen, and t
   threadkeep budget settle my-chat $call --input 1180 --output 61
   threadkeep close my-chat idle
 
-What is still held when the loop ends is charged in full, and may be settled later all the same.")]
+What is still held when the loop ends is charged by estimate, and may be settled later all the same.")]
 pub struct Budget {
     /// What to do.
     #[command(subcommand)]

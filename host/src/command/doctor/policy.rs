@@ -68,6 +68,7 @@ fn describe(policy: &Policy, section: &mut Section) {
         tools,
         providers,
         ceilings,
+        unknown_bill,
         quota_bytes,
         book: _,
     } = policy;
@@ -110,6 +111,7 @@ fn describe(policy: &Policy, section: &mut Section) {
             section.from(&format!("ceiling {ceiling}"), value, name);
         }
     }
+    section.from("unknown bill", unknown_bill.as_str(), name);
     if let Some(quota) = quota_bytes {
         section.from(
             "quota",

@@ -330,7 +330,7 @@ impl Reader<'_> {
         self.known(
             path,
             table,
-            &["provider", "window", "output", "options", "prices"],
+            &["provider", "window", "output", "rate", "options", "prices"],
         )?;
         let provider = table.get("provider").unwrap_or(&Value::Null);
         let provider = self.defined(
@@ -348,6 +348,7 @@ impl Reader<'_> {
             provider,
             window: self.tokens(&["models", name, "window"], table.get("window"))?,
             output: self.tokens(&["models", name, "output"], table.get("output"))?,
+            rate: self.tokens(&["models", name, "rate"], table.get("rate"))?,
             prices: self.prices(name, table.get("prices"))?,
         })
     }

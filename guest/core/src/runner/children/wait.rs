@@ -7,7 +7,7 @@ use crate::history::{Entry, Event, Reason, State, ToolResult};
 use crate::limits::Limits;
 use crate::money::Nanos;
 use crate::plan::{Change, Loaded, Moment};
-use crate::runner::admit::{admit, hand_out};
+use crate::runner::admit::{Try, admit, hand_out};
 use crate::runner::claim::cancelled;
 use crate::runner::mail::take_mail;
 use crate::runner::round::fit;
@@ -69,7 +69,7 @@ pub(in crate::runner) fn go_on(
 ) -> Result<(), Error> {
     let Some(round) = &change.head.round else {
         take_mail(change);
-        admit(change, pin);
+        admit(change, pin, Try::default());
         return Ok(());
     };
     if round.calls.iter().any(|call| !call.waits) {
@@ -94,7 +94,7 @@ fn wait(change: &mut Change<'_>, pin: &Pin, waiting: &Waiting) -> bool {
     if enough || late {
         answer(change, waiting.answer(!enough));
         take_mail(change);
-        admit(change, pin);
+        admit(change, pin, Try::default());
         return true;
     }
     if let Some(cause) = change.store_full() {

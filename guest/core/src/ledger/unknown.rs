@@ -1,0 +1,104 @@
+//! What an attempt is charged whose usage nobody learns: a connection that broke, a holder that died.
+
+use super::Usage;
+use crate::error::Error;
+use crate::json::record::record;
+use crate::time::Instant;
+
+/// Output tokens a second of a model whose entry does not say: no common one is faster.
+pub const TOKENS_PER_SECOND: u64 = 200;
+
+/// What the operator wants to be charged for such an attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum UnknownBill {
+    /// What it can have used in the time that it was under way.
+    #[default]
+    Estimate,
+    /// All that was held for it.
+    Full,
+}
+
+impl UnknownBill {
+    /// Read the word of a policy.
+    ///
+    /// # Errors
+    /// A word that is none of them.
+    pub fn parse(word: &str) -> Result<Self, Error> {
+        match word {
+            "estimate" => Ok(Self::Estimate),
+            "full" => Ok(Self::Full),
+            _ => {
+                let words = ["estimate", "full"];
+                let problem = "is not how an unknown bill is charged: estimate or full";
+                Err(Error::unknown("policy.unknown_bill", word, problem, &words))
+            }
+        }
+    }
+}
+
+/// What such a charge is estimated from, fixed when the attempt is admitted. An attempt without one is charged its hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ChargeBasis {
+    /// Tokens that the request has, as they were held.
+    pub input: u64,
+    /// Most output tokens that were admitted.
+    pub output: u64,
+    /// Output tokens a second that the model can write.
+    pub rate: u64,
+    /// When the attempt was admitted.
+    pub since: Instant,
+}
+
+record!(ChargeBasis {
+    input,
+    output,
+    rate,
+    since
+});
+
+impl ChargeBasis {
+    /// The tokens of an attempt that was under way until `end` and of whose reply `arrived` tokens were seen: all of its
+    /// input, and as output what arrived or what the time allowed, whichever is more, but no more than was admitted.
+    pub fn usage(&self, arrived: u64, end: Instant) -> Usage {
+        let millis = end.millis_since(self.since);
+        let written = self.rate.saturating_mul(millis).div_ceil(1_000);
+        Usage {
+            input: self.input,
+            output: written.max(arrived).min(self.output),
+            ..Usage::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_and_text_count_and_never_more_than_was_admitted() {
+        let since = Instant::from_millis(1_000);
+        let basis = ChargeBasis {
+            input: 50,
+            output: 1_000,
+            rate: 200,
+            since,
+        };
+        for (arrived, millis, output) in [
+            (0, 0, 0),
+            (0, 1, 1),
+            (3, 10, 3),
+            (3, 1_500, 300),
+            (2_000, 10, 1_000),
+            (0, 3_600_000, 1_000),
+        ] {
+            let usage = basis.usage(arrived, since.plus_millis(millis));
+            assert_eq!(
+                (usage.input, usage.output),
+                (50, output),
+                "{arrived} {millis}"
+            );
+        }
+        // A clock that stepped back counts as no time.
+        assert_eq!(basis.usage(7, Instant::from_millis(0)).output, 7);
+    }
+}
