@@ -14,6 +14,7 @@ mod setup;
 mod skips;
 mod test;
 mod wit;
+mod words;
 
 use std::process::ExitCode;
 
@@ -25,6 +26,7 @@ usage: cargo xtask <command>
   component         build guest/ as a component, check its imports, print its size
   demo [args...]    set-up, component, then `threadkeep demo`
   test [filter...]  set-up, component, every test; the last line counts passed, failed, skipped
+  words             figures of names, doc comments, long lines and circles between modules
   check [step...]   fmt, clippy, deny, features, outside, package; all of them if none is named
 
 Optional parts that are missing are named and skipped. With CI=true they are failures.";
@@ -51,6 +53,7 @@ fn run(arguments: &[String]) -> anyhow::Result<()> {
         "demo" => demo::run(rest),
         "test" => test::run(rest),
         "check" => check::run(rest),
+        "words" => words::run(),
         "help" | "-h" | "--help" => {
             println!("{USAGE}");
             Ok(())
