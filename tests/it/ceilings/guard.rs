@@ -14,7 +14,7 @@ use std::time::Duration;
 use threadkeep::ceilings::{Ceilings, Guard, InMemory, Note, Used};
 use threadkeep::clock::{ManualClock, SystemClock};
 use threadkeep::models::{FailureKind, REPLY_BYTES_MAX};
-use threadkeep::policy::{Policy, Preset};
+use threadkeep::policy::{Policy, Preset, UnknownBill};
 use threadkeep::tools::RESULT_BYTES_MAX;
 use tokio::sync::Semaphore;
 
@@ -247,10 +247,7 @@ async fn a_hold_is_settled_by_what_was_reported() {
         ("never sent", fails(false, None), (0, 0, 0)),
     ];
     for (name, answer, expected) in table {
-        let guard = guard(Ceilings {
-            spend_nanos_max: Some(WORST_NANOS),
-            ..Ceilings::none()
-        });
+        let guard = guard_charging(UnknownBill::Full);
         let permit = guard.begin().unwrap();
         let model = Model::answering(answer.clone());
         assert_eq!(complete(&permit, &model, "known").await, answer, "{name}");
@@ -261,6 +258,31 @@ async fn a_hold_is_settled_by_what_was_reported() {
         let refused = again.is_err_and(|failure| failure.code == "ceiling_spend");
         assert_eq!(refused, expected.0 > 0, "{name}");
     }
+}
+
+/// A guard with room for one call at its worst.
+fn guard_charging(unknown_bill: UnknownBill) -> Arc<Guard> {
+    let ceilings = Ceilings {
+        spend_nanos_max: Some(WORST_NANOS),
+        ..Ceilings::none()
+    };
+    let policy = Policy {
+        unknown_bill,
+        ..policy(ceilings)
+    };
+    Arc::new(Guard::new(policy, Arc::new(SystemClock)))
+}
+
+/// Symptom: a connection that closed before its first byte took the most that its call could cost from the ceiling.
+/// Kind: a bill that nobody knows.
+#[tokio::test(start_paused = true)]
+async fn what_nobody_knows_is_booked_by_its_time() {
+    let guard = guard_charging(UnknownBill::Estimate);
+    let permit = guard.begin().unwrap();
+    let model = Model::answering(fails(true, None));
+    complete(&permit, &model, "known").await.unwrap_err();
+    let spent = guard.used().unwrap().spend_nanos;
+    assert_eq!(spent, 200_000, "the request alone: no time has passed");
 }
 
 #[tokio::test]

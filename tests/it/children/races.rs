@@ -1,5 +1,5 @@
 //! Sixty-four runs race for one account that can afford ten attempts: in threads over either store, and in processes. Ten
-//! are admitted, whoever they are; the others stop for want of money, and go on in place once there is some.
+//! are admitted, whoever they are; the others wait for the money that those hold, and go on once there is some.
 //!
 //! A process is this test binary again, told by an environment variable where the store is, in the test [`racer`].
 
@@ -26,7 +26,7 @@ use threadkeep_component::ports::StorageError;
 use threadkeep_component::service::{Error, Service};
 use threadkeep_core::limits::Limits;
 use threadkeep_core::money::Nanos;
-use threadkeep_core::runner::{Kit, ReplyBlock, Submission};
+use threadkeep_core::runner::{Kit, Outcome, ReplyBlock, Submission};
 use threadkeep_core::thread::{Status, StepKind};
 use threadkeep_tests::fixture::MapLibrary;
 use threadkeep_tests::native::Native;
@@ -123,57 +123,60 @@ impl Race {
         }
     }
 
-    /// Ten have a call to make, each with its hold; all others have no money, and nobody is left between.
+    /// Ten have a call to make, each with its hold; all others wait for money, and nobody is left between.
     fn admitted(&self) -> (Vec<String>, Vec<String>) {
-        let (mut admitted, mut refused) = (Vec::new(), Vec::new());
+        let (mut admitted, mut waiting) = (Vec::new(), Vec::new());
         for child in &self.children {
             let head = self.family.load(child).head.value;
-            match head.status {
-                Status::Running => {
-                    assert_eq!(head.step.unwrap().kind, StepKind::CallLlm);
+            assert_eq!(head.status, Status::Running, "{child}");
+            match head.step.unwrap().kind {
+                StepKind::CallLlm => {
                     assert_eq!(head.hold.unwrap().amount.get(), self.hold);
                     admitted.push(child.clone());
                 }
-                Status::Suspended => {
+                StepKind::Wait => {
                     let cause = head.cause.unwrap();
                     let why = (cause.reason.as_str(), cause.code.as_str());
-                    assert_eq!(why, ("budget", "spend_exceeded"));
-                    assert_eq!((head.holder, head.hold), (None, None));
-                    refused.push(child.clone());
+                    assert_eq!(why, ("budget", "money_held"));
+                    assert_eq!(head.hold, None);
+                    waiting.push(child.clone());
                 }
-                status => panic!("{child} is {status}"),
+                kind => panic!("{child} has the step {kind:?}"),
             }
         }
-        assert_eq!((admitted.len(), refused.len()), (AFFORDED, RUNS - AFFORDED));
+        assert_eq!((admitted.len(), waiting.len()), (AFFORDED, RUNS - AFFORDED));
         let (_, _, held, reserved) = self.family.account(&self.family.boss);
         assert_eq!((held, reserved), (AFFORDED as u64 * self.hold, 0));
         self.family.world.audit();
-        (admitted, refused)
+        (admitted, waiting)
     }
 
     /// The reply to a pending call costs a part of what is held; the thread ends.
     fn answer(&self, child: &str) {
-        let service = &self.family.world.service;
-        let head = self.family.load(child).head.value;
         let text = "done".to_owned();
-        let submission = Submission {
-            token: head.token,
-            version: head.version,
-            outcome: reply(vec![ReplyBlock::Text { text }], usage(20, 5)),
-            kit: Kit::default(),
-        };
-        service.submit(child, &submission, head.version).unwrap();
+        let outcome = reply(vec![ReplyBlock::Text { text }], usage(20, 5));
+        self.submit(child, outcome);
         assert_eq!(self.family.status(child), "completed");
     }
 
-    /// The ten settle; then there is money for one after the other of those that had none, and nobody is stuck.
+    fn submit(&self, child: &str, outcome: Outcome) {
+        let head = self.family.load(child).head.value;
+        let submission = Submission {
+            token: head.token,
+            version: head.step.unwrap().version,
+            outcome,
+            kit: Kit::default(),
+        };
+        let service = &self.family.world.service;
+        service.submit(child, &submission, head.version).unwrap();
+    }
+
+    /// The ten settle; then there is money for one after the other of those that waited, and nobody is stuck.
     fn goes_on(&self) {
-        let (admitted, refused) = self.admitted();
+        let (admitted, waiting) = self.admitted();
         admitted.iter().for_each(|child| self.answer(child));
-        let service = service(&self.family.world.store);
-        for child in &refused {
-            start(&service, child);
-            assert_eq!(self.family.status(child), "running", "{child} is stuck");
+        for child in &waiting {
+            self.submit(child, Outcome::Waited);
             self.answer(child);
         }
         let boss = &self.family.boss;
