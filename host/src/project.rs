@@ -477,6 +477,7 @@ fn over_http(spec: &ProviderSpec) -> Result<Arc<dyn Llm>, Failure> {
         name: spec.name.clone(),
         shown_url: Some(spec.shown_url.clone()),
         key: spec.key.clone(),
+        reach: spec.reach,
         times: Times {
             connect: times.connect.unwrap_or(default.connect),
             answer: times.answer.unwrap_or(default.answer),
