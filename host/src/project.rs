@@ -142,7 +142,8 @@ impl OpenProject {
         storage: Arc<dyn Storage>,
         place: Option<(Dir, HolderLock)>,
     ) -> Result<Self, ProjectError> {
-        let files: Arc<dyn Tools> = Arc::new(FilesTools::new(project.tool_grant(".")?));
+        let files = FilesTools::within(project.tool_grant(".")?, engine.file_pool());
+        let files: Arc<dyn Tools> = Arc::new(files);
         let tools: Arc<dyn Tools> = match options.tools.is_empty() {
             true => files,
             false => Arc::new(Joined::new([vec![files], options.tools].concat())),
@@ -477,6 +478,7 @@ fn over_http(spec: &ProviderSpec) -> Result<Arc<dyn Llm>, Failure> {
         name: spec.name.clone(),
         shown_url: Some(spec.shown_url.clone()),
         key: spec.key.clone(),
+        reach: spec.reach,
         times: Times {
             connect: times.connect.unwrap_or(default.connect),
             answer: times.answer.unwrap_or(default.answer),

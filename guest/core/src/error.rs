@@ -3,6 +3,7 @@
 //! The cases are those of `error` in `wit/types.wit` that core itself can raise; those of storage belong to the
 //! service that loads and commits.
 
+use crate::printable::is_hidden_control;
 use crate::thread::Cause;
 use crate::time::Instant;
 
@@ -135,17 +136,11 @@ impl Error {
 /// A piece of a message: bounded, and with nothing in it that a terminal would obey instead of showing it.
 fn words(text: String) -> String {
     let shown = cut(&text, WORDS_BYTES_MAX);
-    if shown.len() == text.len() && !text.contains(is_obeyed) {
+    if shown.len() == text.len() && !text.contains(is_hidden_control) {
         return text;
     }
-    let mark = |c| if is_obeyed(c) { '\u{fffd}' } else { c };
+    let mark = |c| if is_hidden_control(c) { '\u{fffd}' } else { c };
     shown.chars().map(mark).collect()
-}
-
-/// Controls, ends of lines, and what reorders the text around it.
-fn is_obeyed(c: char) -> bool {
-    c.is_control()
-        || matches!(c, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// The longest beginning of `text` that has at most `bytes` bytes and ends on a character boundary.

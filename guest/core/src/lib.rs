@@ -21,6 +21,7 @@ pub mod limits;
 pub mod money;
 pub mod nearest;
 pub mod plan;
+pub mod printable;
 pub mod runner;
 pub mod settings;
 pub mod thread;

@@ -1,12 +1,12 @@
 //! Text of models, tools and files on its way to a terminal: what a terminal would obey is made visible instead.
 //!
 //! Kept as they are: line feeds, tabs and everything that is only shown. Escape, the other control characters of C0 and
-//! C1 and the characters that reorder what stands around them are written as their number, so that no text can move the
-//! cursor, set a title, fill a clipboard or pass for another. Each character is judged alone: a text that comes in
-//! pieces is as safe as a whole one.
+//! C1, the characters that reorder what stands around them and those without a width are written as their number, so
+//! that no text can move the cursor, set a title, fill a clipboard or pass for another. Which they are, the core says,
+//! for documents too. Each character is judged alone: a text that comes in pieces is as safe as a whole one.
 
 use std::borrow::Cow;
-use std::fmt::Write;
+use threadkeep_core::printable::{is_hidden_control, push_visible};
 
 /// The text as a terminal may get it. Carriage returns are dropped: alone they would overwrite a line.
 pub fn text(text: &str) -> Cow<'_, str> {
@@ -19,7 +19,7 @@ pub fn line(text: &str) -> Cow<'_, str> {
 }
 
 fn escaped(text: &str, kept: impl Fn(char) -> bool) -> Cow<'_, str> {
-    let bad = |c: char| is_dangerous(c) && !kept(c);
+    let bad = |c: char| is_hidden_control(c) && !kept(c);
     if !text.contains(bad) {
         return Cow::Borrowed(text);
     }
@@ -29,17 +29,10 @@ fn escaped(text: &str, kept: impl Fn(char) -> bool) -> Cow<'_, str> {
             '\r' => {}
             c if !bad(c) => safe.push(c),
             '\n' | '\t' => safe.push(' '),
-            // Writing to a String cannot fail.
-            c => drop(write!(safe, "\\u{{{:x}}}", u32::from(c))),
+            c => push_visible(&mut safe, c),
         }
     }
     Cow::Owned(safe)
-}
-
-/// Control characters, line and paragraph separators, and what reorders text (embeddings, overrides, isolates).
-fn is_dangerous(c: char) -> bool {
-    c.is_control()
-        || matches!(c, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 #[cfg(test)]
@@ -58,6 +51,9 @@ mod tests {
             ("a\r\nb", "a\nb"),
             ("safe\revil", "safeevil"),
             ("\u{202e}txt", "\\u{202e}txt"),
+            // Symptom: a mark of direction, alone, turned a line around. Fix: marks are escaped too.
+            ("a\u{200f}b\u{200e}\u{61c}", "a\\u{200f}b\\u{200e}\\u{61c}"),
+            ("in\u{200b}visible\u{feff}", "in\\u{200b}visible\\u{feff}"),
             ("a\u{2028}b", "a\\u{2028}b"),
             ("\0", "\\u{0}"),
         ] {
@@ -87,7 +83,7 @@ mod tests {
         let safe = text(&every);
         assert!(
             safe.chars()
-                .all(|c| matches!(c, '\n' | '\t') || !is_dangerous(c))
+                .all(|c| matches!(c, '\n' | '\t') || !is_hidden_control(c))
         );
     }
 }

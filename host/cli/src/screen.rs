@@ -1,7 +1,7 @@
 //! Where output goes: answers on standard output, everything else on standard error.
 //!
-//! With `--json` standard output gets one document and nothing else. Text on its way to a terminal passes
-//! [`crate::printable`]; to a file or a pipe it goes as it is. Standard error is for people and is always made safe. A
+//! With `--json` standard output gets one document and nothing else, in which what a terminal would obey or a reader not
+//! see is escaped. Text on its way to a terminal passes [`crate::printable`]; to a file or a pipe it goes as it is. Standard error is for people and is always made safe. A
 //! reader that goes away does not end a command: what it does to threads matters more than who reads along. Nor does a
 //! disk that is full, but then the answer is lost, and [`Screen::end`] says so.
 
@@ -12,6 +12,7 @@ use crate::printable;
 use jiff::Timestamp;
 use serde::Serialize;
 use std::io::{self, ErrorKind, Write};
+use threadkeep_core::printable::escape_json;
 
 /// What is known about both ends.
 #[derive(Debug, Clone, Copy)]
@@ -268,7 +269,8 @@ impl Screen {
 
     fn document(&mut self, document: &impl Serialize) {
         // A document of ours has no map keys that are not text: only writing it can fail.
-        if let Ok(mut text) = serde_json::to_string(document) {
+        if let Ok(text) = serde_json::to_string(document) {
+            let mut text = escape_json(&text).into_owned();
             text.push('\n');
             self.put(text.as_bytes());
         }
@@ -331,6 +333,22 @@ pub(crate) mod tests {
             assert_eq!(out.text(), expected);
             assert_eq!(err.text().is_empty(), json);
             assert!(!err.text().contains('\x1b'), "standard error is for people");
+        }
+    }
+
+    /// Symptom: `--json` on a terminal obeyed what a thread's title said. Cause: JSON demands an
+    /// escape for C0 alone. Fix: DEL, C1 and what hides or turns text are escaped, and the value
+    /// stays the same.
+    #[test]
+    fn a_document_escapes_what_a_terminal_would_obey() {
+        let text = "\x1b\x7f\u{9b}31m\u{202e}\u{200f}\u{61c}\u{200b}漢🙂\u{200d}";
+        for terminal in [false, true] {
+            let (mut screen, out, _) = screen(true, terminal);
+            screen.document(&text);
+            let expected = r#""\u001b\u007f\u009b31m\u202e\u200f\u061c\u200b漢🙂"#;
+            assert_eq!(out.text(), format!("{expected}\u{200d}\"\n"));
+            let read: String = serde_json::from_str(&out.text()).unwrap();
+            assert_eq!(read, text);
         }
     }
 

@@ -114,9 +114,14 @@ pub fn check_locks(threads: &Dir) -> Result<(), AuthorityError> {
     directory(threads).map(drop)
 }
 
+/// The lock file of the process of `holder`, as errors call it.
+pub fn lock_place(holder: &str) -> String {
+    place(&file_name(nonce_of(holder)))
+}
+
 /// What is known of the process of `holder` (`<nonce>` or `<nonce>/<n>`).
 pub fn life(threads: &Dir, holder: &str) -> Result<Life, AuthorityError> {
-    let nonce = holder.split_once('/').map_or(holder, |(nonce, _)| nonce);
+    let nonce = nonce_of(holder);
     if !is_nonce(nonce) {
         return Ok(Life::Unknown);
     }
@@ -171,6 +176,11 @@ fn place(name: &str) -> String {
 
 fn file_name(nonce: &str) -> String {
     format!("{nonce}.lock")
+}
+
+/// What names the process in `<nonce>/<n>`.
+fn nonce_of(holder: &str) -> &str {
+    holder.split_once('/').map_or(holder, |(nonce, _)| nonce)
 }
 
 fn is_nonce(nonce: &str) -> bool {

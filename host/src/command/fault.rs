@@ -178,7 +178,12 @@ fn busy(opened: &Opened, lease: &wit::Lease) -> String {
     match life(opened, lease) {
         Life::Dead => "its process is dead: `threadkeep recover`, then resume it".to_owned(),
         Life::Lives => {
-            "its process is alive: wait for it, or end it with `threadkeep cancel`".to_owned()
+            let lock = authority::lock_place(&lease.holder);
+            format!(
+                "its process is alive, for {lock} is locked: wait for it, or end it with \
+                 `threadkeep cancel`; if another program keeps that lock: `threadkeep recover --dead {}`",
+                lease.holder
+            )
         }
         Life::Unknown => format!(
             "wait for it; if its host is gone: `threadkeep recover --dead {}`",

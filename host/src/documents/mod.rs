@@ -144,7 +144,9 @@ pub enum DocumentError {
     #[error("{0:?} cannot be the directory of a thread in .ai/threads")]
     Id(String),
     /// Another process writes the documents of this thread and does not come to an end.
-    #[error("another process writes the documents in .ai/threads/{0}; try again later")]
+    #[error(
+        "another process keeps the directory .ai/threads/{0} locked and writes its documents: end that process, or try again"
+    )]
     Busy(String),
     /// The component gave something that is no document.
     #[error("the component is wrong: {0}")]

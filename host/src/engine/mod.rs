@@ -19,6 +19,7 @@ pub(crate) use pool::{Lane, NoAnswer};
 use crate::bindings::ThreadsPre;
 use crate::component::{Context, Meter, View, add_to_linker};
 use crate::limits::Limits;
+use crate::tools::files::FilePool;
 use pool::Pool;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
@@ -99,6 +100,7 @@ struct Shared {
     engine: wasmtime::Engine,
     limits: Limits,
     pool: Pool,
+    files: FilePool,
     tenants: Mutex<Vec<Weak<Instances>>>,
 }
 
@@ -129,6 +131,7 @@ impl Engine {
             engine,
             limits,
             pool: Pool::new(&limits),
+            files: FilePool::new(),
             tenants: Mutex::default(),
         });
         tick(&shared, std::thread::Builder::new())?;
@@ -188,6 +191,11 @@ impl Engine {
     /// The call on this thread was stopped: its tenant's next calls step back at once.
     pub(crate) fn blame() {
         priority::blame();
+    }
+
+    /// The threads that file tools of this engine's tenants share.
+    pub(crate) fn file_pool(&self) -> FilePool {
+        self.shared.files.clone()
     }
 
     /// Run a call on the pool.
@@ -312,6 +320,7 @@ mod tests {
             engine: wasmtime::Engine::new(&config(&limits)).expect("an engine"),
             limits,
             pool: Pool::new(&limits),
+            files: FilePool::new(),
             tenants: Mutex::default(),
         });
         let refused = tick(

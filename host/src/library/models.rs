@@ -14,7 +14,7 @@ use super::LibraryError;
 use crate::authority::{Environment, ExpandError};
 use crate::models::{CALL_TIME, IDLE_TIME, Secret};
 use crate::nearest::nearest;
-use crate::policy::{Address, Policy};
+use crate::policy::{Address, NetworkReach, Policy};
 use access::Grants;
 use serde_json::{Map, Value, json};
 pub use settings::{ProviderSettings, ProviderTimes};
@@ -95,6 +95,8 @@ pub struct ProviderSpec {
     pub wire: Wire,
     /// Its address without a slash at the end; empty for [`Wire::Scripted`].
     pub base_url: String,
+    /// Which network addresses it may be at.
+    pub reach: NetworkReach,
     /// Its key, if it has one.
     pub key: Option<Secret>,
     /// Its address as it is written: a variable by its name, for errors.
@@ -241,6 +243,8 @@ pub struct ModelTable {
     environment: Environment,
     /// What the operator's policy says of providers; `None` says nothing.
     grants: Option<Grants>,
+    /// Name of the policy that refuses private addresses unless it grants them.
+    private_refused_by: Option<String>,
     /// Name of the policy that bounds models or money, and so options.
     options_bound_by: Option<String>,
 }
@@ -317,6 +321,8 @@ impl ModelTable {
         self.tiers
             .retain(|_, model| self.models.contains_key(model));
         self.grants = Grants::of(policy);
+        let refuses = policy.refuses_private_addresses();
+        self.private_refused_by = refuses.then(|| policy.name.clone());
         let bounds = policy.models.is_some()
             || policy.providers.is_some()
             || policy.ceilings.spend_nanos_max.is_some();
@@ -350,6 +356,7 @@ impl ModelTable {
             })
             .collect::<Result<_, LibraryError>>()?;
         self.check_access(name, entry, &base_url)?;
+        let reach = self.reach(name, entry, &base_url)?;
         self.check_options(name, entry)?;
         let own = self.models.values().filter(|model| model.provider == name);
         Ok(ProviderSpec {
@@ -357,6 +364,7 @@ impl ModelTable {
             wire: entry.wire,
             shown_url: self.shown_url(entry, &base_url),
             base_url,
+            reach,
             key,
             settings: entry.settings.clone(),
             headers,

@@ -2,6 +2,7 @@
 
 use super::dialect::{ANTHROPIC, Dialect};
 use super::{Secret, Times};
+use crate::policy::NetworkReach;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
@@ -19,6 +20,8 @@ pub struct ProviderOptions {
     pub shown_url: Option<String>,
     /// Sent in the header that the dialect names. Local servers need none.
     pub key: Option<Secret>,
+    /// Which network addresses a connection may be made to.
+    pub reach: NetworkReach,
     /// How long it is waited for.
     pub times: Times,
     /// What its servers demand and refuse.
@@ -50,6 +53,7 @@ impl ProviderOptions {
             base_url,
             shown_url: None,
             key: None,
+            reach: NetworkReach::Anywhere,
             times: Times::default(),
             dialect,
             headers: Vec::new(),

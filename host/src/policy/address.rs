@@ -4,7 +4,7 @@
 //! them might read otherwise (a user, a backslash, an escape, a short form of a number) is no address here.
 
 use std::fmt;
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Longest address that is read, in bytes: the longest name of a host has 253.
 pub const ADDRESS_BYTES_MAX: usize = 2_048;
@@ -32,18 +32,6 @@ impl Address {
         }
         let end = rest.find('/').unwrap_or(rest.len());
         Self::of_authority(secure, &rest[..end])
-    }
-
-    /// That of a policy: `api.openai.com` and `api.openai.com:8443` are reached by `https`; `http://` must be written
-    /// out. Nothing may follow the port.
-    pub fn of_host(text: &str) -> Option<Self> {
-        match text.strip_suffix('/').unwrap_or(text) {
-            url if url.starts_with("https://") || url.starts_with("http://") => {
-                let rest = url.split_once("://")?.1;
-                (!rest.contains('/')).then(|| Self::of_url(url))?
-            }
-            host => Self::of_authority(true, host),
-        }
     }
 
     fn of_authority(secure: bool, authority: &str) -> Option<Self> {
@@ -74,6 +62,16 @@ impl Address {
     /// The host alone, in lower case.
     pub fn host(&self) -> &str {
         &self.host
+    }
+
+    /// The network address, where the host is written as one.
+    pub fn ip(&self) -> Option<IpAddr> {
+        self.host.trim_matches(['[', ']']).parse().ok()
+    }
+
+    /// Returns true for the names that stand for this machine on every system.
+    pub fn is_localhost(&self) -> bool {
+        self.host == "localhost" || self.host.ends_with(".localhost")
     }
 
     /// True if nothing that is sent there leaves this machine.
@@ -182,22 +180,5 @@ mod tests {
             assert_eq!(Address::of_url(url), None, "{url}");
         }
         assert!(Address::of_url(&format!("https://a/{}", "x".repeat(ADDRESS_BYTES_MAX))).is_none());
-    }
-
-    #[test]
-    fn hosts_of_a_policy() {
-        for (text, shown) in [
-            ("api.openai.com", Some("https://api.openai.com")),
-            ("api.openai.com:8443", Some("https://api.openai.com:8443")),
-            ("https://a.test/", Some("https://a.test")),
-            ("http://127.0.0.1:11434", Some("http://127.0.0.1:11434")),
-            ("https://a.test/v1", None),
-            ("a.test/v1", None),
-            ("*.test", None),
-            ("", None),
-        ] {
-            let address = Address::of_host(text).map(|address| address.to_string());
-            assert_eq!(address.as_deref(), shown, "{text}");
-        }
     }
 }

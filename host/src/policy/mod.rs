@@ -5,9 +5,13 @@
 //! the component decides within it is checked once more where calls pass through the host: see [`crate::ceilings`].
 
 mod address;
+mod prefix;
+mod reach;
 mod read;
 
 pub use address::Address;
+pub use prefix::AddressPrefix;
+pub use reach::{NetworkReach, is_public};
 pub use read::TEXT_BYTES_MAX;
 
 use crate::ceilings::{Ceilings, nanos};
@@ -79,8 +83,10 @@ impl UnknownBill {
 pub struct ProviderGrant {
     /// How it is spoken to; `None` leaves it to the tenant.
     pub wire: Option<Wire>,
-    /// Where it may be: its address must be at one of these.
-    pub hosts: Vec<Address>,
+    /// Where it may be: its address must be below one of these.
+    pub hosts: Vec<AddressPrefix>,
+    /// True if the names of its hosts may lead to private addresses, where the policy refuses those.
+    pub private: bool,
     /// Environment variables whose values may go there as the key.
     pub keys: Vec<String>,
 }
@@ -90,7 +96,8 @@ pub struct ProviderGrant {
 pub enum Preset {
     /// For a person's own project.
     Local,
-    /// For tenants that do not trust each other: lower caps, and a store that is bounded.
+    /// For tenants that do not trust each other: lower caps, a store that is bounded, and no provider at a loopback,
+    /// link-local or private address that is not granted.
     Strict,
 }
 
@@ -134,6 +141,14 @@ impl Policy {
     /// The first thing that is wrong, with its line and the nearest valid name.
     pub fn parse(text: &str, name: &str) -> Result<Self, LibraryError> {
         read::policy(text, name)
+    }
+
+    /// True if providers at loopback, link-local and private addresses are refused unless they are granted.
+    pub fn refuses_private_addresses(&self) -> bool {
+        match self.preset {
+            Preset::Local => false,
+            Preset::Strict => true,
+        }
     }
 
     /// May this model be used?

@@ -1,6 +1,6 @@
 //! From YAML to a policy: every key known, every value of its kind, every name a possible one.
 
-use super::{Address, NAMES_MAX, Policy, Preset, ProviderGrant, UnknownBill};
+use super::{AddressPrefix, NAMES_MAX, Policy, Preset, ProviderGrant, UnknownBill};
 use crate::authority;
 use crate::ceilings::{Ceilings, nanos};
 use crate::library::LibraryError;
@@ -146,7 +146,7 @@ fn provider(reader: &Reader<'_>, name: &str, value: &Value) -> Result<ProviderGr
         Value::Null => &empty,
         value => reader.object(path, value)?,
     };
-    reader.known(path, table, &["wire", "hosts", "keys"])?;
+    reader.known(path, table, &["wire", "hosts", "keys", "private"])?;
     let wire = match table.get("wire") {
         Some(_) => Some(reader.wire(path, table)?),
         None => None,
@@ -163,13 +163,15 @@ fn provider(reader: &Reader<'_>, name: &str, value: &Value) -> Result<ProviderGr
         return Err(reader.invalid(keys_at, key, problem, None));
     }
     let hosts = hosts.into_iter().map(|host| {
-        let problem = "a host is such as api.openai.com, api.test:8443 or http://127.0.0.1:11434";
-        Address::of_host(&host)
+        let problem = "a host is such as api.openai.com, api.test:8443, http://127.0.0.1:11434 or, with the beginning \
+                       of a path in plain letters, gateway.test/team-a/v1";
+        AddressPrefix::of_text(&host)
             .ok_or_else(|| reader.invalid(hosts_at, &host, problem.to_owned(), None))
     });
     Ok(ProviderGrant {
         wire,
         hosts: hosts.collect::<Result<_, _>>()?,
+        private: flag(reader, &["providers", name, "private"], table)?,
         keys,
     })
 }
@@ -181,14 +183,7 @@ fn ceilings(reader: &Reader<'_>, value: Option<&Value>) -> Result<Ceilings, Libr
     let table = reader.object(&["ceilings"], value)?;
     reader.known(&["ceilings"], table, &CEILINGS)?;
     let number = |name: &str| whole(reader, &["ceilings", name], table.get(name));
-    let unpriced = match table.get("unpriced") {
-        None | Some(Value::Null) => false,
-        Some(Value::Bool(unpriced)) => *unpriced,
-        Some(other) => {
-            let problem = format!("true or false is needed here, not {}", front::kind(other));
-            return Err(reader.invalid(&["ceilings", "unpriced"], "", problem, None));
-        }
-    };
+    let unpriced = flag(reader, &["ceilings", "unpriced"], table)?;
     let time = |name: &str| {
         let path: Path<'_> = &["ceilings", name];
         let seconds = decimal(reader, path, table.get(name))?;
@@ -249,6 +244,23 @@ fn book(reader: &Reader<'_>, root: &Map<String, Value>) -> Result<Option<String>
 
 fn present(value: Option<&Value>) -> Option<&Value> {
     value.filter(|value| !value.is_null())
+}
+
+/// The last name of the path in its table: true or false, and false where it is left out.
+fn flag(
+    reader: &Reader<'_>,
+    path: Path<'_>,
+    table: &Map<String, Value>,
+) -> Result<bool, LibraryError> {
+    let name = path.last().copied().unwrap_or_default();
+    match table.get(name) {
+        None | Some(Value::Null) => Ok(false),
+        Some(Value::Bool(flag)) => Ok(*flag),
+        Some(other) => {
+            let problem = format!("true or false is needed here, not {}", front::kind(other));
+            Err(reader.invalid(path, "", problem, None))
+        }
+    }
 }
 
 fn whole(

@@ -12,7 +12,7 @@ models:
 tools: [read_file, "list_*"]
 providers:
   openai: {wire: openai, hosts: [api.openai.com], keys: [OPENAI_API_KEY]}
-  local: {hosts: ["http://127.0.0.1:11434"]}
+  local: {hosts: ["http://127.0.0.1:11434"], private: true}
 ceilings:
   spend: 5.00
   unpriced: true
@@ -76,6 +76,7 @@ fn every_key_is_read() {
     let openai = &providers["openai"];
     assert_eq!((openai.wire, openai.keys.len()), (Some(Wire::OpenAi), 1));
     assert_eq!(openai.hosts[0].to_string(), "https://api.openai.com");
+    assert_eq!((openai.private, providers["local"].private), (false, true));
     assert_eq!(
         (providers["local"].wire, providers["local"].keys.len()),
         (None, 0)
@@ -148,7 +149,7 @@ const REFUSED: &[Refused<'_>] = &[
         Some("openai"),
     ),
     (
-        "providers:\n  p: {hosts: ['a/b']}",
+        "providers:\n  p: {hosts: ['a/../b']}",
         2,
         "a host is such as",
         None,
@@ -170,6 +171,12 @@ const REFUSED: &[Refused<'_>] = &[
     ("ceilings: {spent: 1}", 1, "ceilings.spent", Some("spend")),
     ("ceilings: {spend: -1}", 1, "a decimal", None),
     ("ceilings: {unpriced: 1}", 1, "true or false", None),
+    (
+        "providers:\n  p: {private: yes please}",
+        2,
+        "true or false",
+        None,
+    ),
     ("ceilings: {model_calls: many}", 1, "a whole number", None),
     ("ceilings: {run_time: 5m}", 1, "a decimal", None),
     ("quota: 1GB", 1, "a whole number", None),

@@ -2,8 +2,8 @@
 //!
 //! A call reads and never writes, so it is idempotent. `.ai` does not exist in the grant, at any level, under any name
 //! that leads to it: an agent cannot see the store, its directive or its hooks. A refusal is a result that tells the
-//! model what to do instead. File work runs on a few of the runtime's blocking threads and ends
-//! soon after its future is dropped.
+//! model what to do instead. File work runs on a few threads of its own ([`FilePool`]) and ends soon
+//! after its future is dropped.
 //!
 //! A hard link is the file itself under another name, and nobody can say where the other one is: in `.ai`, or outside the
 //! grant. So a file with more than one name is shown and not read; who wants it read puts a copy there.
@@ -11,8 +11,12 @@
 mod arguments;
 mod grant;
 mod list;
+mod pool;
 mod read;
 mod search;
+mod work;
+
+pub use pool::{CALLS_MAX, FilePool};
 
 use super::{ToolEntry, ToolResult, Tools, cut};
 use crate::models::BoxFuture;
@@ -22,7 +26,7 @@ use grant::Grant;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, oneshot};
 
 /// How long a call may take. The bounds below keep one within a few seconds on a disk that answers.
 pub const CALL_TIME_MAX: Duration = Duration::from_secs(30);
@@ -30,23 +34,30 @@ pub const CALL_TIME_MAX: Duration = Duration::from_secs(30);
 /// Longest text of arguments that is parsed. A pattern and a path have a few hundred bytes.
 pub const ARGUMENTS_BYTES_MAX: usize = 64 << 10;
 
-/// Most calls that read files at the same time; the others wait for one of them. A disk serves a few at once well, and
-/// hundreds of runs must not have a thread each.
-pub const CALLS_MAX: usize = 8;
+/// Most calls of one grant that have a thread of the pool at the same time: one tenant's slow files leave the others
+/// half of it.
+pub const GRANT_CALLS_MAX: usize = CALLS_MAX / 2;
 
 /// The three tools over one grant.
 #[derive(Debug, Clone)]
 pub struct FilesTools {
     grant: Arc<Grant>,
     room: Arc<Semaphore>,
+    pool: FilePool,
 }
 
 impl FilesTools {
-    /// Tools that read below `grant` and nothing else.
+    /// Tools that read below `grant` and nothing else, with threads of their own.
     pub fn new(grant: Dir) -> Self {
+        Self::within(grant, FilePool::new())
+    }
+
+    /// The same on the threads of a pool that others share.
+    pub fn within(grant: Dir, pool: FilePool) -> Self {
         Self {
             grant: Arc::new(Grant::new(grant)),
-            room: Arc::new(Semaphore::new(CALLS_MAX)),
+            room: Arc::new(Semaphore::new(GRANT_CALLS_MAX)),
+            pool,
         }
     }
 }
@@ -95,7 +106,6 @@ impl Tools for FilesTools {
         TOOLS.iter().map(entry).collect()
     }
 
-    /// Needs a tokio runtime around it.
     fn call<'a>(&'a self, name: &'a str, arguments: &'a str) -> BoxFuture<'a, ToolResult> {
         Box::pin(async move {
             let Some(tool) = TOOLS.iter().find(|tool| tool.name == name) else {
@@ -106,15 +116,23 @@ impl Tools for FilesTools {
             let _guard = StopOnDrop(stop.clone());
             let (grant, arguments) = (Arc::clone(&self.grant), arguments.to_owned());
             let run = tool.run;
-            // The semaphore is never closed. A call keeps its place until both it and its thread are done.
-            let place = Arc::new(Arc::clone(&self.room).acquire_owned().await);
-            let kept = Arc::clone(&place);
+            // The semaphore is never closed. A call keeps its place until its thread is done, also
+            // when nobody waits for it any more.
+            let place = Arc::clone(&self.room).acquire_owned().await;
+            let (sender, answer) = oneshot::channel();
             let work = move || {
-                let answer = run(&grant, &arguments, &stop);
-                drop(kept);
-                answer
+                // One that was given up while it waited for a thread is not begun.
+                let answer = (!stop.is_set()).then(|| run(&grant, &arguments, &stop));
+                drop((grant, place));
+                if let Some(answer) = answer {
+                    let _ = sender.send(answer);
+                }
             };
-            match tokio::task::spawn_blocking(work).await {
+            if let Err(error) = self.pool.submit(Box::new(work)) {
+                let problem = format!("{name}: no thread can be started ({error}); try again");
+                return ToolResult::failed(problem);
+            }
+            match answer.await {
                 Ok(Ok(content)) => ToolResult::ok(cut(content)),
                 Ok(Err(problem)) => ToolResult::failed(cut(format!("{name}: {problem}"))),
                 Err(_) => ToolResult::failed(format!("{name}: the call was stopped; try again")),

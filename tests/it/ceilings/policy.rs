@@ -205,7 +205,7 @@ fn the_page_about_policies_has_every_key() {
         tools.map(|t| t.len()),
         providers.map(|p| p.len()),
     );
-    assert_eq!(lists, (Some(2), Some(2), Some(2)));
+    assert_eq!(lists, (Some(2), Some(2), Some(4)));
     assert_eq!(
         (quota_bytes, book.as_deref()),
         (Some(500_000_000), Some("used.json"))

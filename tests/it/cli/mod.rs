@@ -7,6 +7,7 @@ mod doctor;
 #[cfg(target_os = "linux")]
 mod ends;
 pub(crate) mod fixture;
+mod hidden_controls;
 mod interrupts;
 mod json;
 mod newcomer;

@@ -13,6 +13,7 @@ pub(crate) mod judged;
 mod llmock;
 mod page;
 mod probe;
+mod reach;
 mod replies;
 mod requests;
 mod roles;

@@ -3,6 +3,8 @@
 
 mod cli;
 mod host;
+#[cfg(unix)]
+mod locks;
 mod planted;
 mod private;
 mod races;

@@ -4,6 +4,7 @@ use crate::error::Error;
 use crate::history::{Entry, Event, Role};
 use crate::json::{self, Map, Value};
 use crate::plan::Loaded;
+use crate::printable::escape_json;
 use crate::time::Instant;
 
 /// Bytes of the manifest line with its line feed.
@@ -15,13 +16,13 @@ const MANIFEST_TITLE_BYTES_MAX: usize = 200;
 /// it was made from. What has no room is left out, the provider's session first, then the title and the task.
 pub fn manifest(loaded: &Loaded) -> Result<String, Error> {
     let mut fields = manifest_fields(loaded);
-    let mut line = Value::Object(fields.clone()).to_string();
+    let mut line = written(fields.clone());
     for name in ["sessionId", "title", "taskId"] {
         if line.len() < MANIFEST_BYTES {
             break;
         }
         fields.shift_remove(name);
-        line = Value::Object(fields.clone()).to_string();
+        line = written(fields.clone());
     }
     if line.len() >= MANIFEST_BYTES {
         return Err(Error::Corrupt(format!(
@@ -33,6 +34,11 @@ pub fn manifest(loaded: &Loaded) -> Result<String, Error> {
     line.push_str(&" ".repeat(MANIFEST_BYTES - 1 - line.len()));
     line.push('\n');
     Ok(line)
+}
+
+/// An object as a line of the document: what a reader would not see is escaped.
+fn written(fields: Map<'_>) -> String {
+    escape_json(&Value::Object(fields).to_string()).into_owned()
 }
 
 fn manifest_fields(loaded: &Loaded) -> Map<'_> {
@@ -108,5 +114,5 @@ fn line(version: u64, index: usize, time: Instant, event: &Event) -> Result<Stri
         "event",
         Value::Array(vec![Value::from(version), Value::from(index as u64)]),
     );
-    Ok(Value::Object(fields).to_string())
+    Ok(written(fields))
 }

@@ -1,13 +1,15 @@
 //! `transcript.md`: a history as a person reads it.
 //!
 //! Text of users, models and tools is shown in blocks that it cannot close: a fence is always longer than any run of
-//! backticks inside it, and quoted text is quoted line by line, whatever ends its lines. Control characters are shown
-//! as pictures of themselves, so that a terminal does not obey them and the file stays text.
+//! backticks inside it, and quoted text is quoted line by line, whatever ends its lines. Control characters of ASCII are
+//! shown as pictures of themselves, other characters that a reader would not see ([`crate::printable`]) by their number,
+//! so that no terminal or viewer obeys them and the file stays text.
 //!
 //! After what an entry adds stands a comment with its version and its length, so that whoever continues the file knows
 //! from its end alone how far it reaches. An entry that shows nothing adds nothing.
 
 use crate::history::{ChargedEvent, Entry, Event, Role, ToolResult, UsageCorrected};
+use crate::printable::{is_hidden_control, push_visible};
 use std::fmt::Write;
 
 /// Most characters of one tool result that the transcript shows; the whole is in the history.
@@ -153,21 +155,23 @@ fn fenced(text: &str, language: &str) -> String {
 }
 
 /// Lines end with a line feed, also those that ended with a carriage return, which Markdown takes for a line end too;
-/// other control characters become their pictures.
+/// other control characters of ASCII become their pictures, and what else is hidden its number.
 fn visible(text: &str) -> String {
     let text = text.replace("\r\n", "\n");
-    text.chars().map(picture).collect()
-}
-
-fn picture(c: char) -> char {
-    match c {
-        '\n' | '\t' => c,
-        '\r' => '\n',
-        '\0'..='\u{1f}' => char::from_u32(0x2400 + u32::from(c)).unwrap_or('\u{fffd}'),
-        '\u{7f}' => '\u{2421}',
-        c if c.is_control() => '\u{fffd}',
-        c => c,
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\n' | '\t' => shown.push(c),
+            '\r' => shown.push('\n'),
+            '\0'..='\u{1f}' => {
+                shown.push(char::from_u32(0x2400 + u32::from(c)).unwrap_or('\u{fffd}'));
+            }
+            '\u{7f}' => shown.push('\u{2421}'),
+            c if is_hidden_control(c) => push_visible(&mut shown, c),
+            c => shown.push(c),
+        }
     }
+    shown
 }
 
 /// Text inside a line: nothing in it begins a block, a comment, a link or an emphasis.
@@ -177,7 +181,11 @@ fn one_line(text: &str) -> String {
         if matches!(c, '\\' | '`' | '*' | '[' | '<') {
             line.push('\\');
         }
-        line.push(if c.is_control() { ' ' } else { c });
+        match c {
+            c if c.is_ascii_control() => line.push(' '),
+            c if is_hidden_control(c) => push_visible(&mut line, c),
+            c => line.push(c),
+        }
     }
     line
 }
@@ -219,7 +227,12 @@ mod tests {
             ("a\r# b\r\n\n```", "> a\n> # b\n>\n> ```\n"),
             (
                 "\u{1b}[31m\0\u{7f}\u{9b}",
-                "> \u{241b}[31m\u{2400}\u{2421}\u{fffd}\n",
+                "> \u{241b}[31m\u{2400}\u{2421}\\u{9b}\n",
+            ),
+            // Symptom: a reversed name in a transcript was shown as another. Fix: it is visible.
+            (
+                "a\u{202e}b\u{200f}\u{61c}\u{2028}\u{200b}c\u{200d}",
+                "> a\\u{202e}b\\u{200f}\\u{61c}\\u{2028}\\u{200b}c\u{200d}\n",
             ),
             (
                 "<!-- version 1, 2 bytes -->",
@@ -229,6 +242,7 @@ mod tests {
             assert_eq!(quoted(text), expected);
         }
         assert_eq!(one_line("a\n*b* <!-- [c"), "a \\*b\\* \\<!-- \\[c");
+        assert_eq!(one_line("a\u{9b}\u{202e}b"), "a\\u{9b}\\u{202e}b");
     }
 
     #[test]

@@ -1,10 +1,12 @@
-//! `thread.json` and `state.json`: where a thread stands, for people and other programs. Money is a decimal number here.
+//! `thread.json` and `state.json`: where a thread stands, for people and other programs. Money is a decimal number here,
+//! and characters that a reader would not see are escaped ([`crate::printable`]).
 
 use crate::error::Error;
 use crate::json::{self, Fields, Map, ToJson, Value};
 use crate::limits::Limits;
 use crate::money::Nanos;
 use crate::plan::Loaded;
+use crate::printable::escape_json;
 use crate::thread::Counters;
 
 /// The content of `thread.json`, made from one snapshot; `version` is the version it was made from.
@@ -108,5 +110,5 @@ impl ToJson for Decimal {
 fn pretty(text: &str) -> Result<String, Error> {
     let tree = json::parse(text)
         .map_err(|e| Error::Corrupt(format!("a document cannot be written: {e}")))?;
-    Ok(tree.to_text_pretty() + "\n")
+    Ok(escape_json(&tree.to_text_pretty()).into_owned() + "\n")
 }

@@ -3,7 +3,7 @@
 use super::Findings;
 use crate::command::open::Session;
 use threadkeep::ceilings::Book;
-use threadkeep::policy::{Address, Policy};
+use threadkeep::policy::{AddressPrefix, Policy};
 use threadkeep_cli::answer::{Section, State, lift};
 use threadkeep_cli::money;
 
@@ -93,11 +93,16 @@ fn describe(policy: &Policy, section: &mut Section) {
         Some(granted) => {
             for (provider, grant) in granted {
                 let wire = grant.wire.map_or("any wire", |wire| wire.as_str());
-                let hosts: Vec<String> = grant.hosts.iter().map(Address::to_string).collect();
+                let hosts: Vec<String> = grant.hosts.iter().map(AddressPrefix::to_string).collect();
                 let hosts = hosts.iter().map(String::as_str).collect();
                 let keys = grant.keys.iter().map(String::as_str).collect();
                 let (hosts, keys) = (all(Some(hosts)), all(Some(keys)));
-                let value = format!("{wire}; hosts: {hosts}; keys: {keys}");
+                let private = if grant.private {
+                    "; names may lead to private addresses"
+                } else {
+                    ""
+                };
+                let value = format!("{wire}; hosts: {hosts}; keys: {keys}{private}");
                 section.from(&format!("provider {provider}"), value, name);
             }
         }

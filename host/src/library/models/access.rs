@@ -9,7 +9,7 @@
 use super::{ModelTable, Origin, ProviderEntry, Wire};
 use crate::authority;
 use crate::library::LibraryError;
-use crate::policy::{Address, Policy, ProviderGrant};
+use crate::policy::{Address, AddressPrefix, NetworkReach, Policy, ProviderGrant, is_public};
 use std::collections::BTreeMap;
 
 /// What a policy says of providers.
@@ -51,7 +51,11 @@ impl ModelTable {
         let granted = grants.and_then(|grants| Some((grants, grants.providers.get(name)?)));
         let problem = match (granted, Address::of_url(base_url)) {
             (Some((grants, grant)), address) => grant
-                .problem(entry.wire, address.as_ref(), &variables)
+                .problem(
+                    entry.wire,
+                    address.is_some().then_some(base_url),
+                    &variables,
+                )
                 .map(|(field, problem)| {
                     let policy = &grants.policy;
                     (
@@ -68,6 +72,37 @@ impl ModelTable {
         match problem {
             Some((field, problem)) => Err(entry.invalid(field, "", problem)),
             None => Ok(()),
+        }
+    }
+
+    /// Which network addresses the provider may be at. It comes after [`Self::check_access`]: where a policy grants the
+    /// provider, its address is one that was granted.
+    pub(super) fn reach(
+        &self,
+        name: &str,
+        entry: &ProviderEntry,
+        base_url: &str,
+    ) -> Result<NetworkReach, LibraryError> {
+        let (Some(policy), Some(address)) = (&self.private_refused_by, Address::of_url(base_url))
+        else {
+            return Ok(NetworkReach::Anywhere);
+        };
+        let grants = self.grants.as_ref();
+        let grant = grants.and_then(|grants| grants.providers.get(name));
+        let is_private = address.is_localhost() || address.ip().is_some_and(|ip| !is_public(ip));
+        match grant {
+            Some(grant) if grant.private => Ok(NetworkReach::Anywhere),
+            Some(_) if address.is_localhost() => Ok(NetworkReach::Loopback),
+            // Written out as a number, it was granted as that.
+            Some(_) if is_private => Ok(NetworkReach::Anywhere),
+            None if is_private => {
+                let problem = format!(
+                    "{address} is a loopback, link-local or private address, and {policy} does not grant it; the operator \
+                     can, under providers"
+                );
+                Err(entry.invalid("base_url", "", problem))
+            }
+            Some(_) | None => Ok(NetworkReach::Public),
         }
     }
 
@@ -97,21 +132,27 @@ impl ProviderGrant {
     fn problem(
         &self,
         wire: Wire,
-        address: Option<&Address>,
+        base_url: Option<&str>,
         variables: &[String],
     ) -> Option<(&'static str, String)> {
         if let Some(granted) = self.wire.filter(|granted| *granted != wire) {
             let (wire, granted) = (wire.as_str(), granted.as_str());
             return Some(("wire", format!("the provider speaks {granted}, not {wire}")));
         }
-        let address = address?;
-        if !self.hosts.contains(address) {
-            let hosts: Vec<String> = self.hosts.iter().map(Address::to_string).collect();
+        let base_url = base_url?;
+        if !self.hosts.iter().any(|prefix| prefix.covers(base_url)) {
+            let hosts: Vec<String> = self.hosts.iter().map(AddressPrefix::to_string).collect();
             let hosts = match hosts.is_empty() {
                 true => "none".to_owned(),
                 false => hosts.join(", "),
             };
-            let problem = format!("{address} is not one of its hosts ({hosts})");
+            // Not the path: it may hold the value of a variable.
+            let address = Address::of_url(base_url)?;
+            let of_path = match self.hosts.iter().any(|prefix| prefix.is_below(&address)) {
+                true => "with this path is not below",
+                false => "is not",
+            };
+            let problem = format!("{address} {of_path} one of its hosts ({hosts})");
             return Some(("base_url", problem));
         }
         let strange = variables.iter().find(|name| !self.keys.contains(*name))?;

@@ -36,6 +36,7 @@ pub(super) fn table(
         providers,
         environment,
         grants: None,
+        private_refused_by: None,
         options_bound_by: None,
     })
 }

@@ -18,6 +18,8 @@ pub(in crate::models) enum Fault {
     Encode(EncodeError),
     /// No connection was made.
     Connect { problem: String },
+    /// No connection was made: the server's name leads to addresses that may not be reached.
+    OutOfReach,
     /// No connection was made, because the server's certificate is not trusted, or not its own.
     Certificate { problem: String },
     /// No connection was made, because the server does not speak TLS.
@@ -191,6 +193,7 @@ pub(in crate::models) fn classify(fault: &Fault, url: &str) -> Verdict {
         Fault::Encode(EncodeError::TooLarge) => named(Permanent, "request_too_large"),
         Fault::Encode(_) => named(Permanent, "request_unreadable"),
         Fault::Connect { .. } => named(Transient, "connect"),
+        Fault::OutOfReach => named(Permanent, "out_of_reach"),
         Fault::Certificate { .. } => named(Permanent, "certificate"),
         Fault::NoTls => named(Permanent, "no_tls"),
         Fault::Timeout(_) => named(Transient, "timeout"),
@@ -221,7 +224,11 @@ pub(in crate::models) fn classify(fault: &Fault, url: &str) -> Verdict {
     };
     let unsent = matches!(
         fault,
-        Fault::Encode(_) | Fault::Connect { .. } | Fault::Certificate { .. } | Fault::NoTls
+        Fault::Encode(_)
+            | Fault::Connect { .. }
+            | Fault::OutOfReach
+            | Fault::Certificate { .. }
+            | Fault::NoTls
     );
     Verdict {
         kind,
@@ -237,6 +244,12 @@ fn sentence(fault: &Fault, url: &str) -> String {
         Fault::Encode(error) => return encode_sentence(error),
         Fault::Connect { problem } => {
             return format!("the provider cannot be reached at {url}: {problem}");
+        }
+        Fault::OutOfReach => {
+            return format!(
+                "the name of the server at {url} leads to loopback, link-local or private addresses alone, and the \
+                 operator's policy does not grant them"
+            );
         }
         Fault::Certificate { problem } => {
             return format!("the certificate of the server at {url} is not trusted: {problem}");
@@ -311,6 +324,9 @@ pub(in crate::models) fn advice(fault: &Fault, path: &str) -> Option<&'static st
             status: 401 | 403, ..
         } => Some("look at the provider's key: threadkeep doctor says where it comes from"),
         Fault::NoTls => Some("write http:// in base_url, if that is meant"),
+        Fault::OutOfReach => Some(
+            "if it is meant, the operator grants the provider with `private: true` in the policy",
+        ),
         Fault::Certificate { .. } => {
             Some("add the server's authority to the certificates that this system trusts")
         }

@@ -153,6 +153,7 @@ fn everything_else() {
         false,
     );
     check(connect, Transient, "connect", false);
+    check(Fault::OutOfReach, Permanent, "out_of_reach", false);
     let problem = "expired".to_owned();
     check(
         Fault::Certificate { problem },
@@ -242,6 +243,7 @@ fn a_person_is_told_what_to_try() {
         (status(401, None), "/", "key"),
         (Fault::NotAStream(Said::default()), "/", "/v1"),
         (certificate, "/", "authority"),
+        (Fault::OutOfReach, "/", "private: true"),
         (status(500, None), "/", ""),
         (Fault::BadChunk, "/", ""),
     ] {

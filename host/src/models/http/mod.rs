@@ -5,7 +5,8 @@
 //! from the environment. `normal` is the conversation as it is stored, `conversation` as servers
 //! take it, `origin` what goes back to one provider alone; `body` reads the answer and `sse` its
 //! events, `room` bounds the reply, `finish` knows why it ended, `classify` says what a fault
-//! means, `said` what an error body says, `redact` what of it may be shown, `tls` whom to trust.
+//! means, `said` what an error body says, `redact` what of it may be shown, `resolver` where a name
+//! may lead, `tls` whom to trust.
 //! What stands in the body, and how events become a reply, is the adapter's.
 //!
 //! A reply is whole once its finish reason has arrived. After it, only what reports its usage is
@@ -18,6 +19,7 @@ pub(super) mod finish;
 pub(super) mod normal;
 pub(super) mod origin;
 mod redact;
+mod resolver;
 pub(super) mod room;
 pub(super) mod said;
 mod sse;
@@ -28,15 +30,18 @@ use super::{
     BoxFuture, Completion, Delta, Failure, IDLE_TIME, Llm, OnDelta, ProviderOptions, Request,
     Secret, Usage, answer_bytes_max,
 };
+use crate::policy::NetworkReach;
 use classify::{Fault, Said};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use normal::EncodeError;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION};
 use reqwest::{Client, Response, Url};
+use resolver::ReachResolver;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::error::Error;
-use std::sync::LazyLock;
+use std::net::IpAddr;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 /// Why a provider cannot be set up. Nothing of the key or the address is repeated.
@@ -58,6 +63,11 @@ pub enum SetupError {
         "the provider's base_url must not have a user, a password, a query or a fragment; the key has a field of its own"
     )]
     Parts,
+    /// The address is loopback, link-local or private, and such ones are out of its reach.
+    #[error(
+        "the provider's base_url is a loopback, link-local or private address, and those are not granted"
+    )]
+    OutOfReach,
     /// A header of its own cannot be sent.
     #[error("the provider's header {name} cannot be sent: {problem}")]
     Header {
@@ -177,7 +187,7 @@ pub(super) struct Endpoint {
 impl Endpoint {
     /// Sets it up for requests to `url`, whose path ends in `path`. Connects to nothing.
     pub fn new(mut url: Url, path: &str, options: ProviderOptions) -> Result<Self, SetupError> {
-        let client = client(&url, options.times)?;
+        let client = client(&url, options.times, options.reach)?;
         if !options.query.is_empty() {
             url.query_pairs_mut().extend_pairs(&options.query);
         }
@@ -452,17 +462,31 @@ pub(super) fn address(base: &str) -> Result<Url, SetupError> {
 /// A client that makes one request when it is asked for one. (Its pool may take another connection
 /// if the one it picked was closed before anything was written to it; nothing is ever written
 /// twice.)
-fn client(url: &Url, times: Times) -> Result<Client, SetupError> {
+///
+/// It reaches nothing out of `reach`: a name is judged when it is looked up, a number here.
+fn client(url: &Url, times: Times, reach: NetworkReach) -> Result<Client, SetupError> {
     let failed = |problem: String| SetupError::Client { problem };
+    let host = url.host_str().unwrap_or_default();
+    let number: Option<IpAddr> = host.trim_matches(['[', ']']).parse().ok();
+    if number.is_some_and(|number| !reach.allows(number)) {
+        return Err(SetupError::OutOfReach);
+    }
     let tls = tls::config(url.scheme() == "https").map_err(|error| failed(error.to_string()))?;
-    Client::builder()
+    let client = Client::builder()
         .user_agent(concat!("threadkeep/", env!("CARGO_PKG_VERSION")))
         .connect_timeout(times.connect)
         .redirect(reqwest::redirect::Policy::none())
         .referer(false)
         .retry(reqwest::retry::never())
         .no_proxy()
-        .tls_backend_preconfigured(tls)
+        .tls_backend_preconfigured(tls);
+    let client = match reach {
+        NetworkReach::Anywhere => client,
+        NetworkReach::Loopback | NetworkReach::Public => {
+            client.dns_resolver(Arc::new(ReachResolver(reach)))
+        }
+    };
+    client
         .build()
         .map_err(|error| failed(chain(&error.without_url())))
 }
@@ -483,6 +507,9 @@ fn chain(error: &dyn Error) -> String {
 fn unanswered(error: &reqwest::Error) -> Fault {
     if !error.is_connect() {
         return Fault::Disconnected;
+    }
+    if resolver::is_out_of_reach(error) {
+        return Fault::OutOfReach;
     }
     if tls::is_plain_server(error) {
         return Fault::NoTls;

@@ -69,16 +69,22 @@ fn from_code(code: ErrorCode, extended: i32, message: String) -> StorageError {
         return StorageError::Corrupt { message };
     }
     match code {
+        ErrorCode::DatabaseBusy | ErrorCode::FileLockingProtocolFailed => {
+            // Our writers queue elsewhere: who holds SQLite's own lock for so long is another program.
+            let message = format!(
+                "{message}: another process keeps the database file of the store \
+                 (.ai/threads/registry.db of a project) locked: end that process, or try again"
+            );
+            StorageError::Unavailable { message }
+        }
         // Another has it, or the machine is short of something: the same call may go through later. A full disk is
         // the operator's, not the tenant's quota.
-        ErrorCode::DatabaseBusy
-        | ErrorCode::DatabaseLocked
+        ErrorCode::DatabaseLocked
         | ErrorCode::OutOfMemory
         | ErrorCode::OperationInterrupted
         | ErrorCode::SystemIoFailure
         | ErrorCode::DiskFull
-        | ErrorCode::CannotOpen
-        | ErrorCode::FileLockingProtocolFailed => StorageError::Unavailable { message },
+        | ErrorCode::CannotOpen => StorageError::Unavailable { message },
         // A constraint of the schema holds for everything that we write.
         ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase | ErrorCode::ConstraintViolation => {
             StorageError::Corrupt { message }

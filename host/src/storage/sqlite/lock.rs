@@ -145,7 +145,8 @@ impl LockFile {
         let (name, millis) = (self.place.lock_name(), most.as_millis());
         StorageError::Unavailable {
             message: format!(
-                "the lock file {name} has been held by another process for {millis} ms; is one stopped?"
+                "another process keeps the lock file {name} of the store locked, for {millis} ms by \
+                 now: end that process, or try again"
             ),
         }
     }

@@ -5,6 +5,7 @@
 //! to a directory whose name was not checked. A hard link cannot be told from the file itself, so a file with more than
 //! one name is not read at all.
 
+use super::work::{CallWork, LOOKED_MAX};
 use crate::authority::{self, AI, AuthorityError};
 use cap_std::fs::{Dir, File, Metadata};
 use std::io;
@@ -16,17 +17,14 @@ pub(super) const PATH_BYTES_MAX: usize = 1_024;
 /// Most entries of one directory that are looked at. What a model can use is a hundredth of it.
 const ENTRIES_MAX: usize = 10_000;
 
-/// Most files and directories that one call opens: some seconds of work.
-const OPENED_MAX: usize = 20_000;
-
 /// A directory that may be read.
 #[derive(Debug)]
 pub(super) struct Grant {
     root: Dir,
     /// [`ENTRIES_MAX`], less in a test.
     pub(super) entries_max: usize,
-    /// [`OPENED_MAX`], less in a test.
-    pub(super) opened_max: usize,
+    /// [`LOOKED_MAX`], less in a test.
+    pub(super) looked_max: usize,
 }
 
 /// What a directory entry is.
@@ -54,8 +52,18 @@ pub(super) struct Entry {
 pub(super) struct Entries {
     /// By name, in byte order; without what is hidden.
     pub(super) entries: Vec<Entry>,
-    /// Some were left out: names that are not UTF-8, or more than [`ENTRIES_MAX`].
+    /// Some were left out: names that are not UTF-8, or more than [`ENTRIES_MAX`], or more links than are followed. What
+    /// the call has no more room for, [`CallWork::is_spent`] says.
     pub(super) incomplete: bool,
+}
+
+/// What becomes of the links in a directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum LinkRule {
+    /// Those that lead somewhere are entries.
+    Follow,
+    /// They are no entries.
+    Skip,
 }
 
 /// Something that a path leads to.
@@ -69,7 +77,7 @@ impl Grant {
         Self {
             root,
             entries_max: ENTRIES_MAX,
-            opened_max: OPENED_MAX,
+            looked_max: LOOKED_MAX,
         }
     }
 
@@ -126,14 +134,23 @@ impl Grant {
         Ok(child)
     }
 
-    /// What is in a directory; `path` is the text that came with it.
-    pub(super) fn entries(&self, dir: &Dir, path: &str) -> Result<Entries, String> {
+    /// What is in a directory; `path` is the text that came with it. Whatever is looked at counts, shown or not.
+    pub(super) fn entries(
+        &self,
+        dir: &Dir,
+        path: &str,
+        links: LinkRule,
+        work: &mut CallWork<'_>,
+    ) -> Result<Entries, String> {
         let failed = |error| told(path, AuthorityError::from_io(path, error));
         let (mut entries, mut incomplete) = (Vec::new(), false);
-        for entry in dir.entries().map_err(failed)? {
+        for (looked, entry) in dir.entries().map_err(failed)?.enumerate() {
             let entry = entry.map_err(failed)?;
-            if entries.len() == self.entries_max {
+            if looked == self.entries_max {
                 incomplete = true;
+                break;
+            }
+            if !work.look() {
                 break;
             }
             let Ok(name) = entry.file_name().into_string() else {
@@ -144,15 +161,25 @@ impl Grant {
             let Ok(metadata) = dir.symlink_metadata(&name) else {
                 continue;
             };
-            if !is_hidden(&name)
-                && !self.is_hidden_dir(&metadata)
-                && self.leads_somewhere(path, &name, &metadata)
-            {
-                entries.push(Entry {
-                    name,
-                    kind: kind(&metadata),
-                });
+            if is_hidden(&name) || self.is_hidden_dir(&metadata) {
+                continue;
             }
+            if metadata.is_symlink() {
+                if links == LinkRule::Skip {
+                    continue;
+                }
+                if !work.follow() {
+                    incomplete = true;
+                    continue;
+                }
+                if !self.leads_somewhere(path, &name) {
+                    continue;
+                }
+            }
+            entries.push(Entry {
+                name,
+                kind: kind(&metadata),
+            });
         }
         entries.sort_by(|left, right| left.name.cmp(&right.name));
         Ok(Entries {
@@ -189,14 +216,14 @@ impl Grant {
         Ok(resolved)
     }
 
-    /// A link is shown if it can be opened; anything else is there.
-    fn leads_somewhere(&self, path: &str, name: &str, metadata: &Metadata) -> bool {
+    /// A link is shown if it can be opened.
+    fn leads_somewhere(&self, path: &str, name: &str) -> bool {
         let whole = if path.is_empty() {
             name.to_owned()
         } else {
             format!("{path}/{name}")
         };
-        !metadata.is_symlink() || self.open(&whole).is_ok()
+        self.open(&whole).is_ok()
     }
 
     fn is_hidden_dir(&self, metadata: &Metadata) -> bool {

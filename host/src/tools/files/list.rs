@@ -2,7 +2,8 @@
 
 use super::Stop;
 use super::arguments::Arguments;
-use super::grant::{Entry, Grant, Kind, Place};
+use super::grant::{Entry, Grant, Kind, LinkRule, Place};
+use super::work::CallWork;
 use crate::tools::CONTENT_BYTES_MAX;
 use cap_std::fs::Dir;
 
@@ -26,7 +27,7 @@ pub(super) fn run(grant: &Grant, arguments: &str, stop: &Stop) -> Result<String,
     };
     let mut listing = Listing {
         grant,
-        stop,
+        work: CallWork::new(stop, grant.looked_max),
         text: String::new(),
         shown: 0,
         cut: false,
@@ -38,7 +39,7 @@ pub(super) fn run(grant: &Grant, arguments: &str, stop: &Stop) -> Result<String,
 
 struct Listing<'a> {
     grant: &'a Grant,
-    stop: &'a Stop,
+    work: CallWork<'a>,
     text: String,
     shown: usize,
     cut: bool,
@@ -48,10 +49,12 @@ struct Listing<'a> {
 impl Listing<'_> {
     /// Recurses at most [`DEPTH_MAX`] times.
     fn directory(&mut self, dir: &Dir, path: &str, depth: u64) -> Result<(), String> {
-        let found = self.grant.entries(dir, path)?;
+        let found = self
+            .grant
+            .entries(dir, path, LinkRule::Follow, &mut self.work)?;
         self.incomplete |= found.incomplete;
         for entry in found.entries {
-            if self.cut || self.stop.is_set() {
+            if self.cut || self.work.is_stopped() {
                 return Ok(());
             }
             let whole = if path.is_empty() {
@@ -90,7 +93,8 @@ impl Listing<'_> {
     }
 
     fn finish(mut self) -> String {
-        if self.text.is_empty() {
+        let incomplete = self.incomplete || self.work.is_spent();
+        if self.text.is_empty() && !incomplete {
             self.text.push_str("[the directory is empty]");
         }
         if self.cut {
@@ -99,7 +103,7 @@ impl Listing<'_> {
                 self.shown
             ));
         }
-        if self.incomplete {
+        if incomplete {
             self.text.push_str("[some entries cannot be shown]");
         }
         self.text

@@ -2,7 +2,8 @@
 
 use super::Stop;
 use super::arguments::Arguments;
-use super::grant::{self, Grant, Kind, Place};
+use super::grant::{self, Grant, Kind, LinkRule, Place};
+use super::work::CallWork;
 use crate::tools::CONTENT_BYTES_MAX;
 use cap_std::fs::{Dir, File};
 use regex_lite::{Regex, RegexBuilder};
@@ -115,11 +116,11 @@ fn pieces(line: &str) -> impl Iterator<Item = Range<usize>> {
 struct Search<'a> {
     grant: &'a Grant,
     stop: &'a Stop,
+    work: CallWork<'a>,
     pattern: Pattern,
     max: u64,
     text: String,
     hits: u64,
-    opened: usize,
     read: u64,
     /// More may be found: a bound was reached, and the word for it.
     cut: Option<&'static str>,
@@ -133,11 +134,11 @@ impl<'a> Search<'a> {
         Self {
             grant,
             stop,
+            work: CallWork::new(stop, grant.looked_max),
             pattern,
             max,
             text: String::new(),
             hits: 0,
-            opened: 0,
             read: 0,
             cut: None,
             too_large: 0,
@@ -148,13 +149,11 @@ impl<'a> Search<'a> {
 
     /// Recurses at most [`DEPTH_MAX`] times. Links are not followed, so nothing is searched twice.
     fn directory(&mut self, dir: &Dir, path: &str, depth: usize) -> Result<(), String> {
-        let found = self.grant.entries(dir, path)?;
+        let found = self
+            .grant
+            .entries(dir, path, LinkRule::Skip, &mut self.work)?;
         self.unreadable += usize::from(found.incomplete);
         for entry in found.entries {
-            self.opened += 1;
-            if self.opened > self.grant.opened_max {
-                self.cut = Some("too many files");
-            }
             if self.cut.is_some() || self.stop.is_set() {
                 return Ok(());
             }
@@ -178,6 +177,9 @@ impl<'a> Search<'a> {
                 Kind::HardLink => self.hard_links += 1,
                 Kind::Link | Kind::Special => {}
             }
+        }
+        if self.work.is_spent() {
+            self.cut.get_or_insert("too many files");
         }
         Ok(())
     }

@@ -295,5 +295,8 @@ fn a_dropped_call_is_told_to_stop() {
     let (_temp, tools) = grant(&[("a", b"x\n")]);
     let found = search::run(&tools.grant, r#"{"pattern":"x"}"#, &stop).expect("an answer");
     assert_eq!(found, "[nothing was found]");
+    // Not one entry is looked at.
+    let listed = list::run(&tools.grant, "{}", &stop).expect("an answer");
+    assert_eq!(listed, "[the directory is empty]");
     assert!(cut("é".repeat(RESULT_BYTES_MAX)).len() <= RESULT_BYTES_MAX);
 }

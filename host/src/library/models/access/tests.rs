@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::authority::Environment;
-use crate::policy::Preset;
+use crate::policy::{NetworkReach, Preset};
 
 fn environment(pairs: &[(&str, &str)]) -> Environment {
     let pairs = pairs.iter();
@@ -145,6 +145,127 @@ fn a_policy_binds_wire_hosts_and_keys() {
         &policy("providers: {p: }"),
         "its hosts (none)",
     );
+}
+
+/// Symptom: a grant of one team's address at a shared gateway was one of the whole gateway. Cause:
+/// a grant was scheme, host and port. Fix: it may have the beginning of a path. The kind: addresses
+/// that begin as the one granted and lead elsewhere, with the operator's key.
+#[test]
+fn a_policy_binds_a_provider_and_its_key_below_a_path() {
+    let granted = policy(
+        "providers: {p: {hosts: [gw.test/team-a/v1, 'http://localhost:8000/x'], keys: [OTHER_API_KEY]}}",
+    );
+    for (base_url, word) in [
+        ("https://gw.test/team-a/v1", ""),
+        ("https://gw.test/team-a/v1/", ""),
+        ("https://gw.test/team-a/v1/sub", ""),
+        ("http://localhost:8000/x", ""),
+        (
+            "https://gw.test",
+            "https://gw.test with this path is not below one of its hosts (https://gw.test/team-a/v1, ",
+        ),
+        ("https://gw.test/team-b/v1", "with this path is not below"),
+        ("https://gw.test/team-a/v10", "with this path is not below"),
+        (
+            "https://gw.test/team-a/v1/../../team-b/v1",
+            "with this path is not below",
+        ),
+        (
+            "https://gw.test/team-a/v1/%2e%2e/%2e%2e/team-b",
+            "with this path is not below",
+        ),
+        (
+            "https://gw.test/team-a/v1\\..\\..\\team-b",
+            "with this path is not below",
+        ),
+        (
+            "https://gw.test/team-a/v1/..;/team-b",
+            "with this path is not below",
+        ),
+        (
+            "https://gw.test:8443/team-a/v1",
+            "https://gw.test:8443 is not one of its hosts",
+        ),
+        (
+            "http://gw.test/team-a/v1",
+            "http://gw.test is not one of its hosts",
+        ),
+        (
+            "https://evil.test/team-a/v1",
+            "https://evil.test is not one of its hosts",
+        ),
+        ("https://gw.test@evil.test/team-a/v1", "an address is"),
+        (
+            "https://gw.test/team-a/v1?x=/team-b",
+            "with this path is not below",
+        ),
+    ] {
+        bound(base_url, "${OTHER_API_KEY}", &granted, word);
+        bound(base_url, "sk-written-by-the-tenant", &granted, word);
+    }
+}
+
+/// A policy, an address of a tenant, and where the provider may be; none if it is refused.
+const REACHED: &[(&str, &str, Option<NetworkReach>)] = {
+    use NetworkReach::{Anywhere, Loopback, Public};
+    const STRICT: &str = "preset: strict";
+    const GRANTED: &str = "{preset: strict, providers: {p: {hosts: ['http://127.0.0.1:8000', \
+                           'http://[fd00::1]', 'http://localhost', inner.test]}}}";
+    const PRIVATE: &str = "{preset: strict, providers: {p: {hosts: [inner.test, 'http://localhost'], private: true}}}";
+    &[
+        ("preset: local", "http://127.0.0.1:8000", Some(Anywhere)),
+        ("preset: local", "https://inner.test", Some(Anywhere)),
+        (STRICT, "https://inner.test", Some(Public)),
+        (STRICT, "https://8.8.8.8", Some(Public)),
+        (STRICT, "http://127.0.0.1:8000", None),
+        (STRICT, "http://127.9.9.9", None),
+        (STRICT, "http://localhost", None),
+        (STRICT, "http://LOCALHOST:1", None),
+        (STRICT, "http://x.localhost", None),
+        (STRICT, "http://0.0.0.0", None),
+        (STRICT, "http://10.0.0.1", None),
+        (STRICT, "http://172.16.9.9", None),
+        (STRICT, "http://192.168.1.1", None),
+        (STRICT, "http://169.254.169.254/latest", None),
+        (STRICT, "http://[::1]", None),
+        (STRICT, "http://[::]", None),
+        (STRICT, "http://[fe80::1]", None),
+        (STRICT, "http://[fd00::1]", None),
+        (STRICT, "http://[::ffff:127.0.0.1]", None),
+        (STRICT, "http://[::ffff:a00:1]", None),
+        (GRANTED, "http://127.0.0.1:8000", Some(Anywhere)),
+        (GRANTED, "http://[fd00:0::1]", Some(Anywhere)),
+        (GRANTED, "http://localhost", Some(Loopback)),
+        (GRANTED, "https://inner.test", Some(Public)),
+        (GRANTED, "http://127.0.0.1:9000", None),
+        (PRIVATE, "https://inner.test", Some(Anywhere)),
+        (PRIVATE, "http://localhost", Some(Anywhere)),
+        (PRIVATE, "http://10.0.0.1", None),
+    ]
+};
+
+/// Symptom: under `preset: strict` a tenant reached the machine's own services. Cause: any address
+/// was as good as another. Fix: those that are not public are refused unless they are granted.
+#[test]
+fn strict_refuses_addresses_that_are_not_public() {
+    for (text, base_url, reach) in REACHED {
+        let table = format!("providers:\n  p:\n    wire: openai\n    base_url: '{base_url}'\n");
+        let table = ModelTable::load(Some(&table), environment(SECRETS)).expect("it is a table");
+        let spec = table.restricted(&policy(text)).provider("p");
+        assert_eq!(
+            spec.as_ref().ok().map(|spec| spec.reach),
+            *reach,
+            "{text} {base_url}"
+        );
+        if let Err(error) = spec {
+            let said = error.to_string();
+            let words = ["private address", "is not one of its hosts"];
+            assert!(
+                words.iter().any(|word| said.contains(word)),
+                "{base_url}: {said}"
+            );
+        }
+    }
 }
 
 /// One provider of a tenant's table under a policy; no error shows a key.

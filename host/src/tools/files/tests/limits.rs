@@ -190,7 +190,7 @@ const MANY: &[Case<'_>] = &[
 fn directories_without_end() {
     let (temp, mut tools) = grant(&[("c/f", b"match")]);
     let grant = Arc::get_mut(&mut tools.grant).expect("nobody else has it");
-    (grant.entries_max, grant.opened_max) = (5, 10);
+    (grant.entries_max, grant.looked_max) = (5, 10);
     for dir in ["a", "b"] {
         std::fs::create_dir(temp.path().join(dir)).expect("made");
         for n in 0..6 {
@@ -198,6 +198,75 @@ fn directories_without_end() {
         }
     }
     check(&tools, MANY);
+}
+
+/// Symptom: a listing of 20,000 links that lead nowhere ran for minutes after its call had ended.
+/// Cause: only what was shown counted, and nobody asked whether the call was over. Fix: every look
+/// counts, and so does every link that is followed. The kind: what is skipped (links that lead
+/// nowhere or in a circle, names that are not UTF-8, hidden ones), alone and below directories.
+#[cfg(unix)]
+#[test]
+fn what_is_not_shown_counts_too() {
+    use std::os::unix::ffi::OsStrExt;
+    use std::os::unix::fs::symlink;
+    let (temp, mut tools) = grant(&[]);
+    /// A name of a directory, and what plants its n-th entry.
+    type Planted<'a> = (&'a str, &'a dyn Fn(&std::path::Path, usize));
+    let planted: [Planted<'_>; 3] = [
+        ("nowhere", &|dir, n| {
+            symlink("gone", dir.join(n.to_string())).expect("made")
+        }),
+        ("circle", &|dir, n| {
+            symlink(n.to_string(), dir.join(n.to_string())).expect("made")
+        }),
+        ("bytes", &|dir, n| {
+            let name = [b"\xff".as_slice(), n.to_string().as_bytes()].concat();
+            std::fs::write(dir.join(std::ffi::OsStr::from_bytes(&name)), "").expect("written");
+        }),
+    ];
+    for (name, plant) in planted {
+        let dir = temp.path().join(name);
+        std::fs::create_dir(&dir).expect("made");
+        (0..30).for_each(|n| plant(&dir, n));
+    }
+    let incomplete = "[some entries cannot be shown]";
+    let grant = Arc::get_mut(&mut tools.grant).expect("nobody else has it");
+    (grant.entries_max, grant.looked_max) = (10, 1_000);
+    for (name, _) in planted {
+        exactly(&tools, "list_files", json!({"path": name}), incomplete);
+    }
+    let grant = Arc::get_mut(&mut tools.grant).expect("nobody else has it");
+    (grant.entries_max, grant.looked_max) = (1_000, 20);
+    for (name, _) in planted {
+        exactly(&tools, "list_files", json!({"path": name}), incomplete);
+        let search = json!({"pattern": "x", "path": name});
+        let found = call(&tools, "search_files", search).content;
+        assert!(found.contains("[too many files"), "{name}: {found}");
+    }
+    let deep = call(&tools, "list_files", json!({"depth": 2})).content;
+    assert!(deep.ends_with(incomplete), "{deep}");
+}
+
+/// The links of the symptom above, and links that lead somewhere: no more are followed than a
+/// listing has lines.
+#[cfg(unix)]
+#[test]
+fn twenty_thousand_links() {
+    let (temp, tools) = grant(&[("file", b"x")]);
+    for n in 0..20_000 {
+        let (name, target) = (format!("l{n:05}"), ["gone", "file"][n % 2]);
+        std::os::unix::fs::symlink(target, temp.path().join(name)).expect("made");
+    }
+    let listed = call(&tools, "list_files", json!({})).content;
+    assert!(
+        listed.ends_with("[some entries cannot be shown]"),
+        "{listed}"
+    );
+    let links = listed
+        .lines()
+        .filter(|line| line.ends_with("(link)"))
+        .count();
+    assert!((1..=work::FOLLOWED_MAX).contains(&links), "{links}");
 }
 
 const THOUSAND: &[Case<'_>] = &[

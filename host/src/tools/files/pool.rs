@@ -1,0 +1,154 @@
+//! The threads that file calls run on: a few of their own, for all grants that share a pool.
+//!
+//! A disk or a mount may answer late or never. The runtime's blocking threads are needed for what
+//! must not wait (documents, books, names of servers), so file calls have none of them.
+
+use std::collections::VecDeque;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Most threads of a pool, and so most calls that read files at the same time; the others wait for
+/// one of them. A disk serves a few at once well, and hundreds of runs must not have a thread each.
+pub const CALLS_MAX: usize = 8;
+
+/// How long a thread waits for the next call before it ends.
+const IDLE_TIME: Duration = Duration::from_secs(5);
+
+/// A few threads for file calls, started when they are needed. Cheap to clone: clones share them.
+#[derive(Debug, Clone, Default)]
+pub struct FilePool(Arc<PoolState>);
+
+#[derive(Debug, Default)]
+struct PoolState {
+    queue: Mutex<JobQueue>,
+    changed: Condvar,
+}
+
+type Job = Box<dyn FnOnce() + Send>;
+
+#[derive(Default)]
+struct JobQueue {
+    jobs: VecDeque<Job>,
+    threads: usize,
+    /// Threads that wait for a job.
+    idle: usize,
+}
+
+impl std::fmt::Debug for JobQueue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("JobQueue")
+            .field("jobs", &self.jobs.len())
+            .field("threads", &self.threads)
+            .field("idle", &self.idle)
+            .finish()
+    }
+}
+
+impl FilePool {
+    /// A pool without a thread yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Runs a job once a thread is free, first come, first served.
+    ///
+    /// # Errors
+    /// If there is no thread and none can be started.
+    pub(super) fn submit(&self, job: Job) -> io::Result<()> {
+        let mut queue = self.0.lock();
+        queue.jobs.push_back(job);
+        if queue.jobs.len() <= queue.idle || queue.threads == CALLS_MAX {
+            self.0.changed.notify_one();
+            return Ok(());
+        }
+        let state = Arc::clone(&self.0);
+        let thread = std::thread::Builder::new().name("threadkeep-files".to_owned());
+        match thread.spawn(move || state.work()) {
+            Ok(_) => queue.threads += 1,
+            Err(error) if queue.threads == 0 => {
+                queue.jobs.pop_back();
+                return Err(error);
+            }
+            // Those that there are come to it.
+            Err(_) => {}
+        }
+        Ok(())
+    }
+}
+
+impl PoolState {
+    fn lock(&self) -> MutexGuard<'_, JobQueue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What each thread does until nothing has come for a while.
+    fn work(&self) {
+        while let Some(job) = self.next_job() {
+            // Whoever waits for the answer sees that there is none.
+            let _ = catch_unwind(AssertUnwindSafe(job));
+        }
+    }
+
+    /// The next job; none ends the thread.
+    fn next_job(&self) -> Option<Job> {
+        let mut queue = self.lock();
+        if queue.jobs.is_empty() {
+            queue.idle += 1;
+            let waited = self
+                .changed
+                .wait_timeout_while(queue, IDLE_TIME, |queue| queue.jobs.is_empty());
+            queue = waited.unwrap_or_else(PoisonError::into_inner).0;
+            queue.idle -= 1;
+        }
+        let job = queue.jobs.pop_front();
+        if job.is_none() {
+            queue.threads -= 1;
+        }
+        job
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::mpsc::channel;
+
+    /// Symptom: tenants whose files answered late took all blocking threads of the process, and no
+    /// document or book could be written. Cause: each grant had eight of them. Fix: all have a few
+    /// threads of their own. The kind: more calls than threads, and a call that panics.
+    #[test]
+    fn many_calls_share_a_few_threads() {
+        let pool = FilePool::new();
+        let (running, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let gate = Arc::new(Mutex::new(()));
+        let shut = gate.lock().unwrap();
+        let (done, ended) = channel();
+        const JOBS: usize = 5 * CALLS_MAX;
+        for number in 0..JOBS {
+            let (running, most, gate) =
+                (Arc::clone(&running), Arc::clone(&most), Arc::clone(&gate));
+            let done = done.clone();
+            let job = move || {
+                let now = running.fetch_add(1, Ordering::SeqCst) + 1;
+                most.fetch_max(now, Ordering::SeqCst);
+                drop(gate.lock().unwrap_or_else(PoisonError::into_inner));
+                running.fetch_sub(1, Ordering::SeqCst);
+                done.send(number).unwrap();
+                assert!(number % 7 != 0, "a call that panics takes no thread along");
+            };
+            pool.submit(Box::new(job)).unwrap();
+        }
+        while running.load(Ordering::SeqCst) < CALLS_MAX {
+            std::thread::yield_now();
+        }
+        assert_eq!(pool.0.lock().threads, CALLS_MAX);
+        drop(shut);
+        let mut numbers: Vec<usize> = ended.iter().take(JOBS).collect();
+        numbers.sort_unstable();
+        assert_eq!(numbers, (0..JOBS).collect::<Vec<_>>());
+        assert_eq!(most.load(Ordering::SeqCst), CALLS_MAX);
+    }
+}
