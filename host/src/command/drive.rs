@@ -230,12 +230,14 @@ impl<'a> Watch<'a> {
 
     /// What the records say now is the answer; where they say nothing of the failure, the failure is.
     async fn answer(
-        self,
+        mut self,
         opened: &Opened,
         thread: &str,
         done: Option<Result<Ended, DriveError>>,
         screen: &mut Screen,
     ) -> Result<Driven, Fault> {
+        let counts = matches!(&done, Some(Ok(ended)) if replied(ended));
+        self.stream.end(screen, counts);
         screen.end_line();
         let ours = self.presses > 0 || matches!(done, Some(Err(DriveError::Fenced(_))));
         let Some(done) = done else {
@@ -262,6 +264,11 @@ impl<'a> Watch<'a> {
             terminated,
         })
     }
+}
+
+/// True if the run ended with a reply: what was told of it last is durable.
+fn replied(ended: &Ended) -> bool {
+    matches!(ended.status.as_str(), "completed" | "idle")
 }
 
 /// Of a child the beginning and the end are shown; what it says is in its transcript.
