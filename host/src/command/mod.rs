@@ -8,6 +8,7 @@ mod chat;
 mod demo;
 mod doctor;
 mod drive;
+mod family;
 mod fault;
 mod input;
 mod interrupts;

@@ -16,7 +16,9 @@ pub use budget::{
 pub use doctor::{Diagnosis, Item, Missing, Section, State};
 pub use held::{HeldAnswer, WrittenAnswer};
 pub use probe::{ProbeAnswer, ProbeUsage};
-pub use run::{Bound, Cap, Cause, Cost, RunAnswer, lift};
+pub use run::{
+    Bound, Cap, Cause, Cost, FamilyView, RunAnswer, SuspendedRow, lift, suspended_advice,
+};
 pub use thread::{
     EventView, LimitsView, ListAnswer, RunView, ShowAnswer, SignalAnswer, ThreadAnswer, ThreadRow,
     ThreadView, TranscriptAnswer, UnreadableRow,
