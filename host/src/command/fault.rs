@@ -174,9 +174,17 @@ pub fn is_dead(opened: &Opened, lease: &wit::Lease) -> bool {
     matches!(life(opened, lease), Life::Dead)
 }
 
+/// True if the process of a holder is known to live.
+pub fn is_alive(opened: &Opened, lease: &wit::Lease) -> bool {
+    matches!(life(opened, lease), Life::Lives)
+}
+
 fn busy(opened: &Opened, lease: &wit::Lease) -> String {
     match life(opened, lease) {
-        Life::Dead => "its process is dead: `threadkeep recover`, then resume it".to_owned(),
+        Life::Dead => format!(
+            "its process is dead: `threadkeep resume {}` goes on with it",
+            lease.thread
+        ),
         Life::Lives => {
             "its process is alive: wait for it, or end it with `threadkeep cancel`".to_owned()
         }

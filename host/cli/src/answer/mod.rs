@@ -13,7 +13,7 @@ pub use audit::{AuditAnswer, FindingRow};
 pub use budget::{
     AccountView, Books, BranchRow, BudgetAnswer, HoldAnswer, SettledAnswer, TreeAnswer,
 };
-pub use doctor::{Diagnosis, Item, Missing, Section, State};
+pub use doctor::{Diagnosis, Item, Missing, Runnable, Section, State};
 pub use held::{HeldAnswer, WrittenAnswer};
 pub use probe::{ProbeAnswer, ProbeUsage};
 pub use run::{
