@@ -36,7 +36,7 @@ pub async fn budget(
 }
 
 async fn show(session: &Session, named: args::Named, screen: &mut Screen) -> Result<Exit, Fault> {
-    let opened = session.open()?;
+    let opened = session.open_to_read(screen)?;
     let failed = |error| fault::of_thread(&opened, &named.thread, &error);
     let tenant = opened.tenant();
     let thread = tenant.get(&named.thread).await.map_err(failed)?;
@@ -142,7 +142,7 @@ async fn told(
 
 /// A thread and all that it spawned.
 pub async fn tree(session: &Session, tree: args::Tree, screen: &mut Screen) -> Result<Exit, Fault> {
-    let opened = session.open()?;
+    let opened = session.open_to_read(screen)?;
     let answer = gather(&opened, &tree).await;
     let answer = answer.map_err(|error| fault::of_thread(&opened, &tree.thread, &error))?;
     Ok(screen.answer(&answer))

@@ -5,6 +5,7 @@
 mod audit;
 mod budget;
 mod chat;
+mod copy;
 mod demo;
 mod doctor;
 mod drive;
@@ -20,6 +21,7 @@ mod repair;
 mod run;
 mod show;
 mod signal;
+mod temporary;
 mod transcript;
 mod view;
 

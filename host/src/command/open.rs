@@ -1,6 +1,7 @@
 //! From the options of the command line to an engine and an open project.
 
-use super::fault;
+use super::temporary::TemporaryDirectory;
+use super::{copy, fault};
 use cap_std::fs::Dir;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -13,7 +14,8 @@ use threadkeep::library::files::SCRIPT_BYTES_MAX;
 use threadkeep::limits::Limits;
 use threadkeep::models::scripted::Scripted;
 use threadkeep::policy::{Policy, Preset, TEXT_BYTES_MAX, file_name};
-use threadkeep::project::{OpenProject, ProjectOptions, STORE};
+use threadkeep::project::{OpenProject, ProjectError, ProjectOptions, STORE};
+use threadkeep::storage::{Storage, StorageError};
 use threadkeep::tenant::Tenant;
 use threadkeep_cli::args::{Common, Provider, Store};
 use threadkeep_cli::exit::Fault;
@@ -34,6 +36,8 @@ pub struct Opened {
     documents: Option<Documents>,
     /// A person chose memory: what is made here is gone when the command ends.
     forgets: bool,
+    /// Where the store is read instead of its own place; it is closed before this is removed.
+    _copy: Option<TemporaryDirectory>,
 }
 
 impl Session {
@@ -163,6 +167,44 @@ impl Session {
         }
     }
 
+    /// The same for a command that writes nothing: what may not be written is read, too.
+    pub fn open_to_read(&self, screen: &mut Screen) -> Result<Opened, Fault> {
+        let directory = self.project()?;
+        let threads = directory.threads_if_present();
+        let threads = threads.map_err(|error| fault::authority(&error))?;
+        match threads.filter(|threads| has_store(threads) && !self.in_memory()) {
+            Some(threads) => self.open_store_to_read(&directory, &threads, screen),
+            None => self.open_empty(&directory, self.policy()?),
+        }
+    }
+
+    fn open_store_to_read(
+        &self,
+        directory: &Project,
+        threads: &Dir,
+        screen: &mut Screen,
+    ) -> Result<Opened, Fault> {
+        let (engine, policy) = (self.engine()?, self.policy()?);
+        let options = self.options(policy.clone())?;
+        match OpenProject::open_to_read(engine.clone(), directory, options) {
+            Ok(project) => opened(project, None),
+            Err(ProjectError::Store(StorageError::Unavailable { .. }))
+                if copy::is_needed(threads) =>
+            {
+                let copied = copy::make(self, threads)?;
+                screen.note(&copy::notice(&copied));
+                let mut options = self.options(policy)?;
+                options.store = Some(store_in(copied.dir()?)?);
+                let project = OpenProject::open_to_read(engine, directory, options);
+                opened(
+                    project.map_err(|error| fault::project(&error))?,
+                    Some(copied),
+                )
+            }
+            Err(error) => Err(fault::project(&error)),
+        }
+    }
+
     /// The project over an empty store in memory: what is tried there is written nowhere, and what would be too much for
     /// the real store's quota, that one says, which knows what it holds.
     pub fn rehearsal(&self) -> Result<Opened, Fault> {
@@ -219,6 +261,7 @@ impl Session {
             project: counted(project.map_err(|error| fault::project(&error))?, book),
             documents: None,
             forgets: self.in_memory(),
+            _copy: None,
         })
     }
 
@@ -227,16 +270,35 @@ impl Session {
         let book = self.book(&policy)?;
         let project = OpenProject::open(self.engine()?, directory, self.options(policy)?);
         let project = counted(project.map_err(|error| fault::project(&error))?, book);
-        let threads = project.threads().map(Dir::try_clone).transpose();
-        let threads = threads
-            .map_err(|error| Fault::new("io", format!(".ai/threads cannot be opened: {error}")))?;
-        let documents = threads.map(|threads| Documents::new(project.tenant().clone(), threads));
-        Ok(Opened {
-            project,
-            documents,
-            forgets: false,
-        })
+        opened(project, None)
     }
+}
+
+fn opened(project: OpenProject, copy: Option<TemporaryDirectory>) -> Result<Opened, Fault> {
+    let threads = project.threads().map(Dir::try_clone).transpose();
+    let threads = threads
+        .map_err(|error| Fault::new("io", format!(".ai/threads cannot be opened: {error}")))?;
+    let documents = threads.map(|threads| Documents::new(project.tenant().clone(), threads));
+    Ok(Opened {
+        project,
+        documents,
+        forgets: false,
+        _copy: copy,
+    })
+}
+
+/// A store that stands in this directory.
+#[cfg(feature = "sqlite")]
+pub fn store_in(dir: &Dir) -> Result<Arc<dyn Storage>, Fault> {
+    use threadkeep::storage::sqlite::{SqliteOptions, SqliteStore};
+    let store = SqliteStore::open(dir, STORE, SqliteOptions::local());
+    let store = store.map_err(|error| fault::project(&ProjectError::Store(error)))?;
+    Ok(Arc::new(store))
+}
+
+#[cfg(not(feature = "sqlite"))]
+pub fn store_in(_: &Dir) -> Result<Arc<dyn Storage>, Fault> {
+    Err(Fault::new("store", "this build has no sqlite"))
 }
 
 fn counted(project: OpenProject, book: Option<FileBook>) -> OpenProject {
@@ -298,7 +360,8 @@ impl Opened {
         Some(Arc::new(DocumentWriter::new(documents)))
     }
 
-    /// Bring the documents of a thread up to date. A failure is a warning: the records are what counts.
+    /// Bring the documents of a thread up to date, and those that dead processes left behind. A
+    /// failure is a warning: the records are what counts.
     pub async fn refresh(&self, thread: &str, screen: &mut Screen) {
         if let Some(documents) = &self.documents
             && let Err(error) = documents.refresh(thread).await

@@ -10,6 +10,8 @@ pub(crate) mod fixture;
 mod interrupts;
 mod json;
 mod newcomer;
+#[cfg(target_os = "linux")]
+mod read_only;
 mod refusals;
 mod together;
 mod tree;

@@ -458,7 +458,8 @@ fn places_are_named_as_they_stand_in_the_project() {
     std::fs::remove_dir_all(project.path().join(".ai/threads/locks.d")).unwrap();
     project.write(".ai/threads/locks.d", "a file");
     let place: &[&str] = &[".ai/threads/locks.d is not a directory"];
-    check(&project, &[(&["list"], 1, place)]);
+    check(&project, &[(&["title", "first", "A title"], 1, place)]);
+    assert_eq!(project.threads(), 1, "what only reads takes no lock");
 }
 
 /// A terminal that shows an error is not to obey what is in it.
