@@ -1,7 +1,7 @@
 //! A run while it goes on: its text on standard output, what it does and what it has used on standard error.
 //!
-//! A terminal shows text as it comes. A file or a pipe gets only text that counts: what a reply says is held
-//! back until the reply is durable, and goes to standard error if it never is.
+//! A terminal shows text as it comes. A file or a pipe gets only text that counts: what a reply
+//! says is held back until the reply is durable, and goes to standard error if it never is.
 
 use crate::answer::Cost;
 use crate::screen::Screen;
@@ -13,8 +13,8 @@ pub const TEXT_BYTES_MAX: usize = 4 << 20;
 /// Most characters of a call's arguments in a note.
 const ARGUMENTS_CHARS_MAX: usize = 120;
 
-/// Seconds without news after which a terminal is told that the run still waits, and everybody that text is
-/// held back.
+/// Seconds without news after which a terminal is told that the run still waits, and everybody that
+/// text is held back.
 const QUIET_SECONDS: u64 = 3;
 
 /// Shows one run.
@@ -23,8 +23,8 @@ pub struct Stream {
     reply: String,
     /// The reply is over: the next text begins another.
     over: bool,
-    /// Text of the reply under way that standard output has not got: it is no terminal. A reply is bounded by
-    /// the host that asks for it.
+    /// Text of the reply under way that standard output has not got: it is no terminal. A reply is
+    /// bounded by the host that asks for it.
     held: String,
     /// It was said that text is held back.
     said_held: bool,
@@ -272,9 +272,10 @@ mod tests {
         assert_eq!(stream.into_reply(), "whole");
     }
 
-    /// Symptom: `run > file` had the beginning of a reply twice, and a torn one of an attempt that failed.
-    /// Cause: text was written as it came. Fix: it is held back until its reply is durable. Kinds: a retry,
-    /// a provider that begins anew, a run that stops in the middle, one whose last word nobody told.
+    /// Symptom: `run > file` had the beginning of a reply twice, and a torn one of an attempt that
+    /// failed. Cause: text was written as it came. Fix: it is held back until its reply is durable.
+    /// Kinds: a retry, a provider that begins anew, a run that stops in the middle, one whose last
+    /// word nobody told.
     #[test]
     fn a_pipe_gets_only_replies_that_count() {
         type End = fn(&mut Stream, &mut Screen);

@@ -92,6 +92,7 @@ impl<'a> Watch<'a> {
         input: Option<String>,
         screen: &mut Screen,
     ) -> Result<Driven, Fault> {
+        opened.catch_up(screen).await;
         let writer = opened.writer();
         let done = self
             .run(opened, thread, input, writer.as_ref(), screen)

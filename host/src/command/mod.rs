@@ -4,6 +4,7 @@
 
 mod audit;
 mod budget;
+mod catch_up;
 mod chat;
 mod copy;
 mod demo;

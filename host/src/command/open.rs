@@ -1,10 +1,11 @@
 //! From the options of the command line to an engine and an open project.
 
 use super::temporary::TemporaryDirectory;
-use super::{copy, fault};
+use super::{catch_up, copy, fault};
 use cap_std::fs::Dir;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use threadkeep::authority::{self, Environment, Project};
 use threadkeep::ceilings::FileBook;
@@ -34,6 +35,8 @@ pub struct Opened {
     project: OpenProject,
     /// None in memory: documents would outlive what they are made from.
     documents: Option<Documents>,
+    /// What processes left behind when they died is written, or was looked for.
+    caught_up: AtomicBool,
     /// A person chose memory: what is made here is gone when the command ends.
     forgets: bool,
     /// Where the store is read instead of its own place; it is closed before this is removed.
@@ -260,6 +263,7 @@ impl Session {
         Ok(Opened {
             project: counted(project.map_err(|error| fault::project(&error))?, book),
             documents: None,
+            caught_up: AtomicBool::new(true),
             forgets: self.in_memory(),
             _copy: None,
         })
@@ -282,6 +286,7 @@ fn opened(project: OpenProject, copy: Option<TemporaryDirectory>) -> Result<Open
     Ok(Opened {
         project,
         documents,
+        caught_up: AtomicBool::new(false),
         forgets: false,
         _copy: copy,
     })
@@ -349,6 +354,13 @@ impl Opened {
         }
     }
 
+    /// Brings the documents up to date that processes left behind when they died, once.
+    pub async fn catch_up(&self, screen: &mut Screen) {
+        if !self.caught_up.swap(true, Ordering::Relaxed) {
+            catch_up::catch_up(self, screen).await;
+        }
+    }
+
     /// Its documents.
     pub fn documents(&self) -> Option<&Documents> {
         self.documents.as_ref()
@@ -363,6 +375,7 @@ impl Opened {
     /// Bring the documents of a thread up to date, and those that dead processes left behind. A
     /// failure is a warning: the records are what counts.
     pub async fn refresh(&self, thread: &str, screen: &mut Screen) {
+        self.catch_up(screen).await;
         if let Some(documents) = &self.documents
             && let Err(error) = documents.refresh(thread).await
         {

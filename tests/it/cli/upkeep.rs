@@ -95,6 +95,53 @@ fn resume_and_chat_take_over_from_a_dead_process() {
     assert_eq!(project.json(&["audit"])["exit"], 0);
 }
 
+/// Symptom: the documents of a run that was killed stayed old until `repair`. Fix: the next command
+/// that writes brings them up. Kinds: a command about another thread, a run, a message to the
+/// thread itself.
+#[test]
+fn documents_of_a_killed_run_are_brought_up_by_the_next_command_that_writes() {
+    let rows: [&[&str]; 3] = [
+        &["title", "one", "A title"],
+        &[
+            "run",
+            "describe",
+            "--input",
+            "file=notes.txt",
+            "--id",
+            "next",
+        ],
+        &["message", "lost", "Hello."],
+    ];
+    for row in rows {
+        let project = Project::new();
+        project.finished("one");
+        let lost = project.unending("lost");
+        lost.kill();
+        lost.end();
+        for name in ["thread.json", "transcript.md", "transcript.jsonl"] {
+            // What a process that is killed has not come to write.
+            let _ = std::fs::remove_file(project.path().join(".ai/threads/lost").join(name));
+        }
+        assert_eq!(
+            project.json(&["list"])["exit"],
+            0,
+            "what only reads writes nothing"
+        );
+        assert!(!project.exists(".ai/threads/lost/thread.json"), "{row:?}");
+        let ran = project.json(row);
+        assert_eq!(ran["exit"], 0, "{row:?}: {ran}");
+        for name in ["thread.json", "transcript.md", "transcript.jsonl"] {
+            let path = format!(".ai/threads/lost/{name}");
+            assert!(project.exists(&path), "{row:?}: {path}");
+        }
+        assert_eq!(
+            project.json(&["recover"])["recovered"],
+            json!(["lost"]),
+            "{row:?}"
+        );
+    }
+}
+
 #[test]
 fn a_holder_that_is_named_as_dead_is_believed() {
     let project = Project::new();

@@ -62,8 +62,8 @@ fn manifest_fields(loaded: &Loaded) -> Map<'_> {
 
 /// The lines of an entry's events: the stored event, with what older readers expect (`text`, `input`, `timestamp`).
 ///
-/// Every amount of money is decimal text in US dollars, as in all JSON that people and programs read; a
-/// call and its result both carry `callId`, the id that providers are sent.
+/// Every amount of money is decimal text in US dollars, as in all JSON that people and programs
+/// read; a call and its result both carry `callId`, the id that providers are sent.
 pub fn jsonl(entry: &Entry) -> Result<String, Error> {
     let mut lines = String::new();
     for (index, event) in entry.events.iter().enumerate() {
