@@ -139,6 +139,8 @@ fn a_project_that_may_not_be_written_is_read() {
     check(&reader, &project, "a project at rest", 1);
     let written = reader.json(&project, &["title", "one", "A title"]);
     assert_eq!(written["exit"], 1, "{written}");
+    let hint = written["error"]["hint"].to_string();
+    assert!(hint.contains("what only reads works"), "{written}");
     set_writable(&project, true);
 }
 
