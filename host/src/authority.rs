@@ -8,7 +8,10 @@
 mod locks;
 mod private;
 
-pub use locks::{HolderLock, Life, NATIVE_PREFIX, check_locks, dead, life, lock_place, sweep};
+pub use locks::{
+    HolderLock, Life, NATIVE_PREFIX, check_locks, dead, dead_since, life, lock_place,
+    note_caught_up, sweep,
+};
 pub(crate) use private::{check_written_by_owner, has_one_name, open_private, private_child_dir};
 
 use cap_std::ambient_authority;

@@ -1,5 +1,7 @@
 //! A project directory as one tenant: store, library, models, tools and lock, put together from what it holds.
 
+mod reading;
+
 use crate::authority::{self, AuthorityError, Environment, HolderLock, Life, Project};
 use crate::ceilings::{Book, Guard};
 use crate::clock::{SystemClock, Time};
@@ -15,7 +17,7 @@ use crate::models::{Failure, FailureKind, Llm, scripted::Scripted};
 use crate::probe::{self, Probe};
 #[cfg(feature = "sqlite")]
 use crate::storage::sqlite::{SqliteOptions, SqliteStore, Stores};
-use crate::storage::{Quota, Storage, StorageError, memory::MemoryStore};
+use crate::storage::{Storage, StorageError};
 use crate::tenant::Tenant;
 use crate::tools::{Joined, Tools, files::FilesTools};
 use crate::wit;
@@ -118,7 +120,13 @@ impl OpenProject {
             None => open_store(&threads, &options)?,
         };
         let lock = HolderLock::take(&threads)?;
-        Self::over(engine, project, options, storage, Some((threads, lock)))
+        Self::over(
+            engine,
+            project,
+            options,
+            storage,
+            Some((threads, Some(lock))),
+        )
     }
 
     /// The same project over an empty store in memory: nothing is made in its directory. What is created there shows what
@@ -131,7 +139,7 @@ impl OpenProject {
         project: &Project,
         options: ProjectOptions,
     ) -> Result<Self, ProjectError> {
-        let storage = in_memory(options.policy.quota_bytes);
+        let storage = reading::in_memory(options.policy.quota_bytes);
         Self::over(engine, project, options, storage, None)
     }
 
@@ -140,7 +148,7 @@ impl OpenProject {
         project: &Project,
         options: ProjectOptions,
         storage: Arc<dyn Storage>,
-        place: Option<(Dir, HolderLock)>,
+        place: Option<(Dir, Option<HolderLock>)>,
     ) -> Result<Self, ProjectError> {
         let files = FilesTools::within(project.tool_grant(".")?, engine.file_pool());
         let files: Arc<dyn Tools> = Arc::new(files);
@@ -166,6 +174,7 @@ impl OpenProject {
             kept: Mutex::default(),
         });
         let (threads, lock) = place.unzip();
+        let lock = lock.flatten();
         let tenant = Tenant::new(engine, context);
         let usage = threads
             .as_ref()
@@ -177,7 +186,7 @@ impl OpenProject {
             library,
             models,
             tools,
-            shared: lock.map_or_else(|| driver::Shared::new("memory"), driver::Shared::under),
+            shared: lock.map_or_else(|| driver::Shared::new("no-lock"), driver::Shared::under),
             threads,
             guard,
         })
@@ -331,16 +340,6 @@ pub enum RecoverError {
     /// A lock file cannot be looked at.
     #[error(transparent)]
     Authority(#[from] AuthorityError),
-}
-
-/// A store that ends with this value, bounded as the policy says.
-fn in_memory(quota_bytes: Option<u64>) -> Arc<dyn Storage> {
-    let store = MemoryStore::new();
-    store.set_quota(quota_bytes.map(|limit_bytes| Quota {
-        limit_bytes,
-        closing_margin_bytes: Quota::CLOSING_MARGIN_BYTES,
-    }));
-    Arc::new(store)
 }
 
 #[cfg(feature = "sqlite")]

@@ -1,4 +1,7 @@
 //! A run while it goes on: its text on standard output, what it does and what it has used on standard error.
+//!
+//! A terminal shows text as it comes. A file or a pipe gets only text that counts: what a reply
+//! says is held back until the reply is durable, and goes to standard error if it never is.
 
 use crate::answer::Cost;
 use crate::screen::Screen;
@@ -10,7 +13,8 @@ pub const TEXT_BYTES_MAX: usize = 4 << 20;
 /// Most characters of a call's arguments in a note.
 const ARGUMENTS_CHARS_MAX: usize = 120;
 
-/// Seconds without news after which a terminal is told that the run still waits.
+/// Seconds without news after which a terminal is told that the run still waits, and everybody that
+/// text is held back.
 const QUIET_SECONDS: u64 = 3;
 
 /// Shows one run.
@@ -19,6 +23,11 @@ pub struct Stream {
     reply: String,
     /// The reply is over: the next text begins another.
     over: bool,
+    /// Text of the reply under way that standard output has not got: it is no terminal. A reply is
+    /// bounded by the host that asks for it.
+    held: String,
+    /// It was said that text is held back.
+    said_held: bool,
     thinking: bool,
     quiet: u64,
     /// The person knows which thread it is.
@@ -79,7 +88,36 @@ impl Stream {
         }
         let room = TEXT_BYTES_MAX.saturating_sub(self.reply.len());
         self.reply.push_str(&text[..text.floor_char_boundary(room)]);
-        screen.text(text);
+        let ends = screen.ends();
+        match ends.json || ends.out_terminal {
+            true => screen.text(text),
+            false => self.held.push_str(text),
+        }
+    }
+
+    /// Nobody performs the run any more. `counts`: its last reply is durable.
+    pub fn end(&mut self, screen: &mut Screen, counts: bool) {
+        match counts {
+            true => self.release(screen),
+            false => self.discard(screen),
+        }
+    }
+
+    /// The reply is durable: what was held back of it is shown.
+    fn release(&mut self, screen: &mut Screen) {
+        screen.text(&std::mem::take(&mut self.held));
+        self.said_held = false;
+    }
+
+    /// The reply is void: what was held back of it goes to standard error.
+    fn discard(&mut self, screen: &mut Screen) {
+        let held = std::mem::take(&mut self.held);
+        if !held.is_empty() {
+            screen.note(&format!(
+                "  the beginning of a reply, which does not count: {held}"
+            ));
+        }
+        self.said_held = false;
     }
 
     /// The model thinks. Said once for a reply; the thoughts are in the transcript.
@@ -113,6 +151,7 @@ impl Stream {
         self.quiet = 0;
         self.over = true;
         self.thinking = false;
+        self.release(screen);
         screen.end_line();
         screen.note(&used(cost));
     }
@@ -121,6 +160,7 @@ impl Stream {
     pub fn restart(&mut self, screen: &mut Screen) {
         self.quiet = 0;
         self.over = true;
+        self.discard(screen);
         screen.end_line();
         screen.note("  the provider broke off; another one begins the reply anew");
     }
@@ -129,6 +169,7 @@ impl Stream {
     pub fn retry(&mut self, screen: &mut Screen, millis: u64, message: &str) {
         self.quiet = 0;
         self.over = true;
+        self.discard(screen);
         screen.end_line();
         screen.note(&format!(
             "  {}; next attempt in {}",
@@ -160,6 +201,9 @@ impl Stream {
     pub fn tick(&mut self, screen: &mut Screen) {
         self.quiet += 1;
         if self.quiet >= QUIET_SECONDS {
+            if !self.held.is_empty() && !std::mem::replace(&mut self.said_held, true) {
+                screen.note("  a reply is under way; it is shown when it is whole");
+            }
             screen.live(&format!("  waiting, {}", when::length(self.quiet * 1_000)));
         }
     }
@@ -226,6 +270,58 @@ mod tests {
         stream.retry(&mut screen, 0, "cut off");
         stream.text(&mut screen, "whole");
         assert_eq!(stream.into_reply(), "whole");
+    }
+
+    /// Symptom: `run > file` had the beginning of a reply twice, and a torn one of an attempt that
+    /// failed. Cause: text was written as it came. Fix: it is held back until its reply is durable.
+    /// Kinds: a retry, a provider that begins anew, a run that stops in the middle, one whose last
+    /// word nobody told.
+    #[test]
+    fn a_pipe_gets_only_replies_that_count() {
+        type End = fn(&mut Stream, &mut Screen);
+        let rows: [(End, &str, bool); 5] = [
+            (
+                |stream, screen| stream.turn(screen, &cost(1)),
+                "torn\n",
+                false,
+            ),
+            (
+                |stream, screen| stream.retry(screen, 0, "cut off"),
+                "",
+                true,
+            ),
+            (|stream, screen| stream.restart(screen), "", true),
+            (|stream, screen| stream.end(screen, false), "", true),
+            (|stream, screen| stream.end(screen, true), "torn", false),
+        ];
+        for (end, on_out, on_err) in rows {
+            for terminal in [false, true] {
+                let (mut screen, out, err) = screen(false, terminal);
+                let mut stream = Stream::new();
+                stream.text(&mut screen, "torn");
+                assert_eq!(out.text() == "torn", terminal, "a terminal sees it live");
+                end(&mut stream, &mut screen);
+                let said = err.text().contains("torn");
+                assert_eq!(said, on_err && !terminal, "{}", err.text());
+                if !terminal {
+                    assert_eq!(out.text(), on_out);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn that_text_is_held_back_is_said_once() {
+        let (mut piped, _, err) = screen(false, false);
+        let mut stream = Stream::new();
+        stream.text(&mut piped, "Begun");
+        for _ in 0..3 * QUIET_SECONDS {
+            stream.tick(&mut piped);
+        }
+        assert_eq!(
+            err.text(),
+            "  a reply is under way; it is shown when it is whole\n"
+        );
     }
 
     #[test]

@@ -1,11 +1,13 @@
 //! The audit of a tenant and of a project: the store off the runtime's threads, then the documents of its threads.
 
 use super::{AuditError, Finding, Invariant, Progress, Report, audit_watched, shown};
+use crate::authority::AuthorityError;
 use crate::documents::{DocumentError, DocumentState, Documents};
 use crate::error::CallError;
 use crate::project::OpenProject;
 use crate::tenant::Tenant;
 use crate::wit::{self, registry::Filter};
+use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -116,6 +118,12 @@ async fn compare(
             ]),
             Err(DocumentError::Call(CallError::Refused(wit::Error::Corrupt(why)))) => {
                 unread(report, thread, &why.message);
+                return Ok(());
+            }
+            Err(DocumentError::Authority(AuthorityError::Io { source, .. }))
+                if source.kind() == ErrorKind::PermissionDenied =>
+            {
+                report.documents_unread += 1;
                 return Ok(());
             }
             Err(DocumentError::Authority(error)) => vec![shown(&error.to_string())],

@@ -145,6 +145,8 @@ pub struct Report {
     /// Threads and accounts that seemed wrong and were changed by others each time they were looked at again: nothing is
     /// said of them.
     pub unsettled: u64,
+    /// Threads whose documents this user may not read: nothing is said of those.
+    pub documents_unread: u64,
 }
 
 impl Report {

@@ -12,6 +12,7 @@ use super::{AuthorityError, child_dir, identity, open_private, private_child_dir
 use cap_std::fs::{Dir, OpenOptions};
 use std::fs::{File, TryLockError};
 use std::io;
+use std::time::SystemTime;
 
 /// What the nonce of a native process begins with. Holders on other hosts (the bundle has no locks) do not begin with
 /// it, and nothing is ever concluded about them from a file that is not there.
@@ -148,6 +149,46 @@ pub fn dead(threads: &Dir) -> Result<Vec<String>, AuthorityError> {
         }
     }
     Ok(dead)
+}
+
+/// The dead processes whose lock files are there, and since when each may have left documents
+/// behind: the time of its file. At most [`SWEPT_MAX`] are looked at.
+pub fn dead_since(threads: &Dir) -> Result<Vec<(String, SystemTime)>, AuthorityError> {
+    let mut found = Vec::new();
+    for nonce in dead(threads)? {
+        if let Some((file, place)) = lock_file(threads, &nonce)? {
+            let changed = file.metadata().and_then(|metadata| metadata.modified());
+            let changed = changed.map_err(|error| AuthorityError::from_io(&place, error))?;
+            found.push((nonce, changed));
+        }
+    }
+    Ok(found)
+}
+
+/// Notes in the lock files of these dead processes that what they left behind until `now` is
+/// written.
+pub fn note_caught_up(
+    threads: &Dir,
+    dead: &[(String, SystemTime)],
+    now: SystemTime,
+) -> Result<(), AuthorityError> {
+    for (nonce, _) in dead {
+        if let Some((file, place)) = lock_file(threads, nonce)? {
+            let noted = file.set_modified(now);
+            noted.map_err(|error| AuthorityError::from_io(&place, error))?;
+        }
+    }
+    Ok(())
+}
+
+/// The lock file of a process, if it is there, and what errors call it.
+fn lock_file(threads: &Dir, nonce: &str) -> Result<Option<(File, String)>, AuthorityError> {
+    let Some(directory) = directory(threads)? else {
+        return Ok(None);
+    };
+    let name = file_name(nonce);
+    let file = existing(&directory, &name)?;
+    Ok(file.map(|file| (file, place(&name))))
 }
 
 /// Remove the lock files of these, which [`dead`] answered before what they held was closed; the answer is how many were

@@ -12,7 +12,7 @@ use threadkeep_cli::screen::Screen;
 
 /// Look at everything in the store and its documents.
 pub async fn audit(session: &Session, screen: &mut Screen) -> Result<Exit, Fault> {
-    let opened = session.open()?;
+    let opened = session.open_to_read(screen)?;
     opened.say_if_empty(screen);
     let report = watched(&opened, screen)
         .await
@@ -27,6 +27,7 @@ pub async fn audit(session: &Session, screen: &mut Screen) -> Result<Exit, Fault
         findings: report.findings.into_iter().map(row).collect(),
         left_out: report.left_out,
         unsettled: report.unsettled,
+        documents_unread: report.documents_unread,
         exit,
     }))
 }

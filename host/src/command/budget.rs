@@ -2,7 +2,7 @@
 
 use super::fault;
 use super::open::{Opened, Session};
-use super::{own, view};
+use super::{family, own, view};
 use threadkeep::driver::Costs;
 use threadkeep::error::CallError;
 use threadkeep::tenant::Tenant;
@@ -36,17 +36,28 @@ pub async fn budget(
 }
 
 async fn show(session: &Session, named: args::Named, screen: &mut Screen) -> Result<Exit, Fault> {
-    let opened = session.open()?;
+    let opened = session.open_to_read(screen)?;
     let failed = |error| fault::of_thread(&opened, &named.thread, &error);
     let tenant = opened.tenant();
     let thread = tenant.get(&named.thread).await.map_err(failed)?;
     let account = tenant.account(&thread.id).await.map_err(failed)?;
+    let tree = family::gather(tenant, &thread.id).await.map_err(failed)?;
+    // The account may be that of a thread above, under which others spend as well.
+    let of_account = match account.chain == thread.id {
+        true => tree.spend,
+        false => {
+            let owner = family::gather(tenant, &account.chain).await;
+            owner.map_err(failed)?.spend
+        }
+    };
     Ok(screen.answer(&BudgetAnswer {
         cost: view::cost(&Costs::of(&thread)),
         thread_id: thread.id,
         status: thread.status,
         own: account.chain == thread.chain,
-        account: view::account(account),
+        tree_spend: tree.spend,
+        tree_threads: tree.threads,
+        account: view::account(account).with_tree_spend(of_account),
         exit: Exit::Done,
     }))
 }
@@ -131,7 +142,7 @@ async fn told(
 
 /// A thread and all that it spawned.
 pub async fn tree(session: &Session, tree: args::Tree, screen: &mut Screen) -> Result<Exit, Fault> {
-    let opened = session.open()?;
+    let opened = session.open_to_read(screen)?;
     let answer = gather(&opened, &tree).await;
     let answer = answer.map_err(|error| fault::of_thread(&opened, &tree.thread, &error))?;
     Ok(screen.answer(&answer))
@@ -139,31 +150,78 @@ pub async fn tree(session: &Session, tree: args::Tree, screen: &mut Screen) -> R
 
 async fn gather(opened: &Opened, tree: &args::Tree) -> Result<TreeAnswer, CallError> {
     let tenant = opened.tenant();
-    let (mut threads, mut cursor) = (Vec::new(), tree.cursor.clone());
+    let (mut rows, mut cursor) = (Rows::default(), tree.cursor.clone());
     let mut drawn = Drawn::default();
+    let mut more = None;
     loop {
         let page = tenant.tree(&tree.thread, cursor).await?;
         for branch in page.branches {
+            // Behind the last thread that is shown, money is only added to those that it lies
+            // under.
+            if more.is_some() {
+                rows.add_spend(branch.depth, branch.spend);
+                continue;
+            }
             let draws_on = drawn.by(tenant, &branch).await?;
-            threads.push(BranchRow {
-                thread_id: branch.thread,
-                depth: branch.depth,
-                status: branch.status,
-                spend: branch.spend,
-                draws_on,
-                account: branch.account.map(view::account),
-            });
+            rows.push(branch, draws_on);
         }
         cursor = page.cursor;
-        if cursor.is_none() || threads.len() >= TREE_THREADS_MAX {
+        if more.is_none() && rows.threads.len() >= TREE_THREADS_MAX {
+            more = cursor.clone();
+        }
+        if cursor.is_none() || (more.is_some() && rows.open.is_empty()) {
             break;
         }
     }
     Ok(TreeAnswer {
-        threads,
-        cursor,
+        threads: rows.finish(),
+        cursor: more,
         exit: Exit::Done,
     })
+}
+
+/// Rows of a tree in its order, each with what the threads under it have spent so far.
+#[derive(Default)]
+struct Rows {
+    threads: Vec<BranchRow>,
+    /// Places of the rows under which the next thread may lie, from the top down.
+    open: Vec<usize>,
+}
+
+impl Rows {
+    fn push(&mut self, branch: ledger::Branch, draws_on: String) {
+        self.add_spend(branch.depth, branch.spend);
+        self.open.push(self.threads.len());
+        self.threads.push(BranchRow {
+            thread_id: branch.thread,
+            depth: branch.depth,
+            status: branch.status,
+            spend: branch.spend,
+            tree_spend: branch.spend,
+            draws_on,
+            account: branch.account.map(view::account),
+        });
+    }
+
+    /// Adds what a thread at this depth has spent to all rows that it lies under.
+    fn add_spend(&mut self, depth: u32, spend: u64) {
+        let threads = &mut self.threads;
+        self.open.retain(|place| threads[*place].depth < depth);
+        for place in &self.open {
+            let row = &mut threads[*place];
+            row.tree_spend = row.tree_spend.saturating_add(spend);
+        }
+    }
+
+    fn finish(self) -> Vec<BranchRow> {
+        let rows = self.threads.into_iter().map(|row| BranchRow {
+            account: row
+                .account
+                .map(|account| account.with_tree_spend(row.tree_spend)),
+            ..row
+        });
+        rows.collect()
+    }
 }
 
 /// On whose accounts the threads above the next one draw, from the top down. It is known as far as they were seen.

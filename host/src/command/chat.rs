@@ -23,7 +23,7 @@ const MORE_PROMPT: &str = ". ";
 /// Talk until there is nothing more to say.
 pub async fn chat(session: &Session, chat: args::Chat, screen: &mut Screen) -> Result<Exit, Fault> {
     let mut talking = match &chat.thread {
-        Some(thread) => Talking::going_on(session, thread, &chat).await?,
+        Some(thread) => Talking::going_on(session, thread, &chat, screen).await?,
         None => Talking::anew(session, chat).await?,
     };
     let person = screen.ends().in_terminal;
@@ -86,6 +86,7 @@ impl<'a> Talking<'a> {
         session: &'a Session,
         thread: &str,
         chat: &args::Chat,
+        screen: &mut Screen,
     ) -> Result<Self, Fault> {
         if chat.new != args::NewThread::default() || !chat.capability.is_empty() {
             let message =
@@ -98,6 +99,7 @@ impl<'a> Talking<'a> {
         let found = opened.tenant().get(thread).await;
         let found = found.map_err(|error| fault::of_thread(&opened, thread, &error))?;
         check(&found)?;
+        let found = run::take_from_dead(&opened, found, screen).await?;
         run::check_again(&opened, &found)?;
         let standing = Standing::There {
             opened: Box::new(opened),

@@ -1,10 +1,10 @@
 //! `demo`: a small project in a directory of its own, run from end to end and then removed. No network, no key.
 
 use super::open::Session;
-use super::{drive, fault, run, show, transcript};
-use cap_std::fs::Dir;
-use std::path::{Path, PathBuf};
-use threadkeep::authority::{self, Project};
+use super::temporary::TemporaryDirectory;
+use super::{drive, run, show, transcript};
+use std::path::Path;
+use threadkeep::authority::Project;
 use threadkeep::wit::registry::Draft;
 use threadkeep_cli::answer::{Answer, DemoAnswer};
 use threadkeep_cli::args::Format;
@@ -37,11 +37,11 @@ pub async fn demo(session: &Session, screen: &mut Screen) -> Result<Exit, Fault>
             return Err(Fault::usage(message).hint("threadkeep demo"));
         }
     }
-    let temporary = Temporary::make(session)?;
+    let temporary = TemporaryDirectory::make(session, "demo")?;
     for (path, text) in FILES {
         temporary.write(path, text)?;
     }
-    introduce(&temporary.path, screen);
+    introduce(temporary.path(), screen);
     let answer = tour(session, &temporary, screen).await;
     temporary.remove(screen);
     Ok(screen.answer(&answer?))
@@ -63,7 +63,7 @@ fn introduce(path: &Path, screen: &mut Screen) {
 
 async fn tour(
     session: &Session,
-    temporary: &Temporary,
+    temporary: &TemporaryDirectory,
     screen: &mut Screen,
 ) -> Result<DemoAnswer, Fault> {
     let project = Project::from_dir(temporary.clone_dir()?);
@@ -101,91 +101,4 @@ fn printed(answer: &impl Answer, screen: &mut Screen) {
 fn run_printed(run: &impl Answer, screen: &mut Screen) {
     screen.end_line();
     printed(run, screen);
-}
-
-/// A directory that lives as long as the demo.
-struct Temporary {
-    dir: Option<Dir>,
-    path: PathBuf,
-}
-
-impl Temporary {
-    fn make(session: &Session) -> Result<Self, Fault> {
-        let mut bytes = [0_u8; 8];
-        getrandom::fill(&mut bytes).map_err(|error| {
-            Fault::new(
-                "random",
-                format!("the system has no random numbers: {error}"),
-            )
-        })?;
-        let environment = session.environment();
-        let base = ["TMPDIR", "TEMP"]
-            .into_iter()
-            .find_map(|name| environment.get(name));
-        let name = format!("threadkeep-demo-{:016x}", u64::from_be_bytes(bytes));
-        let path = Path::new(base.unwrap_or("/tmp")).join(name);
-        let dir = authority::private_dir_ambient(&path).map_err(|error| {
-            fault::authority(&error).hint("set TMPDIR to a directory that can be written")
-        })?;
-        Ok(Self {
-            dir: Some(dir),
-            path,
-        })
-    }
-
-    fn dir(&self) -> Result<&Dir, Fault> {
-        self.dir
-            .as_ref()
-            .ok_or_else(|| Fault::new("io", "the directory of the demo is gone"))
-    }
-
-    fn clone_dir(&self) -> Result<Dir, Fault> {
-        self.dir()?.try_clone().map_err(|error| self.failed(&error))
-    }
-
-    fn write(&self, path: &str, text: &str) -> Result<(), Fault> {
-        let dir = self.dir()?;
-        let written = match Path::new(path).parent() {
-            Some(parent) => dir
-                .create_dir_all(parent)
-                .and_then(|()| dir.write(path, text)),
-            None => dir.write(path, text),
-        };
-        written.map_err(|error| self.failed(&error))
-    }
-
-    fn failed(&self, error: &std::io::Error) -> Fault {
-        Fault::new("io", format!("{}: {error}", self.path.display()))
-            .hint("set TMPDIR to a directory that can be written")
-    }
-
-    fn remove(mut self, screen: &mut Screen) {
-        if let Some(Err(error)) = self.dir.take().map(remove_all) {
-            screen.warn(&format!("{} stays: {error}", self.path.display()));
-        }
-    }
-}
-
-/// Tries to remove a directory while files in it go by themselves.
-const REMOVALS_MAX: u32 = 20;
-
-/// Remove a directory with all that is in it. The store may still be closing on another thread, so that a file is gone
-/// between listing and removing: then it is listed again.
-fn remove_all(dir: Dir) -> std::io::Result<()> {
-    for _ in 0..REMOVALS_MAX {
-        match dir.try_clone()?.remove_open_dir_all() {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-            answer => return answer,
-        }
-    }
-    dir.remove_open_dir_all()
-}
-
-impl Drop for Temporary {
-    /// After a fault on the way: what cannot be removed then stays, in a directory for what may be lost.
-    fn drop(&mut self) {
-        if let Some(dir) = self.dir.take() {
-            let _ = remove_all(dir);
-        }
-    }
 }

@@ -6,7 +6,7 @@
 
 use super::interrupts::{Interrupt, Interrupts};
 use super::open::{Opened, stale};
-use super::{fault, view};
+use super::{family, fault, view};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use threadkeep::driver::{
 use threadkeep::tenant::Tenant;
 use threadkeep::wit;
 use threadkeep::wit::runner::SignalKind;
-use threadkeep_cli::answer::RunAnswer;
+use threadkeep_cli::answer::{FamilyView, RunAnswer};
 use threadkeep_cli::exit::{Exit, Fault};
 use threadkeep_cli::money;
 use threadkeep_cli::screen::Screen;
@@ -97,6 +97,7 @@ impl<'a> Watch<'a> {
         input: Option<String>,
         screen: &mut Screen,
     ) -> Result<Driven, Fault> {
+        opened.catch_up(screen).await;
         let writer = opened.writer();
         let before = opened.tenant().get(thread).await;
         self.before = before.ok().map(|thread| thread.version);
@@ -237,12 +238,14 @@ impl<'a> Watch<'a> {
 
     /// What the records say now is the answer; where they say nothing of the failure, the failure is.
     async fn answer(
-        self,
+        mut self,
         opened: &Opened,
         thread: &str,
         done: Option<Result<Ended, DriveError>>,
         screen: &mut Screen,
     ) -> Result<Driven, Fault> {
+        let counts = matches!(&done, Some(Ok(ended)) if replied(ended));
+        self.stream.end(screen, counts);
         screen.end_line();
         let ours = self.presses > 0 || matches!(done, Some(Err(DriveError::Fenced(_))));
         let Some(done) = done else {
@@ -263,12 +266,28 @@ impl<'a> Watch<'a> {
             }
         }
         let (presses, terminated) = (self.presses, self.terminated);
+        let family = family::view(opened, &thread.id).await;
+        let family = family.map_err(|error| {
+            screen.warn(&format!("the threads below it cannot be read: {error}"));
+        });
+        let payer = family::payer(opened.tenant(), &thread).await;
+        let shape = Shape {
+            text: self.stream.into_reply(),
+            stopped: presses > 1,
+            family: family.ok(),
+            payer: payer.unwrap_or_else(|_| thread.id.clone()),
+        };
         Ok(Driven {
-            answer: shape(opened, &thread, self.stream.into_reply(), presses > 1),
+            answer: shape.answer(opened, &thread),
             presses,
             terminated,
         })
     }
+}
+
+/// True if the run ended with a reply: what was told of it last is durable.
+fn replied(ended: &Ended) -> bool {
+    matches!(ended.status.as_str(), "completed" | "idle")
 }
 
 /// Of a child the beginning and the end are shown; what it says is in its transcript.
@@ -337,7 +356,7 @@ impl Charges {
 
 fn left(thread: &str) -> Fault {
     let fault = Fault::new("abandoned", format!("{thread} was left while it ran"));
-    let next = format!("threadkeep recover, then threadkeep resume {thread}");
+    let next = format!("threadkeep resume {thread}");
     Fault {
         exit: Exit::Stopped,
         ..fault.hint(next)
@@ -376,20 +395,39 @@ async fn flush(
     }
 }
 
-fn shape(opened: &Opened, thread: &wit::Thread, text: String, stopped: bool) -> RunAnswer {
-    let costs = threadkeep::driver::Costs::of(thread);
-    RunAnswer {
-        thread_id: thread.id.clone(),
-        status: thread.status.clone(),
-        outcome: thread.outcome.clone(),
-        text,
-        result: thread.result.as_deref().map(view::json),
-        cause: thread.cause.as_ref().map(view::cause),
-        bound: fault::bound(opened, thread),
-        cost: view::cost(&costs),
-        exit: match stopped {
-            true => Exit::Stopped,
-            false => Exit::of_status(&thread.status),
-        },
+/// What an answer says beside the record of its thread.
+struct Shape {
+    text: String,
+    stopped: bool,
+    /// None if the tree could not be read.
+    family: Option<FamilyView>,
+    payer: String,
+}
+
+impl Shape {
+    fn answer(self, opened: &Opened, thread: &wit::Thread) -> RunAnswer {
+        let costs = threadkeep::driver::Costs::of(thread);
+        let tree_spend = self.family.as_ref().map(|family| family.spend);
+        let family = self.family.unwrap_or_default();
+        RunAnswer {
+            thread_id: thread.id.clone(),
+            status: thread.status.clone(),
+            outcome: thread.outcome.clone(),
+            text: self.text,
+            result: thread.result.as_deref().map(view::json),
+            cause: thread.cause.as_ref().map(view::cause),
+            bound: fault::bound(opened, thread),
+            payer: self.payer,
+            wait: thread.cause.as_ref().and_then(family::wait_of),
+            cost: view::cost(&costs),
+            tree_spend,
+            tree_threads: family.threads,
+            suspended: family.suspended,
+            suspended_left_out: family.suspended_left_out,
+            exit: match self.stopped {
+                true => Exit::Stopped,
+                false => Exit::of_status(&thread.status),
+            },
+        }
     }
 }

@@ -174,9 +174,17 @@ pub fn is_dead(opened: &Opened, lease: &wit::Lease) -> bool {
     matches!(life(opened, lease), Life::Dead)
 }
 
+/// True if the process of a holder is known to live.
+pub fn is_alive(opened: &Opened, lease: &wit::Lease) -> bool {
+    matches!(life(opened, lease), Life::Lives)
+}
+
 fn busy(opened: &Opened, lease: &wit::Lease) -> String {
     match life(opened, lease) {
-        Life::Dead => "its process is dead: `threadkeep recover`, then resume it".to_owned(),
+        Life::Dead => format!(
+            "its process is dead: `threadkeep resume {}` goes on with it",
+            lease.thread
+        ),
         Life::Lives => {
             let lock = authority::lock_place(&lease.holder);
             format!(
@@ -262,12 +270,22 @@ pub fn authority(error: &AuthorityError) -> Fault {
 /// A project that cannot be opened.
 pub fn project(error: &ProjectError) -> Fault {
     match error {
-        ProjectError::Authority(error) => authority(error),
+        ProjectError::Authority(error) => match error {
+            AuthorityError::Io { source, .. } if may_not_write(source) => authority(error).hint(
+                "this user may not write there; what only reads works: `threadkeep list`, `show`, `transcript`",
+            ),
+            error => authority(error),
+        },
         ProjectError::Store(_) => {
             Fault::new("store", with_source(error)).hint("`threadkeep doctor` says more")
         }
         _ => Fault::new("other", with_source(error)),
     }
+}
+
+fn may_not_write(error: &std::io::Error) -> bool {
+    use std::io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
+    matches!(error.kind(), PermissionDenied | ReadOnlyFilesystem)
 }
 
 /// Settings that cannot hold.

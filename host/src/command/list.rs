@@ -10,7 +10,7 @@ use threadkeep_cli::screen::Screen;
 
 /// One page of threads.
 pub async fn list(session: &Session, list: args::List, screen: &mut Screen) -> Result<Exit, Fault> {
-    let opened = session.open()?;
+    let opened = session.open_to_read(screen)?;
     let filter = Filter {
         status: list.filter.status,
         parent: list.filter.parent,

@@ -4,10 +4,13 @@
 
 mod audit;
 mod budget;
+mod catch_up;
 mod chat;
+mod copy;
 mod demo;
 mod doctor;
 mod drive;
+mod family;
 mod fault;
 mod input;
 mod interrupts;
@@ -19,6 +22,7 @@ mod repair;
 mod run;
 mod show;
 mod signal;
+mod temporary;
 mod transcript;
 mod view;
 

@@ -1,9 +1,11 @@
 //! From the options of the command line to an engine and an open project.
 
-use super::fault;
+use super::temporary::TemporaryDirectory;
+use super::{catch_up, copy, fault};
 use cap_std::fs::Dir;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use threadkeep::authority::{self, Environment, Project};
 use threadkeep::ceilings::FileBook;
@@ -13,7 +15,8 @@ use threadkeep::library::files::SCRIPT_BYTES_MAX;
 use threadkeep::limits::Limits;
 use threadkeep::models::scripted::Scripted;
 use threadkeep::policy::{Policy, Preset, TEXT_BYTES_MAX, file_name};
-use threadkeep::project::{OpenProject, ProjectOptions, STORE};
+use threadkeep::project::{OpenProject, ProjectError, ProjectOptions, STORE};
+use threadkeep::storage::{Storage, StorageError};
 use threadkeep::tenant::Tenant;
 use threadkeep_cli::args::{Common, Provider, Store};
 use threadkeep_cli::exit::Fault;
@@ -32,8 +35,12 @@ pub struct Opened {
     project: OpenProject,
     /// None in memory: documents would outlive what they are made from.
     documents: Option<Documents>,
+    /// What processes left behind when they died is written, or was looked for.
+    caught_up: AtomicBool,
     /// A person chose memory: what is made here is gone when the command ends.
     forgets: bool,
+    /// Where the store is read instead of its own place; it is closed before this is removed.
+    _copy: Option<TemporaryDirectory>,
 }
 
 impl Session {
@@ -163,6 +170,44 @@ impl Session {
         }
     }
 
+    /// The same for a command that writes nothing: what may not be written is read, too.
+    pub fn open_to_read(&self, screen: &mut Screen) -> Result<Opened, Fault> {
+        let directory = self.project()?;
+        let threads = directory.threads_if_present();
+        let threads = threads.map_err(|error| fault::authority(&error))?;
+        match threads.filter(|threads| has_store(threads) && !self.in_memory()) {
+            Some(threads) => self.open_store_to_read(&directory, &threads, screen),
+            None => self.open_empty(&directory, self.policy()?),
+        }
+    }
+
+    fn open_store_to_read(
+        &self,
+        directory: &Project,
+        threads: &Dir,
+        screen: &mut Screen,
+    ) -> Result<Opened, Fault> {
+        let (engine, policy) = (self.engine()?, self.policy()?);
+        let options = self.options(policy.clone())?;
+        match OpenProject::open_to_read(engine.clone(), directory, options) {
+            Ok(project) => opened(project, None),
+            Err(ProjectError::Store(StorageError::Unavailable { .. }))
+                if copy::is_needed(threads) =>
+            {
+                let copied = copy::make(self, threads)?;
+                screen.note(&copy::notice(&copied));
+                let mut options = self.options(policy)?;
+                options.store = Some(store_in(copied.dir()?)?);
+                let project = OpenProject::open_to_read(engine, directory, options);
+                opened(
+                    project.map_err(|error| fault::project(&error))?,
+                    Some(copied),
+                )
+            }
+            Err(error) => Err(fault::project(&error)),
+        }
+    }
+
     /// The project over an empty store in memory: what is tried there is written nowhere, and what would be too much for
     /// the real store's quota, that one says, which knows what it holds.
     pub fn rehearsal(&self) -> Result<Opened, Fault> {
@@ -218,7 +263,9 @@ impl Session {
         Ok(Opened {
             project: counted(project.map_err(|error| fault::project(&error))?, book),
             documents: None,
+            caught_up: AtomicBool::new(true),
             forgets: self.in_memory(),
+            _copy: None,
         })
     }
 
@@ -227,16 +274,36 @@ impl Session {
         let book = self.book(&policy)?;
         let project = OpenProject::open(self.engine()?, directory, self.options(policy)?);
         let project = counted(project.map_err(|error| fault::project(&error))?, book);
-        let threads = project.threads().map(Dir::try_clone).transpose();
-        let threads = threads
-            .map_err(|error| Fault::new("io", format!(".ai/threads cannot be opened: {error}")))?;
-        let documents = threads.map(|threads| Documents::new(project.tenant().clone(), threads));
-        Ok(Opened {
-            project,
-            documents,
-            forgets: false,
-        })
+        opened(project, None)
     }
+}
+
+fn opened(project: OpenProject, copy: Option<TemporaryDirectory>) -> Result<Opened, Fault> {
+    let threads = project.threads().map(Dir::try_clone).transpose();
+    let threads = threads
+        .map_err(|error| Fault::new("io", format!(".ai/threads cannot be opened: {error}")))?;
+    let documents = threads.map(|threads| Documents::new(project.tenant().clone(), threads));
+    Ok(Opened {
+        project,
+        documents,
+        caught_up: AtomicBool::new(false),
+        forgets: false,
+        _copy: copy,
+    })
+}
+
+/// A store that stands in this directory.
+#[cfg(feature = "sqlite")]
+pub fn store_in(dir: &Dir) -> Result<Arc<dyn Storage>, Fault> {
+    use threadkeep::storage::sqlite::{SqliteOptions, SqliteStore};
+    let store = SqliteStore::open(dir, STORE, SqliteOptions::local());
+    let store = store.map_err(|error| fault::project(&ProjectError::Store(error)))?;
+    Ok(Arc::new(store))
+}
+
+#[cfg(not(feature = "sqlite"))]
+pub fn store_in(_: &Dir) -> Result<Arc<dyn Storage>, Fault> {
+    Err(Fault::new("store", "this build has no sqlite"))
 }
 
 fn counted(project: OpenProject, book: Option<FileBook>) -> OpenProject {
@@ -287,6 +354,13 @@ impl Opened {
         }
     }
 
+    /// Brings the documents up to date that processes left behind when they died, once.
+    pub async fn catch_up(&self, screen: &mut Screen) {
+        if !self.caught_up.swap(true, Ordering::Relaxed) {
+            catch_up::catch_up(self, screen).await;
+        }
+    }
+
     /// Its documents.
     pub fn documents(&self) -> Option<&Documents> {
         self.documents.as_ref()
@@ -298,8 +372,10 @@ impl Opened {
         Some(Arc::new(DocumentWriter::new(documents)))
     }
 
-    /// Bring the documents of a thread up to date. A failure is a warning: the records are what counts.
+    /// Bring the documents of a thread up to date, and those that dead processes left behind. A
+    /// failure is a warning: the records are what counts.
     pub async fn refresh(&self, thread: &str, screen: &mut Screen) {
+        self.catch_up(screen).await;
         if let Some(documents) = &self.documents
             && let Err(error) = documents.refresh(thread).await
         {

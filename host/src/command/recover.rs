@@ -14,6 +14,8 @@ pub async fn recover(
     screen: &mut Screen,
 ) -> Result<Exit, Fault> {
     let opened = session.open()?;
+    // Afterwards nothing says any more who has died.
+    opened.catch_up(screen).await;
     let recovered = opened.project().recover(&recover.dead).await;
     let recovered = recovered.map_err(|error| fault::recovery(&error))?;
     opened

@@ -120,6 +120,34 @@ pub fn created(opened: &Opened, mut fault: Fault, thread: &str) -> Fault {
     }
 }
 
+/// Close what dead processes hold, if that may be in the way of this thread: so that nobody has to
+/// recover it first. The answer is the thread as it stands then.
+pub async fn take_from_dead(
+    opened: &Opened,
+    thread: wit::Thread,
+    screen: &mut Screen,
+) -> Result<wit::Thread, Fault> {
+    let in_the_way = match (thread.status.as_str(), &thread.run.lease) {
+        // Those that it waits for may be held by a process that died, which only a lease would say
+        // in the end.
+        ("waiting", _) => true,
+        (_, Some(lease)) => !fault::is_alive(opened, lease),
+        (_, None) => false,
+    };
+    if !in_the_way {
+        return Ok(thread);
+    }
+    let recovered = opened.project().recover(&[]).await;
+    for recovered in recovered.map_err(|error| fault::recovery(&error))? {
+        opened.refresh(&recovered, screen).await;
+        screen.note(&format!(
+            "the process that held {recovered} died: it goes on"
+        ));
+    }
+    let now = opened.tenant().get(&thread.id).await;
+    now.map_err(|error| fault::of_thread(opened, &thread.id, &error))
+}
+
 /// Go on in place.
 pub async fn resume(
     session: &Session,
@@ -131,14 +159,8 @@ pub async fn resume(
     let opened = session.open()?;
     let thread = opened.tenant().get(&resume.thread).await;
     let thread = thread.map_err(|error| fault::of_thread(&opened, &resume.thread, &error))?;
+    let thread = take_from_dead(&opened, thread, screen).await?;
     check_again(&opened, &thread)?;
-    if thread.status == "waiting" {
-        // Those that it waits for may be held by a process that died, which only a lease would say in the end.
-        let recovered = opened.project().recover(&[]).await;
-        for thread in recovered.map_err(|error| fault::recovery(&error))? {
-            screen.note(&format!("the process that held {thread} died: it goes on"));
-        }
-    }
     let answer = drive::run(&opened, &thread.id, message, screen).await;
     let answer = answer.map_err(|fault| match fault.hint {
         None if silent && thread.status == "idle" => {

@@ -13,7 +13,7 @@ const PAGE_ENTRIES: u32 = 100;
 
 /// One thread and its last events.
 pub async fn show(session: &Session, show: args::Show, screen: &mut Screen) -> Result<Exit, Fault> {
-    let opened = session.open()?;
+    let opened = session.open_to_read(screen)?;
     let answer = shown(&opened, &show.thread, show.events).await?;
     Ok(screen.answer(&answer))
 }

@@ -16,7 +16,7 @@ pub async fn transcript(
     asked: args::Transcript,
     screen: &mut Screen,
 ) -> Result<Exit, Fault> {
-    let opened = session.open()?;
+    let opened = session.open_to_read(screen)?;
     if screen.ends().json {
         let answer = whole(&opened, &asked.thread, asked.format).await?;
         return Ok(screen.answer(&answer));

@@ -230,6 +230,9 @@ pub struct ProviderOrigins {
     pub wire: Wire,
     /// Where its address comes from.
     pub base_url: Origin,
+    /// Its address as it is written, a variable that is set by its name; empty if it has none that
+    /// may be shown.
+    pub shown_url: String,
     /// Where its key comes from.
     pub key: Origin,
 }
@@ -403,6 +406,11 @@ impl ModelTable {
             name: name.clone(),
             wire: entry.wire,
             base_url: Origin::of(entry.base_url.as_deref()),
+            // What is no address may hold what nobody should read.
+            shown_url: self
+                .base_url(entry)
+                .map(|url| self.shown_url(entry, &url))
+                .unwrap_or_default(),
             key: Origin::of(entry.key.as_deref()),
         })
     }

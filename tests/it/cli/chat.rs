@@ -258,7 +258,7 @@ fn a_request_to_end_suspends_run_and_chat() {
     assert_eq!(project.status("run"), "suspended");
     let arguments = ["chat", "--id", "talk", "--provider", "scripted:slow.json"];
     let chat = binary::start_fed(project.command(&arguments), "hi\nmore\n");
-    chat.await_out("Begun,");
+    chat.await_err("a reply is under way");
     chat.terminate();
     let ran = chat.end();
     assert_eq!(ran.code, Some(3), "{ran:#?}");

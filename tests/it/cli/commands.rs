@@ -61,6 +61,10 @@ fn run_answers_a_program_with_one_document() {
             "result": "It holds a \u{1b}[31mnote\u{7}.",
             "cause": null,
             "cost": {"turns": 2, "input_tokens": 250, "output_tokens": 30, "spend": "0.00031"},
+            "tree_spend": "0.00031",
+            "tree_threads": 1,
+            "suspended": [],
+            "suspended_left_out": 0,
             "exit": 0,
         })
     );

@@ -176,10 +176,17 @@ fn keys_are_never_shown() {
     let project = Project::new();
     std::fs::remove_file(project.path().join(".ai/config/models.yaml")).unwrap();
     let without = project.json(&["doctor"]);
-    assert_eq!(
-        (&without["works"], &without["exit"]),
-        (&json!(false), &json!(1))
+    // Symptom: exit 1 where nothing was wrong. A loop of one's own needs no provider. Kind: what is
+    // optional.
+    let runs = json!({"directives": false, "chats": false, "own_loops": true});
+    assert_eq!((&without["runs"], &without["exit"]), (&runs, &json!(0)));
+    let optional = |missing: &Value| missing["optional"] == true;
+    assert!(
+        without["missing"].as_array().unwrap().iter().all(optional),
+        "{without}"
     );
+    let shown = item(&without, "models", "provider openai")["value"].to_string();
+    assert!(shown.contains("https://api.openai.com/v1"), "{shown}");
     assert_eq!(
         item(&without, "models", "table")["origin"],
         "the built-in table"
@@ -207,7 +214,7 @@ fn keys_are_never_shown() {
             ran
         };
         let refused = doctor("https://user:hidden@example.org/v1");
-        assert_eq!(refused.code, Some(1), "{refused:#?}");
+        assert_eq!(refused.code, Some(0), "own loops work: {refused:#?}");
         let ran = doctor("https://example.org/hidden/v1");
         assert_eq!(ran.code, Some(0), "{ran:#?}");
         assert!(ran.out.contains("key set by OPENAI_API_KEY"), "{}", ran.out);
@@ -217,6 +224,32 @@ fn keys_are_never_shown() {
             ran.out
         );
     }
+}
+
+/// Symptom: `doctor` ended with 1 in a project of chats. Cause: it asked for a directive alone.
+/// Fix: what can be run is said by kind. Kinds: no directive, one whose provider does not work
+/// beside a chat's that does.
+#[test]
+fn a_project_of_chats_works() {
+    let project = Project::new();
+    std::fs::remove_dir_all(project.path().join(".ai/directives")).unwrap();
+    let found = project.json(&["doctor"]);
+    let runs = json!({"directives": false, "chats": true, "own_loops": true});
+    assert_eq!(
+        (&found["runs"], &found["exit"]),
+        (&runs, &json!(0)),
+        "{found}"
+    );
+    assert_eq!(found["missing"][0]["optional"], true, "{found}");
+    let shown = project.run(&["doctor"]).out;
+    assert!(
+        shown.contains("   note: the project has no directive"),
+        "{shown}"
+    );
+    assert!(
+        shown.ends_with("a chat can be run, and no directive yet\n"),
+        "{shown}"
+    );
 }
 
 #[test]

@@ -21,6 +21,38 @@ pub const SCRIPT: &str = r#"[
   {"text": "It holds a \u001b[31mnote\u0007.", "usage": {"input": 150, "output": 20}}
 ]"#;
 
+/// The models of the other projects, and one that plays a parent.
+const FAMILY_MODELS: &str = r#"
+providers:
+  local: {wire: scripted, file: script.json}
+  above: {wire: scripted, file: parent.json}
+models:
+  tiny: {provider: local, window: 32000, output: 1000, prices: {input: "1.00", output: "2.00"}}
+  boss: {provider: above, window: 32000, output: 1000, prices: {input: "1.00", output: "2.00"}}
+tiers: {default: tiny}
+"#;
+
+const PARENT: &str = "---
+model: boss
+limits: {turns: 5, spend: 0.50}
+capabilities: [execute.tool.*]
+---
+Have it done.
+";
+
+const PART: &str = "---
+limits: {turns: TURNS}
+capabilities: [execute.tool.read_file]
+---
+Do your part.
+";
+
+const PARENT_SCRIPT: &str = r#"[
+  {"calls": [{"name": "spawn_thread", "arguments": {"directive": "part"}}, {"name": "wait_threads", "arguments": {}}],
+   "usage": {"input": 100, "output": 10}},
+  {"text": "Both are done.", "usage": {"input": 100, "output": 10}}
+]"#;
+
 /// Its answer never comes by itself.
 pub const SLOW: &str = r#"[{"text": "Begun, and never done.", "chunk": 6, "pause_ms": 590000}]"#;
 
@@ -84,6 +116,18 @@ impl Project {
         binary::start(self.command(arguments))
     }
 
+    /// Adds a directive `parent` that spawns one of `part` and waits for it; that one may call a
+    /// model `turns` times, needs two calls, and is then suspended.
+    pub fn add_family(&self, turns: u32) {
+        self.write(".ai/config/models.yaml", FAMILY_MODELS);
+        self.write(".ai/parent.json", PARENT_SCRIPT);
+        self.write(".ai/directives/parent.md", PARENT);
+        self.write(
+            ".ai/directives/part.md",
+            &PART.replace("TURNS", &turns.to_string()),
+        );
+    }
+
     /// A finished thread of this id.
     pub fn finished(&self, id: &str) {
         let answer = self.json(&["run", "describe", "--input", "file=notes.txt", "--id", id]);
@@ -102,7 +146,7 @@ impl Project {
             "--provider",
             "scripted:slow.json",
         ]);
-        running.await_out("Begun,");
+        running.await_err("a reply is under way");
         running
     }
 

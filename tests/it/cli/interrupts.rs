@@ -203,7 +203,7 @@ fn a_run_that_the_system_ends_goes_on_where_it_stood() {
         let judged = JudgedProject::new(&ProjectPlan::default(), in_turn(answers));
         let project = &judged.project;
         let running = project.start(&["run", "go", "--id", "t"]);
-        running.await_out("Half");
+        running.await_err("a reply is under way");
         signal(&running);
         let ran = running.end();
         assert_eq!(ran.code, code, "{name}: {ran:#?}");
@@ -309,7 +309,7 @@ fn a_terminal_that_goes_away_stops_a_run_that_is_not_to_outlive_it() {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     let running = binary::start(outer);
-    running.await_out("Begun,");
+    running.await_err("a reply is under way");
     running.hang_up();
     assert_eq!(project.status("stays"), "running");
     // Had it been taken, this would be the second press and not the first.

@@ -101,6 +101,7 @@ fn of_runs(project: &Project) -> Answers {
     let shown = ["done", "capped"].map(|id| project.json(&["show", id]));
     let raised = project.json(&["raise", "capped", "--turns", "4"]);
     let resumed = vec![project.json(&["resume", "capped"]), run("again", "1")];
+    let runs = [runs, vec![of_family(project), run("last", "1")]].concat();
     vec![
         ("run", runs),
         ("show", shown.into()),
@@ -109,6 +110,12 @@ fn of_runs(project: &Project) -> Answers {
         ("transcript", vec![project.json(&["transcript", "done"])]),
         ("Errors", vec![project.json(&["show", "nothing"])]),
     ]
+}
+
+/// A run at whose end a child is suspended.
+fn of_family(project: &Project) -> Value {
+    project.add_family(1);
+    project.json(&["run", "parent", "--id", "parent"])
 }
 
 fn of_chats(project: &Project) -> Answers {
@@ -194,9 +201,10 @@ fn fed(project: &Project, arguments: &[&str], input: &str) -> Value {
     binary::feed(command, input).json()
 }
 
-/// A cause is null until something is wrong: there, the page may say more than these documents have.
+/// A cause is null until something is wrong, and only a `run` here has children: there, the page
+/// may say more than these documents have.
 fn may_be_absent(path: &str) -> bool {
-    path.contains("cause.")
+    path.contains("cause") || path.contains("suspended[]")
 }
 
 #[test]
@@ -251,6 +259,12 @@ fn every_document_has_the_fields_that_the_page_names() {
             "{name} is not compared with docs/json.md"
         );
     }
+    let (_, runs) = documents.iter().find(|(name, _)| *name == "run").unwrap();
+    let named = |run: &Value| run["suspended"][0]["cause"]["code"] == "turns_exceeded";
+    assert!(
+        runs.iter().any(named),
+        "a child that is suspended: {runs:?}"
+    );
     let causes = documents.iter().flat_map(|(_, documents)| documents);
     assert!(
         causes

@@ -11,6 +11,8 @@ mod hidden_controls;
 mod interrupts;
 mod json;
 mod newcomer;
+#[cfg(target_os = "linux")]
+mod read_only;
 mod refusals;
 mod together;
 mod tree;

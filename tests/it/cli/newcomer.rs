@@ -30,7 +30,7 @@ fn a_chat_that_cannot_go_on_is_not_suggested() {
     );
     let slow = ["chat", "--id", "killed", "--provider", "scripted:slow.json"];
     let chat = binary::start_fed(project.command(&slow), "hi\n");
-    chat.await_out("Begun,");
+    chat.await_err("a reply is under way");
     assert_eq!(project.run(&["kill", "killed"]).out, "killed is killed\n");
     let killed = chat.end();
     assert!(killed.err.contains("status  killed"), "{}", killed.err);

@@ -1,6 +1,7 @@
 //! What is refused: the exit code, what is said, and that nothing was written.
 
 use super::fixture::{DIRECTIVE, MODELS, Project};
+use serde_json::json;
 
 /// Arguments; the exit code; a piece of the code, message or hint.
 pub type Case<'a> = (&'a [&'a str], i64, &'a [&'a str]);
@@ -312,7 +313,8 @@ fn providers_that_cannot_be_made() {
         project.write(".ai/config/models.yaml", &MODELS.replace(WIRE, wire));
         check(&project, &[(run, 1, words)]);
         let found = project.json(&["doctor"]);
-        assert_eq!(found["exit"], 1, "{wire}: {found}");
+        let runs = json!({"directives": false, "chats": false, "own_loops": true});
+        assert_eq!(found["runs"], runs, "{wire}: {found}");
         let missing = found["missing"].to_string();
         assert!(!missing.contains("[]"), "{wire}: {missing}");
     }
@@ -456,7 +458,8 @@ fn places_are_named_as_they_stand_in_the_project() {
     std::fs::remove_dir_all(project.path().join(".ai/threads/locks.d")).unwrap();
     project.write(".ai/threads/locks.d", "a file");
     let place: &[&str] = &[".ai/threads/locks.d is not a directory"];
-    check(&project, &[(&["list"], 1, place)]);
+    check(&project, &[(&["title", "first", "A title"], 1, place)]);
+    assert_eq!(project.threads(), 1, "what only reads takes no lock");
 }
 
 /// A terminal that shows an error is not to obey what is in it.

@@ -46,6 +46,11 @@ fn family(host: &mut Host) {
     host.hold("b", &amount(200_000_000)).unwrap();
 }
 
+/// The rows of a tree.
+fn threads_of(tree: &Value) -> impl Iterator<Item = &Value> {
+    tree["threads"].as_array().expect("a list").iter()
+}
+
 /// In nano-USD.
 fn nanos(value: &Value) -> u64 {
     let text = value.as_str().expect("an amount is text");
@@ -57,11 +62,11 @@ fn a_tree_shows_whose_money_each_draws_on_and_adds_up_to_the_nano() {
     let project = project(family);
     let shown = project.run(&["tree", "top"]);
     let expected = "\
-THREAD          STATUS   OWN COST        LIMIT  SPENT  HELD     RESERVED    REMAINING  USD
-top             created      0.00         1.00   0.00  0.00  0.700000001  0.299999999  [++++++++--]
-  poor          created      0.00                                                      draws on top
-  rich          created      0.00  0.700000001   0.10  0.20         0.00  0.400000001  [##+++-----]
-    grandchild  running      0.10                                                      draws on rich
+THREAD          STATUS   OWN COST  SPENT        LIMIT  HELD     RESERVED    REMAINING  USD
+top             created      0.00   0.10         1.00  0.00  0.600000001  0.299999999  [#+++++++--]
+  poor          created      0.00   0.00                                               draws on top
+  rich          created      0.00   0.10  0.700000001  0.20         0.00  0.400000001  [##+++-----]
+    grandchild  running      0.10   0.10                                               draws on rich
 ";
     assert_eq!(shown.out, expected);
     let tree = project.json(&["tree", "top"]);
@@ -109,6 +114,63 @@ top             created      0.00         1.00   0.00  0.00  0.700000001  0.2999
     );
 }
 
+/// Symptom: `top` was said to have spent nothing, and what its open accounts had spent as reserved.
+/// Cause: an account is told when theirs close. Fix: what the tree spent is added up. Kind: every
+/// place that shows it.
+#[test]
+fn what_open_accounts_have_spent_is_shown_above_them() {
+    let project = project(family);
+    let tree = project.json(&["tree", "top"]);
+    let spent = |place: &Value| (place["tree_spend"].clone(), place["tree_threads"].clone());
+    for (id, spend, threads) in [("top", "0.10", 4), ("rich", "0.10", 2), ("poor", "0.00", 1)] {
+        let budget = project.json(&["budget", "show", id]);
+        assert_eq!(spent(&budget), (json!(spend), json!(threads)), "{id}");
+        let row = threads_of(&tree).find(|row| row["thread_id"] == id);
+        assert_eq!(row.unwrap()["tree_spend"], spend, "{id}");
+    }
+    let shown = project.run(&["budget", "show", "poor"]).out;
+    for line in [
+        "spent 0.10 with descendants",
+        "reserved 0.600000001 for children",
+    ] {
+        let words = shown.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(words.contains(line), "{line}: {shown}");
+    }
+}
+
+/// Symptom: `run` of a tree ended without a word about a child that waits for a person, and said
+/// what its top alone had spent. Kinds: for a person and for a program, a child that can go on, and
+/// one that is done.
+#[test]
+fn the_end_of_a_run_tells_of_the_whole_tree() {
+    let project = Project::new();
+    project.add_family(1);
+    let ran = project.run(&["run", "parent", "--id", "a"]);
+    assert_eq!(ran.code, Some(0), "{ran:#?}");
+    let child = project.json(&["list", "--parent", "a"])["threads"][0].clone();
+    let id = child["thread_id"].as_str().expect("a text");
+    for words in [
+        "cost    0.00024 USD for 2 turns".to_owned(),
+        "tree    0.00036 USD for 2 threads".to_owned(),
+        format!("child   {id} is suspended (turns_exceeded): "),
+        format!("next: threadkeep raise {id} --turns N, then threadkeep resume {id}"),
+    ] {
+        assert!(ran.err.contains(&words), "{words}: {}", ran.err);
+    }
+    project.add_family(5);
+    let whole = project.json(&["run", "parent", "--id", "b"]);
+    assert_eq!(
+        (&whole["suspended"], &whole["suspended_left_out"]),
+        (&json!([]), &json!(0))
+    );
+    let spent = (
+        &whole["cost"]["spend"],
+        &whole["tree_spend"],
+        &whole["tree_threads"],
+    );
+    assert_eq!(spent, (&json!("0.00024"), &json!("0.00055"), &json!(2)));
+}
+
 #[test]
 fn a_tree_of_more_than_a_thousand_threads_goes_on_at_its_cursor() {
     const CHILDREN: usize = 1_060;
@@ -134,6 +196,7 @@ fn a_tree_of_more_than_a_thousand_threads_goes_on_at_its_cursor() {
             "{thread} twice"
         );
     }
+    assert_eq!(first["threads"][0]["tree_spend"], "0.00");
     let shown = project.run(&["tree", "top"]);
     assert!(
         shown.err.starts_with("more: --cursor $'top"),

@@ -2,6 +2,7 @@
 
 use super::fixture::Project;
 use serde_json::json;
+use threadkeep_tests::binary;
 
 #[test]
 fn a_killed_run_is_recovered_at_once_and_goes_on_in_place() {
@@ -14,13 +15,13 @@ fn a_killed_run_is_recovered_at_once_and_goes_on_in_place() {
         "running",
         "nobody has said otherwise yet"
     );
-    let busy = project.json(&["resume", "lost"]);
+    let busy = project.json(&["open", "lost"]);
     assert_eq!(busy["exit"], 4);
     assert!(
         busy["error"]["hint"]
             .as_str()
             .unwrap()
-            .contains("its process is dead: `threadkeep recover`")
+            .contains("its process is dead: `threadkeep resume lost`")
     );
     let found = project.run(&["doctor"]);
     assert!(
@@ -48,6 +49,97 @@ fn a_killed_run_is_recovered_at_once_and_goes_on_in_place() {
         (&resumed["status"], &resumed["thread_id"]),
         (&json!("completed"), &json!("lost"))
     );
+}
+
+/// Symptom: `resume` and `chat` told a person to recover a run whose process was dead. Fix: they do
+/// it. Kinds: a directive's thread, a chat, beside one that another dead process held.
+#[test]
+fn resume_and_chat_take_over_from_a_dead_process() {
+    let project = Project::new();
+    let slow = ["chat", "--id", "talk", "--provider", "scripted:slow.json"];
+    let chat = binary::start_fed(project.command(&slow), "hi\n");
+    chat.await_err("a reply is under way");
+    chat.kill();
+    chat.end();
+    let lost = project.unending("lost");
+    lost.kill();
+    lost.end();
+    let resumed = project.run(&["resume", "lost"]);
+    assert_eq!(resumed.code, Some(0), "{resumed:#?}");
+    for id in ["lost", "talk"] {
+        let said = format!("the process that held {id} died: it goes on");
+        assert!(resumed.err.contains(&said), "{said}: {}", resumed.err);
+    }
+    let again = project.unending("again");
+    again.kill();
+    again.end();
+    let talked = binary::feed(project.command(&["chat", "talk"]), "again\n");
+    assert_eq!(talked.code, Some(0), "{talked:#?}");
+    assert_eq!(
+        project.status("again"),
+        "running",
+        "nothing was in the way of the chat"
+    );
+    let chat = binary::start_fed(
+        project.command(&slow.map(|word| match word {
+            "talk" => "other",
+            word => word,
+        })),
+        "hi\n",
+    );
+    chat.await_err("a reply is under way");
+    chat.kill();
+    chat.end();
+    let talked = binary::feed(project.command(&["chat", "other"]), "again\n");
+    assert_eq!(talked.code, Some(0), "{talked:#?}");
+    assert_eq!(project.json(&["audit"])["exit"], 0);
+}
+
+/// Symptom: the documents of a run that was killed stayed old until `repair`. Fix: the next command
+/// that writes brings them up. Kinds: a command about another thread, a run, a message to the
+/// thread itself.
+#[test]
+fn documents_of_a_killed_run_are_brought_up_by_the_next_command_that_writes() {
+    let rows: [&[&str]; 3] = [
+        &["title", "one", "A title"],
+        &[
+            "run",
+            "describe",
+            "--input",
+            "file=notes.txt",
+            "--id",
+            "next",
+        ],
+        &["message", "lost", "Hello."],
+    ];
+    for row in rows {
+        let project = Project::new();
+        project.finished("one");
+        let lost = project.unending("lost");
+        lost.kill();
+        lost.end();
+        for name in ["thread.json", "transcript.md", "transcript.jsonl"] {
+            // What a process that is killed has not come to write.
+            let _ = std::fs::remove_file(project.path().join(".ai/threads/lost").join(name));
+        }
+        assert_eq!(
+            project.json(&["list"])["exit"],
+            0,
+            "what only reads writes nothing"
+        );
+        assert!(!project.exists(".ai/threads/lost/thread.json"), "{row:?}");
+        let ran = project.json(row);
+        assert_eq!(ran["exit"], 0, "{row:?}: {ran}");
+        for name in ["thread.json", "transcript.md", "transcript.jsonl"] {
+            let path = format!(".ai/threads/lost/{name}");
+            assert!(project.exists(&path), "{row:?}: {path}");
+        }
+        assert_eq!(
+            project.json(&["recover"])["recovered"],
+            json!(["lost"]),
+            "{row:?}"
+        );
+    }
 }
 
 #[test]

@@ -175,7 +175,7 @@ fn a_chat_goes_on_after_a_reply_that_was_stopped() {
     let judged = strict_project(stuck);
     let chat = judged.project.command(&["chat", "--id", "c"]);
     let running = binary::start_fed(chat, "one\n");
-    running.await_out("Half");
+    running.await_err("a reply is under way");
     running.interrupt();
     assert_eq!(running.end().code, Some(3));
     for line in ["two", "three"] {

@@ -60,7 +60,8 @@ pub(super) fn failed(change: &mut Change<'_>, tries: u32, failure: &LlmFailure) 
 }
 
 /// What a host's ceiling refused is a limit of that name; all else is the provider's. `again`: the
-/// attempt before it failed in the same way, and both may cost something.
+/// attempt before it failed in the same way, and both may cost something. A wait that the provider
+/// asks for stands in the sentence and, in milliseconds, as the value.
 fn cause_of(failure: &LlmFailure, again: bool) -> Cause {
     let LlmFailure {
         kind,
@@ -68,13 +69,22 @@ fn cause_of(failure: &LlmFailure, again: bool) -> Cause {
         message,
         ..
     } = failure;
-    match code.starts_with(CEILING) {
-        true => Cause::new("limit", cut(code, 100), cut(message, 1_000)),
-        false if again => {
-            let message = format!("{}, twice in a row", cut(message, 900));
-            provider_cause(kind, code, &message)
-        }
-        false => provider_cause(kind, code, message),
+    if code.starts_with(CEILING) {
+        return Cause::new("limit", cut(code, 100), cut(message, 1_000));
+    }
+    let mut message = cut(message, 900).to_owned();
+    if again {
+        message.push_str(", twice in a row");
+    }
+    if let Some(millis) = failure.retry {
+        let seconds = millis.div_ceil(1_000);
+        message.push_str(&format!(
+            "; it asks to wait {seconds} s before the next attempt"
+        ));
+    }
+    Cause {
+        value: failure.retry,
+        ..provider_cause(kind, code, &message)
     }
 }
 
@@ -125,6 +135,32 @@ pub(super) fn keep_partial(change: &mut Change<'_>, partial: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Symptom: a provider asked to wait for 900 s, the run was suspended, and nobody was told for
+    /// how long. Cause: only the runner looked at the wait. Fix: the cause says it.
+    /// Kind: causes of suspensions, with and without a wait.
+    #[test]
+    fn a_cause_says_the_wait_that_the_provider_asks_for() {
+        let cause = |retry, again| {
+            let failure = LlmFailure {
+                kind: "rate-limited".into(),
+                code: "http_429".into(),
+                message: "slow down".into(),
+                retry,
+                ..LlmFailure::default()
+            };
+            cause_of(&failure, again)
+        };
+        let asked = "slow down; it asks to wait 901 s before the next attempt (http_429)";
+        for (retry, again, message) in [
+            (None, false, "slow down (http_429)"),
+            (None, true, "slow down, twice in a row (http_429)"),
+            (Some(900_001), false, asked),
+        ] {
+            let cause = cause(retry, again);
+            assert_eq!((cause.message.as_str(), cause.value), (message, retry));
+        }
+    }
 
     #[test]
     fn retries_what_may_succeed_and_waits_as_asked() {

@@ -122,6 +122,11 @@ impl Cause {
         }
     }
 
+    /// True if its value and its bound are nano-USD.
+    pub fn is_of_money(&self) -> bool {
+        self.code == "spend_exceeded"
+    }
+
     /// A cause with the value reached and its bound.
     pub fn bound(
         reason: &str,

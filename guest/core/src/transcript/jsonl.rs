@@ -1,8 +1,9 @@
 //! `transcript.jsonl`: line 1 the manifest, padded so that it can be rewritten in place, then one event a line.
 
 use crate::error::Error;
-use crate::history::{Entry, Event, Role};
+use crate::history::{Entry, Event, Role, Suspended, call_id};
 use crate::json::{self, Map, Value};
+use crate::money::Nanos;
 use crate::plan::Loaded;
 use crate::printable::escape_json;
 use crate::time::Instant;
@@ -66,6 +67,9 @@ fn manifest_fields(loaded: &Loaded) -> Map<'_> {
 }
 
 /// The lines of an entry's events: the stored event, with what older readers expect (`text`, `input`, `timestamp`).
+///
+/// Every amount of money is decimal text in US dollars, as in all JSON that people and programs
+/// read; a call and its result both carry `callId`, the id that providers are sent.
 pub fn jsonl(entry: &Entry) -> Result<String, Error> {
     let mut lines = String::new();
     for (index, event) in entry.events.iter().enumerate() {
@@ -95,6 +99,25 @@ fn line(version: u64, index: usize, time: Instant, event: &Event) -> Result<Stri
             fields.swap_remove("arguments");
             let input = json::parse(&call.arguments).unwrap_or(Value::from(&*call.arguments));
             fields.insert("input", input);
+            fields.insert("callId", call_id(version, event_index(index)));
+        }
+        Event::ToolResult(result) => {
+            fields.insert("callId", call_id(result.version, result.index));
+            fields.insert("cost", result.cost.to_string());
+        }
+        Event::UsageCorrected(corrected) => {
+            fields.insert("charged", corrected.charged.to_string());
+            fields.insert("spend", corrected.spend.to_string());
+        }
+        Event::Raised(raised) => {
+            insert_amounts(&mut fields, "limits", &[("spend", raised.limits.spend)]);
+        }
+        Event::Suspended(Suspended { cause }) if cause.is_of_money() => {
+            let amounts = [
+                ("value", cause.value.map(Nanos::new)),
+                ("maximum", cause.maximum.map(Nanos::new)),
+            ];
+            insert_amounts(&mut fields, "cause", &amounts);
         }
         Event::Result(result) => {
             fields.insert("cost", result.spend.to_string());
@@ -115,4 +138,79 @@ fn line(version: u64, index: usize, time: Instant, event: &Event) -> Result<Stri
         Value::Array(vec![Value::from(version), Value::from(index as u64)]),
     );
     Ok(written(fields))
+}
+
+/// The index of an event in its entry, which has far fewer events than this type counts.
+fn event_index(index: usize) -> u32 {
+    u32::try_from(index).unwrap_or(u32::MAX)
+}
+
+/// Replaces amounts of the object in this field by decimal text; those that are none stay null.
+fn insert_amounts(fields: &mut Map<'_>, name: &'static str, amounts: &[Amount]) {
+    let Some(Value::Object(mut inside)) = fields.get(name).cloned() else {
+        return;
+    };
+    for (amount_name, amount) in amounts {
+        if let Some(amount) = amount {
+            inside.insert(*amount_name, amount.to_string());
+        }
+    }
+    fields.insert(name, Value::Object(inside));
+}
+
+/// A field and the amount that it holds.
+type Amount = (&'static str, Option<Nanos>);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Symptom: `result` told its cost as decimal text, `tool_result`, `usage_corrected`, `raised`
+    /// and a suspension for want of money as nano-USD. Cause: what is stored was copied. Fix: one
+    /// unit. Kind: every event that holds money.
+    #[test]
+    fn every_amount_is_decimal_text() {
+        for (stored, shown) in [
+            (
+                r#"{"type":"tool_result","version":2,"index":1,"name":"n","text":"t","failed":false,"state":"done","cost":310000}"#,
+                r#""cost":"0.00031""#,
+            ),
+            (
+                r#"{"type":"usage_corrected","version":2,"charged":1000000000,"spend":5,"usage":{"input":1,"output":2,"read":3,"write":4,"reasoning":5}}"#,
+                r#""charged":"1.00","spend":"0.000000005""#,
+            ),
+            (
+                r#"{"type":"raised","limits":{"turns":null,"tokens":null,"spend":250000000,"spawns":null,"depth":null,"duration":null}}"#,
+                r#""spend":"0.25""#,
+            ),
+            (
+                r#"{"type":"raised","limits":{"turns":7,"tokens":null,"spend":null,"spawns":null,"depth":null,"duration":null}}"#,
+                r#""turns":7,"tokens":null,"spend":null"#,
+            ),
+            (
+                r#"{"type":"suspended","cause":{"reason":"budget","code":"spend_exceeded","message":"m","value":2000000000,"maximum":1000000000}}"#,
+                r#""value":"2.00","maximum":"1.00""#,
+            ),
+            (
+                r#"{"type":"suspended","cause":{"reason":"limit","code":"turns_exceeded","message":"m","value":25,"maximum":25}}"#,
+                r#""value":25,"maximum":25"#,
+            ),
+        ] {
+            let event: Event = json::read(stored).unwrap();
+            let line = line(3, 0, Instant::default(), &event).unwrap();
+            assert!(line.contains(shown), "{shown} is not in {line}");
+        }
+    }
+
+    /// Symptom: nothing in the lines said which call a result belongs to. Fix: both name it.
+    #[test]
+    fn a_call_and_its_result_carry_the_same_id() {
+        let call = r#"{"type":"tool_use","name":"n","arguments":"{}","id":"toolu_9"}"#;
+        let result = r#"{"type":"tool_result","version":2,"index":1,"name":"n","text":"t","failed":false,"state":"done"}"#;
+        for (stored, version, index) in [(call, 2, 1), (result, 3, 0)] {
+            let event: Event = json::read(stored).unwrap();
+            let line = line(version, index, Instant::default(), &event).unwrap();
+            assert!(line.contains(r#""callId":"call_2_1""#), "{line}");
+        }
+    }
 }

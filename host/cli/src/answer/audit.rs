@@ -35,6 +35,8 @@ pub struct AuditAnswer {
     pub left_out: u64,
     /// Threads and accounts that moved each time they were looked at.
     pub unsettled: u64,
+    /// Threads whose documents this user may not read.
+    pub documents_unread: u64,
     /// How the process ends: 1 if something is wrong.
     pub exit: Exit,
 }
@@ -87,6 +89,12 @@ impl Answer for AuditAnswer {
                 "{who} moved each time it was looked at: audit again when its runs are over"
             ));
         }
+        if self.documents_unread > 0 {
+            let whose = counted(self.documents_unread, "thread");
+            screen.warn(&format!(
+                "the documents of {whose} were left out: you may not read them"
+            ));
+        }
         let findings = match self.findings.len() as u64 + self.left_out {
             0 => "no findings".to_owned(),
             n => counted(n, "finding"),
@@ -119,6 +127,7 @@ mod tests {
             findings: vec![finding("a"), finding("b")],
             left_out: 1,
             unsettled: 0,
+            documents_unread: 0,
             exit: Exit::Error,
         };
         let (mut person, out, _) = screen(false, false);
@@ -147,6 +156,7 @@ mod tests {
             findings: Vec::new(),
             left_out: 0,
             unsettled: 0,
+            documents_unread: 0,
             exit: Exit::Done,
         };
         let (mut person, out, _) = screen(false, false);

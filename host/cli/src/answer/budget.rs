@@ -40,6 +40,9 @@ pub struct AccountView {
     pub users: u32,
     /// Nothing more is admitted.
     pub frozen: bool,
+    /// Nano-USD of `reserved` that open accounts below it have spent and not reported yet.
+    #[serde(skip)]
+    spent_below: u64,
 }
 
 /// What an account says by itself.
@@ -73,6 +76,7 @@ impl From<Books> for AccountView {
             reported: books.reported,
             users: books.users,
             frozen: books.frozen,
+            spent_below: 0,
         }
     }
 }
@@ -81,6 +85,24 @@ impl From<Books> for AccountView {
 const BAR_WIDTH: u64 = 10;
 
 impl AccountView {
+    /// With what its owner and all below it have spent, open accounts included: for a person that
+    /// much of what is reserved is spent.
+    #[must_use]
+    pub fn with_tree_spend(mut self, tree_spend: u64) -> Self {
+        self.spent_below = tree_spend.saturating_sub(self.spent).min(self.reserved);
+        self
+    }
+
+    /// What a person is shown as spent.
+    fn spent_in_all(&self) -> u64 {
+        self.spent.saturating_add(self.spent_below)
+    }
+
+    /// What accounts below it may still spend.
+    fn still_reserved(&self) -> u64 {
+        self.reserved.saturating_sub(self.spent_below)
+    }
+
     /// `[##+-------]`: of the limit `#` is spent, `+` held or reserved, `-` left; nothing without a limit. Whatever is taken
     /// is rounded up, and as long as anything is left one `-` says so.
     fn bar(&self) -> String {
@@ -98,7 +120,7 @@ impl AccountView {
         };
         let spent = match limit {
             0 => BAR_WIDTH,
-            _ => cells(self.spent).min(taken),
+            _ => cells(self.spent_in_all()).min(taken),
         };
         let run = |mark: &str, count: u64| mark.repeat(usize::try_from(count).unwrap_or(0));
         format!(
@@ -138,6 +160,11 @@ pub struct BudgetAnswer {
     pub status: String,
     /// What it used itself.
     pub cost: Cost,
+    /// What it and all below it have spent: nano-USD, decimal text in JSON.
+    #[serde(serialize_with = "spend")]
+    pub tree_spend: u64,
+    /// Threads of the tree, with this one.
+    pub tree_threads: u64,
     /// The account that it draws on.
     pub account: AccountView,
     /// How the process ends.
@@ -158,18 +185,26 @@ impl Answer for BudgetAnswer {
             true => "its own".to_owned(),
             false => format!("that of {}", account.chain),
         };
+        let tree = match self.tree_threads {
+            0 | 1 => String::new(),
+            many => format!("{} for {many} threads", money::shown(self.tree_spend)),
+        };
         let [limit, left] = account.bounds();
         let mut table = Table::new(&[Side::Left, Side::Left]);
         for (name, value) in [
             ("thread", self.thread_id.clone()),
             ("status", self.status.clone()),
             ("own cost", self.cost.shown()),
+            ("tree", tree),
             ("account", whose),
             ("reserved in", account.parent.clone().unwrap_or_default()),
             ("limit", limit),
             (
                 "spent",
-                format!("{} with descendants", money::decimal(account.spent)),
+                format!(
+                    "{} with descendants",
+                    money::decimal(account.spent_in_all())
+                ),
             ),
             (
                 "held",
@@ -177,7 +212,7 @@ impl Answer for BudgetAnswer {
             ),
             (
                 "reserved",
-                format!("{} for children", money::decimal(account.reserved)),
+                format!("{} for children", money::decimal(account.still_reserved())),
             ),
             ("remaining", format!("{left} {}", account.bar())),
             ("state", account.state().to_owned()),
@@ -204,6 +239,9 @@ pub struct BranchRow {
     /// What it used itself: nano-USD, decimal text in JSON.
     #[serde(serialize_with = "spend")]
     pub spend: u64,
+    /// What it and all below it have spent; likewise.
+    #[serde(serialize_with = "spend")]
+    pub tree_spend: u64,
     /// The chain whose account it draws on.
     pub draws_on: String,
     /// Its own account, if it has one.
@@ -233,8 +271,8 @@ impl Answer for TreeAnswer {
             "THREAD",
             "STATUS",
             "OWN COST",
-            "LIMIT",
             "SPENT",
+            "LIMIT",
             "HELD",
             "RESERVED",
             "REMAINING",
@@ -246,11 +284,12 @@ impl Answer for TreeAnswer {
                 format!("{indent}{}", row.thread_id),
                 row.status.clone(),
                 money::decimal(row.spend),
+                money::decimal(row.tree_spend),
             ];
             match &row.account {
                 Some(account) => {
                     let [limit, left] = account.bounds();
-                    let taken = [account.spent, account.held, account.reserved];
+                    let taken = [account.held, account.still_reserved()];
                     cells.push(limit);
                     cells.extend(taken.map(money::decimal));
                     cells.push(left);
@@ -258,7 +297,7 @@ impl Answer for TreeAnswer {
                     cells.push(format!("{} {frozen}", account.bar()));
                 }
                 None => {
-                    cells.extend([const { String::new() }; 5]);
+                    cells.extend([const { String::new() }; 4]);
                     cells.push(format!("draws on {}", row.draws_on));
                 }
             }
@@ -397,8 +436,32 @@ mod tests {
             depth,
             status: "running".to_owned(),
             spend,
+            tree_spend: spend,
             draws_on: "root".to_owned(),
             account,
+        }
+    }
+
+    /// Symptom: a person saw 0.00 spent while open accounts of children had spent, and as reserved
+    /// what was gone. Cause: an account is told when theirs close. Fix: what the tree spent is
+    /// shown, and the figures still add up to the limit.
+    #[test]
+    fn what_open_accounts_below_have_spent_is_shown_as_spent() {
+        for (spent, reserved, tree, in_all, still, bar) in [
+            (100, 500, 400, 400, 200, "[####++----]"),
+            (100, 500, 100, 100, 500, "[#+++++----]"),
+            // One below owes: its limit grows when that is told.
+            (100, 500, 700, 600, 0, "[######----]"),
+            (100, 0, 100, 100, 0, "[#---------]"),
+        ] {
+            let shown = account(Some(1_000), spent, 0, reserved).with_tree_spend(tree);
+            assert_eq!(
+                (shown.spent_in_all(), shown.still_reserved()),
+                (in_all, still)
+            );
+            assert_eq!(shown.bar(), bar, "{shown:?}");
+            let sum = in_all + still + shown.remaining.unwrap();
+            assert_eq!(sum, 1_000, "{shown:?}");
         }
     }
 
@@ -417,11 +480,11 @@ mod tests {
             exit: Exit::Done,
         });
         let expected = "\
-THREAD    STATUS      OWN COST      LIMIT        SPENT  HELD  RESERVED       REMAINING  USD
-root      running  0.100000001       1.00  0.200000001  0.00      0.30     0.499999999  [###+++----]
-  poor    running         0.10                                                          draws on root
-  owing   running  0.000000007  0.000000005  0.000000007  0.00      0.00  owes 0.000000002  [##########]
-    free  running         0.00  unlimited         0.00  0.00      0.00       unlimited
+THREAD    STATUS      OWN COST        SPENT        LIMIT  HELD  RESERVED         REMAINING  USD
+root      running  0.100000001  0.100000001         1.00  0.00      0.30       0.499999999  [###+++----]
+  poor    running         0.10         0.10                                                 draws on root
+  owing   running  0.000000007  0.000000007  0.000000005  0.00      0.00  owes 0.000000002  [##########]
+    free  running         0.00         0.00    unlimited  0.00      0.00         unlimited
 ";
         let words = |text: &str| {
             text.split_whitespace()

@@ -83,6 +83,37 @@ pub struct Missing {
     pub what: String,
     /// How to mend it.
     pub mend: String,
+    /// Everything that works does so without it.
+    pub optional: bool,
+}
+
+/// What could be run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct Runnable {
+    /// A directive, on a model whose provider works.
+    pub directives: bool,
+    /// A chat.
+    pub chats: bool,
+    /// A loop of one's own, which needs no model of the project.
+    pub own_loops: bool,
+}
+
+impl Runnable {
+    /// Something could be run.
+    pub fn any(self) -> bool {
+        self.directives || self.chats || self.own_loops
+    }
+
+    fn shown(self) -> &'static str {
+        match (self.directives, self.chats, self.own_loops) {
+            (true, ..) => "a directive can be run",
+            (false, true, _) => "a chat can be run, and no directive yet",
+            (false, false, true) => {
+                "a loop of your own can be run (`threadkeep open`); no provider answers yet"
+            }
+            (false, false, false) => "nothing can be run yet",
+        }
+    }
 }
 
 /// What `doctor` answers.
@@ -94,6 +125,8 @@ pub struct Diagnosis {
     pub missing: Vec<Missing>,
     /// True if something could be run.
     pub works: bool,
+    /// What.
+    pub runs: Runnable,
     /// How the process ends: 0 if something could be run.
     pub exit: Exit,
 }
@@ -128,13 +161,11 @@ impl Answer for Diagnosis {
             screen.line("nothing is missing");
         }
         for missing in &self.missing {
-            screen.line(&format!("missing: {}", missing.what));
+            let word = if missing.optional { "note" } else { "missing" };
+            screen.line(&format!("{word:>7}: {}", missing.what));
             screen.line(&format!("   mend: {}", missing.mend));
         }
-        screen.line(match self.works {
-            true => "a directive can be run",
-            false => "nothing can be run yet",
-        });
+        screen.line(self.runs.shown());
     }
 }
 
@@ -142,6 +173,28 @@ impl Answer for Diagnosis {
 mod tests {
     use super::*;
     use crate::screen::tests::screen;
+
+    #[test]
+    fn the_last_line_says_what_can_be_run() {
+        for (directives, chats, own_loops, shown) in [
+            (true, true, true, "a directive can be run"),
+            (false, true, true, "a chat can be run"),
+            (false, false, true, "a loop of your own"),
+            (false, false, false, "nothing can be run yet"),
+        ] {
+            let runs = Runnable {
+                directives,
+                chats,
+                own_loops,
+            };
+            assert!(runs.shown().starts_with(shown), "{runs:?}");
+            assert_eq!(
+                runs.any(),
+                own_loops,
+                "whatever runs needs what a loop needs"
+            );
+        }
+    }
 
     #[test]
     fn a_diagnosis_ends_with_what_is_missing() {
@@ -153,8 +206,10 @@ mod tests {
             missing: vec![Missing {
                 what: "OPENAI_API_KEY is not set".to_owned(),
                 mend: "export it".to_owned(),
+                optional: false,
             }],
             works: false,
+            runs: Runnable::default(),
             exit: Exit::Error,
         };
         let (mut person, out, _) = screen(false, false);

@@ -13,10 +13,12 @@ pub use audit::{AuditAnswer, FindingRow};
 pub use budget::{
     AccountView, Books, BranchRow, BudgetAnswer, HoldAnswer, SettledAnswer, TreeAnswer,
 };
-pub use doctor::{Diagnosis, Item, Missing, Section, State};
+pub use doctor::{Diagnosis, Item, Missing, Runnable, Section, State};
 pub use held::{HeldAnswer, WrittenAnswer};
 pub use probe::{ProbeAnswer, ProbeUsage};
-pub use run::{Bound, Cap, Cause, Cost, RunAnswer, lift};
+pub use run::{
+    Bound, Cap, Cause, Cost, FamilyView, RunAnswer, SuspendedRow, lift, suspended_advice,
+};
 pub use thread::{
     EventView, LimitsView, ListAnswer, RunView, ShowAnswer, SignalAnswer, ThreadAnswer, ThreadRow,
     ThreadView, TranscriptAnswer, UnreadableRow,

@@ -1,10 +1,10 @@
 //! `run` and `resume`: where a run stands once nobody performs it any more.
 
-use super::{Answer, counted, spend};
+use super::{Answer, counted, optional_spend, spend};
 use crate::exit::Exit;
-use crate::money;
 use crate::screen::Screen;
 use crate::table::{Side, Table};
+use crate::{money, when};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -135,6 +135,72 @@ pub struct Cause {
     pub message: String,
 }
 
+/// A child that is suspended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct SuspendedRow {
+    /// The child.
+    pub thread_id: String,
+    /// Why.
+    pub cause: Option<Cause>,
+    /// What to do about it, where something can be done.
+    pub next: Option<String>,
+}
+
+/// A thread and all that lies below it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct FamilyView {
+    /// Nano-USD settled and charged.
+    pub spend: u64,
+    /// Threads, with the one at the top.
+    pub threads: u64,
+    /// Those below it that are suspended.
+    pub suspended: Vec<SuspendedRow>,
+    /// How many more there are.
+    pub suspended_left_out: u64,
+}
+
+/// What a person can do about a suspended thread; `None` where to go on would only do the same
+/// again.
+///
+/// `payer` is the thread whose cap on money bounds it; `wait` is what a provider asked for, in
+/// milliseconds.
+pub fn suspended_advice(
+    id: &str,
+    code: &str,
+    bound: Bound,
+    payer: &str,
+    wait: Option<u64>,
+) -> Option<String> {
+    let resume = format!("threadkeep resume {id}");
+    match code.strip_prefix("ceiling_") {
+        // Each run has its own time.
+        Some("run_time") => return Some(resume),
+        Some(ceiling) => return Some(format!("{}, then {resume}", lift(ceiling))),
+        None => {}
+    }
+    if let Some(millis) = wait {
+        return Some(format!("wait {}, then {resume}", when::length(millis)));
+    }
+    Some(match (Cap::of_code(code), code) {
+        // The resume of whoever owns the account takes along all that draw on it.
+        (Some(Cap::Spend), _) => Cap::Spend.advice(payer, bound),
+        (Some(cap), _) => cap.advice(id, bound),
+        // To go on would send the same request: what to do stands in the cause.
+        (None, "window_exceeded" | "provider_context_overflow") => return None,
+        // A full disk is no such cause: its error says that space must be freed.
+        (None, "store_full") => format!("{}, then {resume}", lift("quota")),
+        (None, "provider_quota") => {
+            format!(
+                "top up the account at the provider, or wait for its next period, then {resume}"
+            )
+        }
+        (None, "provider_permanent") => {
+            format!("mend what the provider refuses, then {resume}")
+        }
+        (None, _) => resume,
+    })
+}
+
 /// What `run` and `resume` answer.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RunAnswer {
@@ -153,8 +219,23 @@ pub struct RunAnswer {
     /// Whose cap it stands at, if it is one.
     #[serde(skip)]
     pub bound: Bound,
-    /// What the thread used.
+    /// The thread whose cap on money bounds it.
+    #[serde(skip)]
+    pub payer: String,
+    /// Milliseconds that a provider asked to wait.
+    #[serde(skip)]
+    pub wait: Option<u64>,
+    /// What the thread used itself.
     pub cost: Cost,
+    /// What it and all below it have spent; none if the tree could not be read.
+    #[serde(serialize_with = "optional_spend")]
+    pub tree_spend: Option<u64>,
+    /// Threads of the tree, with this one.
+    pub tree_threads: u64,
+    /// Threads below it that are suspended.
+    pub suspended: Vec<SuspendedRow>,
+    /// How many more there are than those that are named.
+    pub suspended_left_out: u64,
     /// How the process ends.
     pub exit: Exit,
 }
@@ -170,11 +251,40 @@ impl Answer for RunAnswer {
         table.row(&["thread", &self.thread_id]);
         table.row(&["status", &self.standing()]);
         table.row(&["cost", &self.used()]);
+        if self.tree_threads > 1
+            && let Some(spend) = self.tree_spend
+        {
+            let threads = counted(self.tree_threads, "thread");
+            table.row(&["tree", &format!("{} for {threads}", money::shown(spend))]);
+        }
+        for child in &self.suspended {
+            table.row(&["child", &child.standing()]);
+            if let Some(next) = &child.next {
+                table.row(&["", &format!("next: {}", screen.next_of(next))]);
+            }
+        }
+        if self.suspended_left_out > 0 {
+            let more = format!("{} more are suspended", self.suspended_left_out);
+            table.row(&[
+                "child",
+                &format!("{more}: threadkeep list --status suspended"),
+            ]);
+        }
         if let Some(next) = self.next() {
             table.row(&["next", screen.next_of(&next)]);
         }
         for line in table.lines() {
             screen.note(&line);
+        }
+    }
+}
+
+impl SuspendedRow {
+    fn standing(&self) -> String {
+        let id = &self.thread_id;
+        match &self.cause {
+            Some(cause) => format!("{id} is suspended ({}): {}", cause.code, cause.message),
+            None => format!("{id} is suspended"),
         }
     }
 }
@@ -193,30 +303,11 @@ impl RunAnswer {
 
     /// What a person can do about a thread that is suspended.
     fn next(&self) -> Option<String> {
-        let id = &self.thread_id;
         if self.status != "suspended" {
             return None;
         }
         let code = self.cause.as_ref()?.code.as_str();
-        match code.strip_prefix("ceiling_") {
-            // Each run has its own time.
-            Some("run_time") => return Some(format!("threadkeep resume {id}")),
-            Some(ceiling) => {
-                return Some(format!("{}, then threadkeep resume {id}", lift(ceiling)));
-            }
-            None => {}
-        }
-        Some(match Cap::of_code(code) {
-            Some(cap) => cap.advice(id, self.bound),
-            // To go on would send the same request: what to do stands in the cause.
-            None if code == "window_exceeded" => return None,
-            None if code == "store_full" => {
-                format!(
-                    "free space or let the operator raise the quota, then threadkeep resume {id}"
-                )
-            }
-            None => format!("threadkeep resume {id}"),
-        })
+        suspended_advice(&self.thread_id, code, self.bound, &self.payer, self.wait)
     }
 }
 
@@ -238,12 +329,18 @@ mod tests {
                 message: "25 of 25 turns".to_owned(),
             }),
             bound: Bound::Thread,
+            payer: "a-1".to_owned(),
+            wait: None,
             cost: Cost {
                 turns: 2,
                 input_tokens: 250,
                 output_tokens: 30,
                 spend: 310_000,
             },
+            tree_spend: Some(310_000),
+            tree_threads: 1,
+            suspended: Vec::new(),
+            suspended_left_out: 0,
             exit: Exit::of_status(status),
         }
     }
@@ -254,7 +351,8 @@ mod tests {
             serde_json::to_string(&answer("completed", None)).unwrap(),
             r#"{"thread_id":"a-1","status":"completed","outcome":null,"text":"Done.","result":"Done.","cause":null,"#
                 .to_owned()
-                + r#""cost":{"turns":2,"input_tokens":250,"output_tokens":30,"spend":"0.00031"},"exit":0}"#
+                + r#""cost":{"turns":2,"input_tokens":250,"output_tokens":30,"spend":"0.00031"},"tree_spend":"0.00031","#
+                + r#""tree_threads":1,"suspended":[],"suspended_left_out":0,"exit":0}"#
         );
     }
 
@@ -268,6 +366,49 @@ mod tests {
             "thread  a-1\nstatus  suspended (turns_exceeded): 25 of 25 turns\ncost    0.00031 USD for 2 turns, 250 \
              input and 30 output tokens\nnext    threadkeep raise a-1 --turns N, then threadkeep resume a-1\n"
         );
+    }
+
+    /// Symptom: the end of a run said nothing of children that wait for somebody, nor what they had
+    /// spent. Fix: both stand there, with what to do. Kinds: one that can go on, one that cannot,
+    /// too many.
+    #[test]
+    fn children_that_are_suspended_are_named_with_what_to_do() {
+        let child = |id: &str, code: &str, payer: &str| SuspendedRow {
+            thread_id: id.to_owned(),
+            cause: answer("suspended", Some(code)).cause,
+            next: suspended_advice(id, code, Bound::Thread, payer, None),
+        };
+        let (mut person, _, err) = screen(false, false);
+        person.answer(&RunAnswer {
+            tree_spend: Some(910_000),
+            tree_threads: 3,
+            suspended: vec![
+                child("b", "spend_exceeded", "a-1"),
+                child("c", "window_exceeded", "c"),
+            ],
+            suspended_left_out: 2,
+            ..answer("completed", None)
+        });
+        let expected = "\
+thread  a-1
+status  completed
+cost    0.00031 USD for 2 turns, 250 input and 30 output tokens
+tree    0.00091 USD for 3 threads
+child   b is suspended (spend_exceeded): 25 of 25 turns
+        next: threadkeep raise a-1 --spend USD, then threadkeep resume a-1
+child   c is suspended (window_exceeded): 25 of 25 turns
+child   2 more are suspended: threadkeep list --status suspended
+";
+        assert_eq!(err.text(), expected);
+    }
+
+    #[test]
+    fn a_wait_that_a_provider_asks_for_comes_before_the_resume() {
+        let advised =
+            |wait| suspended_advice("a", "provider_rate_limited", Bound::Thread, "a", wait);
+        assert_eq!(advised(None).unwrap(), "threadkeep resume a");
+        let waits = advised(Some(900_000)).unwrap();
+        assert_eq!(waits, "wait 15 min 0 s, then threadkeep resume a");
     }
 
     #[test]
@@ -348,6 +489,18 @@ mod tests {
                 Some("recovered"),
                 Some("threadkeep resume a-1"),
             ),
+            (
+                "suspended",
+                Some("provider_quota"),
+                Some("top up the account at the provider"),
+            ),
+            (
+                "suspended",
+                Some("provider_permanent"),
+                Some("mend what the provider refuses"),
+            ),
+            ("suspended", Some("provider_context_overflow"), None),
+            ("suspended", Some("window_exceeded"), None),
             ("cancelled", Some("cancelled"), None),
             ("completed", None, None),
         ] {

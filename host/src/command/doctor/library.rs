@@ -73,7 +73,7 @@ pub async fn directives(
         findings.missing(format!("the directive {name} cannot be used"), problem);
     }
     if names.is_empty() && project.ai.is_some() {
-        findings.missing(
+        findings.note(
             "the project has no directive",
             "write .ai/directives/NAME.md: front matter between lines of ---, then the prompt",
         );
@@ -266,26 +266,43 @@ fn provider(
                 Some(_) => format!("key set{}", by(&origins.key)),
                 None => "no key".to_owned(),
             };
-            let address = match (&spec.wire, &origins.base_url) {
-                (Wire::Scripted, _) => spec.file.unwrap_or_default(),
-                (_, Origin::Absent) => "address of its wire".to_owned(),
-                (_, origin) => format!("address{}, or of its wire", by(origin)),
+            let address = match spec.wire {
+                Wire::Scripted => spec.file.unwrap_or_default(),
+                Wire::OpenAi | Wire::Anthropic => address(origins),
             };
             let value = format!("{}, {address}, {key}", spec.wire.as_str());
             section.from(&name, value, source);
             true
         }
         Err(problem) => {
-            let value = format!("{}: {problem}", origins.wire.as_str());
+            let value = match origins.wire {
+                Wire::Scripted => format!("{}: {problem}", origins.wire.as_str()),
+                Wire::OpenAi | Wire::Anthropic => {
+                    format!("{}, {}: {problem}", origins.wire.as_str(), address(origins))
+                }
+            };
             section.item(State::Warning, &name, value, Some(source));
             if let Origin::Variables(names) = &origins.key {
-                findings.missing(
+                findings.note(
                     format!("the provider {} does not work: {problem}", origins.name),
                     format!("set {} if you want to use it", names.join(" and ")),
                 );
             }
             false
         }
+    }
+}
+
+/// The address of a provider as it is written, and which variables set it. A value of a variable is
+/// never shown: it may be the operator's own.
+fn address(origins: &ProviderOrigins) -> String {
+    match (&origins.base_url, origins.shown_url.as_str()) {
+        (_, "") => "no address that can be used".to_owned(),
+        (Origin::Variables(names), url) if !url.contains("${") => {
+            format!("{url}, another address by {}", names.join(" and "))
+        }
+        (Origin::Variables(names), url) => format!("{url}, address by {}", names.join(" and ")),
+        (Origin::Absent | Origin::Written, url) => url.to_owned(),
     }
 }
 

@@ -20,7 +20,7 @@ use threadkeep::storage::{Storage, memory::MemoryStore};
 use threadkeep::tenant::Tenant;
 use threadkeep::tools::{Tools, files::FilesTools};
 use threadkeep::wit::registry::Draft;
-use threadkeep_cli::answer::{Diagnosis, Missing, Section, State};
+use threadkeep_cli::answer::{Diagnosis, Missing, Runnable, Section, State};
 use threadkeep_cli::args;
 use threadkeep_cli::exit::{Exit, Fault};
 use threadkeep_cli::screen::Screen;
@@ -39,8 +39,12 @@ pub async fn doctor(
     let answer = Diagnosis {
         sections: diagnosis.sections,
         missing: diagnosis.missing,
-        works: runs,
-        exit: if runs { Exit::Done } else { Exit::Error },
+        works: runs.any(),
+        runs,
+        exit: match runs.any() {
+            true => Exit::Done,
+            false => Exit::Error,
+        },
     };
     Ok(screen.answer(&answer))
 }
@@ -58,6 +62,16 @@ impl Findings {
         self.missing.push(Missing {
             what: what.into(),
             mend: mend.into(),
+            optional: false,
+        });
+    }
+
+    /// Something is missing without which all that works still does.
+    fn note(&mut self, what: impl Into<String>, mend: impl Into<String>) {
+        self.missing.push(Missing {
+            what: what.into(),
+            mend: mend.into(),
+            optional: true,
         });
     }
 }
@@ -72,15 +86,15 @@ struct Examined {
     threads: Result<Option<cap_std::fs::Dir>, String>,
 }
 
-/// True if something could be run.
-async fn examine(session: &Session, findings: &mut Findings) -> bool {
+/// What could be run.
+async fn examine(session: &Session, findings: &mut Findings) -> Runnable {
     let engine = engine::section(session, findings);
     let counted = policy::section(session, findings);
     let mut section = Section::new("project");
     let project = project(session, &mut section, findings);
     let (Some(engine), Some(project)) = (engine, project) else {
         findings.sections.push(section);
-        return false;
+        return Runnable::default();
     };
     let library: Arc<FilesLibrary> = Arc::clone(&project.library);
     let tried = tenant(&engine, library, Arc::new(MemoryStore::new()));
@@ -92,15 +106,20 @@ async fn examine(session: &Session, findings: &mut Findings) -> bool {
         .iter()
         .any(|directive| providers.can(&directive.model));
     if !directives.is_empty() && !runnable {
-        findings.missing(
+        findings.note(
             "no directive names a model whose provider works",
             "set what the section models marks with ?, or name another model with --model",
         );
     }
     let stored = store::sections(session, &engine, &project, findings).await;
-    limits(&engine, &project.library.policy().name, &tried, findings).await;
+    let model = limits(&engine, &project.library.policy().name, &tried, findings).await;
     tools(&project, findings);
-    runnable && stored && settings && counted
+    let own_loops = project.ai.is_some() && stored && settings && counted;
+    Runnable {
+        directives: own_loops && runnable,
+        chats: own_loops && model.is_some_and(|model| providers.can(&model)),
+        own_loops,
+    }
 }
 
 /// The directory and its `.ai`.
@@ -168,14 +187,22 @@ fn draft(directive: Option<&str>, inputs: String) -> Draft {
     }
 }
 
-/// Caps of the preset, as the component gives them to a chat, and what one call may use.
-async fn limits(engine: &Engine, policy: &str, tried: &Tenant, findings: &mut Findings) {
+/// Caps of the preset, as the component gives them to a chat, and what one call may use. The answer
+/// is the model of a chat.
+async fn limits(
+    engine: &Engine,
+    policy: &str,
+    tried: &Tenant,
+    findings: &mut Findings,
+) -> Option<String> {
+    let mut model = None;
     let mut section = Section::new("limits");
     let origin = "preset local, built in";
     match tried.create(draft(None, String::new())).await {
         Ok(thread) => {
             let caps = view::limits(&thread.limits);
             section.from("caps of a thread", caps.shown(), policy);
+            model = Some(thread.model);
         }
         Err(error) => section.item(
             State::Warning,
@@ -188,6 +215,7 @@ async fn limits(engine: &Engine, policy: &str, tried: &Tenant, findings: &mut Fi
         section.from(name, value, origin);
     }
     findings.sections.push(section);
+    model
 }
 
 fn tools(project: &Examined, findings: &mut Findings) {

@@ -1,13 +1,15 @@
 //! The store, the locks of holders and the documents of a project.
 
 use super::{Examined, Findings, tenant};
-use crate::command::fault;
 use crate::command::open::{Session, has_store};
+use crate::command::temporary::TemporaryDirectory;
+use crate::command::{copy, fault};
 use cap_std::fs::Dir;
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::sync::Arc;
-use threadkeep::authority::{self, Life};
-use threadkeep::documents::{DocumentState, Documents, USAGE, look_at_usage};
+use threadkeep::authority::{self, AuthorityError, Life};
+use threadkeep::documents::{DocumentError, DocumentState, Documents, USAGE, look_at_usage};
 use threadkeep::engine::Engine;
 use threadkeep::project::STORE;
 use threadkeep::storage::Storage;
@@ -55,18 +57,21 @@ pub async fn sections(
         findings.sections.push(section);
         return threads.is_none_or(|threads| locks(threads, findings)) && writable;
     };
-    match open(threads) {
-        Ok((storage, foreign)) => {
+    match open(session, threads) {
+        Ok(store) => {
             // Not before: reading a pipe in its place would wait for ever.
             section.ok(STORE, size(threads));
-            for name in foreign {
+            if let Some(copied) = &store.copy {
+                section.item(State::Warning, "read", copy::notice(copied), None);
+            }
+            for name in store.foreign {
                 section.item(State::Bad, &name, "is not text", None);
                 findings.missing(
                     format!("{name} is not text: somebody else wrote it"),
                     "mend it from a copy of .ai/threads",
                 );
             }
-            let tenant = tenant(engine, Arc::clone(&project.library), storage);
+            let tenant = tenant(engine, Arc::clone(&project.library), store.storage);
             let counted = statistics(&tenant, &mut section, findings).await;
             unreadable(&tenant, &mut section, findings).await;
             usage(threads, &mut section, findings);
@@ -105,7 +110,7 @@ fn writable(project: &Examined, section: &mut Section, findings: &mut Findings) 
             section.item(State::Bad, place, problem.clone(), None);
             findings.missing(
                 format!("{place} cannot be written: {problem}"),
-                "make it an ordinary directory that you may write to",
+                "make it an ordinary directory that you may write to; what is kept there can be read as it is",
             );
             false
         }
@@ -116,23 +121,44 @@ fn try_write(dir: &Dir, place: &str) -> Result<(), String> {
     authority::try_write(dir, place).map_err(|error| fault::with_source(&error))
 }
 
-/// The store, and what in it is not text.
+/// A store that is looked at.
+struct ExaminedStore {
+    storage: Arc<dyn Storage>,
+    /// What in it is not text.
+    foreign: Vec<String>,
+    /// Where it is read, if it cannot be read where it stands.
+    copy: Option<TemporaryDirectory>,
+}
+
 #[cfg(feature = "sqlite")]
-fn open(threads: &Dir) -> Result<(Arc<dyn Storage>, Vec<String>), String> {
+fn open(session: &Session, threads: &Dir) -> Result<ExaminedStore, String> {
+    use threadkeep::storage::StorageError;
     use threadkeep::storage::sqlite::{SqliteOptions, SqliteStore};
-    let store = SqliteStore::open(threads, STORE, SqliteOptions::local())
-        .map_err(|error| error.to_string())?;
+    let (opened, copy) = match SqliteStore::open(threads, STORE, SqliteOptions::local()) {
+        Err(StorageError::Unavailable { .. }) if copy::is_needed(threads) => {
+            let copied = copy::make(session, threads).map_err(|fault| fault.message)?;
+            let dir = copied.dir().map_err(|fault| fault.message)?;
+            let opened = SqliteStore::open(dir, STORE, SqliteOptions::local());
+            (opened, Some(copied))
+        }
+        opened => (opened, None),
+    };
+    let store = opened.map_err(|error| error.to_string())?;
     // Nothing is offered beside a damaged file: what would be written anew might be worse than what is there.
     let faults = store.quick_check().map_err(|error| error.to_string())?;
     if let Some(fault) = faults.first() {
         return Err(format!("it is damaged: {fault}"));
     }
     let foreign = store.unreadable().map_err(|error| error.to_string())?;
-    Ok((Arc::new(store), foreign))
+    Ok(ExaminedStore {
+        storage: Arc::new(store),
+        foreign,
+        copy,
+    })
 }
 
 #[cfg(not(feature = "sqlite"))]
-fn open(_: &Dir) -> Result<(Arc<dyn Storage>, Vec<String>), String> {
+fn open(_: &Session, _: &Dir) -> Result<ExaminedStore, String> {
     Err("this build has no sqlite".to_owned())
 }
 
@@ -293,13 +319,14 @@ async fn documents(tenant: &Tenant, threads: &Dir, findings: &mut Findings) {
     let page = tenant.list(Filter::default(), DOCUMENTS_MAX, None).await;
     if let (Ok(page), Ok(threads)) = (page, threads.try_clone()) {
         let documents = Documents::new(tenant.clone(), threads);
-        let mut current = 0_u64;
+        let (mut current, mut unread) = (0_u64, 0_u64);
         for thread in &page.threads {
             match compare(&documents, &thread.id).await {
                 Ok(()) => current += 1,
                 // Whoever runs it brings them up to date.
                 Err(_) if thread.status == "running" => current += 1,
-                Err(problem) => {
+                Err(Behind::MayNotBeRead) => unread += 1,
+                Err(Behind::Other(problem)) => {
                     section.item(State::Warning, &thread.id, problem.clone(), None);
                     findings.missing(
                         format!("the documents of {} are {problem}", thread.id),
@@ -307,6 +334,10 @@ async fn documents(tenant: &Tenant, threads: &Dir, findings: &mut Findings) {
                     );
                 }
             }
+        }
+        if unread > 0 {
+            let value = format!("{unread} threads: you may not read theirs");
+            section.item(State::Warning, "left out", value, None);
         }
         section.ok(
             "up to date",
@@ -316,11 +347,24 @@ async fn documents(tenant: &Tenant, threads: &Dir, findings: &mut Findings) {
     findings.sections.push(section);
 }
 
-async fn compare(documents: &Documents, thread: &str) -> Result<(), String> {
-    let states = documents
-        .check(thread)
-        .await
-        .map_err(|error| fault::with_source(&error))?;
+/// Why nothing good is said of the documents of a thread.
+enum Behind {
+    /// This user may not read them.
+    MayNotBeRead,
+    /// What they are, or why they cannot be compared.
+    Other(String),
+}
+
+async fn compare(documents: &Documents, thread: &str) -> Result<(), Behind> {
+    let states = match documents.check(thread).await {
+        Ok(states) => states,
+        Err(DocumentError::Authority(AuthorityError::Io { source, .. }))
+            if source.kind() == ErrorKind::PermissionDenied =>
+        {
+            return Err(Behind::MayNotBeRead);
+        }
+        Err(error) => return Err(Behind::Other(fault::with_source(&error))),
+    };
     let mut worst = Ok(());
     for state in [states.thread, states.jsonl, states.markdown] {
         match state {
@@ -330,5 +374,5 @@ async fn compare(documents: &Documents, thread: &str) -> Result<(), String> {
             DocumentState::Other => worst = Err("not what the records say: somebody edited them"),
         }
     }
-    worst.map_err(str::to_owned)
+    worst.map_err(|problem| Behind::Other(problem.to_owned()))
 }

@@ -77,13 +77,15 @@ fn from_code(code: ErrorCode, extended: i32, message: String) -> StorageError {
             );
             StorageError::Unavailable { message }
         }
-        // Another has it, or the machine is short of something: the same call may go through later. A full disk is
-        // the operator's, not the tenant's quota.
+        // The operator's disk, not the tenant's quota.
+        ErrorCode::DiskFull => StorageError::Unavailable {
+            message: format!("the disk is full: free space on it ({message})"),
+        },
+        // Another has it, or the machine is short of something: the same call may go through later.
         ErrorCode::DatabaseLocked
         | ErrorCode::OutOfMemory
         | ErrorCode::OperationInterrupted
         | ErrorCode::SystemIoFailure
-        | ErrorCode::DiskFull
         | ErrorCode::CannotOpen => StorageError::Unavailable { message },
         // A constraint of the schema holds for everything that we write.
         ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase | ErrorCode::ConstraintViolation => {
@@ -137,6 +139,15 @@ mod tests {
             let error = Error::SqliteFailure(ffi::Error::new(code), None);
             assert_eq!(kind(&refused(&error)), before, "code {code} before COMMIT");
             assert_eq!(kind(&commit_failed(&error)), at, "code {code} of COMMIT");
+        }
+    }
+
+    /// Symptom: a full disk was told as "try again". Fix: the error says what to do first.
+    #[test]
+    fn a_full_disk_says_that_space_must_be_freed() {
+        let full = Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_FULL), None);
+        for error in [refused(&full), commit_failed(&full)] {
+            assert!(error.to_string().contains("free space"), "{error}");
         }
     }
 

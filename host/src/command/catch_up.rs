@@ -1,0 +1,89 @@
+//! Documents that processes left behind when they died: the next command that writes brings them up
+//! to date.
+//!
+//! A process that dies leaves its lock file, whose time says since when it may have changed
+//! threads. The threads that changed since then are looked at, newest first; then the file gets the
+//! time of the look, so that the next command has less to do. `recover` removes it.
+
+use super::fault;
+use super::open::{Opened, stale};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use threadkeep::authority;
+use threadkeep::documents::DocumentError;
+use threadkeep::wit::{self, registry::Filter};
+use threadkeep_cli::screen::Screen;
+
+/// Threads of one page.
+const PAGE_THREADS: u32 = 100;
+
+/// Most threads that are looked at: more than a process leaves behind, and done in a few seconds.
+const THREADS_MAX: usize = 1_000;
+
+/// Clocks of files are coarser than ours.
+const SLACK: Duration = Duration::from_secs(2);
+
+/// Brings up to date what dead processes left behind. What fails is a warning.
+pub async fn catch_up(opened: &Opened, screen: &mut Screen) {
+    let Some(threads) = opened.project().threads() else {
+        return;
+    };
+    let now = SystemTime::now();
+    // What cannot be looked at, `recover` and `doctor` name.
+    let Ok(dead) = authority::dead_since(threads) else {
+        return;
+    };
+    let Some(since) = dead.iter().map(|(_, since)| *since).min() else {
+        return;
+    };
+    let since = since.checked_sub(SLACK).unwrap_or(UNIX_EPOCH);
+    let since = since.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let since_seconds = i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
+    if refresh_since(opened, since_seconds, screen).await {
+        // If that fails, the next command looks at the same threads again.
+        let _ = authority::note_caught_up(threads, &dead, now);
+    }
+}
+
+/// False if not all of them could be looked at.
+async fn refresh_since(opened: &Opened, since_seconds: i64, screen: &mut Screen) -> bool {
+    let (mut looked_at, mut cursor) = (0, None);
+    loop {
+        let page = opened
+            .tenant()
+            .list(Filter::default(), PAGE_THREADS, cursor)
+            .await;
+        let Ok(page) = page else { return false };
+        for thread in page.threads {
+            // They are listed by the last change of their status, which is never later than the
+            // last change of all.
+            if thread.updated.seconds < since_seconds || looked_at >= THREADS_MAX {
+                return true;
+            }
+            looked_at += 1;
+            if !is_worked_on(opened, &thread) {
+                refresh(opened, &thread.id, screen).await;
+            }
+        }
+        cursor = page.cursor;
+        if cursor.is_none() {
+            return true;
+        }
+    }
+}
+
+/// Whoever holds it writes its documents.
+fn is_worked_on(opened: &Opened, thread: &wit::Thread) -> bool {
+    let lease = thread.run.lease.as_ref();
+    lease.is_some_and(|lease| fault::is_alive(opened, lease))
+}
+
+async fn refresh(opened: &Opened, thread: &str, screen: &mut Screen) {
+    let Some(documents) = opened.documents() else {
+        return;
+    };
+    match documents.refresh(thread).await {
+        // Somebody else is at it.
+        Ok(_) | Err(DocumentError::Busy(_)) => {}
+        Err(error) => stale(thread, &error.to_string(), screen),
+    }
+}

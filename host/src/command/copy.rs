@@ -1,0 +1,75 @@
+//! The copy of a store that cannot be read where it stands.
+//!
+//! A backup of `registry.db` with its log `registry.db-wal` and without the memory that processes
+//! share (`registry.db-shm`) can only be read where that memory can be made. Where nothing may be
+//! written, both files are copied to a directory for what may be lost, and read there.
+
+use super::open::Session;
+use super::temporary::TemporaryDirectory;
+use cap_std::fs::{Dir, Metadata};
+use std::io;
+use threadkeep::project::STORE;
+use threadkeep_cli::exit::Fault;
+
+/// What SQLite adds to the name of a store's log, and of its shared memory.
+const LOG: &str = "-wal";
+const MEMORY: &str = "-shm";
+
+/// How often the files are copied while somebody writes them.
+const COPIES_MAX: u32 = 3;
+
+/// True if a store has a log with something in it and no shared memory: then nobody has it open,
+/// and reading it needs a directory that can be written.
+pub fn is_needed(threads: &Dir) -> bool {
+    let log = threads.symlink_metadata(format!("{STORE}{LOG}"));
+    let has_log = log.is_ok_and(|found| found.is_file() && found.len() > 0);
+    let memory = threads.symlink_metadata(format!("{STORE}{MEMORY}"));
+    has_log && matches!(memory, Err(error) if error.kind() == io::ErrorKind::NotFound)
+}
+
+/// Copies a store and its log.
+pub fn make(session: &Session, threads: &Dir) -> Result<TemporaryDirectory, Fault> {
+    let copy = TemporaryDirectory::make(session, "store")?;
+    let to = copy.dir()?;
+    for _ in 0..COPIES_MAX {
+        let before = marks(threads).map_err(|error| unreadable(&error))?;
+        for name in names() {
+            // A link leads elsewhere, and the metadata is that of what was copied.
+            threads
+                .copy(&name, to, &name)
+                .map_err(|error| copy.failed(&error))?;
+        }
+        if before == marks(threads).map_err(|error| unreadable(&error))? {
+            return Ok(copy);
+        }
+    }
+    let message = format!(".ai/threads/{STORE} changes while it is copied");
+    Err(Fault::new("store", message).hint("try again when nobody writes it"))
+}
+
+fn names() -> [String; 2] {
+    [STORE.to_owned(), format!("{STORE}{LOG}")]
+}
+
+/// What tells that a file was changed, of each file. What is no ordinary file is refused.
+fn marks(threads: &Dir) -> io::Result<Vec<(u64, Option<cap_std::time::SystemTime>)>> {
+    let mark = |found: Metadata| match found.is_file() {
+        true => Ok((found.len(), found.modified().ok())),
+        false => Err(io::Error::other("it is a link, a directory or a device")),
+    };
+    let found = names().map(|name| threads.symlink_metadata(name).and_then(mark));
+    found.into_iter().collect()
+}
+
+fn unreadable(error: &io::Error) -> Fault {
+    let message = format!("the store .ai/threads/{STORE} cannot be copied: {error}");
+    Fault::new("store", message).hint("`threadkeep doctor` says more")
+}
+
+/// What a person is told of a store that is read from a copy.
+pub fn notice(copy: &TemporaryDirectory) -> String {
+    format!(
+        "the store has a log beside it and may not be written: it is read from a copy in {}",
+        copy.path().display()
+    )
+}

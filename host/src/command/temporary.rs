@@ -1,0 +1,108 @@
+//! A directory for what lives no longer than a command: the project of `demo`, the copy of a store.
+
+use super::fault;
+use super::open::Session;
+use cap_std::fs::Dir;
+use std::path::{Path, PathBuf};
+use threadkeep::authority;
+use threadkeep_cli::exit::Fault;
+use threadkeep_cli::screen::Screen;
+
+/// A directory that lives no longer than a command. Dropping it removes it.
+pub struct TemporaryDirectory {
+    dir: Option<Dir>,
+    path: PathBuf,
+}
+
+impl TemporaryDirectory {
+    /// Makes one in the directory for such, which `TMPDIR` names. Its name says what it is for.
+    pub fn make(session: &Session, what: &str) -> Result<Self, Fault> {
+        let mut bytes = [0_u8; 8];
+        getrandom::fill(&mut bytes).map_err(|error| {
+            Fault::new(
+                "random",
+                format!("the system has no random numbers: {error}"),
+            )
+        })?;
+        let environment = session.environment();
+        let base = ["TMPDIR", "TEMP"]
+            .into_iter()
+            .find_map(|name| environment.get(name));
+        let name = format!("threadkeep-{what}-{:016x}", u64::from_be_bytes(bytes));
+        let path = Path::new(base.unwrap_or("/tmp")).join(name);
+        let dir = authority::private_dir_ambient(&path).map_err(|error| {
+            fault::authority(&error).hint("set TMPDIR to a directory that can be written")
+        })?;
+        Ok(Self {
+            dir: Some(dir),
+            path,
+        })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The directory.
+    pub fn dir(&self) -> Result<&Dir, Fault> {
+        self.dir
+            .as_ref()
+            .ok_or_else(|| Fault::new("io", "the temporary directory is gone"))
+    }
+
+    /// Another handle of it.
+    pub fn clone_dir(&self) -> Result<Dir, Fault> {
+        self.dir()?.try_clone().map_err(|error| self.failed(&error))
+    }
+
+    /// Writes a file below it.
+    pub fn write(&self, path: &str, text: &str) -> Result<(), Fault> {
+        let dir = self.dir()?;
+        let written = match Path::new(path).parent() {
+            Some(parent) => dir
+                .create_dir_all(parent)
+                .and_then(|()| dir.write(path, text)),
+            None => dir.write(path, text),
+        };
+        written.map_err(|error| self.failed(&error))
+    }
+
+    /// What the operating system said about it.
+    pub fn failed(&self, error: &std::io::Error) -> Fault {
+        Fault::new("io", format!("{}: {error}", self.path.display()))
+            .hint("set TMPDIR to a directory that can be written")
+    }
+
+    /// Removes it, and says so if that fails.
+    pub fn remove(mut self, screen: &mut Screen) {
+        if let Some(Err(error)) = self.dir.take().map(remove_all) {
+            screen.warn(&format!("{} stays: {error}", self.path.display()));
+        }
+    }
+}
+
+/// Tries to remove a directory while files in it go by themselves.
+const REMOVALS_MAX: u32 = 20;
+
+/// Remove a directory with all that is in it. The store may still be closing on another thread, so
+/// that a file is gone between listing and removing: then it is listed again.
+fn remove_all(dir: Dir) -> std::io::Result<()> {
+    for _ in 0..REMOVALS_MAX {
+        match dir.try_clone()?.remove_open_dir_all() {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            answer => return answer,
+        }
+    }
+    dir.remove_open_dir_all()
+}
+
+impl Drop for TemporaryDirectory {
+    /// After a fault on the way: what cannot be removed then stays, in a directory for what may be
+    /// lost.
+    fn drop(&mut self) {
+        if let Some(dir) = self.dir.take() {
+            let _ = remove_all(dir);
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! What a project is opened over where nothing is written: a store that is only read, or one in
+//! memory.
+
+use super::{OpenProject, ProjectError, ProjectOptions, open_store};
+use crate::authority::{self, AuthorityError, Project};
+use crate::engine::Engine;
+use crate::storage::{Quota, Storage, memory::MemoryStore};
+use std::sync::Arc;
+
+impl OpenProject {
+    /// Open a project to look at what is in its store. Nothing is made in its directory and no lock
+    /// is taken, so that one which cannot be written is read too: another user's, a backup. No run
+    /// is to begin in it: its holder would have no lock file.
+    ///
+    /// # Errors
+    /// If there is no `.ai/threads`, or the store cannot be had.
+    pub fn open_to_read(
+        engine: Engine,
+        project: &Project,
+        options: ProjectOptions,
+    ) -> Result<Self, ProjectError> {
+        let missing = || AuthorityError::Missing {
+            place: authority::THREADS.to_owned(),
+        };
+        let threads = project.threads_if_present()?.ok_or_else(missing)?;
+        let storage = match &options.store {
+            Some(store) => Arc::clone(store),
+            None => open_store(&threads, &options)?,
+        };
+        Self::over(engine, project, options, storage, Some((threads, None)))
+    }
+}
+
+/// A store that ends with this value, bounded as the policy says.
+pub(super) fn in_memory(quota_bytes: Option<u64>) -> Arc<dyn Storage> {
+    let store = MemoryStore::new();
+    store.set_quota(quota_bytes.map(|limit_bytes| Quota {
+        limit_bytes,
+        closing_margin_bytes: Quota::CLOSING_MARGIN_BYTES,
+    }));
+    Arc::new(store)
+}
