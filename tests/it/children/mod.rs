@@ -13,6 +13,7 @@ mod regressions;
 mod requests;
 mod rest;
 mod spawns;
+mod suspended_waits;
 mod tells;
 mod told;
 mod trees;
