@@ -2,8 +2,10 @@
 
 mod answers;
 mod asked;
+mod bad_trees;
 mod crashes;
 mod crowds;
+mod ends_and_caps;
 mod grove;
 mod kills;
 mod llmock;

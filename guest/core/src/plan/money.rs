@@ -86,7 +86,8 @@ impl Change<'_> {
     /// The chain draws on its account from now on, if it did not.
     pub fn join(&mut self) -> Result<(), Refusal> {
         if !self.draws {
-            self.on_account(&mut Path::join)?;
+            let most = self.ceiling().spend;
+            self.on_account(&mut |path| path.join(most))?;
             self.draws = true;
         }
         Ok(())
@@ -108,12 +109,13 @@ impl Change<'_> {
     pub fn fund(&mut self, grant: Option<Grant>) -> Result<Funds, Refusal> {
         let parent = self.chain.draws_on(&self.thread.chain).to_owned();
         let mut account = Account::default();
+        let most = self.ceiling().spend;
         self.on_account(&mut |path| match grant {
             Some(grant) => {
-                account = path.spawn(&parent, grant)?;
+                account = path.spawn(&parent, grant, most)?;
                 Ok(Settled::Within)
             }
-            None => path.join(),
+            None => path.join(most),
         })?;
         let own = self.chain.has_account().then(|| parent.clone());
         let above = own.into_iter().chain(self.chain.above.iter().cloned());
