@@ -44,8 +44,10 @@ impl Ports for Host {
     ) -> Result<Page, StorageError> {
         let page = storage::scan(collection, start, end, limit, reverse)
             .map_err(convert::storage_error)?;
+        let damaged = page.damaged.into_iter();
         Ok(Page {
             items: page.items.into_iter().map(convert::item).collect(),
+            damaged: damaged.map(|item| (item.name, item.why.message)).collect(),
             cursor: page.cursor,
         })
     }
