@@ -9,6 +9,7 @@ mod ends_and_caps;
 mod grove;
 mod kills;
 mod llmock;
+mod neighbours;
 mod property;
 mod races;
 mod regressions;

@@ -65,11 +65,29 @@ impl Change<'_> {
     }
 
     /// The same for what has happened, where a refusal can only mean that records contradict each other: the change then
-    /// becomes no plan.
+    /// becomes no plan. Where an account above is missing, its own has it recorded, if the chain has one.
     pub fn record(&mut self, work: &mut dyn FnMut(&mut Path) -> Result<Settled, Refusal>) {
-        if let Err(refusal) = self.on_account(work) {
+        let recorded = match self.loaded.has_lost_account() {
+            true => self.on_own_account(work),
+            false => self.on_account(work),
+        };
+        if let Err(refusal) = recorded {
             self.contradiction.get_or_insert(refusal);
         }
+    }
+
+    /// Works on the chain's own account as if none lay above it.
+    fn on_own_account(
+        &mut self,
+        work: &mut dyn FnMut(&mut Path) -> Result<Settled, Refusal>,
+    ) -> Result<Settled, Refusal> {
+        if !self.chain.has_account() {
+            return Ok(Settled::Within);
+        }
+        let mut path = Path::new(vec![self.chain.account.clone()])?;
+        let done = work(&mut path)?;
+        self.chain.account = path.own().clone();
+        Ok(done)
     }
 
     /// Nothing that was recorded contradicts the accounts.

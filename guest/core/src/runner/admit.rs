@@ -1,5 +1,6 @@
 //! Admission of an attempt: caps, then money, then the hold that is durable before the step is given out.
 
+use super::mail::only_lost_mail;
 use super::stop::suspend;
 use super::{LEASE_GRACE_MILLIS, MODEL_MILLIS, OUTPUT_TOKENS_FLOOR};
 use crate::history::{Admitted, Message, Role};
@@ -23,7 +24,8 @@ pub(super) fn admit(change: &mut Change<'_>, pin: &Pin) {
     change.tell_late();
     let stop = cap_reached(&change.head, change.ceiling())
         .or_else(|| change.store_full())
-        .or_else(|| window_reached(&change.head, pin));
+        .or_else(|| window_reached(&change.head, pin))
+        .or_else(|| only_lost_mail(change));
     match (stop, affordable(change, pin)) {
         (Some(cause), _) => suspend(change, cause),
         (None, Ok(output)) => attempt(change, pin, 0, output),

@@ -282,11 +282,10 @@ impl Talk {
         if !held && self.reason == Reason::UserMessage {
             begin_chat_run(&mut change);
         }
-        let before = change.events.len();
+        let mut taken = false;
         if self.open.is_empty() {
-            take_mail(&mut change);
+            taken = take_mail(&mut change) > 0;
         }
-        let taken = change.events.len() > before;
         change.seal();
         match &mut change.head.step {
             Some(step) => step.version = version,
