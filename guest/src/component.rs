@@ -44,8 +44,10 @@ impl Ports for Host {
     ) -> Result<Page, StorageError> {
         let page = storage::scan(collection, start, end, limit, reverse)
             .map_err(convert::storage_error)?;
+        let damaged = page.damaged.into_iter();
         Ok(Page {
             items: page.items.into_iter().map(convert::item).collect(),
+            damaged: damaged.map(|item| (item.name, item.why.message)).collect(),
             cursor: page.cursor,
         })
     }
@@ -214,17 +216,22 @@ impl exported::history::Guest for Component {
 
 impl exported::ledger::Guest for Component {
     fn account(thread: String) -> Result<types::Account, types::Error> {
-        call(|service| service.load(&thread)).map(|loaded| convert::account(&loaded))
+        call(|service| service.account(&thread)).map(|loaded| convert::account(&loaded))
     }
 
     fn tree(
         thread: String,
         cursor: Option<String>,
     ) -> Result<exported::ledger::TreePage, types::Error> {
-        let (branches, cursor) = call(|service| service.tree(&thread, cursor.as_deref()))?;
+        let page = call(|service| service.tree_page(&thread, cursor.as_deref()))?;
         Ok(exported::ledger::TreePage {
-            branches: convert::branches(&branches),
-            cursor,
+            branches: convert::branches(&page.branches),
+            unreadable: page
+                .unreadable
+                .into_iter()
+                .map(convert::unreadable)
+                .collect(),
+            cursor: page.cursor,
         })
     }
 
@@ -339,8 +346,11 @@ impl exported::runner::Guest for Component {
             .map(|loaded| loaded.head.value.version)
     }
 
-    fn sweep(thread: String, cursor: Option<String>) -> Result<Option<String>, types::Error> {
-        call(|service| service.sweep(&thread, cursor))
+    fn sweep(
+        thread: String,
+        cursor: Option<String>,
+    ) -> Result<exported::runner::Swept, types::Error> {
+        call(|service| service.sweep_page(&thread, cursor)).map(convert::swept)
     }
 
     fn ready(

@@ -2,9 +2,11 @@
 //!
 //! The large conversions are kept out of line: each is used by several exports, and the component must stay small.
 
+mod damage;
 mod imports;
 mod ledger;
 
+pub use damage::{recovery, swept, unreadable};
 pub use ledger::{account, admission, bill, branches, estimate};
 
 pub use imports::{item, key, library_error, op, storage_error};
@@ -14,7 +16,6 @@ use crate::component::threadkeep::threads::{llm, types};
 use crate::ports::{LibraryError, StorageError};
 use crate::service::Error;
 use crate::service::history::{Line, Written};
-use crate::service::maintenance::Recovery;
 use crate::service::runner::{Due, Handed, News};
 use threadkeep_core::error::Error as CoreError;
 use threadkeep_core::history::{Entry, parse_user};
@@ -574,21 +575,4 @@ pub fn due(due: &Due) -> exported::runner::Due {
 
 fn held(head: &Head) -> bool {
     head.status == Status::Running
-}
-
-pub fn unreadable((thread, message): (String, String)) -> types::Unreadable {
-    let why = types::Failure {
-        code: "contradiction".to_owned(),
-        message,
-    };
-    types::Unreadable { thread, why }
-}
-
-pub fn recovery(recovery: Recovery) -> exported::maintenance::Recovery {
-    exported::maintenance::Recovery {
-        closed: recovery.closed,
-        held: recovery.held.iter().filter_map(lease).collect(),
-        unreadable: recovery.unreadable.into_iter().map(unreadable).collect(),
-        cursor: recovery.cursor,
-    }
 }

@@ -22,6 +22,8 @@ pub struct Item {
 pub struct Page {
     /// In order.
     pub items: Vec<Item>,
+    /// Records of the range that the store cannot give, in the same order: name, and what is wrong.
+    pub damaged: Vec<(String, String)>,
     /// Where to go on.
     pub cursor: Option<String>,
 }

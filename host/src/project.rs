@@ -1,15 +1,17 @@
 //! A project directory as one tenant: store, library, models, tools and lock, put together from what it holds.
 
 mod reading;
+mod recovery;
 
-use crate::authority::{self, AuthorityError, Environment, HolderLock, Life, Project};
+pub use recovery::RecoverError;
+
+use crate::authority::{self, AuthorityError, Environment, HolderLock, Project};
 use crate::ceilings::{Book, Guard};
-use crate::clock::{SystemClock, Time};
+use crate::clock::SystemClock;
 use crate::component::Context;
 use crate::documents::UsageLog;
 use crate::driver::{self, Driver, Models, Work};
 use crate::engine::Engine;
-use crate::error::CallError;
 use crate::library::LibraryError;
 use crate::library::files::{FilesLibrary, Policy};
 use crate::library::models::{ModelTable, ProviderSpec, Wire};
@@ -20,7 +22,6 @@ use crate::storage::sqlite::{SqliteOptions, SqliteStore, Stores};
 use crate::storage::{Storage, StorageError};
 use crate::tenant::Tenant;
 use crate::tools::{Joined, Tools, files::FilesTools};
-use crate::wit;
 use cap_std::fs::Dir;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -270,41 +271,6 @@ impl OpenProject {
             usage.flush().await;
         }
     }
-
-    /// Close the runs of holders whose process is dead, those whose lease is over and of whom nothing is known, and those
-    /// that this process has lost; the ids of their threads. Lock files of the dead are removed after it, unless
-    /// a held thread cannot be read: it may be theirs.
-    ///
-    /// # Errors
-    /// If the component or the locks give no answer.
-    pub async fn recover(&self, also_dead: &[String]) -> Result<Vec<String>, RecoverError> {
-        let mut dead: Vec<String> = also_dead.to_vec();
-        // Before it is looked what they hold: whoever dies later keeps its file for the next recovery.
-        let left = self.threads.as_ref().map(authority::dead).transpose()?;
-        let mut cursor = None;
-        loop {
-            let page = self.tenant.recover(Vec::new(), cursor).await?;
-            let now = self.tenant.context().clock.now();
-            for lease in &page.held {
-                let Some(threads) = &self.threads else { break };
-                let gone = is_gone(authority::life(threads, &lease.holder)?, lease, now);
-                if gone && !dead.contains(&lease.holder) {
-                    dead.push(lease.holder.clone());
-                }
-            }
-            cursor = page.cursor;
-            if cursor.is_none() {
-                break;
-            }
-        }
-        let closed = self.tenant.recover_all(&dead).await?;
-        let lost = self.driver().close_lost().await?;
-        let all_read = closed.unreadable.is_empty() && lost.unreadable.is_empty();
-        if let (Some(threads), Some(left), true) = (&self.threads, left, all_read) {
-            authority::sweep(threads, &left)?;
-        }
-        Ok([closed.closed, lost.closed].concat())
-    }
 }
 
 /// Longest time in which one line of the log of usage must be written.
@@ -315,31 +281,6 @@ fn log_of(tenant: &Tenant, threads: &Dir) -> Result<Arc<Work>, AuthorityError> {
     let threads = threads.map_err(|error| AuthorityError::from_io(authority::THREADS, error))?;
     let log = Arc::new(UsageLog::new(tenant.clone(), threads));
     Ok(Arc::new(Work::new(log, USAGE_TIME_MAX)))
-}
-
-/// Seconds after the expiry of a lease in which its holder may still come back.
-const GRACE_SECONDS: i64 = 15;
-
-/// A holder without a lock file (a loop of somebody's own, or the file was removed) is gone when its lease is over and its
-/// grace as well.
-fn is_gone(life: Life, lease: &wit::Lease, now: Time) -> bool {
-    match life {
-        Life::Lives => false,
-        Life::Dead => true,
-        Life::Unknown => now.seconds > lease.expiry.seconds.saturating_add(GRACE_SECONDS),
-    }
-}
-
-/// Why a recovery stopped. What it had closed is closed.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum RecoverError {
-    /// The component gave no answer.
-    #[error(transparent)]
-    Call(#[from] CallError),
-    /// A lock file cannot be looked at.
-    #[error(transparent)]
-    Authority(#[from] AuthorityError),
 }
 
 #[cfg(feature = "sqlite")]
@@ -532,33 +473,6 @@ mod tests {
     fn written(ai: &Dir, path: &str, text: &str) {
         let mut file = ai.create(path).expect("made");
         file.write_all(text.as_bytes()).expect("written");
-    }
-
-    /// Symptom: a hold of a loop in a shell could not be ended after its deadline without naming its holder.
-    #[test]
-    fn a_holder_is_gone_after_its_lease_and_grace_unless_a_lock_file_speaks_for_it() {
-        for (life, now, gone) in [
-            (Life::Unknown, 100, false),
-            (Life::Unknown, 115, false),
-            (Life::Unknown, 116, true),
-            (Life::Lives, 10_000, false),
-            (Life::Dead, 100, true),
-        ] {
-            let expiry = wit::Instant {
-                seconds: 100,
-                nanos: 0,
-            };
-            let lease = wit::Lease {
-                thread: "t".to_owned(),
-                holder: "native-0/1".to_owned(),
-                expiry,
-            };
-            let now = Time {
-                seconds: now,
-                nanos: 0,
-            };
-            assert_eq!(is_gone(life, &lease, now), gone, "{life:?} {now:?}");
-        }
     }
 
     /// Symptom: a run changed its provider when the file was edited. Cause: the table was read for every call. Fix: a

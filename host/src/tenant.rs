@@ -10,6 +10,7 @@ use crate::component::Context;
 use crate::engine::{Engine, Instances, Lane, State};
 use crate::error::CallError;
 use crate::wit::{self, history, maintenance, registry, runner, transcript};
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use wasmtime::Store;
@@ -31,12 +32,22 @@ const REPEATS_MAX: u32 = 8;
 const REPEAT_AFTER: Duration = Duration::from_millis(5);
 
 /// What a recovery found of the holders that it was given.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Recovered {
     /// Ids of threads whose run it closed.
     pub closed: Vec<String>,
     /// Held threads that cannot be read: any of those holders may hold them still.
-    pub unreadable: Vec<String>,
+    pub unreadable: Vec<wit::Unreadable>,
+}
+
+/// What a sweep of several threads came to.
+#[derive(Debug, Clone, Default)]
+pub struct SweptThreads {
+    /// How many threads passed something on.
+    pub passed: u64,
+    /// Their children that could not be told, because their records are missing or cannot be read:
+    /// the threads above keep what they have to pass on.
+    pub unreadable: Vec<wit::Unreadable>,
 }
 
 /// Holders named in one call of `recover`.
@@ -385,43 +396,69 @@ impl Tenant {
         .await
     }
 
-    /// `runner.sweep`, page after page, until all children of the thread know.
-    pub async fn sweep(&self, thread: &str) -> Result<(), CallError> {
-        let mut cursor = None;
+    /// `runner.sweep`, page after page, until all children of the thread were looked at; those that
+    /// could not be told.
+    pub async fn sweep(&self, thread: &str) -> Result<Vec<wit::Unreadable>, CallError> {
+        let (mut cursor, mut unreadable) = (None, Vec::new());
         loop {
             let (thread, from) = (thread.to_owned(), cursor);
-            cursor = self
+            let page = self
                 .call(move |c, s| {
                     c.threadkeep_threads_runner()
                         .call_sweep(s, &thread, from.as_deref())
                 })
                 .await?;
+            unreadable.extend(page.unreadable);
+            cursor = page.cursor;
             if cursor.is_none() {
-                return Ok(());
+                return Ok(unreadable);
             }
         }
     }
 
+    /// The same; a thread whose own history cannot be read is one that could not be told.
+    pub(crate) async fn sweep_or_name(
+        &self,
+        thread: &str,
+    ) -> Result<Vec<wit::Unreadable>, CallError> {
+        match self.sweep(thread).await {
+            Err(CallError::Refused(wit::Error::Corrupt(why))) => Ok(vec![wit::Unreadable {
+                thread: thread.to_owned(),
+                why,
+            }]),
+            swept => swept,
+        }
+    }
+
     /// Pass on what threads were told, of the tree under one or of all, until nobody under them has anything left to pass
-    /// on. How many threads passed something on.
+    /// on but to children that cannot be read.
     ///
     /// # Errors
     /// As `runner.ready` and `runner.sweep`.
-    pub async fn sweep_all(&self, under: Option<&str>) -> Result<u64, CallError> {
-        let (mut cursor, mut swept, mut before) = (None, 0, 0);
+    pub async fn sweep_all(&self, under: Option<&str>) -> Result<SweptThreads, CallError> {
+        let mut swept = SweptThreads::default();
+        let mut kept = HashSet::new();
+        let (mut cursor, mut before) = (None, 0);
         loop {
             let page = self.ready(100, cursor, under.map(str::to_owned)).await?;
             for due in page.threads.iter().filter(|due| due.sweep) {
-                self.sweep(&due.thread).await?;
-                swept += 1;
+                if kept.contains(&due.thread) {
+                    continue;
+                }
+                let unreadable = self.sweep_or_name(&due.thread).await?;
+                swept.passed += 1;
+                if !unreadable.is_empty() {
+                    kept.insert(due.thread.clone());
+                    swept.unreadable.extend(unreadable);
+                }
             }
             cursor = page.cursor;
             if cursor.is_none() {
                 // A child that was told something has children of its own.
-                if swept == before {
+                if swept.passed == before {
                     return Ok(swept);
                 }
-                before = swept;
+                before = swept.passed;
             }
         }
     }
@@ -464,15 +501,15 @@ impl Tenant {
             loop {
                 let page = self.recover(some.to_vec(), cursor).await?;
                 recovered.closed.extend(page.closed);
-                for thread in page.unreadable {
-                    let (thread, why) = (thread.thread, thread.why.message);
+                for thread in &page.unreadable {
+                    let (thread, why) = (&thread.thread, &thread.why.message);
                     tracing::warn!(
                         ?thread,
                         ?why,
                         "a thread cannot be read, and its run not be closed"
                     );
-                    recovered.unreadable.push(thread);
                 }
+                recovered.unreadable.extend(page.unreadable);
                 cursor = page.cursor;
                 if cursor.is_none() {
                     break;

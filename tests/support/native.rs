@@ -67,8 +67,10 @@ impl Ports for Native {
             .storage
             .scan(collection, start, end, limit, reverse)
             .map_err(storage_error)?;
+        let damaged = page.damaged.into_iter();
         Ok(Page {
             items: page.items.into_iter().map(item).collect(),
+            damaged: damaged.map(|item| (item.name, item.message)).collect(),
             cursor: page.cursor,
         })
     }

@@ -65,6 +65,13 @@ pub fn generate(directive: Option<&str>, now: Instant, random: &str) -> String {
     format!("{name}{end}")
 }
 
+/// A name that may be no id at all, for a message: bounded, and only of characters that are seen and
+/// mean nothing to a terminal.
+pub fn shown(name: &str) -> String {
+    let plain = |c: char| if c.is_ascii_graphic() { c } else { '\u{fffd}' };
+    cut(name, ID_BYTES_MAX).chars().map(plain).collect()
+}
+
 fn is_device(segment: &str) -> bool {
     let lower = segment.to_ascii_lowercase();
     let numbered = lower

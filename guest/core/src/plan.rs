@@ -42,9 +42,11 @@ pub struct Loaded {
     pub head: Stored<Head>,
     /// Its chain and account.
     pub chain: Stored<ChainRecord>,
-    /// The chains of [`ChainRecord::above`], in that order; none where a thread is loaded to be shown.
+    /// The chains of [`ChainRecord::above`], in that order; none where a thread is loaded to be shown,
+    /// or where one of them is missing or cannot be read (see [`Loaded::has_lost_account`]).
     pub above: Vec<Stored<ChainRecord>>,
-    /// The thread that spawned it, if one did and it is there; none where a thread is loaded to be shown.
+    /// The thread that spawned it, if one did and its head can be read; none where a thread is
+    /// loaded to be shown.
     pub parent: Option<Neighbour>,
 }
 
@@ -57,6 +59,13 @@ impl Loaded {
     /// Key of its chain.
     pub fn root(&self) -> String {
         id::key(&self.thread.value.chain)
+    }
+
+    /// Is an account that it draws on, or one above that, missing or unreadable? Such a thread can
+    /// still be ended and recovered; nothing is admitted, and what it has spent stands in its history
+    /// and in the accounts that there are.
+    pub fn has_lost_account(&self) -> bool {
+        self.above.len() != self.chain.value.above.len()
     }
 
     /// The account that it draws on.
@@ -182,6 +191,8 @@ pub struct Change<'a> {
     pub admitted: Option<Admitted>,
     /// Mail that waits and that this change may take.
     pub mail: Vec<Mail>,
+    /// Events of this change that stand for messages whose records are gone.
+    pub lost_mail: Vec<u32>,
     /// Calls of a host's own loop that end with it and nobody settled.
     pub charges: Vec<Settled>,
     beside: Vec<neighbour::Touched>,
@@ -215,6 +226,7 @@ impl<'a> Change<'a> {
             settled: None,
             admitted: None,
             mail: Vec::new(),
+            lost_mail: Vec::new(),
             charges: Vec::new(),
             beside: Vec::new(),
             extra: Vec::new(),

@@ -4,16 +4,18 @@
 //! A thread reaches the threads of its own chain and those that lie under it. All others are not there for it: their
 //! ids are not given away either.
 
+use super::store::Many;
 use super::{Error, Service};
 use crate::ports::{LibraryError, Ports, StorageError};
 use threadkeep_core::error::{Error as CoreError, cut};
 use threadkeep_core::history::{Entry, Event, Message, Role, escaped_bytes};
-use threadkeep_core::json::{self, Fields};
+use threadkeep_core::json::Fields;
 use threadkeep_core::ledger::Grant;
 use threadkeep_core::limits::Limits;
 use threadkeep_core::plan::{Loaded, Neighbour};
 use threadkeep_core::runner::{
-    self, CALLS_MAX, Child, Kit, Outcome, Prepared, ReplyBlock, SENT_BYTES_MAX, Spawning, Waiting,
+    self, CALLS_MAX, Child, Kit, Mail, Outcome, Prepared, ReplyBlock, SENT_BYTES_MAX, Spawning,
+    Waiting,
 };
 use threadkeep_core::settings::{Builtin, Pin, Spawn, Waits, is_builtin};
 use threadkeep_core::thread::{ChainRecord, Draft, Intent, Overrides, WAIT_MAX};
@@ -21,6 +23,9 @@ use threadkeep_core::{id, key};
 
 /// Children that one call of `sweep` looks at.
 const SWEEP_THREADS: u32 = 50;
+/// Index entries of one page, and most pages, that are looked through for one child.
+const INDEX_PAGE: u32 = 500;
+const INDEX_PAGES_MAX: usize = 10;
 
 impl<P: Ports> Service<P> {
     /// What a decision about a thread needs beside its records; `round` holds the calls of its open round.
@@ -73,7 +78,7 @@ impl<P: Ports> Service<P> {
     ) -> Result<Prepared, Error> {
         Ok(match call {
             Builtin::Spawn(spawn) => self.spawning(loaded, *spawn, ceiling)?,
-            Builtin::Wait(waits) => Prepared::Wait(self.waits_for(loaded, &waits)?),
+            Builtin::Wait(waits) => Prepared::Wait(self.waits_for(loaded, &waits, false)?),
             Builtin::Status(thread) => answer(status(&self.reach(loaded, &thread)?)),
             Builtin::List(status) => answer(self.list_under(loaded, status.as_deref())?),
             Builtin::Send(thread, text) => self.sending(loaded, &thread, text)?,
@@ -98,7 +103,7 @@ impl<P: Ports> Service<P> {
                     any: false,
                     timeout: 0,
                 };
-                Prepared::Results(self.waits_for(loaded, &waits)?.children, from)
+                Prepared::Results(self.waits_for(loaded, &waits, false)?.children, from)
             }
         })
     }
@@ -144,11 +149,7 @@ impl<P: Ports> Service<P> {
             let problem = format!("is longer than {SENT_BYTES_MAX} bytes");
             return Err(CoreError::invalid("send_message.message", "", problem).into());
         }
-        let waiting = self.mail(&to)?;
-        let waiting = waiting
-            .iter()
-            .map(|mail| json::text(&mail.message).len())
-            .sum();
+        let waiting = self.mail(&to)?.iter().map(Mail::bytes).sum();
         let message = Message::text(Role::User, text);
         Ok(Prepared::Send(Box::new(neighbour(to)), message, waiting))
     }
@@ -198,22 +199,25 @@ impl<P: Ports> Service<P> {
         let parent = key::index_value(&loaded.key());
         let (start, end) = key::below(&["parent", &parent]);
         let most = WAIT_MAX as u32;
-        let page = self.ports.scan(key::INDEX, &start, &end, most, true)?;
-        let children = page.items.iter().rev();
-        Ok(children.map(|item| key::last(&item.name)).collect())
+        let page = self.scan_names(key::INDEX, (&start, &end), most, true)?;
+        let mut children = page.keys();
+        children.reverse();
+        Ok(children)
     }
 
     /// What a call waits for, as it is now. Read after the head of the thread that waits: a child that ends replaces that
-    /// head, so whoever decides with older children conflicts.
-    fn waits_for(&self, loaded: &Loaded, waits: &Waits) -> Result<Waiting, Error> {
+    /// head, so whoever decides with older children conflicts. A child that cannot be read is one of
+    /// them, which answers a wait by that. `known`: the threads were found to be children before.
+    fn waits_for(&self, loaded: &Loaded, waits: &Waits, known: bool) -> Result<Waiting, Error> {
         let all = match waits.threads.is_empty() {
             true => self.children(loaded)?,
             false => Vec::new(),
         };
-        let threads = if all.is_empty() { &waits.threads } else { &all };
-        for thread in threads {
+        for thread in &waits.threads {
             id::check("threads", thread)?;
         }
+        let known = known || !all.is_empty();
+        let threads = if all.is_empty() { &waits.threads } else { &all };
         let keys: Vec<String> = threads.iter().map(|thread| id::key(thread)).collect();
         let found = self.load_many(&keys)?;
         let mut children = Vec::with_capacity(keys.len());
@@ -222,18 +226,16 @@ impl<P: Ports> Service<P> {
             let own = child.filter(|child| {
                 child.chain.value.parent.as_ref() == Some(&loaded.thread.value.chain)
             });
-            let Some(child) = own else {
-                let name = cut(thread, 200).to_owned();
-                let (kind, nearest) = ("child thread", None);
-                return Err(CoreError::NotFound {
-                    kind,
-                    name,
-                    nearest,
+            children.push(match own {
+                Some(child) => {
+                    let number = child.chain.value.number;
+                    Child::new(number, &child.thread.value, &child.head.value)
                 }
-                .into());
-            };
-            let number = child.chain.value.number;
-            children.push(Child::new(number, &child.thread.value, &child.head.value));
+                None if child.is_none() && (known || self.is_indexed_child(loaded, key)?) => {
+                    Child::unreadable(&id::shown(thread))
+                }
+                None => return Err(no_child(thread)),
+            });
         }
         if waits.threads.is_empty() {
             // Children of one reply were made in the same millisecond.
@@ -245,6 +247,21 @@ impl<P: Ports> Service<P> {
             all: waits.threads.is_empty(),
             children,
         })
+    }
+
+    /// Does the index name a thread as a child of another? Asked where its own records do not say.
+    fn is_indexed_child(&self, loaded: &Loaded, child: &str) -> Result<bool, Error> {
+        let (start, end) = key::below(&["parent", &key::index_value(&loaded.key())]);
+        let mut from = Some(start);
+        for _ in 0..INDEX_PAGES_MAX {
+            let Some(start) = from.take() else { break };
+            let page = self.scan_names(key::INDEX, (&start, &end), INDEX_PAGE, false)?;
+            if page.keys().iter().any(|key| key == child) {
+                return Ok(true);
+            }
+            from = page.cursor;
+        }
+        Ok(false)
     }
 
     /// What the open round of a thread waits for, if it does.
@@ -265,12 +282,17 @@ impl<P: Ports> Service<P> {
             );
             return Err(CoreError::Corrupt(message).into());
         };
-        self.waits_for(loaded, &waits).map(Some)
+        self.waits_for(loaded, &waits, true).map(Some)
     }
 
-    /// Let what a thread was told take effect, and pass it on to a page of its children; where to go on, or `None` if all
-    /// of them know.
+    /// The same as [`Service::sweep_page`]; where to go on, or `None` if all children were looked at.
     pub fn sweep(&self, thread: &str, cursor: Option<String>) -> Result<Option<String>, Error> {
+        Ok(self.sweep_page(thread, cursor)?.cursor)
+    }
+
+    /// Let what a thread was told take effect, and pass it on to a page of its children. Where one of them cannot be told, the head of the thread keeps that they
+    /// have still to be told.
+    pub fn sweep_page(&self, thread: &str, cursor: Option<String>) -> Result<Swept, Error> {
         let _ = self.decide_or_close(thread, &|loaded, moment| {
             let round = self.round(loaded)?;
             let mail = self.mail(loaded)?;
@@ -278,41 +300,84 @@ impl<P: Ports> Service<P> {
         })?;
         let loaded = self.load(thread)?;
         let Some(intent) = loaded.head.value.sweep else {
-            return Ok(None);
+            return Ok(Swept::default());
         };
         let (start, end) = key::below(&["parent", &key::index_value(&loaded.key())]);
-        let cursor = cursor.as_deref();
-        let (told, from) = cursor.and_then(|cursor| cursor.split_once(' ')).unzip();
-        super::store::check_cursor(from.or(cursor), &start, &end)?;
+        let place = SweepCursor::parse(cursor.as_deref(), intent);
+        super::store::check_cursor(place.from.or(cursor.as_deref()), &start, &end)?;
         // Where it has become a kill since, those of the pages before were told less.
-        let from = from.filter(|_| told == Some(intent.as_str()));
-        let from = from.unwrap_or(&start);
-        let page = self
-            .ports
-            .scan(key::INDEX, from, &end, SWEEP_THREADS, false)?;
-        let keys: Vec<String> = page
-            .items
-            .iter()
-            .map(|item| key::last(&item.name))
-            .collect();
-        for child in self.load_many(&keys)?.threads {
+        let from = place.from.filter(|_| place.same_intent).unwrap_or(&start);
+        let page = self.scan_names(key::INDEX, (from, &end), SWEEP_THREADS, false)?;
+        let Many {
+            threads,
+            mut unreadable,
+        } = self.load_many(&page.keys())?;
+        for child in threads {
             if child.head.value.status.is_end() && child.chain.value.children == 0 {
                 continue;
             }
-            let _ = self.decide_or_close(&child.thread.value.id, &|loaded, moment| {
+            let told = self.decide_or_close(&child.thread.value.id, &|loaded, moment| {
                 let round = self.round(loaded)?;
                 let mail = self.mail(loaded)?;
                 Ok(runner::tell(loaded, round.as_ref(), mail, intent, moment)?)
-            })?;
+            });
+            if let Err(error) = told {
+                unreadable.push((child.key(), error.unreadable()?));
+            }
         }
-        if page.cursor.is_none() {
+        let kept = !unreadable.is_empty() || place.same_intent && place.kept;
+        if page.cursor.is_none() && !kept {
             let _ = self.decide(thread, &|loaded, moment| {
                 Ok(runner::swept(loaded, intent, moment)?)
             })?;
         }
+        let mark = if kept { KEPT } else { "" };
         let cursor = page.cursor;
-        Ok(cursor.map(|cursor| format!("{} {cursor}", intent.as_str())))
+        Ok(Swept {
+            cursor: cursor.map(|cursor| format!("{}{mark} {cursor}", intent.as_str())),
+            unreadable,
+        })
     }
+}
+
+/// What one page of a sweep came to.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Swept {
+    /// Where to go on.
+    pub cursor: Option<String>,
+    /// Children that could not be told: name, and what is wrong.
+    pub unreadable: Vec<(String, String)>,
+}
+
+/// Stands in a cursor behind the intent if a page before had a child that could not be told.
+const KEPT: &str = "!";
+
+/// The parts of a sweep's cursor: what was told so far, and the key that is next.
+struct SweepCursor<'a> {
+    same_intent: bool,
+    kept: bool,
+    from: Option<&'a str>,
+}
+
+impl<'a> SweepCursor<'a> {
+    fn parse(cursor: Option<&'a str>, intent: Intent) -> Self {
+        let (told, from) = cursor.and_then(|cursor| cursor.split_once(' ')).unzip();
+        let told = told.unwrap_or_default();
+        Self {
+            same_intent: told.trim_end_matches(KEPT) == intent.as_str(),
+            kept: told.ends_with(KEPT),
+            from,
+        }
+    }
+}
+
+fn no_child(thread: &str) -> Error {
+    CoreError::NotFound {
+        kind: "child thread",
+        name: cut(thread, 200).to_owned(),
+        nearest: None,
+    }
+    .into()
 }
 
 fn answer(text: String) -> Prepared {

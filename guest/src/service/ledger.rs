@@ -15,8 +15,19 @@ pub const TREE_THREADS_MAX: usize = 50;
 /// Most levels of a tree that a cursor may go down: each is a look at the store.
 const TREE_DEPTH_MAX: usize = 1_000;
 
-/// A page of a tree: threads with their depths, and where to go on.
+/// Threads of a page of a tree with their depths, and where to go on.
 pub type Branches = (Vec<(Loaded, u32)>, Option<String>);
+
+/// A page of a tree.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TreePage {
+    /// Threads with their depths.
+    pub branches: Vec<(Loaded, u32)>,
+    /// Threads of the page whose records are missing or cannot be read: name, and what is wrong.
+    pub unreadable: Vec<(String, String)>,
+    /// Where to go on.
+    pub cursor: Option<String>,
+}
 
 /// What a hold is to be made for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -146,8 +157,25 @@ impl<P: Ports> Service<P> {
         Ok(self.attempt(&name)?.map(|attempt| (name, attempt)))
     }
 
-    /// A page of a thread and all that it spawned, each after the one that spawned it, with its depth; and where to go on.
+    /// The account that a thread draws on.
+    pub fn account(&self, thread: &str) -> Result<Loaded, Error> {
+        let loaded = self.load(thread)?;
+        if loaded.has_lost_account() {
+            let message = format!("an account above {thread} is missing or cannot be read");
+            return Err(CoreError::Corrupt(message).into());
+        }
+        Ok(loaded)
+    }
+
+    /// A page of a thread and all that it spawned, each after the one that spawned it, with its depth, as far as they can be
+    /// read; and where to go on.
     pub fn tree(&self, thread: &str, cursor: Option<&str>) -> Result<Branches, Error> {
+        let page = self.tree_page(thread, cursor)?;
+        Ok((page.branches, page.cursor))
+    }
+
+    /// The same, with those that cannot be read.
+    pub fn tree_page(&self, thread: &str, cursor: Option<&str>) -> Result<TreePage, Error> {
         let top = self.load(thread)?.key();
         let mut path: Vec<String> = match cursor {
             None => vec![top.clone()],
@@ -168,16 +196,20 @@ impl<P: Ports> Service<P> {
             found = self.next(&mut path)?;
         }
         let cursor = found.then(|| path.join("\n"));
-        let loaded = self.load_many(&keys)?.threads;
+        let many = self.load_many(&keys)?;
         let depth = |loaded: &Loaded| {
             let at = keys.iter().position(|key| *key == loaded.key());
             at.map_or(0, |at| depths[at])
         };
-        let branches = loaded.into_iter().map(|loaded| {
+        let branches = many.threads.into_iter().map(|loaded| {
             let depth = depth(&loaded);
             (loaded, depth)
         });
-        Ok((branches.collect(), cursor))
+        Ok(TreePage {
+            branches: branches.collect(),
+            unreadable: many.unreadable,
+            cursor,
+        })
     }
 
     /// Go to the next thread of a tree (each as the end of its index entry, which its key ends), which is the first child or else the next child of one above; false at its end.
@@ -190,9 +222,9 @@ impl<P: Ports> Service<P> {
                 true => start.clone(),
                 false => format!("{start}{after}\0"),
             };
-            let page = self.ports.scan(key::INDEX, &from, &end, 1, false)?;
-            if let Some(item) = page.items.first() {
-                path.push(item.name[start.len()..].to_owned());
+            let page = self.scan_names(key::INDEX, (&from, &end), 1, false)?;
+            if let Some(name) = page.names.first() {
+                path.push(name[start.len()..].to_owned());
                 return Ok(true);
             }
             after = path.pop().unwrap_or_default();

@@ -37,11 +37,14 @@ impl<P: Ports> Service<P> {
         }
         let (mut lines, mut cursor, mut more) = (Vec::new(), None, false);
         for _ in 0..LISTED_PAGES_MAX {
-            let (branches, next) = self.tree(&loaded.thread.value.id, cursor.as_deref())?;
-            let matching = branches.iter().filter(|(found, depth)| {
+            let page = self.tree_page(&loaded.thread.value.id, cursor.as_deref())?;
+            let next = page.cursor;
+            let matching = page.branches.iter().filter(|(found, depth)| {
                 *depth > 0 && only.is_none_or(|only| found.head.value.status.as_str() == only)
             });
             lines.extend(matching.map(|(found, depth)| listed(found, *depth)));
+            let unreadable = page.unreadable.iter().filter(|_| only.is_none());
+            lines.extend(unreadable.map(|(thread, _)| listed_unreadable(thread)));
             more = next.is_some() || lines.len() > LISTED_MAX;
             lines.truncate(LISTED_MAX);
             if !more || lines.len() == LISTED_MAX {
@@ -109,6 +112,16 @@ fn listed(found: &Loaded, depth: u32) -> String {
         .add("depth", &u64::from(depth))
         .add("status", found.head.value.status.as_str())
         .add_present("directive", &found.thread.value.directive)
+        .end();
+    line
+}
+
+/// A thread whose records are missing or cannot be read.
+fn listed_unreadable(thread: &str) -> String {
+    let mut line = String::new();
+    Fields::new(&mut line)
+        .add("thread", thread)
+        .add("status", "unreadable")
         .end();
     line
 }

@@ -6,10 +6,10 @@ use super::{Error, Service};
 use crate::ports::Ports;
 use std::collections::BTreeMap;
 use threadkeep_core::error::Error as CoreError;
-use threadkeep_core::key;
 use threadkeep_core::plan::Loaded;
 use threadkeep_core::runner::{self, Decision};
 use threadkeep_core::thread::Status;
+use threadkeep_core::{id, key};
 
 /// Threads that one call looks at.
 const PAGE_THREADS: u32 = 100;
@@ -43,17 +43,10 @@ impl<P: Ports> Service<P> {
         let (start, end) = key::below(&["status", Status::Running.as_str()]);
         check_cursor(cursor.as_deref(), &start, &end)?;
         let start = cursor.unwrap_or(start);
-        let page = self
-            .ports
-            .scan(key::INDEX, &start, &end, PAGE_THREADS, false)?;
-        let keys: Vec<String> = page
-            .items
-            .iter()
-            .map(|item| key::last(&item.name))
-            .collect();
-        let many = self.load_many(&keys)?;
+        let page = self.scan_names(key::INDEX, (&start, &end), PAGE_THREADS, false)?;
+        let many = self.load_many(&page.keys())?;
         let mut recovery = Recovery {
-            unreadable: many.unreadable,
+            unreadable: [many.unreadable, page.damaged].concat(),
             cursor: page.cursor,
             ..Recovery::default()
         };
@@ -103,11 +96,11 @@ impl<P: Ports> Service<P> {
         let (start, end) = key::below(&["status"]);
         check_cursor(cursor.as_deref(), &start, &end)?;
         let start = cursor.unwrap_or(start);
-        let page = self.ports.scan(key::INDEX, &start, &end, 500, false)?;
+        let page = self.scan_names(key::INDEX, (&start, &end), 500, false)?;
         let mut counts = BTreeMap::new();
-        for item in &page.items {
-            if let Some(status) = item.name.split('\u{1}').nth(1) {
-                *counts.entry(status.to_owned()).or_insert(0) += 1;
+        for name in &page.names {
+            if let Some(status) = name.split('\u{1}').nth(1) {
+                *counts.entry(id::shown(status)).or_insert(0) += 1;
             }
         }
         Ok((counts, page.cursor))

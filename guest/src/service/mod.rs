@@ -44,7 +44,11 @@ impl Error {
     pub fn unreadable(self) -> Result<String, Self> {
         match self {
             Self::Core(CoreError::Corrupt(message))
-            | Self::Storage(StorageError::Corrupt(_, message)) => Ok(message),
+            | Self::Storage(
+                StorageError::Corrupt(_, message) | StorageError::TooLarge(_, message),
+            ) => Ok(message),
+            // What names it is there, so it should be.
+            Self::Core(missing @ CoreError::NotFound { .. }) => Ok(missing.to_string()),
             other => Err(other),
         }
     }

@@ -68,13 +68,10 @@ impl<P: Ports> Service<P> {
         let (start, end) = key::below(&[name, &key::index_value(value)]);
         check_cursor(cursor.as_deref(), &start, &end)?;
         let end = cursor.unwrap_or(end);
-        let page = self.ports.scan(key::INDEX, &start, &end, limit, true)?;
-        let keys: Vec<String> = page
-            .items
-            .iter()
-            .map(|item| key::last(&item.name))
-            .collect();
-        Ok((self.load_many(&keys)?, page.cursor))
+        let page = self.scan_names(key::INDEX, (&start, &end), limit, true)?;
+        let mut many = self.load_many(&page.keys())?;
+        many.unreadable.extend(page.damaged);
+        Ok((many, page.cursor))
     }
 
     /// Give a title, or take it away. A thread that somebody holds gets it beside its history.

@@ -301,13 +301,8 @@ impl<P: Ports> Service<P> {
             if !wants_somebody(&loaded.head.value, now) {
                 continue;
             }
-            match self.partial(&loaded) {
-                Ok(KeptPartial { version, .. }) => due.push(Due {
-                    loaded,
-                    partial: version,
-                }),
-                Err(error) => drop(error.unreadable()?),
-            }
+            let partial = self.partial(&loaded)?.version;
+            due.push(Due { loaded, partial });
         }
         Ok((due, cursor))
     }
@@ -322,24 +317,23 @@ impl<P: Ports> Service<P> {
         // The clock may have stepped back since the page that gave it: then it lies behind the end, and nothing is due.
         check_cursor(cursor.as_deref(), "", &key::number(u64::MAX))?;
         let end = key::number(now.millis().saturating_add(1));
-        let page = self
-            .ports
-            .scan(key::DUE, &cursor.unwrap_or_default(), &end, limit, false)?;
-        let keys: Vec<String> = page
-            .items
-            .iter()
-            .map(|item| key::last(&item.name))
-            .collect();
-        Ok((self.load_many(&keys)?.threads, page.cursor))
+        let start = cursor.unwrap_or_default();
+        let page = self.scan_names(key::DUE, (&start, &end), limit, false)?;
+        Ok((self.load_many(&page.keys())?.threads, page.cursor))
     }
 
-    /// The text of the pending step's stream, if it was kept.
+    /// The text of the pending step's stream, if it was kept and can be read.
     pub fn partial(&self, loaded: &Loaded) -> Result<KeptPartial, Error> {
-        let items = self.ports.get(&[(key::PARTIAL, &loaded.key())])?;
+        let items = self.get_readable(&[(key::PARTIAL, &loaded.key())])?;
         let Some(item) = items.first() else {
             return Ok(KeptPartial::default());
         };
-        let record: PartialRecord = super::store::parse(item)?;
+        let Ok(record) = super::store::parse::<PartialRecord>(item) else {
+            return Ok(KeptPartial {
+                version: item.version,
+                ..KeptPartial::default()
+            });
+        };
         let own = loaded
             .head
             .value
@@ -353,7 +347,8 @@ impl<P: Ports> Service<P> {
         })
     }
 
-    /// The mail that waits.
+    /// The mail that waits: one for each message that the head counts, also where its record is
+    /// missing or cannot be read.
     #[inline(never)]
     pub fn mail(&self, loaded: &Loaded) -> Result<Vec<Mail>, Error> {
         let head = &loaded.head.value;
@@ -368,16 +363,13 @@ impl<P: Ports> Service<P> {
             .iter()
             .map(|name| (key::INBOX, name.as_str()))
             .collect();
-        let items = self.ports.get(&pairs)?;
-        items
-            .iter()
-            .map(|item| {
-                Ok(Mail {
-                    key: item.name.clone(),
-                    message: super::store::parse(item)?,
-                })
-            })
-            .collect()
+        let items = self.get_readable(&pairs)?;
+        let mail = names.into_iter().map(|key| {
+            let item = items.iter().find(|item| item.name == key);
+            let message = item.and_then(|item| super::store::parse(item).ok());
+            Mail { key, message }
+        });
+        Ok(mail.collect())
     }
 
     /// What a driver gets: the pending step of what was committed, or of what was there already.

@@ -5,7 +5,7 @@ use crate::ports::{Item, Ports, StorageError};
 use threadkeep_core::error::{ECHO_BYTES_MAX, Error as CoreError, cut};
 use threadkeep_core::history::Entry;
 use threadkeep_core::json::{self, FromJson};
-use threadkeep_core::ledger::UnknownBill;
+use threadkeep_core::ledger::{ACCOUNTS_MAX, UnknownBill};
 use threadkeep_core::limits::Limits;
 use threadkeep_core::plan::{Loaded, Moment, Neighbour, Plan, Stored, Write};
 use threadkeep_core::runner::Decision;
@@ -33,6 +33,24 @@ pub struct Many {
     pub threads: Vec<Loaded>,
     /// Those that could not: key, and what is wrong.
     pub unreadable: Vec<(String, String)>,
+}
+
+/// A page of entries whose names tell all: those of an index, and of what is due.
+#[derive(Debug, Default)]
+pub struct NamePage {
+    /// The names, in order: also of entries that the store cannot give.
+    pub names: Vec<String>,
+    /// The threads of those that it cannot give: name, and what is wrong.
+    pub damaged: Vec<(String, String)>,
+    /// Where to go on.
+    pub cursor: Option<String>,
+}
+
+impl NamePage {
+    /// The keys of the threads, which the names end with.
+    pub fn keys(&self) -> Vec<String> {
+        self.names.iter().map(|name| key::last(name)).collect()
+    }
 }
 
 /// A stored text as a record.
@@ -73,86 +91,155 @@ fn stored<T: FromJson>(
         .transpose()
 }
 
-/// The thread that spawned another, if it is among what was read.
+/// The thread that spawned another, if its head is among what was read and can be read itself.
 #[inline(never)]
-fn spawner(
-    items: &[Item],
-    thread: &ThreadRecord,
-    chain: &ChainRecord,
-) -> Result<Option<Neighbour>, Error> {
-    let (Some(parent), Some(of)) = (&thread.parent, &chain.parent) else {
-        return Ok(None);
-    };
-    let head = stored(items, key::HEAD, &id::key(parent))?;
-    Ok(head.map(|head| Neighbour {
+fn spawner(items: &[Item], thread: &ThreadRecord, chain: &ChainRecord) -> Option<Neighbour> {
+    let (parent, of) = (thread.parent.as_ref()?, chain.parent.as_ref()?);
+    let head = stored(items, key::HEAD, &id::key(parent)).ok().flatten()?;
+    Some(Neighbour {
         id: parent.clone(),
         chain: of.clone(),
         head,
-    }))
+    })
+}
+
+/// The chains above another, if all of them are among what was read and can be read themselves.
+#[inline(never)]
+fn accounts_above(items: &[Item], chain: &ChainRecord) -> Vec<Stored<ChainRecord>> {
+    let above = chain.above.iter();
+    let above: Option<Vec<Stored<ChainRecord>>> = above
+        .map(|root| stored(items, key::CHAIN, &id::key(root)).ok().flatten())
+        .collect();
+    above.unwrap_or_default()
+}
+
+/// The record of a thread under this key, if it says that it is that thread.
+#[inline(never)]
+fn named(items: &[Item], key: &str) -> Result<Option<Stored<ThreadRecord>>, Error> {
+    let record: Option<Stored<ThreadRecord>> = stored(items, key::THREAD, key)?;
+    match record {
+        Some(record) if id::key(&record.value.id) != key => {
+            let other = id::shown(&record.value.id);
+            Err(corrupt(key, &format!("is of another thread, {other:?}")))
+        }
+        Some(record) if id::check("chain", &record.value.chain).is_err() => {
+            let other = id::shown(&record.value.chain);
+            Err(corrupt(
+                key,
+                &format!("names a chain that is no id, {other:?}"),
+            ))
+        }
+        record => Ok(record),
+    }
+}
+
+fn corrupt(key: &str, what: &str) -> Error {
+    CoreError::Corrupt(format!("the record of the thread {key} {what}")).into()
+}
+
+/// Keys of the chains above one; none if they cannot be those that were written.
+fn keys_above(chain: &ChainRecord) -> Vec<String> {
+    let above = &chain.above;
+    let valid =
+        above.len() <= ACCOUNTS_MAX && above.iter().all(|id| id::check("above", id).is_ok());
+    let above = above.iter().filter(|_| valid);
+    above.map(|id| id::key(id)).collect()
 }
 
 impl<P: Ports> Service<P> {
     /// The records of a thread with the chains whose accounts lie above its own, as one snapshot: a root's in one read.
+    /// A parent or an account above that is missing or cannot be read is left out, and the thread is
+    /// not taken away by it.
     pub fn load(&self, thread: &str) -> Result<Loaded, Error> {
         id::check("thread", thread)?;
         let own = id::key(thread);
-        let (mut chains, mut parent) = (vec![own.clone()], None::<String>);
+        let (mut root, mut above, mut parent) = (own.clone(), Vec::new(), None::<String>);
         for _ in 0..LOAD_READS_MAX {
-            let records = [(key::THREAD, own.as_str()), (key::HEAD, own.as_str())];
-            let chain_keys = chains.iter().map(|root| (key::CHAIN, root.as_str()));
-            let parent_key = parent.iter().map(|parent| (key::HEAD, parent.as_str()));
-            let pairs: Vec<(&str, &str)> = records
-                .into_iter()
-                .chain(chain_keys)
-                .chain(parent_key)
-                .collect();
-            let items = self.ports.get(&pairs)?;
-            let record: Option<Stored<ThreadRecord>> = stored(&items, key::THREAD, &own)?;
+            let records = [
+                (key::THREAD, own.as_str()),
+                (key::HEAD, own.as_str()),
+                (key::CHAIN, root.as_str()),
+            ];
+            let chains = above
+                .iter()
+                .map(|root: &String| (key::CHAIN, root.as_str()));
+            let parents = parent.iter().map(|parent| (key::HEAD, parent.as_str()));
+            let beside: Vec<(&str, &str)> = chains.chain(parents).collect();
+            let items = self.read_with_neighbours(&records, &beside)?;
+            let record = named(&items, &own)?;
             let head: Option<Stored<Head>> = stored(&items, key::HEAD, &own)?;
-            let (Some(record), Some(head)) = (record, head) else {
-                return Err(self.missing_thread(thread));
+            let (record, head) = match (record, head) {
+                (Some(record), Some(head)) => (record, head),
+                (None, None) => return Err(self.missing_thread(thread)),
+                (None, Some(_)) => return Err(corrupt(&own, "is missing")),
+                (Some(_), None) => return Err(corrupt(&own, "is there and its head is missing")),
             };
-            let root = id::key(&record.value.chain);
-            let known = chains.contains(&root);
-            let chain: Option<Stored<ChainRecord>> = stored(&items, key::CHAIN, &root)?;
-            let wanted: Vec<String> = match &chain {
-                None if known => break,
-                None => vec![root],
-                Some(chain) => {
-                    let above = chain.value.above.iter().map(|above| id::key(above));
-                    std::iter::once(root).chain(above).collect()
-                }
-            };
+            let chain_key = id::key(&record.value.chain);
+            let known = root == chain_key;
+            let chain: Option<Stored<ChainRecord>> = stored(&items, key::CHAIN, &chain_key)?;
             // What a chain draws on never changes, so the second or third read has all of it.
-            if let Some(chain) = chain
-                && wanted == chains
-            {
-                let above = chains.iter().skip(1);
-                let above: Option<Vec<Stored<ChainRecord>>> = above
-                    .map(|root| stored(&items, key::CHAIN, root))
-                    .collect::<Result<_, _>>()?;
-                let Some(above) = above else { break };
-                let parent = spawner(&items, &record.value, &chain.value)?;
+            let wanted = match &chain {
+                None if known => break,
+                None => Vec::new(),
+                Some(chain) => keys_above(&chain.value),
+            };
+            if let Some(chain) = chain.filter(|_| known && wanted == above) {
                 return Ok(Loaded {
-                    parent,
+                    parent: spawner(&items, &record.value, &chain.value),
+                    above: accounts_above(&items, &chain.value),
                     thread: record,
                     head,
                     chain,
-                    above,
                 });
             }
-            chains = wanted;
-            parent = record.value.parent.as_deref().map(id::key);
+            (root, above) = (chain_key, wanted);
+            let spawned_by = record.value.parent.as_deref();
+            let spawned_by = spawned_by.filter(|parent| id::check("parent", parent).is_ok());
+            parent = spawned_by.map(id::key);
         }
-        let message = format!("a chain record of {thread}, or of what it draws on, is missing");
+        let message = format!("the chain record of {thread} is missing");
         Err(CoreError::Corrupt(message).into())
     }
 
-    /// Every thread of a list of keys, in order, to be shown: without the chains above. Those that are gone are left out;
-    /// those that cannot be read are named, so that one of them does not take the others away.
+    /// The records of a thread in one read with those of its neighbours. Where one of the neighbours
+    /// cannot be read, that one is left out.
+    fn read_with_neighbours(
+        &self,
+        own: &[(&str, &str)],
+        neighbours: &[(&str, &str)],
+    ) -> Result<Vec<Item>, Error> {
+        match self.ports.get(&[own, neighbours].concat()) {
+            Err(StorageError::Corrupt(..) | StorageError::TooLarge(..)) => {}
+            done => return Ok(done?),
+        }
+        let mut items = self.ports.get(own)?;
+        items.extend(self.get_readable(neighbours)?);
+        Ok(items)
+    }
+
+    /// Those of these records that are there and that the store can read: in one read, or one by one
+    /// where one of them cannot be read.
+    pub fn get_readable(&self, keys: &[(&str, &str)]) -> Result<Vec<Item>, Error> {
+        match self.ports.get(keys) {
+            Err(StorageError::Corrupt(..) | StorageError::TooLarge(..)) => {}
+            done => return Ok(done?),
+        }
+        let mut items = Vec::new();
+        for key in keys {
+            match self.ports.get(&[*key]) {
+                Ok(found) => items.extend(found),
+                Err(StorageError::Corrupt(..) | StorageError::TooLarge(..)) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(items)
+    }
+
+    /// Every thread of a list of keys, in order, to be shown: without the chains above. Those that are missing or cannot
+    /// be read are named, so that one of them does not take the others away.
     pub fn load_many(&self, keys: &[String]) -> Result<Many, Error> {
-        let pairs: Vec<(&str, &str)> = keys
-            .iter()
+        let ids = keys.iter().filter(|key| id::check("thread", key).is_ok());
+        let pairs: Vec<(&str, &str)> = ids
             .flat_map(|key| {
                 [key::THREAD, key::HEAD, key::CHAIN].map(|collection| (collection, key.as_str()))
             })
@@ -165,13 +252,17 @@ impl<P: Ports> Service<P> {
         };
         let mut many = Many::default();
         for key in keys {
+            if id::check("thread", key).is_err() {
+                let why = "an index entry names it, and it is no id".to_owned();
+                many.unreadable.push((id::shown(key), why));
+                continue;
+            }
             let found = match &items {
                 Some(items) => self.loaded(key, items),
-                None => self.load(key).map(Some),
+                None => self.load(key),
             };
             match found {
-                Ok(loaded) => many.threads.extend(loaded),
-                Err(Error::Core(CoreError::NotFound { .. })) => {}
+                Ok(loaded) => many.threads.push(loaded),
                 Err(error) => many.unreadable.push((key.clone(), error.unreadable()?)),
             }
         }
@@ -179,35 +270,65 @@ impl<P: Ports> Service<P> {
     }
 
     /// The thread of a key among what was read of several.
-    fn loaded(&self, key: &str, items: &[Item]) -> Result<Option<Loaded>, Error> {
-        let Some(thread) = stored::<ThreadRecord>(items, key::THREAD, key)? else {
-            return Ok(None);
+    fn loaded(&self, key: &str, items: &[Item]) -> Result<Loaded, Error> {
+        let thread = named(items, key)?;
+        let Some(thread) = thread.filter(|thread| id::key(&thread.value.chain) == key) else {
+            return self.load(key);
         };
-        if id::key(&thread.value.chain) != *key {
-            return self.load(&thread.value.id).map(Some);
+        let (head, chain) = (
+            stored(items, key::HEAD, key)?,
+            stored(items, key::CHAIN, key)?,
+        );
+        match (head, chain) {
+            (Some(head), Some(chain)) => Ok(Loaded {
+                thread,
+                head,
+                chain,
+                above: Vec::new(),
+                parent: None,
+            }),
+            // It says which is missing.
+            _ => self.load(key),
         }
-        let head = stored(items, key::HEAD, key)?;
-        let both = head.zip(stored(items, key::CHAIN, key)?);
-        Ok(both.map(|(head, chain)| Loaded {
-            thread,
-            head,
-            chain,
-            above: Vec::new(),
-            parent: None,
-        }))
+    }
+
+    /// A page of the names of a collection whose entries have no value that counts. One that the store
+    /// cannot give takes no others away: its name is as good as theirs.
+    pub fn scan_names(
+        &self,
+        collection: &str,
+        (start, end): (&str, &str),
+        limit: u32,
+        reverse: bool,
+    ) -> Result<NamePage, Error> {
+        let page = self.ports.scan(collection, start, end, limit, reverse)?;
+        let mut names: Vec<String> = page.items.into_iter().map(|item| item.name).collect();
+        let mut damaged = Vec::new();
+        for (name, why) in page.damaged {
+            damaged.push((id::shown(&key::last(&name)), why));
+            names.push(name);
+        }
+        if !damaged.is_empty() {
+            names.sort();
+            if reverse {
+                names.reverse();
+            }
+        }
+        Ok(NamePage {
+            names,
+            damaged,
+            cursor: page.cursor,
+        })
     }
 
     fn missing_thread(&self, thread: &str) -> Error {
         let (start, end) = key::below(&[key::RECENCY]);
         let page = self
-            .ports
-            .scan(key::INDEX, &start, &end, NEAREST_IDS_MAX, true)
+            .scan_names(key::INDEX, (&start, &end), NEAREST_IDS_MAX, true)
             .unwrap_or_default();
-        let ids: Vec<String> = page
-            .items
-            .iter()
-            .map(|item| key::last(&item.name))
-            .collect();
+        let ids: Vec<String> = page.keys();
+        let ids = ids.into_iter().filter(|id| id::check("thread", id).is_ok());
+        let ids: Vec<String> = ids.collect();
         let nearest = threadkeep_core::nearest::nearest(thread, ids.iter().map(String::as_str))
             .map(str::to_owned);
         Error::Core(CoreError::NotFound {

@@ -1,6 +1,6 @@
 //! One chain: its links, its tip, and the chains that lie above it.
 
-use super::read::{Snapshot, key_of, list, number, text, unescape};
+use super::read::{Snapshot, all_names, key_of, list, number, text, unescape};
 use super::{Audit, Invariant, Suspicion, TRIES_MAX, shown};
 use crate::storage::{Key, PAGE_ENTRIES_MAX, StorageError};
 use serde_json::Value;
@@ -91,12 +91,13 @@ impl Audit<'_> {
             let page = self
                 .storage
                 .scan("index", &from, &end, PAGE_ENTRIES_MAX, false)?;
-            let names = page.items.iter();
-            keys.extend(names.filter_map(|item| {
-                let thread = item.key.name.rsplit('\u{1}').next()?;
+            let cursor = page.cursor.clone();
+            let names = all_names(page).into_iter();
+            keys.extend(names.filter_map(|name| {
+                let thread = name.rsplit('\u{1}').next()?;
                 Some(unescape(thread))
             }));
-            match page.cursor {
+            match cursor {
                 Some(cursor) => from = cursor,
                 None => return Ok(keys),
             }

@@ -1,7 +1,7 @@
 //! Reading records for an audit: names page by page, values as snapshots, and what stands in them as JSON.
 
 use super::{Finding, Invariant, Report, shown};
-use crate::storage::{Item, Key, PAGE_ENTRIES_MAX, Storage, StorageError};
+use crate::storage::{Item, Key, PAGE_ENTRIES_MAX, Page, Storage, StorageError};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, VecDeque};
@@ -164,8 +164,8 @@ impl<'a> Names<'a> {
             .scan(self.collection, from, "", PAGE_ENTRIES_MAX, false);
         match page {
             Ok(page) => {
-                self.page = page.items.into_iter().map(|item| item.key.name).collect();
-                self.from = page.cursor;
+                self.from = page.cursor.clone();
+                self.page = self.names_of(page, report).into();
                 Ok(())
             }
             Err(StorageError::Corrupt { message }) => {
@@ -192,8 +192,8 @@ impl<'a> Names<'a> {
             .scan(self.collection, &from, end, PAGE_ENTRIES_MAX, true);
         match page {
             Ok(page) => {
-                self.page = page.items.into_iter().map(|item| item.key.name).collect();
-                self.end = page.cursor;
+                self.end = page.cursor.clone();
+                self.page = self.names_of(page, report).into();
                 Ok(())
             }
             Err(StorageError::Corrupt { message }) => {
@@ -202,6 +202,18 @@ impl<'a> Names<'a> {
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// The names of a page, in order. Those of records that the store cannot give are findings, and are
+    /// looked at with the others.
+    fn names_of(&self, page: Page, report: &mut Report) -> Vec<String> {
+        let mut names: Vec<String> = page.items.into_iter().map(|item| item.key.name).collect();
+        for damaged in page.damaged {
+            self.note_unreadable(&damaged.name, &damaged.message, report);
+            names.push(damaged.name);
+        }
+        names.sort();
+        names
     }
 
     fn note_unreadable(&self, near: &str, message: &str, report: &mut Report) {
@@ -220,8 +232,9 @@ impl<'a> Names<'a> {
         let page = self
             .storage
             .scan("index", from, "chain\u{2}", PAGE_ENTRIES_MAX, false)?;
-        for item in page.items {
-            let mut parts = item.key.name.split('\u{1}');
+        self.from.clone_from(&page.cursor);
+        for name in all_names(page) {
+            let mut parts = name.split('\u{1}');
             let part = match self.collection {
                 "chain" => parts.nth(1),
                 _ => parts.next_back(),
@@ -231,9 +244,17 @@ impl<'a> Names<'a> {
                 self.page.push_back(name);
             }
         }
-        self.from = page.cursor;
         Ok(())
     }
+}
+
+/// The names of a page of an index, also of entries that the store cannot give: what they hold does not count.
+pub(super) fn all_names(page: Page) -> Vec<String> {
+    let items = page.items.into_iter().map(|item| item.key.name);
+    let damaged = page.damaged.into_iter().map(|damaged| damaged.name);
+    let mut names: Vec<String> = items.chain(damaged).collect();
+    names.sort();
+    names
 }
 
 /// A text; empty if it is none.

@@ -151,10 +151,13 @@ pub async fn tree(session: &Session, tree: args::Tree, screen: &mut Screen) -> R
 async fn gather(opened: &Opened, tree: &args::Tree) -> Result<TreeAnswer, CallError> {
     let tenant = opened.tenant();
     let (mut rows, mut cursor) = (Rows::default(), tree.cursor.clone());
+    let mut unreadable = Vec::new();
     let mut drawn = Drawn::default();
     let mut more = None;
     loop {
         let page = tenant.tree(&tree.thread, cursor).await?;
+        drawn.is_whole = page.unreadable.is_empty();
+        unreadable.extend(page.unreadable.into_iter().map(view::unreadable));
         for branch in page.branches {
             // Behind the last thread that is shown, money is only added to those that it lies
             // under.
@@ -175,6 +178,7 @@ async fn gather(opened: &Opened, tree: &args::Tree) -> Result<TreeAnswer, CallEr
     }
     Ok(TreeAnswer {
         threads: rows.finish(),
+        unreadable,
         cursor: more,
         exit: Exit::Done,
     })
@@ -226,21 +230,34 @@ impl Rows {
 
 /// On whose accounts the threads above the next one draw, from the top down. It is known as far as they were seen.
 #[derive(Default)]
-struct Drawn(Vec<Option<String>>);
+struct Drawn {
+    chains: Vec<Option<String>>,
+    /// False for a page of which threads are left out: then nobody knows which lie above one another.
+    is_whole: bool,
+}
+
+/// What stands for an account that is missing or cannot be read.
+const NO_ACCOUNT: &str = "an account that cannot be read";
 
 impl Drawn {
     async fn by(&mut self, tenant: &Tenant, branch: &ledger::Branch) -> Result<String, CallError> {
         let depth = usize::try_from(branch.depth).unwrap_or(usize::MAX);
-        let above = depth.checked_sub(1).and_then(|above| self.0.get(above));
+        let above = depth.checked_sub(1);
+        let above = above.and_then(|above| self.chains.get(above));
+        let above = above.filter(|_| self.is_whole);
         let chain = match (&branch.account, above.cloned().flatten()) {
             (Some(account), _) => account.chain.clone(),
             (None, Some(above)) => above,
             // The first of a tree below another, or of a later page.
-            (None, None) => tenant.account(&branch.thread).await?.chain,
+            (None, None) => match tenant.account(&branch.thread).await {
+                Ok(account) => account.chain,
+                Err(CallError::Refused(wit::Error::Corrupt(_))) => NO_ACCOUNT.to_owned(),
+                Err(error) => return Err(error),
+            },
         };
-        self.0.resize(depth.min(DEPTH_MAX), None);
+        self.chains.resize(depth.min(DEPTH_MAX), None);
         if depth < DEPTH_MAX {
-            self.0.push(Some(chain.clone()));
+            self.chains.push(Some(chain.clone()));
         }
         Ok(chain)
     }

@@ -219,7 +219,14 @@ async fn send(
 /// Let all that it spawned know. What cannot be told now stands in the records, for `recover` and the next run.
 async fn tell_children(opened: &Opened, thread: &str, screen: &mut Screen) {
     let tenant = opened.tenant();
-    let mut told = tenant.sweep_all(Some(thread)).await.map(|_| None);
+    let swept = tenant.sweep_all(Some(thread)).await;
+    for child in swept.iter().flat_map(|swept| &swept.unreadable) {
+        screen.warn(&format!(
+            "{} cannot be read and was not told: {} (`threadkeep recover` tries again)",
+            child.thread, child.why.message
+        ));
+    }
+    let mut told = swept.map(|_| None);
     loop {
         let page = match told {
             Ok(cursor) => tenant.tree(thread, cursor).await,

@@ -26,8 +26,16 @@ pub(crate) fn item(item: Item) -> storage::Item {
 }
 
 pub(crate) fn page(page: Page) -> storage::Page {
+    let damaged = page.damaged.into_iter().map(|item| storage::Damaged {
+        name: item.name,
+        why: types::Failure {
+            code: "damaged".to_owned(),
+            message: item.message,
+        },
+    });
     storage::Page {
         items: page.items.into_iter().map(item).collect(),
+        damaged: damaged.collect(),
         cursor: page.cursor,
     }
 }

@@ -50,9 +50,13 @@ pub(super) fn items(answer: &Result<Vec<Item>, StorageError>) -> usize {
 }
 
 pub(super) fn page(answer: &Result<Page, StorageError>) -> usize {
-    answer
-        .as_ref()
-        .map_or(THING_BYTES, |page| page.items.iter().map(item).sum())
+    answer.as_ref().map_or(THING_BYTES, |page| {
+        let damaged = page.damaged.iter();
+        let damaged: usize = damaged
+            .map(|item| texts(&[&item.name, &item.message]))
+            .sum();
+        page.items.iter().map(item).sum::<usize>() + damaged
+    })
 }
 
 pub(super) fn lines(answer: &Result<Vec<Line>, StorageError>) -> usize {

@@ -10,7 +10,7 @@ use crate::wit::{self, runner};
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -56,6 +56,8 @@ struct Tree<'a> {
     full: Option<DriveError>,
     /// It has still to be seen whether the top goes on after it had no money: then so do those under it, once.
     revives: bool,
+    /// Threads with children that cannot be read, and so not be told of an end.
+    kept_sweeps: HashSet<String>,
     /// Threads that were revived and may not have begun yet: until then nobody is told that they had stopped.
     revived: Vec<String>,
 }
@@ -90,6 +92,7 @@ impl Driver {
             lost: false,
             full: None,
             revives: true,
+            kept_sweeps: HashSet::new(),
             revived: Vec::new(),
         };
         tree.runs.push(Box::pin(async {
@@ -240,9 +243,15 @@ impl Tree<'_> {
             let under = Some(self.top.to_owned());
             let page = tenant.ready(PAGE_THREADS, cursor, under).await?;
             for due in page.threads {
-                if due.sweep {
-                    tenant.sweep(&due.thread).await?;
+                if due.sweep && !self.kept_sweeps.contains(&due.thread) {
+                    let untold = tenant.sweep_or_name(&due.thread).await?;
+                    if !untold.is_empty() {
+                        self.keep_sweep(&due.thread, &untold);
+                    }
                     (begun, swept) = (true, true);
+                } else if due.sweep && due.status != "running" {
+                    // What it has to pass on is kept, for its child cannot be read.
+                    continue;
                 } else if begins && due.status == "waiting" {
                     continue;
                 } else if !stopped {
@@ -257,6 +266,15 @@ impl Tree<'_> {
                 return Ok(begun || begins);
             }
         }
+    }
+
+    /// A sweep that could not tell all children is kept by its thread: this driver does not try it again.
+    fn keep_sweep(&mut self, thread: &str, untold: &[wit::Unreadable]) {
+        for child in untold {
+            let (child, why) = (&child.thread, &child.why.message);
+            tracing::warn!(thread, ?child, ?why, "a child cannot be told of an end");
+        }
+        self.kept_sweeps.insert(thread.to_owned());
     }
 
     /// A top that waits, and that this driver does not perform, may have been ended by somebody else.

@@ -91,11 +91,22 @@ pub struct Item {
     pub value: String,
 }
 
+/// A record that the store has and cannot give.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DamagedItem {
+    /// Its name, cut to [`KEY_BYTES_MAX`].
+    pub name: String,
+    /// What is wrong with it, for a person.
+    pub message: String,
+}
+
 /// One page of a scan.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Page {
     /// In the order of the scan.
     pub items: Vec<Item>,
+    /// Records of the range that cannot be given, in the same order. They count for the limit.
+    pub damaged: Vec<DamagedItem>,
     /// Give it as `start` (reverse: as `end`) to go on; `None` at the end. It is the first name that was not given
     /// (reverse: the last that was), so it is never longer than a name.
     pub cursor: Option<String>,

@@ -2,11 +2,14 @@
 
 mod answers;
 mod asked;
+mod bad_trees;
 mod crashes;
 mod crowds;
+mod ends_and_caps;
 mod grove;
 mod kills;
 mod llmock;
+mod neighbours;
 mod property;
 mod purse;
 mod races;
@@ -14,6 +17,7 @@ mod regressions;
 mod requests;
 mod rest;
 mod spawns;
+mod suspended_waits;
 mod tells;
 mod told;
 mod trees;

@@ -163,7 +163,6 @@ fn of_budgets(project: &Project, token: &str) -> Answers {
         ("budget hold", vec![money, tokens]),
         ("budget settle", vec![settled]),
         ("budget release", vec![released]),
-        ("tree", vec![project.json(&["tree", "chat"])]),
     ]
 }
 
@@ -178,13 +177,27 @@ fn of_upkeep(project: &Project) -> Answers {
     project.write(".ai/config/models.yaml", &models);
     let ill = project.json(&["doctor"]);
     let store = rusqlite::Connection::open(project.path().join(".ai/threads/registry.db"));
+    let store = store.unwrap();
     let broken = "UPDATE record_head SET value = '{' WHERE name = 'done'";
-    assert_eq!(store.unwrap().execute(broken, []), Ok(1));
+    assert_eq!(store.execute(broken, []), Ok(1));
+    // A child, and a run, of which nothing but an entry of the index is left.
+    for place in [
+        "'parent' || char(1) || 'chat'",
+        "'status' || char(1) || 'running'",
+    ] {
+        let entry = format!("{place} || char(1) || '0' || char(1) || 'gone'");
+        let insert =
+            format!("INSERT INTO record_index (name, version, value) VALUES ({entry}, 1, '')");
+        assert_eq!(store.execute(&insert, []), Ok(1));
+    }
+    let tree = project.json(&["tree", "chat"]);
+    let half_recovered = project.json(&["recover"]);
     let half = project.json(&["list"]);
     let unclean = project.json(&["audit"]);
     vec![
         ("list", vec![list, half]),
-        ("recover", vec![recovered]),
+        ("recover", vec![recovered, half_recovered]),
+        ("tree", vec![tree]),
         ("repair", vec![repaired]),
         ("audit", vec![clean, unclean]),
         ("doctor", vec![well, ill]),

@@ -3,6 +3,7 @@
 mod budget;
 mod chat;
 mod commands;
+mod damage;
 mod doctor;
 #[cfg(target_os = "linux")]
 mod ends;

@@ -204,3 +204,31 @@ fn a_tree_of_more_than_a_thousand_threads_goes_on_at_its_cursor() {
         shown.err
     );
 }
+
+/// Symptom: one child whose head could not be read was left out of a tree and of a kill in silence,
+/// or ended the command. Fix: it is named, and the others are shown and told.
+#[test]
+fn a_child_that_cannot_be_read_is_named_and_stops_no_command() {
+    let project = project(family);
+    let store = project.path().join(".ai/threads/registry.db");
+    let store = rusqlite::Connection::open(store).unwrap();
+    let broken = "UPDATE record_head SET value = '{' WHERE name = 'rich'";
+    assert_eq!(store.execute(broken, []), Ok(1));
+    let tree = project.json(&["tree", "top"]);
+    let shown: Vec<&Value> = tree["threads"].as_array().unwrap().iter().collect();
+    let ids: Vec<&Value> = shown.iter().map(|row| &row["thread_id"]).collect();
+    assert_eq!(ids, ["top", "poor", "grandchild"]);
+    assert_eq!(shown[2]["draws_on"], "rich", "its account can be read");
+    assert_eq!(tree["unreadable"][0]["thread_id"], "rich");
+    let killed = project.run(&["kill", "top"]);
+    assert_eq!(killed.code, Some(0), "{}", killed.err);
+    assert!(killed.err.contains("rich cannot be read"), "{}", killed.err);
+    assert_eq!(project.status("poor"), "killed");
+    let recovered = project.json(&["recover"]);
+    assert_eq!(recovered["exit"], 0, "it comes to its end");
+    let unreadable = recovered["unreadable"].as_array().unwrap();
+    let named = unreadable.iter().any(|row| row["thread_id"] == "rich");
+    assert!(named, "{recovered:#}");
+    let person = project.run(&["recover"]);
+    assert!(person.err.contains("rich cannot be read"), "{}", person.err);
+}

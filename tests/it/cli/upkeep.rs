@@ -31,11 +31,11 @@ fn a_killed_run_is_recovered_at_once_and_goes_on_in_place() {
     );
     assert_eq!(
         project.json(&["recover"]),
-        json!({"recovered": ["lost"], "exit": 0})
+        json!({"recovered": ["lost"], "unreadable": [], "exit": 0})
     );
     assert_eq!(
         project.json(&["recover"]),
-        json!({"recovered": [], "exit": 0})
+        json!({"recovered": [], "unreadable": [], "exit": 0})
     );
     let shown = project.json(&["show", "lost"]);
     assert_eq!(shown["thread"]["cause"]["code"], "recovered");
@@ -261,9 +261,9 @@ fn one_unreadable_record_takes_nothing_else_away() {
     }
 }
 
-/// The index has no thread of its own to name, so a list cannot pass it: `doctor` says which record it is.
+/// The name of an entry of the index is all that a list needs of it: its thread is shown and named.
 #[test]
-fn an_unreadable_entry_of_the_index_is_named_by_doctor() {
+fn an_unreadable_entry_of_the_index_is_named() {
     let project = Project::new();
     project.finished("a");
     let store = project.path().join(".ai/threads/registry.db");
@@ -271,8 +271,11 @@ fn an_unreadable_entry_of_the_index_is_named_by_doctor() {
     let shell = rusqlite::Connection::open(store).unwrap();
     assert_eq!(shell.execute(planted, []), Ok(1));
     drop(shell);
-    let refused = project.json(&["list", "--status", "completed"]);
-    assert_eq!(refused["error"]["code"], "corrupt");
+    let listed = project.json(&["list", "--status", "completed"]);
+    assert_eq!(listed["threads"][0]["thread_id"], "a");
+    let bad = &listed["unreadable"][0];
+    assert_eq!(bad["thread_id"], "a");
+    assert!(bad["message"].to_string().contains("is no text"), "{bad}");
     let found = project.json(&["doctor"])["missing"].to_string();
     assert!(
         found.contains("the record index status") && found.contains("is not text"),

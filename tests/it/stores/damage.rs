@@ -35,6 +35,10 @@ fn texts(store: &SqliteStore) -> Result<Vec<String>, StorageError> {
     let mut start = String::new();
     loop {
         let page = store.scan("head", &start, "", 500, false)?;
+        if let Some(damaged) = page.damaged.into_iter().next() {
+            let message = damaged.message;
+            return Err(StorageError::Corrupt { message });
+        }
         for item in page.items {
             texts.extend(
                 store

@@ -53,7 +53,11 @@ pub(super) fn use_planted(root: &Path) -> String {
     let (before, begun) = (peak_kib(), core_millis());
     let answer = try_open(&root.join("planted")).and_then(|store| {
         let read = get(&store, "a")?;
-        store.scan("head", "", "", 500, false)?;
+        let page = store.scan("head", "", "", 500, false)?;
+        if let Some(damaged) = page.damaged.into_iter().next() {
+            let message = damaged.message;
+            return Err(StorageError::Corrupt { message });
+        }
         store.read_log("history", "p", 0, 500, false)?;
         store.commit(&[put("b", "new"), append("p", 2, "new")], false)?;
         Ok(read)

@@ -108,8 +108,8 @@ impl Account {
     }
 
     /// Set `amount` aside for an account under it.
-    pub(super) fn reserve(&mut self, amount: Nanos) -> Result<(), Refusal> {
-        self.admits(amount, None)?;
+    pub(super) fn reserve(&mut self, amount: Nanos, most: Option<Nanos>) -> Result<(), Refusal> {
+        self.admits(amount, most)?;
         self.reserved = sum(self.reserved, amount)?;
         Ok(())
     }

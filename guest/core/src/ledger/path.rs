@@ -116,16 +116,21 @@ impl Path {
     }
 
     /// An account under the one in use, for a chain that is being created: its limit is reserved here. `parent` is the id
-    /// of the chain that has the account in use.
-    pub fn spawn(&mut self, parent: &str, grant: Grant) -> Result<Account, Refusal> {
+    /// of the chain that has the account in use. What is taken of that stays below `most`, the operator's bound.
+    pub fn spawn(
+        &mut self,
+        parent: &str,
+        grant: Grant,
+        most: Option<Nanos>,
+    ) -> Result<Account, Refusal> {
         if self.accounts.len() >= ACCOUNTS_MAX {
             return Err(Refusal::Deep(ACCOUNTS_MAX));
         }
         let amount = match grant {
             Grant::Exactly(amount) => amount,
-            Grant::AtMost(amount) => amount.min(self.own().room(None)),
+            Grant::AtMost(amount) => amount.min(self.own().room(most)),
         };
-        self.accounts[0].reserve(amount)?;
+        self.accounts[0].reserve(amount, most)?;
         self.accounts[0].join()?;
         Ok(Account {
             parent: Some(parent.to_owned()),
@@ -134,8 +139,9 @@ impl Path {
     }
 
     /// A chain begins to draw on it, for the first time or again. What is closed on the way is opened, from the top down:
-    /// each reserves what it has not reported, or all of it is refused with what is available.
-    pub fn join(&mut self) -> Result<Settled, Refusal> {
+    /// each reserves what it has not reported, or all of it is refused with what is available below the limit and below
+    /// `most`.
+    pub fn join(&mut self, most: Option<Nanos>) -> Result<Settled, Refusal> {
         for place in (0..self.accounts.len() - 1).rev() {
             if self.accounts[place].is_open() {
                 continue;
@@ -143,7 +149,7 @@ impl Path {
             let claim = self.accounts[place].claim()?;
             let above = &mut self.accounts[place + 1];
             above.join()?;
-            above.reserve(claim)?;
+            above.reserve(claim, most)?;
         }
         if self.own().frozen {
             return Err(Refusal::Frozen);
@@ -216,7 +222,7 @@ impl Path {
             if above.frozen {
                 return Err(Refusal::Frozen);
             }
-            let room = above.room(None);
+            let room = above.room(most);
             above.reserved = sum(above.reserved, wanted)?;
             if wanted > room && !through {
                 return Err(Refusal::Short { need: wanted, room });

@@ -90,11 +90,29 @@ impl Change<'_> {
     }
 
     /// The same for what has happened, where a refusal can only mean that records contradict each other: the change then
-    /// becomes no plan.
+    /// becomes no plan. Where an account above is missing, its own has it recorded, if the chain has one.
     pub fn record(&mut self, work: &mut dyn FnMut(&mut Path) -> Result<Settled, Refusal>) {
-        if let Err(refusal) = self.on_account(work) {
+        let recorded = match self.loaded.has_lost_account() {
+            true => self.on_own_account(work),
+            false => self.on_account(work),
+        };
+        if let Err(refusal) = recorded {
             self.contradiction.get_or_insert(refusal);
         }
+    }
+
+    /// Works on the chain's own account as if none lay above it.
+    fn on_own_account(
+        &mut self,
+        work: &mut dyn FnMut(&mut Path) -> Result<Settled, Refusal>,
+    ) -> Result<Settled, Refusal> {
+        if !self.chain.has_account() {
+            return Ok(Settled::Within);
+        }
+        let mut path = Path::new(vec![self.chain.account.clone()])?;
+        let done = work(&mut path)?;
+        self.chain.account = path.own().clone();
+        Ok(done)
     }
 
     /// Nothing that was recorded contradicts the accounts.
@@ -111,7 +129,8 @@ impl Change<'_> {
     /// The chain draws on its account from now on, if it did not.
     pub fn join(&mut self) -> Result<(), Refusal> {
         if !self.draws {
-            self.on_account(&mut Path::join)?;
+            let most = self.ceiling().spend;
+            self.on_account(&mut |path| path.join(most))?;
             self.draws = true;
         }
         Ok(())
@@ -133,12 +152,13 @@ impl Change<'_> {
     pub fn fund(&mut self, grant: Option<Grant>) -> Result<Funds, Refusal> {
         let parent = self.chain.draws_on(&self.thread.chain).to_owned();
         let mut account = Account::default();
+        let most = self.ceiling().spend;
         self.on_account(&mut |path| match grant {
             Some(grant) => {
-                account = path.spawn(&parent, grant)?;
+                account = path.spawn(&parent, grant, most)?;
                 Ok(Settled::Within)
             }
-            None => path.join(),
+            None => path.join(most),
         })?;
         let own = self.chain.has_account().then(|| parent.clone());
         let above = own.into_iter().chain(self.chain.above.iter().cloned());

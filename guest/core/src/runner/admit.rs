@@ -1,5 +1,6 @@
 //! Admission of an attempt: caps, then money, then the hold that is durable before the step is given out.
 
+use super::mail::only_lost_mail;
 use super::stop::suspend;
 use super::{
     BACKOFF_MILLIS, LEASE_GRACE_MILLIS, MODEL_MILLIS, MONEY_WAIT_MILLIS_MAX, OUTPUT_TOKENS_FLOOR,
@@ -37,7 +38,7 @@ pub(super) fn admit(change: &mut Change<'_>, pin: &Pin, next: Try) {
     change.tell_late();
     let stop = cap_reached(&change.head, change.ceiling()).or_else(|| change.store_full());
     let stop = stop.or_else(|| match next.output {
-        0 => window_reached(&change.head, pin),
+        0 => window_reached(&change.head, pin).or_else(|| only_lost_mail(change)),
         _ => None,
     });
     if let Some(cause) = stop {

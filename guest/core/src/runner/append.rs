@@ -101,6 +101,8 @@ struct Open {
     name: String,
     id: String,
     idempotent: bool,
+    /// Does it wait for children? It stays a wait whatever is appended beside it.
+    waits: bool,
 }
 
 /// What is open, and who has spoken.
@@ -133,6 +135,7 @@ impl Talk {
                     name: used.name.clone(),
                     id: used.id.clone(),
                     idempotent: call.idempotent,
+                    waits: call.waits,
                 });
             }
         }
@@ -207,6 +210,7 @@ impl Talk {
             id: call.id.clone(),
             // Nobody but the host knows what its tools do.
             idempotent: false,
+            waits: false,
         });
         Ok(())
     }
@@ -255,7 +259,7 @@ impl Talk {
             return Err(Error::invalid("events", "", problem));
         }
         let calls = self.open.iter().map(|open| RoundCall {
-            waits: false,
+            waits: open.waits,
             index: open.index,
             idempotent: open.idempotent,
         });
@@ -278,11 +282,10 @@ impl Talk {
         if !held && self.reason == Reason::UserMessage {
             begin_chat_run(&mut change);
         }
-        let before = change.events.len();
+        let mut taken = false;
         if self.open.is_empty() {
-            take_mail(&mut change);
+            taken = take_mail(&mut change) > 0;
         }
-        let taken = change.events.len() > before;
         change.seal();
         match &mut change.head.step {
             Some(step) => step.version = version,

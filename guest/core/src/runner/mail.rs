@@ -6,9 +6,10 @@
 
 use super::{MAIL_BYTES_MAX, MAIL_MAX};
 use crate::error::Error;
-use crate::history::{Event, Message};
+use crate::history::{Event, Message, Role, Speaker, speaker};
 use crate::json;
 use crate::plan::{Change, ENTRY_BYTES_MAX, Expect, Write};
+use crate::thread::Cause;
 use crate::{id, key};
 
 /// A message that waits in the inbox.
@@ -16,9 +17,22 @@ use crate::{id, key};
 pub struct Mail {
     /// Key of its record.
     pub key: String,
-    /// The message.
-    pub message: Message,
+    /// The message; `None` if its record is missing or cannot be read.
+    pub message: Option<Message>,
 }
+
+impl Mail {
+    /// Bytes of the message as JSON text.
+    pub fn bytes(&self) -> usize {
+        self.message
+            .as_ref()
+            .map_or(0, |message| json::text(message).len())
+    }
+}
+
+/// What the history says in the place of a message whose record is gone. The model reads it, too.
+const LOST_MESSAGE: &str = "(A message that was sent to this thread is lost: its record in the store is missing or cannot \
+     be read. Nobody knows what it said.)";
 
 /// What stands in an entry beside its events.
 const ENTRY_ROOM_BYTES: usize = 16 << 10;
@@ -26,8 +40,7 @@ const ENTRY_ROOM_BYTES: usize = 16 << 10;
 /// Put a message into the inbox of a thread that somebody holds, or whose calls are open. `change.mail` is what waits.
 pub(super) fn mail_write(change: &mut Change<'_>, message: &Message) -> Result<(), Error> {
     let value = json::text(message);
-    let bytes = |mail: &Mail| json::text(&mail.message).len();
-    let waiting: usize = change.mail.iter().map(bytes).sum();
+    let waiting: usize = change.mail.iter().map(Mail::bytes).sum();
     if change.head.mail() >= MAIL_MAX || waiting + value.len() > MAIL_BYTES_MAX {
         return Err(Error::Busy {
             thread: change.thread.id.clone(),
@@ -51,23 +64,53 @@ pub(super) fn inbox_write(chain: &str, number: u64, value: String) -> Write {
     }
 }
 
-/// Take the messages out of the inbox: each becomes an event and its record goes, in the same commit.
-pub(super) fn take_mail(change: &mut Change<'_>) {
+/// Takes the messages out of the inbox: each becomes an event and its record goes, in the same
+/// commit. Returns how many there were to read. A lost one becomes an event that says so, which by
+/// itself is no reason to ask a model: see [`only_lost_mail`].
+pub(super) fn take_mail(change: &mut Change<'_>) -> usize {
+    let mut taken = 0;
     let root = id::key(&change.thread.chain);
     let bytes = |event: &Event| json::text(event).len();
     let mut used: usize = change.events.iter().map(bytes).sum();
     for mail in std::mem::take(&mut change.mail) {
-        let event = Event::Message(mail.message);
+        let lost = mail.message.is_none();
+        let notice = || Message::text(Role::User, LOST_MESSAGE);
+        let event = Event::Message(mail.message.unwrap_or_else(notice));
         used += bytes(&event);
         let next = key::join(&[&root, &key::number(change.head.mail_from)]);
         if mail.key != next || used > ENTRY_BYTES_MAX - ENTRY_ROOM_BYTES {
             break;
         }
-        change.push(event);
+        let index = change.push(event);
+        match lost {
+            true => change.lost_mail.push(index),
+            false => taken += 1,
+        }
         change.head.mail_from += 1;
         change.extra.push(Write::Delete {
             collection: key::INBOX,
             key: mail.key,
         });
     }
+    taken
+}
+
+/// Why nothing is asked of a model, if all that there is to answer since its last words are
+/// messages that are lost.
+pub(super) fn only_lost_mail(change: &Change<'_>) -> Option<Cause> {
+    if change.lost_mail.is_empty() {
+        return None;
+    }
+    let mut asked = change.loaded().head.value.asked;
+    for (index, event) in (0..).zip(&change.events) {
+        match speaker(event) {
+            Some(_) if change.lost_mail.contains(&index) => {}
+            Some(Speaker::Assistant) => asked = false,
+            Some(Speaker::User | Speaker::Tool) => asked = true,
+            None => {}
+        }
+    }
+    let message = "a message that was sent to it is lost, because its record in the store is missing or cannot be \
+                   read: send it again, or resume to go on without it";
+    (!asked).then(|| Cause::new("error", "message_lost", message))
 }

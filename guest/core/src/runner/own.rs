@@ -198,17 +198,17 @@ pub fn close(
         end_by(&mut change, intent);
         change.into_plan(Reason::Cancelled)?
     } else {
-        take_mail(&mut change);
-        let reason = end(&mut change, ending);
+        let taken = take_mail(&mut change) > 0;
+        let reason = end(&mut change, ending, taken);
         change.into_plan(reason)?
     };
     Ok(Decision::Commit(Box::new(plan)))
 }
 
-fn end(change: &mut Change<'_>, ending: Ending) -> Reason {
+/// Ends the hold; a message that was `taken` out of the inbox wants an answer.
+fn end(change: &mut Change<'_>, ending: Ending, taken: bool) -> Reason {
     match ending {
         Ending::Idle => {
-            let taken = change.events.iter().any(|event| event.kind() == "message");
             rest(change);
             if taken {
                 change.head.due = Some(0);

@@ -2,7 +2,8 @@
 //! effect at its next commit; a kill fences at once.
 
 use super::Decision;
-use super::children::{ends_later, pass_on};
+use super::admit::cap_reached;
+use super::children::{ends_later, pass_through};
 use super::mail::{Mail, mail_write, take_mail};
 use super::round::name_of;
 use super::start::{begin_chat_run, ended};
@@ -102,6 +103,7 @@ pub fn signal(
             if held {
                 change.into_head_plan()?
             } else {
+                go_on_if_lifted(&mut change, asked.caps);
                 change.into_plan(Reason::Changed)?
             }
         }
@@ -120,8 +122,8 @@ fn after_the_end(
     remember(&mut change, name, &signal);
     let chain = &loaded.chain.value;
     match signal {
-        Signal::Cancel if chain.children > 0 => pass_on(&mut change, Intent::Cancel),
-        Signal::Kill if chain.children > 0 => pass_on(&mut change, Intent::Kill),
+        Signal::Cancel if chain.children > 0 => pass_through(&mut change, Intent::Cancel),
+        Signal::Kill if chain.children > 0 => pass_through(&mut change, Intent::Kill),
         Signal::Raise(asked)
             if chain.has_account() && chain.account.is_open() && asked.caps.spend.is_some() =>
         {
@@ -179,6 +181,25 @@ fn raise(change: &mut Change<'_>, asked: Raise) -> Result<(), Error> {
         change.thread.overrides.limits = before.overridden_by(caps);
     }
     Ok(())
+}
+
+/// A thread that one of these caps has suspended is due once no cap holds it any more. Whether the
+/// money is enough is seen when it goes on.
+fn go_on_if_lifted(change: &mut Change<'_>, caps: Limits) {
+    let cause = change.head.cause.as_ref();
+    let cause = cause.filter(|_| change.head.status == Status::Suspended);
+    let lifted = cause.is_some_and(|cause| match cause.code.as_str() {
+        "turns_exceeded" => caps.turns.is_some(),
+        "tokens_exceeded" => caps.tokens.is_some(),
+        "spend_exceeded" => caps.spend.is_some(),
+        "spawns_exceeded" => caps.spawns.is_some(),
+        "depth_exceeded" => caps.depth.is_some(),
+        "duration_exceeded" => caps.duration.is_some(),
+        _ => false,
+    });
+    if lifted && cap_reached(&change.head, change.ceiling()).is_none() {
+        change.head.due = Some(0);
+    }
 }
 
 /// The caps of a child that has not begun are lowered to its parent's at its first start, so what

@@ -73,8 +73,8 @@ pub fn start(
             go_on(&mut change, pin, waiting.as_ref(), slowest(pin))?;
         }
         false => {
-            take_mail(&mut change);
-            speak(&mut change, loaded, request.input)?;
+            let taken = take_mail(&mut change) > 0;
+            speak(&mut change, loaded, request.input, taken)?;
             admit(&mut change, pin, Try::default());
         }
     }
@@ -83,11 +83,16 @@ pub fn start(
     Ok(Decision::Commit(Box::new(change.into_plan(reason)?)))
 }
 
-/// What the model is to answer: the input, mail that was just taken, a message that was added while nobody ran the
-/// thread, or a directive's opening.
-fn speak(change: &mut Change<'_>, loaded: &Loaded, input: Option<Message>) -> Result<(), Error> {
+/// What the model is to answer: the input, mail that was just `taken`, a message that was added while
+/// nobody ran the thread, or a directive's opening. Where all of the mail is lost, the admission
+/// says so.
+fn speak(
+    change: &mut Change<'_>,
+    loaded: &Loaded,
+    input: Option<Message>,
+    taken: bool,
+) -> Result<(), Error> {
     let head = &loaded.head.value;
-    let taken = change.events.iter().any(|event| event.kind() == "message");
     match (input, head.status) {
         (Some(message), _) => {
             change.push(Event::Message(message));
@@ -96,6 +101,7 @@ fn speak(change: &mut Change<'_>, loaded: &Loaded, input: Option<Message>) -> Re
         (None, Status::Created) if change.thread.directive.is_some() => {
             change.push(Event::Message(opening()));
         }
+        (None, Status::Created | Status::Idle) if !change.lost_mail.is_empty() => {}
         (None, Status::Created | Status::Idle) => return Err(needs_input(loaded)),
         (None, _) => {}
     }

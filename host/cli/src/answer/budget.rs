@@ -1,7 +1,7 @@
 //! Money: accounts, trees of them, and the calls of a loop of one's own.
 
 use super::thread::quoted;
-use super::{Answer, Cost, optional_spend, spend};
+use super::{Answer, Cost, UnreadableRow, optional_spend, spend};
 use crate::exit::Exit;
 use crate::money;
 use crate::screen::Screen;
@@ -253,6 +253,8 @@ pub struct BranchRow {
 pub struct TreeAnswer {
     /// Each after the one that spawned it.
     pub threads: Vec<BranchRow>,
+    /// Threads of the tree whose records cannot be read.
+    pub unreadable: Vec<UnreadableRow>,
     /// Give it back as `--cursor` to go on.
     pub cursor: Option<String>,
     /// How the process ends.
@@ -265,6 +267,9 @@ impl Answer for TreeAnswer {
     }
 
     fn print(&self, screen: &mut Screen) {
+        for row in &self.unreadable {
+            row.warn(screen);
+        }
         let (left, right) = (Side::Left, Side::Right);
         let mut table = Table::new(&[left, left, right, right, right, right, right, right, left]);
         table.row(&[
@@ -476,6 +481,7 @@ mod tests {
                 branch("owing", 1, 7, Some(account(Some(5), 7, 0, 0))),
                 branch("free", 2, 0, Some(account(None, 0, 0, 0))),
             ],
+            unreadable: Vec::new(),
             cursor: Some("a\nb".to_owned()),
             exit: Exit::Done,
         });

@@ -27,7 +27,7 @@ pub struct ThreadRow {
     pub updated: String,
 }
 
-/// A thread that `list` cannot show.
+/// A thread that cannot be read, where others can.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct UnreadableRow {
     /// Its id in lower case.
@@ -36,6 +36,16 @@ pub struct UnreadableRow {
     pub code: String,
     /// Which record, and what is wrong with it.
     pub message: String,
+}
+
+impl UnreadableRow {
+    /// Says so to a person.
+    pub(super) fn warn(&self, screen: &mut Screen) {
+        let Self {
+            thread_id, message, ..
+        } = self;
+        screen.warn(&format!("{thread_id} cannot be read: {message}"));
+    }
 }
 
 /// What `list` answers.
@@ -58,10 +68,7 @@ impl Answer for ListAnswer {
 
     fn print(&self, screen: &mut Screen) {
         for row in &self.unreadable {
-            screen.warn(&format!(
-                "{} cannot be read: {}",
-                row.thread_id, row.message
-            ));
+            row.warn(screen);
         }
         if self.threads.is_empty() {
             screen.note("no threads");

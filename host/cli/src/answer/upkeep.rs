@@ -1,6 +1,6 @@
 //! `recover`, `repair`, `demo` and `completions`.
 
-use super::{Answer, RunAnswer};
+use super::{Answer, RunAnswer, UnreadableRow};
 use crate::exit::Exit;
 use crate::screen::Screen;
 use serde::Serialize;
@@ -10,6 +10,8 @@ use serde::Serialize;
 pub struct RecoverAnswer {
     /// Threads whose run was closed: suspended, code `recovered`.
     pub recovered: Vec<String>,
+    /// Threads that it could not look at or not tell of an end, because their records cannot be read.
+    pub unreadable: Vec<UnreadableRow>,
     /// How the process ends.
     pub exit: Exit,
 }
@@ -20,10 +22,17 @@ impl Answer for RecoverAnswer {
     }
 
     fn print(&self, screen: &mut Screen) {
+        for row in &self.unreadable {
+            row.warn(screen);
+        }
         for thread in &self.recovered {
             screen.line(thread);
         }
         let next = match self.recovered.as_slice() {
+            [] if !self.unreadable.is_empty() => {
+                "next: threadkeep audit, which says of every record that is wrong what to do"
+                    .to_owned()
+            }
             [] => "nothing to recover: no run is held by a dead process".to_owned(),
             [one] => format!("1 thread recovered; next: threadkeep resume {one}"),
             many => format!(
@@ -138,6 +147,7 @@ mod tests {
             let (mut person, out, err) = screen(false, false);
             person.answer(&RecoverAnswer {
                 recovered: recovered.into_iter().map(str::to_owned).collect(),
+                unreadable: Vec::new(),
                 exit: Exit::Done,
             });
             assert_eq!(out.text(), out_text);

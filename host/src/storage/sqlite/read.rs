@@ -6,7 +6,8 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::super::check::collection_place;
 use super::super::{
-    Answer, COLLECTIONS, Item, Key, Line, PAGE_BYTES_MAX, Page, StorageError, VALUE_BYTES_MAX,
+    Answer, COLLECTIONS, DamagedItem, Item, KEY_BYTES_MAX, Key, Line, PAGE_BYTES_MAX, Page,
+    StorageError, VALUE_BYTES_MAX,
 };
 use super::connection::{Reading, Session, open_reader};
 use super::error::UnreadableValue;
@@ -162,38 +163,69 @@ pub(super) fn page(
         statement.query(params![start, end, rows])?
     };
     let mut page = Page::default();
-    let mut bytes = 0;
+    let (mut bytes, mut last) = (0, String::new());
     while let Some(row) = rows.next()? {
         let name: String = row.get(0)?;
-        let value = match value(row, 2, || format!("record {collection}/{name}")) {
-            Ok(value) => value,
-            // Those before it are given; the page that begins with it is refused and names it.
-            Err(_) if !page.items.is_empty() => {
-                page.cursor = cursor_at(&page, name, reverse);
-                break;
-            }
-            Err(error) => return Err(error),
-        };
-        bytes += value.len();
-        let full = page.items.len() == limit as usize || bytes > PAGE_BYTES_MAX;
-        if full && !page.items.is_empty() {
-            page.cursor = cursor_at(&page, name, reverse);
+        let count = page.items.len() + page.damaged.len();
+        let value = readable_value(row, collection, &name)?;
+        bytes += value.as_ref().map_or(0, String::len);
+        if count > 0 && (count == limit as usize || bytes > PAGE_BYTES_MAX) {
+            page.cursor = Some(cursor_at(last, name, reverse));
             break;
         }
-        page.items.push(Item {
-            key: Key::new(collection, name),
-            version: number(row, 1)?,
-            value,
-        });
+        match value {
+            Ok(value) => page.items.push(Item {
+                key: Key::new(collection, name.clone()),
+                version: number(row, 1)?,
+                value,
+            }),
+            Err(message) => page.damaged.push(DamagedItem {
+                name: cut_name(&name).to_owned(),
+                message,
+            }),
+        }
+        last = name;
     }
     Ok(page)
 }
 
-/// Where the scan goes on that gave this page and has come to the name `next`.
-fn cursor_at(page: &Page, next: String, reverse: bool) -> Option<String> {
+/// The value of a row of a scan, or what is wrong with the record.
+fn readable_value(
+    row: &Row<'_>,
+    collection: &str,
+    name: &str,
+) -> rusqlite::Result<Result<String, String>> {
+    let place = || format!("record {collection}/{}", cut_name(name));
+    if name.len() > KEY_BYTES_MAX {
+        let bytes = name.len();
+        return Ok(Err(format!(
+            "{} has a name of {bytes} bytes, the most is {KEY_BYTES_MAX}",
+            place()
+        )));
+    }
+    Ok(text_value(row, 2)?.map_err(|problem| format!("{} {problem}", place())))
+}
+
+/// As much of a name as names have.
+fn cut_name(name: &str) -> &str {
+    &name[..name.floor_char_boundary(KEY_BYTES_MAX)]
+}
+
+/// Where the scan goes on that gave the name `last` and has come to the name `next`. Names that are
+/// longer than any are no cursor: then it is one between the two, and if both are too long, one that
+/// leaves out what begins as `next` does.
+fn cursor_at(last: String, next: String, reverse: bool) -> String {
+    let fits = |name: &str| name.len() < KEY_BYTES_MAX;
     match reverse {
-        true => page.items.last().map(|last| last.key.name.clone()),
-        false => Some(next),
+        false if next.len() <= KEY_BYTES_MAX => next,
+        false if fits(&last) => last + "\0",
+        false => {
+            let begins = &next[..next.floor_char_boundary(KEY_BYTES_MAX - char::MAX.len_utf8())];
+            format!("{begins}{}", char::MAX)
+        }
+        true if last.len() <= KEY_BYTES_MAX => last,
+        true if fits(&next) => next + "\0",
+        true => cut_name(&next).to_owned(),
     }
 }
 
@@ -266,16 +298,21 @@ fn not_text(
 /// A value, whose bytes stand in `column` and itself behind it; an error that names it as `what`
 /// says, if it is longer than any that we write, or no text.
 fn value(row: &Row<'_>, column: usize, what: impl Fn() -> String) -> rusqlite::Result<String> {
+    text_value(row, column)?.map_err(|problem| UnreadableValue::error(column, &what(), &problem))
+}
+
+/// The same, with what is wrong with it.
+fn text_value(row: &Row<'_>, column: usize) -> rusqlite::Result<Result<String, String>> {
     let bytes = number(row, column)?;
-    let problem = if bytes > VALUE_BYTES_MAX as u64 {
-        format!("has {bytes} bytes, the most is {VALUE_BYTES_MAX}")
-    } else {
-        match row.get_ref(column + 1)?.as_str() {
-            Ok(text) => return Ok(text.to_owned()),
-            Err(error) => format!("is no text: {error}"),
-        }
-    };
-    Err(UnreadableValue::error(column, &what(), &problem))
+    if bytes > VALUE_BYTES_MAX as u64 {
+        return Ok(Err(format!(
+            "has {bytes} bytes, the most is {VALUE_BYTES_MAX}"
+        )));
+    }
+    Ok(match row.get_ref(column + 1)?.as_str() {
+        Ok(text) => Ok(text.to_owned()),
+        Err(error) => Err(format!("is no text: {error}")),
+    })
 }
 
 /// A number that is never negative.

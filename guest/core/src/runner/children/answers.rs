@@ -7,11 +7,14 @@
 use crate::history::{cut_escaped, escaped_bytes};
 use crate::json::{self, Fields, Value};
 use crate::plan::has_stopped;
-use crate::thread::{Head, Status, ThreadRecord};
+use crate::thread::{Head, ThreadRecord};
 use crate::{limits::Limits, thread::Cause};
 
 /// Bytes of an answer around its children.
 const ENVELOPE_BYTES: usize = 64;
+/// What is told of a child that cannot be read, in the place of a cause.
+const UNREADABLE: &str =
+    "its records are missing or cannot be read: nobody knows what became of it";
 /// Most bytes of a child's cause, as JSON text; in a small room it has a sixth of it.
 const CAUSE_BYTES_MAX: usize = 1_200;
 
@@ -22,7 +25,8 @@ pub struct Child {
     pub number: u64,
     id: String,
     result: Option<String>,
-    head: Head,
+    /// `None` if its records are missing or cannot be read.
+    head: Option<Head>,
 }
 
 impl Child {
@@ -37,13 +41,18 @@ impl Child {
             number,
             id: thread.id.clone(),
             result: thread.result.as_ref().map(text),
-            head: head.clone(),
+            head: Some(head.clone()),
         }
     }
 
-    /// Where it stands.
-    pub fn status(&self) -> Status {
-        self.head.status
+    /// A child whose records are missing or cannot be read.
+    pub fn unreadable(id: &str) -> Self {
+        Self {
+            number: u64::MAX,
+            id: id.to_owned(),
+            result: None,
+            head: None,
+        }
     }
 
     /// Its id.
@@ -53,12 +62,20 @@ impl Child {
 
     /// Replaces its head by one that the same commit has changed.
     pub(super) fn set_head(&mut self, head: &Head) {
-        self.head = head.clone();
+        self.head = Some(head.clone());
     }
 
-    /// Does it answer a wait? `ceiling` holds the operator's caps.
+    /// Does it answer a wait? `ceiling` holds the operator's caps. Of one that cannot be read nothing
+    /// more will be known.
     pub(super) fn has_stopped(&self, ceiling: Limits) -> bool {
-        has_stopped(&self.head, ceiling)
+        self.head
+            .as_ref()
+            .is_none_or(|head| has_stopped(head, ceiling))
+    }
+
+    /// Can its records be read?
+    pub(super) fn is_readable(&self) -> bool {
+        self.head.is_some()
     }
 
     /// The JSON object that tells of it, in at most `room` bytes: the part of its result from byte
@@ -100,15 +117,23 @@ impl Child {
             };
             format!("bytes {start} to {end} of {length} of the result{rest}")
         });
-        let cause = self.head.cause.as_ref();
         let mut answer = String::new();
+        let Some(head) = &self.head else {
+            Fields::new(&mut answer)
+                .add("thread", &self.id)
+                .add("status", "unreadable")
+                .add("cause", UNREADABLE)
+                .end();
+            return answer;
+        };
+        let cause = head.cause.as_ref();
         Fields::new(&mut answer)
             .add("thread", &self.id)
-            .add("status", self.head.status.as_str())
+            .add("status", head.status.as_str())
             .add_present("result", &shown.map(str::to_owned))
             .add_present("cut", &cut)
             .add_present("cause", &cause.map(|cause| cause_text(cause, cause_bytes)))
-            .add("cost_usd", &self.head.counters.spend.to_string())
+            .add("cost_usd", &head.counters.spend.to_string())
             .end();
         answer
     }

@@ -10,7 +10,7 @@ mod wait;
 pub use answers::Child;
 use answers::answer_children;
 pub use told::{end, swept, tell};
-pub(super) use told::{ends_later, pass_on};
+pub(super) use told::{ends_later, pass_on, pass_through};
 pub use wait::Waiting;
 pub(super) use wait::{go_on, woken};
 

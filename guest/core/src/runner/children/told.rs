@@ -37,19 +37,29 @@ pub fn tell(
 
 /// One that has ended may have children that have not: what it is told passes through it to them.
 fn through(loaded: &Loaded, intent: Intent, moment: Moment<'_>) -> Result<Decision, Error> {
-    let (head, chain) = (&loaded.head.value, &loaded.chain.value);
+    if loaded.chain.value.children == 0 || !is_news(&loaded.head.value, intent) {
+        return Ok(Decision::Repeat);
+    }
+    let mut change = Change::new(loaded, moment);
+    pass_through(&mut change, intent);
+    Ok(Decision::Commit(Box::new(change.into_head_plan()?)))
+}
+
+/// The same for a person's word. It closes the work of others, so a full store has room for it; but
+/// only for the first of its kind, or repeated ones would fill the margin.
+pub(in crate::runner) fn pass_through(change: &mut Change<'_>, intent: Intent) {
+    change.closing = is_news(&change.head, intent);
+    pass_on(change, intent);
+}
+
+/// Is `intent` more than the children of a thread that has ended were told, or are to be?
+fn is_news(head: &Head, intent: Intent) -> bool {
     let passed = match head.status {
         Status::Killed => Some(Intent::Kill),
         Status::Cancelled => Some(Intent::Cancel),
         _ => None,
     };
-    if chain.children == 0 || passed.max(head.sweep) >= Some(intent) {
-        return Ok(Decision::Repeat);
-    }
-    let mut change = Change::new(loaded, moment);
-    change.closing = true;
-    pass_on(&mut change, intent);
-    Ok(Decision::Commit(Box::new(change.into_head_plan()?)))
+    passed.max(head.sweep) < Some(intent)
 }
 
 /// It ends once its step is done: its account admits nothing more, and its children are to be told.

@@ -53,6 +53,12 @@ impl Waiting {
         left.map(|child| child.number).collect()
     }
 
+    /// Has one of them stopped that can be read? One that cannot be read is not the first end.
+    fn has_ended_child(&self, ceiling: Limits) -> bool {
+        let mut children = self.children.iter();
+        children.any(|child| child.is_readable() && child.has_stopped(ceiling))
+    }
+
     /// What the model is told.
     fn answer(&self, late: bool) -> String {
         let children = answer_children(&self.children, 0, ANSWER_BYTES_MAX);
@@ -89,7 +95,7 @@ fn wait(change: &mut Change<'_>, pin: &Pin, waiting: &Waiting) -> bool {
         None => change.now().plus_millis(waiting.timeout),
     };
     let left = waiting.left(change.ceiling());
-    let enough = left.is_empty() || waiting.any && left.len() < waiting.children.len();
+    let enough = left.is_empty() || waiting.any && waiting.has_ended_child(change.ceiling());
     let late = change.now() >= until;
     if enough || late {
         answer(change, waiting.answer(!enough));

@@ -1,0 +1,29 @@
+//! Between WIT and core: what calls name that could not be read, and what they did beside it.
+
+use super::{exported, lease, types};
+use crate::service::children::Swept;
+use crate::service::maintenance::Recovery;
+
+pub fn unreadable((thread, message): (String, String)) -> types::Unreadable {
+    let why = types::Failure {
+        code: "contradiction".to_owned(),
+        message,
+    };
+    types::Unreadable { thread, why }
+}
+
+pub fn swept(swept: Swept) -> exported::runner::Swept {
+    exported::runner::Swept {
+        unreadable: swept.unreadable.into_iter().map(unreadable).collect(),
+        cursor: swept.cursor,
+    }
+}
+
+pub fn recovery(recovery: Recovery) -> exported::maintenance::Recovery {
+    exported::maintenance::Recovery {
+        closed: recovery.closed,
+        held: recovery.held.iter().filter_map(lease).collect(),
+        unreadable: recovery.unreadable.into_iter().map(unreadable).collect(),
+        cursor: recovery.cursor,
+    }
+}

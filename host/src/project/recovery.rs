@@ -1,0 +1,126 @@
+//! Recovery of a project: the runs of processes that have died.
+
+use super::OpenProject;
+use crate::authority::{self, AuthorityError, Life};
+use crate::clock::Time;
+use crate::error::CallError;
+use crate::tenant::Recovered;
+use crate::wit;
+
+/// Seconds after the expiry of a lease in which its holder may still come back.
+const GRACE_SECONDS: i64 = 15;
+
+impl OpenProject {
+    /// Close the runs of holders whose process is dead, those whose lease is over and of whom nothing is known, and those
+    /// that this process has lost; the ids of their threads. Lock files of the dead are removed after it, unless
+    /// a held thread cannot be read: it may be theirs.
+    ///
+    /// # Errors
+    /// If the component or the locks give no answer.
+    pub async fn recover(&self, also_dead: &[String]) -> Result<Vec<String>, RecoverError> {
+        Ok(self.recover_runs(also_dead).await?.closed)
+    }
+
+    /// The same, with the held threads that cannot be read: their runs stay as they are.
+    ///
+    /// # Errors
+    /// As [`OpenProject::recover`].
+    pub async fn recover_runs(&self, also_dead: &[String]) -> Result<Recovered, RecoverError> {
+        let mut dead: Vec<String> = also_dead.to_vec();
+        // Before it is looked what they hold: whoever dies later keeps its file for the next recovery.
+        let left = self.threads.as_ref().map(authority::dead).transpose()?;
+        let mut recovered = Recovered::default();
+        let mut cursor = None;
+        loop {
+            let page = self.tenant.recover(Vec::new(), cursor).await?;
+            let now = self.tenant.context().clock.now();
+            for lease in &page.held {
+                let Some(threads) = &self.threads else { break };
+                let gone = is_gone(authority::life(threads, &lease.holder)?, lease, now);
+                if gone && !dead.contains(&lease.holder) {
+                    dead.push(lease.holder.clone());
+                }
+            }
+            add_unreadable(&mut recovered, page.unreadable);
+            cursor = page.cursor;
+            if cursor.is_none() {
+                break;
+            }
+        }
+        let by_name = self.tenant.recover_all(&dead).await?;
+        let lost = self.driver().close_lost().await?;
+        for found in [by_name, lost] {
+            recovered.closed.extend(found.closed);
+            add_unreadable(&mut recovered, found.unreadable);
+        }
+        let all_read = recovered.unreadable.is_empty();
+        if let (Some(threads), Some(left), true) = (&self.threads, left, all_read) {
+            authority::sweep(threads, &left)?;
+        }
+        Ok(recovered)
+    }
+}
+
+/// Adds threads that are not named yet.
+fn add_unreadable(recovered: &mut Recovered, threads: Vec<wit::Unreadable>) {
+    for thread in threads {
+        let known = |named: &wit::Unreadable| named.thread == thread.thread;
+        if !recovered.unreadable.iter().any(known) {
+            recovered.unreadable.push(thread);
+        }
+    }
+}
+
+/// A holder without a lock file (a loop of somebody's own, or the file was removed) is gone when its lease is over and its
+/// grace as well.
+fn is_gone(life: Life, lease: &wit::Lease, now: Time) -> bool {
+    match life {
+        Life::Lives => false,
+        Life::Dead => true,
+        Life::Unknown => now.seconds > lease.expiry.seconds.saturating_add(GRACE_SECONDS),
+    }
+}
+
+/// Why a recovery stopped. What it had closed is closed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RecoverError {
+    /// The component gave no answer.
+    #[error(transparent)]
+    Call(#[from] CallError),
+    /// A lock file cannot be looked at.
+    #[error(transparent)]
+    Authority(#[from] AuthorityError),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Symptom: a hold of a loop in a shell could not be ended after its deadline without naming its holder.
+    #[test]
+    fn a_holder_is_gone_after_its_lease_and_grace_unless_a_lock_file_speaks_for_it() {
+        for (life, now, gone) in [
+            (Life::Unknown, 100, false),
+            (Life::Unknown, 115, false),
+            (Life::Unknown, 116, true),
+            (Life::Lives, 10_000, false),
+            (Life::Dead, 100, true),
+        ] {
+            let expiry = wit::Instant {
+                seconds: 100,
+                nanos: 0,
+            };
+            let lease = wit::Lease {
+                thread: "t".to_owned(),
+                holder: "native-0/1".to_owned(),
+                expiry,
+            };
+            let now = Time {
+                seconds: now,
+                nanos: 0,
+            };
+            assert_eq!(is_gone(life, &lease, now), gone, "{life:?} {now:?}");
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! Random trees with a neighbour that cannot be read: whatever was begun before, every other thread
+//! can still be ended, and the bad one is named.
+
+use super::requests::request;
+use super::wild::Forest;
+use proptest::prelude::*;
+use std::collections::BTreeSet;
+use threadkeep::storage::{Expect, Key, Op, Storage};
+use threadkeep_core::runner::Signal;
+
+/// Histories of one run.
+const CASES: u32 = 24;
+
+/// Takes a record away, or overwrites it with what is no record.
+fn damage(store: &dyn Storage, collection: &str, name: &str, delete: bool) {
+    let key = Key::new(collection, name);
+    let op = match delete {
+        true => Op::Delete { key },
+        false => Op::Put {
+            key,
+            expect: Expect::Any,
+            value: r#"{"format":"#.to_owned(),
+        },
+    };
+    store.commit(&[op], false).unwrap();
+}
+
+/// The collections that are damaged: of the thread itself, or the messages that wait for it.
+const COLLECTIONS: [&str; 4] = ["thread", "head", "chain", "inbox"];
+
+/// Damages one thread of a forest; its id if it cannot be read any more.
+fn damage_one(forest: &Forest, which: u8, collection: u8, delete: bool) -> Option<String> {
+    let all = forest.all();
+    let victim = &all[usize::from(which) % all.len()];
+    let (key, store) = (victim.key(), &*forest.world.store);
+    match COLLECTIONS[usize::from(collection) % COLLECTIONS.len()] {
+        "inbox" => {
+            let (start, end) = (format!("{key}\u{1}"), format!("{key}\u{2}"));
+            for item in store.scan("inbox", &start, &end, 500, false).unwrap().items {
+                damage(store, "inbox", &item.key.name, delete);
+            }
+            None
+        }
+        collection => {
+            damage(store, collection, &key, delete);
+            Some(victim.thread.value.id.clone())
+        }
+    }
+}
+
+/// Passes on what was told until nothing moves; the names of those that could not be told.
+fn sweep(forest: &Forest, good: &[String]) -> BTreeSet<String> {
+    let mut named = BTreeSet::new();
+    // A tree has fewer levels than this.
+    for _ in 0..12 {
+        for thread in good {
+            let mut cursor = None;
+            loop {
+                let page = forest.world.service.sweep_page(thread, cursor).unwrap();
+                named.extend(page.unreadable.into_iter().map(|(name, _)| name));
+                cursor = page.cursor;
+                if cursor.is_none() {
+                    break;
+                }
+            }
+        }
+    }
+    named
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: CASES, max_shrink_iters: 1_000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_bad_thread_takes_nobody_along(
+        requests in prop::collection::vec(request(), 1..80),
+        (which, collection, delete) in (any::<u8>(), any::<u8>(), any::<bool>()),
+    ) {
+        let mut forest = Forest::new();
+        for request in requests {
+            forest.perform(request);
+        }
+        let bad = damage_one(&forest, which, collection, delete);
+        let service = &forest.world.service;
+        let is_good = |thread: &&String| Some(*thread) != bad.as_ref();
+        let good: Vec<String> = forest.world.threads.iter().filter(is_good).cloned().collect();
+        let (many, _) = service.list(None, 100, None).unwrap();
+        let named: Vec<String> = many.unreadable.into_iter().map(|(name, _)| name).collect();
+        prop_assert_eq!(named, bad.clone().into_iter().collect::<Vec<_>>());
+        service.ready(100, None, None).unwrap();
+        let held = service.recover(&[], None).unwrap().held;
+        let dead: Vec<String> = held.into_iter().filter_map(|one| one.head.value.holder).collect();
+        service.recover(&dead, None).unwrap();
+        forest.world.advance(3_600_000);
+        let now = |thread: &String| service.load(thread).unwrap().head.value;
+        for thread in &good {
+            let ended = now(thread).status.is_end();
+            let killed = service.signal(thread, "the end", &Signal::Kill);
+            prop_assert!(ended || killed.is_ok(), "{}: {:?}", thread, killed);
+        }
+        let untold = sweep(&forest, &good);
+        prop_assert!(untold.iter().all(|name| bad.as_ref() == Some(name)), "{:?}", untold);
+        for thread in &good {
+            let head = now(thread);
+            prop_assert!(head.status.is_end(), "{} is {}", thread, head.status);
+            let keeps = head.sweep.is_some();
+            prop_assert!(!keeps || !untold.is_empty(), "{} has told all that it could", thread);
+        }
+    }
+}

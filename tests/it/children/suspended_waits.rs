@@ -1,0 +1,58 @@
+//! A thread that was suspended in the middle of a wait: what is done to it meanwhile keeps the wait.
+
+use super::world::Family;
+use crate::runner::world::{calls, says};
+use serde_json::json;
+use threadkeep_core::thread::StepKind;
+
+/// A boss that waits for a running child and was recovered while another call of the same reply was
+/// under way.
+fn suspended(family: &mut Family) -> String {
+    let boss = family.boss.clone();
+    // Another holder than the boss has.
+    family.world.count("child");
+    let child = family.running("work");
+    let called = calls(&[("write", "{}"), ("wait_threads", "{}")]);
+    let handed = family.world.submit(&boss, called).unwrap();
+    assert_eq!(handed.step.kind, Some(StepKind::CallTools));
+    let holder = family.load(&boss).head.value.holder.unwrap();
+    let service = &family.world.service;
+    assert_eq!(service.recover(&[holder], None).unwrap().closed, [&*boss]);
+    child
+}
+
+/// Symptom: something appended to such a thread made its wait a call of a tool of the host's, which
+/// has none of that name. Cause: the open calls were written anew without what kind they are. Fix:
+/// a wait stays one. The kind: an append without a token, and a host's own loop beside it.
+#[test]
+fn an_append_keeps_an_open_wait() {
+    let event = json!({
+        "type": "message", "role": "assistant", "content": "(a note)", "synthetic": true,
+    });
+    for own_loop in [false, true] {
+        let mut family = Family::new();
+        let child = suspended(&mut family);
+        let boss = family.boss.clone();
+        let service = &family.world.service;
+        let deadline = threadkeep_component::ports::Ports::now(service.ports()).plus_millis(60_000);
+        let token = own_loop.then(|| {
+            let opened = service.open(&boss, "own/1", deadline).unwrap();
+            opened.head.value.token
+        });
+        let version = family.load(&boss).head.value.version;
+        let appended = service.append(&boss, token, version, &[event.to_string()]);
+        appended.unwrap();
+        let open = family.load(&boss).head.value.round.unwrap();
+        assert!(open.calls.iter().all(|call| call.waits), "{open:?}");
+        if own_loop {
+            continue;
+        }
+        let handed = family.world.start(&boss, None).unwrap();
+        assert_eq!(handed.step.kind, None);
+        assert_eq!(family.status(&boss), "waiting");
+        family.world.submit(&child, says("done")).unwrap();
+        family.claim(&boss).unwrap();
+        assert!(family.results(&boss)[0].2.contains("completed"));
+        family.world.audit();
+    }
+}
