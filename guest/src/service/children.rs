@@ -232,8 +232,8 @@ impl<P: Ports> Service<P> {
                 }
                 .into());
             };
-            let number = child.chain.value.number;
-            children.push(Child::new(number, &child.thread.value, &child.head.value));
+            let (thread, head, chain) = (&child.thread, &child.head, &child.chain);
+            children.push(Child::new(&thread.value, &head.value, &chain.value));
         }
         if waits.threads.is_empty() {
             // Children of one reply were made in the same millisecond.

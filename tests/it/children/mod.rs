@@ -5,6 +5,7 @@ mod asked;
 mod crashes;
 mod crowds;
 mod grove;
+mod interrupted;
 mod kills;
 mod llmock;
 mod property;

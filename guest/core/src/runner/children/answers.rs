@@ -6,9 +6,9 @@
 
 use crate::history::{cut_escaped, escaped_bytes};
 use crate::json::{self, Fields, Value};
-use crate::plan::has_stopped;
-use crate::thread::{Head, Status, ThreadRecord};
-use crate::{limits::Limits, thread::Cause};
+use crate::limits::Limits;
+use crate::plan::{Standing, standing};
+use crate::thread::{Cause, ChainRecord, Head, Status, ThreadRecord};
 
 /// Bytes of an answer around its children.
 const ENVELOPE_BYTES: usize = 64;
@@ -23,18 +23,21 @@ pub struct Child {
     id: String,
     result: Option<String>,
     head: Head,
+    /// Does it draw on the account that its parent draws on?
+    shares: bool,
 }
 
 impl Child {
     /// A child as its records are.
-    pub fn new(number: u64, thread: &ThreadRecord, head: &Head) -> Self {
+    pub fn new(thread: &ThreadRecord, head: &Head, chain: &ChainRecord) -> Self {
         // A text is shown as it is, other JSON as text.
         let text = |result: &String| match json::parse(result) {
             Ok(Value::String(text)) => text.to_string(),
             _ => result.clone(),
         };
         Self {
-            number,
+            number: chain.number,
+            shares: !chain.has_account(),
             id: thread.id.clone(),
             result: thread.result.as_ref().map(text),
             head: head.clone(),
@@ -56,9 +59,14 @@ impl Child {
         self.head = head.clone();
     }
 
-    /// Does it answer a wait? `ceiling` holds the operator's caps.
-    pub(super) fn has_stopped(&self, ceiling: Limits) -> bool {
-        has_stopped(&self.head, ceiling)
+    /// How it stands towards a wait for it. `ceiling` holds the operator's caps.
+    pub(super) fn standing(&self, ceiling: Limits) -> Standing {
+        standing(&self.head, self.shares, ceiling)
+    }
+
+    /// Why it is suspended, if it is.
+    pub(super) fn cause(&self) -> Option<&Cause> {
+        self.head.cause.as_ref()
     }
 
     /// The JSON object that tells of it, in at most `room` bytes: the part of its result from byte
