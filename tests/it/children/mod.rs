@@ -13,6 +13,7 @@ mod races;
 mod regressions;
 mod requests;
 mod rest;
+mod revivals;
 mod spawns;
 mod tells;
 mod told;

@@ -13,4 +13,6 @@ mod newcomer;
 mod refusals;
 mod together;
 mod tree;
+#[cfg(unix)]
+mod trees;
 mod upkeep;
