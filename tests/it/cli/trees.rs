@@ -160,3 +160,34 @@ fn a_tree_that_was_asked_to_end_goes_on_when_it_is_resumed() {
     assert_eq!(ran.code, Some(0), "{ran:#?}");
     check_complete(&project);
 }
+
+/// Symptom: nobody said that children of a thread that has ended still have to be driven, and
+/// nobody could drive them.
+#[test]
+fn recover_names_what_lies_below_a_thread_that_has_ended() {
+    let (project, policy) = (project(), policy(2));
+    let spawn = json!({"name": "spawn_thread", "arguments": {"directive": "leaf"}});
+    let ends = json!([
+        {"for": "You are the top", "calls": vec![spawn; CHILDREN]},
+        {"for": "You are the top", "text": "All is done."},
+        {"for": "You are a leaf", "text": "A leaf is done.", "delay_ms": 590_000}
+    ]);
+    project.write("slow.json", &ends.to_string());
+    let first = slow_top(&project, &policy);
+    await_status(&project, "completed", 1);
+    await_status(&project, "running", 2);
+    assert_eq!(
+        project.json(&["recover"])["left"],
+        json!([]),
+        "it is driven"
+    );
+    first.kill();
+    drop(first.end());
+    let recovered = project.json(&["recover"]);
+    assert_eq!(recovered["left"], json!(["top-1"]), "{recovered}");
+    assert_eq!(recovered["recovered"].as_array().map(Vec::len), Some(2));
+    let ran = resume(&project, &policy).end();
+    assert_eq!(ran.code, Some(0), "{ran:#?}");
+    assert_eq!(statuses(&project), ["completed"; CHILDREN + 1]);
+    assert_eq!(project.json(&["recover"])["left"], json!([]));
+}

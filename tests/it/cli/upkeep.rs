@@ -30,11 +30,11 @@ fn a_killed_run_is_recovered_at_once_and_goes_on_in_place() {
     );
     assert_eq!(
         project.json(&["recover"]),
-        json!({"recovered": ["lost"], "exit": 0})
+        json!({"recovered": ["lost"], "left": [], "exit": 0})
     );
     assert_eq!(
         project.json(&["recover"]),
-        json!({"recovered": [], "exit": 0})
+        json!({"recovered": [], "left": [], "exit": 0})
     );
     let shown = project.json(&["show", "lost"]);
     assert_eq!(shown["thread"]["cause"]["code"], "recovered");

@@ -10,6 +10,8 @@ use serde::Serialize;
 pub struct RecoverAnswer {
     /// Threads whose run was closed: suspended, code `recovered`.
     pub recovered: Vec<String>,
+    /// Threads that have ended while threads below them have not, and nobody drives those.
+    pub left: Vec<String>,
     /// How the process ends.
     pub exit: Exit,
 }
@@ -32,6 +34,11 @@ impl Answer for RecoverAnswer {
             ),
         };
         screen.note(&next);
+        for top in &self.left {
+            screen.note(&format!(
+                "{top} has ended, threads below it have not: threadkeep resume {top} goes on with them"
+            ));
+        }
     }
 }
 
@@ -138,10 +145,13 @@ mod tests {
             let (mut person, out, err) = screen(false, false);
             person.answer(&RecoverAnswer {
                 recovered: recovered.into_iter().map(str::to_owned).collect(),
+                left: vec!["t".to_owned()],
                 exit: Exit::Done,
             });
             assert_eq!(out.text(), out_text);
-            assert!(err.text().contains(word), "{}", err.text());
+            for word in [word, "threadkeep resume t goes on"] {
+                assert!(err.text().contains(word), "{}", err.text());
+            }
         }
     }
 }
