@@ -294,7 +294,7 @@ async fn a_child_that_is_recovered_in_a_live_tree_is_revived() {
         let leaf = tree.iter().find(|one| one.depth == 2).unwrap();
         let lease = tenant.get(&leaf.thread).await.unwrap().run.lease.unwrap();
         let recovered = tenant.recover_all(&[lease.holder]).await.unwrap();
-        assert_eq!(recovered.closed, [leaf.thread.clone()]);
+        assert_eq!(recovered.closed, [leaf.thread.as_str()]);
         for other in tree.iter().filter(|one| one.depth == 2).skip(1) {
             let lease = tenant.get(&other.thread).await.unwrap().run.lease.unwrap();
             tenant.recover_all(&[lease.holder]).await.unwrap();
