@@ -7,7 +7,7 @@ mod money;
 mod neighbour;
 
 pub use money::Funds;
-pub use neighbour::{Neighbour, has_stopped};
+pub use neighbour::{Neighbour, Standing, is_to_be_revived, standing};
 
 use crate::error::{self, Error};
 use crate::history::{Admitted, Answer, Entry, Event, Raised, Reason, Settled, messages_of};

@@ -228,8 +228,8 @@ impl<P: Ports> Service<P> {
             });
             children.push(match own {
                 Some(child) => {
-                    let number = child.chain.value.number;
-                    Child::new(number, &child.thread.value, &child.head.value)
+                    let (thread, head, chain) = (&child.thread, &child.head, &child.chain);
+                    Child::new(&thread.value, &head.value, &chain.value)
                 }
                 None if child.is_none() && (known || self.is_indexed_child(loaded, key)?) => {
                     Child::unreadable(&id::shown(thread))

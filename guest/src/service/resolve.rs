@@ -98,7 +98,7 @@ impl<P: Ports> Service<P> {
     }
 
     #[inline(never)]
-    fn policy_over(&self, preset: Option<&str>) -> Result<Policy, Error> {
+    pub(super) fn policy_over(&self, preset: Option<&str>) -> Result<Policy, Error> {
         let policy = self.ports.library("settings", "policy")?;
         Ok(Policy::parse(preset, policy.first().map(String::as_str))?)
     }

@@ -9,7 +9,8 @@ use threadkeep_core::error::Error as CoreError;
 use threadkeep_core::history::{Entry, Message, messages, parse_user};
 use threadkeep_core::json::{self, Fields, FromJson, Taken, ToJson, Value, Wrong};
 use threadkeep_core::key;
-use threadkeep_core::plan::{Expect, Loaded, Plan, Write};
+use threadkeep_core::limits::Limits;
+use threadkeep_core::plan::{Expect, Loaded, Plan, Standing, Write, is_to_be_revived, standing};
 use threadkeep_core::runner::{
     self, Decision, KeptPartial, Kit, MAIL_MAX, Mail, PARTIAL_BYTES_MAX, Proof, Signal,
     StartRequest, Step, Submission,
@@ -287,24 +288,48 @@ impl<P: Ports> Service<P> {
         }
         let now = self.ports.now();
         let (many, cursor) = match under {
-            Some(top) => {
-                let (branches, cursor) = self.tree(top, cursor.as_deref())?;
-                (
-                    branches.into_iter().map(|(loaded, _)| loaded).collect(),
-                    cursor,
-                )
+            Some(top) => self.tree(top, cursor.as_deref())?,
+            None => {
+                let (due, cursor) = self.due(now, limit, cursor)?;
+                (due.into_iter().map(|loaded| (loaded, 0)).collect(), cursor)
             }
-            None => self.due(now, limit, cursor)?,
         };
         let mut due = Vec::new();
-        for loaded in many {
-            if !wants_somebody(&loaded.head.value, now) {
+        for (loaded, depth) in many {
+            // Who drives a tree begins its top, or does not; what lies below goes on with it.
+            if !wants_somebody(&loaded.head.value, now)
+                && (depth == 0 || !self.is_to_be_revived(&loaded)?)
+            {
                 continue;
             }
             let partial = self.partial(&loaded)?.version;
             due.push(Due { loaded, partial });
         }
         Ok((due, cursor))
+    }
+
+    /// Is a thread of a tree, whose records were loaded to be shown, to be started again? One that
+    /// cannot be read is not.
+    fn is_to_be_revived(&self, shown: &Loaded) -> Result<bool, Error> {
+        let shares = !shown.chain.value.has_account();
+        let head = &shown.head.value;
+        if head.status != Status::Suspended
+            || standing(head, shares, Limits::NONE) != Standing::Interrupted
+        {
+            return Ok(false);
+        }
+        let revived = || {
+            let loaded = self.load(&shown.thread.value.id)?;
+            let ceiling = self.policy_over(None)?.limits;
+            Ok(is_to_be_revived(&loaded, ceiling))
+        };
+        match revived() {
+            Ok(revived) => Ok(revived),
+            Err(error) => {
+                let error: Error = error;
+                error.unreadable().map(|_| false)
+            }
+        }
     }
 
     /// A page of the threads that have a due entry whose time has come.

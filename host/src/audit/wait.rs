@@ -67,13 +67,17 @@ impl Audit<'_> {
 }
 
 /// Must a child with this head have answered a wait for it? A hand-off goes on in the next link,
-/// and a child at rest that was told something goes on or ends by it. Whether a cap forbids that
-/// depends on the policy, which is not known here.
+/// a child at rest that was told something goes on or ends by it, and one that was interrupted is
+/// revived by the driver of its tree. Whether a cap forbids that depends on the policy, which is
+/// not known here.
 fn has_stopped(head: &Value) -> bool {
     let status = text(&head["status"]);
     let ended = ["completed", "error", "cancelled", "killed"].contains(&status);
     let told = head["mail_from"] != head["mail_to"] || !head["intent"].is_null();
-    ended || ["suspended", "idle"].contains(&status) && !told
+    let code = text(&head["cause"]["code"]);
+    // Whose money is short does not stand in the head.
+    let interrupted = ["recovered", "stopped", "store_full", "spend_exceeded"].contains(&code);
+    ended || ["suspended", "idle"].contains(&status) && !told && !interrupted
 }
 
 fn compare(tip: &str, waited: &[String], records: &Snapshot) -> Suspicion {

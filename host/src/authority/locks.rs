@@ -90,6 +90,15 @@ impl HolderLock {
         &self.nonce
     }
 
+    /// What is known of the process of `holder` (`<nonce>` or `<nonce>/<n>`) in the same directory.
+    pub fn life(&self, holder: &str) -> Result<Life, AuthorityError> {
+        let nonce = holder.split_once('/').map_or(holder, |(nonce, _)| nonce);
+        match is_nonce(nonce) {
+            true => life_of(&self.directory, &file_name(nonce)),
+            false => Ok(Life::Unknown),
+        }
+    }
+
     /// Lets go as death does: the file stays and says that what this process still holds can be recovered.
     pub fn leave(mut self) {
         self.left = true;

@@ -2,10 +2,17 @@
 
 use super::open::Session;
 use super::{fault, view};
+use std::collections::BTreeMap;
+use threadkeep::error::CallError;
+use threadkeep::tenant::Tenant;
+use threadkeep::wit::registry::Filter;
 use threadkeep_cli::answer::RecoverAnswer;
 use threadkeep_cli::args;
 use threadkeep_cli::exit::{Exit, Fault};
 use threadkeep_cli::screen::Screen;
+
+/// Threads of one page of a list.
+const PAGE_THREADS: u32 = 100;
 
 /// Close the runs of dead holders and bring their documents up to date.
 pub async fn recover(
@@ -23,11 +30,93 @@ pub async fn recover(
     for thread in &recovered.closed {
         opened.refresh(thread, screen).await;
     }
+    let left = left_below(opened.tenant(), &recovered.closed).await;
+    let left = left.map_err(|error| fault::call(&error))?;
     opened.say_if_empty(screen);
     let unreadable = [recovered.unreadable, swept.unreadable].concat();
     Ok(screen.answer(&RecoverAnswer {
         recovered: recovered.closed,
         unreadable: unreadable.into_iter().map(view::unreadable).collect(),
+        left,
         exit: Exit::Done,
     }))
+}
+
+/// Threads that have ended while threads below them were created, wait or were just recovered, so
+/// that nobody drives those unless they are asked for. A tree that somebody performs at this moment
+/// is left out.
+async fn left_below(tenant: &Tenant, recovered: &[String]) -> Result<Vec<String>, CallError> {
+    let mut lowest = recovered.to_vec();
+    for status in ["created", "waiting"] {
+        let filter = Filter {
+            status: Some(status.to_owned()),
+            ..Filter::default()
+        };
+        let mut cursor = None;
+        loop {
+            let page = tenant.list(filter.clone(), PAGE_THREADS, cursor).await?;
+            let children = page.threads.into_iter().filter(|one| one.parent.is_some());
+            lowest.extend(children.map(|child| child.id));
+            cursor = page.cursor;
+            if cursor.is_none() {
+                break;
+            }
+        }
+    }
+    let (mut tops, mut left) = (BTreeMap::new(), Vec::new());
+    for thread in lowest {
+        let Some(top) = top_of(tenant, &thread, &mut tops).await? else {
+            continue;
+        };
+        if top != thread && !left.contains(&top) && !is_performed(tenant, &top).await? {
+            left.push(top);
+        }
+    }
+    Ok(left)
+}
+
+/// The thread at the top of a tree, if it has ended. `tops` remembers it for every thread on the
+/// way.
+async fn top_of(
+    tenant: &Tenant,
+    thread: &str,
+    tops: &mut BTreeMap<String, Option<String>>,
+) -> Result<Option<String>, CallError> {
+    let (mut way, mut next) = (Vec::new(), thread.to_owned());
+    let top = loop {
+        if let Some(known) = tops.get(&next) {
+            break known.clone();
+        }
+        way.push(next.clone());
+        match tenant.get(&next).await {
+            Ok(found) => match found.parent {
+                Some(parent) => next = parent,
+                None => break found.outcome.is_some().then_some(found.id),
+            },
+            // What cannot be read, or is gone, is named elsewhere.
+            Err(CallError::Refused(_)) => break None,
+            Err(error) => return Err(error),
+        }
+    };
+    tops.extend(way.into_iter().map(|passed| (passed, top.clone())));
+    Ok(top)
+}
+
+/// Does somebody hold a thread of this tree? All that was held by the dead is closed by now.
+async fn is_performed(tenant: &Tenant, top: &str) -> Result<bool, CallError> {
+    let mut cursor = None;
+    loop {
+        let page = tenant.tree(top, cursor).await?;
+        if page
+            .branches
+            .iter()
+            .any(|branch| branch.status == "running")
+        {
+            return Ok(true);
+        }
+        cursor = page.cursor;
+        if cursor.is_none() {
+            return Ok(false);
+        }
+    }
 }

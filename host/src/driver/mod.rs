@@ -34,7 +34,7 @@ use begin::{Admitted, not_held};
 use conversation::Conversation;
 use queue::{Holding, by_whom};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::Notify;
 
@@ -71,8 +71,8 @@ pub struct Driver {
     shared: Arc<Shared>,
     /// Told when a thread has told others something: there may be more to do in its tree.
     nudge: Arc<Notify>,
-    /// The version that the first run of its tree began with, once it has.
-    began: Arc<AtomicU64>,
+    /// Has the first run of its tree begun?
+    began: Arc<AtomicBool>,
 }
 
 /// Why a run could not be performed to its end. The thread is as its last commit left it.
@@ -218,6 +218,17 @@ impl Driver {
         stop: &Stop,
     ) -> Result<Ended, DriveError> {
         let permit = self.guard.begin().map_err(DriveError::Ceiling)?;
+        self.claim_with(permit, (thread, proof), sink, stop).await
+    }
+
+    /// The same with room that was had before.
+    async fn claim_with(
+        &self,
+        permit: Permit,
+        (thread, proof): (&str, runner::Proof),
+        sink: &Sink,
+        stop: &Stop,
+    ) -> Result<Ended, DriveError> {
         let mut holding = self.shared.holding();
         let driver = self.marked(&holding);
         holding.may_hold();
@@ -304,11 +315,8 @@ impl Driver {
             told_wait: None,
         };
         let mut step = handle.step;
-        let relaxed = Ordering::Relaxed;
-        let first = self
-            .began
-            .compare_exchange(0, step.version, relaxed, relaxed);
-        if first.is_ok() && step.version > 1 {
+        // A thread that was never run has nothing under it.
+        if !self.began.swap(true, Ordering::Relaxed) && step.version > 1 {
             self.nudge.notify_one();
         }
         while step.kind != "finished" {

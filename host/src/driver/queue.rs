@@ -4,7 +4,7 @@
 //! is first in its own process asks again and again until the lease is free. A waiter that goes away leaves its place.
 
 use super::{Stop, StopLevel};
-use crate::authority::HolderLock;
+use crate::authority::{HolderLock, Life};
 use crate::wit;
 use std::collections::{HashMap, VecDeque};
 use std::pin::Pin;
@@ -120,6 +120,19 @@ impl Shared {
 
     pub(super) fn is_lost(&self, holder: &str) -> bool {
         lock(&self.lost).iter().any(|lost| lost.holder == holder)
+    }
+
+    /// What is known of the process of a holder.
+    pub(super) fn life(&self, holder: &str) -> Life {
+        let life = self.lock.as_ref().map(|lock| lock.life(holder));
+        match life {
+            Some(Ok(life)) => life,
+            Some(Err(error)) => {
+                tracing::warn!(holder, %error, "a lock file cannot be looked at");
+                Life::Unknown
+            }
+            None => Life::Unknown,
+        }
     }
 
     /// These were recovered after their last call had ended: they hold nothing.

@@ -1,7 +1,13 @@
-//! A run with all that it spawns: children side by side, and a thread that waits goes on when they have stopped.
+//! A run with all that it spawns: children side by side, and a thread that waits goes on when they
+//! have stopped.
 //!
-//! What there is to do stands in the records: the driver looks for what is due under the thread when a run of the tree
-//! stops, when one has told others something, and now and then, for other processes work on the tree as well.
+//! What there is to do stands in the records: the driver looks for what is due under the thread
+//! when a run of the tree stops, when one has told others something, and now and then, for other
+//! processes work on the tree as well. It stays until nothing in the tree is created or waits: what
+//! finds no room among the `runs` of the policy begins once there is some, and what a dead process
+//! held is taken over.
+
+mod look;
 
 use super::{DriveError, Driver, Ended, RunEvent, Sink, Stop, StopLevel};
 use crate::ceilings::Permit;
@@ -12,15 +18,13 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::time::Instant;
 
 /// Most threads of one tree that one driver performs at once; others wait for their turn.
 pub const TREE_RUNS_MAX: usize = 64;
-/// Threads of one page that is looked at.
-const PAGE_THREADS: u32 = 100;
-/// The pause before the first look that nothing was the reason of; it doubles while there is nothing to do.
+/// The pause before the first look that nothing was the reason of; it doubles while there is
+/// nothing to do.
 const LOOK_FIRST: Duration = Duration::from_secs(1);
 /// The longest such pause.
 const LOOK_LAST: Duration = Duration::from_secs(8);
@@ -30,6 +34,12 @@ const REFUSED_PAUSE: Duration = Duration::from_secs(2);
 const GRACE: Duration = Duration::from_secs(15);
 /// Looks that may fail one after the other.
 const LOOKS_FAILED_MAX: u32 = 8;
+/// How often a thread may fail to begin before this run leaves it alone: one whose directive is
+/// gone, say, would keep it for ever.
+const BEGINS_FAILED_MAX: u32 = 5;
+/// How often this run revives one thread. Each time something has changed, as a rule; this bounds
+/// what a store that is full again and again may cost.
+const REVIVALS_MAX: u32 = 64;
 
 /// What became of one run of the tree.
 type Done = (String, Result<Ended, DriveError>);
@@ -42,8 +52,10 @@ struct Tree<'a> {
     stop: &'a Stop,
     runs: FuturesUnordered<BoxFuture<'a, Done>>,
     running: Vec<String>,
-    /// Threads that could not be begun, and until when they are left alone.
-    refused: HashMap<String, Instant>,
+    /// Threads that could not be begun: until when they are left alone, and how often that was so.
+    refused: HashMap<String, (Instant, u32)>,
+    /// How often threads were revived.
+    revived: HashMap<String, u32>,
     /// Threads whose holder is silent: what was seen, and since when.
     silent: HashMap<String, ((u64, u64), Instant)>,
     /// How the run of the top stands.
@@ -54,12 +66,18 @@ struct Tree<'a> {
     lost: bool,
     /// The store had no room for a child to begin.
     full: Option<DriveError>,
-    /// It has still to be seen whether the top goes on after it had no money: then so do those under it, once.
-    revives: bool,
     /// Threads with children that cannot be read, and so not be told of an end.
     kept_sweeps: HashSet<String>,
-    /// Threads that were revived and may not have begun yet: until then nobody is told that they had stopped.
-    revived: Vec<String>,
+    /// A place in the line for room among the runs of the policy, while something waits for it.
+    line: Option<BoxFuture<'a, Permit>>,
+    /// Room that was had in that line.
+    room: Option<Permit>,
+    /// Something that is due finds no room.
+    crowded: bool,
+    /// Something below the top is created or waits, so that somebody must see to it.
+    open: bool,
+    /// When the whole tree was looked through last.
+    surveyed: Option<Instant>,
 }
 
 impl Driver {
@@ -85,15 +103,19 @@ impl Driver {
             runs: FuturesUnordered::new(),
             running: vec![thread.to_owned()],
             refused: HashMap::new(),
+            revived: HashMap::new(),
             silent: HashMap::new(),
             result: None,
             failed: 0,
             has_children: false,
             lost: false,
             full: None,
-            revives: true,
             kept_sweeps: HashSet::new(),
-            revived: Vec::new(),
+            line: None,
+            room: None,
+            crowded: false,
+            open: false,
+            surveyed: None,
         };
         tree.runs.push(Box::pin(async {
             let done = driver.begin_top(permit, (thread, input), sink, stop).await;
@@ -102,7 +124,9 @@ impl Driver {
         tree.perform().await
     }
 
-    /// Begin the run of the top. One that waits for its children goes on by itself: it is told what there is to say.
+    /// Begin the run of the top. One that waits for its children goes on by itself: it is told what
+    /// there is to say. One that has ended may have children that have not: they are driven without
+    /// it.
     async fn begin_top(
         &self,
         permit: Option<Permit>,
@@ -113,18 +137,21 @@ impl Driver {
         let begun = self
             .begin(permit, (thread, input.clone()), sink, stop)
             .await;
-        let Err(DriveError::Call(CallError::Refused(wit::Error::Refused(refused)))) = &begun else {
+        let Err(DriveError::Call(CallError::Refused(wit::Error::Refused(_)))) = &begun else {
             return begun;
         };
-        if refused.status != "waiting" {
-            return begun;
+        let top = self.tenant.get(thread).await?;
+        match top.status.as_str() {
+            "waiting" => {}
+            _ if top.outcome.is_some() && input.is_none() && self.is_open_below(thread).await? => {}
+            _ => return begun,
         }
         if let Some(message) = input {
             let id = format!("message:{}", self.shared.holding().holder);
             let message = runner::SignalKind::Message(message);
             self.tenant.signal(thread, &id, message).await?;
         }
-        Ok(Ended::of(&self.tenant.get(thread).await?))
+        Ok(Ended::of(&top))
     }
 }
 
@@ -134,30 +161,42 @@ impl Tree<'_> {
         let mut stop = self.stop.clone();
         let mut stopped = false;
         loop {
+            let looks_around = self.looks_around();
             tokio::select! {
                 biased;
                 Some(done) = self.runs.next() => self.stopped(done),
                 () = self.driver.nudge.notified() => {}
                 () = stop.reached(StopLevel::Cancel), if !stopped => stopped = true,
-                () = tokio::time::sleep(pause), if self.looks_around() => {}
+                room = had(&mut self.line), if self.line.is_some() => {
+                    (self.line, self.room) = (None, Some(room));
+                }
+                () = tokio::time::sleep(pause), if looks_around => {}
             }
             // Whoever holds a top that this driver could not begin sees to its tree.
+            let asked_to_stop = stopped;
             stopped |= matches!(self.result, Some(Err(_)));
             let begun = self.look(stopped).await?;
+            self.stand_in_line(stopped);
             pause = if begun {
                 LOOK_FIRST
             } else {
                 (pause * 2).min(LOOK_LAST)
             };
-            if !begun
-                && self.runs.is_empty()
-                && self.waits()
+            if begun || !self.runs.is_empty() {
+                continue;
+            }
+            let goes_on = self.waits() || self.open || self.crowded;
+            if goes_on
+                && !stopped
                 && let Some(full) = self.full.take()
             {
-                // Nobody frees what the top waits for.
+                // Nobody frees what the tree waits for.
                 return Err(full);
             }
-            if !begun && self.runs.is_empty() && (stopped || !self.waits()) {
+            if asked_to_stop {
+                self.suspend_waiting().await;
+            }
+            if stopped || !goes_on {
                 return self.ended().await;
             }
         }
@@ -188,206 +227,60 @@ impl Tree<'_> {
     /// A run of the tree has stopped.
     fn stopped(&mut self, (thread, done): Done) {
         self.running.retain(|running| *running != thread);
-        if thread == self.top {
-            self.result = Some(done);
+        let top = thread == self.top;
+        let error = match done {
+            Ok(ended) => {
+                self.refused.remove(&thread);
+                if top {
+                    self.result = Some(Ok(ended));
+                }
+                return;
+            }
+            Err(error) => error,
+        };
+        let others = is_with_others(&error);
+        if top && (self.result.is_none() || !others) {
+            self.result = Some(Err(error));
             return;
         }
-        if let Err(error) = done {
-            tracing::warn!(%thread, %error, "a child could not be performed");
-            self.lost = true;
-            if let DriveError::Call(CallError::Refused(wit::Error::Full(_))) = &error {
-                self.full = Some(error);
-            }
-            self.refused.insert(thread, Instant::now() + REFUSED_PAUSE);
+        tracing::warn!(%thread, %error, "a thread of the tree could not be performed");
+        self.lost = true;
+        if let DriveError::Call(CallError::Refused(wit::Error::Full(_))) = &error {
+            self.full = Some(error);
+        }
+        let refused = self.refused.entry(thread).or_insert((Instant::now(), 0));
+        refused.0 = Instant::now() + REFUSED_PAUSE;
+        refused.1 += u32::from(!others);
+    }
+
+    /// Keep a place in the line for room as long as something finds none.
+    fn stand_in_line(&mut self, stopped: bool) {
+        // What was had and not used is others'.
+        self.room = None;
+        if !self.crowded || stopped {
+            self.line = None;
+        } else if self.line.is_none() {
+            self.line = Some(Box::pin(self.driver.guard.begin_in_turn()));
         }
     }
 
-    /// Begin what is due, and pass on what threads were told; true if there was any of that.
-    async fn look(&mut self, stopped: bool) -> Result<bool, DriveError> {
-        if stopped && !self.has_children && matches!(self.result, Some(Err(_))) {
-            return Ok(false);
-        }
-        match self.look_through(stopped).await {
-            Ok(begun) => {
-                self.failed = 0;
-                Ok(begun)
-            }
-            // What the run itself says is more than that its children cannot be seen.
-            Err(error) if self.failed >= LOOKS_FAILED_MAX => match self.result.take() {
-                Some(Err(first)) => Err(first),
-                _ => Err(error.into()),
-            },
-            Err(error) => {
-                tracing::warn!(thread = self.top, %error, "what is due cannot be read");
-                self.failed += 1;
-                // Where there are no children, nothing is missed.
-                Ok(self.waits() || !self.runs.is_empty())
-            }
-        }
-    }
-
-    async fn look_through(&mut self, stopped: bool) -> Result<bool, CallError> {
-        let (mut cursor, mut begun) = (None, false);
-        if !stopped && std::mem::take(&mut self.revives) && self.revive().await? {
-            // Whoever waits for one of them is looked at once they go on.
-            return Ok(true);
-        }
-        if std::mem::take(&mut self.lost) {
-            self.driver.recover_lost().await?;
-        }
-        self.look_at_top().await?;
-        let mut swept = false;
-        let begins = self.is_reviving().await?;
-        let tenant = &self.driver.tenant;
-        loop {
-            let under = Some(self.top.to_owned());
-            let page = tenant.ready(PAGE_THREADS, cursor, under).await?;
-            for due in page.threads {
-                if due.sweep && !self.kept_sweeps.contains(&due.thread) {
-                    let untold = tenant.sweep_or_name(&due.thread).await?;
-                    if !untold.is_empty() {
-                        self.keep_sweep(&due.thread, &untold);
-                    }
-                    (begun, swept) = (true, true);
-                } else if due.sweep && due.status != "running" {
-                    // What it has to pass on is kept, for its child cannot be read.
-                    continue;
-                } else if begins && due.status == "waiting" {
-                    continue;
-                } else if !stopped {
-                    begun |= self.begin(due);
-                }
-            }
-            cursor = page.cursor;
-            if cursor.is_none() {
-                if swept {
-                    self.tell_observer().await?;
-                }
-                return Ok(begun || begins);
-            }
-        }
-    }
-
-    /// A sweep that could not tell all children is kept by its thread: this driver does not try it again.
-    fn keep_sweep(&mut self, thread: &str, untold: &[wit::Unreadable]) {
-        for child in untold {
-            let (child, why) = (&child.thread, &child.why.message);
-            tracing::warn!(thread, ?child, ?why, "a child cannot be told of an end");
-        }
-        self.kept_sweeps.insert(thread.to_owned());
-    }
-
-    /// A top that waits, and that this driver does not perform, may have been ended by somebody else.
-    async fn look_at_top(&mut self) -> Result<(), CallError> {
-        if !self.waits() || self.running.iter().any(|running| running == self.top) {
-            return Ok(());
-        }
-        let top = self.driver.tenant.get(self.top).await?;
-        if !matches!(top.status.as_str(), "waiting" | "running") {
-            let ended = Ended::of(&top);
-            self.sink.emit(RunEvent::Ended(Box::new(ended.clone())));
-            self.result = Some(Ok(ended));
-        }
-        Ok(())
-    }
-
-    /// Has a thread that was revived still to begin?
-    async fn is_reviving(&mut self) -> Result<bool, CallError> {
-        for thread in std::mem::take(&mut self.revived) {
-            let stands = self.driver.tenant.get(&thread).await?.status;
-            if stands == "suspended" && self.running.contains(&thread) {
-                self.revived.push(thread);
-            }
-        }
-        Ok(!self.revived.is_empty())
-    }
-
-    /// Threads that nobody held were ended by what they were told.
-    async fn tell_observer(&mut self) -> Result<(), CallError> {
-        if self.driver.observer.is_none() {
-            return Ok(());
-        }
-        let mut cursor = None;
-        loop {
-            let page = self.driver.tenant.tree(self.top, cursor).await?;
-            for branch in &page.branches {
-                self.driver.committed(&branch.thread);
-            }
-            cursor = page.cursor;
-            if cursor.is_none() {
-                return Ok(());
-            }
-        }
-    }
-
-    /// Let those under the top go on that stopped because their process died or the store was full, or for want of money if
-    /// that is why the top had stopped: who asks for the top means its tree.
-    async fn revive(&mut self) -> Result<bool, CallError> {
-        let tenant = &self.driver.tenant;
-        let began = self.driver.began.load(Ordering::Relaxed);
-        let (mut cursor, mut begun, mut short) = (None, false, None);
-        // A thread that was never run has nothing under it.
-        if began == 1 {
-            return Ok(false);
-        }
-        loop {
-            let page = tenant.tree(self.top, cursor).await?;
-            for branch in page.branches {
-                if branch.depth == 0 || branch.status != "suspended" {
-                    continue;
-                }
-                let Some(cause) = tenant.get(&branch.thread).await?.cause else {
-                    continue;
-                };
-                if short.is_none() {
-                    short = Some(self.was_short(began).await?);
-                }
-                let revives = match cause.reason.as_str() {
-                    "budget" => short == Some(true),
-                    _ => matches!(cause.code.as_str(), "recovered" | "store_full"),
-                };
-                if revives && self.perform_one(branch.thread.clone(), None) {
-                    self.revived.push(branch.thread);
-                    begun = true;
-                }
-            }
-            cursor = page.cursor;
-            if cursor.is_none() {
-                return Ok(begun);
-            }
-        }
-    }
-
-    /// Had the top stopped for want of money before it began with this version?
-    async fn was_short(&mut self, began: u64) -> Result<bool, CallError> {
-        let Some(before) = began.checked_sub(1) else {
-            return Ok(false);
-        };
-        let page = self.driver.tenant.entries(self.top, before, 1).await?;
-        let resumed = r#""type":"resumed","code":"spend_exceeded""#;
-        let first = page.entries.first();
-        Ok(first.is_some_and(|entry| entry.body.contains(resumed)))
-    }
-
-    /// Perform a thread that is due.
-    fn begin(&mut self, due: runner::Due) -> bool {
-        let proof = match due.status.as_str() {
-            "running" if !self.is_silent(&due, Instant::now()) => return false,
-            "running" => Some(runner::Proof::Watched(due.sighting)),
-            "waiting" => Some(runner::Proof::None),
-            _ => None,
-        };
-        self.perform_one(due.thread, proof)
+    /// Room for one more run.
+    fn permit(&mut self) -> Option<Permit> {
+        let permit = self.room.take().or_else(|| self.driver.guard.begin().ok());
+        self.crowded |= permit.is_none();
+        permit
     }
 
     /// Perform a thread, unless that is done already or was refused a moment ago.
-    fn perform_one(&mut self, thread: String, proof: Option<runner::Proof>) -> bool {
-        let now = Instant::now();
-        self.refused.retain(|_, until| *until > now);
-        let refused = self.refused.contains_key(&thread);
-        if refused || self.running.contains(&thread) || self.running.len() >= TREE_RUNS_MAX {
+    fn perform_one(&mut self, thread: &str, proof: Option<runner::Proof>) -> bool {
+        let running = self.running.iter().any(|running| running == thread);
+        if running || self.is_left_alone(thread) || self.running.len() >= TREE_RUNS_MAX {
             return false;
         }
+        let Some(permit) = self.permit() else {
+            return false;
+        };
+        let thread = thread.to_owned();
         self.running.push(thread.clone());
         self.has_children |= thread != self.top;
         let (driver, stop) = (self.driver, self.stop);
@@ -397,21 +290,53 @@ impl Tree<'_> {
         };
         self.runs.push(Box::pin(async move {
             let done = match proof {
-                Some(proof) => driver.claim(&thread, proof, &sink, stop).await,
-                None => driver.begin(None, (&thread, None), &sink, stop).await,
+                Some(proof) => {
+                    driver
+                        .claim_with(permit, (&thread, proof), &sink, stop)
+                        .await
+                }
+                None => {
+                    let begun = driver.begin(Some(permit), (&thread, None), &sink, stop);
+                    begun.await
+                }
             };
             (thread, done)
         }));
         true
     }
 
-    /// Has the holder of a thread, whose lease is over, been silent for the grace?
-    fn is_silent(&mut self, due: &runner::Due, now: Instant) -> bool {
-        let seen = (due.sighting.step, due.sighting.partial);
-        let entry = self.silent.entry(due.thread.clone()).or_insert((seen, now));
-        if entry.0 != seen {
-            *entry = (seen, now);
-        }
-        now.duration_since(entry.1) >= GRACE
+    /// Was a thread refused a moment ago, or too often?
+    fn is_left_alone(&self, thread: &str) -> bool {
+        let refused = self.refused.get(thread);
+        refused.is_some_and(|(until, _)| *until > Instant::now()) || self.is_given_up(thread)
     }
+
+    /// Could a thread not be begun so often that this run begins it no more?
+    fn is_given_up(&self, thread: &str) -> bool {
+        let refused = self.refused.get(thread);
+        refused.is_some_and(|(_, failures)| *failures >= BEGINS_FAILED_MAX)
+    }
+}
+
+/// The room that the line comes to.
+async fn had(line: &mut Option<BoxFuture<'_, Permit>>) -> Permit {
+    match line {
+        Some(line) => line.await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Does the error say that others have the thread now, or went on with it? Then they see to it.
+fn is_with_others(error: &DriveError) -> bool {
+    matches!(
+        error,
+        DriveError::Fenced(_)
+            | DriveError::Ceiling(_)
+            | DriveError::Waited { .. }
+            | DriveError::QueueFull(_)
+            | DriveError::GivenUp(_)
+            | DriveError::Call(CallError::Refused(
+                wit::Error::Busy(_) | wit::Error::Refused(_) | wit::Error::Conflict(_)
+            ))
+    )
 }

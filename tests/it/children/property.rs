@@ -34,7 +34,7 @@ proptest! {
 }
 
 /// Each of these occurs among as many histories of the same requests.
-const OUTCOMES: [&str; 48] = [
+const OUTCOMES: [&str; 52] = [
     "aggregate_results",
     "cancel",
     "cancel refused",
@@ -43,6 +43,7 @@ const OUTCOMES: [&str; 48] = [
     "claim",
     "claim refused",
     "completed before its children",
+    "costly",
     "due",
     "fail",
     "kill",
@@ -52,6 +53,7 @@ const OUTCOMES: [&str; 48] = [
     "list_threads",
     "message",
     "message refused",
+    "no room",
     "raise",
     "raise refused",
     "raise through",
@@ -67,8 +69,10 @@ const OUTCOMES: [&str; 48] = [
     "start",
     "start refused",
     "stop",
+    "suspended by its child spend_exceeded",
     "suspended depth_exceeded",
     "suspended provider_permanent",
+    "suspended recovered",
     "suspended spawns_exceeded",
     "suspended spend_exceeded",
     "suspended stopped",

@@ -15,6 +15,8 @@ pub enum Call {
     Spawn(u8, u8),
     Wait(u8, u8),
     Send(u8),
+    /// A message for a child, and a wait for it in the same reply.
+    Ask(u8),
     Stop(u8, bool),
     Look(u8),
     Read,
@@ -36,7 +38,13 @@ pub enum Request {
     Sweep(u8, u8),
     Due(u8),
     Advance(u32),
+    /// The clock comes to the end of the next wait.
+    Deadline,
     StepBack(u16),
+    /// A provider reports many tokens: the money of a tree runs out.
+    Costly(u8, u8),
+    /// From now on so many runs have room at once.
+    Runs(u8),
 }
 
 fn call() -> impl Strategy<Value = Call> {
@@ -45,6 +53,7 @@ fn call() -> impl Strategy<Value = Call> {
         10 => (any::<u8>(), any::<u8>()).prop_map(|(d, l)| Spawn(d, l)),
         6 => (any::<u8>(), any::<u8>()).prop_map(|(w, t)| Wait(w, t)),
         3 => any::<u8>().prop_map(Send),
+        3 => any::<u8>().prop_map(Ask),
         2 => (any::<u8>(), any::<bool>()).prop_map(|(t, n)| Stop(t, n)),
         2 => any::<u8>().prop_map(Look),
         2 => Just(Read),
@@ -60,7 +69,7 @@ pub fn request() -> impl Strategy<Value = Request> {
         2 => (any::<u8>(), any::<bool>()).prop_map(|(t, i)| Start(t, i)),
         30 => (any::<u8>(), some).prop_map(|(t, c)| Reply(t, c)),
         3 => (any::<u8>(), any::<u8>(), any::<bool>()).prop_map(|(t, k, s)| Fail(t, k, s)),
-        1 => any::<u8>().prop_map(Stop),
+        2 => any::<u8>().prop_map(Stop),
         3 => (any::<u8>(), any::<u8>()).prop_map(|(t, p)| Claim(t, p)),
         2 => any::<u8>().prop_map(Recover),
         1 => any::<u8>().prop_map(Late),
@@ -68,7 +77,10 @@ pub fn request() -> impl Strategy<Value = Request> {
         3 => (any::<u8>(), any::<u8>()).prop_map(|(t, p)| Sweep(t, p)),
         30 => any::<u8>().prop_map(Due),
         2 => any::<u32>().prop_map(|n| Advance(n % 900_000)),
+        2 => Just(Deadline),
         1 => any::<u16>().prop_map(StepBack),
+        2 => (any::<u8>(), any::<u8>()).prop_map(|(t, n)| Costly(t, n)),
+        1 => any::<u8>().prop_map(Runs),
     ]
 }
 
@@ -77,7 +89,7 @@ pub fn spawn(directive: u8, limits: u8) -> Value {
     let directive = ["boss", "boss", "work", "poor"][usize::from(directive) % 4];
     let mut spawn = json!({"directive": directive});
     spawn["limits"] = match limits % 16 {
-        0..=5 => json!({"spend": "0.02"}),
+        0..=2 => json!({"spend": "0.02"}),
         6 => json!({"spend": "0.0005"}),
         7 => json!({"spend": "0"}),
         8 => json!({"spend": "5"}),

@@ -1,13 +1,70 @@
 //! What must be so once nothing in a forest goes on by itself, and how all of it is brought to its end.
 
 use super::wild::Forest;
+use serde_json::Value;
+use threadkeep_core::history::{Event, ToolResult};
 use threadkeep_core::limits::Limits;
 use threadkeep_core::money::Nanos;
 use threadkeep_core::plan::Loaded;
 use threadkeep_core::runner::{Raise, Signal};
 use threadkeep_core::thread::Status;
 
+/// What the driver of a tree mends by itself, whoever's the money is.
+const MENDED: [&str; 3] = ["recovered", "stopped", "store_full"];
+
+/// Does a child stand where the driver of its tree lets it go on by itself, sooner or later?
+fn is_interrupted(child: &Loaded) -> bool {
+    let (head, chain) = (&child.head.value, &child.chain.value);
+    let code = head.cause.as_ref().map_or("", |cause| &cause.code);
+    let used = head.counters;
+    let at = |used: u64, cap: Option<u64>| cap.is_some_and(|cap| used >= cap);
+    let capped = at(used.run_turns, head.limits.turns)
+        || at(used.run_tokens, head.limits.tokens)
+        || at(used.run_duration, head.limits.duration);
+    let shares = chain.account.parent.is_none() && !chain.above.is_empty();
+    let broke = code == "spend_exceeded" && shares;
+    head.status == Status::Suspended && !capped && (MENDED.contains(&code) || broke)
+}
+
 impl Forest {
+    /// The answer of a wait tells of no child that was interrupted, unless its time was over or the
+    /// end of another was enough: whoever waits would end without its result.
+    pub(super) fn answers_rightly(&self, parent: &Loaded, result: &ToolResult) {
+        let told: Value = serde_json::from_str(&result.text).unwrap();
+        let key = parent.key();
+        let entry = self.world.service.entry(&key, result.version);
+        let events = entry.unwrap().unwrap().events;
+        let Event::ToolUse(call) = &events[result.index as usize] else {
+            panic!("a result without its call");
+        };
+        let asked: Value = serde_json::from_str(&call.arguments).unwrap();
+        if told["timed_out"] == true || asked["any"] == true {
+            return;
+        }
+        for child in told["threads"].as_array().unwrap() {
+            let child = self.load(child["thread"].as_str().unwrap());
+            let (id, head) = (&child.thread.value.id, &child.head.value);
+            assert!(!is_interrupted(&child), "{id} answered a wait: {head:#?}");
+        }
+    }
+
+    /// A wait that is open at rest is one that no child answers, and those that hold it up cannot be
+    /// revived.
+    fn open_wait_at_rest(&self, loaded: &Loaded) {
+        let head = &loaded.head.value;
+        let Some(wait) = &head.wait else { return };
+        for child in self.children(loaded) {
+            if wait.numbers.contains(&child.chain.value.number) {
+                let (id, parent) = (&child.thread.value.id, &loaded.thread.value.id);
+                let stands = &child.head.value;
+                assert!(
+                    is_interrupted(&child),
+                    "{parent} is not told of {id}: {stands:#?}"
+                );
+            }
+        }
+    }
+
     /// What must be so once nothing is left to do.
     pub fn at_rest(&self) {
         let all = self.all();
@@ -18,6 +75,14 @@ impl Forest {
                 Status::Created | Status::Running | Status::Waiting
             );
             assert!(!moves, "{id} stays {}: {head:#?}", head.status);
+            self.open_wait_at_rest(loaded);
+            let revived = is_interrupted(loaded)
+                && loaded.chain.value.depth > 0
+                && head
+                    .cause
+                    .as_ref()
+                    .is_some_and(|cause| MENDED.contains(&&*cause.code));
+            assert!(!revived, "{id} is not revived: {head:#?}");
             assert_eq!(
                 (head.sweep, head.intent),
                 (None, None),

@@ -6,6 +6,7 @@ use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use threadkeep::storage::memory::MemoryStore;
+use threadkeep_component::ports::Ports;
 use threadkeep_core::history::{Event, parse_user};
 use threadkeep_core::limits::Limits;
 use threadkeep_core::money::Nanos;
@@ -24,6 +25,8 @@ pub struct Forest {
     fenced: Vec<(String, Submission)>,
     /// Where a sweep of a thread goes on.
     pages: BTreeMap<String, String>,
+    /// Most runs that are under way at once, as an operator's policy bounds them.
+    runs_max: usize,
 }
 
 impl Forest {
@@ -54,6 +57,7 @@ impl Forest {
             tops,
             fenced: Vec::new(),
             pages: BTreeMap::new(),
+            runs_max: usize::MAX,
         }
     }
 
@@ -136,12 +140,49 @@ impl Forest {
             Request::Sweep(t, page) => self.sweep_page(t, page),
             Request::Due(n) => self.one_due(n),
             Request::Advance(millis) => self.world.advance(u64::from(millis)),
+            Request::Deadline => self.come_to_a_deadline(),
+            Request::Costly(t, n) => self.cost(t, n),
+            Request::Runs(n) if n % 8 < 4 => self.runs_max = 1 + usize::from(n % 4),
+            Request::Runs(_) => self.runs_max = usize::MAX,
             Request::StepBack(seconds) => {
                 use threadkeep::clock::{Clock, Time};
                 let seconds = self.world.clock.now().seconds - i64::from(seconds);
                 self.world.clock.set(Time { seconds, nanos: 0 });
             }
         }
+    }
+
+    /// The clock comes to the end of the first wait that is not over.
+    fn come_to_a_deadline(&mut self) {
+        let now = self.world.service.ports().now();
+        let waits = self.all().into_iter();
+        let waits = waits.filter(|one| one.head.value.status == Status::Waiting);
+        let ends = waits.filter_map(|one| one.head.value.wait.map(|wait| wait.until));
+        if let Some(next) = ends.filter(|until| *until > now).min() {
+            self.world.advance(next.millis_since(now));
+        }
+    }
+
+    /// A call of a tool that costs up to a fourth of what the largest account of a tree had.
+    fn cost(&mut self, t: u8, n: u8) {
+        let Some(thread) = self.busy(t) else { return };
+        if self.world.pending(&thread) != Some(StepKind::CallLlm) {
+            return;
+        }
+        let block = ReplyBlock::ToolUse {
+            id: "x".to_owned(),
+            name: "read".to_owned(),
+            arguments: "{}".to_owned(),
+            raw: None,
+        };
+        let outcome = reply(vec![block], usage(u64::from(n) * 500, 5));
+        self.submit(&thread, outcome, "costly");
+    }
+
+    /// Is there room for one more run?
+    fn has_room(&self) -> bool {
+        let held = self.world.held.keys();
+        held.filter(|thread| self.drives(thread)).count() < self.runs_max
     }
 
     pub(super) fn start(&mut self, thread: &str, input: Option<&str>) -> bool {
@@ -184,6 +225,9 @@ impl Forest {
                 (false, "spawn_thread") if result.text.contains("reserved_usd") => " with money",
                 (false, _) => "",
             };
+            if result.name == "wait_threads" && !result.failed {
+                self.answers_rightly(loaded, &result);
+            }
             self.count(&format!("{}{how}", result.name));
         }
     }
@@ -237,6 +281,12 @@ impl Forest {
                 children += 1;
             }
             names.extend(self.written(&loaded, call));
+            if let (Call::Ask(_), Some((_, text))) = (call, names.last()) {
+                // The wait is for the child that the message went to.
+                let asked: serde_json::Value = serde_json::from_str(text).unwrap();
+                let wait = json!({"threads": [asked["thread"]]});
+                names.push(("wait_threads", wait.to_string()));
+            }
         }
         if names.is_empty() {
             return match n % 8 {
@@ -270,7 +320,7 @@ impl Forest {
             .map(|child| child.thread.value.id)
             .collect();
         let names = match call {
-            Call::Send(n) | Call::Stop(n, _) | Call::Look(n) => Some(*n),
+            Call::Send(n) | Call::Ask(n) | Call::Stop(n, _) | Call::Look(n) => Some(*n),
             _ => None,
         };
         // Now and then somebody who may be out of its reach.
@@ -293,7 +343,7 @@ impl Forest {
                 }
                 ("wait_threads", wait)
             }
-            Call::Send(n) => (
+            Call::Send(n) | Call::Ask(n) => (
                 "send_message",
                 json!({"thread": one(*n), "message": "look again"}),
             ),
@@ -371,6 +421,10 @@ impl Forest {
         if waiting && after.head.value.version > loaded.head.value.version {
             self.count_results(&after);
         }
+        let head = &after.head.value;
+        if let (true, Status::Suspended, Some(cause)) = (waiting, head.status, &head.cause) {
+            self.count(&format!("suspended by its child {}", cause.code));
+        }
         self.counted(if waiting { "wake" } else { "claim" }, done);
         done && after.head.value != loaded.head.value
     }
@@ -390,6 +444,11 @@ impl Forest {
         let dead: Vec<String> = heads.flatten().collect();
         for closed in self.world.service.recover(&dead, None).unwrap().closed {
             self.count("recover");
+            let cause = self.load(&closed).head.value.cause;
+            self.count(&format!(
+                "suspended {}",
+                cause.map_or(String::new(), |cause| cause.code)
+            ));
             self.fenced.extend(
                 words
                     .iter()
@@ -507,6 +566,7 @@ impl Forest {
                     }
                 }
             }
+            _ if !self.has_room() => self.count("no room"),
             Status::Running => drop(self.claim(thread, 2)),
             Status::Waiting => drop(self.claim(thread, 1)),
             _ => drop(self.start(thread, None)),

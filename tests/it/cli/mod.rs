@@ -17,4 +17,6 @@ mod read_only;
 mod refusals;
 mod together;
 mod tree;
+#[cfg(unix)]
+mod trees;
 mod upkeep;

@@ -31,11 +31,11 @@ fn a_killed_run_is_recovered_at_once_and_goes_on_in_place() {
     );
     assert_eq!(
         project.json(&["recover"]),
-        json!({"recovered": ["lost"], "unreadable": [], "exit": 0})
+        json!({"recovered": ["lost"], "unreadable": [], "left": [], "exit": 0})
     );
     assert_eq!(
         project.json(&["recover"]),
-        json!({"recovered": [], "unreadable": [], "exit": 0})
+        json!({"recovered": [], "unreadable": [], "left": [], "exit": 0})
     );
     let shown = project.json(&["show", "lost"]);
     assert_eq!(shown["thread"]["cause"]["code"], "recovered");

@@ -2,11 +2,12 @@
 //!
 //! Of each the head alone is changed, in the same commit. What a descendant is told takes effect in a commit of its own.
 
-use super::{Change, Stored, due, due_key, put};
+use super::{Change, Loaded, Stored, due, due_key, put};
 use crate::limits::Limits;
+use crate::money::Nanos;
 use crate::plan::Write;
 use crate::runner::cap_reached;
-use crate::thread::{Head, Status};
+use crate::thread::{Cause, Head, Status};
 use crate::{id, key};
 
 /// Another thread, as it was read.
@@ -58,10 +59,13 @@ impl Change<'_> {
             return;
         };
         let (before, ceiling) = (&self.loaded.head.value, self.ceiling());
-        let known = before.status == self.head.status && has_stopped(before, ceiling);
-        if known || !has_stopped(&self.head, ceiling) {
+        let shares = !self.chain.has_account();
+        let now = standing(&self.head, shares, ceiling);
+        let known = before.status == self.head.status && standing(before, shares, ceiling) == now;
+        if known || now == Standing::Moves {
             return;
         }
+        let no_money = now == Standing::Interrupted && is_short_of_money(&self.head);
         let number = self.chain.number;
         let head = match parent.head.value.status {
             Status::Running | Status::Waiting => self.beside(&parent.clone()),
@@ -69,13 +73,24 @@ impl Change<'_> {
             Status::Suspended if waits(&parent.head.value) => self.beside(&parent.clone()),
             _ => return,
         };
-        if let Some(wait) = &mut head.wait {
-            let before = wait.numbers.len();
-            wait.numbers.retain(|waited| *waited != number);
-            let fewer = wait.numbers.len() < before;
-            if fewer && (wait.any || wait.numbers.is_empty()) {
-                head.due = Some(0);
+        let waits = head.status == Status::Waiting;
+        let Some(wait) = &mut head.wait else {
+            return;
+        };
+        let before = wait.numbers.len();
+        // What its driver revives answers no wait. Where that needs money, nobody may be left who
+        // goes on: then the parent is suspended as well, once it is looked at.
+        let looks = match now == Standing::Interrupted {
+            true => no_money && waits && wait.numbers.contains(&number),
+            false => {
+                wait.numbers.retain(|waited| *waited != number);
+                let fewer = wait.numbers.len() < before;
+                fewer && (wait.any || wait.numbers.is_empty() || waits && wait.short)
             }
+        };
+        wait.short |= looks && no_money;
+        if looks {
+            head.due = Some(0);
         }
     }
 
@@ -104,19 +119,87 @@ fn waits(head: &Head) -> bool {
     open.is_some_and(|round| round.calls.iter().any(|call| call.waits))
 }
 
-/// Does a child with this head answer a wait for it? One that will go on, or end, by what it was
-/// told has not stopped: a message that no cap forbids it to read, a cancel that has not taken
-/// effect yet.
-pub fn has_stopped(head: &Head, ceiling: Limits) -> bool {
+/// How a child stands towards a wait for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// It goes on, or ends, without anybody's help.
+    Moves,
+    /// It was interrupted, and whoever drives its tree revives it: see [`is_to_be_revived`].
+    Interrupted,
+    /// It has ended, is idle, or needs somebody: this answers the wait.
+    Answers,
+}
+
+/// How a child with this head stands towards a wait for it. `shares`: it draws on the account that
+/// its parent draws on.
+///
+/// This is the one rule about which suspensions answer a wait. A cap of the child's own, an error
+/// and an approval do. What the driver of the tree mends by itself does not: a holder that died, a
+/// driver that was stopped in order, a store that was full, and no money on the account that both
+/// draw on. A child that goes on, or ends, by what it was told has not stopped either: a message
+/// that no cap forbids it to read, a cancel that has not taken effect yet.
+pub fn standing(head: &Head, shares: bool, ceiling: Limits) -> Standing {
     match head.status {
-        Status::Created | Status::Running | Status::Waiting => false,
         // A hand-off goes on in the next link.
-        Status::Continued => false,
+        Status::Created | Status::Running | Status::Waiting | Status::Continued => Standing::Moves,
         // A message begins a new run, whose counters begin anew.
-        Status::Idle => head.intent.is_none() && head.mail() == 0,
+        Status::Idle => match head.intent.is_none() && head.mail() == 0 {
+            true => Standing::Answers,
+            false => Standing::Moves,
+        },
         Status::Suspended => {
-            head.intent.is_none() && (head.mail() == 0 || cap_reached(head, ceiling).is_some())
+            let capped = cap_reached(head, ceiling).is_some();
+            // One that waits for children which were interrupted takes no mail before them.
+            let reads = head.mail() > 0 && head.due.is_some() && !capped;
+            if head.intent.is_some() || reads {
+                Standing::Moves
+            } else if !capped && is_interrupted(head, shares, ceiling) {
+                Standing::Interrupted
+            } else {
+                Standing::Answers
+            }
         }
-        Status::Completed | Status::Error | Status::Cancelled | Status::Killed => true,
+        Status::Completed | Status::Error | Status::Cancelled | Status::Killed => Standing::Answers,
     }
+}
+
+/// Is the cause of a suspension one that the driver of the tree mends by itself?
+fn is_interrupted(head: &Head, shares: bool, ceiling: Limits) -> bool {
+    if is_short_of_money(head) {
+        return shares && !is_at_own_spend(head, ceiling);
+    }
+    let cause = head.cause.as_ref();
+    cause.is_some_and(|cause| matches!(&*cause.code, "recovered" | "stopped" | "store_full"))
+}
+
+fn is_short_of_money(head: &Head) -> bool {
+    let cause = head.cause.as_ref();
+    head.status == Status::Suspended && cause.is_some_and(|cause| cause.code == "spend_exceeded")
+}
+
+/// Does the thread's own cap on spend, or the operator's, leave less than it needs?
+fn is_at_own_spend(head: &Head, ceiling: Limits) -> bool {
+    let cap = head.limits.lowered_to(ceiling).spend;
+    cap.is_some_and(|cap| cap.saturating_sub(head.counters.spend) < needed(head.cause.as_ref()))
+}
+
+/// What the next call of a thread that stopped for want of money may cost.
+fn needed(cause: Option<&Cause>) -> Nanos {
+    Nanos::new(cause.and_then(|cause| cause.value).unwrap_or_default())
+}
+
+/// Is a child to be started again by whoever drives its tree? So it is if it was interrupted and
+/// can go on now: where it had no money, if there is some by now.
+pub fn is_to_be_revived(loaded: &Loaded, ceiling: Limits) -> bool {
+    let (head, account) = (&loaded.head.value, loaded.account());
+    let shares = !loaded.chain.value.has_account();
+    if head.status != Status::Suspended
+        || standing(head, shares, ceiling) != Standing::Interrupted
+        || account.frozen
+    {
+        return false;
+    }
+    let need = needed(head.cause.as_ref());
+    let pays = account.missing() == Nanos::ZERO && account.room(ceiling.spend) >= need;
+    pays || !is_short_of_money(head)
 }

@@ -70,6 +70,8 @@ pub fn start(
             if let Some(message) = request.input {
                 mail_write(&mut change, &message)?;
             }
+            // Its wait has all its time again: who resumes a thread means its children, too.
+            change.head.wait = None;
             go_on(&mut change, pin, waiting.as_ref(), slowest(pin))?;
         }
         false => {

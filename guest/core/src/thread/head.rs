@@ -63,7 +63,7 @@ pub struct Head {
     pub intent: Option<Intent>,
     /// What its children have still to be told: it was ended, or is to be.
     pub sweep: Option<Intent>,
-    /// The children that it waits for, while it is waiting.
+    /// The children that it waits for, while it is waiting or suspended with them.
     pub wait: Option<WaitFor>,
     /// Number of the first message in the inbox that was not taken yet.
     pub mail_from: u64,
@@ -195,9 +195,12 @@ pub struct WaitFor {
     pub any: bool,
     /// Until when.
     pub until: Instant,
+    /// Has one of them no money to go on with? Then each end of another is a reason to look: there may be nobody left
+    /// who goes on.
+    pub short: bool,
 }
 
-record!(WaitFor { numbers, any or nothing, until });
+record!(WaitFor { numbers, any or nothing, until, short or nothing });
 
 /// Money set aside for an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

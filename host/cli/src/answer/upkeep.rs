@@ -12,6 +12,8 @@ pub struct RecoverAnswer {
     pub recovered: Vec<String>,
     /// Threads that it could not look at or not tell of an end, because their records cannot be read.
     pub unreadable: Vec<UnreadableRow>,
+    /// Threads that have ended while threads below them have not, and nobody drives those.
+    pub left: Vec<String>,
     /// How the process ends.
     pub exit: Exit,
 }
@@ -41,6 +43,11 @@ impl Answer for RecoverAnswer {
             ),
         };
         screen.note(&next);
+        for top in &self.left {
+            screen.note(&format!(
+                "{top} has ended, threads below it have not: threadkeep resume {top} goes on with them"
+            ));
+        }
     }
 }
 
@@ -148,10 +155,13 @@ mod tests {
             person.answer(&RecoverAnswer {
                 recovered: recovered.into_iter().map(str::to_owned).collect(),
                 unreadable: Vec::new(),
+                left: vec!["t".to_owned()],
                 exit: Exit::Done,
             });
             assert_eq!(out.text(), out_text);
-            assert!(err.text().contains(word), "{}", err.text());
+            for word in [word, "threadkeep resume t goes on"] {
+                assert!(err.text().contains(word), "{}", err.text());
+            }
         }
     }
 }

@@ -6,9 +6,9 @@
 
 use crate::history::{cut_escaped, escaped_bytes};
 use crate::json::{self, Fields, Value};
-use crate::plan::has_stopped;
-use crate::thread::{Head, ThreadRecord};
-use crate::{limits::Limits, thread::Cause};
+use crate::limits::Limits;
+use crate::plan::{Standing, standing};
+use crate::thread::{Cause, ChainRecord, Head, ThreadRecord};
 
 /// Bytes of an answer around its children.
 const ENVELOPE_BYTES: usize = 64;
@@ -27,18 +27,21 @@ pub struct Child {
     result: Option<String>,
     /// `None` if its records are missing or cannot be read.
     head: Option<Head>,
+    /// Does it draw on the account that its parent draws on?
+    shares: bool,
 }
 
 impl Child {
     /// A child as its records are.
-    pub fn new(number: u64, thread: &ThreadRecord, head: &Head) -> Self {
+    pub fn new(thread: &ThreadRecord, head: &Head, chain: &ChainRecord) -> Self {
         // A text is shown as it is, other JSON as text.
         let text = |result: &String| match json::parse(result) {
             Ok(Value::String(text)) => text.to_string(),
             _ => result.clone(),
         };
         Self {
-            number,
+            number: chain.number,
+            shares: !chain.has_account(),
             id: thread.id.clone(),
             result: thread.result.as_ref().map(text),
             head: Some(head.clone()),
@@ -52,6 +55,7 @@ impl Child {
             id: id.to_owned(),
             result: None,
             head: None,
+            shares: false,
         }
     }
 
@@ -65,17 +69,23 @@ impl Child {
         self.head = Some(head.clone());
     }
 
-    /// Does it answer a wait? `ceiling` holds the operator's caps. Of one that cannot be read nothing
-    /// more will be known.
-    pub(super) fn has_stopped(&self, ceiling: Limits) -> bool {
-        self.head
-            .as_ref()
-            .is_none_or(|head| has_stopped(head, ceiling))
+    /// How it stands towards a wait for it. `ceiling` holds the operator's caps. One that cannot be
+    /// read answers it: nothing more will be known of it.
+    pub(super) fn standing(&self, ceiling: Limits) -> Standing {
+        let head = self.head.as_ref();
+        head.map_or(Standing::Answers, |head| {
+            standing(head, self.shares, ceiling)
+        })
     }
 
     /// Can its records be read?
     pub(super) fn is_readable(&self) -> bool {
         self.head.is_some()
+    }
+
+    /// Why it is suspended, if it is.
+    pub(super) fn cause(&self) -> Option<&Cause> {
+        self.head.as_ref()?.cause.as_ref()
     }
 
     /// The JSON object that tells of it, in at most `room` bytes: the part of its result from byte

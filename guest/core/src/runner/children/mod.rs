@@ -209,7 +209,7 @@ fn spawn(
     let plan = thread::create(&draft, resolved, Some(parent), change.now(), &random)?;
     change.chain.children = number;
     change.head.counters.spawns += 1;
-    spawned.push(Child::new(number, &plan.thread, &plan.head));
+    spawned.push(Child::new(&plan.thread, &plan.head, &plan.chain));
     change.extra.extend(plan.writes);
     let mut text = String::new();
     Fields::new(&mut text)

@@ -2,19 +2,20 @@
 
 use super::ANSWER_BYTES_MAX;
 use super::answers::{Child, answer_children};
-use crate::error::Error;
-use crate::history::{Entry, Event, Reason, State, ToolResult};
+use crate::error::{self, Error};
+use crate::history::{Entry, Event, Reason, State, Suspended, ToolResult};
 use crate::limits::Limits;
 use crate::money::Nanos;
-use crate::plan::{Change, Loaded, Moment};
+use crate::plan::{Change, Loaded, Moment, Standing};
 use crate::runner::admit::{Try, admit, hand_out};
 use crate::runner::claim::cancelled;
 use crate::runner::mail::take_mail;
 use crate::runner::round::fit;
 use crate::runner::stop::{let_go, suspend};
-use crate::runner::{Decision, Kit};
+use crate::runner::{Decision, Kit, LEASE_GRACE_MILLIS};
 use crate::settings::Pin;
-use crate::thread::{Status, StepKind, WAIT_MAX, WaitFor};
+use crate::thread::{Cause, Status, StepKind, WAIT_MAX, WaitFor};
+use crate::time::Instant;
 
 /// What a call of `wait_threads` waits for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,17 +47,42 @@ impl Waiting {
         self
     }
 
-    /// Spawn numbers of those that have not stopped.
+    /// Spawn numbers of those that do not answer it.
     fn left(&self, ceiling: Limits) -> Vec<u64> {
         let left = self.children.iter();
-        let left = left.filter(|child| !child.has_stopped(ceiling));
+        let left = left.filter(|child| child.standing(ceiling) != Standing::Answers);
         left.map(|child| child.number).collect()
     }
 
-    /// Has one of them stopped that can be read? One that cannot be read is not the first end.
-    fn has_ended_child(&self, ceiling: Limits) -> bool {
-        let mut children = self.children.iter();
-        children.any(|child| child.is_readable() && child.has_stopped(ceiling))
+    /// Has it all that it waits for? A child that cannot be read is not the first end.
+    fn is_over(&self, left: &[u64]) -> bool {
+        let readable = self.children.iter().filter(|child| child.is_readable());
+        left.is_empty() || self.any && left.len() < readable.count()
+    }
+
+    /// Has one of them no money to go on with?
+    fn is_short(&self, ceiling: Limits) -> bool {
+        let interrupted = self.children.iter();
+        let mut interrupted =
+            interrupted.filter(|child| child.standing(ceiling) == Standing::Interrupted);
+        interrupted.any(|child| child.cause().is_some_and(|cause| cause.reason == "budget"))
+    }
+
+    /// The child that holds it up, if none of them goes on by itself: one without money before
+    /// others, for that needs a person.
+    fn interrupted(&self, ceiling: Limits) -> Option<(&Child, &Cause)> {
+        let standing = |child: &Child| child.standing(ceiling);
+        if self
+            .children
+            .iter()
+            .any(|child| standing(child) == Standing::Moves)
+        {
+            return None;
+        }
+        let interrupted = self.children.iter();
+        let interrupted = interrupted.filter(|child| standing(child) == Standing::Interrupted);
+        let causes = interrupted.filter_map(|child| child.cause().map(|cause| (child, cause)));
+        causes.min_by_key(|(_, cause)| cause.reason != "budget")
     }
 
     /// What the model is told.
@@ -88,45 +114,81 @@ pub(in crate::runner) fn go_on(
     Ok(())
 }
 
-/// Wait, or answer the call if there is nothing to wait for any more; true if it was answered.
-fn wait(change: &mut Change<'_>, pin: &Pin, waiting: &Waiting) -> bool {
-    let until = match &change.head.wait {
-        Some(wait) => wait.until,
-        None => change.now().plus_millis(waiting.timeout),
-    };
-    let left = waiting.left(change.ceiling());
-    let enough = left.is_empty() || waiting.any && waiting.has_ended_child(change.ceiling());
-    let late = change.now() >= until;
-    if enough || late {
-        answer(change, waiting.answer(!enough));
-        take_mail(change);
-        admit(change, pin, Try::default());
-        return true;
+/// A run comes to its wait: it waits, or goes on if there is nothing to wait for.
+fn wait(change: &mut Change<'_>, pin: &Pin, waiting: &Waiting) {
+    let ceiling = change.ceiling();
+    let left = waiting.left(ceiling);
+    if waiting.is_over(&left) {
+        return answer(change, pin, waiting.answer(false));
     }
     if let Some(cause) = change.store_full() {
-        suspend(change, cause);
-        return false;
+        return suspend(change, cause);
     }
+    let until = change.now().plus_millis(waiting.timeout);
+    wait_until(change, waiting, left, until);
+    // Where its children have no money it is looked at once they could be revived, or could not.
+    let stuck = waiting.interrupted(ceiling);
+    if stuck.is_some_and(|(_, cause)| cause.reason == "budget") {
+        change.head.due = Some(0);
+    }
+}
+
+/// Nobody holds it until then, or until those that are left have stopped.
+fn wait_until(change: &mut Change<'_>, waiting: &Waiting, left: Vec<u64>, until: Instant) {
     if change.head.status != Status::Waiting {
         let_go(change, Status::Waiting);
     }
+    let short = waiting.is_short(change.ceiling());
     change.head.due = Some(until.millis());
     change.head.wait = Some(WaitFor {
         numbers: left,
         any: waiting.any,
         until,
+        short,
     });
-    false
 }
 
-fn answer(change: &mut Change<'_>, text: String) {
-    change.head.wait = None;
-    let Some(round) = change.head.round.take() else {
-        return;
+/// A thread whose children were all interrupted is suspended with them, its wait open. It goes on
+/// when it is resumed, or by itself once they have stopped.
+fn suspend_with_child(change: &mut Change<'_>, waiting: &Waiting, left: Vec<u64>) -> bool {
+    let Some((child, why)) = waiting.interrupted(change.ceiling()) else {
+        return false;
     };
-    for call in round.calls {
+    let message = format!(
+        "it waits for {}, which is suspended: {}",
+        child.id(),
+        error::cut(&why.message, 1_000)
+    );
+    let cause = Cause {
+        message,
+        ..why.clone()
+    };
+    let until = change.head.wait.as_ref().map(|wait| wait.until);
+    change.push(Event::Suspended(Suspended {
+        cause: cause.clone(),
+    }));
+    let_go(change, Status::Suspended);
+    change.closing = true;
+    change.head.cause = Some(cause);
+    // Mail is taken after the wait: it is no reason to start it before.
+    change.head.due = None;
+    change.head.wait = Some(WaitFor {
+        numbers: left,
+        any: waiting.any,
+        until: until.unwrap_or(change.now()),
+        short: false,
+    });
+    true
+}
+
+/// The call has its result, and the run goes on.
+fn answer(change: &mut Change<'_>, pin: &Pin, text: String) {
+    change.head.wait = None;
+    let round = change.head.round.take();
+    let version = round.as_ref().map_or(0, |round| round.version);
+    for call in round.into_iter().flat_map(|round| round.calls) {
         change.push(Event::ToolResult(ToolResult {
-            version: round.version,
+            version,
             index: call.index,
             name: "wait_threads".to_owned(),
             text: fit(text.clone(), ANSWER_BYTES_MAX),
@@ -135,6 +197,8 @@ fn answer(change: &mut Change<'_>, text: String) {
             cost: Nanos::ZERO,
         }));
     }
+    take_mail(change);
+    admit(change, pin, Try::default());
 }
 
 /// A waiting thread is looked at: it goes on under this holder, or waits further.
@@ -155,18 +219,61 @@ pub(in crate::runner) fn woken(
     change.head.lost = 0;
     change.head.holder = Some(holder.to_owned());
     change.head.request = Some(format!("claim:{holder}"));
-    if wait(&mut change, pin, &waiting) || change.head.status == Status::Suspended {
-        let plan = change.into_plan(Reason::ToolResults)?;
-        return Ok(Decision::Commit(Box::new(plan)));
+    let reason = match look(&mut change, pin, &waiting) {
+        Looked::GoesOn => Reason::ToolResults,
+        Looked::Suspended => Reason::Suspended,
+        Looked::Waits => {
+            // Not yet: nobody holds it, and it is not due before it must be.
+            let before = &loaded.head.value;
+            change.head.token = before.token;
+            change.head.lost = before.lost;
+            change.head.holder = None;
+            change.head.request = None;
+            if change.head == *before {
+                return Ok(Decision::Repeat);
+            }
+            return Ok(Decision::Commit(Box::new(change.into_head_plan()?)));
+        }
+    };
+    Ok(Decision::Commit(Box::new(change.into_plan(reason)?)))
+}
+
+/// What a look at a waiting thread came to.
+enum Looked {
+    /// The call has its result.
+    GoesOn,
+    /// It is suspended with its children, or because the store is full.
+    Suspended,
+    /// It waits further.
+    Waits,
+}
+
+fn look(change: &mut Change<'_>, pin: &Pin, waiting: &Waiting) -> Looked {
+    let (now, wait) = (change.now(), change.head.wait.as_ref());
+    let until = wait.map_or(now.plus_millis(waiting.timeout), |wait| wait.until);
+    let left = waiting.left(change.ceiling());
+    if waiting.is_over(&left) {
+        answer(change, pin, waiting.answer(false));
+        return Looked::GoesOn;
     }
-    // Not yet: nobody holds it, and it is not due before it must be.
-    let before = &loaded.head.value;
-    change.head.token = before.token;
-    change.head.lost = before.lost;
-    change.head.holder = None;
-    change.head.request = None;
-    if change.head == *before {
-        return Ok(Decision::Repeat);
+    if suspend_with_child(change, waiting, left.clone()) {
+        return Looked::Suspended;
     }
-    Ok(Decision::Commit(Box::new(change.into_head_plan()?)))
+    let missed = now > until.plus_millis(LEASE_GRACE_MILLIS);
+    if now >= until && !missed {
+        answer(change, pin, waiting.answer(true));
+        return Looked::GoesOn;
+    }
+    if let Some(cause) = change.store_full() {
+        suspend(change, cause);
+        return Looked::Suspended;
+    }
+    // Whoever drives a tree looks at a wait when its time is over. Where nobody did, its time was
+    // one in which nobody ran its children either: they have it again.
+    let until = match missed {
+        true => now.plus_millis(waiting.timeout),
+        false => until,
+    };
+    wait_until(change, waiting, left, until);
+    Looked::Waits
 }

@@ -1,0 +1,302 @@
+//! One look at a tree: what is due is begun, what was told is passed on, and what a dead process
+//! held is taken over.
+//!
+//! Which threads these are, the component says. A thread that waits is looked at only when nothing
+//! under the top is about to be revived: else it would be told that its children are suspended.
+
+use super::{GRACE, LOOKS_FAILED_MAX, REVIVALS_MAX, Tree};
+use crate::authority::Life;
+use crate::driver::{Driver, Ended, RunEvent};
+use crate::error::CallError;
+use crate::wit::ledger::Branch;
+use crate::wit::{self, runner};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// Threads of one page that is looked at.
+const PAGE_THREADS: u32 = 100;
+/// The pause between two looks through the whole tree.
+const SURVEY_PAUSE: Duration = Duration::from_secs(2);
+
+impl Tree<'_> {
+    /// Begin what is due, and pass on what threads were told; true if there was any of that.
+    pub(super) async fn look(&mut self, stopped: bool) -> Result<bool, super::DriveError> {
+        if stopped && !self.has_children && matches!(self.result, Some(Err(_))) {
+            return Ok(false);
+        }
+        match self.look_through(stopped).await {
+            Ok(begun) => {
+                self.failed = 0;
+                Ok(begun)
+            }
+            // What the run itself says is more than that its children cannot be seen.
+            Err(error) if self.failed >= LOOKS_FAILED_MAX => match self.result.take() {
+                Some(Err(first)) => Err(first),
+                _ => Err(error.into()),
+            },
+            Err(error) => {
+                tracing::warn!(thread = self.top, %error, "what is due cannot be read");
+                self.failed += 1;
+                // Where there are no children, nothing is missed.
+                Ok(self.waits() || !self.runs.is_empty())
+            }
+        }
+    }
+
+    async fn look_through(&mut self, stopped: bool) -> Result<bool, CallError> {
+        if std::mem::take(&mut self.lost) {
+            self.driver.recover_lost().await?;
+        }
+        self.look_at_top().await?;
+        self.crowded = false;
+        let (mut cursor, mut begun, mut swept) = (None, false, false);
+        let (mut waiting, mut reviving) = (Vec::new(), false);
+        let tenant = &self.driver.tenant;
+        loop {
+            let under = Some(self.top.to_owned());
+            let page = tenant.ready(PAGE_THREADS, cursor, under).await?;
+            for due in page.threads {
+                match due.status.as_str() {
+                    _ if due.sweep && !self.kept_sweeps.contains(&due.thread) => {
+                        let untold = tenant.sweep_or_name(&due.thread).await?;
+                        if !untold.is_empty() {
+                            self.keep_sweep(&due.thread, &untold);
+                        }
+                        (begun, swept) = (true, true);
+                    }
+                    // What it has to pass on is kept, for its child cannot be read.
+                    status if due.sweep && status != "running" => {}
+                    _ if stopped => {}
+                    "waiting" => waiting.push(due),
+                    "suspended" => {
+                        begun |= self.revive(&due.thread);
+                        reviving |= self.is_reviving(&due.thread);
+                    }
+                    _ => begun |= self.begin(due),
+                }
+            }
+            cursor = page.cursor;
+            if cursor.is_none() {
+                break;
+            }
+        }
+        if swept {
+            self.tell_observer().await?;
+        }
+        if reviving {
+            // What waits is looked at once those go on.
+            begun |= !self.crowded;
+        } else {
+            for due in waiting {
+                begun |= self.begin(due);
+            }
+        }
+        if !stopped && self.is_survey_due(begun) {
+            begun |= self.survey().await?;
+        }
+        Ok(begun)
+    }
+
+    /// A sweep that could not tell all children is kept by its thread: this driver does not try it
+    /// again.
+    fn keep_sweep(&mut self, thread: &str, untold: &[wit::Unreadable]) {
+        for child in untold {
+            let (child, why) = (&child.thread, &child.why.message);
+            tracing::warn!(thread, ?child, ?why, "a child cannot be told of an end");
+        }
+        self.kept_sweeps.insert(thread.to_owned());
+    }
+
+    /// A top that waits, and that this driver does not perform, may have been ended by somebody
+    /// else.
+    async fn look_at_top(&mut self) -> Result<(), CallError> {
+        if !self.waits() || self.running.iter().any(|running| running == self.top) {
+            return Ok(());
+        }
+        let top = self.driver.tenant.get(self.top).await?;
+        if !matches!(top.status.as_str(), "waiting" | "running") {
+            let ended = Ended::of(&top);
+            self.sink.emit(RunEvent::Ended(Box::new(ended.clone())));
+            self.result = Some(Ok(ended));
+        }
+        Ok(())
+    }
+
+    /// Perform a thread that is due.
+    fn begin(&mut self, due: runner::Due) -> bool {
+        let proof = match due.status.as_str() {
+            "running" if !self.is_silent(&due, Instant::now()) => return false,
+            "running" => Some(runner::Proof::Watched(due.sighting)),
+            "waiting" => Some(runner::Proof::None),
+            _ => None,
+        };
+        self.perform_one(&due.thread, proof)
+    }
+
+    /// Start a thread again that is suspended and can go on.
+    fn revive(&mut self, thread: &str) -> bool {
+        let times = self.revived.get(thread).copied().unwrap_or_default();
+        let begun = times < REVIVALS_MAX && self.perform_one(thread, None);
+        if begun {
+            self.revived.insert(thread.to_owned(), times + 1);
+        }
+        begun
+    }
+
+    /// Is a suspended thread about to go on? It may be begun already, or find no room yet.
+    fn is_reviving(&self, thread: &str) -> bool {
+        let times = self.revived.get(thread).copied().unwrap_or_default();
+        let begun = self.running.iter().any(|running| running == thread);
+        begun || times < REVIVALS_MAX && !self.is_left_alone(thread)
+    }
+
+    /// Has the holder of a thread, whose lease is over, been silent for the grace?
+    fn is_silent(&mut self, due: &runner::Due, now: Instant) -> bool {
+        let seen = (due.sighting.step, due.sighting.partial);
+        let entry = self.silent.entry(due.thread.clone()).or_insert((seen, now));
+        if entry.0 != seen {
+            *entry = (seen, now);
+        }
+        now.duration_since(entry.1) >= GRACE
+    }
+
+    /// Is the whole tree to be looked through? Before this run ends it is, and now and then.
+    fn is_survey_due(&self, begun: bool) -> bool {
+        let ends = !begun && self.runs.is_empty() && !self.waits();
+        let since = self.surveyed.map(|last| last.elapsed());
+        ends || since.is_none_or(|since| since >= SURVEY_PAUSE)
+    }
+
+    /// Look through the whole tree: is something left that somebody must see to, and what did a
+    /// process hold that has died? Those runs are closed, and their threads revived with the next
+    /// look; true if there were any.
+    async fn survey(&mut self) -> Result<bool, CallError> {
+        let (mut cursor, mut open, mut dead) = (None, false, Vec::new());
+        loop {
+            let page = self.driver.tenant.tree(self.top, cursor).await?;
+            for branch in page.branches {
+                match branch.status.as_str() {
+                    "created" | "waiting" => open |= !self.is_given_up(&branch.thread),
+                    "running" => dead.extend(self.dead_holder(branch).await?),
+                    _ => {}
+                }
+            }
+            cursor = page.cursor;
+            if cursor.is_none() {
+                break;
+            }
+        }
+        (self.open, self.surveyed) = (open, Some(Instant::now()));
+        self.take_over(&dead).await
+    }
+
+    /// Who holds a thread that this driver does not perform, if its process is known to be dead.
+    async fn dead_holder(&mut self, branch: Branch) -> Result<Option<String>, CallError> {
+        if self.running.contains(&branch.thread) {
+            return Ok(None);
+        }
+        let lease = self.driver.tenant.get(&branch.thread).await?.run.lease;
+        let holder = lease.map(|lease| lease.holder);
+        Ok(holder.filter(|holder| self.driver.shared.life(holder) == Life::Dead))
+    }
+
+    /// Close what these held, and nothing that somebody else has taken over meanwhile: where many
+    /// drivers see a death, a claim of each would fence the one before.
+    async fn take_over(&mut self, dead: &[String]) -> Result<bool, CallError> {
+        if dead.is_empty() {
+            return Ok(false);
+        }
+        let closed = self.driver.tenant.recover_all(dead).await?.closed;
+        for thread in &closed {
+            self.driver.committed(thread);
+            if thread == self.top {
+                self.perform_one(thread, None);
+            }
+        }
+        if !closed.is_empty() {
+            self.driver.nudge.notify_one();
+        }
+        Ok(!closed.is_empty())
+    }
+
+    /// The driver was stopped, and its runs with it: threads that wait for them are suspended with
+    /// them, the lowest first, so that a resume of the top goes on with all of them.
+    pub(super) async fn suspend_waiting(&mut self) {
+        let (mut cursor, mut waiting) = (None, Vec::new());
+        loop {
+            let Ok(page) = self.driver.tenant.tree(self.top, cursor).await else {
+                return;
+            };
+            let found = page.branches.into_iter();
+            waiting.extend(found.filter(|branch| branch.status == "waiting"));
+            cursor = page.cursor;
+            if cursor.is_none() {
+                break;
+            }
+        }
+        waiting.sort_by_key(|branch| std::cmp::Reverse(branch.depth));
+        for branch in waiting {
+            let sink = match branch.thread == self.top {
+                true => self.sink.clone(),
+                false => self.sink.of_child(&branch.thread),
+            };
+            let claimed = self
+                .driver
+                .claim(&branch.thread, runner::Proof::None, &sink, self.stop);
+            if let Err(error) = claimed.await {
+                tracing::debug!(thread = branch.thread, %error, "it waits further");
+            }
+        }
+    }
+
+    /// Threads that nobody held were ended by what they were told.
+    async fn tell_observer(&mut self) -> Result<(), CallError> {
+        if self.driver.observer.is_none() {
+            return Ok(());
+        }
+        let mut cursor = None;
+        loop {
+            let page = self.driver.tenant.tree(self.top, cursor).await?;
+            for branch in &page.branches {
+                self.driver.committed(&branch.thread);
+            }
+            cursor = page.cursor;
+            if cursor.is_none() {
+                return Ok(());
+            }
+        }
+    }
+}
+
+impl Driver {
+    /// Is there something below a thread that somebody must see to?
+    pub(super) async fn is_open_below(&self, top: &str) -> Result<bool, CallError> {
+        let mut cursor = None;
+        loop {
+            let under = Some(top.to_owned());
+            let page = self.tenant.ready(PAGE_THREADS, cursor, under).await?;
+            if !page.threads.is_empty() {
+                return Ok(true);
+            }
+            cursor = page.cursor;
+            if cursor.is_none() {
+                break;
+            }
+        }
+        let mut cursor = None;
+        loop {
+            let page = self.tenant.tree(top, cursor).await?;
+            let goes_on = |branch: &Branch| {
+                branch.depth > 0
+                    && matches!(branch.status.as_str(), "created" | "waiting" | "running")
+            };
+            if page.branches.iter().any(goes_on) {
+                return Ok(true);
+            }
+            cursor = page.cursor;
+            if cursor.is_none() {
+                return Ok(false);
+            }
+        }
+    }
+}

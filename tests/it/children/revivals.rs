@@ -1,0 +1,308 @@
+//! Trees that were interrupted, through the driver: nobody's result is lost, and a run stays until
+//! nothing below it is left to do.
+
+use super::grove::{Act, Grove, call, grove, say};
+use serde_json::json;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use threadkeep::ceilings::{Ceilings, Guard};
+use threadkeep::clock::SystemClock;
+use threadkeep::driver::{Driver, Ended, RunEvent, Sink, Stop, StopLevel, stopper};
+use threadkeep::models::Block;
+use threadkeep::policy::{Policy, Preset};
+use threadkeep::wit::Limits;
+use threadkeep::wit::runner::{Raised, SignalKind};
+
+const WAIT: &str = "wait_threads";
+/// Far more than a tree of these takes.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Each level spawns two of the next and waits for them; whoever is told of a suspended child says
+/// that results are lost.
+fn waits_for_all(who: &str, _: usize, last: &str) -> Vec<Block> {
+    let next = match who {
+        "top" => "mid",
+        "mid" => "leaf",
+        _ => return say("leaf done"),
+    };
+    if last.contains("suspended") || last.contains(r#"timed_out\":true"#) {
+        return say("results are lost");
+    }
+    if last.contains("done") {
+        return say("all done");
+    }
+    let spawn = ("spawn_thread", json!({"directive": next}));
+    call(&[spawn.clone(), spawn, (WAIT, json!({}))])
+}
+
+/// The top spawns five leaves; it waits for them or not.
+fn five(waits: bool) -> Box<Act> {
+    Box::new(move |who: &str, before: usize, _: &str| match who {
+        "top" if before == 0 => {
+            let mut calls = vec![("spawn_thread", json!({"directive": "leaf"})); 5];
+            if waits {
+                calls.push((WAIT, json!({})));
+            }
+            call(&calls)
+        }
+        "top" => say("all done"),
+        _ => say("leaf done"),
+    })
+}
+
+/// The driver of a grove under a policy that allows so many runs at once.
+fn with_runs(grove: &Grove, runs: u64) -> Driver {
+    let ceilings = Ceilings {
+        runs_max: Some(runs),
+        ..Ceilings::none()
+    };
+    let policy = Policy {
+        ceilings,
+        ..Policy::preset(Preset::Local)
+    };
+    let guard = Guard::new(policy, Arc::new(SystemClock));
+    grove.driver.clone().within(Arc::new(guard))
+}
+
+/// A run that hangs says how the threads of its tree stand.
+async fn run(driver: &Driver, top: &str) -> Ended {
+    let (sink, stop) = (Sink::none(), Stop::never());
+    let run = tokio::time::timeout(PATIENCE, driver.run(top, None, &sink, &stop));
+    if let Ok(ended) = run.await {
+        return ended.unwrap();
+    }
+    let tree = driver.tenant().tree(top, None).await.unwrap();
+    for branch in tree.branches {
+        let thread = driver.tenant().get(&branch.thread).await.unwrap();
+        println!(
+            "{} {} at version {}: {:?} {:?}",
+            thread.id, thread.status, thread.version, thread.cause, thread.run
+        );
+    }
+    println!("{:?}", driver.tenant().account(top).await);
+    let ready = driver.tenant().ready(100, None, Some(top.to_owned()));
+    panic!("{top} hangs; due: {:#?}", ready.await);
+}
+
+async fn all_are(grove: &Grove, top: &str, threads: usize, status: &str) {
+    let tree = grove.tree(top).await;
+    assert_eq!(tree.len(), threads, "{tree:#?}");
+    assert!(tree.iter().all(|one| one.status == status), "{tree:#?}");
+}
+
+async fn asked_at_once(grove: &Grove, threads: usize) {
+    while grove.actor.now.load(Ordering::SeqCst) < threads {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// The top has ended, and two leaves are asked.
+async fn ended_above_two(grove: &Grove, top: &str) {
+    while grove
+        .driver
+        .tenant()
+        .get(top)
+        .await
+        .unwrap()
+        .outcome
+        .is_none()
+    {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    asked_at_once(grove, 2).await;
+}
+
+/// Symptom: a run of a tree came back with exit 0 and left children `created`, their money
+/// reserved. Cause: they found no room among the `runs` of the policy, and nobody came back to
+/// them. Fix: the run stands in line for them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn children_that_find_no_room_among_the_runs_begin_once_there_is_some() {
+    for (runs, waits) in [(1, false), (2, false), (1, true), (3, true)] {
+        let grove = grove("1", Duration::from_millis(5), five(waits));
+        let top = grove.top().await;
+        let driver = with_runs(&grove, runs);
+        let ended = run(&driver, &top).await;
+        assert_eq!(ended.status, "completed", "{runs} {waits}: {ended:?}");
+        all_are(&grove, &top, 6, "completed").await;
+        let most = grove.actor.most.load(Ordering::SeqCst) as u64;
+        assert!(most <= runs, "{most} at once, {runs} are allowed");
+        grove.adds_up(&top).await;
+    }
+}
+
+/// Symptom: after Ctrl-C, a shutdown or SIGTERM the children stayed suspended when their tree was
+/// resumed, and their parents ended without them. Fix: the driver suspends the whole tree, and all
+/// of it goes on with its top.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_tree_that_was_stopped_in_order_goes_on_with_its_top() {
+    let grove = grove("1", Duration::from_secs(30), Box::new(waits_for_all));
+    let top = grove.top().await;
+    let (stopper, stop) = stopper();
+    let sink = Sink::none();
+    let stopped = grove.driver.run(&top, None, &sink, &stop);
+    let stops = async {
+        asked_at_once(&grove, 4).await;
+        stopper.raise(StopLevel::Cancel);
+    };
+    let (ended, ()) = tokio::join!(stopped, stops);
+    let ended = ended.unwrap();
+    assert_eq!(ended.status, "suspended", "{ended:?}");
+    assert_eq!(ended.cause.unwrap().code, "stopped");
+    all_are(&grove, &top, 7, "suspended").await;
+    *grove.actor.pause.lock().unwrap() = Duration::from_millis(10);
+    let ended = run(&grove.driver, &top).await;
+    assert_eq!(ended.result.as_deref(), Some(r#""all done""#), "{ended:?}");
+    all_are(&grove, &top, 7, "completed").await;
+    grove.adds_up(&top).await;
+}
+
+/// The kind beside it: `runs` that are few, and a tree that was stopped.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stopped_tree_goes_on_where_few_runs_are_allowed() {
+    let grove = grove("1", Duration::from_secs(30), five(true));
+    let top = grove.top().await;
+    let driver = with_runs(&grove, 2);
+    let (stopper, stop) = stopper();
+    let sink = Sink::none();
+    let stopped = driver.run(&top, None, &sink, &stop);
+    let stops = async {
+        asked_at_once(&grove, 2).await;
+        stopper.raise(StopLevel::Cancel);
+    };
+    let (ended, ()) = tokio::join!(stopped, stops);
+    // Three have not begun: they still go on by themselves, and so does the wait for them.
+    assert_eq!(ended.unwrap().status, "waiting");
+    *grove.actor.pause.lock().unwrap() = Duration::from_millis(10);
+    let ended = run(&driver, &top).await;
+    assert_eq!(ended.status, "completed", "{ended:?}");
+    all_are(&grove, &top, 6, "completed").await;
+}
+
+/// Symptom: what lay below a top that had ended could not be driven any more: `resume` refused the
+/// top. Fix: it drives what lies below.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_lies_below_a_top_that_has_ended_is_driven_with_it() {
+    let act = |who: &str, before: usize, last: &str| match who {
+        "top" if before == 0 => call(&[("spawn_thread", json!({"directive": "mid"}))]),
+        "top" => say("top done"),
+        _ => waits_for_all(who, before, last),
+    };
+    for stops_in_order in [true, false] {
+        let grove = grove("1", Duration::from_secs(30), Box::new(act));
+        let top = grove.top().await;
+        let (stopper, stop) = stopper();
+        let sink = Sink::none();
+        let mut first = Box::pin(grove.driver.run(&top, None, &sink, &stop));
+        tokio::select! {
+            ended = &mut first => panic!("{ended:?}"),
+            () = ended_above_two(&grove, &top) => {}
+        }
+        match stops_in_order {
+            true => {
+                stopper.raise(StopLevel::Cancel);
+                assert_eq!(first.await.unwrap().status, "completed");
+            }
+            false => {
+                drop(first);
+                grove.driver.recover_lost().await.unwrap();
+            }
+        }
+        *grove.actor.pause.lock().unwrap() = Duration::from_millis(10);
+        let ended = run(&grove.driver, &top).await;
+        assert_eq!(ended.status, "completed", "{ended:?}");
+        all_are(&grove, &top, 4, "completed").await;
+        let again = grove.driver.run(&top, None, &sink, &Stop::never()).await;
+        assert!(again.is_err(), "nothing is left to be done: {again:?}");
+        grove.adds_up(&top).await;
+    }
+}
+
+/// The kind beside it: a child that was created and never begun.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_created_child_below_a_top_that_has_ended_is_begun() {
+    let grove = grove("1", Duration::from_millis(10), five(false));
+    let top = grove.top().await;
+    let driver = with_runs(&grove, 1);
+    let (sink, mut events) = Sink::channel();
+    let stop = Stop::never();
+    let ends = async { while !matches!(events.recv().await, Some(RunEvent::Ended(_))) {} };
+    tokio::select! {
+        ended = driver.run(&top, None, &sink, &stop) => panic!("{ended:?}"),
+        () = ends => {}
+    }
+    driver.recover_lost().await.unwrap();
+    let tree = grove.tree(&top).await;
+    assert!(tree.iter().any(|one| one.status == "created"), "{tree:#?}");
+    run(&driver, &top).await;
+    all_are(&grove, &top, 6, "completed").await;
+}
+
+/// Symptom: the money of a tree ran out, was raised, and the parent ended without the results of
+/// its children. Fix: all of them are suspended together, and go on together.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn shared_money_that_runs_out_is_raised_and_no_result_is_lost() {
+    let act = |who: &str, before: usize, last: &str| match who {
+        "leaf" if before < 24 => call(&[("thread_status", json!({"thread": "none"}))]),
+        _ => waits_for_all(who, 0, last),
+    };
+    let grove = grove("0.02", Duration::from_millis(5), Box::new(act));
+    let top = grove.top().await;
+    let mut ended = run(&grove.driver, &top).await;
+    let mut raises = 0;
+    while ended.status == "suspended" {
+        assert_eq!(ended.cause.as_ref().unwrap().reason, "budget", "{ended:?}");
+        // Without money nothing goes on, and nothing is lost.
+        let again = run(&grove.driver, &top).await;
+        assert_eq!(again.status, "suspended", "{again:?}");
+        raises += 1;
+        let caps = Limits {
+            spend: Some(20_000_000 + raises * 7_000_000),
+            ..Limits::default()
+        };
+        let through = false;
+        let raise = SignalKind::Raise(Raised { caps, through });
+        let name = format!("raise/{raises}");
+        grove
+            .driver
+            .tenant()
+            .signal(&top, &name, raise)
+            .await
+            .unwrap();
+        ended = run(&grove.driver, &top).await;
+    }
+    assert!(raises > 0, "the money never ran out");
+    assert_eq!(ended.result.as_deref(), Some(r#""all done""#), "{ended:?}");
+    all_are(&grove, &top, 7, "completed").await;
+    grove.adds_up(&top).await;
+}
+
+/// Symptom: `recover` of a child whose driver had died answered the wait of its parent, which
+/// another driver ran. Fix: that driver revives the child.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_child_that_is_recovered_in_a_live_tree_is_revived() {
+    let grove = grove("1", Duration::from_secs(30), Box::new(waits_for_all));
+    let top = grove.top().await;
+    let (sink, stop) = (Sink::none(), Stop::never());
+    let live = grove.driver.run(&top, None, &sink, &stop);
+    let recovers = async {
+        asked_at_once(&grove, 4).await;
+        *grove.actor.pause.lock().unwrap() = Duration::from_millis(10);
+        // As a person does who takes a holder for dead.
+        let tenant = grove.driver.tenant();
+        let tree = grove.tree(&top).await;
+        let leaf = tree.iter().find(|one| one.depth == 2).unwrap();
+        let lease = tenant.get(&leaf.thread).await.unwrap().run.lease.unwrap();
+        let recovered = tenant.recover_all(&[lease.holder]).await.unwrap();
+        assert_eq!(recovered.closed, [leaf.thread.as_str()]);
+        for other in tree.iter().filter(|one| one.depth == 2).skip(1) {
+            let lease = tenant.get(&other.thread).await.unwrap().run.lease.unwrap();
+            tenant.recover_all(&[lease.holder]).await.unwrap();
+        }
+    };
+    let (ended, ()) = tokio::join!(live, recovers);
+    let ended = ended.unwrap();
+    assert_eq!(ended.result.as_deref(), Some(r#""all done""#), "{ended:?}");
+    all_are(&grove, &top, 7, "completed").await;
+    grove.adds_up(&top).await;
+}

@@ -1,0 +1,193 @@
+//! Trees that several processes drive, and processes that die in the middle: no result is lost, and
+//! all come to an end.
+
+use super::fixture::{MODELS, Project};
+use serde_json::{Value, json};
+use std::time::{Duration, Instant};
+use threadkeep_tests::binary::{self, Running};
+
+/// The children of the top.
+const CHILDREN: usize = 5;
+
+/// The top spawns five and waits for them; each child answers after so many milliseconds.
+fn script(child_millis: u64) -> String {
+    let spawn = json!({"name": "spawn_thread", "arguments": {"directive": "leaf"}});
+    let mut calls = vec![spawn; CHILDREN];
+    calls.push(json!({"name": "wait_threads", "arguments": {}}));
+    json!([
+        {"for": "You are the top", "calls": calls},
+        {"for": "You are the top", "text": "All is done."},
+        {"for": "You are a leaf", "text": "A leaf is done.", "delay_ms": child_millis}
+    ])
+    .to_string()
+}
+
+/// Directives, a script whose children take ten minutes and one whose children take a moment, and a
+/// policy that allows two runs at once in a process.
+fn project() -> Project {
+    let project = Project::empty();
+    project.write(".ai/config/models.yaml", MODELS);
+    let top = "---\ncapabilities: [execute.tool.*]\nlimits: {spend: 0.50}\n---\nYou are the top.\n";
+    project.write(".ai/directives/top.md", top);
+    let leaf = "---\nlimits: {turns: 3}\n---\nYou are a leaf.\n";
+    project.write(".ai/directives/leaf.md", leaf);
+    project.write("slow.json", &script(590_000));
+    project.write("quick.json", &script(300));
+    project
+}
+
+/// A policy that allows so many runs at once in a process.
+fn policy(runs: u64) -> tempfile::TempDir {
+    let temp = tempfile::TempDir::new().expect("a temporary directory");
+    let text = format!(
+        "models: {{tiny: {{prices: {{input: \"1.00\", output: \"2.00\"}}}}}}\nproviders: {{local: {{wire: scripted}}}}\nceilings: {{runs: {runs}}}\n"
+    );
+    std::fs::write(temp.path().join("policy.yaml"), text).expect("written");
+    temp
+}
+
+fn start(project: &Project, policy: &tempfile::TempDir, arguments: &[&str]) -> Running {
+    let path = policy.path().join("policy.yaml");
+    let mut all = vec!["--policy", path.to_str().expect("it is UTF-8")];
+    all.extend(arguments);
+    binary::start(project.command(&all))
+}
+
+fn slow_top(project: &Project, policy: &tempfile::TempDir) -> Running {
+    let provider = "scripted:slow.json";
+    start(
+        project,
+        policy,
+        &["run", "top", "--id", "top-1", "--provider", provider],
+    )
+}
+
+fn resume(project: &Project, policy: &tempfile::TempDir) -> Running {
+    let arguments = ["resume", "top-1", "--provider", "scripted:quick.json"];
+    start(project, policy, &arguments)
+}
+
+fn statuses(project: &Project) -> Vec<String> {
+    let tree = project.json(&["tree", "top-1"]);
+    // There is none before the run has made its thread.
+    let branches = tree["threads"].as_array().into_iter().flatten();
+    let status = |branch: &Value| branch["status"].as_str().unwrap_or_default().to_owned();
+    branches.map(status).collect()
+}
+
+/// Wait until so many threads of the tree have this status.
+fn await_status(project: &Project, status: &str, threads: usize) {
+    let began = Instant::now();
+    loop {
+        let found = statuses(project);
+        if found.iter().filter(|one| *one == status).count() == threads {
+            return;
+        }
+        assert!(began.elapsed() < Duration::from_secs(120), "{found:?}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// The top has ended with the results of all children, each child ran to its end, and nothing is
+/// wrong with the store.
+fn check_complete(project: &Project) {
+    assert_eq!(statuses(project), ["completed"; CHILDREN + 1]);
+    let shown = project.json(&["show", "top-1", "--events", "100"]);
+    let events = shown["events"].as_array().expect("a list").iter();
+    let waits: Vec<String> = events
+        .map(Value::to_string)
+        .filter(|event| event.contains("timed_out"))
+        .collect();
+    assert_eq!(waits.len(), 1, "{shown:#}");
+    let results = waits[0].matches("A leaf is done.").count();
+    assert_eq!(results, CHILDREN, "{}", waits[0]);
+    assert_eq!(project.json(&["audit"])["findings"], json!([]));
+    let budget = project.json(&["budget", "show", "top-1"]);
+    for money in ["held", "reserved"] {
+        assert_eq!(budget["account"][money], "0.00", "{budget}");
+    }
+}
+
+/// Symptom: a driver that waited did not notice that another process of its tree had died until the
+/// leases were over, after ten minutes and more. Fix: it looks at the locks of those that hold
+/// threads of its tree, and takes them over.
+#[test]
+fn a_driver_takes_over_what_another_process_held_when_it_is_killed() {
+    let (project, policy) = (project(), policy(2));
+    let first = slow_top(&project, &policy);
+    await_status(&project, "running", 2);
+    let second = resume(&project, &policy);
+    // The second performs the three that found no room in the first.
+    await_status(&project, "completed", 3);
+    await_status(&project, "running", 2);
+    first.kill();
+    let ran = second.end();
+    assert_eq!(ran.code, Some(0), "{ran:#?}");
+    check_complete(&project);
+}
+
+/// The kind beside it: many resume the same tree, and two of the processes are killed. Whoever is
+/// left comes to an end, and the tree to its own. (Each claimed what the dead had held, and fenced
+/// the one before, until the children were taken for a crash loop.)
+#[test]
+fn several_that_resume_a_tree_at_once_come_to_an_end() {
+    let (project, policy) = (project(), policy(64));
+    let first = slow_top(&project, &policy);
+    await_status(&project, "running", CHILDREN);
+    let others: Vec<Running> = (0..4).map(|_| resume(&project, &policy)).collect();
+    std::thread::sleep(Duration::from_millis(500));
+    others[0].kill();
+    first.kill();
+    let codes: Vec<Option<i32>> = others.into_iter().map(|one| one.end().code).collect();
+    let ended = |code: &Option<i32>| matches!(code, Some(0 | 4));
+    assert!(codes[1..].iter().all(ended), "{codes:?}");
+    assert!(codes[1..].contains(&Some(0)), "{codes:?}");
+    check_complete(&project);
+}
+
+/// Symptom: after SIGTERM the children stayed suspended when their tree was resumed.
+#[test]
+fn a_tree_that_was_asked_to_end_goes_on_when_it_is_resumed() {
+    let (project, policy) = (project(), policy(64));
+    let first = slow_top(&project, &policy);
+    await_status(&project, "running", CHILDREN);
+    first.terminate();
+    let ran = first.end();
+    assert_eq!(ran.code, Some(3), "{ran:#?}");
+    assert!(ran.err.contains("suspended (stopped)"), "{}", ran.err);
+    assert_eq!(statuses(&project), ["suspended"; CHILDREN + 1]);
+    let ran = resume(&project, &policy).end();
+    assert_eq!(ran.code, Some(0), "{ran:#?}");
+    check_complete(&project);
+}
+
+/// Symptom: nobody said that children of a thread that has ended still have to be driven, and
+/// nobody could drive them.
+#[test]
+fn recover_names_what_lies_below_a_thread_that_has_ended() {
+    let (project, policy) = (project(), policy(2));
+    let spawn = json!({"name": "spawn_thread", "arguments": {"directive": "leaf"}});
+    let ends = json!([
+        {"for": "You are the top", "calls": vec![spawn; CHILDREN]},
+        {"for": "You are the top", "text": "All is done."},
+        {"for": "You are a leaf", "text": "A leaf is done.", "delay_ms": 590_000}
+    ]);
+    project.write("slow.json", &ends.to_string());
+    let first = slow_top(&project, &policy);
+    await_status(&project, "completed", 1);
+    await_status(&project, "running", 2);
+    assert_eq!(
+        project.json(&["recover"])["left"],
+        json!([]),
+        "it is driven"
+    );
+    first.kill();
+    drop(first.end());
+    let recovered = project.json(&["recover"]);
+    assert_eq!(recovered["left"], json!(["top-1"]), "{recovered}");
+    assert_eq!(recovered["recovered"].as_array().map(Vec::len), Some(2));
+    let ran = resume(&project, &policy).end();
+    assert_eq!(ran.code, Some(0), "{ran:#?}");
+    assert_eq!(statuses(&project), ["completed"; CHILDREN + 1]);
+    assert_eq!(project.json(&["recover"])["left"], json!([]));
+}
