@@ -132,7 +132,12 @@ async fn one(project: Arc<OpenProject>, n: usize) {
     if breaks {
         assert_eq!(ended.status, "suspended");
         assert_eq!(told, ["started", "ended"]);
-        assert_eq!(kinds, ["message", "error", "message", "suspended"]);
+        // The first of them is sent; those that ask the same later find no answer in the script.
+        let others: Vec<&str> = kinds
+            .into_iter()
+            .filter(|kind| *kind != "charged")
+            .collect();
+        assert_eq!(others, ["message", "error", "message", "suspended"]);
         return;
     }
     assert_eq!((ended.status.as_str(), ended.costs.turns), ("completed", 2));

@@ -120,6 +120,8 @@ fn a_call_that_is_settled_as_money_counts_as_the_tokens_that_it_was_held_for() {
     assert_eq!(host.head().counters.run_tokens, 800);
     let last = host.hold("c", &tokens(100, 300)).unwrap();
     assert_eq!(denied(host.hold("d", &tokens(1, 1))), "tokens_exceeded");
+    // Time enough for 300 tokens.
+    host.world.advance(10_000);
     host.close("idle", None).unwrap();
     assert_eq!(host.head().counters.run_tokens, 1_200, "charged");
     let bill = Bill::Amount(Nanos::new(5));

@@ -195,6 +195,8 @@ fn what_is_held_when_the_loop_ends_is_charged_and_the_truth_replaces_it_once() {
         let host = Host::open();
         let tokens_held = host.hold("a", &tokens(100, 300)).unwrap();
         let money_held = host.hold("b", &dollars(5_000)).unwrap();
+        // Time enough for 300 tokens.
+        host.world.advance(10_000);
         let service = &host.world.service;
         match end {
             "close" => {

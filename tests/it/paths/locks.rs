@@ -200,7 +200,7 @@ fn a_held_lock_of_a_dead_holder_is_named_with_the_way_around_it() {
     let mut command = binary::command(&world.path);
     command.args(["run", "x", "--id", "d", "--provider", "scripted:slow.json"]);
     let running = binary::start(command);
-    running.await_out("Begun,");
+    running.await_err("a reply is under way");
     running.kill();
     running.end();
     let shown = run(&world, &["show", "d", "--json"]);
