@@ -53,7 +53,7 @@ pub struct WordFigures {
 
 /// Prints the figures of this workspace.
 pub fn run() -> anyhow::Result<()> {
-    let files = source_files(&paths::root())?;
+    let files = source_files(paths::root())?;
     let figures = measure(&files);
     print(&figures, &circles(&core_modules(&files)));
     Ok(())
