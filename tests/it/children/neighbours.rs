@@ -21,9 +21,13 @@ const DAMAGES: [&str; 4] = [
 const COLLECTIONS: [&str; 3] = ["thread", "head", "chain"];
 
 /// A family in a file that somebody else can reach.
+///
+/// The connection is closed before the store: SQLite shares the memory of a log within a process, and
+/// whoever lets go of it last deletes it by the name that the first gave it. That name is below the
+/// store's directory handle, whose number another store may have by then.
 struct Planted {
-    family: Family,
     shell: Connection,
+    family: Family,
     _temp: tempfile::TempDir,
 }
 
@@ -33,8 +37,8 @@ impl Planted {
         let family = Family::over(open(temp.path()));
         let shell = Connection::open(temp.path().join("registry.db")).unwrap();
         Self {
-            family,
             shell,
+            family,
             _temp: temp,
         }
     }
