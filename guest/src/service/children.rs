@@ -290,12 +290,13 @@ impl<P: Ports> Service<P> {
         Ok(self.sweep_page(thread, cursor)?.cursor)
     }
 
-    /// Let what a thread was told take effect, and pass it on to a page of its children. Where one of them cannot be told, the head of the thread keeps that they
-    /// have still to be told.
+    /// Let what a thread was told take effect, and pass it on to a page of its children. Where one
+    /// of them cannot be told, the head of the thread keeps that they have still to be told.
     pub fn sweep_page(&self, thread: &str, cursor: Option<String>) -> Result<Swept, Error> {
         let _ = self.decide_or_close(thread, &|loaded, moment| {
             let round = self.round(loaded)?;
             let mail = self.mail(loaded)?;
+            let moment = self.under_policy(moment)?;
             Ok(runner::end(loaded, round.as_ref(), mail, moment)?)
         })?;
         let loaded = self.load(thread)?;
@@ -319,6 +320,7 @@ impl<P: Ports> Service<P> {
             let told = self.decide_or_close(&child.thread.value.id, &|loaded, moment| {
                 let round = self.round(loaded)?;
                 let mail = self.mail(loaded)?;
+                let moment = self.under_policy(moment)?;
                 Ok(runner::tell(loaded, round.as_ref(), mail, intent, moment)?)
             });
             if let Err(error) = told {

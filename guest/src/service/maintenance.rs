@@ -77,6 +77,8 @@ impl<P: Ports> Service<P> {
                 return Ok(Decision::Repeat);
             }
             let round = self.round(loaded)?;
+            // Whether its parent waits on for it depends on the operator's caps, too.
+            let moment = self.under_policy(moment)?;
             Ok(runner::recover(
                 loaded,
                 round.as_ref(),

@@ -297,15 +297,24 @@ impl<P: Ports> Service<P> {
         let mut due = Vec::new();
         for (loaded, depth) in many {
             // Who drives a tree begins its top, or does not; what lies below goes on with it.
-            if !wants_somebody(&loaded.head.value, now)
-                && (depth == 0 || !self.is_to_be_revived(&loaded)?)
-            {
+            let due_now = wants_somebody(&loaded.head.value, now) && !self.is_capped(&loaded)?;
+            if !due_now && (depth == 0 || !self.is_to_be_revived(&loaded)?) {
                 continue;
             }
             let partial = self.partial(&loaded)?.version;
             due.push(Due { loaded, partial });
         }
         Ok((due, cursor))
+    }
+
+    /// Returns true if a suspended thread, made due by a message, cannot go on before a raise.
+    fn is_capped(&self, loaded: &Loaded) -> Result<bool, Error> {
+        let head = &loaded.head.value;
+        if head.status != Status::Suspended || head.intent.is_some() || head.sweep.is_some() {
+            return Ok(false);
+        }
+        let ceiling = self.policy_over(None)?.limits;
+        Ok(runner::is_start_refused(loaded, ceiling))
     }
 
     /// Is a thread of a tree, whose records were loaded to be shown, to be started again? One that

@@ -103,14 +103,13 @@ fn spawner(items: &[Item], thread: &ThreadRecord, chain: &ChainRecord) -> Option
     })
 }
 
-/// The chains above another, if all of them are among what was read and can be read themselves.
+/// The chains above another, from the nearest up to the first that is missing or cannot be read.
 #[inline(never)]
 fn accounts_above(items: &[Item], chain: &ChainRecord) -> Vec<Stored<ChainRecord>> {
     let above = chain.above.iter();
-    let above: Option<Vec<Stored<ChainRecord>>> = above
-        .map(|root| stored(items, key::CHAIN, &id::key(root)).ok().flatten())
-        .collect();
-    above.unwrap_or_default()
+    above
+        .map_while(|root| stored(items, key::CHAIN, &id::key(root)).ok().flatten())
+        .collect()
 }
 
 /// The record of a thread under this key, if it says that it is that thread.

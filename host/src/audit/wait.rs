@@ -74,6 +74,8 @@ fn has_stopped(head: &Value) -> bool {
     let status = text(&head["status"]);
     let ended = ["completed", "error", "cancelled", "killed"].contains(&status);
     let told = head["mail_from"] != head["mail_to"] || !head["intent"].is_null();
+    // A suspended one that is due was raised, or told of the end of its child.
+    let told = told || status == "suspended" && !head["due"].is_null();
     let code = text(&head["cause"]["code"]);
     // Whose money is short does not stand in the head.
     let interrupted = ["recovered", "stopped", "store_full", "spend_exceeded"].contains(&code);

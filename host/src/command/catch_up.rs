@@ -54,10 +54,13 @@ async fn refresh_since(opened: &Opened, since_seconds: i64, screen: &mut Screen)
             .await;
         let Ok(page) = page else { return false };
         for thread in page.threads {
-            // They are listed by the last change of their status, which is never later than the
-            // last change of all.
-            if thread.updated.seconds < since_seconds || looked_at >= THREADS_MAX {
-                return true;
+            // They are listed by the last change of their status: behind one that has not changed
+            // since may stand one that has.
+            if thread.updated.seconds < since_seconds {
+                continue;
+            }
+            if looked_at >= THREADS_MAX {
+                return false;
             }
             looked_at += 1;
             if !is_worked_on(opened, &thread) {

@@ -349,7 +349,7 @@ impl Charges {
         };
         let (spend, most) = (money::shown(self.spend), money::shown(self.most));
         Some(format!(
-            "nobody knows what {what} cost: {spend} is charged, by estimate; at most it was {most}"
+            "nobody knows what {what} cost: {spend} is charged; at most it was {most}"
         ))
     }
 }

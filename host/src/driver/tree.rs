@@ -239,7 +239,9 @@ impl Tree<'_> {
             Err(error) => error,
         };
         let others = is_with_others(&error);
-        if top && (self.result.is_none() || !others) {
+        // A top that has stopped in order and could not be started again has stopped all the same.
+        let replaces = self.result.is_none() || !others && self.waits();
+        if top && replaces {
             self.result = Some(Err(error));
             return;
         }

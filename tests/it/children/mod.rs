@@ -5,6 +5,7 @@ mod asked;
 mod bad_trees;
 mod crashes;
 mod crowds;
+mod due;
 mod ends_and_caps;
 mod grove;
 mod interrupted;

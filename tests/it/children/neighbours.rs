@@ -141,6 +141,32 @@ fn a_wait_for_a_child_that_cannot_be_read_comes_to_its_end() {
     });
 }
 
+/// Symptom: where an account far above was lost, the nearest one kept the hold of a thread that had ended, and the spend
+/// was not in it. Cause: one lost account took all above away. Fix: those below it go on.
+#[test]
+fn an_account_below_a_lost_one_is_still_told() {
+    each(|how, collection| {
+        if collection != "chain" {
+            return;
+        }
+        let mut planted = Planted::new();
+        let boss = planted.family.boss.clone();
+        let asked = json!({"directive": "boss", "limits": {"spend": "0.05"}});
+        let middle = planted.family.spawn(asked);
+        planted.family.world.start(&middle, None).unwrap();
+        let leaf = planted
+            .family
+            .spawn_under(&middle, json!({"directive": "work"}));
+        planted.family.world.start(&leaf, None).unwrap();
+        let held = |planted: &Planted| planted.family.account(&middle).2;
+        let before = held(&planted);
+        planted.damage(how, collection, &boss);
+        planted.signal(&leaf, "k", Signal::Kill);
+        let (after, spent) = (held(&planted), planted.family.account(&middle).1);
+        assert!(after < before && spent > 0, "{before} {after} {spent}");
+    });
+}
+
 /// What an agent asks of a child that cannot be read, and of all its children, is answered.
 #[test]
 fn what_is_asked_of_a_child_that_cannot_be_read_is_a_result() {

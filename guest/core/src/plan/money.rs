@@ -77,10 +77,21 @@ impl Change<'_> {
         if self.above.len() != self.chain.above.len() {
             return Err(Refusal::Integrity("an account above it is missing"));
         }
+        self.on_accounts_left(work)
+    }
+
+    /// The same with the accounts up to the first that is missing; nothing where there is none.
+    fn on_accounts_left(
+        &mut self,
+        work: &mut dyn FnMut(&mut Path) -> Result<Settled, Refusal>,
+    ) -> Result<Settled, Refusal> {
         let own = self.chain.has_account();
         let own = own.then_some(&mut self.chain.account);
         let above = self.above.iter_mut().map(|above| &mut above.account);
         let mut accounts: Vec<&mut Account> = own.into_iter().chain(above).collect();
+        if accounts.is_empty() {
+            return Ok(Settled::Within);
+        }
         let mut path = Path::new(accounts.iter().map(|account| (**account).clone()).collect())?;
         let done = work(&mut path)?;
         for (account, changed) in accounts.iter_mut().zip(path.into_accounts()) {
@@ -90,29 +101,15 @@ impl Change<'_> {
     }
 
     /// The same for what has happened, where a refusal can only mean that records contradict each other: the change then
-    /// becomes no plan. Where an account above is missing, its own has it recorded, if the chain has one.
+    /// becomes no plan. Where an account above is missing, those below it have it recorded.
     pub fn record(&mut self, work: &mut dyn FnMut(&mut Path) -> Result<Settled, Refusal>) {
         let recorded = match self.loaded.has_lost_account() {
-            true => self.on_own_account(work),
+            true => self.on_accounts_left(work),
             false => self.on_account(work),
         };
         if let Err(refusal) = recorded {
             self.contradiction.get_or_insert(refusal);
         }
-    }
-
-    /// Works on the chain's own account as if none lay above it.
-    fn on_own_account(
-        &mut self,
-        work: &mut dyn FnMut(&mut Path) -> Result<Settled, Refusal>,
-    ) -> Result<Settled, Refusal> {
-        if !self.chain.has_account() {
-            return Ok(Settled::Within);
-        }
-        let mut path = Path::new(vec![self.chain.account.clone()])?;
-        let done = work(&mut path)?;
-        self.chain.account = path.own().clone();
-        Ok(done)
     }
 
     /// Nothing that was recorded contradicts the accounts.

@@ -149,9 +149,10 @@ pub fn standing(head: &Head, shares: bool, ceiling: Limits) -> Standing {
         },
         Status::Suspended => {
             let capped = cap_reached(head, ceiling).is_some();
-            // One that waits for children which were interrupted takes no mail before them.
-            let reads = head.mail() > 0 && head.due.is_some() && !capped;
-            if head.intent.is_some() || reads {
+            // A message, a raise or the end of a child made it due. One that waits for children which
+            // were interrupted is not, and takes no mail before them.
+            let goes_on = head.due.is_some() && !capped;
+            if head.intent.is_some() || goes_on {
                 Standing::Moves
             } else if !capped && is_interrupted(head, shares, ceiling) {
                 Standing::Interrupted
@@ -196,6 +197,7 @@ pub fn is_to_be_revived(loaded: &Loaded, ceiling: Limits) -> bool {
     if head.status != Status::Suspended
         || standing(head, shares, ceiling) != Standing::Interrupted
         || account.frozen
+        || loaded.has_lost_account()
     {
         return false;
     }

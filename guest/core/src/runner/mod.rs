@@ -35,7 +35,7 @@ pub use own::{Ending, Failed, close, open};
 pub use reply::{Completion, ReplyBlock};
 pub use round::{ToolOutcome, ToolState};
 pub use signal::{Raise, Signal, signal};
-pub use start::{StartRequest, start};
+pub use start::{StartRequest, is_start_refused, start};
 pub use step::{Call, Step, step};
 pub use submit::{LlmFailure, Outcome, Submission, submit};
 

@@ -46,9 +46,7 @@ pub fn start(
     if head.status == Status::Running && same {
         return Ok(Decision::Repeat);
     }
-    // A message that came while calls were open waits in the inbox until now.
-    let waits = head.mail() > 0 && head.round.is_some();
-    let begins = (request.input.is_some() || waits) && begins_chat_run(loaded);
+    let begins = (request.input.is_some() || has_late_mail(head)) && begins_chat_run(loaded);
     allowed(loaded, begins, moment.ceiling)?;
     let pin = pinned(loaded, pin)?;
     let Kit { mail, waiting, .. } = request.kit;
@@ -83,6 +81,18 @@ pub fn start(
     // A start is something new, also when it comes no further than a suspension: the margin is not for it.
     change.closing = false;
     Ok(Decision::Commit(Box::new(change.into_plan(reason)?)))
+}
+
+/// Did a message come while calls were open? It waits in the inbox until the next start.
+fn has_late_mail(head: &Head) -> bool {
+    head.mail() > 0 && head.round.is_some()
+}
+
+/// Returns true if a start without input is refused: a cap, a frozen account, or an end that waits.
+/// A driver that begins what is due leaves such a thread out.
+pub fn is_start_refused(loaded: &Loaded, ceiling: Limits) -> bool {
+    let begins = has_late_mail(&loaded.head.value) && begins_chat_run(loaded);
+    allowed(loaded, begins, ceiling).is_err()
 }
 
 /// What the model is to answer: the input, mail that was just `taken`, a message that was added while

@@ -130,6 +130,10 @@ fn line(version: u64, index: usize, time: Instant, event: &Event) -> Result<Stri
                 fields.swap_remove(name);
             }
         }
+        Event::Charged(charge) => {
+            fields.insert("spend", charge.spend.to_string());
+            fields.insert("most", charge.most.to_string());
+        }
         _ => {}
     }
     fields.insert("timestamp", time.rfc3339());
@@ -174,6 +178,10 @@ mod tests {
             (
                 r#"{"type":"tool_result","version":2,"index":1,"name":"n","text":"t","failed":false,"state":"done","cost":310000}"#,
                 r#""cost":"0.00031""#,
+            ),
+            (
+                r#"{"type":"charged","version":2,"spend":5,"most":1000000000}"#,
+                r#""spend":"0.000000005","most":"1.00""#,
             ),
             (
                 r#"{"type":"usage_corrected","version":2,"charged":1000000000,"spend":5,"usage":{"input":1,"output":2,"read":3,"write":4,"reasoning":5}}"#,
