@@ -212,6 +212,14 @@ impl Run<'_> {
             let none = Failure::new(kind, "no_request", "the step has no request").not_sent();
             return Ok(runner::Outcome::Failure(convert::failure(&none)));
         };
+        if self.stop.level() >= StopLevel::Cancel {
+            // A wait may have been answered while the driver was being stopped.
+            let stopped = failure(FailureKind::Cancelled, "stopped", "nothing was sent");
+            return Ok(runner::Outcome::Stopped(llm::Error {
+                sent: false,
+                ..stopped
+            }));
+        }
         self.conversation
             .extend(&self.driver.tenant, &self.thread, step.version, asked)
             .await?;

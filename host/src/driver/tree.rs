@@ -68,6 +68,8 @@ struct Tree<'a> {
     full: Option<DriveError>,
     /// Threads with children that cannot be read, and so not be told of an end.
     kept_sweeps: HashSet<String>,
+    /// Threads of the tree that were found to be unreadable.
+    unreadable: HashSet<String>,
     /// A place in the line for room among the runs of the policy, while something waits for it.
     line: Option<BoxFuture<'a, Permit>>,
     /// Room that was had in that line.
@@ -111,6 +113,7 @@ impl Driver {
             lost: false,
             full: None,
             kept_sweeps: HashSet::new(),
+            unreadable: HashSet::new(),
             line: None,
             room: None,
             crowded: false,

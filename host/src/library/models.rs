@@ -329,7 +329,7 @@ impl ModelTable {
         let bounds = policy.models.is_some()
             || policy.providers.is_some()
             || policy.ceilings.spend_nanos_max.is_some();
-        if bounds {
+        if bounds || policy.limits.contains_key("spend") {
             // A rate that is too low would make broken calls cheap.
             self.models.values_mut().for_each(|model| model.rate = None);
         }

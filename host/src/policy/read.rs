@@ -219,7 +219,7 @@ fn unknown_bill(
     let Some(word) = reader.optional_text(path, root)? else {
         return Ok(UnknownBill::default());
     };
-    let word = reader.one_of(path, &word, "unknown_bill", &UnknownBill::WORDS)?;
+    let word = reader.one_of(path, &word, "rule for unknown bills", &UnknownBill::WORDS)?;
     Ok(match word.as_str() {
         "full" => UnknownBill::Full,
         _ => UnknownBill::Estimate,

@@ -72,6 +72,32 @@ fn a_wait_for_a_child_that_was_raised_waits_for_its_end() {
     family.world.audit();
 }
 
+/// Symptom: a driver died while a parent waited for its child, the child was begun again, and the wait was over a moment
+/// later: the parent ended without the result. Cause: the wait's time ran on while nobody ran the child. Fix: after an
+/// interruption the wait has its time again. The kind: time in which nobody works.
+#[test]
+fn a_wait_has_its_time_again_after_a_child_was_interrupted() {
+    let mut family = Family::new();
+    let boss = family.boss.clone();
+    let child = family.running("work");
+    family.reply(&boss, &[("wait_threads", json!({"timeout": 60}))]);
+    family.world.advance(50_000);
+    let holder = family.load(&child).head.value.holder.unwrap();
+    family.world.service.recover(&[holder], None).unwrap();
+    family.world.start(&child, None).unwrap();
+    family.world.advance(11_000);
+    family.claim(&boss).unwrap();
+    assert_eq!(family.status(&boss), "waiting");
+    family.world.advance(59_000);
+    family.claim(&boss).unwrap();
+    assert_eq!(family.status(&boss), "waiting", "60 s from then on");
+    family.world.submit(&child, says("done")).unwrap();
+    family.claim(&boss).unwrap();
+    let got = family.results(&boss);
+    assert!(got[0].2.contains("completed"), "{got:?}");
+    family.world.audit();
+}
+
 /// Symptom: a parent slept until its wait's deadline. Cause: `recover` looked at its child without the operator's caps,
 /// which the child had reached: so the child counted as one that its driver revives.
 #[test]

@@ -1,6 +1,7 @@
 //! The runner over the service compiled natively: tables of answers, and histories of random requests that an auditor
 //! checks after every one.
 
+mod charges;
 mod chats;
 mod late;
 pub mod own_loop;

@@ -89,6 +89,8 @@ impl Change<'_> {
             }
         };
         wait.short |= looks && no_money;
+        // Nobody ran it for a while: once it is revived, the wait has its time again.
+        wait.renewed |= now == Standing::Interrupted;
         if looks {
             head.due = Some(0);
         }

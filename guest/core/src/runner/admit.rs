@@ -31,8 +31,8 @@ pub(super) struct Try {
 }
 
 /// Admit an attempt, or suspend the run if a cap or the money does not allow it. For the first one of a request the most
-/// output tokens are lowered to a floor where money is short; those after it have the same output, so that a provider
-/// sees the same bytes. Where money is short only because other calls hold it, the run waits for them.
+/// output tokens are lowered to a floor where money is short; those after it have the same output as long as that fits,
+/// so that a provider sees the same bytes. Where money is short only because other calls hold it, the run waits for them.
 pub(super) fn admit(change: &mut Change<'_>, pin: &Pin, next: Try) {
     change.seal();
     change.tell_late();
@@ -49,7 +49,9 @@ pub(super) fn admit(change: &mut Change<'_>, pin: &Pin, next: Try) {
     let input = input_estimate(&change.head);
     let output = match next.output {
         0 => affordable(change, pin),
-        output => output,
+        output if prices.ceiling(input, output) <= change.room() => output,
+        // What the attempt before it was charged is missing now.
+        output => output.min(affordable(change, pin)),
     };
     let amount = prices.ceiling(input, output);
     if let Err(refusal) = hold(change, amount) {

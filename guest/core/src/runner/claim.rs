@@ -5,8 +5,8 @@ use super::failure::keep_partial;
 use super::mail::Mail;
 use super::round::name_of;
 use super::start::{busy, pinned, refused, slowest};
-use super::stop::{count_time_until, end_by, interrupt, settle, suspend};
-use super::{Decision, LOST_MAX};
+use super::stop::{count_time_until, end_by, interrupt, settle_until, suspend};
+use super::{Decision, LOST_MAX, SILENCE_MILLIS_MAX};
 use crate::error::Error;
 use crate::history::{Entry, Reason};
 use crate::plan::{Change, Loaded, Moment};
@@ -167,7 +167,15 @@ fn fence(change: &mut Change<'_>, round: Option<&Entry>, partial: &KeptPartial) 
     if let Some(time) = partial.time {
         count_time_until(change, time);
     }
-    settle(change, None, true, &partial.text);
+    // A driver that lives keeps what arrives every few seconds: the call was under way until then, and
+    // what may have come after the last text is bounded.
+    let seen = partial
+        .time
+        .or(change.head.step.as_ref().map(|step| step.started));
+    let end = seen.map_or(change.now(), |time| {
+        time.plus_millis(SILENCE_MILLIS_MAX).min(change.now())
+    });
+    settle_until(change, (None, true), &partial.text, end);
     keep_partial(change, &partial.text);
     interrupt(change, |idempotent| !idempotent, &|index| {
         name_of(round, index)

@@ -60,6 +60,9 @@ pub const BACKOFF_MILLIS: u64 = 500;
 pub const MONEY_WAIT_MILLIS_MAX: u64 = 15_000;
 /// A provider that asks for more than this suspends the run: a person should know.
 pub const RETRY_AFTER_MILLIS_MAX: u64 = 600_000;
+/// So long after its last kept text, or its start, a call whose holder died is charged for: a driver that lives keeps a
+/// text every two seconds, and a longer silence is rather that of the dead than of the model.
+pub const SILENCE_MILLIS_MAX: u64 = 20_000;
 /// Rounds in a row in which no call could be run, before the run suspends.
 pub const BAD_ROUNDS_MAX: u32 = 3;
 /// Steps in a row lost to dead holders, before the run suspends.

@@ -131,11 +131,22 @@ pub(super) fn settle(
     sent: bool,
     arrived: &str,
 ) -> Nanos {
+    let now = change.now();
+    settle_until(change, (usage, sent), arrived, now)
+}
+
+/// The same for an attempt that was under way until this moment, as far as is known.
+pub(super) fn settle_until(
+    change: &mut Change<'_>,
+    (usage, sent): (Option<Usage>, bool),
+    arrived: &str,
+    end: Instant,
+) -> Nanos {
     match usage {
         Some(usage) => close_hold(change, How::Settled, Some(usage)),
         None if sent => {
             let basis = change.head.hold.and_then(|hold| hold.basis);
-            let end = end_of_step(change, change.now());
+            let end = end_of_step(change, end);
             let usage = basis.map(|basis| basis.usage(estimate::tokens(arrived), end));
             close_hold(change, How::Charged, usage)
         }

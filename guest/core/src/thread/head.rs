@@ -198,9 +198,12 @@ pub struct WaitFor {
     /// Has one of them no money to go on with? Then each end of another is a reason to look: there may be nobody left
     /// who goes on.
     pub short: bool,
+    /// True if one of them was interrupted since: while nobody ran it the time of the wait did not count, so it begins
+    /// again when the wait is looked at.
+    pub renewed: bool,
 }
 
-record!(WaitFor { numbers, any or nothing, until, short or nothing });
+record!(WaitFor { numbers, any or nothing, until, short or nothing, renewed or nothing });
 
 /// Money set aside for an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -106,7 +106,7 @@ fn render(out: &mut String, entry: &Entry, event: &Event) {
 
 fn charged(charge: &ChargedEvent) -> String {
     format!(
-        "nobody knows what attempt {} cost: {} USD are charged, of at most {} USD",
+        "nobody knows what the call that version {} admitted cost: {} USD are charged, of at most {} USD",
         charge.version, charge.spend, charge.most
     )
 }

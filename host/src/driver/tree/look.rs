@@ -172,11 +172,25 @@ impl Tree<'_> {
     /// look; true if there were any.
     async fn survey(&mut self) -> Result<bool, CallError> {
         let (mut cursor, mut open, mut dead) = (None, false, Vec::new());
+        let (mut waiting, mut found_unreadable) = (Vec::new(), false);
         loop {
             let page = self.driver.tenant.tree(self.top, cursor).await?;
+            for child in page.unreadable {
+                if !self.unreadable.contains(&child.thread) {
+                    let (thread, why) = (&child.thread, &child.why.message);
+                    tracing::warn!(?thread, ?why, "a thread of the tree cannot be read");
+                    self.unreadable.insert(child.thread);
+                    found_unreadable = true;
+                }
+            }
             for branch in page.branches {
                 match branch.status.as_str() {
-                    "created" | "waiting" => open |= !self.is_given_up(&branch.thread),
+                    "created" | "waiting" => {
+                        open |= !self.is_given_up(&branch.thread);
+                        if branch.status == "waiting" {
+                            waiting.push(branch.thread);
+                        }
+                    }
                     "running" => dead.extend(self.dead_holder(branch).await?),
                     _ => {}
                 }
@@ -187,7 +201,14 @@ impl Tree<'_> {
             }
         }
         (self.open, self.surveyed) = (open, Some(Instant::now()));
-        self.take_over(&dead).await
+        let mut begun = self.take_over(&dead).await?;
+        if found_unreadable {
+            // Its end wakes nobody: each wait is looked at, and leaves it out from then on.
+            for thread in waiting {
+                begun |= self.perform_one(&thread, Some(runner::Proof::None));
+            }
+        }
+        Ok(begun)
     }
 
     /// Who holds a thread that this driver does not perform, if its process is known to be dead.

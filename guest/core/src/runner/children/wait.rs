@@ -145,6 +145,7 @@ fn wait_until(change: &mut Change<'_>, waiting: &Waiting, left: Vec<u64>, until:
         any: waiting.any,
         until,
         short,
+        renewed: false,
     });
 }
 
@@ -177,6 +178,7 @@ fn suspend_with_child(change: &mut Change<'_>, waiting: &Waiting, left: Vec<u64>
         any: waiting.any,
         until: until.unwrap_or(change.now()),
         short: false,
+        renewed: false,
     });
     true
 }
@@ -251,6 +253,7 @@ enum Looked {
 fn look(change: &mut Change<'_>, pin: &Pin, waiting: &Waiting) -> Looked {
     let (now, wait) = (change.now(), change.head.wait.as_ref());
     let until = wait.map_or(now.plus_millis(waiting.timeout), |wait| wait.until);
+    let renewed = wait.is_some_and(|wait| wait.renewed);
     let left = waiting.left(change.ceiling());
     if waiting.is_over(&left) {
         answer(change, pin, waiting.answer(false));
@@ -259,7 +262,7 @@ fn look(change: &mut Change<'_>, pin: &Pin, waiting: &Waiting) -> Looked {
     if suspend_with_child(change, waiting, left.clone()) {
         return Looked::Suspended;
     }
-    let missed = now > until.plus_millis(LEASE_GRACE_MILLIS);
+    let missed = renewed || now > until.plus_millis(LEASE_GRACE_MILLIS);
     if now >= until && !missed {
         answer(change, pin, waiting.answer(true));
         return Looked::GoesOn;

@@ -1,0 +1,95 @@
+//! What an attempt is charged whose usage nobody learns, and what the next one has then.
+
+use super::world::{World, fails, says};
+use std::sync::Arc;
+use threadkeep::storage::memory::MemoryStore;
+use threadkeep_core::runner::{LlmFailure, Outcome};
+use threadkeep_core::thread::StepKind;
+use threadkeep_tests::fixture::MapLibrary;
+
+#[test]
+fn an_attempt_that_nobody_knows_of_is_charged_by_its_time_and_what_arrived() {
+    // 400 output tokens are admitted, at 2,000 nano-USD; 200 are written in a second.
+    for (millis, partial, output) in [
+        (0, "", 0),
+        (0, "four and some words arrived", 7),
+        (1_000, "", 200),
+        (60_000, "", 400),
+    ] {
+        let mut world = World::new();
+        let thread = world.create(Some("work"));
+        world.start(&thread, None).unwrap();
+        let account = |world: &World| world.service.load(&thread).unwrap().chain.value.account;
+        let held = account(&world).held.get();
+        world.advance(millis);
+        let failure = LlmFailure {
+            partial: partial.to_owned(),
+            ..fails("transient", true)
+        };
+        world.submit(&thread, Outcome::Failure(failure)).unwrap();
+        let after = account(&world);
+        let spent = held - (400 - output) * 2_000;
+        assert_eq!(
+            (after.spent.get(), after.held.get()),
+            (spent, 0),
+            "{millis} {partial}"
+        );
+        world.audit();
+    }
+}
+
+/// Symptom: after a crash and a night a call of a second was charged as an hour of output. Cause: the time in which nobody
+/// ran counted as the model's. Fix: it ends soon after the last sign of the holder. The kind: a charge by time.
+#[test]
+fn a_call_whose_holder_died_is_charged_until_its_last_sign() {
+    // 20 s at 200 tokens a second are more than the 400 that this model may write, so its time is made to count.
+    let slow = r#"{"name":"default","provider":"p","window":200000,"output":400,"rate":5,
+        "prices":{"input":"1","output":"2"}}"#;
+    for (kept_after, output) in [(None, 100), (Some(10_000), 150)] {
+        let library = MapLibrary::small().with("model", "default", slow);
+        let mut world = World::over(Arc::new(MemoryStore::new()), library);
+        let thread = world.create(Some("work"));
+        let handed = world.start(&thread, None).unwrap();
+        let head = handed.loaded.head.value;
+        if let Some(millis) = kept_after {
+            world.advance(millis);
+            world
+                .service
+                .progress(&thread, head.token, "so far")
+                .unwrap();
+        }
+        world.advance(36_000_000);
+        let held = head.hold.unwrap().amount.get();
+        let holder = head.holder.unwrap();
+        world.service.recover(&[holder], None).unwrap();
+        let account = world.service.load(&thread).unwrap().chain.value.account;
+        assert_eq!(
+            account.spent.get(),
+            held - (400 - output) * 2_000,
+            "{kept_after:?}"
+        );
+        world.audit();
+    }
+}
+
+/// Symptom: one broken connection suspended a run that had nearly all of its money left. Cause: the retry wanted the output
+/// maximum of the first attempt, which had held all that there was. Fix: it is lowered to what is left.
+#[test]
+fn a_retry_has_what_the_attempt_before_it_left() {
+    let large = r#"{"name":"default","provider":"p","window":1000000,"output":128000,
+        "prices":{"input":"1","output":"10"}}"#;
+    let library = MapLibrary::small().with("model", "default", large);
+    let mut world = World::over(Arc::new(MemoryStore::new()), library);
+    let thread = world.create(Some("boss"));
+    let first = world.start(&thread, None).unwrap().step;
+    let failed = Outcome::Failure(fails("transient", true));
+    world.submit(&thread, failed).unwrap();
+    let retry = world.submit(&thread, Outcome::Waited).unwrap().step;
+    assert_eq!(retry.kind, Some(StepKind::CallLlm));
+    assert!(
+        retry.output < first.output && retry.output > 1_000,
+        "{retry:?}"
+    );
+    world.submit(&thread, says("done")).unwrap();
+    world.audit();
+}
