@@ -2,12 +2,9 @@
 
 use super::world::{World, calls, fails, raise, reply, says, usage, user};
 use crate::history::code;
-use std::sync::Arc;
-use threadkeep::storage::memory::MemoryStore;
 use threadkeep_component::service::Error;
 use threadkeep_core::runner::{LlmFailure, Outcome, ReplyBlock, Signal};
 use threadkeep_core::thread::StepKind;
-use threadkeep_tests::fixture::MapLibrary;
 
 pub fn cause(world: &World, thread: &str) -> String {
     let head = world.service.load(thread).unwrap().head.value;
