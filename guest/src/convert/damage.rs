@@ -1,4 +1,4 @@
-//! Between WIT and core: what calls name that could not be read, and what they did beside it.
+//! Conversions between WIT and core of results that name unreadable records.
 
 use super::{exported, lease, types};
 use crate::service::children::Swept;

@@ -159,8 +159,8 @@ async fn gather(opened: &Opened, tree: &args::Tree) -> Result<TreeAnswer, CallEr
         drawn.is_whole = page.unreadable.is_empty();
         unreadable.extend(page.unreadable.into_iter().map(view::unreadable));
         for branch in page.branches {
-            // Behind the last thread that is shown, money is only added to those that it lies
-            // under.
+            // Threads after the last row that is shown only add their spend to the rows of their
+            // ancestors.
             if more.is_some() {
                 rows.add_spend(branch.depth, branch.spend);
                 continue;

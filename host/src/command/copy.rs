@@ -32,14 +32,14 @@ pub fn make(session: &Session, threads: &Dir) -> Result<TemporaryDirectory, Faul
     let copy = TemporaryDirectory::make(session, "store")?;
     let to = copy.dir()?;
     for _ in 0..COPIES_MAX {
-        let before = marks(threads).map_err(|error| unreadable(&error))?;
+        let before = read_change_marks(threads).map_err(|error| unreadable(&error))?;
         for name in names() {
             // A link leads elsewhere, and the metadata is that of what was copied.
             threads
                 .copy(&name, to, &name)
                 .map_err(|error| copy.failed(&error))?;
         }
-        if before == marks(threads).map_err(|error| unreadable(&error))? {
+        if before == read_change_marks(threads).map_err(|error| unreadable(&error))? {
             return Ok(copy);
         }
     }
@@ -51,8 +51,8 @@ fn names() -> [String; 2] {
     [STORE.to_owned(), format!("{STORE}{LOG}")]
 }
 
-/// What tells that a file was changed, of each file. What is no ordinary file is refused.
-fn marks(threads: &Dir) -> io::Result<Vec<(u64, Option<cap_std::time::SystemTime>)>> {
+/// Reads size and time of each file, by which a change while it is copied is noticed. Refuses what is no ordinary file.
+fn read_change_marks(threads: &Dir) -> io::Result<Vec<(u64, Option<cap_std::time::SystemTime>)>> {
     let mark = |found: Metadata| match found.is_file() {
         true => Ok((found.len(), found.modified().ok())),
         false => Err(io::Error::other("it is a link, a directory or a device")),

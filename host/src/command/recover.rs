@@ -102,7 +102,7 @@ async fn top_of(
     Ok(top)
 }
 
-/// Does somebody hold a thread of this tree? All that was held by the dead is closed by now.
+/// Returns true if a thread of this tree is held. Runs of dead processes were closed before, so its holder lives.
 async fn is_performed(tenant: &Tenant, top: &str) -> Result<bool, CallError> {
     let mut cursor = None;
     loop {

@@ -23,8 +23,7 @@ use tokio::time::Instant;
 
 /// Most threads of one tree that one driver performs at once; others wait for their turn.
 pub const TREE_RUNS_MAX: usize = 64;
-/// The pause before the first look that nothing was the reason of; it doubles while there is
-/// nothing to do.
+/// Pause before the first look without a prompt; it doubles while there is nothing to do.
 const LOOK_FIRST: Duration = Duration::from_secs(1);
 /// The longest such pause.
 const LOOK_LAST: Duration = Duration::from_secs(8);
@@ -72,7 +71,7 @@ struct Tree<'a> {
     unreadable: HashSet<String>,
     /// A place in the line for room among the runs of the policy, while something waits for it.
     line: Option<BoxFuture<'a, Permit>>,
-    /// Room that was had in that line.
+    /// The permit that the queue has just given.
     room: Option<Permit>,
     /// Something that is due finds no room.
     crowded: bool,
@@ -170,7 +169,7 @@ impl Tree<'_> {
                 Some(done) = self.runs.next() => self.stopped(done),
                 () = self.driver.nudge.notified() => {}
                 () = stop.reached(StopLevel::Cancel), if !stopped => stopped = true,
-                room = had(&mut self.line), if self.line.is_some() => {
+                room = wait_for_permit(&mut self.line), if self.line.is_some() => {
                     (self.line, self.room) = (None, Some(room));
                 }
                 () = tokio::time::sleep(pause), if looks_around => {}
@@ -323,8 +322,8 @@ impl Tree<'_> {
     }
 }
 
-/// The room that the line comes to.
-async fn had(line: &mut Option<BoxFuture<'_, Permit>>) -> Permit {
+/// Waits for the permit of the queue, or for ever if this tree is not in it.
+async fn wait_for_permit(line: &mut Option<BoxFuture<'_, Permit>>) -> Permit {
     match line {
         Some(line) => line.await,
         None => std::future::pending().await,

@@ -31,8 +31,8 @@ impl AddressPrefix {
         })
     }
 
-    /// Returns true if it is a part of this address.
-    pub fn is_below(&self, address: &Address) -> bool {
+    /// Returns true if the prefix is on this scheme, host and port.
+    pub fn is_on(&self, address: &Address) -> bool {
         self.address == *address
     }
 

@@ -1,4 +1,4 @@
-//! What an attempt is charged whose usage nobody learns: a connection that broke, a holder that died.
+//! The charge for an attempt whose usage is never reported: its connection broke, or its holder died.
 
 use super::Usage;
 use crate::error::Error;

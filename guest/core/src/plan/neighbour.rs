@@ -121,7 +121,7 @@ fn waits(head: &Head) -> bool {
     open.is_some_and(|round| round.calls.iter().any(|call| call.waits))
 }
 
-/// How a child stands towards a wait for it.
+/// Whether a child answers a wait for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standing {
     /// It goes on, or ends, without anybody's help.
@@ -132,7 +132,7 @@ pub enum Standing {
     Answers,
 }
 
-/// How a child with this head stands towards a wait for it. `shares`: it draws on the account that
+/// Says whether a child with this head answers a wait for it. `shares`: it draws on the account that
 /// its parent draws on.
 ///
 /// This is the one rule about which suspensions answer a wait. A cap of the child's own, an error

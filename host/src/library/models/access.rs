@@ -148,7 +148,7 @@ impl ProviderGrant {
             };
             // Not the path: it may hold the value of a variable.
             let address = Address::of_url(base_url)?;
-            let of_path = match self.hosts.iter().any(|prefix| prefix.is_below(&address)) {
+            let of_path = match self.hosts.iter().any(|prefix| prefix.is_on(&address)) {
                 true => "with this path is not below",
                 false => "is not",
             };

@@ -52,7 +52,7 @@ pub(in crate::runner) fn pass_through(change: &mut Change<'_>, intent: Intent) {
     pass_on(change, intent);
 }
 
-/// Is `intent` more than the children of a thread that has ended were told, or are to be?
+/// Returns true if `intent` is stronger than what a thread that has ended has passed on, or has still to pass on.
 fn is_news(head: &Head, intent: Intent) -> bool {
     let passed = match head.status {
         Status::Killed => Some(Intent::Kill),

@@ -60,7 +60,7 @@ impl Waiting {
         left.is_empty() || self.any && left.len() < readable.count()
     }
 
-    /// Has one of them no money to go on with?
+    /// Returns true if a child is suspended for want of shared money.
     fn is_short(&self, ceiling: Limits) -> bool {
         let interrupted = self.children.iter();
         let mut interrupted =
@@ -133,7 +133,7 @@ fn wait(change: &mut Change<'_>, pin: &Pin, waiting: &Waiting) {
     }
 }
 
-/// Nobody holds it until then, or until those that are left have stopped.
+/// Releases the thread until the deadline, or until the children that are left have stopped.
 fn wait_until(change: &mut Change<'_>, waiting: &Waiting, left: Vec<u64>, until: Instant) {
     if change.head.status != Status::Waiting {
         let_go(change, Status::Waiting);
