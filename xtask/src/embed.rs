@@ -141,7 +141,10 @@ pub fn package() -> Result<()> {
 fn pack() -> Result<PathBuf> {
     let mut cargo = process::cargo();
     cargo.args(["package", "--no-verify", "--allow-dirty", "--offline"]);
-    process::run(cargo.args(["--package", "threadkeep", "--package", "threadkeep-cli"]))?;
+    for package in ["threadkeep", "threadkeep-cli", "threadkeep-core"] {
+        cargo.args(["--package", package]);
+    }
+    process::run(&mut cargo)?;
     let packages = paths::target_dir()?.join("package");
     let name = format!("threadkeep-{}", env!("CARGO_PKG_VERSION"));
     unpack(&packages, &name)?;

@@ -253,16 +253,14 @@ fn huge_values_are_named_and_not_read() {
             "UPDATE entry SET value = zeroblob(90000000)",
             "entry 1 of history/p has 90000000 bytes",
         ),
-        // The index compares names whole, so that one takes its size in memory, once.
-        (
-            "a huge name",
-            "INSERT INTO record_head (name, version, value) \
-             VALUES (printf('%.*c', 40000000, '0'), 1, '')",
-            "too big",
-        ),
     ] {
         check(what, plant, "corrupt", named);
     }
+    // A record whose name nobody can read takes no others away. The index compares names whole, so
+    // that one takes its size in memory, once.
+    let huge_name = "INSERT INTO record_head (name, version, value) \
+         VALUES (printf('%.*c', 40000000, '0'), 1, '')";
+    check("a huge name", huge_name, "ok", "");
 }
 
 /// What is as long as we write is read.

@@ -13,7 +13,7 @@ use super::connection::{Reading, Session, open_reader};
 use super::error::UnreadableValue;
 use super::files::Place;
 use super::statements::{
-    ENTRIES, LINES_DOWN, LINES_UP, RecordStatements, Statements, log_name, value_if_readable,
+    ENTRIES, LINES_DOWN, LINES_UP, NAME_READ_BYTES_MAX, RecordStatements, Statements, log_name,
 };
 
 /// Most read connections of a store: as many as the host has threads that call the component. More readers wait.
@@ -262,14 +262,17 @@ pub(super) fn lines(
     Ok(lines)
 }
 
-/// Names of records and entries whose values are no text or too long, at most `most`.
+/// Names of records and entries whose values are no text or too long, and records whose names are
+/// too long to be read, at most `most`.
 pub(super) fn unreadable(connection: &Connection, most: usize) -> rusqlite::Result<Vec<String>> {
     let mut found = Vec::new();
     for (collection, _) in COLLECTIONS {
         let sql = format!(
-            "SELECT 'the record {collection} ' || substr(name, 1, 512), {} \
-             FROM record_{collection}",
-            value_if_readable()
+            "SELECT CASE WHEN octet_length(name) <= {NAME_READ_BYTES_MAX} \
+             THEN 'the record {collection} ' || substr(name, 1, 512) \
+             ELSE 'a record of {collection} whose name has ' || octet_length(name) || ' bytes' END, \
+             octet_length(value), CASE WHEN octet_length(name) <= {NAME_READ_BYTES_MAX} \
+             AND octet_length(value) <= {VALUE_BYTES_MAX} THEN value END FROM record_{collection}"
         );
         not_text(connection, &sql, most, &mut found)?;
     }

@@ -93,11 +93,18 @@ pub(super) struct RecordStatements {
     pub(super) down_below: String,
 }
 
+/// A scan leaves out records with a longer name, which nobody but somebody else writes: SQLite reads a name whole or not
+/// at all, and refuses one that is longer than a connection may read. `doctor` names such records.
+pub(super) const NAME_READ_BYTES_MAX: usize = 1 << 20;
+
 impl RecordStatements {
     fn of(collection: &str) -> Self {
         let table = format!("record_{collection}");
         let value = value_if_readable();
-        let page = format!("SELECT name, version, {value} FROM {table} WHERE name >= ?1");
+        let page = format!(
+            "SELECT name, version, {value} FROM {table} \
+             WHERE name >= ?1 AND octet_length(name) <= {NAME_READ_BYTES_MAX}"
+        );
         let insert = format!(
             "INSERT INTO {table} (name, version, value) VALUES (?1, 1, ?2) ON CONFLICT (name) DO"
         );
