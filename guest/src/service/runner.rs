@@ -294,11 +294,12 @@ impl<P: Ports> Service<P> {
                 (due.into_iter().map(|loaded| (loaded, 0)).collect(), cursor)
             }
         };
-        let mut due = Vec::new();
+        let (mut due, mut ceiling) = (Vec::new(), None);
         for (loaded, depth) in many {
             // Who drives a tree begins its top, or does not; what lies below goes on with it.
-            let due_now = wants_somebody(&loaded.head.value, now) && !self.is_capped(&loaded)?;
-            if !due_now && (depth == 0 || !self.is_to_be_revived(&loaded)?) {
+            let due_now = wants_somebody(&loaded.head.value, now)
+                && !self.is_capped(&loaded, &mut ceiling)?;
+            if !due_now && (depth == 0 || !self.is_to_be_revived(&loaded, &mut ceiling)?) {
                 continue;
             }
             let partial = self.partial(&loaded)?.version;
@@ -308,18 +309,35 @@ impl<P: Ports> Service<P> {
     }
 
     /// Returns true if a suspended thread, made due by a message, cannot go on before a raise.
-    fn is_capped(&self, loaded: &Loaded) -> Result<bool, Error> {
+    fn is_capped(&self, loaded: &Loaded, ceiling: &mut Option<Limits>) -> Result<bool, Error> {
         let head = &loaded.head.value;
         if head.status != Status::Suspended || head.intent.is_some() || head.sweep.is_some() {
             return Ok(false);
         }
+        Ok(runner::is_start_refused(
+            loaded,
+            self.read_ceiling(ceiling)?,
+        ))
+    }
+
+    /// Returns the operator's caps, which the host is asked for once a call, and only where a thread
+    /// is suspended.
+    fn read_ceiling(&self, known: &mut Option<Limits>) -> Result<Limits, Error> {
+        if let Some(ceiling) = known {
+            return Ok(*ceiling);
+        }
         let ceiling = self.policy_over(None)?.limits;
-        Ok(runner::is_start_refused(loaded, ceiling))
+        *known = Some(ceiling);
+        Ok(ceiling)
     }
 
     /// Is a thread of a tree, whose records were loaded to be shown, to be started again? One that
     /// cannot be read is not.
-    fn is_to_be_revived(&self, shown: &Loaded) -> Result<bool, Error> {
+    fn is_to_be_revived(
+        &self,
+        shown: &Loaded,
+        ceiling: &mut Option<Limits>,
+    ) -> Result<bool, Error> {
         let shares = !shown.chain.value.has_account();
         let head = &shown.head.value;
         if head.status != Status::Suspended
@@ -327,17 +345,10 @@ impl<P: Ports> Service<P> {
         {
             return Ok(false);
         }
-        let revived = || {
-            let loaded = self.load(&shown.thread.value.id)?;
-            let ceiling = self.policy_over(None)?.limits;
-            Ok(is_to_be_revived(&loaded, ceiling))
-        };
-        match revived() {
-            Ok(revived) => Ok(revived),
-            Err(error) => {
-                let error: Error = error;
-                error.unreadable().map(|_| false)
-            }
+        let ceiling = self.read_ceiling(ceiling)?;
+        match self.load(&shown.thread.value.id) {
+            Ok(loaded) => Ok(is_to_be_revived(&loaded, ceiling)),
+            Err(error) => error.unreadable().map(|_| false),
         }
     }
 

@@ -151,7 +151,7 @@ pub(super) fn log_name(place: usize) -> &'static str {
 
 /// Two columns: the bytes of a value, and the value unless it is longer than any that we write. Its
 /// length is asked first, which reads none of it.
-pub(super) fn value_if_readable() -> String {
+fn value_if_readable() -> String {
     format!(
         "octet_length(value), CASE WHEN octet_length(value) <= {VALUE_BYTES_MAX} THEN value END"
     )
