@@ -14,7 +14,12 @@ mod bindings {
         unsafe_code,
         reason = "generated from wit/, where the documentation is"
     )]
-    include!(concat!(env!("OUT_DIR"), "/threads.rs"));
+    wit_bindgen::generate!({
+        path: "../wit",
+        world: "threads",
+        generate_all,
+        pub_export_macro: true,
+    });
 }
 pub use bindings::*;
 

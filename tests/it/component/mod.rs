@@ -4,7 +4,6 @@ mod after;
 mod dropped;
 mod embed;
 mod fresh;
-mod glue;
 mod imports;
 mod limits;
 mod llmock;
