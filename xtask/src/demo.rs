@@ -2,23 +2,18 @@
 //!
 //! The first start compiles the component to native code and keeps it; later ones load it.
 
-use crate::{component, process, setup};
+use crate::{component, paths, process, setup};
 use anyhow::Result;
 
-/// Set-up, component, then the demo with the arguments as given.
+/// Runs the set-up, builds the component and the command, then runs the demo with these arguments.
 pub fn run(arguments: &[String]) -> Result<()> {
     setup::run()?;
     component::run()?;
-    let mut cargo = process::locked_cargo("run");
-    cargo
-        .args([
-            "--package",
-            "threadkeep",
-            "--bin",
-            "threadkeep",
-            "--",
-            "demo",
-        ])
-        .args(arguments);
-    process::run(&mut cargo)
+    // Cargo joins the features of the packages that a command selects. With all of them selected,
+    // as `cargo xtask test` selects them, each dependency is compiled once for both commands.
+    let mut cargo = process::locked_cargo("build");
+    process::run(cargo.args(["--workspace", "--bin", "threadkeep"]))?;
+    let program = paths::target_dir()?.join("debug").join("threadkeep");
+    let mut demo = process::program(program.with_extension(std::env::consts::EXE_EXTENSION));
+    process::run(demo.arg("demo").args(arguments))
 }
