@@ -22,7 +22,7 @@ use threadkeep_core::history::{Entry, parse_user};
 use threadkeep_core::json;
 use threadkeep_core::ledger::Usage;
 use threadkeep_core::limits::Limits;
-use threadkeep_core::money::Nanos;
+use threadkeep_core::money::NanoUsd;
 use threadkeep_core::plan::Loaded;
 use threadkeep_core::runner::{
     Completion, Kit, LlmFailure, Outcome, Proof, Raise, ReplyBlock, Signal, Submission,
@@ -205,7 +205,7 @@ fn limits(limits: &Limits) -> types::Limits {
     types::Limits {
         turns,
         tokens,
-        spend: spend.map(Nanos::get),
+        spend: spend.map(NanoUsd::get),
         spawns,
         depth,
         duration,
@@ -224,7 +224,7 @@ fn limits_in(limits: types::Limits) -> Limits {
     Limits {
         turns,
         tokens,
-        spend: spend.map(Nanos::new),
+        spend: spend.map(NanoUsd::new),
         spawns,
         depth,
         duration,
@@ -522,7 +522,7 @@ fn tool_outcome(outcome: types::ToolOutcome) -> Result<ToolOutcome, Error> {
         state,
         failed: outcome.failed,
         content: outcome.content,
-        cost: Nanos::new(outcome.cost),
+        cost: NanoUsd::new(outcome.cost),
     })
 }
 

@@ -30,7 +30,6 @@ pub mod error;
 pub mod library;
 pub mod limits;
 pub mod models;
-pub mod nearest;
 pub mod policy;
 pub mod probe;
 pub mod project;

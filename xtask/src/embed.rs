@@ -141,7 +141,7 @@ pub fn package() -> Result<()> {
 fn pack() -> Result<PathBuf> {
     let mut cargo = process::cargo();
     cargo.args(["package", "--no-verify", "--allow-dirty", "--offline"]);
-    for package in ["threadkeep", "threadkeep-cli", "threadkeep-core"] {
+    for package in ["threadkeep", "threadkeep-cli", "threadkeep-units"] {
         cargo.args(["--package", package]);
     }
     process::run(&mut cargo)?;

@@ -3,9 +3,9 @@
 //! The cases are those of `error` in `wit/types.wit` that core itself can raise; those of storage belong to the
 //! service that loads and commits.
 
-use crate::printable::is_hidden_control;
 use crate::thread::Cause;
 use crate::time::Instant;
+use threadkeep_units::printable::is_hidden_control;
 
 /// Longest piece of a caller's value that an error repeats, in bytes.
 pub const ECHO_BYTES_MAX: usize = 200;
@@ -112,7 +112,8 @@ impl Error {
             field: words(field.into()),
             value: cut(value, ECHO_BYTES_MAX).to_owned(),
             problem: words(problem.to_owned()),
-            nearest: crate::nearest::nearest(value, names.iter().copied()).map(str::to_owned),
+            nearest: threadkeep_units::nearest::nearest(value, names.iter().copied())
+                .map(str::to_owned),
         }
     }
 

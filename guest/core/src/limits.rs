@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::json::record::record;
-use crate::money::Nanos;
+use crate::money::NanoUsd;
 
 /// The largest cap: 2^63 - 1. What reads caps beside us (SQL views, JSON readers, other languages)
 /// counts in signed numbers of 64 bits, and a larger one is a mistake: no cap is written by naming
@@ -17,7 +17,7 @@ pub struct Limits {
     /// Tokens of every kind.
     pub tokens: Option<u64>,
     /// Money.
-    pub spend: Option<Nanos>,
+    pub spend: Option<NanoUsd>,
     /// Child threads.
     pub spawns: Option<u64>,
     /// Levels of children.
@@ -50,7 +50,7 @@ impl Limits {
     pub const LOCAL: Self = Self {
         turns: Some(25),
         tokens: Some(1_000_000),
-        spend: Some(Nanos::new(1_000_000_000)),
+        spend: Some(NanoUsd::new(1_000_000_000)),
         spawns: Some(50),
         depth: Some(10),
         duration: Some(1_800_000),
@@ -60,7 +60,7 @@ impl Limits {
     pub const STRICT: Self = Self {
         turns: Some(10),
         tokens: Some(200_000),
-        spend: Some(Nanos::new(100_000_000)),
+        spend: Some(NanoUsd::new(100_000_000)),
         spawns: Some(5),
         depth: Some(3),
         duration: Some(300_000),
@@ -90,7 +90,8 @@ impl Limits {
     /// The first cap that is above the same cap of `most`, with both.
     pub fn above(self, most: Self) -> Option<(&'static str, String, String)> {
         let count = |value: Option<u64>| value.map(|value| (value, value.to_string()));
-        let money = |value: Option<Nanos>| value.map(|value| (value.get(), format!("{value} USD")));
+        let money =
+            |value: Option<NanoUsd>| value.map(|value| (value.get(), format!("{value} USD")));
         let time = |value: Option<u64>| value.map(|value| (value, format!("{value} ms")));
         let caps = [
             ("turns", count(self.turns), count(most.turns)),
@@ -118,7 +119,7 @@ impl Limits {
         let caps = [
             ("turns", self.turns),
             ("tokens", self.tokens),
-            ("spend", self.spend.map(Nanos::get)),
+            ("spend", self.spend.map(NanoUsd::get)),
             ("spawns", self.spawns),
             ("depth", self.depth),
             ("duration", self.duration),
@@ -166,7 +167,7 @@ mod tests {
             (local, Some("turns 25 10")),
             (strict, None),
             (
-                spend(Some(Nanos::new(100_000_001))),
+                spend(Some(NanoUsd::new(100_000_001))),
                 Some("spend 0.100000001 USD 0.10 USD"),
             ),
             (spend(None), Some("spend unlimited 0.10 USD")),
@@ -180,7 +181,7 @@ mod tests {
     fn overrides_and_lowers() {
         let asked = Limits {
             turns: Some(99),
-            spend: Some(Nanos::new(5)),
+            spend: Some(NanoUsd::new(5)),
             ..Limits::NONE
         };
         let merged = Limits::LOCAL
@@ -188,7 +189,7 @@ mod tests {
             .lowered_to(Limits::STRICT);
         assert_eq!(
             (merged.turns, merged.spend),
-            (Some(10), Some(Nanos::new(5)))
+            (Some(10), Some(NanoUsd::new(5)))
         );
         assert_eq!(merged.tokens, Some(200_000));
         assert_eq!(Limits::NONE.lowered_to(Limits::NONE), Limits::NONE);

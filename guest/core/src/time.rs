@@ -1,6 +1,7 @@
 //! Points in time, as arguments. Nothing here reads a clock.
 
 use crate::json::record::record;
+use threadkeep_units::time::rfc3339_millis;
 
 /// Seconds and nanoseconds since the Unix epoch; `nanos` is below 1,000,000,000.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -48,57 +49,15 @@ impl Instant {
         self.millis().saturating_sub(earlier.millis())
     }
 
-    /// RFC 3339 in UTC with milliseconds, such as `2026-02-17T10:00:56.000Z`. Years outside 0 to 9999 are clamped.
+    /// Formats the instant as RFC 3339 in UTC with milliseconds: `2026-02-17T10:00:56.000Z`.
     pub fn rfc3339(self) -> String {
-        let days = self.seconds.div_euclid(86_400).clamp(-719_528, 2_932_896);
-        let second = self.seconds.rem_euclid(86_400);
-        let (year, month, day) = civil(days);
-        format!(
-            "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}.{:03}Z",
-            second / 3_600,
-            second / 60 % 60,
-            second % 60,
-            self.nanos / 1_000_000
-        )
+        rfc3339_millis(self.seconds, self.nanos)
     }
-}
-
-/// Year, month and day of a count of days since 1970-01-01 in the proleptic Gregorian calendar: eras of 400 years that
-/// begin on a first of March, so that the leap day comes last.
-fn civil(days: i64) -> (i64, i64, i64) {
-    let shifted = days + 719_468;
-    let era = shifted.div_euclid(146_097);
-    let day_of_era = shifted.rem_euclid(146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 {
-        month_from_march + 3
-    } else {
-        month_from_march - 9
-    };
-    (year_of_era + era * 400 + i64::from(month <= 2), month, day)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn formats_dates() {
-        for (seconds, nanos, expected) in [
-            (0, 0, "1970-01-01T00:00:00.000Z"),
-            (951_782_400, 999_999_999, "2000-02-29T00:00:00.999Z"),
-            (1_771_322_456, 5_000_000, "2026-02-17T10:00:56.005Z"),
-            (-1, 0, "1969-12-31T23:59:59.000Z"),
-            (253_402_300_799, 0, "9999-12-31T23:59:59.000Z"),
-            (i64::MAX, 0, "9999-12-31T15:30:07.000Z"),
-        ] {
-            assert_eq!(Instant { seconds, nanos }.rfc3339(), expected);
-        }
-    }
 
     #[test]
     fn adds_and_subtracts_without_wrapping() {

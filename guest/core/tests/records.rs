@@ -4,7 +4,7 @@
 use threadkeep_core::history::{Entry, Event, messages};
 use threadkeep_core::json;
 use threadkeep_core::ledger::Usage;
-use threadkeep_core::money::Nanos;
+use threadkeep_core::money::NanoUsd;
 use threadkeep_core::plan::{Loaded, Stored};
 use threadkeep_core::runner::{
     Attempt, Completion, LlmFailure, Outcome, ReplyBlock, ToolOutcome, ToolState,
@@ -297,7 +297,7 @@ fn outcomes_keep_their_bytes() {
         state,
         failed: false,
         content: "c".into(),
-        cost: Nanos::new(9),
+        cost: NanoUsd::new(9),
     };
     let outcomes = vec![outcome(ToolState::Done), outcome(ToolState::Interrupted)];
     for (outcome, text) in [

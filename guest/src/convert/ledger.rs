@@ -3,7 +3,7 @@
 use super::{exported, types, usage_in};
 use crate::service::ledger::{Admission, Asked};
 use threadkeep_core::ledger::Account;
-use threadkeep_core::money::Nanos;
+use threadkeep_core::money::NanoUsd;
 use threadkeep_core::plan::Loaded;
 use threadkeep_core::runner::Bill;
 
@@ -18,7 +18,7 @@ fn one(chain: &str, account: &Account) -> types::Account {
     types::Account {
         chain: chain.to_owned(),
         parent: account.parent.clone(),
-        limit: account.limit.map(Nanos::get),
+        limit: account.limit.map(NanoUsd::get),
         spent: account.spent.get(),
         held: account.held.get(),
         reserved: account.reserved.get(),
@@ -48,7 +48,7 @@ pub fn estimate(estimate: exported::ledger::Estimate) -> Asked {
         exported::ledger::Estimate::Tokens(call) => {
             Asked::Tokens(call.model, call.input, call.output)
         }
-        exported::ledger::Estimate::Amount(amount) => Asked::Amount(Nanos::new(amount)),
+        exported::ledger::Estimate::Amount(amount) => Asked::Amount(NanoUsd::new(amount)),
     }
 }
 
@@ -63,6 +63,6 @@ pub fn admission(admission: Admission) -> exported::ledger::Admission {
 pub fn bill(bill: exported::ledger::Bill) -> Bill {
     match bill {
         exported::ledger::Bill::Usage(usage) => Bill::Usage(usage_in(usage)),
-        exported::ledger::Bill::Amount(amount) => Bill::Amount(Nanos::new(amount)),
+        exported::ledger::Bill::Amount(amount) => Bill::Amount(NanoUsd::new(amount)),
     }
 }

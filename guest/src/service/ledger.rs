@@ -35,7 +35,7 @@ pub enum Asked {
     /// A call of a model: its name, tokens read, most tokens written.
     Tokens(String, u64, u64),
     /// Money.
-    Amount(threadkeep_core::money::Nanos),
+    Amount(threadkeep_core::money::NanoUsd),
 }
 
 /// What a hold came to.

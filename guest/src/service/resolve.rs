@@ -156,7 +156,7 @@ impl<P: Ports> Service<P> {
 
     fn not_found(&self, kind: &'static str, name: &str) -> Result<Error, Error> {
         let names = self.ports.library(kind, "")?;
-        let nearest = threadkeep_core::nearest::nearest(name, names.iter().map(String::as_str))
+        let nearest = threadkeep_units::nearest::nearest(name, names.iter().map(String::as_str))
             .map(str::to_owned);
         Ok(CoreError::NotFound {
             kind,

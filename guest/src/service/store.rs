@@ -328,7 +328,7 @@ impl<P: Ports> Service<P> {
         let ids: Vec<String> = page.keys();
         let ids = ids.into_iter().filter(|id| id::check("thread", id).is_ok());
         let ids: Vec<String> = ids.collect();
-        let nearest = threadkeep_core::nearest::nearest(thread, ids.iter().map(String::as_str))
+        let nearest = threadkeep_units::nearest::nearest(thread, ids.iter().map(String::as_str))
             .map(str::to_owned);
         Error::Core(CoreError::NotFound {
             kind: "thread",

@@ -1,43 +1,31 @@
-//! Money as text: exact decimals of nano-USD, both ways. No floating-point number is involved.
+//! Money on the command line; its arithmetic and text are in `threadkeep-units`.
 
-/// Nano-USD in a US dollar.
-const NANOS: u64 = 1_000_000_000;
-/// Decimals of a nano-dollar.
-const DECIMALS: usize = 9;
+use threadkeep_units::money::{AmountError, NanoUsd};
 
-/// Exact decimal text: at least two decimals, no zeros after them. `0.00021`, `1.00`.
+/// Formats an amount exactly: at least two decimals, no zeros after them. `0.00021`, `1.00`.
 pub fn decimal(nanos: u64) -> String {
-    let fraction = format!("{:09}", nanos % NANOS);
-    let kept = fraction.trim_end_matches('0').len().max(2);
-    format!("{}.{}", nanos / NANOS, &fraction[..kept])
+    NanoUsd::new(nanos).to_string()
 }
 
-/// The same for a person, with the currency: `0.00021 USD`.
+/// Formats an amount for a person, with the currency: `0.00021 USD`.
 pub fn shown(nanos: u64) -> String {
     format!("{} USD", decimal(nanos))
 }
 
-/// The amount that a plain decimal such as `0.25` stands for.
+/// Reads a plain decimal such as `0.25`.
 ///
 /// # Errors
-/// A sentence, if it is no such text, finer than a nano-dollar, or too large.
+/// A sentence, if it is no such text, finer than a nano-USD, or too large.
 pub fn parse(text: &str) -> Result<u64, String> {
-    let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
-    let digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
-    if !digits(whole) || !digits(fraction) {
-        return Err("an amount is a plain decimal of US dollars such as 0.25".to_owned());
-    }
-    let fraction = fraction.trim_end_matches('0');
-    if fraction.len() > DECIMALS {
-        return Err("an amount has at most nine decimals".to_owned());
-    }
-    let large = || "the amount is too large".to_owned();
-    let nanos: u64 = format!("{fraction:0<9}").parse().map_err(|_| large())?;
-    let whole: u64 = whole.parse().map_err(|_| large())?;
-    whole
-        .checked_mul(NANOS)
-        .and_then(|whole| whole.checked_add(nanos))
-        .ok_or_else(large)
+    let sentence = |error| match error {
+        AmountError::NotDecimal => "an amount is a plain decimal of US dollars such as 0.25",
+        AmountError::TooFine => "an amount has at most nine decimals",
+        AmountError::TooLarge => "the amount is too large",
+    };
+    let amount = NanoUsd::parse(text);
+    amount
+        .map(NanoUsd::get)
+        .map_err(|error| sentence(error).to_owned())
 }
 
 #[cfg(test)]
@@ -45,44 +33,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn exact_both_ways() {
-        for (text, nanos) in [
-            ("0.00", 0),
-            ("0.10", 100_000_000),
-            ("0.00021", 210_000),
-            ("1.00", NANOS),
-            ("12.345678901", 12_345_678_901),
-            ("18446744073.709551615", u64::MAX),
+    fn each_refusal_has_its_sentence() {
+        for (text, sentence) in [
+            ("$1", "plain decimal"),
+            ("0.0000000001", "nine decimals"),
+            ("18446744073.709551616", "too large"),
         ] {
-            assert_eq!(decimal(nanos), text);
-            assert_eq!(parse(text), Ok(nanos), "{text}");
+            let refused = parse(text).unwrap_err();
+            assert!(refused.contains(sentence), "{text}: {refused}");
         }
-        assert_eq!(parse("3"), Ok(3 * NANOS));
-        assert_eq!(parse("1.0000000010000"), Ok(NANOS + 1));
+        assert_eq!(parse("0.25"), Ok(250_000_000));
         assert_eq!(shown(210_000), "0.00021 USD");
-    }
-
-    #[test]
-    fn nothing_else_is_an_amount() {
-        for text in [
-            "",
-            ".5",
-            "5.",
-            "-1",
-            "+1",
-            "1e3",
-            "NaN",
-            "inf",
-            "1,5",
-            "1.2.3",
-            "$1",
-            "١",
-            " 1",
-            "0.0000000001",
-            "18446744073.709551616",
-            "99999999999999999999999",
-        ] {
-            assert!(parse(text).is_err(), "{text:?}");
-        }
     }
 }

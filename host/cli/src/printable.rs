@@ -6,7 +6,7 @@
 //! for documents too. Each character is judged alone: a text that comes in pieces is as safe as a whole one.
 
 use std::borrow::Cow;
-use threadkeep_core::printable::{is_hidden_control, push_visible};
+use threadkeep_units::printable::{is_hidden_control, push_visible};
 
 /// The text as a terminal may get it. Carriage returns are dropped: alone they would overwrite a line.
 pub fn text(text: &str) -> Cow<'_, str> {

@@ -12,7 +12,7 @@ use crate::printable;
 use jiff::Timestamp;
 use serde::Serialize;
 use std::io::{self, ErrorKind, Write};
-use threadkeep_core::printable::escape_json;
+use threadkeep_units::printable::escape_json;
 
 /// What is known about both ends.
 #[derive(Debug, Clone, Copy)]

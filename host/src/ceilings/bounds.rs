@@ -1,7 +1,7 @@
 //! What passes the host is bounded whoever made it: an embedder's model and tools are held to what ours keep by
 //! themselves, and a provider's usage to what a call can come to.
 
-use super::{Tariff, Used};
+use super::Used;
 use crate::models::{
     BLOCKS_MAX, Block, Completion, Delta, Failure, FailureKind, OnDelta, REPLY_BYTES_MAX, Request,
     Usage, answer_bytes_max,
@@ -9,6 +9,8 @@ use crate::models::{
 use crate::tools::{RESULT_BYTES_MAX, ToolResult, cut};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+use threadkeep_units::price::TokenPrices;
+use threadkeep_units::unknown_bill::{TOKENS_PER_SECOND, output_tokens_in};
 
 /// Most bytes of a failure's code and of its sentence: ours have some hundred.
 const WORDS_BYTES_MAX: usize = 4 << 10;
@@ -21,10 +23,6 @@ const BELIEVED_TOKENS: u64 = 10_000;
 /// No text has more bytes a token than this: English has four, a run of blanks some more. Who reports fewer tokens for
 /// what arrived, or none, is booked with so many.
 const TOKEN_BYTES_MAX: u64 = 16;
-
-/// Output tokens a second that the component, too, takes for the most where a model's entry names none. A tenant's entry
-/// does not count here.
-const TOKENS_PER_SECOND: u128 = 200;
 
 /// What has arrived of an answer while it came.
 #[derive(Debug, Default)]
@@ -56,11 +54,11 @@ impl Arrived {
 }
 
 /// The most that a model call may come to.
-pub(super) fn most_of_model(request: &Request, tariff: Option<&Tariff>) -> Used {
+pub(super) fn most_of_model(request: &Request, prices: Option<&TokenPrices>) -> Used {
     let bytes = request_bytes(request);
     Used {
-        spend_nanos: tariff.map_or(0, |tariff| tariff.worst(bytes, request.output_max)),
-        unpriced_calls: u64::from(tariff.is_none()),
+        spend_nanos: prices.map_or(0, |prices| prices.ceiling(bytes, request.output_max).get()),
+        unpriced_calls: u64::from(prices.is_none()),
         model_calls: 1,
         model_bytes: bytes.saturating_add(answer_bytes_max(request.output_max)),
         ..Used::default()
@@ -81,7 +79,7 @@ pub(super) fn most_of_tool(arguments: &str) -> Used {
 pub(super) fn came_to(
     most: &Used,
     request: &Request,
-    tariff: Option<&Tariff>,
+    prices: Option<&TokenPrices>,
     (answer, arrived): (&Result<Completion, Failure>, &Arrived),
     under_way: Option<Duration>,
 ) -> Used {
@@ -98,12 +96,16 @@ pub(super) fn came_to(
     let said = kept.max(arrived.said.load(Ordering::Relaxed));
     let said = said.min(REPLY_BYTES_MAX as u64);
     let asked = request_bytes(request);
-    let spend_nanos = match (usage, tariff) {
-        (Some(usage), Some(tariff)) => tariff.cost(&usage).max(least(tariff, asked, said)),
-        (None, Some(tariff)) => match under_way {
+    let spend_nanos = match (usage, prices) {
+        (Some(usage), Some(prices)) => prices.cost(usage).get().max(least(prices, asked, said)),
+        (None, Some(prices)) => match under_way {
             Some(time) => {
-                let written = tokens_in(time).max(said).min(request.output_max);
-                tariff.worst(asked, written).min(most.spend_nanos)
+                // The rate that the component takes where a model's entry names none. A tenant's
+                // entry does not count here.
+                let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+                let written = output_tokens_in(TOKENS_PER_SECOND, millis);
+                let written = written.max(said).min(request.output_max);
+                prices.ceiling(asked, written).get().min(most.spend_nanos)
             }
             None => most.spend_nanos,
         },
@@ -117,26 +119,21 @@ pub(super) fn came_to(
     }
 }
 
-/// Tokens that a model can have written in this time: no common one is faster.
-fn tokens_in(time: Duration) -> u64 {
-    let tokens = time.as_millis().saturating_mul(TOKENS_PER_SECOND);
-    u64::try_from(tokens.div_ceil(1_000)).unwrap_or(u64::MAX)
-}
-
 /// The least that a call can have cost; nothing if nothing arrived.
-fn least(tariff: &Tariff, asked_bytes: u64, said_bytes: u64) -> u64 {
+fn least(prices: &TokenPrices, asked_bytes: u64, said_bytes: u64) -> u64 {
     if said_bytes == 0 {
         return 0;
     }
-    let cheapest = Tariff {
-        input: tariff.input.min(tariff.read).min(tariff.write),
-        ..*tariff
+    let cheapest = TokenPrices {
+        input: prices.input.min(prices.read).min(prices.write),
+        ..*prices
     };
-    cheapest.cost(&Usage {
+    let least = cheapest.cost(Usage {
         input: asked_bytes / TOKEN_BYTES_MAX,
         output: said_bytes / TOKEN_BYTES_MAX,
         ..Usage::default()
-    })
+    });
+    least.get()
 }
 
 /// A usage as far as it is believed: of tokens that were read and of those that were written, at most

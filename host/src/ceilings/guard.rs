@@ -1,8 +1,9 @@
 //! The guard of a tenant, shared by all its drivers: its policy, its book, its rate and its room for runs.
 
+use super::money::token_prices;
 use super::permit::Permit;
 use super::rate::{Bucket, WAIT_MAX};
-use super::{Book, Ceilings, InMemory, Refusal, Tariff, Used};
+use super::{Book, Ceilings, InMemory, Refusal, Used};
 use crate::authority::Environment;
 use crate::clock::Clock;
 use crate::library::models::ModelTable;
@@ -10,6 +11,7 @@ use crate::policy::Policy;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+use threadkeep_units::price::TokenPrices;
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
@@ -161,13 +163,13 @@ impl Guard {
     }
 
     /// What the operator pays for a model: by the policy, else by the built-in table. A tenant's own file has no say.
-    pub(super) fn tariff(&self, model: &str) -> Option<Tariff> {
+    pub(super) fn prices_of(&self, model: &str) -> Option<TokenPrices> {
         let own = self.policy.models.as_ref();
         let own = own
             .and_then(|models| models.get(model))
             .and_then(Option::as_ref);
         let built_in = || self.built_in.as_ref()?.model(model)?.prices.as_ref();
-        own.or_else(built_in).and_then(Tariff::of)
+        own.or_else(built_in).and_then(token_prices)
     }
 
     /// Take a turn of the rate, for a call that has so long: how long to wait for it.

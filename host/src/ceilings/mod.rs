@@ -19,7 +19,6 @@ mod rate;
 pub use book::{Book, FileBook, InMemory, Used};
 pub use guard::Guard;
 pub(crate) use guard::Settling;
-pub use money::{Tariff, nanos};
 pub use permit::{Called, Note, Permit};
 pub use rate::WAIT_MAX;
 

@@ -140,11 +140,11 @@ impl Permit {
         };
         let answer = self.in_time(asked).await.map_err(dropped)?;
         let answer = self.believed(bounds::answer(answer), request);
-        let tariff = self.guard.tariff(&request.model);
+        let prices = self.guard.prices_of(&request.model);
         let estimate = self.guard.policy().unknown_bill == UnknownBill::Estimate;
         let under_way = estimate.then(|| began.elapsed());
         let came = (&answer, &arrived);
-        let actual = bounds::came_to(&held.most, request, tariff.as_ref(), came, under_way);
+        let actual = bounds::came_to(&held.most, request, prices.as_ref(), came, under_way);
         Ok((answer, held.settle(actual)))
     }
 
@@ -243,8 +243,8 @@ impl Permit {
             let message = format!("the model {} is not granted", request.model);
             return Err(guard.refusal("models", &message));
         }
-        let (tariff, most) = (guard.tariff(&request.model), guard.ceilings());
-        if tariff.is_none() && most.spend_nanos_max.is_some() && !most.unpriced {
+        let (prices, most) = (guard.prices_of(&request.model), guard.ceilings());
+        if prices.is_none() && most.spend_nanos_max.is_some() && !most.unpriced {
             let message = format!(
                 "the model {} has no price that the operator knows, and money is bounded",
                 request.model
@@ -252,7 +252,7 @@ impl Permit {
             return Err(guard.refusal("unpriced", &message));
         }
         self.wait_for_turn(longest).await?;
-        let need = bounds::most_of_model(request, tariff.as_ref());
+        let need = bounds::most_of_model(request, prices.as_ref());
         guard.hold(need).await
     }
 

@@ -24,6 +24,7 @@ use cap_std::fs::Dir;
 use files::{Absent, Place, Replacement};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
+use threadkeep_units::time::rfc3339_seconds;
 use tokio::sync::{Mutex, MutexGuard, Semaphore, SemaphorePermit};
 use transcript::Transcript;
 
@@ -389,10 +390,7 @@ async fn blocking<T: Send + 'static>(
     }
 }
 
-/// A time as people and documents write it: RFC 3339 in UTC, to the second.
+/// Formats a time as people and documents read it: RFC 3339 in UTC, to the second.
 pub fn rfc3339(time: Instant) -> String {
-    match jiff::Timestamp::new(time.seconds, 0) {
-        Ok(timestamp) => timestamp.to_string(),
-        Err(_) => format!("{} s", time.seconds),
-    }
+    rfc3339_seconds(time.seconds)
 }

@@ -20,6 +20,7 @@ use cap_std::fs::{Dir, File, Metadata, OpenOptions};
 use serde::{Deserialize, Serialize};
 use std::error::Error;
 use std::io::{self, Read, Seek, SeekFrom, Write};
+use threadkeep_units::time::rfc3339_millis;
 
 /// Its name in `.ai/threads`.
 pub const USAGE: &str = "usage.jsonl";
@@ -115,13 +116,8 @@ struct Record<'a> {
 }
 
 fn line(replied: &Replied, time: Instant, told: &Told) -> Result<Vec<u8>, serde_json::Error> {
-    let timestamp = match jiff::Timestamp::new(time.seconds, i32::try_from(time.nanos).unwrap_or(0))
-    {
-        Ok(timestamp) => format!("{timestamp:.3}"),
-        Err(_) => super::rfc3339(time),
-    };
     let mut line = serde_json::to_vec(&Record {
-        timestamp,
+        timestamp: rfc3339_millis(time.seconds, time.nanos),
         // As in the manifest of a transcript.
         agent_id: replied.agent.as_deref().unwrap_or("default"),
         thread_id: &replied.thread,

@@ -13,13 +13,13 @@ mod settings;
 use super::LibraryError;
 use crate::authority::{Environment, ExpandError};
 use crate::models::{CALL_TIME, IDLE_TIME, Secret};
-use crate::nearest::nearest;
 use crate::policy::{Address, NetworkReach, Policy};
 use access::Grants;
 use serde_json::{Map, Value, json};
 pub use settings::{ProviderSettings, ProviderTimes};
 use std::collections::BTreeMap;
 use std::time::Duration;
+use threadkeep_units::nearest::nearest;
 
 /// Most models in a table: the most names that the library hands out at once.
 pub const MODELS_MAX: usize = 500;

@@ -57,39 +57,7 @@ pub fn answer_bytes_max(output_max: u64) -> u64 {
     tokens.clamp(REPLY_BYTES_MAX as u64, ANSWER_BYTES_MAX)
 }
 
-/// Tokens of one response, by kind. `input` does not include `read` and `write`; `output` includes `reasoning`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Usage {
-    /// Input tokens neither read from nor written to a cache.
-    pub input: u64,
-    /// Output tokens.
-    pub output: u64,
-    /// Input tokens read from the provider's cache.
-    pub read: u64,
-    /// Input tokens written to the provider's cache.
-    pub write: u64,
-    /// The part of `output` that was reasoning.
-    pub reasoning: u64,
-}
-
-impl Usage {
-    /// The sum by kind.
-    pub fn plus(self, other: Self) -> Self {
-        Self {
-            input: self.input.saturating_add(other.input),
-            output: self.output.saturating_add(other.output),
-            read: self.read.saturating_add(other.read),
-            write: self.write.saturating_add(other.write),
-            reasoning: self.reasoning.saturating_add(other.reasoning),
-        }
-    }
-
-    /// Every token that was read or written.
-    pub fn total(&self) -> u64 {
-        let read = [self.input, self.read, self.write];
-        read.into_iter().fold(self.output, u64::saturating_add)
-    }
-}
+pub use threadkeep_units::price::Usage;
 
 /// A tool as it is offered to a model.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -13,15 +13,17 @@ pub use address::Address;
 pub use prefix::AddressPrefix;
 pub use reach::{NetworkReach, is_public};
 pub use read::TEXT_BYTES_MAX;
+pub use threadkeep_units::unknown_bill::UnknownBill;
 
-use crate::ceilings::{Ceilings, nanos};
+use crate::ceilings::Ceilings;
 use crate::library::LibraryError;
 use crate::library::models::{ModelSpec, Prices, Wire};
-use crate::nearest::nearest;
 use crate::storage::Quota;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::path::Path;
+use threadkeep_units::money::NanoUsd;
+use threadkeep_units::nearest::nearest;
 
 /// Most names of one list: models, tools, hosts and keys that an operator grants by name. A tenant's own table has at
 /// most as many models.
@@ -55,27 +57,9 @@ pub struct Policy {
     pub book: Option<String>,
 }
 
-/// What is charged for a model call of which nobody knows what it cost.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum UnknownBill {
-    /// Its input, and as output what arrived or what its time allowed.
-    #[default]
-    Estimate,
-    /// The most that it can have cost.
-    Full,
-}
-
-impl UnknownBill {
-    /// Its words in a policy.
-    const WORDS: [&str; 2] = ["estimate", "full"];
-
-    /// The word.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Estimate => "estimate",
-            Self::Full => "full",
-        }
-    }
+/// Reads a decimal with at most nine places, of US dollars or of seconds, as billionths.
+fn billionths(text: &str) -> Option<u64> {
+    NanoUsd::parse(text).ok().map(NanoUsd::get)
 }
 
 /// How a provider may be reached.
@@ -167,15 +151,15 @@ impl Policy {
 
     /// The cap that no thread may pass, in the unit of its record: nano-USD, milliseconds, or a number.
     pub fn limit(&self, name: &str) -> Option<u64> {
-        const NANOS_PER_MILLI: u64 = 1_000_000;
         let value = self.limits.get(name).filter(|value| !value.is_null())?;
         let text = match value {
             Value::String(text) => text.clone(),
             value => value.to_string(),
         };
         match name {
-            "spend" => nanos(&text),
-            "duration" => nanos(&text).map(|nanos| nanos / NANOS_PER_MILLI),
+            "spend" => billionths(&text),
+            // A decimal of seconds.
+            "duration" => billionths(&text).map(|nanos| nanos / 1_000_000),
             _ => value.as_u64(),
         }
     }

@@ -1,8 +1,8 @@
 //! From YAML to a policy: every key known, every value of its kind, every name a possible one.
 
-use super::{AddressPrefix, NAMES_MAX, Policy, Preset, ProviderGrant, UnknownBill};
+use super::{AddressPrefix, NAMES_MAX, Policy, Preset, ProviderGrant, UnknownBill, billionths};
 use crate::authority;
-use crate::ceilings::{Ceilings, nanos};
+use crate::ceilings::Ceilings;
 use crate::library::LibraryError;
 use crate::library::models::Prices;
 use crate::library::models::read::{Path, Reader};
@@ -220,10 +220,7 @@ fn unknown_bill(
         return Ok(UnknownBill::default());
     };
     let word = reader.one_of(path, &word, "rule for unknown bills", &UnknownBill::WORDS)?;
-    Ok(match word.as_str() {
-        "full" => UnknownBill::Full,
-        _ => UnknownBill::Estimate,
-    })
+    Ok(UnknownBill::from_word(&word).unwrap_or_default())
 }
 
 /// The name of a file beside the policy.
@@ -290,7 +287,7 @@ fn decimal(
         Some(other) => other.to_string(),
     };
     let problem = "a decimal such as 0.25, with at most nine places, is needed here";
-    match nanos(&text) {
+    match billionths(&text) {
         Some(nanos) => Ok(Some(nanos)),
         None => Err(reader.invalid(path, &text, problem.to_owned(), None)),
     }

@@ -20,12 +20,12 @@ pub use pool::{CALLS_MAX, FilePool};
 
 use super::{ToolEntry, ToolResult, Tools, cut};
 use crate::models::BoxFuture;
-use crate::nearest::suggestion;
 use cap_std::fs::Dir;
 use grant::Grant;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use threadkeep_units::nearest::suggestion;
 use tokio::sync::{Semaphore, oneshot};
 
 /// How long a call may take. The bounds below keep one within a few seconds on a disk that answers.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use threadkeep::storage::{Key, Storage};
 use threadkeep_component::service::Service;
 use threadkeep_core::ledger::Usage;
-use threadkeep_core::money::Nanos;
+use threadkeep_core::money::NanoUsd;
 use threadkeep_core::runner::{
     self, Completion, Kit, ReplyBlock, Submission, ToolOutcome, ToolState,
 };
@@ -81,7 +81,7 @@ impl Candidate for NativeRun {
                 state: ToolState::Done,
                 failed: false,
                 content: content.to_owned(),
-                cost: Nanos::ZERO,
+                cost: NanoUsd::ZERO,
             }]),
         };
         let submission = Submission {

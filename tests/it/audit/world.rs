@@ -11,7 +11,7 @@ use threadkeep::storage::sqlite::{Durability, SqliteOptions, SqliteStore};
 use threadkeep_component::ports::Ports;
 use threadkeep_component::service::ledger::Asked;
 use threadkeep_core::limits::Limits;
-use threadkeep_core::money::Nanos;
+use threadkeep_core::money::NanoUsd;
 use threadkeep_core::runner::{Bill, Proof, Signal, Submission};
 use threadkeep_core::thread::{Draft, StepKind};
 use threadkeep_tests::fixture::MapLibrary;
@@ -145,7 +145,7 @@ fn short(world: &mut World) {
     }
     assert_eq!(world.status("poor"), "suspended");
     let caps = Limits {
-        spend: Some(Nanos::new(3_000_000_000)),
+        spend: Some(NanoUsd::new(3_000_000_000)),
         ..Limits::NONE
     };
     world.start("raised", None).unwrap();
@@ -183,7 +183,7 @@ fn own(world: &mut World) {
         let opened = world.service.open(thread, "own/1", deadline).unwrap();
         let token = opened.head.value.token;
         let hold = |name: &str| {
-            let asked = Asked::Amount(Nanos::new(5_000));
+            let asked = Asked::Amount(NanoUsd::new(5_000));
             let held = world.service.hold(thread, token, name, &asked, deadline);
             held.unwrap().version
         };
@@ -191,7 +191,7 @@ fn own(world: &mut World) {
         hold("second");
         world
             .service
-            .settle(thread, first, Bill::Amount(Nanos::new(4_000)))
+            .settle(thread, first, Bill::Amount(NanoUsd::new(4_000)))
             .unwrap();
         if ends {
             let result = r#"{"code":"gone","message":"on purpose"}"#.to_owned();

@@ -6,7 +6,7 @@ use crate::runner::world::{calls, fails, says};
 use serde_json::{Value, json};
 use threadkeep_core::history::escaped_bytes;
 use threadkeep_core::limits::Limits;
-use threadkeep_core::money::Nanos;
+use threadkeep_core::money::NanoUsd;
 use threadkeep_core::runner::{ANSWER_BYTES_MAX, Outcome};
 
 fn parsed(got: &Got) -> Value {
@@ -95,7 +95,7 @@ fn a_transcript_shows_the_newest_messages() {
     let boss = family.boss.clone();
     let child = family.running("work");
     let caps = Limits {
-        spend: Some(Nanos::new(100_000_000_000)),
+        spend: Some(NanoUsd::new(100_000_000_000)),
         ..Limits::NONE
     };
     let raise = crate::runner::world::raise(caps);

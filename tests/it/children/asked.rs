@@ -9,7 +9,7 @@ use std::sync::Arc;
 use threadkeep::storage::memory::MemoryStore;
 use threadkeep_core::id::ID_BYTES_MAX;
 use threadkeep_core::limits::{CAP_MAX, Limits};
-use threadkeep_core::money::Nanos;
+use threadkeep_core::money::NanoUsd;
 use threadkeep_core::runner::SPAWNS_MAX;
 use threadkeep_tests::fixture::MapLibrary;
 
@@ -153,7 +153,7 @@ fn caps_above_the_largest_are_refused() {
                 ..none
             },
             Limits {
-                spend: Some(Nanos::new(cap)),
+                spend: Some(NanoUsd::new(cap)),
                 ..none
             },
         ]
@@ -190,7 +190,7 @@ fn a_created_child_is_not_raised_above_its_parent() {
             ..Limits::NONE
         },
         Limits {
-            spend: Some(Nanos::new(100_000_001)),
+            spend: Some(NanoUsd::new(100_000_001)),
             ..Limits::NONE
         },
         Limits {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use threadkeep_component::ports::StorageError;
 use threadkeep_component::service::Error;
 use threadkeep_core::limits::Limits;
-use threadkeep_core::money::Nanos;
+use threadkeep_core::money::NanoUsd;
 use threadkeep_core::runner::Signal;
 use threadkeep_core::thread::StepKind;
 use threadkeep_tests::fixture::MapLibrary;
@@ -56,7 +56,7 @@ fn reserves_respect_a_policy_that_was_lowered() {
     let got = family.reply(&boss, &[("spawn_thread", spawn("0.02", false))]);
     assert!(got[0].1 && got[0].2.contains("are left"), "{got:?}");
     let more = raise(Limits {
-        spend: Some(Nanos::new(30_000_000)),
+        spend: Some(NanoUsd::new(30_000_000)),
         ..Limits::NONE
     });
     let raised = family.world.service.signal(&first, "more", &more);
@@ -102,7 +102,7 @@ fn a_raise_of_the_cap_that_suspended_a_thread_makes_it_due() {
         ..Limits::NONE
     };
     let money = Limits {
-        spend: Some(Nanos::new(9_000_000)),
+        spend: Some(NanoUsd::new(9_000_000)),
         ..Limits::NONE
     };
     for (child, name, limits, due) in [

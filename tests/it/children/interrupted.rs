@@ -7,7 +7,7 @@ use super::world::Family;
 use crate::runner::world::{fails, raise, reply, says, usage};
 use serde_json::{Value, json};
 use threadkeep_core::limits::Limits;
-use threadkeep_core::money::Nanos;
+use threadkeep_core::money::NanoUsd;
 use threadkeep_core::runner::{Outcome, ReplyBlock};
 use threadkeep_core::thread::StepKind;
 
@@ -63,7 +63,7 @@ fn left(family: &Family, thread: &str) -> u64 {
 
 fn more_money(family: &Family, thread: &str, name: &str, nanos: u64) {
     let caps = Limits {
-        spend: Some(Nanos::new(nanos)),
+        spend: Some(NanoUsd::new(nanos)),
         ..Limits::NONE
     };
     family

@@ -25,7 +25,7 @@ use threadkeep::tenant::Tenant;
 use threadkeep_component::ports::StorageError;
 use threadkeep_component::service::{Error, Service};
 use threadkeep_core::limits::Limits;
-use threadkeep_core::money::Nanos;
+use threadkeep_core::money::NanoUsd;
 use threadkeep_core::runner::{Kit, Outcome, ReplyBlock, Submission};
 use threadkeep_core::thread::{Status, StepKind};
 use threadkeep_tests::fixture::MapLibrary;
@@ -108,7 +108,7 @@ impl Race {
         let boss = family.boss.clone();
         let spent = family.account(&boss).1;
         let caps = Limits {
-            spend: Some(Nanos::new(spent + AFFORDED as u64 * hold + hold / 2)),
+            spend: Some(NanoUsd::new(spent + AFFORDED as u64 * hold + hold / 2)),
             ..Limits::NONE
         };
         let service = &family.world.service;

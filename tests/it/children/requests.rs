@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use threadkeep_core::limits::Limits;
-use threadkeep_core::money::Nanos;
+use threadkeep_core::money::NanoUsd;
 
 /// Levels below a top, and children of one thread.
 pub const DEPTH: u64 = 5;
@@ -107,7 +107,7 @@ pub fn spawn(directive: u8, limits: u8) -> Value {
 pub fn caps(n: u64) -> Limits {
     Limits {
         turns: Some(n + 1),
-        spend: Some(Nanos::new(n << 20)),
+        spend: Some(NanoUsd::new(n << 20)),
         spawns: Some(n),
         depth: Some(n % 8),
         ..Limits::NONE

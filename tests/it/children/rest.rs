@@ -4,7 +4,7 @@ use super::wild::Forest;
 use serde_json::Value;
 use threadkeep_core::history::{Event, ToolResult};
 use threadkeep_core::limits::Limits;
-use threadkeep_core::money::Nanos;
+use threadkeep_core::money::NanoUsd;
 use threadkeep_core::plan::Loaded;
 use threadkeep_core::runner::{Raise, Signal};
 use threadkeep_core::thread::Status;
@@ -102,7 +102,7 @@ impl Forest {
             });
             let account = &loaded.chain.value.account;
             let nothing = (account.held, account.reserved, account.users);
-            let free = drawn || nothing == (Nanos::ZERO, Nanos::ZERO, 0);
+            let free = drawn || nothing == (NanoUsd::ZERO, NanoUsd::ZERO, 0);
             assert!(free, "nobody uses the account of {id}: {account:?}");
             if matches!(head.status, Status::Cancelled | Status::Killed) {
                 for child in self.children(loaded) {
@@ -152,7 +152,7 @@ impl Forest {
         let caps = Limits {
             turns: Some(used.run_turns + 50),
             tokens: Some(used.run_tokens + 1_000_000),
-            spend: Some(Nanos::new((round + 1) * 10_000_000_000)),
+            spend: Some(NanoUsd::new((round + 1) * 10_000_000_000)),
             duration: Some(u64::from(u32::MAX)),
             ..Limits::NONE
         };

@@ -335,7 +335,7 @@ fn a_cancel_of_what_has_ended_reaches_those_under_it() {
 fn the_account_of_a_parent_that_has_ended_is_raised_for_those_who_draw_on_it() {
     let spend = |nanos| {
         crate::runner::world::raise(threadkeep_core::limits::Limits {
-            spend: Some(threadkeep_core::money::Nanos::new(nanos)),
+            spend: Some(threadkeep_core::money::NanoUsd::new(nanos)),
             ..threadkeep_core::limits::Limits::NONE
         })
     };

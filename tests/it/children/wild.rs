@@ -9,7 +9,7 @@ use threadkeep::storage::memory::MemoryStore;
 use threadkeep_component::ports::Ports;
 use threadkeep_core::history::{Event, parse_user};
 use threadkeep_core::limits::Limits;
-use threadkeep_core::money::Nanos;
+use threadkeep_core::money::NanoUsd;
 use threadkeep_core::plan::Loaded;
 use threadkeep_core::runner::{
     Kit, LlmFailure, Outcome, Proof, Raise, ReplyBlock, Signal, Submission,
@@ -46,7 +46,7 @@ impl Forest {
         world.threads.push(chat.clone());
         world.start(&boss, None).unwrap();
         let more = raise(Limits {
-            spend: Some(Nanos::new(500_000_000)),
+            spend: Some(NanoUsd::new(500_000_000)),
             ..Limits::NONE
         });
         world.service.signal(&boss, "more", &more).unwrap();

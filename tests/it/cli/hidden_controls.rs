@@ -3,7 +3,7 @@
 
 use super::fixture::Project;
 use serde_json::Value;
-use threadkeep_core::printable::is_hidden_control;
+use threadkeep_units::printable::is_hidden_control;
 
 /// What a model and a person say: C1, DEL, an override, marks of a direction, what has no width; and
 /// an emoji that is written with a joiner.

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use threadkeep::storage::sqlite::{Durability, SqliteOptions, SqliteStore};
-use threadkeep_core::money::Nanos;
+use threadkeep_core::money::NanoUsd;
 use threadkeep_core::runner::Bill;
 use threadkeep_tests::fixture::MapLibrary;
 
@@ -41,7 +41,7 @@ fn family(host: &mut Host) {
     host.take("h/1", 3_000).unwrap();
     let amount = crate::history::money::dollars;
     let held = host.hold("a", &amount(100_000_000)).unwrap();
-    let bill = Bill::Amount(Nanos::new(100_000_000));
+    let bill = Bill::Amount(NanoUsd::new(100_000_000));
     host.settle(held.version, bill).unwrap();
     host.hold("b", &amount(200_000_000)).unwrap();
 }
@@ -54,7 +54,7 @@ fn threads_of(tree: &Value) -> impl Iterator<Item = &Value> {
 /// In nano-USD.
 fn nanos(value: &Value) -> u64 {
     let text = value.as_str().expect("an amount is text");
-    Nanos::parse(text).expect("it is exact").get()
+    NanoUsd::parse(text).expect("it is exact").get()
 }
 
 #[test]

@@ -7,7 +7,7 @@ use crate::runner::world::{World, raise};
 use threadkeep_component::service::Error;
 use threadkeep_core::error::Error as CoreError;
 use threadkeep_core::limits::Limits;
-use threadkeep_core::money::Nanos;
+use threadkeep_core::money::NanoUsd;
 use threadkeep_core::runner::Bill;
 use threadkeep_core::thread::{Draft, HOLDS_MAX};
 
@@ -60,7 +60,7 @@ fn calls_side_by_side_count_against_the_cap_on_spend_of_a_thread_without_an_acco
     let top = host.thread.clone();
     host.thread = host.spawn(&top, "poor", None);
     host.caps(Limits {
-        spend: Some(Nanos::new(1_000)),
+        spend: Some(NanoUsd::new(1_000)),
         ..Limits::NONE
     });
     host.token = None;
@@ -68,7 +68,7 @@ fn calls_side_by_side_count_against_the_cap_on_spend_of_a_thread_without_an_acco
     host.hold("a", &dollars(600)).unwrap();
     assert_eq!(denied(host.hold("b", &dollars(401))), "spend_exceeded");
     let second = host.hold("c", &dollars(400)).unwrap();
-    host.settle(second.version, Bill::Amount(Nanos::new(100)))
+    host.settle(second.version, Bill::Amount(NanoUsd::new(100)))
         .unwrap();
     assert_eq!(denied(host.hold("d", &dollars(301))), "spend_exceeded");
     host.hold("e", &dollars(300)).unwrap();
@@ -76,15 +76,15 @@ fn calls_side_by_side_count_against_the_cap_on_spend_of_a_thread_without_an_acco
 }
 
 /// Symptom: a cost near the largest number broke an account for ever. Cause: its sums saturated. Fix: one call costs at most
-/// [`Nanos::BILL_MAX`], which is refused where it is told, and what tokens come to is no more than that.
+/// [`NanoUsd::BILL_MAX`], which is refused where it is told, and what tokens come to is no more than that.
 #[test]
 fn a_bill_beyond_any_is_refused_and_changes_nothing() {
-    let most = Nanos::BILL_MAX.get();
+    let most = NanoUsd::BILL_MAX.get();
     let host = Host::open();
     let held = host.hold("a", &tokens(100, 300)).unwrap();
     let before = host.head();
     for nanos in [most + 1, u64::MAX] {
-        let bill = Bill::Amount(Nanos::new(nanos));
+        let bill = Bill::Amount(NanoUsd::new(nanos));
         assert_eq!(
             code(&host.settle(held.version, bill).unwrap_err()),
             "invalid"
@@ -96,7 +96,7 @@ fn a_bill_beyond_any_is_refused_and_changes_nothing() {
     // As much as there can be: the root owes it, and everything goes on.
     let other = host.hold("c", &dollars(1)).unwrap();
     host.settle(held.version, used(u64::MAX, u64::MAX)).unwrap();
-    host.settle(other.version, Bill::Amount(Nanos::BILL_MAX))
+    host.settle(other.version, Bill::Amount(NanoUsd::BILL_MAX))
         .unwrap();
     assert_eq!(host.figures(), (2 * most, 0));
     host.close("idle", None).unwrap();
@@ -114,7 +114,7 @@ fn a_call_that_is_settled_as_money_counts_as_the_tokens_that_it_was_held_for() {
     });
     for name in ["a", "b"] {
         let held = host.hold(name, &tokens(100, 300)).unwrap();
-        let bill = Bill::Amount(Nanos::new(5));
+        let bill = Bill::Amount(NanoUsd::new(5));
         host.settle(held.version, bill).unwrap();
     }
     assert_eq!(host.head().counters.run_tokens, 800);
@@ -124,7 +124,7 @@ fn a_call_that_is_settled_as_money_counts_as_the_tokens_that_it_was_held_for() {
     host.world.advance(10_000);
     host.close("idle", None).unwrap();
     assert_eq!(host.head().counters.run_tokens, 1_200, "charged");
-    let bill = Bill::Amount(Nanos::new(5));
+    let bill = Bill::Amount(NanoUsd::new(5));
     host.settle(last.version, bill).unwrap();
     host.settle(last.version, bill).unwrap();
     assert_eq!(host.head().counters.run_tokens, 1_200, "told as money");
@@ -178,7 +178,7 @@ fn a_close_is_known_again_after_late_truths() {
     let held: Vec<u64> = (0..HOLDS_MAX).map(|n| hold(n).version).collect();
     let closed = host.close("completed", Some("\"done\"")).unwrap();
     for version in held {
-        host.settle(version, Bill::Amount(Nanos::new(3))).unwrap();
+        host.settle(version, Bill::Amount(NanoUsd::new(3))).unwrap();
         let again = host.close("completed", Some("\"done\"")).unwrap();
         assert_eq!(again, closed);
     }

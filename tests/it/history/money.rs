@@ -5,7 +5,7 @@ use crate::runner::world::usage;
 use threadkeep_component::service::Error;
 use threadkeep_component::service::ledger::{Admission, Asked, TREE_THREADS_MAX};
 use threadkeep_core::limits::Limits;
-use threadkeep_core::money::Nanos;
+use threadkeep_core::money::NanoUsd;
 use threadkeep_core::runner::{Bill, Raise, Signal};
 
 /// What the model `default` asks for so many tokens read and written: 1 and 2 USD a million.
@@ -18,7 +18,7 @@ pub fn tokens(read: u64, written: u64) -> Asked {
 }
 
 pub fn dollars(nanos: u64) -> Asked {
-    Asked::Amount(Nanos::new(nanos))
+    Asked::Amount(NanoUsd::new(nanos))
 }
 
 impl Host {
@@ -91,15 +91,16 @@ fn another_estimate_or_bill_of_the_same_call_is_a_conflict_and_changes_nothing()
         assert_eq!(code(&host.hold("a", &other).unwrap_err()), "conflict");
     }
     let settled = host.hold("b", &dollars(500)).unwrap().version;
-    host.settle(settled, Bill::Amount(Nanos::new(400))).unwrap();
+    host.settle(settled, Bill::Amount(NanoUsd::new(400)))
+        .unwrap();
     let released = host.hold("c", &dollars(500)).unwrap().version;
     host.settle(released, Bill::Nothing).unwrap();
     host.settle(released, Bill::Nothing).unwrap();
     for (version, bill) in [
-        (settled, Bill::Amount(Nanos::new(401))),
+        (settled, Bill::Amount(NanoUsd::new(401))),
         (settled, used(1, 0)),
         (settled, Bill::Nothing),
-        (released, Bill::Amount(Nanos::ZERO)),
+        (released, Bill::Amount(NanoUsd::ZERO)),
         (released, used(0, 0)),
     ] {
         assert_eq!(code(&host.settle(version, bill).unwrap_err()), "conflict");
@@ -168,7 +169,7 @@ fn money_that_is_short_lowers_the_output_and_then_denies() {
 fn a_bill_larger_than_its_hold_is_recorded_and_at_the_root_a_debt() {
     let host = Host::open();
     let held = host.hold("a", &dollars(10)).unwrap();
-    let all = Bill::Amount(Nanos::new(1_500_000_000));
+    let all = Bill::Amount(NanoUsd::new(1_500_000_000));
     host.settle(held.version, all).unwrap();
     assert_eq!(host.figures(), (1_500_000_000, 0));
     let denied = host.hold("b", &dollars(0)).unwrap_err();
@@ -177,7 +178,7 @@ fn a_bill_larger_than_its_hold_is_recorded_and_at_the_root_a_debt() {
         "{denied:?}"
     );
     let caps = Limits {
-        spend: Some(Nanos::new(1_500_000_001)),
+        spend: Some(NanoUsd::new(1_500_000_001)),
         ..Limits::NONE
     };
     let through = false;
@@ -268,7 +269,7 @@ fn a_tree_is_listed_with_its_accounts_page_by_page() {
     assert_eq!(child, (place(&rich).0 + 1, 2, false), "after its parent");
     assert_eq!((place(&poor).1, place(&poor).2), (1, false));
     let draws = service.load(&grandchild).unwrap();
-    assert_eq!(draws.account().limit, Some(Nanos::new(700_000)));
+    assert_eq!(draws.account().limit, Some(NanoUsd::new(700_000)));
     let reserved = service.load(&top).unwrap().account().reserved;
     assert_eq!(reserved.get(), 700_000);
     for wrong in ["", "nobody", "nobody\nelse"] {

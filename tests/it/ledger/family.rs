@@ -8,7 +8,7 @@ use threadkeep_component::service::ledger::{Admission, Asked};
 use threadkeep_core::error::Error as CoreError;
 use threadkeep_core::ledger::Account;
 use threadkeep_core::limits::Limits;
-use threadkeep_core::money::Nanos;
+use threadkeep_core::money::NanoUsd;
 use threadkeep_core::runner::Bill;
 use threadkeep_core::thread::{self, Cause, Draft, Resolved};
 
@@ -45,7 +45,7 @@ impl Family {
             reserve: None,
             model: "default".to_owned(),
             limits: Limits {
-                spend: limit.map(Nanos::new),
+                spend: limit.map(NanoUsd::new),
                 ..Limits::NONE
             },
             capabilities: Vec::new(),
@@ -86,14 +86,14 @@ impl Family {
         let name = format!("call-{}", self.names);
         let service = &self.world.service;
         let until = service.ports().now().plus_millis(60_000);
-        let asked = Asked::Amount(Nanos::new(nanos));
+        let asked = Asked::Amount(NanoUsd::new(nanos));
         let held = service.hold(thread, token, &name, &asked, until);
         self.world.audit();
         held
     }
 
     pub fn settle(&self, thread: &str, version: u64, nanos: u64) -> Result<u64, Error> {
-        let bill = Bill::Amount(Nanos::new(nanos));
+        let bill = Bill::Amount(NanoUsd::new(nanos));
         let settled = self.world.service.settle(thread, version, bill);
         self.world.audit();
         settled
@@ -127,7 +127,7 @@ impl Family {
 
     pub fn raise(&self, thread: &str, nanos: u64) -> Result<(), Error> {
         let caps = Limits {
-            spend: Some(Nanos::new(nanos)),
+            spend: Some(NanoUsd::new(nanos)),
             ..Limits::NONE
         };
         let name = format!("raise-{nanos}");

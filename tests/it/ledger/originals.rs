@@ -6,7 +6,7 @@ use threadkeep_component::ports::Ports;
 use threadkeep_core::history::parse_events;
 use threadkeep_core::ledger::{Grant, Refusal, UnknownBill};
 use threadkeep_core::limits::Limits;
-use threadkeep_core::money::Nanos;
+use threadkeep_core::money::NanoUsd;
 use threadkeep_core::plan::{Change, Moment};
 use threadkeep_core::runner::Signal;
 
@@ -61,8 +61,8 @@ fn l03_a_child_is_reserved_once_however_it_is_started() {
     assert_eq!(family.tenths("root"), [10, 0, 0, 6]);
     // The same once more does not fit, and is told what does.
     let short = Refusal::Short {
-        need: Nanos::new(6 * TENTH),
-        room: Nanos::new(4 * TENTH),
+        need: NanoUsd::new(6 * TENTH),
+        room: NanoUsd::new(4 * TENTH),
     };
     assert_eq!(refused(&family, 6 * TENTH), Some(short));
     assert_eq!(refused(&family, 4 * TENTH), None);
@@ -78,7 +78,7 @@ fn refused(family: &Family, nanos: u64) -> Option<Refusal> {
         unknown_bill: UnknownBill::Estimate,
         full: None,
     };
-    let grant = Grant::Exactly(Nanos::new(nanos));
+    let grant = Grant::Exactly(NanoUsd::new(nanos));
     Change::new(&loaded, moment).fund(Some(grant)).err()
 }
 
@@ -109,7 +109,7 @@ fn l05_a_crash_leaves_no_hold() {
     let handed = family.world.start("root", Some("go")).unwrap();
     let holder = handed.loaded.head.value.holder.clone().unwrap();
     let held = family.account("root").held;
-    assert!(held > Nanos::ZERO);
+    assert!(held > NanoUsd::ZERO);
     // Time enough for all that the model may write.
     family.world.advance(10_000);
     let recovered = family.world.service.recover(&[holder], None).unwrap();
@@ -118,7 +118,7 @@ fn l05_a_crash_leaves_no_hold() {
     let account = family.account("root");
     assert_eq!(
         (account.held, account.spent),
-        (Nanos::ZERO, held),
+        (NanoUsd::ZERO, held),
         "charged"
     );
     // And the thread goes on in place.
@@ -221,7 +221,7 @@ fn l10_three_tenths_are_three_times_one_tenth() {
 #[test]
 fn l11_nothing_negative_is_an_amount() {
     for text in ["-5", "-0.1", "-0"] {
-        assert!(Nanos::parse(text).is_err(), "{text}");
+        assert!(NanoUsd::parse(text).is_err(), "{text}");
     }
     let event = r#"{"type":"tool_result","id":"x","text":"t","cost":-5}"#;
     assert!(parse_events(&[event.to_owned()]).is_err());

@@ -13,7 +13,7 @@ use threadkeep_component::service::ledger::Asked;
 use threadkeep_component::service::store::CONTENTION;
 use threadkeep_core::error::Error as CoreError;
 use threadkeep_core::limits::Limits;
-use threadkeep_core::money::Nanos;
+use threadkeep_core::money::NanoUsd;
 use threadkeep_core::runner::{Bill, Outcome, ReplyBlock};
 use threadkeep_tests::fixture::MapLibrary;
 
@@ -24,7 +24,7 @@ fn races(store: &Arc<dyn Storage>, thread: &str) -> bool {
     let until = |seconds: u64| service.ports().now().plus_millis(seconds * 1_000);
     let opened = service.open(thread, &format!("h/{thread}"), until(3_000));
     let token = opened.unwrap().head.value.token;
-    let asked = Asked::Amount(Nanos::new(TENTH));
+    let asked = Asked::Amount(NanoUsd::new(TENTH));
     loop {
         match service.hold(thread, token, "only", &asked, until(60)) {
             Ok(_) => return true,
@@ -69,9 +69,9 @@ fn e61_what_is_exact_adds_up_exactly() {
     }
     let account = family.account("root");
     assert_eq!(account.spent.to_string(), "0.662");
-    assert_eq!(account.room(None), Nanos::ZERO);
+    assert_eq!(account.room(None), NanoUsd::ZERO);
     denied(family.hold("root", 1));
-    assert_eq!(Nanos::new(1_615_000).to_string(), "0.001615");
+    assert_eq!(NanoUsd::new(1_615_000).to_string(), "0.001615");
 }
 
 /// 62 (otari 128): a provider that failed before it sent anything left its hold for ever.
@@ -98,7 +98,7 @@ fn e62_every_way_out_of_a_call_closes_its_hold() {
         family.world.submit("root", outcome).unwrap();
         family.world.audit();
         let account = family.account("root");
-        assert_eq!(account.held, Nanos::ZERO, "{shown}");
+        assert_eq!(account.held, NanoUsd::ZERO, "{shown}");
         // Where nobody knows, its input is charged: no time has passed in which the model could write 400 tokens.
         let input = held - 400 * 2_000;
         assert_eq!(account.spent.get(), spent.unwrap_or(input), "{shown}");

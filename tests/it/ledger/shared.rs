@@ -12,7 +12,7 @@ use threadkeep_component::service::Error;
 use threadkeep_component::service::ledger::Asked;
 use threadkeep_core::error::Error as CoreError;
 use threadkeep_core::ledger::Account;
-use threadkeep_core::money::Nanos;
+use threadkeep_core::money::NanoUsd;
 use threadkeep_core::runner::{Bill, MODEL_MILLIS, OUTPUT_TOKENS_FLOOR, Outcome};
 use threadkeep_core::thread::{Head, StepKind};
 use threadkeep_tests::fixture::MapLibrary;
@@ -57,7 +57,7 @@ fn an_attempt_holds_half_of_what_is_left_while_others_draw_on_it() {
         let after = account(&family).room(None);
         let held = before.saturating_sub(after);
         assert!(
-            held <= after.checked_add(Nanos::new(1)).unwrap(),
+            held <= after.checked_add(NanoUsd::new(1)).unwrap(),
             "{held} of {before}"
         );
         let output = head(&family, child).step.unwrap().output;
@@ -72,7 +72,7 @@ fn an_attempt_holds_half_of_what_is_left_while_others_draw_on_it() {
     // Alone on its account an attempt may hold all of it.
     let (alone, _) = shared(0);
     let left = account(&alone).room(None);
-    assert!(left < Nanos::new(TENTH / 10), "{left} are left");
+    assert!(left < NanoUsd::new(TENTH / 10), "{left} are left");
 }
 
 /// Symptom: an attempt suspended its run though all that was missing came back a second later. Fix: it waits, with
@@ -170,5 +170,5 @@ fn give_back(family: &Family, boss: &str) {
     let version = head(family, "taker").holds[0].version;
     let bill = Bill::Nothing;
     family.world.service.settle("taker", version, bill).unwrap();
-    assert!(account(family).room(None) > Nanos::ZERO, "{boss}");
+    assert!(account(family).room(None) > NanoUsd::ZERO, "{boss}");
 }

@@ -4,7 +4,7 @@ use crate::children::world::Family;
 use crate::runner::world::{raise, reply, says, usage};
 use serde_json::{Value, json};
 use threadkeep_core::limits::Limits;
-use threadkeep_core::money::Nanos;
+use threadkeep_core::money::NanoUsd;
 use threadkeep_core::runner::ReplyBlock;
 
 /// What a thread used itself.
@@ -128,7 +128,7 @@ fn e66_a_child_that_has_run_out_is_a_result_for_its_parent() {
     assert!(cause.starts_with("spend_exceeded"), "{cause}");
     // Whoever raises it lets it go on in place; its parent has gone on meanwhile.
     let caps = Limits {
-        spend: Some(Nanos::new(5_000_000)),
+        spend: Some(NanoUsd::new(5_000_000)),
         ..Limits::NONE
     };
     let raised = family.world.service.signal(&poor, "r", &raise(caps));

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use threadkeep::library::{Library, LibraryError};
 use threadkeep::storage::Storage;
 use threadkeep::storage::memory::MemoryStore;
-use threadkeep_core::money::Nanos;
+use threadkeep_core::money::NanoUsd;
 use threadkeep_tests::fixture::MapLibrary;
 
 /// Documents that somebody edits.
@@ -49,12 +49,12 @@ fn a_call_is_settled_at_the_prices_that_it_was_held_at() {
     // 100 tokens in and 10 out, at a dollar a million.
     for thread in [&work, &chat] {
         world.submit(thread, says("done")).unwrap();
-        assert_eq!(spent(&world, thread), Nanos::new(110_000));
+        assert_eq!(spent(&world, thread), NanoUsd::new(110_000));
     }
     // A chat takes the files as they are at its next start.
     world.start(&chat, Some("again")).unwrap();
     world.submit(&chat, says("done")).unwrap();
-    assert_eq!(spent(&world, &chat), Nanos::new(110_000 + 1_100_000));
+    assert_eq!(spent(&world, &chat), NanoUsd::new(110_000 + 1_100_000));
     world.audit();
 }
 
@@ -66,7 +66,7 @@ fn a_chat_that_rests_for_a_year_locks_nothing_and_goes_on() {
     world.submit(&chat, says("hello")).unwrap();
     let account = |world: &World| world.service.load(&chat).unwrap().chain.value.account;
     let before = account(&world);
-    assert_eq!((before.users, before.held), (0, Nanos::ZERO));
+    assert_eq!((before.users, before.held), (0, NanoUsd::ZERO));
     world.advance(365 * 24 * 3_600_000);
     let (due, _) = world.service.ready(100, None, None).unwrap();
     assert!(due.is_empty(), "nobody has anything to do for it: {due:?}");
@@ -93,7 +93,7 @@ fn a_child_that_the_store_has_no_room_for_is_not_made_and_the_reply_is_kept() {
         (0, None)
     );
     assert!(
-        loaded.chain.value.account.spent > Nanos::ZERO,
+        loaded.chain.value.account.spent > NanoUsd::ZERO,
         "the bill is paid"
     );
     full.free();

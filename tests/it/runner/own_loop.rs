@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use threadkeep::clock::Clock;
 use threadkeep_component::service::ledger::Asked;
-use threadkeep_core::money::Nanos;
+use threadkeep_core::money::NanoUsd;
 use threadkeep_core::runner::Bill;
 use threadkeep_core::time::Instant;
 
@@ -161,7 +161,7 @@ fn hold(world: &mut World, thread: &str, name: u8, amount: u16, again: bool) {
     let token = world.own.get(thread).copied().unwrap_or_default();
     let (name, until) = (format!("call-{}", name % 16), deadline(world, 30));
     let asked = match amount % 2 {
-        0 => Asked::Amount(Nanos::new(u64::from(amount) << 8)),
+        0 => Asked::Amount(NanoUsd::new(u64::from(amount) << 8)),
         _ => Asked::Tokens("default".to_owned(), u64::from(amount) % 400, 400),
     };
     let before = world.service.load(thread).unwrap();
@@ -193,7 +193,7 @@ fn settle(world: &mut World, thread: &str, n: u8, kind: u8) {
     };
     let bill = match kind % 4 {
         0 => Bill::Nothing,
-        1 => Bill::Amount(Nanos::new(u64::from(kind) << 12)),
+        1 => Bill::Amount(NanoUsd::new(u64::from(kind) << 12)),
         _ => Bill::Usage(usage(u64::from(kind), 300).unwrap()),
     };
     let before = world.service.load(thread).unwrap();

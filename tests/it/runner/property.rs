@@ -7,7 +7,7 @@ use proptest::strategy::ValueTree;
 use std::sync::Mutex;
 use threadkeep_component::service::runner::News;
 use threadkeep_core::limits::Limits;
-use threadkeep_core::money::Nanos;
+use threadkeep_core::money::NanoUsd;
 use threadkeep_core::runner::{Kit, LlmFailure, Outcome, Proof, ReplyBlock, Signal, Submission};
 use threadkeep_core::thread::StepKind;
 
@@ -353,7 +353,7 @@ fn signal(world: &mut World, thread: &str, name: u8, kind: u8) {
         }
         41..=61 => raise(Limits {
             turns: Some(u64::from(kind)),
-            spend: Some(Nanos::new(u64::from(kind) << 24)),
+            spend: Some(NanoUsd::new(u64::from(kind) << 24)),
             ..Limits::NONE
         }),
         62 => Signal::Cancel,

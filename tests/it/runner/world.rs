@@ -13,7 +13,7 @@ use threadkeep_component::service::runner::Handed;
 use threadkeep_component::service::{Error, Service};
 use threadkeep_core::ledger::{Grant, UnknownBill, Usage};
 use threadkeep_core::limits::Limits;
-use threadkeep_core::money::Nanos;
+use threadkeep_core::money::NanoUsd;
 use threadkeep_core::plan::{Change, Moment};
 use threadkeep_core::runner::{
     Completion, Kit, LlmFailure, Outcome, Raise, ReplyBlock, Signal, Submission, ToolOutcome,
@@ -109,7 +109,7 @@ impl World {
             full: None,
         };
         let mut change = Change::new(&loaded, moment);
-        let grant = named.map(|amount| Grant::Exactly(Nanos::new(amount)));
+        let grant = named.map(|amount| Grant::Exactly(NanoUsd::new(amount)));
         let funds = change.fund(grant).unwrap();
         change.chain.children += 1;
         let under = Parent {
@@ -192,7 +192,7 @@ impl World {
             state: ToolState::Done,
             failed: false,
             content: format!("{} said {}", call.name, call.arguments),
-            cost: Nanos::new(7),
+            cost: NanoUsd::new(7),
         };
         Outcome::Outcomes(calls.iter().map(outcome).collect())
     }

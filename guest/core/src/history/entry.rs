@@ -8,7 +8,7 @@ use crate::json::{
     record::{record, words},
 };
 use crate::ledger::Usage;
-use crate::money::Nanos;
+use crate::money::NanoUsd;
 use crate::time::Instant;
 
 /// Why a commit was made.
@@ -106,9 +106,9 @@ pub struct Settled {
     /// Version that admitted the attempt.
     pub version: u64,
     /// What was set aside.
-    pub hold: Nanos,
+    pub hold: NanoUsd,
     /// What it cost.
-    pub spend: Nanos,
+    pub spend: NanoUsd,
     /// How that is known.
     pub how: How,
     /// The tokens that were reported or estimated, if any were.
@@ -138,7 +138,7 @@ words!(How {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Admitted {
     /// What is set aside.
-    pub hold: Nanos,
+    pub hold: NanoUsd,
     /// Most output tokens.
     pub output: u64,
     /// SHA-256 of the request.

@@ -7,7 +7,7 @@ use crate::json::record::{record, words};
 use crate::json::{FromJson, Map, ToJson, Value, Wrong};
 use crate::ledger::Usage;
 use crate::limits::Limits;
-use crate::money::Nanos;
+use crate::money::NanoUsd;
 use crate::thread::Cause;
 
 /// Defines the enum, its `type` names, and JSON both ways.
@@ -250,7 +250,7 @@ pub struct ToolResult {
     /// What became of it.
     pub state: State,
     /// What the call itself cost.
-    pub cost: Nanos,
+    pub cost: NanoUsd,
 }
 
 record!(ToolResult { version, index, name, text, failed, state, cost or default });
@@ -285,7 +285,7 @@ pub struct ResultEvent {
     /// Tokens.
     pub usage: Usage,
     /// What it cost.
-    pub spend: Nanos,
+    pub spend: NanoUsd,
     /// Milliseconds.
     pub duration: u64,
     /// True if the provider reported no usage: tokens and cost are estimated from the request and the reply's text.
@@ -360,9 +360,9 @@ pub struct ChargedEvent {
     /// The version that admitted it.
     pub version: u64,
     /// What is charged.
-    pub spend: Nanos,
+    pub spend: NanoUsd,
     /// The most that it can have cost: what was held for it.
-    pub most: Nanos,
+    pub most: NanoUsd,
     /// The tokens that the charge is estimated from; `None` if all that was held is charged.
     pub usage: Option<Usage>,
 }
@@ -375,9 +375,9 @@ pub struct UsageCorrected {
     /// The version that admitted it.
     pub version: u64,
     /// What it was charged.
-    pub charged: Nanos,
+    pub charged: NanoUsd,
     /// What it cost.
-    pub spend: Nanos,
+    pub spend: NanoUsd,
     /// The tokens.
     pub usage: Usage,
 }

@@ -6,7 +6,7 @@ use super::{Event, State};
 use crate::error::Error;
 use crate::json::record::record;
 use crate::json::{self, FromJson, Map, Value, Wrong};
-use crate::money::Nanos;
+use crate::money::{NanoUsd, check_bill};
 use crate::settings::{check_name, known_fields};
 
 /// Most events of one append: a round of 32 calls with their results and what was said between them fits several times.
@@ -63,7 +63,7 @@ pub struct GivenResult {
     /// What became of the call.
     pub state: Option<State>,
     /// What the call itself cost.
-    pub cost: Nanos,
+    pub cost: NanoUsd,
 }
 
 record!(read GivenResult {
@@ -151,7 +151,7 @@ fn result(place: &str, text: &str, fields: Map<'_>) -> Result<GivenResult, Error
         let problem = "names its call by `id`, or by `version` and `index`: by one of them";
         return Err(Error::invalid(place, text, problem));
     }
-    Nanos::bill(&format!("{place}.cost"), given.cost.get())?;
+    check_bill(&format!("{place}.cost"), given.cost.get())?;
     Ok(given)
 }
 

@@ -316,7 +316,7 @@ fn content_of(content: Value<'_>) -> Result<Vec<TextBlock>, String> {
 mod tests {
     use super::*;
     use crate::history::{AssistantText, Reason, State, ToolResult, ToolUse};
-    use crate::money::Nanos;
+    use crate::money::NanoUsd;
 
     fn entry(version: u64, events: Vec<Event>) -> Entry {
         Entry {
@@ -352,7 +352,7 @@ mod tests {
             text: "no".into(),
             failed: true,
             state: State::Denied,
-            cost: Nanos::ZERO,
+            cost: NanoUsd::ZERO,
         };
         let reply = entry(
             4,

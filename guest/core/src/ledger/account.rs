@@ -4,11 +4,11 @@
 
 use super::Refusal;
 use crate::json::record::record;
-use crate::money::Nanos;
+use crate::money::NanoUsd;
 
 /// The most that admissions may take of any account, limited or not: half of what a number holds. Only what has happened
-/// and must be recorded goes beyond, one bill of at most [`Nanos::BILL_MAX`] at a time, so no sum ever saturates.
-pub const TAKEN_MAX: Nanos = Nanos::new(1 << 63);
+/// and must be recorded goes beyond, one bill of at most [`NanoUsd::BILL_MAX`] at a time, so no sum ever saturates.
+pub const TAKEN_MAX: NanoUsd = NanoUsd::new(1 << 63);
 
 /// One budget account, stored in the chain record.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -16,15 +16,15 @@ pub struct Account {
     /// Id of the chain whose account it reserves from.
     pub parent: Option<String>,
     /// `None` is unlimited.
-    pub limit: Option<Nanos>,
+    pub limit: Option<NanoUsd>,
     /// Settled or charged, and what closed accounts under it have reported.
-    pub spent: Nanos,
+    pub spent: NanoUsd,
     /// Set aside for attempts under way.
-    pub held: Nanos,
+    pub held: NanoUsd,
     /// Set aside for open accounts under it: the sum of their `limit - reported`.
-    pub reserved: Nanos,
+    pub reserved: NanoUsd,
     /// What the parent has been told of `spent`.
-    pub reported: Nanos,
+    pub reported: NanoUsd,
     /// Chains that draw on it and open accounts under it. It is open while there are any.
     pub users: u32,
     /// Nothing more is admitted.
@@ -44,7 +44,7 @@ record!(Account {
 
 impl Account {
     /// A root account with a limit and one user.
-    pub fn root(limit: Option<Nanos>) -> Self {
+    pub fn root(limit: Option<NanoUsd>) -> Self {
         Self {
             limit,
             users: 1,
@@ -58,7 +58,7 @@ impl Account {
     }
 
     /// What is spent, held and reserved; more than any amount counts as the largest.
-    pub(super) fn taken(&self) -> Nanos {
+    pub(super) fn taken(&self) -> NanoUsd {
         self.spent
             .saturating_add(self.held)
             .saturating_add(self.reserved)
@@ -66,21 +66,21 @@ impl Account {
 
     /// What is left for holds and reserves below its limit, and below `most` if that is lower; of [`TAKEN_MAX`] if there is
     /// neither.
-    pub fn room(&self, most: Option<Nanos>) -> Nanos {
+    pub fn room(&self, most: Option<NanoUsd>) -> NanoUsd {
         let limits = self.limit.into_iter().chain(most);
         limits
-            .fold(TAKEN_MAX, Nanos::min)
+            .fold(TAKEN_MAX, NanoUsd::min)
             .saturating_sub(self.taken())
     }
 
     /// What is taken above its limit: of a root a debt, of all others nothing.
-    pub fn missing(&self) -> Nanos {
+    pub fn missing(&self) -> NanoUsd {
         self.limit
-            .map_or(Nanos::ZERO, |limit| self.taken().saturating_sub(limit))
+            .map_or(NanoUsd::ZERO, |limit| self.taken().saturating_sub(limit))
     }
 
     /// Is there room for `amount`?
-    pub(super) fn admits(&self, amount: Nanos, most: Option<Nanos>) -> Result<(), Refusal> {
+    pub(super) fn admits(&self, amount: NanoUsd, most: Option<NanoUsd>) -> Result<(), Refusal> {
         if self.frozen {
             return Err(Refusal::Frozen);
         }
@@ -88,41 +88,45 @@ impl Account {
             return Err(Refusal::Closed);
         }
         match (self.missing(), self.room(most)) {
-            (debt, _) if debt > Nanos::ZERO => Err(Refusal::Debt(debt)),
+            (debt, _) if debt > NanoUsd::ZERO => Err(Refusal::Debt(debt)),
             (_, room) if amount > room => Err(Refusal::Short { need: amount, room }),
             _ => Ok(()),
         }
     }
 
     /// Set `amount` aside for an attempt.
-    pub(super) fn hold(&mut self, amount: Nanos, most: Option<Nanos>) -> Result<(), Refusal> {
+    pub(super) fn hold(&mut self, amount: NanoUsd, most: Option<NanoUsd>) -> Result<(), Refusal> {
         self.admits(amount, most)?;
         self.held = sum(self.held, amount)?;
         Ok(())
     }
 
     /// Give a hold back.
-    pub(super) fn release(&mut self, hold: Nanos) -> Result<(), Refusal> {
+    pub(super) fn release(&mut self, hold: NanoUsd) -> Result<(), Refusal> {
         self.held = rest(self.held, hold, "less is held than is given back")?;
         Ok(())
     }
 
     /// Set `amount` aside for an account under it.
-    pub(super) fn reserve(&mut self, amount: Nanos, most: Option<Nanos>) -> Result<(), Refusal> {
+    pub(super) fn reserve(
+        &mut self,
+        amount: NanoUsd,
+        most: Option<NanoUsd>,
+    ) -> Result<(), Refusal> {
         self.admits(amount, most)?;
         self.reserved = sum(self.reserved, amount)?;
         Ok(())
     }
 
     /// Spend in the place of something spent before. A bill beyond any amount is the largest amount, and not lost.
-    pub(super) fn respend(&mut self, before: Nanos, now: Nanos) -> Result<(), Refusal> {
+    pub(super) fn respend(&mut self, before: NanoUsd, now: NanoUsd) -> Result<(), Refusal> {
         let without = rest(self.spent, before, "less is spent than was charged")?;
         self.spent = without.saturating_add(now);
         Ok(())
     }
 
     /// Raise its limit; one without stays without.
-    pub(super) fn grow(&mut self, amount: Nanos) -> Result<(), Refusal> {
+    pub(super) fn grow(&mut self, amount: NanoUsd) -> Result<(), Refusal> {
         self.limit = self.limit.map(|limit| sum(limit, amount)).transpose()?;
         Ok(())
     }
@@ -134,7 +138,7 @@ impl Account {
     }
 
     /// What is reserved for it in its parent while it is open.
-    pub(super) fn claim(&self) -> Result<Nanos, Refusal> {
+    pub(super) fn claim(&self) -> Result<NanoUsd, Refusal> {
         let none = Refusal::Integrity("an account below another has no limit");
         let limit = self.limit.ok_or(none)?;
         rest(limit, self.reported, "more is reported than its limit")
@@ -142,11 +146,15 @@ impl Account {
 }
 
 /// The sum of two amounts.
-pub(super) fn sum(one: Nanos, other: Nanos) -> Result<Nanos, Refusal> {
+pub(super) fn sum(one: NanoUsd, other: NanoUsd) -> Result<NanoUsd, Refusal> {
     one.checked_add(other).ok_or(Refusal::Overflow)
 }
 
 /// What is left of `whole`; `problem` if `part` is larger.
-pub(super) fn rest(whole: Nanos, part: Nanos, problem: &'static str) -> Result<Nanos, Refusal> {
+pub(super) fn rest(
+    whole: NanoUsd,
+    part: NanoUsd,
+    problem: &'static str,
+) -> Result<NanoUsd, Refusal> {
     whole.checked_sub(part).ok_or(Refusal::Integrity(problem))
 }

@@ -10,6 +10,7 @@ mod unknown;
 
 pub use account::{Account, TAKEN_MAX};
 pub use path::{ACCOUNTS_MAX, Grant, Path, Settled};
-pub use price::{Prices, Usage};
 pub use refusal::Refusal;
-pub use unknown::{ChargeBasis, TOKENS_PER_SECOND, UnknownBill};
+pub use threadkeep_units::price::{TokenPrices, Usage};
+pub use threadkeep_units::unknown_bill::{TOKENS_PER_SECOND, UnknownBill};
+pub use unknown::ChargeBasis;

@@ -10,7 +10,7 @@
 
 use super::Refusal;
 use super::account::{Account, TAKEN_MAX, rest, sum};
-use crate::money::Nanos;
+use crate::money::NanoUsd;
 
 /// Most accounts of a path: a commit that closes or opens all of them replaces as many records, and each chain under
 /// them names them all. A deeper chain is refused an account of its own, and may draw on its parent's.
@@ -30,18 +30,18 @@ pub enum Settled {
     #[default]
     Within,
     /// So much was taken from the accounts above.
-    Overrun(Nanos),
+    Overrun(NanoUsd),
     /// Nobody had so much: the root owes it, and admits nothing until it is raised.
-    Debt(Nanos),
+    Debt(NanoUsd),
 }
 
 /// How much a new account gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Grant {
     /// All of it or none.
-    Exactly(Nanos),
+    Exactly(NanoUsd),
     /// What is left, if it is less.
-    AtMost(Nanos),
+    AtMost(NanoUsd),
 }
 
 impl Path {
@@ -78,13 +78,13 @@ impl Path {
     }
 
     /// Set `amount` aside for an attempt, if there is room for it below the limit and below `most`.
-    pub fn hold(&mut self, amount: Nanos, most: Option<Nanos>) -> Result<Settled, Refusal> {
+    pub fn hold(&mut self, amount: NanoUsd, most: Option<NanoUsd>) -> Result<Settled, Refusal> {
         self.accounts[0].hold(amount, most)?;
         Ok(Settled::Within)
     }
 
     /// Give a hold back: nothing was sent.
-    pub fn release(&mut self, hold: Nanos) -> Result<Settled, Refusal> {
+    pub fn release(&mut self, hold: NanoUsd) -> Result<Settled, Refusal> {
         self.accounts[0].release(hold)?;
         Ok(Settled::Within)
     }
@@ -92,16 +92,16 @@ impl Path {
     /// Replace a hold by what it really cost: all of it, what was reported before a stream broke, or the hold itself
     /// where nobody knows. A cost is never dropped: what there is no room for raises the limit of the account and the
     /// reserve above it, upwards until an account has room; at the root it is debt.
-    pub fn settle(&mut self, hold: Nanos, actual: Nanos) -> Result<Settled, Refusal> {
+    pub fn settle(&mut self, hold: NanoUsd, actual: NanoUsd) -> Result<Settled, Refusal> {
         self.accounts[0].release(hold)?;
-        self.accounts[0].respend(Nanos::ZERO, actual)?;
+        self.accounts[0].respend(NanoUsd::ZERO, actual)?;
         self.cover(0)
     }
 
     /// Replace a charge by what it really was, however late: also after the account has closed. The difference is then
     /// spent and reported by each closed account on the way, and spent by the first open one. Whoever calls sees to it
     /// that a charge is corrected once. A cost that was never held replaces a charge of nothing.
-    pub fn correct(&mut self, charged: Nanos, actual: Nanos) -> Result<Settled, Refusal> {
+    pub fn correct(&mut self, charged: NanoUsd, actual: NanoUsd) -> Result<Settled, Refusal> {
         let root = self.accounts.len() - 1;
         let open = self.accounts.iter().position(Account::is_open);
         let first = open.unwrap_or(root);
@@ -121,7 +121,7 @@ impl Path {
         &mut self,
         parent: &str,
         grant: Grant,
-        most: Option<Nanos>,
+        most: Option<NanoUsd>,
     ) -> Result<Account, Refusal> {
         if self.accounts.len() >= ACCOUNTS_MAX {
             return Err(Refusal::Deep(ACCOUNTS_MAX));
@@ -141,7 +141,7 @@ impl Path {
     /// A chain begins to draw on it, for the first time or again. What is closed on the way is opened, from the top down:
     /// each reserves what it has not reported, or all of it is refused with what is available below the limit and below
     /// `most`.
-    pub fn join(&mut self, most: Option<Nanos>) -> Result<Settled, Refusal> {
+    pub fn join(&mut self, most: Option<NanoUsd>) -> Result<Settled, Refusal> {
         for place in (0..self.accounts.len() - 1).rev() {
             if self.accounts[place].is_open() {
                 continue;
@@ -168,7 +168,7 @@ impl Path {
             if account.is_open() {
                 break;
             }
-            if account.held.saturating_add(account.reserved) > Nanos::ZERO {
+            if account.held.saturating_add(account.reserved) > NanoUsd::ZERO {
                 return Err(Refusal::Integrity("an account closes with money set aside"));
             }
             if place + 1 < self.accounts.len() {
@@ -195,9 +195,9 @@ impl Path {
     /// above `most`, the operator's.
     pub fn raise(
         &mut self,
-        limit: Nanos,
+        limit: NanoUsd,
         through: bool,
-        most: Option<Nanos>,
+        most: Option<NanoUsd>,
     ) -> Result<Settled, Refusal> {
         if limit > TAKEN_MAX {
             return Err(Refusal::Overflow);
@@ -209,7 +209,7 @@ impl Path {
         let now = self.own().limit.unwrap_or(limit);
         let mut wanted = limit.saturating_sub(now);
         for place in 0..self.accounts.len() {
-            if wanted == Nanos::ZERO {
+            if wanted == NanoUsd::ZERO {
                 break;
             }
             let open = self.accounts[place].is_open();
@@ -241,7 +241,7 @@ impl Path {
         Ok(Settled::Within)
     }
 
-    fn within(&self, place: usize, most: Option<Nanos>) -> Result<Settled, Refusal> {
+    fn within(&self, place: usize, most: Option<NanoUsd>) -> Result<Settled, Refusal> {
         match (self.accounts[place].limit, most) {
             (Some(asked), Some(most)) if asked > most => Err(Refusal::Above { asked, most }),
             _ => Ok(Settled::Within),
@@ -254,7 +254,7 @@ impl Path {
         let root = self.accounts.len() - 1;
         for place in at..root {
             let missing = self.accounts[place].missing();
-            if missing == Nanos::ZERO {
+            if missing == NanoUsd::ZERO {
                 break;
             }
             self.accounts[place].grow(missing)?;
@@ -262,8 +262,8 @@ impl Path {
             above.reserved = above.reserved.saturating_add(missing);
         }
         Ok(match (first, self.accounts[root].missing()) {
-            (Nanos::ZERO, _) => Settled::Within,
-            (first, Nanos::ZERO) => Settled::Overrun(first),
+            (NanoUsd::ZERO, _) => Settled::Within,
+            (first, NanoUsd::ZERO) => Settled::Overrun(first),
             (_, debt) => Settled::Debt(debt),
         })
     }

@@ -1,6 +1,6 @@
 //! Why the ledger moves nothing.
 
-use crate::money::Nanos;
+use crate::money::NanoUsd;
 
 /// Why nothing was moved, in the order in which it is looked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -22,21 +22,21 @@ pub enum Refusal {
     Closed,
     /// It is in debt and admits nothing until its limit is raised.
     #[error("its account owes {0} USD")]
-    Debt(Nanos),
+    Debt(NanoUsd),
     /// A limit would be above what the operator's policy allows.
     #[error("a limit of {asked} USD is above the {most} USD that the operator's policy allows")]
     Above {
         /// The limit.
-        asked: Nanos,
+        asked: NanoUsd,
         /// The operator's.
-        most: Nanos,
+        most: NanoUsd,
     },
     /// There is not enough left.
     #[error("{need} USD are needed and {room} USD are left")]
     Short {
         /// What would be set aside.
-        need: Nanos,
+        need: NanoUsd,
         /// What is left.
-        room: Nanos,
+        room: NanoUsd,
     },
 }

@@ -1,40 +1,9 @@
 //! The charge for an attempt whose usage is never reported: its connection broke, or its holder died.
 
 use super::Usage;
-use crate::error::Error;
 use crate::json::record::record;
 use crate::time::Instant;
-
-/// Output tokens a second of a model whose entry does not say: no common one is faster.
-pub const TOKENS_PER_SECOND: u64 = 200;
-
-/// What the operator wants to be charged for such an attempt.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum UnknownBill {
-    /// What it can have used in the time that it was under way.
-    #[default]
-    Estimate,
-    /// All that was held for it.
-    Full,
-}
-
-impl UnknownBill {
-    /// Read the word of a policy.
-    ///
-    /// # Errors
-    /// A word that is none of them.
-    pub fn parse(word: &str) -> Result<Self, Error> {
-        match word {
-            "estimate" => Ok(Self::Estimate),
-            "full" => Ok(Self::Full),
-            _ => {
-                let words = ["estimate", "full"];
-                let problem = "is not how an unknown bill is charged: estimate or full";
-                Err(Error::unknown("policy.unknown_bill", word, problem, &words))
-            }
-        }
-    }
-}
+use threadkeep_units::unknown_bill::output_tokens_in;
 
 /// What such a charge is estimated from, fixed when the attempt is admitted. An attempt without one is charged its hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,7 +30,7 @@ impl ChargeBasis {
     /// input, and as output what arrived or what the time allowed, whichever is more, but no more than was admitted.
     pub fn usage(&self, arrived: u64, end: Instant) -> Usage {
         let millis = end.millis_since(self.since);
-        let written = self.rate.saturating_mul(millis).div_ceil(1_000);
+        let written = output_tokens_in(self.rate, millis);
         Usage {
             input: self.input,
             output: written.max(arrived).min(self.output),

@@ -8,7 +8,7 @@ use super::Change;
 use crate::error::Error;
 use crate::history::{Event, UsageCorrected};
 use crate::ledger::{Account, Grant, Path, Refusal, Settled, Usage};
-use crate::money::Nanos;
+use crate::money::NanoUsd;
 use crate::thread::{CHARGED_MAX, Charged, Late};
 
 /// What a chain that is created draws on: its record begins with it.
@@ -31,12 +31,12 @@ impl Change<'_> {
 
     /// What an attempt may hold: what the account has left below its limit and the operator's, and what the chain has left
     /// of its own cap beside what its loop still holds.
-    pub fn room(&self) -> Nanos {
+    pub fn room(&self) -> NanoUsd {
         self.within_cap(self.account().room(self.ceiling().spend))
     }
 
     /// So much, or what the chain has left of its own cap beside what its loop still holds, if that is less.
-    fn within_cap(&self, room: Nanos) -> Nanos {
+    fn within_cap(&self, room: NanoUsd) -> NanoUsd {
         let used = self.head.counters.spend;
         let used = used.saturating_add(self.head.held().amount);
         match self.limits().spend {
@@ -47,23 +47,23 @@ impl Change<'_> {
 
     /// What an attempt may hold while others draw on the account: half of what it has left, and all that the chain has left
     /// of its own cap.
-    pub fn share(&self) -> Nanos {
+    pub fn share(&self) -> NanoUsd {
         let account = self.account();
         let free = account.room(self.ceiling().spend);
         match account.users > 1 {
-            true => self.room().min(Nanos::new(free.get() / 2)),
+            true => self.room().min(NanoUsd::new(free.get() / 2)),
             false => self.room(),
         }
     }
 
     /// Could an attempt hold so much if no call were under way on the account that the chain draws on?
-    pub fn fits_without_holds(&self, amount: Nanos) -> bool {
+    pub fn fits_without_holds(&self, amount: NanoUsd) -> bool {
         let without = Account {
-            held: Nanos::ZERO,
+            held: NanoUsd::ZERO,
             ..self.account().clone()
         };
         let room = self.within_cap(without.room(self.ceiling().spend));
-        without.missing() == Nanos::ZERO && amount <= room
+        without.missing() == NanoUsd::ZERO && amount <= room
     }
 
     /// Do something with the account that the chain draws on and those above it: all of it or nothing.

@@ -4,7 +4,7 @@
 
 use super::{Change, Loaded, Stored, due, due_key, put};
 use crate::limits::Limits;
-use crate::money::Nanos;
+use crate::money::NanoUsd;
 use crate::plan::Write;
 use crate::runner::cap_reached;
 use crate::thread::{Cause, Head, Status};
@@ -187,8 +187,8 @@ fn is_at_own_spend(head: &Head, ceiling: Limits) -> bool {
 }
 
 /// What the next call of a thread that stopped for want of money may cost.
-fn needed(cause: Option<&Cause>) -> Nanos {
-    Nanos::new(cause.and_then(|cause| cause.value).unwrap_or_default())
+fn needed(cause: Option<&Cause>) -> NanoUsd {
+    NanoUsd::new(cause.and_then(|cause| cause.value).unwrap_or_default())
 }
 
 /// Is a child to be started again by whoever drives its tree? So it is if it was interrupted and
@@ -204,6 +204,6 @@ pub fn is_to_be_revived(loaded: &Loaded, ceiling: Limits) -> bool {
         return false;
     }
     let need = needed(head.cause.as_ref());
-    let pays = account.missing() == Nanos::ZERO && account.room(ceiling.spend) >= need;
+    let pays = account.missing() == NanoUsd::ZERO && account.room(ceiling.spend) >= need;
     pays || !is_short_of_money(head)
 }

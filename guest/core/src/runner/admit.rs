@@ -8,7 +8,7 @@ use super::{
 use crate::history::{Admitted, Message, Role};
 use crate::ledger::{Refusal, Settled};
 use crate::limits::Limits;
-use crate::money::Nanos;
+use crate::money::NanoUsd;
 use crate::plan::Change;
 use crate::settings::Pin;
 use crate::thread::{Cause, Head, Hold, Pending, Status, StepKind};
@@ -84,7 +84,7 @@ fn wait_or_suspend(
     change: &mut Change<'_>,
     pin: &Pin,
     next: Try,
-    (need, refusal): (Nanos, Refusal),
+    (need, refusal): (NanoUsd, Refusal),
 ) {
     let since = next.short_since.unwrap_or(change.now());
     let waited = change.now().millis_since(since);
@@ -107,7 +107,7 @@ fn wait_or_suspend(
 }
 
 /// Why so much is refused, if it is only because other calls hold money: there is enough once they end.
-pub(super) fn money_held(change: &Change<'_>, need: Nanos, refusal: Refusal) -> Option<Cause> {
+pub(super) fn money_held(change: &Change<'_>, need: NanoUsd, refusal: Refusal) -> Option<Cause> {
     let short = matches!(refusal, Refusal::Short { .. } | Refusal::Debt(_));
     if !short || !change.fits_without_holds(need) {
         return None;
@@ -255,7 +255,7 @@ fn affordable(change: &Change<'_>, pin: &Pin) -> u64 {
 }
 
 /// Set money aside for an attempt, on the account that the chain draws on.
-pub(super) fn hold(change: &mut Change<'_>, amount: Nanos) -> Result<Settled, Refusal> {
+pub(super) fn hold(change: &mut Change<'_>, amount: NanoUsd) -> Result<Settled, Refusal> {
     let room = change.room();
     let most = change.ceiling().spend;
     match amount > room && change.account().room(most) > room {
@@ -268,7 +268,7 @@ pub(super) fn hold(change: &mut Change<'_>, amount: Nanos) -> Result<Settled, Re
 pub(super) fn refused_money(change: &Change<'_>, refusal: Refusal) -> Cause {
     let (need, room) = match refusal {
         Refusal::Short { need, room } => (need, room),
-        _ => (Nanos::ZERO, Nanos::ZERO),
+        _ => (NanoUsd::ZERO, NanoUsd::ZERO),
     };
     let message = match refusal {
         Refusal::Short { need, room } => {

@@ -13,8 +13,8 @@ use crate::hash::sha256;
 use crate::history::{Admitted, Event, How, Reason, ResultEvent, Settled};
 use crate::json::{self, record::record};
 use crate::key;
-use crate::ledger::{Prices, Usage};
-use crate::money::Nanos;
+use crate::ledger::{TokenPrices, Usage};
+use crate::money::{NanoUsd, check_bill};
 use crate::plan::{Change, Expect, Loaded, Moment, Stored, Write};
 use crate::settings::Model;
 use crate::thread::{HOLDS_MAX, Late, OwnHold, Status};
@@ -33,7 +33,7 @@ pub enum Estimate {
         output: u64,
     },
     /// So much money.
-    Amount(Nanos),
+    Amount(NanoUsd),
 }
 
 impl Estimate {
@@ -60,7 +60,7 @@ pub enum Bill {
     /// It used so many tokens, at the prices that stood when it was held.
     Usage(Usage),
     /// It cost so much.
-    Amount(Nanos),
+    Amount(NanoUsd),
     /// Nothing was sent.
     Nothing,
 }
@@ -81,7 +81,7 @@ pub struct Attempt {
     /// The version that admitted it.
     pub version: u64,
     /// What was set aside.
-    pub amount: Nanos,
+    pub amount: NanoUsd,
     /// Most output tokens that were admitted.
     pub output: u64,
     /// SHA-256 of what was asked.
@@ -125,7 +125,7 @@ pub fn hold(
 ) -> Result<Decision, Error> {
     check_name("key", request.key)?;
     if let Estimate::Amount(amount) = request.estimate {
-        Nanos::bill("estimate.amount", amount.get())?;
+        check_bill("estimate.amount", amount.get())?;
     }
     let digest = request.estimate.digest();
     match known {
@@ -285,10 +285,10 @@ fn same(same: bool, digest: &str, told: &str) -> Result<Decision, Error> {
 }
 
 /// What a bill costs.
-fn cost(bill: Bill, prices: Option<Prices>) -> Result<Nanos, Error> {
+fn cost(bill: Bill, prices: Option<TokenPrices>) -> Result<NanoUsd, Error> {
     match (bill, prices) {
-        (Bill::Nothing, _) => Ok(Nanos::ZERO),
-        (Bill::Amount(amount), _) => Nanos::bill("bill.amount", amount.get()),
+        (Bill::Nothing, _) => Ok(NanoUsd::ZERO),
+        (Bill::Amount(amount), _) => check_bill("bill.amount", amount.get()),
         (Bill::Usage(usage), Some(prices)) => Ok(prices.cost(usage)),
         (Bill::Usage(_), None) => {
             let problem = "is tokens, and the call was held without prices: tell the amount";

@@ -18,7 +18,7 @@ use crate::history::{
 };
 use crate::json::{self, Fields, ToJson, record::record};
 use crate::ledger::Usage;
-use crate::money::Nanos;
+use crate::money::NanoUsd;
 use crate::plan::Change;
 use crate::settings::{Pin, is_builtin};
 use crate::thread::{Cause, Round, RoundCall};
@@ -482,7 +482,7 @@ fn call(
         text,
         failed: state == State::Denied,
         state,
-        cost: Nanos::ZERO,
+        cost: NanoUsd::ZERO,
     }));
     Ok(())
 }
@@ -532,7 +532,10 @@ fn refusal(pin: &Pin, call: &ToolUse, place: usize) -> Option<String> {
     if pin.tool(&call.name).is_none() {
         let name = cut(&call.name, 64);
         return Some(
-            match (names().as_slice(), crate::nearest::nearest(name, names())) {
+            match (
+                names().as_slice(),
+                threadkeep_units::nearest::nearest(name, names()),
+            ) {
                 ([], _) => format!("there is no tool {name:?}: you have no tools, answer in text"),
                 (names, None) => {
                     format!("there is no tool {name:?}: you have {}", names.join(", "))

@@ -6,7 +6,7 @@ use super::stop::{count_time, end_by, interrupt, spend};
 use crate::error::Error;
 use crate::history::{Entry, Event, Reason, State, ToolResult, cut_escaped};
 use crate::json::record::{record, words};
-use crate::money::Nanos;
+use crate::money::NanoUsd;
 use crate::plan::Change;
 use crate::settings::Pin;
 use crate::thread::{Round, RoundCall};
@@ -25,7 +25,7 @@ pub struct ToolOutcome {
     /// What the model is shown.
     pub content: String,
     /// What the call itself cost.
-    pub cost: Nanos,
+    pub cost: NanoUsd,
 }
 
 record!(write ToolOutcome { version, index, state, failed, content, cost });

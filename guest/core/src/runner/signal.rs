@@ -14,7 +14,7 @@ use crate::history::{Entry, Event, Message, Reason};
 use crate::json;
 use crate::ledger::Refusal;
 use crate::limits::Limits;
-use crate::money::Nanos;
+use crate::money::NanoUsd;
 use crate::plan::{Change, Expect, Loaded, Moment, Write};
 use crate::thread::{Cause, Intent, Status};
 use crate::{id, key};
@@ -220,7 +220,7 @@ fn check_within(change: &Change<'_>, caps: Limits) -> Result<(), Error> {
 }
 
 /// Why the accounts above do not give what is asked.
-fn not_raised(change: &Change<'_>, spend: Nanos, refusal: Refusal) -> Error {
+fn not_raised(change: &Change<'_>, spend: NanoUsd, refusal: Refusal) -> Error {
     let above = change.chain.above.first().map_or("", String::as_str);
     match refusal {
         Refusal::Short { need, room } => {

@@ -8,7 +8,7 @@ use crate::history::{
     cut_escaped,
 };
 use crate::ledger::{Path, Usage};
-use crate::money::Nanos;
+use crate::money::NanoUsd;
 use crate::plan::{Change, Write};
 use crate::thread::{Cause, Charged, Hold, Intent, Status, StepKind};
 use crate::time::Instant;
@@ -130,7 +130,7 @@ pub(super) fn settle(
     usage: Option<Usage>,
     sent: bool,
     arrived: &str,
-) -> Nanos {
+) -> NanoUsd {
     let now = change.now();
     settle_until(change, (usage, sent), arrived, now)
 }
@@ -141,7 +141,7 @@ pub(super) fn settle_until(
     (usage, sent): (Option<Usage>, bool),
     arrived: &str,
     end: Instant,
-) -> Nanos {
+) -> NanoUsd {
     match usage {
         Some(usage) => close_hold(change, How::Settled, Some(usage)),
         None if sent => {
@@ -156,13 +156,13 @@ pub(super) fn settle_until(
 
 /// Closes the hold of an attempt whose reply is whole and has no usage: charged by the estimated tokens of request and
 /// reply, at most what was held. Real usage may still replace it.
-pub(super) fn settle_estimated(change: &mut Change<'_>, usage: Usage) -> Nanos {
+pub(super) fn settle_estimated(change: &mut Change<'_>, usage: Usage) -> NanoUsd {
     close_hold(change, How::Estimated, Some(usage))
 }
 
-fn close_hold(change: &mut Change<'_>, how: How, usage: Option<Usage>) -> Nanos {
+fn close_hold(change: &mut Change<'_>, how: How, usage: Option<Usage>) -> NanoUsd {
     let Some(hold) = change.head.hold.take() else {
-        return Nanos::ZERO;
+        return NanoUsd::ZERO;
     };
     let Hold { amount, prices, .. } = hold;
     let cost = prices.cost(usage.unwrap_or_default());
@@ -170,7 +170,7 @@ fn close_hold(change: &mut Change<'_>, how: How, usage: Option<Usage>) -> Nanos 
         How::Settled => cost,
         How::Estimated => cost.min(amount),
         How::Charged => charge(usage, &hold),
-        How::Released => Nanos::ZERO,
+        How::Released => NanoUsd::ZERO,
     };
     change.record(&mut |path| match how {
         How::Released => path.release(amount),
@@ -220,7 +220,7 @@ fn close_hold(change: &mut Change<'_>, how: How, usage: Option<Usage>) -> Nanos 
 }
 
 /// What is charged for an attempt that is estimated to have used this, or all that was held where there is no estimate.
-fn charge(estimated: Option<Usage>, hold: &Hold) -> Nanos {
+fn charge(estimated: Option<Usage>, hold: &Hold) -> NanoUsd {
     let dearest = |usage: Usage| hold.prices.ceiling(usage.context(), usage.output);
     estimated.map_or(hold.amount, |usage| dearest(usage).min(hold.amount))
 }
@@ -230,9 +230,9 @@ fn tell_charge(
     change: &mut Change<'_>,
     version: u64,
     usage: Option<Usage>,
-    (spend, most): (Nanos, Nanos),
+    (spend, most): (NanoUsd, NanoUsd),
 ) {
-    if most > Nanos::ZERO {
+    if most > NanoUsd::ZERO {
         change.push(Event::Charged(ChargedEvent {
             version,
             spend,
@@ -286,8 +286,8 @@ fn charge_held(change: &mut Change<'_>) {
 
 /// What a call of a tool itself cost: recorded and counted; nothing was held for it, and by hand it may be told while
 /// nobody draws on the account.
-pub(super) fn spend(change: &mut Change<'_>, cost: Nanos) {
-    change.record(&mut |path| path.correct(Nanos::ZERO, cost));
+pub(super) fn spend(change: &mut Change<'_>, cost: NanoUsd) {
+    change.record(&mut |path| path.correct(NanoUsd::ZERO, cost));
     let used = &mut change.head.counters;
     used.spend = used.spend.saturating_add(cost);
 }
@@ -342,7 +342,7 @@ pub(super) fn interrupt(
             text: "interrupted: nobody knows whether this call ran".into(),
             failed: true,
             state: State::Interrupted,
-            cost: Nanos::ZERO,
+            cost: NanoUsd::ZERO,
         }));
     }
     if !open.is_empty() {

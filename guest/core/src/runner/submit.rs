@@ -14,7 +14,7 @@ use crate::hash::sha256_text;
 use crate::history::{Answer, Entry, Reason};
 use crate::json::{self, Fields, ToJson, record::record};
 use crate::ledger::Usage;
-use crate::money::Nanos;
+use crate::money::check_bill;
 use crate::plan::{Change, Loaded, Moment};
 use crate::settings::Pin;
 use crate::thread::{Pending, StepKind};
@@ -164,7 +164,7 @@ pub fn submit(
 fn check_costs(outcome: &Outcome) -> Result<(), Error> {
     if let Outcome::Outcomes(outcomes) = outcome {
         for (n, outcome) in outcomes.iter().enumerate() {
-            Nanos::bill(&format!("outcomes[{n}].cost"), outcome.cost.get())?;
+            check_bill(&format!("outcomes[{n}].cost"), outcome.cost.get())?;
         }
     }
     Ok(())

@@ -4,7 +4,7 @@ use super::known_fields;
 use crate::error::Error;
 use crate::json::{Map, Value};
 use crate::limits::Limits;
-use crate::money::Nanos;
+use crate::money::NanoUsd;
 
 const KNOWN: [&str; 6] = ["turns", "tokens", "spend", "spawns", "depth", "duration"];
 
@@ -49,13 +49,13 @@ fn count(place: &str, object: &Map<'_>, name: &str) -> Result<Option<u64>, Error
 }
 
 /// A decimal with at most nine places: a number as it was written, or text.
-fn decimal(place: &str, object: &Map<'_>, name: &str) -> Result<Option<Nanos>, Error> {
+fn decimal(place: &str, object: &Map<'_>, name: &str) -> Result<Option<NanoUsd>, Error> {
     let text = match object.get(name) {
         None | Some(Value::Null) => return Ok(None),
         Some(Value::String(text)) => text.to_string(),
         Some(other) => other.to_string(),
     };
-    Nanos::parse(&text)
+    NanoUsd::parse(&text)
         .map(Some)
         .map_err(|e| Error::invalid(format!("{place}.{name}"), &text, e.to_string()))
 }
@@ -74,11 +74,14 @@ mod tests {
             parse(r#"{"turns": 3, "spend": 0.10, "duration": 1.5, "tokens": null}"#).unwrap();
         assert_eq!(
             (limits.turns, limits.spend, limits.duration, limits.tokens),
-            (Some(3), Some(Nanos::new(100_000_000)), Some(1_500), None)
+            (Some(3), Some(NanoUsd::new(100_000_000)), Some(1_500), None)
         );
         let largest = parse(r#"{"depth": 9223372036854775807}"#).unwrap();
         assert_eq!(largest.depth, Some(crate::limits::CAP_MAX));
-        assert_eq!(parse(r#"{"spend": "0"}"#).unwrap().spend, Some(Nanos::ZERO));
+        assert_eq!(
+            parse(r#"{"spend": "0"}"#).unwrap().spend,
+            Some(NanoUsd::ZERO)
+        );
     }
 
     #[test]

@@ -4,8 +4,8 @@ use super::{known_fields, object, text_field};
 use crate::error::Error;
 use crate::json::record::record;
 use crate::json::{Map, Value};
-use crate::ledger::Prices;
-use crate::money::Nanos;
+use crate::ledger::TokenPrices;
+use crate::money::NanoUsd;
 
 /// Window of a model whose file does not say, in tokens.
 pub const WINDOW_TOKENS_UNKNOWN: u64 = 200_000;
@@ -28,7 +28,7 @@ pub struct Model {
     /// Most output tokens a second, for calls whose usage nobody learns; `None` if nobody said.
     pub rate: Option<u64>,
     /// `None` if nobody said: then a thread must allow unpriced calls.
-    pub prices: Option<Prices>,
+    pub prices: Option<TokenPrices>,
 }
 
 record!(Model { name, provider, window, output, call_millis or nothing, rate or nothing, prices });
@@ -78,7 +78,7 @@ fn count(place: &str, fields: &Map<'_>, name: &str) -> Result<Option<u64>, Error
     }
 }
 
-fn prices(place: &str, value: Option<&Value<'_>>) -> Result<Option<Prices>, Error> {
+fn prices(place: &str, value: Option<&Value<'_>>) -> Result<Option<TokenPrices>, Error> {
     let place = format!("{place}.prices");
     let fields = match value {
         None | Some(Value::Null) => return Ok(None),
@@ -92,13 +92,13 @@ fn prices(place: &str, value: Option<&Value<'_>>) -> Result<Option<Prices>, Erro
         }
     };
     known_fields(&place, fields, &["input", "output", "read", "write"])?;
-    let price = |name: &str| -> Result<Option<Nanos>, Error> {
+    let price = |name: &str| -> Result<Option<NanoUsd>, Error> {
         let text = match fields.get(name) {
             None | Some(Value::Null) => return Ok(None),
             Some(Value::String(text)) => text.to_string(),
             Some(other) => other.to_string(),
         };
-        Nanos::parse(&text)
+        NanoUsd::parse(&text)
             .map(Some)
             .map_err(|e| Error::invalid(format!("{place}.{name}"), &text, e.to_string()))
     };
@@ -112,7 +112,7 @@ fn prices(place: &str, value: Option<&Value<'_>>) -> Result<Option<Prices>, Erro
         })
     };
     let (input, output) = (needed("input")?, needed("output")?);
-    Ok(Some(Prices {
+    Ok(Some(TokenPrices {
         input,
         output,
         read: price("read")?.unwrap_or(input),

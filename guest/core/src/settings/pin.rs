@@ -113,7 +113,7 @@ impl Policy {
                 parsed.capabilities = Some(texts_field("policy", &fields, "capabilities")?);
             }
             if let Some(word) = super::text_field("policy", &fields, "unknown_bill")? {
-                parsed.unknown_bill = UnknownBill::parse(&word)?;
+                parsed.unknown_bill = parse_unknown_bill(&word)?;
             }
         }
         Ok(parsed)
@@ -189,4 +189,11 @@ pub fn pin(
         capabilities,
         model,
     })
+}
+
+/// Reads the policy's word for unknown bills.
+fn parse_unknown_bill(word: &str) -> Result<UnknownBill, Error> {
+    let problem = "is not how an unknown bill is charged: estimate or full";
+    UnknownBill::from_word(word)
+        .ok_or_else(|| Error::unknown("policy.unknown_bill", word, problem, &UnknownBill::WORDS))
 }

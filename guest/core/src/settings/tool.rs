@@ -159,7 +159,7 @@ pub(crate) fn check_capabilities(
         let last = capability.rsplit('.').next().unwrap_or_default();
         let tool = capability.strip_prefix("rye.").unwrap_or(capability);
         let near = match tool.strip_prefix(PREFIX) {
-            Some(name) => crate::nearest::nearest(name, names.iter().copied()),
+            Some(name) => threadkeep_units::nearest::nearest(name, names.iter().copied()),
             None => names.iter().copied().find(|name| *name == last),
         };
         if let Some(near) = near {

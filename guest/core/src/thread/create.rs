@@ -5,7 +5,7 @@ use crate::error::Error;
 use crate::json;
 use crate::ledger::Account;
 use crate::limits::Limits;
-use crate::money::Nanos;
+use crate::money::NanoUsd;
 use crate::plan::{Expect, Funds, Plan, Write, due, index};
 use crate::time::Instant;
 use crate::{id, key};
@@ -50,7 +50,7 @@ pub struct Resolved {
     /// JSON object with defaults filled in.
     pub inputs: String,
     /// The spend that directive or overrides name, if they do: what a child would have of its own.
-    pub reserve: Option<Nanos>,
+    pub reserve: Option<NanoUsd>,
 }
 
 /// Who spawns a child, and with what money.

@@ -4,9 +4,9 @@
 
 use super::{Cause, Status};
 use crate::json::record::{record, words};
-use crate::ledger::{ChargeBasis, Prices, Usage};
+use crate::ledger::{ChargeBasis, TokenPrices, Usage};
 use crate::limits::Limits;
-use crate::money::Nanos;
+use crate::money::NanoUsd;
 use crate::time::Instant;
 
 /// Stored under the key of the thread's id; under 4 KiB.
@@ -209,9 +209,9 @@ record!(WaitFor { numbers, any or nothing, until, short or nothing, renewed or n
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hold {
     /// How much.
-    pub amount: Nanos,
+    pub amount: NanoUsd,
     /// At these prices.
-    pub prices: Prices,
+    pub prices: TokenPrices,
     /// What it is charged by if nobody learns what it used; `None` for all of it.
     pub basis: Option<ChargeBasis>,
 }
@@ -231,9 +231,9 @@ pub struct OwnHold {
     /// The model; empty if it was held as money.
     pub model: String,
     /// How much.
-    pub amount: Nanos,
+    pub amount: NanoUsd,
     /// At these prices; `None` if it was held as money.
-    pub prices: Option<Prices>,
+    pub prices: Option<TokenPrices>,
     /// Tokens that it may come to.
     pub tokens: u64,
     /// What it is charged by if nobody tells what it used; `None` for all of it.
@@ -250,7 +250,7 @@ pub struct Held {
     /// Tokens.
     pub tokens: u64,
     /// Money.
-    pub amount: Nanos,
+    pub amount: NanoUsd,
 }
 
 /// Charged attempts that can still be corrected: later ones take the place of earlier ones, so that the head stays small.
@@ -281,7 +281,7 @@ record!(Charged { version, hold, run, tokens, estimated or nothing, unpriced or 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Late {
     /// What it cost.
-    pub spend: Nanos,
+    pub spend: NanoUsd,
     /// The tokens.
     pub usage: Usage,
     /// True if it was told as money: it stays the tokens that it was counted as.
@@ -300,7 +300,7 @@ pub struct Counters {
     /// Tokens.
     pub usage: Usage,
     /// Settled and charged.
-    pub spend: Nanos,
+    pub spend: NanoUsd,
     /// Milliseconds inside steps.
     pub duration: u64,
     /// Completed model calls of this run.

@@ -3,10 +3,10 @@
 use crate::error::Error;
 use crate::history::{Entry, Event, Role, Suspended, call_id};
 use crate::json::{self, Map, Value};
-use crate::money::Nanos;
+use crate::money::NanoUsd;
 use crate::plan::Loaded;
-use crate::printable::escape_json;
 use crate::time::Instant;
+use threadkeep_units::printable::escape_json;
 
 /// Bytes of the manifest line with its line feed.
 pub const MANIFEST_BYTES: usize = 1_024;
@@ -114,8 +114,8 @@ fn line(version: u64, index: usize, time: Instant, event: &Event) -> Result<Stri
         }
         Event::Suspended(Suspended { cause }) if cause.is_of_money() => {
             let amounts = [
-                ("value", cause.value.map(Nanos::new)),
-                ("maximum", cause.maximum.map(Nanos::new)),
+                ("value", cause.value.map(NanoUsd::new)),
+                ("maximum", cause.maximum.map(NanoUsd::new)),
             ];
             insert_amounts(&mut fields, "cause", &amounts);
         }
@@ -163,7 +163,7 @@ fn insert_amounts(fields: &mut Map<'_>, name: &'static str, amounts: &[Amount]) 
 }
 
 /// A field and the amount that it holds.
-type Amount = (&'static str, Option<Nanos>);
+type Amount = (&'static str, Option<NanoUsd>);
 
 #[cfg(test)]
 mod tests {

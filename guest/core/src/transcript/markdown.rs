@@ -9,8 +9,8 @@
 //! from its end alone how far it reaches. An entry that shows nothing adds nothing.
 
 use crate::history::{ChargedEvent, Entry, Event, Role, ToolResult, UsageCorrected};
-use crate::printable::{is_hidden_control, push_visible};
 use std::fmt::Write;
+use threadkeep_units::printable::{is_hidden_control, push_visible};
 
 /// Most characters of one tool result that the transcript shows; the whole is in the history.
 const RESULT_CHARS_MAX: usize = 4_000;

@@ -4,10 +4,10 @@
 use crate::error::Error;
 use crate::json::{self, Fields, Map, ToJson, Value};
 use crate::limits::Limits;
-use crate::money::Nanos;
+use crate::money::NanoUsd;
 use crate::plan::Loaded;
-use crate::printable::escape_json;
 use crate::thread::Counters;
+use threadkeep_units::printable::escape_json;
 
 /// The content of `thread.json`, made from one snapshot; `version` is the version it was made from.
 pub fn thread_json(loaded: &Loaded) -> Result<String, Error> {
@@ -99,7 +99,7 @@ impl ToJson for Caps<'_> {
 }
 
 /// Dollars as a number: canonical decimal text is one.
-struct Decimal(Nanos);
+struct Decimal(NanoUsd);
 
 impl ToJson for Decimal {
     fn write(&self, out: &mut String) {

@@ -5,7 +5,7 @@ use super::world::{Answer, Driver, World, reply, submission};
 use threadkeep_core::error::Error;
 use threadkeep_core::history::{Event, How};
 use threadkeep_core::ledger::Refusal;
-use threadkeep_core::money::Nanos;
+use threadkeep_core::money::NanoUsd;
 use threadkeep_core::plan::Plan;
 use threadkeep_core::runner::Decision;
 use threadkeep_core::thread::Status;
@@ -134,7 +134,7 @@ impl World {
         let accounts = own.chain(&loaded.above).map(|chain| &chain.value.account);
         accounts
             .map(|account| {
-                let limit = account.limit.map_or(u64::MAX, Nanos::get);
+                let limit = account.limit.map_or(u64::MAX, NanoUsd::get);
                 (limit, account.missing().get(), account.users)
             })
             .collect()
@@ -179,7 +179,7 @@ impl World {
         }
         let admitted = entry.is_some_and(|entry| entry.admitted.is_some());
         let owed = self.store.load(thread).account().missing();
-        match admitted && owed > Nanos::ZERO {
+        match admitted && owed > NanoUsd::ZERO {
             true => Err(format!("{thread}: admitted on an account in debt")),
             false => Ok(()),
         }

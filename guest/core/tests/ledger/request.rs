@@ -1,7 +1,7 @@
 //! What is asked of the world, at random.
 
 use proptest::prelude::*;
-use threadkeep_core::money::Nanos;
+use threadkeep_core::money::NanoUsd;
 
 /// Amounts are small beside limits, so that a limit is met after some requests.
 const AMOUNT_MAX: u64 = 1_500;
@@ -9,7 +9,7 @@ const AMOUNT_MAX: u64 = 1_500;
 /// Small amounts, and now and then one that is as large as there can be: a tree that has had one owes it from then on, so
 /// that most have none.
 fn bill(small: u64) -> impl Strategy<Value = u64> {
-    let most = Nanos::BILL_MAX.get();
+    let most = NanoUsd::BILL_MAX.get();
     prop_oneof![300 => 0..small, 1 => 0..=most, 1 => Just(most)]
 }
 
@@ -20,7 +20,7 @@ fn tokens(small: u64) -> impl Strategy<Value = u64> {
 
 /// More for a limit: now and then enough to pay the largest bill, or more than a limit may be.
 fn more() -> impl Strategy<Value = u64> {
-    let most = Nanos::BILL_MAX.get();
+    let most = NanoUsd::BILL_MAX.get();
     prop_oneof![60 => 0..4_000_u64, 4 => most..3 * most, 1 => Just(u64::MAX)]
 }
 

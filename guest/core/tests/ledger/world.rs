@@ -6,9 +6,9 @@ use super::store::Store;
 use std::collections::BTreeMap;
 use threadkeep_core::error::Error;
 use threadkeep_core::history::{Entry, Message, Role};
-use threadkeep_core::ledger::{Grant, Prices, Refusal, UnknownBill, Usage};
+use threadkeep_core::ledger::{Grant, Refusal, TokenPrices, UnknownBill, Usage};
 use threadkeep_core::limits::Limits;
-use threadkeep_core::money::Nanos;
+use threadkeep_core::money::NanoUsd;
 use threadkeep_core::plan::{Change, Loaded, Moment, Plan};
 use threadkeep_core::runner::{
     self, Completion, Decision, KeptPartial, Kit, LlmFailure, Outcome, Proof, Raise, ReplyBlock,
@@ -54,7 +54,7 @@ pub struct World {
 }
 
 fn pin() -> Pin {
-    let price = Nanos::new(1_000_000);
+    let price = NanoUsd::new(1_000_000);
     Pin {
         format: 1,
         prompt: "p".to_owned(),
@@ -65,7 +65,7 @@ fn pin() -> Pin {
             output: 400,
             call_millis: None,
             rate: None,
-            prices: Some(Prices {
+            prices: Some(TokenPrices {
                 input: price,
                 output: price,
                 read: price,
@@ -193,7 +193,7 @@ impl World {
 
     fn root(&mut self, limit: Option<u64>) {
         let limits = Limits {
-            spend: limit.map(Nanos::new),
+            spend: limit.map(NanoUsd::new),
             ..Limits::NONE
         };
         let name = format!("root-{}", self.threads.len());
@@ -287,8 +287,8 @@ impl World {
             return None;
         }
         let grant = named.map(|(amount, rest)| match rest {
-            true => Grant::AtMost(Nanos::new(amount)),
-            false => Grant::Exactly(Nanos::new(amount)),
+            true => Grant::AtMost(NanoUsd::new(amount)),
+            false => Grant::Exactly(NanoUsd::new(amount)),
         });
         let mut change = Change::new(&loaded, moment);
         let funds = match change.fund(grant) {
@@ -378,7 +378,7 @@ impl World {
             state: ToolState::Done,
             failed: false,
             content: "42".to_owned(),
-            cost: Nanos::new(cost),
+            cost: NanoUsd::new(cost),
         });
         let outcome = Outcome::Outcomes(outcomes.collect());
         let submission = submission(&driver, outcome);
@@ -464,9 +464,9 @@ impl World {
         let limit = match chain.has_account() {
             true => chain.account.limit,
             // It has a cap of its own alone.
-            false => Some(Nanos::ZERO),
+            false => Some(NanoUsd::ZERO),
         };
-        let more = |limit: Nanos| limit.saturating_add(Nanos::new(amount));
+        let more = |limit: NanoUsd| limit.saturating_add(NanoUsd::new(amount));
         let caps = Limits {
             spend: limit.map(more),
             ..Limits::NONE

@@ -4,10 +4,10 @@ use crate::command::fault;
 use crate::command::open::Session;
 use std::time::Duration;
 use threadkeep::library::models::{ModelSpec, ModelTable};
-use threadkeep::nearest::nearest;
 use threadkeep_cli::answer::{ProbeAnswer, ProbeUsage};
 use threadkeep_cli::exit::{Exit, Fault};
 use threadkeep_cli::screen::Screen;
+use threadkeep_units::nearest::nearest;
 
 /// Asks a model of the provider for one word.
 pub async fn probe(session: &Session, provider: &str, screen: &mut Screen) -> Result<Exit, Fault> {

@@ -6,9 +6,9 @@ use super::{
 };
 use crate::authority::{self, Environment};
 use crate::library::{LibraryError, front, yaml};
-use crate::nearest::{nearest, suggestion};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
+use threadkeep_units::nearest::{nearest, suggestion};
 
 /// Read a whole table. `place` names the text in errors.
 pub(super) fn table(

@@ -1,9 +1,9 @@
 //! The arguments of a call: every key known, every value of its kind. Errors are sentences for the model.
 
 use super::ARGUMENTS_BYTES_MAX;
-use crate::nearest::suggestion;
 use serde_json::{Map, Value};
 use std::ops::RangeInclusive;
+use threadkeep_units::nearest::suggestion;
 
 /// Arguments that hold no key but the tool's own.
 pub(super) struct Arguments(Map<String, Value>);

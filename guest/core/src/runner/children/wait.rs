@@ -5,7 +5,7 @@ use super::answers::{Child, answer_children};
 use crate::error::{self, Error};
 use crate::history::{Entry, Event, Reason, State, Suspended, ToolResult};
 use crate::limits::Limits;
-use crate::money::Nanos;
+use crate::money::NanoUsd;
 use crate::plan::{Change, Loaded, Moment, Standing};
 use crate::runner::admit::{Try, admit, hand_out};
 use crate::runner::claim::cancelled;
@@ -196,7 +196,7 @@ fn answer(change: &mut Change<'_>, pin: &Pin, text: String) {
             text: fit(text.clone(), ANSWER_BYTES_MAX),
             failed: false,
             state: State::Done,
-            cost: Nanos::ZERO,
+            cost: NanoUsd::ZERO,
         }));
     }
     take_mail(change);

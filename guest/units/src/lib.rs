@@ -1,0 +1,11 @@
+//! Rules that core, host and command line share, each written once: money, token prices, times as
+//! text, the characters that are escaped, and the nearest of known names.
+//!
+//! Nothing here knows a thread, a record or a store, and nothing here does I/O.
+
+pub mod money;
+pub mod nearest;
+pub mod price;
+pub mod printable;
+pub mod time;
+pub mod unknown_bill;
