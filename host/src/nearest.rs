@@ -1,17 +1,17 @@
-//! The nearest of a few known names to one that is unknown, for errors that say what was probably meant.
+//! The nearest of a few known names to an unknown one, for errors that suggest a correction.
 //!
-//! It only ever suggests: nothing is decided by it.
+//! It only suggests: nothing is decided by it.
 
-/// Longest name, in bytes, that is compared. Names here are keys, models, tools and arguments; a longer text is no slip
-/// of the finger, and the comparison takes the product of both lengths.
+/// Longest name, in bytes, that is compared. Names here are keys, models, tools and arguments; a
+/// longer text is no typing error, and the comparison takes the product of both lengths.
 pub const NAME_BYTES_MAX: usize = 64;
 
 /// Most candidates that are compared, so that a long list costs no more than a few milliseconds.
 pub const CANDIDATES_MAX: usize = 1_000;
 
-/// The candidate that differs least from `name`, if one is near enough to be meant: at most a third of its characters
-/// (but at least one) inserted, removed, replaced or swapped with a neighbour; upper and lower case are alike. Of
-/// several equally near ones, the first.
+/// The candidate that differs least from `name`, if it is near enough: at most a third of its
+/// characters (but at least one) inserted, removed, replaced or swapped with a neighbour; upper and
+/// lower case are alike. The first of several equally near ones.
 pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     if name.is_empty() || name.len() > NAME_BYTES_MAX {
         return None;
@@ -28,7 +28,7 @@ pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) ->
         .map(|(_, candidate)| candidate)
 }
 
-/// The end of an error's sentence: `; did you mean "x"?`, or nothing.
+/// The end of an error's sentence: `; did you mean "x"?`, or an empty text.
 pub fn suggestion<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> String {
     nearest(name, candidates)
         .map(|near| format!("; did you mean \"{near}\"?"))
@@ -39,7 +39,8 @@ fn folded(name: &str) -> Vec<char> {
     name.chars().flat_map(char::to_lowercase).collect()
 }
 
-/// Optimal string alignment: insertions, removals, replacements and swaps of neighbours. Three rows are enough.
+/// Optimal string alignment distance: insertions, removals, replacements and swaps of neighbours.
+/// Three rows are enough.
 fn distance(left: &[char], right: &[char]) -> usize {
     let mut before: Vec<usize> = Vec::new();
     let mut last: Vec<usize> = (0..=right.len()).collect();

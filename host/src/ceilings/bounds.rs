@@ -1,5 +1,6 @@
-//! What passes the host is bounded whoever made it: an embedder's model and tools are held to what ours keep by
-//! themselves, and a provider's usage to what a call can come to.
+//! Bounds on everything that passes the host, whoever made it: an embedder's models and tools are
+//! held to the sizes that the built-in ones keep, and a provider's usage to what the call can have
+//! come to.
 
 use super::{Tariff, Used};
 use crate::models::{
@@ -10,33 +11,35 @@ use crate::tools::{RESULT_BYTES_MAX, ToolResult, cut};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Most bytes of a failure's code and of its sentence: ours have some hundred.
+/// Longest code and longest message of a failure, in bytes each: built-in ones have a few hundred.
 const WORDS_BYTES_MAX: usize = 4 << 10;
 
-/// So many times the tokens that a call was admitted with is believed: providers count in their own way, and some let a
-/// model think beyond the output maximum.
+/// Factor up to which reported tokens are believed, relative to those the call was admitted with:
+/// providers count in their own way, and some let a model think beyond the output maximum.
 const BELIEVED_TIMES: u64 = 2;
-/// So many tokens beside that are believed: prompts that providers put in front of ours have a few thousand at most.
+/// Tokens believed in addition to the factor: prompts that providers prepend have a few thousand at
+/// most.
 const BELIEVED_TOKENS: u64 = 10_000;
-/// No text has more bytes a token than this: English has four, a run of blanks some more. Who reports fewer tokens for
-/// what arrived, or none, is booked with so many.
+/// Upper bound of bytes a token: English has four, a run of blanks somewhat more. A provider that
+/// reports fewer tokens than the bytes that arrived imply, or none, is booked with the implied
+/// number.
 const TOKEN_BYTES_MAX: u64 = 16;
 
-/// Output tokens a second that the component, too, takes for the most where a model's entry names none. A tenant's entry
-/// does not count here.
+/// Output tokens a second, the maximum that the component, too, assumes where a model's entry names
+/// none. A tenant's entry does not count here.
 const TOKENS_PER_SECOND: u128 = 200;
 
-/// What has arrived of an answer while it came.
+/// Counts of what has arrived of a reply so far.
 #[derive(Debug, Default)]
 pub(super) struct Arrived {
-    /// Bytes over the wire, where there is one.
+    /// Bytes over the network, where there is one.
     wire: AtomicU64,
     /// Bytes of text and thinking.
     said: AtomicU64,
 }
 
 impl Arrived {
-    /// Count a delta, and pass it on unless more was said than a reply may have.
+    /// Counts a delta, and passes it on unless the reply exceeds its maximal size.
     pub(super) fn pass(&self, delta: Delta, on_delta: OnDelta<'_>) {
         let (counter, bytes) = match &delta {
             Delta::Received(bytes) => (&self.wire, *bytes),
@@ -55,7 +58,7 @@ impl Arrived {
     }
 }
 
-/// The most that a model call may come to.
+/// Upper bound of the use of a model call.
 pub(super) fn most_of_model(request: &Request, tariff: Option<&Tariff>) -> Used {
     let bytes = request_bytes(request);
     Used {
@@ -67,7 +70,7 @@ pub(super) fn most_of_model(request: &Request, tariff: Option<&Tariff>) -> Used 
     }
 }
 
-/// The most that a tool call may come to.
+/// Upper bound of the use of a tool call.
 pub(super) fn most_of_tool(arguments: &str) -> Used {
     Used {
         tool_calls: 1,
@@ -76,8 +79,9 @@ pub(super) fn most_of_tool(arguments: &str) -> Used {
     }
 }
 
-/// What a model call came to that may have come to `most`. Where nobody knows its cost, it is what its time allowed, or
-/// the most if the policy wants it so; where something arrived, it has cost at least what no provider could say less of.
+/// Actual use of a model call that was admitted with `most`. A call of unknown cost is charged what
+/// its time allowed, or the full hold if the policy says so; a call of which something arrived
+/// costs at least the minimum for those bytes.
 pub(super) fn came_to(
     most: &Used,
     request: &Request,
@@ -117,13 +121,13 @@ pub(super) fn came_to(
     }
 }
 
-/// Tokens that a model can have written in this time: no common one is faster.
+/// Tokens that a model can have written in this time: no common model is faster.
 fn tokens_in(time: Duration) -> u64 {
     let tokens = time.as_millis().saturating_mul(TOKENS_PER_SECOND);
     u64::try_from(tokens.div_ceil(1_000)).unwrap_or(u64::MAX)
 }
 
-/// The least that a call can have cost; nothing if nothing arrived.
+/// The minimal cost of a call; zero if nothing arrived.
 fn least(tariff: &Tariff, asked_bytes: u64, said_bytes: u64) -> u64 {
     if said_bytes == 0 {
         return 0;
@@ -139,8 +143,8 @@ fn least(tariff: &Tariff, asked_bytes: u64, said_bytes: u64) -> u64 {
     })
 }
 
-/// A usage as far as it is believed: of tokens that were read and of those that were written, at most
-/// [`BELIEVED_TIMES`] what the call was admitted with and [`BELIEVED_TOKENS`] more.
+/// The believed part of a usage: of input tokens and of output tokens, each at most
+/// [`BELIEVED_TIMES`] times what the call was admitted with and [`BELIEVED_TOKENS`] more.
 pub(super) fn believed(usage: Usage, request: &Request) -> Usage {
     let believed = |tokens: u64| {
         let times = tokens.saturating_mul(BELIEVED_TIMES);
@@ -162,7 +166,7 @@ pub(super) fn believed(usage: Usage, request: &Request) -> Usage {
     }
 }
 
-/// An answer that is no larger than one of ours can be.
+/// The reply, refused if it is larger than a reply may be.
 pub(super) fn answer(answer: Result<Completion, Failure>) -> Result<Completion, Failure> {
     let completion = answer.map_err(failure)?;
     let session = completion.session.as_ref().map_or(0, String::len);
@@ -191,7 +195,7 @@ fn shorten(text: &mut String, bytes: usize) {
     text.truncate(text.floor_char_boundary(bytes));
 }
 
-/// A result that is no larger than one of ours can be.
+/// The result, cut to the maximal size of a result.
 pub(super) fn result(result: ToolResult) -> ToolResult {
     ToolResult {
         content: cut(result.content),

@@ -1,12 +1,14 @@
-//! Money by the operator's prices: integers of a nano-USD, checked. No floating-point number is involved.
+//! Money by the operator's prices: checked integers of a nano-USD. No floating-point number is
+//! involved.
 
 use crate::library::models::Prices;
 use crate::models::Usage;
 
-/// Decimals of a nano.
+/// Decimal places of a nano-USD in a dollar.
 const DECIMALS: usize = 9;
 
-/// Billionths from a plain decimal with at most nine places, such as `0.25`; `None` for anything else.
+/// Parses a plain decimal with at most nine places, such as `0.25`, as billionths; `None` for
+/// anything else.
 pub fn nanos(text: &str) -> Option<u64> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
     let digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
@@ -19,7 +21,7 @@ pub fn nanos(text: &str) -> Option<u64> {
     whole.checked_mul(1_000_000_000)?.checked_add(nanos)
 }
 
-/// What an operator pays for a model: nano-USD per million tokens, by kind.
+/// The operator's prices of a model: nano-USD per million tokens, by kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tariff {
     /// Of input tokens.
@@ -33,7 +35,8 @@ pub struct Tariff {
 }
 
 impl Tariff {
-    /// That of a table's prices; a kind without a price of its own costs what input costs.
+    /// The tariff of a table's prices; a kind without its own price costs what input costs. `None`
+    /// if a price is no decimal.
     pub fn of(prices: &Prices) -> Option<Self> {
         let input = nanos(&prices.input)?;
         let or_input = |price: &Option<String>| match price {
@@ -48,7 +51,8 @@ impl Tariff {
         })
     }
 
-    /// What a usage costs, rounded up once. Past the largest amount it stays the largest: no bill vanishes.
+    /// The cost of a usage, rounded up once. It saturates at the largest amount, so that no cost is
+    /// lost.
     pub fn cost(&self, usage: &Usage) -> u64 {
         let part = |tokens: u64, price: u64| u128::from(tokens) * u128::from(price);
         let sum = part(usage.input, self.input)
@@ -58,8 +62,8 @@ impl Tariff {
         u64::try_from(sum.div_ceil(1_000_000)).unwrap_or(u64::MAX)
     }
 
-    /// The most that a call can cost whose request has so many bytes (a token is at least a byte) and whose reply at
-    /// most so many tokens.
+    /// The most that a call can cost whose request has `request_bytes` bytes (a token is at least a
+    /// byte) and whose reply has at most `output_tokens` tokens.
     pub fn worst(&self, request_bytes: u64, output_tokens: u64) -> u64 {
         let dearest = Self {
             input: self.input.max(self.read).max(self.write),

@@ -1,9 +1,10 @@
-//! Tokens by kind and what they cost. Prices are nano-USD per million tokens; a cost rounds up, once.
+//! Tokens by kind, and their cost. Prices are nano-USD per million tokens; a cost rounds up, once.
 
 use crate::json::record::record;
 use crate::money::Nanos;
 
-/// Tokens of one response, or a sum. `input` does not include `read` and `write`; `output` includes `reasoning`.
+/// Tokens of one response, or a sum. `input` does not include `read` and `write`; `output` includes
+/// `reasoning`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Usage {
     /// Input tokens neither read from nor written to a cache.
@@ -62,16 +63,16 @@ impl Usage {
     }
 }
 
-/// Nano-USD per million tokens, by kind.
+/// Prices in nano-USD per million tokens, by kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Prices {
-    /// Of input tokens.
+    /// Price of input tokens.
     pub input: Nanos,
-    /// Of output tokens, reasoning included.
+    /// Price of output tokens, reasoning included.
     pub output: Nanos,
-    /// Of input tokens read from a cache.
+    /// Price of input tokens read from a cache.
     pub read: Nanos,
-    /// Of input tokens written to a cache.
+    /// Price of input tokens written to a cache.
     pub write: Nanos,
 }
 
@@ -83,8 +84,8 @@ record!(Prices {
 });
 
 impl Prices {
-    /// What `usage` costs, rounded up to a nano. Past [`Nanos::BILL_MAX`] it stays that: a provider's numbers never make a
-    /// bill vanish, and never the sums of an account wrong.
+    /// Returns the cost of `usage`, rounded up to a nano. It is at most [`Nanos::BILL_MAX`]: a
+    /// provider's numbers never make a bill vanish, and never make the sums of an account wrong.
     pub fn cost(&self, usage: Usage) -> Nanos {
         let part = |tokens: u64, price: Nanos| u128::from(tokens) * u128::from(price.get());
         let sum = part(usage.input, self.input)
@@ -95,7 +96,8 @@ impl Prices {
         Nanos::new(nanos).min(Nanos::BILL_MAX)
     }
 
-    /// The most that a call can cost which reads `input` tokens, by whatever kind, and writes `output`.
+    /// Returns the highest cost of a call that reads `input` tokens, of whatever kind, and writes
+    /// `output`.
     pub fn ceiling(&self, input: u64, output: u64) -> Nanos {
         let dearest = Self {
             input: self.input.max(self.write).max(self.read),
@@ -108,7 +110,8 @@ impl Prices {
         })
     }
 
-    /// The most output tokens that `money` pays for beside `input` input tokens; `u64::MAX` if output is free.
+    /// Returns the most output tokens that `money` pays for beside `input` input tokens; `u64::MAX`
+    /// if output is free.
     pub fn output_for(&self, money: Nanos, input: u64) -> u64 {
         let left = u128::from(money.saturating_sub(self.ceiling(input, 0)).get()) * 1_000_000;
         match u128::from(self.output.get()) {

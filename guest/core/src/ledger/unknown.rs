@@ -1,28 +1,30 @@
-//! The charge for an attempt whose usage is never reported: its connection broke, or its holder died.
+//! The charge for an attempt whose usage is never reported: its connection broke, or its holder
+//! died.
 
 use super::Usage;
 use crate::error::Error;
 use crate::json::record::record;
 use crate::time::Instant;
 
-/// Output tokens a second of a model whose entry does not say: no common one is faster.
+/// Output tokens per second assumed for a model whose entry names no rate: no common model is
+/// faster.
 pub const TOKENS_PER_SECOND: u64 = 200;
 
-/// What the operator wants to be charged for such an attempt.
+/// Operator's choice of the charge for such an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum UnknownBill {
-    /// What it can have used in the time that it was under way.
+    /// An estimate of the tokens it can have used in the time that it was under way.
     #[default]
     Estimate,
-    /// All that was held for it.
+    /// All of its hold.
     Full,
 }
 
 impl UnknownBill {
-    /// Read the word of a policy.
+    /// Reads the word of a policy.
     ///
     /// # Errors
-    /// A word that is none of them.
+    /// The word is neither `estimate` nor `full`.
     pub fn parse(word: &str) -> Result<Self, Error> {
         match word {
             "estimate" => Ok(Self::Estimate),
@@ -36,16 +38,17 @@ impl UnknownBill {
     }
 }
 
-/// What such a charge is estimated from, fixed when the attempt is admitted. An attempt without one is charged its hold.
+/// Numbers from which such a charge is estimated, fixed when the attempt is admitted. An attempt
+/// without one is charged its hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChargeBasis {
-    /// Tokens that the request has, as they were held.
+    /// Tokens of the request, as estimated for the hold.
     pub input: u64,
     /// Most output tokens that were admitted.
     pub output: u64,
-    /// Output tokens a second that the model can write.
+    /// Output tokens per second that the model can write.
     pub rate: u64,
-    /// When the attempt was admitted.
+    /// Time at which the attempt was admitted.
     pub since: Instant,
 }
 
@@ -57,8 +60,9 @@ record!(ChargeBasis {
 });
 
 impl ChargeBasis {
-    /// The tokens of an attempt that was under way until `end` and of whose reply `arrived` tokens were seen: all of its
-    /// input, and as output what arrived or what the time allowed, whichever is more, but no more than was admitted.
+    /// Estimates the tokens of an attempt that was under way until `end` and of whose reply
+    /// `arrived` tokens were seen: all of its input, and as output the larger of what arrived and
+    /// what the time allowed, but no more than was admitted.
     pub fn usage(&self, arrived: u64, end: Instant) -> Usage {
         let millis = end.millis_since(self.since);
         let written = self.rate.saturating_mul(millis).div_ceil(1_000);
