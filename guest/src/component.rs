@@ -26,7 +26,7 @@ pub use bindings::*;
 use exports::threadkeep::threads as exported;
 use threadkeep::threads::{clock, library, llm, random, storage, tools, types};
 
-/// The host, over the imports.
+/// The host's ports, over the component's imports.
 pub struct Host;
 
 impl Ports for Host {
@@ -93,8 +93,8 @@ impl Ports for Host {
     }
 }
 
-/// The runner's own loop will call these. They are kept in the import list from the first day, so that a host links
-/// all that the world names and adding the loop breaks none.
+/// Keeps `llm` and `tools` in the import list. The runner's own loop will call them. A host links
+/// all that the world names from the first day, so adding the loop breaks no host.
 #[used]
 static KEPT: Kept = (llm::complete, tools::call);
 

@@ -1,6 +1,7 @@
-//! Between WIT and core: exhaustive both ways, decided here alone.
+//! Conversions between WIT and core, exhaustive in both directions. No other module converts.
 //!
-//! The large conversions are kept out of line: each is used by several exports, and the component must stay small.
+//! The large conversions are kept out of line: several exports use each of them, and the component
+//! must stay small.
 
 mod damage;
 mod imports;
@@ -317,7 +318,8 @@ pub fn draft(draft: exported::registry::Draft) -> Draft {
     }
 }
 
-/// The first filter that is set, as the name of an index and a value. Ids are looked up by their key.
+/// Returns the first filter that is set, as the name of an index and a value. Ids are looked up by
+/// their key.
 pub fn filter(filter: exported::registry::Filter) -> Option<(&'static str, String)> {
     let by_key = |id: String| threadkeep_core::id::key(&id);
     filter
@@ -403,7 +405,8 @@ pub fn step(handed: &Handed) -> exported::runner::Step {
     }
 }
 
-/// Prompt and tools go with the first request of a driver that holds nothing yet.
+/// Builds the request of a model call. Prompt and tools go only with the first request of a driver
+/// that holds nothing yet.
 #[inline(never)]
 fn request(handed: &Handed) -> llm::Request {
     let pin = handed.pin.as_deref();

@@ -1,10 +1,11 @@
 //! The Threadkeep component: loads records, asks the core, commits.
 //!
-//! Compiled for wasm32 it exports the interfaces of `wit/world.wit` and imports the ones named there, nothing else.
-//! Compiled natively it is the same service over ports of the caller's: tests and benchmarks use it so.
+//! Compiled for wasm32 it exports the interfaces of `wit/world.wit` and imports the ones named
+//! there, nothing else. Compiled natively it is the same service over the caller's own ports: tests
+//! and benchmarks use it so.
 //!
-//! What does not live here: decisions (they are in `threadkeep-core`) and anything that matters: an instance may be
-//! dropped between any two calls.
+//! Not in this crate: decisions (they are in `threadkeep-core`) and durable state: an instance may
+//! be dropped between any two calls.
 
 #![deny(missing_docs)]
 

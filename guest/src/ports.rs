@@ -1,5 +1,5 @@
-//! What the service needs of its host, in core types. The component implements it over its imports, tests and
-//! benchmarks over a native store.
+//! The functions that the service needs of its host, in core types. The component implements them
+//! over its imports, tests and benchmarks over a native store.
 
 use threadkeep_core::plan::Write;
 use threadkeep_core::time::Instant;
@@ -7,37 +7,37 @@ use threadkeep_core::time::Instant;
 /// A record as it was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Item {
-    /// Its collection.
+    /// The collection of the record.
     pub collection: String,
-    /// Its key.
+    /// The key of the record.
     pub name: String,
-    /// The store's version of it.
+    /// The store's version of the record.
     pub version: u64,
-    /// Its text.
+    /// The text of the record.
     pub value: String,
 }
 
 /// One page of a scan.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Page {
-    /// In order.
+    /// The records, in order.
     pub items: Vec<Item>,
-    /// Records of the range that the store cannot give, in the same order: name, and what is wrong.
+    /// Records of the range that the store cannot read, in the same order: name and problem.
     pub damaged: Vec<(String, String)>,
-    /// Where to go on.
+    /// Start of the next page.
     pub cursor: Option<String>,
 }
 
-/// Why storage said no, as `wit/storage.wit` defines it: (code, message) where there is one.
+/// Errors of storage, as `wit/storage.wit` defines them: (code, message) where there is one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StorageError {
-    /// Nothing was written; may be repeated.
+    /// Nothing was written; the caller may repeat the call.
     Unavailable(String, String),
-    /// May or may not have been written.
+    /// The batch may or may not have been written.
     OutcomeUnknown(String, String),
     /// The store is full.
     QuotaExceeded(String, String),
-    /// Over a size limit.
+    /// A size limit was exceeded.
     TooLarge(String, String),
     /// The store contradicts itself or the request.
     Corrupt(String, String),
@@ -45,27 +45,28 @@ pub enum StorageError {
     Other(String, String),
 }
 
-/// Why the library said no.
+/// Errors of the library.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LibraryError {
-    /// A file is not what it should be.
+    /// A file is not valid.
     Invalid {
         /// File and line.
         field: String,
         /// The value.
         value: String,
-        /// What is wrong.
+        /// The problem.
         problem: String,
-        /// The nearest valid one.
+        /// The nearest valid value.
         nearest: Option<String>,
     },
-    /// It cannot be reached: (code, message).
+    /// The library cannot be reached: (code, message).
     Unavailable(String, String),
     /// Any other failure: (code, message).
     Other(String, String),
 }
 
-/// The host, as the service sees it. Contracts are those of the WIT interfaces of the same names.
+/// The host, as the service sees it. The contracts are those of the WIT interfaces of the same
+/// names.
 pub trait Ports {
     /// `storage.get` of (collection, key).
     fn get(&self, keys: &[(&str, &str)]) -> Result<Vec<Item>, StorageError>;
@@ -86,7 +87,7 @@ pub trait Ports {
         limit: u32,
         reverse: bool,
     ) -> Result<Vec<(u64, String)>, StorageError>;
-    /// `storage.commit`: true if committed, false after a conflict.
+    /// `storage.commit`: returns true if committed, false after a conflict.
     fn commit(&self, writes: Vec<Write>, closing: bool) -> Result<bool, StorageError>;
     /// `clock.now`.
     fn now(&self) -> Instant;

@@ -1,9 +1,9 @@
-//! Where authority enters: the one file that may name an ambient path or read the process's environment.
+//! The only file that may name an ambient path or read the environment of the process.
 //!
-//! Everything else gets a [`Dir`] and works beneath it: a path that leads out of it, by `..` or by a symbolic link, is
-//! refused by the operating system or by cap-std, not by a check of text. What lies inside a directory is decided by
-//! who holds it: the project's root belongs to the operator, `.ai` to the tenant and its store, and tools read a grant
-//! in which `.ai` does not exist (`tools::files`).
+//! All other code works beneath a [`Dir`], out of which no path leads, by `..` or a symbolic link:
+//! the operating system or cap-std refuses it, not a check of text. The operator owns the project's
+//! root, the tenant and its store own `.ai`, and file tools read a grant in which `.ai` does not
+//! exist (`tools::files`).
 
 mod locks;
 mod private;
@@ -25,7 +25,7 @@ use std::sync::Arc;
 /// The directory of a tenant inside its project.
 pub const AI: &str = ".ai";
 
-/// Most variables in an [`Environment`]. A shell has about a hundred; what comes after this many is left out.
+/// Most variables in an [`Environment`]; a shell has about a hundred. Further ones are left out.
 pub const VARIABLES_MAX: usize = 4_096;
 
 /// Longest value that is kept, in bytes. Keys and addresses have less than a kilobyte.
@@ -34,17 +34,17 @@ pub const VARIABLE_BYTES_MAX: usize = 32 << 10;
 /// The directory of the store, as errors call it.
 pub(crate) const THREADS: &str = ".ai/threads";
 
-/// What the name of a variable ends in that the key of a provider may name: whoever writes the model table chooses where
-/// its value is sent, so it may not be any variable, and its value goes only where the operator's policy binds it to.
+/// Suffix of the variables that may hold a provider's key. The writer of the model table chooses
+/// where a value is sent: it may name no other variable, and the policy binds the value to hosts.
 pub const KEY_SUFFIX: &str = "_API_KEY";
 
-/// What the name of a variable ends in that the address of a provider may begin with.
+/// Suffix of the variables that a provider's address may begin with.
 pub const ADDRESS_SUFFIX: &str = "_BASE_URL";
 
 /// Longest text that [`Environment::expand`] makes.
 pub const EXPANDED_BYTES_MAX: usize = 64 << 10;
 
-/// Why a directory or a file cannot be had.
+/// Reason why a directory or a file cannot be opened.
 #[derive(Debug, thiserror::Error)]
 #[expect(
     missing_docs,
@@ -52,13 +52,13 @@ pub const EXPANDED_BYTES_MAX: usize = 64 << 10;
 )]
 #[non_exhaustive]
 pub enum AuthorityError {
-    /// There is no such thing.
+    /// The path does not exist.
     #[error("{place} does not exist")]
     Missing { place: String },
-    /// It is a symbolic link where none may be.
+    /// The path is a symbolic link where none may be.
     #[error("{place} is a symbolic link; put the directory itself there")]
     Link { place: String },
-    /// It is a file with a second name: nobody can say whose it is, for the other name may be anywhere.
+    /// The file has a second name, which may be anywhere: its owner is unknown.
     #[error(
         "{place} is a hard link: the file has another name, which may be outside; put a copy there"
     )]
@@ -66,25 +66,25 @@ pub enum AuthorityError {
     /// A path or a link in it leads out of the directory that it must stay in.
     #[error("{place} leads out of its directory; copy what it points to")]
     Leaves { place: String },
-    /// It is no directory.
+    /// The path is not a directory.
     #[error("{place} is not a directory")]
     NotDirectory { place: String },
-    /// It is a directory, a pipe, a socket or a device.
+    /// The path is a directory, a pipe, a socket or a device.
     #[error("{place} is not a regular file")]
     NotRegular { place: String },
-    /// It was replaced between looking and opening.
+    /// The file was replaced between the check and the opening.
     #[error("{place} was replaced while it was opened; try again")]
     Replaced { place: String },
-    /// It is larger than whoever reads it allows.
+    /// The file is larger than the caller allows.
     #[error("{place} is larger than {bytes_max} bytes")]
     TooLarge { place: String, bytes_max: u64 },
-    /// The operating system says no.
+    /// The operating system refuses the access.
     #[error("{place} cannot be opened")]
     Io { place: String, source: io::Error },
 }
 
 impl AuthorityError {
-    /// Sort what the operating system said about `place`.
+    /// Sorts an error of the operating system about `place`.
     pub(crate) fn from_io(place: &str, source: io::Error) -> Self {
         let place = place.to_owned();
         match source.kind() {
@@ -98,7 +98,7 @@ impl AuthorityError {
         }
     }
 
-    /// The same about a place that the caller knows better.
+    /// The same error about a place that the caller names better.
     #[must_use]
     pub(crate) fn at(self, place: &str) -> Self {
         let place = place.to_owned();
@@ -115,20 +115,20 @@ impl AuthorityError {
         }
     }
 
-    /// True if there is simply nothing there.
+    /// True if the path does not exist.
     pub fn is_missing(&self) -> bool {
         matches!(self, Self::Missing { .. })
     }
 }
 
-/// A project directory that is held open.
+/// A project directory, held open.
 #[derive(Debug)]
 pub struct Project {
     dir: Dir,
 }
 
 impl Project {
-    /// Open the directory at an ambient path, following links: it is the operator who names it.
+    /// Opens the directory at an ambient path, following links: the operator names it.
     #[expect(clippy::disallowed_methods, reason = "here a name becomes authority")]
     pub fn open_ambient(path: &Path) -> Result<Self, AuthorityError> {
         let place = path.display().to_string();
@@ -142,8 +142,8 @@ impl Project {
         Self { dir }
     }
 
-    /// The tenant's `.ai`, if the project has one. A symbolic link is refused: it would let whoever can write to the
-    /// project place the store and the directives somewhere else.
+    /// The tenant's `.ai`, if it exists. A symbolic link is refused: with it, a user who can write
+    /// to the project could move the store and the directives.
     pub fn ai(&self) -> Result<Option<Dir>, AuthorityError> {
         match child_dir(&self.dir, AI) {
             Ok(dir) => Ok(Some(dir)),
@@ -157,8 +157,7 @@ impl Project {
         child_dir_or_create(&self.dir, AI)
     }
 
-    /// `.ai/threads`, made if it is missing: the store, documents and lock files. Nobody else may
-    /// read it (0700).
+    /// `.ai/threads`, made if it is missing: store, documents, lock files. Closed to others (0700).
     pub fn threads(&self) -> Result<Dir, AuthorityError> {
         let threads = private_child_dir(&self.ai_or_create()?, "threads");
         let threads = threads.map_err(|error| error.at(THREADS))?;
@@ -178,8 +177,8 @@ impl Project {
         }
     }
 
-    /// What file tools may read: the project, or a directory in it. `tools::files` hides `.ai` in it, and `.ai` itself
-    /// or anything below it cannot be granted.
+    /// Opens the directory that file tools may read: the project, or a directory in it, but nothing
+    /// in `.ai`, which `tools::files` hides.
     pub fn tool_grant(&self, path: &str) -> Result<Dir, AuthorityError> {
         let leaves = || AuthorityError::Leaves {
             place: path.to_owned(),
@@ -201,15 +200,13 @@ impl Project {
     }
 }
 
-/// Read a file that the operator names on the command line, such as a script of answers. Links are
-/// followed.
+/// Reads a file that the operator names, such as a script of answers. Links are followed.
 pub fn read_ambient(path: &Path, bytes_max: u64) -> Result<Vec<u8>, AuthorityError> {
     let place = path.display().to_string();
     read_bounded(open_ambient(path, &place)?, &place, bytes_max)
 }
 
-/// As [`read_ambient`], for a file that says what is allowed, such as a policy: one that others can
-/// write is refused.
+/// As [`read_ambient`], for a file that grants, such as a policy: refused if others can write it.
 pub fn read_own_ambient(path: &Path, bytes_max: u64) -> Result<Vec<u8>, AuthorityError> {
     let place = path.display().to_string();
     let file = open_ambient(path, &place)?;
@@ -231,13 +228,13 @@ fn open_ambient(path: &Path, place: &str) -> Result<File, AuthorityError> {
     open_regular(&dir, Path::new(name), place)
 }
 
-/// True if a file that the operator names lies in a directory, or is found by a name in it, such as a link that leads out
-/// again: whoever can write there could aim it at another. True also if that cannot be known.
+/// True if a path of the operator passes through `directory`, even by a link that leads out again:
+/// a user who can write there could redirect it. True also if this cannot be determined.
 pub fn passes_through_ambient(path: &Path, directory: &Path) -> bool {
     passes_through(path, directory).unwrap_or(true)
 }
 
-/// Most links on the way to one file, as Linux has it.
+/// Largest number of links on the path to one file, as on Linux.
 const LINKS_MAX: usize = 40;
 
 #[expect(clippy::disallowed_methods, reason = "here a name becomes authority")]
@@ -245,7 +242,7 @@ fn passes_through(path: &Path, directory: &Path) -> io::Result<bool> {
     let directory = std::fs::canonicalize(directory)?;
     let mut at = std::fs::canonicalize(".")?;
     let mut links = 0;
-    // The next one last.
+    // Reversed: `pop` gives the next component.
     let parts = |path: &Path| -> Vec<PathBuf> {
         let parts = path.components().rev();
         parts.map(|part| PathBuf::from(part.as_os_str())).collect()
@@ -289,9 +286,9 @@ pub fn parent_ambient(path: &Path) -> Result<Dir, AuthorityError> {
     Dir::open_ambient_dir(parent, ambient_authority()).map_err(failed)
 }
 
-/// A directory of the operator's own, made if it is missing, with its parents: for native code, and for what lives no
-/// longer than a command. Nobody else may use it (mode 0700), or it is refused: whoever can write native code into a
-/// cache can run it here.
+/// Opens a directory of the operator, made with its parents if missing, for native code and for
+/// temporary files of a command. Refused unless it is closed to other users (mode 0700): a user who
+/// can write native code into a cache can run it here.
 #[expect(clippy::disallowed_methods, reason = "here a name becomes authority")]
 pub fn private_dir_ambient(path: &Path) -> Result<Dir, AuthorityError> {
     let place = path.display().to_string();
@@ -315,7 +312,7 @@ pub fn private_dir_ambient(path: &Path) -> Result<Dir, AuthorityError> {
     Ok(dir)
 }
 
-/// Try whether files can be made in a directory: one is made and removed. `place` names the directory in errors.
+/// Makes and removes a file to test if a directory is writable. `place` names it in errors.
 pub fn try_write(dir: &Dir, place: &str) -> Result<(), AuthorityError> {
     let failed = |source| AuthorityError::from_io(place, source);
     let mut random = [0_u8; 8];
@@ -327,8 +324,7 @@ pub fn try_write(dir: &Dir, place: &str) -> Result<(), AuthorityError> {
     dir.remove_file(&name).map_err(failed)
 }
 
-/// What tells two directories or files apart whatever they are called: device and number. `None` where the system has
-/// no such thing.
+/// Device and inode number, which identify a file under any name; `None` if there are none.
 pub(crate) fn identity(metadata: &Metadata) -> Option<(u64, u64)> {
     #[cfg(unix)]
     {
@@ -342,8 +338,8 @@ pub(crate) fn identity(metadata: &Metadata) -> Option<(u64, u64)> {
     }
 }
 
-/// Open a directory directly inside another; `name` is one component. A link is refused, also one that takes the
-/// directory's place between looking and opening.
+/// Opens a directory directly inside another; `name` is one component. A link is refused, even one
+/// that takes the directory's place between check and opening.
 pub(crate) fn child_dir(parent: &Dir, name: &str) -> Result<Dir, AuthorityError> {
     let failed = |source| AuthorityError::from_io(name, source);
     let seen = parent.symlink_metadata(name).map_err(failed)?;
@@ -362,7 +358,7 @@ pub(crate) fn child_dir(parent: &Dir, name: &str) -> Result<Dir, AuthorityError>
     Ok(dir)
 }
 
-/// A directory directly inside another, made if it is missing; a link is refused.
+/// Opens a directory directly inside another, made if it is missing; a link is refused.
 pub(crate) fn child_dir_or_create(parent: &Dir, name: &str) -> Result<Dir, AuthorityError> {
     match parent.create_dir(name) {
         Err(source) if source.kind() != io::ErrorKind::AlreadyExists => {
@@ -372,14 +368,15 @@ pub(crate) fn child_dir_or_create(parent: &Dir, name: &str) -> Result<Dir, Autho
     }
 }
 
-/// Open a regular file below `dir` for reading. It never waits: a pipe without a writer is refused and not opened, also
-/// when it takes the file's place between looking and opening. `place` names it in errors.
+/// Opens a regular file below `dir` for reading. It never blocks: a pipe without a writer is
+/// refused and not opened, even if it takes the file's place between the check and the opening.
+/// `place` names the file in errors.
 pub(crate) fn open_regular(dir: &Dir, path: &Path, place: &str) -> Result<File, AuthorityError> {
     let failed = |source| AuthorityError::from_io(place, source);
     let refused = || AuthorityError::NotRegular {
         place: place.to_owned(),
     };
-    // Opening a device or a pipe can have an effect; looking at it has none.
+    // Opening a device or a pipe can have an effect; reading its metadata has none.
     if !dir.metadata(path).map_err(failed)?.is_file() {
         return Err(refused());
     }
@@ -390,8 +387,8 @@ pub(crate) fn open_regular(dir: &Dir, path: &Path, place: &str) -> Result<File, 
     Ok(file)
 }
 
-/// As [`open_regular`], for files of a tenant: one with a second name is refused. A hard link leads out of a directory
-/// unseen, so what is read through one could be anybody's.
+/// As [`open_regular`], for files of a tenant: a file with a second name is refused. A hard link
+/// leads out of a directory unseen, so its content could belong to another user.
 pub(crate) fn open_own(dir: &Dir, path: &Path, place: &str) -> Result<File, AuthorityError> {
     let file = open_regular(dir, path, place)?;
     let opened = file.metadata();
@@ -410,7 +407,7 @@ fn reading() -> OpenOptions {
     not_waiting(options)
 }
 
-/// Options for writing what is there, without waiting for the other end of a pipe.
+/// Options for writing an existing file, without waiting for the other end of a pipe.
 fn writing() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.write(true);
@@ -421,8 +418,8 @@ pub(crate) fn not_waiting(mut options: OpenOptions) -> OpenOptions {
     #[cfg(unix)]
     {
         use cap_std::fs::OpenOptionsExt;
-        // O_NONBLOCK, the same on every architecture that Rust's tier 1 and 2 Linux hosts with std have, save MIPS and
-        // SPARC, where the look at the type before opening stands alone.
+        // O_NONBLOCK on all Linux hosts of Rust's tiers 1 and 2 with std except MIPS and SPARC,
+        // where only the check of the file type before opening protects.
         const NONBLOCK: i32 = if cfg!(any(target_os = "linux", target_os = "android")) {
             0o4000
         } else {
@@ -433,7 +430,7 @@ pub(crate) fn not_waiting(mut options: OpenOptions) -> OpenOptions {
     options
 }
 
-/// The whole of a file that has at most `bytes_max` bytes; it is not read further than that.
+/// Reads a whole file of at most `bytes_max` bytes; not read further than that.
 pub(crate) fn read_bounded(
     file: File,
     place: &str,
@@ -453,17 +450,17 @@ pub(crate) fn read_bounded(
     Ok(bytes)
 }
 
-/// A snapshot of environment variables, passed as a value. Only `${NAME}` in the address and the key of a provider is
-/// expanded from it; nothing of it enters the component. Its `Debug` shows no value.
+/// A snapshot of environment variables. Only `${NAME}` in the address and the key of a provider is
+/// expanded from it; none of it enters the component. Its `Debug` shows no value.
 ///
-/// Whoever writes `models.yaml` chooses where a variable is sent, so give it only what it may send:
-/// [`Environment::for_providers`] for a person's own project, [`Environment::only`] for other people's.
+/// The writer of `models.yaml` chooses where a variable is sent, so pass only what may be sent:
+/// [`Environment::for_providers`] for the operator's own project, [`Environment::only`] for others.
 #[derive(Clone, Default)]
 pub struct Environment {
     variables: Arc<BTreeMap<String, String>>,
 }
 
-/// Why a text cannot be expanded.
+/// Reason why a text cannot be expanded.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[expect(
     missing_docs,
@@ -471,19 +468,19 @@ pub struct Environment {
 )]
 #[non_exhaustive]
 pub enum ExpandError {
-    /// No such variable, or it may not be used here, or it is empty.
+    /// The variable does not exist, may not be used here, or is empty.
     #[error("the environment variable {name} is not set; set it, or write the value out")]
     Unset { name: String },
     /// `${` without `}`, or a name that no variable can have.
     #[error("\"${{\" must be followed by the name of an environment variable and \"}}\"")]
     Malformed,
-    /// Longer than [`EXPANDED_BYTES_MAX`].
+    /// The text would be longer than [`EXPANDED_BYTES_MAX`].
     #[error("the text is longer than {EXPANDED_BYTES_MAX} bytes when its variables are replaced")]
     TooLong,
 }
 
 impl Environment {
-    /// The environment of this process, as it is now. What is not UTF-8 or too long is left out.
+    /// The environment of this process now. Values not UTF-8 or too long are left out.
     #[expect(
         clippy::disallowed_methods,
         reason = "here the environment becomes a value"
@@ -494,7 +491,7 @@ impl Environment {
         }))
     }
 
-    /// These variables; what exceeds the bounds is left out.
+    /// An environment of these variables; those that exceed the bounds are left out.
     pub fn from_pairs(pairs: impl IntoIterator<Item = (String, String)>) -> Self {
         let kept = pairs
             .into_iter()
@@ -504,12 +501,12 @@ impl Environment {
         }
     }
 
-    /// Only the variables with these names.
+    /// A copy with only the variables of these names.
     pub fn only(&self, names: &[&str]) -> Self {
         self.filtered(|name| names.contains(&name))
     }
 
-    /// Only what providers are reached by: names that end in [`KEY_SUFFIX`] or [`ADDRESS_SUFFIX`].
+    /// Keeps the variables for providers, which end in [`KEY_SUFFIX`] or [`ADDRESS_SUFFIX`].
     pub fn for_providers(&self) -> Self {
         self.filtered(|name| is_key(name) || is_address(name))
     }
@@ -524,7 +521,7 @@ impl Environment {
         }
     }
 
-    /// A variable that is set and not empty.
+    /// The value of a variable that is set and not empty.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.variables
             .get(name)
@@ -532,7 +529,7 @@ impl Environment {
             .filter(|value| !value.is_empty())
     }
 
-    /// `text` with each `${NAME}` replaced. Values are not expanded again; a `$` without `{` is itself.
+    /// `text` with each `${NAME}` replaced. Values are not expanded again; a lone `$` is kept.
     pub fn expand(&self, text: &str) -> Result<String, ExpandError> {
         let mut expanded = String::new();
         let mut rest = text;

@@ -1,6 +1,7 @@
-//! The component's world as Rust, generated from `wit/`. Nothing is written here by hand.
+//! The component's world as Rust, generated from `wit/`. Nothing here is written by hand.
 //!
-//! `host/wit` is a link to the checkout's `wit/`, so that the crate's package carries the files.
+//! `host/wit` is a link to the checkout's `wit/`, so that the package of the crate contains the
+//! files.
 
 #![allow(
     missing_docs,

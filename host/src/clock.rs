@@ -1,4 +1,5 @@
-//! Time, as a value that an embedder chooses: the system's, or one that stands still until it is moved.
+//! Time, as a value that an embedder chooses: the system's clock, or one that stands still until it
+//! is moved.
 
 use std::sync::Mutex;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -13,7 +14,7 @@ pub struct Time {
 }
 
 impl Time {
-    /// This long after it.
+    /// This time plus `by`; saturates.
     #[must_use]
     pub fn after(self, by: Duration) -> Self {
         let nanos = u64::from(self.nanos) + u64::from(by.subsec_nanos());
@@ -26,7 +27,7 @@ impl Time {
         }
     }
 
-    /// How long from `now` until this time; zero if it is past.
+    /// The duration from `now` until this time; zero if it is past.
     pub fn until(self, now: Self) -> Duration {
         if self <= now {
             return Duration::ZERO;
@@ -73,7 +74,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that stands still until somebody moves it.
+/// A clock that stands still until the caller moves it.
 #[derive(Debug, Default)]
 pub struct ManualClock {
     now: Mutex<Time>,
@@ -87,7 +88,7 @@ impl ManualClock {
         }
     }
 
-    /// Set it, forwards or back.
+    /// Sets the clock, forwards or back.
     pub fn set(&self, now: Time) {
         *self
             .now
@@ -95,7 +96,7 @@ impl ManualClock {
             .unwrap_or_else(std::sync::PoisonError::into_inner) = now;
     }
 
-    /// Move it forwards.
+    /// Moves the clock forwards.
     pub fn advance(&self, by: Duration) {
         let mut now = self
             .now

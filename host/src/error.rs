@@ -1,25 +1,26 @@
-//! Errors of calls, and what a person is told about them.
+//! Errors of calls, and their descriptions for a person.
 
 use crate::engine::NoAnswer;
 use crate::limits::LimitHit;
 use crate::wit;
 use wasmtime::Trap;
 
-/// Most bytes of a trap's message: it may hold names that the component chose.
+/// Most bytes of a trap's message, which may contain names that the component chose.
 const TRAP_BYTES_MAX: usize = 2_048;
 
-/// Why a call of the component gave no answer.
+/// Reason why a call of the component gave no answer.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum CallError {
-    /// The component refused: a typed error of `wit/types.wit`. Nothing was written, except after `unknown`.
+    /// The component refused: a typed error of `wit/types.wit`. Nothing was written, except after
+    /// `unknown`.
     #[error("{}", describe(.0).message)]
     Refused(wit::Error),
-    /// The call ran into a limit of [`Limits`](crate::limits::Limits), by name. Its instance is gone, if it had one; what
-    /// it had committed stands.
+    /// The call reached a limit of [`Limits`](crate::limits::Limits), by name. Its instance, if it
+    /// had one, is dropped; what it had committed stands.
     #[error("a call was stopped by the limit {0}")]
     Limit(&'static str),
-    /// The component trapped. Its instance is gone; what it had committed stands.
+    /// The component trapped. Its instance is dropped; what it had committed stands.
     #[error("the component trapped: {0}")]
     Trapped(String),
     /// The engine is shutting down, or its own code panicked.
@@ -30,7 +31,8 @@ pub enum CallError {
         "no thread can be started for the call: the process has as many as it may, or memory is short"
     )]
     NoThread,
-    /// A call that must not be made twice ended so that nobody knows whether it was made: look before it is made again.
+    /// A call that must not be made twice ended with an unknown outcome: check whether it was made
+    /// before repeating it.
     #[error("{0}; it may have been done all the same")]
     Unsure(Box<Self>),
 }
@@ -47,7 +49,7 @@ impl From<NoAnswer> for CallError {
 }
 
 impl CallError {
-    /// Why wasmtime stopped a call.
+    /// The error of a call that wasmtime stopped.
     pub(crate) fn stopped(trap: &wasmtime::Error) -> Self {
         if let Some(LimitHit(limit)) = trap.downcast_ref() {
             return Self::Limit(limit);
@@ -71,7 +73,7 @@ impl CallError {
         Self::Trapped(message)
     }
 
-    /// May it come of what earlier calls left in the instance?
+    /// True if the error may be caused by what earlier calls left in the instance.
     pub(crate) fn may_be_of_instance(&self) -> bool {
         let grown = ["memory_bytes_max", "table_elements_max", "handles_max"];
         match self {
@@ -81,7 +83,7 @@ impl CallError {
         }
     }
 
-    /// The same for a call that must not be made twice.
+    /// The error of a call that must not be made twice.
     pub(crate) fn of_once(self) -> Self {
         let nothing_done = match &self {
             Self::NoThread => true,
@@ -95,7 +97,8 @@ impl CallError {
         }
     }
 
-    /// Will the same call probably go through soon? True after contention and while a store cannot be reached.
+    /// True if the same call will probably succeed soon: after contention and while a store cannot
+    /// be reached.
     pub(crate) fn is_passing(&self) -> bool {
         matches!(
             self,
@@ -103,7 +106,7 @@ impl CallError {
         )
     }
 
-    /// May the caller repeat the same call unchanged?
+    /// True if the caller may repeat the same call unchanged.
     pub fn retry_unchanged(&self) -> bool {
         match self {
             Self::Refused(error) => match error {
@@ -122,7 +125,7 @@ impl CallError {
                 | wit::Error::Other(_) => false,
             },
             Self::Trapped(_) | Self::NoThread => true,
-            // What others take may be free later; what the call itself takes, it takes again.
+            // Resources of others may be free later; the call's own use stays the same.
             Self::Limit(limit) => [
                 "calls_queued_max",
                 "wall_time_max",
@@ -137,11 +140,11 @@ impl CallError {
 /// An error as a person reads it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Description {
-    /// A stable word: the name of the case in `wit/types.wit`, or a code of its own.
+    /// A stable code: the name of the case in `wit/types.wit`, or the error's own code.
     pub code: String,
-    /// What was wrong, and where.
+    /// The problem and its place.
     pub message: String,
-    /// What to do next, where there is something.
+    /// The next action, where there is one.
     pub hint: Option<String>,
 }
 
@@ -157,7 +160,7 @@ impl Description {
 
 fn conflict(mismatch: &wit::Mismatch) -> String {
     match mismatch.field.as_str() {
-        // They are compared by digests, which say nothing to a person.
+        // Compared by digests, which mean nothing to a person.
         field @ ("estimate" | "bill") => {
             format!("another {field} than this was recorded for the call before")
         }
@@ -165,7 +168,7 @@ fn conflict(mismatch: &wit::Mismatch) -> String {
     }
 }
 
-/// Describe an error of the component.
+/// Describes an error of the component.
 pub fn describe(error: &wit::Error) -> Description {
     match error {
         wit::Error::Invalid(e) => {
@@ -248,8 +251,8 @@ mod tests {
         }
     }
 
-    /// Symptom: a caller who repeated `create` because the error said that he may had two threads. Fix: an end of a call
-    /// that must not be made twice may be repeated only if nothing can have been done.
+    /// Symptom: a caller who repeated `create`, because the error allowed it, had two threads. Fix:
+    /// a call that must not be made twice may be repeated only if nothing can have been done.
     #[test]
     fn what_may_have_been_made_is_not_to_be_made_again() {
         for (error, again, once) in [

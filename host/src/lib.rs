@@ -1,13 +1,16 @@
-//! Threadkeep keeps the threads of LLM agents: this is its wasmtime host and its library for embedders.
+//! Threadkeep keeps the threads of LLM agents: this is its wasmtime host and its library for
+//! embedders.
 //!
-//! An [`engine::Engine`] compiles the component once; a [`tenant::Tenant`] gives it a store, a library, a clock and
-//! nothing else; a [`driver::Driver`] performs the steps that it hands out: model calls, tool calls, waits. The host
-//! holds no domain rule: it stores, serves, performs steps and enforces ceilings.
+//! An [`engine::Engine`] compiles the component once; a [`tenant::Tenant`] gives it a store, a
+//! library, a clock and nothing else; a [`driver::Driver`] performs the steps that it hands out:
+//! model calls, tool calls, waits. The host holds no domain rule: it stores, serves, performs steps
+//! and enforces ceilings.
 //!
-//! Begin with [`project::OpenProject`], which makes a directory a tenant, or with [`component::Context::new`] over a
-//! [`storage::Storage`] and a [`library::Library`] of your own. Models are behind [`models::Llm`], tools behind
-//! [`tools::Tools`]; [`component::add_to_linker`] serves a wasmtime engine that you have already. The guide is
-//! `docs/embedding.md` in the repository; its code is a crate there, `examples/embedder`.
+//! Begin with [`project::OpenProject`], which makes a directory a tenant, or with
+//! [`component::Context::new`] over your own [`storage::Storage`] and [`library::Library`]. Models
+//! are behind [`models::Llm`], tools behind [`tools::Tools`]; [`component::add_to_linker`] serves a
+//! wasmtime engine that you already have. The guide is `docs/embedding.md` in the repository; its
+//! code is the crate `examples/embedder`.
 //!
 //! | feature | brings |
 //! |---|---|
@@ -15,7 +18,8 @@
 //! | `http` | providers of models that speak HTTP |
 //! | `cli` | the command `threadkeep`; nothing for a library |
 //!
-//! All are on by default and none is needed. Nothing here is global, no runtime is started, and logs go to `tracing`.
+//! All are on by default and none is needed. Nothing here is global, no runtime is started, and
+//! logs go to `tracing`.
 
 pub mod audit;
 pub mod authority;
@@ -38,5 +42,6 @@ pub mod tenant;
 pub mod tools;
 pub mod wit;
 
-/// The crates whose types stand in this one's interface: directories come from the first, linkers from the second.
+/// The crates whose types are in this crate's interface: directories are from the first, linkers
+/// from the second.
 pub use {cap_std, wasmtime};

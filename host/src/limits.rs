@@ -1,20 +1,23 @@
-//! What calls of the component may use. There is no default: a host chooses a preset by name or sets every field.
+//! Limits of the component's calls. There is no default: a host chooses a preset by name or sets
+//! every field.
 //!
-//! A call that reaches a limit is answered with [`CallError::Limit`](crate::error::CallError::Limit) and the name of
-//! the field. What it had committed stands; its instance is dropped. ARCHITECTURE.md has the table.
+//! A call that reaches a limit fails with [`CallError::Limit`](crate::error::CallError::Limit) and
+//! the name of the field. What it had committed stands; its instance is dropped. ARCHITECTURE.md
+//! has the table.
 
 use std::time::Duration;
 
 /// Bounds of an engine, of each tenant and of each call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Most bytes of all linear memories of one instance. The component works on one page of a history at a time:
-    /// 64 MiB is more than any of its calls needs.
+    /// Most bytes of all linear memories of one instance. The component works on one page of a
+    /// history at a time: 64 MiB is more than any of its calls needs.
     pub memory_bytes_max: usize,
-    /// Most bytes of linear memory of all live instances of one tenant, idle ones included. Idle instances are dropped
-    /// before a call is stopped for it.
+    /// Most bytes of linear memory of all live instances of one tenant, idle ones included. Idle
+    /// instances are dropped before a call is stopped for it.
     pub tenant_memory_bytes_max: usize,
-    /// Most elements of all tables of one instance: a table is how a module calls a function by number.
+    /// Most elements of all tables of one instance: a table is how a module calls a function by
+    /// number.
     pub table_elements_max: usize,
     /// Most tables of one instance: the component has one, and one of its wrapping.
     pub tables_max: usize,
@@ -22,18 +25,21 @@ pub struct Limits {
     pub memories_max: usize,
     /// Most core instances in one instance: the component is one module with its wrapping.
     pub core_instances_max: usize,
-    /// Most resource handles that live in one instance, those of its own resources included. World `threads` has none.
+    /// Most resource handles that live in one instance, those of its own resources included. World
+    /// `threads` has none.
     pub handles_max: usize,
     /// Most bytes of stack: bounds recursion.
     pub stack_bytes_max: usize,
     /// Longest time that a call may compute. Time inside imports does not count.
     pub compute_time_max: Duration,
-    /// Longest time from asking to answering: waiting for a thread and time inside imports count. Nothing can stop an
-    /// import that does not come back: its caller is answered, and it counts as one of the tenant's calls until it does.
+    /// Longest time from asking to answering, including the wait for a thread and the time inside
+    /// imports. An import that does not return cannot be stopped: its caller is answered, and it
+    /// counts as one of the tenant's calls until it returns.
     pub wall_time_max: Duration,
     /// Most imports that a call may call.
     pub host_calls_max: u32,
-    /// Most bytes that a call may hand to the host through one import, as they lie in the host's memory.
+    /// Most bytes that a call may hand to the host through one import, as they lie in the host's
+    /// memory.
     pub host_call_bytes_max: usize,
     /// Most bytes that a call may hand to the host through all imports together.
     pub host_bytes_max: usize,
@@ -45,16 +51,19 @@ pub struct Limits {
     pub instances_warm_max: usize,
     /// Longest time that a warm instance is kept without a call: a tenant that waits holds none.
     pub instance_idle_max: Duration,
-    /// Most calls of one tenant that run at once. Less than `call_threads_max`, so that no tenant takes all threads.
+    /// Most calls of one tenant that run at once. Less than `call_threads_max`, so that no tenant
+    /// takes all threads.
     pub calls_running_max: usize,
-    /// Most calls of one tenant that wait for a thread, beyond those that may run. More are refused at once.
+    /// Most calls of one tenant that wait for a thread, beyond those that may run. More are refused
+    /// at once.
     pub calls_queued_max: usize,
-    /// Threads of the pool that calls run on: at least 16, or writers never meet in one group commit.
+    /// Threads of the pool that calls run on: at least 16, or writers never meet in one group
+    /// commit.
     pub call_threads_max: usize,
 }
 
 impl Limits {
-    /// For a person's own machine.
+    /// Limits for the user's own machine.
     pub fn local() -> Self {
         Self {
             memory_bytes_max: 256 << 20,
@@ -80,7 +89,7 @@ impl Limits {
         }
     }
 
-    /// For tenants that nobody trusts.
+    /// Limits for untrusted tenants.
     pub fn strict() -> Self {
         Self {
             memory_bytes_max: 64 << 20,
@@ -154,7 +163,7 @@ impl Limits {
         ]
     }
 
-    /// What is wrong with them, as the field and a sentence.
+    /// The first contradiction, as the field and a sentence.
     pub(crate) fn problem(&self) -> Option<(&'static str, String)> {
         if self.calls_running_max == 0 {
             return Some(("calls_running_max", "no call could ever run".to_owned()));
@@ -179,13 +188,13 @@ impl Limits {
     }
 }
 
-/// Most that `stack_bytes_max` may be: each thread of the pool reserves it.
+/// Upper bound of `stack_bytes_max`: each thread of the pool reserves that much.
 const STACK_BYTES_MOST: usize = 16 << 20;
-/// Most that `wall_time_max` may be, a day: a call that takes longer is stuck. Each call adds it to the clock, which ends
-/// somewhere.
+/// Upper bound of `wall_time_max`, a day: a call that takes longer is stuck. Each call adds the
+/// time to an `Instant`, which would overflow for a huge one.
 pub(crate) const WALL_TIME_MOST: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// A call reached the limit of this name.
+/// The error of a call that reached the limit of this name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the limit {0} was reached")]
 pub(crate) struct LimitHit(pub(crate) &'static str);

@@ -11,7 +11,8 @@ use threadkeep_cli::exit::{Exit, Fault};
 use threadkeep_cli::parse;
 use threadkeep_cli::screen::{Ends, Screen};
 
-/// Chooses what is logged to standard error: a filter such as `threadkeep=debug`. Nothing is logged without it.
+/// Environment variable with the filter of what is logged to standard error, such as
+/// `threadkeep=debug`. Nothing is logged without it.
 const LOG: &str = "THREADKEEP_LOG";
 
 fn main() -> ExitCode {
@@ -56,7 +57,7 @@ fn run(session: Session, command: threadkeep_cli::args::Command, screen: &mut Sc
     done.unwrap_or_else(|fault| screen.fault(&fault))
 }
 
-/// Spans and events to standard error, where they were asked for.
+/// Sends spans and events to standard error, if asked for.
 fn log(environment: &Environment, screen: &mut Screen) {
     let Some(filter) = environment.get(LOG) else {
         return;
@@ -67,7 +68,7 @@ fn log(environment: &Environment, screen: &mut Screen) {
                 .with_writer(stderr)
                 .with_ansi(stderr().is_terminal())
                 .with_env_filter(filter);
-            // Nothing else in this process sets one.
+            // No other code in this process sets a subscriber.
             let _ = subscriber.try_init();
         }
         Err(error) => screen.warn(&format!("{LOG} is no filter and is ignored: {error}")),

@@ -1,4 +1,4 @@
-//! One small request to a provider, to see whether it answers, and how.
+//! Probes a provider with one small request, to see whether and how it answers.
 
 use crate::ceilings::Guard;
 use crate::driver::Models;
@@ -6,16 +6,16 @@ use crate::models::{Block, Completion, Delta, Failure, Request, user_message};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What is asked. The answer does not matter.
+/// The prompt. The answer does not matter.
 const QUESTION: &str = "Answer with the one word: ready";
 /// Most output tokens: a word, and room for models that think before it.
 const OUTPUT_TOKENS: u64 = 512;
 /// Longest time of the whole request.
 const TIME_MAX: Duration = Duration::from_secs(60);
-/// How often a refused field is left out and the request made anew; a refusal costs nothing.
+/// Most requests with one more refused field left out; a refusal costs nothing.
 const FIELDS_REFUSED_MAX: usize = 4;
 
-/// What a probe has seen.
+/// The observations of a probe.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Probe {

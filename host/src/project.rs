@@ -1,4 +1,5 @@
-//! A project directory as one tenant: store, library, models, tools and lock, put together from what it holds.
+//! A project directory as one tenant: store, library, models, tools and lock, built from its
+//! contents.
 
 mod reading;
 mod recovery;
@@ -30,11 +31,11 @@ use std::time::Duration;
 /// The file of the SQLite store, in `.ai/threads`.
 pub const STORE: &str = "registry.db";
 
-/// Why a project cannot be opened.
+/// Reason why a project cannot be opened.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProjectError {
-    /// A directory or file cannot be had.
+    /// A directory or file cannot be opened.
     #[error(transparent)]
     Authority(#[from] AuthorityError),
     /// The store cannot be opened.
@@ -42,14 +43,14 @@ pub enum ProjectError {
     Store(#[from] StorageError),
 }
 
-/// Why the settings of a project cannot hold.
+/// Reason why the settings of a project are refused.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SettingsError {
-    /// A file is there and is not what it should be, or cannot be read.
+    /// A file exists and is malformed, or cannot be read.
     #[error(transparent)]
     Library(#[from] LibraryError),
-    /// It is well formed, and nobody would obey it.
+    /// The file is well formed, but this version would ignore it.
     #[error("{place} is not read by this version yet")]
     Unread {
         /// The file, such as `.ai/config/coordination.yaml`.
@@ -57,33 +58,35 @@ pub enum SettingsError {
     },
 }
 
-/// A directory, opened for one process.
+/// A project directory, opened for one process.
 pub struct OpenProject {
     tenant: Tenant,
     library: Arc<FilesLibrary>,
     models: Arc<ProjectModels>,
     tools: Arc<dyn Tools>,
     guard: Arc<Guard>,
-    /// None over an empty store in memory.
+    /// `None` over an empty store in memory.
     threads: Option<Dir>,
-    /// Notes what models used; none over an empty store in memory.
+    /// Log of the usage of models; `None` over an empty store in memory.
     usage: Option<Arc<Work>>,
-    /// What all its drivers share: no two runs of this process are held under one name, and all under one lock file.
+    /// State that all its drivers share: no two runs of this process have the same holder name, and
+    /// all are under one lock file.
     shared: Arc<driver::Shared>,
 }
 
-/// How to open it.
+/// Options for opening a project.
 pub struct ProjectOptions {
     /// The operator's policy.
     pub policy: Policy,
     /// The variables that providers' addresses and keys may name.
     pub environment: Environment,
-    /// Answers for every model from this script instead of its provider.
+    /// A script that answers for every model instead of its provider.
     pub script: Option<Scripted>,
     /// The store; `None` is SQLite in `.ai/threads`.
     pub store: Option<Arc<dyn Storage>>,
-    /// The stores of the process, where it has many projects: this one's opens on first use and closes when nobody uses
-    /// it, and what is wrong with it is told by the calls that need it. Without it, it is open as long as the project.
+    /// The stores of the process, where it has many projects. This project's store then opens on
+    /// first use and closes when idle, and the calls that need it report its errors. Without it,
+    /// the store is open as long as the project.
     #[cfg(feature = "sqlite")]
     pub stores: Option<Stores>,
     /// Tools of the host beside the project's file tools.
@@ -91,7 +94,7 @@ pub struct ProjectOptions {
 }
 
 impl ProjectOptions {
-    /// A policy, and nothing else: no variables, the project's own models, SQLite, file tools alone.
+    /// A policy with defaults: no variables, the project's own models, SQLite, only file tools.
     pub fn new(policy: Policy) -> Self {
         Self {
             policy,
@@ -106,10 +109,10 @@ impl ProjectOptions {
 }
 
 impl OpenProject {
-    /// Open a project: `.ai` and its store are made if they are missing.
+    /// Opens a project: `.ai` and its store are made if they are missing.
     ///
     /// # Errors
-    /// If the directory or the store cannot be had.
+    /// If the directory or the store cannot be opened.
     pub fn open(
         engine: Engine,
         project: &Project,
@@ -130,11 +133,11 @@ impl OpenProject {
         )
     }
 
-    /// The same project over an empty store in memory: nothing is made in its directory. What is created there shows what
-    /// the component would make of a draft.
+    /// Opens a project over an empty store in memory; nothing is made in its directory. Creating a
+    /// thread in it shows what the component would make of a draft.
     ///
     /// # Errors
-    /// If the directory cannot be had.
+    /// If the directory cannot be opened.
     pub fn open_empty(
         engine: Engine,
         project: &Project,
@@ -193,7 +196,8 @@ impl OpenProject {
         })
     }
 
-    /// Count what is used in this book, instead of one that begins and ends with this value. Before any driver is made.
+    /// Counts the used totals in this book, instead of one that begins and ends with this value. To
+    /// be called before any driver is made.
     #[must_use]
     pub fn counted_in(mut self, book: Box<dyn Book>) -> Self {
         let policy = self.library.policy().clone();
@@ -201,31 +205,32 @@ impl OpenProject {
         self
     }
 
-    /// What holds its runs to the policy's ceilings, whatever driver performs them.
+    /// The guard that holds all runs of the project to the policy's ceilings, whatever driver
+    /// performs them.
     pub fn guard(&self) -> &Arc<Guard> {
         &self.guard
     }
 
-    /// The tenant.
+    /// The tenant of the project.
     pub fn tenant(&self) -> &Tenant {
         &self.tenant
     }
 
-    /// Its files.
+    /// The files of the project.
     pub fn library(&self) -> &FilesLibrary {
         &self.library
     }
 
-    /// `.ai/threads`; none over an empty store in memory.
+    /// `.ai/threads`; `None` over an empty store in memory.
     pub fn threads(&self) -> Option<&Dir> {
         self.threads.as_ref()
     }
 
-    /// Make the provider of this model or tier, without calling it.
+    /// Makes the provider of this model or tier, without calling it.
     ///
     /// # Errors
-    /// What a run would suspend with: an unknown model or provider, a key that is not set, a wire that this version
-    /// does not speak.
+    /// The failure that a run would suspend with: an unknown model or provider, a key that is not
+    /// set, a protocol that this version does not support.
     pub fn check_model(&self, model: &str) -> Result<(), Failure> {
         self.models.provider(model).map(drop)
     }
@@ -233,15 +238,15 @@ impl OpenProject {
     /// Asks a model for one word, within the policy's ceilings: one small request.
     ///
     /// # Errors
-    /// What a run would suspend with.
+    /// The failure that a run would suspend with.
     pub async fn probe(&self, model: &str) -> Result<Probe, Failure> {
         probe::probe(&*self.models, &self.guard, model).await
     }
 
-    /// Refuse settings that this version would not obey.
+    /// Refuses settings that this version would ignore.
     ///
     /// # Errors
-    /// The first file of settings that holds something, or that is wrong.
+    /// The first file of settings that is not empty, or that is malformed.
     pub fn check_settings(&self) -> Result<(), SettingsError> {
         match self.library.settings_present()?.into_iter().next() {
             Some(place) => Err(SettingsError::Unread { place }),
@@ -249,12 +254,12 @@ impl OpenProject {
         }
     }
 
-    /// A driver for its threads, under this process's lock.
+    /// A driver for the project's threads, under this process's lock.
     pub fn driver(&self) -> Driver {
         self.driver_with(Arc::<ProjectModels>::clone(&self.models) as Arc<dyn Models>)
     }
 
-    /// A driver that finds its providers elsewhere.
+    /// A driver with other providers than the project's.
     pub fn driver_with(&self, models: Arc<dyn Models>) -> Driver {
         let (tools, shared) = (Arc::clone(&self.tools), Arc::clone(&self.shared));
         let driver = Driver::sharing(self.tenant.clone(), models, tools, shared);
@@ -265,7 +270,8 @@ impl OpenProject {
         }
     }
 
-    /// Wait until what models used so far is noted in `.ai/threads/usage.jsonl`, or could not be.
+    /// Waits until the usage of models so far is written to `.ai/threads/usage.jsonl`, or could not
+    /// be.
     pub async fn usage_noted(&self) {
         if let Some(usage) = &self.usage {
             usage.flush().await;
@@ -273,7 +279,7 @@ impl OpenProject {
     }
 }
 
-/// Longest time in which one line of the log of usage must be written.
+/// Longest time for writing one line of the usage log.
 const USAGE_TIME_MAX: Duration = Duration::from_secs(10);
 
 fn log_of(tenant: &Tenant, threads: &Dir) -> Result<Arc<Work>, AuthorityError> {
@@ -311,21 +317,22 @@ fn open_store(_: &Dir, _: &ProjectOptions) -> Result<Arc<dyn Storage>, ProjectEr
     .into())
 }
 
-/// Most models that are kept: far more than a table holds at once, for a process that outlives several tables.
+/// Most models that are kept: far more than a table has at once, for a process that outlives
+/// several tables.
 const MODELS_KEPT_MAX: usize = 10_000;
 
-/// Providers by the project's own `models.yaml`, made at first use and kept: a file that changes while a thread runs
-/// changes nothing for a model that was used before.
+/// Providers by the project's own `models.yaml`, made at first use and kept: a file that changes
+/// while a thread runs changes nothing for a model that was used before.
 struct ProjectModels {
     library: Arc<FilesLibrary>,
     script: Option<Arc<dyn Llm>>,
     kept: Mutex<Kept>,
 }
 
-/// What was made so far in this process.
+/// Providers made so far in this process.
 #[derive(Default)]
 struct Kept {
-    /// By the model or tier that was asked for: its provider, and its name there.
+    /// By the requested model or tier: its provider, and its name there.
     models: BTreeMap<String, (Arc<dyn Llm>, String)>,
     /// By name: the models of one provider share it.
     providers: BTreeMap<String, Arc<dyn Llm>>,
@@ -351,7 +358,7 @@ impl Models for ProjectModels {
 }
 
 impl ProjectModels {
-    /// By the file as it is now.
+    /// Resolves a model by the file as it is now.
     fn find(
         &self,
         model: &str,
@@ -400,10 +407,11 @@ impl ProjectModels {
     }
 }
 
-/// Makes the adapter of a provider over HTTP, to see whether its entry can be used. Connects to nothing.
+/// Makes the adapter of a provider over HTTP, to check that its entry can be used. Connects to
+/// nothing.
 ///
 /// # Errors
-/// What a run would suspend with.
+/// The failure that a run would suspend with.
 pub fn check_provider(spec: &ProviderSpec) -> Result<(), Failure> {
     over_http(spec).map(drop)
 }
@@ -475,8 +483,8 @@ mod tests {
         file.write_all(text.as_bytes()).expect("written");
     }
 
-    /// Symptom: a run changed its provider when the file was edited. Cause: the table was read for every call. Fix: a
-    /// model's provider is found once in a process.
+    /// Symptom: a run changed its provider when the file was edited. Cause: the table was read for
+    /// every call. Fix: a model's provider is resolved once in a process.
     #[test]
     fn a_table_that_changes_changes_nothing_for_a_model_in_use() {
         let temp = tempfile::TempDir::new().expect("a temporary directory");

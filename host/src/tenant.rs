@@ -1,7 +1,8 @@
-//! One tenant of an engine: its context, its instances, and the component's exports as async functions.
+//! One tenant of an engine: its context, its instances, and the component's exports as async
+//! functions.
 //!
-//! Nothing that matters lives in an instance: a clean one is kept warm, and dropped after a trap, after a limit, after as
-//! many calls as the limits say, or when nobody calls it.
+//! Nothing that matters lives in an instance: a clean one is kept warm, and dropped after a trap or
+//! limit, after a maximal number of calls, or when idle.
 
 mod ledger;
 
@@ -15,49 +16,47 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use wasmtime::Store;
 
-/// A tenant. Cheap to clone; clones share the instances and the turn on the engine's threads.
+/// A tenant. Cheap to clone; clones share the instances and the lane of the engine's pool.
 #[derive(Clone)]
 pub struct Tenant {
     engine: Engine,
     context: Context,
     lane: Lane,
     instances: Arc<Instances>,
-    /// Kept by every call that is under way, also when nobody waits for it any more.
+    /// Kept by every call under way, even if its caller is gone.
     _marked: Option<Arc<()>>,
 }
 
-/// How often a call that may be repeated is repeated before its error counts.
+/// Most repetitions of a repeatable call before its error counts.
 const REPEATS_MAX: u32 = 8;
-/// Wait before a call is repeated; it doubles, with jitter.
+/// Pause before a call is repeated; it doubles, with jitter.
 const REPEAT_AFTER: Duration = Duration::from_millis(5);
 
-/// What a recovery found of the holders that it was given.
+/// Results of a recovery for the given holders.
 #[derive(Debug, Clone, Default)]
 pub struct Recovered {
-    /// Ids of threads whose run it closed.
+    /// Ids of the threads whose runs were closed.
     pub closed: Vec<String>,
-    /// Held threads that cannot be read: any of those holders may hold them still.
+    /// Threads with a lease that cannot be read: the lease may be of any of those holders.
     pub unreadable: Vec<wit::Unreadable>,
 }
 
-/// What a sweep of several threads came to.
+/// Results of a sweep over several threads.
 #[derive(Debug, Clone, Default)]
 pub struct SweptThreads {
-    /// How many threads passed something on.
+    /// Number of threads whose propagation was finished.
     pub passed: u64,
-    /// Their children that could not be told, because their records are missing or cannot be read:
-    /// the threads above keep what they have to pass on.
+    /// Children whose missing or unreadable records prevent it: parents keep the propagation.
     pub unreadable: Vec<wit::Unreadable>,
 }
 
-/// Holders named in one call of `recover`.
+/// Most holders in one call of `recover`.
 const DEAD_AT_ONCE: usize = 500;
 
-/// What an export gives: its answer or its refusal, or a trap.
+/// The result of an export: its answer or its refusal, or a trap.
 type Called<T> = wasmtime::Result<Result<T, wit::Error>>;
 
-/// The answer of one call, and whether its instance had had calls before: then what went wrong may be left over from
-/// those.
+/// The answer of one call; `worn` if its instance served calls before, which may cause an error.
 struct Answer<T> {
     result: Result<T, CallError>,
     worn: bool,
@@ -76,7 +75,7 @@ impl Tenant {
         }
     }
 
-    /// The same tenant, each of whose calls keeps a clone of `mark` until it is over.
+    /// The same tenant, but each of its calls keeps a clone of `mark` until it is over.
     pub(crate) fn marked(&self, mark: &Arc<()>) -> Self {
         Self {
             _marked: Some(Arc::clone(mark)),
@@ -84,24 +83,25 @@ impl Tenant {
         }
     }
 
-    /// What its component may reach.
+    /// The resources that the tenant's component may reach.
     pub fn context(&self) -> &Context {
         &self.context
     }
 
-    /// Instances that are kept warm now.
+    /// Number of warm instances.
     pub fn instances_warm(&self) -> usize {
         self.instances.warm()
     }
 
-    /// Linear memory of its live instances, in bytes.
+    /// Linear memory of the live instances, in bytes.
     pub fn memory_bytes(&self) -> usize {
         self.instances.memory_bytes()
     }
 
-    /// Call an export, and again while other writers meet it or the store cannot be reached: somebody always gets
-    /// through, so all come to an end. Every export may be repeated. What may be the fault of a worn instance is tried
-    /// once more in a clean one. A thread that somebody holds is not contention and is answered at once.
+    /// Calls an export, and repeats it after contention with other writers (one always succeeds) or
+    /// while the store cannot be reached. Every export may be repeated. An error that a worn
+    /// instance may have caused is tried once more in a clean one. A lease of another holder is no
+    /// contention.
     async fn call<T: Send + 'static>(
         &self,
         export: impl Fn(&Threads, &mut Store<State>) -> Called<T> + Send + Sync + 'static,
@@ -123,7 +123,7 @@ impl Tenant {
         }
     }
 
-    /// Call an export, once.
+    /// Calls an export, once.
     async fn call_once<T: Send + 'static>(
         &self,
         export: impl FnOnce(&Threads, &mut Store<State>) -> Called<T> + Send + 'static,
@@ -131,7 +131,7 @@ impl Tenant {
         self.ask(false, export).await.result
     }
 
-    /// Call an export on the engine's pool, in a warm instance unless it is to be a clean one.
+    /// Calls an export on the engine's pool, in a warm instance unless `clean`.
     async fn ask<T: Send + 'static>(
         &self,
         clean: bool,
@@ -147,7 +147,7 @@ impl Tenant {
         })
     }
 
-    /// Call an export on this thread.
+    /// Calls an export on this thread.
     fn answer<T>(
         &self,
         clean: bool,
@@ -186,14 +186,14 @@ impl Tenant {
         Answer { result, worn }
     }
 
-    /// Why a call on this thread has no answer of the component.
+    /// The error of a call that was stopped on this thread.
     fn stopped(trap: &wasmtime::Error) -> CallError {
         Engine::blame();
         CallError::stopped(trap)
     }
 }
 
-/// Up to `most`, by the system's random numbers; none if it has none.
+/// A random time up to `most`; zero if the system has no random numbers.
 pub(crate) fn jitter(most: Duration) -> Duration {
     let mut byte = [0_u8];
     match getrandom::fill(&mut byte) {
@@ -204,8 +204,8 @@ pub(crate) fn jitter(most: Duration) -> Duration {
 
 /// The exports of the component. Contracts, limits and errors are those of `wit/`.
 impl Tenant {
-    /// `registry.create`. Made once: repeated after an unknown outcome, it might make two threads; such an end is
-    /// [`CallError::Unsure`].
+    /// `registry.create`. Not repeated after an unknown outcome, because it might make two threads;
+    /// such an end is [`CallError::Unsure`].
     pub async fn create(&self, draft: registry::Draft) -> Result<wit::Thread, CallError> {
         self.call_once(move |c, s| c.threadkeep_threads_registry().call_create(s, &draft))
             .await
@@ -396,8 +396,7 @@ impl Tenant {
         .await
     }
 
-    /// `runner.sweep`, page after page, until all children of the thread were looked at; those that
-    /// could not be told.
+    /// `runner.sweep`, page after page; returns the children that could not be notified.
     pub async fn sweep(&self, thread: &str) -> Result<Vec<wit::Unreadable>, CallError> {
         let (mut cursor, mut unreadable) = (None, Vec::new());
         loop {
@@ -416,7 +415,7 @@ impl Tenant {
         }
     }
 
-    /// The same; a thread whose own history cannot be read is one that could not be told.
+    /// As [`Self::sweep`]; a thread with an unreadable history counts as not notified.
     pub(crate) async fn sweep_or_name(
         &self,
         thread: &str,
@@ -430,8 +429,8 @@ impl Tenant {
         }
     }
 
-    /// Pass on what threads were told, of the tree under one or of all, until nobody under them has anything left to pass
-    /// on but to children that cannot be read.
+    /// Finishes propagations, in the tree under one thread or in all, until only those to
+    /// unreadable children are left.
     ///
     /// # Errors
     /// As `runner.ready` and `runner.sweep`.
@@ -454,7 +453,7 @@ impl Tenant {
             }
             cursor = page.cursor;
             if cursor.is_none() {
-                // A child that was told something has children of its own.
+                // A child that was notified may have children of its own.
                 if swept.passed == before {
                     return Ok(swept);
                 }
@@ -490,10 +489,10 @@ impl Tenant {
         .await
     }
 
-    /// Close the runs of all these holders.
+    /// Closes the runs of all these holders.
     ///
     /// # Errors
-    /// If a call gives no answer. What it had closed is closed.
+    /// If a call gives no answer. Runs closed before stay closed.
     pub async fn recover_all(&self, dead: &[String]) -> Result<Recovered, CallError> {
         let mut recovered = Recovered::default();
         for some in dead.chunks(DEAD_AT_ONCE) {
@@ -531,7 +530,7 @@ impl Tenant {
         .await
     }
 
-    /// `history.open`: hold a thread for a loop of one's own.
+    /// `history.open`: takes the lease of a thread for an external loop.
     pub async fn open_thread(
         &self,
         thread: &str,
@@ -546,8 +545,8 @@ impl Tenant {
         .await
     }
 
-    /// `history.append`: add events to a history, each one JSON object, with the token of a hold or, where nobody holds
-    /// the thread, without one.
+    /// `history.append`: adds events to a history, each one JSON object, with the token of a lease
+    /// or, for a thread without a lease, without one.
     pub async fn append(
         &self,
         thread: &str,
@@ -563,7 +562,7 @@ impl Tenant {
         .await
     }
 
-    /// `history.close`: end a hold.
+    /// `history.close`: ends a lease.
     pub async fn close_thread(
         &self,
         thread: &str,

@@ -1,7 +1,8 @@
-//! The types of the component's interfaces, as `wit/` documents them, and how to begin one.
+//! The types of the component's interfaces, as `wit/` documents them, with constructors and
+//! conversions.
 //!
-//! Records do not grow once a version of the contract is released. Sets that may grow (statuses, step kinds, codes) are
-//! strings: have a branch for a value that you do not know.
+//! Records do not grow once a version of the contract is released. Sets that may grow (statuses,
+//! step kinds, codes) are strings: have a branch for a value that you do not know.
 
 pub use crate::bindings::exports::threadkeep::threads::{
     history, ledger, maintenance, registry, runner, transcript,
@@ -19,7 +20,7 @@ impl From<Time> for Instant {
     }
 }
 
-/// No cap is asked for: in a draft, those of the directive and the preset hold.
+/// Asks for no caps: in a draft, those of the directive and the preset hold.
 impl Default for Limits {
     fn default() -> Self {
         Self {
@@ -33,7 +34,7 @@ impl Default for Limits {
     }
 }
 
-/// A chat of which nothing is said: its id is made, and the preset's model and limits hold.
+/// A draft of a chat without settings: its id is made, and the preset's model and limits hold.
 impl Default for registry::Draft {
     fn default() -> Self {
         Self {
@@ -51,7 +52,7 @@ impl Default for registry::Draft {
 }
 
 impl registry::Draft {
-    /// A thread of this directive, of which nothing else is said.
+    /// A draft of a thread of this directive without other settings.
     pub fn of(directive: impl Into<String>) -> Self {
         Self {
             directive: Some(directive.into()),
@@ -60,7 +61,7 @@ impl registry::Draft {
     }
 }
 
-/// Every thread.
+/// Matches every thread.
 impl Default for registry::Filter {
     fn default() -> Self {
         Self {

@@ -1,15 +1,16 @@
-//! docs/embedding.md against the crate that it describes: what the guide shows is what is compiled and run.
+//! docs/embedding.md against the crate that it describes: the code in the guide is the code that is
+//! compiled and run.
 //!
-//! A block whose info string names a path is a part of that file of `examples/embedder`, line for line; indentation
-//! alone may differ. The programs themselves are run by `cargo xtask check outside`, which compares their output with
-//! the guide's `console` blocks.
+//! A block whose info string names a path is a part of that file of `examples/embedder`, line for
+//! line; indentation alone may differ. The programs themselves are run by `cargo xtask check
+//! outside`, which compares their output with the guide's `console` blocks.
 
 use crate::readme::blocks;
 use std::path::Path;
 
 const GUIDE: &str = include_str!("../../docs/embedding.md");
 
-/// What is wrong with the blocks of a guide, given the text of the crate's files.
+/// Returns the problems of a guide's blocks, given the text of the crate's files.
 fn problems(guide: &str, file: impl Fn(&str) -> Option<String>) -> Vec<String> {
     let mut problems = Vec::new();
     for block in blocks(guide) {
@@ -32,7 +33,7 @@ fn problems(guide: &str, file: impl Fn(&str) -> Option<String>) -> Vec<String> {
     problems
 }
 
-/// True if the lines of `part` stand in `text`, one after the other.
+/// Returns true if the lines of `part` stand in `text`, one after the other.
 fn holds(text: &str, part: &str) -> bool {
     let lines =
         |text: &str| -> Vec<String> { text.lines().map(|line| line.trim().to_owned()).collect() };

@@ -1,14 +1,15 @@
-//! The tour of README.md: its files are written, its commands run, and their output compared, word for word.
+//! The tour of README.md: its files are written, its commands run, and their output compared, word
+//! for word.
 //!
-//! A fenced block whose info string names a path is a file; a `console` block holds commands after `$ ` and what they
-//! print on both outputs.
+//! A fenced block whose info string names a path is a file; a `console` block holds commands after
+//! `$ ` and their combined output.
 
 use std::path::Path;
 use std::process::Command;
 
 /// A fenced block.
 pub(crate) struct Block {
-    /// What stands behind the opening fence.
+    /// Text behind the opening fence.
     pub(crate) info: String,
     /// Its lines.
     pub(crate) text: String,
@@ -37,7 +38,8 @@ pub(crate) fn blocks(markdown: &str) -> Vec<Block> {
     blocks
 }
 
-/// Both outputs of a command, through one pipe, so that their order is what a person sees.
+/// Runs a command and returns both outputs through one pipe, so that their order is the one that a
+/// person sees.
 fn run(directory: &Path, binary: &Path, command: &str) -> String {
     assert!(command.contains("threadkeep "), "the tour calls threadkeep");
     let call = format!("'{}' ", binary.display());

@@ -1,8 +1,9 @@
-//! The rules of the house that a machine can check: sizes, module docs, stray files, WIT docs and hash, links.
+//! Rules of the project that a machine can check: sizes, module docs, stray files, WIT docs and
+//! hash, links.
 //!
-//! Every check returns sentences that name the file and what to do; a test fails with all of them at once. The tree is
-//! walked, not asked of git, so that it works in any copy of the sources. Formatting and lints are not checked here:
-//! `cargo xtask check` does that.
+//! Every check returns sentences that name the file and the remedy; a test fails with all of them
+//! at once. The tree is walked, not read from git, so that the checks work in any copy of the
+//! sources. `cargo xtask check` checks formatting and lints.
 
 mod markdown;
 mod rust;
@@ -17,8 +18,8 @@ const FUNCTION_LINES_MAX: usize = 70;
 /// STYLE.md, rule 22: a file is one idea, and is read whole.
 const FILE_LINES_MAX: usize = 600;
 
-/// What may lie in the checkout, by the end of the name. Fixtures are what programs of the past left, and may be
-/// anything.
+/// Kinds of files that may lie in the checkout, by the end of the name. Fixtures are files of
+/// earlier programs, and may be anything.
 const KINDS: [&str; 17] = [
     "rs",
     "toml",
@@ -54,11 +55,12 @@ const CODE: [&str; 7] = ["rs", "wit", "sql", "toml", "py", "mjs", "sh"];
 /// The files of the host with `unsafe` code.
 const UNSAFE: [&str; 2] = ["host/src/engine/cache.rs", "host/src/storage/sqlite/vfs.rs"];
 
-/// Enums of the library that may grow beside its errors, and the errors that may not: they are the contract's.
+/// Enums of the library that may grow beside its errors, and the errors that may not: they are the
+/// contract's.
 const GROWING: [&str; 1] = ["RunEvent"];
 const CLOSED_ERRORS: [&str; 2] = ["StorageError", "LibraryError"];
 
-/// Looks at one file and says what is wrong.
+/// Checks one file and returns its problems.
 type Check = fn(&File) -> Vec<String>;
 
 fn assert_tidy(problems: Vec<String>) {
@@ -181,7 +183,7 @@ fn missing_module_doc(file: &File) -> Vec<String> {
     )]
 }
 
-/// The lint `unsafe_code` is denied everywhere; this is who may say otherwise.
+/// Files that may contain unsafe code: the lint `unsafe_code` is denied everywhere else.
 fn unsafe_elsewhere(file: &File) -> Vec<String> {
     let host = file.is("rs") && file.path.starts_with("host/");
     let lifts = host && rust::without_literals(&file.text).contains("unsafe_code");
@@ -194,7 +196,8 @@ fn unsafe_elsewhere(file: &File) -> Vec<String> {
     )]
 }
 
-/// The guide says which enums may grow: for an embedder's compiler they must say it as well, and a closed one must not.
+/// Compares the guide's list of enums that may grow with their `non_exhaustive` attributes, both
+/// ways.
 fn growth(file: &File) -> Vec<String> {
     let library = file.is("rs")
         && file.path.starts_with("host/src/")

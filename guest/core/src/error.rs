@@ -1,54 +1,55 @@
-//! What the decisions can refuse, in the order in which it is checked.
+//! Errors of the decisions, in the order in which they are checked.
 //!
-//! The cases are those of `error` in `wit/types.wit` that core itself can raise; those of storage belong to the
-//! service that loads and commits.
+//! The cases are those of `error` in `wit/types.wit` that core itself can raise. The errors of
+//! storage belong to the service that loads and commits.
 
 use crate::thread::Cause;
 use crate::time::Instant;
 use threadkeep_units::printable::is_hidden_control;
 
-/// Longest piece of a caller's value that an error repeats, in bytes.
+/// Longest part of a caller's value that an error repeats, in bytes.
 pub const ECHO_BYTES_MAX: usize = 200;
 
-/// Longest place and longest problem of an error, in bytes. Both may hold names that stand in files or come from callers.
+/// Longest `field` and longest `problem` of an error, in bytes. Both may hold names that come from
+/// files or callers.
 const WORDS_BYTES_MAX: usize = 800;
 
-/// Why a request was refused. Nothing was written.
+/// A refused request. Nothing was written.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// An argument, or a file of the library, is not valid.
     #[error("{field}: {problem}")]
     Invalid {
-        /// Where.
+        /// The path of the argument or of the field in the file.
         field: String,
-        /// The value, cut to [`ECHO_BYTES_MAX`].
+        /// The refused value, cut to [`ECHO_BYTES_MAX`].
         value: String,
-        /// What is wrong with it and what would be right.
+        /// The problem and the remedy.
         problem: String,
-        /// The nearest valid one.
+        /// The nearest valid value.
         nearest: Option<String>,
     },
-    /// No such thing, for this tenant.
+    /// The tenant has no thread, directive or model of this name.
     #[error("there is no {kind} {name:?}")]
     NotFound {
-        /// `thread`, `directive`, `model`.
+        /// The kind of the missing item: `thread`, `directive`, `model`.
         kind: &'static str,
-        /// The name that was given.
+        /// The name that the caller gave.
         name: String,
-        /// The nearest one that exists.
+        /// The nearest existing name.
         nearest: Option<String>,
     },
-    /// A thread with this id, in any case, exists.
+    /// A thread with this id exists; upper and lower case do not count.
     #[error("a thread {0:?} exists")]
     Exists(String),
-    /// Somebody holds the thread.
+    /// Another holder has the lease of the thread.
     #[error("{thread} is held by {holder}")]
     Busy {
         /// The thread.
         thread: String,
-        /// Who.
+        /// The holder of the lease.
         holder: String,
-        /// Until when.
+        /// The end of the lease.
         expiry: Instant,
     },
     /// The thread has a successor.
@@ -59,32 +60,32 @@ pub enum Error {
         /// The next link of its chain.
         next: String,
     },
-    /// The status of the thread does not allow it.
+    /// The status of the thread does not allow the request.
     #[error("{thread} is {status}: {advice}")]
     Refused {
         /// The thread.
         thread: String,
         /// Its status.
         status: String,
-        /// What would allow it.
+        /// The step that would make the request possible.
         advice: String,
     },
     /// The caller's token is older than the thread's.
     #[error("token {expected} was fenced by {actual}")]
     Fenced {
-        /// The caller's.
+        /// The token of the caller.
         expected: u64,
-        /// The thread's.
+        /// The token of the thread.
         actual: u64,
     },
-    /// A repeated call that is not the same, or a version that is not the pending one.
+    /// A repeated call whose content differs, or a version that is not the pending one.
     #[error("{field} is {actual}, not {expected}")]
     Conflict {
-        /// What was compared.
+        /// The field that was compared.
         field: &'static str,
-        /// What the caller named.
+        /// The value that the caller named.
         expected: String,
-        /// What is there.
+        /// The stored value.
         actual: String,
     },
     /// A cap or the budget does not allow it.
@@ -96,7 +97,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// A value that is not allowed.
+    /// Makes an error for a value that is not allowed.
     pub fn invalid(field: impl Into<String>, value: &str, problem: impl Into<String>) -> Self {
         Self::Invalid {
             field: words(field.into()),
@@ -106,7 +107,7 @@ impl Error {
         }
     }
 
-    /// A name that is not among `names`; the error carries the nearest that is.
+    /// Makes an error for a name that is not among `names`; it carries the nearest of them.
     pub fn unknown(field: impl Into<String>, value: &str, problem: &str, names: &[&str]) -> Self {
         Self::Invalid {
             field: words(field.into()),
@@ -117,7 +118,7 @@ impl Error {
         }
     }
 
-    /// May the caller repeat the same call unchanged?
+    /// Returns true if the caller may repeat the same call unchanged.
     pub fn retry_unchanged(&self) -> bool {
         match self {
             Self::Busy { .. } => true,
@@ -134,7 +135,8 @@ impl Error {
     }
 }
 
-/// A piece of a message: bounded, and with nothing in it that a terminal would obey instead of showing it.
+/// Bounds a part of a message, and replaces each character that a terminal would obey instead of
+/// showing it.
 fn words(text: String) -> String {
     let shown = cut(&text, WORDS_BYTES_MAX);
     if shown.len() == text.len() && !text.contains(is_hidden_control) {
@@ -144,7 +146,8 @@ fn words(text: String) -> String {
     shown.chars().map(mark).collect()
 }
 
-/// The longest beginning of `text` that has at most `bytes` bytes and ends on a character boundary.
+/// Returns the longest prefix of `text` that has at most `bytes` bytes and ends on a character
+/// boundary.
 pub fn cut(text: &str, bytes: usize) -> &str {
     if text.len() <= bytes {
         return text;

@@ -1,7 +1,8 @@
-//! Tokens of a text that no provider has counted yet: by script, in quarters of a token.
+//! Estimates the tokens of a text that no provider has counted yet: by script, in quarters of a
+//! token.
 
-/// An estimate, rounded up: four ASCII characters, two of other alphabets, or one of anything else (CJK, emoji) make a
-/// token.
+/// Estimates the tokens of a text, rounded up. Four ASCII characters, two characters of other
+/// alphabets, or one of anything else (CJK, emoji) make a token.
 pub fn tokens(text: &str) -> u64 {
     let (words, rest) = text.as_bytes().as_chunks::<8>();
     let quarters = |bytes: &[u8]| bytes.iter().map(|byte| quarters(*byte)).sum::<u64>();
@@ -12,12 +13,13 @@ pub fn tokens(text: &str) -> u64 {
     (whole.sum::<u64>() + quarters(rest)).div_ceil(4)
 }
 
-/// What a character counts, by its first byte in UTF-8; those after it count nothing.
+/// Returns the quarters of a token that a character counts, by its first byte in UTF-8. The bytes
+/// after the first count nothing.
 fn quarters(byte: u8) -> u64 {
     match byte {
         0..=0x7f => 1,
         0x80..=0xbf => 0,
-        // Up to U+1FFF.
+        // Characters up to U+1FFF.
         0xc0..=0xe1 => 2,
         0xe2..=0xff => 4,
     }

@@ -2,7 +2,8 @@
 
 use sha2::{Digest, Sha256};
 
-/// SHA-256 of the parts, each preceded by its length, so that no two lists of parts give the same input.
+/// Computes SHA-256 of the parts, each preceded by its length, so that no two lists of parts give
+/// the same input.
 pub fn sha256(parts: &[&str]) -> String {
     let mut hasher = Sha256::new();
     for part in parts {
@@ -12,7 +13,7 @@ pub fn sha256(parts: &[&str]) -> String {
     hex(&hasher.finalize())
 }
 
-/// SHA-256 of one text, as other programs compute it.
+/// Computes SHA-256 of one text, as other programs compute it.
 pub fn sha256_text(text: &str) -> String {
     hex(&Sha256::digest(text.as_bytes()))
 }

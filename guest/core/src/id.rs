@@ -1,21 +1,21 @@
 //! Names of threads and directives, and the key under which a thread is stored.
 //!
-//! Segments of `[A-Za-z0-9_-]` joined by `/`, at most 200 bytes, no reserved device name. The key is the id in lower
-//! case, so that twins that differ by case alone collide loudly. No dot in an id, while every file name of ours has
-//! one, so that the two never meet on disk.
+//! A name has segments of `[A-Za-z0-9_-]` joined by `/`, at most 200 bytes, and no reserved device
+//! name. The key is the id in lower case, so that ids that differ by case alone collide loudly. An
+//! id has no dot and each file name of the host has one, so that the two never collide on disk.
 
 use crate::error::{Error, cut};
 use crate::time::Instant;
 
 /// Longest id, in bytes.
 pub const ID_BYTES_MAX: usize = 200;
-/// Most segments: bounds the depth of directories that documents need.
+/// Most segments of an id. It bounds the depth of the directories that documents need.
 pub const SEGMENTS_MAX: usize = 16;
 
-/// Windows keeps these names for devices, in any case, in every directory.
+/// Names that Windows keeps for devices, in any case, in every directory.
 const DEVICES: [&str; 4] = ["con", "prn", "aux", "nul"];
 
-/// Check a name of a thread or directive. `field` says in the error which one it was.
+/// Checks a name of a thread or directive. `field` names the argument in the error.
 pub fn check(field: &str, name: &str) -> Result<(), Error> {
     let refuse = |problem: &str| Err(Error::invalid(field, name, problem));
     if name.is_empty() {
@@ -48,14 +48,14 @@ pub fn check(field: &str, name: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// The key of an id: its lower case.
+/// Returns the key of an id, which is the id in lower case.
 pub fn key(id: &str) -> String {
     id.to_ascii_lowercase()
 }
 
-/// A new id: `<directive>-<unix ms>-<random hex>`; a chat's begins with `chat`. `random` is at
-/// least six hex digits. Of a long name of a directive the beginning is taken, so that the id of
-/// each valid name is valid.
+/// Makes a new id: `<directive>-<unix ms>-<random hex>`; the id of a chat begins with `chat`.
+/// `random` is at least six hex digits. A long name of a directive is cut, so that the id is valid
+/// for each valid name.
 pub fn generate(directive: Option<&str>, now: Instant, random: &str) -> String {
     let end = format!("-{}-{random}", now.millis());
     let name = cut(
@@ -65,8 +65,8 @@ pub fn generate(directive: Option<&str>, now: Instant, random: &str) -> String {
     format!("{name}{end}")
 }
 
-/// A name that may be no id at all, for a message: bounded, and only of characters that are seen and
-/// mean nothing to a terminal.
+/// Makes a name that may be no id printable for a message: it cuts the name to [`ID_BYTES_MAX`] and
+/// replaces each character that is not visible ASCII.
 pub fn shown(name: &str) -> String {
     let plain = |c: char| if c.is_ascii_graphic() { c } else { '\u{fffd}' };
     cut(name, ID_BYTES_MAX).chars().map(plain).collect()

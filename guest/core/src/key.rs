@@ -1,7 +1,8 @@
 //! Names of collections and logs, and keys that keep order and cannot be forged.
 //!
-//! Parts are joined by U+0001. Inside a part U+0000 to U+0002 are written as U+0002 and a digit, so no part can hold a
-//! separator, and the order of the encoded text is the order of the parts.
+//! The parts of a key are joined by U+0001. Inside a part, U+0000 to U+0002 are written as U+0002
+//! and a digit. So no part can hold a separator, and the order of the encoded text is the order of
+//! the parts.
 
 use crate::hash::sha256_text;
 
@@ -13,15 +14,16 @@ pub const HEAD: &str = "head";
 pub const CHAIN: &str = "chain";
 /// Pins, by (root key, SHA-256).
 pub const PIN: &str = "pin";
-/// Index entries, by (name, value, time, thread key): so a list by any of them is read from its newest end.
+/// Index entries, by (name, value, time, thread key): a list of one value is read from its newest
+/// end.
 pub const INDEX: &str = "index";
 /// Due entries, by (time, thread key).
 pub const DUE: &str = "due";
-/// Mail, by (root key, number).
+/// Messages that wait for a chain, by (root key, number).
 pub const INBOX: &str = "inbox";
 /// Ids of callers' signals, by (root key, id).
 pub const SEEN: &str = "seen";
-/// Text of a stream, by thread key.
+/// Partial text of a model's stream, by thread key.
 pub const PARTIAL: &str = "partial";
 /// The log of entries; its partition is the thread key.
 pub const HISTORY: &str = "history";
@@ -29,10 +31,11 @@ pub const HISTORY: &str = "history";
 /// Longest key that a store takes, in bytes.
 pub const KEY_BYTES_MAX: usize = 512;
 
-/// Longest value that an index key holds as it is; a longer one is replaced by its digest, which finds it just as well.
+/// Longest value that an index key holds as it is, in bytes. A longer value is replaced by its
+/// digest, which serves an equality look-up just as well.
 const INDEX_VALUE_BYTES_MAX: usize = 220;
 
-/// A key of parts.
+/// Joins parts to a key.
 pub fn join(parts: &[&str]) -> String {
     let mut key = String::new();
     for (at, part) in parts.iter().enumerate() {
@@ -44,31 +47,32 @@ pub fn join(parts: &[&str]) -> String {
     key
 }
 
-/// The range of keys that begin with these parts and have at least one more: `start <= key < end`.
+/// Returns the range of the keys that begin with these parts and have at least one more: `start <=
+/// key < end`.
 pub fn below(parts: &[&str]) -> (String, String) {
     let prefix = join(parts);
     (format!("{prefix}\u{1}"), format!("{prefix}\u{2}"))
 }
 
-/// The last part of a key.
+/// Returns the last part of a key.
 pub fn last(key: &str) -> String {
     unescape(key.rsplit('\u{1}').next().unwrap_or(key))
 }
 
-/// A number as text whose order is the number's.
+/// Encodes a number as text that sorts as the number does.
 pub fn number(n: u64) -> String {
     format!("{n:016x}")
 }
 
-/// The index of all threads, by their last start or end. Its entries have no value.
+/// Name of the index of all threads, by their last start or end. Its entries have no value.
 pub const RECENCY: &str = "recency";
 
-/// The key of an index entry. `millis` orders the threads of one value.
+/// Makes the key of an index entry. `millis` orders the threads of one value.
 pub fn index(name: &str, value: &str, millis: u64, thread: &str) -> String {
     join(&[name, &index_value(value), &number(millis), thread])
 }
 
-/// What an index key holds of a value.
+/// Returns the form of a value that an index key holds: the value, or its digest if it is too long.
 pub fn index_value(value: &str) -> String {
     if join(&[value]).len() <= INDEX_VALUE_BYTES_MAX {
         value.to_owned()

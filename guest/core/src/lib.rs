@@ -1,10 +1,10 @@
 //! The decisions of Threadkeep.
 //!
-//! Core takes loaded records, a request and the time, and returns a plan: records to write, the entry to append, the
-//! step to hand out. It performs nothing.
+//! Core takes loaded records, a request and the time, and returns a plan: records to write, the
+//! entry to append, the step to hand out. It performs nothing.
 //!
-//! What does not live here: I/O, clocks, randomness, threads, floating-point numbers, any order that depends on a
-//! hash. Time and ids are arguments. `clippy.toml` beside this crate enforces it.
+//! Not in this crate: I/O, clocks, randomness, threads, floating-point numbers, and any order that
+//! depends on a hash. Time and ids are arguments. `clippy.toml` beside this crate enforces it.
 
 #![forbid(unsafe_code)]
 #![deny(clippy::float_arithmetic, missing_docs)]

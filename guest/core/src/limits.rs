@@ -1,28 +1,29 @@
-//! Caps: upper bounds that are checked before a cost arises. `None` is unlimited, zero is zero.
+//! Caps: upper bounds that are checked before a cost arises. `None` is unlimited; zero allows
+//! nothing.
 
 use crate::error::Error;
 use crate::json::record::record;
 use crate::money::NanoUsd;
 
-/// The largest cap: 2^63 - 1. What reads caps beside us (SQL views, JSON readers, other languages)
-/// counts in signed numbers of 64 bits, and a larger one is a mistake: no cap is written by naming
-/// none.
+/// The largest cap: 2^63 - 1. Other readers of caps (SQL views, JSON readers, other languages)
+/// count in signed numbers of 64 bits. A larger number is a mistake: the way to set no cap is to
+/// name none.
 pub const CAP_MAX: u64 = i64::MAX as u64;
 
 /// Six caps. Turns, tokens and duration count for a run; spend, spawns and depth for a chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Limits {
-    /// Model calls.
+    /// Most model calls.
     pub turns: Option<u64>,
-    /// Tokens of every kind.
+    /// Most tokens, of every kind together.
     pub tokens: Option<u64>,
-    /// Money.
+    /// Most money, in nano-USD.
     pub spend: Option<NanoUsd>,
-    /// Child threads.
+    /// Most child threads.
     pub spawns: Option<u64>,
-    /// Levels of children.
+    /// Most levels of children.
     pub depth: Option<u64>,
-    /// Milliseconds inside steps.
+    /// Most milliseconds inside steps.
     pub duration: Option<u64>,
 }
 
@@ -56,7 +57,7 @@ impl Limits {
         duration: Some(1_800_000),
     };
 
-    /// The defaults for tenants that nobody trusts.
+    /// The defaults for untrusted tenants.
     pub const STRICT: Self = Self {
         turns: Some(10),
         tokens: Some(200_000),
@@ -66,7 +67,7 @@ impl Limits {
         duration: Some(300_000),
     };
 
-    /// A preset by name.
+    /// Returns the preset of this name.
     pub fn preset(name: &str) -> Option<Self> {
         match name {
             "local" => Some(Self::LOCAL),
@@ -75,7 +76,7 @@ impl Limits {
         }
     }
 
-    /// These caps, with those of `other` where it sets one.
+    /// Returns these caps, replaced by those of `other` where it sets one.
     pub fn overridden_by(self, other: Self) -> Self {
         Self {
             turns: other.turns.or(self.turns),
@@ -87,7 +88,7 @@ impl Limits {
         }
     }
 
-    /// The first cap that is above the same cap of `most`, with both.
+    /// Returns the first cap that is above the same cap of `most`: its name and both values.
     pub fn above(self, most: Self) -> Option<(&'static str, String, String)> {
         let count = |value: Option<u64>| value.map(|value| (value, value.to_string()));
         let money =
@@ -111,7 +112,7 @@ impl Limits {
         })
     }
 
-    /// Refuses caps above [`CAP_MAX`]; `field` is where they stand.
+    /// Refuses caps above [`CAP_MAX`]; `field` is the path of the caps in the error.
     ///
     /// # Errors
     /// [`Error::Invalid`] with the name of the first such cap.
@@ -135,7 +136,7 @@ impl Limits {
         }
     }
 
-    /// The lower of both, cap by cap.
+    /// Returns the lower of both values for each cap.
     pub fn lowered_to(self, other: Self) -> Self {
         fn lower<T: Ord>(left: Option<T>, right: Option<T>) -> Option<T> {
             match (left, right) {

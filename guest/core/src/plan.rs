@@ -1,7 +1,9 @@
-//! Plans: what a decision wants written, all of it or nothing; and the change of a thread from which one is made.
+//! Plans: the writes of a decision, all of them or none; and the change of a thread from which a
+//! plan is made.
 //!
-//! Invariants: every plan about a thread replaces its head at the store version that was read; an entry is appended at
-//! the history's length plus one; index and due entries follow the records in the same plan.
+//! Invariants: every plan about a thread replaces its head at the store version that was read; an
+//! entry is appended at the history's length plus one; index and due entries follow the records in
+//! the same plan.
 
 mod money;
 mod neighbour;
@@ -21,7 +23,7 @@ use crate::thread::{Cause, ChainRecord, FORMAT, Head, ThreadRecord};
 use crate::time::Instant;
 use crate::{estimate, hash, id};
 
-/// Most bytes of an entry: a stored value, with room for what stands around it.
+/// Most bytes of an entry: a stored value, with room for its envelope.
 pub const ENTRY_BYTES_MAX: usize = 1_000_000;
 
 /// A record as it was read.
@@ -29,46 +31,46 @@ pub const ENTRY_BYTES_MAX: usize = 1_000_000;
 pub struct Stored<T> {
     /// The store's version of it: the guard.
     pub version: u64,
-    /// What it holds.
+    /// Content of the record.
     pub value: T,
 }
 
-/// The three records that decide about a thread, as one snapshot.
+/// The three records that decide about a thread, read as one snapshot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Loaded {
-    /// What it is.
+    /// Definition of the thread.
     pub thread: Stored<ThreadRecord>,
-    /// Where it stands.
+    /// State of the thread.
     pub head: Stored<Head>,
     /// Its chain and account.
     pub chain: Stored<ChainRecord>,
-    /// The chains of [`ChainRecord::above`], in that order; none where a thread is loaded to be shown,
-    /// or where one of them is missing or cannot be read (see [`Loaded::has_lost_account`]).
+    /// The chains of [`ChainRecord::above`], in that order; empty where a thread is loaded to be
+    /// shown, or where one of them is missing or cannot be read (see [`Loaded::has_lost_account`]).
     pub above: Vec<Stored<ChainRecord>>,
-    /// The thread that spawned it, if one did and its head can be read; none where a thread is
+    /// The thread that spawned it, if one did and its head can be read; `None` where a thread is
     /// loaded to be shown.
     pub parent: Option<Neighbour>,
 }
 
 impl Loaded {
-    /// Key of the thread.
+    /// Key of the thread's records.
     pub fn key(&self) -> String {
         id::key(&self.thread.value.id)
     }
 
-    /// Key of its chain.
+    /// Key of the records of its chain.
     pub fn root(&self) -> String {
         id::key(&self.thread.value.chain)
     }
 
-    /// Is an account that it draws on, or one above that, missing or unreadable? Such a thread can
-    /// still be ended and recovered; nothing is admitted, and what it has spent stands in its history
-    /// and in the accounts that there are.
+    /// Returns true if an account that it draws on, or one above that, is missing or unreadable.
+    /// Such a thread can still be ended and recovered; nothing is admitted, and its spending is
+    /// recorded in its history and in the accounts that remain.
     pub fn has_lost_account(&self) -> bool {
         self.above.len() != self.chain.value.above.len()
     }
 
-    /// The account that it draws on.
+    /// The account that the chain draws on.
     pub fn account(&self) -> &Account {
         let chain = &self.chain.value;
         match self.above.first() {
@@ -78,48 +80,48 @@ impl Loaded {
     }
 }
 
-/// What a record must be before it is written.
+/// Condition on a record before it is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Expect {
-    /// Anything, or nothing.
+    /// No condition: the record may exist or not.
     Any,
-    /// There must be none.
+    /// The record must not exist.
     Absent,
-    /// It must be at this version.
+    /// The record must be at this store version.
     Version(u64),
 }
 
-/// One write.
+/// One write of a commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Write {
-    /// A condition: the record must be at this version.
+    /// Requires the record to be at this version, and writes nothing.
     Check {
         /// Its collection.
         collection: &'static str,
         /// Its key.
         key: String,
-        /// Its version.
+        /// The store version that it must have.
         version: u64,
     },
-    /// Replace or create a record.
+    /// Replaces or creates a record.
     Put {
         /// Its collection.
         collection: &'static str,
         /// Its key.
         key: String,
-        /// What it must be before.
+        /// Condition on the record before.
         expect: Expect,
         /// Its text.
         value: String,
     },
-    /// Remove a record.
+    /// Removes a record.
     Delete {
         /// Its collection.
         collection: &'static str,
         /// Its key.
         key: String,
     },
-    /// Append an entry to a history.
+    /// Appends an entry to a history.
     Append {
         /// Key of the thread.
         partition: String,
@@ -130,12 +132,12 @@ pub enum Write {
     },
 }
 
-/// What is to be written, all or nothing, and what the thread then is.
+/// The writes of a commit, all or nothing, and the thread's records afterwards.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
-    /// In order.
+    /// The writes, in order.
     pub writes: Vec<Write>,
-    /// True if it only records the truth about something that has already happened.
+    /// True if the plan only records the truth about something that has already happened.
     pub closing: bool,
     /// The thread's record afterwards.
     pub thread: ThreadRecord,
@@ -149,64 +151,66 @@ pub struct Plan {
     pub entry: Option<Entry>,
 }
 
-/// When a decision is made, and the random name of its commit.
+/// Inputs that every decision shares: its time, the name of its commit, and the operator's
+/// settings.
 #[derive(Debug, Clone, Copy)]
 pub struct Moment<'a> {
-    /// The time.
+    /// Time of the decision.
     pub now: Instant,
-    /// At least 16 hex digits.
+    /// Random name of the commit, at least 16 hex digits.
     pub commit: &'a str,
-    /// The operator's upper bounds of caps as they are now; what admits nothing needs none.
+    /// The operator's current upper bounds of caps; a decision that admits nothing needs none.
     pub ceiling: Limits,
-    /// What the operator wants to be charged for an attempt whose usage nobody learns.
+    /// The operator's choice of the charge for an attempt whose usage is never reported.
     pub unknown_bill: UnknownBill,
-    /// What the store said when it had no room for what was decided before: now nothing more is handed out, the run
-    /// stops with what has happened recorded.
+    /// Message of the store when it had no room for the decision before. If it is set, no further
+    /// step is handed out: the run stops, and what has happened is recorded.
     pub full: Option<&'a str>,
 }
 
-/// A change of one thread in the making.
+/// Builder of the change of one thread, from which a plan is made.
 #[derive(Debug)]
 pub struct Change<'a> {
     loaded: &'a Loaded,
     moment: Moment<'a>,
-    /// The record, to be changed.
+    /// The thread's record as changed so far.
     pub thread: ThreadRecord,
-    /// The head, to be changed.
+    /// The head as changed so far.
     pub head: Head,
-    /// The chain, to be changed; its account by [`Change::on_account`].
+    /// The chain as changed so far; its account is changed by [`Change::on_account`].
     pub chain: ChainRecord,
     above: Vec<ChainRecord>,
-    /// Does the chain draw on its account?
+    /// True if the chain draws on its account.
     draws: bool,
-    /// What an account said that contradicts itself: then nothing is written.
+    /// Refusal of a charge that an account cannot contradict: the records are corrupt, and nothing
+    /// is written.
     contradiction: Option<Refusal>,
-    /// The events so far.
+    /// The events of the entry so far.
     pub events: Vec<Event>,
-    /// The step that it answers.
+    /// The step that the entry answers.
     pub answers: Option<Answer>,
-    /// What became of its hold.
+    /// Settlement of the hold of that step.
     pub settled: Option<Settled>,
-    /// The attempt that it admits.
+    /// The attempt that the entry admits.
     pub admitted: Option<Admitted>,
-    /// Mail that waits and that this change may take.
+    /// Waiting inbox messages that this change may move into the history.
     pub mail: Vec<Mail>,
-    /// Events of this change that stand for messages whose records are gone.
+    /// Indexes of the events that stand for messages whose records are lost.
     pub lost_mail: Vec<u32>,
-    /// Calls of a host's own loop that end with it and nobody settled.
+    /// Charges for calls of an external loop that ended with the change and were not settled.
     pub charges: Vec<Settled>,
     beside: Vec<neighbour::Touched>,
     /// Writes beyond the records of the thread.
     pub extra: Vec<Write>,
-    /// True if it only records the truth about something that has already happened.
+    /// True if the change only records the truth about something that has already happened.
     pub closing: bool,
-    /// Has the provider counted the assistant's message already?
+    /// True if the provider has already counted the assistant's message.
     pub counted: bool,
     sealed: bool,
 }
 
 impl<'a> Change<'a> {
-    /// A change of what was loaded.
+    /// Creates a change of the loaded thread.
     pub fn new(loaded: &'a Loaded, moment: Moment<'a>) -> Self {
         Self {
             loaded,
@@ -236,7 +240,7 @@ impl<'a> Change<'a> {
         }
     }
 
-    /// The same, with the mail that waits.
+    /// Creates a change that may also take the inbox messages `mail`.
     pub fn with(loaded: &'a Loaded, mail: Vec<Mail>, moment: Moment<'a>) -> Self {
         Self {
             mail,
@@ -244,7 +248,7 @@ impl<'a> Change<'a> {
         }
     }
 
-    /// What was loaded.
+    /// The thread as it was loaded.
     pub fn loaded(&self) -> &'a Loaded {
         self.loaded
     }
@@ -254,7 +258,7 @@ impl<'a> Change<'a> {
         self.moment.now
     }
 
-    /// The caps in force: the thread's own, and the operator's where those are lower now.
+    /// Caps in force: the thread's own, and the operator's where those are lower now.
     pub fn limits(&self) -> Limits {
         self.head.limits.lowered_to(self.moment.ceiling)
     }
@@ -264,7 +268,8 @@ impl<'a> Change<'a> {
         self.moment.ceiling
     }
 
-    /// What an attempt that is admitted now is charged by, if nobody learns what it used; `None` for all that is held.
+    /// Returns the basis of the charge for an attempt that is admitted now, if its usage is never
+    /// reported; `None` to charge the whole hold.
     pub fn charge_basis(&self, input: u64, output: u64, rate: Option<u64>) -> Option<ChargeBasis> {
         match self.moment.unknown_bill {
             UnknownBill::Full => None,
@@ -277,25 +282,26 @@ impl<'a> Change<'a> {
         }
     }
 
-    /// Why nothing more may be handed out, if the store has no room for it.
+    /// Returns the cause that forbids to hand out more, if the store has no room for it.
     pub fn store_full(&self) -> Option<Cause> {
         let said = error::cut(self.moment.full?, 500);
         let message = format!("{said}: free space or raise the quota, then resume");
         Some(Cause::new("limit", "store_full", message))
     }
 
-    /// The version that the entry will have.
+    /// The version that the entry of this change will have.
     pub fn version(&self) -> u64 {
         self.loaded.head.value.version + 1
     }
 
-    /// Add an event; its index in the entry.
+    /// Adds an event; returns its index in the entry.
     pub fn push(&mut self, event: Event) -> u32 {
         self.events.push(event);
         (self.events.len() - 1) as u32
     }
 
-    /// Count the messages of the events so far into what a provider will see. Later events must not be messages.
+    /// Adds the messages of the events so far to the request prefix and the context estimate. Later
+    /// events must not be messages.
     pub fn seal(&mut self) {
         if self.sealed {
             return;
@@ -311,7 +317,7 @@ impl<'a> Change<'a> {
         }
     }
 
-    /// SHA-256 of the request that would be sent now.
+    /// Returns the SHA-256 of the request that would be sent now.
     pub fn request_hash(&self, pin: &Pin, output: u64) -> String {
         let pinned = self.thread.pin.as_deref().unwrap_or_default();
         hash::sha256(&[
@@ -322,7 +328,7 @@ impl<'a> Change<'a> {
         ])
     }
 
-    /// The plan of a commit of the thread: records and one entry.
+    /// Turns the change into the plan of a commit of the thread: records and one entry.
     pub fn into_plan(mut self, reason: Reason) -> Result<Plan, Error> {
         self.seal();
         self.tell_raised();
@@ -349,7 +355,8 @@ impl<'a> Change<'a> {
         Ok(plan)
     }
 
-    /// Caps that were lifted since the last entry, by this commit or while somebody held the thread, become an event.
+    /// Adds an event for caps that were lifted since the last entry, by this commit or while the
+    /// thread was held.
     fn tell_raised(&mut self) {
         let limits = self.head.limits;
         if limits != self.thread.limits {
@@ -358,7 +365,8 @@ impl<'a> Change<'a> {
         }
     }
 
-    /// The plan of a commit to the thread by somebody else: the head, and what was added beside it.
+    /// Turns the change into a plan without an entry: the head, and the writes that were added. For
+    /// a commit that another caller makes to a thread that is held.
     pub fn into_head_plan(self) -> Result<Plan, Error> {
         self.consistent()?;
         Ok(self.head_plan())
@@ -432,7 +440,7 @@ impl<'a> Change<'a> {
         }
     }
 
-    /// The entry that the change is, with its events.
+    /// Moves the events and settlements of the change into its entry.
     fn take_entry(&mut self, reason: Reason) -> Entry {
         Entry {
             format: FORMAT,
@@ -450,8 +458,9 @@ impl<'a> Change<'a> {
         }
     }
 
-    /// One due entry for each thread that is created, waiting or held, or that has mail to take; never later than its
-    /// true time. It stays where it is while a run goes on, so that a turn does not move it.
+    /// Replaces the due entry of the thread where its time has changed. A thread that is created,
+    /// waiting or held, or that has mail to take, has one; it is never later than its true time. It
+    /// stays where it is while a run goes on, so that a turn does not move it.
     fn write_due(&mut self, writes: &mut Vec<Write>) {
         let before = self.loaded.head.value.due;
         if self.head.due == before {
@@ -478,7 +487,8 @@ impl<'a> Change<'a> {
         let (was, now) = (before.recency, self.moment.now.millis());
         writes.push(unindex("status", before.status.as_str(), was, &key));
         writes.push(index("status", self.head.status.as_str(), now, &key));
-        // In the same millisecond the entry is where it was: a commit names a key once.
+        // In the same millisecond the key of the entry is the same, and a commit may name a key
+        // only once.
         if now != was {
             writes.push(unindex(key::RECENCY, "", was, &key));
             writes.push(index(key::RECENCY, "", now, &key));
@@ -507,7 +517,7 @@ fn put(
     });
 }
 
-/// An index entry.
+/// Returns the write of an index entry.
 pub fn index(name: &str, value: &str, millis: u64, thread: &str) -> Write {
     let key = key::index(name, value, millis, thread);
     Write::Put {
@@ -529,7 +539,7 @@ fn due_key(millis: u64, thread: &str) -> String {
     key::join(&[&key::number(millis), thread])
 }
 
-/// A due entry at a time in milliseconds.
+/// Returns the write of a due entry at a time in milliseconds.
 pub fn due(millis: u64, thread: &str, chain: &str) -> Write {
     let mut value = String::new();
     Fields::new(&mut value).add("root", &id::key(chain)).end();

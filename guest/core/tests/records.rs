@@ -1,5 +1,5 @@
-//! The texts of records and entries, pinned. A history that one version wrote is read, hashed and compared byte for
-//! byte by every later one: what stands here may get company and never changes.
+//! Pins the texts of records and entries. Every later version reads, hashes and compares byte for
+//! byte a history that one version wrote. Texts may be added here and never change.
 
 use threadkeep_core::history::{Entry, Event, messages};
 use threadkeep_core::json;
@@ -13,7 +13,7 @@ use threadkeep_core::settings::Pin;
 use threadkeep_core::thread::{ChainRecord, Charged, Head, OwnHold, ThreadRecord};
 use threadkeep_core::transcript::{jsonl, manifest, state_json, thread_json};
 
-/// What reads a text and writes it again.
+/// A function that reads a text and writes it again.
 macro_rules! rewrite {
     ($type:ty) => {
         |text| json::text(&json::read::<$type>(text).unwrap())
@@ -78,7 +78,7 @@ const RECORDS: [(Rewrite, &str); 13] = [
     ),
 ];
 
-/// One of each type, with the optional fields and without.
+/// One event of each type, with the optional fields and without.
 const EVENTS: [&str; 21] = [
     r#"{"type":"message","role":"user","content":[{"type":"text","text":"a\u0000b 漢🙂"},{"type":"image","text":""}],"id":"m1"}"#,
     r#"{"type":"message","role":"assistant","content":[],"synthetic":true}"#,
@@ -103,7 +103,7 @@ const EVENTS: [&str; 21] = [
     r#"{"type":"from_tomorrow"}"#,
 ];
 
-/// Those that came later.
+/// Events that were added later.
 const EVENTS_LATER: [&str; 1] = [
     r#"{"type":"usage_corrected","version":7,"charged":5,"spend":4,"usage":{"input":1,"output":2,"read":3,"write":4,"reasoning":0}}"#,
 ];
@@ -118,7 +118,7 @@ fn records_and_entries_keep_their_bytes() {
     }
 }
 
-/// The words of every kind, where they stand.
+/// The words of each enum keep their spelling in records.
 #[test]
 fn words_keep_their_spelling() {
     let (head, entry) = (RECORDS[3].1, RECORDS[7].1);
@@ -166,7 +166,7 @@ fn words_keep_their_spelling() {
     }
 }
 
-/// Fields that were added later may be missing; fields of a later version are passed over.
+/// A field that was added later may be missing; a field of a later version is ignored.
 #[test]
 fn older_and_newer_texts_are_read() {
     let (without, with) = (
@@ -188,7 +188,7 @@ fn older_and_newer_texts_are_read() {
     assert_eq!(rewrite!(Event)(title), r#"{"type":"title","title":null}"#);
 }
 
-/// What is broken is refused, never guessed at.
+/// Broken texts are refused, never guessed at.
 #[test]
 fn broken_texts_are_refused() {
     let chain = RECORDS[4].1;
@@ -221,7 +221,7 @@ fn broken_texts_are_refused() {
     }
 }
 
-/// What a provider is sent, from an entry with every kind of event.
+/// The messages for a provider, made from an entry with every kind of event.
 #[test]
 fn messages_keep_their_bytes() {
     let events = EVENTS.join(",");
@@ -240,7 +240,7 @@ fn messages_keep_their_bytes() {
     );
 }
 
-/// A repeated result is known by the hash of this text.
+/// The hash of this text identifies a repeated result.
 fn usage() -> Usage {
     Usage {
         input: 1,

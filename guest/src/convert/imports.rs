@@ -1,4 +1,4 @@
-//! Between WIT and core on the imports' side: storage and library.
+//! Conversions between WIT and core on the side of the imports: storage and library.
 
 use crate::component::threadkeep::threads::{library, storage};
 use crate::ports::{Item, LibraryError, StorageError};

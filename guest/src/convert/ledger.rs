@@ -1,4 +1,4 @@
-//! Between WIT and core: the interface `ledger`.
+//! Conversions between WIT and core for the interface `ledger`.
 
 use super::{exported, types, usage_in};
 use crate::service::ledger::{Admission, Asked};
@@ -7,7 +7,7 @@ use threadkeep_core::money::NanoUsd;
 use threadkeep_core::plan::Loaded;
 use threadkeep_core::runner::Bill;
 
-/// The account that a thread draws on.
+/// Returns the account that a thread draws on.
 pub fn account(loaded: &Loaded) -> types::Account {
     let chain = loaded.chain.value.draws_on(&loaded.thread.value.chain);
     one(chain, loaded.account())

@@ -1,8 +1,8 @@
-//! Child threads: what the calls of the runner's own tools name is looked up here, and what one thread was told is passed
-//! on to its children.
+//! Child threads: looks up the threads that calls of the runner's own tools name, and passes an end
+//! intent of a thread on to its children.
 //!
-//! A thread reaches the threads of its own chain and those that lie under it. All others are not there for it: their
-//! ids are not given away either.
+//! A thread reaches the threads of its own chain and those that lie under it. Other threads are
+//! reported as not found, so that their ids are not given away.
 
 use super::store::Many;
 use super::{Error, Service};
@@ -21,14 +21,15 @@ use threadkeep_core::settings::{Builtin, Pin, Spawn, Waits, is_builtin};
 use threadkeep_core::thread::{ChainRecord, Draft, Intent, Overrides, WAIT_MAX};
 use threadkeep_core::{id, key};
 
-/// Children that one call of `sweep` looks at.
+/// Children that one call of `sweep` visits.
 const SWEEP_THREADS: u32 = 50;
-/// Index entries of one page, and most pages, that are looked through for one child.
+/// Index entries of one page, and most pages, that are searched for one child.
 const INDEX_PAGE: u32 = 500;
 const INDEX_PAGES_MAX: usize = 10;
 
 impl<P: Ports> Service<P> {
-    /// What a decision about a thread needs beside its records; `round` holds the calls of its open round.
+    /// Loads the inputs of a decision besides the thread's records; `round` holds the calls of its
+    /// open round.
     pub fn kit(&self, loaded: &Loaded, round: Option<&Entry>) -> Result<Kit, Error> {
         Ok(Kit {
             mail: self.mail(loaded)?,
@@ -37,7 +38,7 @@ impl<P: Ports> Service<P> {
         })
     }
 
-    /// Look up what the calls of a reply name, as far as they are of the runner's own tools.
+    /// Looks up the threads that the calls of a reply name, for calls of the runner's own tools.
     pub fn prepare(
         &self,
         loaded: &Loaded,
@@ -154,7 +155,7 @@ impl<P: Ports> Service<P> {
         Ok(Prepared::Send(Box::new(neighbour(to)), message, waiting))
     }
 
-    /// A thread that this one reaches: of its own chain, or under it.
+    /// Loads a thread that this one reaches: of its own chain, or under it.
     fn reach(&self, loaded: &Loaded, thread: &str) -> Result<Loaded, Error> {
         let hidden = || {
             Error::from(CoreError::NotFound {
@@ -185,7 +186,7 @@ impl<P: Ports> Service<P> {
         Err(hidden())
     }
 
-    /// The same, but not of the thread's own chain.
+    /// Loads a thread that this one reaches and that is not of its own chain.
     fn other(&self, loaded: &Loaded, thread: &str) -> Result<Loaded, Error> {
         let found = self.reach(loaded, thread)?;
         match found.thread.value.chain == loaded.thread.value.chain {
@@ -194,7 +195,7 @@ impl<P: Ports> Service<P> {
         }
     }
 
-    /// Ids of its newest children, from the oldest of those.
+    /// Returns the ids of the newest children, oldest first.
     fn children(&self, loaded: &Loaded) -> Result<Vec<String>, Error> {
         let parent = key::index_value(&loaded.key());
         let (start, end) = key::below(&["parent", &parent]);
@@ -205,9 +206,10 @@ impl<P: Ports> Service<P> {
         Ok(children)
     }
 
-    /// What a call waits for, as it is now. Read after the head of the thread that waits: a child that ends replaces that
-    /// head, so whoever decides with older children conflicts. A child that cannot be read is one of
-    /// them, which answers a wait by that. `known`: the threads were found to be children before.
+    /// Loads the children that a call waits for, in their current state. It must be called after
+    /// the head of the waiting thread was read: a child that ends replaces that head, so a decision
+    /// with older children conflicts. A child that cannot be read is among them, and ends the wait
+    /// for it as unreadable. `known` says that the threads were found to be children before.
     fn waits_for(&self, loaded: &Loaded, waits: &Waits, known: bool) -> Result<Waiting, Error> {
         let all = match waits.threads.is_empty() {
             true => self.children(loaded)?,
@@ -249,7 +251,8 @@ impl<P: Ports> Service<P> {
         })
     }
 
-    /// Does the index name a thread as a child of another? Asked where its own records do not say.
+    /// Returns true if the index names a thread as a child of another. It is used where the child's
+    /// own records cannot tell.
     fn is_indexed_child(&self, loaded: &Loaded, child: &str) -> Result<bool, Error> {
         let (start, end) = key::below(&["parent", &key::index_value(&loaded.key())]);
         let mut from = Some(start);
@@ -264,7 +267,7 @@ impl<P: Ports> Service<P> {
         Ok(false)
     }
 
-    /// What the open round of a thread waits for, if it does.
+    /// Loads the wait of a thread's open round, if it has one.
     fn waiting(&self, loaded: &Loaded, round: Option<&Entry>) -> Result<Option<Waiting>, Error> {
         let open = loaded.head.value.round.as_ref();
         let call = open.and_then(|open| open.calls.iter().find(|call| call.waits));
@@ -285,13 +288,15 @@ impl<P: Ports> Service<P> {
         self.waits_for(loaded, &waits, true).map(Some)
     }
 
-    /// The same as [`Service::sweep_page`]; where to go on, or `None` if all children were looked at.
+    /// Does the same as [`Service::sweep_page`]. Returns the start of the next page, or `None` if
+    /// all children were visited.
     pub fn sweep(&self, thread: &str, cursor: Option<String>) -> Result<Option<String>, Error> {
         Ok(self.sweep_page(thread, cursor)?.cursor)
     }
 
-    /// Let what a thread was told take effect, and pass it on to a page of its children. Where one
-    /// of them cannot be told, the head of the thread keeps that they have still to be told.
+    /// Applies the end intent of a thread, and propagates it to a page of its children. If it
+    /// cannot reach a child, the head of the thread keeps the intent, and a later sweep propagates
+    /// it again.
     pub fn sweep_page(&self, thread: &str, cursor: Option<String>) -> Result<Swept, Error> {
         let _ = self.decide_or_close(thread, &|loaded, moment| {
             let round = self.round(loaded)?;
@@ -306,7 +311,7 @@ impl<P: Ports> Service<P> {
         let (start, end) = key::below(&["parent", &key::index_value(&loaded.key())]);
         let place = SweepCursor::parse(cursor.as_deref(), intent);
         super::store::check_cursor(place.from.or(cursor.as_deref()), &start, &end)?;
-        // Where it has become a kill since, those of the pages before were told less.
+        // If the intent has become a kill since, the children of earlier pages got only a cancel.
         let from = place.from.filter(|_| place.same_intent).unwrap_or(&start);
         let page = self.scan_names(key::INDEX, (from, &end), SWEEP_THREADS, false)?;
         let Many {
@@ -342,19 +347,19 @@ impl<P: Ports> Service<P> {
     }
 }
 
-/// What one page of a sweep came to.
+/// The result of one page of a sweep.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Swept {
-    /// Where to go on.
+    /// Start of the next page.
     pub cursor: Option<String>,
-    /// Children that could not be told: name, and what is wrong.
+    /// Children that the intent could not reach: name and problem.
     pub unreadable: Vec<(String, String)>,
 }
 
-/// Stands in a cursor behind the intent if a page before had a child that could not be told.
+/// Mark behind the intent in a cursor: the intent could not reach a child of an earlier page.
 const KEPT: &str = "!";
 
-/// The parts of a sweep's cursor: what was told so far, and the key that is next.
+/// The parts of a sweep's cursor: the intent that was propagated so far, and the next key.
 struct SweepCursor<'a> {
     same_intent: bool,
     kept: bool,
@@ -394,7 +399,8 @@ fn neighbour(loaded: Loaded) -> Neighbour {
     }
 }
 
-/// What the model asked for and cannot have is its answer; a store that fails is not.
+/// Turns a refusal into the answer of the call, because the model asked for something it cannot
+/// have. A store that fails is an error of the whole decision.
 fn refused(prepared: Result<Prepared, Error>) -> Result<Prepared, Error> {
     let text = match prepared {
         Ok(prepared) => return Ok(prepared),
@@ -417,7 +423,7 @@ fn refused(prepared: Result<Prepared, Error>) -> Result<Prepared, Error> {
     Ok(Prepared::Answer(text, true))
 }
 
-/// How a thread stands, for a model.
+/// Renders the status of a thread as JSON, for a model.
 fn status(loaded: &Loaded) -> String {
     let (head, account) = (&loaded.head.value, loaded.account());
     let cause = head.cause.as_ref();

@@ -1,4 +1,4 @@
-//! Histories: read in pages as they are stored, and written by hosts with a loop of their own.
+//! Histories: read in pages as they are stored, and written by hosts that run their own loop.
 
 use super::registry::shown;
 use super::{Error, Service};
@@ -19,27 +19,27 @@ pub const PAGE_ENTRIES_MAX: u32 = 500;
 pub struct Line {
     /// The entry.
     pub entry: Entry,
-    /// As it is stored.
+    /// The text as it is stored.
     pub text: String,
 }
 
-/// What an append, or the end of a hold, came to.
+/// The result of an append, or of the end of a hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Written {
-    /// The version that it made.
+    /// The version that the call made.
     pub version: u64,
-    /// The thread's status now.
+    /// The current status of the thread.
     pub status: Status,
-    /// Messages that it took from the inbox.
+    /// Messages that the call took from the inbox.
     pub mail: Vec<Message>,
 }
 
-/// A page of entries: those after a version, and where to go on.
+/// A page of entries: the thread, the entries after a version, and the start of the next page.
 pub type Page = (Loaded, Vec<Line>, Option<u64>);
 
 impl<P: Ports> Service<P> {
-    /// Entries after `after`, up to `until` (the newest if it is `None`). The head is read first, so several calls
-    /// agree about what is below its version.
+    /// Reads entries after `after`, up to `until` (the newest if it is `None`). The head is read
+    /// first, so several calls agree about all entries below its version.
     pub fn entries(
         &self,
         thread: &str,
@@ -85,7 +85,7 @@ impl<P: Ports> Service<P> {
         Ok((loaded, lines, (last < until).then_some(last)))
     }
 
-    /// Hold a thread for a loop of the host's own.
+    /// Takes the lease of a thread for a loop of the host's own.
     pub fn open(&self, thread: &str, holder: &str, deadline: Instant) -> Result<Loaded, Error> {
         let done = self.decide(thread, &|loaded, moment| {
             let mail = self.mail(loaded)?;
@@ -95,7 +95,8 @@ impl<P: Ports> Service<P> {
         Ok(done.map_or_else(|loaded| loaded, shown))
     }
 
-    /// Add events to a history, with the token of its holder or where nobody holds the thread.
+    /// Adds events to a history, with the token of its holder, or without one if the thread has no
+    /// holder.
     pub fn append(
         &self,
         thread: &str,
@@ -136,7 +137,7 @@ impl<P: Ports> Service<P> {
         Ok(written(head.status, entry, count, expected))
     }
 
-    /// The entry after a version that the history has passed.
+    /// Reads the entry after a version that the history has passed.
     fn entry_after(&self, loaded: &Loaded, version: u64) -> Result<Option<Entry>, Error> {
         match version < loaded.head.value.version {
             true => self.entry(&loaded.key(), version + 1),
@@ -144,7 +145,7 @@ impl<P: Ports> Service<P> {
         }
     }
 
-    /// End a hold.
+    /// Ends the lease of a loop of the host's own.
     pub fn close(
         &self,
         thread: &str,
@@ -155,7 +156,7 @@ impl<P: Ports> Service<P> {
         let ending = Ending::parse(outcome, result)?;
         let done = self.decide(thread, &|loaded, moment| {
             let head = &loaded.head.value;
-            // Only a call that was made already needs to look: the hold is over then.
+            // Only a repeated call needs the newest entry: the lease has ended then.
             let newest = match head.step {
                 None => self.newest(loaded)?,
                 Some(_) => None,
@@ -180,8 +181,8 @@ impl<P: Ports> Service<P> {
         Ok(written(head.status, entry, 0, head.version))
     }
 
-    /// The newest entry but for those that tell late what charged calls came to: after the end of a hold there is at most
-    /// one for each of them.
+    /// Reads the newest entry that is no late settlement of a charged call. After the end of a
+    /// lease there is at most one such settlement for each charged call.
     fn newest(&self, loaded: &Loaded) -> Result<Option<Entry>, Error> {
         let key = loaded.key();
         let newest = loaded.head.value.version;
@@ -198,7 +199,8 @@ impl<P: Ports> Service<P> {
     }
 }
 
-/// What an entry came to that holds so many events of the caller's: users' messages after them were in the inbox.
+/// Returns the result of a call whose entry begins with `count` events of the caller. Users'
+/// messages after them came from the inbox.
 fn written(status: Status, entry: Option<Entry>, count: usize, before: u64) -> Written {
     let version = entry.as_ref().map_or(before, |entry| entry.version);
     let mut mail = Vec::new();

@@ -1,4 +1,5 @@
-//! Money: accounts, trees of them, and what hosts with a loop of their own hold and settle.
+//! Money: accounts, trees of them, and the holds that hosts with a loop of their own make and
+//! settle.
 
 use super::store::parse;
 use super::{Error, Service};
@@ -9,13 +10,13 @@ use threadkeep_core::key;
 use threadkeep_core::plan::{Loaded, Stored};
 use threadkeep_core::runner::{self, Attempt, Bill, Decision, Estimate, HoldRequest, attempt_key};
 
-/// Most threads of one page of a tree: for each a child and a sibling are looked for.
+/// Most threads of one page of a tree. Each needs two look-ups: for a child and for a sibling.
 pub const TREE_THREADS_MAX: usize = 50;
 
-/// Most levels of a tree that a cursor may go down: each is a look at the store.
+/// Most levels of a tree that a cursor may go down. Each level is a read of the store.
 const TREE_DEPTH_MAX: usize = 1_000;
 
-/// Threads of a page of a tree with their depths, and where to go on.
+/// Threads of a page of a tree with their depths, and the start of the next page.
 pub type Branches = (Vec<(Loaded, u32)>, Option<String>);
 
 /// A page of a tree.
@@ -23,27 +24,27 @@ pub type Branches = (Vec<(Loaded, u32)>, Option<String>);
 pub struct TreePage {
     /// Threads with their depths.
     pub branches: Vec<(Loaded, u32)>,
-    /// Threads of the page whose records are missing or cannot be read: name, and what is wrong.
+    /// Threads of the page whose records are missing or cannot be read: name and problem.
     pub unreadable: Vec<(String, String)>,
-    /// Where to go on.
+    /// Start of the next page.
     pub cursor: Option<String>,
 }
 
-/// What a hold is to be made for.
+/// The call that a hold is made for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Asked {
     /// A call of a model: its name, tokens read, most tokens written.
     Tokens(String, u64, u64),
-    /// Money.
+    /// An amount of money.
     Amount(threadkeep_core::money::NanoUsd),
 }
 
-/// What a hold came to.
+/// The result of a hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Admission {
-    /// The version that admitted it.
+    /// The version that admitted the attempt.
     pub version: u64,
-    /// What was set aside.
+    /// The amount set aside, in nano-USD.
     pub amount: u64,
     /// Most output tokens.
     pub output: u64,
@@ -60,7 +61,7 @@ impl From<&Attempt> for Admission {
 }
 
 impl<P: Ports> Service<P> {
-    /// Set money aside for a call.
+    /// Sets money aside for a call.
     pub fn hold(
         &self,
         thread: &str,
@@ -126,7 +127,7 @@ impl<P: Ports> Service<P> {
         .transpose()
     }
 
-    /// Tell what became of a call; the version of the thread afterwards.
+    /// Settles a call with its bill; returns the version of the thread afterwards.
     pub fn settle(&self, thread: &str, version: u64, bill: Bill) -> Result<u64, Error> {
         let done = self.decide(thread, &|loaded, moment| {
             let known = self.known(loaded, version)?;
@@ -140,7 +141,7 @@ impl<P: Ports> Service<P> {
         })
     }
 
-    /// The record of the call that a version admitted, if it was a host's own.
+    /// Loads the record of the call that a version admitted, if a host made it itself.
     fn known(
         &self,
         loaded: &Loaded,
@@ -157,7 +158,7 @@ impl<P: Ports> Service<P> {
         Ok(self.attempt(&name)?.map(|attempt| (name, attempt)))
     }
 
-    /// The account that a thread draws on.
+    /// Loads a thread with the account that it draws on.
     pub fn account(&self, thread: &str) -> Result<Loaded, Error> {
         let loaded = self.load(thread)?;
         if loaded.has_lost_account() {
@@ -167,14 +168,14 @@ impl<P: Ports> Service<P> {
         Ok(loaded)
     }
 
-    /// A page of a thread and all that it spawned, each after the one that spawned it, with its depth, as far as they can be
-    /// read; and where to go on.
+    /// Reads a page of a thread and all that it spawned, each after its spawner, with its depth.
+    /// Threads that cannot be read are left out. The second value is the start of the next page.
     pub fn tree(&self, thread: &str, cursor: Option<&str>) -> Result<Branches, Error> {
         let page = self.tree_page(thread, cursor)?;
         Ok((page.branches, page.cursor))
     }
 
-    /// The same, with those that cannot be read.
+    /// Reads the same page, with the threads that cannot be read.
     pub fn tree_page(&self, thread: &str, cursor: Option<&str>) -> Result<TreePage, Error> {
         let top = self.load(thread)?.key();
         let mut path: Vec<String> = match cursor {
@@ -212,7 +213,9 @@ impl<P: Ports> Service<P> {
         })
     }
 
-    /// Go to the next thread of a tree (each as the end of its index entry, which its key ends), which is the first child or else the next child of one above; false at its end.
+    /// Advances a path to the next thread of a tree; returns false at the end. Each part of the
+    /// path is the end of an index entry's key, which ends with the thread's key. The next thread
+    /// is the first child, or else the next sibling of the thread or of one above it.
     fn next(&self, path: &mut Vec<String>) -> Result<bool, Error> {
         let mut after = String::new();
         while let Some(parent) = path.last() {

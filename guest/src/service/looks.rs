@@ -1,8 +1,8 @@
-//! What a thread is shown of others when it asks: lists of those under it, and their newest
+//! Answers to a thread that asks about others: the list of threads under it, and their newest
 //! messages.
 //!
-//! An answer has a bounded size. What it leaves out is the least wanted, and the answer says that
-//! something is left out.
+//! An answer has a bounded size. It leaves out the least wanted parts, and says that something is
+//! left out.
 
 use super::history::PAGE_ENTRIES_MAX;
 use super::{Error, Service};
@@ -15,18 +15,18 @@ use threadkeep_core::thread::Status;
 
 /// Most bytes of one message that `read_transcript` shows.
 const MESSAGE_BYTES_MAX: usize = 8 << 10;
-/// Most bytes of all of them; the newest come first.
+/// Most bytes of all messages of one answer; the newest come first.
 const MESSAGES_BYTES_MAX: usize = 20 << 10;
-/// Most threads that `list_threads` shows: with ids and names of the longest, their list still fits
-/// its answer.
+/// Most threads that `list_threads` shows: even with the longest ids and names, the list fits its
+/// answer.
 const LISTED_MAX: usize = 50;
-/// Most pages of a tree that one `list_threads` looks at, so that a filter that nothing passes does
+/// Most pages of a tree that one `list_threads` reads, so that a filter without matches does
 /// bounded work.
 const LISTED_PAGES_MAX: usize = 10;
 
 impl<P: Ports> Service<P> {
-    /// The threads under one as a JSON object, those of one status if it is named. `more` is true
-    /// if others may follow.
+    /// Lists the threads under one as a JSON object; only those of one status if it is named.
+    /// `more` is true if others may follow.
     pub(super) fn list_under(&self, loaded: &Loaded, only: Option<&str>) -> Result<String, Error> {
         if let Some(only) = only
             && !Status::ALL.iter().any(|known| known.as_str() == only)
@@ -56,8 +56,8 @@ impl<P: Ports> Service<P> {
         Ok(format!(r#"{{"threads":[{lines}],"more":{more}}}"#))
     }
 
-    /// The newest `last` messages of a thread, oldest of them first. Where they do not fit, the
-    /// newest are shown.
+    /// Returns the newest `last` messages of a thread, oldest first. If they do not fit, only the
+    /// newest of them are returned.
     pub(super) fn newest_messages(&self, found: &Loaded, last: u64) -> Result<String, Error> {
         let (mut shown, mut bytes) = (Vec::new(), 0);
         let (mut next, mut looked) = (found.head.value.version, 0);
@@ -93,7 +93,7 @@ impl<P: Ports> Service<P> {
     }
 }
 
-/// A message, cut with a word about it if it is too long.
+/// Cuts a message that is too long, and adds a note about it.
 fn cut_message(message: &str) -> String {
     let kept = cut(message, MESSAGE_BYTES_MAX);
     match kept.len() == message.len() {
@@ -116,7 +116,7 @@ fn listed(found: &Loaded, depth: u32) -> String {
     line
 }
 
-/// A thread whose records are missing or cannot be read.
+/// Renders a thread whose records are missing or cannot be read.
 fn listed_unreadable(thread: &str) -> String {
     let mut line = String::new();
     Fields::new(&mut line)

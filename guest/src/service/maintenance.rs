@@ -11,26 +11,26 @@ use threadkeep_core::runner::{self, Decision};
 use threadkeep_core::thread::Status;
 use threadkeep_core::{id, key};
 
-/// Threads that one call looks at.
+/// Threads that one call visits.
 const PAGE_THREADS: u32 = 100;
 /// Most holders named as dead in one call.
 pub const DEAD_MAX: usize = 1_000;
 
-/// What one call of `recover` found.
+/// The result of one call of `recover`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Recovery {
-    /// Ids of threads whose run it closed.
+    /// Ids of threads whose run the call closed.
     pub closed: Vec<String>,
-    /// Threads that holders hold who were not named as dead.
+    /// Threads whose holder was not named as dead.
     pub held: Vec<Loaded>,
-    /// Threads whose records cannot be read: key, and what is wrong.
+    /// Threads whose records cannot be read: key and problem.
     pub unreadable: Vec<(String, String)>,
-    /// Where to go on.
+    /// Start of the next page.
     pub cursor: Option<String>,
 }
 
 impl<P: Ports> Service<P> {
-    /// Close the runs of dead holders, a page of held threads at a time.
+    /// Closes the runs of dead holders, a page of held threads at a time.
     pub fn recover(&self, dead: &[String], cursor: Option<String>) -> Result<Recovery, Error> {
         if dead.len() > DEAD_MAX {
             return Err(CoreError::invalid(
@@ -70,14 +70,14 @@ impl<P: Ports> Service<P> {
         Ok(recovery)
     }
 
-    /// True if this call closed it; false if somebody else has in the meantime.
+    /// Closes a run; returns false if another call has closed it in the meantime.
     fn close_run(&self, dead: &[String], loaded: &Loaded) -> Result<bool, Error> {
         let done = self.decide(&loaded.thread.value.id, &|loaded, moment| {
             if loaded.head.value.status != Status::Running || !is_dead(dead, loaded) {
                 return Ok(Decision::Repeat);
             }
             let round = self.round(loaded)?;
-            // Whether its parent waits on for it depends on the operator's caps, too.
+            // The operator's caps, too, decide if the parent keeps waiting for the thread.
             let moment = self.under_policy(moment)?;
             Ok(runner::recover(
                 loaded,
@@ -90,7 +90,7 @@ impl<P: Ports> Service<P> {
         Ok(done.is_ok())
     }
 
-    /// Threads by status, a page of all threads at a time.
+    /// Counts threads by status, a page of all threads at a time.
     pub fn stats(
         &self,
         cursor: Option<String>,

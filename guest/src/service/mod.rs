@@ -1,7 +1,8 @@
 //! The exports of the component over [`Ports`]: load, ask the core, commit.
 //!
 //! Each function here does bounded work. A conflict is decided again from fresh records, at most
-//! [`store::CONFLICTS_MAX`] times; then the caller hears `busy` and may repeat the same call.
+//! [`store::CONFLICTS_MAX`] times. Then the caller gets `unavailable` with the code
+//! [`store::CONTENTION`] and may repeat the same call.
 
 pub mod children;
 pub mod history;
@@ -20,34 +21,35 @@ use std::rc::Rc;
 use threadkeep_core::error::Error as CoreError;
 use threadkeep_core::settings::Pin;
 
-/// Pins that a warm instance keeps: they never change, so a turn need not read and parse its own again.
+/// Most pins that a warm instance keeps. A pin never changes, so a turn need not read and parse it
+/// again.
 const PINS_MAX: usize = 8;
 
-/// Why an export said no.
+/// Errors of the exports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Error {
-    /// A decision.
+    /// A refusal of the core.
     Core(CoreError),
     /// The thread was deleted.
     Deleted(String),
-    /// Storage.
+    /// An error of storage.
     Storage(StorageError),
-    /// The library.
+    /// An error of the library.
     Library(LibraryError),
 }
 
 impl Error {
-    /// What is wrong with stored data, if it is that.
+    /// Returns the problem, if stored data are damaged or missing.
     ///
     /// # Errors
-    /// Any other error, as it was.
+    /// Any other error, unchanged.
     pub fn unreadable(self) -> Result<String, Self> {
         match self {
             Self::Core(CoreError::Corrupt(message))
             | Self::Storage(
                 StorageError::Corrupt(_, message) | StorageError::TooLarge(_, message),
             ) => Ok(message),
-            // What names it is there, so it should be.
+            // An index or another record names the thread, so it should exist.
             Self::Core(missing @ CoreError::NotFound { .. }) => Ok(missing.to_string()),
             other => Err(other),
         }
@@ -72,7 +74,7 @@ impl From<LibraryError> for Error {
     }
 }
 
-/// The service: the host's ports, and a small cache of what never changes.
+/// The service: the host's ports, and a small cache of records that never change.
 #[derive(Debug)]
 pub struct Service<P> {
     ports: P,
@@ -80,7 +82,7 @@ pub struct Service<P> {
 }
 
 impl<P: Ports> Service<P> {
-    /// A service over a host.
+    /// Makes a service over a host.
     pub const fn new(ports: P) -> Self {
         Self {
             ports,
@@ -88,7 +90,7 @@ impl<P: Ports> Service<P> {
         }
     }
 
-    /// The host.
+    /// Returns the host's ports.
     pub fn ports(&self) -> &P {
         &self.ports
     }

@@ -13,10 +13,11 @@ use threadkeep_core::thread::{self, Draft, Status};
 /// Most threads of one page.
 pub const PAGE_THREADS_MAX: u32 = 100;
 
-/// Which threads to list: an index and a value, or all.
+/// A filter of threads: the name of an index and a value; `None` lists all.
 pub type Filter<'a> = Option<(&'static str, &'a str)>;
 
-/// A plan's records as if they had just been loaded. The store versions are not known and not needed: it is shown.
+/// Returns a plan's records as if they had just been loaded. Their store versions are unknown; a
+/// record that is only shown does not need them.
 pub fn shown(plan: Plan) -> Loaded {
     Loaded {
         thread: Stored {
@@ -37,7 +38,7 @@ pub fn shown(plan: Plan) -> Loaded {
 }
 
 impl<P: Ports> Service<P> {
-    /// Insert or fail.
+    /// Creates a thread; fails if its id exists.
     pub fn create(&self, draft: &Draft) -> Result<Loaded, Error> {
         let resolved = self.resolve(draft)?;
         let now = self.ports.now();
@@ -48,7 +49,7 @@ impl<P: Ports> Service<P> {
         Err(CoreError::Exists(plan.thread.id).into())
     }
 
-    /// A page of threads, from the newest: all, or those of an index.
+    /// Lists a page of threads, newest first: all, or those of an index.
     pub fn list(
         &self,
         filter: Filter<'_>,
@@ -74,7 +75,8 @@ impl<P: Ports> Service<P> {
         Ok((many, page.cursor))
     }
 
-    /// Give a title, or take it away. A thread that somebody holds gets it beside its history.
+    /// Sets or removes the title. The title of a held thread changes without an entry in its
+    /// history.
     pub fn set_title(&self, thread: &str, title: Option<String>) -> Result<Loaded, Error> {
         thread::check_title(title.as_deref())?;
         let done = self.decide(thread, &|loaded, moment| {

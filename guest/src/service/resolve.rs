@@ -1,4 +1,5 @@
-//! What a thread is to run with: directive, model, tools and policy from the library, fixed in a pin.
+//! Resolves the settings of a thread: directive, model, tools and policy from the library, fixed in
+//! a pin.
 
 use super::{Error, Service};
 use crate::ports::Ports;
@@ -19,7 +20,7 @@ const DEFAULT_MODEL: &str = "default";
 pub type Pinned = (Rc<Pin>, Option<(String, String)>);
 
 impl<P: Ports> Service<P> {
-    /// Check a draft against the library and fill it in.
+    /// Checks a draft against the library and fills it in.
     pub fn resolve(&self, draft: &Draft) -> Result<Resolved, Error> {
         let directive = self.directive(draft.directive.as_deref())?;
         let catalog = self.catalog()?;
@@ -49,7 +50,8 @@ impl<P: Ports> Service<P> {
         })
     }
 
-    /// The pin that a thread has, or a new one if it has none or is a chat whose files have changed.
+    /// Returns the pin of a thread, or a new one if it has none or is a chat whose files have
+    /// changed.
     pub fn pin_for_start(&self, loaded: &Loaded) -> Result<Pinned, Error> {
         let thread = &loaded.thread.value;
         let suspended = loaded.head.value.status == threadkeep_core::thread::Status::Suspended;
@@ -71,7 +73,7 @@ impl<P: Ports> Service<P> {
         Ok((self.cache_pin(&hash, pin), Some((text, hash))))
     }
 
-    /// The pin that a thread has.
+    /// Returns the pin of a thread.
     pub fn pin(&self, loaded: &Loaded) -> Result<Rc<Pin>, Error> {
         let thread = &loaded.thread.value;
         let missing = || CoreError::Corrupt(format!("the pin of {} is missing", thread.id));
@@ -85,13 +87,13 @@ impl<P: Ports> Service<P> {
         Ok(self.cache_pin(hash, Pin::from_text(&item.value)?))
     }
 
-    /// The pin that a thread has, unless it was never started.
+    /// Returns the pin of a thread, or `None` if it was never started.
     pub fn pin_if_any(&self, loaded: &Loaded) -> Result<Option<Rc<Pin>>, Error> {
         let pinned = loaded.thread.value.pin.is_some();
         pinned.then(|| self.pin(loaded)).transpose()
     }
 
-    /// What the operator allows, with the preset of those who ask for nothing.
+    /// Reads the operator's policy, with the preset for threads that set no caps.
     fn policy(&self) -> Result<Policy, Error> {
         let preset = self.ports.library("settings", "preset")?;
         self.policy_over(preset.first().map(String::as_str))
@@ -103,7 +105,8 @@ impl<P: Ports> Service<P> {
         Ok(Policy::parse(preset, policy.first().map(String::as_str))?)
     }
 
-    /// The same moment under the caps that the operator allows now, whatever they were when a thread was created.
+    /// Returns the same moment with the ceilings that the operator sets now, whatever they were
+    /// when the thread was created.
     pub fn under_policy<'a>(&self, moment: Moment<'a>) -> Result<Moment<'a>, Error> {
         let policy = self.policy_over(None)?;
         Ok(Moment {
@@ -125,7 +128,7 @@ impl<P: Ports> Service<P> {
         Ok(pin(directive, inputs, overrides, model, catalog, &policy)?)
     }
 
-    /// Every tool that the host has, and those of the runner's own.
+    /// Returns every tool of the host, and the runner's own tools.
     fn catalog(&self) -> Result<Vec<ToolDef>, Error> {
         let names = self.ports.library("tool", "")?;
         let mut catalog = Vec::with_capacity(names.len());

@@ -1,4 +1,5 @@
-//! The runner: each call loads what the decision needs, commits it, and says what the driver does next.
+//! The runner: each call loads the inputs of a decision, commits it, and returns the next step of
+//! the driver.
 
 use super::registry::shown;
 use super::store::check_cursor;
@@ -19,14 +20,14 @@ use threadkeep_core::settings::Pin;
 use threadkeep_core::thread::{Head, Status, StepKind};
 use threadkeep_core::time::Instant;
 
-/// A step that hands out a model call carries the messages of at most so many entries; a driver that is further behind
+/// Most entries whose messages a step carries with a model call. A driver that is further behind
 /// reads them with `transcript.messages`.
 const ENTRIES_CARRIED_MAX: u64 = 8;
 
-/// A step, with what a model call needs beside it.
+/// A step for a driver, with the data that a model call needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Handed {
-    /// The thread as it now is.
+    /// The thread in its current state.
     pub loaded: Loaded,
     /// The step.
     pub step: Step,
@@ -38,18 +39,18 @@ pub struct Handed {
     pub messages: Vec<String>,
 }
 
-/// News for a driver.
+/// The verdict on a step in progress, for its driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum News {
-    /// Go on.
+    /// Continue the step.
     GoOn,
     /// A cancel waits: stop the step and submit `stopped`.
     Stop,
-    /// Somebody else holds the thread.
+    /// Another holder has the thread.
     Fenced,
 }
 
-/// A thread that somebody should drive.
+/// A thread that needs a driver.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Due {
     /// Its records.
@@ -58,11 +59,11 @@ pub struct Due {
     pub partial: u64,
 }
 
-/// A text of a stream, as its record holds it.
+/// The record of the partial text of a stream.
 struct PartialRecord {
     step: u64,
     text: String,
-    /// When it was kept: the step was still performed then.
+    /// The time of the write: the step was still being performed then.
     time: Option<Instant>,
 }
 
@@ -96,7 +97,7 @@ impl FromJson for PartialRecord {
 }
 
 impl<P: Ports> Service<P> {
-    /// Begin a run, or go on in place.
+    /// Begins a run, or continues a suspended one.
     pub fn start(
         &self,
         thread: &str,
@@ -131,7 +132,7 @@ impl<P: Ports> Service<P> {
         self.hand(done, 0)
     }
 
-    /// Take over a thread whose holder is gone.
+    /// Takes over a thread whose holder is gone.
     pub fn claim(&self, thread: &str, holder: &str, proof: Proof) -> Result<Handed, Error> {
         let done = self.decide_or_close(thread, &|loaded, moment| {
             let round = self.round(loaded)?;
@@ -151,7 +152,7 @@ impl<P: Ports> Service<P> {
         self.hand(done, 0)
     }
 
-    /// Give the result of a step.
+    /// Applies the result of a step.
     pub fn submit(
         &self,
         thread: &str,
@@ -192,7 +193,7 @@ impl<P: Ports> Service<P> {
         self.hand(done, have)
     }
 
-    /// Keep the text of a stream, and learn whether to go on.
+    /// Stores the partial text of a stream, and returns the verdict on the step.
     pub fn progress(&self, thread: &str, token: u64, text: &str) -> Result<News, Error> {
         if threadkeep_core::history::escaped_bytes(text) > PARTIAL_BYTES_MAX {
             return Err(CoreError::invalid(
@@ -225,9 +226,11 @@ impl<P: Ports> Service<P> {
                 expect: Expect::Any,
                 value,
             };
-            // If the head has moved, the text may belong to nothing any more: the next one comes soon.
+            // If the head has moved, the text may belong to no step any more. The next progress
+            // call comes soon.
             match self.ports.commit(vec![check, put], false) {
-                // A full store has no room for it, and the driver must hear the verdict all the same.
+                // A full store has no room for the text, and the driver must get the verdict all
+                // the same.
                 Ok(_) | Err(StorageError::QuotaExceeded(..)) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -239,7 +242,8 @@ impl<P: Ports> Service<P> {
         })
     }
 
-    /// Send a signal; the version of the thread afterwards. The same id with the same content is taken once.
+    /// Sends a signal; returns the thread afterwards. The same id with the same content is applied
+    /// once.
     pub fn signal(&self, thread: &str, name: &str, signal: &Signal) -> Result<Loaded, Error> {
         if name.is_empty() || name.len() > 128 || name.chars().any(char::is_control) {
             let problem = "must be 1 to 128 bytes without control characters";
@@ -276,7 +280,7 @@ impl<P: Ports> Service<P> {
         Ok(done.map_or_else(|loaded| loaded, shown))
     }
 
-    /// Threads that somebody should drive: the longest due first, or those of the tree under one.
+    /// Lists threads that need a driver: the longest due first, or those of the tree under one.
     pub fn ready(
         &self,
         limit: u32,
@@ -296,7 +300,8 @@ impl<P: Ports> Service<P> {
         };
         let (mut due, mut ceiling) = (Vec::new(), None);
         for (loaded, depth) in many {
-            // Who drives a tree begins its top, or does not; what lies below goes on with it.
+            // The driver of a tree decides itself about starting the top; the threads below
+            // continue with it.
             let due_now = wants_somebody(&loaded.head.value, now)
                 && !self.is_capped(&loaded, &mut ceiling)?;
             if !due_now && (depth == 0 || !self.is_to_be_revived(&loaded, &mut ceiling)?) {
@@ -320,8 +325,8 @@ impl<P: Ports> Service<P> {
         ))
     }
 
-    /// Returns the operator's caps, which the host is asked for once a call, and only where a thread
-    /// is suspended.
+    /// Returns the operator's caps, which the host is asked for once a call, and only where a
+    /// thread is suspended.
     fn read_ceiling(&self, known: &mut Option<Limits>) -> Result<Limits, Error> {
         if let Some(ceiling) = known {
             return Ok(*ceiling);
@@ -331,8 +336,8 @@ impl<P: Ports> Service<P> {
         Ok(ceiling)
     }
 
-    /// Is a thread of a tree, whose records were loaded to be shown, to be started again? One that
-    /// cannot be read is not.
+    /// Returns true if a thread of a tree, whose records were loaded to be shown, is to be started
+    /// again. A thread that cannot be read is not.
     fn is_to_be_revived(
         &self,
         shown: &Loaded,
@@ -352,14 +357,15 @@ impl<P: Ports> Service<P> {
         }
     }
 
-    /// A page of the threads that have a due entry whose time has come.
+    /// Reads a page of the threads that have a due entry whose time has come.
     fn due(
         &self,
         now: Instant,
         limit: u32,
         cursor: Option<String>,
     ) -> Result<(Vec<Loaded>, Option<String>), Error> {
-        // The clock may have stepped back since the page that gave it: then it lies behind the end, and nothing is due.
+        // If the clock has stepped back since the previous page, its cursor lies behind the end,
+        // and nothing is due.
         check_cursor(cursor.as_deref(), "", &key::number(u64::MAX))?;
         let end = key::number(now.millis().saturating_add(1));
         let start = cursor.unwrap_or_default();
@@ -367,7 +373,7 @@ impl<P: Ports> Service<P> {
         Ok((self.load_many(&page.keys())?.threads, page.cursor))
     }
 
-    /// The text of the pending step's stream, if it was kept and can be read.
+    /// Reads the partial text of the pending step's stream, if it was stored and can be read.
     pub fn partial(&self, loaded: &Loaded) -> Result<KeptPartial, Error> {
         let items = self.get_readable(&[(key::PARTIAL, &loaded.key())])?;
         let Some(item) = items.first() else {
@@ -392,8 +398,8 @@ impl<P: Ports> Service<P> {
         })
     }
 
-    /// The mail that waits: one for each message that the head counts, also where its record is
-    /// missing or cannot be read.
+    /// Reads the mail that waits: one item for each message that the head counts, also where its
+    /// record is missing or cannot be read.
     #[inline(never)]
     pub fn mail(&self, loaded: &Loaded) -> Result<Vec<Mail>, Error> {
         let head = &loaded.head.value;
@@ -417,7 +423,8 @@ impl<P: Ports> Service<P> {
         Ok(mail.collect())
     }
 
-    /// What a driver gets: the pending step of what was committed, or of what was there already.
+    /// Returns the pending step of the committed plan, or of the thread as loaded if nothing was
+    /// committed.
     fn hand(&self, done: Result<Plan, Loaded>, have: u64) -> Result<Handed, Error> {
         let (loaded, entry) = match done {
             Ok(mut plan) => {
@@ -450,7 +457,8 @@ impl<P: Ports> Service<P> {
         })
     }
 
-    /// The messages after `have` up to the step's version, if they are few; else none, and the driver reads them.
+    /// Returns the messages after `have` up to the step's version, if they are few; otherwise none,
+    /// and the driver reads them itself.
     fn carried(
         &self,
         loaded: &Loaded,
@@ -479,7 +487,7 @@ impl<P: Ports> Service<P> {
                 .ports
                 .read_history(&loaded.key(), have + 1, count, false)?;
             if lines.len() < count as usize {
-                // The page was full before all were read: the driver reads them in pages.
+                // The page was full before all entries were read. The driver reads them in pages.
                 return Ok((until, Vec::new()));
             }
             for (_, text) in lines {
@@ -493,15 +501,15 @@ impl<P: Ports> Service<P> {
     }
 }
 
-/// Is it due, and does nobody see to it? A thread that is held is seen to until its lease expires, but for its children
-/// that have still to be told something.
+/// Returns true if a thread is due and no holder drives it. A held thread needs no driver until its
+/// lease expires, except to propagate an end intent to its children.
 fn wants_somebody(head: &Head, now: Instant) -> bool {
     let due = head.due.is_some_and(|due| due <= now.millis());
     let held = head.status == Status::Running && head.expiry.is_some_and(|expiry| expiry >= now);
     due && (!held || head.sweep.is_some())
 }
 
-/// Ids of holders are compared as they are.
+/// Returns true if the thread's holder is in the list. Ids of holders are compared byte for byte.
 pub fn is_dead(dead: &[String], loaded: &Loaded) -> bool {
     loaded
         .head

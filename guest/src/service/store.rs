@@ -1,4 +1,4 @@
-//! Loading and committing: records by id, entries by version, and plans.
+//! Loads records by id and entries by version, and commits plans.
 
 use super::{Error, Service};
 use crate::ports::{Item, Ports, StorageError};
@@ -12,48 +12,49 @@ use threadkeep_core::runner::Decision;
 use threadkeep_core::thread::{ChainRecord, Head, ThreadRecord};
 use threadkeep_core::{id, key};
 
-/// How often a conflict is decided again before the caller hears `busy`.
+/// Most times that a conflicting decision is made before the caller gets `unavailable`.
 pub const CONFLICTS_MAX: u32 = 3;
-/// Code of `unavailable` where other writers were faster each time. Somebody always gets through, so the same call,
-/// repeated after a while, does too.
+/// Code of `unavailable` if other writers were faster each time. One writer always succeeds, so the
+/// same call, repeated after a while, succeeds too.
 pub const CONTENTION: &str = "contention";
-/// Reads of [`Service::load`]: the thread, its chain if that has another key, and the chains above it.
+/// Most reads of [`Service::load`]: the thread, its chain if that has another key, and the chains
+/// above it.
 const LOAD_READS_MAX: u32 = 3;
-/// How often a commit of unknown outcome is tried.
+/// Most tries of a commit whose outcome is unknown.
 const UNKNOWN_MAX: u32 = 3;
-/// Longest cursor, in bytes: one is a key of the store.
+/// Longest cursor, in bytes. A cursor is a key of the store.
 const CURSOR_BYTES_MAX: usize = 512;
-/// Ids that are compared for the nearest to one that does not exist.
+/// Ids that are compared to find the nearest one to an id that does not exist.
 const NEAREST_IDS_MAX: u32 = 200;
 
-/// Threads that were asked for together.
+/// Threads that were loaded together.
 #[derive(Debug, Default)]
 pub struct Many {
-    /// Those that could be read.
+    /// Threads that could be read.
     pub threads: Vec<Loaded>,
-    /// Those that could not: key, and what is wrong.
+    /// Threads that could not: key and problem.
     pub unreadable: Vec<(String, String)>,
 }
 
-/// A page of entries whose names tell all: those of an index, and of what is due.
+/// A page of entries whose names hold all their data: those of an index, and due entries.
 #[derive(Debug, Default)]
 pub struct NamePage {
-    /// The names, in order: also of entries that the store cannot give.
+    /// The names, in order, also of entries that the store cannot read.
     pub names: Vec<String>,
-    /// The threads of those that it cannot give: name, and what is wrong.
+    /// The threads of the entries that the store cannot read: name and problem.
     pub damaged: Vec<(String, String)>,
-    /// Where to go on.
+    /// Start of the next page.
     pub cursor: Option<String>,
 }
 
 impl NamePage {
-    /// The keys of the threads, which the names end with.
+    /// Returns the keys of the threads, which the names end with.
     pub fn keys(&self) -> Vec<String> {
         self.names.iter().map(|name| key::last(name)).collect()
     }
 }
 
-/// A stored text as a record.
+/// Parses a stored text as a record.
 pub fn parse<T: FromJson>(item: &Item) -> Result<T, Error> {
     json::read(&item.value).map_err(|e| {
         Error::Core(CoreError::Corrupt(format!(
@@ -63,7 +64,7 @@ pub fn parse<T: FromJson>(item: &Item) -> Result<T, Error> {
     })
 }
 
-/// Refuse a cursor that no page of this range has given.
+/// Refuses a cursor that no page of this range has returned.
 pub fn check_cursor(cursor: Option<&str>, start: &str, end: &str) -> Result<(), Error> {
     match cursor {
         Some(cursor) if cursor < start || cursor > end || cursor.len() > CURSOR_BYTES_MAX => {
@@ -91,7 +92,7 @@ fn stored<T: FromJson>(
         .transpose()
 }
 
-/// The thread that spawned another, if its head is among what was read and can be read itself.
+/// Returns the spawner of a thread, if its head is among the items and can be read.
 #[inline(never)]
 fn spawner(items: &[Item], thread: &ThreadRecord, chain: &ChainRecord) -> Option<Neighbour> {
     let (parent, of) = (thread.parent.as_ref()?, chain.parent.as_ref()?);
@@ -103,7 +104,8 @@ fn spawner(items: &[Item], thread: &ThreadRecord, chain: &ChainRecord) -> Option
     })
 }
 
-/// The chains above another, from the nearest up to the first that is missing or cannot be read.
+/// Returns the chains above another, from the nearest up to the first that is missing or cannot be
+/// read.
 #[inline(never)]
 fn accounts_above(items: &[Item], chain: &ChainRecord) -> Vec<Stored<ChainRecord>> {
     let above = chain.above.iter();
@@ -112,7 +114,8 @@ fn accounts_above(items: &[Item], chain: &ChainRecord) -> Vec<Stored<ChainRecord
         .collect()
 }
 
-/// The record of a thread under this key, if it says that it is that thread.
+/// Returns the thread record under this key. A record of another thread, or with an invalid chain
+/// id, is an error.
 #[inline(never)]
 fn named(items: &[Item], key: &str) -> Result<Option<Stored<ThreadRecord>>, Error> {
     let record: Option<Stored<ThreadRecord>> = stored(items, key::THREAD, key)?;
@@ -136,7 +139,7 @@ fn corrupt(key: &str, what: &str) -> Error {
     CoreError::Corrupt(format!("the record of the thread {key} {what}")).into()
 }
 
-/// Keys of the chains above one; none if they cannot be those that were written.
+/// Returns the keys of the chains above one; none if the list cannot be one that was written.
 fn keys_above(chain: &ChainRecord) -> Vec<String> {
     let above = &chain.above;
     let valid =
@@ -146,9 +149,9 @@ fn keys_above(chain: &ChainRecord) -> Vec<String> {
 }
 
 impl<P: Ports> Service<P> {
-    /// The records of a thread with the chains whose accounts lie above its own, as one snapshot: a root's in one read.
-    /// A parent or an account above that is missing or cannot be read is left out, and the thread is
-    /// not taken away by it.
+    /// Loads the records of a thread, with the chains whose accounts lie above its own, as one
+    /// snapshot. A root needs one read. A parent or an account above that is missing or cannot be
+    /// read is left out, so that its thread can still be loaded.
     pub fn load(&self, thread: &str) -> Result<Loaded, Error> {
         id::check("thread", thread)?;
         let own = id::key(thread);
@@ -176,7 +179,7 @@ impl<P: Ports> Service<P> {
             let chain_key = id::key(&record.value.chain);
             let known = root == chain_key;
             let chain: Option<Stored<ChainRecord>> = stored(&items, key::CHAIN, &chain_key)?;
-            // What a chain draws on never changes, so the second or third read has all of it.
+            // The chains above a chain never change, so the second or third read has all of them.
             let wanted = match &chain {
                 None if known => break,
                 None => Vec::new(),
@@ -200,8 +203,8 @@ impl<P: Ports> Service<P> {
         Err(CoreError::Corrupt(message).into())
     }
 
-    /// The records of a thread in one read with those of its neighbours. Where one of the neighbours
-    /// cannot be read, that one is left out.
+    /// Reads the records of a thread in one read with those of its neighbours. A neighbour that
+    /// cannot be read is left out.
     fn read_with_neighbours(
         &self,
         own: &[(&str, &str)],
@@ -216,8 +219,8 @@ impl<P: Ports> Service<P> {
         Ok(items)
     }
 
-    /// Those of these records that are there and that the store can read: in one read, or one by one
-    /// where one of them cannot be read.
+    /// Reads those of the records that exist and that the store can read: in one read, or one by
+    /// one if one of them cannot be read.
     pub fn get_readable(&self, keys: &[(&str, &str)]) -> Result<Vec<Item>, Error> {
         match self.ports.get(keys) {
             Err(StorageError::Corrupt(..) | StorageError::TooLarge(..)) => {}
@@ -234,8 +237,9 @@ impl<P: Ports> Service<P> {
         Ok(items)
     }
 
-    /// Every thread of a list of keys, in order, to be shown: without the chains above. Those that are missing or cannot
-    /// be read are named, so that one of them does not take the others away.
+    /// Loads the threads of a list of keys, in order, for display: without the chains above.
+    /// Threads that are missing or cannot be read are listed apart, so that the others can still be
+    /// loaded.
     pub fn load_many(&self, keys: &[String]) -> Result<Many, Error> {
         let ids = keys.iter().filter(|key| id::check("thread", key).is_ok());
         let pairs: Vec<(&str, &str)> = ids
@@ -243,7 +247,7 @@ impl<P: Ports> Service<P> {
                 [key::THREAD, key::HEAD, key::CHAIN].map(|collection| (collection, key.as_str()))
             })
             .collect();
-        // One that the store cannot read, or many large ones, and there is no answer for all of them.
+        // One record that the store cannot read, or many large ones, fail the read of all.
         let items = match self.ports.get(&pairs) {
             Ok(items) => Some(items),
             Err(StorageError::Corrupt(..) | StorageError::TooLarge(..)) => None,
@@ -268,7 +272,7 @@ impl<P: Ports> Service<P> {
         Ok(many)
     }
 
-    /// The thread of a key among what was read of several.
+    /// Returns the thread of a key from items that were read for several threads.
     fn loaded(&self, key: &str, items: &[Item]) -> Result<Loaded, Error> {
         let thread = named(items, key)?;
         let Some(thread) = thread.filter(|thread| id::key(&thread.value.chain) == key) else {
@@ -286,13 +290,13 @@ impl<P: Ports> Service<P> {
                 above: Vec::new(),
                 parent: None,
             }),
-            // It says which is missing.
+            // The single load names the record that is missing.
             _ => self.load(key),
         }
     }
 
-    /// A page of the names of a collection whose entries have no value that counts. One that the store
-    /// cannot give takes no others away: its name is as good as theirs.
+    /// Reads a page of the names of a collection whose entries carry all data in their names. An
+    /// entry that the store cannot read does not take the others away: its name is known.
     pub fn scan_names(
         &self,
         collection: &str,
@@ -337,7 +341,7 @@ impl<P: Ports> Service<P> {
         })
     }
 
-    /// One entry of a history.
+    /// Reads one entry of a history.
     pub fn entry(&self, thread_key: &str, version: u64) -> Result<Option<Entry>, Error> {
         let lines = self.ports.read_history(thread_key, version, 1, false)?;
         match lines.into_iter().next() {
@@ -346,7 +350,7 @@ impl<P: Ports> Service<P> {
         }
     }
 
-    /// The entry that holds the calls of a head's round, if it has one.
+    /// Reads the entry that holds the calls of a head's open round, if it has one.
     #[inline(never)]
     pub fn round(&self, loaded: &Loaded) -> Result<Option<Entry>, Error> {
         match &loaded.head.value.round {
@@ -355,8 +359,8 @@ impl<P: Ports> Service<P> {
         }
     }
 
-    /// Decide and commit, deciding again after a conflict. The plan that was committed, or what was loaded if there
-    /// was nothing to do.
+    /// Decides and commits, and decides again after a conflict. Returns the committed plan, or the
+    /// loaded records if there was nothing to do.
     pub fn decide(
         &self,
         thread: &str,
@@ -365,8 +369,8 @@ impl<P: Ports> Service<P> {
         self.decide_in(thread, false, decide)
     }
 
-    /// The same for what has happened and must be recorded: where the store has no room for what would follow, it is
-    /// decided once more so that it closes.
+    /// Decides and commits an event that has happened and must be recorded. If the store has no
+    /// room for the steps that would follow, it decides once more so that the run closes.
     pub fn decide_or_close(
         &self,
         thread: &str,
@@ -414,7 +418,8 @@ impl<P: Ports> Service<P> {
         )))
     }
 
-    /// Commit a plan: true if it is written, false after a conflict. Where nobody knows, the entry tells.
+    /// Commits a plan; returns true if it is written, false after a conflict. If the outcome is
+    /// unknown, the entry in the history tells.
     pub fn commit(&self, plan: &Plan) -> Result<bool, Error> {
         for _ in 0..UNKNOWN_MAX {
             match self.ports.commit(plan.writes.clone(), plan.closing) {
@@ -435,7 +440,8 @@ impl<P: Ports> Service<P> {
         )))
     }
 
-    /// After an unknown outcome: our entry, another's, or none at its position.
+    /// Resolves an unknown outcome by the entry at the position: true for this commit's own, false
+    /// for another's, `None` if there is none.
     fn find_out(&self, plan: &Plan) -> Result<Option<bool>, Error> {
         let (Some(entry), Some(Write::Append { partition, at, .. })) =
             (&plan.entry, plan.writes.last())

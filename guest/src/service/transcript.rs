@@ -17,12 +17,12 @@ pub struct Piece {
     pub text: String,
     /// The version that the document now reaches.
     pub version: u64,
-    /// Where to go on.
+    /// Start of the next piece.
     pub cursor: Option<u64>,
 }
 
 impl<P: Ports> Service<P> {
-    /// Messages from the entries after `after` up to `until` (0: the newest).
+    /// Reads messages of the entries after `after` up to `until` (0: the newest).
     pub fn messages(
         &self,
         thread: &str,
@@ -44,7 +44,7 @@ impl<P: Ports> Service<P> {
         Ok((texts, cursor))
     }
 
-    /// A document, or a piece of one.
+    /// Renders a document, or a piece of one.
     pub fn render(&self, thread: &str, what: &str, after: u64) -> Result<Piece, Error> {
         match what {
             "markdown" => self.pieces(thread, after, &|entry| Ok(transcript::markdown(entry))),

@@ -1,4 +1,4 @@
-//! One account: what it says, beside the threads and accounts that draw on it.
+//! The audit of one account: its sums, beside the threads and accounts that draw on it.
 
 use super::Invariant::Ledger;
 use super::read::{Snapshot, key_of, list, number, text};
@@ -7,12 +7,13 @@ use crate::storage::{Key, StorageError};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// Who draws on an account. Both are fixed when a chain is created; only new ones come.
+/// The chains and accounts that draw on an account. Members are fixed when a chain is created and
+/// never leave; only new ones are added.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Drawing {
-    /// Chains, with their links.
+    /// Chains, each with its links.
     chains: Vec<(String, Vec<String>)>,
-    /// Chains below that have an account of their own, whose money comes from this one.
+    /// Chains below that have an account of their own, which is funded from this one.
     accounts: Vec<String>,
 }
 
@@ -28,7 +29,7 @@ impl Drawing {
     }
 }
 
-/// What an account should say.
+/// The sums that an account should have.
 #[derive(Default)]
 struct Sums {
     held: u64,
@@ -38,10 +39,11 @@ struct Sums {
 }
 
 impl Audit<'_> {
-    /// Look at the account of a chain, if it has one of its own, and again while others change it.
+    /// Audits the account of a chain, if it has one of its own; repeats that while others change
+    /// it.
     pub(super) fn account(&mut self, root: &str) -> Result<(), StorageError> {
         match self.compare_account(root) {
-            // A record that cannot be read is named already, and without it there is no sum.
+            // A record that cannot be read is reported already, and without it there is no sum.
             Err(StorageError::Corrupt { .. }) => Ok(()),
             done => done,
         }
@@ -74,7 +76,8 @@ impl Audit<'_> {
         Ok(())
     }
 
-    /// Who draws on the account of a chain: itself, and the chains under it that have none of their own.
+    /// Returns the members of the account of a chain: the chain itself, and the chains below it
+    /// that have no account of their own.
     fn drawing(&self, root: &str) -> Result<Drawing, StorageError> {
         let mut drawing = Drawing::default();
         let mut known = BTreeSet::from([root.to_owned()]);
@@ -86,7 +89,7 @@ impl Audit<'_> {
                     if !known.insert(child.clone()) {
                         continue;
                     }
-                    // A link that is not the first of its chain has no record of one.
+                    // A thread that is not the first link of its chain has no chain record.
                     let key = [Key::new("chain", &child)];
                     let record = Snapshot::in_parts(self.storage, &key)?.json("chain", &child);
                     if !record.is_object() {
@@ -105,7 +108,7 @@ impl Audit<'_> {
         Ok(drawing)
     }
 
-    /// `None` if a record cannot be read: it is named already.
+    /// Recomputes the sums. `None` if a record cannot be read, which is reported already.
     fn sums(&self, drawing: &Drawing, records: &Snapshot) -> Option<Sums> {
         let mut sums = Sums::default();
         for (root, links) in &drawing.chains {
@@ -143,12 +146,13 @@ impl Audit<'_> {
     }
 }
 
-/// Has a chain an account of its own? If not it draws on the nearest above.
+/// Returns true if a chain has an account of its own. Otherwise it draws on the nearest account
+/// above.
 fn has_account(chain: &Value) -> bool {
     list(&chain["above"]).is_empty() || !chain["account"]["parent"].is_null()
 }
 
-/// One that is idle or has ended locks no money.
+/// Returns true if a thread of this status reserves money. An idle or ended thread reserves none.
 fn draws(status: &str) -> bool {
     ["created", "running", "waiting", "suspended"].contains(&status)
 }
@@ -172,7 +176,8 @@ fn compare(root: &str, account: &Value, sums: &Sums) -> Suspicion {
     suspicion
 }
 
-/// What holds of one account by itself. What a root has taken beyond its limit is its debt.
+/// Checks the rules that hold for a single account. A root account may exceed its limit: the excess
+/// is its debt.
 fn bounds(account: &Value, suspicion: &mut Suspicion) {
     let of = |what: &str| number(&account[what]);
     let taken = [of("spent"), of("held"), of("reserved")];

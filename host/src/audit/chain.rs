@@ -1,4 +1,4 @@
-//! One chain: its links, its tip, and the chains that lie above it.
+//! The audit of one chain: its links, its tip, and the chains above it.
 
 use super::read::{Snapshot, all_names, key_of, list, number, text, unescape};
 use super::{Audit, Invariant, Suspicion, TRIES_MAX, shown};
@@ -7,10 +7,11 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 
 impl Audit<'_> {
-    /// Look at one chain, and again while others change it.
+    /// Audits one chain; repeats that while others change it.
     pub(super) fn chain(&mut self, root: &str) -> Result<(), StorageError> {
         match self.compare_chain(root) {
-            // What cannot be read is named already, and without it there is nothing to compare.
+            // A record that cannot be read is reported already, and without it there is nothing to
+            // compare.
             Err(StorageError::Corrupt { .. }) => Ok(()),
             done => done,
         }
@@ -49,7 +50,7 @@ impl Audit<'_> {
         Ok(())
     }
 
-    /// Threads whose parent is one of these links, in the order of the index.
+    /// Returns the threads whose parent is one of these links, in the order of the index.
     pub(super) fn children(&self, links: &[String]) -> Result<Vec<String>, StorageError> {
         let mut children = Vec::new();
         for link in links {
@@ -58,7 +59,8 @@ impl Audit<'_> {
         Ok(children)
     }
 
-    /// A chain, its links, the thread and chain that spawned it, and the chains of its children, at one moment.
+    /// Reads a chain, its links, the thread and chain that spawned it, and the chains of its
+    /// children, at one moment.
     fn of_chain(
         &self,
         root: &str,
@@ -82,7 +84,7 @@ impl Audit<'_> {
         Snapshot::take(self.storage, &keys)
     }
 
-    /// Keys of the threads that the index has under a value.
+    /// Returns the keys of the threads that the index has under a value.
     pub(super) fn indexed(&self, name: &str, value: &str) -> Result<Vec<String>, StorageError> {
         let prefix = format!("{name}\u{1}{}", super::read::escape(value));
         let (mut from, end) = (format!("{prefix}\u{1}"), format!("{prefix}\u{2}"));
@@ -104,8 +106,9 @@ impl Audit<'_> {
         }
     }
 
-    /// Does a chain lie above itself? The mark that is compared moves on ever more rarely (Brent), so that a circle is found
-    /// wherever it begins and however long it is.
+    /// Returns true if a chain lies above itself. The mark that is compared moves on ever more
+    /// rarely (Brent's algorithm), so that a cycle is found wherever it begins and however long it
+    /// is.
     fn is_circle(&self, root: &str) -> Result<bool, StorageError> {
         let (mut mark, mut at) = (root.to_owned(), root.to_owned());
         let (mut steps, mut until) = (0_u64, 1_u64);
@@ -126,7 +129,7 @@ impl Audit<'_> {
     }
 }
 
-/// The links of a chain, one after the other, up to its tip.
+/// Checks the links of a chain, one after the other, up to its tip.
 fn linked(root: &str, links: &[String], records: &Snapshot, suspicion: &mut Suspicion) {
     let chain = records.json("chain", root);
     if !chain.is_object() {
@@ -148,7 +151,7 @@ fn linked(root: &str, links: &[String], records: &Snapshot, suspicion: &mut Susp
         }
         let thread = records.json("thread", &at);
         if !thread.is_object() {
-            // It is named already, and nobody knows where the chain goes on.
+            // The record is reported already, and without it the next link is unknown.
             return;
         }
         let previous = key_of(&thread["previous"]);
@@ -181,7 +184,7 @@ fn linked(root: &str, links: &[String], records: &Snapshot, suspicion: &mut Susp
     }
 }
 
-/// Who spawned it, and the accounts above its own.
+/// Checks the chain's parent, and the accounts above its own.
 fn spawned(root: &str, records: &Snapshot, suspicion: &mut Suspicion) {
     let chain = records.json("chain", root);
     let above = key_of(&chain["parent"]);
@@ -225,7 +228,8 @@ fn spawned(root: &str, records: &Snapshot, suspicion: &mut Suspicion) {
     }
 }
 
-/// Numbers of chains among those that their parent has spawned: each once, none above the count. A root has none.
+/// Checks the numbers of the chains that a parent has spawned: each is unique and at most the
+/// count. A root has no number.
 fn numbered(root: &str, children: &[String], records: &Snapshot, suspicion: &mut Suspicion) {
     let chain = records.json("chain", root);
     let (spawned, below) = (number(&chain["children"]), number(&chain["depth"]) + 1);
@@ -239,7 +243,8 @@ fn numbered(root: &str, children: &[String], records: &Snapshot, suspicion: &mut
     let mut taken = BTreeSet::new();
     for child in children {
         let record = records.json("chain", child);
-        // One that is not the first link of its chain has no record, and records of before have no number.
+        // A thread that is not the first link of its chain has no chain record, and records of
+        // older versions have no number.
         if key_of(&record["parent"]) != root || record["number"].is_null() {
             continue;
         }

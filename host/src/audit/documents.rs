@@ -1,4 +1,5 @@
-//! The audit of a tenant and of a project: the store off the runtime's threads, then the documents of its threads.
+//! The audit of a tenant and of a project: the store, on a blocking thread, then the documents of
+//! its threads.
 
 use super::{AuditError, Finding, Invariant, Progress, Report, audit_watched, shown};
 use crate::authority::AuthorityError;
@@ -11,19 +12,19 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Threads of one page: the registry's most.
+/// Threads of one page, which is the registry's maximum.
 const PAGE_THREADS: u32 = 100;
 
 impl Tenant {
-    /// Look at everything in its store, as [`super::audit`] does, on a thread of its own.
+    /// Audits everything in its store, as [`super::audit`] does, on a blocking thread.
     ///
     /// # Errors
-    /// If the store cannot be read at all. What is wrong with it is in the report.
+    /// If the store cannot be read at all. Faults of its records are in the report.
     pub async fn audit(&self) -> Result<Report, AuditError> {
         self.audit_watched(&Arc::default()).await
     }
 
-    /// The same, telling how far it has come.
+    /// Audits the store and reports its progress.
     ///
     /// # Errors
     /// As [`Tenant::audit`].
@@ -39,15 +40,16 @@ impl Tenant {
 }
 
 impl OpenProject {
-    /// Look at everything in its store, and compare every document with what the records give.
+    /// Audits everything in its store, and compares every document with its records.
     ///
     /// # Errors
-    /// If the store or the component give no answer. What is wrong is in the report.
+    /// If the store or the component does not answer. Faults of records and documents are in the
+    /// report.
     pub async fn audit(&self) -> Result<Report, AuditError> {
         self.audit_watched(&Arc::default()).await
     }
 
-    /// The same, telling how far it has come.
+    /// Audits the project and reports the progress.
     ///
     /// # Errors
     /// As [`OpenProject::audit`].
@@ -87,7 +89,8 @@ impl OpenProject {
     }
 }
 
-/// The component cannot read what is JSON. Said unless more was said of the thread.
+/// Reports that the component cannot read a record that is JSON, unless the thread's history has a
+/// finding already.
 fn unread(report: &mut Report, thread: &str, why: &str) {
     let known = |finding: &Finding| {
         finding.thread.eq_ignore_ascii_case(thread) && finding.invariant == Invariant::Histories
@@ -102,7 +105,8 @@ fn unread(report: &mut Report, thread: &str, why: &str) {
     }
 }
 
-/// A document that is other than its records counts if it is so twice: each look has the directory to itself.
+/// Compares the documents of a thread. A document that differs from its records counts if two
+/// checks in a row find so; each check has the directory locked.
 async fn compare(
     documents: &Documents,
     thread: &str,

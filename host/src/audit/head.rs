@@ -1,4 +1,4 @@
-//! What a head says, beside what its history tells.
+//! The audit of a head against its history.
 
 use super::Invariant::{Calls, Counters, Holders, Indexes};
 use super::Suspicion;
@@ -16,7 +16,7 @@ pub(super) fn compare(seen: &Seen, told: &Told, suspicion: &mut Suspicion) {
     ends(seen, told, suspicion);
 }
 
-/// Ended: only usage is still told of it.
+/// Returns true for a status of an ended thread: only corrections of usage can follow.
 fn is_end(status: &str) -> bool {
     ["completed", "error", "cancelled", "killed", "continued"].contains(&status)
 }
@@ -33,7 +33,7 @@ fn lease(seen: &Seen, suspicion: &mut Suspicion) {
         let has = !head[what].is_null();
         let expected = format!("a {what} while it runs");
         suspicion.wrong(Holders, running && !has, &expected, "none");
-        // What waits may keep its step.
+        // A waiting thread may keep its step.
         let wrong = has && !running && status != "waiting";
         let expected = format!("no {what} while it is {}", super::shown(status));
         suspicion.wrong(Holders, wrong, &expected, "one");
@@ -49,7 +49,8 @@ fn due(seen: &Seen, suspicion: &mut Suspicion) {
     let needs = ["created", "running", "waiting"].contains(&status);
     let expected = format!("a due entry while it is {}", super::shown(status));
     suspicion.wrong(Indexes, needs && due.is_none(), &expected, "none");
-    // What its children must still be told is done by whoever looks for what is due.
+    // The end still has to be propagated to its children, which a driver does when it looks for due
+    // entries.
     let sweeps = !head["sweep"].is_null();
     let expected = "a due entry at once: its children must still be told of its end";
     let wrong = sweeps && due != Some(0);
@@ -76,7 +77,7 @@ fn due(seen: &Seen, suspicion: &mut Suspicion) {
     suspicion.wrong(Indexes, wrong, expected, &found);
 }
 
-/// What is under way.
+/// Compares holds and open calls.
 fn open(head: &Value, told: &Told, suspicion: &mut Suspicion) {
     let hold = number(&head["hold"]["amount"]);
     let open = told.open_hold.map_or(0, |(_, amount)| amount);

@@ -1,4 +1,4 @@
-//! What the entries of one history say, one after the other, and what is wrong with them by themselves.
+//! The replay of the entries of one history, and the faults of the entries themselves.
 
 use super::read::{digest, list, number, text};
 use super::{Audit, Invariant, Suspicion};
@@ -14,11 +14,12 @@ const PAGE_ENTRIES: u32 = 100;
 /// An attempt that was charged without a reported usage.
 struct ChargedAttempt {
     spend: u64,
-    /// Tokens that were counted for it, by kind: estimated from its text, or none.
+    /// Tokens that were counted for it, by kind: estimated from its text, or zero.
     usage: [u64; KINDS.len()],
 }
 
-/// What a history has told so far. Entries never change, so it is told once, also while the thread goes on.
+/// The state that a history leads to. Entries never change, so each is replayed once, also while
+/// the thread continues.
 pub(super) struct Told {
     pub(super) version: u64,
     pub(super) hash: String,
@@ -27,14 +28,15 @@ pub(super) struct Told {
     pub(super) run_turns: u64,
     pub(super) spend: u64,
     pub(super) tokens: [u64; 5],
-    /// Calls without a result: version and index.
+    /// Calls without a result, by version and index.
     pub(super) open_calls: BTreeSet<(u64, u64)>,
-    /// The attempt of the runner that is under way, and calls of a host's own loop, by the versions that admitted them.
+    /// The hold of the runner's attempt, and those of calls of an external loop, each by the
+    /// version that admitted it.
     pub(super) open_hold: Option<(u64, u64)>,
     pub(super) own_holds: BTreeMap<u64, u64>,
-    /// By the version that admitted them: those that nobody has corrected since.
+    /// Charged attempts that no correction has followed, by the version that admitted them.
     charged: BTreeMap<u64, ChargedAttempt>,
-    /// What is wrong with the entries themselves.
+    /// Faults of the entries themselves.
     pub(super) wrong: Suspicion,
 }
 
@@ -56,7 +58,7 @@ impl Told {
         }
     }
 
-    /// An entry that stands at `position`.
+    /// Replays an entry that stands at `position`.
     fn entry(&mut self, position: u64, stored: &str) {
         let entry: Value = serde_json::from_str(stored).unwrap_or_default();
         let version = self.version + 1;
@@ -196,7 +198,7 @@ impl Told {
         let attempt = self.charged.remove(&of);
         let was = attempt.as_ref().map(|attempt| attempt.spend);
         let estimated = attempt.map_or([0; KINDS.len()], |attempt| attempt.usage);
-        // Told as money, it stays the tokens that were estimated.
+        // A correction that reports only money keeps the estimated tokens.
         if KINDS.iter().any(|kind| number(&event["usage"][kind]) > 0) {
             for (sum, estimated) in self.tokens.iter_mut().zip(estimated) {
                 *sum = sum.saturating_sub(estimated);
@@ -221,7 +223,7 @@ impl Told {
 }
 
 impl Audit<'_> {
-    /// Read a history on, up to and including a version, or to its end if that comes first.
+    /// Replays a history up to and including a version, or to its end if that comes first.
     pub(super) fn follow(
         &mut self,
         key: &str,

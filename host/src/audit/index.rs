@@ -1,4 +1,5 @@
-//! Entries that others are found by: each belongs to a thread that says so.
+//! The audit of entries by which other records are found: each must belong to a thread that
+//! confirms it.
 
 use super::read::{
     Names, Snapshot, digest, escape, index_key, key_of, millis, number, text, unescape,
@@ -7,13 +8,13 @@ use super::{Audit, Invariant, Suspicion, TRIES_MAX, shown};
 use crate::storage::{Key, StorageError};
 use serde_json::Value;
 
-/// Entries that are looked at at once: each rests on three records.
+/// Entries that are checked together: each depends on three records.
 const AT_ONCE: usize = 100;
 /// Collections of entries that belong to a thread or chain.
 const COLLECTIONS: [&str; 6] = ["index", "due", "inbox", "partial", "seen", "pin"];
 
 impl Audit<'_> {
-    /// Look at every entry.
+    /// Audits every entry of these collections.
     pub(super) fn entries_of_indexes(&mut self) -> Result<(), StorageError> {
         for collection in COLLECTIONS {
             let mut names = Names::new(self.storage, collection);
@@ -33,7 +34,8 @@ impl Audit<'_> {
         Ok(())
     }
 
-    /// All of them at one moment if that can be had, as it nearly always can; else one by one.
+    /// Audits entries at one common moment if one can be had, as it nearly always can; else one by
+    /// one.
     fn entries(&mut self, collection: &str, names: &[String]) -> Result<(), StorageError> {
         let mut keys = Vec::new();
         for name in names {
@@ -57,14 +59,14 @@ impl Audit<'_> {
         Ok(())
     }
 
-    /// Look at one entry, and again while others change what it rests on.
+    /// Audits one entry; repeats that while others change the records that it depends on.
     fn entry(&mut self, collection: &str, name: &str) -> Result<(), StorageError> {
         for _ in 0..TRIES_MAX {
             let keys = self.rests_on(collection, name)?;
             let records = match Snapshot::take(self.storage, &keys) {
                 Ok(Some(records)) => records,
                 Ok(None) => continue,
-                // It is named already.
+                // The record is reported already.
                 Err(StorageError::Corrupt { .. }) => return Ok(()),
                 Err(error) => return Err(error),
             };
@@ -87,11 +89,11 @@ impl Audit<'_> {
         Ok(())
     }
 
-    /// The entry and the records that say whether it belongs there.
+    /// Returns the keys of the entry and of the records that decide if it belongs there.
     fn rests_on(&self, collection: &str, name: &str) -> Result<Vec<Key>, StorageError> {
         let (first, last) = ends(name);
         let of = |collections: &[&str], key: &str| -> Vec<Key> {
-            // A part that is no name is one of nothing.
+            // An empty part names no record.
             let named = collections.iter().filter(|_| !key.is_empty());
             named.map(|collection| Key::new(*collection, key)).collect()
         };
@@ -115,14 +117,15 @@ impl Audit<'_> {
     }
 }
 
-/// The first and the last part of a key.
+/// Returns the first and the last part of a key.
 fn ends(name: &str) -> (String, String) {
     let first = name.split('\u{1}').next().unwrap_or_default();
     let last = name.rsplit('\u{1}').next().unwrap_or_default();
     (unescape(first), unescape(last))
 }
 
-/// Whose entry it would be, and what should be there instead; `None` if it is right or gone.
+/// Returns the owner of a wrong entry, and what should be there instead; `None` if the entry is
+/// right or gone.
 fn wrong(collection: &str, name: &str, records: &Snapshot) -> Option<(String, String)> {
     if !records.has(collection, name) {
         return None;
@@ -132,7 +135,7 @@ fn wrong(collection: &str, name: &str, records: &Snapshot) -> Option<(String, St
         "index" | "due" => {
             let (thread, head) = (records.json("thread", &last), records.json("head", &last));
             let broken = |record: &Value, of: &str| records.has(of, &last) && !record.is_object();
-            // What cannot be read is named already.
+            // A record that cannot be read is reported already.
             let unread = broken(&thread, "thread") || broken(&head, "head");
             let right = match collection {
                 "index" => is_indexed(name, &last, &thread, &head),
@@ -170,7 +173,7 @@ fn wrong(collection: &str, name: &str, records: &Snapshot) -> Option<(String, St
     (!right).then_some((owner, expected))
 }
 
-/// Does the thread say that it is found there?
+/// Returns true if the thread and its head give exactly this index key.
 fn is_indexed(name: &str, key: &str, thread: &Value, head: &Value) -> bool {
     let (moved, made) = (number(&head["recency"]), millis(&thread["created"]));
     let (chain, parent) = (key_of(&thread["chain"]), key_of(&thread["parent"]));
@@ -190,7 +193,7 @@ fn is_indexed(name: &str, key: &str, thread: &Value, head: &Value) -> bool {
         && name == index_key(kind, value, at, key)
 }
 
-/// Does the head say that it is due then, and does the entry name its chain?
+/// Returns true if the head gives exactly this due time, and the entry names the thread's chain.
 fn is_due(name: &str, key: &str, thread: &Value, head: &Value, records: &Snapshot) -> bool {
     let due = head["due"].as_u64();
     let named = due.map(|due| format!("{due:016x}\u{1}{}", escape(key)));

@@ -1,14 +1,17 @@
-//! The audit of a store: what every record should say, recomputed from histories, heads and chain records.
+//! The audit of a store: every record is recomputed from histories, heads and chain records, and
+//! compared.
 //!
-//! It shares no code with the core that writes the records: it reads them as JSON, by the names that are documented there,
-//! and does its own sums. It runs over any [`Storage`], also while others write. A finding counts only if one `get` of all
-//! records that it rests on shows it again, each at the version that it had before; what does not hold still for that is
-//! counted as unsettled. Memory is bounded by a page, by the records of one chain and its children, by what draws on one
-//! account, and by the findings that are named.
+//! It shares no code with the core that writes the records: it reads them as JSON, by the
+//! documented names, and computes its own sums. It runs over any [`Storage`], also while others
+//! write. A finding counts only if one `get` of all records that it depends on shows it again, each
+//! record at the same version as before. Records that change too often for that are counted as
+//! unsettled. Memory is bounded by a page, by the records of one chain and its children, by the
+//! members of one account, and by the findings that are named.
 //!
 //! The invariants are those of DESIGN.md, section 15, with its numbers. Documents are compared by
-//! [`OpenProject::audit`](crate::project::OpenProject::audit), because the component says what they should hold; that
-//! nothing is left of a deleted thread will be looked at once threads can be deleted.
+//! [`OpenProject::audit`](crate::project::OpenProject::audit), because only the component knows
+//! their content. The check that nothing is left of a deleted thread will follow once threads can
+//! be deleted.
 
 mod account;
 mod chain;
@@ -27,27 +30,32 @@ use read::Names;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Most findings that a report names; the others are counted. One broken rule of a writer breaks every thread.
+/// Most findings that a report names; the others are counted. One faulty rule of a writer breaks
+/// every thread.
 pub const FINDINGS_MAX: usize = 1_000;
-/// How often records that move while they are looked at are looked at again.
+/// Number of times that records are read again if they change during the check.
 const TRIES_MAX: u32 = 10;
 /// Longest text of a record that a finding repeats, in bytes.
 const SHOWN_BYTES_MAX: usize = 200;
-/// Longest of what a finding says was expected or found, in bytes: it may list what a history left open.
+/// Longest `expected` or `found` text of a finding, in bytes: it may list the open calls of a
+/// history.
 const SAID_BYTES_MAX: usize = 1_000;
 
-/// What must hold of a store, in the order of DESIGN.md, section 15.
+/// An invariant of a store, in the order of DESIGN.md, section 15.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Invariant {
-    /// 1: histories have no gaps, hashes chain, heads match; what a thread names can be read.
+    /// 1: histories have no gaps, hashes chain, heads match; records that a thread names can be
+    /// read.
     Histories,
-    /// 2: a call has at most one result, and exactly one before a provider is asked again.
+    /// 2: a call has at most one result, and exactly one before the next model call.
     Calls,
     /// 3: chains are acyclic, pointers agree both ways, one successor each, the tip is right.
     Chains,
-    /// 4: a running thread has a holder, and every hold is in a head that runs, or is settled or charged.
+    /// 4: a running thread has a holder, and every hold is in a head that runs, or is settled or
+    /// charged.
     Holders,
-    /// 5: accounts say what the threads that draw on them have held and spent, and what is reserved under them.
+    /// 5: accounts agree with the holds and spending of the threads that draw on them, and with the
+    /// reserves below.
     Ledger,
     /// 6: counters equal what the entries say.
     Counters,
@@ -58,12 +66,12 @@ pub enum Invariant {
 }
 
 impl Invariant {
-    /// Its number in DESIGN.md, section 15.
+    /// Returns its number in DESIGN.md, section 15.
     pub fn number(self) -> u8 {
         self as u8 + 1
     }
 
-    /// A word for it.
+    /// Returns its name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Histories => "histories",
@@ -77,7 +85,7 @@ impl Invariant {
         }
     }
 
-    /// What a person does about one that is broken.
+    /// Returns advice for a person about a broken invariant.
     pub fn advice(self) -> &'static str {
         match self {
             Self::Histories => {
@@ -102,16 +110,17 @@ impl Invariant {
     }
 }
 
-/// One thing that is not as it should be.
+/// One violation of an invariant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
-    /// The thread, or the root of the chain whose account it is: its id where that can be read, else its key.
+    /// The thread, or the root of the chain that owns the account: its id if that can be read, else
+    /// its key.
     pub thread: String,
-    /// What is broken.
+    /// The broken invariant.
     pub invariant: Invariant,
-    /// What should be there.
+    /// The expected state.
     pub expected: String,
-    /// What is there.
+    /// The state that was found.
     pub found: String,
 }
 
@@ -131,26 +140,27 @@ impl std::fmt::Display for Finding {
     }
 }
 
-/// What an audit found.
+/// The result of an audit.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Report {
-    /// Threads that were looked at.
+    /// Number of threads that were audited.
     pub threads: u64,
-    /// Entries of their histories that were read.
+    /// Number of history entries that were read.
     pub entries: u64,
-    /// The first [`FINDINGS_MAX`].
+    /// The first [`FINDINGS_MAX`] findings.
     pub findings: Vec<Finding>,
-    /// How many more there are.
+    /// Number of further findings.
     pub left_out: u64,
-    /// Threads and accounts that seemed wrong and were changed by others each time they were looked at again: nothing is
-    /// said of them.
+    /// Number of threads and accounts that seemed wrong and changed during each repeated check. The
+    /// report makes no statement about them.
     pub unsettled: u64,
-    /// Threads whose documents this user may not read: nothing is said of those.
+    /// Number of threads whose documents this user may not read. The report makes no statement
+    /// about those documents.
     pub documents_unread: u64,
 }
 
 impl Report {
-    /// Nothing is wrong.
+    /// Returns true if nothing is wrong.
     pub fn is_clean(&self) -> bool {
         self.findings.is_empty() && self.left_out == 0
     }
@@ -163,7 +173,7 @@ impl Report {
     }
 }
 
-/// How far an audit has come, for whoever watches it.
+/// The progress of an audit, for an observer on another thread.
 #[derive(Debug, Default)]
 pub struct Progress {
     threads: AtomicU64,
@@ -171,44 +181,44 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Threads that were looked at.
+    /// Returns the number of threads that were audited.
     pub fn threads(&self) -> u64 {
         self.threads.load(Ordering::Relaxed)
     }
 
-    /// Threads whose documents were compared, which comes last.
+    /// Returns the number of threads whose documents were compared, which comes last.
     pub fn documents(&self) -> u64 {
         self.documents.load(Ordering::Relaxed)
     }
 }
 
-/// Why an audit came to no end.
+/// An error that ends an audit early.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AuditError {
     /// The store cannot be read at all.
     #[error(transparent)]
     Store(#[from] StorageError),
-    /// The component gave no answer about documents.
+    /// The component did not answer about documents.
     #[error(transparent)]
     Call(#[from] CallError),
-    /// A document could not be compared, for a reason that is not its own.
+    /// A document could not be compared, for a reason outside the document.
     #[error(transparent)]
     Document(#[from] DocumentError),
-    /// The runtime is ending, or our own code panicked.
+    /// The runtime is shutting down, or this crate's code panicked.
     #[error("the audit was abandoned")]
     Abandoned,
 }
 
-/// Look at everything in a store. Blocks while it reads; writes nothing.
+/// Audits everything in a store. Blocks while it reads; writes nothing.
 ///
 /// # Errors
-/// What the store says where it cannot be read at all. A record that cannot be read is a finding.
+/// The store's error if it cannot be read at all. A single unreadable record is a finding.
 pub fn audit(storage: &dyn Storage) -> Result<Report, StorageError> {
     audit_watched(storage, &Progress::default())
 }
 
-/// The same, telling how far it has come.
+/// Audits a store and reports the progress.
 ///
 /// # Errors
 /// As [`audit`].
@@ -235,16 +245,16 @@ pub fn audit_watched(storage: &dyn Storage, progress: &Progress) -> Result<Repor
     Ok(audit.report)
 }
 
-/// An audit under way.
+/// An audit in progress.
 struct Audit<'a> {
     storage: &'a dyn Storage,
     report: Report,
-    /// What threads have really spent whose counter says otherwise, by their key: the counter was compared with the
-    /// history of every other. As many as there are findings, at most.
+    /// The real spending of threads whose counter is wrong, by their key. Every other counter
+    /// agreed with its history. At most as many as there are findings.
     spent: BTreeMap<String, u64>,
 }
 
-/// What seems wrong with one thread, account or entry, until it is seen again.
+/// The findings about one thread, account or entry, until a second read confirms them.
 struct Suspicion {
     thread: String,
     findings: Vec<Finding>,
@@ -259,7 +269,7 @@ impl Suspicion {
     }
 
     fn of(&mut self, invariant: Invariant, expected: impl Into<String>, found: impl Into<String>) {
-        // What one history can be wrong about is bounded by the report, too.
+        // The findings of one history are bounded like those of the report.
         if self.findings.len() <= FINDINGS_MAX {
             self.findings.push(Finding {
                 thread: self.thread.clone(),
@@ -270,7 +280,7 @@ impl Suspicion {
         }
     }
 
-    /// The two should be the same.
+    /// Adds a finding if the two numbers differ.
     fn differ(&mut self, invariant: Invariant, what: &str, expected: u64, found: u64) {
         if expected != found {
             self.of(
@@ -281,7 +291,7 @@ impl Suspicion {
         }
     }
 
-    /// This should not be.
+    /// Adds a finding if `wrong` is true.
     fn wrong(&mut self, invariant: Invariant, wrong: bool, expected: &str, found: &str) {
         if wrong {
             self.of(invariant, expected, found);
@@ -299,10 +309,11 @@ impl Suspicion {
     }
 }
 
-/// A text of a record as a finding repeats it: bounded, on one line.
+/// Makes a text of a record fit for a finding: bounded, on one line.
 fn shown(text: &str) -> String {
     let kept = &text[..text.floor_char_boundary(SHOWN_BYTES_MAX + 1)];
-    // What a terminal obeys, or a direction of writing hides, is a space; other text is as it is.
+    // Characters that control a terminal or the direction of writing become spaces; other text is
+    // unchanged.
     let plain = |c: char| match c {
         '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
             ' '

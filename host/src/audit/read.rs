@@ -1,4 +1,4 @@
-//! Reading records for an audit: names page by page, values as snapshots, and what stands in them as JSON.
+//! Reading of records for an audit: names page by page, values as snapshots, fields from JSON.
 
 use super::{Finding, Invariant, Report, shown};
 use crate::storage::{Item, Key, PAGE_ENTRIES_MAX, Page, Storage, StorageError};
@@ -7,20 +7,21 @@ use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write;
 
-/// Most records of one snapshot: a page of a `get`.
+/// Most records of one snapshot, which is a page of a `get`.
 pub(super) const SNAPSHOT_MAX: usize = PAGE_ENTRIES_MAX as usize;
-/// Longest value that an index key holds as it is; a longer one is replaced by its digest.
+/// Longest value that an index key contains unchanged; a longer one is replaced by its digest.
 const INDEX_VALUE_BYTES_MAX: usize = 220;
 
-/// Records at one moment. What was asked and is not there is `None`.
+/// Records at one moment. A requested record that does not exist is `None`.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Snapshot {
     items: BTreeMap<Key, Option<(u64, String)>>,
 }
 
 impl Snapshot {
-    /// These records, in one `get` where they fit one. If they do not, they are read until two rounds in a row show the
-    /// same versions: then there was a moment between the rounds at which all of them stood so. `None` if there was none.
+    /// Reads these records, in one `get` where they fit. If they do not, they are read until two
+    /// rounds in a row show the same versions: then all of them had these versions at a moment
+    /// between the rounds. `None` if there was no such moment.
     pub(super) fn take(storage: &dyn Storage, keys: &[Key]) -> Result<Option<Self>, StorageError> {
         if keys.len() <= SNAPSHOT_MAX {
             match storage.get(keys) {
@@ -40,7 +41,7 @@ impl Snapshot {
         Ok(None)
     }
 
-    /// Records of no common moment, in parts that fit an answer.
+    /// Reads records in parts that fit an answer, not all at one moment.
     pub(super) fn in_parts(storage: &dyn Storage, keys: &[Key]) -> Result<Self, StorageError> {
         let mut all = Self::default();
         for part in keys.chunks(SNAPSHOT_MAX / 5) {
@@ -66,7 +67,7 @@ impl Snapshot {
         Self { items: all }
     }
 
-    /// Is every record at the version that it has there?
+    /// Returns true if every record has the same version in both.
     pub(super) fn is_as(&self, other: &Self) -> bool {
         let versions = |snapshot: &Self| -> Vec<(Key, Option<u64>)> {
             let items = snapshot.items.iter();
@@ -77,12 +78,12 @@ impl Snapshot {
         versions(self) == versions(other)
     }
 
-    /// It was asked for and is not there.
+    /// Returns true if the record was requested and does not exist.
     pub(super) fn is_missing(&self, key: &Key) -> bool {
         matches!(self.items.get(key), Some(None))
     }
 
-    /// One `get` of the same records shows the same versions: what was seen is still so.
+    /// Reads the same records again; returns true if all versions are unchanged.
     pub(super) fn stands(&self, storage: &dyn Storage) -> Result<bool, StorageError> {
         let keys: Vec<Key> = self.items.keys().cloned().collect();
         let again = Self::take(storage, &keys)?;
@@ -98,7 +99,7 @@ impl Snapshot {
         Some(&item.1)
     }
 
-    /// A record as JSON. `Null` if there is none or it cannot be read.
+    /// Returns a record as JSON; `Null` if there is none or it cannot be parsed.
     pub(super) fn json(&self, collection: &str, name: &str) -> Value {
         let text = self.text(collection, name).unwrap_or_default();
         serde_json::from_str(text).unwrap_or_default()
@@ -111,10 +112,10 @@ pub(super) struct Names<'a> {
     collection: &'static str,
     page: VecDeque<String>,
     from: Option<String>,
-    /// The collection cannot be read here: the names are those that the index knows.
+    /// True if the collection cannot be read here, and the names come from the index instead.
     by_index: bool,
-    /// A record cannot be read, so the names behind it are read from the end, down to it: where
-    /// that goes on.
+    /// Set if a record cannot be read: the names after it are read from the end of the collection,
+    /// down to this name.
     down_to: Option<String>,
     end: Option<String>,
     last: String,
@@ -134,8 +135,8 @@ impl<'a> Names<'a> {
         }
     }
 
-    /// The next name. One record that the store cannot read takes a page away: that is a finding, and the names of the
-    /// threads after it come from the index.
+    /// Returns the next name. One record that the store cannot read makes its whole page
+    /// unreadable. That is a finding, and the names of the threads after it come from the index.
     pub(super) fn next(&mut self, report: &mut Report) -> Result<Option<String>, StorageError> {
         loop {
             if let Some(name) = self.page.pop_front() {
@@ -183,8 +184,8 @@ impl<'a> Names<'a> {
         }
     }
 
-    /// A page of the names between the end and a record that cannot be read. Where there is a
-    /// second such record, what lies between the two is not read, and a finding names it.
+    /// Reads a page of the names between the end and a record that cannot be read. If there is a
+    /// second such record, the names between the two are not read, and a finding reports it.
     fn page_from_end(&mut self, end: &str, report: &mut Report) -> Result<(), StorageError> {
         let from = self.down_to.clone().unwrap_or_default();
         let page = self
@@ -204,8 +205,8 @@ impl<'a> Names<'a> {
         }
     }
 
-    /// The names of a page, in order. Those of records that the store cannot give are findings, and are
-    /// looked at with the others.
+    /// Returns the names of a page, in order. Names of damaged records are findings, and are
+    /// audited like the others.
     fn names_of(&self, page: Page, report: &mut Report) -> Vec<String> {
         let mut names: Vec<String> = page.items.into_iter().map(|item| item.key.name).collect();
         for damaged in page.damaged {
@@ -248,7 +249,7 @@ impl<'a> Names<'a> {
     }
 }
 
-/// The names of a page of an index, also of entries that the store cannot give: what they hold does not count.
+/// Returns the names of a page of an index, damaged entries included: only the names matter.
 pub(super) fn all_names(page: Page) -> Vec<String> {
     let items = page.items.into_iter().map(|item| item.key.name);
     let damaged = page.damaged.into_iter().map(|damaged| damaged.name);
@@ -257,22 +258,22 @@ pub(super) fn all_names(page: Page) -> Vec<String> {
     names
 }
 
-/// A text; empty if it is none.
+/// Returns a text; empty if the value is not one.
 pub(super) fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-/// A number; 0 if it is none.
+/// Returns a number; 0 if the value is not one.
 pub(super) fn number(value: &Value) -> u64 {
     value.as_u64().unwrap_or(0)
 }
 
-/// The elements; none if it is no list.
+/// Returns the elements; none if the value is not a list.
 pub(super) fn list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
-/// A moment in milliseconds; 0 before the epoch.
+/// Returns a time in milliseconds; 0 before the epoch.
 pub(super) fn millis(time: &Value) -> u64 {
     let seconds = number(&time["seconds"]);
     let nanos = number(&time["nanos"]);
@@ -281,12 +282,12 @@ pub(super) fn millis(time: &Value) -> u64 {
         .saturating_add(nanos / 1_000_000)
 }
 
-/// The key of an id.
+/// Returns the storage key of an id.
 pub(super) fn key_of(id: &Value) -> String {
     text(id).to_ascii_lowercase()
 }
 
-/// SHA-256 of a text, in hex.
+/// Returns the SHA-256 of a text, in hex.
 pub(super) fn digest(text: &str) -> String {
     let mut hex = String::with_capacity(64);
     for byte in Sha256::digest(text.as_bytes()) {
@@ -296,7 +297,7 @@ pub(super) fn digest(text: &str) -> String {
     hex
 }
 
-/// The key of an index entry.
+/// Returns the key of an index entry.
 pub(super) fn index_key(name: &str, value: &str, millis: u64, thread: &str) -> String {
     let escaped = escape(value);
     let value = match escaped.len() <= INDEX_VALUE_BYTES_MAX {
@@ -309,7 +310,8 @@ pub(super) fn index_key(name: &str, value: &str, millis: u64, thread: &str) -> S
     )
 }
 
-/// A part of a key: what could pass for a separator is written as U+0002 and a digit.
+/// Escapes a part of a key: characters that could be taken for a separator become U+0002 and a
+/// digit.
 pub(super) fn escape(part: &str) -> String {
     part.replace('\u{2}', "\u{2}2")
         .replace('\u{1}', "\u{2}1")

@@ -1,4 +1,4 @@
-//! One thread: its records at one moment, beside its history up to then.
+//! The audit of one thread: its records at one moment, compared with its history up to then.
 
 use super::history::Told;
 use super::read::{Names, Snapshot, digest, escape, index_key, key_of, millis, number, text};
@@ -6,9 +6,9 @@ use super::{Audit, Invariant, Suspicion, TRIES_MAX, shown};
 use crate::storage::{Key, StorageError};
 use serde_json::Value;
 
-/// Most messages of an inbox that are looked at: more than may wait.
+/// Most messages of an inbox that are checked: more than may wait.
 const MAIL_MAX: u64 = 64;
-/// Threads whose heads are asked for at once.
+/// Threads whose heads are read together.
 const HEADS_AT_ONCE: usize = 100;
 
 /// The records of a thread at one moment.
@@ -25,7 +25,7 @@ impl Seen {
         text(&self.head["status"])
     }
 
-    /// Index entries that must be there.
+    /// Returns the index entries that must exist.
     fn indexes(&self) -> Vec<String> {
         let (moved, made) = (
             number(&self.head["recency"]),
@@ -69,7 +69,7 @@ impl Seen {
         Some(format!("{}\u{1}{pin}", escape(&self.root)))
     }
 
-    /// Everything that the thread and its head name.
+    /// Returns the keys of everything that the thread and its head name.
     fn names(&self) -> Vec<Key> {
         let own = [Key::new("thread", &self.key), Key::new("head", &self.key)];
         let chain = (!self.root.is_empty()).then(|| Key::new("chain", &self.root));
@@ -86,7 +86,7 @@ impl Seen {
 }
 
 impl Audit<'_> {
-    /// Look at one thread, and again while others change it.
+    /// Audits one thread; repeats that while others change it.
     pub(super) fn thread(&mut self, key: &str) -> Result<(), StorageError> {
         let mut told = Told::of(key);
         for _ in 0..TRIES_MAX {
@@ -119,7 +119,8 @@ impl Audit<'_> {
         Ok(())
     }
 
-    /// The accounts are compared with what the history tells, not with a counter that is wrong.
+    /// Remembers the spending by the history, so that accounts are not compared with a wrong
+    /// counter.
     fn note_spent(&mut self, key: &str, spend: u64) {
         if self.spent.len() < super::FINDINGS_MAX {
             self.spent.insert(key.to_owned(), spend);
@@ -134,7 +135,8 @@ impl Audit<'_> {
         Ok(())
     }
 
-    /// The records of a thread and all that they name, at one moment. `None` if it moved while it was looked for.
+    /// Reads the records of a thread and all that they name, at one moment. `None` if they changed
+    /// meanwhile.
     fn see(&self, key: &str) -> Result<Option<Seen>, StorageError> {
         let own = [Key::new("thread", key), Key::new("head", key)];
         let first = Snapshot::take(self.storage, &own)?.unwrap_or_default();
@@ -176,7 +178,7 @@ impl Audit<'_> {
         Ok(suspicion)
     }
 
-    /// Does the history end where the head says?
+    /// Checks that the history ends where the head says.
     fn whole(
         &self,
         seen: &Seen,
@@ -206,7 +208,7 @@ impl Audit<'_> {
         Ok(())
     }
 
-    /// Records of threads that have no head.
+    /// Audits records of threads that have no head.
     pub(super) fn threads_without_heads(&mut self) -> Result<(), StorageError> {
         let mut names = Names::new(self.storage, "thread");
         let mut heads = Vec::with_capacity(HEADS_AT_ONCE);
@@ -217,7 +219,7 @@ impl Audit<'_> {
             if heads.len() == HEADS_AT_ONCE || last {
                 let found = match Snapshot::in_parts(self.storage, &heads) {
                     Ok(found) => found,
-                    // The record is named already.
+                    // The record is reported already.
                     Err(StorageError::Corrupt { .. }) => Snapshot::default(),
                     Err(error) => return Err(error),
                 };
@@ -245,7 +247,7 @@ fn of_records(key: &str, records: Snapshot) -> Seen {
     }
 }
 
-/// What the thread and its head name is there.
+/// Checks that everything that the thread and its head name exists.
 fn named(seen: &Seen, suspicion: &mut Suspicion) {
     let records = &seen.records;
     let wrong = !records.has("chain", &seen.root);

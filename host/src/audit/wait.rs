@@ -1,4 +1,5 @@
-//! What a thread waits for: a child that has stopped is waited for no more, or the wake-up was lost.
+//! The audit of waits: a thread must not wait for a child that has stopped, because then its
+//! wake-up was lost.
 
 use super::read::{Snapshot, key_of, list, number, text};
 use super::{Audit, Invariant, Suspicion, TRIES_MAX, shown};
@@ -7,10 +8,10 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 
 impl Audit<'_> {
-    /// Look at what the tip of a chain waits for, if it does, and again while others change it.
+    /// Audits the wait of the tip of a chain, if it waits; repeats that while others change it.
     pub(super) fn wait(&mut self, root: &str) -> Result<(), StorageError> {
         match self.compare_wait(root) {
-            // What cannot be read is named already.
+            // A record that cannot be read is reported already.
             Err(StorageError::Corrupt { .. }) => Ok(()),
             done => done,
         }
@@ -46,7 +47,8 @@ impl Audit<'_> {
         Ok(())
     }
 
-    /// Keys of the tips of the children that a thread waits for; `None` if it does not wait.
+    /// Returns the keys of the tips of the children that a thread waits for; `None` if it does not
+    /// wait.
     fn waited(&self, root: &str, tip: &str) -> Result<Option<Vec<String>>, StorageError> {
         let head = Snapshot::in_parts(self.storage, &[Key::new("head", tip)])?.json("head", tip);
         if text(&head["status"]) != "waiting" || head["wait"].is_null() {
@@ -66,18 +68,18 @@ impl Audit<'_> {
     }
 }
 
-/// Must a child with this head have answered a wait for it? A hand-off goes on in the next link,
-/// a child at rest that was told something goes on or ends by it, and one that was interrupted is
-/// revived by the driver of its tree. Whether a cap forbids that depends on the policy, which is
-/// not known here.
+/// Returns true if a child with this head must already have answered a wait for it. A hand-off
+/// continues in the next link, an idle or suspended child with mail or an intent continues or ends
+/// by it, and an interrupted one is revived by the driver of its tree. A cap of the policy could
+/// forbid that, but the policy is not known here.
 fn has_stopped(head: &Value) -> bool {
     let status = text(&head["status"]);
     let ended = ["completed", "error", "cancelled", "killed"].contains(&status);
     let told = head["mail_from"] != head["mail_to"] || !head["intent"].is_null();
-    // A suspended one that is due was raised, or told of the end of its child.
+    // A suspended thread that is due was raised, or was notified of the end of its child.
     let told = told || status == "suspended" && !head["due"].is_null();
     let code = text(&head["cause"]["code"]);
-    // Whose money is short does not stand in the head.
+    // The head does not say whose money is short.
     let interrupted = ["recovered", "stopped", "store_full", "spend_exceeded"].contains(&code);
     ended || ["suspended", "idle"].contains(&status) && !told && !interrupted
 }

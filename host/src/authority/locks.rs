@@ -1,12 +1,14 @@
-//! Lock files of native holders: who lives, without heartbeats.
+//! Lock files of native processes, which tell a living process from a dead one without heartbeats.
 //!
-//! A process takes `.ai/threads/locks.d/<nonce>.lock` before it holds its first thread and keeps the file locked until
-//! it ends; the operating system lets go of it when the process dies, however it dies. So a file that is there and whose
-//! lock can be taken belongs to a dead process, and its threads can be recovered at once.
+//! A process makes and locks `.ai/threads/locks.d/<nonce>.lock` before it takes its first lease,
+//! and keeps the file locked until it ends; the operating system releases the lock when the process
+//! dies, however it dies. So an existing file whose lock is free belongs to a dead process, and its
+//! threads can be recovered at once.
 //!
-//! A file that is gone says nothing: whoever cleans up a directory removes those of the living too, and they do not
-//! notice. Of its holder nothing is known until its leases are over. Therefore a file is removed only when its process
-//! holds nothing any more: by the process itself, or once a recovery has closed what it had left.
+//! A missing file says nothing: a user who cleans up the directory removes the files of living
+//! processes too, and they do not notice. The state of such a holder is unknown until its leases
+//! expire. Therefore a file is removed only when its process holds no lease any more: by the
+//! process itself, or after a recovery has closed what it left behind.
 
 use super::{AuthorityError, child_dir, identity, open_private, private_child_dir, writing};
 use cap_std::fs::{Dir, OpenOptions};
@@ -14,23 +16,23 @@ use std::fs::{File, TryLockError};
 use std::io;
 use std::time::SystemTime;
 
-/// What the nonce of a native process begins with. Holders on other hosts (the bundle has no locks) do not begin with
-/// it, and nothing is ever concluded about them from a file that is not there.
+/// Prefix of the nonce of a native process. Holders on other hosts (the bundle has no locks) do not
+/// have it, and nothing is ever concluded about them from a missing file.
 pub const NATIVE_PREFIX: &str = "native-";
 
-/// Most lock files that [`dead`] looks at.
+/// Largest number of lock files that [`dead`] examines.
 pub const SWEPT_MAX: usize = 1_000;
 
 const DIRECTORY: &str = "locks.d";
 
-/// The same as errors call it.
+/// The lock directory, as errors call it.
 const PLACE: &str = ".ai/threads/locks.d";
 
-/// Tries to make a lock file that a sweep does not remove between making and locking.
+/// Attempts at making a lock file that no sweep removes between making and locking.
 const TRIES: usize = 8;
 
-/// The lock of this process in one tenant's directory. Dropping it says that the process holds nothing any more;
-/// [`HolderLock::leave`], that it may.
+/// The lock of this process in one tenant's directory. Dropping it declares that the process holds
+/// no lease any more; [`HolderLock::leave`] declares that it may hold some.
 #[derive(Debug)]
 pub struct HolderLock {
     directory: Dir,
@@ -40,19 +42,19 @@ pub struct HolderLock {
     left: bool,
 }
 
-/// What the lock files say of a holder.
+/// State of a holder's process, according to the lock files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Life {
-    /// Its lock file is locked.
+    /// The lock file is locked.
     Lives,
-    /// Its lock file is there, and nobody has locked it.
+    /// The lock file exists and is not locked.
     Dead,
-    /// It has no lock file, or is no native process.
+    /// The holder has no lock file, or is no native process.
     Unknown,
 }
 
 impl HolderLock {
-    /// Take a lock under a fresh random nonce. `threads` is `.ai/threads`.
+    /// Takes a lock under a fresh random nonce. `threads` is `.ai/threads`.
     pub fn take(threads: &Dir) -> Result<Self, AuthorityError> {
         let mut random = [0_u8; 8];
         getrandom::fill(&mut random).map_err(|error| AuthorityError::Io {
@@ -85,12 +87,12 @@ impl HolderLock {
         })
     }
 
-    /// The name of this process among holders.
+    /// The nonce of this process, the first part of its holder names.
     pub fn nonce(&self) -> &str {
         &self.nonce
     }
 
-    /// What is known of the process of `holder` (`<nonce>` or `<nonce>/<n>`) in the same directory.
+    /// State of the process of `holder` (`<nonce>` or `<nonce>/<n>`) in the same directory.
     pub fn life(&self, holder: &str) -> Result<Life, AuthorityError> {
         let nonce = holder.split_once('/').map_or(holder, |(nonce, _)| nonce);
         match is_nonce(nonce) {
@@ -99,12 +101,13 @@ impl HolderLock {
         }
     }
 
-    /// Lets go as death does: the file stays and says that what this process still holds can be recovered.
+    /// Releases the lock as a crash would: the file stays and declares that the leases of this
+    /// process can be recovered.
     pub fn leave(mut self) {
         self.left = true;
     }
 
-    /// The holder for this process's run number `run`.
+    /// The holder name for this process's run number `run`.
     pub fn holder(&self, run: u64) -> String {
         format!("{}/{run}", self.nonce)
     }
@@ -112,14 +115,15 @@ impl HolderLock {
 
 impl Drop for HolderLock {
     fn drop(&mut self) {
-        // One that stays behind is swept after the next recovery.
+        // A file that cannot be removed is swept after the next recovery.
         if !self.left {
             let _ = self.directory.remove_file(file_name(&self.nonce));
         }
     }
 }
 
-/// Refuses what no process could take its lock in: a link, or anything else than a directory, in place of `locks.d`.
+/// Refuses a `locks.d` in which no process could take its lock: a link, or anything else than a
+/// directory.
 pub fn check_locks(threads: &Dir) -> Result<(), AuthorityError> {
     directory(threads).map(drop)
 }
@@ -129,7 +133,7 @@ pub fn lock_place(holder: &str) -> String {
     place(&file_name(nonce_of(holder)))
 }
 
-/// What is known of the process of `holder` (`<nonce>` or `<nonce>/<n>`).
+/// State of the process of `holder` (`<nonce>` or `<nonce>/<n>`).
 pub fn life(threads: &Dir, holder: &str) -> Result<Life, AuthorityError> {
     let nonce = nonce_of(holder);
     if !is_nonce(nonce) {
@@ -141,7 +145,7 @@ pub fn life(threads: &Dir, holder: &str) -> Result<Life, AuthorityError> {
     }
 }
 
-/// The nonces of dead processes whose lock files are there, at most [`SWEPT_MAX`].
+/// The nonces of dead processes that have lock files; at most [`SWEPT_MAX`] files are examined.
 pub fn dead(threads: &Dir) -> Result<Vec<String>, AuthorityError> {
     let failed = |error| AuthorityError::from_io(PLACE, error);
     let Some(directory) = directory(threads)? else {
@@ -160,8 +164,9 @@ pub fn dead(threads: &Dir) -> Result<Vec<String>, AuthorityError> {
     Ok(dead)
 }
 
-/// The dead processes whose lock files are there, and since when each may have left documents
-/// behind: the time of its file. At most [`SWEPT_MAX`] are looked at.
+/// The dead processes that have lock files, each with the time since when it may have left
+/// documents unwritten: the modification time of its file. At most [`SWEPT_MAX`] files are
+/// examined.
 pub fn dead_since(threads: &Dir) -> Result<Vec<(String, SystemTime)>, AuthorityError> {
     let mut found = Vec::new();
     for nonce in dead(threads)? {
@@ -174,8 +179,8 @@ pub fn dead_since(threads: &Dir) -> Result<Vec<(String, SystemTime)>, AuthorityE
     Ok(found)
 }
 
-/// Notes in the lock files of these dead processes that what they left behind until `now` is
-/// written.
+/// Records in the lock files of these dead processes, as modification time, that the documents they
+/// left behind are written until `now`.
 pub fn note_caught_up(
     threads: &Dir,
     dead: &[(String, SystemTime)],
@@ -190,7 +195,7 @@ pub fn note_caught_up(
     Ok(())
 }
 
-/// The lock file of a process, if it is there, and what errors call it.
+/// Opens the lock file of a process, if it exists; also returns the name for errors.
 fn lock_file(threads: &Dir, nonce: &str) -> Result<Option<(File, String)>, AuthorityError> {
     let Some(directory) = directory(threads)? else {
         return Ok(None);
@@ -200,8 +205,8 @@ fn lock_file(threads: &Dir, nonce: &str) -> Result<Option<(File, String)>, Autho
     Ok(file.map(|file| (file, place(&name))))
 }
 
-/// Remove the lock files of these, which [`dead`] answered before what they held was closed; the answer is how many were
-/// there. Whoever has died meanwhile is not among them.
+/// Removes the lock files of these processes, which [`dead`] listed before their leases were
+/// closed, and returns the number removed. Processes that died since are not in the list.
 pub fn sweep(threads: &Dir, dead: &[String]) -> Result<usize, AuthorityError> {
     let Some(directory) = directory(threads)? else {
         return Ok(0);
@@ -228,7 +233,7 @@ fn file_name(nonce: &str) -> String {
     format!("{nonce}.lock")
 }
 
-/// What names the process in `<nonce>/<n>`.
+/// The nonce in `<nonce>/<n>`.
 fn nonce_of(holder: &str) -> &str {
     holder.split_once('/').map_or(holder, |(nonce, _)| nonce)
 }
@@ -242,7 +247,8 @@ fn is_nonce(nonce: &str) -> bool {
     })
 }
 
-/// Make the file and lock it. `None` if a sweep took it for a dead one's in between.
+/// Makes the file and locks it. `None` if a sweep meanwhile removed the file as that of a dead
+/// process.
 fn try_take(directory: &Dir, name: &str) -> io::Result<Option<File>> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);
@@ -254,7 +260,8 @@ fn try_take(directory: &Dir, name: &str) -> io::Result<Option<File>> {
     Ok(None)
 }
 
-/// Whether somebody holds the lock of this file, if it is there. The lock taken here ends with the handle.
+/// Tests whether the lock of this file is held, if the file exists. The lock taken by the test ends
+/// with the handle.
 fn life_of(directory: &Dir, name: &str) -> Result<Life, AuthorityError> {
     let Some(file) = existing(directory, name)? else {
         return Ok(Life::Unknown);
@@ -266,7 +273,8 @@ fn life_of(directory: &Dir, name: &str) -> Result<Life, AuthorityError> {
     }
 }
 
-/// Remove the file if nobody holds its lock. The lock is held meanwhile: whoever locks it after this finds it gone.
+/// Removes the file if its lock is free. The lock is held during the removal: a process that locks
+/// the file afterwards finds it gone.
 fn remove_free(directory: &Dir, name: &str) -> Result<bool, AuthorityError> {
     let Some(file) = existing(directory, name)? else {
         return Ok(false);
@@ -276,8 +284,8 @@ fn remove_free(directory: &Dir, name: &str) -> Result<bool, AuthorityError> {
     Ok(free && directory.remove_file(name).is_ok())
 }
 
-/// Open a lock file that is there. What is no regular file, or takes the place of one meanwhile, is refused; a pipe is
-/// not waited for.
+/// Opens an existing lock file. Anything but a regular file is refused, even if it takes the file's
+/// place meanwhile; opening does not wait for a pipe.
 fn existing(directory: &Dir, name: &str) -> Result<Option<File>, AuthorityError> {
     let place = place(name);
     let failed = |error| AuthorityError::from_io(&place, error);

@@ -1,8 +1,8 @@
-//! Files that nobody else on the machine may read or write, and files that nobody else may have
-//! written.
+//! Files that other users may not read or write, and checks that other users cannot have written a
+//! file.
 //!
-//! What is made here has its mode from the first moment, and the process's mask takes nothing from
-//! it afterwards. Where the system has no modes, nothing is asked.
+//! A file or directory made here has its mode from the first moment, and the umask of the process
+//! takes nothing from it afterwards. Nothing is checked where the system has no modes.
 
 use super::{AuthorityError, child_dir};
 use cap_std::fs::{Dir, File, Metadata, OpenOptions};
@@ -14,18 +14,18 @@ const FILE_MODE: u32 = 0o600;
 /// Mode of a directory.
 #[cfg(unix)]
 const DIRECTORY_MODE: u32 = 0o700;
-/// Every bit of a mode that says what others than the owner may.
+/// All mode bits of group and others.
 #[cfg(unix)]
 const OTHERS: u32 = 0o077;
-/// Those that let others write.
+/// The mode bits that let others write.
 #[cfg(unix)]
 const OTHERS_WRITE: u32 = 0o022;
 
-/// Opens a file and makes it private, whether it was there or not. The options say whether it may
-/// be.
+/// Opens a file and makes it private, whether it existed or not. The options say whether it may
+/// exist.
 ///
 /// # Errors
-/// As opening a file has them.
+/// The errors of opening a file.
 pub(crate) fn open_private(dir: &Dir, name: &str, mut options: OpenOptions) -> io::Result<File> {
     #[cfg(unix)]
     {
@@ -38,7 +38,7 @@ pub(crate) fn open_private(dir: &Dir, name: &str, mut options: OpenOptions) -> i
         use cap_std::fs::PermissionsExt;
         let found = file.metadata()?;
         let mode = found.permissions().mode() & (OTHERS | DIRECTORY_MODE);
-        // Not through a second name, which may be that of anything.
+        // Not through a second name: the file may be anything.
         if mode != FILE_MODE && is_own(&found) && has_one_name(&found) {
             file.set_permissions(cap_std::fs::Permissions::from_mode(FILE_MODE))?;
         }
@@ -46,7 +46,7 @@ pub(crate) fn open_private(dir: &Dir, name: &str, mut options: OpenOptions) -> i
     Ok(file)
 }
 
-/// A directory directly inside another, private if it is made; a link is refused.
+/// Opens a directory directly inside another, made private if it is missing; a link is refused.
 pub(crate) fn private_child_dir(parent: &Dir, name: &str) -> Result<Dir, AuthorityError> {
     let failed = |source| AuthorityError::from_io(name, source);
     match make_dir(parent, name) {
@@ -72,9 +72,9 @@ fn make_dir(parent: &Dir, name: &str) -> io::Result<()> {
     parent.create_dir(name)
 }
 
-/// Takes away what others may do with a directory of this user: earlier programs made it as the
-/// mask had it. One that belongs to somebody else, or stands on a file system that cannot be
-/// written, is as its owner wants it.
+/// Removes the permissions of others from a directory of this user: earlier versions made it with
+/// the mode of the umask. A directory of another user, or on a read-only file system, stays as it
+/// is.
 pub(crate) fn close_to_others(dir: &Dir, place: &str) -> Result<(), AuthorityError> {
     #[cfg(unix)]
     {
@@ -97,8 +97,8 @@ pub(crate) fn close_to_others(dir: &Dir, place: &str) -> Result<(), AuthorityErr
     }
 }
 
-/// Refuses a file of the operator's that somebody else can write: one of another user than this one
-/// and root, or whose mode lets others write.
+/// Refuses an operator's file that others can write: its owner is neither this user nor root, or
+/// its mode lets others write.
 pub(crate) fn check_written_by_owner(found: &Metadata, place: &str) -> Result<(), AuthorityError> {
     #[cfg(unix)]
     {
@@ -119,7 +119,8 @@ pub(crate) fn check_written_by_owner(found: &Metadata, place: &str) -> Result<()
     Ok(())
 }
 
-/// False for a file with more than one name. Where the system does not say, every file has one.
+/// False for a file with more than one name. Where the system does not count names, every file has
+/// one.
 pub(crate) fn has_one_name(metadata: &Metadata) -> bool {
     #[cfg(unix)]
     {
@@ -142,6 +143,6 @@ fn is_own(found: &Metadata) -> bool {
 #[cfg(unix)]
 fn set_mode(dir: &Dir, mode: u32) -> io::Result<()> {
     use cap_std::fs::PermissionsExt;
-    // Of the directory that is held, whatever its name is now.
+    // By the held handle, whatever the directory's name is now.
     dir.set_permissions(".", cap_std::fs::Permissions::from_mode(mode))
 }

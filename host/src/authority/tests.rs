@@ -1,4 +1,4 @@
-//! What a project directory gives, what it refuses, and who is dead.
+//! Tests: contents and refusals of a project directory, and detection of dead processes.
 
 use super::*;
 use tempfile::TempDir;
@@ -9,7 +9,7 @@ fn project() -> (TempDir, Project) {
     (temp, project)
 }
 
-/// The variant's name.
+/// The name of the variant.
 fn word<T>(result: Result<T, AuthorityError>) -> &'static str {
     match result {
         Ok(_) => "ok",
@@ -208,7 +208,7 @@ fn who_is_dead() {
     assert_eq!(of(&lock.holder(7)), Life::Lives);
     assert_eq!(of(&format!("{gone}/1")), Life::Unknown);
 
-    // Nothing is known of holders that no native process here can be.
+    // No conclusion about holders that no native process here can be.
     for holder in [
         "",
         "/",
@@ -229,7 +229,7 @@ fn who_is_dead() {
     assert_eq!(of(&left), Life::Dead);
 }
 
-/// A process that is killed leaves its file behind, unlocked.
+/// A killed process leaves its file behind, unlocked.
 #[test]
 fn what_the_dead_leave_behind() {
     let (temp, project) = project();

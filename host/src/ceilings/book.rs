@@ -1,4 +1,5 @@
-//! Where what a tenant has used is kept: in memory, or in a file of the operator's that outlives a process.
+//! Storage of the totals that a tenant has used: in memory, or in a file of the operator that
+//! outlives the process.
 
 use super::Refusal;
 use crate::authority::{self, AuthorityError};
@@ -11,24 +12,25 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Largest file of a book: it holds a few numbers.
+/// Largest size of a book's file, which holds a few numbers.
 const BOOK_BYTES_MAX: u64 = 4 << 10;
-/// Longest wait for the lock of a book. A change takes milliseconds, so whoever waits this long waits for a process that
-/// stands still; a call that is refused can be tried again, one that hangs cannot.
+/// Longest wait for the lock of a book. A change takes milliseconds, so a longer wait means that
+/// the locking process stands still; a refused call can be tried again, a hanging one cannot.
 const LOCK_WAIT_MAX: Duration = Duration::from_secs(4);
-/// The same once a wait was in vain, until one is not: else hundreds of calls would each wait so long, one after another.
+/// Longest wait after a wait in vain, until one succeeds: otherwise hundreds of calls would each
+/// wait the full time, one after another.
 const LOCK_WAIT_STUCK_MAX: Duration = Duration::from_millis(100);
-/// How long to wait before a held lock is tried again: about as long as a change.
+/// Pause before a held lock is tried again: about the time of one change.
 const LOCK_POLL: Duration = Duration::from_millis(5);
 
-/// What a tenant has used since its book was begun. Calls that are under way stand in it with the most that they can
-/// come to; so does a call whose process died.
+/// Totals that a tenant has used since its book was begun. A call under way is counted with the
+/// most that it can come to; so is a call whose process died.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Used {
-    /// Nano-USD for models.
+    /// Nano-USD spent on models.
     pub spend_nanos: u64,
-    /// Model calls whose cost nobody knows, because the operator has no price for the model.
+    /// Model calls of unknown cost, because the operator has no price for the model.
     pub unpriced_calls: u64,
     /// Model calls.
     pub model_calls: u64,
@@ -60,7 +62,7 @@ impl Used {
         ]
     }
 
-    /// Add as much as fits; what was added.
+    /// Adds as much as fits and returns what was added.
     pub(super) fn add(&mut self, mut more: Self) -> Self {
         for (total, more) in self.each().into_iter().zip(more.each()) {
             *more = (*more).min(u64::MAX - *total);
@@ -69,7 +71,7 @@ impl Used {
         more
     }
 
-    /// Put what a call came to in the place of what was added for it.
+    /// Replaces the amounts added for a call by its actual amounts.
     pub(super) fn replace(&mut self, mut held: Self, mut actual: Self) {
         let pairs = held.each().into_iter().zip(actual.each());
         for (total, (held, actual)) in self.each().into_iter().zip(pairs) {
@@ -78,37 +80,39 @@ impl Used {
     }
 }
 
-/// Keeps what was used. An embedder who wants it in a database of its own writes one.
+/// Stores the used totals. An embedder implements it to keep them in a database.
 pub trait Book: Send + Sync {
-    /// What was used.
+    /// The totals used so far.
     ///
     /// # Errors
-    /// If it cannot be read.
+    /// If they cannot be read.
     fn used(&self) -> Result<Used, Refusal>;
 
-    /// Change it, alone: nobody else changes it meanwhile. What `change` refuses changes nothing. Durable, where the book
-    /// is, when it answers. `change` may be made again from the start, as a transaction may.
+    /// Changes the totals exclusively: no other change happens meanwhile. If `change` refuses,
+    /// nothing changes. The change is durable, where the book is, when this returns. `change` may
+    /// be called again from the start, as a transaction may.
     ///
     /// # Errors
-    /// What `change` refuses, or that it cannot be kept.
+    /// The refusal of `change`, or a refusal because the totals cannot be stored.
     fn change(
         &self,
         change: &mut dyn FnMut(&mut Used) -> Result<(), Refusal>,
     ) -> Result<(), Refusal>;
 
-    /// May a change wait, for a disk, a lock or a network? Then it is made on a thread that is there for such things, one
-    /// change of a guard at a time, and never on one of the runtime's.
+    /// True if a change may wait for a disk, a lock or a network. It is then made on a thread for
+    /// blocking work, one change of a guard at a time, and never on a thread of the async runtime.
     fn blocks(&self) -> bool {
         true
     }
 }
 
-/// A book that ends with the process. [`Book::used`] is the snapshot that a later one may begin with.
+/// A book that ends with the process. [`Book::used`] is the snapshot from which a later process may
+/// continue.
 #[derive(Debug, Default)]
 pub struct InMemory(Mutex<Used>);
 
 impl InMemory {
-    /// A book that goes on from what was used before.
+    /// A book that continues from totals used before.
     pub fn from(used: Used) -> Self {
         Self(Mutex::new(used))
     }
@@ -135,19 +139,20 @@ impl Book for InMemory {
     }
 }
 
-/// A book in a JSON file, shared by all processes that name it. Every change is read, made and written under a lock
-/// file beside it, and durable before the call that it admits is sent.
+/// A book in a JSON file, shared by all processes that name it. Every change is read, made and
+/// written under a lock file beside it, and is durable before the call that it admits is sent.
 #[derive(Debug)]
 pub struct FileBook {
     dir: Dir,
     name: String,
     lock_wait_max: Duration,
-    /// The last wait for the lock was in vain.
+    /// True if the last wait for the lock was in vain.
     stuck: AtomicBool,
 }
 
 impl FileBook {
-    /// The book of this name in a directory that no tenant can write. It is made by the first change.
+    /// The book of this name in a directory that no tenant can write. The first change makes the
+    /// file.
     pub fn new(dir: Dir, name: &str) -> Self {
         Self {
             dir,
@@ -157,7 +162,7 @@ impl FileBook {
         }
     }
 
-    /// Only one process changes it at a time; the lock ends with the handle.
+    /// Locks the book against other processes; the lock ends with the handle.
     fn lock(&self) -> io::Result<std::fs::File> {
         let mut options = OpenOptions::new();
         options.write(true).create(true);
@@ -195,23 +200,23 @@ impl FileBook {
             Err(error) if error.is_missing() => return Ok(Used::default()),
             Err(error) => return Err(self.refused(&error)),
         };
-        // Whoever can write it can take from it what was spent.
+        // A user who can write the file can lower the recorded spending.
         let found = file.metadata();
         let found = found.map_err(|error| self.refused(&error))?;
         authority::check_written_by_owner(&found, &self.name)
             .map_err(|error| self.refused(&error))?;
         let bytes = authority::read_bounded(file, &self.name, BOOK_BYTES_MAX);
         let bytes = bytes.map_err(|error| self.refused(&error))?;
-        // As a table first: a list would be read as one, field by field.
+        // Parsed as a map first: serde would read a list as the struct, field by field.
         let table: serde_json::Map<_, _> =
             serde_json::from_slice(&bytes).map_err(|error| self.refused(&error))?;
         serde_json::from_value(table.into()).map_err(|error| self.refused(&error))
     }
 
-    /// Temporary, fsync, rename, fsync the directory.
+    /// Writes atomically and durably: temporary file, fsync, rename, fsync of the directory.
     fn write(&self, used: &Used) -> io::Result<()> {
         let temporary = format!("{}.new", self.name);
-        // What a process that died left, or somebody put there, is not written through.
+        // A file left by a dead process or planted under this name is removed, not written through.
         match self.dir.remove_file(&temporary) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             Ok(()) | Err(_) => {}
@@ -308,8 +313,9 @@ mod tests {
         assert_eq!(open().used().map(|used| used.spend_nanos), Ok(20));
     }
 
-    /// Symptom: a process that stopped while it held the lock hung every run of every other one. Cause: the lock was
-    /// awaited without end. Fix: the wait is bounded, and the call refused.
+    /// Symptom: a process that stopped while it held the lock hung every run of every other
+    /// process. Cause: the wait for the lock was unbounded. Fix: the wait is bounded, and the call
+    /// refused.
     #[test]
     fn a_lock_that_somebody_keeps_is_refused_and_not_awaited_for_ever() {
         let temp = tempfile::TempDir::new().expect("a temporary directory");
@@ -335,9 +341,9 @@ mod tests {
         assert_eq!(book.used().map(|used| used.spend_nanos), Ok(2));
     }
 
-    /// Symptom: everybody on a machine could hold the lock of a book, or write it. Cause: the mask
-    /// decided. Fix: both are private, also where an earlier program made them, and a book that
-    /// others may write is refused.
+    /// Symptom: every user of a machine could hold the lock of a book, or write the book. Cause:
+    /// the umask decided. Fix: both files are private, also where an earlier version made them, and
+    /// a book that others may write is refused.
     #[cfg(unix)]
     #[test]
     fn a_book_and_its_lock_are_private() {

@@ -1,5 +1,6 @@
-//! What passes the host is bounded whoever made it: an embedder's model and tools are held to what ours keep by
-//! themselves, and a provider's usage to what a call can come to.
+//! Bounds on everything that passes the host, whoever made it: an embedder's models and tools are
+//! held to the sizes that the built-in ones keep, and a provider's usage to what the call can have
+//! come to.
 
 use super::Used;
 use crate::models::{
@@ -12,29 +13,31 @@ use std::time::Duration;
 use threadkeep_units::price::TokenPrices;
 use threadkeep_units::unknown_bill::{TOKENS_PER_SECOND, output_tokens_in};
 
-/// Most bytes of a failure's code and of its sentence: ours have some hundred.
+/// Longest code and longest message of a failure, in bytes each: built-in ones have a few hundred.
 const WORDS_BYTES_MAX: usize = 4 << 10;
 
-/// So many times the tokens that a call was admitted with is believed: providers count in their own way, and some let a
-/// model think beyond the output maximum.
+/// Factor up to which reported tokens are believed, relative to those the call was admitted with:
+/// providers count in their own way, and some let a model think beyond the output maximum.
 const BELIEVED_TIMES: u64 = 2;
-/// So many tokens beside that are believed: prompts that providers put in front of ours have a few thousand at most.
+/// Tokens believed in addition to the factor: prompts that providers prepend have a few thousand at
+/// most.
 const BELIEVED_TOKENS: u64 = 10_000;
-/// No text has more bytes a token than this: English has four, a run of blanks some more. Who reports fewer tokens for
-/// what arrived, or none, is booked with so many.
+/// Upper bound of bytes a token: English has four, a run of blanks somewhat more. A provider that
+/// reports fewer tokens than the bytes that arrived imply, or none, is booked with the implied
+/// number.
 const TOKEN_BYTES_MAX: u64 = 16;
 
-/// What has arrived of an answer while it came.
+/// Counts of what has arrived of a reply so far.
 #[derive(Debug, Default)]
 pub(super) struct Arrived {
-    /// Bytes over the wire, where there is one.
+    /// Bytes over the network, where there is one.
     wire: AtomicU64,
     /// Bytes of text and thinking.
     said: AtomicU64,
 }
 
 impl Arrived {
-    /// Count a delta, and pass it on unless more was said than a reply may have.
+    /// Counts a delta, and passes it on unless the reply exceeds its maximal size.
     pub(super) fn pass(&self, delta: Delta, on_delta: OnDelta<'_>) {
         let (counter, bytes) = match &delta {
             Delta::Received(bytes) => (&self.wire, *bytes),
@@ -65,7 +68,7 @@ pub(super) fn most_of_model(request: &Request, prices: Option<&TokenPrices>) -> 
     }
 }
 
-/// The most that a tool call may come to.
+/// Upper bound of the use of a tool call.
 pub(super) fn most_of_tool(arguments: &str) -> Used {
     Used {
         tool_calls: 1,
@@ -74,8 +77,9 @@ pub(super) fn most_of_tool(arguments: &str) -> Used {
     }
 }
 
-/// What a model call came to that may have come to `most`. Where nobody knows its cost, it is what its time allowed, or
-/// the most if the policy wants it so; where something arrived, it has cost at least what no provider could say less of.
+/// Actual use of a model call that was admitted with `most`. A call of unknown cost is charged what
+/// its time allowed, or the full hold if the policy says so; a call of which something arrived
+/// costs at least the minimum for those bytes.
 pub(super) fn came_to(
     most: &Used,
     request: &Request,
@@ -136,8 +140,8 @@ fn least(prices: &TokenPrices, asked_bytes: u64, said_bytes: u64) -> u64 {
     least.get()
 }
 
-/// A usage as far as it is believed: of tokens that were read and of those that were written, at most
-/// [`BELIEVED_TIMES`] what the call was admitted with and [`BELIEVED_TOKENS`] more.
+/// The believed part of a usage: of input tokens and of output tokens, each at most
+/// [`BELIEVED_TIMES`] times what the call was admitted with and [`BELIEVED_TOKENS`] more.
 pub(super) fn believed(usage: Usage, request: &Request) -> Usage {
     let believed = |tokens: u64| {
         let times = tokens.saturating_mul(BELIEVED_TIMES);
@@ -159,7 +163,7 @@ pub(super) fn believed(usage: Usage, request: &Request) -> Usage {
     }
 }
 
-/// An answer that is no larger than one of ours can be.
+/// The reply, refused if it is larger than a reply may be.
 pub(super) fn answer(answer: Result<Completion, Failure>) -> Result<Completion, Failure> {
     let completion = answer.map_err(failure)?;
     let session = completion.session.as_ref().map_or(0, String::len);
@@ -188,7 +192,7 @@ fn shorten(text: &mut String, bytes: usize) {
     text.truncate(text.floor_char_boundary(bytes));
 }
 
-/// A result that is no larger than one of ours can be.
+/// The result, cut to the maximal size of a result.
 pub(super) fn result(result: ToolResult) -> ToolResult {
     ToolResult {
         content: cut(result.content),

@@ -1,4 +1,4 @@
-//! The guard of a tenant, shared by all its drivers: its policy, its book, its rate and its room for runs.
+//! The guard of a tenant, shared by all its drivers: its policy, book, call rate and room for runs.
 
 use super::money::token_prices;
 use super::permit::Permit;
@@ -16,41 +16,42 @@ use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
-/// Holds what one tenant may pass through the host. Share it between all drivers of the tenant.
+/// Enforces what one tenant may pass through the host. Share it between all drivers of the tenant.
 pub struct Guard {
     policy: Policy,
     built_in: Option<ModelTable>,
     book: Box<dyn Book>,
-    /// Whoever has it changes a book that blocks: the others wait here, without a thread.
+    /// Permit for changing a book that blocks: other changes wait here without occupying a thread.
     writer: Arc<Semaphore>,
     rate: Option<Mutex<Bucket>>,
     runs: Option<Arc<Semaphore>>,
     clock: Arc<dyn Clock>,
 }
 
-/// Longest wait of an answer for its totals. The queue of a book that stands still takes longer, and an answer that comes
-/// after its step's deadline is lost; the totals are changed all the same. Longer than one wait for the lock of a file.
+/// Longest time that a reply waits for its totals. The queue of a book that stands still takes
+/// longer, and a reply that comes after its step's deadline is lost; the totals are changed all the
+/// same. Longer than one wait for the lock of a file.
 const SETTLED_WAIT_MAX: Duration = Duration::from_secs(5);
 
-/// A change of the book that is made although nobody waits for it.
+/// A change of the book under way, made even if the caller does not wait for it.
 #[must_use = "the next call may be refused if this one is not settled"]
 pub(crate) struct Settling(Option<JoinHandle<()>>);
 
 impl Settling {
-    /// There is nothing to change, or it is changed.
+    /// There is nothing to change, or the change is made.
     pub(super) const DONE: Self = Self(None);
 
-    /// Wait until it is made, or for as long as an answer can wait.
+    /// Waits until the change is made, or for as long as a reply can wait.
     pub(crate) async fn wait(self) {
         if let Some(changing) = self.0 {
-            // One that panics is told where it does; the book keeps the most.
+            // A panic is reported where it happens; the book then keeps the upper bound.
             let _ = tokio::time::timeout(SETTLED_WAIT_MAX, changing).await;
         }
     }
 }
 
-/// What a call may come to, as it stands in the book. Dropped before anything was sent, it is given back; after that it
-/// stays until it is settled, and one that never is stays.
+/// The upper bound of a call, recorded in the book. Dropped before anything was sent, it is given
+/// back; after that it stays until it is settled, and for good if it never is.
 pub(super) struct Held {
     guard: Arc<Guard>,
     pub(super) most: Used,
@@ -58,12 +59,13 @@ pub(super) struct Held {
 }
 
 impl Guard {
-    /// A guard that begins to count now, in memory. The clock is the host's: the rate goes by it.
+    /// A guard that begins to count now, in memory. The clock is the host's; the call rate is
+    /// measured by it.
     pub fn new(policy: Policy, clock: Arc<dyn Clock>) -> Self {
         Self::over(policy, clock, Box::new(InMemory::default()))
     }
 
-    /// A guard that goes on with a book.
+    /// A guard that continues with a book.
     pub fn over(policy: Policy, clock: Arc<dyn Clock>, book: Box<dyn Book>) -> Self {
         let per_minute = policy.ceilings.calls_per_minute_max;
         Self {
@@ -77,13 +79,13 @@ impl Guard {
         }
     }
 
-    /// The policy that it holds to.
+    /// The policy that the guard enforces.
     pub fn policy(&self) -> &Policy {
         &self.policy
     }
 
-    /// What was used so far: a snapshot that an [`InMemory`] book of a later process may begin with. It waits where the
-    /// book does.
+    /// The totals used so far: a snapshot from which an [`InMemory`] book of a later process may
+    /// continue. Blocks where the book does.
     ///
     /// # Errors
     /// If the book cannot be read.
@@ -91,10 +93,10 @@ impl Guard {
         self.book.used()
     }
 
-    /// Let a run begin.
+    /// Admits a run.
     ///
     /// # Errors
-    /// If as many as may be are under way, or others wait already.
+    /// If the maximal number of runs is under way, or other runs are waiting.
     pub fn begin(self: &Arc<Self>) -> Result<Permit, Refusal> {
         let room = match &self.runs {
             None => None,
@@ -106,17 +108,17 @@ impl Guard {
         Ok(Permit::new(self, room))
     }
 
-    /// Let a run begin once there is room for it: first come, first served.
+    /// Admits a run once there is room for it: first come, first served.
     pub async fn begin_in_turn(self: &Arc<Self>) -> Permit {
         let room = match &self.runs {
             None => None,
-            // Nobody closes it.
+            // The semaphore is never closed.
             Some(runs) => Arc::clone(runs).acquire_owned().await.ok(),
         };
         Permit::new(self, room)
     }
 
-    /// There is no room for another run.
+    /// The refusal for want of room for another run.
     pub(crate) fn full(&self) -> Refusal {
         let most = self.ceilings().runs_max.unwrap_or(u64::MAX);
         self.reached("runs", "runs", (most, 1), most)
@@ -147,7 +149,8 @@ impl Guard {
         self.refusal(ceiling, &message)
     }
 
-    /// Refuse what would pass a ceiling. What no number can hold passes every one, and what needs nothing passes none.
+    /// Refuses what would pass a ceiling. A sum that overflows passes every ceiling; a need of zero
+    /// passes none.
     pub(super) fn room(
         &self,
         ceiling: &'static str,
@@ -172,7 +175,8 @@ impl Guard {
         own.or_else(built_in).and_then(token_prices)
     }
 
-    /// Take a turn of the rate, for a call that has so long: how long to wait for it.
+    /// Reserves a slot of the call rate for a call that has the time `has`; returns the wait until
+    /// the slot.
     pub(super) fn take_turn(&self, has: Duration) -> Result<Duration, Refusal> {
         let Some(rate) = &self.rate else {
             return Ok(Duration::ZERO);
@@ -187,7 +191,7 @@ impl Guard {
             })
     }
 
-    /// Give a turn back that nobody came for.
+    /// Gives back a reserved slot that was not used.
     pub(super) fn give_turn_back(&self) {
         if let Some(rate) = &self.rate {
             let mut bucket = rate.lock().unwrap_or_else(PoisonError::into_inner);
@@ -195,7 +199,7 @@ impl Guard {
         }
     }
 
-    /// Put the most that a call may come to into the book, where it passes no ceiling.
+    /// Records the upper bound of a call in the book, if it passes no ceiling.
     pub(super) async fn hold(self: &Arc<Self>, need: Used) -> Result<Held, Refusal> {
         self.on_book(move |guard| {
             let most = guard.change(&|used| {
@@ -225,8 +229,8 @@ impl Guard {
         self.room("tool_bytes", "bytes", bytes, most.tool_bytes_max)
     }
 
-    /// Do something that changes the book, on a thread that may block where the book may. A change that is under way is
-    /// made although its future is dropped.
+    /// Runs `act`, which changes the book, on a thread that may block if the book may. A change
+    /// under way is finished even if its future is dropped.
     async fn on_book<T: Send + 'static>(
         self: &Arc<Self>,
         act: impl FnOnce(&Arc<Self>) -> Result<T, Refusal> + Send + 'static,
@@ -247,7 +251,7 @@ impl Guard {
         })
     }
 
-    /// Change the book, on this thread; what `change` says.
+    /// Changes the book on this thread; returns what `change` returns.
     fn change(&self, change: &dyn Fn(&mut Used) -> Result<Used, Refusal>) -> Result<Used, Refusal> {
         let mut made = Used::default();
         self.book.change(&mut |used| {
@@ -257,8 +261,8 @@ impl Guard {
         Ok(made)
     }
 
-    /// Put what a call came to in the place of what it held. A book that cannot be written keeps the most, and refuses
-    /// the next call.
+    /// Replaces the recorded upper bound of a call by its actual use. A book that cannot be written
+    /// keeps the upper bound, and refuses the next call.
     fn replace(&self, held: Used, actual: Used) {
         let replaced = self.change(&|used| {
             used.replace(held, actual);
@@ -269,7 +273,8 @@ impl Guard {
         }
     }
 
-    /// The same when it is its turn, as [`Self::on_book`], on a task of its own: no future that is dropped takes it along.
+    /// As [`Self::replace`], in the queue of [`Self::on_book`] and on its own task, so that
+    /// dropping a future does not lose the change.
     fn replace_in_turn(self: &Arc<Self>, held: Used, actual: Used) -> Settling {
         let runtime = Handle::try_current();
         let (Ok(runtime), true) = (runtime, self.book.blocks()) else {
@@ -297,12 +302,12 @@ impl Guard {
 }
 
 impl Held {
-    /// From now on something may have been sent.
+    /// Marks that from now on something may have been sent.
     pub(super) fn sent(&mut self) {
         self.sent = true;
     }
 
-    /// What it came to. It is written whatever becomes of the answer.
+    /// Settles the call with its actual use. The change is made whatever becomes of the answer.
     pub(super) fn settle(mut self, actual: Used) -> Settling {
         self.sent = true;
         self.guard.replace_in_turn(self.most, actual)
@@ -326,7 +331,7 @@ impl fmt::Debug for Guard {
     }
 }
 
-/// More than a semaphore counts is more than a machine runs.
+/// Clamped: a machine cannot run more runs than a semaphore counts.
 fn room_for(runs: u64) -> Arc<Semaphore> {
     let runs = usize::try_from(runs).unwrap_or(usize::MAX);
     Arc::new(Semaphore::new(runs.min(Semaphore::MAX_PERMITS)))
@@ -339,7 +344,7 @@ mod tests {
     use crate::policy::Preset;
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    /// A book that takes a while, and counts how many changes it is asked for at once.
+    /// A slow book that counts how many changes are asked of it at once.
     #[derive(Default)]
     struct Counting {
         kept: InMemory,
@@ -365,8 +370,9 @@ mod tests {
         }
     }
 
-    /// Symptom: many calls that were dropped at once left what they held in a book in a file. Cause: each asked for the
-    /// lock of the file by itself, and gave up when its time was over. Fix: they wait for their turn as all others.
+    /// Symptom: many calls that were dropped at once left what they held in a file's book. Cause:
+    /// each asked for the lock of the file by itself, and gave up when its time was over. Fix: they
+    /// queue as all other changes do.
     #[tokio::test]
     async fn what_many_calls_give_back_is_written_one_after_another() {
         let book = Arc::new(Counting::default());

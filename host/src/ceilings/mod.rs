@@ -1,13 +1,15 @@
-//! Ceilings: what may pass through the host, whatever the component decides.
+//! Ceilings: bounds on what passes through the host, whatever the component decides.
 //!
-//! A component that is wrong, or was replaced, cannot spend or touch more: each model call and each tool call goes
-//! through the [`Permit`] of its run, which knows the operator's policy and nothing of threads. What would pass a
-//! ceiling is refused *before* it is sent. For money and bytes the worst case is put into the book first and replaced by
-//! what was reported afterwards, so that calls at the same time cannot pass it together, and a process that dies in
-//! between has counted too much and never too little.
+//! A wrong or replaced component cannot spend or touch more: each model call and each tool call
+//! goes through the [`Permit`] of its run, which knows the operator's policy and nothing of
+//! threads. A call that would pass a ceiling is refused *before* it is sent. For money and bytes
+//! the worst case is recorded in the book first and replaced by the reported use afterwards. So
+//! concurrent calls cannot pass a ceiling together, and a process that dies in between has counted
+//! too much and never too little.
 //!
-//! A refusal of a model call is a [`Failure`] with the code `ceiling_<name>`; the runner suspends the run with it, and a
-//! person who raises the ceiling resumes. A refused tool call is a failed result, which the model reads.
+//! A refusal of a model call is a [`Failure`] with the code `ceiling_<name>`; the runner suspends
+//! the run with it, and a person who raises the ceiling resumes it. A refused tool call is a failed
+//! result, which the model reads.
 
 mod book;
 mod bounds;
@@ -25,43 +27,46 @@ pub use rate::WAIT_MAX;
 use crate::models::{Failure, FailureKind};
 use std::time::Duration;
 
-/// What may pass through the host. `None` sets no bound, zero lets nothing pass. Money, calls and bytes are totals of
-/// all runs of a tenant since its book was begun.
+/// Bounds on what may pass through the host. `None` sets no bound, zero lets nothing pass. Money,
+/// calls and bytes are totals of all runs of a tenant since its book was begun.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ceilings {
     /// Money for models, in nano-USD, by the operator's prices and the usage that providers report.
     pub spend_nanos_max: Option<u64>,
-    /// May a model that the operator has no price for be called beside a ceiling of money? It is counted as a call of
-    /// unknown cost.
+    /// True if a model without a price of the operator may be called beside a ceiling of money. It
+    /// is counted as a call of unknown cost.
     pub unpriced: bool,
     /// Model calls.
     pub model_calls_max: Option<u64>,
-    /// Bytes to and from models: prompts, messages, schemas, and answers as they come over the wire. A call is admitted
-    /// only if the largest answer would still fit (`models::answer_bytes_max`).
+    /// Bytes to and from models: prompts, messages, schemas, and answers as they come over the
+    /// wire. A call is admitted only if the largest answer would still fit
+    /// (`models::answer_bytes_max`).
     pub model_bytes_max: Option<u64>,
     /// Tool calls.
     pub tool_calls_max: Option<u64>,
-    /// Bytes of arguments and results. A call is admitted only if the largest result would still fit
-    /// (`tools::RESULT_BYTES_MAX`).
+    /// Bytes of arguments and results. A call is admitted only if the largest result would still
+    /// fit (`tools::RESULT_BYTES_MAX`).
     pub tool_bytes_max: Option<u64>,
     /// Bytes of the arguments of one tool call.
     pub argument_bytes_max: Option<u64>,
-    /// Model and tool calls a minute, by the host's clock. So many may be made at once; then one for each share of the
-    /// minute. A call that comes too early waits for its turn, at most [`WAIT_MAX`] and half of its own time, and is refused
-    /// if that is not enough.
+    /// Model and tool calls a minute, by the host's clock. That many may be made at once; then one
+    /// for each share of the minute. A call that comes too early waits for its slot, at most
+    /// [`WAIT_MAX`] and half of its own time, and is refused if that is not enough.
     pub calls_per_minute_max: Option<u64>,
-    /// Time from the first step of a run to its last, waits included. What is under way then is dropped.
+    /// Time from the first step of a run to its last, waits included. Calls still under way then
+    /// are dropped.
     pub run_time_max: Option<Duration>,
     /// Time of one model call, from asking to the end of its reply.
     pub call_time_max: Option<Duration>,
-    /// Time between two parts of a reply that streams. Providers of the tenant's own table are held to it.
+    /// Time between two parts of a reply that streams. Providers of the tenant's own table are held
+    /// to it.
     pub idle_time_max: Option<Duration>,
     /// Runs at the same time.
     pub runs_max: Option<u64>,
 }
 
 impl Ceilings {
-    /// No ceiling at all.
+    /// No ceilings at all.
     pub const fn none() -> Self {
         Self {
             spend_nanos_max: None,
@@ -79,7 +84,8 @@ impl Ceilings {
         }
     }
 
-    /// Every ceiling as a policy file names it, and its value if it is set: money in nano-USD, time in seconds.
+    /// Every ceiling as a policy file names it, and its value if it is set: money in nano-USD, time
+    /// in seconds.
     pub fn named(&self) -> [(&'static str, Option<String>); 12] {
         let Self {
             spend_nanos_max,
@@ -114,29 +120,30 @@ impl Ceilings {
     }
 }
 
-/// What codes of ceilings begin with.
+/// Prefix of the error codes of ceilings.
 pub const CODE: &str = "ceiling_";
 
-/// A call or a run that a ceiling refuses. Nothing was sent, unless the time of a run was over while it was under way.
+/// Refusal of a call or a run by a ceiling. Nothing was sent, unless the time of the run ended
+/// while the call was under way.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Refusal {
-    /// The ceiling, as a policy file names it; `models` and `tools` for what is not granted, `book` where the totals
-    /// cannot be kept.
+    /// The ceiling, as a policy file names it; `models` and `tools` for what is not granted, `book`
+    /// where the totals cannot be stored.
     pub ceiling: &'static str,
-    /// What would have been passed, and whose policy says so.
+    /// A sentence that names the bound and the policy that sets it.
     pub message: String,
-    /// When it may be tried again, where time alone helps.
+    /// Time after which a retry may succeed, where time alone helps.
     pub retry_after: Option<Duration>,
 }
 
 impl Refusal {
-    /// `ceiling_<name>`.
+    /// The error code, `ceiling_<name>`.
     pub fn code(&self) -> String {
         format!("{CODE}{}", self.ceiling)
     }
 
-    /// As the failure of a model call that was not sent.
+    /// The refusal as the failure of a model call that was not sent.
     pub fn failure(&self) -> Failure {
         Failure {
             kind: match self.retry_after {

@@ -1,4 +1,4 @@
-//! The permit of a run: every model call and every tool call of it passes here.
+//! The permit of a run, through which all its model calls and tool calls pass.
 
 use super::bounds::{self, Arrived};
 use super::guard::{Guard, Held, Settling};
@@ -24,31 +24,31 @@ pub struct Permit {
 /// Receives notes. It must not block.
 type Told = Box<dyn Fn(Note) + Send + Sync>;
 
-/// What somebody may want to know of a call while it is under way.
+/// Notices about a call while it is under way.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Note {
-    /// It came too early for the ceiling `calls_per_minute` and waits for its turn.
+    /// The call came too early for the ceiling `calls_per_minute` and waits for its slot.
     Waits {
-        /// For so long.
+        /// The time until the slot.
         wait: Duration,
-        /// A sentence for a person: which ceiling, and whose policy says so.
+        /// A sentence for a person: the ceiling, and the policy that sets it.
         message: String,
     },
     /// The provider reports more tokens than such a call can come to.
     Disbelieved {
-        /// What it reports.
+        /// The reported usage.
         reported: Usage,
-        /// What is counted instead.
+        /// The usage that is counted instead.
         counted: Usage,
     },
 }
 
-/// What came of a tool call.
+/// The outcome of a tool call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Called {
-    /// What the model is shown.
+    /// The result that the model is shown.
     pub result: ToolResult,
-    /// True if the call was dropped while it was under way: nobody knows what it did.
+    /// True if the call was dropped while it was under way: its effects are unknown.
     pub interrupted: bool,
 }
 
@@ -63,13 +63,14 @@ impl Permit {
         }
     }
 
-    /// Tell this of its calls while they are under way. It must not block.
+    /// Sets the receiver of notices about calls under way. It must not block.
     pub fn tell(&mut self, told: impl Fn(Note) + Send + Sync + 'static) {
         self.told = Some(Box::new(told));
     }
 
-    /// Make a model call, if it may be made: one request, as [`Llm::complete`]. Waiting for its turn and the answer take
-    /// at most `longest` together. The answer is within `models::REPLY_BYTES_MAX`, its usage within what is believed.
+    /// Makes a model call, if it is admitted: one request, as [`Llm::complete`]. The wait for a
+    /// slot and the reply take at most `longest` together. The reply is within
+    /// `models::REPLY_BYTES_MAX`, its usage within what is believed.
     ///
     /// # Errors
     /// The provider's failure, `ceiling_<name>`, `timeout`, or `reply_too_large`.
@@ -85,7 +86,7 @@ impl Permit {
         answer
     }
 
-    /// As [`Self::complete`], whose time is over once the answer is there, however long the totals are awaited.
+    /// As [`Self::complete`], but ends once the reply is there; the caller waits for the totals.
     pub(crate) async fn ask(
         &self,
         llm: &dyn Llm,
@@ -116,7 +117,7 @@ impl Permit {
         (answer, settling)
     }
 
-    /// The answer, as far as it is taken, or why there is none. `sent` is set before a request may be sent.
+    /// The bounded reply, or the failure without one. `sent` is set before a request may be sent.
     async fn answered(
         &self,
         llm: &dyn Llm,
@@ -148,7 +149,7 @@ impl Permit {
         Ok((answer, held.settle(actual)))
     }
 
-    /// The answer with as much usage as is believed; where that is less than was reported, it is told.
+    /// The reply with the believed part of its usage; a reduction is logged and noted.
     fn believed(
         &self,
         mut answer: Result<Completion, Failure>,
@@ -170,8 +171,8 @@ impl Permit {
         answer
     }
 
-    /// Make a tool call, if it may be made. Waiting for its turn and the result take at most `longest` together. The
-    /// result is within `tools::RESULT_BYTES_MAX`.
+    /// Makes a tool call, if it is admitted. The wait for a slot and the result take at most
+    /// `longest` together. The result is within `tools::RESULT_BYTES_MAX`.
     pub async fn call(
         &self,
         tools: &dyn Tools,
@@ -184,7 +185,7 @@ impl Permit {
         called
     }
 
-    /// As [`Self::call`], whose time is over once the result is there, however long the totals are awaited.
+    /// As [`Self::call`], but ends once the result is there; the caller waits for the totals.
     pub(crate) async fn use_tool(
         &self,
         tools: &dyn Tools,
@@ -207,7 +208,7 @@ impl Permit {
             Ok(Err(refusal)) => format!("{} ({})", refusal.message, refusal.code()),
             Err(_) => format!("there was no answer within {} s", longest.as_secs()),
         };
-        // What the model reads.
+        // The text that the model reads.
         let interrupted = sent.load(Ordering::Relaxed);
         let what = if interrupted { "dropped" } else { "not run" };
         let called = Called {
@@ -274,7 +275,8 @@ impl Permit {
         guard.hold(bounds::most_of_tool(arguments)).await
     }
 
-    /// Wait for a turn of the rate, for a call that has so long. One that is dropped while it waits gives its turn back.
+    /// Waits for a slot of the call rate, for a call that has the time `has`. A call that is
+    /// dropped while it waits gives its slot back.
     async fn wait_for_turn(&self, has: Duration) -> Result<(), Refusal> {
         self.in_time(std::future::ready(())).await?;
         let wait = self.guard.take_turn(has)?;
@@ -299,7 +301,7 @@ impl Permit {
         }
     }
 
-    /// What is not done when the time of the run is over is dropped.
+    /// Runs `work`, dropped if it is not done when the time of the run is over.
     async fn in_time<T>(&self, work: impl Future<Output = T>) -> Result<T, Refusal> {
         let over = || {
             self.guard
@@ -323,7 +325,7 @@ impl fmt::Debug for Permit {
     }
 }
 
-/// A turn that was taken in advance.
+/// A slot of the call rate that was reserved in advance.
 struct Turn<'a> {
     guard: &'a Guard,
     came: bool,

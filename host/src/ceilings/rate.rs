@@ -1,27 +1,27 @@
-//! Calls a minute: a bucket that fills by the host's clock.
+//! Calls a minute: a token bucket that fills by the host's clock.
 
 use crate::clock::Time;
 use std::time::Duration;
 
-/// Longest time that a call waits for its turn, and never more than half of the time that it has, so that there is some
-/// left for what it is about: a step has ten minutes for a model and two for a tool. What would wait longer is refused
-/// with the time after which it may come again.
+/// Longest time that a call waits for its slot, and never more than half of the time that it has,
+/// so that there is some left for the call itself: a step has ten minutes for a model and two for a
+/// tool. A call that would wait longer is refused with the time after which it may be tried again.
 pub const WAIT_MAX: Duration = Duration::from_secs(60);
 
-/// One call, in the units of the bucket: it gains `per_minute` of them each nanosecond.
+/// One call in the units of the bucket, which gains `per_minute` of them each nanosecond.
 const CALL: i128 = 60_000_000_000;
 
-/// So many calls at once, and then one for each share of the minute.
+/// A token bucket: `per_minute` calls at once, and then one for each share of the minute.
 #[derive(Debug)]
 pub(super) struct Bucket {
     per_minute: u64,
-    /// Below zero it is what those who wait have taken in advance.
+    /// Below zero: the calls that waiting callers have reserved in advance.
     level: i128,
     last: Time,
 }
 
 impl Bucket {
-    /// A full one.
+    /// A full bucket.
     pub(super) fn new(per_minute: u64, now: Time) -> Self {
         Self {
             per_minute,
@@ -30,14 +30,15 @@ impl Bucket {
         }
     }
 
-    /// Take a turn: how long to wait for it. A turn that would come later than `longest` is not taken; the error is when
-    /// to ask again, or `None` if nothing ever passes.
+    /// Reserves a slot and returns the wait until it. A slot that would come later than `longest`
+    /// is not reserved; the error is the time after which to ask again, or `None` if no call ever
+    /// passes.
     pub(super) fn take(
         &mut self,
         now: Time,
         longest: Duration,
     ) -> Result<Duration, Option<Duration>> {
-        // A clock that stepped back gives nothing, and time goes on from there.
+        // A clock that stepped back adds nothing, and time continues from the new reading.
         let passed = i128::try_from(now.until(self.last).as_nanos()).unwrap_or(i128::MAX);
         self.last = now;
         let rate = i128::from(self.per_minute);
@@ -60,7 +61,7 @@ impl Bucket {
         Ok(wait)
     }
 
-    /// Give a turn back that was taken in advance and is not wanted any more.
+    /// Gives back a slot that was reserved in advance and is no longer wanted.
     pub(super) fn give_back(&mut self) {
         self.level = (self.level + CALL).min(full(self.per_minute));
     }

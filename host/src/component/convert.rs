@@ -1,4 +1,4 @@
-//! Between WIT and the host's own types: exhaustive both ways, decided here alone.
+//! Conversions between WIT and the host's own types: exhaustive both ways, only in this file.
 
 use crate::bindings::threadkeep::threads::{library, llm, storage, types};
 use crate::clock::Time;

@@ -1,4 +1,4 @@
-//! The imports of the component over a [`View`]. Translation, metering and nothing else.
+//! The imports of the component, implemented on a [`View`]: translation and metering only.
 
 use super::{Context, View, convert, size};
 use crate::bindings::threadkeep::threads::{clock, library, llm, random, storage, tools, types};
@@ -9,7 +9,7 @@ use wasmtime::Result;
 const RANDOM_BYTES_MAX: u32 = 64;
 
 impl View<'_> {
-    /// Serve an import: `bytes` is the size of its arguments, `size` that of its answer.
+    /// Serves an import: `bytes` is the size of its arguments, `size` measures its answer.
     fn serve<T>(
         &mut self,
         bytes: usize,
@@ -135,7 +135,8 @@ impl library::Host for View<'_> {
     }
 }
 
-/// A host with a driver of its own answers these itself; the component's own loop, which would call them, comes later.
+/// A host with its own driver answers model and tool calls itself; the component's own loop, which
+/// would call these imports, does not exist yet.
 impl llm::Host for View<'_> {
     fn complete(
         &mut self,

@@ -1,9 +1,10 @@
-//! What one call has used: imports, bytes both ways, time. It is the host's own count, whatever the component says.
+//! Measures what one call has used: imports, bytes both ways, time. The host counts by itself,
+//! whatever the component says.
 
 use crate::limits::{LimitHit, Limits, WALL_TIME_MOST};
 use std::time::{Duration, Instant};
 
-/// Counts one call after another; a store of the component has one.
+/// Counts one call after another; each store of the component has one.
 #[derive(Debug)]
 pub struct Meter {
     limits: Limits,
@@ -15,7 +16,7 @@ pub struct Meter {
     host_time: Duration,
 }
 
-/// An import is being served.
+/// Time at which an import call entered the host.
 #[must_use]
 pub(super) struct Entered(Instant);
 
@@ -26,7 +27,7 @@ impl Meter {
         Self {
             limits: *limits,
             begun: now,
-            // An engine of one's own has not had its limits checked.
+            // An engine made by the embedder has not had its limits checked.
             deadline: now + limits.wall_time_max.min(WALL_TIME_MOST),
             host_calls: 0,
             host_bytes: 0,
@@ -35,12 +36,12 @@ impl Meter {
         }
     }
 
-    /// A call begins: everything counts from zero. For hosts with an engine of their own.
+    /// Begins a call: everything counts from zero. For hosts with their own engine.
     pub fn begin(&mut self) {
         *self = Self::new(&self.limits);
     }
 
-    /// A call begins whose answer is awaited until `deadline`.
+    /// Begins a call whose answer is awaited until `deadline`.
     pub(crate) fn begin_until(&mut self, deadline: Instant) {
         self.begin();
         self.deadline = deadline;
@@ -51,20 +52,20 @@ impl Meter {
         self.begun.elapsed().saturating_sub(self.host_time)
     }
 
-    /// When the call ends, whatever it does.
+    /// Time at which the call ends, whatever it does.
     pub(super) fn deadline(&self) -> Instant {
         self.deadline
     }
 
-    /// Imports that it has called.
+    /// Number of imports that the call has called.
     pub fn host_calls(&self) -> u32 {
         self.host_calls
     }
 
-    /// May the call go on computing?
+    /// Checks that the call may go on computing.
     ///
     /// # Errors
-    /// The limit that it has reached.
+    /// The limit that the call has reached.
     pub(crate) fn check_time(&self) -> Result<(), LimitHit> {
         if self.computed() >= self.limits.compute_time_max {
             return Err(LimitHit("compute_time_max"));
@@ -79,7 +80,7 @@ impl Meter {
         }
     }
 
-    /// The call enters an import with arguments of so many bytes.
+    /// Counts an import call with arguments of `bytes` bytes.
     pub(super) fn enter(&mut self, bytes: usize) -> Result<Entered, LimitHit> {
         self.host_calls += 1;
         if self.host_calls > self.limits.host_calls_max {
@@ -92,7 +93,7 @@ impl Meter {
         Ok(Entered(Instant::now()))
     }
 
-    /// The import answers with so many bytes.
+    /// Counts the answer of the import, of `bytes` bytes.
     pub(super) fn leave(&mut self, entered: Entered, bytes: usize) -> Result<(), LimitHit> {
         self.host_time += entered.0.elapsed();
         self.answer_bytes = self.answer_bytes.saturating_add(bytes);
@@ -107,7 +108,7 @@ impl Meter {
 mod tests {
     use super::*;
 
-    /// Symptom: a call panicked when it began. Cause: the clock cannot show a time so far away.
+    /// Symptom: a call panicked when it began. Cause: `Instant` cannot represent so distant a time.
     #[test]
     fn a_time_without_end_is_no_panic() {
         let limits = Limits {

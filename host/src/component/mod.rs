@@ -1,6 +1,8 @@
-//! What a store of the component holds, and how its imports reach it: context, view, `HasData`, `add_to_linker`.
+//! State of a wasmtime store of the component, and how its imports reach it: context, view,
+//! `HasData`, `add_to_linker`.
 //!
-//! `host.rs` beside this only translates. Tenant identity is the context itself: no import takes a tenant as argument.
+//! `host.rs` beside this only translates. The context is the tenant's identity: no import takes a
+//! tenant as argument.
 
 pub(crate) mod convert;
 mod host;
@@ -16,17 +18,18 @@ use crate::storage::Storage;
 use std::sync::Arc;
 use wasmtime::component::{HasData, Linker};
 
-/// There are no random numbers: without them no id would be unique, so the call that asked traps.
+/// The system gives no random numbers: without them no id would be unique, so the call that asked
+/// traps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("there are no random numbers")]
 pub struct NoRandom;
 
 /// Gives random bytes for ids.
 pub trait Random: Send + Sync {
-    /// Fill the buffer.
+    /// Fills the buffer.
     ///
     /// # Errors
-    /// If it cannot be filled; what is in it then is not used.
+    /// If it cannot be filled; its content is then not used.
     fn fill(&self, bytes: &mut [u8]) -> Result<(), NoRandom>;
 }
 
@@ -40,21 +43,22 @@ impl Random for SystemRandom {
     }
 }
 
-/// What one tenant's component may reach.
+/// Resources that one tenant's component may reach.
 #[derive(Clone)]
 pub struct Context {
-    /// Its store.
+    /// The tenant's record store.
     pub storage: Arc<dyn Storage>,
-    /// Its files and policy.
+    /// The tenant's files and policy.
     pub library: Arc<dyn Library>,
-    /// Its time.
+    /// The time that the component is shown.
     pub clock: Arc<dyn Clock>,
-    /// Its random numbers.
+    /// The random numbers that the component is given.
     pub random: Arc<dyn Random>,
 }
 
 impl Context {
-    /// A store and a library, with the time and the random numbers of the system. To have others, set the fields.
+    /// A store and a library, with the clock and the random numbers of the system. Set the fields
+    /// for others.
     pub fn new(storage: Arc<dyn Storage>, library: Arc<dyn Library>) -> Self {
         Self {
             storage,
@@ -67,24 +71,25 @@ impl Context {
 
 /// A borrowed context with the meter of the call, on which the imports are implemented.
 pub struct View<'a> {
-    /// The tenant's.
+    /// The context of the tenant.
     pub context: &'a Context,
-    /// The store's: the host tells it when a call begins.
+    /// The meter of the store: the host resets it when a call begins.
     pub meter: &'a mut Meter,
 }
 
-/// Says to the linker that the imports work on a [`View`].
+/// Marker by which the linker finds the [`View`] of the imports.
 pub struct HasView;
 
 impl HasData for HasView {
     type Data<'a> = View<'a>;
 }
 
-/// Add every import of world `threads` to a linker; `view` finds context and meter in the embedder's own store data.
-/// The meter bounds imports and bytes; time, memory and what else an engine bounds are then the embedder's to set.
+/// Adds every import of world `threads` to a linker; `view` finds context and meter in the
+/// embedder's own store data. The meter bounds imports and bytes; the embedder must itself set
+/// time, memory and the other bounds of an engine.
 ///
 /// # Errors
-/// If the linker has one of the names already.
+/// If the linker already has one of the names.
 pub fn add_to_linker<T: Send + 'static>(
     linker: &mut Linker<T>,
     view: fn(&mut T) -> View<'_>,

@@ -1,10 +1,10 @@
-//! Bytes of what crosses between component and host, for the meter: texts, and a little for each thing around them, so
-//! that a million empty things are not nothing.
+//! Sizes of what crosses between component and host, for the meter: the bytes of texts, plus a
+//! constant for each thing around them, so that a million empty things are counted too.
 
 use crate::library::LibraryError;
 use crate::storage::{Item, Key, Line, Op, Outcome, Page, StorageError};
 
-/// What one thing costs beside its texts: about what it takes in the host's memory.
+/// Cost of one thing beside its texts: about what it takes in the host's memory.
 const THING_BYTES: usize = 64;
 
 pub(super) fn keys(keys: &[Key]) -> usize {

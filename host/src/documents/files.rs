@@ -1,8 +1,10 @@
-//! The files of one thread's documents: its directory inside `.ai/threads`, what may stand at a name, replacement.
+//! The files of one thread's documents: its directory inside `.ai/threads`, the checks of its
+//! entries, and replacement.
 //!
-//! Everything goes through the directory that was given. A symbolic link at a directory or at a file name is refused,
-//! also one that takes the place of what was looked at; nothing outside is read, written or removed. Here is the one
-//! helper that writes a file atomically and durably: [`Replacement`]. What documents hold does not live here.
+//! All access goes through the directory that was given. A symbolic link at a directory or at a
+//! file name is refused, also one that replaces an entry after its check; nothing outside is read,
+//! written or removed. [`Replacement`] is the only helper that writes a file atomically and
+//! durably. The content of documents is decided elsewhere.
 
 use super::DocumentError;
 use crate::authority::{
@@ -17,25 +19,25 @@ use std::time::{Duration, Instant};
 
 /// Longest id, in bytes: the component's bound, enforced here too because an id becomes a path.
 const ID_BYTES_MAX: usize = 200;
-/// Most segments of an id, likewise: bounds the depth of directories.
+/// Most segments of an id, for the same reason: bounds the depth of directories.
 const SEGMENTS_MAX: usize = 16;
-/// Longest wait for another process that writes the same documents. A refresh takes milliseconds, a rebuild of a long
-/// history seconds.
+/// Longest wait for another process that writes the same documents. A refresh takes milliseconds, a
+/// rebuild of a long history seconds.
 const LOCK_WAIT_MAX: Duration = Duration::from_secs(10);
-/// How often the lock is tried meanwhile.
+/// Interval between attempts to take the lock.
 const LOCK_POLL: Duration = Duration::from_millis(5);
-/// What a temporary file's name ends with. The name is fixed, so that a crash leaves at most one behind, and the next
-/// writer removes it.
+/// Suffix of a temporary file's name. The name is fixed, so that a crash leaves at most one file
+/// behind, and the next writer removes it.
 const TEMPORARY: &str = ".new";
 
-/// What to do if the directory of a thread is missing.
+/// The action if the directory of a thread is missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Absent {
     Make,
     Leave,
 }
 
-/// The directory of a thread's documents, locked against other writers for as long as it is held.
+/// The directory of a thread's documents, locked against other writers while this value lives.
 #[derive(Debug)]
 pub(super) struct Place {
     dir: Dir,
@@ -45,7 +47,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Open, lock, and make if wanted, the directory of a thread. It blocks.
+    /// Opens and locks the directory of a thread; makes it if wanted. It blocks.
     pub(super) fn open(
         threads: &Dir,
         id: &str,
@@ -77,12 +79,13 @@ impl Place {
         }))
     }
 
-    /// The thread's id, in the case of its record.
+    /// Returns the thread's id, in the case of its record.
     pub(super) fn id(&self) -> &str {
         &self.id
     }
 
-    /// What stands at a name: a regular file or nothing, else an error.
+    /// Returns the metadata of a regular file, or `None` if the name is free; anything else is an
+    /// error.
     pub(super) fn look(&self, name: &str) -> Result<Option<Metadata>, DocumentError> {
         let place = || self.place(name);
         match self.dir.symlink_metadata(name) {
@@ -94,7 +97,7 @@ impl Place {
         }
     }
 
-    /// Open a document for reading; `None` if there is none. One that has another name somewhere is refused.
+    /// Opens a document for reading; `None` if there is none. A file with a second name is refused.
     pub(super) fn reading(&self, name: &str) -> Result<Option<File>, DocumentError> {
         let Some(seen) = self.look(name)? else {
             return Ok(None);
@@ -103,8 +106,8 @@ impl Place {
         self.same(name, &seen, file).map(Some)
     }
 
-    /// Open a document for reading and writing; `None` if there is none, or if it has another name somewhere, which
-    /// must not be written through.
+    /// Opens a document for reading and writing; `None` if there is none, or if the file has a
+    /// second name, through which it must not be changed.
     pub(super) fn writing(&self, name: &str) -> Result<Option<File>, DocumentError> {
         let Some(seen) = self.look(name)?.filter(has_one_name) else {
             return Ok(None);
@@ -116,7 +119,7 @@ impl Place {
         self.same(name, &seen, file).map(Some)
     }
 
-    /// The whole of a document that has at most `bytes_max` bytes.
+    /// Reads a whole document of at most `bytes_max` bytes.
     pub(super) fn read(
         &self,
         name: &str,
@@ -128,7 +131,7 @@ impl Place {
         }
     }
 
-    /// An error of the operating system about a document.
+    /// Converts an error of the operating system about a document.
     pub(super) fn failed(&self, name: &str, source: io::Error) -> DocumentError {
         AuthorityError::from_io(&self.place(name), source).into()
     }
@@ -147,8 +150,9 @@ impl Place {
     }
 }
 
-/// A file that is being written beside the one that it will replace: temporary, fsync, rename, fsync the directory.
-/// Until [`Replacement::commit`] nothing has changed; dropped before, it leaves nothing behind.
+/// A file that is written beside the one that it will replace: temporary, fsync, rename, fsync the
+/// directory. Until [`Replacement::commit`] nothing has changed; if dropped before, it leaves
+/// nothing behind.
 #[derive(Debug)]
 pub(super) struct Replacement {
     place: Arc<Place>,
@@ -159,7 +163,7 @@ pub(super) struct Replacement {
 }
 
 impl Replacement {
-    /// Begin to replace what stands at `name`, which must be a regular file or nothing.
+    /// Begins to replace the file at `name`, which must be a regular file or missing.
     pub(super) fn begin(place: Arc<Place>, name: &'static str) -> Result<Self, DocumentError> {
         place.look(name)?;
         let temporary = format!("{name}{TEMPORARY}");
@@ -180,14 +184,14 @@ impl Replacement {
         })
     }
 
-    /// Add to the new file.
+    /// Appends to the new file.
     pub(super) fn write(&mut self, bytes: &[u8]) -> Result<(), DocumentError> {
         self.file
             .write_all(bytes)
             .map_err(|error| self.place.failed(&self.temporary, error))
     }
 
-    /// Put the new file in place, durably.
+    /// Puts the new file in place, durably.
     pub(super) fn commit(mut self) -> Result<(), DocumentError> {
         let (place, name) = (Arc::clone(&self.place), self.name);
         let failed = |error| place.failed(name, error);
@@ -203,13 +207,13 @@ impl Replacement {
 impl Drop for Replacement {
     fn drop(&mut self) {
         if !self.committed {
-            // What stays behind is removed by the next writer.
+            // A file that cannot be removed is removed by the next writer.
             let _ = self.place.dir.remove_file(&self.temporary);
         }
     }
 }
 
-/// The segments of an id, each a name that can mean nothing but itself.
+/// Splits an id into segments, each a plain name without special meaning.
 fn segments(id: &str) -> Result<Vec<&str>, DocumentError> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
     let valid = |segment: &&str| !segment.is_empty() && segment.bytes().all(plain);
@@ -220,7 +224,8 @@ fn segments(id: &str) -> Result<Vec<&str>, DocumentError> {
     Ok(segments)
 }
 
-/// The directory as a file of its own: what a [`Dir`] holds may be a mere place, which can be neither locked nor synced.
+/// Opens the directory as a file: the handle of a [`Dir`] may be path-only, and such a handle can
+/// be neither locked nor synced.
 fn handle(dir: &Dir) -> io::Result<std::fs::File> {
     dir.open(".").map(File::into_std)
 }
@@ -230,14 +235,15 @@ fn sync_dir(dir: &Dir) -> io::Result<()> {
     handle(dir)?.sync_all()
 }
 
-/// Elsewhere a directory cannot be made durable by itself.
+/// On other systems a directory cannot be synced.
 #[cfg(not(unix))]
 fn sync_dir(_: &Dir) -> io::Result<()> {
     Ok(())
 }
 
-/// Lock the directory itself, so that no lock file lies beside the documents. Where it cannot be locked, nothing keeps
-/// a second process away, and what two of them write is put right by the check of the file's end, or by a repair.
+/// Locks the directory itself, so that no lock file lies beside the documents. Where it cannot be
+/// locked, nothing excludes a second process; the check of the file's end or a repair fixes what
+/// two of them write.
 fn lock(dir: &Dir, id: &str) -> Result<Option<std::fs::File>, DocumentError> {
     let Ok(file) = handle(dir) else {
         return Ok(None);
@@ -323,7 +329,7 @@ mod tests {
         dropped.write(b"tw").unwrap();
         drop(dropped);
         assert_eq!(dir.read("a/thread.json").unwrap(), b"one");
-        // A crash leaves the temporary file; the next writer takes it away.
+        // A crash leaves the temporary file; the next writer removes it.
         dir.write("a/thread.json.new", "torn").unwrap();
         replace(&place, b"three").unwrap();
         assert_eq!(dir.read("a/thread.json").unwrap(), b"three");

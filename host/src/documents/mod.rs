@@ -1,11 +1,13 @@
 //! Documents: readable files made from records, off the commit path.
 //!
-//! `.ai/threads/<thread id>/thread.json`, `transcript.md` and `transcript.jsonl`. Records are the truth; a document is
-//! current or older than the head, and whatever else a file may hold is found by [`Documents::check`] and put right by
-//! [`Documents::repair`]. Nobody keeps a note of how far a document reaches: each says so itself. The file's end is
-//! compared with the records before anything is appended; what was edited in its middle only `check` can see.
+//! These are `.ai/threads/<thread id>/thread.json`, `transcript.md` and `transcript.jsonl`. Records
+//! are the truth; a document is current or older than the head. Any other content is found by
+//! [`Documents::check`] and fixed by [`Documents::repair`]. There is no record of how far a
+//! document reaches: each document shows that itself. The file's end is compared with the records
+//! before anything is appended; an edit in the middle is found only by `check`.
 //!
-//! `state.json` and its copies are not written here yet. Nothing here decides what a document holds: the component does.
+//! `state.json` and its copies are not written here yet. The component alone decides the content of
+//! a document.
 
 mod files;
 mod tail;
@@ -28,17 +30,17 @@ use threadkeep_units::time::rfc3339_seconds;
 use tokio::sync::{Mutex, MutexGuard, Semaphore, SemaphorePermit};
 use transcript::Transcript;
 
-/// Locks that keep two refreshes of one thread apart inside a process. Two threads may share one and wait for each
-/// other; with as many as this that is rare, and the table never grows.
+/// Number of locks that keep two refreshes of one thread apart inside a process. Two threads may
+/// share a lock and wait for each other; with this many that is rare, and the table never grows.
 const STRIPES: usize = 64;
-/// Threads whose documents are worked on at once; the others wait. Each keeps a thread of the runtime busy with files, and
-/// more than this write no faster to one disk.
+/// Most threads whose documents are processed at once; the others wait. Each keeps a thread of the
+/// runtime busy with files, and more than this write no faster to one disk.
 const TURNS_MAX: usize = 8;
 
 /// Largest `thread.json` that is compared: a result has less than 1 MiB as it is stored.
 const THREAD_BYTES_MAX: u64 = 8 << 20;
 
-/// Threads of one page of [`Documents::repair_all`]: the registry's most.
+/// Threads of one page of [`Documents::repair_all`], which is the registry's maximum.
 const PAGE_THREADS: u32 = 100;
 
 /// Most failures that a report names; the others are counted.
@@ -47,7 +49,7 @@ pub const FAILURES_MAX: usize = 100;
 /// A kind of document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Document {
-    /// `thread.json`: where the thread stands. Replaced.
+    /// `thread.json`: the state of the thread. Replaced as a whole.
     Thread,
     /// `transcript.jsonl`: a manifest line that is rewritten in place, then one event a line.
     Jsonl,
@@ -65,7 +67,7 @@ impl Document {
         }
     }
 
-    /// What the component calls it.
+    /// Returns the component's name for it.
     fn what(self) -> &'static str {
         match self {
             Self::Thread => "thread",
@@ -75,22 +77,22 @@ impl Document {
     }
 }
 
-/// How a document compares with the records.
+/// The result of comparing a document with the records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DocumentState {
-    /// It is what the records give.
+    /// It equals what the records give.
     Current,
-    /// It is older than the head: it reaches this version, or was made from this version before mail changed the head.
-    /// A transcript with a torn end is one that reaches less far.
+    /// It is older than the head: it reaches this version, or was made from this version before
+    /// mail changed the head. A transcript with a torn end reaches an earlier version.
     Stale(u64),
-    /// It is neither: somebody edited it, or it belongs elsewhere, as a hard link does, which is not even read. `repair`
-    /// rebuilds it.
+    /// It is neither: it was edited, or it is no ordinary file. A hard link, which is not even
+    /// read, is such a case. `repair` rebuilds it.
     Other,
-    /// There is no such file.
+    /// The file does not exist.
     Missing,
 }
 
-/// The documents of one thread.
+/// The states of the documents of one thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DocumentStates {
     /// `thread.json`.
@@ -101,7 +103,7 @@ pub struct DocumentStates {
     pub markdown: DocumentState,
 }
 
-/// What a refresh or a repair did.
+/// The result of a refresh or a repair.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refreshed {
     /// The version that all three documents reach at least.
@@ -110,14 +112,14 @@ pub struct Refreshed {
     pub rebuilt: Vec<Document>,
 }
 
-/// What [`Documents::repair_all`] did.
+/// The result of [`Documents::repair_all`].
 #[derive(Debug, Default)]
 pub struct Repaired {
-    /// Threads whose documents are right now.
+    /// Number of threads whose documents are right now.
     pub threads: u64,
-    /// The first [`FAILURES_MAX`] threads whose documents are not, and why.
+    /// The first [`FAILURES_MAX`] threads whose documents are not, with the errors.
     pub failed: Vec<(String, DocumentError)>,
-    /// How many more there are.
+    /// Number of further threads.
     pub left_out: u64,
 }
 
@@ -131,31 +133,32 @@ impl Repaired {
     }
 }
 
-/// Why a document cannot be written or checked. The records are as they were.
+/// An error of writing or checking a document. The records are unchanged.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DocumentError {
-    /// A call of the component gave no answer.
+    /// A call of the component failed.
     #[error(transparent)]
     Call(#[from] CallError),
-    /// A directory or a file cannot be had: a link, no regular file, a full disk.
+    /// A directory or file cannot be used: a link, not a regular file, a full disk.
     #[error("a document cannot be had: {0}")]
     Authority(#[from] AuthorityError),
-    /// An id that is no path inside `.ai/threads`.
+    /// The id cannot be a path inside `.ai/threads`.
     #[error("{0:?} cannot be the directory of a thread in .ai/threads")]
     Id(String),
-    /// Another process writes the documents of this thread and does not come to an end.
+    /// Another process writes the documents of this thread and does not finish.
     #[error(
         "another process keeps the directory .ai/threads/{0} locked and writes its documents: end that process, or try again"
     )]
     Busy(String),
-    /// The component gave something that is no document.
+    /// The component returned something that is not a document.
     #[error("the component is wrong: {0}")]
     Component(&'static str),
-    /// More threads changed than are kept in mind; this one's documents stay as they are until its next change.
+    /// More threads changed than the queue holds; this thread's documents stay old until its next
+    /// change.
     #[error("too many threads changed at once; `repair` brings their documents up to date")]
     TooMany,
-    /// The work was dropped: the runtime is ending, or our own code panicked.
+    /// The work was dropped: the runtime is shutting down, or this crate's code panicked.
     #[error("the work on a document was abandoned")]
     Abandoned,
 }
@@ -174,7 +177,7 @@ struct Inner {
 }
 
 impl Documents {
-    /// Documents in a directory, `.ai/threads`.
+    /// Makes the documents of a tenant in `threads`, its directory `.ai/threads`.
     pub fn new(tenant: Tenant, threads: Dir) -> Self {
         let stripes = std::array::from_fn(|_| Mutex::new(()));
         Self {
@@ -187,15 +190,17 @@ impl Documents {
         }
     }
 
-    /// Bring the documents of a thread up to its head. What can be written is written, also if another document cannot.
+    /// Brings the documents of a thread up to its head. Each document is written even if another
+    /// one fails.
     ///
     /// # Errors
-    /// The first failure; every document is then as it was, up to date, or torn at an end that the next refresh mends.
+    /// The first failure. Every document is then unchanged, up to date, or torn at its end, which
+    /// the next refresh repairs.
     pub async fn refresh(&self, thread: &str) -> Result<Refreshed, DocumentError> {
         self.write(thread, false).await
     }
 
-    /// Rebuild the documents of a thread, whatever their files hold now.
+    /// Rebuilds the documents of a thread, whatever their files hold now.
     ///
     /// # Errors
     /// As [`Documents::refresh`].
@@ -203,10 +208,11 @@ impl Documents {
         self.write(thread, true).await
     }
 
-    /// Rebuild the documents of every thread.
+    /// Rebuilds the documents of every thread.
     ///
     /// # Errors
-    /// If the threads cannot be listed. A thread whose documents cannot be written is named in the answer.
+    /// If the threads cannot be listed. A thread whose documents cannot be written is named in the
+    /// answer.
     pub async fn repair_all(&self) -> Result<Repaired, DocumentError> {
         let (mut repaired, mut cursor) = (Repaired::default(), None);
         loop {
@@ -231,10 +237,10 @@ impl Documents {
         }
     }
 
-    /// Compare the documents of a thread with what its records give. Reads them whole and writes nothing.
+    /// Compares the documents of a thread with its records. Reads them whole and writes nothing.
     ///
     /// # Errors
-    /// If the records or the files cannot be read; what is no regular file is refused.
+    /// If the records or the files cannot be read, or an entry is not a regular file.
     pub async fn check(&self, thread: &str) -> Result<DocumentStates, DocumentError> {
         let _turn = self.turn(thread).await;
         let Some(place) = self.place(thread, Absent::Leave).await? else {
@@ -277,7 +283,7 @@ impl Documents {
         Ok(Refreshed { version, rebuilt })
     }
 
-    /// Only one at a time works on the documents of a thread, and only some on any.
+    /// Waits until no other task works on the documents of this thread, and for one of the permits.
     async fn turn(&self, thread: &str) -> (MutexGuard<'_, ()>, Option<SemaphorePermit<'_>>) {
         let mut hasher = DefaultHasher::new();
         thread.to_ascii_lowercase().hash(&mut hasher);
@@ -287,7 +293,7 @@ impl Documents {
         (turn, self.inner.room.acquire().await.ok())
     }
 
-    /// The directory of a thread, under its id in the case of its record.
+    /// Opens the directory of a thread, under its id in the case of its record.
     async fn place(
         &self,
         thread: &str,
@@ -304,7 +310,8 @@ impl Documents {
         Ok(place.map(Arc::new))
     }
 
-    /// The content of `thread.json`. It is read when the directory is locked, so that no older one follows a newer.
+    /// Reads the content of `thread.json`. Called while the directory is locked, so that no older
+    /// content follows a newer one.
     async fn record(&self, place: &Place) -> Result<Piece, DocumentError> {
         let what = Document::Thread.what();
         Ok(self.inner.tenant.render(place.id(), what, 0).await?)
@@ -326,7 +333,7 @@ async fn bring(
     Ok(())
 }
 
-/// Replace `thread.json`, unless it is the same already.
+/// Replaces `thread.json`, unless it is already equal.
 fn write_thread(place: &Arc<Place>, text: &[u8]) -> Result<(), DocumentError> {
     let name = Document::Thread.file();
     match place.read(name, text.len() as u64) {
@@ -358,7 +365,7 @@ fn check_thread(place: &Place, record: &Piece) -> Result<DocumentState, Document
     }
     let marks = (thread_mark(&found), thread_mark(record.text.as_bytes()));
     Ok(match marks {
-        // Mail changes the head, and with it `updated_at`, without a version of its own.
+        // Mail changes the head, and with it `updated_at`, without a new version.
         (Some(old), Some(new))
             if old.thread_id == new.thread_id
                 && (old.version, &old.updated_at) < (new.version, &new.updated_at) =>
@@ -380,7 +387,7 @@ fn thread_mark(text: &[u8]) -> Option<ThreadMark> {
     serde_json::from_slice(text).ok()
 }
 
-/// Run what waits for files off the async runtime's own threads.
+/// Runs blocking file work off the async runtime's own threads.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, DocumentError> + Send + 'static,
 ) -> Result<T, DocumentError> {
@@ -390,7 +397,7 @@ async fn blocking<T: Send + 'static>(
     }
 }
 
-/// Formats a time as people and documents read it: RFC 3339 in UTC, to the second.
+/// Formats a time for people and documents: RFC 3339 in UTC, to the second.
 pub fn rfc3339(time: Instant) -> String {
     rfc3339_seconds(time.seconds)
 }

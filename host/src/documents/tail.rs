@@ -1,22 +1,23 @@
-//! How far a transcript reaches, read from the file's own end: there is no other record of it that could be wrong.
+//! The version that a transcript reaches, read from the file's own end: no second record of it
+//! could be wrong.
 //!
-//! A transcript is a head (the manifest line, or a title) and then what each entry adds. Its last whole unit (a line, or
-//! an entry with its comment) names a version; whatever comes after it is torn. Whether the unit is what the records
-//! say is for the caller to compare: anybody may have written the file.
+//! A transcript is a head (the manifest line, or a title), followed by the text of each entry. Its
+//! last whole unit (a line, or an entry with its comment) names a version; anything after it is
+//! torn. The caller compares the unit with the records, because anyone may have written the file.
 
 use super::Document;
 use cap_std::fs::File;
 use serde::Deserialize;
 use std::io::{self, Read, Seek, SeekFrom};
 
-/// What is read of a file's end at first: more than most entries have.
+/// Bytes that are read first from a file's end: more than most entries have.
 const TAIL_BYTES_FIRST: u64 = 64 << 10;
 
-/// Most that is read of it. An entry has at most 1 MiB as it is stored; as a document it may grow by quoting and by
-/// its times and versions, to less than four times that.
+/// Most bytes that are read from it. An entry has at most 1 MiB as it is stored. Quoting, times and
+/// versions make the document larger, but less than four times.
 pub(super) const TAIL_BYTES_MAX: u64 = 4 << 20;
 
-/// What a comment after an entry begins with; see `markdown` in the component's core.
+/// Beginning of the comment after an entry; see `markdown` in the component's core.
 const COMMENT: &[u8] = b"<!-- version ";
 
 /// The end of a transcript.
@@ -24,30 +25,31 @@ const COMMENT: &[u8] = b"<!-- version ";
 pub(super) struct Tail {
     /// The version that the last whole unit names; 0 if there is none.
     pub(super) version: u64,
-    /// What the file holds of that version, up to its last whole unit.
+    /// The file's bytes of that version, up to its last whole unit.
     pub(super) last: Vec<u8>,
-    /// Where that ends. What comes after it is torn.
+    /// Offset of their end. Anything after it is torn.
     pub(super) whole: u64,
 }
 
 /// The last whole unit in a part of a file.
 #[derive(Debug, PartialEq, Eq)]
 enum Unit {
-    /// It belongs to this version, of which the part holds these bytes.
+    /// The unit belongs to this version, of which the part holds these bytes.
     At {
         version: u64,
         start: usize,
         end: usize,
     },
-    /// There is none.
+    /// There is no unit.
     None,
     /// More of the file must be read.
     Beyond,
-    /// It is none of ours.
+    /// The content is not a transcript of this program.
     Foreign,
 }
 
-/// The end of a transcript whose head has `head` bytes; `None` if it cannot be continued. It blocks.
+/// Reads the end of a transcript whose head has `head` bytes; `None` if it cannot be continued. It
+/// blocks.
 pub(super) fn read(file: &mut File, document: Document, head: u64) -> io::Result<Option<Tail>> {
     let length = file.metadata()?.len();
     for window in [TAIL_BYTES_FIRST, TAIL_BYTES_MAX] {
@@ -79,7 +81,8 @@ pub(super) fn read(file: &mut File, document: Document, head: u64) -> io::Result
     Ok(None)
 }
 
-/// Up to `count` bytes from a position; fewer at the end of the file. `count` is bounded by the caller.
+/// Reads up to `count` bytes from a position; fewer at the end of the file. The caller bounds
+/// `count`.
 pub(super) fn read_at(file: &mut File, from: u64, count: u64) -> io::Result<Vec<u8>> {
     file.seek(SeekFrom::Start(from))?;
     let mut bytes = Vec::new();
@@ -87,8 +90,9 @@ pub(super) fn read_at(file: &mut File, from: u64, count: u64) -> io::Result<Vec<
     Ok(bytes)
 }
 
-/// The version up to which the first `matched` bytes of a piece are whole; `after` is what the piece comes after. The
-/// piece is made from records, so it is read from its beginning, where no text in it can pass for an entry's end.
+/// Returns the version up to which the first `matched` bytes of a piece are whole; `after` is the
+/// version before the piece. The piece is made from records, so it is parsed from its beginning,
+/// where no text in it can be mistaken for an entry's end.
 pub(super) fn reached(piece: &[u8], matched: usize, document: Document, after: u64) -> u64 {
     match document {
         Document::Markdown => entries_reached(&piece[..matched], after),
@@ -101,7 +105,7 @@ fn lines_reached(piece: &[u8], matched: usize, after: u64) -> u64 {
     for line in piece.split_inclusive(|&byte| byte == b'\n') {
         end += line.len();
         match event_of(line) {
-            // All lines of earlier entries are there, not all of this one's.
+            // All lines of earlier entries are present, but not all lines of this entry.
             Some((version, _)) if end > matched => return reached.min(version - 1),
             Some((version, _)) => reached = version,
             None => return reached,
@@ -139,7 +143,8 @@ fn last_unit(bytes: &[u8], document: Document, from_head: bool) -> Unit {
     }
 }
 
-/// The lines of the last whole line's entry: the line's index says how many come before it.
+/// Finds the lines of the last whole line's entry: the line's index is the number of lines before
+/// it.
 fn last_lines(bytes: &[u8], from_head: bool) -> Unit {
     let Some(end) = bytes.iter().rposition(|&byte| byte == b'\n') else {
         return Unit::None;
@@ -166,7 +171,8 @@ fn last_lines(bytes: &[u8], from_head: bool) -> Unit {
     }
 }
 
-/// Where lines begin, from the one that ends at `end` backwards. The first of the part counts only after the head.
+/// Returns the starts of lines, backwards from the line that ends at `end`. The start of the part
+/// counts only if it directly follows the head.
 fn line_starts_before(
     bytes: &[u8],
     end: usize,
@@ -176,7 +182,7 @@ fn line_starts_before(
     feeds.map(|at| at + 1).chain(from_head.then_some(0))
 }
 
-/// The name of the event in a line.
+/// Parses the event's version and index in a line.
 fn event_of(line: &[u8]) -> Option<(u64, usize)> {
     #[derive(Deserialize)]
     struct Line {
@@ -186,7 +192,7 @@ fn event_of(line: &[u8]) -> Option<(u64, usize)> {
     (line.event.0 > 0).then_some((line.event.0, line.event.1 as usize))
 }
 
-/// The last entry that its comment closes.
+/// Finds the last entry that is closed by its comment.
 fn last_entry(bytes: &[u8], from_head: bool) -> Unit {
     let mut until = bytes.len();
     loop {
@@ -216,7 +222,8 @@ fn last_entry(bytes: &[u8], from_head: bool) -> Unit {
     }
 }
 
-/// Version, bytes of the entry, and bytes of the comment itself with the empty line after it.
+/// Parses a comment: version, bytes of the entry, and bytes of the comment itself with the empty
+/// line after it.
 fn comment(bytes: &[u8]) -> Option<(u64, usize, usize)> {
     /// Two numbers of at most 20 digits and the words around them.
     const COMMENT_BYTES_MAX: usize = 80;

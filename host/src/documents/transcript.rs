@@ -1,8 +1,9 @@
-//! A transcript and its file: continued at its end, rebuilt, or compared with what the records give.
+//! A transcript and its file: continued at its end, rebuilt, or compared with its records.
 //!
-//! Appending needs no memory of its own: the file's end names a version, the records say what that version must look
-//! like, and only if they agree is the rest appended. Otherwise the whole is rebuilt beside the old file and put in its
-//! place. The manifest line, which alone is rewritten in place, is written after the events that it counts.
+//! Appending needs no memory of its own. The file's end names a version, the records give the text
+//! of that version, and the rest is appended only if they agree. Otherwise the whole file is
+//! rebuilt beside the old one and put in its place. The manifest line, the only part that is
+//! rewritten in place, is written after the events that it counts.
 
 use super::files::{Place, Replacement};
 use super::tail::{self, Tail};
@@ -22,7 +23,7 @@ pub(super) struct Transcript<'a> {
     place: Arc<Place>,
     document: Document,
     head: Arc<[u8]>,
-    /// The version of the thread's head when `head` was made, or less.
+    /// The version of the thread's head when `head` was made, or an older one.
     version: u64,
 }
 
@@ -72,7 +73,7 @@ impl<'a> Transcript<'a> {
         }
     }
 
-    /// Bring the file up to the head. True if there was a file that had to be rebuilt.
+    /// Brings the file up to the head. Returns true if there was a file that had to be rebuilt.
     pub(super) async fn refresh(&self) -> Result<bool, DocumentError> {
         let (place, document, head) = (
             Arc::clone(&self.place),
@@ -93,7 +94,7 @@ impl<'a> Transcript<'a> {
         Ok(there)
     }
 
-    /// Write the whole file anew and put it in place.
+    /// Writes the whole file again and puts it in place.
     pub(super) async fn rebuild(&self) -> Result<(), DocumentError> {
         let (place, document, head) = (
             Arc::clone(&self.place),
@@ -117,7 +118,7 @@ impl<'a> Transcript<'a> {
         blocking(move || replacement.commit()).await
     }
 
-    /// Compare the whole file with what the records give.
+    /// Compares the whole file with its records.
     pub(super) async fn check(&self) -> Result<DocumentState, DocumentError> {
         let (place, document, head) = (
             Arc::clone(&self.place),
@@ -143,7 +144,7 @@ impl<'a> Transcript<'a> {
         }
     }
 
-    /// Compare what comes after the head, whose own state is `head`.
+    /// Compares everything after the head, whose own state is `head`.
     async fn compare(
         &self,
         mut file: File,
@@ -153,7 +154,7 @@ impl<'a> Transcript<'a> {
         loop {
             let after = pieces.reached;
             let text = pieces.next().await?;
-            // One byte more than the records give must not be there.
+            // One byte after the end of the records must not exist.
             let expected = text.clone().unwrap_or_default();
             let place = Arc::clone(&self.place);
             let (document, from) = (self.document, self.head.len() as u64 + pieces.bytes_before);
@@ -180,7 +181,8 @@ impl<'a> Transcript<'a> {
         }
     }
 
-    /// Append what is missing, if the file's end is what the records say; else change nothing and answer false.
+    /// Appends the missing part and returns true, if the file's end agrees with the records; else
+    /// changes nothing and returns false.
     async fn go_on(&self, open: Open) -> Result<bool, DocumentError> {
         let Open {
             mut file,
@@ -246,11 +248,12 @@ impl<'a> Transcript<'a> {
 struct Open {
     file: File,
     tail: Tail,
-    /// Its manifest line must be rewritten.
+    /// True if its manifest line must be rewritten.
     manifest: bool,
 }
 
-/// Open a file and find out how far it reaches; `None` if it is not there or cannot be continued.
+/// Opens a file and finds its last whole version; `None` if it does not exist or cannot be
+/// continued.
 fn open(place: &Place, document: Document, head: &[u8]) -> Result<Option<Open>, DocumentError> {
     let Some(mut file) = place.writing(document.file())? else {
         return Ok(None);
@@ -271,7 +274,7 @@ fn open(place: &Place, document: Document, head: &[u8]) -> Result<Option<Open>, 
     }))
 }
 
-/// Cut what is torn and append; true if that changed anything.
+/// Cuts a torn end off and appends; returns true if that changed anything.
 fn write_at_end(mut file: &File, at: u64, text: &[u8]) -> io::Result<bool> {
     let torn = file.metadata()?.len() != at;
     if torn {
@@ -284,7 +287,7 @@ fn write_at_end(mut file: &File, at: u64, text: &[u8]) -> io::Result<bool> {
     Ok(torn || !text.is_empty())
 }
 
-/// Make what was appended durable, then write the manifest, which counts it.
+/// Makes the appended part durable, then writes the manifest, which counts it.
 fn finish(mut file: &File, manifest: Option<&Arc<[u8]>>, changed: bool) -> io::Result<()> {
     if changed {
         file.sync_data()?;
@@ -297,7 +300,7 @@ fn finish(mut file: &File, manifest: Option<&Arc<[u8]>>, changed: bool) -> io::R
     Ok(())
 }
 
-/// The state of a file's head, which the records give as `expected`.
+/// Returns the state of a file's head; `expected` is the head that the records give.
 fn head_state(document: Document, expected: &[u8], found: &[u8]) -> DocumentState {
     if found == expected {
         return DocumentState::Current;
@@ -312,7 +315,7 @@ fn head_state(document: Document, expected: &[u8], found: &[u8]) -> DocumentStat
     }
 }
 
-/// Is this a manifest line of this thread, whatever else it says? Then its line can be rewritten in place.
+/// Returns true for any manifest line of this thread: it can be rewritten in place.
 fn is_manifest_of(id: &str, found: &[u8]) -> bool {
     found.len() == MANIFEST_BYTES && manifest_mark(found).is_some_and(|mark| mark.id == id)
 }
@@ -348,13 +351,13 @@ struct Pieces<'a> {
     next: Option<u64>,
     /// The version that the pieces so far reach.
     reached: u64,
-    /// Bytes of the pieces before the last one, and with it.
+    /// Bytes of the pieces before the last one, and including it.
     bytes_before: u64,
     bytes: u64,
 }
 
 impl Pieces<'_> {
-    /// The next piece, which may be empty; `None` after the last.
+    /// Returns the next piece, which may be empty; `None` after the last.
     async fn next(&mut self) -> Result<Option<String>, DocumentError> {
         self.bytes_before = self.bytes;
         let Some(after) = self.next else {

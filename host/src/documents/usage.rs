@@ -1,12 +1,15 @@
-//! `.ai/threads/usage.jsonl`: what each reply of a model used, one JSON object a line, for whoever adds up.
+//! The usage log, `.ai/threads/usage.jsonl`: the usage of each model reply, one JSON object a line,
+//! for tools that add up.
 //!
-//! A line is made from the entry that holds the reply, once it is durable, off the run's path: so a reply has one line
-//! however often its commit was asked for, and a line that cannot be written changes no run. What nobody reported in the
-//! end (a broken stream, a call that was charged) has none. The ledger is the truth: a process that dies between a commit
-//! and its line loses the line, as does one with more replies waiting than its queue takes.
+//! A line is made from the entry that holds the reply, once it is durable, off the run's path. So a
+//! reply has one line however often its commit was requested, and a line that cannot be written
+//! changes no run. A reply whose usage was never reported (a broken stream, a charged call) has no
+//! line. The ledger is the truth: a line is lost if the process dies between the commit and the
+//! line, or if more replies wait than the queue takes.
 //!
-//! Each line is one write at the end of the file, without a sync: processes that write at once have whole lines. A line that
-//! a full disk cut short is closed by the next one. The file only grows; who moves it away gets a new one.
+//! Each line is one write at the end of the file, without a sync, so that lines of concurrent
+//! processes stay whole. A line that a full disk cut short is closed by the next one. The file only
+//! grows; if a user moves it away, a new one is begun.
 
 use super::blocking;
 use crate::authority::{
@@ -22,19 +25,21 @@ use std::error::Error;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use threadkeep_units::time::rfc3339_millis;
 
-/// Its name in `.ai/threads`.
+/// Name of the file in `.ai/threads`.
 pub const USAGE: &str = "usage.jsonl";
-/// Longest line, in bytes: ids and names are bounded far below, and one write of a few thousand bytes is not divided.
+/// Longest line, in bytes: ids and names are bounded far below, and one write of a few thousand
+/// bytes is not divided.
 const LINE_BYTES_MAX: usize = 8 << 10;
 
-/// Notes what replies used. It is work after replies: [`crate::project::OpenProject`] gives it to its drivers.
+/// Writes the usage of replies to the log. [`crate::project::OpenProject`] registers it with its
+/// drivers as work after replies.
 pub struct UsageLog {
     tenant: Tenant,
     threads: Dir,
 }
 
 impl UsageLog {
-    /// A log in a directory, `.ai/threads`.
+    /// Makes a log in `threads`, a directory `.ai/threads`.
     pub fn new(tenant: Tenant, threads: Dir) -> Self {
         Self { tenant, threads }
     }
@@ -97,7 +102,7 @@ struct Tokens {
     write: u64,
 }
 
-/// One line, in the order of its fields. Only `costUsd` is no integer: its digits are exact.
+/// One line, with its fields in order. Only `costUsd` is not an integer; its digits are exact.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Record<'a> {
@@ -135,7 +140,7 @@ fn line(replied: &Replied, time: Instant, told: &Told) -> Result<Vec<u8>, serde_
     Ok(line)
 }
 
-/// Nano-USD as a number with exact digits.
+/// Converts nano-USD to a number with exact digits.
 fn dollars(nanos: u64) -> Result<serde_json::Number, serde_json::Error> {
     let text = format!("{}.{:09}", nanos / 1_000_000_000, nanos % 1_000_000_000);
     serde_json::from_str(text.trim_end_matches('0').trim_end_matches('.'))
@@ -149,10 +154,11 @@ fn place() -> String {
     format!("{THREADS}/{USAGE}")
 }
 
-/// How many bytes the log has; `None` if there is none yet.
+/// Returns the size of the log in bytes; `None` if it does not exist.
 ///
 /// # Errors
-/// What stands in its place: a link, a directory, a pipe, a file with another name. Nothing is noted then.
+/// If its place is taken by a link, a directory, a pipe, or a file with a second name. No line is
+/// written then.
 pub fn look_at_usage(threads: &Dir) -> Result<Option<u64>, AuthorityError> {
     Ok(look(threads)?.map(|metadata| metadata.len()))
 }
@@ -169,7 +175,8 @@ fn look(threads: &Dir) -> Result<Option<Metadata>, AuthorityError> {
     }
 }
 
-/// Open the log for appending. What took its place between the looks is opened and never written to.
+/// Opens the log for appending. A file that replaces it between the two checks is opened but never
+/// written to.
 fn open(threads: &Dir) -> Result<File, AuthorityError> {
     look(threads)?;
     let mut options = OpenOptions::new();
@@ -183,7 +190,7 @@ fn open(threads: &Dir) -> Result<File, AuthorityError> {
     Ok(file)
 }
 
-/// Add a line, in one write.
+/// Appends a line, in one write.
 fn append(threads: &Dir, line: &[u8]) -> Result<(), AuthorityError> {
     if line.len() > LINE_BYTES_MAX {
         let bytes_max = LINE_BYTES_MAX as u64;
@@ -203,7 +210,8 @@ fn append(threads: &Dir, line: &[u8]) -> Result<(), AuthorityError> {
     Ok(())
 }
 
-/// Does it end inside a line? Two who see that at once leave an empty line between theirs.
+/// Returns true if the file ends inside a line. Two processes that see that at once leave an empty
+/// line between theirs.
 fn is_torn(file: &mut File) -> io::Result<bool> {
     if file.metadata()?.len() == 0 {
         return Ok(false);

@@ -1,8 +1,10 @@
-//! The writer that follows commits: it is told which thread changed and refreshes its documents in the background.
+//! The document writer: it observes commits and refreshes the documents of changed threads in the
+//! background.
 //!
-//! Many commits of one thread become one refresh: a thread waits at most once, at most one refresh of it is under way,
-//! and a refresh writes the newest. Telling it never blocks, and a failure never reaches the run; failures are kept
-//! until somebody asks. What is lost when the process ends is made good by the thread's next refresh, or by `repair`.
+//! Many commits of one thread become one refresh: a thread is queued at most once, at most one
+//! refresh of it is under way, and a refresh writes the newest state. A notification never blocks,
+//! and a failure never reaches the run; failures are kept until a flush takes them. Work that is
+//! lost when the process ends is done by the thread's next refresh, or by `repair`.
 
 use super::{DocumentError, Documents, FAILURES_MAX};
 use crate::driver::Observer;
@@ -11,29 +13,33 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{Notify, watch};
 use tokio::task::{Id, JoinError, JoinSet};
 
-/// Refreshes under way at the same time: enough to overlap the waits for the disk, too few to crowd out runs.
+/// Most refreshes under way at the same time: enough to overlap the waits for the disk, too few to
+/// crowd out runs.
 const REFRESHES_MAX: usize = 4;
 
-/// Most threads that wait: an id has at most 200 bytes, so this bounds memory at a few megabytes. Of more than that the
-/// documents stay old until their next change, and [`DocumentWriter::flush`] says so.
+/// Most threads in the queue. An id has at most 200 bytes, so this bounds memory at a few
+/// megabytes. The documents of further threads stay old until their next change, and
+/// [`DocumentWriter::flush`] reports that.
 const WAITING_MAX: usize = 10_000;
 
-/// What a flush found.
+/// The failures that a flush returns.
 #[derive(Debug, Default)]
 pub struct Flushed {
-    /// Threads whose newest refresh failed since the last flush, and why: at most [`FAILURES_MAX`].
+    /// Threads whose newest refresh failed since the last flush, with the errors: at most
+    /// [`FAILURES_MAX`].
     pub failed: Vec<(String, DocumentError)>,
-    /// How many more there were.
+    /// Number of further failures.
     pub left_out: u64,
 }
 
-/// Refreshes documents in the background. Dropping it lets the background task write what waits and then end.
+/// Refreshes documents in the background. If it is dropped, the background task finishes the queue
+/// and then ends.
 pub struct DocumentWriter {
     shared: Arc<Shared>,
 }
 
 impl DocumentWriter {
-    /// A writer that works on the current tokio runtime.
+    /// Makes a writer that works on the current tokio runtime.
     ///
     /// # Panics
     /// Outside a tokio runtime.
@@ -54,8 +60,8 @@ impl DocumentWriter {
         Self { shared }
     }
 
-    /// Wait until the documents of all that was committed before this call are written, or have failed. Failures are
-    /// handed over once.
+    /// Waits until the documents of everything that was committed before this call are written, or
+    /// have failed. Each failure is returned once.
     pub async fn flush(&self) -> Flushed {
         let mut steps = self.shared.steps.subscribe();
         let until = self.shared.lock().told;
@@ -88,7 +94,7 @@ struct Shared {
     state: Mutex<State>,
     /// Wakes the background task.
     wake: Notify,
-    /// Moves after each refresh and at the end.
+    /// Changes after each refresh and at the end.
     steps: watch::Sender<()>,
 }
 
@@ -100,17 +106,17 @@ impl Shared {
 
 #[derive(Default)]
 struct State {
-    /// Threads to refresh, in the order in which they were first told of, each with its number.
+    /// Threads to refresh, in the order of their first notification, each with its number.
     queue: VecDeque<(u64, String)>,
     queued: HashSet<String>,
     under_way: BTreeMap<String, u64>,
-    /// How often it was told of a commit.
+    /// Number of notifications so far.
     told: u64,
     failed: BTreeMap<String, DocumentError>,
     left_out: u64,
-    /// The writer was dropped.
+    /// True once the writer was dropped.
     closed: bool,
-    /// The background task is gone.
+    /// True once the background task is gone.
     ended: bool,
 }
 
@@ -131,7 +137,7 @@ impl State {
         self.queue.push_back((self.told, thread.to_owned()));
     }
 
-    /// The next thread to refresh, which is then under way.
+    /// Takes the next thread to refresh, which is then under way.
     fn next(&mut self) -> Option<String> {
         if self.under_way.len() >= REFRESHES_MAX {
             return None;
@@ -160,7 +166,7 @@ impl State {
         }
     }
 
-    /// Is everything done that was told up to `until`?
+    /// Returns true if every notification up to `until` is done.
     fn is_done(&self, until: u64) -> bool {
         let waiting = self.queue.front().map(|(number, _)| *number);
         let mut open = self.under_way.values().copied().chain(waiting);
@@ -187,7 +193,7 @@ impl State {
     }
 }
 
-/// The background task's hold on the state: however it ends, nobody waits for it any longer.
+/// The background task's guard: however the task ends, flushes stop waiting for it.
 struct Worker(Arc<Shared>);
 
 impl Drop for Worker {
@@ -254,7 +260,8 @@ mod tests {
         }
     }
 
-    /// A writer whose refreshes wait for the gate if the thread's name begins with `slow`, and fail or panic by name.
+    /// Makes a writer whose refreshes wait for the gate if the thread's name begins with `slow`,
+    /// and fail or panic by name.
     fn writer() -> (DocumentWriter, Arc<Log>) {
         let log = Arc::new(Log {
             done: Mutex::default(),

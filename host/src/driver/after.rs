@@ -1,7 +1,8 @@
-//! Work after a run, or after each of its replies: titles, embeddings, notices, the log of usage. It fails alone and never blocks or changes a run.
+//! Work after a run, or after each of its replies: titles, embeddings, notices, the log of usage. A
+//! failure concerns only the work itself and never blocks or changes a run.
 //!
-//! Each kind of work has a queue and a task of its own, so a slow one delays nothing but itself. What is queued is not
-//! durable: it is gone with the process.
+//! Each kind of work has its own queue and task, so a slow one delays only itself. The queue is not
+//! durable: it is lost with the process.
 
 use super::events::{Ended, RunEvent, Sink};
 use crate::models::BoxFuture;
@@ -13,12 +14,13 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 
-/// Most runs that wait for one kind of work. What comes beyond is left undone and told: work that cannot keep up with
-/// hundreds of runs at once must not fill the memory with them.
+/// Largest number of runs that wait for one kind of work. Work beyond it is left undone and
+/// reported: work that cannot keep up with hundreds of runs at once must not fill the memory with
+/// them.
 pub const AFTER_QUEUE_MAX: usize = 1_024;
 
-/// Longest time of one piece of work: as long as the longest step of a run, so that a hung one does not stop its queue
-/// for ever.
+/// Longest time of one piece of work: as long as the longest step of a run, so that a hung one does
+/// not stop its queue for ever.
 pub const AFTER_TIME_MAX: Duration = Duration::from_secs(600);
 
 /// A reply of a model that is durable.
@@ -26,29 +28,31 @@ pub const AFTER_TIME_MAX: Duration = Duration::from_secs(600);
 pub struct Replied {
     /// The thread.
     pub thread: String,
-    /// Whose it is, if anybody's.
+    /// The agent that owns the thread, if any.
     pub agent: Option<String>,
     /// The version of the entry that holds the reply.
     pub version: u64,
 }
 
-/// Something to be done when a run has stopped or ended, or after each reply.
+/// Work to be done when a run has stopped or ended, or after each reply.
 pub trait AfterRun: Send + Sync {
-    /// What it is called in events and logs.
+    /// The name of the work in events and logs.
     fn name(&self) -> &str;
 
-    /// Do it. A failure or a panic is a warning and [`RunEvent::AfterFailed`], nothing else.
+    /// Does the work. A failure or a panic is a warning and [`RunEvent::AfterFailed`], nothing
+    /// else.
     fn after<'a>(
         &'a self,
         ended: &'a Ended,
     ) -> BoxFuture<'a, Result<(), Box<dyn Error + Send + Sync>>>;
 
-    /// Is it also to be done after each reply of a model? Without this [`AfterRun::after_reply`] is never called.
+    /// True if the work is also to be done after each reply of a model. Without this
+    /// [`AfterRun::after_reply`] is never called.
     fn wants_replies(&self) -> bool {
         false
     }
 
-    /// The same after one reply, while the run may go on.
+    /// Does the work after one reply, while the run may go on.
     fn after_reply<'a>(
         &'a self,
         _replied: &'a Replied,
@@ -57,7 +61,7 @@ pub trait AfterRun: Send + Sync {
     }
 }
 
-/// What something is done after.
+/// The occasion of a piece of work.
 enum Occasion {
     Run(Box<Ended>),
     Reply(Replied),
@@ -76,7 +80,7 @@ impl Occasion {
 pub(crate) struct Work {
     work: Arc<dyn AfterRun>,
     time_max: Duration,
-    /// Its task is started by the first that is queued: only then a runtime is known.
+    /// Started when the first piece is queued: only then is a runtime known.
     task: OnceLock<Task>,
     queued: AtomicU64,
 }
@@ -87,7 +91,8 @@ struct Task {
 }
 
 impl Work {
-    /// Its task ends, with its queue empty, after this is dropped.
+    /// Makes the queue of this kind of work. Its task ends, with an empty queue, after this is
+    /// dropped.
     pub(crate) fn new(work: Arc<dyn AfterRun>, time_max: Duration) -> Self {
         Self {
             work,
@@ -97,12 +102,12 @@ impl Work {
         }
     }
 
-    /// Queue a run that has stopped or ended. Never blocks. Called on a tokio runtime.
+    /// Queues a run that has stopped or ended. Never blocks. Called on a tokio runtime.
     pub(super) fn ended(&self, ended: &Ended, sink: &Sink) {
         self.queue(Occasion::Run(Box::new(ended.clone())), sink);
     }
 
-    /// Queue a reply, if it wants any. Never blocks. Called on a tokio runtime.
+    /// Queues a reply, if the work wants replies. Never blocks. Called on a tokio runtime.
     pub(super) fn replied(&self, replied: &Replied, sink: &Sink) {
         if self.work.wants_replies() {
             self.queue(Occasion::Reply(replied.clone()), sink);
@@ -132,11 +137,11 @@ impl Work {
         })
     }
 
-    /// Wait until what was queued before this call is done or has failed.
+    /// Waits until everything queued before this call is done or has failed.
     pub(crate) async fn flush(&self) {
         let Some(task) = self.task.get() else { return };
         let queued = self.queued.load(Ordering::SeqCst);
-        // The task lives as long as the queue; if its runtime is gone, nothing more will be done.
+        // The task lives as long as the queue; if its runtime is gone, no more work will be done.
         let _ = task.done.clone().wait_for(|done| *done >= queued).await;
     }
 }
@@ -242,7 +247,7 @@ mod tests {
     async fn what_waits_is_bounded() {
         let (sink, mut events) = Sink::channel();
         let work = Work::new(Arc::new(Act("hangs")), Duration::from_secs(600));
-        // One more is taken out by the task as soon as it runs; here it does not run yet.
+        // The task takes one more out as soon as it runs; here it does not run yet.
         for _ in 0..=AFTER_QUEUE_MAX {
             work.ended(&ended(), &sink);
         }

@@ -1,4 +1,5 @@
-//! How a run begins: with room among the runs that the policy allows, in its turn, and with the lease of its thread.
+//! The beginning of a run: it gets room among the runs that the policy allows, its place in the
+//! queue of its thread, and the lease of the thread.
 
 use super::queue::{Holding, Patience, Place, Polls, WaitEnd};
 use super::{DriveError, Driver, Ended, OnBusy, Sink, Stop};
@@ -6,9 +7,10 @@ use crate::ceilings::Permit;
 use crate::error::CallError;
 use crate::wit::{self, runner};
 
-/// What a run holds among the runs of its process.
+/// Room of a run among the runs of its process, and its place in the queue of its thread.
 pub(super) struct Admitted {
-    /// Given back before the place, as fields are dropped in their order: whoever is next in line needs room.
+    /// Released before the place, as fields are dropped in their order: the next run in the queue
+    /// needs the room.
     pub(super) permit: Permit,
     _place: Option<Place>,
 }
@@ -21,8 +23,9 @@ impl Admitted {
 }
 
 impl Driver {
-    /// As [`Driver::run`], with a permit that [`Driver::admit`] gave before a thread was made for the run. A run
-    /// that has to wait in line for its thread gives it back and waits for room anew.
+    /// As [`Driver::run`], with a permit that [`Driver::admit`] gave before a thread was made for
+    /// the run. A run that has to wait in the queue of its thread gives the permit back and waits
+    /// for room anew.
     ///
     /// # Errors
     /// As [`Driver::run`].
@@ -37,11 +40,12 @@ impl Driver {
         self.tree(Some(permit), (thread, input), sink, stop).await
     }
 
-    /// Let a run begin before there is a thread for it, so that a refusal leaves none. It waits for room as
-    /// [`Driver::on_busy`] says.
+    /// Admits a run before there is a thread for it, so that a refusal leaves no thread behind. It
+    /// waits for room as [`Driver::on_busy`] says.
     ///
     /// # Errors
-    /// `Ceiling` if as many runs as may be are under way, `GivenUp` if the run was stopped while it waited.
+    /// `Ceiling` if the maximal number of runs is under way, `GivenUp` if the run was stopped while
+    /// it waited.
     pub async fn admit(&self, stop: &Stop) -> Result<Permit, DriveError> {
         match self.on_busy {
             OnBusy::Refuse => self.guard.begin().map_err(DriveError::Ceiling),
@@ -52,7 +56,7 @@ impl Driver {
         }
     }
 
-    /// Begin a run and perform it, with a permit or with the next that there is.
+    /// Begins a run and performs it, with the given permit or the next one available.
     pub(super) async fn begin(
         &self,
         permit: Option<Permit>,
@@ -95,7 +99,8 @@ impl Driver {
         if let Err(CallError::Refused(wit::Error::Busy(lease))) = &started
             && self.shared.is_lost(&lease.holder)
         {
-            // A run of this process that nobody performs any more: it is in nobody's way.
+            // The lease is of a run of this process that is no longer performed: recover it and
+            // start again.
             self.tenant
                 .recover_all(std::slice::from_ref(&lease.holder))
                 .await?;
@@ -104,7 +109,7 @@ impl Driver {
         Ok(started.inspect_err(|error| not_held(error, holding))?)
     }
 
-    /// Wait for room among the runs that the policy allows: first come, first served.
+    /// Waits for room among the runs that the policy allows: first come, first served.
     async fn room(&self, patience: &mut Patience<'_>) -> Result<Permit, DriveError> {
         match patience.until(self.guard.begin_in_turn()).await {
             Ok(permit) => Ok(permit),
@@ -113,8 +118,9 @@ impl Driver {
         }
     }
 
-    /// Wait for the turn in this process, then for room, then for the lease. Who waits for a turn or a lease takes no room
-    /// from others. A start that is under way is never given up.
+    /// Waits for the place in this process's queue, then for room, then for the lease. A run that
+    /// waits for its place or for a lease takes no room from others. A start under way is never
+    /// given up.
     async fn queued(
         &self,
         mut permit: Option<Permit>,
@@ -126,7 +132,7 @@ impl Driver {
         let full = || DriveError::QueueFull(thread.to_owned());
         let mut place = self.shared.join(thread).ok_or_else(full)?;
         if !place.turn_at_once() {
-            // Whoever is before it in line may need the room that it was given.
+            // The run before this one in the queue may need the room of this permit.
             permit = None;
             if let Err(end) = patience.until(place.turn()).await {
                 return Err(self.impatient(end, patience).await);
@@ -151,7 +157,7 @@ impl Driver {
         }
     }
 
-    /// A wait that ended without a turn: who holds the thread now?
+    /// The error of a wait that ended in vain; names the current holder of the thread.
     async fn impatient(&self, end: WaitEnd, patience: &Patience<'_>) -> DriveError {
         if end == WaitEnd::Stopped {
             return DriveError::GivenUp(patience.thread.to_owned());
@@ -167,7 +173,8 @@ impl Driver {
     }
 }
 
-/// A start or claim that was refused holds nothing; one whose outcome nobody knows may.
+/// Releases the holder name after a refused start or claim, which holds nothing; after an unknown
+/// outcome it may hold a lease.
 pub(super) fn not_held(error: &CallError, holding: &mut Holding) {
     let known =
         matches!(error, CallError::Refused(refused) if !matches!(refused, wit::Error::Unknown(_)));

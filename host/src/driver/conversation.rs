@@ -1,21 +1,21 @@
-//! What a driver already holds of a conversation, so that each turn carries only what is new and a provider sees the
-//! same bytes as before.
+//! The conversation that a driver already holds, so that each step carries only new messages and a
+//! provider sees the same bytes as before.
 
 use crate::error::CallError;
 use crate::models::{Request, ToolSpec};
 use crate::tenant::Tenant;
 use crate::wit::llm;
 
-/// The request of a thread's turns: each adds to it, nothing of it is copied.
+/// The request of a thread's model calls: each adds to it, nothing of it is copied.
 #[derive(Debug, Default)]
 pub(super) struct Conversation {
     pub(super) request: Request,
-    /// The version whose messages it holds.
+    /// The version whose messages the request holds.
     pub(super) have: u64,
 }
 
 impl Conversation {
-    /// Take over what a step carries; read what it does not.
+    /// Takes over the messages that a step carries; reads those that it does not.
     pub(super) async fn extend(
         &mut self,
         tenant: &Tenant,
@@ -39,7 +39,7 @@ impl Conversation {
         Ok(())
     }
 
-    /// Make it the whole request of a step, for the provider that knows the model by this name.
+    /// Completes the request for a step, for the provider that knows the model by this name.
     pub(super) fn ask(&mut self, model: String, asked: &llm::Request) {
         self.request.model = model;
         self.request.output_max = asked.output;

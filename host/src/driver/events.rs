@@ -1,4 +1,5 @@
-//! What a run tells while it goes on: a typed stream. Deltas are no promise; what is called done is durable.
+//! Events of a run while it goes on: a typed stream. Deltas are no promise; what an event calls
+//! done is durable.
 
 use crate::ceilings::Note;
 use crate::models::Usage;
@@ -6,108 +7,111 @@ use crate::wit;
 use std::sync::Arc;
 use tokio::sync::mpsc;
 
-/// Something that happened in a run.
+/// An event of a run.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum RunEvent {
-    /// The run is held and its first step is durable.
+    /// The lease is taken and the first step is durable.
     Started {
         /// The thread.
         thread: String,
         /// Number of the run.
         run: u64,
     },
-    /// More text of the reply that is under way.
+    /// More text of the reply under way.
     Text(String),
-    /// More thinking of it.
+    /// More thinking of the reply under way.
     Thinking(String),
     /// The model has begun a call of this tool.
     ToolNamed(String),
-    /// What was told of this reply so far is void: its provider broke off, and another one begins anew.
+    /// The deltas of this reply so far are void: its provider broke off, and another one begins
+    /// anew.
     Restarted,
-    /// A call was handed out and runs now.
+    /// A tool call was handed out and runs now.
     ToolStarted {
         /// `call_<version>_<index>`.
         call: String,
-        /// The tool.
+        /// The name of the tool.
         name: String,
-        /// JSON.
+        /// The arguments, JSON.
         arguments: String,
     },
-    /// A call is done. Its result is durable once the round is.
+    /// A tool call is done. Its result is durable once the round is.
     ToolDone {
-        /// As when it started.
+        /// The same `call` as in `ToolStarted`.
         call: String,
-        /// The tool.
+        /// The name of the tool.
         name: String,
-        /// True if it failed.
+        /// True if the call failed.
         failed: bool,
-        /// Bytes of its result.
+        /// Bytes of the result.
         bytes: usize,
     },
-    /// It waits for children, durably: nobody holds it. It goes on by itself, and tells so as `Started`.
+    /// The run waits for children, durably and without a lease. It goes on by itself, which
+    /// `Started` reports.
     Waits {
         /// The thread.
         thread: String,
     },
-    /// Something happened in the run of a thread that it spawned, or one of those.
+    /// An event in the run of a descendant, a thread that this one spawned or one of theirs.
     Child {
-        /// That thread.
+        /// The descendant.
         thread: String,
-        /// What.
+        /// Its event.
         event: Box<RunEvent>,
     },
     /// A turn is durable.
     Turn(Costs),
-    /// A call waits for its turn, because too many were made in a minute, or for money that other calls hold.
+    /// A call waits for its slot, because too many were made in a minute, or for money that other
+    /// calls hold.
     Waiting {
-        /// Milliseconds until then.
+        /// Milliseconds of the wait.
         millis: u64,
-        /// Why: which ceiling it is and whose policy says so, or that other calls hold the money.
+        /// The reason: the ceiling and the policy that sets it, or that other calls hold the money.
         message: String,
     },
     /// A provider reports more tokens than the call can have come to; less is counted.
     Disbelieved {
-        /// What it reports.
+        /// The reported usage.
         reported: Usage,
-        /// What is counted.
+        /// The counted usage.
         counted: Usage,
     },
     /// An attempt failed and is tried again.
     Retry {
-        /// Milliseconds until then.
+        /// Milliseconds until the next attempt.
         millis: u64,
-        /// Why.
+        /// The reason of the failure.
         message: String,
     },
     /// The run stopped or ended, durably.
     Ended(Box<Ended>),
-    /// Work after the run failed, by itself: the run is as it ended.
+    /// Work after the run failed; the run itself stays as it ended.
     AfterFailed {
         /// Name of the work.
         work: String,
-        /// Why.
+        /// The reason of the failure.
         message: String,
     },
 }
 
-/// What a thread has used so far.
+/// Totals that a thread has used so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Costs {
     /// Completed model calls.
     pub turns: u64,
-    /// Tokens that models read, from caches too.
+    /// Tokens that models read, including those from caches.
     pub input_tokens: u64,
     /// Tokens that models wrote.
     pub output_tokens: u64,
-    /// Nano-USD.
+    /// Money in nano-USD.
     pub spend_nanos: u64,
     /// Milliseconds inside steps.
     pub duration_millis: u64,
 }
 
 impl Costs {
-    /// Those of a thread.
+    /// The totals of a thread.
     pub fn of(thread: &wit::Thread) -> Self {
         let usage = &thread.cost.usage;
         Self {
@@ -123,7 +127,7 @@ impl Costs {
     }
 }
 
-/// Why a run stopped.
+/// Reason why a run stopped.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Why {
     /// `limit`, `error`, `budget`, `approval`, `cancelled` or `killed`.
@@ -134,22 +138,22 @@ pub struct Why {
     pub message: String,
 }
 
-/// Where a run stands once nobody performs it any more.
+/// State of a thread whose run is no longer performed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ended {
     /// The thread.
     pub thread: String,
     /// Its status.
     pub status: String,
-    /// How it ended, if it has.
+    /// The outcome, if the run has ended.
     pub outcome: Option<String>,
-    /// Why, for a status that has a reason.
+    /// The reason, for a status that has one.
     pub cause: Option<Why>,
-    /// JSON, if it has a result.
+    /// The result, JSON, if there is one.
     pub result: Option<String>,
-    /// What it used.
+    /// Totals that the thread used.
     pub costs: Costs,
-    /// Length of its history.
+    /// Length of the thread's history.
     pub version: u64,
 }
 
@@ -171,21 +175,22 @@ impl Ended {
     }
 }
 
-/// Where events go. Emitting never blocks; nobody needs to listen.
+/// Destination of events. Emitting never blocks, with or without a listener.
 #[derive(Debug, Clone, Default)]
 pub struct Sink {
     sender: Option<mpsc::UnboundedSender<RunEvent>>,
-    /// The child whose events go there.
+    /// The child whose events are sent here.
     child: Option<Arc<str>>,
 }
 
 impl Sink {
-    /// A sink that nobody listens to.
+    /// A sink without a listener.
     pub fn none() -> Self {
         Self::default()
     }
 
-    /// A sink and its stream. What waits in it is bounded by what a run may use: its turns, and the size of a reply.
+    /// A sink and its stream. The number of waiting events is bounded by what a run may use: its
+    /// turns, and the size of a reply.
     pub fn channel() -> (Self, mpsc::UnboundedReceiver<RunEvent>) {
         let (sender, receiver) = mpsc::unbounded_channel();
         (
@@ -197,7 +202,7 @@ impl Sink {
         )
     }
 
-    /// Where the notes of a permit go.
+    /// A receiver of the notices of a permit, for `Permit::tell`.
     pub(super) fn notes(&self) -> impl Fn(Note) + Send + Sync + 'static {
         let sink = self.clone();
         move |note| {
@@ -213,7 +218,7 @@ impl Sink {
         }
     }
 
-    /// The same stream, for what happens in a child.
+    /// A sink into the same stream, for events of a child.
     pub(super) fn of_child(&self, thread: &str) -> Self {
         Self {
             sender: self.sender.clone(),
@@ -230,7 +235,7 @@ impl Sink {
                     event: Box::new(event),
                 },
             };
-            // A listener that went away does not stop a run.
+            // A listener that is gone does not stop a run.
             let _ = sender.send(event);
         }
     }

@@ -1,8 +1,9 @@
-//! The driver: performs the steps that the component hands out. Model calls, tool rounds, waits; many threads at once.
+//! The driver: performs the steps that the component hands out (model calls, tool rounds, waits)
+//! for many threads at once.
 //!
-//! It decides nothing: what comes next is the answer to `submit`. Everything that it emits as done is durable.
-//! Dropping the future of [`Driver::run`] drops the request in flight and leaves a thread that
-//! [`Driver::recover_lost`] closes, as does the next run that meets it.
+//! It decides nothing: the answer to `submit` is the next step. Everything that it emits as done is
+//! durable. Dropping the future of [`Driver::run`] drops the request in flight and leaves a thread
+//! that [`Driver::recover_lost`] closes, as does the next run that meets it.
 
 mod after;
 mod begin;
@@ -38,23 +39,24 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::Notify;
 
-/// How often it is tried to read how a run ended: a store that fails so often will fail its next user too.
+/// Attempts at reading how a run ended: a store that fails so often will fail its next user too.
 const ENDED_READS_MAX: u32 = 4;
-/// The pause after the first of them; it doubles.
+/// The pause after the first failed attempt; it doubles.
 const ENDED_PAUSE: Duration = Duration::from_millis(100);
 
 /// Finds the provider of a model.
 pub trait Models: Send + Sync {
-    /// The provider, and the model's name on its wire.
+    /// The provider, and the name by which it knows the model.
     ///
     /// # Errors
-    /// A failure that the runner can act on: an unknown model or a provider that is not set up is `permanent`.
+    /// A failure that the runner can act on: an unknown model or a provider that is not set up is
+    /// `permanent`.
     fn provider(&self, model: &str) -> Result<(Arc<dyn Llm>, String), Failure>;
 }
 
-/// Told about every durable change of a thread, after it; must not block.
+/// Notified of every durable change of a thread, after it; must not block.
 pub trait Observer: Send + Sync {
-    /// `thread` was committed to.
+    /// A commit on `thread` was made.
     fn committed(&self, thread: &str);
 }
 
@@ -69,32 +71,33 @@ pub struct Driver {
     after: Vec<Arc<Work>>,
     on_busy: OnBusy,
     shared: Arc<Shared>,
-    /// Told when a thread has told others something: there may be more to do in its tree.
+    /// Notified when a thread has propagated to others: there may be more to do in its tree.
     nudge: Arc<Notify>,
-    /// Has the first run of its tree begun?
+    /// Set once the first run of the tree has begun.
     began: Arc<AtomicBool>,
 }
 
-/// Why a run could not be performed to its end. The thread is as its last commit left it.
+/// Reason why a run could not be performed to its end. The thread is as its last commit left it.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum DriveError {
     /// A call of the component gave no answer.
     #[error(transparent)]
     Call(#[from] CallError),
-    /// Somebody else has taken the thread over, or killed it.
+    /// Another holder has taken the thread over, or killed it.
     #[error("{0} is held by somebody else now, or its run was ended")]
     Fenced(String),
-    /// As many runs as the operator's policy allows are under way, still so at the end of the time that
+    /// The operator's policy allows no more runs, still so at the end of the time that
     /// [`OnBusy::Queue`] names. Nothing was written.
     #[error("{0}")]
     Ceiling(Refusal),
-    /// It was not this run's turn within the time that [`OnBusy::Queue`] names. Nothing was written.
+    /// The run did not reach the head of the queue within the time that [`OnBusy::Queue`] names.
+    /// Nothing was written.
     #[error("{thread} {}; waited {} s for it", by_whom(.lease.as_ref()), .waited.as_secs())]
     Waited {
         /// The thread.
         thread: String,
-        /// Who holds it, if somebody does at this moment.
+        /// The current lease, if the thread has one.
         lease: Option<wit::Lease>,
         /// The time that was allowed.
         waited: Duration,
@@ -102,15 +105,15 @@ pub enum DriveError {
     /// [`WAITERS_MAX`] runs wait for the thread in this process. Nothing was written.
     #[error("{WAITERS_MAX} runs wait for {0} already")]
     QueueFull(String),
-    /// The run was stopped while it waited for its turn. Nothing was written.
+    /// The run was stopped while it waited in the queue. Nothing was written.
     #[error("the wait for {0} was given up")]
     GivenUp(String),
 }
 
 impl Driver {
-    /// A driver whose runs are held under `<nonce>/<n>`. The nonce must be this driver's own (clone the driver instead
-    /// of making another), and locked where other processes may recover what it leaves (`authority::HolderLock`).
-    /// It has no ceilings until it is given a guard.
+    /// A driver whose runs are held under `<nonce>/<n>`. The nonce must be unique to this driver
+    /// (clone the driver instead of making another), and locked where other processes may recover
+    /// what it leaves (`authority::HolderLock`). It has no ceilings until it is given a guard.
     pub fn new(
         tenant: Tenant,
         models: Arc<dyn Models>,
@@ -142,60 +145,63 @@ impl Driver {
         }
     }
 
-    /// Hold every run to the ceilings of this guard, which all drivers of the tenant share.
+    /// Holds every run to the ceilings of this guard, which all drivers of the tenant share.
     #[must_use]
     pub fn within(mut self, guard: Arc<Guard>) -> Self {
         self.guard = guard;
         self
     }
 
-    /// Tell `observer` about every durable change.
+    /// Notifies `observer` of every durable change.
     #[must_use]
     pub fn observed(mut self, observer: Arc<dyn Observer>) -> Self {
         self.observer = Some(observer);
         self
     }
 
-    /// What a run does about a thread that somebody holds; without this it is refused.
+    /// Sets what a run does about a thread that has a lease; by default the run is refused.
     #[must_use]
     pub fn on_busy(mut self, on_busy: OnBusy) -> Self {
         self.on_busy = on_busy;
         self
     }
 
-    /// Do `work` after each run, on a task of its own. A stream of events ends once the work after its run is done.
+    /// Does `work` after each run, on its own task. A stream of events ends once the work after its
+    /// run is done.
     #[must_use]
     pub fn after_run(self, work: Arc<dyn AfterRun>) -> Self {
         self.doing(Arc::new(Work::new(work, AFTER_TIME_MAX)))
     }
 
-    /// The same with a queue that other drivers share.
+    /// As [`Self::after_run`], with a queue that other drivers share.
     #[must_use]
     pub(crate) fn doing(mut self, work: Arc<Work>) -> Self {
         self.after.push(work);
         self
     }
 
-    /// Wait until the work after all runs that have stopped or ended so far is done, or has failed.
+    /// Waits until the work after all runs that have stopped or ended so far is done, or has
+    /// failed.
     pub async fn after_runs_done(&self) {
         for work in &self.after {
             work.flush().await;
         }
     }
 
-    /// The tenant whose threads it runs.
+    /// The tenant whose threads the driver runs.
     pub fn tenant(&self) -> &Tenant {
         &self.tenant
     }
 
-    /// Begin a run, or go on in place, and perform it until it is idle, suspended or ended, with all that it spawns: at
-    /// most [`TREE_RUNS_MAX`] threads of its tree side by side. It ends once none of them can go on.
+    /// Begins a run, or resumes one in place, and performs it until it is idle, suspended or ended,
+    /// with all that it spawns: at most [`TREE_RUNS_MAX`] threads of its tree side by side. Returns
+    /// once none of them can go on.
     ///
     /// `input` is a JSON message of a user, or `None` to try again.
     ///
     /// # Errors
-    /// If the component refuses to start it, if it had to wait too long for its turn, or if the run cannot be performed
-    /// to its end.
+    /// If the component refuses to start the run, if it had to wait too long in the queue, or if it
+    /// cannot be performed to its end.
     pub async fn run(
         &self,
         thread: &str,
@@ -206,7 +212,8 @@ impl Driver {
         self.tree(None, (thread, input), sink, stop).await
     }
 
-    /// Take over a thread that waits, or whose holder is gone, and perform it; not what it spawns.
+    /// Takes over a thread that waits, or whose holder is gone, and performs it without the threads
+    /// that it spawns.
     ///
     /// # Errors
     /// `busy` while the holder lives; else as [`Driver::run`].
@@ -221,7 +228,7 @@ impl Driver {
         self.claim_with(permit, (thread, proof), sink, stop).await
     }
 
-    /// The same with room that was had before.
+    /// As [`Self::claim`], with a permit obtained before.
     async fn claim_with(
         &self,
         permit: Permit,
@@ -238,8 +245,9 @@ impl Driver {
         driver.held(begun, &mut holding, sink, stop).await
     }
 
-    /// Close the runs of this process whose futures were dropped, or that could not be performed to their end: what
-    /// `recover` does for a process that died. While a held thread cannot be read, they are still taken for lost.
+    /// Closes the runs of this process whose futures were dropped, or that could not be performed
+    /// to their end, as `recover` does for a process that died. While one of their threads cannot
+    /// be read, all of them stay recorded as lost.
     ///
     /// # Errors
     /// If the component gives no answer.
@@ -254,14 +262,14 @@ impl Driver {
         if !recovered.unreadable.is_empty() {
             return Ok(recovered);
         }
-        // A run whose last call was under way may hold its thread only now.
+        // The last call of a run may still be under way and take the lease only now.
         let over = holders.into_iter().zip(quiet).filter(|(_, quiet)| *quiet);
         let over: Vec<String> = over.map(|(holder, _)| holder).collect();
         self.shared.forget(&over);
         Ok(recovered)
     }
 
-    /// The same driver for one run: every call of it is known to be the run's.
+    /// The same driver for one run: every call of it counts as one of the run.
     fn marked(&self, holding: &Holding) -> Self {
         Self {
             tenant: self.tenant.marked(&holding.calls),
@@ -269,7 +277,8 @@ impl Driver {
         }
     }
 
-    /// Perform a run that is held under this name; it is lost if nobody performs it to its end.
+    /// Performs a run that has its lease. Without `release`, dropping the lease records the run as
+    /// lost.
     async fn held(
         &self,
         (handle, mut admitted): (runner::Handle, Admitted),
@@ -315,7 +324,7 @@ impl Driver {
             told_wait: None,
         };
         let mut step = handle.step;
-        // A thread that was never run has nothing under it.
+        // A thread that was never run has no descendants.
         if !self.began.swap(true, Ordering::Relaxed) && step.version > 1 {
             self.nudge.notify_one();
         }
@@ -331,8 +340,8 @@ impl Driver {
         Ok(ended)
     }
 
-    /// The thread of a run that is over. It is durable, so a read that fails is tried again before the run is said to
-    /// have failed.
+    /// Reads the thread of a run that is over. The end is durable, so a failed read is repeated
+    /// before the run is reported as failed.
     async fn ended(&self, thread: &str) -> Result<wit::Thread, CallError> {
         let mut pause = ENDED_PAUSE;
         for _ in 1..ENDED_READS_MAX {

@@ -1,12 +1,13 @@
-//! A name for a process that holds threads, where there is no lock file to name it.
+//! A nonce for a process that holds threads without a lock file.
 
 use crate::component::NoRandom;
 
-/// What it begins with. Not `authority::NATIVE_PREFIX`: of a holder with that one a lock file says whether it lives.
+/// Prefix of the nonce. Not `authority::NATIVE_PREFIX`, for which a lock file shows whether the
+/// holder lives.
 const PREFIX: &str = "host-";
 
-/// A fresh name among holders, for [`super::Driver::new`], of a host without a directory. Nobody finds out by himself
-/// when its process has died: keep the name, and hand it to `Tenant::recover` afterwards.
+/// A fresh nonce for [`super::Driver::new`], on a host without a directory. No other process can
+/// detect the death of its process: store the nonce, and pass it to `Tenant::recover` afterwards.
 ///
 /// # Errors
 /// If the system has no random numbers.

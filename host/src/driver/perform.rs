@@ -11,52 +11,53 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// How often a step that is under way asks whether to go on.
+/// Interval at which a step under way asks the component whether to go on.
 const POLL: Duration = Duration::from_secs(1);
-/// The same for a wait, after its first polls: nothing is in flight that a late answer would cost money for, and ten
-/// thousand waits that each ask every second would keep a core busy.
+/// Longest interval for a wait, after its first polls: nothing is in flight that a late answer
+/// would cost money for, and ten thousand waits that each poll every second would keep a core busy.
 const POLL_WAIT_MAX: Duration = Duration::from_secs(10);
-/// How many polls pass between two writes of a partial text.
+/// Polls between two writes of a partial text.
 const POLLS_PER_PARTIAL: u32 = 2;
-/// How often a result is given again before its run is said to have failed: with the pauses, for a quarter of a minute, and
-/// each time the tenant itself repeats the call.
+/// Repetitions of a submit before the run fails: with the pauses, for a quarter of a minute; the
+/// tenant itself repeats each call as well.
 const SUBMIT_REPEATS_MAX: u32 = 12;
-/// The pause before the first time; it doubles.
+/// The pause before the first repetition; it doubles.
 const SUBMIT_PAUSE: Duration = Duration::from_millis(40);
-/// The longest one.
+/// The longest pause between repetitions.
 const SUBMIT_PAUSE_MAX: Duration = Duration::from_secs(2);
-/// Most bytes of a partial text that is kept: well under the component's own limit, whatever its characters are.
+/// Most bytes of a partial text that is kept: well under the component's own limit, even for long
+/// escapes.
 const PARTIAL_BYTES_MAX: usize = 40 << 10;
 
-/// A run that this driver holds.
+/// A run whose lease this driver has.
 pub(super) struct Run<'a> {
     pub(super) driver: &'a Driver,
     pub(super) thread: String,
     pub(super) agent: Option<String>,
     pub(super) token: u64,
-    /// Every model and tool call passes it.
+    /// Admits every model and tool call.
     pub(super) permit: &'a Permit,
     pub(super) sink: &'a Sink,
     pub(super) stop: Stop,
     pub(super) conversation: Conversation,
-    /// The step whose wait for money was told last: it keeps its name while it waits on.
+    /// The last step whose wait for money was reported: a step keeps its number while it waits on.
     pub(super) told_wait: Option<u64>,
 }
 
-/// Why a step was not performed to its end.
+/// Reason why a step was not performed to its end.
 enum Interrupted {
-    /// A cancel, or the driver's person: tell the component.
+    /// A cancel, or a stop by the caller: the component must be told.
     Stopped,
-    /// Somebody else holds the thread: nothing more to tell.
+    /// Another holder has the thread: nothing more to submit.
     Fenced,
 }
 
-/// When a step that is under way asks whether to go on.
+/// Schedule of the polls of a step under way.
 struct Asking {
     count: u32,
     gap: Duration,
     gap_max: Duration,
-    /// Bytes of the partial text that was kept last.
+    /// Bytes of the partial text at the last write.
     written: usize,
 }
 
@@ -70,7 +71,8 @@ impl Asking {
         }
     }
 
-    /// It is time for one: the text to keep with it, which is none unless there is more of it.
+    /// Advances the poll counter; returns the partial text to persist, or an empty string if none
+    /// is due or nothing new arrived.
     fn text(&mut self, partial: &Mutex<String>) -> String {
         self.count += 1;
         self.gap = (self.gap * 2).min(self.gap_max);
@@ -86,7 +88,7 @@ impl Asking {
     }
 }
 
-/// A provider, and whether it was asked: a call that waits for its turn has sent nothing.
+/// A provider that records whether it was asked: a call that waits for its slot has sent nothing.
 struct Noted<'a> {
     provider: &'a dyn Llm,
     asked: AtomicBool,
@@ -116,7 +118,8 @@ impl Llm for Noted<'_> {
     }
 }
 
-/// Does a reply tell other threads something? More often yes than true: it is a reason to look.
+/// True if a reply may propagate to other threads. It may err towards true, which costs only a look
+/// at the tree.
 fn tells(blocks: &str) -> bool {
     [
         "spawn_thread",
@@ -129,7 +132,7 @@ fn tells(blocks: &str) -> bool {
 }
 
 impl Run<'_> {
-    /// Perform a step and submit its result: the next step.
+    /// Performs a step, submits its result, and returns the next step.
     pub(super) async fn perform(&mut self, step: runner::Step) -> Result<runner::Step, DriveError> {
         let outcome = match step.kind.as_str() {
             "call-llm" => self.call_llm(&step).await?,
@@ -145,7 +148,8 @@ impl Run<'_> {
         let next = self.submit(&step, outcome).await?;
         let tenant = &self.driver.tenant;
         if replied {
-            // Nobody else writes between a step and its answer, so the answer is the next version.
+            // No other holder writes between a step and its result, so the result is the next
+            // version.
             let replied = Replied {
                 thread: self.thread.clone(),
                 agent: self.agent.clone(),
@@ -158,7 +162,7 @@ impl Run<'_> {
         if tells {
             self.driver.nudge.notify_one();
         }
-        // Only for whoever listens: without it the run goes on.
+        // Only for listeners: the run goes on if the read fails.
         if replied && let Ok(thread) = tenant.get(&self.thread).await {
             self.sink.emit(RunEvent::Turn(Costs::of(&thread)));
         }
@@ -169,8 +173,8 @@ impl Run<'_> {
         Ok(next)
     }
 
-    /// Give the result of a step. What it cost is paid: a store that others keep busy, or that cannot be reached for a while,
-    /// is no reason to lose it, and a submit may always be repeated.
+    /// Submits the result of a step. Its cost is paid: a store that is busy, or cannot be reached
+    /// for a while, is no reason to lose the result, and a submit may always be repeated.
     async fn submit(
         &self,
         step: &runner::Step,
@@ -262,7 +266,8 @@ impl Run<'_> {
     }
 
     async fn call_tools(&mut self, step: &runner::Step) -> Result<runner::Outcome, DriveError> {
-        // A round that went on behind its step's deadline would meet whoever claims the thread then.
+        // A round that went on past its step's deadline could run while another holder claims the
+        // thread.
         let left = self.until(step.deadline);
         let round = join_all(step.calls.iter().map(|call| self.call_tool(call, left)));
         let partial = Mutex::default();
@@ -347,13 +352,13 @@ impl Run<'_> {
         }
     }
 
-    /// Says why it waits, once, if money that other calls hold is the reason.
+    /// Reports, once a step, that the run waits for money held by other calls.
     async fn tell_wait(&mut self, step: u64, left: Duration) {
         if self.told_wait == Some(step) {
             return;
         }
         self.told_wait = Some(step);
-        // Only for whoever listens: without it the run waits all the same.
+        // Only for listeners: the run waits all the same.
         let Ok(thread) = self.driver.tenant.get(&self.thread).await else {
             return;
         };
@@ -367,9 +372,10 @@ impl Run<'_> {
         }
     }
 
-    /// Perform something, asking whether to go on and keeping its partial text; it is dropped when the component says
-    /// so, or when the person's level reaches `level`. It asks after a second, then after twice as long each time, but
-    /// at least every `gap_max`. Neither the work nor the person waits for an answer.
+    /// Performs `work` while polling whether to go on and persisting its partial text. The work is
+    /// dropped when the component says so, or when the stop reaches `level`. The first poll comes
+    /// after a second, each later one after twice the time, at most `gap_max`. Neither the work nor
+    /// a stop waits for the answer of a poll.
     async fn watched<T>(
         &self,
         work: impl Future<Output = T>,
@@ -395,9 +401,9 @@ impl Run<'_> {
         }
     }
 
-    /// Ask whether to go on, when it is time, and keep the text so far. A question that fails is no reason to lose the
-    /// work: the next one asks again, and `submit` decides. One that is dropped while it is under way writes nothing
-    /// once the thread has moved on.
+    /// Polls the component, when a poll is due, and persists the text so far. A failed poll is no
+    /// reason to lose the work: the next one asks again, and `submit` decides. A poll that is
+    /// dropped while under way writes nothing once the thread has moved on.
     async fn ask(&self, asking: &mut Asking, partial: &Mutex<String>) -> Option<String> {
         tokio::time::sleep(asking.gap).await;
         let text = asking.text(partial);
@@ -415,14 +421,15 @@ impl Run<'_> {
     }
 }
 
-/// The answer once its totals are written: nobody stops that any more.
+/// Returns the answer once its totals are written, which no stop interrupts.
 async fn settled<T>(answered: Result<(T, Settling), Interrupted>) -> Result<T, Interrupted> {
     let (answer, settling) = answered?;
     settling.wait().await;
     Ok(answer)
 }
 
-/// A delta as an event; text is also kept for the partial, from the beginning and without a hole.
+/// Turns a delta into an event; text is also appended to the partial, from the beginning and
+/// without gaps.
 fn note(delta: Delta, partial: &Mutex<String>) -> Option<RunEvent> {
     Some(match delta {
         Delta::Text(text) => {
@@ -454,7 +461,7 @@ fn text(partial: &Mutex<String>) -> String {
     kept[..end].to_owned()
 }
 
-/// Empty texts are no blocks: providers refuse them when they come back.
+/// Removes empty texts, which providers refuse when they come back.
 fn kept(mut completion: Completion) -> Completion {
     completion
         .blocks

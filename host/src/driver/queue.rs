@@ -1,7 +1,9 @@
-//! Whose turn it is on a thread, and which runs were lost, for all drivers of one process over one store.
+//! The queue of runs for a thread, and the record of lost runs, for all drivers of one process over
+//! one store.
 //!
-//! In one process waiters of a thread are served first come, first served. Between processes there is no order: whoever
-//! is first in its own process asks again and again until the lease is free. A waiter that goes away leaves its place.
+//! Within a process, the waiters of a thread are served first come, first served. Between processes
+//! there is no order: the first in each process polls until the lease is free. A waiter that leaves
+//! gives up its place.
 
 use super::{Stop, StopLevel};
 use crate::authority::{HolderLock, Life};
@@ -13,48 +15,50 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// What a run does about a thread that somebody holds.
+/// Behaviour of a run whose thread already has a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OnBusy {
-    /// Answer `busy` at once, with holder and expiry.
+    /// Fails with `busy` at once, with holder and expiry.
     #[default]
     Refuse,
-    /// Wait for a turn, and for room among the runs that the policy allows, at most this long.
+    /// Waits in the queue, and for room among the runs that the policy allows, at most this long.
     Queue(Duration),
 }
 
-/// Most runs that wait for one thread in one process, its present one not counted. Each keeps its message in memory, and
-/// whoever is behind this many is better told so than left waiting.
+/// Most runs that wait for one thread in one process, besides the current one. Each keeps its
+/// message in memory, and a run with so many before it is better refused than left waiting.
 pub const WAITERS_MAX: usize = 256;
 
-/// Most lost runs that are remembered. The thread of one that is forgotten is closed once its process has ended.
+/// Most lost runs that are recorded. The thread of a forgotten one is closed once its process has
+/// ended.
 pub const LOST_MAX: usize = 65_536;
 
-/// The first wait before a lease is asked for again; it doubles, with jitter.
+/// The first pause before a lease is asked for again; it doubles, with jitter.
 const POLL_FIRST: Duration = Duration::from_millis(20);
-/// The longest such wait: as often as a run looks for a cancel.
+/// The longest such pause: as often as a run checks for a cancel.
 const POLL_LAST: Duration = Duration::from_secs(1);
 
-/// What the drivers of one process share over one store.
+/// State that the drivers of one process share over one store.
 pub(crate) struct Shared {
     nonce: Box<str>,
     runs: AtomicU64,
     lines: Mutex<HashMap<String, Line>>,
     lost: Mutex<VecDeque<Lost>>,
-    /// Says that the holders live, for as long as there is a driver or a run.
+    /// The lock file of the process, kept as long as there is a driver or a run: it shows that the
+    /// holders live.
     lock: Option<HolderLock>,
 }
 
-/// Those who want one thread.
+/// The runs that want one thread.
 struct Line {
     turn: Arc<Semaphore>,
     members: usize,
 }
 
-/// A run that nobody performs any more, though its thread may still be held.
+/// A run that is no longer performed, though its thread may still have its lease.
 struct Lost {
     holder: String,
-    /// Gone once no call of the run is under way.
+    /// Dead once no call of the run is under way.
     calls: Weak<()>,
 }
 
@@ -63,7 +67,7 @@ impl Shared {
         Self::over(nonce.into(), None)
     }
 
-    /// Under a lock file, which stays behind if runs are lost that nobody has recovered.
+    /// With a lock file, which stays behind if there are lost runs that were not recovered.
     pub(crate) fn under(lock: HolderLock) -> Arc<Self> {
         Self::over(lock.nonce().into(), Some(lock))
     }
@@ -78,7 +82,7 @@ impl Shared {
         })
     }
 
-    /// A name for one more run. Until it is released, dropping it says that the run is lost.
+    /// A holder name for one more run. Unless released, dropping it records the run as lost.
     pub(super) fn holding(self: &Arc<Self>) -> Holding {
         let run = self.runs.fetch_add(1, Ordering::Relaxed) + 1;
         Holding {
@@ -89,7 +93,7 @@ impl Shared {
         }
     }
 
-    /// Stand in line for a thread; `None` if too many do.
+    /// Joins the queue of a thread; `None` if the queue is full.
     pub(super) fn join(self: &Arc<Self>, thread: &str) -> Option<Place> {
         let thread = thread.to_ascii_lowercase();
         let mut lines = lock(&self.lines);
@@ -111,7 +115,7 @@ impl Shared {
         })
     }
 
-    /// Holders whose run is lost, and of each whether no call of it is under way any more.
+    /// Holders of lost runs, each with true if no call of the run is under way any more.
     pub(crate) fn lost(&self) -> Vec<(String, bool)> {
         let lost = lock(&self.lost);
         let seen = |lost: &Lost| (lost.holder.clone(), lost.calls.strong_count() == 0);
@@ -122,7 +126,7 @@ impl Shared {
         lock(&self.lost).iter().any(|lost| lost.holder == holder)
     }
 
-    /// What is known of the process of a holder.
+    /// State of the process of a holder.
     pub(super) fn life(&self, holder: &str) -> Life {
         let life = self.lock.as_ref().map(|lock| lock.life(holder));
         match life {
@@ -135,7 +139,7 @@ impl Shared {
         }
     }
 
-    /// These were recovered after their last call had ended: they hold nothing.
+    /// Forgets lost runs that were recovered after their last call had ended: they have no lease.
     pub(crate) fn forget(&self, recovered: &[String]) {
         lock(&self.lost).retain(|lost| !recovered.contains(&lost.holder));
     }
@@ -151,22 +155,22 @@ impl Drop for Shared {
     }
 }
 
-/// A run's name among holders.
+/// The holder name of a run, and whether it may have a lease.
 pub(super) struct Holding {
     shared: Arc<Shared>,
     pub(super) holder: String,
-    /// Every call of the run keeps a clone.
+    /// Cloned by every call of the run.
     pub(super) calls: Arc<()>,
     held: bool,
 }
 
 impl Holding {
-    /// From now on the thread may be held under this name.
+    /// Marks that from now on the thread may have a lease under this name.
     pub(super) fn may_hold(&mut self) {
         self.held = true;
     }
 
-    /// The thread is not held under this name any more.
+    /// Marks that the thread has no lease under this name any more.
     pub(super) fn release(&mut self) {
         self.held = false;
     }
@@ -188,7 +192,7 @@ impl Drop for Holding {
     }
 }
 
-/// A place in the line of a thread; the one who has the turn keeps it until the place is dropped.
+/// A place in the queue of a thread. The run at the head stays there until its place is dropped.
 pub(super) struct Place {
     shared: Arc<Shared>,
     thread: String,
@@ -197,13 +201,13 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Take the turn if it is free.
+    /// Moves to the head of the queue if it is free.
     pub(super) fn turn_at_once(&mut self) -> bool {
         self.permit = Arc::clone(&self.turn).try_acquire_owned().ok();
         self.permit.is_some()
     }
 
-    /// Wait for the turn.
+    /// Waits for the head of the queue.
     pub(super) async fn turn(&mut self) {
         // The semaphore is never closed; it serves in the order of asking.
         self.permit = Arc::clone(&self.turn).acquire_owned().await.ok();
@@ -223,7 +227,7 @@ impl Drop for Place {
     }
 }
 
-/// How long somebody waits for a turn.
+/// Deadline and stop of a wait in the queue.
 pub(super) struct Patience<'a> {
     pub(super) thread: &'a str,
     pub(super) wait: Duration,
@@ -231,12 +235,12 @@ pub(super) struct Patience<'a> {
     stop: Stop,
 }
 
-/// Why a wait ended without its turn.
+/// Reason why a wait ended in vain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WaitEnd {
-    /// The time is over.
+    /// The deadline passed.
     Late,
-    /// The run is not wanted any more.
+    /// The run was stopped.
     Stopped,
 }
 
@@ -250,7 +254,7 @@ impl<'a> Patience<'a> {
         }
     }
 
-    /// Wait for this, at most as long as there is patience.
+    /// Waits for `done`, until the deadline or a stop.
     pub(super) async fn until<T>(&mut self, done: impl Future<Output = T>) -> Result<T, WaitEnd> {
         tokio::select! {
             biased;
@@ -261,7 +265,7 @@ impl<'a> Patience<'a> {
     }
 }
 
-/// How often a lease is asked for: less and less often, never in step with others.
+/// Polls for a lease: less and less often, with jitter.
 pub(super) struct Polls {
     wait: Duration,
 }
@@ -277,7 +281,7 @@ impl Polls {
     }
 }
 
-/// `held by X until T`, or who else it may be.
+/// Text for an error: `is held by X until T`, or that the holder changed.
 pub(super) fn by_whom(lease: Option<&wit::Lease>) -> String {
     match lease {
         Some(lease) => format!(
@@ -356,8 +360,9 @@ mod tests {
         assert!(shared.lost().is_empty());
     }
 
-    /// Symptom: what a process had lost when it ended waited for its lease. Cause: its lock file went with it. Fix: the
-    /// file stays, unlocked, as that of a process that was killed.
+    /// Symptom: the lost runs of a process that ended were recovered only after their leases
+    /// expired. Cause: the lock file was removed with the process. Fix: the file stays, unlocked,
+    /// as that of a killed process.
     #[test]
     fn a_lock_file_stays_for_runs_that_are_lost() {
         use crate::authority::{Life, Project, life};

@@ -1,27 +1,27 @@
-//! How a person stops a run: once to cancel, twice to stop at once.
+//! The stop of a run by its caller: once to cancel, twice to stop at once.
 
 use tokio::sync::watch;
 
-/// How urgently.
+/// Urgency of a stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum StopLevel {
-    /// Go on.
+    /// No stop.
     #[default]
     Run,
     /// A cancel was signalled: drop a model call, let tools finish.
     Cancel,
-    /// Drop whatever runs.
+    /// Drop everything under way.
     Now,
 }
 
-/// Raises the level.
+/// The sending end of a stop: raises the level.
 #[derive(Debug)]
 pub struct Stopper {
     sender: watch::Sender<StopLevel>,
 }
 
 impl Stopper {
-    /// Raise the level; it never falls.
+    /// Raises the level; it never falls.
     pub fn raise(&self, level: StopLevel) {
         self.sender.send_if_modified(|now| {
             let higher = level > *now;
@@ -30,22 +30,22 @@ impl Stopper {
         });
     }
 
-    /// The level now.
+    /// The current level.
     pub fn level(&self) -> StopLevel {
         *self.sender.borrow()
     }
 }
 
-/// Watches the level.
+/// The receiving end of a stop: watches the level.
 #[derive(Debug, Clone)]
 pub struct Stop {
     receiver: watch::Receiver<StopLevel>,
-    /// Keeps the channel of a stop that nobody raises open.
+    /// Keeps the channel open if there is no [`Stopper`].
     _own: Option<std::sync::Arc<watch::Sender<StopLevel>>>,
 }
 
 impl Stop {
-    /// A run that nobody stops from here. (Signals still reach it.)
+    /// A stop that is never raised. (Signals still reach the run.)
     pub fn never() -> Self {
         let (sender, receiver) = watch::channel(StopLevel::Run);
         Self {
@@ -54,12 +54,12 @@ impl Stop {
         }
     }
 
-    /// The level now.
+    /// The current level.
     pub fn level(&self) -> StopLevel {
         *self.receiver.borrow()
     }
 
-    /// Wait until the level is at least this; for ever if nobody can raise it any more.
+    /// Waits until the level is at least this; for ever if the stopper is gone.
     pub async fn reached(&mut self, level: StopLevel) {
         if self.receiver.wait_for(|now| *now >= level).await.is_err() {
             std::future::pending::<()>().await;
@@ -67,7 +67,7 @@ impl Stop {
     }
 }
 
-/// Both ends.
+/// Makes both ends of a stop.
 pub fn stopper() -> (Stopper, Stop) {
     let (sender, receiver) = watch::channel(StopLevel::Run);
     (

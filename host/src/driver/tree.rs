@@ -1,11 +1,10 @@
-//! A run with all that it spawns: children side by side, and a thread that waits goes on when they
-//! have stopped.
+//! A run with all that it spawns: children side by side, and a waiting thread resumes when its
+//! children have stopped.
 //!
-//! What there is to do stands in the records: the driver looks for what is due under the thread
-//! when a run of the tree stops, when one has told others something, and now and then, for other
-//! processes work on the tree as well. It stays until nothing in the tree is created or waits: what
-//! finds no room among the `runs` of the policy begins once there is some, and what a dead process
-//! held is taken over.
+//! The records say what is due. The driver reads the tree when one of its runs stops, when one has
+//! propagated to other threads, and from time to time, because other processes work on the tree as
+//! well. It stays until no thread of the tree is created or waiting. Threads without room among the
+//! `runs` of the policy begin once there is some, and leases of dead processes are taken over.
 
 mod look;
 
@@ -21,26 +20,26 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Most threads of one tree that one driver performs at once; others wait for their turn.
+/// Most threads of one tree that one driver performs at once; others wait.
 pub const TREE_RUNS_MAX: usize = 64;
-/// Pause before the first look without a prompt; it doubles while there is nothing to do.
+/// Pause before the first unprompted look; it doubles while there is nothing to do.
 const LOOK_FIRST: Duration = Duration::from_secs(1);
 /// The longest such pause.
 const LOOK_LAST: Duration = Duration::from_secs(8);
-/// How long a thread that could not be begun is left alone.
+/// Pause after a failed beginning of a thread.
 const REFUSED_PAUSE: Duration = Duration::from_secs(2);
-/// How long an expired lease must stand still before its thread is taken over.
+/// Time for which an expired lease must stay unchanged before its thread is taken over.
 const GRACE: Duration = Duration::from_secs(15);
-/// Looks that may fail one after the other.
+/// Consecutive looks that may fail.
 const LOOKS_FAILED_MAX: u32 = 8;
-/// How often a thread may fail to begin before this run leaves it alone: one whose directive is
-/// gone, say, would keep it for ever.
+/// Failed beginnings after which this run leaves a thread alone: a thread whose directive is gone,
+/// say, would keep it for ever.
 const BEGINS_FAILED_MAX: u32 = 5;
-/// How often this run revives one thread. Each time something has changed, as a rule; this bounds
-/// what a store that is full again and again may cost.
+/// Most times that this run revives one thread. As a rule something has changed each time; this
+/// bounds the cost of a store that is full again and again.
 const REVIVALS_MAX: u32 = 64;
 
-/// What became of one run of the tree.
+/// The outcome of one run of the tree.
 type Done = (String, Result<Ended, DriveError>);
 
 /// The runs of one tree that this driver performs.
@@ -51,38 +50,40 @@ struct Tree<'a> {
     stop: &'a Stop,
     runs: FuturesUnordered<BoxFuture<'a, Done>>,
     running: Vec<String>,
-    /// Threads that could not be begun: until when they are left alone, and how often that was so.
+    /// Threads that failed to begin: the time until which they are left alone, and the number of
+    /// failures.
     refused: HashMap<String, (Instant, u32)>,
-    /// How often threads were revived.
+    /// Number of times each thread was revived.
     revived: HashMap<String, u32>,
-    /// Threads whose holder is silent: what was seen, and since when.
+    /// Threads with an expired lease: the last sighting of the holder's progress, and since when it
+    /// is unchanged.
     silent: HashMap<String, ((u64, u64), Instant)>,
-    /// How the run of the top stands.
+    /// The outcome of the top's run so far.
     result: Option<Result<Ended, DriveError>>,
     failed: u32,
     has_children: bool,
-    /// A run of the tree failed, and may still hold its thread.
+    /// True if a run of the tree failed, and may still have its lease.
     lost: bool,
-    /// The store had no room for a child to begin.
+    /// The error of a child that could not begin because the store was full.
     full: Option<DriveError>,
-    /// Threads with children that cannot be read, and so not be told of an end.
+    /// Threads with an unreadable child, which their sweep cannot notify of an end.
     kept_sweeps: HashSet<String>,
     /// Threads of the tree that were found to be unreadable.
     unreadable: HashSet<String>,
-    /// A place in the line for room among the runs of the policy, while something waits for it.
+    /// A place in the queue for room among the runs of the policy, while a thread waits for room.
     line: Option<BoxFuture<'a, Permit>>,
     /// The permit that the queue has just given.
     room: Option<Permit>,
-    /// Something that is due finds no room.
+    /// True if a due thread finds no room.
     crowded: bool,
-    /// Something below the top is created or waits, so that somebody must see to it.
+    /// True if a thread below the top is created or waiting, and needs a driver.
     open: bool,
-    /// When the whole tree was looked through last.
+    /// Time of the last survey of the whole tree.
     surveyed: Option<Instant>,
 }
 
 impl Driver {
-    /// Begin a run and perform it with all that it spawns.
+    /// Begins a run and performs it with all that it spawns.
     pub(super) async fn tree(
         &self,
         permit: Option<Permit>,
@@ -90,7 +91,7 @@ impl Driver {
         sink: &Sink,
         stop: &Stop,
     ) -> Result<Ended, DriveError> {
-        // A nudge of its own: what happens in other trees is no reason to look.
+        // A separate notification: changes in other trees are no reason to look at this one.
         let driver = Self {
             nudge: Arc::default(),
             began: Arc::default(),
@@ -126,9 +127,9 @@ impl Driver {
         tree.perform().await
     }
 
-    /// Begin the run of the top. One that waits for its children goes on by itself: it is told what
-    /// there is to say. One that has ended may have children that have not: they are driven without
-    /// it.
+    /// Begins the run of the top. A top that waits for its children resumes by itself, and the
+    /// input is sent to it as a signal. A top that has ended may have children that have not: they
+    /// are driven without it.
     async fn begin_top(
         &self,
         permit: Option<Permit>,
@@ -174,7 +175,7 @@ impl Tree<'_> {
                 }
                 () = tokio::time::sleep(pause), if looks_around => {}
             }
-            // Whoever holds a top that this driver could not begin sees to its tree.
+            // The holder of a top that this driver could not begin takes care of its tree.
             let asked_to_stop = stopped;
             stopped |= matches!(self.result, Some(Err(_)));
             let begun = self.look(stopped).await?;
@@ -192,7 +193,7 @@ impl Tree<'_> {
                 && !stopped
                 && let Some(full) = self.full.take()
             {
-                // Nobody frees what the tree waits for.
+                // Room in the store, which the tree waits for, will not be freed.
                 return Err(full);
             }
             if asked_to_stop {
@@ -204,7 +205,7 @@ impl Tree<'_> {
         }
     }
 
-    /// How the top stands. One that waited may have been ended since.
+    /// The outcome of the top. A waiting top may have been ended since.
     async fn ended(self) -> Result<Ended, DriveError> {
         if !self.waits() {
             let none = || Err(DriveError::GivenUp(self.top.to_owned()));
@@ -217,7 +218,8 @@ impl Tree<'_> {
         Ok(ended)
     }
 
-    /// Is there a reason to look without one? A thread that has spawned nothing is not looked for.
+    /// True if unprompted looks are needed: a thread that has spawned nothing has no tree to look
+    /// at.
     fn looks_around(&self) -> bool {
         self.result.is_some() || self.running.len() > 1
     }
@@ -226,7 +228,7 @@ impl Tree<'_> {
         matches!(&self.result, Some(Ok(ended)) if ended.status == "waiting")
     }
 
-    /// A run of the tree has stopped.
+    /// Records that a run of the tree has stopped.
     fn stopped(&mut self, (thread, done): Done) {
         self.running.retain(|running| *running != thread);
         let top = thread == self.top;
@@ -241,7 +243,7 @@ impl Tree<'_> {
             Err(error) => error,
         };
         let others = is_with_others(&error);
-        // A top that has stopped in order and could not be started again has stopped all the same.
+        // A top that has stopped in order and could not be started again counts as stopped.
         let replaces = self.result.is_none() || !others && self.waits();
         if top && replaces {
             self.result = Some(Err(error));
@@ -257,9 +259,9 @@ impl Tree<'_> {
         refused.1 += u32::from(!others);
     }
 
-    /// Keep a place in the line for room as long as something finds none.
+    /// Keeps a place in the queue for room as long as a thread finds none.
     fn stand_in_line(&mut self, stopped: bool) {
-        // What was had and not used is others'.
+        // An unused permit is returned to others.
         self.room = None;
         if !self.crowded || stopped {
             self.line = None;
@@ -268,14 +270,14 @@ impl Tree<'_> {
         }
     }
 
-    /// Room for one more run.
+    /// A permit for one more run.
     fn permit(&mut self) -> Option<Permit> {
         let permit = self.room.take().or_else(|| self.driver.guard.begin().ok());
         self.crowded |= permit.is_none();
         permit
     }
 
-    /// Perform a thread, unless that is done already or was refused a moment ago.
+    /// Performs a thread, unless it is being performed already or failed to begin a moment ago.
     fn perform_one(&mut self, thread: &str, proof: Option<runner::Proof>) -> bool {
         let running = self.running.iter().any(|running| running == thread);
         if running || self.is_left_alone(thread) || self.running.len() >= TREE_RUNS_MAX {
@@ -309,13 +311,13 @@ impl Tree<'_> {
         true
     }
 
-    /// Was a thread refused a moment ago, or too often?
+    /// True if a thread failed to begin a moment ago, or too often.
     fn is_left_alone(&self, thread: &str) -> bool {
         let refused = self.refused.get(thread);
         refused.is_some_and(|(until, _)| *until > Instant::now()) || self.is_given_up(thread)
     }
 
-    /// Could a thread not be begun so often that this run begins it no more?
+    /// True if a thread failed to begin so often that this run no longer tries.
     fn is_given_up(&self, thread: &str) -> bool {
         let refused = self.refused.get(thread);
         refused.is_some_and(|(_, failures)| *failures >= BEGINS_FAILED_MAX)
@@ -330,7 +332,8 @@ async fn wait_for_permit(line: &mut Option<BoxFuture<'_, Permit>>) -> Permit {
     }
 }
 
-/// Does the error say that others have the thread now, or went on with it? Then they see to it.
+/// True if the error says that another holder has the thread, or continued it, and so takes care of
+/// it.
 fn is_with_others(error: &DriveError) -> bool {
     matches!(
         error,

@@ -1,11 +1,13 @@
 //! Native code of the component, kept between processes.
 //!
-//! This file holds one of the host's two uses of `unsafe`: loading native code that we compiled ourselves. Loading
-//! anything else would be running it. So the cache directory is the operator's (no tenant can write it, and nothing
-//! below a project is ever used), a file is named by the SHA-256 of the component and by wasmtime's own compatibility
-//! hash, and it begins with the SHA-256 of the rest, so that a torn or altered file is compiled again and never loaded.
-//! What is not a plain file, or can be written by other users, is not read at all. Whoever can write as the operator can
-//! write a right digest too: against the operator's own account nothing here helps.
+//! This file has one of the host's two uses of `unsafe`: loading native code that this host
+//! compiled itself. Loading anything else would be running it. So the cache directory is the
+//! operator's: no tenant can write it, and nothing below a project is ever used. A file is named by
+//! the SHA-256 of the component and by wasmtime's own compatibility hash, and begins with the
+//! SHA-256 of the rest, so that a torn or altered file is compiled again and never loaded. A file
+//! that is not plain, or that other users can write, is not read at all. A user who can write as
+//! the operator can write a right digest too: nothing here protects against the operator's own
+//! account.
 #![allow(unsafe_code, reason = "see the module's documentation")]
 
 use cap_std::fs::{Dir, Metadata, OpenOptions};
@@ -19,7 +21,7 @@ use wasmtime::component::Component;
 const FILE_BYTES_MAX: u64 = 256 << 20;
 const DIGEST_BYTES: usize = 32;
 
-/// A directory of the operator's for native code.
+/// A directory of the operator for native code.
 #[derive(Debug)]
 pub struct CodeCache {
     dir: Dir,
@@ -35,13 +37,13 @@ impl CodeCache {
         }
     }
 
-    /// How often there was no native code that could be used.
+    /// Number of compilations, each because no usable native code was found.
     pub fn compilations(&self) -> u64 {
         self.compilations.load(Ordering::Relaxed)
     }
 
-    /// Load the native code of `bytes`, or compile it and keep it. A cache that cannot be read or written costs time
-    /// and nothing else.
+    /// Loads the native code of `bytes`, or compiles and stores it. A cache that cannot be read or
+    /// written costs only time.
     pub(crate) fn load_or_compile(
         &self,
         engine: &wasmtime::Engine,
@@ -49,9 +51,9 @@ impl CodeCache {
     ) -> wasmtime::Result<Component> {
         let name = name(engine, bytes);
         if let Some(code) = self.read(&name) {
-            // SAFETY: the bytes were written by `write` below, from `Component::serialize` of the same engine
-            // configuration and component, into a directory that only the operator can write; the digest says that
-            // they are whole and unaltered.
+            // SAFETY: the bytes were written by `write` below, from `Component::serialize` of the
+            // same engine configuration and component, into a directory that only the operator can
+            // write; the digest shows that they are whole and unaltered.
             if let Ok(component) = unsafe { Component::deserialize(engine, &code) } {
                 return Ok(component);
             }
@@ -76,11 +78,12 @@ impl CodeCache {
         (Sha256::digest(code).as_slice() == digest).then(|| code.to_vec())
     }
 
-    /// Written beside and renamed, so that no reader sees half of it.
+    /// Writes a temporary file and renames it, so that no reader sees half of it.
     fn write(&self, name: &str, code: &[u8]) {
         let temporary = format!("{name}.{}.tmp", std::process::id());
         let written = (|| {
-            // What a process of the same number left, or somebody put there, is not written through.
+            // A file left by a process of the same number, or planted under this name, is removed,
+            // not written through.
             let _ = self.dir.remove_file(&temporary);
             let mut options = OpenOptions::new();
             private(options.write(true).create_new(true));
@@ -95,7 +98,7 @@ impl CodeCache {
     }
 }
 
-/// A plain file that no other user can write.
+/// True for a plain file that no other user can write.
 fn is_ours(file: &Metadata) -> bool {
     #[cfg(unix)]
     {
@@ -108,7 +111,7 @@ fn is_ours(file: &Metadata) -> bool {
     file.is_file()
 }
 
-/// Whatever the process's mask is.
+/// Makes the file private, whatever the umask of the process is.
 fn private(options: &mut OpenOptions) {
     #[cfg(unix)]
     {

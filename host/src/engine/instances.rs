@@ -8,11 +8,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use wasmtime::Store;
 
-/// An instance of the component in a store of its own.
+/// An instance of the component with its wasmtime store.
 pub(crate) struct Instance {
     pub(crate) store: Store<State>,
     pub(crate) exports: Threads,
-    /// Calls that it has had.
+    /// Number of calls that the instance has served.
     pub(crate) calls: u32,
     idle_since: Instant,
 }
@@ -28,21 +28,21 @@ impl Instance {
     }
 }
 
-/// See the module's documentation.
+/// The warm instances of one tenant, and the linear memory of all its instances.
 #[derive(Default)]
 pub(crate) struct Instances {
-    /// The one used last is last.
+    /// Ordered by last use, the most recent last.
     warm: Mutex<Vec<Instance>>,
     memory_bytes: AtomicUsize,
 }
 
 impl Instances {
-    /// A warm one, if there is one.
+    /// Takes a warm instance, if there is one.
     pub(crate) fn take(&self) -> Option<Instance> {
         self.lock().pop()
     }
 
-    /// Keep a clean instance for the next call, or drop it as the limits say.
+    /// Keeps a clean instance for the next call, or drops it as the limits say.
     pub(crate) fn keep(&self, mut instance: Instance, limits: &Limits) {
         let mut warm = self.lock();
         if instance.calls < limits.instance_calls_max && warm.len() < limits.instances_warm_max {
@@ -51,7 +51,7 @@ impl Instances {
         }
     }
 
-    /// Drop those that have waited for longer than `most`.
+    /// Drops the instances that were idle for longer than `most`.
     pub(crate) fn drop_idle(&self, most: Duration) {
         let mut warm = self.lock();
         let old = warm.partition_point(|instance| instance.idle_since.elapsed() > most);
@@ -60,23 +60,23 @@ impl Instances {
         drop(dropped);
     }
 
-    /// Drop all that wait.
+    /// Drops all warm instances.
     pub(crate) fn drop_all(&self) {
         let dropped = std::mem::take(&mut *self.lock());
         drop(dropped);
     }
 
-    /// Number of those that wait.
+    /// Number of warm instances.
     pub(crate) fn warm(&self) -> usize {
         self.lock().len()
     }
 
-    /// Linear memory of all, in bytes.
+    /// Linear memory of all instances, in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.memory_bytes.load(Ordering::Relaxed)
     }
 
-    /// Count memory, unless it would be more than `most`.
+    /// Counts memory, unless the sum would exceed `most`; true if counted.
     pub(super) fn take_memory(&self, bytes: usize, most: usize) -> bool {
         let taken = self
             .memory_bytes

@@ -1,7 +1,7 @@
 //! Holds an instance to its limits of memory and tables, and a tenant to its memory.
 //!
-//! What is over a limit is a trap at once, not a refusal that the guest could overhear: a guest that grows for ever
-//! would otherwise be stopped for its time, under the wrong name.
+//! Growth beyond a limit is a trap at once, not a refusal that the guest could ignore: a guest that
+//! grows for ever would otherwise be stopped for its time, under the wrong name.
 
 use super::instances::Instances;
 use crate::limits::{LimitHit, Limits};
@@ -14,7 +14,7 @@ pub(crate) struct Limiter {
     tenant: Weak<Instances>,
     memory_bytes: usize,
     table_elements: usize,
-    /// What the growth under way adds, to be given back if it fails.
+    /// Amount added by the growth under way, to be given back if it fails.
     growing: usize,
 }
 

@@ -1,8 +1,10 @@
-//! The engine: one wasmtime configuration, the compiled component, and the pool of threads that calls run on.
+//! The engine: one wasmtime configuration, the compiled component, and the thread pool of the
+//! component's calls.
 //!
-//! Calls are synchronous and run on the pool's own threads, never on an async runtime's. Epochs look at a call that
-//! computes: first its thread steps back, then the call is stopped. One ticker serves all stores of an engine; it also
-//! answers callers whose time has passed and drops instances that nobody calls.
+//! Calls are synchronous and run on the pool's own threads, never on those of an async runtime. At
+//! each epoch a computing call is checked: first its thread lowers its priority, later the call is
+//! stopped. One ticker serves all stores of an engine; it also answers callers whose time has
+//! passed and drops idle instances.
 
 mod cache;
 mod instances;
@@ -27,21 +29,22 @@ use wasmtime::component::types::ComponentItem;
 use wasmtime::component::{Component, Linker};
 use wasmtime::{Config, Store, UpdateDeadline};
 
-/// Length of an epoch: how late a call that computes too long may be stopped.
+/// Length of an epoch: the delay with which a call that computes too long may be stopped.
 const EPOCH: Duration = Duration::from_millis(10);
-/// A call that has computed longer steps back. The component's own calls take a few milliseconds.
+/// Computing time after which a call lowers its priority. The component's own calls take a few
+/// milliseconds.
 const LONG: Duration = Duration::from_millis(20);
-/// How often the ticker looks for instances that nobody calls, in epochs.
+/// Interval in epochs at which the ticker drops idle instances.
 const EPOCHS_PER_SWEEP: u32 = 100;
 
-/// The component that this crate was built with.
+/// The component built into this crate.
 pub const COMPONENT: &[u8] = include_bytes!(env!("THREADKEEP_COMPONENT_PATH"));
 
-/// The version of `wit/` that this host speaks.
+/// The version of `wit/` that this host implements.
 pub const WIT_VERSION: &str = "0.1.0";
 const WIT_PACKAGE: &str = "threadkeep:threads/";
 
-/// Why an engine cannot be made.
+/// Reason why an engine cannot be made.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EngineError {
@@ -50,7 +53,7 @@ pub enum EngineError {
     Limits {
         /// Field of [`Limits`].
         field: &'static str,
-        /// What is wrong and what would be right.
+        /// The contradiction, and a value that would be right.
         problem: String,
     },
     /// wasmtime refuses the configuration.
@@ -69,12 +72,13 @@ pub enum EngineError {
         /// The version that the component names.
         found: String,
     },
-    /// The component lacks an export of world `threads`, or imports what the world has not. Types of functions are
-    /// compared when an instance is made: the first call is then told.
+    /// The component lacks an export of world `threads`, or has an import that is not in the world.
+    /// Function types are compared when an instance is made: the first call then reports a
+    /// mismatch.
     #[error("the component does not fit world threads@{WIT_VERSION}: {0:#}")]
     World(wasmtime::Error),
-    /// The thread that stops calls in time and answers their callers cannot be started: without it, nothing would end a
-    /// call.
+    /// The thread that stops calls in time and answers their callers cannot be started. Without it,
+    /// no call would ever be stopped.
     #[error(
         "the engine's thread cannot be started: {0}; end what holds threads or memory, or raise what this process may have"
     )]
@@ -95,7 +99,7 @@ pub struct Engine {
     pre: ThreadsPre<State>,
 }
 
-/// What all components of an engine share.
+/// State that all components of an engine share.
 struct Shared {
     engine: wasmtime::Engine,
     limits: Limits,
@@ -105,18 +109,20 @@ struct Shared {
 }
 
 impl Engine {
-    /// Prepare the embedded component. Its native code is taken from `cache`, or compiled and put there.
+    /// Prepares the embedded component. Its native code is taken from `cache`, or compiled and
+    /// stored there.
     ///
     /// # Errors
-    /// If the limits contradict each other, or wasmtime refuses it.
+    /// If the limits contradict each other, or wasmtime refuses the component.
     pub fn new(limits: Limits, cache: Option<&CodeCache>) -> Result<Self, EngineError> {
         Self::with_component(COMPONENT, limits, cache)
     }
 
-    /// Prepare another component of the same world.
+    /// Prepares another component of the same world.
     ///
     /// # Errors
-    /// If it is not one, the limits contradict each other, or wasmtime refuses it.
+    /// If the bytes are no such component, the limits contradict each other, or wasmtime refuses
+    /// it.
     pub fn with_component(
         bytes: &[u8],
         limits: Limits,
@@ -138,11 +144,11 @@ impl Engine {
         Ok(Self { shared, pre })
     }
 
-    /// Prepare another component beside this one: its tenants share threads and limits with those of this one. So an
-    /// operator moves tenants to a new component one by one.
+    /// Prepares another component; its tenants share threads and limits with those of this engine.
+    /// So an operator can move tenants to a new component one by one.
     ///
     /// # Errors
-    /// If it is no component of the world, or wasmtime refuses it.
+    /// If the bytes are no component of the world, or wasmtime refuses it.
     pub fn beside(&self, bytes: &[u8], cache: Option<&CodeCache>) -> Result<Self, EngineError> {
         Ok(Self {
             shared: Arc::clone(&self.shared),
@@ -150,12 +156,12 @@ impl Engine {
         })
     }
 
-    /// The limits that hold for every call.
+    /// The limits of every call.
     pub fn limits(&self) -> &Limits {
         &self.shared.limits
     }
 
-    /// A lane of the pool and room for the instances of a new tenant.
+    /// A lane of the pool and a set of instances for a new tenant.
     pub(crate) fn admit(&self) -> (Lane, Arc<Instances>) {
         let instances = Arc::new(Instances::default());
         let mut tenants = self.shared.tenants();
@@ -163,7 +169,7 @@ impl Engine {
         (self.shared.pool.lane(), instances)
     }
 
-    /// A new instance whose first call's time passes at `deadline`. Its start already counts.
+    /// A new instance whose first call must end by `deadline`. Its instantiation already counts.
     pub(crate) fn instantiate(
         &self,
         context: &Context,
@@ -188,17 +194,17 @@ impl Engine {
         Ok(Instance::new(store, exports))
     }
 
-    /// The call on this thread was stopped: its tenant's next calls step back at once.
+    /// Marks the call on this thread as stopped: the next calls of its tenant run at low priority.
     pub(crate) fn blame() {
         priority::blame();
     }
 
-    /// The threads that file tools of this engine's tenants share.
+    /// The threads that the file tools of this engine's tenants share.
     pub(crate) fn file_pool(&self) -> FilePool {
         self.shared.files.clone()
     }
 
-    /// Run a call on the pool.
+    /// Runs a call on the pool.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
         lane: Lane,
@@ -234,7 +240,7 @@ fn on_epoch(meter: &Meter) -> wasmtime::Result<UpdateDeadline> {
     Ok(UpdateDeadline::Continue(1))
 }
 
-/// Compile a component and hold it to the world.
+/// Compiles a component and checks it against the world.
 fn prepare(
     engine: &wasmtime::Engine,
     bytes: &[u8],
@@ -257,7 +263,7 @@ fn prepare(
         .map_err(|error| other_version(engine, &component).unwrap_or(EngineError::World(error)))
 }
 
-/// If a component does not fit because it was made for another version, this says so.
+/// The error of a component that was made for another version, if that is why it does not fit.
 fn other_version(engine: &wasmtime::Engine, component: &Component) -> Option<EngineError> {
     let kind = component.component_type();
     let imports = kind.imports(engine).map(|(name, item)| (name, item.ty));
@@ -272,7 +278,7 @@ fn other_version(engine: &wasmtime::Engine, component: &Component) -> Option<Eng
     })
 }
 
-/// What the component does not need is off.
+/// Turns off what the component does not need.
 fn config(limits: &Limits) -> Config {
     let mut config = Config::new();
     config.epoch_interruption(true);
@@ -282,12 +288,12 @@ fn config(limits: &Limits) -> Config {
     config.wasm_tail_call(false);
     config.wasm_relaxed_simd(false);
     config.wasm_component_model(true);
-    // No import is asynchronous, and calls are several times cheaper without the machinery for it.
+    // No import is asynchronous, and calls are several times cheaper without async support.
     config.concurrency_support(false);
     config
 }
 
-/// One ticker moves the epoch for all stores of an engine, and ends with it.
+/// Starts the ticker, which advances the epoch for all stores of an engine and ends with it.
 fn tick(shared: &Arc<Shared>, thread: std::thread::Builder) -> Result<(), EngineError> {
     let shared = Arc::downgrade(shared);
     let ticker = move || {
@@ -311,8 +317,8 @@ fn tick(shared: &Arc<Shared>, thread: std::thread::Builder) -> Result<(), Engine
 mod tests {
     use super::*;
 
-    /// Symptom: no call was ever stopped, and no caller answered in time. Cause: that the ticker could not start was
-    /// ignored. Fix: there is no engine without it.
+    /// Symptom: no call was ever stopped, and no caller answered in time. Cause: a failure to start
+    /// the ticker was ignored. Fix: without a ticker, making the engine fails.
     #[test]
     fn an_engine_whose_ticker_cannot_start_is_none() {
         let limits = Limits::strict();

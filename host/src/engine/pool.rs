@@ -1,12 +1,15 @@
-//! A bounded pool of threads for component calls. Threads start when they are needed and end when they are idle.
+//! A bounded pool of threads for component calls. Threads start when they are needed and end when
+//! they are idle.
 //!
-//! Each tenant has a *lane*. Lanes that have a call and may run one take turns, so that a tenant with a thousand calls
-//! delays another's by one call a thread, not by a thousand. A lane runs a bounded number of calls at once and queues a
-//! bounded number. A call's time counts from asking: when it passes, its caller is answered and a call that still waits
-//! is forgotten, while one that runs stays in its lane until it comes back.
+//! Each tenant has a *lane*. Lanes with a startable call are served round-robin, so that a tenant
+//! with a thousand calls delays another's by one call a thread, not by a thousand. A lane runs a
+//! bounded number of calls at once and queues a bounded number. A call's time counts from asking.
+//! When it passes, the caller is answered; a call that still waits is then dropped, while a running
+//! one stays in its lane until it returns.
 //!
-//! A thread whose call stepped back has lost its priority for good: from then on it serves the lanes on the low side. It
-//! ends as soon as there is nothing to do, or its place is needed. A quarter of the places is never for the low side.
+//! A thread that lowered its priority cannot raise it again: from then on it serves the lanes of
+//! the low class. It ends as soon as there is nothing to do, or its place is needed. A quarter of
+//! the places is never used for the low class.
 
 use super::priority;
 pub(crate) use super::queue::Lane;
@@ -16,30 +19,30 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
-/// A thread without work ends after this time.
+/// Time after which an idle thread ends.
 const IDLE: Duration = Duration::from_secs(10);
-/// One without priority much sooner: it keeps a place that others may need.
+/// Shorter idle time of a low-priority thread, whose place others may need.
 const LOW_IDLE: Duration = Duration::from_millis(50);
 /// Stack for the host's own code in a call: imports, down to the database.
 const HOST_STACK_BYTES: usize = 2 << 20;
-/// A stack that no system has room for: a thread that asks for it cannot be started.
+/// A stack size that no system can give: a thread with it cannot be started.
 #[cfg(test)]
 pub(super) const STACK_BYTES_REFUSED: usize = 1 << 50;
 
-/// Why a call has no answer of its own.
+/// Reason why a call has no result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NoAnswer {
     /// The pool was closed, or the call panicked.
     Abandoned,
     /// There is no thread to run it on, and none can be started.
     NoThread,
-    /// Too many calls of its lane wait.
+    /// Too many calls of the lane wait.
     QueueFull,
-    /// Its time has passed.
+    /// The call's time has passed.
     TimeOver,
 }
 
-/// See the module's documentation.
+/// A bounded pool of threads with fair queues; see the documentation of the module.
 pub(crate) struct Pool {
     inner: Arc<Inner>,
 }
@@ -57,7 +60,7 @@ impl<T> Slot<T> {
     fn answer(&self, answer: Result<T, NoAnswer>) {
         let caller = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(caller) = caller {
-            // Nobody may be waiting any more.
+            // The caller may be gone.
             let _ = caller.send(answer);
         }
     }
@@ -86,7 +89,7 @@ impl Pool {
         self.inner.lock().lane()
     }
 
-    /// Run a call, which is told when its time passes. Dropping the future does not stop it.
+    /// Runs a call, passing it its deadline. Dropping the future does not stop it.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
         lane: Lane,
@@ -105,8 +108,8 @@ impl Pool {
         answered.await.unwrap_or(Err(NoAnswer::Abandoned))
     }
 
-    /// Answer the callers whose time has passed, bring lanes back from the low side, and start threads where some are
-    /// missing.
+    /// Answers the callers whose time has passed, returns lanes from the low class, and starts
+    /// missing threads.
     pub(crate) fn tend(&self) {
         let now = Instant::now();
         let mut dropped = Vec::new();
@@ -115,8 +118,8 @@ impl Pool {
             dropped.extend(work);
         }
         if !dropped.is_empty() {
-            // It may be the last that holds a tenant, down to a store that closes: the ticker does not wait for that. If no
-            // thread can be had, it is dropped here.
+            // The work may own the last reference to a tenant, down to a store that closes: the
+            // ticker does not wait for that. If no thread can be had, the work is dropped here.
             let _ = std::thread::Builder::new().spawn(move || drop(dropped));
         }
         let mut queue = self.inner.lock();
@@ -146,7 +149,7 @@ impl Inner {
         let number = match queue.push(call, work, self.limits.calls_queued_max) {
             Ok(number) => number,
             Err(refused) => {
-                // What a call holds may take long to drop: nobody waits for it.
+                // The work may take long to drop: not while the queue is locked.
                 drop(queue);
                 drop(refused);
                 return Err(NoAnswer::QueueFull);
@@ -162,7 +165,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Wakes a thread for a side that has a call, or starts those that are missing.
+    /// Wakes a thread for a class that has a startable call, or starts the missing threads.
     fn serve(self: &Arc<Self>, queue: &mut Queue, side: Side) {
         let half = queue.half(side);
         if half.startable == 0 {
@@ -170,7 +173,7 @@ impl Inner {
         }
         let missing = half.startable.saturating_sub(half.idle);
         let full = (0..missing).any(|_| !self.start_thread(queue, side));
-        // Where there is no place for another, one of the other side may make room.
+        // Without a free place, a thread of the other class may make room.
         if side == Side::Normal || full {
             self.ready.notify_one();
         }
@@ -202,13 +205,14 @@ impl Inner {
         started.is_ok()
     }
 
-    /// Most threads of the low side: whatever many tenants compute, others find a place.
+    /// Most threads of the low class: however many tenants compute, others find a place.
     fn low_threads_max(&self) -> usize {
         (self.limits.call_threads_max * 3 / 4).max(1)
     }
 
-    /// Those whose time has passed, with their work if it waits still: it is dropped when the queue is free again,
-    /// because it may hold the last of a tenant, down to a store that closes.
+    /// Removes the calls whose time has passed, with their work if they still wait. The caller
+    /// drops the work when the queue is unlocked, because it may own the last reference to a
+    /// tenant, down to a store that closes.
     fn overdue(&self, now: Instant) -> Vec<(Call, Option<Work>)> {
         let mut overdue = Vec::new();
         let mut queue = self.lock();
@@ -224,7 +228,7 @@ impl Inner {
         self.lock().half(side).idle -= 1;
         while let Some(Started { number, lane, work }) = self.next(&mut side) {
             priority::begin();
-            // A panic leaves the answer unsent, so that the caller hears of it; the thread lives on.
+            // A panic drops the sender of the answer, which tells the caller; the thread lives on.
             let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
             let stopped = priority::take_blame();
             let mut queue = self.lock();
@@ -247,7 +251,7 @@ impl Inner {
         }
     }
 
-    /// The next call; none when the thread is to end.
+    /// The next call; `None` when the thread is to end.
     fn next(&self, side: &mut Side) -> Option<Started> {
         let mut queue = self.lock();
         loop {
@@ -279,7 +283,7 @@ impl Inner {
         }
     }
 
-    /// Waits for a call, or until nobody has one for long: then it says true.
+    /// Waits for a call; true if none came within the idle time.
     fn wait<'a>(
         &'a self,
         mut queue: MutexGuard<'a, Queue>,
@@ -298,7 +302,7 @@ impl Inner {
     }
 }
 
-/// A thread of the normal side goes on at the low side.
+/// Moves a thread from the normal to the low class.
 fn step_down(queue: &mut Queue, side: &mut Side) {
     queue.normal.threads -= 1;
     queue.low.threads += 1;

@@ -1,4 +1,4 @@
-//! The pool: side by side, in turn, bounded, and on time.
+//! Tests of the pool: parallel, fair, bounded, and on time.
 
 use super::*;
 use std::sync::Barrier;
@@ -51,8 +51,9 @@ async fn no_more_calls_run_at_once_than_the_lane_and_the_pool_allow() {
     }
 }
 
-/// Symptom: on a busy machine a neighbour's calls were stopped. Cause: the time that passed was taken for what a call had
-/// computed, so that it lost its priority for having waited. Fix: what it has had of a core counts.
+/// Symptom: on a busy machine a neighbour's calls were stopped. Cause: elapsed time was taken for
+/// computing time, so that a call lost its priority for having waited. Fix: the thread's CPU time
+/// counts.
 #[tokio::test]
 async fn a_call_that_waits_has_not_computed() {
     let pool = Pool::new(&limits());
@@ -69,7 +70,7 @@ async fn a_call_that_waits_has_not_computed() {
     assert!(waited < Duration::from_millis(50), "{waited:?}");
 }
 
-/// One thread is blocked until everything has been asked for: what comes then comes in turn.
+/// The only thread is blocked until all calls are queued: then they come round-robin.
 #[tokio::test]
 async fn lanes_take_turns() {
     // One thread: of two, the system may keep one waiting while the other runs all of its lane.
@@ -98,7 +99,8 @@ async fn lanes_take_turns() {
         futures_util::future::join_all(calls),
         call(modest, "modest"),
         call(modest, "modest"),
-        // Not before it is polled, which is last: else the gate may open while calls are still asked for.
+        // Not before this is polled, which is last: else the gate may open while calls are still
+        // being queued.
         async {
             let gate = Arc::clone(&gate);
             tokio::task::spawn_blocking(move || gate.wait()).await
@@ -142,7 +144,8 @@ async fn a_full_queue_refuses_and_another_lane_does_not_notice() {
     assert_eq!((refused, answered), (Err(NoAnswer::QueueFull), Ok(3)));
 }
 
-/// A call that does not come back and one that waits behind it are both answered; the lane is held until it does.
+/// A call that does not return and one that waits behind it are both answered; the lane stays
+/// occupied until the call returns.
 #[tokio::test]
 async fn time_passes_for_calls_that_run_and_for_calls_that_wait() {
     let short = Limits {
@@ -186,8 +189,8 @@ async fn time_passes_for_calls_that_run_and_for_calls_that_wait() {
     }
 }
 
-/// Symptom: a call was never answered. Cause: no thread could be started, and the call was queued all the same.
-/// Fix: it is refused, and forgotten.
+/// Symptom: a call was never answered. Cause: no thread could be started, and the call was queued
+/// all the same. Fix: the call is refused and removed.
 #[tokio::test]
 async fn a_call_that_no_thread_can_be_started_for_is_refused() {
     let none = Limits {
@@ -204,12 +207,13 @@ async fn a_call_that_no_thread_can_be_started_for_is_refused() {
     }
 }
 
-/// What a call holds: it notes whether the queue was free when it was dropped.
+/// Captured by a call: records whether the queue was unlocked when the call was dropped.
 struct Kept(Arc<Inner>, std::sync::mpsc::Sender<bool>);
 
 impl Drop for Kept {
     fn drop(&mut self) {
-        // Another thread may have the queue for a moment; one that has it while it drops this has it every time.
+        // Another thread may lock the queue for a moment; a thread that keeps it locked while
+        // dropping this is seen every time.
         let free = (0..1_000).any(|_| {
             std::thread::sleep(Duration::from_micros(100));
             self.0.queue.try_lock().is_ok()
@@ -218,8 +222,8 @@ impl Drop for Kept {
     }
 }
 
-/// Symptom: all tenants waited while a store closed. Cause: the work of a call that had waited too long, or one too many,
-/// was dropped with the queue locked. Fix: it is dropped afterwards.
+/// Symptom: all tenants waited while a store closed. Cause: the work of a call that had waited too
+/// long, or was one too many, was dropped with the queue locked. Fix: it is dropped afterwards.
 #[tokio::test]
 async fn what_a_forgotten_call_holds_is_dropped_while_the_queue_is_free() {
     let short = Limits {
@@ -262,20 +266,20 @@ async fn what_a_forgotten_call_holds_is_dropped_while_the_queue_is_free() {
     assert_eq!(expired, Err(NoAnswer::TimeOver));
     assert_eq!(refused, Err(NoAnswer::QueueFull));
     assert_eq!(unstarted, Err(NoAnswer::NoThread));
-    // One of them is dropped on a thread of its own.
+    // One of them is dropped on a separate thread.
     let note = |_| notes.recv_timeout(Duration::from_secs(60)).ok();
     assert_eq!((0..3).filter_map(note).collect::<Vec<_>>(), [true; 3]);
     assert_eq!(stuck, Err(NoAnswer::TimeOver));
     gate.wait();
 }
 
-/// What a call of a lane sees: did its thread step down?
+/// True if a call of the lane runs on a low-priority thread.
 async fn is_low(pool: &Pool, lane: Lane) -> bool {
     let low = pool.run(lane, |_| priority::is_low()).await;
     low.expect("answered")
 }
 
-/// A tenant one of whose calls was stopped, or computed long, is out of the others' way for a while.
+/// The tenant of a call that was stopped, or computed long, runs at low priority for a while.
 #[tokio::test]
 async fn a_lane_whose_call_was_stopped_or_stepped_back_runs_low_for_a_while() {
     for stopped in [priority::blame as fn(), priority::lower] {
@@ -283,7 +287,7 @@ async fn a_lane_whose_call_was_stopped_or_stepped_back_runs_low_for_a_while() {
         let (bad, good) = (pool.lane(), pool.lane());
         assert!(!is_low(&pool, bad).await, "nothing was done yet");
         assert_eq!(pool.run(bad, move |_| stopped()).await, Ok(()));
-        // The answer comes before the thread says what became of the call.
+        // The answer is sent before the thread reports what became of the call.
         while pool.inner.lock().side(bad) == Side::Normal {
             std::thread::yield_now();
         }
@@ -298,7 +302,7 @@ async fn a_lane_whose_call_was_stopped_or_stepped_back_runs_low_for_a_while() {
     }
 }
 
-/// A pool that has one thread serves both sides, whichever comes first.
+/// A pool with one thread serves both classes, whichever comes first.
 #[tokio::test]
 async fn one_place_serves_both_sides_in_turn() {
     let one = Limits {
@@ -322,9 +326,9 @@ async fn one_place_serves_both_sides_in_turn() {
     }
 }
 
-/// Symptom: a tenant's calls were never answered while two others kept a backlog of long calls. Cause: a low thread took
-/// the next call of its side before it looked whether its place was needed. Fix: it looks first, and a quarter of the
-/// places is never for the low side.
+/// Symptom: a tenant's calls were never answered while two others kept a backlog of long calls.
+/// Cause: a low-priority thread took the next call of its class before it checked whether its place
+/// was needed. Fix: it checks first, and a quarter of the places is never for the low class.
 #[tokio::test]
 async fn a_backlog_on_the_low_side_leaves_places_for_others() {
     let few = Limits {
@@ -361,7 +365,7 @@ async fn a_backlog_on_the_low_side_leaves_places_for_others() {
     assert!(answers.iter().all(Result::is_ok));
 }
 
-/// Waiting calls go with their lane from one side to the other, and back.
+/// Waiting calls move with their lane from one class to the other, and back.
 #[test]
 fn a_lane_takes_its_waiting_calls_along() {
     struct Nobody;

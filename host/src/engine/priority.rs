@@ -1,25 +1,26 @@
-//! Calls that compute long, and calls of a tenant whose last calls did or were stopped by a limit, run at the lowest
-//! priority, so that short calls of other tenants find a core at once. An unprivileged thread cannot get its priority
-//! back, so the pool lets it end after the call and starts another. Where the system has no priority for one thread,
-//! nothing happens.
+//! Priority of the pool's threads. Calls that compute long run at the lowest priority, as do calls
+//! of a tenant whose last calls did so or were stopped by a limit, so that short calls of other
+//! tenants find a core at once. An unprivileged thread cannot raise its priority again, so the pool
+//! lets it end after the call and starts another. Where the system has no priority for a single
+//! thread, nothing happens.
 
 use std::cell::Cell;
 use std::time::Duration;
 
 thread_local! {
-    /// What this thread had computed when its call began.
+    /// CPU time of this thread when its call began.
     static BEGAN: Cell<Duration> = const { Cell::new(Duration::ZERO) };
     static LOW: Cell<bool> = const { Cell::new(false) };
     static BLAMED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// A call begins on this thread.
+/// Marks the begin of a call on this thread.
 pub(super) fn begin() {
     BEGAN.set(computed());
 }
 
-/// What the call on this thread has had of a core, imports included. Not the time that has passed: where others keep all
-/// cores busy, an honest call would else be taken for a long one, and then wait for them all.
+/// CPU time of the call on this thread, imports included. Not elapsed time: where others keep all
+/// cores busy, a short call would be taken for a long one, and then wait for all others.
 pub(super) fn computed_by_call() -> Duration {
     computed().saturating_sub(BEGAN.get())
 }
@@ -36,10 +37,10 @@ fn computed() -> Duration {
     Duration::ZERO
 }
 
-/// Lower the priority of this thread for good.
+/// Lowers the priority of this thread for good.
 ///
-/// The policy for idle time and not the lowest niceness: a thread that wakes takes the core from an idle one at once, and
-/// waits for a nice one until its slice is over, which is some milliseconds.
+/// It sets the idle policy and not the lowest niceness: a thread that wakes takes the core from an
+/// idle one at once, but waits for a nice one until its slice is over, which is some milliseconds.
 pub(super) fn lower() {
     #[cfg(target_os = "linux")]
     if !LOW.get() {
@@ -53,17 +54,17 @@ pub(super) fn lower() {
     }
 }
 
-/// Was it lowered?
+/// True if the priority of this thread was lowered.
 pub(super) fn is_low() -> bool {
     LOW.get()
 }
 
-/// The call on this thread was stopped by a limit or a trap.
+/// Marks the call on this thread as stopped by a limit or a trap.
 pub(super) fn blame() {
     BLAMED.set(true);
 }
 
-/// Was it, since this was last asked?
+/// True if the call was marked since the last question.
 pub(super) fn take_blame() -> bool {
     BLAMED.take()
 }

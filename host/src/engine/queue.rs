@@ -1,22 +1,23 @@
-//! Who waits for a thread of the pool, and whose turn it is.
+//! The queue of calls that wait for a thread of the pool.
 //!
-//! Lanes that have a call and may run one take turns. They stand on one of two sides: a lane one of whose calls stepped
-//! back or was stopped goes to the low side for a while, whose threads have the lowest priority.
+//! Lanes with a startable call are served round-robin. They belong to one of two classes: a lane
+//! with a call that lowered its priority or was stopped moves to the low class for a while, whose
+//! threads have the lowest priority.
 
 use crate::limits::Limits;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long a lane stays on the low side: an attack that goes on is taken out of the others' way, a single mistake is
-/// soon forgotten.
+/// Time that a lane stays in the low class: a continuing attack is kept out of the others' way, a
+/// single mistake is soon forgotten.
 const LOW_FOR: Duration = Duration::from_secs(1);
 
-/// Whose call it is.
+/// Identifies the tenant of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Lane(u64);
 
-/// What a thread is to do.
+/// The work of a thread for one call.
 pub(super) type Work = Box<dyn FnOnce() + Send>;
 
 /// Answers a caller whose time has passed, unless it was answered before.
@@ -31,7 +32,7 @@ pub(super) struct Call {
     pub(super) ticket: Arc<dyn Ticket>,
 }
 
-/// Which threads serve a lane.
+/// The class of threads that serves a lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Side {
     Normal,
@@ -43,16 +44,16 @@ pub(super) struct LaneState {
     /// By number of the call, so oldest first.
     pub(super) waiting: BTreeMap<u64, Work>,
     pub(super) running: usize,
-    /// It stands in the turns of its side.
+    /// True if the lane is in the round of its class.
     listed: bool,
 }
 
-/// The lanes and threads of one side.
+/// The lanes and threads of one class.
 #[derive(Default)]
 pub(super) struct Half {
-    /// Lanes that have a call and may run one, in turn.
+    /// Lanes with a startable call, in round-robin order.
     turns: VecDeque<Lane>,
-    /// Calls that wait for nothing but a thread.
+    /// Calls that wait only for a thread.
     pub(super) startable: usize,
     pub(super) threads: usize,
     pub(super) idle: usize,
@@ -62,18 +63,18 @@ pub(super) struct Half {
 pub(super) struct Queue {
     numbers: u64,
     running_max: usize,
-    /// Lanes with a call that waits or runs.
+    /// Lanes with a waiting or running call.
     pub(super) lanes: HashMap<Lane, LaneState>,
-    /// Lanes on the low side, and until when.
+    /// Lanes in the low class, and until when.
     low_until: HashMap<Lane, Instant>,
     pub(super) normal: Half,
     pub(super) low: Half,
-    /// By number: all have the same time, so the first is the first whose time passes.
+    /// By number: all calls have the same time, so the first is the first to expire.
     pub(super) calls: BTreeMap<u64, Call>,
     pub(super) closed: bool,
 }
 
-/// A call whose turn has come.
+/// A call that a thread starts next.
 pub(super) struct Started {
     pub(super) number: u64,
     pub(super) lane: Lane,
@@ -81,7 +82,7 @@ pub(super) struct Started {
 }
 
 impl Half {
-    /// More calls wait for a thread than threads wait for a call.
+    /// True if more calls wait for a thread than threads wait for a call.
     pub(super) fn lacks_threads(&self) -> bool {
         self.startable > self.idle
     }
@@ -126,12 +127,12 @@ impl Queue {
         }
     }
 
-    /// Threads of both sides.
+    /// Threads of both classes.
     pub(super) fn threads(&self) -> usize {
         self.normal.threads + self.low.threads
     }
 
-    /// Queues a call and gives its number, or gives its work back if `queued_max` wait already.
+    /// Queues a call and returns its number, or its work if `queued_max` calls wait already.
     pub(super) fn push(&mut self, call: Call, work: Work, queued_max: usize) -> Result<u64, Work> {
         let (lane, number) = (call.lane, self.number());
         let most = self.running_max.saturating_add(queued_max);
@@ -151,7 +152,7 @@ impl Queue {
         }
     }
 
-    /// Change a lane, and keep true what is said of it elsewhere.
+    /// Changes a lane, and updates the counts and the round of its class.
     pub(super) fn change<T>(&mut self, lane: Lane, f: impl FnOnce(&mut LaneState) -> T) -> T {
         let (running_max, side) = (self.running_max, self.side(lane));
         let state = self.lanes.entry(lane).or_default();
@@ -172,14 +173,14 @@ impl Queue {
         result
     }
 
-    /// Forgets a call, and its work if that waits still.
+    /// Removes a call, and its work if it still waits.
     pub(super) fn withdraw(&mut self, number: u64) -> Option<(Call, Option<Work>)> {
         let call = self.calls.remove(&number)?;
         let work = self.change(call.lane, |state| state.waiting.remove(&number));
         Some((call, work))
     }
 
-    /// The next call of a side in turn.
+    /// The next call of a class, round-robin.
     pub(super) fn take(&mut self, side: Side) -> Option<Started> {
         let running_max = self.running_max;
         while let Some(lane) = self.half(side).turns.pop_front() {
@@ -199,7 +200,7 @@ impl Queue {
         None
     }
 
-    /// A call of this lane stepped back or was stopped.
+    /// Moves a lane to the low class, because one of its calls lowered its priority or was stopped.
     pub(super) fn lower(&mut self, lane: Lane, now: Instant) {
         if self.side(lane) == Side::Normal {
             self.swap(lane, Side::Normal, Side::Low);
@@ -207,7 +208,7 @@ impl Queue {
         self.low_until.insert(lane, now + LOW_FOR);
     }
 
-    /// Brings back the lanes whose time on the low side is over.
+    /// Returns the lanes whose time in the low class is over.
     pub(super) fn raise(&mut self, now: Instant) {
         let over: Vec<Lane> = self
             .low_until

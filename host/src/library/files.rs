@@ -1,8 +1,9 @@
-//! The library in a project's `.ai` directory, within what the operator's policy allows.
+//! The library in a project's `.ai` directory, restricted by the operator's policy.
 //!
-//! Every call reads the files again: a thread pins what it needs at its first run, so an edit is seen by the next
-//! thread and by no other. Nothing is opened outside `.ai/directives`, `.ai/knowledge` and `.ai/config`, whatever a
-//! name holds. Which fields a directive or a setting may have is the guest's to decide.
+//! Every call reads the files again. A thread pins its settings at its first run, so an edit
+//! affects the next thread and no other. Nothing is opened outside `.ai/directives`,
+//! `.ai/knowledge` and `.ai/config`, whatever a name contains. The guest decides which fields a
+//! directive or a setting may have.
 
 mod names;
 
@@ -15,26 +16,28 @@ use cap_std::fs::Dir;
 use serde_json::{Value, json};
 use std::path::Path;
 
-/// Largest directive or knowledge file. It becomes part of a record of at most 1 MiB, beside other things.
+/// Largest directive or knowledge file. It becomes part of a record of at most 1 MiB, beside other
+/// data.
 pub const DOCUMENT_BYTES_MAX: u64 = 512 << 10;
 
 /// Largest file of scripted answers.
 pub const SCRIPT_BYTES_MAX: u64 = 4 << 20;
 
-/// Most names that a listing gives: the first in byte order.
+/// Most names of a listing: the first in byte order.
 pub const NAMES_MAX: usize = 500;
 
-/// Most directory entries that one call looks at. A project has hundreds of directives; beyond this many files in a
-/// directory a file is still found by its name, and the listing is not complete.
+/// Most directory entries that one call looks at. A project has hundreds of directives. In a
+/// directory with more files than this, a file is still found by its name, but the listing is not
+/// complete.
 pub const ENTRIES_MAX: usize = 10_000;
 
-/// Deepest directory below `directives` or `knowledge` in which a listing looks.
+/// Most levels below `directives` or `knowledge` that a listing searches.
 pub const DEPTH_MAX: usize = 16;
 
-/// Where the settings of coordination may stand, in `.ai/config`.
+/// Files in `.ai/config` that may hold the settings of coordination.
 const COORDINATION_FILES: [&str; 2] = ["coordination.yaml", "agent/coordination.yaml"];
 
-/// Where the settings of state persistence stand, in `.ai/config`.
+/// File in `.ai/config` that holds the settings of state persistence.
 const STATE_FILE: &str = "state_persistence.yaml";
 
 /// The library of one tenant.
@@ -44,13 +47,14 @@ pub struct FilesLibrary {
     policy: Policy,
     catalog: Vec<ToolEntry>,
     environment: Environment,
-    /// [`ENTRIES_MAX`], less in a test.
+    /// [`ENTRIES_MAX`], less in tests.
     entries_max: usize,
 }
 
 impl FilesLibrary {
-    /// A library over `.ai` (`None`: the project has none, so there are only built-in models), a policy, the tools that
-    /// the tenant was granted, and the variables that a provider's address and key may use.
+    /// Makes a library over `.ai` (`None` for a project without it, which has only the built-in
+    /// models). `catalog` has the tools that the tenant was granted, `environment` the variables
+    /// that a provider's address and key may use.
     pub fn open(
         ai: Option<Dir>,
         policy: Policy,
@@ -66,24 +70,24 @@ impl FilesLibrary {
         }
     }
 
-    /// The models and providers that the tenant may use, as the file is now.
+    /// Reads the models and providers that the tenant may use.
     pub fn models(&self) -> Result<ModelTable, LibraryError> {
         Ok(self.own_models()?.restricted(&self.policy))
     }
 
-    /// Those that its file asks for.
+    /// Reads the models and providers that the tenant's file asks for, without the policy.
     fn own_models(&self) -> Result<ModelTable, LibraryError> {
         let text = self.config("models.yaml")?;
         ModelTable::load(text.as_deref(), self.environment.clone())
     }
 
-    /// The operator's policy.
+    /// Returns the operator's policy.
     pub fn policy(&self) -> &Policy {
         &self.policy
     }
 
-    /// Settings files of the tenant that hold something: the guest of this version reads none of them, so whoever runs
-    /// a thread must be told that what stands there does not hold.
+    /// Returns the tenant's settings files that are not empty. The guest of this version reads none
+    /// of them, so a caller who runs a thread must warn that they have no effect.
     pub fn settings_present(&self) -> Result<Vec<String>, LibraryError> {
         let mut present = Vec::new();
         for file in [&COORDINATION_FILES[..], &[STATE_FILE]].concat() {
@@ -97,7 +101,7 @@ impl FilesLibrary {
         Ok(present)
     }
 
-    /// The answers of a scripted provider; `file` is relative to `.ai`.
+    /// Reads the answers of a scripted provider; `file` is relative to `.ai`.
     pub fn script(&self, file: &str) -> Result<String, LibraryError> {
         let shown = names::shown(file);
         let place = format!(".ai/{shown}");
@@ -143,7 +147,8 @@ impl FilesLibrary {
         }
         match table.resolve(name) {
             Some(model) => Ok(vec![model.document().to_string()]),
-            // There, and not granted: a tenant must not believe that it was a slip of the finger.
+            // The model exists but is not granted. The error says so, because the tenant would
+            // otherwise look for a typing error.
             None => match self.own_models()?.resolve(name) {
                 Some(own) => Err(self.policy.refuse(own)),
                 None => Ok(Vec::new()),
@@ -184,7 +189,8 @@ impl FilesLibrary {
         Ok(value.map(|value| value.to_string()).into_iter().collect())
     }
 
-    /// One of two places; a file in both is an error, for nobody could say which one holds.
+    /// Reads the settings of coordination from one of their two files. A file at both places is an
+    /// error, because nothing says which one holds.
     fn coordination(&self) -> Result<Option<Value>, LibraryError> {
         let [one, other] = COORDINATION_FILES;
         match (self.config_value(one)?, self.config_value(other)?) {
@@ -231,7 +237,7 @@ impl FilesLibrary {
         )
     }
 
-    /// A Markdown file by name, with its place.
+    /// Reads a Markdown file by name; returns its place for errors, and its bytes.
     fn document(&self, room: &str, name: &str) -> Result<Option<(String, Vec<u8>)>, LibraryError> {
         names::check(name)
             .map_err(|problem| invalid(&format!(".ai/{room}"), &names::shown(name), problem))?;
@@ -262,7 +268,7 @@ impl FilesLibrary {
         }
     }
 
-    /// A directory directly below `.ai`.
+    /// Opens a directory directly below `.ai`; `None` if it does not exist.
     fn room(&self, room: &str) -> Result<Option<Dir>, LibraryError> {
         let Some(ai) = &self.ai else {
             return Ok(None);
@@ -332,7 +338,8 @@ fn optional<T>(place: &str, result: Result<T, AuthorityError>) -> Result<Option<
     }
 }
 
-/// A file that is there and is not what it should be is invalid; what the operating system refuses may pass.
+/// Converts an error. A file that exists and is not acceptable is invalid; an error of the
+/// operating system may be temporary.
 fn failed(place: &str, error: AuthorityError) -> LibraryError {
     match error {
         AuthorityError::Io { source, .. } => LibraryError::Unavailable {

@@ -1,7 +1,8 @@
-//! Front matter: YAML between two lines of `---` at the top of a Markdown file, and the body after it.
+//! Front matter: YAML between two lines of `---` at the top of a Markdown file, and the body after
+//! it.
 //!
-//! The body is exact: every byte after the newline of the closing line, line ends as they are. What the fields mean is
-//! decided in the guest.
+//! The body is exact: every byte after the newline of the closing line, line ends unchanged. The
+//! guest decides what the fields mean.
 
 use super::yaml::{self, YamlError};
 use serde_json::{Map, Value};
@@ -9,16 +10,16 @@ use serde_json::{Map, Value};
 /// The line that opens and closes front matter.
 const FENCE: &str = "---";
 
-/// A Markdown file, taken apart.
+/// A Markdown file, split into front matter and body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Document {
-    /// The front matter, as it was written; empty if there is none.
+    /// The front matter; empty if there is none.
     pub front: Map<String, Value>,
-    /// Everything after it.
+    /// Everything after the front matter.
     pub body: String,
 }
 
-/// Why a file is no document.
+/// An error in the front matter or encoding of a file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[expect(
     missing_docs,
@@ -34,16 +35,16 @@ pub enum FrontError {
         "the front matter that the first line opens is never closed; add a line of --- after it"
     )]
     NotClosed,
-    /// The front matter is no mapping.
+    /// The front matter is not a mapping.
     #[error("the front matter must be keys with values, such as \"model: fast\", and not {found}")]
     NotMapping { found: &'static str },
-    /// The front matter is no YAML that is accepted.
+    /// The front matter is not valid YAML, or uses YAML that is not accepted.
     #[error(transparent)]
     Yaml(#[from] YamlError),
 }
 
 impl FrontError {
-    /// The line of the file in which it is wrong.
+    /// Returns the line of the file that has the error.
     pub fn line(&self) -> usize {
         match self {
             Self::NotUtf8 { line, .. } => *line,
@@ -53,7 +54,7 @@ impl FrontError {
         }
     }
 
-    /// What is wrong, without the line.
+    /// Returns the problem without the line.
     pub fn problem(&self) -> String {
         match self {
             Self::Yaml(error) => format!("column {}: {}", error.column, error.problem),
@@ -62,8 +63,9 @@ impl FrontError {
     }
 }
 
-/// Take a file apart. A byte order mark at the start is dropped: editors write it unasked, it belongs to the encoding
-/// and not to the text, and it would hide the opening line.
+/// Splits a file into front matter and body. A byte order mark at the start is dropped: editors
+/// write it unasked, it belongs to the encoding and not to the text, and it would hide the opening
+/// line.
 pub fn parse(bytes: &[u8]) -> Result<Document, FrontError> {
     let text = utf8(bytes)?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
@@ -89,7 +91,7 @@ pub fn parse(bytes: &[u8]) -> Result<Document, FrontError> {
     })
 }
 
-/// The text, or the first byte that is none.
+/// Returns the text, or an error with the first byte that is not UTF-8.
 pub fn utf8(bytes: &[u8]) -> Result<&str, FrontError> {
     std::str::from_utf8(bytes).map_err(|error| {
         let offset = error.valid_up_to();
@@ -102,7 +104,7 @@ pub fn utf8(bytes: &[u8]) -> Result<&str, FrontError> {
     })
 }
 
-/// The noun for a value in an error.
+/// Returns the noun for a value in an error.
 pub(crate) fn kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "nothing",
@@ -114,13 +116,13 @@ pub(crate) fn kind(value: &Value) -> &'static str {
     }
 }
 
-/// What follows the opening line, if the first line is one.
+/// Returns the text after the opening line; `None` if the first line does not open front matter.
 fn opened(text: &str) -> Option<&str> {
     let (first, rest) = text.split_once('\n').unwrap_or((text, ""));
     is_fence(first).then_some(rest)
 }
 
-/// The text before the first closing line, and after it.
+/// Splits the text at the first closing line; returns the parts before and after it.
 fn closed(inside: &str) -> Option<(&str, &str)> {
     let mut start = 0;
     for line in inside.split_inclusive('\n') {

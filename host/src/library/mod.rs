@@ -1,7 +1,8 @@
-//! What a tenant's files and the operator's policy define: directives, models, settings, tools, knowledge.
+//! Definitions from a tenant's files and the operator's policy: directives, models, settings,
+//! tools, knowledge.
 //!
-//! The host reads YAML and front matter here and gives JSON; which fields exist and what they may hold is decided in
-//! the guest. Numbers keep the digits they were written with.
+//! The host parses YAML and front matter here and returns JSON. The guest decides which fields
+//! exist and which values they may have. Numbers keep the digits they were written with.
 
 pub mod files;
 pub mod front;
@@ -10,25 +11,25 @@ pub mod yaml;
 
 use crate::tools::ToolEntry;
 
-/// Why a document cannot be given.
+/// An error of reading a document from the library.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LibraryError {
-    /// A file is there and is not what it should be, or a name is none.
+    /// A file exists but is not acceptable, or a name is not valid.
     #[error("{place}: {problem}")]
     Invalid {
         /// File and line, such as `.ai/directives/research.md:3`.
         place: String,
-        /// What stands there; empty if it is long or secret.
+        /// The offending value; empty if it is long or secret.
         value: String,
-        /// What is wrong with it and what to do, as a sentence.
+        /// A sentence that says what is wrong and what to do.
         problem: String,
         /// The valid name that was probably meant.
         nearest: Option<String>,
     },
-    /// It cannot be reached now.
+    /// The library cannot be read now.
     #[error("the library cannot be read: {message}")]
     Unavailable {
-        /// What failed, for a person.
+        /// A description of the failure, for a person.
         message: String,
     },
     /// Any other failure.
@@ -36,18 +37,19 @@ pub enum LibraryError {
     Other {
         /// A short stable word.
         code: &'static str,
-        /// What failed, for a person.
+        /// A description of the failure, for a person.
         message: String,
     },
 }
 
-/// Gives documents by kind and name; the JSON of each kind is documented in `wit/library.wit`.
+/// Provides documents by kind and name. `wit/library.wit` documents the JSON of each kind.
 pub trait Library: Send + Sync {
-    /// At most one document for a name, none if there is no such thing; all names of the kind if `name` is empty.
+    /// Returns at most one document for a name, none if it does not exist; returns all names of the
+    /// kind if `name` is empty.
     fn get(&self, kind: &str, name: &str) -> Result<Vec<String>, LibraryError>;
 }
 
-/// A tool of a catalog as the document of kind `tool` that a library gives for its name.
+/// Returns the document of kind `tool` for a tool of a catalog, as a library provides it.
 ///
 /// # Errors
 /// If its schema is not JSON.

@@ -1,10 +1,12 @@
-//! `.ai/config/models.yaml`: which models exist, what they cost, and by which provider each is reached.
+//! The model table, `.ai/config/models.yaml`: models, their prices, and the provider of each.
 //!
-//! A model's document goes to the guest; a provider's address and key stay in the host. Prices are carried as the text
-//! they were written in: arithmetic on them is the guest's. `${NAME}` is replaced in an address and a key, when a
-//! provider is used and not before, so a missing key is no error for a project that never uses it; a name that may not
-//! stand there is refused when the table is read. Where the value of a variable may be sent is not the table's to say:
-//! see `access`.
+//! A model's document goes to the guest; a provider's address and key stay in the host. Prices are
+//! carried as the text they were written in, because arithmetic on them is the guest's.
+//!
+//! `${NAME}` is replaced in an address and a key, when a provider is used and not before. So a
+//! missing key is no error for a project that never uses the provider. A variable that is not
+//! allowed in a field is refused when the table is read. The table does not decide where the value
+//! of a variable may be sent: see `access`.
 
 mod access;
 pub(crate) mod read;
@@ -21,7 +23,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use threadkeep_units::nearest::nearest;
 
-/// Most models in a table: the most names that the library hands out at once.
+/// Most models in a table, which is also the most names that the library returns at once.
 pub const MODELS_MAX: usize = 500;
 
 /// Most providers in a table. Each is an address; people have a handful.
@@ -30,28 +32,29 @@ pub const PROVIDERS_MAX: usize = 64;
 /// Most tiers in a table, for the same reason.
 pub const TIERS_MAX: usize = 64;
 
-/// Longest name of a model, provider or tier, in bytes. The longest in public catalogs have about 80.
+/// Longest name of a model, provider or tier, in bytes. The longest in public catalogs have about
+/// 80.
 pub const NAME_BYTES_MAX: usize = 128;
 
-/// Most tokens that a window or an output maximum may have: a hundred times the largest window on sale, and small
-/// enough that no sum of them overflows.
+/// Most tokens that a window or an output maximum may have: a hundred times the largest window on
+/// sale, and small enough that no sum of them overflows.
 pub const TOKENS_MAX: u64 = 1_000_000_000;
 
-/// Digits before and after the point of a price: a million dollars, a nano-dollar.
+/// Most digits before and after the point of a price: a million dollars, a nano-dollar.
 pub const PRICE_DIGITS_MAX: (usize, usize) = (7, 9);
 
-/// Where the table comes from, as errors call it.
+/// The source of the table, as errors name it.
 pub const PLACE: &str = ".ai/config/models.yaml";
 
 const BUILT_IN: &str = include_str!("models_builtin.yaml");
 const BUILT_IN_PLACE: &str = "the built-in model table";
 
-/// How a provider is spoken to.
+/// The protocol of a provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wire {
-    /// Chat completions as OpenAI has them, and many others.
+    /// OpenAI's chat completions, which many other servers speak too.
     OpenAi,
-    /// Messages as Anthropic has them.
+    /// Anthropic's messages.
     Anthropic,
     /// Answers from a file; nothing leaves the machine.
     Scripted,
@@ -61,7 +64,7 @@ impl Wire {
     /// Every word for `wire`.
     pub const WORDS: [&str; 3] = ["openai", "anthropic", "scripted"];
 
-    /// The word in a file.
+    /// Returns the word in a file.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::OpenAi => "openai",
@@ -76,7 +79,7 @@ impl Wire {
             .find(|wire| wire.as_str() == word)
     }
 
-    /// The address when none is given.
+    /// Returns the address that holds if none is given.
     fn base_url(self) -> Option<&'static str> {
         match self {
             Self::OpenAi => Some("https://api.openai.com/v1"),
@@ -91,17 +94,17 @@ impl Wire {
 pub struct ProviderSpec {
     /// Its name in the table.
     pub name: String,
-    /// How to speak to it.
+    /// The protocol.
     pub wire: Wire,
     /// Its address without a slash at the end; empty for [`Wire::Scripted`].
     pub base_url: String,
-    /// Which network addresses it may be at.
+    /// The network addresses that it may be at.
     pub reach: NetworkReach,
-    /// Its key, if it has one.
+    /// The key, if it has one.
     pub key: Option<Secret>,
-    /// Its address as it is written: a variable by its name, for errors.
+    /// The address as it is written, with variables by name, for errors.
     pub shown_url: String,
-    /// How its servers are spoken to.
+    /// The settings of the protocol.
     pub settings: ProviderSettings,
     /// Further headers, with the variables in them replaced.
     pub headers: Vec<(String, Secret)>,
@@ -111,7 +114,7 @@ pub struct ProviderSpec {
     pub file: Option<String>,
 }
 
-/// A model, as it stands in the table.
+/// A model of the table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ModelSpec {
     /// Its name, here and on the provider's wire.
@@ -122,31 +125,32 @@ pub struct ModelSpec {
     pub window: Option<u64>,
     /// Most output tokens of one reply, if known.
     pub output: Option<u64>,
-    /// Longest time of one call, if the provider's entry or the policy says.
+    /// Longest time of one call, if the provider's entry or the policy sets one.
     pub call_time: Option<Duration>,
-    /// Most output tokens a second, if known: what a call is charged by that broke.
+    /// Most output tokens a second, if known. A broken call is charged by it.
     pub rate: Option<u64>,
     /// Fields that are added to the body of its requests.
     pub options: Map<String, Value>,
-    /// Prices; `None` if the file gives none: a thread must allow unpriced calls to use it.
+    /// Prices. `None` if the file gives none: a thread must then allow unpriced calls to use the
+    /// model.
     pub prices: Option<Prices>,
 }
 
-/// Decimal text, USD per million tokens.
+/// Prices of a model as decimal text, USD per million tokens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Prices {
-    /// Input that no cache is involved in.
+    /// Price of input that no cache is involved in.
     pub input: String,
-    /// Output.
+    /// Price of output.
     pub output: String,
-    /// Input read from the provider's cache, if it has a price of its own.
+    /// Price of input read from the provider's cache, if it differs.
     pub read: Option<String>,
-    /// Input written to the provider's cache, if it has a price of its own.
+    /// Price of input written to the provider's cache, if it differs.
     pub write: Option<String>,
 }
 
 impl ModelSpec {
-    /// The document for the guest (`wit/library.wit`). What is unknown is left out.
+    /// Returns the document for the guest (`wit/library.wit`). Unknown values are left out.
     pub fn document(&self) -> Value {
         let mut document = json!({"name": self.name, "provider": self.provider});
         if let Some(window) = self.window {
@@ -181,7 +185,7 @@ impl Prices {
     }
 }
 
-/// A provider as it was written: nothing replaced yet.
+/// A provider as it was written, with no variable replaced yet.
 #[derive(Debug, Clone)]
 struct ProviderEntry {
     wire: Wire,
@@ -193,14 +197,14 @@ struct ProviderEntry {
     place: String,
 }
 
-/// Where the value of a provider's field comes from. The value itself is never told: it may be a secret.
+/// The source of a provider's field. The value is not included, because it may be a secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
-    /// The field is not there.
+    /// The field is missing.
     Absent,
-    /// It is written out in the file.
+    /// The value is written out in the file.
     Written,
-    /// It names these environment variables.
+    /// The value names these environment variables.
     Variables(Vec<String>),
 }
 
@@ -226,14 +230,14 @@ impl Origin {
 pub struct ProviderOrigins {
     /// Its name in the table.
     pub name: String,
-    /// How it is spoken to.
+    /// The protocol.
     pub wire: Wire,
-    /// Where its address comes from.
+    /// Source of its address.
     pub base_url: Origin,
-    /// Its address as it is written, a variable that is set by its name; empty if it has none that
+    /// The address as it is written, with variables that are set by name; empty if it has none that
     /// may be shown.
     pub shown_url: String,
-    /// Where its key comes from.
+    /// Source of its key.
     pub key: Origin,
 }
 
@@ -244,16 +248,17 @@ pub struct ModelTable {
     tiers: BTreeMap<String, String>,
     providers: BTreeMap<String, ProviderEntry>,
     environment: Environment,
-    /// What the operator's policy says of providers; `None` says nothing.
+    /// The provider grants of the operator's policy; `None` if the policy does not mention
+    /// providers.
     grants: Option<Grants>,
     /// Name of the policy that refuses private addresses unless it grants them.
     private_refused_by: Option<String>,
-    /// Name of the policy that bounds models or money, and so options.
+    /// Name of the policy that bounds models or money, and therefore options.
     options_bound_by: Option<String>,
 }
 
 impl ModelTable {
-    /// The table in `text`, the content of the file; the built-in one if there is no file.
+    /// Parses the table in `text`, the content of the file. `None` means the built-in table.
     pub fn load(text: Option<&str>, environment: Environment) -> Result<Self, LibraryError> {
         match text {
             Some(text) => read::table(text, PLACE, environment),
@@ -261,18 +266,18 @@ impl ModelTable {
         }
     }
 
-    /// The table of a project without a file.
+    /// Returns the table of a project without a file.
     pub fn built_in(environment: Environment) -> Result<Self, LibraryError> {
         read::table(BUILT_IN, BUILT_IN_PLACE, environment)
     }
 
-    /// The model of this name, or the one that a tier of this name stands for.
+    /// Returns the model of this name, or the model of the tier with this name.
     pub fn resolve(&self, name: &str) -> Option<&ModelSpec> {
         self.models
             .get(self.tiers.get(name).map_or(name, String::as_str))
     }
 
-    /// The names of all models and tiers, in byte order.
+    /// Returns the names of all models and tiers, in byte order.
     pub fn names(&self) -> Vec<&str> {
         let mut names: Vec<&str> = self
             .models
@@ -284,20 +289,20 @@ impl ModelTable {
         names
     }
 
-    /// The names of all tiers, with the models that they stand for.
+    /// Returns the names of all tiers, each with its model.
     pub fn tiers(&self) -> impl Iterator<Item = (&str, &str)> {
         self.tiers
             .iter()
             .map(|(tier, model)| (tier.as_str(), model.as_str()))
     }
 
-    /// The model of exactly this name; a tier is none.
+    /// Returns the model of exactly this name; tiers are not considered.
     pub fn model(&self, name: &str) -> Option<&ModelSpec> {
         self.models.get(name)
     }
 
-    /// The same table with nothing in it but what the operator grants, at the operator's prices where there are some, and
-    /// no longer times than the operator's.
+    /// Restricts the table to what the operator grants. The operator's prices replace the table's,
+    /// and no time is longer than the operator's.
     pub fn restricted(mut self, policy: &Policy) -> Self {
         let least = |own: Option<Duration>, most: Option<Duration>, usual: Duration| match most {
             Some(most) => Some(own.unwrap_or(usual).min(most)),
@@ -337,10 +342,11 @@ impl ModelTable {
         self
     }
 
-    /// A provider with the variables in its address and key replaced.
+    /// Returns a provider with the variables in its address and key replaced.
     ///
-    /// An address that is one unset variable is the wire's own. A key that names an unset variable is an error at any
-    /// address: a server that needs no key is a provider without the field.
+    /// An address that consists of one unset variable becomes the wire's own. A key that names an
+    /// unset variable is always an error: a provider whose server needs no key leaves the field
+    /// out.
     pub fn provider(&self, name: &str) -> Result<ProviderSpec, LibraryError> {
         let entry = self
             .providers
@@ -379,8 +385,8 @@ impl ModelTable {
         })
     }
 
-    /// Refuses options of the provider's models that an operator who bounds models or money has not
-    /// granted: they could choose another model, a dearer service or more replies than one.
+    /// Refuses options of the provider's models that are not granted by an operator who bounds
+    /// models or money. They could choose another model, a dearer service or more replies than one.
     fn check_options(&self, name: &str, entry: &ProviderEntry) -> Result<(), LibraryError> {
         let Some(policy) = &self.options_bound_by else {
             return Ok(());
@@ -400,13 +406,13 @@ impl ModelTable {
         }
     }
 
-    /// Every provider, by name, with where its fields come from.
+    /// Returns every provider, by name, with the sources of its fields.
     pub fn providers(&self) -> impl Iterator<Item = ProviderOrigins> {
         self.providers.iter().map(|(name, entry)| ProviderOrigins {
             name: name.clone(),
             wire: entry.wire,
             base_url: Origin::of(entry.base_url.as_deref()),
-            // What is no address may hold what nobody should read.
+            // A text that is not an address may be a secret.
             shown_url: self
                 .base_url(entry)
                 .map(|url| self.shown_url(entry, &url))
@@ -443,7 +449,7 @@ impl ModelTable {
         };
         match Address::of_url(&url) {
             Some(_) => Ok(url.trim_end_matches('/').to_owned()),
-            // The text, not the value: the value may hold what nobody should read in an error.
+            // The error shows the text, not the value, which may be a secret.
             None => Err(entry.invalid(
                 "base_url",
                 text,
@@ -453,7 +459,7 @@ impl ModelTable {
         }
     }
 
-    /// The address as errors name it: as it is written, unless its variable is not set.
+    /// Returns the address as errors show it: as it is written, unless its variable is not set.
     fn shown_url(&self, entry: &ProviderEntry, base_url: &str) -> String {
         match &entry.base_url {
             Some(text) if self.environment.expand(text).is_ok() => text.clone(),
@@ -476,7 +482,7 @@ impl ModelTable {
         }
     }
 
-    /// The value of a field with the variables in it replaced.
+    /// Returns the value of a field with the variables in it replaced.
     fn secret(
         &self,
         entry: &ProviderEntry,
@@ -507,7 +513,7 @@ impl ProviderEntry {
     }
 }
 
-/// True if the text is `${name}` and nothing else.
+/// Returns true if the text is `${name}` and nothing else.
 fn is_only(text: &str, name: &str) -> bool {
     text.strip_prefix("${")
         .and_then(|rest| rest.strip_suffix('}'))

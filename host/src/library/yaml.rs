@@ -1,20 +1,24 @@
-//! YAML text to a JSON value, exactly.
+//! Exact conversion of YAML text to a JSON value.
 //!
-//! Scalars are read by the core schema of YAML 1.2: `no`, `on` and `1_000` are text, and a number keeps the digits it
-//! was written with. What would make a small file large or a clear file ambiguous is refused: anchors, aliases, tags,
-//! a second document, a key written twice, numbers with two readings. What the keys mean is decided elsewhere.
+//! Scalars follow the core schema of YAML 1.2: `no`, `on` and `1_000` are text, and a number keeps
+//! the digits it was written with. Anchors, aliases, tags, a second document, duplicate keys and
+//! numbers with two readings are refused: they would make a small file large or a clear file
+//! ambiguous. The meaning of the keys is decided elsewhere.
 
 use saphyr_parser::{Event, Parser, ScalarStyle, ScanError, Span, StrInput};
 use serde_json::{Map, Number, Value};
 use std::collections::HashMap;
 
-/// Largest text. Settings and front matter are a few kilobytes; parsing this much takes milliseconds.
+/// Largest text. Settings and front matter are a few kilobytes; parsing this much takes
+/// milliseconds.
 pub const TEXT_BYTES_MAX: usize = 256 << 10;
 
-/// Deepest nesting, so that nothing downstream that recurses over a value can overflow a stack. Real files use six.
+/// Deepest nesting, so that no code that recurses over a value can overflow a stack. Real files use
+/// six.
 pub const DEPTH_MAX: usize = 32;
 
-/// Most values and keys in one text, so that many tiny nodes cannot cost a hundred times their size in memory.
+/// Most values and keys in one text, so that many tiny nodes cannot cost a hundred times their size
+/// in memory.
 pub const NODES_MAX: usize = 16_384;
 
 /// Longest number. Money and token counts need twenty digits.
@@ -23,7 +27,7 @@ pub const NUMBER_BYTES_MAX: usize = 64;
 /// Longest key, the limit that YAML itself sets for a key without a question mark.
 pub const KEY_BYTES_MAX: usize = 1_024;
 
-/// Why a text is no value, and where: line and column begin at 1.
+/// An error in a YAML text. Line and column begin at 1.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}, column {column}: {problem}")]
 pub struct YamlError {
@@ -31,11 +35,11 @@ pub struct YamlError {
     pub line: usize,
     /// The column, in characters.
     pub column: usize,
-    /// What is wrong.
+    /// The problem.
     pub problem: YamlProblem,
 }
 
-/// What is wrong with a text. Each sentence ends in what to do.
+/// A problem in a YAML text. Each sentence ends in what to do.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[expect(
     missing_docs,
@@ -105,14 +109,15 @@ pub enum YamlProblem {
     SecondDocument,
 }
 
-/// The value of a YAML text; `null` if it is empty. Errors count lines from `first_line`, for a text that is cut out of
-/// a larger file.
+/// Parses a YAML text; an empty one is `null`. Errors count lines from `first_line`, for a text
+/// that is cut out of a larger file.
 pub fn parse(text: &str, first_line: usize) -> Result<Value, YamlError> {
     walk(text, first_line, &[]).map(|(value, _)| value)
 }
 
-/// The line of the key at `path` (mapping keys and list indexes) in a text that [`parse`] accepts; the line of its
-/// nearest ancestor that exists otherwise. It parses again, so that only errors pay for it.
+/// Returns the line of the key at `path` (mapping keys and list indexes) in a text that [`parse`]
+/// accepts, or the line of its nearest ancestor that exists. It parses again, so that only errors
+/// pay for it.
 pub fn line_of(text: &str, first_line: usize, path: &[&str]) -> usize {
     walk(text, first_line, path).map_or(first_line, |(_, line)| line)
 }
@@ -128,7 +133,8 @@ fn walk(text: &str, first_line: usize, path: &[&str]) -> Result<(Value, usize), 
     Ok((builder.root.unwrap_or(Value::Null), line))
 }
 
-/// The parser takes a NUL for the end of the text, so what follows it would be lost without a word.
+/// Checks size and characters. The parser treats a NUL as the end of the text, so what follows
+/// would be lost silently.
 fn check_text(text: &str) -> Result<(), YamlError> {
     if text.len() > TEXT_BYTES_MAX {
         return Err(YamlError {
@@ -178,7 +184,7 @@ impl YamlError {
 
 impl From<ScanError> for YamlError {
     fn from(error: ScanError) -> Self {
-        // The parser knows an alias only by an anchor, and anchors never get so far.
+        // The parser reports an alias as an unknown anchor, because anchors are refused before.
         let problem = match error.info().contains("unknown anchor") {
             true => YamlProblem::Alias,
             false => YamlProblem::Syntax {
@@ -193,7 +199,7 @@ impl From<ScanError> for YamlError {
     }
 }
 
-/// A container that is not finished.
+/// A list or table that is not finished.
 enum Frame {
     List(Vec<Value>),
     Table {
@@ -208,7 +214,8 @@ struct Builder<'a> {
     frames: Vec<Frame>,
     nodes: usize,
     documents: usize,
-    /// What [`line_of`] looks for, how much of it the open frames match, and the line of the best match so far.
+    /// The path that [`line_of`] looks for, the number of its parts that the open frames match, and
+    /// the line of the best match so far.
     wanted: &'a [&'a str],
     matched: usize,
     found: usize,
@@ -287,7 +294,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// True if the innermost container is a mapping that waits for a key.
+    /// Returns true if the innermost container is a mapping that expects a key.
     fn missing_key(&self) -> bool {
         matches!(self.frames.last(), Some(Frame::Table { key: None, .. }))
     }
@@ -358,7 +365,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// A name at the current depth: does it match the next part of the path?
+    /// Compares a name at the current depth with the next part of the wanted path.
     fn look(&mut self, name: &str, line: usize) {
         let level = self.frames.len() - 1;
         if self.matched == level && self.wanted.get(level) == Some(&name) {
@@ -368,7 +375,7 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// A scalar by the core schema; text in quotes or in a block is text.
+/// Converts a scalar by the core schema. Text in quotes or in a block stays text.
 fn scalar(text: &str, style: ScalarStyle) -> Result<Value, YamlProblem> {
     if style != ScalarStyle::Plain {
         return Ok(Value::String(text.to_owned()));
@@ -402,7 +409,8 @@ fn is_other_base(text: &str) -> bool {
         || text.strip_prefix("0o").is_some_and(|rest| digits(rest, 8))
 }
 
-/// A decimal number with its digits kept, `None` if the text is none. JSON wants a digit on both sides of the point.
+/// Converts a decimal number with its digits kept; `None` if the text is not a number. JSON
+/// requires a digit on both sides of the point.
 fn number(text: &str) -> Result<Option<Value>, YamlProblem> {
     let Some((whole, fraction, exponent)) = number_parts(text) else {
         return Ok(None);
@@ -429,7 +437,8 @@ fn number(text: &str) -> Result<Option<Value>, YamlProblem> {
     Ok(json.parse::<Number>().ok().map(Value::Number))
 }
 
-/// Whole part, fraction and exponent of `[-+]? ( \. [0-9]+ | [0-9]+ ( \. [0-9]* )? ) ( [eE] [-+]? [0-9]+ )?`.
+/// Returns whole part, fraction and exponent of `[-+]? ( \. [0-9]+ | [0-9]+ ( \. [0-9]* )? ) ( [eE]
+/// [-+]? [0-9]+ )?`.
 fn number_parts(text: &str) -> Option<(&str, Option<&str>, Option<&str>)> {
     let digits = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
     let bare = text.strip_prefix(['-', '+']).unwrap_or(text);
@@ -450,7 +459,7 @@ fn number_parts(text: &str) -> Option<(&str, Option<&str>, Option<&str>)> {
     valid.then_some((whole, fraction, exponent))
 }
 
-/// A text that fits into an error.
+/// Truncates a text for an error.
 fn clipped(text: &str) -> String {
     text.chars().take(60).collect()
 }

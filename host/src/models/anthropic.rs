@@ -60,7 +60,7 @@ impl Adapter for Anthropic {
     }
 }
 
-/// The address with the version that people leave out, as they are used to, or do not.
+/// Returns the address of the messages endpoint. `base` may end in `/v1` or leave it out.
 fn messages_url(base: &str) -> Result<Url, SetupError> {
     let mut url = http::address(base)?;
     let path = url.path().trim_end_matches('/');

@@ -1,5 +1,5 @@
-//! How servers of one wire differ: one table of named dialects, and nothing about them anywhere
-//! else.
+//! Differences between servers of one wire: a single table of named dialects. No other module knows
+//! about them.
 //!
 //! A provider speaks the dialect that its entry names, else the one that its host is known for,
 //! else [`GENERIC`]. Single settings may be switched in `models.yaml` beside it. To add a dialect,
@@ -50,33 +50,32 @@ pub enum KeyHeader {
     Plain(&'static str),
 }
 
-/// What one kind of server demands, refuses or names in its own way.
+/// Demands, refusals and field names of one kind of server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Dialect {
     /// Its name in `models.yaml`.
     pub name: &'static str,
-    /// Hosts, or ends of hosts that begin with a dot, that are known to speak it.
+    /// Hosts known to speak this dialect. One that begins with a dot matches the end of a host.
     pub hosts: &'static [&'static str],
     /// The header that carries the key.
     pub key_header: KeyHeader,
     /// The field that bounds the output.
     pub output_field: OutputField,
-    /// Ask with `stream_options` for usage at the end of a stream.
+    /// True if requests ask for usage at the end of a stream with `stream_options`.
     pub stream_options: bool,
-    /// When thinking goes back.
+    /// When thinking is sent back.
     pub return_thinking: ReturnThinking,
-    /// What stands in `reasoning_content` where it must stand and there is none: Moonshot's servers
-    /// take an empty text for a missing one.
+    /// Value of `reasoning_content` where the field is required and there is no thinking.
+    /// Moonshot's servers treat an empty text as a missing one.
     pub no_thinking: &'static str,
-    /// A user's message may follow a tool's result. Where it may not, a short message of the
-    /// assistant stands between.
+    /// True if a user's message may follow a tool's result. Where it may not, a short assistant
+    /// message is put between them.
     pub user_after_result: bool,
-    /// What stands as the signature of calls that another provider made: Google's servers refuse a
-    /// call without one.
+    /// Signature of calls that another provider made: Google's servers refuse a call without one.
     pub foreign_signature: Option<&'static str>,
-    /// Send back what came with a call (`extra_content` and the like).
+    /// True if fields that came with a call (`extra_content` and the like) are sent back.
     pub call_fields: bool,
-    /// Ask for the beginning of the conversation to be cached (Anthropic's wire alone).
+    /// True if the beginning of the conversation is marked for caching (Anthropic's wire only).
     pub cache: bool,
 }
 
@@ -170,12 +169,12 @@ pub const DIALECTS: [Dialect; 9] = [
 ];
 
 impl Dialect {
-    /// The dialect of OpenAI's wire with this name.
+    /// Finds the dialect of OpenAI's wire with this name.
     pub fn named(name: &str) -> Option<Self> {
         DIALECTS.into_iter().find(|dialect| dialect.name == name)
     }
 
-    /// The dialect that the host of this address is known for, else [`GENERIC`].
+    /// Returns the dialect of the host of this address, or [`GENERIC`] if the host is unknown.
     pub fn of_address(base_url: &str) -> Self {
         let address = Address::of_url(base_url.trim());
         let host = address.as_ref().map_or("", Address::host);
@@ -186,7 +185,7 @@ impl Dialect {
         DIALECTS.into_iter().find(is_known).unwrap_or(GENERIC)
     }
 
-    /// True if the output maximum of this model is named `max_completion_tokens`.
+    /// Returns true if the field for the output maximum of this model is `max_completion_tokens`.
     pub(super) fn is_renamed_for(&self, model: &str) -> bool {
         match self.output_field {
             OutputField::MaxTokens => false,
@@ -196,10 +195,10 @@ impl Dialect {
     }
 }
 
-/// A dialect with what a server's refusals have shown since the process started.
+/// A dialect, adjusted by the refusals that servers have sent since the process started.
 ///
-/// A server that refuses a field by name is not asked for the same again: the field is switched for
-/// that model, once, and the runner's next attempt is another request. A refusal costs nothing.
+/// A server that refuses a field by name is not sent that field again: the field is switched for
+/// that model, once, and the runner's next attempt is a different request. A refusal costs nothing.
 #[derive(Debug)]
 pub struct LearnedDialect {
     first: Dialect,
@@ -207,7 +206,7 @@ pub struct LearnedDialect {
     learned: Mutex<BTreeMap<String, Learned>>,
 }
 
-/// Models of one provider that something is learned of.
+/// Most models of one provider for which refusals are remembered.
 const MODELS_MAX: usize = 1_000;
 
 /// Settings that a server's refusals have switched; `None` where it has refused nothing.
@@ -237,7 +236,7 @@ const REFUSING_WORDS: [&str; 9] = [
 const DEMANDING_WORDS: [&str; 5] = ["missing", "must", "required", "passed back", "expected"];
 
 impl LearnedDialect {
-    /// Nothing is learned yet.
+    /// Starts with nothing learned.
     pub fn new(first: Dialect) -> Self {
         Self {
             first,
@@ -245,7 +244,7 @@ impl LearnedDialect {
         }
     }
 
-    /// The dialect as it is now for this model.
+    /// Returns the dialect that currently holds for this model.
     pub fn dialect_for(&self, model: &str) -> Dialect {
         let learned = self.lock().get(model).copied().unwrap_or_default();
         let first = self.first;
@@ -264,8 +263,8 @@ impl LearnedDialect {
         }
     }
 
-    /// Takes the sentence with which a server refused a request for this model that was made in
-    /// the dialect `asked`; true if the next request will be another one.
+    /// Learns from the sentence with which a server refused a request for this model. `asked` is
+    /// the dialect of that request. Returns true if the next request will be different.
     pub fn learn(&self, sentence: &str, model: &str, asked: Dialect) -> bool {
         let mut all = self.lock();
         if all.len() >= MODELS_MAX && !all.contains_key(model) {
@@ -274,7 +273,7 @@ impl LearnedDialect {
         let learned = all.entry(model.to_owned()).or_default();
         learned.take_refusal(sentence, asked);
         drop(all);
-        // Another call may have learned the same meanwhile.
+        // A concurrent call may have learned the same.
         self.dialect_for(model) != asked
     }
 
@@ -284,7 +283,7 @@ impl LearnedDialect {
 }
 
 impl Learned {
-    /// Switches the field that the sentence names, if it was not switched before.
+    /// Switches the field that the sentence names, unless it was switched before.
     fn take_refusal(&mut self, sentence: &str, asked: Dialect) {
         let sentence = sentence.to_ascii_lowercase();
         let says = |list: &[&str]| list.iter().any(|word| sentence.contains(word));
@@ -314,8 +313,8 @@ impl Learned {
     }
 }
 
-/// True for OpenAI's own names of models that refuse `max_tokens`: `gpt-5` and later ones, and `o`
-/// with a number.
+/// Returns true for OpenAI's own names of models that refuse `max_tokens`: `gpt-5` and later, and
+/// `o` with a number.
 fn is_reasoning_model(model: &str) -> bool {
     let model = model.rsplit('/').next().unwrap_or(model);
     let name = model.strip_prefix("gpt-").map(|rest| (rest, 5));
@@ -373,8 +372,8 @@ mod tests {
         }
     }
 
-    /// What a server refuses or asks for by name is switched once, for that model; anything else is
-    /// no reason to ask again.
+    /// A field that a server refuses or demands by name is switched once, for that model; any other
+    /// refusal gives no reason for another request.
     #[test]
     fn refusals_are_learned_once() {
         let learned = LearnedDialect::new(GENERIC);
@@ -417,9 +416,9 @@ mod tests {
         assert!(other.stream_options);
     }
 
-    /// Symptom: of two calls at once that were refused for the same field, one suspended its
-    /// thread. Cause: only the first had learned something. Fix: it counts whether the next
-    /// request is another one.
+    /// Symptom: of two concurrent calls that were refused for the same field, one suspended its
+    /// thread. Cause: only the first had learned something. Fix: the result is whether the next
+    /// request differs.
     #[test]
     fn calls_that_are_refused_at_once_are_both_made_anew() {
         let learned = LearnedDialect::new(GENERIC);

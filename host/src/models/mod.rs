@@ -1,8 +1,8 @@
 //! Model providers: the trait behind a driver's `call-llm` step, its types and errors.
 //!
-//! An adapter makes exactly one request for each call and classifies what went wrong, once, here. It never retries:
-//! retrying is the runner's, with a new hold. It never answers a completion for a stream that ended without a finish
-//! reason.
+//! An adapter makes exactly one request for each call and classifies a failure once. It never
+//! retries: the runner does, with a new hold. It never returns a completion for a stream that ended
+//! without a finish reason.
 
 #[cfg(feature = "http")]
 pub mod anthropic;
@@ -30,28 +30,31 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
-/// Most bytes of one reply (text, thinking and arguments together): a provider that streams for ever is cut here.
+/// Most bytes of one reply (text, thinking and arguments together). A provider that streams for
+/// ever is cut off here.
 pub const REPLY_BYTES_MAX: usize = 4 << 20;
 
-/// Most blocks of one reply: a block may have no bytes that [`REPLY_BYTES_MAX`] would count. A reply with more is also
-/// more than a history takes.
+/// Most blocks of one reply. A block may have no bytes that [`REPLY_BYTES_MAX`] would count, and a
+/// history does not accept a reply with more blocks.
 pub const BLOCKS_MAX: usize = 512;
 
-/// Longest time in which a stream may bring nothing of a reply, where nothing else is said: some models think so long in
-/// silence.
+/// Default of the longest time in which a stream may bring nothing of a reply: some models think
+/// that long in silence.
 pub const IDLE_TIME: Duration = Duration::from_secs(300);
 
-/// Longest time of a whole call, where nothing else is said: that of the component.
+/// Default of the longest time of a whole call, the same as the component's.
 pub const CALL_TIME: Duration = Duration::from_secs(3_600);
 
-/// Most bytes of an answer that streams, whatever was asked: four times the longest output that models have, in events
-/// of 250 bytes a token.
+/// Most bytes of an answer that streams, whatever was requested: four times the longest output that
+/// models have, in events of 250 bytes a token.
 const ANSWER_BYTES_MAX: u64 = 128 << 20;
-/// A token travels in some 250 bytes, in 600 where routers say everything twice.
+/// Most bytes that a token takes on the wire: some 250 as a rule, 600 where routers send everything
+/// twice.
 const TOKEN_WIRE_BYTES_MAX: u64 = 1 << 10;
 
-/// Most bytes that the answer to a request for so much output may have on the wire, all that is no reply included: a
-/// longer one is broken off. What is small has room for a whole reply, whose provider may count tokens in its own way.
+/// Returns the most bytes that the answer to a request for so much output may have on the wire,
+/// everything that is not reply included; a longer one is broken off. A small request still has
+/// room for a whole reply, because its provider may count tokens differently.
 pub fn answer_bytes_max(output_max: u64) -> u64 {
     let tokens = output_max.saturating_mul(TOKEN_WIRE_BYTES_MAX);
     tokens.clamp(REPLY_BYTES_MAX as u64, ANSWER_BYTES_MAX)
@@ -64,13 +67,14 @@ pub use threadkeep_units::price::Usage;
 pub struct ToolSpec {
     /// `[A-Za-z0-9_-]`, at most 64 bytes.
     pub name: String,
-    /// For the model.
+    /// A description for the model.
     pub description: String,
     /// JSON Schema of its arguments, as text.
     pub schema: String,
 }
 
-/// What a provider is asked. Everything in it is as pinned and stored, so that the same request is the same bytes.
+/// A request to a provider. All of it is as pinned and stored, so that the same request is the same
+/// bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Request {
     /// The model's name on the provider's wire.
@@ -81,14 +85,20 @@ pub struct Request {
     pub tools: Vec<ToolSpec>,
     /// The whole conversation: JSON messages in the normal form, one text each.
     ///
-    /// `{"role": "user" | "assistant" | "tool", "content": [blocks]}` with blocks `{"type":"text","text"}`,
-    /// `{"type":"thinking","text","raw"?}`, `{"type":"tool_use","id","name","arguments","raw"?}` (arguments: the text
-    /// the model wrote; `raw`: what its provider sent for itself alone) and `{"type":"tool_result","id","name","text","failed"}` (role `tool` alone). Ids are ours,
-    /// `call_<version>_<index>`, and unique in a conversation.
+    /// A message is `{"role": "user" | "assistant" | "tool", "content": [blocks]}`. A block is one
+    /// of:
+    ///
+    /// - `{"type":"text","text"}`
+    /// - `{"type":"thinking","text","raw"?}`
+    /// - `{"type":"tool_use","id","name","arguments","raw"?}`; `arguments` is the text that the
+    ///   model wrote, `raw` what its provider sent for itself alone
+    /// - `{"type":"tool_result","id","name","text","failed"}`, in messages of the role `tool` alone
+    ///
+    /// Ids are this project's own, `call_<version>_<index>`, and unique in a conversation.
     pub messages: Vec<String>,
     /// Most output tokens.
     pub output_max: u64,
-    /// A provider session to go on with.
+    /// A provider session to continue.
     pub session: Option<String>,
 }
 
@@ -109,13 +119,13 @@ pub enum Block {
     },
     /// A call. `arguments` is the text that the model wrote: it may not be JSON.
     ToolUse {
-        /// The provider's id of the call, or one made up where it gave none.
+        /// The provider's id of the call, or a generated one if it gave none.
         id: String,
         /// The tool's name.
         name: String,
         /// The text that the model wrote.
         arguments: String,
-        /// The provider's own JSON, which goes back to it with the call (ids, signatures).
+        /// The provider's own JSON, which is sent back to it with the call (ids, signatures).
         raw: Option<String>,
     },
 }
@@ -123,35 +133,36 @@ pub enum Block {
 /// A complete reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Completion {
-    /// In order.
+    /// The blocks, in order.
     pub blocks: Vec<Block>,
-    /// `stop`, `tool_use`, `length` or `content_filter`; the provider's own word is never that of a whole reply.
+    /// `stop`, `tool_use`, `length`, `content_filter`, or a provider's own word, which is never
+    /// that of a complete reply.
     pub finish: String,
-    /// What the provider reported, if it did.
+    /// The usage, if the provider reported one.
     pub usage: Option<Usage>,
-    /// The session to go on with.
+    /// The session to continue.
     pub session: Option<String>,
 }
 
-/// What the runner does about a failure depends on this and nothing else.
+/// The kind of a failure. The runner's reaction depends on it and on nothing else.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FailureKind {
     /// Connection, time-out, 5xx, a broken or unfinished stream: the same request may succeed.
     Transient,
-    /// 429: later.
+    /// 429: the same request may succeed later.
     RateLimited,
-    /// 4xx, a bad key, a refused model: no.
+    /// 4xx, a bad key, a refused model: the same request will not succeed.
     Permanent,
     /// The account's money or quota is used up: a person must act.
     Quota,
     /// The request is larger than the model's window.
     ContextOverflow,
-    /// The caller dropped it.
+    /// The caller dropped the call.
     Cancelled,
 }
 
 impl FailureKind {
-    /// The word in WIT and in histories.
+    /// Returns the word in WIT and in histories.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Transient => "transient",
@@ -164,17 +175,17 @@ impl FailureKind {
     }
 }
 
-/// Why there is no completion.
+/// A failure of a model call, in place of a completion.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message} ({code})")]
 pub struct Failure {
-    /// What kind.
+    /// The kind.
     pub kind: FailureKind,
     /// A short stable code: `http_503`, `stream_unfinished`, `bad_chunk`, `connect`, `timeout`, ...
     pub code: String,
-    /// A sentence for a person: what was wrong, where. Never a key, never a prompt.
+    /// A sentence for a person: what was wrong, and where. Never a key, never a prompt.
     pub message: String,
-    /// How long the provider asks to wait.
+    /// The wait that the provider asks for.
     pub retry_after: Option<Duration>,
     /// False only if it is certain that nothing was sent.
     pub sent: bool,
@@ -185,7 +196,7 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// A failure after the request may have been sent, of which nothing else is known.
+    /// Makes a failure of which nothing is known except that the request may have been sent.
     pub fn new(kind: FailureKind, code: impl Into<String>, message: impl Into<String>) -> Self {
         Self {
             kind,
@@ -198,7 +209,7 @@ impl Failure {
         }
     }
 
-    /// The same, when it is certain that nothing was sent: what was set aside for the call is released.
+    /// Marks the request as certainly not sent: the hold for the call is released.
     #[must_use]
     pub fn not_sent(mut self) -> Self {
         self.sent = false;
@@ -206,7 +217,7 @@ impl Failure {
     }
 }
 
-/// Something that arrived while a reply streams. Never a promise: only the completion counts.
+/// A part of a reply that streams. Only the completion counts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Delta {
     /// More text.
@@ -215,16 +226,18 @@ pub enum Delta {
     Thinking(String),
     /// The model has begun a call of this tool.
     ToolUse(String),
-    /// What was told of this reply so far is void: its provider broke off, and another one begins anew.
+    /// The deltas of this reply so far are void: its provider broke off, and another one begins
+    /// anew.
     Restarted,
-    /// So many bytes more of the answer came over the wire, whatever they say. From providers over a network alone.
+    /// So many more bytes of the answer came over the wire, of any content. Reported only by
+    /// providers over a network.
     Received(u64),
 }
 
-/// Receives deltas. It must not block.
+/// A callback for deltas. It must not block.
 pub type OnDelta<'a> = &'a (dyn Fn(Delta) + Send + Sync);
 
-/// A text as a user's message in the normal form: what `Driver::run` takes as its input.
+/// Returns a text as a user's message in the normal form, the input of `Driver::run`.
 pub fn user_message(text: &str) -> String {
     let content = [serde_json::json!({"type": "text", "text": text})];
     serde_json::json!({"role": "user", "content": content}).to_string()
@@ -233,9 +246,9 @@ pub fn user_message(text: &str) -> String {
 /// A future that can be stored and moved between threads.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// A provider. Dropping the future drops the request in flight.
+/// A model provider. Dropping the future drops the request in flight.
 pub trait Llm: Send + Sync {
-    /// Make exactly one request. The caller bounds its time, and what it tells and answers, from outside as well.
+    /// Makes exactly one request. The caller bounds its time, its deltas and its answer as well.
     fn complete<'a>(
         &'a self,
         request: &'a Request,

@@ -1,15 +1,15 @@
-//! A provider for every model that a driver asks for.
+//! A single provider for every model that a driver asks for.
 
 use super::{Failure, Llm};
 use crate::driver::Models;
 use std::sync::Arc;
 
-/// The same provider for every model; it is asked for the model by the name that the library gives it.
+/// A single provider for every model, which it calls by the name that the library gives it.
 #[derive(Clone)]
 pub struct OneProvider(Arc<dyn Llm>);
 
 impl OneProvider {
-    /// This one.
+    /// Serves every model by this provider.
     pub fn new(provider: Arc<dyn Llm>) -> Self {
         Self(provider)
     }

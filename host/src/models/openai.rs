@@ -54,7 +54,7 @@ impl Adapter for OpenAi {
 fn completions_url(base: &str) -> Result<Url, SetupError> {
     let mut url = http::address(base)?;
     let path = url.path().trim_end_matches('/');
-    // Some people write the whole address.
+    // Some people configure the whole address.
     let path = path.strip_suffix("/chat/completions").unwrap_or(path);
     let path = format!("{path}/chat/completions");
     url.set_path(&path);

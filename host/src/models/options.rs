@@ -1,4 +1,4 @@
-//! How to reach and to speak to one provider over HTTP.
+//! Settings to reach one provider over HTTP and to speak its dialect.
 
 use super::dialect::{ANTHROPIC, Dialect};
 use super::{Secret, Times};
@@ -6,25 +6,26 @@ use crate::policy::NetworkReach;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
-/// Everything that an adapter over HTTP is told of its provider.
+/// The settings of one provider for an adapter over HTTP.
 #[derive(Debug, Clone)]
 pub struct ProviderOptions {
-    /// Its name; the name of its wire at first. What a provider sent for itself alone (ids and
-    /// signatures of calls, thinking) goes back to the provider of the same name and to no other.
+    /// The provider's name; initially the name of its wire. Data that a provider sent for itself
+    /// alone (ids and signatures of calls, thinking) goes back to the provider of the same name and
+    /// to no other.
     pub name: String,
-    /// `http` or `https`; no user, query or fragment. On OpenAI's wire up to and including the
-    /// version: `https://api.openai.com/v1`; on Anthropic's with or without it.
+    /// `http` or `https`; no user, query or fragment. On OpenAI's wire it includes the version:
+    /// `https://api.openai.com/v1`; on Anthropic's the version is optional.
     pub base_url: String,
-    /// The address as errors name it; `None` for `base_url` itself. A host that must not tell the
-    /// value of a variable names the variable here.
+    /// The address as errors show it; `None` for `base_url` itself. A host that must not reveal the
+    /// value of a variable puts the variable's name here.
     pub shown_url: Option<String>,
-    /// Sent in the header that the dialect names. Local servers need none.
+    /// The key, sent in the header that the dialect names. Local servers need none.
     pub key: Option<Secret>,
-    /// Which network addresses a connection may be made to.
+    /// Network addresses that a connection may be made to.
     pub reach: NetworkReach,
-    /// How long it is waited for.
+    /// Timeouts of its calls.
     pub times: Times,
-    /// What its servers demand and refuse.
+    /// Demands and refusals of its servers.
     pub dialect: Dialect,
     /// Further headers, by name.
     pub headers: Vec<(String, Secret)>,
@@ -35,14 +36,15 @@ pub struct ProviderOptions {
 }
 
 impl ProviderOptions {
-    /// A provider of OpenAI's wire without a key, in the dialect that its host is known for.
+    /// Makes the options of a provider of OpenAI's wire, without a key and in the dialect of its
+    /// host.
     pub fn openai(base_url: impl Into<String>) -> Self {
         let base_url = base_url.into();
         let dialect = Dialect::of_address(&base_url);
         Self::with("openai", base_url, dialect)
     }
 
-    /// A provider of Anthropic's wire without a key.
+    /// Makes the options of a provider of Anthropic's wire, without a key.
     pub fn anthropic(base_url: impl Into<String>) -> Self {
         Self::with("anthropic", base_url.into(), ANTHROPIC)
     }

@@ -5,23 +5,29 @@
 //! | field | meaning |
 //! |---|---|
 //! | `text`, `thinking` | what the model says and thinks |
-//! | `calls` | `[{"name", "arguments"}]`; arguments are an object, or a string to send broken JSON |
-//! | `usage` | `{"input", "output", "read", "write", "reasoning"}`, or `"none"`; else estimated, four characters a token |
+//! | `calls` | `[{"name", "arguments"}]`; arguments: an object, or a string for broken JSON |
+//! | `usage` | `{"input", "output", "read", "write", "reasoning"}`, or `"none"`; else estimated |
 //! | `finish` | the finish reason; else `tool_use` if there are calls, `stop` if not |
-//! | `fail` | `{"kind", "code", "message", "retry_after_ms", "sent", "partial", "usage", "times"}`: fail first |
-//! | `delay_ms`, `pause_ms`, `chunk` | the wait before the first delta and between deltas; characters of one delta |
-//! | `repeat` | for how many turns in a row it stands: a number, or `"forever"` |
+//! | `fail` | a failure before the reply: see below |
+//! | `delay_ms`, `pause_ms` | the wait before the first delta, and between deltas |
+//! | `chunk` | characters of one delta |
+//! | `repeat` | the number of turns in a row that the reply serves, or `"forever"` |
 //! | `for` | only for conversations whose system prompt or first message contains this text |
 //!
-//! **Which reply a request gets** follows from the request alone: the reply of the place that is the number of
-//! assistant messages in it. So any number of threads share a script without disturbing each other, and a process that
-//! resumes a thread goes on where the last one stopped. Replies with `for` are a list of their own, so that a child, a
-//! summary or the successor of a hand-off can have a part of its own; the first such list in the script that fits is
-//! taken, and the replies without `for` serve every other conversation.
+//! **Which reply a request gets** follows from the request alone. A conversation with *n* assistant
+//! messages gets the reply at position *n* (from 0). So any number of threads share a script
+//! without disturbing each other, and a process that resumes a thread continues where the last one
+//! stopped. Replies with the same `for` are a list of their own, so that a child, a summary or the
+//! successor of a hand-off can have its own replies. The first such list in the script that fits is
+//! used; the replies without `for` serve every other conversation.
 //!
-//! **Failures** add no assistant message, so they are counted in memory: a reply with `fail` lets the first `times`
-//! (1) tries of the same conversation fail and then answers; one that has nothing but `fail` does so in front of the
-//! next reply. The count of a conversation ends with its answer and with the process. Threads that send the very same
+//! An estimated usage counts four bytes a token.
+//!
+//! **Failures** have any of the fields `kind`, `code`, `message`, `retry_after_ms`, `sent`,
+//! `partial`, `usage` and `times`. They add no assistant message, so they are counted in memory. A
+//! reply with `fail` lets the first `times` (1) tries of the same conversation fail and then
+//! answers; a reply that has nothing but `fail` does so before the next reply. The count of a
+//! conversation ends with its answer and with the process. Threads that send the very same
 //! conversation at the same time share one count.
 
 mod script;
@@ -34,15 +40,15 @@ use sha2::{Digest, Sha256};
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
-/// Most conversations whose failed tries are counted at the same time. Beyond it all counts begin anew: a script is
-/// for tests, and a test with so many failing conversations at once wants to know that.
+/// Most conversations whose failed tries are counted at the same time. Beyond it all counts start
+/// again from zero, which only a test with that many failing conversations at once would notice.
 const TRIES_MAX: usize = 16_384;
 
-/// Why a script cannot be used.
+/// An error in a script.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ScriptError {
-    /// It is larger than is kept in memory.
+    /// The script is larger than is kept in memory.
     #[error("the script has {bytes} bytes, at most {maximum} are read")]
     TooLarge {
         /// Its size.
@@ -50,23 +56,23 @@ pub enum ScriptError {
         /// The largest size.
         maximum: usize,
     },
-    /// It is neither a JSON list nor lines of JSON.
+    /// The script is neither a JSON list nor lines of JSON.
     #[error("line {line} of the script is not JSON: {problem}")]
     NotJson {
-        /// From 1.
+        /// The line, from 1.
         line: usize,
-        /// What is wrong.
+        /// The parser's message.
         problem: String,
     },
-    /// It has no reply.
+    /// The script has no reply.
     #[error("the script has no reply")]
     Empty,
-    /// A reply is not what it should be.
+    /// A reply of the script is invalid.
     #[error("reply {number} of the script: {problem}")]
     Reply {
-        /// From 1.
+        /// The reply, from 1.
         number: usize,
-        /// What is wrong.
+        /// The reason.
         problem: String,
     },
 }
@@ -75,12 +81,12 @@ pub enum ScriptError {
 #[derive(Debug)]
 pub struct Scripted {
     script: Script,
-    /// Failed tries by hash of the conversation.
+    /// Number of failed tries by hash of the conversation.
     tries: Mutex<HashMap<[u8; 32], u64>>,
 }
 
 impl Scripted {
-    /// Read a script: a JSON list of replies, or one reply a line.
+    /// Parses a script: a JSON list of replies, or one reply a line.
     pub fn parse(text: &str) -> Result<Self, ScriptError> {
         Ok(Self {
             script: Script::parse(text)?,
@@ -145,15 +151,15 @@ impl Llm for Scripted {
     }
 }
 
-/// Where a conversation stands.
+/// The position of a request in its conversation.
 struct Place {
-    /// The first message's texts.
+    /// Texts of the first message.
     first: String,
-    /// Assistant messages.
+    /// Number of assistant messages.
     turns: u64,
 }
 
-/// The error is the index of a message that cannot be read.
+/// Finds the position of a request. The error is the index of a message that cannot be parsed.
 fn place(request: &Request) -> Result<Place, usize> {
     #[derive(serde::Deserialize)]
     struct Role {
@@ -184,8 +190,8 @@ fn first_text(message: &str) -> String {
     texts.collect::<Vec<_>>().join("\n")
 }
 
-/// The hash that tries of one conversation have in common. The output maximum is not part of it: the runner may lower
-/// it from one try to the next.
+/// Returns the hash that all tries of one conversation share. The output maximum is not part of it,
+/// because the runner may lower it from one try to the next.
 fn conversation(request: &Request) -> [u8; 32] {
     let mut hash = Sha256::new();
     for part in [&request.model, &request.system]
@@ -249,7 +255,8 @@ async fn play_answer(answer: &Answer, request: &Request, on_delta: OnDelta<'_>) 
     completion
 }
 
-/// Four bytes a token, at least one: the same request and reply always cost the same.
+/// Estimates usage: four bytes a token, at least one token. The same request and reply always cost
+/// the same.
 fn estimate(request: &Request, blocks: &[Block]) -> Usage {
     let tools = request
         .tools
@@ -283,7 +290,7 @@ async fn stream(text: &str, pace: &Pace, delta: fn(String) -> Delta, on_delta: O
     }
 }
 
-/// No wait is no timer: a script without delays runs on any executor.
+/// Waits. A time of zero sets no timer, so that a script without delays runs on any executor.
 async fn wait(time: std::time::Duration) {
     if !time.is_zero() {
         tokio::time::sleep(time).await;

@@ -1,12 +1,13 @@
-//! A key that cannot be printed by accident.
+//! A secret text that cannot be printed by accident.
 
 use std::fmt;
 
-/// A provider's key. It has no `Display` and no `Serialize`, and its `Debug` shows nothing of it.
+/// A provider's key, or another value of its headers. It has no `Display` and no `Serialize`, and
+/// its `Debug` shows nothing of it.
 #[derive(Clone)]
 pub struct Secret {
     value: String,
-    /// It may be shown: what a person wrote out in a file, and no key.
+    /// True for a value that may be shown: a person wrote it out in a file, and it is not a key.
     shown: bool,
 }
 
@@ -19,7 +20,7 @@ impl Secret {
         }
     }
 
-    /// Wraps a value that is sent as a key is, and is none.
+    /// Wraps a value that is sent like a key but is not secret.
     pub fn plain(value: impl Into<String>) -> Self {
         Self {
             value: value.into(),
@@ -27,12 +28,12 @@ impl Secret {
         }
     }
 
-    /// Returns true if no text that is shown may hold it.
+    /// Returns true if the value must not appear in any text that is shown.
     pub fn is_secret(&self) -> bool {
         !self.shown
     }
 
-    /// The key itself: for the one header that carries it, and for checks that a text does not.
+    /// Returns the value: for the one header that carries it, and for checks that a text does not.
     pub fn expose(&self) -> &str {
         &self.value
     }

@@ -1,8 +1,9 @@
-//! What every server is sent, for random conversations: nothing that it refuses, nothing left out,
-//! and the beginning of what it is sent next.
+//! Properties of request bodies, checked with random conversations for every kind of server. A body
+//! has nothing that the server refuses, leaves nothing out, and begins the body of the next
+//! request.
 //!
-//! `histories` and `written` make the conversations, `chat_rules` and `anthropic_rules` are the
-//! servers, and `broken_bodies` shows that they do refuse.
+//! `histories` and `written` make the conversations, `chat_rules` and `anthropic_rules` imitate the
+//! servers, and `broken_bodies` shows that these do refuse.
 
 mod anthropic_rules;
 mod broken_bodies;
@@ -24,10 +25,10 @@ use proptest::test_runner::{TestError, TestRunner};
 use serde_json::Value;
 use written::{OWN_SIGNATURE, OWN_THOUGHT, PROVIDER, SIGNED_THOUGHT};
 
-/// Conversations for each property. Every one goes to every server, at each of its model calls.
+/// Conversations for each property. Each is sent to every server, at each of its model calls.
 const CASES: u32 = 256;
 
-/// An adapter as it is set up for the servers of one dialect.
+/// An adapter, set up for the servers of one dialect.
 enum TestedServer {
     Chat(OpenAi, ServerRules),
     Messages(Anthropic),
@@ -77,12 +78,12 @@ impl TestedServer {
         }
     }
 
-    /// The thinking of a message that must go back to it.
+    /// Returns the thinking of a message that must be sent back to this server.
     fn returned_thoughts<'a>(&self, blocks: &'a [Value]) -> Vec<&'a str> {
         let calls = blocks.iter().any(|block| block["type"] == "tool_use");
         let last_said = blocks.iter().rposition(is_said);
         let (mark, end) = match self {
-            // No thinking that nothing follows.
+            // Thinking at the end of a message is left out.
             Self::Messages(_) => (SIGNED_THOUGHT, last_said),
             Self::Chat(_, rules) => match rules.thinking {
                 ThinkingRule::Refused => (OWN_THOUGHT, None),
@@ -96,7 +97,7 @@ impl TestedServer {
     }
 }
 
-/// What a request has beside its conversation.
+/// The parts of a request beside its conversation.
 #[derive(Debug, Clone)]
 struct RequestFrame {
     model: &'static str,
@@ -133,8 +134,8 @@ impl RequestFrame {
     }
 }
 
-/// Runs a property of a server and a conversation over random ones, and fails with the smallest
-/// that breaks it.
+/// Checks a property of a server and a conversation with random conversations; fails with the
+/// smallest one that breaks it.
 fn for_every_conversation(property: fn(&TestedServer, &RequestFrame, &RandomHistory) -> RuleCheck) {
     let config = ProptestConfig {
         cases: CASES,
@@ -204,7 +205,7 @@ fn blocks(message: &Value) -> &[Value] {
     message["content"].as_array().map_or(&[], Vec::as_slice)
 }
 
-/// True for what is sent for itself: not for thinking, nor for a blank text.
+/// Returns true for a block that is sent by itself: not for thinking, nor for a blank text.
 fn is_said(block: &Value) -> bool {
     let is_text = block["type"] == "text";
     let is_thinking = block["type"] == "thinking";
@@ -216,13 +217,13 @@ fn role_of(message: Option<&Value>) -> &str {
     role.unwrap_or_default()
 }
 
-/// A server reads the beginning of a request from its cache where that is what it was sent before.
+/// A server reads the beginning of a request from its cache if it equals an earlier request.
 ///
-/// - If nothing that is sent came since, the body is the same.
-/// - If the assistant speaks next, every message stays, the encoder's own included.
-/// - If a user speaks next behind a user or results, the last message may grow at its end.
-/// - If a user speaks next behind the assistant, the last message was the encoder's own, which
-///   asked the assistant to go on; every message before it stays.
+/// - If nothing that is sent was added, the body is the same.
+/// - If the assistant speaks next, every message stays, those inserted by the encoder included.
+/// - If a user speaks next after a user or results, the last message may grow at its end.
+/// - If a user speaks next after the assistant, the last message was inserted by the encoder to
+///   make the assistant continue; every message before it stays.
 #[test]
 fn each_body_is_the_beginning_of_the_next() {
     for_every_conversation(|server, frame, history| {
@@ -247,8 +248,8 @@ fn each_body_is_the_beginning_of_the_next() {
     });
 }
 
-/// The part of a body that must stay where a conversation whose last words are of one role goes on
-/// with those of another.
+/// Returns the part of a body that must stay the same when the conversation, whose last message has
+/// the role `last`, continues with the role `next`.
 fn kept_beginning<'a>(server: &TestedServer, body: &'a str, last: &str, next: &str) -> &'a str {
     let inner = match server {
         TestedServer::Chat(..) => r#""}]}"#,

@@ -1,12 +1,13 @@
-//! Where a provider is: scheme, host and port. A key is bound to it.
+//! The address of a provider: scheme, host and port. A key is bound to it.
 //!
-//! It is read more strictly than an HTTP client reads a URL, so that both always mean the same host: whatever one of
-//! them might read otherwise (a user, a backslash, an escape, a short form of a number) is no address here.
+//! It is parsed more strictly than an HTTP client parses a URL, so that both always mean the same
+//! host: anything that a client might parse otherwise (a user, a backslash, an escape, a short form
+//! of a number) is no address here.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Longest address that is read, in bytes: the longest name of a host has 253.
+/// Longest address that is parsed, in bytes: the longest host name has 253.
 pub const ADDRESS_BYTES_MAX: usize = 2_048;
 
 /// Scheme, host and port.
@@ -19,7 +20,8 @@ pub struct Address {
 }
 
 impl Address {
-    /// That of a URL, such as `https://api.openai.com/v1`; what follows the host is not looked at.
+    /// Parses the address of a URL, such as `https://api.openai.com/v1`; the part after the host
+    /// and port is ignored.
     pub fn of_url(url: &str) -> Option<Self> {
         let (secure, rest) = match (url.strip_prefix("https://"), url.strip_prefix("http://")) {
             (Some(rest), _) => (true, rest),
@@ -64,7 +66,7 @@ impl Address {
         &self.host
     }
 
-    /// The network address, where the host is written as one.
+    /// The IP address, if the host is one.
     pub fn ip(&self) -> Option<IpAddr> {
         self.host.trim_matches(['[', ']']).parse().ok()
     }
@@ -74,14 +76,15 @@ impl Address {
         self.host == "localhost" || self.host.ends_with(".localhost")
     }
 
-    /// True if nothing that is sent there leaves this machine.
+    /// True if nothing sent there leaves this machine.
     pub fn is_loopback(&self) -> bool {
         let v4 = self.host.parse::<Ipv4Addr>();
         self.host == "localhost" || self.host == "[::1]" || v4.is_ok_and(|v4| v4.is_loopback())
     }
 }
 
-/// A name, or four numbers. What ends in a number and is not four of them is read by clients as a short form.
+/// True for a name, or four numbers. Clients read a host whose last part begins with a digit, but
+/// that is not four numbers, as a short form.
 fn is_host(host: &str) -> bool {
     let last = host.rsplit('.').next().unwrap_or_default();
     let letter = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';

@@ -1,8 +1,9 @@
-//! What the operator allows a tenant, whatever the tenant's own files ask for.
+//! The operator's grants for a tenant, whatever the tenant's own files ask for.
 //!
-//! It lies outside every tenant's directory and is intersected with what the files ask: caps are lowered to its limits,
-//! tools that it does not grant are not offered, models and providers that it does not grant are refused by name. What
-//! the component decides within it is checked once more where calls pass through the host: see [`crate::ceilings`].
+//! A policy lies outside every tenant's directory and is intersected with what the files ask for:
+//! caps are lowered to its limits, tools that it does not grant are not offered, models and
+//! providers that it does not grant are refused by name. The decisions of the component are checked
+//! once more where calls pass through the host: see [`crate::ceilings`].
 
 mod address;
 mod prefix;
@@ -25,35 +26,36 @@ use std::path::Path;
 use threadkeep_units::money::NanoUsd;
 use threadkeep_units::nearest::nearest;
 
-/// Most names of one list: models, tools, hosts and keys that an operator grants by name. A tenant's own table has at
-/// most as many models.
+/// Most names of one list: models, tools, hosts and keys that an operator grants by name. A
+/// tenant's own table has at most as many models.
 pub const NAMES_MAX: usize = 500;
 
-/// The operator's policy for one tenant. There is no default: name a preset or read a file, then change what must
-/// differ. `None` sets no bound.
+/// The operator's policy for one tenant. There is no default: name a preset or read a file, then
+/// change what must differ. `None` sets no bound.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {
-    /// What errors and `doctor` call it: a file as the operator named it, or a preset.
+    /// The name in errors and in `doctor`: a file as the operator named it, or a preset.
     pub name: String,
-    /// The preset whose caps hold where nothing else is said.
+    /// The preset whose caps hold where the policy sets none.
     pub preset: Preset,
-    /// Caps that no thread may exceed, as the guest reads them: `turns`, `tokens`, `spend`, `spawns`, `depth`,
-    /// `duration`.
+    /// Caps that no thread may exceed, as the guest reads them: `turns`, `tokens`, `spend`,
+    /// `spawns`, `depth`, `duration`.
     pub limits: Map<String, Value>,
-    /// Models that may be used, by their names on the provider's wire. A price that the operator names stands in the
-    /// place of the tenant's own; where none is named, ceilings go by the built-in table.
+    /// Models that may be used, by the names that their providers know. A price of the operator
+    /// replaces the tenant's own; without one, ceilings use the built-in table.
     pub models: Option<BTreeMap<String, Option<Prices>>>,
     /// Tools that may be called: names, with `*` for any ending.
     pub tools: Option<Vec<String>>,
     /// Providers that may be used, by their names in the tenant's table.
     pub providers: Option<BTreeMap<String, ProviderGrant>>,
-    /// What may pass through the host.
+    /// Bounds on what passes through the host.
     pub ceilings: Ceilings,
-    /// What is charged for a model call of which nobody knows what it cost.
+    /// Charge for a model call of unknown cost.
     pub unknown_bill: UnknownBill,
     /// Bytes that the tenant's store may hold.
     pub quota_bytes: Option<u64>,
-    /// Where what was used is kept between processes: a file beside the policy. Without it each process begins anew.
+    /// File beside the policy that keeps the used totals between processes. Without it each process
+    /// begins anew.
     pub book: Option<String>,
 }
 
@@ -62,34 +64,35 @@ fn billionths(text: &str) -> Option<u64> {
     NanoUsd::parse(text).ok().map(NanoUsd::get)
 }
 
-/// How a provider may be reached.
+/// Grant of a provider: protocol, hosts and keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProviderGrant {
-    /// How it is spoken to; `None` leaves it to the tenant.
+    /// The protocol of the provider; `None` leaves it to the tenant.
     pub wire: Option<Wire>,
-    /// Where it may be: its address must be below one of these.
+    /// Its address must be below one of these.
     pub hosts: Vec<AddressPrefix>,
-    /// True if the names of its hosts may lead to private addresses, where the policy refuses those.
+    /// True if the names of its hosts may resolve to private addresses, where the policy refuses
+    /// those.
     pub private: bool,
-    /// Environment variables whose values may go there as the key.
+    /// Environment variables whose values may be sent there as the key.
     pub keys: Vec<String>,
 }
 
-/// Caps by name, of which the component has the numbers.
+/// A named set of caps, whose numbers the component has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Preset {
-    /// For a person's own project.
+    /// For a user's own project.
     Local,
-    /// For tenants that do not trust each other: lower caps, a store that is bounded, and no provider at a loopback,
-    /// link-local or private address that is not granted.
+    /// For tenants that do not trust each other: lower caps, a bounded store, and no provider at a
+    /// loopback, link-local or private address that is not granted.
     Strict,
 }
 
 impl Preset {
-    /// Each of them.
+    /// All presets.
     pub const ALL: [Self; 2] = [Self::Local, Self::Strict];
 
-    /// Its name, in a policy file and for the component.
+    /// The name, in a policy file and for the component.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Local => "local",
@@ -119,15 +122,16 @@ impl Policy {
         }
     }
 
-    /// Read a policy file: YAML or JSON, every key known. `name` is what errors call it.
+    /// Parses a policy file: YAML or JSON, every key known. `name` is the name in errors.
     ///
     /// # Errors
-    /// The first thing that is wrong, with its line and the nearest valid name.
+    /// The first problem, with its line and the nearest valid name.
     pub fn parse(text: &str, name: &str) -> Result<Self, LibraryError> {
         read::policy(text, name)
     }
 
-    /// True if providers at loopback, link-local and private addresses are refused unless they are granted.
+    /// True if providers at loopback, link-local and private addresses are refused unless they are
+    /// granted.
     pub fn refuses_private_addresses(&self) -> bool {
         match self.preset {
             Preset::Local => false,
@@ -135,21 +139,22 @@ impl Policy {
         }
     }
 
-    /// May this model be used?
+    /// True if this model may be used.
     pub fn grants_model(&self, model: &str) -> bool {
         self.models
             .as_ref()
             .is_none_or(|models| models.contains_key(model))
     }
 
-    /// May this tool be called?
+    /// True if this tool may be called.
     pub fn grants_tool(&self, tool: &str) -> bool {
         self.tools
             .as_ref()
             .is_none_or(|tools| tools.iter().any(|pattern| fits(pattern, tool)))
     }
 
-    /// The cap that no thread may pass, in the unit of its record: nano-USD, milliseconds, or a number.
+    /// The cap that no thread may pass, in the unit of its record: nano-USD, milliseconds, or a
+    /// number.
     pub fn limit(&self, name: &str) -> Option<u64> {
         let value = self.limits.get(name).filter(|value| !value.is_null())?;
         let text = match value {
@@ -164,7 +169,8 @@ impl Policy {
         }
     }
 
-    /// Why a model that the tenant's own table has is refused, with the nearest that is granted.
+    /// The error for a model of the tenant's own table that is not granted, with the nearest
+    /// granted one.
     pub fn refuse(&self, model: &ModelSpec) -> LibraryError {
         let (what, value, names): (_, _, Vec<&str>) = match self.grants_model(&model.name) {
             true => ("provider", &model.provider, keys(&self.providers)),
@@ -188,7 +194,7 @@ impl Policy {
         }
     }
 
-    /// The document for the guest (`wit/library.wit`).
+    /// The policy as a document for the guest (`wit/library.wit`).
     pub(crate) fn document(&self) -> Value {
         let mut document = json!({"limits": self.limits});
         if let Some(tools) = &self.tools {
@@ -202,7 +208,7 @@ impl Policy {
     }
 }
 
-/// True if a pattern is the name, or its beginning before a `*` at the end.
+/// True if the pattern equals the name, or its beginning before a `*` at the end.
 pub fn fits(pattern: &str, name: &str) -> bool {
     match pattern.strip_suffix('*') {
         Some(beginning) => name.starts_with(beginning),

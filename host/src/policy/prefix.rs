@@ -1,8 +1,8 @@
 //! The part of a server that a policy grants: a host, or what lies below one path of it.
 //!
-//! Below a path, an address must be written so that no client and no server can take it for
-//! another one: without `.`, `..`, empty parts, escapes, parameters or backslashes. Below a whole
-//! host any path is at the same server, so its text does not matter.
+//! Below a path, an address must be written so that no client and no server can take it for another
+//! one: without `.`, `..`, empty parts, escapes, parameters or backslashes. Below a whole host any
+//! path is at the same server, so its text does not matter.
 
 use super::Address;
 use std::fmt;
@@ -11,12 +11,12 @@ use std::fmt;
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct AddressPrefix {
     address: Address,
-    /// Begins with a slash and has none at its end; empty for the whole host.
+    /// Begins with a slash and does not end with one; empty for the whole host.
     path: String,
 }
 
 impl AddressPrefix {
-    /// Reads one of a policy: `api.openai.com`, `api.test:8443` and `gateway.test/team-a` are
+    /// Parses a prefix of a policy: `api.openai.com`, `api.test:8443` and `gateway.test/team-a` are
     /// reached by `https`; `http://` must be written out. A slash at the end means nothing.
     pub fn of_text(text: &str) -> Option<Self> {
         let url = match text {
@@ -36,7 +36,7 @@ impl AddressPrefix {
         self.address == *address
     }
 
-    /// Returns true if everything that is sent below the URL goes below this prefix.
+    /// Returns true if the URL, and everything below it, is below this prefix.
     pub fn covers(&self, url: &str) -> bool {
         if Address::of_url(url).as_ref() != Some(&self.address) {
             return false;
@@ -51,13 +51,13 @@ impl AddressPrefix {
     }
 }
 
-/// What follows the host and port of a URL.
+/// The part of a URL after the host and port.
 fn path_of(url: &str) -> &str {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     rest.find('/').map_or("", |at| &rest[at..])
 }
 
-/// Returns true for a path, or none, that every client and server reads alike.
+/// Returns true for an empty path, or one that every client and server reads alike.
 fn is_plain(path: &str) -> bool {
     let letter = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~:@!$&'()*+,=".contains(&byte);
     let name = |part: &str| !matches!(part, "" | "." | "..") && part.bytes().all(letter);
@@ -105,7 +105,7 @@ mod tests {
         }
     }
 
-    /// A prefix, an address, and whether the one covers the other.
+    /// A prefix, an address, and whether the prefix covers the address.
     const COVERED: &[(&str, &str, bool)] = &[
         ("gw.test", "https://gw.test", true),
         ("gw.test", "https://gw.test/any/../where", true),
@@ -161,7 +161,7 @@ mod tests {
         ("http://gw.test/a", "https://gw.test/a", false),
     ];
 
-    /// The kind: addresses that begin as what is granted, and lead elsewhere.
+    /// General case: addresses that begin as a granted one and lead elsewhere.
     #[test]
     fn a_prefix_covers_what_lies_below_it_and_nothing_else() {
         for (text, url, covered) in COVERED {

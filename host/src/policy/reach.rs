@@ -1,21 +1,21 @@
-//! Which addresses of a network a provider may be at.
+//! Network addresses at which a provider may be.
 //!
 //! A tenant's table may name any server, and so the machine itself, its neighbours or a cloud's
-//! service of credentials. Under the preset `strict` those are refused unless the operator grants
-//! them. A name is judged by the addresses that it leads to, when the connection is made: what it
-//! led to before says nothing.
+//! credential service. The preset `strict` refuses those unless the operator grants them. A name is
+//! judged by the addresses that it resolves to when the connection is made: an earlier resolution
+//! says nothing.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Which network addresses a connection may be made to.
+/// The network addresses that a connection may be made to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum NetworkReach {
-    /// Any.
+    /// Any address.
     #[default]
     Anywhere,
-    /// This machine alone.
+    /// Only this machine.
     Loopback,
-    /// Addresses of the public internet alone: see [`is_public`].
+    /// Only addresses of the public internet: see [`is_public`].
     Public,
 }
 
@@ -54,9 +54,9 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
     !special
 }
 
-/// Global unicast is all that is public; where it holds an IPv4 address, that one is judged. So
-/// unspecified, loopback, mapped IPv4, unique local, link-local, site-local and multicast
-/// addresses are not.
+/// Only global unicast is public; where an address embeds an IPv4 address, that one is judged. So
+/// unspecified, loopback, mapped IPv4, unique local, link-local, site-local and multicast addresses
+/// are not public.
 fn is_public_v6(address: Ipv6Addr) -> bool {
     let inner = |high: u16, low: u16| {
         let [a, b] = high.to_be_bytes();
@@ -64,7 +64,7 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
         is_public_v4(Ipv4Addr::new(a, b, c, d))
     };
     match address.segments() {
-        // NAT64: how machines without IPv4 reach it.
+        // NAT64: the way to IPv4 for machines without it.
         [0x64, 0xff9b, 0, 0, 0, 0, high, low] => inner(high, low),
         // 6to4.
         [0x2002, high, low, ..] => inner(high, low),

@@ -1,4 +1,5 @@
-//! From YAML to a policy: every key known, every value of its kind, every name a possible one.
+//! Parses a policy from YAML: every key must be known, every value of its kind, every name
+//! possible.
 
 use super::{AddressPrefix, NAMES_MAX, Policy, Preset, ProviderGrant, UnknownBill, billionths};
 use crate::authority;
@@ -42,7 +43,7 @@ const CEILINGS: [&str; 12] = [
     "runs",
 ];
 
-/// Read a whole policy. `name` stands for the file in errors.
+/// Parses a whole policy. `name` stands for the file in errors.
 pub(super) fn policy(text: &str, name: &str) -> Result<Policy, LibraryError> {
     let reader = Reader { text, place: name };
     let value = reader.parse()?;
@@ -80,11 +81,12 @@ fn preset(reader: &Reader<'_>, root: &Map<String, Value>) -> Result<Preset, Libr
     let named = Preset::ALL
         .into_iter()
         .find(|preset| preset.as_str() == name);
-    // One of those that are known.
+    // `one_of` has checked the name.
     Ok(named.unwrap_or(Preset::Local))
 }
 
-/// Caps go to the guest as they are written; what it would not understand is refused here, before any thread is.
+/// Caps are passed to the guest as they are written; a value that it would not understand is
+/// refused here, before there is any thread.
 fn limits(reader: &Reader<'_>, value: Option<&Value>) -> Result<Map<String, Value>, LibraryError> {
     let Some(value) = present(value) else {
         return Ok(Map::new());
@@ -188,7 +190,7 @@ fn ceilings(reader: &Reader<'_>, value: Option<&Value>) -> Result<Ceilings, Libr
         let path: Path<'_> = &["ceilings", name];
         let seconds = decimal(reader, path, table.get(name))?;
         let time = seconds.map(Duration::from_nanos);
-        // A run of no time is refused by name; a call of none could only be cut.
+        // A run time of zero is refused by name; a call time of zero could only cut every call.
         if name != "run_time" && time.is_some_and(|time| time.as_millis() == 0) {
             let problem = "a time above zero is needed here".to_owned();
             return Err(reader.invalid(path, "0", problem, None));
@@ -223,7 +225,7 @@ fn unknown_bill(
     Ok(UnknownBill::from_word(&word).unwrap_or_default())
 }
 
-/// The name of a file beside the policy.
+/// Parses the name of a file beside the policy.
 fn book(reader: &Reader<'_>, root: &Map<String, Value>) -> Result<Option<String>, LibraryError> {
     let book = reader.optional_text(&["book"], root)?;
     let plain = |name: &str| {
@@ -243,7 +245,8 @@ fn present(value: Option<&Value>) -> Option<&Value> {
     value.filter(|value| !value.is_null())
 }
 
-/// The last name of the path in its table: true or false, and false where it is left out.
+/// Parses the key at the end of the path in its table: true or false, and false where it is left
+/// out.
 fn flag(
     reader: &Reader<'_>,
     path: Path<'_>,
@@ -275,7 +278,7 @@ fn whole(
     }
 }
 
-/// A decimal with at most nine places, in billionths.
+/// Parses a decimal with at most nine places, in billionths.
 fn decimal(
     reader: &Reader<'_>,
     path: Path<'_>,
@@ -308,5 +311,5 @@ fn texts(
     items.iter().map(text).collect::<Result<_, _>>().map(Some)
 }
 
-/// The text of a policy is read whole.
+/// Largest policy file, in bytes; it is read whole.
 pub const TEXT_BYTES_MAX: u64 = yaml::TEXT_BYTES_MAX as u64;

@@ -1,4 +1,4 @@
-//! Policy files: what is read, and what is refused with its line and the nearest name.
+//! Tests of policy files: every key, and refusals with their line and the nearest name.
 
 use super::*;
 use std::time::Duration;
@@ -104,7 +104,7 @@ fn what_is_left_out_is_the_presets() {
     assert!(!parsed("models: {}").grants_model("gpt-4o"));
 }
 
-/// A file, the line of its fault, a part of the sentence, and the name that is suggested.
+/// A file, the line of its error, a part of the sentence, and the suggested name.
 type Refused<'a> = (&'a str, usize, &'a str, Option<&'a str>);
 
 const REFUSED: &[Refused<'_>] = &[

@@ -1,5 +1,4 @@
-//! What a project is opened over where nothing is written: a store that is only read, or one in
-//! memory.
+//! Opens a project without writing: over a store that is only read, or one in memory.
 
 use super::{OpenProject, ProjectError, ProjectOptions, open_store};
 use crate::authority::{self, AuthorityError, Project};
@@ -8,12 +7,12 @@ use crate::storage::{Quota, Storage, memory::MemoryStore};
 use std::sync::Arc;
 
 impl OpenProject {
-    /// Open a project to look at what is in its store. Nothing is made in its directory and no lock
-    /// is taken, so that one which cannot be written is read too: another user's, a backup. No run
-    /// is to begin in it: its holder would have no lock file.
+    /// Opens a project to read its store. Nothing is made in its directory and no lock is taken, so
+    /// that a directory which cannot be written is read too: another user's, a backup. No run may
+    /// begin in it: its holder would have no lock file.
     ///
     /// # Errors
-    /// If there is no `.ai/threads`, or the store cannot be had.
+    /// If there is no `.ai/threads`, or the store cannot be opened.
     pub fn open_to_read(
         engine: Engine,
         project: &Project,
@@ -31,7 +30,7 @@ impl OpenProject {
     }
 }
 
-/// A store that ends with this value, bounded as the policy says.
+/// A store that ends with this value, bounded by the policy.
 pub(super) fn in_memory(quota_bytes: Option<u64>) -> Arc<dyn Storage> {
     let store = MemoryStore::new();
     store.set_quota(quota_bytes.map(|limit_bytes| Quota {

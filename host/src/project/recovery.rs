@@ -7,27 +7,30 @@ use crate::error::CallError;
 use crate::tenant::Recovered;
 use crate::wit;
 
-/// Seconds after the expiry of a lease in which its holder may still come back.
+/// Seconds after the expiry of a lease in which its holder may still return.
 const GRACE_SECONDS: i64 = 15;
 
 impl OpenProject {
-    /// Close the runs of holders whose process is dead, those whose lease is over and of whom nothing is known, and those
-    /// that this process has lost; the ids of their threads. Lock files of the dead are removed after it, unless
-    /// a held thread cannot be read: it may be theirs.
+    /// Closes the runs of holders whose process is dead, of holders of unknown state whose lease
+    /// expired before the grace, and of this process's lost runs; returns the ids of their threads.
+    /// Then the lock files of dead processes are removed, unless a thread with a lease cannot be
+    /// read: the lease may be theirs.
     ///
     /// # Errors
-    /// If the component or the locks give no answer.
+    /// If the component or the lock files cannot be read.
     pub async fn recover(&self, also_dead: &[String]) -> Result<Vec<String>, RecoverError> {
         Ok(self.recover_runs(also_dead).await?.closed)
     }
 
-    /// The same, with the held threads that cannot be read: their runs stay as they are.
+    /// As [`OpenProject::recover`], and also returns the threads with a lease that cannot be read:
+    /// their runs stay as they are.
     ///
     /// # Errors
     /// As [`OpenProject::recover`].
     pub async fn recover_runs(&self, also_dead: &[String]) -> Result<Recovered, RecoverError> {
         let mut dead: Vec<String> = also_dead.to_vec();
-        // Before it is looked what they hold: whoever dies later keeps its file for the next recovery.
+        // Listed before their leases are examined: a process that dies later keeps its file for the
+        // next recovery.
         let left = self.threads.as_ref().map(authority::dead).transpose()?;
         let mut recovered = Recovered::default();
         let mut cursor = None;
@@ -61,7 +64,7 @@ impl OpenProject {
     }
 }
 
-/// Adds threads that are not named yet.
+/// Adds the threads that are not in the list yet.
 fn add_unreadable(recovered: &mut Recovered, threads: Vec<wit::Unreadable>) {
     for thread in threads {
         let known = |named: &wit::Unreadable| named.thread == thread.thread;
@@ -71,8 +74,8 @@ fn add_unreadable(recovered: &mut Recovered, threads: Vec<wit::Unreadable>) {
     }
 }
 
-/// A holder without a lock file (a loop of somebody's own, or the file was removed) is gone when its lease is over and its
-/// grace as well.
+/// A holder without a lock file (an external loop, or the file was removed) is gone when its lease
+/// and the grace have expired.
 fn is_gone(life: Life, lease: &wit::Lease, now: Time) -> bool {
     match life {
         Life::Lives => false,
@@ -81,14 +84,14 @@ fn is_gone(life: Life, lease: &wit::Lease, now: Time) -> bool {
     }
 }
 
-/// Why a recovery stopped. What it had closed is closed.
+/// Reason why a recovery stopped. Runs that it had closed stay closed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecoverError {
     /// The component gave no answer.
     #[error(transparent)]
     Call(#[from] CallError),
-    /// A lock file cannot be looked at.
+    /// A lock file cannot be examined.
     #[error(transparent)]
     Authority(#[from] AuthorityError),
 }
@@ -97,7 +100,8 @@ pub enum RecoverError {
 mod tests {
     use super::*;
 
-    /// Symptom: a hold of a loop in a shell could not be ended after its deadline without naming its holder.
+    /// Symptom: the lease of an external loop in a shell could not be ended after its deadline
+    /// without naming its holder.
     #[test]
     fn a_holder_is_gone_after_its_lease_and_grace_unless_a_lock_file_speaks_for_it() {
         for (life, now, gone) in [

@@ -1,9 +1,9 @@
-//! Records that are answered together: a few large ones are as much as may be.
+//! Records that are returned together, with a bound on the sum of their sizes.
 
 use super::{ANSWER_BYTES_MAX, Item, Outcome, StorageError};
 
-/// The answer of a `get`, or the records that a conflict finds, while they are read one after the other. No more than
-/// [`ANSWER_BYTES_MAX`] of values are ever in it.
+/// Collects the records of a `get`, or of a conflict, while they are read one after the other.
+/// Never contains more than [`ANSWER_BYTES_MAX`] of values.
 #[derive(Debug, Default)]
 pub struct Answer {
     items: Vec<Item>,
@@ -11,15 +11,16 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// Nothing yet.
+    /// An empty collection.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// One more.
+    /// Adds a record.
     ///
     /// # Errors
-    /// [`StorageError::TooLarge`] if that is too much: the answer of a `get` is whole or none.
+    /// [`StorageError::TooLarge`] if the sum would be too large: a `get` returns all records or
+    /// none.
     pub fn push(&mut self, item: Item) -> Result<(), StorageError> {
         let bytes = self.bytes + item.value.len();
         if bytes > ANSWER_BYTES_MAX {
@@ -34,20 +35,20 @@ impl Answer {
         Ok(())
     }
 
-    /// One more, if it fits: of a conflict those are left out that do not.
+    /// Adds a record if it fits: a conflict leaves out those that do not.
     pub fn push_if_it_fits(&mut self, item: Item) {
-        // The records that fit are the answer; whoever needs the others asks for them.
+        // Records that do not fit are left out; a caller that needs them asks for them.
         let _ = self.push(item);
     }
 
-    /// What a store of somebody's own answered to a `get`, if it is not too much.
+    /// The records that an embedder's store returned from a `get`, refused if they are too large.
     pub(crate) fn whole(items: Vec<Item>) -> Result<Vec<Item>, StorageError> {
         let mut answer = Self::new();
         items.into_iter().try_for_each(|item| answer.push(item))?;
         Ok(answer.items)
     }
 
-    /// What a store of somebody's own found in a conflict, without what is too much.
+    /// The outcome of an embedder's store, without the records of a conflict that do not fit.
     pub(crate) fn fitting(outcome: Outcome) -> Outcome {
         match outcome {
             Outcome::Committed => Outcome::Committed,
@@ -61,7 +62,7 @@ impl Answer {
         }
     }
 
-    /// All of them.
+    /// The collected records.
     pub fn into_items(self) -> Vec<Item> {
         self.items
     }

@@ -1,7 +1,7 @@
-//! What every backend refuses alike, before it looks at what it holds: names and sizes.
+//! Checks that every backend makes before it looks at its contents: names and sizes.
 //!
-//! The order is fixed, because the suite compares the answers of all backends: the number of things first, then each
-//! thing in the order given, then the sum.
+//! The order is fixed, because the conformance suite compares the answers of all backends: the
+//! number of things first, then each thing in the order given, then the sum.
 
 use std::collections::HashSet;
 
@@ -16,7 +16,8 @@ pub fn check_get(keys: &[Key]) -> Result<(), StorageError> {
     keys.iter().try_for_each(|key| check_key(key).map(drop))
 }
 
-/// Checks the arguments of [`super::Storage::scan`]; answers the place of the collection in [`COLLECTIONS`].
+/// Checks the arguments of [`super::Storage::scan`]; returns the index of the collection in
+/// [`COLLECTIONS`].
 pub fn check_scan(
     collection: &str,
     start: &str,
@@ -30,7 +31,7 @@ pub fn check_scan(
     Ok(place)
 }
 
-/// Checks the arguments of [`super::Storage::read_log`]; answers the place of the log in [`LOGS`].
+/// Checks the arguments of [`super::Storage::read_log`]; returns the index of the log in [`LOGS`].
 pub fn check_log(log: &str, partition: &str, limit: u32) -> Result<usize, StorageError> {
     let place = check_partition(log, partition)?;
     check_limit(limit)?;
@@ -43,7 +44,8 @@ pub fn check_commit(ops: &[Op]) -> Result<(), StorageError> {
     let mut named = HashSet::with_capacity(ops.len());
     let mut bytes = 0_usize;
     for op in ops {
-        // Each term is at most KEY_BYTES_MAX + VALUE_BYTES_MAX and there are at most COMMIT_OPS_MAX: no overflow.
+        // Each term is at most KEY_BYTES_MAX + VALUE_BYTES_MAX and there are at most
+        // COMMIT_OPS_MAX: no overflow.
         bytes += check_op(op)?;
         if let Some(key) = record_of(op)
             && !named.insert(key)
@@ -58,7 +60,7 @@ pub fn check_commit(ops: &[Op]) -> Result<(), StorageError> {
     at_most("commit", bytes, COMMIT_BYTES_MAX)
 }
 
-/// The place of a collection in [`COLLECTIONS`].
+/// The index of a collection in [`COLLECTIONS`].
 pub(super) fn collection_place(name: &str) -> Result<usize, StorageError> {
     COLLECTIONS
         .iter()
@@ -71,7 +73,7 @@ pub(super) fn collection_place(name: &str) -> Result<usize, StorageError> {
         })
 }
 
-/// The place of a log in [`LOGS`].
+/// The index of a log in [`LOGS`].
 pub(super) fn log_place(name: &str) -> Result<usize, StorageError> {
     let unknown = || other("unknown-log", format!("there is no log {name:?}"));
     LOGS.iter()
@@ -79,7 +81,7 @@ pub(super) fn log_place(name: &str) -> Result<usize, StorageError> {
         .ok_or_else(unknown)
 }
 
-/// The condition that an operation puts on a record, if it does.
+/// The condition that an operation puts on a record, if any.
 pub(super) fn condition_of(op: &Op) -> Option<(&Key, Expect)> {
     match op {
         Op::Check { key, expect } | Op::Put { key, expect, .. } => match expect {
@@ -90,7 +92,7 @@ pub(super) fn condition_of(op: &Op) -> Option<(&Key, Expect)> {
     }
 }
 
-/// Whether a record that is there at `version`, or is not there, is what was expected.
+/// True if a record at `version`, or its absence, meets the expectation.
 pub(super) fn holds(expect: Expect, version: Option<u64>) -> bool {
     match expect {
         Expect::Any => true,
@@ -99,7 +101,7 @@ pub(super) fn holds(expect: Expect, version: Option<u64>) -> bool {
     }
 }
 
-/// The answer to an append at any position but the one after the last.
+/// The error of an append at any position but the one after the last.
 pub(super) fn misfit(log: &str, partition: &str, at: u64, last: u64) -> StorageError {
     let message = format!(
         "an entry was to become number {at} of log {log}/{partition}, whose last is {last}"
@@ -107,7 +109,7 @@ pub(super) fn misfit(log: &str, partition: &str, at: u64, last: u64) -> StorageE
     StorageError::Corrupt { message }
 }
 
-/// [`StorageError::Other`].
+/// Makes a [`StorageError::Other`].
 pub(super) fn other(code: &'static str, message: impl Into<String>) -> StorageError {
     StorageError::Other {
         code,
@@ -115,7 +117,7 @@ pub(super) fn other(code: &'static str, message: impl Into<String>) -> StorageEr
     }
 }
 
-/// Checks one operation and answers how many bytes of the commit it takes.
+/// Checks one operation; returns its bytes in the commit.
 fn check_op(op: &Op) -> Result<usize, StorageError> {
     match op {
         Op::Check {

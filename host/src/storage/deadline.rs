@@ -1,8 +1,9 @@
 //! The deadline of the call that this thread serves.
 //!
-//! Storage is synchronous and answers on the caller's own thread, so the deadline stands with the
-//! thread and [`Storage`](super::Storage) need not carry it. A backend that can interrupt its reads
-//! asks [`current`]; writes are not interrupted, because a commit may carry others with it.
+//! Storage is synchronous and answers on the caller's own thread, so the deadline is a thread-local
+//! value and [`Storage`](super::Storage) need not pass it. A backend that can interrupt its reads
+//! asks [`current`]; writes are not interrupted, because a commit may include those of other
+//! callers.
 
 use std::cell::Cell;
 use std::time::Instant;
@@ -11,7 +12,7 @@ thread_local! {
     static DEADLINE: Cell<Option<Instant>> = const { Cell::new(None) };
 }
 
-/// Takes the deadline away when it is dropped, also by a panic.
+/// Restores the previous deadline when it is dropped, also by a panic.
 struct ResetOnDrop(Option<Instant>);
 
 impl Drop for ResetOnDrop {
@@ -26,7 +27,7 @@ pub(crate) fn serve_until<T>(deadline: Instant, serve: impl FnOnce() -> T) -> T 
     serve()
 }
 
-/// When the call ends that is being served on this thread, if one is.
+/// The deadline of the call that is being served on this thread, if any.
 #[cfg_attr(
     not(feature = "sqlite"),
     expect(

@@ -1,7 +1,8 @@
-//! A store in memory: for tests and for hosts that keep nothing.
+//! A store in memory: for tests and for hosts that persist nothing.
 //!
-//! Ordered maps under one lock. A commit is planned without changing anything, admitted, then applied without failing.
-//! It is the plainest reading of the contract, and the other backends are compared with it.
+//! Ordered maps under one lock. A commit is planned without changing anything, admitted, then
+//! applied without failing. It is the simplest implementation of the contract, and the other
+//! backends are compared with it.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
@@ -14,7 +15,7 @@ use super::{
     StorageError, check_commit, check_get, check_log, check_scan,
 };
 
-/// See the module.
+/// A store in memory; see the documentation of the module.
 #[derive(Debug)]
 pub struct MemoryStore {
     state: RwLock<State>,
@@ -32,14 +33,14 @@ impl MemoryStore {
         }
     }
 
-    /// An empty store that holds at most what `quota` says.
+    /// An empty store with a quota.
     pub fn with_quota(quota: Quota) -> Self {
         let store = Self::new();
         store.set_quota(Some(quota));
         store
     }
 
-    /// Another quota from now on, or none. What is held already stays, also where it is more than the quota.
+    /// Sets or removes the quota. Existing contents stay, even where they exceed the quota.
     pub fn set_quota(&self, quota: Option<Quota>) {
         let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
         state.quota = quota;
@@ -188,7 +189,7 @@ impl State {
         Ok(refused.then(|| found.into_items()))
     }
 
-    /// By how many bytes `ops` would change the store, or which append does not fit.
+    /// The change of the store's bytes by `ops`, or the error of an append that does not fit.
     fn plan(&self, ops: &[Op]) -> Result<i64, StorageError> {
         let mut growth = 0;
         let mut logs = BTreeMap::new();
@@ -220,7 +221,7 @@ impl State {
         Ok(growth)
     }
 
-    /// What a record counts for as it is.
+    /// The bytes that an existing record counts for.
     fn counted(&self, key: &Key) -> Result<i64, StorageError> {
         let found = self.records[collection_place(&key.collection)?].get(&key.name);
         Ok(found.map_or(0, |record| record_bytes(key.name.len(), record.value.len())))
@@ -292,10 +293,10 @@ fn trim(logs: &mut BTreeMap<String, Log>, partition: &str, below: u64) {
     }
 }
 
-/// What one log will be after the operations planned so far.
+/// State of one log after the operations planned so far.
 struct Planned<'state, 'ops> {
     partition: &'ops str,
-    /// The entries that are there now, below `fresh`.
+    /// The existing entries, below `fresh`.
     base: Option<&'state Log>,
     /// Position of the first entry.
     first: u64,
@@ -321,7 +322,7 @@ impl<'state, 'ops> Planned<'state, 'ops> {
         self.fresh + self.added.len() as u64
     }
 
-    /// By how much the store grows, or the last position if `at` does not follow it.
+    /// Plans an append: the growth in bytes, or the last position if `at` does not follow it.
     fn append(&mut self, at: u64, value_bytes: usize) -> Result<i64, u64> {
         let next = self.next();
         if at != next {
@@ -336,7 +337,7 @@ impl<'state, 'ops> Planned<'state, 'ops> {
         Ok(whole + entry_bytes(value_bytes))
     }
 
-    /// By how much the store grows: never by more than nothing.
+    /// Plans a trim: the growth in bytes, never above zero.
     fn trim(&mut self, below: u64) -> i64 {
         let next = self.next();
         let below = below.min(next);
@@ -347,7 +348,7 @@ impl<'state, 'ops> Planned<'state, 'ops> {
             self.first += 1;
         }
         if self.first == next && before != next {
-            // All of it is gone: the log is as new.
+            // All entries are gone: the log begins again.
             growth -= partition_bytes(self.partition.len());
             *self = Self::begin(self.partition, None);
         }

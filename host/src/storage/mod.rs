@@ -1,8 +1,9 @@
 //! Storage of one tenant: the trait behind the `storage` import, its types, limits and errors.
 //!
-//! The contract is `wit/storage.wit`, word for word; this file is its Rust form and checks what every backend must
-//! refuse alike ([`check_get`], [`check_scan`], [`check_log`], [`check_commit`]). Backends hold no domain rule: they
-//! know collections and logs by name and shape, nothing of what stands in a value.
+//! The contract is `wit/storage.wit`, word for word; this file is its Rust form, with the checks
+//! that every backend must make ([`check_get`], [`check_scan`], [`check_log`], [`check_commit`]).
+//! Backends hold no domain rule: they know the names and sizes of collections and logs, and nothing
+//! of the contents of a value.
 
 mod answer;
 mod check;
@@ -16,10 +17,11 @@ pub use answer::Answer;
 pub use check::{check_commit, check_get, check_log, check_scan};
 pub use quota::{ENTRY_BYTES_OVERHEAD, PARTITION_BYTES_OVERHEAD, Quota, RECORD_BYTES_OVERHEAD};
 
-/// Longest key and longest log partition, in bytes. An id is at most 200 bytes and an index key holds a name, a value
-/// and an id; SQLite keeps keys of this size inside one page.
+/// Longest key and longest log partition, in bytes. An id is at most 200 bytes and an index key
+/// holds a name, a value and an id; SQLite keeps keys of this size inside one page.
 pub const KEY_BYTES_MAX: usize = 512;
-/// Longest value, in bytes: one entry of a history with its tool results (512 KiB) and room to spare.
+/// Longest value, in bytes: one entry of a history with its tool results (512 KiB) and room to
+/// spare.
 pub const VALUE_BYTES_MAX: usize = 1 << 20;
 /// Most operations in one commit: bounds the work that a guest can ask of one transaction.
 pub const COMMIT_OPS_MAX: usize = 1_024;
@@ -29,11 +31,12 @@ pub const COMMIT_BYTES_MAX: usize = 4 << 20;
 pub const PAGE_ENTRIES_MAX: u32 = 500;
 /// Most bytes of values in one page; the first entry is always given.
 pub const PAGE_BYTES_MAX: usize = 1 << 20;
-/// Most bytes of values in the answer of one `get`, and of the records that a conflict finds: as many as one commit
-/// writes, so what was written together can be read together, and 500 keys are not 500 MiB in the host's memory.
+/// Most bytes of values in the answer of one `get`, and of the records of a conflict: as many as
+/// one commit writes, so that values written together can be read together, and 500 keys are not
+/// 500 MiB in the host's memory.
 pub const ANSWER_BYTES_MAX: usize = COMMIT_BYTES_MAX;
 
-/// How large the records of a collection are, so that a backend can lay them out.
+/// Size class of the records of a collection, by which a backend can lay them out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shape {
     /// Under about 1,000 bytes with their key, always.
@@ -42,7 +45,7 @@ pub enum Shape {
     Large,
 }
 
-/// Every collection and its shape. A name that is not here is refused.
+/// Every collection and its size class. Other names are refused.
 pub const COLLECTIONS: [(&str, Shape); 12] = [
     ("thread", Shape::Large),
     ("pin", Shape::Large),
@@ -58,7 +61,7 @@ pub const COLLECTIONS: [(&str, Shape); 12] = [
     ("blob", Shape::Small),
 ];
 
-/// Every log. A name that is not here is refused.
+/// Every log. Other names are refused.
 pub const LOGS: [&str; 2] = ["history", "blob"];
 
 /// Name of a record.
@@ -83,20 +86,20 @@ impl Key {
 /// A record as it is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Item {
-    /// Its name.
+    /// The name of the record.
     pub key: Key,
-    /// 1 when it was put where there was none, one more with each put.
+    /// 1 when the record was created, one more with each put.
     pub version: u64,
-    /// Its text.
+    /// The text of the record.
     pub value: String,
 }
 
-/// A record that the store has and cannot give.
+/// A record that the store has and cannot return.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DamagedItem {
-    /// Its name, cut to [`KEY_BYTES_MAX`].
+    /// The name of the record, cut to [`KEY_BYTES_MAX`].
     pub name: String,
-    /// What is wrong with it, for a person.
+    /// The problem, for a person.
     pub message: String,
 }
 
@@ -105,30 +108,30 @@ pub struct DamagedItem {
 pub struct Page {
     /// In the order of the scan.
     pub items: Vec<Item>,
-    /// Records of the range that cannot be given, in the same order. They count for the limit.
+    /// Records of the range that cannot be returned, in the same order. They count for the limit.
     pub damaged: Vec<DamagedItem>,
-    /// Give it as `start` (reverse: as `end`) to go on; `None` at the end. It is the first name that was not given
-    /// (reverse: the last that was), so it is never longer than a name.
+    /// Pass it as `start` (reverse: as `end`) to continue; `None` at the end. It is the first name
+    /// that was not returned (reverse: the last that was), so it is never longer than a name.
     pub cursor: Option<String>,
 }
 
 /// One entry of a log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Line {
-    /// From 1.
+    /// The position in the log, from 1.
     pub position: u64,
-    /// Its text.
+    /// The text of the entry.
     pub value: String,
 }
 
-/// What a record must be for a commit to go through.
+/// Condition on a record of a commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Expect {
-    /// Anything, or nothing.
+    /// Any version, or no record.
     Any,
-    /// There must be none.
+    /// There must be no record.
     Absent,
-    /// It must be there at this version.
+    /// The record must exist at this version.
     Version(u64),
 }
 
@@ -139,108 +142,111 @@ pub enum Op {
     Check {
         /// The record.
         key: Key,
-        /// What it must be.
+        /// The condition.
         expect: Expect,
     },
-    /// Replace or create.
+    /// Replaces or creates a record.
     Put {
         /// The record.
         key: Key,
-        /// What it must be before.
+        /// The condition before the put.
         expect: Expect,
-        /// Its new text.
+        /// The new text of the record.
         value: String,
     },
-    /// Remove; nothing happens if there is none.
+    /// Removes a record; nothing happens if there is none.
     Delete {
         /// The record.
         key: Key,
     },
-    /// Add an entry to a log at its last position plus 1; any other position is [`StorageError::Corrupt`].
+    /// Adds an entry to a log at its last position plus 1; any other position is
+    /// [`StorageError::Corrupt`].
     Append {
         /// One of [`LOGS`].
         log: String,
-        /// Which log of that kind: 1 to [`KEY_BYTES_MAX`] bytes.
+        /// The name of the log of that kind: 1 to [`KEY_BYTES_MAX`] bytes.
         partition: String,
-        /// Its position.
+        /// The position of the entry.
         at: u64,
-        /// Its text.
+        /// The text of the entry.
         value: String,
     },
-    /// Remove the entries of a log below a position.
+    /// Removes the entries of a log below a position.
     Trim {
         /// One of [`LOGS`].
         log: String,
-        /// Which log of that kind: 1 to [`KEY_BYTES_MAX`] bytes.
+        /// The name of the log of that kind: 1 to [`KEY_BYTES_MAX`] bytes.
         partition: String,
         /// The lowest position that stays.
         below: u64,
     },
 }
 
-/// What became of a commit.
+/// The outcome of a commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// All of it is written and durable.
+    /// The whole commit is written and durable.
     Committed,
-    /// Nothing is written. The records that the commit had a condition on and that exist, as they now are, in the order
-    /// in which the commit names them. One that would bring their values over [`ANSWER_BYTES_MAX`] is left out.
+    /// Nothing is written. Contains the records that exist among those with a condition, with their
+    /// current values, in the order in which the commit names them. A record that would bring the
+    /// values over [`ANSWER_BYTES_MAX`] is left out.
     Conflict(Vec<Item>),
 }
 
-/// Why storage said no.
+/// Error of a storage call.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StorageError {
     /// Nothing was written; the same call may be repeated.
     #[error("the store cannot be reached: {message}")]
     Unavailable {
-        /// What the backend said.
+        /// The message of the backend.
         message: String,
     },
     /// The commit may or may not have been written.
     #[error("nobody knows whether the commit was written: {message}")]
     OutcomeUnknown {
-        /// What the backend said.
+        /// The message of the backend.
         message: String,
     },
     /// Nothing was written.
     #[error("the store is full: {used} of {limit} bytes are used")]
     QuotaExceeded {
-        /// Bytes that this commit could have filled, with the margin if it was a closing one.
+        /// Bytes up to which this commit could have filled the store, with the margin if it was a
+        /// closing one.
         limit: u64,
-        /// Bytes in use before it.
+        /// Bytes in use before the commit.
         used: u64,
     },
-    /// Nothing was written. `what` names the size: `key`, `partition`, `value`, `operations`, `commit`,
-    /// `page`, `keys`, `answer`.
+    /// Nothing was written. `what` names the size: `key`, `partition`, `value`, `operations`,
+    /// `commit`, `page`, `keys`, `answer`.
     #[error("{what} is {actual}, the most is {limit}")]
     TooLarge {
-        /// Which size.
+        /// The name of the size.
         what: &'static str,
-        /// The most it may be.
+        /// The largest allowed size.
         limit: u64,
-        /// What it is.
+        /// The actual size.
         actual: u64,
     },
     /// Nothing was written.
     #[error("the store contradicts itself: {message}")]
     Corrupt {
-        /// What contradicts what.
+        /// A sentence that names the contradiction.
         message: String,
     },
     /// Nothing was written. Codes: `unknown-collection`, `unknown-log`, `empty-key`, `empty-page`,
     /// `key-named-twice`, `not-a-condition`, and a backend's own.
     #[error("{message} ({code})")]
     Other {
-        /// A word for programs.
+        /// A stable code for programs.
         code: &'static str,
-        /// A sentence for people.
+        /// A sentence for a person.
         message: String,
     },
 }
 
 impl StorageError {
-    /// May the caller repeat the same call unchanged?
+    /// True if the caller may repeat the same call unchanged.
     pub fn retry_unchanged(&self) -> bool {
         match self {
             Self::Unavailable { .. } => true,
@@ -253,14 +259,15 @@ impl StorageError {
     }
 }
 
-/// Durable storage of one tenant. Synchronous: it is called on the host's own threads, never on an async runtime's.
+/// Durable storage of one tenant. Synchronous: called on the host's own threads, never on those of
+/// an async runtime.
 pub trait Storage: Send + Sync {
-    /// The records that exist among `keys`, in the order asked, as one snapshot. More than [`ANSWER_BYTES_MAX`] of values
-    /// are [`StorageError::TooLarge`].
+    /// Returns the records that exist among `keys`, in the order asked, as one snapshot. More than
+    /// [`ANSWER_BYTES_MAX`] of values are [`StorageError::TooLarge`].
     fn get(&self, keys: &[Key]) -> Result<Vec<Item>, StorageError>;
 
-    /// The records of `collection` with `start <= key < end` as one snapshot, at most `limit`. An empty `start` is the
-    /// beginning, an empty `end` the end.
+    /// Returns the records of `collection` with `start <= key < end` as one snapshot, at most
+    /// `limit`. An empty `start` is the beginning, an empty `end` the end.
     fn scan(
         &self,
         collection: &str,
@@ -270,7 +277,8 @@ pub trait Storage: Send + Sync {
         reverse: bool,
     ) -> Result<Page, StorageError>;
 
-    /// The entries of a log from `start` upwards (reverse: downwards; 0 begins at the newest) as one snapshot.
+    /// Returns the entries of a log from `start` upwards (reverse: downwards; 0 begins at the
+    /// newest) as one snapshot.
     fn read_log(
         &self,
         log: &str,
@@ -280,8 +288,9 @@ pub trait Storage: Send + Sync {
         reverse: bool,
     ) -> Result<Vec<Line>, StorageError>;
 
-    /// All of `ops` or nothing; durable when it answers [`Outcome::Committed`]. Refusals are looked for in this order:
-    /// sizes and names, conditions (a conflict), positions of appends (corrupt), quota. So whoever read something
-    /// stale is told of a conflict, not of a position that no longer fits.
+    /// Writes all of `ops` or nothing; durable when it returns [`Outcome::Committed`]. Refusals are
+    /// checked in this order: sizes and names, conditions (a conflict), positions of appends
+    /// (corrupt), quota. So a caller that read something stale gets a conflict, not an error about
+    /// a position that no longer fits.
     fn commit(&self, ops: &[Op], closing: bool) -> Result<Outcome, StorageError>;
 }

@@ -1,37 +1,39 @@
-//! How many bytes a tenant's store may hold, and what counts as a byte.
+//! The quota of a tenant's store, and how its bytes are counted.
 //!
-//! Every backend counts the same bytes, so that the same history meets the quota at the same commit everywhere: what
-//! the guest wrote, plus a flat amount for each thing, so that a million empty records are not free. It is a measure of
-//! what is kept, not of a file: pages, indexes and the write-ahead log come on top, and the file stays as large as it once
-//! was when records are deleted.
+//! Every backend counts the same bytes, so that the same history reaches the quota at the same
+//! commit everywhere: the texts that the guest wrote, plus a flat amount for each thing, so that a
+//! million empty records are not free. The quota measures contents, not a file: pages, indexes and
+//! the write-ahead log come on top, and the file does not shrink when records are deleted.
 
 use super::StorageError;
 
-/// Counted for each record beside its name and value: about what a row, its key and its index entry take.
+/// Bytes counted for each record beside its name and value: about what a row, its key and its index
+/// entry take.
 pub const RECORD_BYTES_OVERHEAD: u64 = 64;
-/// Counted for each log entry beside its value.
+/// Bytes counted for each log entry beside its value.
 pub const ENTRY_BYTES_OVERHEAD: u64 = 16;
-/// Counted for each log that has an entry, beside its name.
+/// Bytes counted for each non-empty log beside its name.
 pub const PARTITION_BYTES_OVERHEAD: u64 = 64;
 
-/// A bound on what a store may hold.
+/// A bound on the contents of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Quota {
     /// Bytes that any commit may fill.
     pub limit_bytes: u64,
-    /// Bytes above it that only closing commits may fill, so that a full store can still record the truth.
+    /// Bytes above the limit that only closing commits may fill, so that a full store can still
+    /// record the truth.
     pub closing_margin_bytes: u64,
 }
 
 impl Quota {
-    /// What a tenant of the preset `strict` may hold where nothing else is said: about a million events.
+    /// The limit of the preset `strict` where the policy sets none: about a million events.
     pub const STRICT_LIMIT_BYTES: u64 = 1 << 30;
 
     /// A closing commit settles, ends or cancels; 16 MiB hold thousands of them.
     pub const CLOSING_MARGIN_BYTES: u64 = 16 << 20;
 
-    /// Bytes in use after a commit that changes them by `growth`, or why it may not. One that does not grow the store
-    /// is always admitted, however full it is.
+    /// Returns the bytes in use after a commit that changes them by `growth`, or the refusal. A
+    /// commit that does not grow the store is always admitted, however full it is.
     pub(super) fn admit(self, used: u64, growth: i64, closing: bool) -> Result<u64, StorageError> {
         let after = used.saturating_add_signed(growth);
         let margin = if closing {
@@ -47,17 +49,17 @@ impl Quota {
     }
 }
 
-/// What a record counts for.
+/// The bytes that a record counts for.
 pub(super) fn record_bytes(name_bytes: usize, value_bytes: usize) -> i64 {
     signed(name_bytes as u64 + value_bytes as u64 + RECORD_BYTES_OVERHEAD)
 }
 
-/// What a log entry counts for.
+/// The bytes that a log entry counts for.
 pub(super) fn entry_bytes(value_bytes: usize) -> i64 {
     signed(value_bytes as u64 + ENTRY_BYTES_OVERHEAD)
 }
 
-/// What a log that has an entry counts for.
+/// The bytes that a non-empty log counts for.
 pub(super) fn partition_bytes(name_bytes: usize) -> i64 {
     signed(name_bytes as u64 + PARTITION_BYTES_OVERHEAD)
 }

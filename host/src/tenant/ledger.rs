@@ -1,4 +1,4 @@
-//! The interface `ledger` of a tenant: accounts, trees of them, and the money of a host's own loop.
+//! The interface `ledger` of a tenant: accounts, trees of them, and the money of an external loop.
 
 use super::Tenant;
 use crate::error::CallError;
@@ -26,8 +26,8 @@ impl Tenant {
         .await
     }
 
-    /// `ledger.hold`: set money aside for a call of a loop of one's own. `key` names the call: asked again, the recorded
-    /// answer comes back.
+    /// `ledger.hold`: sets money aside for a call of an external loop. `key` names the call: asked
+    /// again, the recorded answer is returned.
     pub async fn hold(
         &self,
         thread: &str,
@@ -44,7 +44,8 @@ impl Tenant {
         .await
     }
 
-    /// `ledger.settle`: tell what a held call came to, however late; the version of the thread.
+    /// `ledger.settle`: settles a held call with its actual cost, however late; returns the version
+    /// of the thread.
     pub async fn settle(
         &self,
         thread: &str,
@@ -59,7 +60,7 @@ impl Tenant {
         .await
     }
 
-    /// `ledger.release`: nothing was sent for a held call.
+    /// `ledger.release`: releases a held call of which nothing was sent.
     pub async fn release(&self, thread: &str, version: u64) -> Result<u64, CallError> {
         let thread = thread.to_owned();
         self.call(move |c, s| {

@@ -1,12 +1,13 @@
 //! Read-only tools over a granted directory: `read_file`, `list_files`, `search_files`.
 //!
-//! A call reads and never writes, so it is idempotent. `.ai` does not exist in the grant, at any level, under any name
-//! that leads to it: an agent cannot see the store, its directive or its hooks. A refusal is a result that tells the
-//! model what to do instead. File work runs on a few threads of its own ([`FilePool`]) and ends soon
-//! after its future is dropped.
+//! A call reads and never writes, so it is idempotent. `.ai` does not exist in the grant, at any
+//! level, under any name that leads to it: an agent cannot see the store, its directive or its
+//! hooks. A refusal is a result that tells the model what to do instead. File operations run on a
+//! few threads of their own ([`FilePool`]) and end soon after their future is dropped.
 //!
-//! A hard link is the file itself under another name, and nobody can say where the other one is: in `.ai`, or outside the
-//! grant. So a file with more than one name is shown and not read; who wants it read puts a copy there.
+//! A hard link is the file itself under another name, and nothing tells where the other name is: in
+//! `.ai`, or outside the grant. So a file with more than one name is listed but not read. A user
+//! who wants it read puts a copy into the grant.
 
 mod arguments;
 mod grant;
@@ -28,14 +29,15 @@ use std::time::Duration;
 use threadkeep_units::nearest::suggestion;
 use tokio::sync::{Semaphore, oneshot};
 
-/// How long a call may take. The bounds below keep one within a few seconds on a disk that answers.
+/// Longest time of a call. The bounds below keep a call within a few seconds on a disk that
+/// answers.
 pub const CALL_TIME_MAX: Duration = Duration::from_secs(30);
 
 /// Longest text of arguments that is parsed. A pattern and a path have a few hundred bytes.
 pub const ARGUMENTS_BYTES_MAX: usize = 64 << 10;
 
-/// Most calls of one grant that have a thread of the pool at the same time: one tenant's slow files leave the others
-/// half of it.
+/// Most calls of one grant that have a thread of the pool at the same time. One tenant's slow files
+/// leave half of the pool to the others.
 pub const GRANT_CALLS_MAX: usize = CALLS_MAX / 2;
 
 /// The three tools over one grant.
@@ -47,12 +49,12 @@ pub struct FilesTools {
 }
 
 impl FilesTools {
-    /// Tools that read below `grant` and nothing else, with threads of their own.
+    /// Makes tools that read below `grant` and nothing else, with a pool of their own.
     pub fn new(grant: Dir) -> Self {
         Self::within(grant, FilePool::new())
     }
 
-    /// The same on the threads of a pool that others share.
+    /// Makes tools that share a pool with others.
     pub fn within(grant: Dir, pool: FilePool) -> Self {
         Self {
             grant: Arc::new(Grant::new(grant)),
@@ -62,7 +64,7 @@ impl FilesTools {
     }
 }
 
-/// What a tool is described by, beside its function.
+/// A tool's function, and its description for the catalog.
 struct Tool {
     name: &'static str,
     description: &'static str,
@@ -116,12 +118,12 @@ impl Tools for FilesTools {
             let _guard = StopOnDrop(stop.clone());
             let (grant, arguments) = (Arc::clone(&self.grant), arguments.to_owned());
             let run = tool.run;
-            // The semaphore is never closed. A call keeps its place until its thread is done, also
-            // when nobody waits for it any more.
+            // The semaphore is never closed. A call keeps its permit until its thread is done, even
+            // if the caller has stopped waiting.
             let place = Arc::clone(&self.room).acquire_owned().await;
             let (sender, answer) = oneshot::channel();
             let work = move || {
-                // One that was given up while it waited for a thread is not begun.
+                // A call that was abandoned while it waited for a thread is not begun.
                 let answer = (!stop.is_set()).then(|| run(&grant, &arguments, &stop));
                 drop((grant, place));
                 if let Some(answer) = answer {
@@ -141,7 +143,7 @@ impl Tools for FilesTools {
     }
 }
 
-/// Set when nobody waits for the answer any more.
+/// A flag that is set when the caller no longer waits for the answer.
 #[derive(Debug, Clone, Default)]
 struct Stop(Arc<AtomicBool>);
 
@@ -159,7 +161,7 @@ impl Drop for StopOnDrop {
     }
 }
 
-/// A path without the characters that would break a line or a terminal.
+/// Replaces characters of a path that would break a line or a terminal.
 fn printable(path: &str) -> String {
     path.chars()
         .map(|c| if c.is_control() { '\u{fffd}' } else { c })

@@ -1,19 +1,20 @@
-//! Several sets of tools as one: a project's files and what a host adds.
+//! The union of several sets of tools: a project's file tools and those that a host adds.
 
 use super::{ToolEntry, ToolResult, Tools};
 use crate::models::BoxFuture;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// See the module. Where two sets have a tool of the same name, the earlier one's is offered and called.
+/// The union of several sets of tools. If two sets have a tool of the same name, the earlier set's
+/// is offered and called.
 pub struct Joined {
     catalog: Vec<ToolEntry>,
-    /// By the tool's name.
+    /// The set that each tool belongs to, by the tool's name.
     owners: BTreeMap<String, Arc<dyn Tools>>,
 }
 
 impl Joined {
-    /// Those of all sets, in this order. Their catalogs are asked for once, here.
+    /// Joins sets in this order. Each catalog is read once, here.
     pub fn new(sets: Vec<Arc<dyn Tools>>) -> Self {
         let (mut catalog, mut owners) = (Vec::new(), BTreeMap::new());
         for set in sets {
@@ -50,7 +51,7 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    /// Answers with its own name.
+    /// A set of tools that answer with the set's name.
     struct Named(&'static str, &'static [&'static str]);
 
     impl Tools for Named {

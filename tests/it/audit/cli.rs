@@ -78,7 +78,7 @@ fn what_is_wrong_is_named_with_what_to_do() {
         ),
         (&json!("b"), &json!(5), &json!("ledger"))
     );
-    // A record that cannot be read, and a document that somebody changed.
+    // A record that cannot be read, and a document that was changed from outside.
     plant(
         &project,
         "UPDATE record_head SET value = x'01ff' WHERE name = 'b'",
@@ -102,7 +102,7 @@ fn what_is_wrong_is_named_with_what_to_do() {
     );
 }
 
-/// A run goes on while somebody audits, and neither hurts the other.
+/// Audits a project while a run in it goes on: neither disturbs the other.
 #[test]
 fn a_run_goes_on_while_it_is_audited() {
     let project = Project::new();

@@ -1,10 +1,11 @@
-//! Children: their numbers, and who waits for them or must still tell them something.
+//! Audit of children: their numbers, the parents that wait for them, and intents that a parent
+//! still has to pass on to them.
 
 use super::planted::{each, insert, set, unsaid};
 use super::world::Kept;
 use threadkeep::audit::Invariant::{Chains, Indexes};
 
-/// Fields of children that records of before do not have.
+/// Children's fields that older records do not have.
 #[test]
 fn children_whose_numbers_are_not_their_own() {
     let all = |rich: u64, closed: u64, depth: u64| {
@@ -41,7 +42,7 @@ fn children_whose_numbers_are_not_their_own() {
     each(&cases);
 }
 
-/// A wait for children ends at a time, and somebody looks then at the latest.
+/// A wait for children has a deadline, and a driver must look at it then at the latest.
 #[test]
 fn a_wait_is_looked_at_when_it_is_over() {
     let waits = |due: u64| {
@@ -58,7 +59,7 @@ fn a_wait_is_looked_at_when_it_is_over() {
     assert_eq!(kept.planted(&waits(1_800_000_600_000)).findings, []);
     let late = kept.planted(&waits(1_800_000_600_001));
     assert_eq!(unsaid(&late, Indexes, "open"), None);
-    // A child stops, and nobody tells the one that waits for it.
+    // A child stops, and its waiting parent is not told.
     let waits_for_plain = [
         waits(1_800_000_000_000),
         set("chain", "plain", "'$.number', 1, '$.parent', 'open'"),
@@ -80,7 +81,8 @@ fn a_wait_is_looked_at_when_it_is_over() {
     assert_eq!(unsaid(&never, Indexes, "open"), None);
 }
 
-/// What ended and must still tell its children is due, though it has ended.
+/// A thread that ended with an intent not yet passed on to its children is due, though it has
+/// ended.
 #[test]
 fn an_end_that_is_still_to_be_told_is_due() {
     let sweeps = [

@@ -1,4 +1,4 @@
-//! The audit of stores that are large, and of stores that move while it looks.
+//! The audit of large stores, and of stores that change while it reads them.
 
 use super::world::{create, run};
 use crate::runner::world::{World, calls, says, user};
@@ -17,7 +17,7 @@ fn pages_of_threads_entries_and_children_are_all_read() {
         create(&world, &format!("t{n:03}"), None);
     }
     create(&world, "top", None);
-    // More records than one answer has: 2 for each child.
+    // More records than one page holds: 2 for each child.
     for n in 0..310 {
         world.spawn("top", &format!("c{n:03}"), None);
     }
@@ -57,7 +57,7 @@ fn put(store: &dyn Storage, key: Key, value: String) {
     assert_eq!(store.commit(&[put], false), Ok(Outcome::Committed));
 }
 
-/// Threads and children of one account run in other threads of the process; the audit looks at them all the time.
+/// Audits a store while threads and children of one account run in other threads of the process.
 #[test]
 fn a_store_that_is_written_while_it_is_looked_at_is_clean() {
     const WORKERS: usize = 3;
@@ -97,7 +97,7 @@ fn a_store_that_is_written_while_it_is_looked_at_is_clean() {
     assert_eq!((report.findings, report.unsettled), (vec![], 0));
 }
 
-/// A run whose commits may meet others: whoever is told so asks again.
+/// Performs a run whose commits may conflict with others; a refused call is repeated.
 fn go(world: &mut World, thread: &str) {
     let holder = format!("h/{thread}");
     let started = loop {
@@ -123,7 +123,7 @@ fn go(world: &mut World, thread: &str) {
     }
 }
 
-/// A store that shows something wrong: the first time only, or another version each time.
+/// A store that shows something wrong: the first time only, or with another version each time.
 struct Moving {
     inner: Arc<dyn Storage>,
     always: bool,
@@ -147,7 +147,7 @@ impl Storage for Moving {
     fn get(&self, keys: &[Key]) -> Result<Vec<Item>, StorageError> {
         let mut items = self.inner.get(keys)?;
         items.iter_mut().for_each(|item| self.look(item));
-        // The snapshot that is judged has the index entries beside the head.
+        // The judged snapshot has the index entries beside the head.
         let judged = keys
             .iter()
             .any(|key| key.collection == "index" && key.name.ends_with("idle"));
@@ -172,7 +172,7 @@ fn a_finding_counts_only_if_the_same_versions_show_it_again() {
     let never_the_same = audit(&moving(true)).unwrap();
     assert_eq!(never_the_same.findings, []);
     assert_eq!(never_the_same.unsettled, 1);
-    // The same at rest is a finding.
+    // The same difference in a store that does not change is a finding.
     let head = world
         .store
         .get(&[Key::new("head", "idle")])
@@ -189,7 +189,7 @@ fn a_finding_counts_only_if_the_same_versions_show_it_again() {
     assert!(!found.is_empty());
 }
 
-/// Reads of a store that cannot be reached are an error, never a clean report.
+/// A store whose reads fail gives an error, never a clean report.
 #[test]
 fn a_store_that_cannot_be_read_has_no_report() {
     struct Gone;

@@ -1,4 +1,5 @@
-//! The audit: nothing in a store where everything has happened, and every violation that is planted there.
+//! The audit: it finds nothing in a sound store that has every kind of record, and finds every
+//! violation that is planted there.
 
 mod cli;
 mod documents;

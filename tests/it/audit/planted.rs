@@ -1,4 +1,5 @@
-//! Each invariant is broken in a real file by somebody who knows how it is written, and the audit says so.
+//! Breaks each invariant in a real file, in the file's own format, and checks that the audit
+//! reports it.
 
 use super::world::Kept;
 use threadkeep::audit::Invariant::{
@@ -17,7 +18,7 @@ fn a_store_where_everything_has_happened_is_clean() {
     assert!(report.entries > 35, "{}", report.entries);
 }
 
-/// Why this report is not what should be said of what was planted.
+/// Returns why this report is not the expected one for what was planted.
 pub fn unsaid(report: &Report, invariant: Invariant, thread: &str) -> Option<String> {
     let found = |finding: &Finding| finding.invariant == invariant && finding.thread == thread;
     let said = report.findings.iter().any(found) && report.unsettled == 0 && !report.is_clean();
@@ -34,7 +35,7 @@ pub fn each(cases: &[(Invariant, &str, String)]) {
     assert!(unsaid.is_empty(), "{}", unsaid.join("\n"));
 }
 
-/// Replace fields of a record by SQL expressions.
+/// SQL that replaces fields of a record by SQL expressions.
 pub fn set(collection: &str, name: &str, fields: &str) -> String {
     format!(
         "UPDATE record_{collection} SET value = json_set(value, {fields}) WHERE name = '{name}'"
@@ -49,7 +50,7 @@ pub fn insert(collection: &str, name: &str, value: &str) -> String {
     format!("INSERT INTO record_{collection} (name, version, value) VALUES ({name}, 1, {value})")
 }
 
-/// Condition of the entry at a position of a history.
+/// SQL condition of the entry at a position of a history.
 fn entry(thread: &str, position: &str) -> String {
     format!("id = (SELECT id FROM partition WHERE name = '{thread}') * 4294967296 + {position}")
 }
@@ -127,7 +128,8 @@ fn records_that_are_gone_changed_or_broken() {
     each(&cases);
 }
 
-/// One record that the store itself cannot read takes neither its thread's findings nor the others away.
+/// A record that the store itself cannot read hides neither its thread's findings nor those of
+/// others.
 #[test]
 fn what_the_store_cannot_read_takes_nothing_else_away() {
     let kept = Kept::new();
@@ -300,7 +302,8 @@ fn accounts_that_do_not_say_what_was_held_and_spent() {
             "top",
             set("chain", "top", "'$.account.reported', 1"),
         ),
-        // What a thread really spent, where its counter lies and its account believes it.
+        // The real spend of a thread, where its counter is wrong and its account agrees with the
+        // counter.
         (
             Ledger,
             "done",
@@ -314,7 +317,7 @@ fn accounts_that_do_not_say_what_was_held_and_spent() {
     each(&cases);
 }
 
-/// Change the newest entry of a thread that has this in its text.
+/// SQL that changes the newest entry of a thread that has `has` in its text.
 fn edit(thread: &str, has: &str, json: &str) -> String {
     format!(
         "UPDATE entry SET value = {json} WHERE id = (SELECT max(id) FROM entry WHERE id / 4294967296 = \
@@ -322,7 +325,7 @@ fn edit(thread: &str, has: &str, json: &str) -> String {
     )
 }
 
-/// What the entries themselves tell of money.
+/// Settlements as the entries themselves record them.
 #[test]
 fn attempts_that_are_settled_twice_or_by_another_amount() {
     let (settled, corrected, list) = ("\"settled\"", "usage_corrected", "\"charged\":[");
@@ -413,7 +416,7 @@ fn entries_that_are_missing_and_entries_of_nobody() {
     each(&cases);
 }
 
-/// The links of a chain as a hand-off will write them.
+/// SQL that links two threads of a chain as a hand-off will write them.
 fn linked() -> String {
     let moved = "UPDATE record_index SET name = 'chain' || char(1) || 'idle' || substr(name, 13) WHERE name LIKE 'chain' || char(1) || 'second%'";
     [
@@ -448,9 +451,9 @@ fn a_chain_of_two_links_is_walked_to_its_tip() {
     }
 }
 
-/// Symptom: one record of 5 MB took what lies behind it out of the audit, and a forged id reached
+/// Symptom: one record of 5 MB hid the records behind it from the audit, and a forged id reached
 /// the terminal. Cause: a page that could not be read ended its collection; direction marks are no
-/// control characters. Fix: the names behind it are read from the end. The kind: each collection,
+/// control characters. Fix: the names behind it are read from the end. Kind: each collection, with
 /// the record at its beginning and a forged one at its end.
 #[test]
 fn an_oversized_or_forged_record_takes_nothing_else_away() {
@@ -462,7 +465,7 @@ fn an_oversized_or_forged_record_takes_nothing_else_away() {
         let said: Vec<String> = report.findings.iter().map(Finding::to_string).collect();
         let named = |text: &str| said.iter().any(|line| line.contains(text));
         assert!(named("5000000 bytes"), "{collection}: {said:#?}");
-        // The names of heads come from the index then, in which nothing is forged.
+        // The names of heads then come from the index, in which nothing is forged.
         assert!(
             collection == "head" || named("~~  [2J"),
             "{collection}: {said:#?}"

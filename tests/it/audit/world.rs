@@ -1,4 +1,5 @@
-//! A store in which everything has happened that can happen to threads and money, as a file that tests plant things in.
+//! A store that holds every kind of thread and money record, as a file in which tests plant
+//! violations.
 
 use crate::runner::world::{World, calls, raise, reply, says, usage};
 use rusqlite::Connection;
@@ -27,7 +28,7 @@ pub fn open(path: &Path) -> Arc<dyn Storage> {
     Arc::new(SqliteStore::open(&dir, FILE, options).unwrap())
 }
 
-/// The file of a store that was closed, copied for each test that breaks something.
+/// The file of a closed store; each test that breaks something works on a copy.
 pub struct Kept {
     temp: TempDir,
 }
@@ -40,7 +41,7 @@ impl Kept {
         Self { temp }
     }
 
-    /// A copy with this done to it by somebody else; what the audit says then.
+    /// Runs SQL on a copy of the file from outside, and returns the audit's report of that copy.
     pub fn planted(&self, sql: &str) -> Report {
         let (copy, connection) = self.copy();
         connection
@@ -54,7 +55,7 @@ impl Kept {
         audit(&*open(copy.path())).unwrap()
     }
 
-    /// A look at a copy, as a person has it who opens the file.
+    /// Reads a copy over a plain connection, as a person does who opens the file.
     pub fn with<T>(&self, look: impl FnOnce(&Connection) -> T) -> T {
         let (_copy, connection) = self.copy();
         look(&connection)
@@ -73,7 +74,7 @@ impl Kept {
     }
 }
 
-/// A thread of this id.
+/// Creates a thread with this id.
 pub fn create(world: &World, id: &str, directive: Option<&str>) -> String {
     let draft = Draft {
         id: Some(id.to_owned()),
@@ -85,7 +86,7 @@ pub fn create(world: &World, id: &str, directive: Option<&str>) -> String {
     world.service.create(&draft).unwrap().thread.value.id
 }
 
-/// It calls tools, which a chat has not, and answers.
+/// Performs a run to its end; a thread with tools calls some, a chat only answers.
 pub fn run(world: &mut World, thread: &str) {
     world.start(thread, Some("go on 漢")).unwrap();
     let called = world.submit(thread, calls(&[("read", "{}"), ("write", "{}")]));
@@ -118,7 +119,7 @@ fn everything(mut world: World) {
     late(&mut world);
     own(&mut world);
     family(&mut world);
-    // Two that are under way: with open calls and mail, and with a hold.
+    // Two threads under way: one with open calls and mail, one with a hold.
     world.start("open", None).unwrap();
     world
         .submit(
@@ -135,7 +136,7 @@ fn everything(mut world: World) {
     world.audit();
 }
 
-/// Caps that are reached and raised, a cancel, an attempt that failed.
+/// Adds caps that are reached and raised, a cancel, and an attempt that failed.
 fn short(world: &mut World) {
     world.start("poor", None).unwrap();
     for _ in 0..9 {
@@ -160,7 +161,7 @@ fn short(world: &mut World) {
     assert_eq!(world.status("cancelled"), "cancelled");
 }
 
-/// An attempt that was charged, and the truth about it after the thread was killed.
+/// Adds an attempt that was charged, and its real usage, reported after the thread was killed.
 fn late(world: &mut World) {
     let handed = world.start("late", None).unwrap();
     let submission = Submission {
@@ -176,7 +177,7 @@ fn late(world: &mut World) {
     assert!(fenced.is_err(), "it was killed");
 }
 
-/// Loops of hosts' own: one ended by an error with a call that nobody settled, one under way.
+/// Adds external loops: one ended by an error with an unsettled call, one under way.
 fn own(world: &mut World) {
     let deadline = world.service.ports().now().plus_millis(60_000);
     for (thread, ends) in [("failed", true), ("top", false)] {
@@ -203,7 +204,7 @@ fn own(world: &mut World) {
     }
 }
 
-/// Children of `top`: with an account and without, under way and at their ends.
+/// Adds children of `top`: with an account and without, under way and ended.
 fn family(world: &mut World) {
     world.spawn("top", "rich", Some(90_000_000));
     world.spawn("rich", "rich/poor", None);

@@ -1,4 +1,5 @@
-//! A book that waits for something is changed on threads that are there for it, and holds nothing for what was never sent.
+//! A book that blocks is changed on threads of its own, and holds nothing for calls that were never
+//! sent.
 
 use super::world::{LONG, Model, WORST_NANOS, policy, request, says, usage};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,7 +10,7 @@ use threadkeep::ceilings::{Book, Ceilings, Guard, InMemory, Refusal, Used};
 use threadkeep::clock::SystemClock;
 use tokio::task::JoinHandle;
 
-/// A book whose changes wait until they may go on.
+/// A book whose changes block until the test opens it.
 #[derive(Default)]
 struct Slow {
     kept: InMemory,
@@ -30,7 +31,7 @@ impl Slow {
         *self.open.lock().unwrap() = false;
     }
 
-    /// Wait until a change waits.
+    /// Waits until a change is blocked.
     async fn reached(&self) {
         while self.inside.load(Ordering::SeqCst) == 0 {
             tokio::task::yield_now().await;
@@ -84,14 +85,15 @@ fn spawn_within(longest: Duration, guard: &Arc<Guard>, model: &Arc<Model>) -> Jo
     })
 }
 
-/// Symptom: a process that kept the lock of a file of totals stood in the way of everything that the runtime did.
-/// Cause: the book was changed on the runtime's threads. Fix: on one that may block, one change at a time.
+/// Symptom: a process that kept the lock of a file of totals blocked everything on the runtime.
+/// Cause: the book was changed on the runtime's threads. Fix: it is changed on a thread that may
+/// block, one change at a time.
 #[tokio::test]
 async fn a_book_that_waits_keeps_nobody_else_waiting_and_takes_one_thread() {
     let (slow, guard) = slow_guard();
     let model = Arc::new(Model::answering(says(usage(10, 1))));
     let calls: Vec<_> = (0..8).map(|_| spawn(&guard, &model)).collect();
-    // This test has the runtime's only thread: it goes on here although the first change waits.
+    // This test has the runtime's only thread: it goes on here although the first change blocks.
     slow.reached().await;
     slow.open();
     for call in calls {
@@ -113,7 +115,7 @@ async fn what_is_dropped_before_it_was_sent_holds_nothing() {
     call.abort();
     assert!(call.await.unwrap_err().is_cancelled());
     slow.open();
-    // Held, and given back.
+    // The amount is held, and given back.
     while slow.threads.lock().unwrap().len() < 2 || slow.inside.load(Ordering::SeqCst) > 0 {
         tokio::task::yield_now().await;
     }
@@ -127,7 +129,8 @@ async fn what_is_dropped_before_it_was_sent_holds_nothing() {
     );
 }
 
-/// So many calls that wait for their answers, which are let go while the book stands still.
+/// Starts `calls` calls that wait for their answers, then lets the answers arrive while the book is
+/// blocked.
 async fn answered(
     calls: usize,
     longest: Duration,
@@ -147,13 +150,13 @@ async fn answered(
     slow.close();
     model.gate.add_permits(calls);
     slow.reached().await;
-    // The first is inside, and this lets the others come as far as the queue.
+    // The first change is inside; this lets the others come as far as the queue.
     tokio::time::sleep(Duration::from_millis(1)).await;
     (slow, guard, tasks)
 }
 
-/// Symptom: an answer that had arrived became a timeout, and was paid twice. Cause: the time of the call went on while the
-/// book was changed. Fix: it is over with the answer.
+/// Symptom: an answer that had arrived became a timeout, and was paid twice. Cause: the call's time
+/// ran on while the book was changed. Fix: it ends with the answer.
 #[tokio::test]
 async fn an_answer_is_not_late_because_the_book_is() {
     let longest = Duration::from_secs(2);
@@ -166,8 +169,9 @@ async fn an_answer_is_not_late_because_the_book_is() {
     assert_eq!(guard.used().unwrap().spend_nanos, 2 * 24_000);
 }
 
-/// Symptom: a call that was dropped when its answer had arrived stayed in the book with the most that it could cost.
-/// Cause: its change of the book was dropped as it waited for its turn. Fix: that is a task of its own.
+/// Symptom: a call that was dropped after its answer had arrived kept its worst cost in the book.
+/// Cause: its change of the book was dropped while it was queued. Fix: that change is a task of its
+/// own.
 #[tokio::test]
 async fn what_a_call_came_to_is_written_although_it_is_dropped() {
     let (slow, guard, calls) = answered(3, LONG).await;

@@ -1,5 +1,5 @@
-//! What an embedder's own provider and tools hand in is bounded where it passes the host, and a provider's usage is
-//! believed within reason.
+//! Bounds on values that an embedder's own provider and tools hand to the host, and on the usage
+//! that a provider reports.
 
 use super::world::{
     ARGUMENTS, LONG, Model, REQUEST_BYTES, Tool, WORST_NANOS, call, complete, fails, guard,
@@ -14,7 +14,7 @@ use threadkeep::models::{
 };
 use threadkeep::tools::RESULT_BYTES_MAX;
 
-/// A reply of so many blocks of so many bytes.
+/// A reply of `blocks` blocks of `bytes` bytes each.
 fn reply(blocks: usize, bytes: usize) -> Completion {
     let text = "é".repeat(bytes / 2);
     Completion {
@@ -25,8 +25,9 @@ fn reply(blocks: usize, bytes: usize) -> Completion {
     }
 }
 
-/// Symptom: an embedder's tool or model could hand any number of bytes to the component, which stopped at a limit of
-/// memory. Cause: only our own adapters and tools kept within bounds. Fix: the permit does, for all.
+/// Symptom: an embedder's tool or model could hand any number of bytes to the component, which
+/// stopped at its memory limit. Cause: only our own adapters and tools kept within bounds. Fix: the
+/// permit bounds all of them.
 #[tokio::test]
 async fn replies_of_any_provider_are_bounded() {
     let of = |session: usize| Completion {
@@ -107,7 +108,7 @@ async fn results_of_any_tool_are_bounded() {
 
 type Answer = Result<Completion, Failure>;
 
-/// What a provider answers, the usage that is told, and the money in the book.
+/// A provider's answer, the usage that the component is told, and the money in the book.
 fn usages() -> [(&'static str, Answer, Option<Usage>, u64); 7] {
     let long = Block::Text {
         text: "x".repeat(16_000),
@@ -119,7 +120,7 @@ fn usages() -> [(&'static str, Answer, Option<Usage>, u64); 7] {
         })
     };
     let absurd = 1_000_000_000_000_000_000;
-    // 100 bytes were asked and 50 tokens wanted: twice that and 10,000 are believed, of either.
+    // 100 bytes were sent and 50 tokens asked for: of either, twice that and 10,000 are believed.
     let (most_read, most_written) = (200 + 10_000, 100 + 10_000);
     [
         ("as it is", says(usage(10, 1)), usage(10, 1), 24_000),
@@ -161,8 +162,9 @@ fn usages() -> [(&'static str, Answer, Option<Usage>, u64); 7] {
     ]
 }
 
-/// Symptom: one answer that claimed 10^18 tokens locked the operator's book for all, and one that claimed none cost
-/// nothing. Cause: a provider's word was taken whatever it was. Fix: it is held to what was asked and what arrived.
+/// Symptom: one answer that claimed 10^18 tokens locked the operator's book for all tenants, and
+/// one that claimed none cost nothing. Cause: a provider's usage was believed whatever it was. Fix:
+/// it is bounded by the request and by the bytes that arrived.
 #[tokio::test]
 async fn usage_is_believed_within_reason() {
     for (what, answer, told, nanos) in usages() {
@@ -217,8 +219,9 @@ async fn every_kind_of_tokens_is_held_to_reason() {
     assert_eq!(usage, expected);
 }
 
-/// Symptom: `model_bytes` counted a reply of four bytes that had come in a stream of megabytes. Fix: what comes over the
-/// wire counts, and no stream is longer than what was held for it.
+/// Symptom: `model_bytes` counted a reply of four bytes that had come in a stream of megabytes.
+/// Fix: the bytes on the wire count, and no stream may be longer than the bytes that were held for
+/// it.
 #[tokio::test]
 async fn what_came_over_the_wire_counts() {
     for (received, expected) in [
@@ -245,7 +248,8 @@ async fn what_came_over_the_wire_counts() {
     assert_eq!(tokens, [4 << 20, 4 << 20, 16 << 20, 128 << 20, 128 << 20]);
 }
 
-/// What is not over in the time of a step is dropped, waiting for a turn included.
+/// A step that takes longer than its time is dropped, and waiting in the rate queue is part of that
+/// time.
 #[tokio::test]
 async fn a_call_that_takes_too_long_says_whether_it_was_sent() {
     let guard = guard(Ceilings {
@@ -282,8 +286,9 @@ async fn a_call_that_takes_too_long_says_whether_it_was_sent() {
     );
 }
 
-/// Symptom: a tool that had waited a minute for its turn ran on behind the deadline of its step, and another host could
-/// take the thread over meanwhile. Cause: its time began after the wait. Fix: the wait is part of it.
+/// Symptom: a tool that had waited a minute in the queue ran on behind the deadline of its step,
+/// and another host could take the thread over meanwhile. Cause: its time began after the wait.
+/// Fix: the wait is part of it.
 #[tokio::test]
 async fn waiting_for_a_turn_is_part_of_a_calls_time() {
     let guard = guard(Ceilings {
@@ -301,7 +306,7 @@ async fn waiting_for_a_turn_is_part_of_a_calls_time() {
     for _ in 0..120 {
         assert!(!call(&permit, &quick, "read_file").await.result.failed);
     }
-    // The next turn comes after half a second.
+    // The next place in the queue comes after half a second.
     let has = Duration::from_secs(1);
     let behind = tokio::time::sleep(has + has / 4);
     let called = tokio::select! {

@@ -1,16 +1,16 @@
-//! `--policy FILE`: what a person sees of the operator's policy.
+//! `--policy FILE`: the operator's policy as a person sees it on the command line.
 
 use crate::cli::fixture::Project;
 use threadkeep_tests::binary::Ran;
 
-/// Everything in the fixture's project, at these ceilings.
+/// A policy that allows everything in the fixture's project, with these ceilings.
 fn policy(more: &str) -> String {
     format!(
         "models: {{tiny: {{prices: {{input: \"1.00\", output: \"2.00\"}}}}}}\nproviders: {{local: {{wire: scripted}}}}\n{more}\n"
     )
 }
 
-/// A policy in a directory of the operator's own.
+/// A policy file in a directory of the operator's own, and a project under it.
 struct Operator {
     temp: tempfile::TempDir,
     project: Project,
@@ -64,7 +64,8 @@ fn a_run_at_a_ceiling_ends_with_3_and_says_who_can_lift_it() {
         assert!(ran.err.contains(words), "{words}: {}", ran.err);
     }
     let again = operator.run(&["resume", "a", "--json"]).json();
-    // A command without a book counts anew: the second call is the first one of this process.
+    // Without a book each command counts from zero: the second call is the first one of this
+    // process.
     assert_eq!(
         (&again["status"], &again["exit"]),
         (&"completed".into(), &0.into()),
@@ -72,7 +73,8 @@ fn a_run_at_a_ceiling_ends_with_3_and_says_who_can_lift_it() {
     );
 }
 
-/// Symptom: a run without room left the thread that had been made for it. Fix: room is asked for first.
+/// Symptom: a run that was refused for want of room left the thread that had been made for it. Fix:
+/// room is asked for first.
 #[test]
 fn without_room_for_a_run_no_thread_is_made() {
     let operator = Operator::new(&policy("ceilings: {runs: 0}"));
@@ -216,9 +218,9 @@ fn doctor_shows_the_policy() {
     }
 }
 
-/// Symptom: a suspended thread could not be resumed once its tier stood for another model, and was let go on where its own
-/// was gone. Cause: what is checked was the tier as the table has it now. Fix: a thread names the model that is fixed for
-/// it.
+/// Symptom: a suspended thread could not be resumed once its tier stood for another model, and was
+/// resumed where its own model was gone. Cause: the check looked the tier up in today's table. Fix:
+/// a thread names the model that is pinned for it.
 #[test]
 fn a_suspended_thread_is_held_to_its_own_model_and_not_to_its_tier() {
     let project = Project::new();
@@ -272,7 +274,8 @@ fn a_capability_that_can_only_be_a_slip_is_refused_and_a_strange_one_is_told() {
     assert!(found.contains(told), "{found}");
 }
 
-/// Symptom: a policy was accepted that a link inside the project leads to: whoever writes there could aim it elsewhere.
+/// Symptom: a policy was accepted that a link inside the project leads to: a process that can write
+/// there could aim it elsewhere.
 #[cfg(unix)]
 #[test]
 fn a_policy_that_is_reached_through_the_project_is_refused() {
@@ -331,7 +334,7 @@ fn who_stands_at_a_cap_of_the_policy_is_sent_to_the_operator() {
     operator.write(&policy("limits: {turns: 5}"));
     let raised = operator.run(&["raise", "a", "--turns", "5"]);
     assert_eq!(raised.code, Some(0), "{raised:#?}");
-    // The policy becomes tighter than the thread: its own cap has room.
+    // The policy becomes tighter than the thread: the thread's own cap has room.
     operator.write(&policy("limits: {turns: 0}"));
     let ran = operator.run(&resume);
     let next = "next: let the operator raise limits.turns in the policy, then threadkeep";
@@ -340,8 +343,8 @@ fn who_stands_at_a_cap_of_the_policy_is_sent_to_the_operator() {
     assert_eq!(operator.run(&resume).code, Some(0));
 }
 
-/// Symptom: "0 of 1000 bytes are used" about a store that held more. Cause: a thread is tried out in memory first, and that
-/// store had the quota too.
+/// Symptom: "0 of 1000 bytes are used" about a store that held more. Cause: a thread is tried out
+/// in memory first, and that store had the quota too.
 #[test]
 fn a_quota_says_what_the_store_holds() {
     let operator = Operator::new(&policy(""));
@@ -357,7 +360,8 @@ fn a_quota_says_what_the_store_holds() {
     assert!(used > 1000, "{message}");
 }
 
-/// Symptom: nothing was missing where the book cannot be read, and every call is refused.
+/// Symptom: `doctor` reported nothing missing where the book cannot be read and every call is
+/// refused.
 #[test]
 fn doctor_reads_the_book() {
     let operator = Operator::new(&policy("ceilings: {spend: 1}\nbook: used.json"));

@@ -1,6 +1,6 @@
-//! Each ceiling fires: with the field at its edge the same call is refused by that ceiling's name, before the provider
-//! or the tool is reached; one more lets it pass. What is called here is the guard itself, as a component would that
-//! ignores budgets and capabilities.
+//! Each ceiling refuses by its name, before the provider or the tool is reached, when its field is
+//! at its edge; one more lets the same call pass. The tests call the guard itself, as a component
+//! would that ignores budgets and capabilities.
 
 use super::world::{
     ARGUMENTS, LONG, Model, REQUEST_BYTES, Tool, WORST_NANOS, call, complete, fails, guard, policy,
@@ -18,7 +18,8 @@ use threadkeep::policy::{Policy, Preset, UnknownBill};
 use threadkeep::tools::RESULT_BYTES_MAX;
 use tokio::sync::Semaphore;
 
-/// The code of whatever refuses a model call and then a tool call; empty if both pass. A refusal reaches nobody.
+/// Returns the code that refuses a model call and then a tool call, or an empty string if both
+/// pass. Checks that a refused call reached neither the provider nor the tool.
 async fn refused(ceilings: Ceilings, model_name: &str) -> String {
     let permit = match guard(ceilings).begin() {
         Ok(permit) => permit,
@@ -44,10 +45,10 @@ async fn refused(ceilings: Ceilings, model_name: &str) -> String {
     String::new()
 }
 
-/// A ceiling's name, ceilings that refuse by it, and ceilings with which the same calls pass.
+/// A ceiling's name, ceilings that refuse a call, and ceilings under which the same calls pass.
 type Edge = (&'static str, Ceilings, Ceilings);
 
-/// A new field is an error here until it has an edge.
+/// Fails to compile when `Ceilings` gets a field, until that field has an edge.
 fn all_have_edges(ceilings: Ceilings) {
     let Ceilings {
         spend_nanos_max: _,
@@ -60,7 +61,8 @@ fn all_have_edges(ceilings: Ceilings) {
         calls_per_minute_max: _,
         run_time_max: _,
         runs_max: _,
-        // Times of a call refuse none: `a_call_is_cut_at_the_operators_time` and the model table's own tests have them.
+        // Time limits of a call refuse none: `a_call_is_cut_at_the_operators_time` and the model
+        // table's own tests cover them.
         call_time_max: _,
         idle_time_max: _,
     } = ceilings;
@@ -223,7 +225,7 @@ async fn calls_at_the_same_time_cannot_pass_a_ceiling_of_money_together() {
     assert_eq!(guard.used().unwrap().model_calls, 3);
 }
 
-/// What an answer leaves in the book: money, model calls, bytes.
+/// Totals in the book after an answer: money, model calls, bytes.
 #[tokio::test]
 async fn a_hold_is_settled_by_what_was_reported() {
     let table = [
@@ -260,7 +262,7 @@ async fn a_hold_is_settled_by_what_was_reported() {
     }
 }
 
-/// A guard with room for one call at its worst.
+/// A guard with room for one call at its worst cost.
 fn guard_charging(unknown_bill: UnknownBill) -> Arc<Guard> {
     let ceilings = Ceilings {
         spend_nanos_max: Some(WORST_NANOS),
@@ -273,11 +275,11 @@ fn guard_charging(unknown_bill: UnknownBill) -> Arc<Guard> {
     Arc::new(Guard::new(policy, Arc::new(SystemClock)))
 }
 
-/// Symptom: a connection that closed before its first byte took the most that its call could cost from the ceiling.
-/// Kind: a bill that nobody knows.
+/// Symptom: a connection that closed before its first byte took the worst cost of its call from the
+/// ceiling. Kind: calls whose cost is unknown.
 #[tokio::test]
 async fn what_nobody_knows_is_booked_by_its_time() {
-    // A busy machine may let so much time pass in one call that its model could have written all.
+    // On a busy machine one call may take so long that its model could have written everything.
     for _ in 0..50 {
         let guard = guard_charging(UnknownBill::Estimate);
         let permit = guard.begin().unwrap();
@@ -381,7 +383,8 @@ async fn a_call_that_would_wait_too_long_for_its_turn_is_told_when_to_come_again
             "{has:?}"
         );
     }
-    // Symptom: who stopped a waiting run and began another waited twice. Cause: the first one's turn stayed taken.
+    // Symptom: a caller that stopped a waiting run and began another waited twice. Cause: the first
+    // run's place in the queue stayed taken.
     drop(waits);
     let mut waits = Box::pin(complete(&permit, &model, "known"));
     assert!(
@@ -432,7 +435,7 @@ async fn what_is_under_way_when_the_time_of_a_run_is_over_is_dropped() {
     };
     let permit = guard.begin().unwrap();
     let over = complete(&permit, &model, "known").await.unwrap_err();
-    // It may have been sent, or its time was over before it was: the machine may be slow.
+    // On a slow machine the call's time may end before it is sent, or after.
     assert_eq!(over.code, "ceiling_run_time");
     assert_eq!(over.sent, model.reached() == 1);
     let after = complete(&permit, &model, "known").await.unwrap_err();

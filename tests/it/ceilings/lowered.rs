@@ -1,6 +1,6 @@
-//! A policy that becomes tighter binds threads that exist already: each cap, at each place where a run goes on, is the
-//! lower of the thread's own and the policy's as it is now. Through the component; each case fails if the policy is
-//! ignored, because the thread's own caps allow everything.
+//! A policy that becomes tighter binds existing threads: at each place where a run goes on, each
+//! cap is the lower of the thread's own and the policy's current one. Runs through the component.
+//! The thread's own caps allow everything, so each case fails if the policy is ignored.
 
 use super::raise;
 use crate::component::project::{describe_draft, engine, project_dir};
@@ -59,7 +59,7 @@ impl World {
         self.under(Policy::parse(&text, "policy.yaml").unwrap())
     }
 
-    /// A thread that has made one call, whose tool round is handed out.
+    /// Starts a thread that has made one call and whose tool round is handed out.
     async fn in_a_round(&self, id: &str) -> (String, Handle) {
         let project = self.loose();
         let tenant = project.tenant();
@@ -128,7 +128,7 @@ async fn a_run_that_goes_on_is_held_to_the_policy_as_it_is_now() {
         assert_eq!(step.await.unwrap().kind, "finished", "{cap}");
         let thread = tenant.get(&id).await.unwrap();
         is_stopped_by_policy(thread.cause.as_ref(), code, maximum, cap);
-        // What the operator does not allow, no caller can raise.
+        // A cap that the operator does not allow, no caller can raise.
         let raised = raise(wit::Limits {
             turns: Some(30),
             tokens: Some(2_000_000),
@@ -167,7 +167,8 @@ async fn a_start_and_a_hold_of_a_suspended_thread_are_refused_and_a_claim_stops(
             seconds: claimed.thread.updated.seconds + 60,
             nanos: 0,
         };
-        // Money is looked at where it is needed: the run of a thread without any is suspended at once.
+        // Money is checked where it is needed: the run of a thread without any is suspended at
+        // once.
         if code == "spend_exceeded" {
             let started = tenant.start(&id, None, "h/3", "k").await.unwrap();
             let cause = started.thread.cause.as_ref().expect("it is suspended");
@@ -187,8 +188,9 @@ async fn a_start_and_a_hold_of_a_suspended_thread_are_refused_and_a_claim_stops(
     world.audit();
 }
 
-/// Symptom: once a policy had lowered one cap, no other cap could be raised: the refusal named a cap that nobody had
-/// asked for. Cause: all caps of the thread were held against the policy. Fix: those that are asked for.
+/// Symptom: once a policy had lowered one cap, no other cap could be raised: the refusal named a
+/// cap that the caller had not asked for. Cause: all caps of the thread were compared with the
+/// policy. Fix: only those that the raise names.
 #[tokio::test]
 async fn a_cap_that_nobody_asks_for_does_not_refuse_a_raise() {
     let world = World::new();

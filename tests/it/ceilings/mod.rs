@@ -1,4 +1,5 @@
-//! What the host and the store bound by themselves, whatever the component decides: ceilings, policy, quota.
+//! Bounds that the host and the store enforce by themselves, whatever the component decides:
+//! ceilings, policy, quota.
 
 mod book;
 mod bounds;
@@ -13,7 +14,7 @@ mod world;
 use threadkeep::wit;
 use threadkeep::wit::runner::{Raised, SignalKind};
 
-/// The signal that lifts caps.
+/// The signal that raises caps.
 fn raise(caps: wit::Limits) -> SignalKind {
     let through = false;
     SignalKind::Raise(Raised { caps, through })

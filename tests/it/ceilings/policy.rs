@@ -1,5 +1,6 @@
-//! Each field of a policy bounds what a tenant's files ask for: with the field, less is given or the request is refused;
-//! without it, all of it is given. And the page about policies has all of them.
+//! Each field of a policy bounds the values that a tenant's files ask for: with the field, less is
+//! granted or the request is refused; without it, all of it is granted. The page about policies
+//! documents every field.
 
 use super::raise;
 use crate::component::project::{describe_draft, engine, project_dir};
@@ -19,7 +20,7 @@ models:
 tiers: {default: tiny}
 "#;
 
-/// A tenant's project under a policy, with a directive that asks for everything.
+/// Opens a tenant's project under a policy, with a directive that asks for everything.
 fn under(policy: Policy) -> (tempfile::TempDir, OpenProject) {
     let (kept, dir) = project_dir(MODELS);
     dir.write(".ai/script.json", r#"[{"text": "Done."}]"#)
@@ -157,7 +158,7 @@ async fn models_and_providers_that_are_not_granted_are_refused_by_the_name_of_th
     );
 }
 
-/// The tools that a thread of `greedy` is offered, as its first step names them.
+/// The tools that a thread of `greedy` is offered in its first step.
 async fn offered(policy: Policy) -> Vec<String> {
     let (_kept, project) = under(policy);
     let tenant = project.tenant();

@@ -1,5 +1,6 @@
-//! A quota that is reached in the middle of a run: the bill and the end of the run are still recorded, by commits that
-//! close; nothing else may use their margin; and once there is room the run goes on where it stopped.
+//! A quota that is reached in the middle of a run. The bill and the end of the run are still
+//! recorded, by closing commits, which alone may use the margin. Once there is room the run goes on
+//! where it stopped.
 
 use super::raise;
 use crate::component::project::{describe_draft, open, project_dir};
@@ -23,7 +24,7 @@ models:
 tiers: {default: tiny}
 "#;
 
-/// A call, a failure that is tried again, then the end.
+/// A call, a failure that is retried, then the end.
 const SCRIPT: &str = r#"[
   {"text": "Let me look.", "calls": [{"name": "read_file", "arguments": {"path": "notes.txt"}}],
    "usage": {"input": 100, "output": 10}},
@@ -31,13 +32,13 @@ const SCRIPT: &str = r#"[
   {"text": "It holds a note.", "usage": {"input": 150, "output": 20}}
 ]"#;
 
-/// What has been spent after so many turns, at these prices.
+/// Nano-USD spent after each number of turns, at the fixture's prices.
 const SPENT_NANOS: [u64; 3] = [0, 120_000, 310_000];
 
-/// What closing commits may fill above a quota: several entries of this run.
+/// Bytes that closing commits may fill above a quota: several entries of this run.
 const MARGIN_BYTES: u64 = 64 << 10;
 
-/// Steps in which the quota grows from run to run: less than any commit of the run.
+/// Step in bytes by which the quota grows from run to run: less than any commit of the run.
 const STEP_BYTES: u64 = 150;
 
 /// A store that is opened with a quota, and again without one.
@@ -93,7 +94,8 @@ fn is_full<T>(result: &Result<T, CallError>) -> bool {
     matches!(result, Err(CallError::Refused(wit::Error::Full(_))))
 }
 
-/// Where a run under a quota came to, after it was looked at from all sides and carried on to its end without the quota.
+/// Performs a run under a quota, checks the result, and carries it to its end without the quota.
+/// Returns the place that the run reached under the quota.
 async fn under(limit_bytes: u64, backend: &mut dyn Backend) -> String {
     let (_kept, dir) = project_dir(MODELS);
     dir.write(".ai/script.json", SCRIPT).unwrap();
@@ -121,7 +123,7 @@ async fn under(limit_bytes: u64, backend: &mut dyn Backend) -> String {
     came_to
 }
 
-/// What a run of the thread came to in a store with a quota.
+/// Runs the thread in a store with a quota and returns the place where it stopped.
 async fn stopped(project: &OpenProject, limit_bytes: u64) -> String {
     let driven = drive(project, "one").await;
     let thread = project.tenant().get("one").await.unwrap();
@@ -149,7 +151,7 @@ async fn stopped(project: &OpenProject, limit_bytes: u64) -> String {
     }
 }
 
-/// A run that stopped for want of room has left less of it than a new thread needs.
+/// Checks that a run which stopped for want of room left less of it than a new thread needs.
 async fn refuses_growth(project: &OpenProject, limit_bytes: u64) {
     let message = "x".repeat(2_000);
     let signalled = project.tenant().signal(
@@ -194,13 +196,14 @@ async fn a_quota_in_the_middle_of_a_run_leaves_a_settled_thread_in_memory() {
     .await;
 }
 
-/// The commits are the same: so fewer places will do.
+/// Both stores see the same commits, so fewer places are tried here.
 #[tokio::test]
 async fn a_quota_in_the_middle_of_a_run_leaves_a_settled_thread_in_sqlite() {
     everywhere(2 * STEP_BYTES, || Box::new(Sqlite)).await;
 }
 
-/// In a store whose quota is passed already only what closes may write, and each thing once.
+/// In a store whose quota is already exceeded only closing commits may write, and each of them
+/// once.
 #[tokio::test]
 async fn nothing_but_what_closes_may_use_the_margin() {
     let (_kept, dir) = project_dir(MODELS);
@@ -225,7 +228,7 @@ async fn nothing_but_what_closes_may_use_the_margin() {
     }
     store.set_quota(Some(quota(1)));
 
-    // A start that comes no further than a suspension for want of money is growth, too.
+    // A start that comes no further than a suspension for want of money is growth too.
     assert!(is_full(&tenant.start("poor", None, "h/2", "a").await));
     assert!(is_full(&tenant.start("new", None, "h/2", "b").await));
     assert!(is_full(&tenant.create(fixed("more")).await));
@@ -243,7 +246,8 @@ async fn nothing_but_what_closes_may_use_the_margin() {
     let partial = tenant.progress("held", 1, "x".repeat(4_000)).await;
     assert_eq!(partial.unwrap().verdict, "go-on", "a partial is given up");
 
-    // What closes goes through: a cancel that waits (the first one), a kill, a recovery, a claim that cannot go on.
+    // Closing commits pass: a cancel that waits (the first one), a kill, a recovery, a claim that
+    // cannot go on.
     tenant
         .signal("held", "c1", SignalKind::Cancel)
         .await

@@ -1,6 +1,6 @@
-//! Ceilings through the driver: a run that meets one is suspended with its name and goes on once the operator allows
-//! more. The library of these tests speaks of no policy, so the component offers and asks for everything: what stops it
-//! is the guard alone.
+//! Ceilings through the driver: a run that reaches one is suspended with the ceiling's name and
+//! goes on once the operator allows more. The library of these tests has no policy, so the
+//! component offers and asks for everything, and only the guard stops it.
 
 use crate::component::project::engine;
 use std::sync::Arc;
@@ -56,7 +56,7 @@ fn tenant() -> Tenant {
     Tenant::new(engine(), context)
 }
 
-/// A driver under a policy, going on with what was used before.
+/// A driver under a policy, which continues from the totals in `used`.
 fn driver(tenant: &Tenant, policy: Policy, used: Used, script: &str) -> Driver {
     let guard = Guard::over(
         policy,
@@ -84,7 +84,7 @@ async fn created(tenant: &Tenant) -> String {
     tenant.create(draft(Some("work"))).await.unwrap().id
 }
 
-/// The code of a suspension, the turns before it, and ceilings that cause it.
+/// The code of a suspension, the turns before it, and the ceilings that cause it.
 fn reached() -> [(&'static str, u64, Ceilings); 5] {
     let none = Ceilings::none();
     [
@@ -216,7 +216,7 @@ async fn a_tool_call_that_is_refused_is_a_failed_result_and_the_run_goes_on() {
     }
 }
 
-/// It never ends by itself.
+/// A model that never finishes by itself.
 const SLOW: &str = r#"[{"text": "Begun.", "chunk": 2, "pause_ms": 590000}]"#;
 
 fn one_run() -> Policy {
@@ -246,7 +246,8 @@ async fn runs_beyond_the_ceiling_are_refused_before_anything_is_written() {
         panic!("it is refused");
     };
     assert_eq!(refusal.code(), "ceiling_runs");
-    // Symptom: a refused run left the thread that was made for it. Fix: there is a way to ask before.
+    // Symptom: a refused run left the thread that was made for it. Fix: `admit` asks for room
+    // beforehand.
     let asked = driver.admit(&Stop::never()).await;
     assert!(matches!(asked, Err(DriveError::Ceiling(_))), "{asked:?}");
     assert_eq!(tenant.get(&two).await.unwrap().version, 0);
@@ -262,8 +263,9 @@ async fn runs_beyond_the_ceiling_are_refused_before_anything_is_written() {
     assert!(stopped.is_err(), "it runs");
 }
 
-/// Symptom: a run that waited in line was refused by `runs` as soon as it had its turn. Cause: only a held thread was
-/// waited for. Fix: room is waited for too, first come, first served, and a run gives its room back before its place.
+/// Symptom: a queued run was refused by the ceiling on `runs` as soon as its thread was free.
+/// Cause: only a held thread was waited for. Fix: room is waited for too, first come, first served,
+/// and a run gives its room back before its place in the queue.
 #[tokio::test]
 async fn runs_in_line_wait_for_room_and_are_served_in_order() {
     let tenant = tenant();
@@ -308,8 +310,9 @@ async fn runs_in_line_wait_for_room_and_are_served_in_order() {
     assert_eq!(*order.lock().unwrap(), [0, 1, 2, 3, 4, 5]);
 }
 
-/// Symptom: two runs waited for each other until their patience was over. Cause: one kept the room that it had been given
-/// while it stood in line behind the other, which needed it. Fix: who stands in line has no room.
+/// Symptom: two runs waited for each other until their deadlines. Cause: one kept the room that it
+/// had been given while it stood in the queue behind the other, which needed it. Fix: a run in the
+/// queue has no room.
 #[tokio::test]
 async fn an_admitted_run_that_stands_in_line_gives_its_room_back() {
     let tenant = tenant();
@@ -322,7 +325,7 @@ async fn an_admitted_run_that_stands_in_line_gives_its_room_back() {
         let (driver, thread) = (driver.clone(), thread.clone());
         tokio::spawn(async move { run(&driver, &thread).await })
     };
-    // It has its turn, and waits for room.
+    // It has its thread, and waits for room.
     tokio::task::yield_now().await;
     let second = driver.run_admitted(room, &thread, None, &sink, &stop).await;
     assert_eq!(first.await.unwrap().unwrap().status, "completed");
@@ -332,8 +335,9 @@ async fn an_admitted_run_that_stands_in_line_gives_its_room_back() {
     );
 }
 
-/// Symptom: a run that was cancelled while its call waited for the rate was billed the whole hold. Cause: a stopped step
-/// was always said to have been sent. Fix: the provider says whether it was asked.
+/// Symptom: a run that was cancelled while its call waited for the rate was billed the whole hold.
+/// Cause: a stopped step was always reported as sent. Fix: the provider reports whether it was
+/// asked.
 #[tokio::test]
 async fn a_call_that_is_stopped_while_it_waits_for_its_turn_costs_nothing() {
     let tenant = tenant();
@@ -371,7 +375,7 @@ async fn a_call_that_is_stopped_while_it_waits_for_its_turn_costs_nothing() {
     assert!(kept.is_empty(), "{kept:?}");
 }
 
-/// What a provider reports reaches neither the book nor the thread if it cannot be; the run's events tell of it.
+/// Impossible usage reaches neither the book nor the thread; an event of the run reports it.
 #[tokio::test]
 async fn usage_that_cannot_be_is_told_and_does_not_lock_the_thread() {
     let tenant = tenant();

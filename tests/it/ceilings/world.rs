@@ -13,11 +13,11 @@ use threadkeep::policy::{Policy, Preset};
 use threadkeep::tools::{ToolEntry, ToolResult, Tools};
 use tokio::sync::Semaphore;
 
-/// A provider that counts its calls and answers as told, once it may.
+/// A provider that counts its calls and gives a fixed answer once its gate opens.
 pub struct Model {
     pub reached: AtomicU64,
     pub answer: Result<Completion, Failure>,
-    /// Told while it answers.
+    /// Deltas that it sends while it answers.
     pub deltas: Vec<Delta>,
     pub gate: Semaphore,
 }
@@ -57,7 +57,7 @@ impl Llm for Model {
 pub struct Tool {
     pub reached: AtomicU64,
     pub slow: bool,
-    /// Bytes of what it answers beside a word.
+    /// Bytes of its answer beside a word.
     pub more: usize,
 }
 
@@ -77,7 +77,7 @@ impl Tools for Tool {
     }
 }
 
-/// Time that a call has: twice what it may wait for its turn at most.
+/// Time limit of a call: twice the longest wait in the rate queue.
 pub const LONG: Duration = Duration::from_secs(120);
 pub const ARGUMENTS: &str = r#"{"path":"x"}"#;
 
@@ -92,9 +92,9 @@ pub fn request(model: &str) -> Request {
     }
 }
 
-/// Bytes of that request.
+/// Bytes of [`request`].
 pub const REQUEST_BYTES: u64 = 100;
-/// The most that it can cost: 100 input tokens at 2 USD and 50 output tokens at 4 USD a million.
+/// Worst cost of that request: 100 input tokens at 2 USD and 50 output tokens at 4 USD a million.
 pub const WORST_NANOS: u64 = 400_000;
 
 pub fn usage(input: u64, output: u64) -> Option<Usage> {

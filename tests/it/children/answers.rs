@@ -1,5 +1,5 @@
-//! What a thread is told of its children: nothing is cut without a word, and the newest and the
-//! wanted come first.
+//! Results that a thread gets about its children: every cut is named, and the newest and the
+//! requested results come first.
 
 use super::world::{Family, Got};
 use crate::runner::world::{calls, fails, says};
@@ -14,7 +14,7 @@ fn parsed(got: &Got) -> Value {
     serde_json::from_str(&got.2).unwrap()
 }
 
-/// A completed child with this result.
+/// Spawns a child that completes with this result.
 fn completed(family: &mut Family, result: &str) -> String {
     let child = family.running("work");
     family.world.submit(&child, says(result)).unwrap();
@@ -23,8 +23,8 @@ fn completed(family: &mut Family, result: &str) -> String {
 
 /// Symptom: a parent worked with the first 1,200 bytes of its only child's result and did not know
 /// it. Cause: each result was cut as if 32 children were waited for. Fix: the children share the
-/// room of the answer, a cut is named, and `aggregate_results` reads on from there. The kind: each
-/// answer that holds results, and causes too.
+/// room of the answer, a cut is named, and `aggregate_results` reads on from there. Kind: each
+/// answer that holds results, or causes.
 #[test]
 fn results_share_the_room_of_an_answer_and_a_cut_is_named() {
     let mut family = Family::new();
@@ -36,7 +36,7 @@ fn results_share_the_room_of_an_answer_and_a_cut_is_named() {
     assert_eq!(told["threads"][0]["result"], text.as_str());
     assert!(told["threads"][0].get("cut").is_none(), "{told}");
 
-    // A small result leaves its room to the large one, which is cut and says where it goes on.
+    // A small result leaves its room to the large one, which is cut and names where it goes on.
     let large = "\"Quoted\", 漢字. ".repeat(3_000);
     let large_child = completed(&mut family, &large);
     let wait = ("wait_threads", json!({"threads": [child, large_child]}));
@@ -87,8 +87,8 @@ fn several_answers_of_one_reply_stay_whole() {
 
 /// Symptom: `read_transcript` of a long thread showed none of its newest messages. Cause: a page of
 /// the history was read from its older end and cut at a mebibyte. Fix: it is read from the newest
-/// entry back. The kind: whatever stands among the newest entries, large results or failures
-/// without messages; and what is left out or cut is named.
+/// entry back. Kind: large results and failures without messages among the newest entries.
+/// Everything left out or cut is named.
 #[test]
 fn a_transcript_shows_the_newest_messages() {
     let mut family = Family::new();
@@ -133,7 +133,7 @@ fn a_transcript_shows_the_newest_messages() {
     }
 }
 
-/// Entries without a message are passed over, however many there are.
+/// Entries without a message are skipped, however many there are.
 #[test]
 fn a_transcript_looks_behind_entries_without_messages() {
     let mut family = Family::new();
@@ -149,9 +149,9 @@ fn a_transcript_looks_behind_entries_without_messages() {
     assert!(got[0].2.contains("Execute the directive."), "{got:?}");
 }
 
-/// Symptom: `list_threads` with a status found nothing in a large tree. Cause: it took a page of
-/// the tree and filtered that. Fix: pages are looked at until enough match. The kind: with and
-/// without a status, `more` says whether any follow.
+/// Symptom: `list_threads` with a status found nothing in a large tree. Cause: it filtered one page
+/// of the tree. Fix: pages are read until enough threads match. Kind: with and without a status;
+/// `more` says whether any follow.
 #[test]
 fn a_list_filters_before_it_cuts() {
     let mut family = Family::new();

@@ -1,4 +1,4 @@
-//! What a model asks for and cannot have is the result of its call: no such error fails the
+//! Calls of a model that cannot be done: the refusal is the result of the call and never fails the
 //! `submit` of a paid reply.
 
 use super::world::Family;
@@ -16,10 +16,9 @@ use threadkeep_tests::fixture::MapLibrary;
 const WORK: &str = r#"{"body": "Do the work.", "front": {}}"#;
 
 /// Symptom: a reply that spawned a directive with a name of over 169 bytes could never be answered,
-/// and was paid for again at each resume. Cause: the id that was made of the name was too long, and
-/// that failed the `submit`. Fix: an id takes the beginning of a long name; and whatever is wrong
-/// with a spawn is its result. The kind: every length of a valid name, for children and for threads
-/// at the top.
+/// and was paid for again at each resume. Cause: the id made from the name was too long, and that
+/// failed the `submit`. Fix: an id takes the beginning of a long name, and any error of a spawn is
+/// its result. Kind: every length of a valid name, for children and for top threads.
 #[test]
 fn a_valid_name_of_any_length_can_be_spawned() {
     let names: Vec<String> = [168, 169, 170, 171, 199, ID_BYTES_MAX]
@@ -44,7 +43,7 @@ fn a_valid_name_of_any_length_can_be_spawned() {
     }
 }
 
-/// Tool and arguments that cannot be done.
+/// Tools with arguments that must be refused.
 fn refused_calls() -> Vec<(&'static str, Value)> {
     let spawn = |field: &str, value: Value| {
         let mut arguments = json!({"directive": "work"});
@@ -88,7 +87,7 @@ fn what_cannot_be_done_is_a_result() {
     let mut family = Family::new();
     let boss = family.boss.clone();
     for (tool, arguments) in refused_calls() {
-        // Beside a call that can be done, so that bad rounds do not add up.
+        // Each stands beside a call that can be done, so that bad rounds do not add up.
         let fine = ("list_threads", json!({}));
         let got = family.reply(&boss, &[(tool, arguments.clone()), fine]);
         let shown: String = arguments.to_string().chars().take(80).collect();
@@ -106,8 +105,7 @@ fn what_cannot_be_done_is_a_result() {
     assert_eq!(family.load(&boss).chain.value.children, 0);
 }
 
-/// The largest reserves of one reply, under a parent without a cap on spend: sums do not leave
-/// their range.
+/// The largest reserves of one reply, under a parent without a cap on spend, do not overflow.
 #[test]
 fn the_largest_reserves_are_refused_or_kept() {
     let front = json!({"capabilities": ["execute.tool.*"], "limits": {"turns": 5}});
@@ -122,9 +120,9 @@ fn the_largest_reserves_are_refused_or_kept() {
     world.audit();
 }
 
-/// Symptom: a cap above 2^63 was taken and read as a negative number elsewhere. Cause: caps were
-/// any number of 64 bits. Fix: the largest is 2^63 - 1. The kind: each cap, at a creation and at a
-/// raise; a directive's are tested with its parser.
+/// Symptom: a cap above 2^63 was accepted and read elsewhere as a negative number. Cause: caps were
+/// any number of 64 bits. Fix: the largest is 2^63 - 1. Kind: each cap, at a creation and at a
+/// raise; the parser's tests cover a directive's.
 #[test]
 fn caps_above_the_largest_are_refused() {
     let mut world = World::new();
@@ -175,7 +173,7 @@ fn caps_above_the_largest_are_refused() {
 
 /// Symptom: a child that had not begun was raised above its parent's cap, and stopped at that cap
 /// all the same. Cause: its caps are lowered to its parent's at its first start. Fix: such a raise
-/// is refused at once. The kind: each cap; what is within the parent's is taken and stays.
+/// is refused at once. Kind: each cap; a raise within the parent's is accepted and stays.
 #[test]
 fn a_created_child_is_not_raised_above_its_parent() {
     let mut family = Family::new();

@@ -1,5 +1,5 @@
-//! Random trees with a neighbour that cannot be read: whatever was begun before, every other thread
-//! can still be ended, and the bad one is named.
+//! Random trees with one unreadable thread: every other thread can still be ended, and the bad one
+//! is named.
 
 use super::requests::request;
 use super::wild::Forest;
@@ -8,10 +8,10 @@ use std::collections::BTreeSet;
 use threadkeep::storage::{Expect, Key, Op, Storage};
 use threadkeep_core::runner::Signal;
 
-/// Histories of one run.
+/// Number of random histories of a test run.
 const CASES: u32 = 24;
 
-/// Takes a record away, or overwrites it with what is no record.
+/// Deletes a record, or overwrites it with text that is no record.
 fn damage(store: &dyn Storage, collection: &str, name: &str, delete: bool) {
     let key = Key::new(collection, name);
     let op = match delete {
@@ -25,10 +25,10 @@ fn damage(store: &dyn Storage, collection: &str, name: &str, delete: bool) {
     store.commit(&[op], false).unwrap();
 }
 
-/// The collections that are damaged: of the thread itself, or the messages that wait for it.
+/// The damaged collections: records of the thread itself, or the messages that wait for it.
 const COLLECTIONS: [&str; 4] = ["thread", "head", "chain", "inbox"];
 
-/// Damages one thread of a forest; its id if it cannot be read any more.
+/// Damages one thread of a forest and returns its id if it can no longer be read.
 fn damage_one(forest: &Forest, which: u8, collection: u8, delete: bool) -> Option<String> {
     let all = forest.all();
     let victim = &all[usize::from(which) % all.len()];
@@ -48,7 +48,7 @@ fn damage_one(forest: &Forest, which: u8, collection: u8, delete: bool) -> Optio
     }
 }
 
-/// Passes on what was told until nothing moves; the names of those that could not be told.
+/// Passes intents on until nothing changes; returns the threads that could not be told.
 fn sweep(forest: &Forest, good: &[String]) -> BTreeSet<String> {
     let mut named = BTreeSet::new();
     // A tree has fewer levels than this.

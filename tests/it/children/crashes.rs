@@ -1,5 +1,5 @@
-//! Death at every commit of a tree: of a spawn, a wait, a child's end, a cancel and what passes it on. Another process
-//! recovers what is left and brings it to its end.
+//! Death of the process at every commit of a tree: of a spawn, a wait, a child's end, a cancel and
+//! its propagation. Another process recovers the tree and brings it to its end.
 
 use crate::runner::world::{World, calls, says};
 use serde_json::json;
@@ -18,10 +18,10 @@ use threadkeep_tests::fixture::MapLibrary;
 
 const TOP: &str = "boss-1-abcdef";
 
-/// What happens to the tree.
+/// Event in the life of the tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Story {
-    /// Nothing: everybody waits for everybody under him.
+    /// No event: every thread waits for its children.
     Quiet,
     /// The top kills its first child.
     Killed,
@@ -33,11 +33,11 @@ enum Story {
 struct Process {
     world: World,
     story: Story,
-    /// How often the tool that is not idempotent ran, by thread.
+    /// Number of runs of the tool that is not idempotent, by thread.
     writes: BTreeMap<String, u32>,
 }
 
-/// True for what ends the process; an outcome that nobody knows does not.
+/// Returns true for an error that ends the process; a commit with an unknown outcome does not.
 fn dies(error: &Error) -> bool {
     match error {
         Error::Storage(StorageError::OutcomeUnknown(..)) => false,
@@ -71,7 +71,7 @@ impl Process {
         Ok(branches.into_iter().map(|(loaded, _)| loaded).collect())
     }
 
-    /// What the model of a thread says.
+    /// The reply of the model of a thread.
     fn says(&self, loaded: &Loaded) -> Result<Outcome, Error> {
         let depth = loaded.chain.value.depth;
         let wait = ("wait_threads", json!({}).to_string());
@@ -85,7 +85,7 @@ impl Process {
                 };
                 let spawn = ("spawn_thread", spawn.to_string());
                 match self.story == Story::Killed && depth == 0 {
-                    // It does not wait before it has killed one.
+                    // The top does not wait before it has killed a child.
                     true => vec![spawn.clone(), spawn],
                     false => vec![spawn.clone(), spawn, wait],
                 }
@@ -149,7 +149,7 @@ impl Process {
         }
     }
 
-    /// One look at everything; true if there was something to do.
+    /// Handles every due thread once; returns true if any had something to do.
     fn look(&mut self) -> Result<bool, Error> {
         let mut moved = false;
         for loaded in self.all()? {
@@ -181,14 +181,15 @@ impl Process {
         Ok(moved)
     }
 
-    /// Until there is nothing to do; false if the process has died.
+    /// Drives the tree until there is nothing to do; returns false if the process has died.
     fn live(&mut self) -> bool {
         for _ in 0..200 {
             match self.look() {
                 Ok(true) => {}
                 Ok(false) => return true,
                 Err(error) if dies(&error) => return false,
-                // What had changed since it was looked at, or what nobody knows: it is looked at again.
+                // The record changed after it was read, or the outcome is unknown: the loop reads
+                // it again.
                 Err(Error::Storage(_) | Error::Core(_)) => {}
                 Err(error) => panic!("{error:?}"),
             }
@@ -196,7 +197,7 @@ impl Process {
         panic!("there is always something to do");
     }
 
-    /// What another process left is closed and goes on.
+    /// Closes the runs of another process and carries the tree on.
     fn carry_on(&mut self, how: &str) {
         let service = &self.world.service;
         let held = service.recover(&[], None).unwrap().held;
@@ -220,7 +221,8 @@ impl Process {
     }
 }
 
-/// Run until the store dies; the commits that were asked for, what is left, and how often the tool ran.
+/// Runs until the store dies. Returns the number of requested commits, the store that is left, and
+/// the number of runs of the tool by thread.
 fn die(death: Death, story: Story) -> (u64, Arc<MemoryStore>, BTreeMap<String, u32>) {
     let memory = Arc::new(MemoryStore::new());
     let faulty = Arc::new(Faulty::new(Arc::<MemoryStore>::clone(&memory), death));

@@ -1,4 +1,5 @@
-//! Many children side by side: those with a reserve of their own do not meet, those on one account meet and are not hurt.
+//! Many children side by side: commits of children with reserves of their own do not conflict, and
+//! conflicts on a shared account fail no run.
 
 use super::grove::{Act, Grove, call, grove_over, say};
 use serde_json::{Value, json};
@@ -12,20 +13,20 @@ use threadkeep::storage::memory::MemoryStore;
 use threadkeep::storage::sqlite::{SqliteOptions, SqliteStore};
 use threadkeep::storage::{Expect, Op, Outcome, Storage, StorageError};
 
-/// Children of one reply.
+/// Children that one reply spawns.
 const AT_ONCE: usize = 16;
-/// A run that was hurt would be taken up again only when its lease is over.
+/// A failed run would be resumed only when its lease expires, after this time.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Commits, and those of them that met another.
+/// Number of commits, and how many of them conflicted.
 type Met = (u64, u64);
 
-/// A store that counts the commits that met others, by what they write.
+/// A store that counts commits and conflicts by the kind of commit.
 struct Meetings {
     inner: Arc<dyn Storage>,
-    /// One commit after the other, each as slow as this.
+    /// Serializes commits, each as slow as this.
     disk: Option<(Mutex<()>, Duration)>,
-    /// Every commit meets another from now on.
+    /// Makes every further commit conflict.
     always: AtomicBool,
     met: Mutex<BTreeMap<&'static str, Met>>,
 }
@@ -73,8 +74,8 @@ impl Meetings {
     }
 }
 
-/// What a commit is, by the heads that it writes: `spawn` makes threads, `attempt` admits a call and holds its money,
-/// `end` is that of a child.
+/// The kind of a commit, by the heads that it writes: `spawn` makes threads, `attempt` admits a
+/// call and holds its money, `end` ends a child.
 fn kind(ops: &[Op]) -> &'static str {
     let mut kind = "other";
     for op in ops {
@@ -113,7 +114,8 @@ impl Storage for Meetings {
     }
 }
 
-/// The top spawns them, sixteen with a reply, waits for the newest and ends; each child asks twice, then says so.
+/// The top spawns the children, sixteen with a reply, waits for the newest and ends; each child
+/// asks its model twice and ends.
 fn crowd(children: usize, arguments: Value, turns: usize) -> Box<Act> {
     let replies = children / AT_ONCE;
     Box::new(move |who: &str, before: usize, last: &str| -> Vec<Block> {
@@ -139,7 +141,8 @@ fn crowd(children: usize, arguments: Value, turns: usize) -> Box<Act> {
     })
 }
 
-/// Perform it: every child runs once, from its beginning to its end, and all completes.
+/// Performs the tree; checks that every child ran once from its beginning to its end and that all
+/// completed.
 async fn perform(grove: &Grove, children: usize) -> String {
     let top = grove.top().await;
     let (sink, mut events) = Sink::channel();
@@ -211,7 +214,7 @@ async fn sixty_four_children_on_one_account_meet_and_none_is_hurt() {
     assert!(most > 2 * AT_ONCE, "only {most} ask at once");
 }
 
-/// Where a commit takes longer than a model, all of them are always about to commit.
+/// Where a commit takes longer than a model call, all children are always about to commit.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn children_that_ask_without_a_pause_on_a_slow_disk_are_not_hurt() {
     let store = Meetings::slow(Arc::new(MemoryStore::new()), Duration::from_millis(10));
@@ -235,6 +238,6 @@ async fn writers_that_meet_for_ever_are_an_error_in_the_end() {
     assert!(error.retry_unchanged());
     assert!(error.to_string().contains("other writers"), "{error}");
     let (_, conflicts) = store.met("other");
-    // Three within each call, which is repeated eight times.
+    // Three attempts within each call, and nine calls: the first and eight repeats.
     assert_eq!(conflicts, 3 * 9);
 }

@@ -1,4 +1,4 @@
-//! Which suspended threads a driver is told to begin, and which of them a parent waits for.
+//! Which suspended threads a driver is told to start, and for which of them a parent waits.
 
 use super::world::Family;
 use crate::runner::world::{World, calls, raise, says};
@@ -11,7 +11,7 @@ use threadkeep_core::limits::Limits;
 use threadkeep_core::runner::Signal;
 use threadkeep_tests::fixture::MapLibrary;
 
-/// A child of the boss that has used its one turn and is suspended.
+/// Spawns a child of the boss that has used its one turn and is suspended.
 fn capped_child(family: &mut Family) -> String {
     let child = family.spawn(json!({"directive": "work", "limits": {"turns": 1}}));
     family.world.start(&child, None).unwrap();
@@ -38,8 +38,9 @@ fn more_turns() -> Signal {
     })
 }
 
-/// Symptom: a driver began a capped child that a message had made due, was refused five times, and left it alone for
-/// good, also after a raise. Cause: `ready` named what `start` refuses. Fix: it names what can be started.
+/// Symptom: a driver started a capped child that a message had made due, was refused five times,
+/// and left it alone for good, also after a raise. Cause: `ready` named a thread that `start`
+/// refuses. Fix: it names only threads that can be started.
 #[test]
 fn a_message_makes_a_capped_thread_due_once_its_cap_is_raised() {
     let mut family = Family::new();
@@ -54,8 +55,8 @@ fn a_message_makes_a_capped_thread_due_once_its_cap_is_raised() {
     family.world.audit();
 }
 
-/// Symptom: a parent that waited for a child that was just raised was told that it is suspended. The kind: what goes on
-/// by itself has not stopped.
+/// Symptom: a parent that waited for a child that had just been raised was told that it is
+/// suspended. Kind: a thread that goes on by itself has not stopped.
 #[test]
 fn a_wait_for_a_child_that_was_raised_waits_for_its_end() {
     let mut family = Family::new();
@@ -72,9 +73,10 @@ fn a_wait_for_a_child_that_was_raised_waits_for_its_end() {
     family.world.audit();
 }
 
-/// Symptom: a driver died while a parent waited for its child, the child was begun again, and the wait was over a moment
-/// later: the parent ended without the result. Cause: the wait's time ran on while nobody ran the child. Fix: after an
-/// interruption the wait has its time again. The kind: time in which nobody works.
+/// Symptom: a driver died while a parent waited for its child, the child was started again, and the
+/// wait was over a moment later: the parent ended without the result. Cause: the wait's time ran on
+/// while no driver ran the child. Fix: after an interruption the wait has its full time again.
+/// Kind: time in which no driver works.
 #[test]
 fn a_wait_has_its_time_again_after_a_child_was_interrupted() {
     let mut family = Family::new();
@@ -98,8 +100,9 @@ fn a_wait_has_its_time_again_after_a_child_was_interrupted() {
     family.world.audit();
 }
 
-/// Symptom: a parent slept until its wait's deadline. Cause: `recover` looked at its child without the operator's caps,
-/// which the child had reached: so the child counted as one that its driver revives.
+/// Symptom: a parent slept until its wait's deadline. Cause: `recover` checked its child without
+/// the operator's caps, which the child had reached, so the child counted as one that its driver
+/// revives.
 #[test]
 fn a_child_at_a_lowered_policy_that_dies_wakes_its_parent() {
     let store: Arc<dyn Storage> = Arc::new(MemoryStore::new());

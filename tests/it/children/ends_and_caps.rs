@@ -1,5 +1,5 @@
-//! An end that is passed through a top that has ended, money that a lowered policy allows no more,
-//! and caps that are raised.
+//! An end that passes through a top that has ended, reserves under a lowered policy, and caps that
+//! are raised.
 
 use super::world::{Family, Full};
 use crate::runner::world::{World, calls, raise, says};
@@ -13,9 +13,9 @@ use threadkeep_core::runner::Signal;
 use threadkeep_core::thread::StepKind;
 use threadkeep_tests::fixture::MapLibrary;
 
-/// Symptom: on a full store nobody could end what lay under a thread that had ended itself. Cause:
-/// a kill of that thread only passes something on, and was not taken for the end of anything. Fix:
-/// it may use the margin, once for each kind of end.
+/// Symptom: on a full store no thread below an ended top could be ended. Cause: a kill of an ended
+/// thread only passes the kill on, and was not counted as an end. Fix: it may use the margin, once
+/// for each kind of end.
 #[test]
 fn an_end_passes_through_an_ended_top_on_a_full_store() {
     let store = Arc::new(Full::new());
@@ -39,9 +39,9 @@ fn an_end_passes_through_an_ended_top_on_a_full_store() {
     family.world.audit();
 }
 
-/// Symptom: a child got a reserve of what the operator no longer allowed its parent to spend. Cause:
-/// the policy bounded attempts and not reserves. Fix: it bounds both, and what a raise takes. The
-/// kind: all of it, what is left, and a raise.
+/// Symptom: a child got a reserve that the operator no longer allowed its parent to spend. Cause:
+/// the policy bounded attempts and not reserves. Fix: it bounds both, and the money that a raise
+/// adds. Kind: all of the money, the rest of it, and a raise.
 #[test]
 fn reserves_respect_a_policy_that_was_lowered() {
     let mut family = Family::new();
@@ -70,8 +70,9 @@ fn reserves_respect_a_policy_that_was_lowered() {
     family.world.audit();
 }
 
-/// Symptom: only the command line went on with a thread whose cap was raised, because a person typed
-/// so. Fix: a raise of the cap that suspended a thread makes it due, whoever raises.
+/// Symptom: only the command line resumed a thread whose cap was raised, because a person asked it
+/// to. Fix: a raise of the cap that suspended a thread makes it due, from whichever caller the
+/// raise comes.
 #[test]
 fn a_raise_of_the_cap_that_suspended_a_thread_makes_it_due() {
     let mut family = Family::new();

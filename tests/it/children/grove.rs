@@ -1,4 +1,5 @@
-//! A tree over a real component and a real store, whose model acts on who asks it.
+//! A tree of threads over a real component and a real store, whose scripted model knows which
+//! thread asks.
 
 use crate::component::project::engine;
 use crate::component::world::sound;
@@ -16,16 +17,17 @@ use threadkeep::tenant::Tenant;
 use threadkeep::wit::ledger::Branch;
 use threadkeep_tests::fixture::MapLibrary;
 
-/// Holds what the top of a large tree says and is told.
+/// Large enough for the messages of the top of a large tree.
 const MODEL: &str = r#"{"name":"default","provider":"p","window":200000,"output":400,"prices":{"input":"1","output":"2"}}"#;
 
-/// What a model does: the prompt of who asks, how often it was asked before, the last message.
+/// A scripted model's reply, from the prompt of the asking thread, the number of its earlier calls,
+/// and the last message.
 pub type Act = dyn Fn(&str, usize, &str) -> Vec<Block> + Send + Sync;
 
-/// A model that acts on who asks it; it takes its time for leaves. It notes how many ask at once.
+/// A model that replies by the asking thread, and slowly to leaves. It counts calls under way.
 pub struct Actor {
     act: Box<Act>,
-    /// How long a leaf takes.
+    /// Time that a reply to a leaf takes.
     pub pause: Mutex<Duration>,
     asked: Mutex<Vec<String>>,
     pub now: AtomicUsize,
@@ -92,12 +94,12 @@ pub struct Grove {
     pub actor: Arc<Actor>,
 }
 
-/// Directives `top`, `mid` and `leaf`, whose prompts are their names.
+/// Builds directives `top`, `mid` and `leaf`, whose prompts are their names, over a memory store.
 pub fn grove(spend: &str, pause: Duration, act: Box<Act>) -> Grove {
     grove_over(Arc::new(MemoryStore::new()), spend, pause, act)
 }
 
-/// The same over a store.
+/// Builds the same over a given store.
 pub fn grove_over(store: Arc<dyn Storage>, spend: &str, pause: Duration, act: Box<Act>) -> Grove {
     let mut library = MapLibrary::small().with("model", "default", MODEL);
     for name in ["top", "mid", "leaf"] {
@@ -135,7 +137,7 @@ impl Grove {
         self.driver.tenant().create(draft).await.unwrap().id
     }
 
-    /// All of it.
+    /// All branches of the tree.
     pub async fn tree(&self, top: &str) -> Vec<Branch> {
         let (mut branches, mut cursor) = (Vec::new(), None);
         loop {
@@ -148,7 +150,8 @@ impl Grove {
         }
     }
 
-    /// What all threads of a tree have used is what the account of its top says, to the nano.
+    /// Checks to the nano-USD that the spend of all threads of a tree is the spend of its top's
+    /// account.
     pub async fn adds_up(&self, top: &str) {
         let tree = self.tree(top).await;
         let used: u64 = tree.iter().map(|branch| branch.spend).sum();

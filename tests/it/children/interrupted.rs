@@ -1,7 +1,8 @@
-//! Which suspensions of a child answer a wait for it, and how a parent and its children go on together.
+//! Which suspensions of a child answer a wait for it, and how a parent and its children go on
+//! together.
 //!
-//! The kind of fault: a parent that ends without the results of children that whoever drives the tree
-//! would have let go on.
+//! The kind of fault: a parent ends without the results of children that the tree's driver would
+//! have resumed.
 
 use super::world::Family;
 use crate::runner::world::{fails, raise, reply, says, usage};
@@ -13,13 +14,13 @@ use threadkeep_core::thread::StepKind;
 
 const WAIT: &str = "wait_threads";
 
-/// A child of the boss whose first step is pending, under a holder of its own.
+/// Spawns a child of the boss whose first step is pending, under a holder of its own.
 fn running(family: &mut Family) -> String {
     family.world.count("children");
     family.running("work")
 }
 
-/// Ends the run of a thread as the death of its holder does, or as a driver that is stopped does.
+/// Ends a thread's run as the death of its holder does, or as a stopped driver does.
 fn interrupt(family: &mut Family, thread: &str, code: &str) {
     match code {
         "recovered" => {
@@ -36,7 +37,7 @@ fn interrupt(family: &mut Family, thread: &str, code: &str) {
     assert_eq!(cause.code, code);
 }
 
-/// A call of a tool, for which the provider reports so many tokens.
+/// A tool call for which the provider reports this many tokens.
 fn costly(tokens: u64) -> Outcome {
     let block = ReplyBlock::ToolUse {
         id: "x".to_owned(),
@@ -73,7 +74,7 @@ fn more_money(family: &Family, thread: &str, name: &str, nanos: u64) {
         .unwrap();
 }
 
-/// Status of each child that the wait of a thread was answered with, in its newest entry.
+/// Status of each child in the answer of a thread's wait, from its newest entry.
 fn answered(family: &Family, thread: &str) -> Vec<String> {
     let results = family.results(thread);
     let wait = results.iter().find(|result| result.0 == WAIT);
@@ -84,8 +85,8 @@ fn answered(family: &Family, thread: &str) -> Vec<String> {
 }
 
 /// Symptom: a parent that waited for two children was told that one is suspended, and ended without
-/// its result. Cause: `recover` of a child in a live tree, and a driver that was stopped in order,
-/// answered the wait. Fix: they do not, and `ready` names the child.
+/// its result. Cause: a `recover` of a child in a live tree answered the wait, and so did a driver
+/// that was stopped in order. Fix: they do not, and `ready` names the child.
 #[test]
 fn a_child_that_was_interrupted_is_revived_and_answers_no_wait() {
     for code in ["recovered", "stopped"] {
@@ -107,7 +108,7 @@ fn a_child_that_was_interrupted_is_revived_and_answers_no_wait() {
     }
 }
 
-/// Symptom: the same, where the wait came after the suspension.
+/// Symptom: the same where the wait came after the suspension.
 #[test]
 fn a_wait_for_a_child_that_was_interrupted_before_it_waits() {
     let mut family = Family::new();
@@ -124,7 +125,7 @@ fn a_wait_for_a_child_that_was_interrupted_before_it_waits() {
     assert_eq!(answered(&family, &boss), ["completed"]);
 }
 
-/// A top that nobody asked for is not begun because it was interrupted.
+/// A top thread without a request is not started because it was interrupted.
 #[test]
 fn the_top_of_a_tree_is_not_revived() {
     let mut family = Family::new();
@@ -145,7 +146,7 @@ fn a_parent_is_suspended_with_children_that_share_its_money_and_goes_on_with_the
     family.world.submit(&two, says("second")).unwrap();
     let all = left(&family, &boss);
     spend_all(&mut family, &one, all);
-    // Nothing moves any more, and nothing can be revived: it is looked at.
+    // Nothing moves any more and nothing can be revived, so the tree is checked.
     assert_eq!(family.due(), [(boss.clone(), false)]);
     family.claim(&boss).unwrap();
     let head = family.load(&boss).head.value;
@@ -176,8 +177,8 @@ fn a_parent_is_suspended_with_children_that_share_its_money_and_goes_on_with_the
     family.world.audit();
 }
 
-/// The kind beside it: a child that somebody resumed by itself answers the wait of a parent that was
-/// suspended with it, and the parent is due.
+/// Same kind: a child that is resumed by itself answers the wait of a parent that was suspended
+/// with it, and the parent is due.
 #[test]
 fn the_end_of_its_child_wakes_a_parent_that_was_suspended_with_it() {
     let mut family = Family::new();
@@ -197,7 +198,7 @@ fn the_end_of_its_child_wakes_a_parent_that_was_suspended_with_it() {
     family.world.audit();
 }
 
-/// A cap of the child's own needs somebody: this answers the wait, as before.
+/// A child whose own money is spent needs a person, so its suspension answers the wait, as before.
 #[test]
 fn money_of_its_own_that_is_spent_answers_the_wait() {
     let mut family = Family::new();
@@ -212,7 +213,7 @@ fn money_of_its_own_that_is_spent_answers_the_wait() {
     assert_eq!(answered(&family, &boss), ["suspended"]);
 }
 
-/// A child at its own cap of turns needs somebody, even if its driver was stopped as well.
+/// A child at its own cap of turns needs a person, even if its driver was stopped as well.
 #[test]
 fn a_cap_of_the_childs_own_answers_the_wait_whatever_else_stopped_it() {
     let mut family = Family::new();
@@ -228,8 +229,8 @@ fn a_cap_of_the_childs_own_answers_the_wait_whatever_else_stopped_it() {
 }
 
 /// Symptom: all processes died over night, and in the morning each wait was answered with "timed
-/// out", before its children went on. Cause: the time in which nobody ran counted. Fix: a wait at
-/// whose end nobody looked has its time again.
+/// out" before its children went on. Cause: the time in which no process ran counted. Fix: a wait
+/// whose deadline passed without a driver has its time again.
 #[test]
 fn a_wait_whose_end_passed_while_nobody_ran_has_its_time_again() {
     let mut family = Family::new();
@@ -250,8 +251,8 @@ fn a_wait_whose_end_passed_while_nobody_ran_has_its_time_again() {
     assert_eq!(answered(&family, &boss), ["completed"]);
 }
 
-/// Symptom: a tree waited until the deadline of its wait, though nothing moved. Cause: the end of one
-/// child that left only children without money was no reason to look.
+/// Symptom: a tree waited until the deadline of its wait, though nothing moved. Cause: the end of
+/// one child that left only children without money did not wake the parent.
 #[test]
 fn the_last_end_beside_a_child_without_money_is_a_reason_to_look() {
     let mut family = Family::new();

@@ -1,5 +1,5 @@
-//! Real kills of a process that drives a tree of three levels over SQLite: what it had acknowledged is there, and the next
-//! process goes on with the tree where it was, until it is complete.
+//! Real kills of a process that drives a tree of three levels over SQLite: everything acknowledged
+//! is there, and the next process continues the tree until it is complete.
 
 use crate::component::project::project_dir;
 use crate::crash::kills::{open, random, seed, victim_of};
@@ -15,7 +15,7 @@ use threadkeep_tests::fixture::SCRIPTED_MODELS;
 
 const KILLS: u32 = 20;
 const DIRECTORY: &str = "THREADKEEP_TEST_TREE_KILLED_IN";
-/// Threads of a whole tree: a top, two under it, two under each of those.
+/// Threads of a whole tree: a top, two children, and two children of each of those.
 const THREADS: usize = 7;
 
 const SCRIPT: &str = r#"[
@@ -52,14 +52,14 @@ fn id(n: usize) -> String {
     format!("top-{n}-abcdef")
 }
 
-/// Create a tree's top if it is not there, and perform it until nothing is left to do.
+/// Creates a tree's top if it does not exist, and performs it until nothing is left to do.
 async fn one(project: &OpenProject, n: usize, sink: &Sink) -> String {
     let top = id(n);
     let draft = registry::Draft {
         id: Some(top.clone()),
         ..threadkeep_tests::fixture::draft(Some("top"))
     };
-    // Whoever was killed may have created it.
+    // A process that was killed may have created it.
     let _ = project.tenant().create(draft).await;
     let status = project.tenant().get(&top).await.unwrap().status;
     if status == "completed" {
@@ -71,7 +71,7 @@ async fn one(project: &OpenProject, n: usize, sink: &Sink) -> String {
         .status
 }
 
-/// Says what is durable: the turns of a thread, and its end.
+/// Prints a durable fact: the turns of a thread, or its end.
 fn acknowledge(top: &str, event: RunEvent) {
     let (thread, event) = match event {
         RunEvent::Child { thread, event } => (thread, *event),
@@ -87,7 +87,7 @@ fn acknowledge(top: &str, event: RunEvent) {
     out.flush().unwrap();
 }
 
-/// Not a test of its own: the process that is killed. It performs one tree after the other until that happens.
+/// The process that the test below kills; no test by itself. It performs one tree after the other.
 #[test]
 fn victim() {
     let Ok(directory) = std::env::var(DIRECTORY) else {
@@ -111,14 +111,15 @@ fn victim() {
     });
 }
 
-/// Turns and end of a thread, as far as they were acknowledged.
+/// Acknowledged turns and end of a thread.
 #[derive(Debug, Default)]
 struct Told {
     turns: u64,
     end: Option<String>,
 }
 
-/// Run a victim, kill it some time after its first acknowledgement, and add what it had acknowledged.
+/// Runs a victim, kills it some time after its first acknowledgement, and adds what it acknowledged
+/// to `told`.
 fn kill_one(directory: &Path, after: Duration, told: &mut BTreeMap<String, Told>) {
     let mut victim = victim_of("children::kills::victim", DIRECTORY, directory);
     let mut lines = BufReader::new(victim.stdout.take().unwrap()).lines();
@@ -186,7 +187,7 @@ async fn a_tree_whose_process_is_killed_again_and_again_is_completed() {
     );
 }
 
-/// Every tree that was begun comes to its end, whole: how many there are.
+/// Brings every tree that was begun to its complete end; returns their number.
 async fn completed(project: &OpenProject, seed: u64) -> usize {
     let mut trees = 0;
     while project.tenant().get(&id(trees)).await.is_ok() {

@@ -1,11 +1,11 @@
-//! A tree under one budget from the command line, against a model server of somebody else over real HTTP: it runs out of
-//! money, is raised, goes on in place and completes.
+//! A tree under one budget from the command line, against a third-party model server over real
+//! HTTP: it runs out of money, is raised, goes on in place and completes.
 
 use crate::cli::fixture::Project;
 use serde_json::{Value, json};
 use threadkeep_tests::llmock::{Llmock, Wire};
 
-/// One in three levels: each spawns the next and waits for it.
+/// A project with directives on three levels: each spawns the next and waits for it.
 fn project(base_url: &str) -> Project {
     let project = Project::empty();
     project.write(
@@ -31,7 +31,7 @@ tiers: {{default: a-model}}
     project
 }
 
-/// A reply that calls these, and says so much beside them.
+/// A reply with these calls and this text.
 fn calls(calls: &[(&str, Value)], text: &str) -> Value {
     let calls: Vec<Value> = calls
         .iter()
@@ -49,7 +49,7 @@ fn nanos(amount: &Value) -> u64 {
     format!("{whole}{fraction:0<9}").parse().expect("digits")
 }
 
-/// The branches of a tree, after checking that their figures add up to the nano.
+/// Returns the branches of a tree, after checking that their figures add up to the nano-USD.
 fn tree(project: &Project, top: &str) -> Vec<Value> {
     let tree = project.json(&["tree", top]);
     let branches = tree["threads"].as_array().expect("a list").clone();
@@ -79,7 +79,8 @@ fn three_levels_run_out_of_money_are_raised_and_go_on_in_place() {
     let Some(server) = Llmock::start() else {
         return;
     };
-    // About 1,500 tokens, which cost a third of what there is; in one word, so that it is sent at once.
+    // About 1,500 tokens, which cost a third of the budget; in one word, so that it is sent at
+    // once.
     let long = "x".repeat(6_000);
     let spawns = |next: &str| {
         let spawn = ("spawn_thread", json!({"directive": next}));
@@ -97,7 +98,8 @@ fn three_levels_run_out_of_money_are_raised_and_go_on_in_place() {
     let answer = project.json(&["resume", "top-1"]);
     assert_ne!(answer["exit"], 0, "{answer}");
     project.json(&["raise", "top-1", "--spend", "0.10"]);
-    // Whoever is asked first waits for its own: the leaf has nothing to wait for and goes on at once.
+    // The first thread asked waits for its own child; the leaf has no child to wait for and goes on
+    // at once.
     let waits = || calls(&[("wait_threads", json!({}))], "I wait.");
     server.scenario(&json!([waits(), waits(), waits()]));
     let answer = project.json(&["resume", "top-1"]);

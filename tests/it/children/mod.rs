@@ -1,4 +1,4 @@
-//! Child threads: spawned, waited for, told something and ended by the tools of the runner's own.
+//! Child threads: spawned, waited for, sent messages and ended by the runner's own tools.
 
 mod answers;
 mod asked;

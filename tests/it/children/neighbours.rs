@@ -1,5 +1,5 @@
-//! Bad neighbours: a child, parent, account or inbox whose record is gone or no longer what it was
-//! stops nobody beside it, and is named. Each kind of damage, in a file of SQLite.
+//! Unreadable neighbours: a child, parent, account or inbox whose record is missing or damaged
+//! stops no other thread, and is named. Each kind of damage is made in a SQLite file.
 
 use super::world::Family;
 use crate::audit::world::open;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use threadkeep_core::runner::{Outcome, Signal};
 use threadkeep_core::thread::StepKind;
 
-/// What becomes of the row of a record: SQL with its table, and its name as `?1`.
+/// SQL that damages the row of a record, with its table, and its name as `?1`.
 const DAMAGES: [&str; 4] = [
     "DELETE FROM record_{} WHERE name = ?1",
     "UPDATE record_{} SET value = '{\"id\": 7' WHERE name = ?1",
@@ -17,14 +17,14 @@ const DAMAGES: [&str; 4] = [
     "UPDATE record_{} SET value = printf('%.*c', 5000000, 'x') WHERE name = ?1",
 ];
 
-/// The records of one thread that another may meet.
+/// Collections of a thread's records that another thread may read.
 const COLLECTIONS: [&str; 3] = ["thread", "head", "chain"];
 
-/// A family in a file that somebody else can reach.
+/// A family in a file that a second connection can damage.
 ///
-/// The connection is closed before the store: SQLite shares the memory of a log within a process, and
-/// whoever lets go of it last deletes it by the name that the first gave it. That name is below the
-/// store's directory handle, whose number another store may have by then.
+/// The connection is closed before the store: SQLite shares the memory of a log within a process,
+/// and the last connection to close deletes it by the name that the first one gave it. That name is
+/// below the store's directory handle, whose number another store may have by then.
 struct Planted {
     shell: Connection,
     family: Family,
@@ -49,7 +49,7 @@ impl Planted {
         assert_eq!(changed, 1, "{sql} {name}");
     }
 
-    /// The row of a record, to be put back.
+    /// Returns the row of a record, to be put back.
     fn row(&self, collection: &str, name: &str) -> (i64, String) {
         let sql = format!("SELECT version, value FROM record_{collection} WHERE name = ?1");
         self.shell
@@ -76,7 +76,7 @@ impl Planted {
             .unwrap_or_else(|error| panic!("{name} of {thread}: {error:?}"));
     }
 
-    /// Sweeps a thread to the end; the names of those that could not be told.
+    /// Sweeps a thread to the end; returns the threads that could not be told.
     fn sweep(&self, thread: &str) -> Vec<String> {
         let (mut cursor, mut named) = (None, Vec::new());
         loop {
@@ -95,7 +95,7 @@ impl Planted {
     }
 }
 
-/// Each damage of each record.
+/// Runs `check` with each damage of each record.
 fn each(check: impl Fn(&str, &str)) {
     for how in DAMAGES {
         for collection in COLLECTIONS {
@@ -105,9 +105,9 @@ fn each(check: impl Fn(&str, &str)) {
     }
 }
 
-/// Symptom: one child that could not be read failed every claim of the parent that waited for it,
-/// also after the time of the wait. Cause: the wait wanted the records of all. Fix: such a child is
-/// part of the answer.
+/// Symptom: one unreadable child failed every claim of the parent that waited for it, also after
+/// the time of the wait. Cause: the wait wanted the records of all. Fix: such a child is part of
+/// the answer.
 #[test]
 fn a_wait_for_a_child_that_cannot_be_read_comes_to_its_end() {
     each(|how, collection| {
@@ -141,8 +141,9 @@ fn a_wait_for_a_child_that_cannot_be_read_comes_to_its_end() {
     });
 }
 
-/// Symptom: where an account far above was lost, the nearest one kept the hold of a thread that had ended, and the spend
-/// was not in it. Cause: one lost account took all above away. Fix: those below it go on.
+/// Symptom: where an account far above was lost, the nearest one kept the hold of a thread that had
+/// ended, and lacked its spend. Cause: one lost account stopped the update of all above the thread.
+/// Fix: those below the lost one are updated.
 #[test]
 fn an_account_below_a_lost_one_is_still_told() {
     each(|how, collection| {
@@ -167,7 +168,7 @@ fn an_account_below_a_lost_one_is_still_told() {
     });
 }
 
-/// What an agent asks of a child that cannot be read, and of all its children, is answered.
+/// An agent's calls about an unreadable child, and about all its children, are answered.
 #[test]
 fn what_is_asked_of_a_child_that_cannot_be_read_is_a_result() {
     each(|how, collection| {
@@ -200,8 +201,8 @@ fn what_is_asked_of_a_child_that_cannot_be_read_is_a_result() {
     });
 }
 
-/// Symptom: a child that could not be read stopped a sweep, or was left out of it without a word.
-/// Fix: the others are told, it is named, and the sweep is kept until it can be told.
+/// Symptom: an unreadable child stopped a sweep, or was left out of it silently. Fix: the others
+/// are told, the child is named, and the sweep is kept until the child can be told.
 #[test]
 fn a_kill_and_a_cancel_pass_a_child_that_cannot_be_read() {
     each(|how, collection| {
@@ -229,7 +230,7 @@ fn a_kill_and_a_cancel_pass_a_child_that_cannot_be_read() {
     });
 }
 
-/// Lists, trees and recoveries name it, and go on with the others.
+/// Lists, trees and recoveries name an unreadable child and go on with the others.
 #[test]
 fn lists_trees_and_recoveries_name_a_child_that_cannot_be_read() {
     each(|how, collection| {
@@ -267,7 +268,8 @@ fn lists_trees_and_recoveries_name_a_child_that_cannot_be_read() {
 }
 
 /// Symptom: a child could not be killed, recovered or finished once its parent's record was bad.
-/// Cause: it was loaded with its parent's head and accounts. Fix: what can be read is.
+/// Cause: it was loaded with its parent's head and accounts. Fix: it is loaded with those that can
+/// be read.
 #[test]
 fn a_parent_that_cannot_be_read_stops_no_child() {
     each(|how, collection| {
@@ -282,7 +284,7 @@ fn a_parent_that_cannot_be_read_stops_no_child() {
             };
             let spawn = json!({"directive": "work", "limits": limits});
             let child = planted.family.spawn(spawn);
-            // A holder of its own.
+            // The child gets a holder of its own.
             planted.family.world.count(name);
             planted.family.world.start(&child, None).unwrap();
             children.push(child);
@@ -307,7 +309,7 @@ fn a_parent_that_cannot_be_read_stops_no_child() {
         assert_eq!(status(&rich), "completed");
         let spent = planted.family.load(&done).head.value.counters.spend.get();
         assert!(spent > 0, "what it cost stands in its history");
-        // Without its account nothing more is admitted.
+        // Without its account no further attempt is admitted.
         let started = planted.family.world.start(&created, None);
         let money = collection == "chain";
         assert_eq!(started.unwrap().step.kind.is_none(), money);
@@ -315,7 +317,7 @@ fn a_parent_that_cannot_be_read_stops_no_child() {
     });
 }
 
-/// What becomes of the record of a message, as [`DAMAGES`].
+/// Runs `check` with each of [`DAMAGES`] of a message's record.
 fn each_lost_message(check: impl Fn(&mut Planted, &dyn Fn(&Planted, &str))) {
     for how in DAMAGES {
         println!("{how}");
@@ -328,8 +330,8 @@ fn each_lost_message(check: impl Fn(&mut Planted, &dyn Fn(&Planted, &str))) {
 }
 
 /// Symptom: a message that the head counts and whose record was gone made a run ask its model once
-/// more, with nothing to answer, and pay for it. Fix: the run stops and says so; who resumes it
-/// wants it to go on, and the model reads that a message is lost.
+/// more, with nothing to answer, and pay for it. Fix: the run stops and says so. A person who
+/// resumes it wants it to go on, and the model reads that a message is lost.
 #[test]
 fn a_message_that_is_lost_admits_no_call() {
     each_lost_message(|planted, damage| {
@@ -359,8 +361,8 @@ fn a_message_that_is_lost_admits_no_call() {
     });
 }
 
-/// A thread that has something to answer goes on, and its model reads that a message is lost; one
-/// that is ended ends.
+/// A thread with other input goes on, and its model reads that a message is lost; a thread that is
+/// being ended ends.
 #[test]
 fn a_message_that_is_lost_stops_no_run_and_no_end() {
     each_lost_message(|planted, damage| {
@@ -370,7 +372,7 @@ fn a_message_that_is_lost_stops_no_run_and_no_end() {
             planted.family.running("work"),
             planted.family.running("work"),
         );
-        // A holder of its own.
+        // The thread gets a holder of its own.
         planted.family.world.count("recovered");
         let (fresh, recovered) = (planted.family.spawn(spawn), planted.family.running("work"));
         let all = [&asks, &killed, &fresh, &recovered];

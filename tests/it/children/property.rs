@@ -1,5 +1,5 @@
-//! Random requests against trees of threads: after every one of them the auditor finds nothing, and whatever was begun
-//! comes to its end.
+//! Random requests against trees of threads: the auditor finds nothing after any of them, and every
+//! thread that was begun comes to its end.
 
 use super::requests::request;
 use super::wild::Forest;
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use std::collections::BTreeMap;
 
-/// Histories of one run; `THREADKEEP_CASES` asks for more.
+/// Number of random histories of a test run; `THREADKEEP_CASES` asks for more.
 const CASES: u32 = 40;
 
 fn cases() -> u32 {
@@ -33,7 +33,7 @@ proptest! {
     }
 }
 
-/// Each of these occurs among as many histories of the same requests.
+/// Outcomes that must each occur among the same number of histories of these requests.
 const OUTCOMES: [&str; 52] = [
     "aggregate_results",
     "cancel",

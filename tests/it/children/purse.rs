@@ -1,4 +1,5 @@
-//! Children of one budget from the command line, with a model whose longest reply would cost more than all of it.
+//! Children that share one budget, from the command line, with a model whose longest reply would
+//! cost more than all of it.
 
 use crate::cli::fixture::Project;
 use serde_json::{Value, json};
@@ -11,7 +12,7 @@ use threadkeep_tests::judge::{
 const CALL: Duration = Duration::from_millis(1_500);
 const CHILDREN: usize = 5;
 
-/// The directive that a request is of: its prompt says so.
+/// Returns true if a request comes from this directive, which its prompt names.
 fn is_of(body: &Value, name: &str) -> bool {
     let prompt = format!("You are {name}.");
     body["messages"][0].to_string().contains(&prompt)
@@ -22,7 +23,8 @@ fn call(index: usize, name: &str, arguments: &Value) -> Value {
         "function": {"name": name, "arguments": arguments.to_string()}})
 }
 
-/// The boss spawns all children in one reply, waits, and then says how many results it read.
+/// The model: the boss spawns all children in one reply, waits, and then says how many results it
+/// read.
 fn judge(_: usize, body: &Value, _: &str) -> ServerAnswer {
     let messages = body["messages"].as_array().expect("messages");
     if !is_of(body, "boss") {
@@ -87,8 +89,9 @@ fn project(address: &str) -> Project {
     project
 }
 
-/// Symptom: five children suspended at once with one per cent spent, and their parent ended without their results. Cause:
-/// one attempt held all that was left. The kind: a shared budget whose users are under way together.
+/// Symptom: five children suspended at once with one per cent spent, and their parent ended without
+/// their results. Cause: one attempt held all that was left. Kind: a shared budget whose users are
+/// under way together.
 #[test]
 fn five_children_of_one_dollar_complete_with_a_model_that_may_cost_more() {
     let server = JudgeServer::start(judge);

@@ -1,7 +1,9 @@
-//! Sixty-four runs race for one account that can afford ten attempts: in threads over either store, and in processes. Ten
-//! are admitted, whoever they are; the others wait for the money that those hold, and go on once there is some.
+//! Sixty-four runs race for one account that can afford ten attempts: in threads over either store,
+//! and in processes. Any ten are admitted; the others wait for the money that those hold, and go on
+//! once there is some.
 //!
-//! A process is this test binary again, told by an environment variable where the store is, in the test [`racer`].
+//! A racing process is this test binary again, in the test [`racer`]; an environment variable names
+//! the store.
 
 use super::world::Family;
 use crate::runner::world::{World, calls, raise, reply, says, usage};
@@ -34,15 +36,16 @@ use threadkeep_tests::native::Native;
 const RUNS: usize = 64;
 const AFFORDED: usize = 10;
 const PROCESSES: usize = 8;
-/// Children of one reply.
+/// Children that one reply spawns.
 const AT_ONCE: usize = 16;
-/// Repeats of one start after which it is taken for one that never gets through.
+/// Repeats of one start after which it counts as starved.
 const REPEATS_MAX: u32 = 10_000;
 const FILE: &str = "registry.db";
 const VARIABLE: &str = "THREADKEEP_TEST_RACER_IN";
 
-/// The boss's model costs next to nothing, and has room for what is said of all children. The children's writes at most
-/// fewer tokens than the floor, so that no attempt is made to fit what is left.
+/// The boss's model costs next to nothing and has room for the messages about all children. The
+/// children's model writes at most fewer tokens than the floor, so that no attempt is lowered to
+/// fit the rest of the money.
 fn library() -> MapLibrary {
     let model = |name: &str, output: u32, price: &str| {
         json!({
@@ -64,7 +67,7 @@ fn library() -> MapLibrary {
         .with("directive", "boss", &boss.to_string())
 }
 
-/// Racers of other processes have the same time.
+/// Builds a context in which racers of other processes have the same time.
 fn context(store: Arc<dyn Storage>) -> Context {
     let start = Time {
         seconds: 1_800_000_000,
@@ -77,16 +80,17 @@ fn context(store: Arc<dyn Storage>) -> Context {
     }
 }
 
-/// What a racer has: a service of its own over the store of all.
+/// Builds a racer's own service over the shared store.
 fn service(store: &Arc<dyn Storage>) -> Service<Native> {
     Service::new(Native::new(context(Arc::clone(store))))
 }
 
-/// A boss that has ended, whose account can afford ten attempts and half of one, and its children, which draw on it.
+/// A boss that has ended, whose account can afford ten attempts and half of one, and its children,
+/// which draw on that account.
 struct Race {
     family: Family,
     children: Vec<String>,
-    /// What each attempt holds, in nano-USD.
+    /// Nano-USD that each attempt holds.
     hold: u64,
 }
 
@@ -100,7 +104,7 @@ impl Race {
         for _ in 0..RUNS / AT_ONCE {
             children.extend(spawn(&mut family, AT_ONCE));
         }
-        // One more says what an attempt holds: they are all alike.
+        // One more child shows how much an attempt holds: all attempts are alike.
         let probe = spawn(&mut family, 1).remove(0);
         family.world.start(&probe, None).unwrap();
         let hold = held(&family, &probe);
@@ -123,7 +127,8 @@ impl Race {
         }
     }
 
-    /// Ten have a call to make, each with its hold; all others wait for money, and nobody is left between.
+    /// Checks that ten children have a pending call with a hold and all others wait for money;
+    /// returns both groups.
     fn admitted(&self) -> (Vec<String>, Vec<String>) {
         let (mut admitted, mut waiting) = (Vec::new(), Vec::new());
         for child in &self.children {
@@ -151,7 +156,7 @@ impl Race {
         (admitted, waiting)
     }
 
-    /// The reply to a pending call costs a part of what is held; the thread ends.
+    /// Submits a reply to a pending call: it costs a part of its hold, and the thread ends.
     fn answer(&self, child: &str) {
         let text = "done".to_owned();
         let outcome = reply(vec![ReplyBlock::Text { text }], usage(20, 5));
@@ -171,7 +176,8 @@ impl Race {
         service.submit(child, &submission, head.version).unwrap();
     }
 
-    /// The ten settle; then there is money for one after the other of those that waited, and nobody is stuck.
+    /// Settles the ten; then the children that waited are admitted one after the other, and none is
+    /// stuck.
     fn goes_on(&self) {
         let (admitted, waiting) = self.admitted();
         admitted.iter().for_each(|child| self.answer(child));
@@ -187,7 +193,7 @@ impl Race {
     }
 }
 
-/// So many children of one reply.
+/// Spawns `count` children with replies of the boss.
 fn spawn(family: &mut Family, count: usize) -> Vec<String> {
     let boss = family.boss.clone();
     let arguments = json!({"directive": "work", "model": "default"}).to_string();
@@ -206,10 +212,10 @@ fn held(family: &Family, thread: &str) -> u64 {
     hold.expect("its attempt was admitted").amount.get()
 }
 
-/// Start, and again as long as others are faster: how often it was repeated.
+/// Starts a child, again after each conflict; returns the number of repeats.
 fn start(service: &Service<Native>, child: &str) -> u32 {
     let holder = format!("h/{child}");
-    // No two pause alike, or they would meet again.
+    // Pauses differ, or the same two racers would conflict again.
     let own = child.bytes().map(u64::from).sum::<u64>() % 512;
     for repeats in 0..REPEATS_MAX {
         match service.start(child, None, &holder, &holder) {
@@ -262,7 +268,7 @@ fn sqlite(path: &Path) -> Arc<dyn Storage> {
     Arc::new(SqliteStore::open(&dir, FILE, SqliteOptions::local()).unwrap())
 }
 
-/// With native code that all processes share.
+/// An engine whose native code all processes share.
 fn engine(path: &Path) -> Engine {
     let dir = Dir::open_ambient_dir(path, ambient_authority()).unwrap();
     dir.create_dir_all("cache").unwrap();
@@ -270,7 +276,8 @@ fn engine(path: &Path) -> Engine {
     Engine::new(threadkeep::limits::Limits::local(), Some(&cache)).unwrap()
 }
 
-/// Not a test of its own: a process that starts the threads that it is told, once it is told to.
+/// A racing process; no test by itself. It reads which threads to start, and starts them on a
+/// signal.
 #[test]
 fn racer() {
     let Ok(directory) = std::env::var(VARIABLE) else {
@@ -333,7 +340,7 @@ impl Racer {
         self.orders.flush().unwrap();
     }
 
-    /// What it says next; the words of the test harness are left out.
+    /// Returns its next line, without the lines of the test harness.
     fn next(&mut self) -> Option<String> {
         let lines = self.said.by_ref().map_while(Result::ok);
         lines

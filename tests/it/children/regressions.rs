@@ -11,8 +11,9 @@ use threadkeep_core::thread::StepKind;
 use threadkeep_tests::between::Between;
 use threadkeep_tests::fixture::MapLibrary;
 
-/// Symptom: a tree was killed, and some of its threads went on. Cause: a sweep of more than a page that had begun as a
-/// cancel went on as a kill, and those of the pages before never heard of that. Fix: a cursor says what was told.
+/// Symptom: a tree was killed, and some of its threads went on. Cause: a sweep of more than a page
+/// that had begun as a cancel went on as a kill, and the threads of earlier pages never got the
+/// kill. Fix: the cursor records which intent was passed on.
 #[test]
 fn a_kill_that_comes_between_two_pages_of_a_cancel_reaches_all() {
     let mut family = Family::new();
@@ -66,8 +67,9 @@ fn a_kill_that_comes_between_two_pages_of_a_cancel_reaches_all() {
     );
 }
 
-/// Symptom: a tree was cancelled, and a grandchild went on and spent. Cause: its own parent had ended before it, and what
-/// has ended was left out by the sweep. Fix: what is told passes through it.
+/// Symptom: a tree was cancelled, and a grandchild went on and spent. Cause: its own parent had
+/// ended before it, and the sweep left out ended threads. Fix: the intent passes through an ended
+/// thread.
 #[test]
 fn a_cancel_passes_through_a_thread_that_has_ended() {
     for (signal, status) in [(Signal::Cancel, "cancelled"), (Signal::Kill, "killed")] {
@@ -103,9 +105,10 @@ fn a_cancel_passes_through_a_thread_that_has_ended() {
     }
 }
 
-/// Symptom: a parent waited until the deadline for a child that had ended. Cause: the end of a child replaced the head of
-/// a parent that ran or waited; one that was suspended in the middle of a wait, and was resumed at that moment, decided
-/// with the child as it had been. Fix: its head is replaced, too.
+/// Symptom: a parent waited until the deadline for a child that had ended. Cause: the end of a
+/// child replaced the head of a parent that ran or waited, but not of one that was suspended in the
+/// middle of a wait. A resume at that moment decided with the child's older state. Fix: that head
+/// is replaced, too.
 #[test]
 fn an_end_that_meets_the_resume_of_a_wait_is_not_missed() {
     let memory = Arc::new(MemoryStore::new());

@@ -5,17 +5,17 @@ use serde_json::{Value, json};
 use threadkeep_core::limits::Limits;
 use threadkeep_core::money::NanoUsd;
 
-/// Levels below a top, and children of one thread.
+/// Bounds of a tree: levels below a top, and children of one thread.
 pub const DEPTH: u64 = 5;
 pub const WIDTH: u64 = 6;
 
-/// One call of a reply; the numbers pick what it names.
+/// One call of a reply; the numbers select the threads that it names.
 #[derive(Debug, Clone)]
 pub enum Call {
     Spawn(u8, u8),
     Wait(u8, u8),
     Send(u8),
-    /// A message for a child, and a wait for it in the same reply.
+    /// A message to a child, and a wait for it in the same reply.
     Ask(u8),
     Stop(u8, bool),
     Look(u8),
@@ -24,7 +24,7 @@ pub enum Call {
     Wrong,
 }
 
-/// One request; the first number picks the thread.
+/// One request; the first number selects the thread.
 #[derive(Debug, Clone)]
 pub enum Request {
     Start(u8, bool),
@@ -38,12 +38,12 @@ pub enum Request {
     Sweep(u8, u8),
     Due(u8),
     Advance(u32),
-    /// The clock comes to the end of the next wait.
+    /// Moves the clock to the end of the next wait.
     Deadline,
     StepBack(u16),
-    /// A provider reports many tokens: the money of a tree runs out.
+    /// The provider reports many tokens, so the money of a tree runs out.
     Costly(u8, u8),
-    /// From now on so many runs have room at once.
+    /// Sets how many runs have room at once.
     Runs(u8),
 }
 

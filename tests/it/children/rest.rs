@@ -1,4 +1,5 @@
-//! What must be so once nothing in a forest goes on by itself, and how all of it is brought to its end.
+//! Checks of a forest in which nothing goes on by itself, and the requests that bring all of it to
+//! its end.
 
 use super::wild::Forest;
 use serde_json::Value;
@@ -9,10 +10,11 @@ use threadkeep_core::plan::Loaded;
 use threadkeep_core::runner::{Raise, Signal};
 use threadkeep_core::thread::Status;
 
-/// What the driver of a tree mends by itself, whoever's the money is.
+/// Causes of suspension that the driver of a tree repairs by itself, whichever account the thread
+/// draws on.
 const MENDED: [&str; 3] = ["recovered", "stopped", "store_full"];
 
-/// Does a child stand where the driver of its tree lets it go on by itself, sooner or later?
+/// Returns true if the driver of the child's tree will resume it by itself.
 fn is_interrupted(child: &Loaded) -> bool {
     let (head, chain) = (&child.head.value, &child.chain.value);
     let code = head.cause.as_ref().map_or("", |cause| &cause.code);
@@ -27,8 +29,8 @@ fn is_interrupted(child: &Loaded) -> bool {
 }
 
 impl Forest {
-    /// The answer of a wait tells of no child that was interrupted, unless its time was over or the
-    /// end of another was enough: whoever waits would end without its result.
+    /// Checks that the answer of a wait contains no interrupted child, unless its time was over or
+    /// the end of another child was enough: the parent would end without that child's result.
     pub(super) fn answers_rightly(&self, parent: &Loaded, result: &ToolResult) {
         let told: Value = serde_json::from_str(&result.text).unwrap();
         let key = parent.key();
@@ -48,8 +50,8 @@ impl Forest {
         }
     }
 
-    /// A wait that is open at rest is one that no child answers, and those that hold it up cannot be
-    /// revived.
+    /// Checks a wait that is open at rest: no child answers it, and the children that hold it up
+    /// cannot be revived.
     fn open_wait_at_rest(&self, loaded: &Loaded) {
         let head = &loaded.head.value;
         let Some(wait) = &head.wait else { return };
@@ -65,7 +67,7 @@ impl Forest {
         }
     }
 
-    /// What must be so once nothing is left to do.
+    /// Checks everything that must hold once nothing is left to do.
     pub fn at_rest(&self) {
         let all = self.all();
         for loaded in &all {
@@ -117,7 +119,7 @@ impl Forest {
         }
     }
 
-    /// Whatever is suspended is raised and resumed, as often as it takes.
+    /// Raises and resumes every suspended thread, as often as it takes.
     pub fn finish(&mut self) {
         for round in 0..60 {
             self.settle();
@@ -169,7 +171,7 @@ impl Forest {
             .as_ref()
             .is_some_and(|cause| cause.reason == "budget");
         if broke && self.load(&owner).head.value.status.is_end() && owner != *id {
-            // Nobody can raise the account of a thread that has ended.
+            // The account of a thread that has ended cannot be raised.
             self.count("left without money");
             let name = format!("end/{round}");
             let cancel = Signal::Cancel;

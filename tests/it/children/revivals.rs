@@ -1,5 +1,5 @@
-//! Trees that were interrupted, through the driver: nobody's result is lost, and a run stays until
-//! nothing below it is left to do.
+//! Interrupted trees through the driver: no child's result is lost, and a run stays until nothing
+//! below it is left to do.
 
 use super::grove::{Act, Grove, call, grove, say};
 use serde_json::json;
@@ -15,11 +15,11 @@ use threadkeep::wit::Limits;
 use threadkeep::wit::runner::{Raised, SignalKind};
 
 const WAIT: &str = "wait_threads";
-/// Far more than a tree of these takes.
+/// Time limit of a test: far more than a tree of these takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Each level spawns two of the next and waits for them; whoever is told of a suspended child says
-/// that results are lost.
+/// Each level spawns two of the next and waits for them; a parent that is told of a suspended child
+/// replies that results are lost.
 fn waits_for_all(who: &str, _: usize, last: &str) -> Vec<Block> {
     let next = match who {
         "top" => "mid",
@@ -36,7 +36,7 @@ fn waits_for_all(who: &str, _: usize, last: &str) -> Vec<Block> {
     call(&[spawn.clone(), spawn, (WAIT, json!({}))])
 }
 
-/// The top spawns five leaves; it waits for them or not.
+/// The top spawns five leaves and waits for them, or not.
 fn five(waits: bool) -> Box<Act> {
     Box::new(move |who: &str, before: usize, _: &str| match who {
         "top" if before == 0 => {
@@ -51,7 +51,7 @@ fn five(waits: bool) -> Box<Act> {
     })
 }
 
-/// The driver of a grove under a policy that allows so many runs at once.
+/// The driver of a grove under a policy that allows this many runs at once.
 fn with_runs(grove: &Grove, runs: u64) -> Driver {
     let ceilings = Ceilings {
         runs_max: Some(runs),
@@ -65,7 +65,7 @@ fn with_runs(grove: &Grove, runs: u64) -> Driver {
     grove.driver.clone().within(Arc::new(guard))
 }
 
-/// A run that hangs says how the threads of its tree stand.
+/// Runs a tree; if the run hangs, the panic shows the status of its threads.
 async fn run(driver: &Driver, top: &str) -> Ended {
     let (sink, stop) = (Sink::none(), Stop::never());
     let run = tokio::time::timeout(PATIENCE, driver.run(top, None, &sink, &stop));
@@ -97,7 +97,7 @@ async fn asked_at_once(grove: &Grove, threads: usize) {
     }
 }
 
-/// The top has ended, and two leaves are asked.
+/// Waits until the top has ended and two leaves are under way.
 async fn ended_above_two(grove: &Grove, top: &str) {
     while grove
         .driver
@@ -114,8 +114,8 @@ async fn ended_above_two(grove: &Grove, top: &str) {
 }
 
 /// Symptom: a run of a tree came back with exit 0 and left children `created`, their money
-/// reserved. Cause: they found no room among the `runs` of the policy, and nobody came back to
-/// them. Fix: the run stands in line for them.
+/// reserved. Cause: they found no room among the `runs` of the policy, and the driver did not come
+/// back to them. Fix: the run queues for them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn children_that_find_no_room_among_the_runs_begin_once_there_is_some() {
     for (runs, waits) in [(1, false), (2, false), (1, true), (3, true)] {
@@ -157,7 +157,7 @@ async fn a_tree_that_was_stopped_in_order_goes_on_with_its_top() {
     grove.adds_up(&top).await;
 }
 
-/// The kind beside it: `runs` that are few, and a tree that was stopped.
+/// Same kind: few `runs`, and a tree that was stopped.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stopped_tree_goes_on_where_few_runs_are_allowed() {
     let grove = grove("1", Duration::from_secs(30), five(true));
@@ -179,8 +179,8 @@ async fn a_stopped_tree_goes_on_where_few_runs_are_allowed() {
     all_are(&grove, &top, 6, "completed").await;
 }
 
-/// Symptom: what lay below a top that had ended could not be driven any more: `resume` refused the
-/// top. Fix: it drives what lies below.
+/// Symptom: threads below a top that had ended could not be driven any more: `resume` refused the
+/// top. Fix: it drives the threads below.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_lies_below_a_top_that_has_ended_is_driven_with_it() {
     let act = |who: &str, before: usize, last: &str| match who {
@@ -218,7 +218,7 @@ async fn what_lies_below_a_top_that_has_ended_is_driven_with_it() {
     }
 }
 
-/// The kind beside it: a child that was created and never begun.
+/// Same kind: a child that was created and never begun.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_created_child_below_a_top_that_has_ended_is_begun() {
     let grove = grove("1", Duration::from_millis(10), five(false));
@@ -288,7 +288,7 @@ async fn a_child_that_is_recovered_in_a_live_tree_is_revived() {
     let recovers = async {
         asked_at_once(&grove, 4).await;
         *grove.actor.pause.lock().unwrap() = Duration::from_millis(10);
-        // As a person does who takes a holder for dead.
+        // A person does the same who takes a holder for dead.
         let tenant = grove.driver.tenant();
         let tree = grove.tree(&top).await;
         let leaf = tree.iter().find(|one| one.depth == 2).unwrap();

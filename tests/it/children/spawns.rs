@@ -1,5 +1,5 @@
-//! A child is created with the reply that asks for it, with what its parent may do and has left, or the model is told why
-//! not.
+//! A child is created in the commit of the reply that asks for it, within its parent's rights and
+//! money, or the model gets a refusal as the result.
 
 use super::world::Family;
 use crate::runner::world::{raise, says};
@@ -39,7 +39,7 @@ fn a_child_takes_its_reserve_and_its_bounds_from_its_parent() {
         family.due().first().map(|due| due.0.clone()),
         Some(child.clone())
     );
-    // It ends, and gives back what it has not spent.
+    // The child ends, and gives back the money that it has not spent.
     family.world.start(&child, None).unwrap();
     family.world.submit(&child, says("done")).unwrap();
     assert_eq!(family.status(&child), "completed");
@@ -68,7 +68,7 @@ fn a_child_without_a_spend_draws_on_its_parents_account() {
     family.world.audit();
 }
 
-/// Arguments, and a part of what the model is told.
+/// Arguments, and a part of the refusal that the model reads.
 const REFUSED: [(&str, &str); 13] = [
     (r#"{"directive":"nothing"}"#, "nothing"),
     (r#"{"directive":"work","inputs":{"x":1}}"#, "inputs.x"),
@@ -116,7 +116,7 @@ fn a_spawn_that_cannot_be_is_a_result_and_changes_nothing_else() {
         let boss = family.boss.clone();
         let arguments: Value = serde_json::from_str(arguments).unwrap();
         let limit = family.account(&boss).0;
-        // The boss's own cap would lower what is asked, so its account is made smaller than it.
+        // The boss's own cap would lower the request, so its account is made smaller than that cap.
         if part == "are left" {
             family.spawn(json!({"directive": "work", "limits": {"spend": "0.05"}}));
         }

@@ -1,15 +1,15 @@
-//! A thread that was suspended in the middle of a wait: what is done to it meanwhile keeps the wait.
+//! A thread that was suspended in the middle of a wait keeps its wait through later changes.
 
 use super::world::Family;
 use crate::runner::world::{calls, says};
 use serde_json::json;
 use threadkeep_core::thread::StepKind;
 
-/// A boss that waits for a running child and was recovered while another call of the same reply was
-/// under way.
+/// Builds a boss that waits for a running child and was recovered while another call of the same
+/// reply was under way.
 fn suspended(family: &mut Family) -> String {
     let boss = family.boss.clone();
-    // Another holder than the boss has.
+    // The child gets another holder than the boss.
     family.world.count("child");
     let child = family.running("work");
     let called = calls(&[("write", "{}"), ("wait_threads", "{}")]);
@@ -21,9 +21,9 @@ fn suspended(family: &mut Family) -> String {
     child
 }
 
-/// Symptom: something appended to such a thread made its wait a call of a tool of the host's, which
-/// has none of that name. Cause: the open calls were written anew without what kind they are. Fix:
-/// a wait stays one. The kind: an append without a token, and a host's own loop beside it.
+/// Symptom: an append to such a thread turned its wait into a call of a host tool, and the host has
+/// none of that name. Cause: the open calls were written again without their kind. Fix: a wait
+/// stays a wait. Kind: an append without a token, and an external loop beside it.
 #[test]
 fn an_append_keeps_an_open_wait() {
     let event = json!({

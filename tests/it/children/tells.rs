@@ -1,4 +1,4 @@
-//! What one thread tells another: messages, a cancel, a kill; and what it may see of it.
+//! Messages, cancels and kills that one thread sends to another, and the threads that it may see.
 
 use super::world::Family;
 use crate::runner::world::{calls, says};
@@ -323,7 +323,7 @@ fn a_cancel_of_what_has_ended_reaches_those_under_it() {
         }
         assert_eq!(family.status(&boss), "completed");
         assert!(family.due().is_empty(), "{:?}", family.due());
-        // With nobody under it there is nobody to tell.
+        // Without children there is no thread to pass the end on to.
         let alone = family.world.create(Some("work"));
         family.world.start(&alone, None).unwrap();
         family.world.submit(&alone, says("done")).unwrap();
@@ -361,7 +361,7 @@ fn the_account_of_a_parent_that_has_ended_is_raised_for_those_who_draw_on_it() {
     family.world.submit(&child, says("done")).unwrap();
     assert_eq!(family.status(&child), "completed");
     family.world.audit();
-    // Nobody draws on it any more.
+    // No thread draws on it any more.
     assert!(
         family
             .world

@@ -1,4 +1,4 @@
-//! A child that is told something: messages keep their order, and a wait sees what comes of them.
+//! A child that gets messages: they keep their order, and a wait sees their effect.
 
 use super::world::Family;
 use crate::runner::world::{calls, fails, says, user};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use threadkeep_core::history::parse_user;
 use threadkeep_core::runner::{Outcome, Signal};
 
-/// How a child stands before it is told something.
+/// State of a child before it gets a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stands {
     /// Suspended by an error.
@@ -51,7 +51,7 @@ fn child(family: &mut Family, stands: Stands) -> String {
     }
 }
 
-/// What the wait of the boss was told of its only child.
+/// The part of the boss's wait result about its only child.
 fn told(family: &Family) -> Value {
     let got = family.results(&family.boss);
     let wait = got.iter().find(|got| got.0 == "wait_threads");
@@ -59,10 +59,11 @@ fn told(family: &Family) -> Value {
     told["threads"][0].clone()
 }
 
-/// Symptom: a parent sent its idle or suspended child a message, waited, and was told at once how
-/// the child stood before. Cause: such a child had stopped, mail or not. Fix: a child with mail
-/// that no cap forbids has not. The kind: in one reply or in two, whatever it is suspended by;
-/// where a cap forbids it, and where it stops again, the wait is answered.
+/// Symptom: a parent sent its idle or suspended child a message, waited, and was told at once the
+/// child's earlier state. Cause: such a child counted as stopped, with mail or without. Fix: a
+/// child with mail that no cap forbids has not stopped. Kind: in one reply or in two, with each
+/// cause of suspension; the wait is answered where a cap forbids the mail, and where the child
+/// stops again.
 #[test]
 fn a_wait_sees_the_answer_to_a_message() {
     for stands in [Stands::Failed, Stands::Capped, Stands::Broke, Stands::Idle] {
@@ -119,7 +120,7 @@ fn a_wait_sees_the_end_of_a_child_that_was_cancelled_while_suspended() {
     family.world.audit();
 }
 
-/// A person's message to a child.
+/// Sends a person's message to a child.
 fn send(family: &Family, child: &str, name: &str) {
     let message = Signal::Message(parse_user(&user(name)).unwrap());
     let service = &family.world.service;
@@ -127,9 +128,9 @@ fn send(family: &Family, child: &str, name: &str) {
 }
 
 /// Symptom: a person's message stood before one that the parent had sent earlier. Cause: a message
-/// to a thread that nobody holds was written at once, past its inbox. Fix: what waits there is
-/// taken first. The kind: a child that was not started, one that is suspended, and a thread that
-/// was stopped with mail; by a signal and by a start.
+/// to a thread without a holder was written at once, past its inbox. Fix: the inbox is read first.
+/// Kind: a child that was not started, one that is suspended, and a thread that was stopped with
+/// mail; by a signal and by a start.
 #[test]
 fn messages_keep_their_order() {
     for (stands, by_start) in [

@@ -9,7 +9,7 @@ use threadkeep::models::Block;
 use threadkeep::wit::Limits;
 use threadkeep::wit::runner::{Raised, SignalKind};
 
-/// Each level spawns two of the next with a reply, and waits for them with the same one.
+/// Each level spawns two of the next and waits for them in the same reply.
 fn two_each(who: &str, before: usize, _: &str) -> Vec<Block> {
     let next = match who {
         "top" => "mid",
@@ -25,7 +25,7 @@ fn two_each(who: &str, before: usize, _: &str) -> Vec<Block> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn children_run_side_by_side_and_their_parents_go_on() {
-    // A `mid` that has its results is asked again: by then four times in all.
+    // A `mid` that has its results is asked again: by then four calls in all.
     let act = |who: &str, before: usize, last: &str| match who {
         "mid" if last.contains("leaf done") => say("mid done"),
         _ => two_each(who, before, last),
@@ -74,7 +74,7 @@ async fn a_tree_that_runs_out_of_money_goes_on_in_place_once_it_is_raised() {
     let act = |who: &str, before: usize, last: &str| match who {
         "leaf" if before < 5 => call(&[("thread_status", json!({"thread": "none"}))]),
         "leaf" => say("leaf done"),
-        // A wait that says that a child has no money is asked for again.
+        // The parent repeats a wait whose answer says that a child has no money.
         _ if before == 0 => {
             let next = if who == "top" { "mid" } else { "leaf" };
             call(&[
@@ -202,8 +202,8 @@ async fn a_tree_whose_run_was_dropped_goes_on_with_its_top() {
     grove.adds_up(&top).await;
 }
 
-/// Symptom: a run of a tree never came back. Cause: its top was ended by another process while it waited, and how it stood
-/// was not read again. Fix: it is, with each look.
+/// Symptom: a run of a tree never came back. Cause: its top was ended by another process while it
+/// waited, and the driver did not read its status again. Fix: it does, with each look.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_top_that_somebody_else_ends_while_it_waits_is_noticed() {
     let grove = grove("1", Duration::from_secs(60), Box::new(two_each));

@@ -1,4 +1,4 @@
-//! A thread waits for its children without being held, and no end of a child is missed.
+//! A parent waits for its children without a lease, and misses no end of a child.
 
 use super::world::{Family, Got};
 use crate::runner::world::{calls, says};
@@ -198,8 +198,8 @@ fn a_thread_that_has_spawned_nothing_has_nothing_to_wait_for() {
     assert_eq!(told(&got)["threads"], json!([]));
 }
 
-/// Symptom it guards against: a parent that waits for ever. The end of the child comes between what the parent has read
-/// of it and the commit of the wait.
+/// Guards against a parent that waits for ever: the child ends between the parent's read of it and
+/// the commit of the wait.
 #[test]
 fn an_end_that_meets_the_wait_is_not_missed() {
     for first in ["wait", "end"] {
@@ -215,7 +215,7 @@ fn an_end_that_meets_the_wait_is_not_missed() {
             "wait" => (&child, says("done")),
             _ => (&boss, calls(&[(WAIT, "{}")])),
         };
-        // Whoever commits second decides with what the first has written: both orders end well.
+        // The second committer decides with the first one's records: both orders end well.
         family.world.submit(racer.0, racer.1).unwrap();
         family.world.submit(other.0, other.1).unwrap();
         if family.status(&boss) == "waiting" {

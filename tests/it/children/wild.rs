@@ -1,4 +1,5 @@
-//! A forest that random requests are made of: what each request does, and how whatever is left is brought to its end.
+//! A forest of threads under random requests: the effect of each request, and how the threads that
+//! are left are brought to their ends.
 
 use super::requests::{Call, DEPTH, Request, WIDTH, caps, spawn};
 use crate::runner::world::{World, calls, fails, raise, reply, says, usage, user};
@@ -17,20 +18,20 @@ use threadkeep_core::runner::{
 use threadkeep_core::thread::{Draft, Overrides, Status, StepKind};
 use threadkeep_tests::fixture::MapLibrary;
 
-/// Trees, what drives their threads, and who was fenced.
+/// Trees, the drivers of their threads, and the drivers that were fenced.
 pub struct Forest {
     pub world: World,
     tops: Vec<String>,
-    /// Results of drivers that somebody has taken the thread from.
+    /// Results of drivers that have lost their thread to another.
     fenced: Vec<(String, Submission)>,
-    /// Where a sweep of a thread goes on.
+    /// Cursor at which a thread's sweep goes on.
     pages: BTreeMap<String, String>,
-    /// Most runs that are under way at once, as an operator's policy bounds them.
+    /// Most runs under way at once, as an operator's policy bounds them.
     runs_max: usize,
 }
 
 impl Forest {
-    /// A boss with 0.5 USD and a chat, both of which may spawn.
+    /// Builds a boss with 0.5 USD and a chat, both of which may spawn.
     pub fn new() -> Self {
         let mut world = World::over(Arc::new(MemoryStore::new()), MapLibrary::small());
         let boss = world.create(Some("boss"));
@@ -70,7 +71,7 @@ impl Forest {
         threads.map(|thread| self.load(thread)).collect()
     }
 
-    /// A thread; three times of four one that has not ended, if there is one.
+    /// Selects a thread; three times of four one that has not ended, if there is one.
     fn pick(&self, n: u8) -> String {
         let threads = &self.world.threads;
         let live: Vec<&String> = threads
@@ -84,7 +85,7 @@ impl Forest {
         }
     }
 
-    /// A thread whose driver has something to answer, if there is one.
+    /// Selects a thread whose driver has a pending step, if there is one.
     fn busy(&self, n: u8) -> Option<String> {
         let busy: Vec<&String> = self
             .world
@@ -96,7 +97,7 @@ impl Forest {
         (!busy.is_empty()).then(|| busy[n % busy.len()].clone())
     }
 
-    /// Does whoever we believe to drive a thread hold it?
+    /// Returns true if the supposed driver of the thread still holds it.
     fn drives(&self, thread: &str) -> bool {
         let held = &self.world.held[thread];
         let head = self.load(thread).head.value;
@@ -152,7 +153,7 @@ impl Forest {
         }
     }
 
-    /// The clock comes to the end of the first wait that is not over.
+    /// Moves the clock to the end of the first wait that is not over.
     fn come_to_a_deadline(&mut self) {
         let now = self.world.service.ports().now();
         let waits = self.all().into_iter();
@@ -163,7 +164,7 @@ impl Forest {
         }
     }
 
-    /// A call of a tool that costs up to a fourth of what the largest account of a tree had.
+    /// Submits a tool call that costs up to a fourth of a tree's largest initial account.
     fn cost(&mut self, t: u8, n: u8) {
         let Some(thread) = self.busy(t) else { return };
         if self.world.pending(&thread) != Some(StepKind::CallLlm) {
@@ -179,7 +180,7 @@ impl Forest {
         self.submit(&thread, outcome, "costly");
     }
 
-    /// Is there room for one more run?
+    /// Returns true if there is room for one more run.
     fn has_room(&self) -> bool {
         let held = self.world.held.keys();
         held.filter(|thread| self.drives(thread)).count() < self.runs_max
@@ -189,7 +190,7 @@ impl Forest {
         self.world.start(thread, input).is_ok()
     }
 
-    /// Submit; what the newest entry then says of the calls is counted.
+    /// Submits an outcome and counts the call results in the newest entry.
     fn submit(&mut self, thread: &str, outcome: Outcome, what: &str) {
         let before = self.load(thread);
         let done = self.world.submit(thread, outcome);
@@ -232,7 +233,7 @@ impl Forest {
         }
     }
 
-    /// Threads under one, directly.
+    /// Direct children of a thread.
     pub(super) fn children(&self, parent: &Loaded) -> Vec<Loaded> {
         let chain = &parent.thread.value.chain;
         let all = self.all().into_iter();
@@ -274,7 +275,7 @@ impl Forest {
         let (mut names, mut children) = (Vec::new(), loaded.chain.value.children);
         for call in wanted {
             if let Call::Spawn(..) = call {
-                // A tree that grows without end says no more than one of this size.
+                // A larger tree tests nothing that one of this size does not.
                 if children >= WIDTH || loaded.chain.value.depth >= DEPTH {
                     continue;
                 }
@@ -282,7 +283,7 @@ impl Forest {
             }
             names.extend(self.written(&loaded, call));
             if let (Call::Ask(_), Some((_, text))) = (call, names.last()) {
-                // The wait is for the child that the message went to.
+                // The wait names the child that the message went to.
                 let asked: serde_json::Value = serde_json::from_str(text).unwrap();
                 let wait = json!({"threads": [asked["thread"]]});
                 names.push(("wait_threads", wait.to_string()));
@@ -312,7 +313,7 @@ impl Forest {
         calls(&texts)
     }
 
-    /// A call with its arguments, if there is somebody that it can name.
+    /// Returns a call with its arguments, if there is a thread that it can name.
     fn written(&self, loaded: &Loaded, call: &Call) -> Option<(&'static str, String)> {
         let own: Vec<String> = self
             .children(loaded)
@@ -323,7 +324,7 @@ impl Forest {
             Call::Send(n) | Call::Ask(n) | Call::Stop(n, _) | Call::Look(n) => Some(*n),
             _ => None,
         };
-        // Now and then somebody who may be out of its reach.
+        // Sometimes names a thread that may be out of its reach.
         if own.is_empty() && names.is_some_and(|n| !n.is_multiple_of(8)) {
             return None;
         }
@@ -376,7 +377,7 @@ impl Forest {
         self.submit(&thread, Outcome::Failure(failure), "fail");
     }
 
-    /// What the driver of a thread would still say, if somebody takes it away.
+    /// The submission that the thread's driver would still make after losing the thread.
     fn last_word(&self, thread: &str) -> Option<(String, Submission)> {
         let held = self.world.held.get(thread)?;
         let pending = held.handed.step.kind == Some(StepKind::CallLlm);
@@ -410,7 +411,7 @@ impl Forest {
         let holder = format!("claimer/{}", self.world.counts.values().sum::<u64>());
         let claimed = self.world.service.claim(thread, &holder, proof);
         let done = claimed.is_ok();
-        // A look that finds nothing to do yet leaves nobody as holder.
+        // A claim that finds nothing to do yet leaves no holder.
         if let Ok(handed) = &claimed
             && handed.step.kind.is_some()
         {
@@ -498,7 +499,7 @@ impl Forest {
         self.counted(what, done);
     }
 
-    /// A page of a sweep: from the beginning, or where the last one stopped.
+    /// Sweeps one page: from the beginning, or where the last one stopped.
     fn sweep_page(&mut self, t: u8, page: u8) {
         let all = self.all();
         let sweeping: Vec<&Loaded> = all
@@ -523,7 +524,7 @@ impl Forest {
         self.count("sweep");
     }
 
-    /// What is due anywhere, in the order of the trees.
+    /// Due threads of all trees, in the order of the trees.
     fn due(&self) -> Vec<(String, Status, bool)> {
         let mut due = Vec::new();
         for top in &self.tops {
@@ -552,7 +553,7 @@ impl Forest {
         }
     }
 
-    /// As a driver does; true if something came of it.
+    /// Handles one due thread as a driver does; returns true if anything changed.
     fn see_to(&mut self, thread: &str, status: Status, sweep: bool) -> bool {
         let before = self.load(thread).head.value;
         match status {
@@ -574,8 +575,8 @@ impl Forest {
         self.load(thread).head.value != before
     }
 
-    /// Everything that goes on by itself goes on to its end, on a clock that stands still: a wait that nobody would wake
-    /// stays one.
+    /// Drives everything that goes on by itself to its end, on a clock that stands still: a wait
+    /// that no child answers stays open.
     pub fn settle(&mut self) {
         for _ in 0..10_000 {
             let mut moved = false;

@@ -13,7 +13,7 @@ use threadkeep_core::plan::Loaded;
 use threadkeep_core::runner::Proof;
 use threadkeep_tests::fixture::MapLibrary;
 
-/// The result of a call: tool, failed, text.
+/// The result of a call: its tool, whether it failed, its text.
 pub type Got = (String, bool, String);
 
 pub struct Family {
@@ -22,17 +22,17 @@ pub struct Family {
 }
 
 impl Family {
-    /// A boss with 0.1 USD whose first step is pending.
+    /// Builds a boss with 0.1 USD whose first step is pending.
     pub fn new() -> Self {
         Self::over(Arc::new(MemoryStore::new()))
     }
 
-    /// Over a store.
+    /// Builds the same over a given store.
     pub fn over(store: Arc<dyn Storage>) -> Self {
         Self::of(World::over(store, MapLibrary::small()))
     }
 
-    /// In a world whose library has a directive `boss`.
+    /// Builds the same in a world whose library has a directive `boss`.
     pub fn of(mut world: World) -> Self {
         let boss = world.create(Some("boss"));
         world.start(&boss, None).unwrap();
@@ -43,7 +43,7 @@ impl Family {
         self.world.service.load(thread).unwrap()
     }
 
-    /// A reply of a thread that calls these; the results in its newest entry.
+    /// Submits a reply of a thread with these calls; returns the results in its newest entry.
     pub fn reply(&mut self, thread: &str, wanted: &[(&str, Value)]) -> Vec<Got> {
         let texts: Vec<(&str, String)> = wanted
             .iter()
@@ -73,7 +73,7 @@ impl Family {
         results.collect()
     }
 
-    /// One child of `boss`; its id.
+    /// Spawns one child of `boss`; returns its id.
     pub fn spawn(&mut self, arguments: Value) -> String {
         let boss = self.boss.clone();
         self.spawn_under(&boss, arguments)
@@ -86,7 +86,7 @@ impl Family {
         told["thread"].as_str().unwrap().to_owned()
     }
 
-    /// A child of `boss` whose first step is pending.
+    /// Spawns a child of `boss` whose first step is pending.
     pub fn running(&mut self, directive: &str) -> String {
         let child = self.spawn(json!({ "directive": directive }));
         self.world.start(&child, None).unwrap();
@@ -99,7 +99,7 @@ impl Family {
         self.world.hold(thread, handed)
     }
 
-    /// Ids that are due under the boss, and whether they have something to pass on.
+    /// Due threads under the boss, and whether they have an intent to pass on.
     pub fn due(&self) -> Vec<(String, bool)> {
         let (due, _) = self
             .world
@@ -116,7 +116,7 @@ impl Family {
         due.collect()
     }
 
-    /// Pass on whatever was told, to the end.
+    /// Passes all intents on, to the end.
     pub fn sweep(&self) {
         for _ in 0..20 {
             let mut told = false;
@@ -144,7 +144,7 @@ impl Family {
         self.world.status(thread)
     }
 
-    /// (limit, spent, held, reserved) of the account of a thread's own chain.
+    /// Returns (limit, spent, held, reserved) of the account of a thread's own chain.
     pub fn account(&self, thread: &str) -> (u64, u64, u64, u64) {
         let account = self.load(thread).chain.value.account;
         (
@@ -156,7 +156,7 @@ impl Family {
     }
 }
 
-/// A store that is full when it is told so: it takes only what closes.
+/// A store that refuses all but closing commits while the test marks it as full.
 pub struct Full {
     inner: MemoryStore,
     full: AtomicBool,

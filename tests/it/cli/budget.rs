@@ -1,10 +1,10 @@
-//! `budget` and `tree`: the money of a loop of one's own from a shell.
+//! `budget` and `tree`: the money of an external loop from a shell.
 
 use super::fixture::{MODELS, Project};
 use super::refusals::{Case, check};
 use serde_json::{Value, json};
 
-/// A chat that is held, in a project with a model that has no prices beside the one that has.
+/// A chat held by an external loop, in a project with a priced and an unpriced model.
 struct Loop {
     project: Project,
     thread: String,
@@ -37,7 +37,7 @@ impl Loop {
         self.ask(&[&first, rest].concat())
     }
 
-    /// The number of a call that is held.
+    /// Holds a call and returns its number.
     fn held(&self, key: &str, rest: &[&str]) -> String {
         let held = self.hold(key, rest);
         assert_eq!(held["exit"], 0, "{held}");
@@ -48,13 +48,13 @@ impl Loop {
         self.ask(&[&["budget", "settle", &self.thread, call], rest].concat())
     }
 
-    /// All that a refused call must not change.
+    /// The records that a refused call must not change.
     fn state(&self) -> (Value, Value) {
         let shown = ["budget", "show", &self.thread];
         (self.ask(&shown), self.ask(&["show", &self.thread]))
     }
 
-    /// What the account says, as text: limit, spent, held, reserved, remaining, debt.
+    /// The figures of the account as text: limit, spent, held, reserved, remaining, debt.
     fn figures(&self) -> [String; 6] {
         let shown = self.ask(&["budget", "show", &self.thread]);
         ["limit", "spent", "held", "reserved", "remaining", "debt"].map(|name| {
@@ -91,13 +91,13 @@ fn a_call_is_held_settled_and_shown_to_the_nano() {
     assert_eq!(host.settle(&call, &usage), settled, "told again");
     let released = host.ask(&["budget", "release", "talk", &money]);
     assert_eq!(released["exit"], 0, "{released}");
-    // The other kinds of tokens are priced as input where the file says nothing else.
+    // The other kinds of tokens are priced as input, because the file gives them no price.
     assert_eq!(host.figures(), figures("1.00", "0.0001", "0.00", "0.9999"));
     let shown = host.ask(&["budget", "show", "talk"]);
     assert_eq!(shown["cost"]["spend"], "0.0001");
     assert_eq!(shown["cost"]["turns"], 1);
 
-    // A person gets the number alone, and the rest beside it.
+    // A person gets the number alone on standard output, and the rest on standard error.
     let arguments = ["budget", "hold", "talk", "turn-3", "--amount", "0.25"];
     let mut command = host.project.command(&arguments);
     command.env("THREADKEEP_TOKEN", &host.token);
@@ -128,7 +128,7 @@ remaining  0.8999 [##--------]
     assert_eq!(shown, expected);
 }
 
-/// Each has its own exit code, and changes nothing.
+/// Each invalid amount has its own exit code, and changes nothing.
 #[test]
 fn amounts_that_are_none_are_not_held() {
     let host = Loop::open();
@@ -152,7 +152,7 @@ fn amounts_that_are_none_are_not_held() {
         check(&host.project, &[(&arguments, exit, words)]);
     }
     assert_eq!(host.state(), before, "nothing was written");
-    // Nothing is an amount, too.
+    // Zero is a valid amount.
     assert_eq!(host.hold("free", &["--amount", "0"])["amount"], "0.00");
 }
 
@@ -272,7 +272,7 @@ fn calls_that_are_told_of_twice_or_otherwise() {
     assert_eq!(host.state(), before, "nothing was written");
 }
 
-/// More than was held, and more than there is: what has happened is recorded, and owed.
+/// A bill above its hold and above the account's money is recorded, and owed.
 #[test]
 fn a_bill_larger_than_its_hold_is_owed_until_the_limit_is_raised() {
     let host = Loop::open();
@@ -290,8 +290,8 @@ fn a_bill_larger_than_its_hold_is_owed_until_the_limit_is_raised() {
     assert_eq!(host.hold("b", &["--amount", "0.8"])["exit"], 0);
 }
 
-/// What was held when the loop ended is charged, and told of later whoever asks: after the end, and after somebody else
-/// took the thread.
+/// A hold that was open when the loop ended is charged. Its real bill is accepted later from any
+/// caller: after the end, and after another holder took the thread.
 #[test]
 fn the_truth_of_a_call_may_come_after_closing_and_after_fencing() {
     let host = Loop::open();
@@ -321,7 +321,8 @@ fn the_truth_of_a_call_may_come_after_closing_and_after_fencing() {
     assert!(state.contains("at rest: nobody draws on it now"), "{state}");
 }
 
-/// A shell whose loop is killed between `budget hold` and `budget settle`, with what it was about to call.
+/// A shell whose loop is killed between `budget hold` and `budget settle`, with a call that it was
+/// about to make.
 #[cfg(unix)]
 #[test]
 fn a_loop_that_is_killed_leaves_a_hold_that_recover_charges_and_that_may_be_told_of() {
@@ -351,7 +352,7 @@ exec sleep 600
         .read_line(&mut call)
         .expect("it is held");
     let call = call.trim();
-    // SIGKILL: it says nothing more to anybody.
+    // SIGKILL: the shell cannot report anything.
     shell.kill().expect("it runs");
     shell.wait().expect("it ran");
 
@@ -360,7 +361,7 @@ exec sleep 600
         (account("held"), account("spent")),
         (json!("0.25"), json!("0.00"))
     );
-    // Its lease goes on: nobody but a person knows that the shell is gone.
+    // Its lease goes on: only a person knows that the shell is gone.
     assert_eq!(project.json(&["recover"])["recovered"], json!([]));
     let holder = project.json(&["show", "talk"])["thread"]["run"]["holder"].clone();
     let holder = holder.as_str().expect("it is held");

@@ -1,10 +1,11 @@
-//! `chat`, `create`, `message`, `title`, `open`, `append`, `close`, `completions`: as a person and as a program use them.
+//! `chat`, `create`, `message`, `title`, `open`, `append`, `close`, `completions`, as people and
+//! programs use them.
 
 use super::fixture::{Project, SLOW};
 use serde_json::{Value, json};
 use threadkeep_tests::binary::{self, Ran};
 
-/// It says how often it was spoken to.
+/// A model whose answer says how many messages it got.
 const TALK: &str = r#"[{"text": "One."}, {"text": "Two."}, {"text": "Three."}]"#;
 
 fn project() -> Project {
@@ -173,7 +174,7 @@ fn a_message_waits_until_somebody_resumes() {
     assert_eq!(empty["error"]["code"], "usage");
 }
 
-/// A loop of one's own, as the help of `open` shows it.
+/// An external loop, as the help of `open` shows it.
 #[test]
 fn a_loop_of_ones_own_holds_appends_and_lets_go() {
     let project = project();
@@ -246,7 +247,7 @@ fn shells_can_complete_commands() {
     }
 }
 
-/// A request to end stops a chat's reply as it stops a run: both are suspended and can go on.
+/// A termination signal stops a chat's reply as it stops a run: both are suspended and can go on.
 #[cfg(unix)]
 #[test]
 fn a_request_to_end_suspends_run_and_chat() {

@@ -1,4 +1,4 @@
-//! Each command, as a person and as a program reads it.
+//! Each command, with its output for a person and for a program.
 
 use super::fixture::Project;
 use serde_json::{Value, json};

@@ -1,11 +1,11 @@
-//! Records that are oversized or forged, as a person meets them: `list`, `tree`, `recover` and
-//! `audit` name each and go on, and what a stranger wrote never reaches the terminal as it is.
+//! Oversized and forged records on the command line: `list`, `tree`, `recover` and `audit` name
+//! each and go on, and planted text never reaches the terminal unescaped.
 
 use super::fixture::Project;
 use serde_json::Value;
 use threadkeep_tests::binary::Ran;
 
-/// A key of an index, of which the name is no id: it would clear a terminal and turn its text.
+/// SQL that adds an index key whose name is no id: it would clear a terminal and turn its text.
 fn forged(index: &str) -> String {
     format!(
         "INSERT INTO record_index (name, version, value) \
@@ -22,7 +22,7 @@ fn plant(project: &Project, sql: &str) {
 
 const FORGED: &str = "~~\u{fffd}\u{fffd}[2J";
 
-/// What a person reads has nothing in it that a terminal would obey.
+/// Checks that a command's output contains no terminal controls.
 #[track_caller]
 fn is_plain(ran: &Ran) {
     let raw = |c: char| c == '\u{1b}' || c == '\u{202e}';
@@ -39,8 +39,8 @@ fn ids(document: &Value, list: &str) -> Vec<String> {
     ids.map(str::to_owned).collect()
 }
 
-/// Symptom: one of these took `list`, `recover` and `audit` away (a forged id was `invalid`, a value
-/// of 5 MB `corrupt`). Fix: each is named beside the others.
+/// Symptom: one such record made `list`, `recover` and `audit` fail (`invalid` for a forged id,
+/// `corrupt` for a value of 5 MB). Fix: each is named beside the others.
 #[test]
 fn oversized_and_forged_records_are_named_and_take_nothing_away() {
     let oversized = "printf('%.*c', 5000000, 'x')";

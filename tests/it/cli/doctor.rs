@@ -1,4 +1,5 @@
-//! `doctor`: what is there, where it came from, what is missing; and that it makes and tells nothing that it should not.
+//! `doctor`: it shows settings, their sources and anything missing; it changes nothing and reveals
+//! no secrets.
 
 use super::fixture::{DIRECTIVE, MODELS, Project};
 use serde_json::{Value, json};
@@ -18,7 +19,8 @@ fn item<'a>(document: &'a Value, section: &str, name: &str) -> &'a Value {
         .unwrap_or(&Value::Null)
 }
 
-/// Symptom: a provider that works was said not to. Cause: what doctor knows of wires is its own. Fix: a test of each.
+/// Symptom: `doctor` reported a working provider as broken. Cause: it has a wire check of its own.
+/// Fix: a test of each wire.
 #[test]
 fn providers_of_every_wire() {
     let project = Project::new();
@@ -176,8 +178,8 @@ fn keys_are_never_shown() {
     let project = Project::new();
     std::fs::remove_file(project.path().join(".ai/config/models.yaml")).unwrap();
     let without = project.json(&["doctor"]);
-    // Symptom: exit 1 where nothing was wrong. A loop of one's own needs no provider. Kind: what is
-    // optional.
+    // Symptom: exit 1 where nothing was wrong. An external loop needs no provider. Kind: optional
+    // settings.
     let runs = json!({"directives": false, "chats": false, "own_loops": true});
     assert_eq!((&without["runs"], &without["exit"]), (&runs, &json!(0)));
     let optional = |missing: &Value| missing["optional"] == true;
@@ -226,9 +228,9 @@ fn keys_are_never_shown() {
     }
 }
 
-/// Symptom: `doctor` ended with 1 in a project of chats. Cause: it asked for a directive alone.
-/// Fix: what can be run is said by kind. Kinds: no directive, one whose provider does not work
-/// beside a chat's that does.
+/// Symptom: `doctor` ended with 1 in a project of chats. Cause: it required a directive. Fix: it
+/// reports by kind which runs are possible. Kinds: no directive, and a directive whose provider
+/// does not work beside a chat's that does.
 #[test]
 fn a_project_of_chats_works() {
     let project = Project::new();
@@ -292,8 +294,8 @@ fn a_broken_store_is_found() {
     );
 }
 
-/// Symptom: a damaged store was offered `repair`, which reads it. Cause: nothing looked at the file. Fix: SQLite's own
-/// check, and no offer beside damage.
+/// Symptom: `doctor` offered `repair` for a damaged store, though `repair` reads that store. Cause:
+/// nothing checked the file. Fix: SQLite's own check, and no offer for a damaged file.
 #[test]
 fn damage_in_the_store_is_named_and_nothing_is_offered() {
     let project = Project::new();

@@ -1,4 +1,5 @@
-//! What a command meets at its ends and in the store's place: a full disk, a pipe, a link, others who write.
+//! Environments that fail a command: a full disk, a closed pipe, a link in the store's place, other
+//! writers.
 
 use super::fixture::Project;
 use serde_json::json;
@@ -9,7 +10,7 @@ use threadkeep_tests::binary::{self, Ran};
 
 const HELLO: &str = r#"{"type":"message","role":"user","content":"Hello."}"#;
 
-/// More than an append without a version would have survived together.
+/// Parallel appends: more than would all have succeeded without a version before the fix.
 const APPENDS: usize = 8;
 
 fn to_full_disk(project: &Project, arguments: &[&str]) -> Ran {
@@ -19,8 +20,8 @@ fn to_full_disk(project: &Project, arguments: &[&str]) -> Ran {
     binary::run(command)
 }
 
-/// Symptom: exit code 0 with standard output on a full disk, and the token of `open` was lost. Cause: every write that
-/// failed was taken for a reader that had gone away.
+/// Symptom: exit code 0 with standard output on a full disk, and the token of `open` was lost.
+/// Cause: every failed write counted as a reader that had gone away.
 #[test]
 fn an_answer_that_cannot_be_written_is_a_failure() {
     let project = Project::new();
@@ -70,8 +71,9 @@ fn a_closed_pipe_is_quiet() {
     assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""), "{ran:#?}");
 }
 
-/// Symptom: `doctor` hung where the store is a pipe, and found nothing missing where it, or the directory of locks, is a
-/// link; `list` said that there was no store yet. Cause: links were followed before anything was looked at.
+/// Symptom: `doctor` hung where the store is a pipe, and found nothing missing where the store, or
+/// the directory of locks, is a link; `list` reported that there was no store yet. Cause: links
+/// were followed before anything was checked.
 #[test]
 fn what_stands_in_the_place_of_the_store_or_the_locks_is_named() {
     for (place, kind) in [
@@ -114,7 +116,7 @@ fn what_stands_in_the_place_of_the_store_or_the_locks_is_named() {
     }
 }
 
-/// Something else than a store or a directory; what was there is put aside.
+/// Replaces a store or directory with something else; the original is put aside.
 fn plant(project: &Project, place: &str, kind: &str) {
     let (threads, aside) = (
         project.path().join(".ai/threads"),
@@ -139,8 +141,8 @@ fn plant(project: &Project, place: &str, kind: &str) {
     }
 }
 
-/// Symptom: of six appends without `--expected` at once three were a conflict, though the help says that the newest version
-/// is meant.
+/// Symptom: of six parallel appends without `--expected` three were a conflict, though the help
+/// says that the newest version is meant.
 #[test]
 fn appends_without_a_version_do_not_conflict() {
     let project = Project::new();
@@ -148,7 +150,7 @@ fn appends_without_a_version_do_not_conflict() {
     std::thread::scope(|scope| {
         let workers: Vec<_> = (0..APPENDS)
             .map(|number| {
-                // The same words at the same version would be one append that is repeated.
+                // Equal words at the same version would count as a repeat of one append.
                 let event = HELLO.replace("Hello.", &format!("Hello {number}."));
                 let project = &project;
                 scope.spawn(move || binary::feed(project.command(&["append", "talk"]), &event))

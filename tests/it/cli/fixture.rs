@@ -1,4 +1,4 @@
-//! A project on disk with a scripted model, and the command run in it.
+//! A project on disk with a scripted model, and the command that runs in it.
 
 use std::path::Path;
 use std::process::Command;
@@ -14,14 +14,14 @@ inputs: {file: {required: true}}
 Read ${inputs.file} and say what it holds.
 ";
 
-/// Two turns: it reads the file, then it answers, in words that a terminal would obey.
+/// Two turns: the model reads the file, then answers with text that contains terminal controls.
 pub const SCRIPT: &str = r#"[
   {"text": "Let me look.", "calls": [{"name": "read_file", "arguments": {"path": "notes.txt"}}],
    "usage": {"input": 100, "output": 10}},
   {"text": "It holds a \u001b[31mnote\u0007.", "usage": {"input": 150, "output": 20}}
 ]"#;
 
-/// The models of the other projects, and one that plays a parent.
+/// Models of the other projects, and one for a parent.
 const FAMILY_MODELS: &str = r#"
 providers:
   local: {wire: scripted, file: script.json}
@@ -53,7 +53,7 @@ const PARENT_SCRIPT: &str = r#"[
   {"text": "Both are done.", "usage": {"input": 100, "output": 10}}
 ]"#;
 
-/// Its answer never comes by itself.
+/// A model that begins an answer and never finishes it.
 pub const SLOW: &str = r#"[{"text": "Begun, and never done.", "chunk": 6, "pause_ms": 590000}]"#;
 
 /// A project in a directory of its own.
@@ -72,7 +72,7 @@ impl Project {
         project
     }
 
-    /// A directory with nothing in it.
+    /// An empty project directory.
     pub fn empty() -> Self {
         Self {
             temp: TempDir::new().expect("a temporary directory"),
@@ -99,25 +99,25 @@ impl Project {
         command
     }
 
-    /// Run to the end.
+    /// Runs the command to its end.
     pub fn run(&self, arguments: &[&str]) -> Ran {
         binary::run(self.command(arguments))
     }
 
-    /// Run to the end with `--json`; the one document, and its exit code.
+    /// Runs the command to its end with `--json`; returns its one document, with its exit code.
     pub fn json(&self, arguments: &[&str]) -> serde_json::Value {
         let mut arguments = arguments.to_vec();
         arguments.push("--json");
         self.run(&arguments).json()
     }
 
-    /// Run and watch.
+    /// Starts the command in the background.
     pub fn start(&self, arguments: &[&str]) -> Running {
         binary::start(self.command(arguments))
     }
 
-    /// Adds a directive `parent` that spawns one of `part` and waits for it; that one may call a
-    /// model `turns` times, needs two calls, and is then suspended.
+    /// Adds a directive `parent` that spawns one `part` and waits for it. A `part` may call a model
+    /// `turns` times, needs two calls, and is then suspended.
     pub fn add_family(&self, turns: u32) {
         self.write(".ai/config/models.yaml", FAMILY_MODELS);
         self.write(".ai/parent.json", PARENT_SCRIPT);
@@ -128,13 +128,13 @@ impl Project {
         );
     }
 
-    /// A finished thread of this id.
+    /// Runs a thread with this id to its end.
     pub fn finished(&self, id: &str) {
         let answer = self.json(&["run", "describe", "--input", "file=notes.txt", "--id", id]);
         assert_eq!(answer["status"], "completed", "{answer}");
     }
 
-    /// A run that goes on until somebody ends it.
+    /// Starts a run that goes on until it is stopped.
     pub fn unending(&self, id: &str) -> Running {
         let running = self.start(&[
             "run",

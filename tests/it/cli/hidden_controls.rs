@@ -1,15 +1,16 @@
-//! Text of models, people and tools that hides or turns what stands around it, on its way through
-//! a real run: documents and `--json` escape it, and the stored history keeps it as it was given.
+//! Text of models, people and tools that hides or reorders the text around it, through a real run:
+//! documents and `--json` escape it, and the stored history keeps it unchanged.
 
 use super::fixture::Project;
 use serde_json::Value;
 use threadkeep_units::printable::is_hidden_control;
 
-/// What a model and a person say: C1, DEL, an override, marks of a direction, what has no width; and
-/// an emoji that is written with a joiner.
+/// Text of a model and a person: C1, DEL, an override, direction marks, characters without width,
+/// and an emoji with a joiner.
 const SAID: &str = "a\u{9b}31m\u{7f}b\u{202e}c\u{200f}\u{200e}\u{61c}d\u{2066}\u{2069}\u{200b}\u{feff}\u{2028}e 👩\u{200d}💻 漢";
 
-/// What of a text a terminal would obey or a reader not see, but for line feeds and tabs.
+/// The characters of a text that a terminal would obey or a reader would not see, except line feeds
+/// and tabs.
 fn hidden(text: &str) -> String {
     let hidden = |c: &char| is_hidden_control(*c) && !matches!(c, '\n' | '\t');
     text.chars().filter(hidden).collect()
@@ -30,10 +31,10 @@ fn project() -> Project {
     project
 }
 
-/// Symptom: `--json`, `thread.json`, `transcript.jsonl` and `transcript.md` held controls of C1 and
-/// of direction raw, and a terminal or an editor obeyed them. Cause: JSON demands an escape for C0
-/// alone, and each place had a list of its own. Fix: the core has one list. The kind: every document
-/// and every command that repeats text, of a model, a tool and a person.
+/// Symptom: `--json`, `thread.json`, `transcript.jsonl` and `transcript.md` held C1 and direction
+/// controls raw, and a terminal or an editor obeyed them. Cause: JSON requires an escape for C0
+/// alone, and each place had a list of its own. Fix: the core has one list. Kind: every document
+/// and every command that repeats text of a model, a tool or a person.
 #[test]
 fn documents_and_json_hide_nothing_and_keep_the_value() {
     let project = project();
@@ -55,7 +56,7 @@ fn documents_and_json_hide_nothing_and_keep_the_value() {
         ran.json();
         assert_eq!(hidden(&ran.out), "", "{arguments:?}: {}", ran.out);
     }
-    // Rendered, they hide nothing on a pipe either.
+    // Rendered transcripts hide nothing on a pipe either.
     for format in ["markdown", "jsonl", "state"] {
         let ran = project.run(&["transcript", "t", "--format", format]);
         assert_eq!(hidden(&ran.out), "", "{format}: {}", ran.out);
@@ -88,7 +89,8 @@ fn documents_and_json_hide_nothing_and_keep_the_value() {
     assert_eq!(audit["findings"], serde_json::json!([]), "{audit}");
 }
 
-/// On a pipe a reply is data, and stays what the model said; beside it standard error is for people.
+/// On a pipe a reply is data and keeps the model's exact text; standard error stays escaped for
+/// people.
 #[test]
 fn a_reply_on_a_pipe_is_data() {
     let project = project();

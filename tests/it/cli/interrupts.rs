@@ -1,4 +1,4 @@
-//! Ctrl-C once and twice, the system's requests to end, and runs that somebody else holds.
+//! Ctrl-C once and twice, termination signals of the system, and runs of other processes.
 
 use super::fixture::Project;
 #[cfg(unix)]
@@ -41,7 +41,7 @@ fn once_cancels_and_the_thread_says_so() {
     );
 }
 
-/// Starts the slow run `j` for a program, and waits until it runs.
+/// Starts the slow run `j` with `--json`, and waits until it runs.
 fn start_for_program(project: &Project) -> Running {
     let running = project.start(&[
         "run",
@@ -70,7 +70,7 @@ fn once_answers_a_program_with_one_document() {
     );
 }
 
-/// A tool is left to finish by the first Ctrl-C and dropped by the second.
+/// The first Ctrl-C lets a tool finish and the second drops it.
 #[test]
 fn twice_stops_at_once() {
     let project = Project::new();
@@ -179,10 +179,10 @@ fn cancel_and_kill_reach_a_run_of_another_process() {
     }
 }
 
-/// Symptom: a deploy or a closed terminal ended a run for ever, and nothing could take it up again.
-/// Cause: SIGTERM and SIGHUP were taken for the word of a person who cancels. Fix: they suspend the
-/// run, and `resume` goes on with it. Kind: an end of the process that nobody of its thread wanted,
-/// beside SIGKILL, which leaves the run to `recover`.
+/// Symptom: a deploy or a closed terminal ended a run for ever, and it could not be resumed. Cause:
+/// SIGTERM and SIGHUP were treated as a person's cancel. Fix: they suspend the run, and `resume`
+/// goes on with it. Kind: an end of the process that no user of its thread wanted, beside SIGKILL,
+/// which leaves the run to `recover`.
 #[cfg(unix)]
 #[test]
 fn a_run_that_the_system_ends_goes_on_where_it_stood() {
@@ -224,7 +224,8 @@ fn a_run_that_the_system_ends_goes_on_where_it_stood() {
     }
 }
 
-/// Whoever sends such a request does not look on: to repeat it means no more.
+/// A repeated SIGTERM or SIGHUP means no more than the first one: unlike a person, its sender does
+/// not watch the run.
 #[cfg(unix)]
 #[test]
 fn a_request_to_end_that_is_repeated_still_suspends() {
@@ -247,7 +248,7 @@ fn a_request_to_end_that_is_repeated_still_suspends() {
     assert_eq!(answer["status"], "completed", "{answer}");
 }
 
-/// A person's word counts more than the system's.
+/// A person's cancel takes precedence over a signal of the system.
 #[cfg(unix)]
 #[test]
 fn a_cancel_that_is_followed_by_a_request_to_end_stays_one() {
@@ -274,8 +275,8 @@ fn a_request_to_end_answers_a_program_with_one_document() {
     assert_eq!(answer["cause"]["code"], "stopped");
 }
 
-/// Symptom: a terminal that went away left its run to `recover`. Fix: SIGHUP is a request to end, unless whoever started
-/// the process had it ignored, as `nohup` does.
+/// Symptom: a terminal that was closed left its run to `recover`. Fix: SIGHUP asks the run to end,
+/// unless the parent process had it ignored, as `nohup` does.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_terminal_that_goes_away_stops_a_run_that_is_not_to_outlive_it() {
@@ -312,7 +313,7 @@ fn a_terminal_that_goes_away_stops_a_run_that_is_not_to_outlive_it() {
     running.await_err("a reply is under way");
     running.hang_up();
     assert_eq!(project.status("stays"), "running");
-    // Had it been taken, this would be the second press and not the first.
+    // If SIGHUP had been taken, this would be the second press and not the first.
     running.interrupt();
     let ran = running.end();
     assert_eq!(ran.code, Some(1), "{ran:#?}");

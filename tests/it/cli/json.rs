@@ -1,4 +1,5 @@
-//! docs/json.md says what every command answers: each is run, and the names of all fields are compared, both ways.
+//! docs/json.md against the documents of every command: each command is run, and the names of all
+//! fields are compared, both ways.
 
 use super::fixture::{MODELS, Project};
 use serde_json::Value;
@@ -7,7 +8,7 @@ use threadkeep_tests::binary;
 
 const PAGE: &str = include_str!("../../../docs/json.md");
 
-/// Field and type, of each shape and command.
+/// Fields with their types, by shape and command.
 type Tables = BTreeMap<String, Vec<(String, String)>>;
 
 fn tables() -> Tables {
@@ -39,7 +40,7 @@ fn tables() -> Tables {
     tables
 }
 
-/// The paths of all fields, and of those whose inside is not described.
+/// The paths of all documented fields; adds those whose inside is not described to `opaque`.
 fn paths(tables: &Tables, name: &str, at: &str, opaque: &mut BTreeSet<String>) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for (field, kind) in &tables[name] {
@@ -64,7 +65,7 @@ fn paths(tables: &Tables, name: &str, at: &str, opaque: &mut BTreeSet<String>) -
     found
 }
 
-/// The paths of the fields that a document has. What is null, or an empty list of objects, has none inside.
+/// The paths of a document's fields. A null, or an empty list of objects, has none inside.
 fn flatten(value: &Value, at: &str, opaque: &BTreeSet<String>, found: &mut BTreeSet<String>) {
     if opaque.contains(at) {
         found.insert(at.to_owned());
@@ -88,10 +89,10 @@ fn flatten(value: &Value, at: &str, opaque: &BTreeSet<String>, found: &mut BTree
     }
 }
 
-/// What commands answered, by their names.
+/// Documents of commands, by the commands' names.
 type Answers = Vec<(&'static str, Vec<Value>)>;
 
-/// Of runs, with and without what may be null.
+/// Documents of runs, with and without the fields that may be null.
 fn of_runs(project: &Project) -> Answers {
     let run = |id: &str, turns: &str| {
         let input = ["--input", "file=notes.txt", "--id", id, "--turns", turns];
@@ -112,7 +113,7 @@ fn of_runs(project: &Project) -> Answers {
     ]
 }
 
-/// A run at whose end a child is suspended.
+/// The document of a run at whose end a child is suspended.
 fn of_family(project: &Project) -> Value {
     project.add_family(1);
     project.json(&["run", "parent", "--id", "parent"])
@@ -180,7 +181,7 @@ fn of_upkeep(project: &Project) -> Answers {
     let store = store.unwrap();
     let broken = "UPDATE record_head SET value = '{' WHERE name = 'done'";
     assert_eq!(store.execute(broken, []), Ok(1));
-    // A child, and a run, of which nothing but an entry of the index is left.
+    // A child, and a run, of which only an index entry is left.
     for place in [
         "'parent' || char(1) || 'chat'",
         "'status' || char(1) || 'running'",
@@ -207,15 +208,15 @@ fn of_upkeep(project: &Project) -> Answers {
     ]
 }
 
-/// Run with this on standard input; the one document.
+/// Runs the command with this standard input; returns its one document.
 fn fed(project: &Project, arguments: &[&str], input: &str) -> Value {
     let mut command = project.command(arguments);
     command.arg("--json");
     binary::feed(command, input).json()
 }
 
-/// A cause is null until something is wrong, and only a `run` here has children: there, the page
-/// may say more than these documents have.
+/// Fields that the page documents and these documents may lack: a cause is null until something is
+/// wrong, and only a `run` here has children.
 fn may_be_absent(path: &str) -> bool {
     path.contains("cause") || path.contains("suspended[]")
 }

@@ -1,4 +1,5 @@
-//! What somebody new ran into: advice that does not help, things that were not said, and slips that were not told.
+//! Mistakes and traps of new users: advice that does not help, missing messages, and slips that
+//! went unreported.
 
 use super::fixture::Project;
 use serde_json::{Value, json};
@@ -15,8 +16,8 @@ fn error(project: &Project, arguments: &[&str]) -> Value {
     project.json(arguments)["error"].clone()
 }
 
-/// Symptom: `next: threadkeep chat talk` about a chat that had ended, or had reached a cap, and refuses it. Cause: it was
-/// said whatever had come of the last run.
+/// Symptom: `next: threadkeep chat talk` for a chat that had ended, or had reached a cap, and
+/// refuses it. Cause: the hint was printed whatever the outcome of the last run.
 #[test]
 fn a_chat_that_cannot_go_on_is_not_suggested() {
     let project = Project::new();
@@ -39,7 +40,7 @@ fn a_chat_that_cannot_go_on_is_not_suggested() {
     }
 }
 
-/// Symptom: after a run in memory the command said how to go on with a thread that was gone.
+/// Symptom: after a run in memory the command told how to go on with a thread that was gone.
 #[test]
 fn nothing_is_suggested_that_memory_has_lost() {
     let project = Project::new();
@@ -79,8 +80,9 @@ fn nothing_is_suggested_that_memory_has_lost() {
     }
 }
 
-/// Symptom: with `THREADKEEP_TOKEN` still set for one thread, an append to another was fenced, or went through. Cause: the
-/// first token of every thread is 1. Fix: what `open` prints names its thread.
+/// Symptom: with `THREADKEEP_TOKEN` still set for one thread, an append to another was fenced, or
+/// went through. Cause: the first token of every thread is 1. Fix: what `open` prints names its
+/// thread.
 #[test]
 fn a_token_is_of_one_thread() {
     let project = Project::new();
@@ -124,7 +126,8 @@ fn a_token_is_of_one_thread() {
     );
 }
 
-/// Symptom: `cancel` said that the thread ends when its step is done, and it ended at once; what that had cost was not said.
+/// Symptom: `cancel` said that the thread ends when its step is done, though it ended at once, and
+/// did not say what the step had cost.
 #[test]
 fn a_cancel_says_what_it_does_and_the_run_what_it_cost() {
     let project = Project::new();
@@ -166,7 +169,7 @@ fn a_cancel_says_what_it_does_and_the_run_what_it_cost() {
     assert_eq!(project.status("lost"), "cancelled");
 }
 
-/// Symptom: `events[1]` of a file of ten lines, of which most were empty.
+/// Symptom: an error named `events[1]` of a file of ten lines, most of which were empty.
 #[test]
 fn a_wrong_event_is_named_by_its_line() {
     let project = Project::new();
@@ -182,8 +185,8 @@ fn a_wrong_event_is_named_by_its_line() {
     );
 }
 
-/// Symptom: a capability that grants nothing was accepted where it was not nearly the name of a tool, and one beside a
-/// directive was ignored.
+/// Symptom: a capability that grants nothing was accepted unless it nearly matched the name of a
+/// tool, and one beside a directive was ignored.
 #[test]
 fn a_capability_that_would_grant_nothing_is_refused() {
     let project = Project::new();

@@ -1,8 +1,8 @@
-//! What may not be written can be read: another user's project, a backup, a mount for reading.
+//! Read-only projects can be read: another user's project, a backup, a read-only mount.
 //!
 //! Symptom: `list` in such a project ended with an error. Cause: each command took a lock file, and
-//! a log of the store needs memory beside it. Fix: what only reads makes nothing there, and a log
-//! without its memory is read from a copy.
+//! a log of the store needs memory beside it. Fix: a command that only reads creates nothing there,
+//! and a log without its memory is read from a copy.
 
 use super::fixture::Project;
 use serde_json::{Value, json};
@@ -12,18 +12,18 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 use threadkeep_tests::binary::{self, Ran};
 
-/// Somebody who is neither root nor the owner.
+/// A user who is neither root nor the owner.
 const NOBODY: u32 = 65_534;
 
-/// A reader whom permissions bind, with native code of its own: nobody else's is used.
+/// A user bound by permissions, with native code of its own: the code of another user is never
+/// used.
 struct Reader {
     uid: Option<u32>,
     cache: TempDir,
 }
 
 impl Reader {
-    /// After the first command of the project, which has made native code: a copy of it is the
-    /// reader's own.
+    /// Creates the reader with a copy of the native code that the project's first command made.
     fn of(project: &Project) -> Self {
         let root = std::fs::metadata("/proc/self").is_ok_and(|found| found.uid() == 0);
         let reader = Self {
@@ -37,7 +37,7 @@ impl Reader {
         let made = made.and_then(|(_, value)| value).expect("it is set");
         for entry in std::fs::read_dir(made).unwrap().flatten() {
             let own = reader.cache.path().join(entry.file_name());
-            // Other tests make and remove files there.
+            // Other tests create and remove files there.
             if std::fs::copy(entry.path(), &own).is_ok() {
                 reader.give(&own);
             }
@@ -66,7 +66,7 @@ impl Reader {
     }
 }
 
-/// Every file and directory below, without links.
+/// Every file and directory below `path`, without links.
 fn below(path: &Path) -> Vec<PathBuf> {
     let mut found = vec![path.to_path_buf()];
     if path.is_dir() {
@@ -78,7 +78,7 @@ fn below(path: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Takes away what lets anybody write, and lets everybody read; or gives it back.
+/// Removes all write permissions and grants read permissions to all; or restores them.
 fn set_writable(project: &Project, writable: bool) {
     for path in below(project.path()) {
         let mode = match (path.is_dir(), writable) {
@@ -91,7 +91,7 @@ fn set_writable(project: &Project, writable: bool) {
     }
 }
 
-/// What each command that only reads answers.
+/// Checks the answer of each command that only reads.
 fn check(reader: &Reader, project: &Project, what: &str, threads: usize) {
     let before = below(project.path());
     let list = reader.json(project, &["list"]);
@@ -144,8 +144,7 @@ fn a_project_that_may_not_be_written_is_read() {
     set_writable(&project, true);
 }
 
-/// A backup that was made while somebody wrote: the store, and its log without the memory that
-/// processes share.
+/// A backup made during writes: the store, and its log without the memory that processes share.
 #[test]
 fn a_backup_with_its_log_is_read_from_a_copy() {
     let (project, backup) = (Project::new(), Project::new());
@@ -175,7 +174,7 @@ fn a_backup_with_its_log_is_read_from_a_copy() {
     );
 }
 
-/// Documents that the reader may not read are left out, and that is said once.
+/// Documents that the reader may not read are left out, and the command says so once.
 #[test]
 fn documents_that_may_not_be_read_are_left_out() {
     let project = Project::new();

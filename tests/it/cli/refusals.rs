@@ -1,4 +1,4 @@
-//! What is refused: the exit code, what is said, and that nothing was written.
+//! Refused commands: the exit code, the message, and that nothing was written.
 
 use super::fixture::{DIRECTIVE, MODELS, Project};
 use serde_json::json;
@@ -55,7 +55,7 @@ fn directives_and_inputs_that_are_not_there() {
             1,
             &["inputs.fle", "did you mean file?"],
         ),
-        // `--input` gave it: to give it once more would not help.
+        // `--input` gave the value: to give it once more would not help.
         (
             &["run", "describe", "--input", "zzzzzz=x"],
             1,
@@ -74,7 +74,7 @@ fn directives_and_inputs_that_are_not_there() {
 #[test]
 fn command_lines_that_cannot_be_meant() {
     let project = Project::new();
-    // What comes after `run describe`.
+    // Arguments that follow `run describe`.
     let cases: [Case<'_>; 10] = [
         (&["--input", "file"], 2, &["usage", "NAME=VALUE"]),
         (&["--inputs", "[]"], 2, &["usage", "object"]),
@@ -281,7 +281,7 @@ fn directories_that_are_no_project() {
     assert!(!project.exists(".ai"), "nothing was made");
 }
 
-/// Whoever cannot be answered by a model is told before a thread exists.
+/// A provider that cannot be made is reported before a thread exists.
 #[test]
 fn providers_that_cannot_be_made() {
     const WIRE: &str = "wire: scripted, file: script.json";
@@ -347,7 +347,7 @@ fn a_thread_whose_provider_is_gone_is_not_resumed() {
     assert_eq!(project.json(&["show", "t"]), before, "nothing was written");
 }
 
-/// Settings that nobody obeys would be promises that nobody keeps.
+/// A setting that no code reads yet would be an empty promise, so it is refused.
 #[test]
 fn settings_that_are_not_read_yet() {
     let project = Project::new();
@@ -432,7 +432,7 @@ fn a_demo_of_another_project() {
     check(&project, &cases);
 }
 
-/// Places in errors are those that a person would look for.
+/// Errors name places by their path in the project.
 #[cfg(unix)]
 #[test]
 fn places_are_named_as_they_stand_in_the_project() {
@@ -462,7 +462,7 @@ fn places_are_named_as_they_stand_in_the_project() {
     assert_eq!(project.threads(), 1, "what only reads takes no lock");
 }
 
-/// A terminal that shows an error is not to obey what is in it.
+/// A terminal that shows an error must not obey the text in it.
 #[test]
 fn errors_are_safe_to_show() {
     let project = Project::new();

@@ -1,14 +1,14 @@
-//! Two processes create and run threads in one directory at the same time: every acknowledged event is there once, in
-//! order.
+//! Two processes create and run threads in one directory at the same time: every acknowledged event
+//! is there once, in order.
 
 use super::fixture::Project;
 use serde_json::Value;
 
 const PROCESSES: usize = 2;
-/// Runs of each.
+/// Runs of each process.
 const RUNS: usize = 8;
 
-/// What a finished run has, in order.
+/// Kinds of the events of a finished run, in order.
 const EVENTS: [&str; 7] = [
     "message",
     "assistant_text",
@@ -65,7 +65,7 @@ fn runs_of_two_processes_do_not_disturb_each_other() {
     }
 }
 
-/// Whole lines, one for each reply, whoever wrote them.
+/// Checks for whole lines, one for each reply, whichever process wrote them.
 fn check_usage(project: &Project, ids: &[String]) {
     let log = std::fs::read_to_string(project.path().join(".ai/threads/usage.jsonl")).unwrap();
     let lines: Vec<Value> = log
@@ -99,7 +99,7 @@ fn check_events(events: &Value) {
     assert!(names.windows(2).all(|pair| pair[0] < pair[1]), "{names:?}");
 }
 
-/// Only one of several that want the same new thread gets it.
+/// Of several processes that want the same new id only one gets it.
 #[test]
 fn an_id_is_given_once() {
     let project = Project::new();

@@ -1,5 +1,5 @@
-//! `tree`: a thread and all that it spawned, with their accounts. The children are made as a spawn makes them, in the
-//! project's own store.
+//! `tree`: a thread and all its descendants, with their accounts. The test creates the children as
+//! a spawn does, in the project's own store.
 
 use super::fixture::Project;
 use crate::history::Host;
@@ -12,7 +12,7 @@ use threadkeep_core::money::NanoUsd;
 use threadkeep_core::runner::Bill;
 use threadkeep_tests::fixture::MapLibrary;
 
-/// A project with the chat `top`, in whose store this made more.
+/// A project with the chat `top`; `make` adds further threads to its store.
 fn project(make: impl FnOnce(&mut Host)) -> Project {
     let project = Project::new();
     project.json(&["create", "--id", "top"]);
@@ -32,7 +32,8 @@ fn project(make: impl FnOnce(&mut Host)) -> Project {
     project
 }
 
-/// `top` has `rich` with money of its own and `poor` without, and `rich` has `grandchild`, whose loop has spent and holds.
+/// Gives `top` two children, `rich` with its own money and `poor` without, and gives `rich` a
+/// `grandchild` whose loop has spent and holds.
 fn family(host: &mut Host) {
     host.spawn("top", "rich", Some(700_000_001));
     host.spawn("rich", "grandchild", None);
@@ -51,7 +52,7 @@ fn threads_of(tree: &Value) -> impl Iterator<Item = &Value> {
     tree["threads"].as_array().expect("a list").iter()
 }
 
-/// In nano-USD.
+/// Converts an amount to nano-USD.
 fn nanos(value: &Value) -> u64 {
     let text = value.as_str().expect("an amount is text");
     NanoUsd::parse(text).expect("it is exact").get()
@@ -89,7 +90,7 @@ top             created      0.00   0.10         1.00  0.00  0.600000001  0.2999
     let own: u64 = threads.iter().map(|thread| nanos(&thread["spend"])).sum();
     assert_eq!(own, nanos(&rich["spent"]) + nanos(&top["spent"]));
 
-    // One that draws on another's account, asked for by itself.
+    // A thread that draws on another's account, shown by itself.
     let part = project.json(&["tree", "grandchild"]);
     assert_eq!(part["threads"][0]["draws_on"], "rich");
     assert_eq!(part["threads"][0]["depth"], 0);
@@ -107,16 +108,16 @@ top             created      0.00   0.10         1.00  0.00  0.600000001  0.2999
         let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(words(&shown).contains(&words(line)), "{line}: {shown}");
     }
-    // What `list` and `show` call the cost of a thread is its own alone.
+    // The cost of a thread in `list` and `show` is its own alone.
     assert_eq!(
         project.json(&["show", "rich"])["thread"]["cost"]["spend"],
         "0.00"
     );
 }
 
-/// Symptom: `top` was said to have spent nothing, and what its open accounts had spent as reserved.
-/// Cause: an account is told when theirs close. Fix: what the tree spent is added up. Kind: every
-/// place that shows it.
+/// Symptom: `top` was shown with no spend, and the spend of its open descendants' accounts as
+/// reserved. Cause: an account gets the spend of others only when theirs close. Fix: the spend of
+/// the tree is added up. Kind: every place that shows it.
 #[test]
 fn what_open_accounts_have_spent_is_shown_above_them() {
     let project = project(family);
@@ -138,9 +139,9 @@ fn what_open_accounts_have_spent_is_shown_above_them() {
     }
 }
 
-/// Symptom: `run` of a tree ended without a word about a child that waits for a person, and said
-/// what its top alone had spent. Kinds: for a person and for a program, a child that can go on, and
-/// one that is done.
+/// Symptom: `run` of a tree ended silently about a child that waits for a person, and reported the
+/// spend of its top alone. Kinds: for a person and for a program, a child that can go on, and one
+/// that is done.
 #[test]
 fn the_end_of_a_run_tells_of_the_whole_tree() {
     let project = Project::new();
@@ -205,7 +206,7 @@ fn a_tree_of_more_than_a_thousand_threads_goes_on_at_its_cursor() {
     );
 }
 
-/// Symptom: one child whose head could not be read was left out of a tree and of a kill in silence,
+/// Symptom: one child whose head could not be read was silently left out of a tree and of a kill,
 /// or ended the command. Fix: it is named, and the others are shown and told.
 #[test]
 fn a_child_that_cannot_be_read_is_named_and_stops_no_command() {

@@ -1,5 +1,5 @@
 //! Trees that several processes drive, and processes that die in the middle: no result is lost, and
-//! all come to an end.
+//! every tree comes to an end.
 
 use super::fixture::{MODELS, Project};
 use serde_json::{Value, json};
@@ -9,7 +9,8 @@ use threadkeep_tests::binary::{self, Running};
 /// The children of the top.
 const CHILDREN: usize = 5;
 
-/// The top spawns five and waits for them; each child answers after so many milliseconds.
+/// A script: the top spawns five children and waits for them; each child answers after this many
+/// milliseconds.
 fn script(child_millis: u64) -> String {
     let spawn = json!({"name": "spawn_thread", "arguments": {"directive": "leaf"}});
     let mut calls = vec![spawn; CHILDREN];
@@ -22,8 +23,8 @@ fn script(child_millis: u64) -> String {
     .to_string()
 }
 
-/// Directives, a script whose children take ten minutes and one whose children take a moment, and a
-/// policy that allows two runs at once in a process.
+/// A project with directives, a script whose children take ten minutes, one whose children take a
+/// moment, and a policy that allows two runs at once in a process.
 fn project() -> Project {
     let project = Project::empty();
     project.write(".ai/config/models.yaml", MODELS);
@@ -36,7 +37,7 @@ fn project() -> Project {
     project
 }
 
-/// A policy that allows so many runs at once in a process.
+/// A policy that allows this many runs at once in a process.
 fn policy(runs: u64) -> tempfile::TempDir {
     let temp = tempfile::TempDir::new().expect("a temporary directory");
     let text = format!(
@@ -69,13 +70,13 @@ fn resume(project: &Project, policy: &tempfile::TempDir) -> Running {
 
 fn statuses(project: &Project) -> Vec<String> {
     let tree = project.json(&["tree", "top-1"]);
-    // There is none before the run has made its thread.
+    // There is no tree before the run has made its thread.
     let branches = tree["threads"].as_array().into_iter().flatten();
     let status = |branch: &Value| branch["status"].as_str().unwrap_or_default().to_owned();
     branches.map(status).collect()
 }
 
-/// Wait until so many threads of the tree have this status.
+/// Waits until this many threads of the tree have this status.
 fn await_status(project: &Project, status: &str, threads: usize) {
     let began = Instant::now();
     loop {
@@ -88,8 +89,8 @@ fn await_status(project: &Project, status: &str, threads: usize) {
     }
 }
 
-/// The top has ended with the results of all children, each child ran to its end, and nothing is
-/// wrong with the store.
+/// Checks that the top has ended with the results of all children, each child ran to its end, and
+/// the audit is clean.
 fn check_complete(project: &Project) {
     assert_eq!(statuses(project), ["completed"; CHILDREN + 1]);
     let shown = project.json(&["show", "top-1", "--events", "100"]);
@@ -108,16 +109,16 @@ fn check_complete(project: &Project) {
     }
 }
 
-/// Symptom: a driver that waited did not notice that another process of its tree had died until the
-/// leases were over, after ten minutes and more. Fix: it looks at the locks of those that hold
-/// threads of its tree, and takes them over.
+/// Symptom: a waiting driver did not notice the death of another process of its tree until the
+/// leases were over, after ten minutes and more. Fix: it checks the locks of the holders of its
+/// tree's threads, and takes over those of dead ones.
 #[test]
 fn a_driver_takes_over_what_another_process_held_when_it_is_killed() {
     let (project, policy) = (project(), policy(2));
     let first = slow_top(&project, &policy);
     await_status(&project, "running", 2);
     let second = resume(&project, &policy);
-    // The second performs the three that found no room in the first.
+    // The second process performs the three that found no room in the first.
     await_status(&project, "completed", 3);
     await_status(&project, "running", 2);
     first.kill();
@@ -126,9 +127,9 @@ fn a_driver_takes_over_what_another_process_held_when_it_is_killed() {
     check_complete(&project);
 }
 
-/// The kind beside it: many resume the same tree, and two of the processes are killed. Whoever is
-/// left comes to an end, and the tree to its own. (Each claimed what the dead had held, and fenced
-/// the one before, until the children were taken for a crash loop.)
+/// Same kind: many processes resume the same tree, and two of them are killed. The others and the
+/// tree come to their ends. (Each process claimed the dead ones' threads, and fenced the one
+/// before, until the children counted as a crash loop.)
 #[test]
 fn several_that_resume_a_tree_at_once_come_to_an_end() {
     let (project, policy) = (project(), policy(64));
@@ -161,8 +162,8 @@ fn a_tree_that_was_asked_to_end_goes_on_when_it_is_resumed() {
     check_complete(&project);
 }
 
-/// Symptom: nobody said that children of a thread that has ended still have to be driven, and
-/// nobody could drive them.
+/// Symptom: no command named the children of an ended thread that still have to be driven, and none
+/// could drive them.
 #[test]
 fn recover_names_what_lies_below_a_thread_that_has_ended() {
     let (project, policy) = (project(), policy(2));

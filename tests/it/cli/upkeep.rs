@@ -51,8 +51,8 @@ fn a_killed_run_is_recovered_at_once_and_goes_on_in_place() {
     );
 }
 
-/// Symptom: `resume` and `chat` told a person to recover a run whose process was dead. Fix: they do
-/// it. Kinds: a directive's thread, a chat, beside one that another dead process held.
+/// Symptom: `resume` and `chat` told a person to recover a run whose process was dead. Fix: they
+/// recover it. Kinds: a directive's thread, a chat, beside a run of another dead process.
 #[test]
 fn resume_and_chat_take_over_from_a_dead_process() {
     let project = Project::new();
@@ -95,9 +95,9 @@ fn resume_and_chat_take_over_from_a_dead_process() {
     assert_eq!(project.json(&["audit"])["exit"], 0);
 }
 
-/// Symptom: the documents of a run that was killed stayed old until `repair`. Fix: the next command
-/// that writes brings them up. Kinds: a command about another thread, a run, a message to the
-/// thread itself.
+/// Symptom: the documents of a killed run stayed old until `repair`. Fix: the next command that
+/// writes updates them. Kinds: a command about another thread, a run, a message to the thread
+/// itself.
 #[test]
 fn documents_of_a_killed_run_are_brought_up_by_the_next_command_that_writes() {
     let rows: [&[&str]; 3] = [
@@ -119,7 +119,7 @@ fn documents_of_a_killed_run_are_brought_up_by_the_next_command_that_writes() {
         lost.kill();
         lost.end();
         for name in ["thread.json", "transcript.md", "transcript.jsonl"] {
-            // What a process that is killed has not come to write.
+            // A document that the killed process had not yet written.
             let _ = std::fs::remove_file(project.path().join(".ai/threads/lost").join(name));
         }
         assert_eq!(
@@ -162,8 +162,9 @@ fn a_holder_that_is_named_as_dead_is_believed() {
     assert_eq!(project.status("far"), "suspended");
 }
 
-/// Symptom: whoever cleaned up `.ai/threads/locks.d` had `recover` end the runs of living processes. Cause: a lock file
-/// that is gone counted as the death of its holder. Fix: only one that is there and free does.
+/// Symptom: after a cleanup of `.ai/threads/locks.d`, `recover` ended the runs of living processes.
+/// Cause: a missing lock file counted as the death of its holder. Fix: only a lock file that exists
+/// and is free does.
 #[test]
 fn a_holder_that_lives_is_safe_without_its_lock_file() {
     let project = Project::new();
@@ -188,7 +189,7 @@ fn a_holder_that_lives_is_safe_without_its_lock_file() {
     }
 }
 
-/// A process that was killed and one that ended in order leave nothing that stays for ever.
+/// Neither a killed process nor one that ended in order leaves files for ever.
 #[test]
 fn lock_files_go_with_their_processes_or_with_the_recovery_after_it() {
     let project = Project::new();
@@ -204,8 +205,9 @@ fn lock_files_go_with_their_processes_or_with_the_recovery_after_it() {
     assert_eq!(left(), 0);
 }
 
-/// Symptom: one record that could not be read took `list`, `repair` and `recover` away, and `doctor` saw nothing. Cause:
-/// what reads many threads gave up at the first. Fix: it goes on without it and says which.
+/// Symptom: one unreadable record made `list`, `repair` and `recover` fail, and `doctor` saw
+/// nothing. Cause: commands that read many threads gave up at the first. Fix: they go on without it
+/// and name it.
 #[test]
 fn one_unreadable_record_takes_nothing_else_away() {
     for (table, value) in [
@@ -261,7 +263,7 @@ fn one_unreadable_record_takes_nothing_else_away() {
     }
 }
 
-/// The name of an entry of the index is all that a list needs of it: its thread is shown and named.
+/// An index entry's name is all that a list needs: its thread is shown and named.
 #[test]
 fn an_unreadable_entry_of_the_index_is_named() {
     let project = Project::new();
@@ -316,7 +318,7 @@ fn documents_are_written_anew() {
     );
 }
 
-/// The store is what counts: a run whose documents cannot be written is done, and says so.
+/// The store is authoritative: a run whose documents cannot be written is done, and reports that.
 #[test]
 fn documents_that_cannot_be_written_are_a_warning() {
     let project = Project::new();

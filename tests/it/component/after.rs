@@ -1,4 +1,4 @@
-//! Work after a run: it is told how the run ended, never changes that, and fails alone.
+//! Work after a run: it gets the run's outcome, never changes it, and fails alone.
 
 use super::world::{message, scripted, tenant};
 use std::error::Error;
@@ -29,7 +29,7 @@ impl AfterRun for Titles {
     }
 }
 
-/// Notes what it sees, then fails as it is told to.
+/// Notes the status of each run, then fails; it panics at the second.
 struct Broken(Mutex<Vec<String>>);
 
 impl AfterRun for Broken {

@@ -1,4 +1,5 @@
-//! Futures of runs that are dropped, and cancels: the request in flight goes, the thread is left honest.
+//! Dropped run futures and cancels: the request in flight is closed, and the thread's record stays
+//! accurate.
 
 use super::embed::Before;
 use super::world::{Counting, message, scripted, sound, tenant};
@@ -29,22 +30,22 @@ const SCRIPT: &str = r#"[
   {"text": "done"}
 ]"#;
 
-/// How often a run is dropped at each of its polls.
+/// Number of runs dropped at each of their polls.
 const ROUNDS: u32 = 3;
 
-/// Longest wait for what a server sees: the machine may be busy.
+/// Longest wait for an event that a server sees: the machine may be busy.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// When a future is dropped.
+/// Moment at which a future is dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum When {
-    /// Right after a poll: what it waits for is under way.
+    /// Right after a poll: the awaited work is under way.
     UnderWay,
-    /// When it would be polled again: what it waited for is done, and nobody hears of it.
+    /// When it would be polled again: the awaited work is done, and its result is lost.
     Unheard,
 }
 
-/// Polls a future so many times and then says that it is enough.
+/// Polls a future a limited number of times and then ends with `None`.
 struct Polled<F> {
     run: Pin<Box<F>>,
     left: u32,
@@ -66,7 +67,8 @@ impl<F: Future> Future for Polled<F> {
     }
 }
 
-/// Dropped after `polls` polls, then recovered and carried to its end; false once the run is over before that.
+/// Drops a run after `polls` polls, recovers it and carries it to its end; returns false once the
+/// run is over before that.
 async fn drop_after(polls: u32, when: When) -> bool {
     let memory = Arc::new(MemoryStore::new());
     let tenant = tenant(Arc::<MemoryStore>::clone(&memory));
@@ -85,7 +87,7 @@ async fn drop_after(polls: u32, when: When) -> bool {
         );
         return false;
     }
-    // A call of the dropped run may still be under way: what is found is sound, whenever one looks.
+    // A call of the dropped run may still be under way: the thread is sound at any moment.
     driver.recover_lost().await.unwrap();
     sound(&*memory);
     let now = tenant.get(&thread).await.unwrap();
@@ -117,8 +119,8 @@ async fn dropped_after_any_number_of_polls_a_run_leaves_what_recover_accepts() {
             dropped += polls;
         }
         println!("dropped {dropped} times in {ROUNDS} rounds, {when:?}");
-        // How often it is polled is the scheduler's: a poll that comes late finds several things done, most often on a busy
-        // machine. A run that is not made of steps any more is polled once or twice.
+        // The scheduler decides the number of polls: a late poll finds several things done, most
+        // often on a busy machine. A run that no longer consists of steps is polled once or twice.
         assert!(
             dropped > 2 * ROUNDS,
             "only {dropped} polls in {ROUNDS} rounds: is the run made of steps any more?"
@@ -126,7 +128,8 @@ async fn dropped_after_any_number_of_polls_a_run_leaves_what_recover_accepts() {
     }
 }
 
-/// A server that begins an answer and never goes on; it tells of each request, and of each connection that is closed.
+/// A server that begins an answer and never goes on; it reports each request, and each connection
+/// that is closed.
 struct Hanging {
     base_url: String,
     told: Receiver<&'static str>,
@@ -152,7 +155,7 @@ impl Hanging {
         Driver::new(tenant.clone(), models, Arc::<Counting>::default(), "one")
     }
 
-    /// The next thing that the server saw.
+    /// Returns the next event that the server saw.
     async fn saw(self) -> (&'static str, Self) {
         let waiting = tokio::task::spawn_blocking(move || {
             let saw = self
@@ -239,8 +242,9 @@ async fn a_cancel_from_elsewhere_drops_the_request_in_flight() {
     }
 }
 
-/// Symptom: a person's cancel waited for the store. Cause: the driver awaited the commit of a partial text beside the
-/// work, outside of what the cancel interrupts. Fix: it is one of the things that are awaited together.
+/// Symptom: a person's cancel waited for the store. Cause: the driver awaited the commit of a
+/// partial text beside the work, outside of the part that a cancel interrupts. Fix: the commit is
+/// one of the futures that are awaited together.
 #[tokio::test]
 async fn a_slow_commit_of_a_partial_text_does_not_delay_a_cancel() {
     let (begun, seen) = channel();

@@ -1,5 +1,5 @@
-//! What an embedder relies on: bounds, several engines in a process, an end with calls in flight, panics in his own code,
-//! engines of his own, tools of his own.
+//! Guarantees to embedders: `Send` and `Sync` bounds, several engines in a process, an end with
+//! calls in flight, panics in the embedder's code, engines and tools of the embedder's own.
 
 use super::project::{engine, engine_with, open, project_dir};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,7 +21,7 @@ use threadkeep_tests::fixture::MapLibrary;
 use wasmtime::component::{Component, Linker};
 use wasmtime::{Config, Store};
 
-/// A store that does something before each commit.
+/// A store that calls a function before each commit.
 pub struct Before<F>(pub MemoryStore, pub F);
 
 impl<F: Fn(&[Op]) + Send + Sync> Storage for Before<F> {
@@ -69,7 +69,8 @@ async fn engines_of_one_process_share_nothing() {
     assert_eq!(count(&one).await, 2);
 }
 
-/// Nothing waits for calls that have begun, they come to their end, and nothing of the tenant is kept after it.
+/// Dropping waits for no call that has begun; such calls end by themselves, and nothing of the
+/// tenant is kept after them.
 #[tokio::test(flavor = "multi_thread")]
 async fn calls_in_flight_outlive_what_the_embedder_drops() {
     let gate = Arc::new((Mutex::new((false, false)), Condvar::new()));
@@ -87,7 +88,7 @@ async fn calls_in_flight_outlive_what_the_embedder_drops() {
     let (state, moved) = &*gate;
     let begun = moved.wait_while(state.lock().unwrap(), |(begun, _)| !*begun);
     drop(begun.unwrap());
-    // The future is dropped, and with it the last tenant and engine that the embedder has.
+    // The future is dropped, and with it the embedder's last tenant and engine.
     call.abort();
     assert!(call.await.unwrap_err().is_cancelled());
     state.lock().unwrap().1 = true;
@@ -112,7 +113,7 @@ async fn a_panic_in_an_embedders_store_ends_its_call_alone() {
     assert_eq!(count(&tenant).await, 1);
 }
 
-/// What an embedder keeps in the stores of his own engine.
+/// The embedder's own data in the stores of an engine of its own.
 struct Host {
     tenant: Context,
     meter: Meter,
@@ -165,12 +166,12 @@ fn the_component_works_in_an_embedders_own_engine() {
             .unwrap();
         let got = registry.call_get(&mut store, &made.id).unwrap().unwrap();
         assert_eq!(got.id, made.id, "{name}");
-        // The component itself cannot reach what the embedder's other imports are.
+        // The component itself cannot reach the embedder's other imports.
         assert_eq!(store.data().said.len(), 0, "{name}");
     }
 }
 
-/// Says what it was asked.
+/// A tool that returns its name and arguments.
 struct Bell;
 
 impl Tools for Bell {

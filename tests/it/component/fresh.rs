@@ -1,5 +1,6 @@
-//! The runner's random histories through the component, with warm instances and with a fresh one for every call: nothing
-//! that matters lives in an instance, so both give the same answers and leave the same records.
+//! The runner's random histories through the component, with warm instances and with a fresh one
+//! for every call: nothing that matters lives in an instance, so both give the same answers and
+//! leave the same records.
 
 use super::project::engines;
 use super::world::{message, sound};
@@ -28,7 +29,7 @@ use threadkeep_tests::native::Counter;
 const HISTORIES: usize = 16;
 const DIRECTIVES: [Option<&str>; 3] = [Some("work"), Some("poor"), None];
 
-/// What a driver of one thread holds.
+/// The lease and step that a driver of one thread has.
 struct Held {
     token: u64,
     step: Step,
@@ -36,7 +37,7 @@ struct Held {
     last: Option<(u64, Outcome)>,
 }
 
-/// A tenant on one of the engines, and all that it answered.
+/// A tenant on one of the engines, and all its answers.
 struct Side {
     tenant: Tenant,
     store: Arc<MemoryStore>,
@@ -44,10 +45,10 @@ struct Side {
     threads: Vec<String>,
     held: BTreeMap<String, Held>,
     own: BTreeMap<String, u64>,
-    /// The version that names the last call that a loop of one's own held.
+    /// The version that names the last call that an external loop held, by thread.
     calls: BTreeMap<String, u64>,
     answers: Vec<String>,
-    /// Calls that were answered, by name.
+    /// Number of accepted calls, by name.
     answered: BTreeMap<&'static str, u64>,
 }
 
@@ -75,7 +76,7 @@ impl Side {
         }
     }
 
-    /// Note an answer, and give it if it is one.
+    /// Notes an answer, and returns its value if it is no error.
     fn note<T: Debug>(&mut self, name: &'static str, answer: Result<T, CallError>) -> Option<T> {
         self.answers.push(format!("{name}: {answer:?}"));
         let answer = answer.ok()?;
@@ -181,7 +182,7 @@ impl Side {
         }
     }
 
-    /// The last submission once more, or another for the same step.
+    /// Repeats the last submission, or submits another outcome for the same step.
     async fn again(&mut self, thread: &str, other: Option<Outcome>) {
         let Some(held) = self.held.get(thread) else {
             return;
@@ -303,7 +304,7 @@ impl Side {
         }
     }
 
-    /// The money of a loop of one's own, on a thread that is made for it.
+    /// Exercises the money of an external loop, on a thread that is made for it.
     async fn money(&mut self) {
         use own_loop::Request::{Close, Hold, Open, Settle};
         self.create(DIRECTIVES.len() - 1).await;
@@ -317,7 +318,7 @@ impl Side {
         }
     }
 
-    /// Everything that can be read.
+    /// Calls every function that reads.
     async fn read(&mut self) {
         let listed = self.tenant.list(Filter::default(), 100, None).await;
         self.note("list", listed);

@@ -1,4 +1,5 @@
-//! The whole capability set of the component, read from its bytes: the interfaces of world `threads`, and no WASI.
+//! The whole capability set of the component, read from its bytes: the interfaces of world
+//! `threads`, and no WASI.
 
 use threadkeep::engine::COMPONENT;
 use wasmtime::component::Component;

@@ -1,5 +1,5 @@
-//! Each field of `Limits` fires: with the field at its edge the same call is stopped by that limit's name, or the
-//! resource is not used.
+//! Each field of `Limits` fires: with the field at its edge the same call is stopped by that
+//! limit's name, or the resource is not used.
 
 use super::project::{engine, engine_with};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use threadkeep::tenant::Tenant;
 use threadkeep::wit::registry;
 use threadkeep_tests::fixture::MapLibrary;
 
-/// A library that takes its time.
+/// A library that takes 120 ms for each answer.
 struct Slow(MapLibrary);
 
 impl Library for Slow {
@@ -124,7 +124,7 @@ async fn a_trap_costs_its_instance_and_nothing_else() {
     let tenant = tenant(limits);
     tenant.create(draft()).await.unwrap_err();
     assert_eq!(tenant.instances_warm(), 0);
-    // Seen without the limit: on a busy machine it would stop this call, too.
+    // Measured without the limit: on a busy machine the limit would stop this call, too.
     let unbounded = Tenant::new(engine(), tenant.context().clone());
     let listed = unbounded.list(filter(), 10, None).await.unwrap();
     assert!(listed.threads.is_empty());

@@ -1,5 +1,6 @@
-//! Whole runs against a model server of somebody else: llmock speaks both wires over real HTTP, injects a fault, and
-//! judges how its client coped. Its verdict has no FAIL and no WARN after any of them.
+//! Whole runs against a third-party model server: llmock speaks both wires over real HTTP, injects
+//! a fault, and judges its client's reaction. Its verdict has no FAIL and no WARN after any of
+//! them.
 
 use super::project::{describe_draft, open, project_dir};
 use serde_json::{Value, json};
@@ -86,7 +87,7 @@ async fn reads_a_file(server: &Llmock, wire: Wire) {
     );
 }
 
-/// A fault, and how a run ends that meets it once.
+/// A fault, and the end of a run that meets it once.
 struct Case {
     name: &'static str,
     behaviors: Value,
@@ -97,7 +98,7 @@ struct Case {
 }
 
 fn cases(wire: Wire) -> Vec<Case> {
-    // After what begins the stream and two words.
+    // The bytes after the start of the stream and two words.
     let begun = match wire {
         Wire::OpenAi => 3,
         Wire::Anthropic => 5,
@@ -239,7 +240,7 @@ async fn fault(server: &Llmock, wire: Wire, case: Case) {
     assert!(findings.is_empty(), "{name}: {findings:#?}");
 }
 
-/// Every turn that is counted ended with a finish reason; nothing partial was taken for one.
+/// Checks that every counted turn ended with a finish reason, and no partial reply counted as one.
 fn turns_are_whole(name: &str, ended: &Ended, events: &[threadkeep::wit::Event]) {
     let results = events.iter().filter(|event| event.kind == "result").count() as u64;
     assert_eq!(ended.costs.turns, results, "{name}");

@@ -1,6 +1,7 @@
-//! Hundreds of runs at once on one tenant: each ends as it should, with the threads of a few.
+//! Hundreds of runs at once on one tenant: each ends as expected, with few threads of the process.
 //!
-//! A process of its own, this test binary again in the test [`child`], so that its threads can be counted.
+//! They run in a process of their own, this test binary again in the test [`child`], so that its
+//! threads can be counted.
 
 use super::project::{open, project_dir};
 use std::process::Command;
@@ -16,15 +17,16 @@ use threadkeep_tests::fixture::draft;
 const VARIABLE: &str = "THREADKEEP_TEST_MANY";
 const TEST: &str = "component::many::child";
 const RUNS: usize = 300;
-/// Every so many-th run fails.
+/// One of this many runs fails.
 const FAILING: usize = 50;
 /// Threads of the async runtime.
 const WORKERS: usize = 2;
-/// Most threads: fewer than the 130 that there were when each call of a file tool had one. How many of them have done their
-/// call and not gone idle yet is the scheduler's: on a busy machine there were 53 and 58 where 42 are needed.
+/// Most threads: fewer than the 130 that there were when each call of a file tool had one. The
+/// scheduler decides how many of them have finished a call and are not idle yet: on a busy machine
+/// there were 53 and 58 where 42 are needed.
 const ALLOWED: usize = 100;
-/// Every thread beside those of calls and tools: main, the test's own, the epoch ticker, the store's writer and checkpointer, the
-/// watcher below, and a few that look up files and names.
+/// Every thread beside those of calls and tools: main, the test's own, the epoch ticker, the
+/// store's writer and checkpointer, the watcher below, and a few that look up files and names.
 const OTHERS_MAX: usize = 12;
 
 const MODELS: &str = r#"
@@ -74,7 +76,7 @@ fn hundreds_of_runs_end_right_with_few_threads() {
         .for_each(|line| println!("{line}"));
 }
 
-/// Not a test of its own: what the child process does.
+/// The child process; no test by itself.
 #[test]
 fn child() {
     if std::env::var_os(VARIABLE).is_none() {
@@ -132,7 +134,7 @@ async fn one(project: Arc<OpenProject>, n: usize) {
     if breaks {
         assert_eq!(ended.status, "suspended");
         assert_eq!(told, ["started", "ended"]);
-        // The first of them is sent; those that ask the same later find no answer in the script.
+        // The first of them is sent; later runs that ask the same find no answer in the script.
         let others: Vec<&str> = kinds
             .into_iter()
             .filter(|kind| *kind != "charged")
@@ -175,7 +177,7 @@ async fn names(mut events: tokio::sync::mpsc::UnboundedReceiver<RunEvent>) -> Ve
     names
 }
 
-/// The most threads that this process was seen to have.
+/// Watches for the most threads that this process has.
 struct Threads {
     over: Arc<AtomicBool>,
     watcher: std::thread::JoinHandle<Vec<String>>,
@@ -206,6 +208,6 @@ impl Threads {
 fn names_of_threads() -> Vec<String> {
     let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
     let names = tasks.map(|task| std::fs::read_to_string(task.path().join("comm")));
-    // One that ends meanwhile has no name any more.
+    // A thread that ends meanwhile has no name any more.
     names.flatten().map(|name| name.trim().to_owned()).collect()
 }

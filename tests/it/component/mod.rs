@@ -1,4 +1,5 @@
-//! Runs through the component and the driver, over real stores, scripted models and a real model server.
+//! Runs through the component and the driver, over real stores, scripted models and a real model
+//! server.
 
 mod after;
 mod dropped;

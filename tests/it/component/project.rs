@@ -1,4 +1,4 @@
-//! A project directory for tests: a directive that reads a file, and what it needs.
+//! A project directory for tests: a directive that reads a file, and the files that it needs.
 
 use cap_std::fs::Dir;
 use std::sync::{Arc, OnceLock};
@@ -18,7 +18,7 @@ inputs: {file: {required: true}}
 Read ${inputs.file} and say what it holds.
 ";
 
-/// A temporary project whose `models.yaml` is this.
+/// Creates a temporary project with this `models.yaml`.
 pub fn project_dir(models: &str) -> (tempfile::TempDir, Dir) {
     let temporary = tempfile::tempdir().unwrap();
     let dir = Dir::open_ambient_dir(temporary.path(), cap_std::ambient_authority()).unwrap();
@@ -30,7 +30,7 @@ pub fn project_dir(models: &str) -> (tempfile::TempDir, Dir) {
     (temporary, dir)
 }
 
-/// Open it, over SQLite if no store is given.
+/// Opens it, over SQLite if no store is given.
 pub fn open(
     dir: Dir,
     store: Option<Arc<dyn Storage>>,
@@ -39,7 +39,7 @@ pub fn open(
     open_on(engine(), dir, store, environment)
 }
 
-/// The same on an engine of one's own.
+/// Opens it on a given engine.
 pub fn open_on(
     engine: Engine,
     dir: Dir,
@@ -57,14 +57,14 @@ pub fn open_on(
     OpenProject::open(engine, &Project::from_dir(dir), options).unwrap()
 }
 
-/// One engine for all tests of a process: the component is compiled once.
+/// Returns the one engine of a test process: the component is compiled once.
 pub fn engine() -> Engine {
     static ENGINE: OnceLock<Engine> = OnceLock::new();
     ENGINE.get_or_init(|| engine_with(Limits::local())).clone()
 }
 
-/// The usual engine, and one whose every call has a fresh instance: nothing that matters lives in one, so both must give
-/// the same answers.
+/// Returns the usual engine, and one with a fresh instance for every call: nothing that matters
+/// lives in an instance, so both must give the same answers.
 pub fn engines() -> [Engine; 2] {
     let fresh = Limits {
         instance_calls_max: 1,
@@ -73,7 +73,7 @@ pub fn engines() -> [Engine; 2] {
     [engine(), engine_with(fresh)]
 }
 
-/// An engine with other limits. Native code is shared by all tests of a process.
+/// Builds an engine with other limits. All tests of a process share native code.
 pub fn engine_with(limits: Limits) -> Engine {
     static CACHE: OnceLock<(tempfile::TempDir, CodeCache)> = OnceLock::new();
     let (_, cache) = CACHE.get_or_init(|| {
@@ -84,7 +84,7 @@ pub fn engine_with(limits: Limits) -> Engine {
     Engine::new(limits, Some(cache)).unwrap()
 }
 
-/// A thread of the directive `describe`.
+/// A draft for a thread of the directive `describe`.
 pub fn describe_draft() -> registry::Draft {
     registry::Draft {
         inputs: r#"{"file": "notes.txt"}"#.to_owned(),

@@ -1,4 +1,5 @@
-//! Runs that wait for a thread that somebody holds: their order, their patience, and what becomes of those that leave.
+//! Runs that wait for a thread with another holder: their order, their deadlines, and the effect of
+//! those that leave.
 
 use super::project::{open, project_dir};
 use super::world::{Counting, message, scripted, sound, tenant};
@@ -15,9 +16,9 @@ use threadkeep::wit;
 use threadkeep_tests::fixture::draft;
 use tokio::task::JoinHandle;
 
-/// It answers every message, after a moment.
+/// A model that answers every message, after a moment.
 const ANSWERS: &str = r#"[{"text": "yes", "delay_ms": 5, "repeat": "forever"}]"#;
-/// It never answers by itself.
+/// A model that never answers by itself.
 const SLOW: &str = r#"[{"text": "begun", "delay_ms": 590000}]"#;
 const MODELS: &str = "providers: {local: {wire: scripted, file: s.json}}\nmodels:\n  tiny: {provider: local, prices: \
                       {input: \"1.00\", output: \"2.00\"}}\ntiers: {default: tiny}\n";
@@ -26,7 +27,8 @@ const WAITERS: usize = 24;
 
 type Running = JoinHandle<Result<Ended, DriveError>>;
 
-/// Run on a task of its own. Tasks of a test are polled first in the order in which they were made.
+/// Performs a run on a task of its own. Tasks of a test are polled first in the order in which they
+/// were made.
 fn spawn(driver: &Driver, thread: &str, text: &str, stop: Stop) -> Running {
     let (driver, thread, input) = (driver.clone(), thread.to_owned(), message(text));
     tokio::spawn(async move { driver.run(&thread, Some(input), &Sink::none(), &stop).await })
@@ -82,7 +84,7 @@ async fn without_a_queue_a_second_run_is_refused_at_once() {
     assert_eq!(first.await.unwrap().unwrap().status, "suspended");
 }
 
-/// Wait until somebody holds it; the lease.
+/// Waits until the thread has a holder; returns the lease.
 async fn held(tenant: &Tenant, thread: &str) -> wit::Lease {
     loop {
         if let Some(lease) = tenant.get(thread).await.unwrap().run.lease {
@@ -92,7 +94,7 @@ async fn held(tenant: &Tenant, thread: &str) -> wit::Lease {
     }
 }
 
-/// Two processes have one directory; the second waits until the first lets go.
+/// Two processes have one directory; the second waits until the first releases the lease.
 #[tokio::test]
 async fn between_processes_the_lease_is_awaited() {
     let (_kept, dir) = project_dir(MODELS);
@@ -125,8 +127,9 @@ async fn between_processes_the_lease_is_awaited() {
     sound(&*second.tenant().context().storage);
 }
 
-/// Symptom: two drivers of one project performed the same run. Cause: each counted its runs from one, so the second was
-/// taken for a repetition of the first. Fix: the drivers of a project share their count.
+/// Symptom: two drivers of one project performed the same run. Cause: each counted its runs from
+/// one, so the second counted as a repetition of the first. Fix: the drivers of a project share
+/// their count.
 #[tokio::test]
 async fn drivers_of_one_project_hold_under_different_names() {
     let (_kept, dir) = project_dir(MODELS);

@@ -1,5 +1,6 @@
-//! Text that breaks things: NUL, lone surrogates, invalid UTF-8, CJK, emoji, and a tool result of five megabytes. It
-//! comes back as it was, or is refused or cut on a character boundary with a word about it.
+//! Text that breaks things: NUL, lone surrogates, invalid UTF-8, CJK, emoji, and a tool result of
+//! five megabytes. It comes back unchanged, or is refused, or is cut on a character boundary with a
+//! notice.
 
 use super::project::{describe_draft, open, project_dir};
 use serde_json::{Value, json};

@@ -1,4 +1,5 @@
-//! What a provider writes of its own, through the adapter, the component and the store and back.
+//! Fields that a provider adds to a reply, through the adapter, the component and the store and
+//! back.
 
 use super::llmock::project_of;
 use super::project::describe_draft;
@@ -19,7 +20,7 @@ const FIRST: [&str; 9] = [
     r#"{"type":"message_delta","delta":{"stop_reason":"tool_use"},"usage":{"output_tokens":50}}"#,
 ];
 
-/// Its thinking, as the provider writes it where it does not stream.
+/// Its thinking, as the provider's wire writes it without a stream.
 const THOUGHT: &str =
     r#"{"type":"thinking","thinking":"\"notes\", perhaps – 漢?","signature":"EqQB/+=="}"#;
 const REDACTED: &str = r#"{"type":"redacted_thinking","data":"AAEC"}"#;
@@ -36,8 +37,8 @@ fn answer(events: &[&str]) -> String {
     SSE.to_owned() + &events.collect::<String>()
 }
 
-/// Thinking comes back with the tool round byte for byte, the next request begins with the one before it, and what the
-/// cache was read for and written with is priced by itself.
+/// Thinking comes back with the tool round byte for byte, the next request begins with the one
+/// before it, and cache reads and writes have prices of their own.
 #[tokio::test]
 async fn thinking_comes_back_verbatim_and_the_cache_is_priced() {
     let server = Canned::start(vec![answer(&FIRST), answer(&SECOND)]);

@@ -1,4 +1,4 @@
-//! Stores that cannot be read for a while: what is durable, or still held, is not taken for lost or for over.
+//! Stores that cannot be read for a while: neither a durable end nor a held thread counts as lost.
 
 use super::world::{Counting, message, scripted, sound, tenant};
 use std::sync::Arc;
@@ -9,11 +9,11 @@ use threadkeep::storage::memory::MemoryStore;
 use threadkeep::storage::{Item, Key, Op, Outcome, Storage, StorageError};
 use threadkeep_tests::fixture::draft;
 
-/// A store some of whose reads of records fail.
+/// A store that fails some reads of records.
 struct Unread {
     inner: MemoryStore,
     commits: AtomicU64,
-    /// After the commit of this number so many reads fail.
+    /// Commit number, and how many reads fail after it.
     after: Vec<(u64, u32)>,
     failing: AtomicU32,
     failed: AtomicU32,
@@ -66,11 +66,13 @@ impl Storage for Unread {
 const TWO_TURNS: &str =
     r#"[{"text": "one", "calls": [{"name": "read", "arguments": {}}]}, {"text": "done"}]"#;
 
-/// Symptom: a run was lost, and its next call charged though it was never sent, or its durable end was an error. Cause: a
-/// read for the event of a turn, and the one after the end, failed the run. Fix: no event; and the end is read again.
+/// Symptom: a run was lost, and its next call charged though it was never sent, or its durable end
+/// was an error. Cause: a read for the event of a turn, and the one after the end, failed the run.
+/// Fix: the event is left out, and the end is read again.
 #[tokio::test]
 async fn reads_that_only_tell_of_a_run_do_not_fail_it() {
-    // Made, started, the first turn, its round, and the second turn, which is the end.
+    // The commits: created, started, the first turn, its round, and the second turn, which is the
+    // end.
     let store = Unread::new(&[(3, 1), (5, 3)]);
     let tenant = tenant(Arc::<Unread>::clone(&store));
     let driver = scripted(&tenant, TWO_TURNS, &Arc::<Counting>::default(), "one");
@@ -90,10 +92,10 @@ async fn reads_that_only_tell_of_a_run_do_not_fail_it() {
     sound(&store.inner);
 }
 
-/// It never ends by itself.
+/// A model that never finishes by itself.
 const SLOW: &str = r#"[{"text": "Begun.", "chunk": 2, "pause_ms": 590000}]"#;
 
-/// A thread whose run was dropped while it was under way.
+/// Creates a thread whose run was dropped while it was under way.
 async fn lost(driver: &Driver) -> String {
     let tenant = driver.tenant();
     let thread = tenant.create(draft(None)).await.unwrap().id;
@@ -113,8 +115,9 @@ async fn lost(driver: &Driver) -> String {
     thread
 }
 
-/// Symptom: a run whose thread could not be read for a while was never closed by its process. Cause: its holder was
-/// forgotten although nothing was closed. Fix: it stays lost.
+/// Symptom: a run whose thread could not be read for a while was never closed by its process.
+/// Cause: its holder was forgotten although nothing was closed. Fix: it stays in the list of lost
+/// runs.
 #[tokio::test]
 async fn a_lost_run_whose_thread_cannot_be_read_stays_lost() {
     let store = Unread::new(&[]);

@@ -1,4 +1,5 @@
-//! A tenant over any store with the small library, a scripted driver, and tools that count.
+//! A tenant over any store with the small library, a scripted driver, and tools that count their
+//! calls.
 
 use super::project::engine;
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use threadkeep::tenant::Tenant;
 use threadkeep::tools::{ToolEntry, ToolResult, Tools};
 use threadkeep_tests::fixture::MapLibrary;
 
-/// Counts how often each tool really ran.
+/// Tools that count their runs.
 #[derive(Default)]
 pub struct Counting {
     pub reads: AtomicU64,
@@ -57,7 +58,7 @@ pub fn message(text: &str) -> String {
     serde_json::json!({"role": "user", "content": [{"type": "text", "text": text}]}).to_string()
 }
 
-/// The auditor finds nothing.
+/// Checks that the auditor finds nothing.
 pub fn sound(storage: &dyn Storage) {
     let findings = threadkeep_tests::auditor::audit(storage);
     assert!(findings.is_empty(), "{findings:#?}");

@@ -1,4 +1,5 @@
-//! The view `budget_ledger`: for people, tied to the JSON of the records `thread`, `head` and `chain` by these tests.
+//! The view `budget_ledger`: made for people, and compared here with the JSON of the records
+//! `thread`, `head` and `chain`.
 
 use super::fixture::{SqliteFixture, commit, put};
 use crate::audit::world::Kept;
@@ -7,7 +8,7 @@ use std::collections::BTreeMap;
 use threadkeep::storage::Expect::Any;
 use threadkeep::storage::Op;
 
-/// The seed's columns in their order, then what is exact.
+/// The seed's columns in their order, then the exact ones.
 const COLUMNS: [&str; 10] = [
     "thread_id",
     "parent_id",
@@ -45,7 +46,7 @@ fn rows(connection: &Connection) -> BTreeMap<String, Row> {
         .collect()
 }
 
-/// A row from its columns with lines between; `-` is NULL.
+/// Builds a row from its columns, separated by lines; `-` is NULL.
 fn some(row: &str) -> Row {
     let columns = row.split(" | ");
     columns
@@ -149,7 +150,8 @@ fn what_is_not_there_is_null() {
     assert!(shell.execute_batch(write).is_err(), "it takes no writes");
 }
 
-/// As the core writes them: every account of a store where everything has happened, and the sum over the tips.
+/// Rows of records that the core wrote: every account of a store with all kinds of records, and the
+/// sum over the tips.
 #[test]
 fn real_records_are_shown_as_they_are() {
     let kept = Kept::new();

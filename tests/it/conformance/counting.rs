@@ -1,4 +1,5 @@
-//! The count of bytes in use stands in the SQLite file: exact after whatever happens, and not made anew where it is there.
+//! The SQLite file's count of bytes in use: exact after every operation, and not recounted where it
+//! exists.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -27,13 +28,13 @@ const SMALL: Quota = Quota {
     closing_margin_bytes: 2_000,
 };
 
-/// What the file says.
+/// The count that the file holds.
 fn count(shell: &Connection) -> Option<u64> {
     let bytes = shell.query_row("SELECT bytes FROM usage", [], |row| row.get::<_, i64>(0));
     bytes.ok().map(|bytes| bytes as u64)
 }
 
-/// What is in it, row by row, as [`Quota`] counts.
+/// The bytes in the file, row by row, as [`Quota`] counts.
 fn recount(shell: &Connection) -> u64 {
     let sum = |columns: &str, table: &str, overhead: u64| {
         let mut rows = shell
@@ -111,9 +112,10 @@ fn it_is_exact_after_random_operations_with_and_without_a_quota() {
     }
 }
 
-/// Symptom: each opening with a quota read the whole file, once for every time a tenant's store had been idle. Cause: a
-/// commit without a quota left an old count, so none was believed. Fix: such a commit removes it, and one that is there
-/// is exact. So a count that only this test could have written is believed.
+/// Symptom: each opening with a quota read the whole file, once for every time a tenant's store had
+/// been idle. Cause: a commit without a quota left an old count, so no count was believed. Fix:
+/// such a commit removes the count, and one that exists is exact. The test writes a false count
+/// itself, to see that it is believed.
 #[test]
 fn a_count_that_is_there_is_not_made_anew() {
     let fixture = SqliteFixture::new();
@@ -136,7 +138,7 @@ fn a_count_that_is_there_is_not_made_anew() {
         };
         refuse(&store, &[put("head", "b", Any, "")], &full);
     }
-    // Whoever does not count says so, also to those who have it open.
+    // A store without a quota removes the count, also for others that have the file open.
     let store = fixture.open_with(Some(SMALL));
     commit(&fixture.open(), &[put("head", "b", Any, "2")]);
     assert_eq!(check(fixture.temp.path(), "without"), None);
@@ -144,7 +146,7 @@ fn a_count_that_is_there_is_not_made_anew() {
     assert!(check(fixture.temp.path(), "with").is_some());
 }
 
-/// Not a test of its own: the process that is killed.
+/// The process that is killed; no test by itself.
 #[test]
 fn victim() {
     let Ok(directory) = std::env::var(DIRECTORY) else {

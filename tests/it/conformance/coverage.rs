@@ -1,5 +1,5 @@
-//! What the suite covers, as it was seen and not as it says: a witness between the cases and a store writes down every
-//! answer, and each operation, condition, error and limit that `storage/mod.rs` names must be among them.
+//! Coverage of the suite as observed: a witness between the cases and a store notes every answer,
+//! and each operation, condition, error and limit that `storage/mod.rs` names must be among them.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -15,7 +15,7 @@ use super::suite::{Home, MemoryHome, cases};
 /// The contract in Rust, whose lists are read from its text.
 const CONTRACT: &str = include_str!("../../../host/src/storage/mod.rs");
 
-/// Errors that no store in memory has, and the tests in which a real one does.
+/// Errors that no store in memory has, and the tests in which a real one has them.
 const ELSEWHERE: [(&str, &str, &str); 2] = [
     (
         "Unavailable",
@@ -29,7 +29,7 @@ const ELSEWHERE: [(&str, &str, &str); 2] = [
     ),
 ];
 
-/// What was seen, and the first case in which it was.
+/// Observations, each with the first case that made it.
 type Seen = Arc<Mutex<BTreeMap<String, &'static str>>>;
 
 struct Witness {
@@ -233,7 +233,7 @@ fn listed(start: &str, end: &str) -> Vec<&'static str> {
     list.split('`').skip(1).step_by(2).collect()
 }
 
-/// What the contract's text names, in the words of the witness.
+/// The items that the contract's text names, in the words of the witness.
 fn named() -> Vec<String> {
     let limits = CONTRACT
         .lines()
@@ -262,7 +262,7 @@ fn named() -> Vec<String> {
         named.extend(ends.map(|word| format!("{condition}: {word}")));
     }
     for free in ["put any", "delete", "append", "trim"] {
-        // Each beside a condition that does not hold, too.
+        // Each also beside a condition that does not hold.
         let ends = ["committed", "conflict", "refused"];
         named.extend(ends.map(|word| format!("{free}: {word}")));
     }
@@ -310,7 +310,7 @@ fn every_operation_error_and_limit_is_met_by_a_case() {
         .filter(|what| !seen.contains_key(*what))
         .collect();
     assert!(missing.is_empty(), "no case meets {missing:#?}");
-    // As many as there are today: a list whose text has changed must not become an empty one.
+    // Today's number of items: a list whose text has changed must not become an empty one.
     assert!(named.len() >= 60, "the contract names only {}", named.len());
     let variants = variants();
     assert_eq!(variants.len(), 6, "{variants:?}");

@@ -1,7 +1,7 @@
 //! The same random history through two stores gives the same answers, over reopenings.
 //!
-//! A difference is told with its seed and the shortest history of that seed that shows it; make it a named test.
-//! `THREADKEEP_SEED` runs one seed, `THREADKEEP_STEPS` sets how long.
+//! A difference is reported with its seed and the shortest history of that seed that shows it; make
+//! it a named test. `THREADKEEP_SEED` runs one seed, `THREADKEEP_STEPS` sets the length.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -16,15 +16,15 @@ use super::suite::{Home, MemoryHome};
 
 const SEEDS: u64 = 20;
 const STEPS: u64 = 2_000;
-/// Histories that are run at once: a store waits for its disk most of the time.
+/// Histories that run at once: a store waits for its disk most of the time.
 const AT_ONCE: usize = 4;
-/// Small enough to be met now and then. Every other history has it.
+/// Small enough to be reached sometimes. Every other history has it.
 const QUOTA: Quota = Quota {
     limit_bytes: 60_000,
     closing_margin_bytes: 2_000,
 };
 
-/// Everything that must happen in the histories, and be answered alike.
+/// Situations that must occur in the histories, with the same answer of both stores.
 const HAPPENINGS: [&str; 25] = [
     "commit: committed",
     "commit: conflict",
@@ -55,15 +55,15 @@ const HAPPENINGS: [&str; 25] = [
 
 type Counts = BTreeMap<String, u64>;
 
-/// Where two stores differ.
+/// A difference between two stores.
 #[derive(Debug)]
 struct Difference {
-    /// How many steps the history needs to show it.
+    /// Steps that the history needs to show it.
     steps: u64,
     what: String,
 }
 
-/// A history under way in the store that is believed and the one that is judged.
+/// A history under way in the reference store and the judged one.
 struct History<'a> {
     random: Random,
     believed: &'a dyn Storage,
@@ -100,7 +100,7 @@ impl History<'_> {
         Ok(())
     }
 
-    /// Deletions of records that are there.
+    /// Counts deletions of existing records.
     fn deletes(&self, ops: &[Op]) -> usize {
         let there = |op: &&Op| match op {
             Op::Delete { key } => self
@@ -112,7 +112,7 @@ impl History<'_> {
         ops.iter().filter(there).count()
     }
 
-    /// Trims that shorten a log.
+    /// Counts trims that shorten a log.
     fn trims(&self, ops: &[Op]) -> usize {
         let shortens = |op: &&Op| match op {
             Op::Trim {
@@ -195,7 +195,7 @@ fn kind(answer: &Result<Outcome, StorageError>) -> String {
     }
 }
 
-/// The variant of an error, and what tells its kinds apart.
+/// The variant of an error, and the field that tells its kinds apart.
 pub(super) fn error_kind(error: &StorageError) -> String {
     match error {
         StorageError::Unavailable { .. } => "unavailable".to_owned(),
@@ -207,7 +207,8 @@ pub(super) fn error_kind(error: &StorageError) -> String {
     }
 }
 
-/// Runs so many steps of a seed through memory and a new place; `thorough` compares everything after each of them.
+/// Runs `steps` steps of a seed through memory and a new place; `thorough` compares everything
+/// after each of them.
 fn run(
     (seed, steps, thorough): (u64, u64, bool),
     new_home: &dyn Fn(Option<Quota>) -> Box<dyn Home>,
@@ -241,7 +242,7 @@ fn run(
     Ok(())
 }
 
-/// Runs a seed; a difference is traced to the first step after which the stores are not the same.
+/// Runs a seed; traces a difference to the first step after which the stores are not the same.
 fn check(
     seed: u64,
     steps: u64,
@@ -292,7 +293,7 @@ fn memory_and_sqlite_answer_alike() {
     }
 }
 
-/// The report of a difference is right: one step less and there is none.
+/// The report of a difference is minimal: one step less shows none.
 #[test]
 fn a_difference_is_told_with_the_shortest_history_that_shows_it() {
     for fault in [

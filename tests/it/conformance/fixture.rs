@@ -1,4 +1,5 @@
-//! Short words for the operations, and the two helpers through which cases commit: one for success, one for refusal.
+//! Short words for the operations, and the two helpers through which cases commit: one for success,
+//! one for refusal.
 
 use std::sync::Arc;
 
@@ -44,7 +45,8 @@ impl SqliteFixture {
         self.open_with(None)
     }
 
-    /// Opens without waiting for a disk: the suite asks what is committed, the crash tests ask what is durable.
+    /// Opens without waiting for a disk: the suite tests which commits succeed, the crash tests
+    /// which are durable.
     pub(super) fn open_with(&self, quota: Option<Quota>) -> SqliteStore {
         self.try_open(options(quota)).unwrap()
     }
@@ -53,13 +55,13 @@ impl SqliteFixture {
         SqliteStore::open(&self.dir, FILE, options)
     }
 
-    /// A plain connection to the same file, for what the store itself never does.
+    /// A plain connection to the same file, for changes that the store itself never makes.
     pub(super) fn shell(&self) -> rusqlite::Connection {
         rusqlite::Connection::open(self.temp.path().join(FILE)).unwrap()
     }
 }
 
-/// The same, by a store that opens on first use.
+/// A directory for a SQLite store that opens on first use.
 pub(super) struct LazyFixture {
     fixture: SqliteFixture,
     stores: Stores,
@@ -144,13 +146,13 @@ pub(super) fn item(collection: &str, name: &str, version: u64, value: &str) -> I
     }
 }
 
-/// Commits what must succeed.
+/// Commits operations that must succeed.
 #[track_caller]
 pub(super) fn commit(store: &dyn Storage, ops: &[Op]) {
     assert_eq!(store.commit(ops, false), Ok(Outcome::Committed));
 }
 
-/// Commits what must be refused with `expected`, and looks that nothing has changed.
+/// Commits operations that must be refused with `expected`, and checks that nothing has changed.
 #[track_caller]
 pub(super) fn refuse(store: &dyn Storage, ops: &[Op], expected: &StorageError) {
     let before = contents(store);
@@ -162,7 +164,7 @@ pub(super) fn refuse(store: &dyn Storage, ops: &[Op], expected: &StorageError) {
     );
 }
 
-/// Commits what must be corrupt, and looks that nothing has changed.
+/// Commits operations that must be corrupt, and checks that nothing has changed.
 #[track_caller]
 pub(super) fn refuse_corrupt(store: &dyn Storage, ops: &[Op]) {
     let before = contents(store);
@@ -178,7 +180,7 @@ pub(super) fn refuse_corrupt(store: &dyn Storage, ops: &[Op]) {
     );
 }
 
-/// Refuses with this code, and looks that nothing has changed.
+/// Commits operations that must be refused with this code, and checks that nothing has changed.
 #[track_caller]
 pub(super) fn refuse_code(store: &dyn Storage, ops: &[Op], expected: &str) {
     let before = contents(store);
@@ -190,7 +192,7 @@ pub(super) fn refuse_code(store: &dyn Storage, ops: &[Op], expected: &str) {
     );
 }
 
-/// Commits what must conflict and find `found`, and looks that nothing has changed.
+/// Commits operations that must conflict and find `found`, and checks that nothing has changed.
 #[track_caller]
 pub(super) fn conflict(store: &dyn Storage, ops: &[Op], found: &[Item]) {
     let before = contents(store);
@@ -217,12 +219,12 @@ pub(super) fn too_large(what: &'static str, limit: usize, actual: usize) -> Stor
     }
 }
 
-/// The whole value of one record, or nothing.
+/// Reads one record.
 pub(super) fn get(store: &dyn Storage, collection: &str, name: &str) -> Option<Item> {
     store.get(&[key(collection, name)]).unwrap().pop()
 }
 
-/// A log from its first entry, as (position, value); a page at a time.
+/// Reads a log from its first entry, as (position, value), a page at a time.
 pub(super) fn log(store: &dyn Storage, log: &str, partition: &str) -> Vec<(u64, String)> {
     let mut all = Vec::new();
     let mut start = 0;
@@ -239,7 +241,7 @@ pub(super) fn log(store: &dyn Storage, log: &str, partition: &str) -> Vec<(u64, 
     }
 }
 
-/// A collection from its first record; a page at a time.
+/// Reads a collection from its first record, a page at a time.
 pub(super) fn records(store: &dyn Storage, collection: &str) -> Vec<Item> {
     let mut all = Vec::new();
     let mut start = String::new();
@@ -254,7 +256,7 @@ pub(super) fn records(store: &dyn Storage, collection: &str) -> Vec<Item> {
     }
 }
 
-/// Every record, and the logs that the cases use.
+/// Reads every record, and the logs that the cases use.
 pub(super) fn contents(store: &dyn Storage) -> (Vec<Item>, Vec<(u64, String)>) {
     let items = COLLECTIONS
         .iter()

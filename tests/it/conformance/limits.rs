@@ -117,7 +117,7 @@ fn four_mib(over: usize) -> Vec<Op> {
         .iter()
         .map(|name| put("partial", name, Any, &"v".repeat(VALUE_BYTES_MAX - 2)))
         .collect();
-    // Four names and this one leave 3 of the 8 bytes that the values left.
+    // Four names and this one use all but 3 of the 8 bytes that the values left.
     ops.push(put("partial", "5", Any, &"v".repeat(3 + over)));
     ops
 }

@@ -229,7 +229,7 @@ pub(super) const CASES: &[(&str, Case)] = &[
     }),
 ];
 
-/// Makes the log `history` of `partition` as long as `count`.
+/// Appends to the log `history` of `partition` until it has `count` entries.
 fn fill(store: &dyn Storage, partition: &str, count: u64) {
     let next = positions(store, partition)
         .last()

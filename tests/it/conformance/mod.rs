@@ -1,7 +1,8 @@
-//! One suite over every store, written from `wit/storage.wit`: whoever keeps the contract passes, however they do it.
+//! One suite over every store, written from `wit/storage.wit`: every store that keeps the contract
+//! passes, whatever its implementation.
 //!
-//! The cases are in `suite`, by name. That they find what they are for is shown by broken stores, each of which fails by
-//! name. What only one backend can do wrong is in a file of its own.
+//! The cases are in `suite`, by name. Broken stores show that each case finds its fault: each of
+//! them fails by name. Faults that only one backend can have are in a file of its own.
 
 mod broken;
 mod budget;
@@ -31,7 +32,7 @@ use suite::{Home, MemoryHome, NewHome, cases, failing};
 use threadkeep::storage::Storage;
 use threadkeep::storage::sqlite::{Stores, StoresOptions};
 
-/// Fewer than this, and somebody has lost a file of cases.
+/// A smaller number means that a file of cases was lost.
 const CASES_MIN: usize = 135;
 
 #[track_caller]
@@ -67,7 +68,7 @@ fn two_processes_keep_the_contract() {
     check_all(&|quota| servers.home(quota));
 }
 
-/// The store that docs/embedding.md shows. It has no quota, and every other case holds for it.
+/// The store that docs/embedding.md shows. It has no quota; every other case must pass.
 #[test]
 fn the_store_of_the_guide_keeps_the_contract() {
     let cases = cases();

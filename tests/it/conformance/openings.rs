@@ -1,4 +1,5 @@
-//! One store opened again and opened twice: what was acknowledged is there, and nothing that was refused.
+//! One store opened again and opened twice: acknowledged commits are there, and refused ones are
+//! not.
 
 use std::sync::Arc;
 use std::thread::scope;
@@ -13,13 +14,13 @@ use super::fixture::{
 use super::suite::{Home, HomeCase};
 use super::together::{counted, increment};
 
-/// How often each of two openings counts.
+/// Increments of each of two openings.
 const ROUNDS: u64 = 40;
 const QUOTA: Quota = Quota {
     limit_bytes: 10_000,
     closing_margin_bytes: 500,
 };
-/// What a record with a name of one byte takes beside its value.
+/// Bytes of a record with a name of one byte, beside its value.
 const RECORD: u64 = RECORD_BYTES_OVERHEAD + 1;
 
 pub(super) const CASES: &[(&str, Option<Quota>, HomeCase)] = &[

@@ -1,6 +1,8 @@
-//! Real processes on one SQLite directory: nothing is lost, nothing is done twice, what was acknowledged survives.
+//! Real processes on one SQLite directory: nothing is lost, nothing is done twice, and acknowledged
+//! commits survive.
 //!
-//! A child is this test binary again, told by an environment variable what to do, in the test [`child`].
+//! A child is this test binary again, in the test [`child`]; an environment variable names its
+//! task.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -20,7 +22,7 @@ use super::together::{counted, increment};
 
 /// [`SERVE`], or `<what>:<name>:<directory>`; without it [`child`] does nothing.
 const VARIABLE: &str = "THREADKEEP_TEST_CHILD";
-/// Answers calls for somebody else, on any number of stores.
+/// Task of a process that answers calls of the test, on any number of stores.
 const SERVE: &str = "serve";
 const TEST: &str = "conformance::processes::child";
 const PROCESSES: u64 = 2;
@@ -29,7 +31,7 @@ const ROUNDS: u64 = 50;
 /// Acknowledged commits that are awaited before a process is killed.
 const ACKNOWLEDGED_BEFORE_KILL: usize = 40;
 
-/// Not a test of its own: what a child process does.
+/// A child process; no test by itself.
 #[test]
 fn child() {
     let Ok(order) = std::env::var(VARIABLE) else {
@@ -70,7 +72,7 @@ fn increment_much(store: &SqliteStore, name: &str) {
     });
 }
 
-/// Says each position when it is acknowledged.
+/// Commits and prints each position when it is acknowledged.
 fn commit_until_killed(store: &SqliteStore, name: &str) {
     for at in 1.. {
         commit(
@@ -85,7 +87,8 @@ fn commit_until_killed(store: &SqliteStore, name: &str) {
     }
 }
 
-/// Commits into a file that may not grow, and says what was acknowledged and how it ended.
+/// Commits into a file that may not grow, and prints each acknowledged position and the final
+/// error.
 fn commit_until_full(store: &SqliteStore, name: &str) {
     let value = "v".repeat(3_000);
     for at in 1..2_000 {
@@ -153,7 +156,7 @@ fn processes_lose_nothing_and_do_nothing_twice() {
         })
         .collect();
     for mut child in children {
-        // Read to its end, or a full pipe stops the child.
+        // The pipe is read to its end, or a full one stops the child.
         said(&mut child).for_each(drop);
         assert!(child.wait().unwrap().success());
     }
@@ -184,7 +187,8 @@ fn what_a_killed_process_acknowledged_is_there() {
     for lines in &mut lines {
         acknowledged.push(lines.take(ACKNOWLEDGED_BEFORE_KILL).count());
     }
-    // One dies at work while the other goes on, then the other. What they said until then is read after that.
+    // One dies at work while the other goes on, then the other. Their output until then is read
+    // afterwards.
     for victim in &mut victims {
         victim.kill().unwrap();
         assert!(!victim.wait().unwrap().success());
@@ -218,7 +222,7 @@ fn what_a_killed_process_acknowledged_is_there() {
     commit(&store, &[put("head", "a", Any, "on")]);
 }
 
-/// A commit whose bytes could not be written is not acknowledged, and takes nothing with it that was.
+/// A commit whose bytes could not be written is not acknowledged, and loses no acknowledged one.
 #[test]
 fn a_file_that_cannot_grow_keeps_what_was_acknowledged() {
     let fixture = SqliteFixture::new();

@@ -1,4 +1,5 @@
-//! The quota: what counts, what is refused, what always works. Each case says which quota its store has.
+//! The quota: the bytes that count, the commits that are refused, and the ones that always work.
+//! Each case names the quota of its store.
 
 use threadkeep::storage::Expect::{Absent, Any, Version};
 use threadkeep::storage::{
@@ -11,9 +12,9 @@ use super::fixture::{
 };
 use super::suite::Case;
 
-/// What a record with a name of one byte takes beside its value.
+/// Bytes of a record with a name of one byte, beside its value.
 const RECORD: u64 = RECORD_BYTES_OVERHEAD + 1;
-/// What a log with a name of one byte takes beside its entries.
+/// Bytes of a log with a name of one byte, beside its entries.
 const LOG: u64 = PARTITION_BYTES_OVERHEAD + 1;
 const LIMIT: u64 = 10_000;
 const MARGIN: u64 = 500;

@@ -1,4 +1,4 @@
-//! Random operations from a seed, most of which fit what a store holds.
+//! Random operations from a seed, most of which fit the current content of a store.
 
 use std::collections::BTreeMap;
 
@@ -92,7 +92,7 @@ impl Random {
     }
 }
 
-/// Makes operations, most of which fit what `store` holds.
+/// Makes operations, most of which fit the content of `store`.
 pub(super) struct Maker<'a> {
     random: &'a mut Random,
     store: &'a dyn Storage,

@@ -106,7 +106,8 @@ pub(super) const CASES: &[(&str, Case)] = &[
     }),
 ];
 
-/// Names in the order of their bytes; UTF-16 and case-blind orders differ, and some have no character to show.
+/// Names in the order of their bytes; UTF-16 and case-blind orders differ, and some have no
+/// character to show.
 const NAMES: [&str; 12] = [
     "\0",
     "\0\0",
@@ -123,7 +124,7 @@ const NAMES: [&str; 12] = [
 ];
 
 fn fill(store: &dyn Storage, collection: &str) {
-    // Not in order: the place where a record was put must not matter.
+    // Not in order: the order in which records were written must not matter.
     let ops: Vec<_> = NAMES
         .iter()
         .rev()
@@ -186,7 +187,7 @@ fn get_bounded(store: &dyn Storage) {
     assert_eq!(found.len(), 5);
     let over = |bytes| Err(too_large("answer", 4 * MIB, 4 * MIB + bytes));
     assert_eq!(with(&[key("due", "e")]), over(1));
-    // A key that is asked twice is answered twice.
+    // A key that is asked for twice is answered twice.
     assert_eq!(with(&[key("pin", "a"), key("due", "e")]), over(MIB));
     assert_eq!(
         store

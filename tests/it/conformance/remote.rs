@@ -1,5 +1,5 @@
-//! A store in two processes: each call goes to the other one of them. What the suite asks of one store, it asks so of
-//! two processes on one file.
+//! A store in two processes: calls alternate between them, so the suite tests two processes on one
+//! file as it tests one store.
 //!
 //! A server is this test binary again; requests and answers are lines of JSON.
 
@@ -20,10 +20,10 @@ use threadkeep::storage::{
 use super::fixture::{FILE, SqliteFixture, options};
 use super::suite::Home;
 
-/// What an answer begins with, so that the test harness's own words are told apart.
+/// Prefix of an answer, which distinguishes it from the test harness's own lines.
 const MARK: &str = "answer ";
 
-/// Answers requests until there are no more: the other process.
+/// Answers requests until there are no more, in the other process.
 pub(super) fn serve() {
     let mut stores: HashMap<u64, SqliteStore> = HashMap::new();
     for line in std::io::stdin().lock().lines() {
@@ -157,7 +157,7 @@ impl Servers {
         })
     }
 
-    /// A directory whose store is opened in both.
+    /// Makes a directory whose store is opened in both processes.
     pub(super) fn home(self: &Arc<Self>, quota: Option<Quota>) -> Box<dyn Home> {
         Box::new(RemoteHome {
             fixture: SqliteFixture::new(),
@@ -192,7 +192,7 @@ impl Home for RemoteHome {
     }
 }
 
-/// One opening, in both.
+/// One opening of a store, in both processes.
 struct Remote {
     servers: Arc<Servers>,
     handle: usize,
@@ -237,7 +237,7 @@ impl Storage for Remote {
             "call": "scan", "collection": collection, "start": start, "end": end, "limit": limit,
             "reverse": reverse,
         });
-        // What is damaged is not sent: no test of these stores damages anything.
+        // Damaged records are not sent: no test of these stores damages any.
         self.call(request, |found| Page {
             items: list(&found[0], item_from),
             damaged: Vec::new(),
@@ -388,7 +388,7 @@ fn error_to(error: &StorageError) -> Value {
 fn error_from(value: &Value) -> StorageError {
     let message = text(&value[1]);
     let number = |place: usize| value[place].as_u64().unwrap();
-    // A few words in a test's process, which ends soon.
+    // Leaks a few words in a test's process, which ends soon.
     let word = |value: &Value| -> &'static str { text(value).leak() };
     match value[0].as_str().unwrap() {
         "unavailable" => StorageError::Unavailable { message },

@@ -1,4 +1,4 @@
-//! What only the SQLite store can do wrong: its file, its neighbours, its batches.
+//! Faults that only the SQLite store can have: its file, other processes, its batches.
 
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -13,7 +13,7 @@ use super::fixture::{
     refuse, trim,
 };
 
-/// "Thkp", as the file says.
+/// "Thkp" in ASCII.
 const APPLICATION_ID: i32 = 0x5468_6b70;
 
 fn code_of_open(fixture: &SqliteFixture) -> String {
@@ -286,9 +286,9 @@ fn the_file_says_what_it_is() {
     assert_eq!(check, "ok");
 }
 
-/// Symptom: one record that the store could not give ended every scan that came to it. Fix: it is
-/// named, and the scan goes on. The kind: no text, too large, a name longer than any; at the
-/// beginning, in the middle and at the end of a page, in both directions.
+/// Symptom: one record that the store could not return ended every scan that came to it. Fix: it is
+/// named, and the scan goes on. Kind: values that are no text or too large, names that are too
+/// long; at the beginning, in the middle and at the end of a page, in both directions.
 #[test]
 fn damaged_records_take_no_others_away() {
     let fixture = SqliteFixture::new();
@@ -338,8 +338,9 @@ fn damaged_records_take_no_others_away() {
     }
 }
 
-/// Symptom: one planted name of 5 MB took `list`, `recover` and `doctor` away, unnamed. Cause: SQLite refuses it while the row
-/// is read. Fix: a scan leaves it out, and the look through the file names it. The kind: each collection that is scanned.
+/// Symptom: one planted name of 5 MB made `list`, `recover` and `doctor` fail without naming it.
+/// Cause: SQLite refuses it while the row is read. Fix: a scan leaves it out, and the check of the
+/// whole file names it. Kind: each collection that is scanned.
 #[test]
 fn a_name_that_is_too_long_to_read_takes_no_others_away() {
     let fixture = SqliteFixture::new();
@@ -498,7 +499,8 @@ fn the_log_does_not_grow_for_ever() {
     );
 }
 
-/// Somebody who does not queue at the lock file makes us wait, then the call may be repeated.
+/// A writer that does not queue at the lock file makes a commit wait; then the call may be
+/// repeated.
 #[test]
 fn a_stranger_that_writes_makes_commits_unavailable() {
     let fixture = SqliteFixture::new();

@@ -1,7 +1,7 @@
-//! The suite as a library: every case by name, over whatever makes a place for a store.
+//! The suite as a library: every case by name, over any source of stores.
 //!
-//! A case gets a new place of its own. Most want one store in it; some open it several times, one after the other or
-//! at once. Cases that need a quota say which.
+//! A case gets a new place of its own. Most want one store in it; some open it several times, one
+//! after the other or at once. Cases that need a quota say which.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -11,21 +11,21 @@ use threadkeep::storage::{Quota, Storage};
 
 use super::{commits, limits, logs, openings, quotas, reads, together};
 
-/// Where one store lives: whoever opens it again gets the same store.
+/// The place of one store: every opening of it gives the same store.
 pub(super) trait Home {
     fn open(&self) -> Arc<dyn Storage>;
 }
 
-/// Makes a place with nothing in it.
+/// Makes an empty place.
 pub(super) type NewHome<'a> = &'a dyn Fn(Option<Quota>) -> Box<dyn Home>;
 
-/// What a case does with one store.
+/// A case that uses one opened store.
 pub(super) type Case = fn(&dyn Storage);
 
-/// What a case does that opens its store itself.
+/// A case that opens its store itself.
 pub(super) type HomeCase = fn(&dyn Home);
 
-/// One case.
+/// One case with its name and quota.
 pub(super) struct Named {
     pub(super) name: &'static str,
     pub(super) quota: Option<Quota>,
@@ -38,7 +38,7 @@ enum Run {
 }
 
 impl Named {
-    /// Runs it in a new place; it panics if the store does not keep the contract.
+    /// Runs the case in a new place; panics if the store does not keep the contract.
     pub(super) fn run(&self, new_home: NewHome<'_>) {
         let home = new_home(self.quota);
         match self.run {
@@ -85,7 +85,7 @@ pub(super) fn failing(new_home: NewHome<'_>, chosen: impl Fn(&str) -> bool) -> V
         .collect()
 }
 
-/// A store in memory, which every opening shares.
+/// A place of a store in memory, which every opening shares.
 pub(super) struct MemoryHome(Arc<MemoryStore>);
 
 impl MemoryHome {

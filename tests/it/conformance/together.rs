@@ -1,4 +1,5 @@
-//! Many threads on one store: nothing is lost, nothing is done twice, a reader never sees half a commit.
+//! Many threads on one store: nothing is lost, nothing is done twice, a reader never sees half a
+//! commit.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::scope;
@@ -29,10 +30,11 @@ pub(super) const CASES: &[(&str, Case)] = &[
     ("a thread reads what it committed", reads_own_commits),
 ];
 
-/// Tries of one increment. Each one that fails was overtaken by another increment, and no case makes so many.
+/// Tries of one increment. A failed try was overtaken by another increment, and no case makes so
+/// many.
 const TRIES_MAX: usize = 10_000;
 
-/// Adds one to a record and an entry at that number to a log; repeats until it goes through.
+/// Adds one to a record and an entry at that number to a log; repeats until the commit succeeds.
 pub(super) fn increment(store: &dyn Storage, who: &str) -> u64 {
     for _ in 0..TRIES_MAX {
         let found = get(store, "chain", "counter");
@@ -63,7 +65,7 @@ pub(super) fn increment(store: &dyn Storage, who: &str) -> u64 {
     panic!("{who} never gets its turn");
 }
 
-/// What so many increments leave.
+/// Checks the records and entries that `total` increments leave.
 #[track_caller]
 pub(super) fn counted(store: &dyn Storage, total: u64) {
     assert_eq!(
@@ -148,12 +150,12 @@ fn one_creator(store: &dyn Storage) {
     }
 }
 
-/// Reads with `read` while others commit `write(round)`.
+/// Runs `read` while other threads commit `write(round)`.
 fn while_writing(write: &(dyn Fn(u64) + Sync), read: &(dyn Fn() + Sync)) {
     let done = AtomicBool::new(false);
     write(0);
     scope(|scope| {
-        // Also when a write panics: readers that nobody stops read for ever.
+        // Set even when a write panics: otherwise the readers would read for ever.
         let _done = SetOnDrop(&done);
         for _ in 0..2 {
             scope.spawn(|| {

@@ -1,4 +1,5 @@
-//! The view `threads`: for people, tied to the JSON of the records `thread` and `head` by this test.
+//! The view `threads`: made for people, and compared here with the JSON of the records `thread` and
+//! `head`.
 
 use threadkeep::storage::Expect::Any;
 use threadkeep::storage::Storage;
@@ -103,7 +104,7 @@ fn spend_is_exact() {
         ("1500000000", "1.5"),
         ("100000000000", "100"),
         ("9223372036854775807", "9223372036.854775807"),
-        // Over SQLite's own integers.
+        // Above the range of SQLite's own integers.
         ("18446744073709551615", "18446744073.709551615"),
     ];
     let fixture = SqliteFixture::new();

@@ -1,5 +1,6 @@
-//! Real kills: a process that runs threads over SQLite is killed at a random moment, again and again on one directory.
-//! What it had acknowledged is there, once and in order; its runs are closed with a cause and can go on.
+//! Real kills: a process that runs threads over SQLite is killed at a random moment, again and
+//! again on one directory. Every acknowledged commit is there, once and in order; its runs are
+//! closed with a cause and can go on.
 
 use crate::component::project::{describe_draft, project_dir};
 use cap_std::fs::Dir;
@@ -29,7 +30,7 @@ const SCRIPT: &str = r#"[
   {"text": "It holds a note.", "delay_ms": 2}
 ]"#;
 
-/// A project as the command line opens it.
+/// Opens a project as the command line does.
 pub fn open(path: &Path) -> OpenProject {
     let dir = Dir::open_ambient_dir(path, cap_std::ambient_authority()).unwrap();
     dir.create_dir_all("cache").unwrap();
@@ -39,7 +40,8 @@ pub fn open(path: &Path) -> OpenProject {
     OpenProject::open(engine, &Project::from_dir(dir), options).unwrap()
 }
 
-/// Prints a line for every durable commit of a run: the thread, and how many there have been. Each is one version.
+/// Prints a line for every durable commit of a run: the thread, and the number of its commits so
+/// far. Each is one version.
 #[derive(Default)]
 struct Acknowledge {
     commits: Mutex<BTreeMap<String, u64>>,
@@ -56,7 +58,7 @@ impl Observer for Acknowledge {
     }
 }
 
-/// Not a test of its own: the process that is killed. It runs threads, two at a time, until that happens.
+/// The process that the test below kills; no test by itself. It runs threads, two at a time.
 #[test]
 fn victim() {
     let Ok(directory) = std::env::var(DIRECTORY) else {
@@ -83,7 +85,7 @@ async fn one(project: &OpenProject, driver: &threadkeep::driver::Driver) -> bool
         == "completed"
 }
 
-/// A process that performs nothing but this test, whose `variable` names the directory.
+/// Starts a process that performs nothing but this test, whose `variable` names the directory.
 pub fn victim_of(test: &str, variable: &str, directory: &Path) -> Child {
     Command::new(std::env::current_exe().unwrap())
         .args(["--exact", test, "--nocapture", "--test-threads=1"])
@@ -94,7 +96,8 @@ pub fn victim_of(test: &str, variable: &str, directory: &Path) -> Child {
         .unwrap()
 }
 
-/// Run a victim, kill it some time after its first acknowledgement, and say what it had acknowledged.
+/// Runs a victim, kills it some time after its first acknowledgement, and returns what it had
+/// acknowledged.
 fn kill_one(directory: &Path, after: Duration) -> BTreeMap<String, u64> {
     let mut victim = victim_of("crash::kills::victim", DIRECTORY, directory);
     let mut lines = BufReader::new(victim.stdout.take().unwrap()).lines();
@@ -166,7 +169,7 @@ async fn sixty_real_kills_lose_nothing() {
     println!("kills: {KILLS}, commits acknowledged: {events}, runs recovered: {recovered}");
 }
 
-/// A kill may lose a line of the log of usage and leaves none half written.
+/// Checks that a kill left no half line in the usage log; it may lose a line.
 fn whole_lines(project: &Path) {
     let log = std::fs::read_to_string(project.join(".ai/threads/usage.jsonl"));
     let log = log.unwrap_or_default();
@@ -177,7 +180,7 @@ fn whole_lines(project: &Path) {
     assert!(log.is_empty() || log.ends_with('\n'));
 }
 
-/// What was recovered goes on to its end, and its documents are rebuilt.
+/// Carries recovered threads to their end, and checks that their documents are rebuilt.
 async fn carry_on(project: &OpenProject, closed: &[String]) {
     let documents = Documents::new(
         project.tenant().clone(),
@@ -196,7 +199,7 @@ async fn carry_on(project: &OpenProject, closed: &[String]) {
     assert!(findings.is_empty(), "{findings:#?}");
 }
 
-/// The next number, from a seed.
+/// Returns the next pseudo-random number.
 pub fn random(state: &mut u64) -> u64 {
     *state = state
         .wrapping_mul(6_364_136_223_846_793_005)
@@ -204,7 +207,7 @@ pub fn random(state: &mut u64) -> u64 {
     *state >> 33
 }
 
-/// `THREADKEEP_TEST_SEED`, or a new one.
+/// Reads `THREADKEEP_TEST_SEED`, or makes a new seed.
 pub fn seed() -> u64 {
     let given = std::env::var("THREADKEEP_TEST_SEED")
         .ok()

@@ -1,4 +1,5 @@
-//! Death at every commit: nothing acknowledged is lost, nothing happens twice, and the thread can go on.
+//! Death at every commit: nothing acknowledged is lost, nothing happens twice, and the thread can
+//! go on.
 
 pub mod kills;
 mod points;

@@ -1,5 +1,5 @@
-//! In process: a run whose store dies before or after its n-th commit, for every n; then another process recovers the
-//! thread and carries it to its end.
+//! Death of the store in process: before or after a run's n-th commit, for every n; then another
+//! process recovers the thread and carries it to its end.
 
 use crate::component::world::{Counting, scripted, tenant};
 use std::sync::Arc;
@@ -26,7 +26,7 @@ fn draft() -> registry::Draft {
 
 const THREAD: &str = "work-1-abcdef";
 
-/// Run until the store dies; the number of commits that were asked for and what is left.
+/// Runs until the store dies; returns the number of requested commits and the store that is left.
 async fn die(death: Death, tools: &Arc<Counting>) -> (u64, Arc<MemoryStore>) {
     let memory = Arc::new(MemoryStore::new());
     let faulty = Arc::new(Faulty::new(Arc::<MemoryStore>::clone(&memory), death));
@@ -39,7 +39,7 @@ async fn die(death: Death, tools: &Arc<Counting>) -> (u64, Arc<MemoryStore>) {
     (faulty.commits(), memory)
 }
 
-/// What a second process makes of it.
+/// Recovers the thread in a second process and carries it to its end.
 async fn carry_on(memory: &Arc<MemoryStore>, tools: &Arc<Counting>) {
     let second = tenant(Arc::<MemoryStore>::clone(memory));
     if second.create(draft()).await.is_err() {
@@ -82,7 +82,8 @@ async fn death_at_every_commit_loses_nothing_and_repeats_nothing() {
             let tools = Arc::new(Counting::default());
             let (_, memory) = die(death, &tools).await;
             carry_on(&memory, &tools).await;
-            // A call that is not idempotent never runs twice: once, or interrupted and then not at all.
+            // A call that is not idempotent never runs twice: once, or interrupted and then not at
+            // all.
             let writes = tools.writes.load(Ordering::SeqCst);
             assert!(writes <= 2, "{death:?}: {writes} writes");
         }

@@ -1,10 +1,11 @@
-//! Links and other things planted where documents are written: nothing outside is read, written or removed.
+//! Links and other objects planted where documents are written: nothing outside is read, written or
+//! removed.
 
 use super::fixture::{ALL, World};
 use threadkeep::authority::AuthorityError;
 use threadkeep::documents::{Document, DocumentError};
 
-/// What stands outside, and must stay as it is.
+/// Text of the files outside, which must not change.
 const KEEP: &str = "keep";
 
 fn refused<T: std::fmt::Debug>(result: Result<T, DocumentError>) -> &'static str {
@@ -16,7 +17,7 @@ fn refused<T: std::fmt::Debug>(result: Result<T, DocumentError>) -> &'static str
     }
 }
 
-/// Every way in is refused with `word`, and outside nothing has changed.
+/// Checks that every entry is refused with `word`, and that nothing outside has changed.
 async fn assert_refused(world: &World, thread: &str, word: &str, what: &str) {
     assert_eq!(
         refused(world.documents.refresh(thread).await),

@@ -1,10 +1,11 @@
-//! Files that were torn, cut, edited, removed or exchanged: what `check` calls them, and what puts them right.
+//! Documents that were torn, cut, edited, removed or exchanged: the state that `check` reports, and
+//! the action that repairs them.
 
 use super::fixture::{World, all};
 use cap_std::fs::Dir;
 use threadkeep::documents::{Document, DocumentState, DocumentStates};
 
-/// What `check` says about a damaged document.
+/// State that `check` reports for a damaged document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Said {
     Stale,
@@ -12,14 +13,14 @@ enum Said {
     Missing,
 }
 
-/// What puts it right.
+/// Action that repairs it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Cure {
-    /// The next refresh goes on from where the file is whole.
+    /// The next refresh continues where the file is whole.
     GoesOn,
     /// The next refresh rebuilds it.
     Rebuilds,
-    /// Only a repair finds it: the file's end is right.
+    /// Only a repair finds it: the file's end is correct.
     Repair,
 }
 
@@ -158,7 +159,8 @@ async fn documents_of_another_thread_are_rebuilt() {
     world.assert_current(&one).await;
 }
 
-/// Where a Markdown file looks as if an entry ended, because a tool's result says so: from there to the entry's true end.
+/// The range of a Markdown file from a forged end of an entry, which stands in a tool's result, to
+/// the entry's true end.
 fn forged(whole: &[u8]) -> std::ops::Range<usize> {
     let find = |from: usize, text: &str| {
         let found = whole[from..].windows(text.len());

@@ -1,4 +1,4 @@
-//! Documents against the records that they were made from: equal byte for byte, however they came about.
+//! Documents against their records: equal byte for byte, whatever sequence of writes produced them.
 
 mod confinement;
 mod damage;
@@ -11,7 +11,7 @@ use threadkeep::documents::{Document, DocumentState, DocumentWriter, Documents};
 use threadkeep::driver::Observer;
 use threadkeep::wit::registry;
 
-/// Refreshes before the commit's caller goes on: every commit has documents of its own.
+/// Refreshes documents within each commit, before its caller goes on.
 struct AtOnce(Documents);
 
 impl Observer for AtOnce {
@@ -176,7 +176,7 @@ async fn many_refreshes_of_one_thread_at_once() {
     let thread = world.chat("chat").await;
     let mut tasks = tokio::task::JoinSet::new();
     for n in 0..10 {
-        // Half of them know nothing of each other, like other processes.
+        // Half of them share no state, like other processes.
         let documents = match n % 2 {
             0 => world.documents.clone(),
             _ => Documents::new(

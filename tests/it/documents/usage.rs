@@ -1,4 +1,5 @@
-//! `usage.jsonl`: one line for each reply whose use was reported in the end, and no run is hurt by what stands there.
+//! `usage.jsonl`: one line for each reply with reported final usage; a bad file in its place fails
+//! no run.
 
 use crate::cli::fixture::Project;
 use crate::component::project::{describe_draft, open, project_dir};
@@ -28,7 +29,7 @@ fn chunk(json: &Value) -> String {
     format!("data: {json}\n\n")
 }
 
-/// A reply over the wire of OpenAI: with this usage, or without any.
+/// A reply on the OpenAI wire, with this usage or without any.
 fn reply(usage: Option<Value>) -> String {
     let hello = json!({"choices": [{"index": 0, "delta": {"content": "Hello."}}]});
     let stop = json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]});
@@ -100,7 +101,8 @@ async fn a_reply_is_noted_with_its_final_usage_and_what_nobody_reported_is_not()
     let names =
         |value: &Value| -> Vec<String> { value.as_object().unwrap().keys().cloned().collect() };
     assert_eq!(names(line), names(&expected), "in this order");
-    // No usage at all is charged in full, and a stream that breaks is no reply: the attempt after it is.
+    // A reply without usage is charged in full. A broken stream is no reply; the attempt after it
+    // is.
     say(&project, &thread).await;
     assert_eq!(lines(kept.path()), first);
     say(&project, &thread).await;
@@ -114,10 +116,10 @@ const SCRIPT: &str = r#"[
   {"text": "It holds a note.", "usage": {"input": 150, "output": 20}}
 ]"#;
 
-/// Of each commit of the run nobody knew for a while whether it was made: what was made again is noted once.
+/// Each commit of the run had an unknown outcome for a while; a repeated commit is noted once.
 #[tokio::test]
 async fn a_commit_that_is_asked_for_again_is_noted_once() {
-    // The first commit makes the thread, which is asked for once.
+    // The first commit creates the thread, and is requested once.
     for n in 2..=5 {
         for death in [Death::Unknown(n), Death::UnknownLost(n)] {
             let (kept, dir) = project_dir(SCRIPTED_MODELS);
@@ -141,7 +143,7 @@ async fn a_commit_that_is_asked_for_again_is_noted_once() {
     }
 }
 
-/// Whoever listens hears of it; the run is as it would be.
+/// An observer gets the error; the run is not affected.
 #[tokio::test]
 async fn what_cannot_be_noted_is_told_and_changes_no_run() {
     let (kept, dir) = project_dir(SCRIPTED_MODELS);
@@ -169,7 +171,7 @@ async fn what_cannot_be_noted_is_told_and_changes_no_run() {
     assert_eq!(told, [message, message]);
 }
 
-/// As a process sees it: its answer, its exit code and what it says are those of a run with a good log.
+/// Through the command: the answer, exit code and messages are those of a run with a good log.
 #[cfg(unix)]
 #[test]
 fn what_stands_in_the_place_of_the_log_hurts_no_run_and_doctor_says_it() {
@@ -235,11 +237,11 @@ fn plant_pipe(place: &Path) {
     assert!(made.unwrap().success());
 }
 
-/// Beyond the limit of the size of files, whatever unit the shell counts in, and without a block on the disk.
+/// Above the file size limit, in whichever unit the shell counts, and without a block on the disk.
 #[cfg(target_os = "linux")]
 const SPARSE_BYTES: u64 = 3 << 30;
 
-/// No more room in the file: the write itself fails, as on a full disk.
+/// The file has no more room: the write itself fails, as on a full disk.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_write_that_fails_hurts_no_run() {

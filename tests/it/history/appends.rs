@@ -1,9 +1,9 @@
-//! What may be appended, and what an append answers.
+//! Appends: the events that are accepted, and the answer of an append.
 
 use super::{Host, called, code, result, said};
 use serde_json::{Value, json};
 
-/// An event by a word.
+/// Builds an event from a word.
 fn event(word: &str) -> Value {
     match word {
         "hi" => said("user", "hi"),
@@ -22,7 +22,7 @@ fn event(word: &str) -> Value {
     }
 }
 
-/// Conversations that a provider can be sent, and those that it cannot; with a token and without.
+/// Conversations that a provider accepts, and ones that it does not; with a token and without.
 #[test]
 fn a_history_stays_one_that_a_provider_can_be_sent() {
     for (words, held, free) in [
@@ -47,7 +47,7 @@ fn a_history_stays_one_that_a_provider_can_be_sent() {
         let events: Vec<Value> = words.split_whitespace().map(event).collect();
         for (mut host, expected) in [(Host::open(), held), (Host::new(), free)] {
             if host.token.is_none() {
-                // Now both are at version 1, and the call is of version 2.
+                // Now both are at version 1, and the call has version 2.
                 host.append(&[json!({"type": "partial", "text": ""})])
                     .unwrap();
             }
@@ -101,7 +101,8 @@ fn at_most_32_calls_are_open() {
     host.close("idle", None).unwrap();
 }
 
-/// Repeated after an unknown outcome, the same append is done once; anything else at its place is a conflict.
+/// An append repeated after an unknown outcome is done once; another append at its place is a
+/// conflict.
 #[test]
 fn an_append_may_be_repeated_and_never_doubles() {
     for held in [true, false] {
@@ -116,7 +117,7 @@ fn an_append_may_be_repeated_and_never_doubles() {
             assert_eq!(code(&error), "conflict", "{expected} {text}");
         }
         assert_eq!(host.head(), before);
-        // Further on, too; and by somebody who has lost the thread since.
+        // The same at a later position, and by a holder that has lost the thread since.
         host.append(&[said("assistant", "hello")]).unwrap();
         assert_eq!(
             host.append_at(at, &[said("user", "hi")]).unwrap().version,
@@ -142,7 +143,7 @@ fn the_bounds_of_an_append_fire() {
         code(&host.append(&[partial(513 << 10)]).unwrap_err()),
         "invalid"
     );
-    // As stored: a control character that is given as itself would not be JSON, but one byte may become six.
+    // Stored size: a raw control character would not be JSON, and one byte may become six.
     let many = vec![partial(0); 257];
     assert_eq!(code(&host.append(&many).unwrap_err()), "invalid");
     host.append(&many[..256]).unwrap();

@@ -1,5 +1,5 @@
-//! What a host's own loop holds counts against every cap, and what it tells is bounded: known faults, each of which a test
-//! here would have shown.
+//! Holds of an external loop count against every cap, and its bills are bounded: one test for each
+//! known fault.
 
 use super::money::{dollars, price, tokens, used};
 use super::{Host, code};
@@ -18,7 +18,7 @@ impl Host {
     }
 }
 
-/// The code of the cap that denies.
+/// The code of the cap that denies a hold.
 fn denied<T: std::fmt::Debug>(held: Result<T, Error>) -> String {
     match held {
         Err(Error::Core(CoreError::Exceeded(cause))) => cause.code,
@@ -26,8 +26,8 @@ fn denied<T: std::fmt::Debug>(held: Result<T, Error>) -> String {
     }
 }
 
-/// Symptom: calls that a loop made side by side passed the caps on turns, tokens and spend. Cause: caps were compared with
-/// what was settled alone. Fix: what is held counts, too.
+/// Symptom: parallel calls of an external loop passed the caps on turns, tokens and spend. Cause:
+/// only settled amounts were compared with caps. Fix: holds count, too.
 #[test]
 fn calls_side_by_side_count_against_every_cap() {
     let caps = |turns, tokens| Limits {
@@ -37,7 +37,7 @@ fn calls_side_by_side_count_against_every_cap() {
     };
     for (caps, fits, expected) in [
         (caps(Some(2), None), 2, "turns_exceeded"),
-        // A call is admitted as long as anything is left, as a run's is.
+        // A call is admitted as long as anything is left, as in a run.
         (caps(None, Some(900)), 3, "tokens_exceeded"),
     ] {
         let host = Host::open();
@@ -47,13 +47,14 @@ fn calls_side_by_side_count_against_every_cap() {
         let before = host.head();
         assert_eq!(denied(hold(fits)), expected);
         assert_eq!(host.head(), before, "a denial writes nothing");
-        // What came to less, or was never sent, makes room again.
+        // A call that cost less, or was never sent, makes room again.
         host.settle(held[0], Bill::Nothing).unwrap();
         hold(fits).unwrap();
     }
 }
 
-/// A thread whose money is another's has a cap of its own, which is lower than what the account has.
+/// A thread without an account has a cap of its own, which is lower than the money in its
+/// ancestor's account.
 #[test]
 fn calls_side_by_side_count_against_the_cap_on_spend_of_a_thread_without_an_account() {
     let mut host = Host::open();
@@ -75,8 +76,9 @@ fn calls_side_by_side_count_against_the_cap_on_spend_of_a_thread_without_an_acco
     assert_eq!(host.figures(), (100, 900));
 }
 
-/// Symptom: a cost near the largest number broke an account for ever. Cause: its sums saturated. Fix: one call costs at most
-/// [`NanoUsd::BILL_MAX`], which is refused where it is told, and what tokens come to is no more than that.
+/// Symptom: a cost near the largest number broke an account for ever. Cause: its sums saturated.
+/// Fix: one call costs at most [`NanoUsd::BILL_MAX`]; a larger bill is refused, and the price of
+/// tokens is bounded by it.
 #[test]
 fn a_bill_beyond_any_is_refused_and_changes_nothing() {
     let most = NanoUsd::BILL_MAX.get();
@@ -93,7 +95,7 @@ fn a_bill_beyond_any_is_refused_and_changes_nothing() {
         assert_eq!(code(&asked.unwrap_err()), "invalid");
     }
     assert_eq!(host.head(), before);
-    // As much as there can be: the root owes it, and everything goes on.
+    // The largest possible bill: the root owes it, and everything goes on.
     let other = host.hold("c", &dollars(1)).unwrap();
     host.settle(held.version, used(u64::MAX, u64::MAX)).unwrap();
     host.settle(other.version, Bill::Amount(NanoUsd::BILL_MAX))
@@ -103,8 +105,8 @@ fn a_bill_beyond_any_is_refused_and_changes_nothing() {
     host.world.audit();
 }
 
-/// Symptom: whoever settled by amounts had no cap on tokens. Cause: an amount counted as no tokens. Fix: it counts as those
-/// that it was admitted with, at once and late.
+/// Symptom: a loop that settled by amounts had no cap on tokens. Cause: an amount counted as no
+/// tokens. Fix: it counts as the tokens of its hold, whether settled at once or late.
 #[test]
 fn a_call_that_is_settled_as_money_counts_as_the_tokens_that_it_was_held_for() {
     let host = Host::open();
@@ -133,8 +135,8 @@ fn a_call_that_is_settled_as_money_counts_as_the_tokens_that_it_was_held_for() {
     assert_eq!(code(&usage), "conflict");
 }
 
-/// Symptom: the record of a call of a long name in a thread of a long id had a key that no store takes. Cause: it was made
-/// of both. Fix: it is made of their digest then.
+/// Symptom: the record of a call with a long name in a thread with a long id had a key that no
+/// store accepts. Cause: the key joined both. Fix: a long key is their digest.
 #[test]
 fn long_names_in_threads_of_long_ids_are_known_again() {
     let mut world = World::new();
@@ -169,8 +171,9 @@ fn long_names_in_threads_of_long_ids_are_known_again() {
     assert_eq!(host.figures(), (price(90, 20), price(100, 300)));
 }
 
-/// Symptom: `close`, repeated because its answer was lost, was refused once a charged call had been told of. Cause: only the
-/// newest entry was looked at. Fix: entries that tell late are passed over.
+/// Symptom: a `close` that was repeated because its answer was lost was refused once a charged call
+/// had been corrected. Cause: only the newest entry was compared. Fix: entries of late corrections
+/// are skipped.
 #[test]
 fn a_close_is_known_again_after_late_truths() {
     let host = Host::open();

@@ -1,10 +1,11 @@
-//! Chats that the runner and appends share.
+//! Chats that the runner and external loops share.
 
 use super::{Host, called, code, result, said};
 use crate::runner::world::says;
 use serde_json::json;
 
-/// What was appended is what a provider is sent, byte for byte, whether the runner or a loop of the host's own goes on.
+/// A provider is sent the appended text byte for byte, whether the runner or an external loop goes
+/// on.
 #[test]
 fn the_runner_sends_what_was_appended() {
     let mut host = Host::new();
@@ -49,8 +50,9 @@ fn the_runner_sends_what_was_appended() {
     );
 }
 
-/// Symptom: a thread that ended, or was held, before its first start answered `corrupt` to a start, a claim and a submit.
-/// Cause: its pin was read before its status was looked at. Fix: what needs no pin is decided first.
+/// Symptom: a thread that ended, or was held, before its first start answered `corrupt` to a start,
+/// a claim and a submit. Cause: its pin was read before its status. Fix: decisions that need no pin
+/// come first.
 #[test]
 fn a_thread_that_was_never_started_is_not_corrupt() {
     use threadkeep_core::runner::{Kit, Proof, Signal, Submission};
@@ -78,8 +80,9 @@ fn a_thread_that_was_never_started_is_not_corrupt() {
     }
 }
 
-/// Symptom: with a message before the first start, prompt and schemas were missing from the estimated context. Cause: they
-/// were added where it was zero. Fix: they are added with the first pin.
+/// Symptom: with a message before the first start, prompt and schemas were missing from the
+/// estimated context. Cause: they were added only to an estimate of zero. Fix: they are added with
+/// the first pin.
 #[test]
 fn what_is_said_before_the_first_start_counts_beside_the_prompt() {
     let context = |before: bool| {

@@ -1,5 +1,5 @@
-//! A host with a loop of its own, through the component, whose store dies before or after its n-th commit, for every n;
-//! then another process recovers the thread and carries the same loop to its end.
+//! An external loop through the component, whose store dies before or after its n-th commit, for
+//! every n; then another process recovers the thread and carries the same loop to its end.
 
 use super::{called, result, said};
 use crate::component::project::engine;
@@ -28,7 +28,7 @@ fn tenant(engine: &Engine, storage: Arc<dyn Storage>) -> Tenant {
     Tenant::new(engine.clone(), context)
 }
 
-/// What the loop says, one append each.
+/// The loop's messages, one append each.
 fn script() -> [Vec<Value>; 3] {
     [
         vec![said("user", "hi"), called("a")],
@@ -37,7 +37,7 @@ fn script() -> [Vec<Value>; 3] {
     ]
 }
 
-/// Run the loop from where the history stands: each append is made once, whatever happened before.
+/// Runs the loop from the end of the history: each append is made once, whatever happened before.
 async fn carry(tenant: &Tenant, holder: &str) -> Result<(), CallError> {
     let now = SystemClock.now();
     let deadline = wit::Instant {
@@ -60,7 +60,8 @@ async fn carry(tenant: &Tenant, holder: &str) -> Result<(), CallError> {
     let estimate = ledger::Estimate::Amount(5_000);
     let held = tenant.hold(THREAD, opened.token, "only", estimate, deadline);
     let held = held.await?;
-    // Whoever asks again gets the same call, and what it came to is told once, whether it was charged meanwhile or not.
+    // A repeated hold returns the same call, and its bill is recorded once, whether it was charged
+    // meanwhile or not.
     let bill = ledger::Bill::Amount(1_234);
     let mut version = tenant.settle(THREAD, held.version, bill).await?;
     for (events, done) in script().into_iter().zip(done) {
@@ -113,7 +114,7 @@ async fn a_loop_of_ones_own_survives_death_at_every_commit() {
         ] {
             let (_, memory) = die(&engine, death).await;
             let second = tenant(&engine, Arc::<MemoryStore>::clone(&memory));
-            // Either it is there already, or it is now.
+            // The thread exists already, or it is created here.
             let _ = create(&second).await;
             second
                 .recover(vec!["first/1".to_owned()], None)

@@ -1,4 +1,4 @@
-//! Holding a thread for a loop of one's own, and letting it go.
+//! The lease of an external loop: taking it, using it and releasing it.
 
 use super::{Host, called, code, result, said};
 use crate::runner::world::user;
@@ -51,7 +51,7 @@ fn a_hold_has_a_token_a_holder_and_a_bounded_deadline() {
     );
 }
 
-/// What each outcome makes of a thread, with a call that is still open.
+/// The effect of each outcome on a thread with an open call.
 #[test]
 fn a_hold_ends_as_its_host_says() {
     let failed = r#"{"code": "no_answer", "message": "the model said nothing"}"#;
@@ -70,7 +70,7 @@ fn a_hold_ends_as_its_host_says() {
         let thread = host.world.service.load(&host.thread).unwrap().thread.value;
         assert_eq!(thread.result.as_deref(), text);
         assert_eq!(thread.outcome.is_some(), outcome != "idle");
-        // Again: the same; otherwise: not.
+        // The same close again succeeds; a different one does not.
         assert_eq!(host.close(outcome, text).unwrap(), closed);
         let other = if outcome == "idle" {
             "completed"
@@ -136,7 +136,7 @@ fn an_older_token_is_fenced() {
     host.world.audit();
 }
 
-/// A driver cannot go on with a loop that is not its own: it ends the hold, once it may.
+/// A driver cannot continue an external loop: it ends the lease, once it may.
 #[test]
 fn a_lost_hold_is_ended_by_claim_or_recovery() {
     for how in ["recover", "dead", "watched"] {
@@ -186,7 +186,7 @@ fn a_lost_hold_is_ended_by_claim_or_recovery() {
             code(&host.append(&[said("assistant", "late")]).unwrap_err()),
             "fenced"
         );
-        // It goes on: by a loop of its own or by the runner.
+        // The thread goes on, by an external loop or by the runner.
         host.take("h/2", 60).unwrap();
         host.append(&[said("assistant", "where was I?")]).unwrap();
         host.close("idle", None).unwrap();
@@ -221,7 +221,7 @@ fn steps_of_a_runner_are_not_a_loop_of_ones_own() {
     host.world.audit();
 }
 
-/// Mail is taken by what the loop commits next, not between a call and its result.
+/// Mail is delivered with the loop's next commit, not between a call and its result.
 #[test]
 fn messages_that_are_sent_meanwhile_are_taken() {
     let send = |host: &Host, name: &str| {
@@ -239,7 +239,7 @@ fn messages_that_are_sent_meanwhile_are_taken() {
     let answered = host.append(&[result("a")]).unwrap();
     assert_eq!(answered.mail[0].joined(), "one");
     assert_eq!(host.append_at(2, &[result("a")]).unwrap(), answered);
-    // With nothing to append: what waits is taken, and nothing is written where nothing waits.
+    // An empty append delivers waiting mail, and writes nothing where none waits.
     assert_eq!(host.append(&[]).unwrap().version, 3);
     send(&host, "two");
     let refused = host.close("completed", None).unwrap_err();
@@ -277,7 +277,7 @@ fn a_cancel_takes_effect_at_the_next_commit() {
     }
 }
 
-/// Nothing continues a thread yet, so its record is written as a hand-off will.
+/// Nothing continues a thread yet, so the test writes its record as a hand-off will.
 #[test]
 fn what_has_a_successor_names_it() {
     let mut host = Host::open();
@@ -295,7 +295,7 @@ fn what_has_a_successor_names_it() {
     let token = host.token.take();
     let hi = [said("user", "hi").to_string()];
     for answer in [
-        // Not by the host, which has every commit audited: the successor is not there.
+        // Not through the host, which has every commit audited: the successor does not exist.
         host.world
             .service
             .append(&host.thread, None, host.head().version, &hi)

@@ -1,4 +1,4 @@
-//! Histories that are written without the runner: by a host with a loop of its own, or by hand.
+//! Histories that are written without the runner: by an external loop, or by hand.
 
 mod appends;
 mod caps;
@@ -41,7 +41,7 @@ pub fn result(id: &str) -> Value {
     json!({"type": "tool_result", "id": id, "text": "42"})
 }
 
-/// A world with what hosts do that have a loop of their own.
+/// A world with the requests of an external loop.
 pub struct Host {
     pub world: World,
     pub thread: String,
@@ -49,7 +49,7 @@ pub struct Host {
 }
 
 impl Host {
-    /// A chat that nobody has spoken in.
+    /// An empty chat.
     pub fn new() -> Self {
         let mut world = World::new();
         let thread = world.create(None);
@@ -60,7 +60,7 @@ impl Host {
         }
     }
 
-    /// The same, held.
+    /// An empty chat that an external loop holds.
     pub fn open() -> Self {
         let mut host = Self::new();
         host.take("h/1", 60).unwrap();
@@ -87,7 +87,7 @@ impl Host {
         self.world.service.load(&self.thread).unwrap().head.value
     }
 
-    /// Append at the newest version.
+    /// Appends at the newest version.
     pub fn append(&self, events: &[Value]) -> Result<Written, Error> {
         self.append_at(self.head().version, events)
     }

@@ -1,4 +1,5 @@
-//! The money of a host's own loop: held before a call, settled or released after it, and by the truth whenever it comes.
+//! The money of an external loop: held before a call, settled or released after it, and corrected
+//! whenever the real bill comes.
 
 use super::{Host, code, said};
 use crate::runner::world::usage;
@@ -8,7 +9,7 @@ use threadkeep_core::limits::Limits;
 use threadkeep_core::money::NanoUsd;
 use threadkeep_core::runner::{Bill, Raise, Signal};
 
-/// What the model `default` asks for so many tokens read and written: 1 and 2 USD a million.
+/// Price of this many tokens of the model `default`: 1 USD a million read, 2 USD a million written.
 pub fn price(read: u64, written: u64) -> u64 {
     read * 1_000 + written * 2_000
 }
@@ -43,7 +44,7 @@ impl Host {
         self.world.spawn(parent, id, named)
     }
 
-    /// What its account has spent and holds.
+    /// Returns (spent, held) of the thread's account.
     pub fn figures(&self) -> (u64, u64) {
         let loaded = self.world.service.load(&self.thread).unwrap();
         let account = loaded.account();
@@ -66,14 +67,14 @@ fn a_call_is_held_and_settled_and_each_may_be_repeated() {
     let version = host.settle(held.version, used(90, 20)).unwrap();
     assert_eq!(host.figures(), (price(90, 20), 0));
     assert_eq!(host.settle(held.version, used(90, 20)).unwrap(), version);
-    // Also after it is settled the name has its recorded answer.
+    // Also after settlement the name has its recorded answer.
     assert_eq!(host.hold("turn-1", &tokens(100, 300)).unwrap(), held);
     let head = host.head();
     assert_eq!((head.version, head.counters.turns), (version, 1));
     host.append(&[said("assistant", "hello")]).unwrap();
     let closed = host.close("idle", None).unwrap();
     assert_eq!(closed.status.to_string(), "idle");
-    // The history tells of it as of a turn of the runner.
+    // The history records it as it records a turn of the runner.
     let (_, lines, _) = host
         .world
         .service
@@ -146,7 +147,7 @@ fn what_cannot_be_held_is_refused_and_writes_nothing() {
 #[test]
 fn money_that_is_short_lowers_the_output_and_then_denies() {
     let host = Host::open();
-    // One dollar is all there is; 200 tokens of output remain beside what is held.
+    // The account has one dollar; beside the hold, 200 tokens of output remain.
     let rest = price(100, 300);
     host.hold("much", &dollars(1_000_000_000 - rest)).unwrap();
     let held = host.hold("lowered", &tokens(100, 100_000)).unwrap();
@@ -278,7 +279,7 @@ fn a_tree_is_listed_with_its_accounts_page_by_page() {
             "invalid"
         );
     }
-    // Each draws on the account of its own, so the loop of a child holds there.
+    // Each draws on its own account, so the loop of a child holds there.
     host.thread = grandchild;
     host.token = None;
     host.take("h/9", 60).unwrap();

@@ -1,4 +1,5 @@
-//! Each attack ends with the name of its limit, and leaves nothing, while another tenant's calls go on and answer right.
+//! Each attack ends with the name of its limit and leaves nothing, while another tenant's calls go
+//! on and get correct answers.
 
 use super::world::{World, limits, live};
 use std::collections::BTreeSet;
@@ -14,7 +15,7 @@ struct Attack {
     limits: Limits,
 }
 
-/// Limits that other tests show: an attack cannot, because nobody is stopped for them.
+/// Limits that other tests cover: an attack cannot, because no caller is stopped by them.
 const ELSEWHERE: [&str; 6] = [
     "calls_running_max",  // neighbour.rs
     "calls_queued_max",   // neighbour.rs
@@ -98,7 +99,8 @@ async fn each_attack_ends_with_its_limit_and_the_neighbour_lives_on() {
     }
 }
 
-/// As many attackers as may run at once, all stopped by the limit. Gives the time and what the neighbour did meanwhile.
+/// Runs as many attackers as may run at once, all stopped by the limit. Returns the time and the
+/// number of the neighbour's calls meanwhile.
 async fn run(attack: &Attack) -> (Duration, usize) {
     let Attack { limit, program, .. } = attack;
     let world = World::new(program, attack.limits);
@@ -129,7 +131,7 @@ async fn run(attack: &Attack) -> (Duration, usize) {
     (time, meanwhile)
 }
 
-/// ARCHITECTURE.md says of every limit what the presets say.
+/// The table of limits in ARCHITECTURE.md has the values of the presets.
 #[test]
 fn the_table_of_limits_is_true() {
     let page = include_str!("../../../ARCHITECTURE.md");

@@ -1,4 +1,4 @@
-//! Components that mean harm, and what an engine and its other tenants make of them.
+//! Hostile components, and their effect on an engine and its other tenants.
 
 mod attacks;
 mod neighbour;

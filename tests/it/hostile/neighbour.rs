@@ -1,4 +1,4 @@
-//! One tenant takes neither all threads nor all turns.
+//! One tenant cannot take all threads, nor all places in the queue.
 
 use super::world::{World, limits, live, tenant};
 use std::sync::Arc;
@@ -10,9 +10,9 @@ use threadkeep::storage::memory::MemoryStore;
 use threadkeep_tests::auditor::audit;
 use threadkeep_tests::fixture::draft;
 
-/// A hundred calls of one tenant whose imports do not come back: four run, four wait, the rest is refused at once. The
-/// four are answered when their time has passed and hold their places until the imports come back; the neighbour does
-/// not notice.
+/// A hundred calls of one tenant whose imports do not come back: four run, four wait, the rest is
+/// refused at once. The four are answered when their time has passed and hold their places until
+/// the imports come back; the neighbour does not notice.
 #[tokio::test]
 async fn a_flood_takes_its_own_places_and_no_more() {
     let few = Limits {
@@ -51,7 +51,8 @@ async fn a_flood_takes_its_own_places_and_no_more() {
     live(&world.neighbour, &AtomicBool::new(true)).await;
 }
 
-/// A commit in the middle of which a component traps leaves what was committed before, and nothing locked.
+/// A component that traps in the middle of a commit leaves the earlier commits intact, and nothing
+/// locked.
 #[tokio::test]
 async fn a_trap_in_the_middle_of_a_commit_leaves_what_was_committed() {
     let world = World::new("commits", limits());
@@ -71,7 +72,8 @@ async fn a_trap_in_the_middle_of_a_commit_leaves_what_was_committed() {
     live(&world.neighbour, &AtomicBool::new(true)).await;
 }
 
-/// What the host performs itself it does not do for a component that asks behind the driver's back.
+/// The host performs no model or tool call for a component that asks for one through its imports,
+/// past the driver.
 #[tokio::test]
 async fn models_and_tools_are_not_to_be_had_through_the_imports() {
     for (program, import) in [("models", "llm.complete"), ("tools", "tools.call")] {
@@ -84,7 +86,7 @@ async fn models_and_tools_are_not_to_be_had_through_the_imports() {
     }
 }
 
-/// A store that fails is the fault of one tenant.
+/// A failing store affects one tenant.
 #[tokio::test]
 async fn a_fault_of_one_tenants_store_is_told_to_that_tenant_alone() {
     use threadkeep_tests::faulty::{Death, Faulty};

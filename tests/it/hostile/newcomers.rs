@@ -1,4 +1,5 @@
-//! Components and native code that an engine must not take: told at the engine's start, by what is wrong with them.
+//! Components and native code that an engine must not accept: they are refused at the engine's
+//! start, with the reason.
 
 use super::world::tenant;
 use crate::component::project::engine_with;
@@ -59,7 +60,7 @@ fn a_component_that_does_not_fit_the_world_is_told_where() {
     assert!(error.to_string().contains("network"), "{error}");
 }
 
-/// The types of functions are compared when an instance is made: the first call is told.
+/// The types of functions are compared when an instance is made: the first call gets the error.
 #[tokio::test]
 async fn a_function_of_another_type_is_told_to_the_first_call() {
     let edit = (
@@ -98,7 +99,7 @@ fn limits_that_contradict_each_other_are_named() {
     }
 }
 
-/// A directory for native code with the one file in it that a program has.
+/// A native code cache with its one file for one program.
 struct Native {
     _kept: tempfile::TempDir,
     dir: Dir,
@@ -127,7 +128,7 @@ impl Native {
         names.collect()
     }
 
-    /// Make an engine with this cache; gives how often it had to compile.
+    /// Makes an engine with this cache; returns the number of its compilations.
     fn compilations(&self) -> u64 {
         let cache = CodeCache::new(self.dir.try_clone().unwrap());
         Engine::with_component(&self.program, Limits::strict(), Some(&cache)).unwrap();
@@ -178,7 +179,8 @@ fn native_code_that_was_tampered_with_is_compiled_again() {
     assert_eq!(native.compilations(), 0);
 }
 
-/// Code of another version or configuration, whole and with a right digest: wasmtime itself refuses it.
+/// Native code of another version or configuration, complete and with a correct digest: wasmtime
+/// itself refuses it.
 #[test]
 fn native_code_of_another_engine_is_compiled_again() {
     use sha2::{Digest, Sha256};
@@ -209,7 +211,7 @@ fn native_code_of_another_engine_is_compiled_again() {
     }
 }
 
-/// What is not a plain file of ours is never read, wherever it leads.
+/// A path that is not a plain file of ours is never read, wherever it leads.
 #[cfg(unix)]
 #[test]
 fn native_code_behind_a_link_or_open_to_others_is_compiled_again() {

@@ -7,7 +7,7 @@ use threadkeep::limits::Limits;
 use threadkeep::tenant::Tenant;
 use threadkeep::wit;
 
-/// What the program `counts` answers: how many calls its instance has had.
+/// The answer of the program `counts`: the number of calls that its instance has had.
 async fn count(tenant: &Tenant) -> String {
     match tenant.get("x").await {
         Err(CallError::Refused(wit::Error::Deleted(count))) => count,
@@ -45,7 +45,8 @@ async fn no_more_instances_wait_than_the_limits_say() {
     }
 }
 
-/// A call after a trap has a clean instance, and a call that traps in a worn one is tried once more in a clean one.
+/// A call after a trap has a clean instance, and a call that traps in a used one is tried once more
+/// in a clean one.
 #[tokio::test]
 async fn a_trap_costs_its_instance_and_the_next_call_is_clean() {
     let world = World::new("counts", limits());
@@ -71,7 +72,7 @@ async fn an_instance_that_nobody_calls_is_dropped() {
     assert_eq!(count(&world.hostile).await, "1");
 }
 
-/// Instances that wait are in nobody's way: they give up their memory for a call that needs it.
+/// Idle instances block no call: they give up their memory for a call that needs it.
 #[tokio::test]
 async fn instances_that_wait_make_room_for_a_call() {
     let page = 64 << 10;

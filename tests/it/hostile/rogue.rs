@@ -1,4 +1,5 @@
-//! A component that asks its driver for what nobody granted: whatever step it hands out, the host refuses by itself.
+//! A component that hands out steps for models and tools that were not granted: the host refuses
+//! each by itself.
 
 use super::world::{limits, live, tenant};
 use crate::component::project::engine_with;
@@ -13,8 +14,8 @@ use threadkeep::storage::memory::MemoryStore;
 use threadkeep::tools::{ToolEntry, ToolResult, Tools};
 use threadkeep_tests::programs::{of_module, offset};
 
-/// Its first step calls the tool `shell`, its second the model `gpt`; then it is finished. Everything that is not said
-/// is zero: empty texts, no lists, no options.
+/// Its first step calls the tool `shell`, its second the model `gpt`; then it is finished. All
+/// other fields are zero: empty texts, no lists, no options.
 fn rogue() -> Vec<u8> {
     let result = 8;
     let step = result + offset("handle", "step");
@@ -70,7 +71,7 @@ fn rogue() -> Vec<u8> {
     )
 }
 
-/// Models and tools that count who comes through to them.
+/// Models and tools that count the calls that reach them.
 #[derive(Default)]
 struct Reached {
     tools: AtomicU64,
@@ -124,7 +125,7 @@ async fn a_component_that_asks_for_what_is_not_granted_does_not_get_it() {
     let driver =
         Driver::new(evil, reached.clone(), reached.clone(), "rogue").within(Arc::new(guard));
     let (sink, mut events) = Sink::channel();
-    // It is finished, and then does not even know its own thread.
+    // The component is finished, and then does not even know its own thread.
     let ended = driver.run("x", None, &sink, &Stop::never()).await;
     assert!(ended.is_err(), "{ended:?}");
     drop(sink);

@@ -1,4 +1,4 @@
-//! An engine with two tenants: one with a component that means harm, one with the real component.
+//! An engine with two tenants: one with a hostile component, one with the real component.
 
 use crate::component::project::engine_with;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -14,7 +14,7 @@ use threadkeep::tenant::Tenant;
 use threadkeep_tests::fixture::{MapLibrary, draft};
 use threadkeep_tests::programs;
 
-/// Short enough for a test, long enough for honest calls on a busy machine.
+/// Limits that are short enough for a test and long enough for honest calls on a busy machine.
 pub(super) fn limits() -> Limits {
     Limits {
         compute_time_max: Duration::from_secs(1),
@@ -59,7 +59,7 @@ impl World {
     }
 }
 
-/// Make threads and read them back until `done`; gives how many were answered before.
+/// Creates threads and reads them back until `done`; returns the number of correct answers before.
 pub(super) async fn live(neighbour: &Tenant, done: &AtomicBool) -> usize {
     let mut meanwhile = 0;
     loop {
@@ -98,7 +98,7 @@ impl Gate {
         self.opened.notify_all();
     }
 
-    /// Calls that are inside now, and the most that were at once.
+    /// Returns the calls that are inside now, and the most that were at once.
     pub(super) fn inside(&self) -> (usize, usize) {
         let load = |count: &AtomicUsize| count.load(Ordering::SeqCst);
         (load(&self.inside), load(&self.most))

@@ -1,4 +1,4 @@
-//! Threads below one another whose loops are a host's own, so that each amount is exact.
+//! Threads below one another that external loops drive, so that each amount is exact.
 
 use crate::runner::world::{World, raise};
 use std::collections::BTreeMap;
@@ -23,7 +23,7 @@ pub struct Family {
 }
 
 impl Family {
-    /// With the root `root`, which may spend so much; without a limit if that is none.
+    /// Builds it with the root `root`, which may spend `limit`, or has no limit.
     pub fn new(limit: Option<u64>) -> Self {
         let mut family = Self {
             world: World::new(),
@@ -34,7 +34,7 @@ impl Family {
         family
     }
 
-    /// One more root.
+    /// Adds one more root.
     pub fn root(&mut self, id: &str, limit: Option<u64>) {
         let service = &self.world.service;
         let draft = Draft {
@@ -57,12 +57,12 @@ impl Family {
         self.world.threads.push(id.to_owned());
     }
 
-    /// A child with so much of its own.
+    /// Adds a child with its own money.
     pub fn child(&self, parent: &str, id: &str, money: u64) {
         self.world.spawn(parent, id, Some(money));
     }
 
-    /// A child that draws on its parent's account.
+    /// Adds a child that draws on its parent's account.
     pub fn poor(&self, parent: &str, id: &str) {
         self.world.spawn(parent, id, None);
     }
@@ -99,13 +99,13 @@ impl Family {
         settled
     }
 
-    /// A call that costs what it was held for.
+    /// Holds and settles a call that costs exactly its hold.
     pub fn spend(&mut self, thread: &str, nanos: u64) {
         let held = self.hold(thread, nanos).unwrap();
         self.settle(thread, held.version, nanos).unwrap();
     }
 
-    /// The end of its loop, and of the thread.
+    /// Ends the thread and its loop.
     pub fn end(&mut self, thread: &str) {
         let token = self.open(thread);
         self.tokens.remove(thread);
@@ -114,7 +114,7 @@ impl Family {
         self.world.audit();
     }
 
-    /// The end of its loop, which goes on some time.
+    /// Ends the thread's loop; the thread is idle and can go on later.
     pub fn rest(&mut self, thread: &str) {
         let token = self.open(thread);
         self.tokens.remove(thread);
@@ -141,7 +141,8 @@ impl Family {
         loaded.account().clone()
     }
 
-    /// Limit, spent, held and reserved of the account that it draws on, in tenths of a dollar, which they must be.
+    /// Returns limit, spent, held and reserved of the account that a thread draws on, in whole
+    /// tenths of a dollar.
     pub fn tenths(&self, thread: &str) -> [u64; 4] {
         let account = self.account(thread);
         let limit = account.limit.unwrap_or_default();
@@ -151,14 +152,14 @@ impl Family {
         })
     }
 
-    /// What it used itself, in nano-USD.
+    /// Returns the thread's own spend in nano-USD.
     pub fn own_cost(&self, thread: &str) -> u64 {
         let loaded = self.world.service.load(thread).unwrap();
         loaded.head.value.counters.spend.get()
     }
 }
 
-/// Why it is denied.
+/// Returns the cause of a denial.
 #[track_caller]
 pub fn denied<T: std::fmt::Debug>(answer: Result<T, Error>) -> Cause {
     match answer {

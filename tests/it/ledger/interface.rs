@@ -1,5 +1,5 @@
-//! What the interface `ledger` answers to whoever asks wrongly, through the component: a typed outcome each, and nothing
-//! else has changed.
+//! Wrong requests to the interface `ledger`, through the component: each gets a typed outcome and
+//! changes nothing else.
 
 use crate::component::project::engine;
 use std::sync::Arc;
@@ -22,7 +22,8 @@ struct World {
 }
 
 impl World {
-    /// A chat that may spend a dollar, held for a minute; and the models `default`, which has prices, and `free`.
+    /// Creates a chat that may spend a dollar, held for a minute, and the models `default`, which
+    /// has prices, and `free`.
     async fn new() -> Self {
         let store = Arc::new(MemoryStore::new());
         let free = r#"{"name":"free","provider":"p","window":8000,"output":400}"#;
@@ -53,7 +54,7 @@ impl World {
         held.await.map(|held| held.version)
     }
 
-    /// All that a refused call must not change.
+    /// The records that a refused call must not change.
     async fn state(&self) -> String {
         let thread = self.tenant.get(THREAD).await.unwrap();
         let account = self.tenant.account(THREAD).await.unwrap();
@@ -87,7 +88,7 @@ fn used(input: u64) -> Bill {
     })
 }
 
-/// The case of the error and what it names first.
+/// The case of the error and the first field of its content.
 #[track_caller]
 fn told<T: std::fmt::Debug>(answer: Result<T, CallError>) -> (&'static str, String) {
     match answer {
@@ -152,7 +153,7 @@ async fn holds_that_cannot_be_made() {
         );
     }
     assert_eq!(world.state().await, before);
-    // Nothing is an amount.
+    // Zero is a valid amount.
     world.hold("free", amount(0)).await.unwrap();
     assert!(audit(&*world.store).is_empty());
 }
@@ -211,7 +212,7 @@ async fn bills_that_cannot_be_told() {
     let cursor = Some("nobody\nelse".to_owned());
     assert_eq!(told(tenant.tree(THREAD, cursor).await).1, "cursor");
     assert_eq!(world.state().await, before);
-    // After the end too: what was charged is told of once, and what was told stands.
+    // After the end too: a charged call is corrected once, and a recorded bill stands.
     let closed = tenant.close_thread(THREAD, world.token, "completed", None);
     closed.await.unwrap();
     tenant.settle(THREAD, open, amount(70)).await.unwrap();
@@ -225,7 +226,7 @@ async fn bills_that_cannot_be_told() {
     assert!(audit(&*world.store).is_empty());
 }
 
-/// What tokens come to is bounded like an amount that is told, and what is absurd breaks no sum.
+/// The price of tokens is bounded like an amount, and an absurd count overflows no sum.
 #[tokio::test]
 async fn usage_beyond_reason_costs_the_most_that_a_call_can() {
     let world = World::new().await;
@@ -235,7 +236,7 @@ async fn usage_beyond_reason_costs_the_most_that_a_call_can() {
     let account = world.tenant.account(THREAD).await.unwrap();
     assert_eq!((account.spent, account.held), (1_000_000_000_000_000, 0));
     let owing = world.hold("b", Estimate::Amount(0)).await;
-    // The tokens were used, too, and are more than a run may use.
+    // The tokens were used too, and are more than a run may use.
     assert_eq!(told(owing), ("exceeded", "tokens_exceeded".to_owned()));
     let closed = world.tenant.close_thread(THREAD, world.token, "idle", None);
     closed.await.unwrap();

@@ -1,5 +1,5 @@
-//! The budget ledger as those see it who came from elsewhere: what went wrong in the original and in other systems, each by
-//! its number there; and what the interface answers to whoever asks wrongly.
+//! The budget ledger against known faults of other systems, and against wrong requests. Faults of
+//! the original and of its peers have the numbers of the study of each.
 
 mod family;
 mod interface;

@@ -1,4 +1,4 @@
-//! What went wrong in the original's ledger, L1 to L14 of the study of it: each was run and seen there.
+//! Faults of the original's ledger, L1 to L14 of the study of it: each was reproduced there.
 
 use super::family::{Family, TENTH, denied};
 use crate::runner::world::{calls, raise, says};
@@ -10,10 +10,11 @@ use threadkeep_core::money::NanoUsd;
 use threadkeep_core::plan::{Change, Moment};
 use threadkeep_core::runner::Signal;
 
-/// What a short reply costs: 100 and 10 tokens, at 1 and 2 USD a million.
+/// Price of a short reply: 100 and 10 tokens, at 1 and 2 USD a million.
 const REPLY: u64 = 120_000;
 
-/// L1: the spend of a root was never stored, and the report of it raised an error that was swallowed.
+/// L1: the spend of a root was never stored, and the report of it raised an error that was
+/// swallowed.
 #[test]
 fn l01_a_roots_own_spend_is_stored() {
     let mut family = Family::new(Some(10 * TENTH));
@@ -28,7 +29,8 @@ fn l01_a_roots_own_spend_is_stored() {
     assert_eq!(family.own_cost("root"), REPLY);
 }
 
-/// L2: what a grandchild had spent was put into its parent's row, and overwritten there by what the parent itself reported.
+/// L2: a grandchild's spend was written into its parent's row, and overwritten there by the
+/// parent's own report.
 #[test]
 fn l02_a_grandchilds_spend_is_not_overwritten_by_its_parents() {
     let mut family = Family::new(Some(30 * TENTH));
@@ -48,18 +50,19 @@ fn l02_a_grandchilds_spend_is_not_overwritten_by_its_parents() {
     assert_eq!(own.iter().sum::<u64>(), 5 * TENTH);
 }
 
-/// L3: a child that was started in the background reserved twice, once by who started it and once by itself.
+/// L3: a child that was started in the background reserved twice, once by its parent and once by
+/// itself.
 #[test]
 fn l03_a_child_is_reserved_once_however_it_is_started() {
     let mut family = Family::new(Some(10 * TENTH));
     family.child("root", "child", 6 * TENTH);
     assert_eq!(family.tenths("root"), [10, 0, 0, 6]);
-    // Its own start takes nothing more, and it has all of what was reserved.
+    // Its own start reserves nothing more, and it has all of its reserve.
     family.open("child");
     assert_eq!(family.tenths("root"), [10, 0, 0, 6]);
     family.hold("child", 6 * TENTH).unwrap();
     assert_eq!(family.tenths("root"), [10, 0, 0, 6]);
-    // The same once more does not fit, and is told what does.
+    // The same reserve once more does not fit, and the refusal names the amount that does.
     let short = Refusal::Short {
         need: NanoUsd::new(6 * TENTH),
         room: NanoUsd::new(4 * TENTH),
@@ -68,7 +71,7 @@ fn l03_a_child_is_reserved_once_however_it_is_started() {
     assert_eq!(refused(&family, 4 * TENTH), None);
 }
 
-/// Why the root does not give so much to a child; nothing is written.
+/// Returns the refusal of a reserve of this size from the root; nothing is written.
 fn refused(family: &Family, nanos: u64) -> Option<Refusal> {
     let loaded = family.world.service.load("root").unwrap();
     let moment = Moment {
@@ -82,7 +85,8 @@ fn refused(family: &Family, nanos: u64) -> Option<Refusal> {
     Change::new(&loaded, moment).fund(Some(grant)).err()
 }
 
-/// L4: a child that cost more than it had said so nowhere: its row had its limit, its parent's the truth.
+/// L4: no record showed that a child cost more than its reserve: its row had its limit, its
+/// parent's the real cost.
 #[test]
 fn l04_an_overrun_is_recorded_in_every_account_on_the_way_and_owed_at_the_root() {
     let mut family = Family::new(Some(10 * TENTH));
@@ -102,7 +106,7 @@ fn l04_an_overrun_is_recorded_in_every_account_on_the_way_and_owed_at_the_root()
     family.spend("root", TENTH);
 }
 
-/// L5: a crash left the hold for ever, and nothing swept it up.
+/// L5: a crash left its hold for ever, and no sweep released it.
 #[test]
 fn l05_a_crash_leaves_no_hold() {
     let mut family = Family::new(Some(10 * TENTH));
@@ -110,7 +114,7 @@ fn l05_a_crash_leaves_no_hold() {
     let holder = handed.loaded.head.value.holder.clone().unwrap();
     let held = family.account("root").held;
     assert!(held > NanoUsd::ZERO);
-    // Time enough for all that the model may write.
+    // Time enough for all tokens that the model may write.
     family.world.advance(10_000);
     let recovered = family.world.service.recover(&[holder], None).unwrap();
     assert_eq!(recovered.closed, ["root"]);
@@ -127,7 +131,8 @@ fn l05_a_crash_leaves_no_hold() {
     assert_eq!(family.account("root").spent.get(), held.get() + REPLY);
 }
 
-/// L6: a new root deleted the rows of the living children of a parent that had finished, or failed on them.
+/// L6: a new root deleted the rows of the living children of a parent that had finished, or failed
+/// on them.
 #[test]
 fn l06_a_new_root_touches_nobody_elses_account() {
     let mut family = Family::new(Some(10 * TENTH));
@@ -146,7 +151,7 @@ fn l06_a_new_root_touches_nobody_elses_account() {
     assert_eq!(family.tenths("root"), [10, 2, 0, 0]);
 }
 
-/// L7: what was killed was never released.
+/// L7: a killed child was never released.
 #[test]
 fn l07_what_was_killed_gives_back_what_it_did_not_spend() {
     let mut family = Family::new(Some(10 * TENTH));
@@ -164,7 +169,7 @@ fn l07_what_was_killed_gives_back_what_it_did_not_spend() {
     assert_eq!(family.account("root").room(None).get(), 7 * TENTH);
 }
 
-/// L8: what a child spent after its parent had finished was dropped.
+/// L8: a child's spend after its parent had finished was dropped.
 #[test]
 fn l08_a_child_that_outlives_its_parent_still_reports() {
     let mut family = Family::new(Some(10 * TENTH));
@@ -174,7 +179,7 @@ fn l08_a_child_that_outlives_its_parent_still_reports() {
     family.spend("child", TENTH);
     family.end("child");
     family.end("root");
-    // The money stays reserved as long as somebody lives below.
+    // The money stays reserved as long as a child lives below.
     assert_eq!(family.tenths("root"), [10, 0, 0, 6]);
     family.end("grandchild");
     family.spend("poor", 3 * TENTH);
@@ -184,7 +189,7 @@ fn l08_a_child_that_outlives_its_parent_still_reports() {
     assert_eq!(family.tenths("root"), [10, 4, 0, 0]);
 }
 
-/// L9: no limit, which was documented as unlimited, left nothing.
+/// L9: a missing limit, documented as unlimited, left no money.
 #[test]
 fn l09_no_limit_is_unlimited_and_zero_is_zero() {
     let mut family = Family::new(None);
@@ -198,7 +203,7 @@ fn l09_no_limit_is_unlimited_and_zero_is_zero() {
     assert_eq!((cause.value, cause.maximum), (Some(1), Some(0)));
 }
 
-/// L10: sums were floats: of 0.3 three times 0.1 could not be reserved.
+/// L10: sums were floats: three times 0.1 could not be reserved out of 0.3.
 #[test]
 fn l10_three_tenths_are_three_times_one_tenth() {
     let mut family = Family::new(Some(3 * TENTH));
@@ -217,7 +222,7 @@ fn l10_three_tenths_are_three_times_one_tenth() {
     assert_eq!(parent.account("root").room(None).get(), TENTH);
 }
 
-/// L11: a negative amount was accepted, and raised what was left.
+/// L11: a negative amount was accepted, and raised the remaining money.
 #[test]
 fn l11_nothing_negative_is_an_amount() {
     for text in ["-5", "-0.1", "-0"] {
@@ -236,7 +241,8 @@ fn l11_nothing_negative_is_an_amount() {
     assert_eq!(family.tenths("root"), [0, 0, 1, 0]);
 }
 
-/// L12: a child that was reserved again under another parent was checked against that one and charged to the first.
+/// L12: a child that was reserved again under another parent was checked against the new parent and
+/// charged to the first.
 #[test]
 fn l12_a_child_is_reserved_once_and_its_parent_never_changes() {
     let mut family = Family::new(Some(10 * TENTH));
@@ -248,7 +254,7 @@ fn l12_a_child_is_reserved_once_and_its_parent_never_changes() {
     assert_eq!(family.tenths("root"), [10, 0, 0, 4]);
     family.spend("child", TENTH);
     family.end("child");
-    // It comes back to life, and reserves what is left of its own where it did before.
+    // It resumes, and reserves the rest of its own money where it did before.
     assert_eq!(family.account("child").parent.as_deref(), Some("root"));
     assert_eq!(family.tenths("root"), [10, 1, 0, 0]);
     assert_eq!(family.tenths("other"), [10, 0, 0, 0]);
@@ -271,7 +277,8 @@ fn l13_a_thread_is_not_its_own_parent() {
     assert_eq!(family.tenths("root"), [10, 1, 0, 2]);
 }
 
-/// L14: what went on began with the whole budget again, and counted from zero. (Hand-offs are another issue's.)
+/// L14: a continued run began with the whole budget again, and counted from zero. (Hand-offs are
+/// another issue's.)
 #[test]
 fn l14_going_on_does_not_begin_the_money_anew() {
     let mut family = Family::new(Some(10 * TENTH));
@@ -284,7 +291,7 @@ fn l14_going_on_does_not_begin_the_money_anew() {
     assert_eq!(cause.maximum, Some(TENTH));
     family.rest("root");
 
-    // A run that is suspended and raised has what it had before, and more.
+    // A run that is suspended and raised keeps its earlier figures, with a higher limit.
     let mut family = Family::new(Some(10 * TENTH));
     let turns = |turns| {
         raise(Limits {

@@ -1,7 +1,7 @@
-//! What users of other systems complain about, 60 to 72 of the study of them: budgets and usage.
+//! Complaints of other systems' users about budgets and usage, 60 to 72 of the study of them.
 //!
-//! Two have nothing here that could go wrong: there is no window of time that a budget is reset by (65), and nothing is
-//! imported yet (69). What a child that has run out tells its parent (66) is in [`super::spawned`].
+//! Two cannot occur here: no budget is reset by a window of time (65), and nothing is imported yet
+//! (69). The message that a child out of money sends its parent (66) is in [`super::spawned`].
 
 use super::family::{Family, TENTH, denied};
 use crate::runner::world::{World, calls, fails, raise, reply, says, usage};
@@ -17,7 +17,7 @@ use threadkeep_core::money::NanoUsd;
 use threadkeep_core::runner::{Bill, Outcome, ReplyBlock};
 use threadkeep_tests::fixture::MapLibrary;
 
-/// Whether the call was admitted, however often others were faster.
+/// Returns whether the call was admitted, repeating it after each conflict.
 fn races(store: &Arc<dyn Storage>, thread: &str) -> bool {
     let world = World::over(Arc::clone(store), MapLibrary::small());
     let service = &world.service;
@@ -37,7 +37,8 @@ fn races(store: &Arc<dyn Storage>, thread: &str) -> bool {
     }
 }
 
-/// 60 (litellm 40095): the first requests of a new user all passed, before the row of its budget was there.
+/// 60 (litellm 40095): the first requests of a new user all passed, before the row of its budget
+/// was there.
 #[test]
 fn e60_an_account_is_there_before_the_first_request_and_admits_what_it_has() {
     let family = Family::new(Some(10 * TENTH));
@@ -60,7 +61,8 @@ fn e60_an_account_is_there_before_the_first_request_and_admits_what_it_has() {
     family.world.audit();
 }
 
-/// 61 (litellm 8867, otari 691): four exact rows came to 0.6619999999999999 in the counter that decides.
+/// 61 (litellm 8867, otari 691): four exact rows summed to 0.6619999999999999 in the counter that
+/// decides.
 #[test]
 fn e61_what_is_exact_adds_up_exactly() {
     let mut family = Family::new(Some(662_000_000));
@@ -99,7 +101,8 @@ fn e62_every_way_out_of_a_call_closes_its_hold() {
         family.world.audit();
         let account = family.account("root");
         assert_eq!(account.held, NanoUsd::ZERO, "{shown}");
-        // Where nobody knows, its input is charged: no time has passed in which the model could write 400 tokens.
+        // Where the bill is unknown, its input is charged: no time has passed in which the model
+        // could write 400 tokens.
         let input = held - 400 * 2_000;
         assert_eq!(account.spent.get(), spent.unwrap_or(input), "{shown}");
     }
@@ -124,8 +127,8 @@ fn e63_a_stream_that_breaks_costs_what_was_reported() {
     assert_eq!(head.counters.run_tokens, 85);
 }
 
-/// 64 (routstr-core 682): what cost more than was reserved ate the holds of others, and what was left went below zero; a
-/// sweeper freed the holds of streams that lived.
+/// 64 (routstr-core 682): a cost above its reserve consumed the holds of others, and the remaining
+/// money went below zero; a sweeper freed the holds of live streams.
 #[test]
 fn e64_an_overrun_takes_nothing_from_anybodys_hold() {
     let mut family = Family::new(Some(10 * TENTH));
@@ -134,11 +137,11 @@ fn e64_an_overrun_takes_nothing_from_anybodys_hold() {
     let other = family.hold("two", 8 * TENTH).unwrap();
     let held = family.hold("one", 2 * TENTH).unwrap();
     family.settle("one", held.version, 5 * TENTH).unwrap();
-    // The money of the other is where it was; the root owes.
+    // The other's money is unchanged; the root owes.
     assert_eq!(family.tenths("two"), [8, 0, 8, 0]);
     assert_eq!(family.tenths("one"), [5, 5, 0, 0]);
     assert_eq!(family.account("root").missing().get(), 3 * TENTH);
-    // Nobody who lives is swept, and what is held is settled as it was meant.
+    // A recovery releases no live hold, and the hold is settled as intended.
     let swept = family.world.service.recover(&["h/nobody".to_owned()], None);
     assert!(swept.unwrap().closed.is_empty());
     family.settle("two", other.version, 8 * TENTH).unwrap();
@@ -148,7 +151,8 @@ fn e64_an_overrun_takes_nothing_from_anybodys_hold() {
     assert_eq!(family.tenths("root"), [10, 13, 0, 0]);
 }
 
-/// 67 (hermes-agent 2873): children starved on a shared budget; with a fresh one each the cap no longer held.
+/// 67 (hermes-agent 2873): children starved on a shared budget; with a fresh one each the cap no
+/// longer held.
 #[test]
 fn e67_a_reserve_is_its_childs_alone_and_all_of_them_are_the_parents() {
     let mut family = Family::new(Some(9 * TENTH));
@@ -158,7 +162,7 @@ fn e67_a_reserve_is_its_childs_alone_and_all_of_them_are_the_parents() {
     family.spend("greedy", 3 * TENTH);
     let cause = denied(family.hold("greedy", 1));
     assert_eq!((cause.reason.as_str(), cause.maximum), ("budget", Some(0)));
-    // The others have all of theirs, and nobody has more.
+    // The others have all of their money, and no child has more.
     family.spend("second", 3 * TENTH);
     family.spend("third", 3 * TENTH);
     denied(family.hold("root", 1));
@@ -180,7 +184,7 @@ fn e68_a_response_of_many_blocks_is_counted_once() {
     let answer = reply(blocks, usage(100, 10));
     family.world.submit("root", answer).unwrap();
     assert_eq!(family.account("root").spent.get(), 120_000);
-    // And a response that is told of twice is the same response.
+    // A response that is reported twice is the same response.
     let (last, version) = family.world.held["root"].last.clone().unwrap();
     let again = family.world.service.submit("root", &last, version);
     again.unwrap();
@@ -189,7 +193,8 @@ fn e68_a_response_of_many_blocks_is_counted_once() {
     assert_eq!(family.account("root").spent.get(), 120_000);
 }
 
-/// 70 (ccusage 950, 897): what was forked or spawned told its parent's usage once more, up to 91 times.
+/// 70 (ccusage 950, 897): a forked or spawned thread reported its parent's usage once more, up to
+/// 91 times.
 #[test]
 fn e70_what_begins_has_spent_nothing() {
     let mut family = Family::new(Some(10 * TENTH));
@@ -203,7 +208,8 @@ fn e70_what_begins_has_spent_nothing() {
     assert_eq!(family.tenths("root"), [10, 4, 0, 2]);
 }
 
-/// 71 (claude-code 5904, ccusage 866): placeholders of a stream were taken for its usage, and never made good.
+/// 71 (claude-code 5904, ccusage 866): placeholders of a stream counted as its usage, and were
+/// never corrected.
 #[test]
 fn e71_only_final_usage_counts() {
     let mut family = Family::new(Some(10 * TENTH));
@@ -221,7 +227,7 @@ fn e71_only_final_usage_counts() {
         .unwrap();
     let account = family.account("root");
     assert_eq!((account.spent.get(), account.held.get()), (120_000, 0));
-    // A host's own call has one bill, and the first one that is told stands.
+    // An external loop's call has one bill, and the first reported one stands.
     let held = family.hold("root", TENTH).unwrap();
     let usage = Bill::Usage(usage(1, 0).unwrap());
     let settled = family.world.service.settle("root", held.version, usage);
@@ -230,7 +236,8 @@ fn e71_only_final_usage_counts() {
     assert!(family.settle("root", held.version, 8).is_err());
 }
 
-/// 72 (claude-code 42338, 87137): whoever went on sent other bytes than before, and the provider's cache was in vain.
+/// 72 (claude-code 42338, 87137): a resumed run sent other bytes than before, and missed the
+/// provider's cache.
 #[test]
 fn e72_what_is_sent_after_a_suspension_begins_with_the_same_bytes() {
     let mut family = Family::new(Some(10 * TENTH));

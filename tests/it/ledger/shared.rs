@@ -1,5 +1,5 @@
-//! An account that several threads draw on: what one attempt may hold of it, and what those do that find no room only
-//! because others hold the money.
+//! An account that several threads draw on: the share of it that one attempt may hold, and attempts
+//! that find no money only because others hold it.
 
 use super::family::{Family as Held, TENTH};
 use crate::children::world::Family;
@@ -21,7 +21,8 @@ use threadkeep_tests::fixture::MapLibrary;
 const LARGE: &str = r#"{"name":"default","provider":"p","window":1000000,"output":128000,
     "prices":{"input":"1","output":"10"}}"#;
 
-/// A boss with a dollar and the large model, and its running children, which draw on its account.
+/// Builds a boss with a dollar and the large model, and its running children, which draw on its
+/// account.
 fn shared(children: usize) -> (Family, Vec<String>) {
     let boss = json!({"name": "boss", "body": "Have it done.",
         "front": {"capabilities": ["execute.tool.*"], "limits": {"spend": "1"}}});
@@ -44,9 +45,9 @@ fn head(family: &Family, thread: &str) -> Head {
     family.load(thread).head.value
 }
 
-/// Symptom: five children of one budget suspended at once, with one per cent of it spent. Cause: the first attempt took
-/// all that was left as its hold. Fix: half of it while others draw on the account. The kind: what one user of something
-/// shared may take of it.
+/// Symptom: five children of one budget suspended at once, with one per cent of it spent. Cause:
+/// the first attempt held all that was left. Fix: it holds half of that while others draw on the
+/// account. Kind: one user's share of something common.
 #[test]
 fn an_attempt_holds_half_of_what_is_left_while_others_draw_on_it() {
     let (mut family, children) = shared(5);
@@ -75,8 +76,8 @@ fn an_attempt_holds_half_of_what_is_left_while_others_draw_on_it() {
     assert!(left < NanoUsd::new(TENTH / 10), "{left} are left");
 }
 
-/// Symptom: an attempt suspended its run though all that was missing came back a second later. Fix: it waits, with
-/// growing pauses, and goes on when a call ends. The history does not grow by the pauses.
+/// Symptom: an attempt suspended its run though the missing money came back a second later. Fix: it
+/// waits, with growing pauses, and goes on when a call ends. The pauses add nothing to the history.
 #[test]
 fn an_attempt_waits_for_money_that_calls_under_way_hold() {
     let (mut family, children) = shared(2);
@@ -116,7 +117,8 @@ fn an_attempt_waits_for_money_that_calls_under_way_hold() {
     family.world.audit();
 }
 
-/// The kind beside it: a wait that nobody ends. After the longest time of a call the run needs somebody.
+/// Same kind: a wait for money that no call ends. After the longest time of a call the run needs a
+/// person.
 #[test]
 fn a_wait_for_money_ends_with_the_longest_time_of_a_call() {
     let (mut family, children) = shared(1);
@@ -131,7 +133,7 @@ fn a_wait_for_money_ends_with_the_longest_time_of_a_call() {
     family.world.audit();
 }
 
-/// A loop of a host's own is told apart by the code: it may ask again.
+/// An external loop distinguishes this refusal by its code: it may ask again.
 #[test]
 fn a_hold_that_others_leave_no_room_for_is_refused_by_a_code_of_its_own() {
     let mut family = Held::new(Some(10 * TENTH));
@@ -150,7 +152,7 @@ fn a_hold_that_others_leave_no_room_for_is_refused_by_a_code_of_its_own() {
     family.world.audit();
 }
 
-/// An account as if calls under way held all of it, by the loop of a host on a child of its own.
+/// Makes an account look as if calls under way held all of it, by an external loop on a child.
 fn take_all(family: &Family, boss: &str) {
     let world = &family.world;
     world.spawn(boss, "taker", None);

@@ -1,4 +1,5 @@
-//! The same where runs spawn their children, by the tool `spawn_thread`, and where the parent waits for them.
+//! The same faults where runs spawn their children by the tool `spawn_thread`, and where the parent
+//! waits for them.
 
 use crate::children::world::Family;
 use crate::runner::world::{raise, reply, says, usage};
@@ -7,19 +8,19 @@ use threadkeep_core::limits::Limits;
 use threadkeep_core::money::NanoUsd;
 use threadkeep_core::runner::ReplyBlock;
 
-/// What a thread used itself.
+/// Returns a thread's own spend.
 fn own(family: &Family, thread: &str) -> u64 {
     family.load(thread).head.value.counters.spend.get()
 }
 
-/// A child of the boss that may spawn, with money of its own.
+/// Spawns a child of the boss that may spawn, with its own money.
 fn middle(family: &mut Family, spend: &str) -> String {
     let child = family.spawn(json!({"directive": "boss", "limits": {"spend": spend}}));
     family.world.start(&child, None).unwrap();
     child
 }
 
-/// L2 and L8: a grandchild's spend arrives at the top once, whoever ends first.
+/// L2 and L8: a grandchild's spend arrives at the top once, whichever thread ends first.
 #[test]
 fn l02_what_three_levels_spend_adds_up_whoever_ends_first() {
     for (order, name) in [
@@ -50,7 +51,7 @@ fn l02_what_three_levels_spend_adds_up_whoever_ends_first() {
     }
 }
 
-/// L3: what a child has of its own is reserved when it is spawned, and not again when it starts.
+/// L3: a child's own money is reserved when it is spawned, and not again when it starts.
 #[test]
 fn l03_a_spawned_child_is_reserved_once() {
     let mut family = Family::new();
@@ -68,7 +69,8 @@ fn l03_a_spawned_child_is_reserved_once() {
     assert_eq!(family.account(&boss).3, 90_000_000);
 }
 
-/// L4 and L7: a child that costs more than it has, and is killed then, leaves nothing reserved and nothing lost.
+/// L4 and L7: a child that costs more than its reserve, and is killed then, leaves nothing reserved
+/// and nothing lost.
 #[test]
 fn l04_an_overrun_of_a_spawned_child_is_paid_by_those_above() {
     let mut family = Family::new();
@@ -98,7 +100,8 @@ fn l04_an_overrun_of_a_spawned_child_is_paid_by_those_above() {
     assert_eq!((spent, reserved), (30_000_000 + own(&family, &boss), 0));
 }
 
-/// 66 (claude-agent-sdk 1273): a cap that was hit inside a child left its parent without a result for ever.
+/// 66 (claude-agent-sdk 1273): a cap that was hit inside a child left its parent without a result
+/// for ever.
 #[test]
 fn e66_a_child_that_has_run_out_is_a_result_for_its_parent() {
     let mut family = Family::new();
@@ -126,7 +129,7 @@ fn e66_a_child_that_has_run_out_is_a_result_for_its_parent() {
     assert_eq!(told["threads"][0]["status"], "suspended", "{told}");
     let cause = told["threads"][0]["cause"].as_str().unwrap();
     assert!(cause.starts_with("spend_exceeded"), "{cause}");
-    // Whoever raises it lets it go on in place; its parent has gone on meanwhile.
+    // A raise lets the child go on in place; its parent has gone on meanwhile.
     let caps = Limits {
         spend: Some(NanoUsd::new(5_000_000)),
         ..Limits::NONE

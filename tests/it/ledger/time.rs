@@ -1,5 +1,5 @@
-//! Money over time: prices that change while a call is under way, chats that rest for a year, and stores that are full when
-//! a child is to be made.
+//! Money over time: prices that change while a call is under way, chats that rest for a year, and
+//! stores that are full when a child is to be made.
 
 use crate::children::world::Family as Children;
 use crate::runner::world::{World, says};
@@ -11,7 +11,7 @@ use threadkeep::storage::memory::MemoryStore;
 use threadkeep_core::money::NanoUsd;
 use threadkeep_tests::fixture::MapLibrary;
 
-/// Documents that somebody edits.
+/// A library whose documents the test edits.
 struct Edited(Arc<Mutex<MapLibrary>>);
 
 impl Library for Edited {
@@ -51,7 +51,7 @@ fn a_call_is_settled_at_the_prices_that_it_was_held_at() {
         world.submit(thread, says("done")).unwrap();
         assert_eq!(spent(&world, thread), NanoUsd::new(110_000));
     }
-    // A chat takes the files as they are at its next start.
+    // A chat reads the current files at its next start.
     world.start(&chat, Some("again")).unwrap();
     world.submit(&chat, says("done")).unwrap();
     assert_eq!(spent(&world, &chat), NanoUsd::new(110_000 + 1_100_000));

@@ -1,5 +1,5 @@
-//! What a reply costs, to the nano-dollar: wherever and however its server counts the tokens. A
-//! token costs 1000 nano-dollars to read and 2000 to write.
+//! The cost of a reply, to the nano-USD, wherever and however its server counts the tokens. A token
+//! costs 1000 nano-USD to read and 2000 to write.
 
 use super::judged::{JudgedProject, ProjectPlan};
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use threadkeep_tests::judge::{
     ServerAnswer, chunk, finish_chunk, in_turn, refuse, sse, text_chunk, text_reply, usage_chunk,
 };
 
-/// What the replies say whose usage cannot be believed.
+/// Text of the replies with unbelievable usage.
 const SENTENCE: &str = "Hello there, this is a whole sentence.";
 
 /// Tokens of a failed attempt: 0.000054 USD.
@@ -24,7 +24,7 @@ fn reply_with(usage: &Value) -> ServerAnswer {
     sse(&[text_chunk(SENTENCE), finish_chunk("stop"), last])
 }
 
-/// Runs a project whose only reply is this: it has used so many tokens and cost so much.
+/// Runs a project whose only reply is `answer`, and checks the tokens and the cost of the run.
 fn check_bill(place: &str, answer: ServerAnswer, [input, output]: [u64; 2], spend: &str) {
     let judged = project_of(vec![answer]);
     let document = judged.run();
@@ -35,8 +35,8 @@ fn check_bill(place: &str, answer: ServerAnswer, [input, output]: [u64; 2], spen
 }
 
 /// Symptom: of 342 tokens that a model wrote 2 were charged. Cause: its server counts reasoning
-/// beside the output, and others count it within. Fix: the total tells the two apart. Kind: money,
-/// too little.
+/// beside the output, and others count it within. Fix: the total distinguishes the two. Kind: too
+/// low a bill.
 #[test]
 fn reasoning_is_charged_whether_it_stands_beside_or_within_the_output() {
     let usage = |output: u64, total: u64, reasoning: Option<u64>| {
@@ -67,8 +67,8 @@ fn reasoning_is_charged_whether_it_stands_beside_or_within_the_output() {
 }
 
 /// Symptom: replies cost nothing, so no cap of money or tokens was ever reached. Cause: a gateway
-/// reports zeros, and they were believed. Fix: counts that cannot be are none, and the reply costs
-/// what one without any usage costs. Kind: money, a report that says nothing.
+/// reports zeros, and they were believed. Fix: impossible counts are ignored, and the reply costs
+/// as much as one without usage. Kind: a bill from an empty report.
 #[test]
 fn counts_that_cannot_be_are_no_usage() {
     let spend_of = |place: &str, answer: ServerAnswer| {
@@ -104,8 +104,8 @@ fn counts_that_cannot_be_are_no_usage() {
     }
 }
 
-/// Symptom: a reply was charged with all that it might cost, though its usage was reported. Cause:
-/// it was looked for in one place. Fix: it counts wherever it stands. Kind: money, too much.
+/// Symptom: a reply was charged with its worst cost, though its usage was reported. Cause: only one
+/// place was searched for usage. Fix: it counts in every place. Kind: too high a bill.
 #[test]
 fn usage_counts_wherever_it_stands() {
     let usage = json!({"prompt_tokens": 50, "completion_tokens": 2});
@@ -148,9 +148,9 @@ fn begun_attempt() -> ServerAnswer {
     ServerAnswer::stream().send_chunks(&[text_chunk("Half"), usage_chunk(input, output)])
 }
 
-/// Symptom: an attempt that failed was charged with all that it might cost, though its usage came
-/// with the error. Cause: a chunk with an error was read for nothing else. Fix: its usage counts
-/// first. Kind: money, too much.
+/// Symptom: an attempt that failed was charged with its worst cost, though its usage came with the
+/// error. Cause: only the error was read from its chunk. Fix: its usage is read first. Kind: too
+/// high a bill.
 #[test]
 fn an_attempt_that_fails_is_charged_what_was_reported() {
     let usage = json!({"prompt_tokens": 50, "completion_tokens": 2, "total_tokens": 52});
@@ -174,9 +174,9 @@ fn an_attempt_that_fails_is_charged_what_was_reported() {
     }
 }
 
-/// Symptom: the same failure was paid four times. Cause: a failure that comes of the request was
-/// taken for one that passes. Fix: the same paid failure twice in a row is not asked a third time.
-/// Kind: money, again and again.
+/// Symptom: the same failure was paid four times. Cause: a failure that the request itself causes
+/// counted as transient. Fix: after the same paid failure twice in a row there is no third attempt.
+/// Kind: repeated bills.
 #[test]
 fn the_same_paid_failure_is_not_asked_a_third_time() {
     let error = json!({"error": {"message": "the template cannot be applied", "code": 500}});
@@ -196,9 +196,9 @@ fn the_same_paid_failure_is_not_asked_a_third_time() {
     }
 }
 
-/// Symptom: a model that costs nothing was refused where there was no money. Cause: elsewhere, that
-/// the budget was looked at before the price. Fix: it is the price that is held. Kind: money, none
-/// of it needed.
+/// Symptom: a model that costs nothing was refused where there was no money. Cause: another system
+/// checked the budget before the price. Fix: the hold is the price. Kind: a call that needs no
+/// money.
 #[test]
 fn a_free_model_needs_no_money() {
     for usage in [
@@ -225,9 +225,9 @@ fn a_free_model_needs_no_money() {
     assert!(judged.server.requests().is_empty(), "the other does");
 }
 
-/// Symptom: a request that is larger than a limit a minute was asked again and again. Cause:
-/// elsewhere, that the word for a rate was believed, whatever the status. Fix: the status decides,
-/// and the provider's sentence is told. Kind: a refusal that no waiting helps.
+/// Symptom: a request that is larger than a limit per minute was repeated again and again. Cause:
+/// another system believed the rate limit's code, whatever the status. Fix: the status decides, and
+/// the provider's sentence is shown. Kind: a refusal that no waiting helps.
 #[test]
 fn a_request_above_a_limit_a_minute_is_asked_once() {
     let message = "Request too large on tokens per minute (TPM): Limit 6000, Requested 7012";
@@ -242,7 +242,7 @@ fn a_request_above_a_limit_a_minute_is_asked_once() {
     assert_eq!(judged.spent(), "0.00", "a refusal costs nothing");
 }
 
-/// Whole streams in the shapes that servers really send them, each with its bill.
+/// Whole streams as real servers send them, each with its bill.
 fn recorded_streams() -> [(&'static str, ServerAnswer, [u64; 2], &'static str); 4] {
     let part = |delta: Value| chunk(&delta, None);
     let xai = |delta: Value, usage: Value| {
@@ -293,7 +293,7 @@ fn recorded_streams() -> [(&'static str, ServerAnswer, [u64; 2], &'static str); 
             "0.000105",
         ),
         (
-            // Never a finish reason; the usage and the mark of the end.
+            // Never a finish reason; only the usage and the end mark.
             "Snowflake Cortex",
             sse(&[
                 part(said("Fo")),
@@ -304,7 +304,7 @@ fn recorded_streams() -> [(&'static str, ServerAnswer, [u64; 2], &'static str); 
             [22, 5],
             "0.000032",
         ),
-        // One chunk, and thinking that only the total has.
+        // One chunk, and reasoning that only the total includes.
         ("Gemini", sse(&[gemini]), [9, 103], "0.000215"),
     ]
 }

@@ -1,4 +1,4 @@
-//! Calls of a reply, however a server numbers, cuts and repeats them on the OpenAI wire.
+//! Calls of a reply on the OpenAI wire, however a server numbers, cuts and repeats them.
 
 use super::judged::{JudgedProject, ProjectPlan};
 use serde_json::{Value, json};
@@ -28,8 +28,8 @@ fn reply_in(chunks: Vec<Value>) -> ServerAnswer {
     sse(&[chunks, end].concat())
 }
 
-/// Runs a project whose first reply comes in these chunks: both files are read, in order, each by a
-/// call of its own, and the answer to that is the result.
+/// Runs a project whose first reply comes in these chunks, and checks that both files are read, in
+/// order, each by a call of its own, and that the answer to that is the result.
 fn check_two_calls(place: &str, first: ServerAnswer) {
     let answers = vec![first, text_reply("Done.")];
     let judged = JudgedProject::new(&ProjectPlan::default(), in_turn(answers));
@@ -45,9 +45,9 @@ fn check_two_calls(place: &str, first: ServerAnswer) {
     assert!(results[1].1.contains("tea"), "{place}: {results:?}");
 }
 
-/// Symptom: two calls of one reply became one that no tool could run. Cause: pieces were put
-/// together by an index that not every server sends, or sends otherwise. Fix: a piece begins a call
-/// of its own if its id, index, name or whole arguments say so. Kind: parallel calls.
+/// Symptom: two calls of one reply became one that no tool could run. Cause: pieces were joined by
+/// an index that not every server sends, or that some send otherwise. Fix: a piece begins a new
+/// call if its id, index, name or complete arguments show that. Kind: parallel calls.
 #[test]
 fn each_call_is_a_call_of_its_own_however_it_is_numbered() {
     let bare = || PATHS.map(bare_call);
@@ -125,7 +125,7 @@ fn arguments_are_put_together_however_they_come() {
 
 /// Symptom: a call was refused to the model, and a turn was lost each time. Cause: the first piece
 /// of its arguments was `{}`, and the real ones followed. Fix: an empty object that another follows
-/// is dropped. Kind: arguments with something in front.
+/// is dropped. Kind: arguments with a prefix.
 #[test]
 fn an_empty_object_in_front_of_the_arguments_is_dropped() {
     let begun = |arguments: Value| {
@@ -181,9 +181,8 @@ fn calls_of_a_whole_document_are_performed() {
     check_two_calls("a document", ServerAnswer::json(200, &document));
 }
 
-/// Symptom: one reply with text and calls lost one of both. Cause: a server sends them in one
-/// chunk, with the finish reason. Fix: each part of a chunk counts. Kind: a chunk that says
-/// everything.
+/// Symptom: a reply with text and calls lost one of both. Cause: a server sends them in one chunk,
+/// with the finish reason. Fix: each part of a chunk counts. Kind: a chunk with several parts.
 #[test]
 fn a_chunk_with_calls_and_finish_reason_is_read_whole() {
     let calls = calls_with("id", [json!("x1"), json!("x2")]);

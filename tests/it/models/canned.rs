@@ -12,7 +12,7 @@ use threadkeep_tests::llmock::Wire;
 const KEY: &str = "sk-test-0123456789abcdef";
 const PROMPT: &str = "The turnover of the northern branch fell by eleven percent in May.";
 
-/// How a wire says what every reply says.
+/// A wire's spelling of the parts of every reply.
 struct Words {
     hello: &'static str,
     /// The finish reason, and on one wire the usage.
@@ -320,8 +320,8 @@ async fn dropping_the_call_drops_the_connection() {
     }
 }
 
-/// Symptom: a stream of megabytes whose reply was a word was counted as a word. Fix: adapters tell
-/// what comes over the wire, and break off what is longer than such an answer may be.
+/// Symptom: a stream of megabytes whose reply was a word was counted as a word. Fix: adapters
+/// report the bytes on the wire, and close a stream that is longer than such an answer may be.
 #[tokio::test]
 async fn all_bytes_of_a_stream_are_told_and_bounded() {
     let received = |deltas: &[Delta]| -> u64 {

@@ -1,4 +1,4 @@
-//! A server whose certificate nobody has signed.
+//! A server with an untrusted certificate.
 
 use super::judged::ProjectPlan;
 use std::io::Read;
@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Starts a server of TLS with a certificate of its own making; its port, and how many connections
-/// it has seen.
+/// Starts a TLS server with a self-signed certificate; returns its port and its count of
+/// connections.
 fn start_server() -> (u16, Arc<AtomicU64>) {
     let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]);
     let made = made.expect("a certificate");
@@ -36,9 +36,9 @@ fn start_server() -> (u16, Arc<AtomicU64>) {
     (port, seen)
 }
 
-/// Symptom: a certificate that is not trusted was said to be a server that cannot be reached. Fix:
-/// it is named, with its address and what to do, and not tried again. Kind: refusals before
-/// anything is sent that no time mends.
+/// Symptom: a certificate that is not trusted was reported as an unreachable server. Fix: it is
+/// named, with its address and a remedy, and the call is not repeated. Kind: permanent refusals
+/// before anything is sent.
 #[test]
 fn a_certificate_that_is_not_trusted_is_permanent_and_named() {
     let (port, seen) = start_server();

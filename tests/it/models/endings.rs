@@ -1,5 +1,5 @@
-//! How a reply ends: by the word of its provider, by silence, or by the time that a call or a run
-//! may take.
+//! The end of a reply: by its provider's finish reason, by silence, or by the time limit of a call
+//! or a run.
 
 use super::judged::{JudgedProject, ProjectPlan};
 use serde_json::Value;
@@ -10,12 +10,12 @@ use threadkeep_tests::judge::{
 use threadkeep_tests::llmock::Wire;
 
 const SECOND: Duration = Duration::from_secs(1);
-/// Between two words of a slow stream: well within the silence that these tests allow.
+/// Pause between two words of a slow stream: well within the silence that these tests allow.
 const HALF_SECOND: Duration = Duration::from_millis(500);
 
-/// Symptom: a reply that was cut was the result of a completed run. Cause: an unknown word for the
-/// end was taken for a good one. Fix: the words that mean a whole reply are a closed set. Kind:
-/// truncation that nobody is told of.
+/// Symptom: a truncated reply was the result of a completed run. Cause: an unknown finish reason
+/// counted as a good one. Fix: the finish reasons of a whole reply are a closed set. Kind: silent
+/// truncation.
 #[test]
 fn only_a_known_word_makes_a_reply_whole() {
     let (whole, cut) = (None, Some("reply_truncated"));
@@ -55,7 +55,8 @@ fn only_a_known_word_makes_a_reply_whole() {
     }
 }
 
-/// Runs a project whose reply ends so: completed, or suspended with this code.
+/// Runs a project whose reply ends with this finish reason, and checks that the run is completed,
+/// or suspended with `code`.
 fn check_word(word: &str, wire: Wire, answer: ServerAnswer, code: Option<&str>) {
     let judged = JudgedProject::new(&ProjectPlan::of_wire(wire), in_turn(vec![answer]));
     let document = judged.run();
@@ -72,7 +73,7 @@ fn check_word(word: &str, wire: Wire, answer: ServerAnswer, code: Option<&str>) 
     assert_eq!(judged.server.requests().len(), 1, "{wire:?} {word}");
 }
 
-/// A whole reply that says a word every half second.
+/// A whole reply with a word every half second.
 fn slow_reply(words: u32) -> ServerAnswer {
     let say = |answer: ServerAnswer, number: u32| {
         let word = text_chunk(&format!("w{number} "));
@@ -83,7 +84,7 @@ fn slow_reply(words: u32) -> ServerAnswer {
         .send_done()
 }
 
-/// The usual project whose provider has these times.
+/// The usual project, whose provider entry has these time limits.
 fn project_with_times(wire: Wire, times: &str, answers: Vec<ServerAnswer>) -> JudgedProject {
     let plan = ProjectPlan {
         provider_keys: times,
@@ -92,9 +93,9 @@ fn project_with_times(wire: Wire, times: &str, answers: Vec<ServerAnswer>) -> Ju
     JudgedProject::new(&plan, in_turn(answers))
 }
 
-/// Symptom: a healthy, slow stream was cut, thrown away and paid again. Cause: a bound on the whole
-/// of it that nobody could raise. Fix: silence is bounded, and the whole by what the run may last.
-/// Kind: a bound on a stream.
+/// Symptom: a healthy, slow stream was cut, thrown away and paid again. Cause: a fixed bound on its
+/// whole duration. Fix: silence is bounded, and the whole stream by the time of the run. Kind: a
+/// bound on a stream.
 #[test]
 fn a_slow_stream_that_goes_on_is_whole() {
     let answers = vec![slow_reply(10), text_reply("The second.")];
@@ -109,9 +110,9 @@ fn a_slow_stream_that_goes_on_is_whole() {
     assert_eq!(judged.server.requests().len(), 1);
 }
 
-/// Symptom: a call whose model was gone lasted for ever. Cause: signs of life of a gateway were
-/// taken for those of the model. Fix: only what says something of the reply ends a silence. Kind: a
-/// bound on silence.
+/// Symptom: a call whose model was gone lasted for ever. Cause: keep-alive messages of a gateway
+/// counted as those of the model. Fix: only a piece of the reply ends a silence. Kind: a bound on
+/// silence.
 #[test]
 fn a_stream_that_only_shows_signs_of_life_is_stalled() {
     let half = || ServerAnswer::stream().send_chunk(&text_chunk("Half"));
@@ -141,8 +142,8 @@ fn a_stream_that_only_shows_signs_of_life_is_stalled() {
     }
 }
 
-/// Symptom: an operator could not bound a call whose stream never ends. Cause: no key said how long
-/// the whole of it may take. Fix: `whole` does. Kind: a bound on a stream.
+/// Symptom: an operator could not bound a call whose stream never ends. Cause: no key bounded its
+/// whole duration. Fix: `whole` does. Kind: a bound on a stream.
 #[test]
 fn a_stream_is_cut_where_its_whole_time_is_over() {
     let answers = vec![slow_reply(12), text_reply("Done.")];
@@ -159,9 +160,9 @@ fn a_stream_is_cut_where_its_whole_time_is_over() {
     );
 }
 
-/// Symptom: a run lasted longer than its cap allowed. Cause: the cap was looked at between calls
-/// alone. Fix: it ends a call that is under way, and nothing is asked again. Kind: a bound on a
-/// run.
+/// Symptom: a run lasted longer than its cap allowed. Cause: the cap was checked between calls
+/// alone. Fix: it ends a call that is under way, and there is no further attempt. Kind: a bound on
+/// a run.
 #[test]
 fn a_cap_on_duration_ends_the_call_that_is_under_way() {
     let plan = ProjectPlan {

@@ -1,12 +1,13 @@
-//! What a person is told of a refusal: its kind, the provider's own sentence in whatever form it
-//! comes, and the address where the address is what is wrong.
+//! Errors of refused calls: their kind, the provider's own sentence in whichever form it comes, and
+//! the address where the address is wrong.
 
 use super::judged::{JudgedProject, ProjectPlan};
 use serde_json::{Value, json};
 use std::net::TcpListener;
 use threadkeep_tests::judge::{ServerAnswer, in_turn, refuse, text_reply};
 
-/// Runs a project whose server gives this answer each time: the cause that suspends the run.
+/// Runs a project whose server gives this answer each time; returns the cause that suspends the
+/// run.
 fn cause_of(place: &str, plan: &ProjectPlan<'_>, answer: ServerAnswer) -> Value {
     let judged = JudgedProject::new(plan, in_turn(vec![answer]));
     let document = judged.run();
@@ -14,7 +15,7 @@ fn cause_of(place: &str, plan: &ProjectPlan<'_>, answer: ServerAnswer) -> Value 
     document["cause"].clone()
 }
 
-/// Error bodies of as many kinds of server, each for a request that is larger than the window.
+/// Error bodies of many kinds of servers, each for a request that is larger than the window.
 fn overflows() -> [Value; 15] {
     let said = |message: &str| json!({"error": {"message": message}});
     let typed = |message: &str, kind: &str| json!({"error": {"message": message, "type": kind}});
@@ -63,8 +64,8 @@ fn overflows() -> [Value; 15] {
     ]
 }
 
-/// Symptom: a full window was taken for a bad request. Cause: the words of a few servers were
-/// known. Fix: those of many are. Kind: the classification of a refusal.
+/// Symptom: a full window was classified as a bad request. Cause: the wording of a few servers was
+/// known. Fix: that of many is. Kind: the classification of a refusal.
 #[test]
 fn a_full_window_is_known_by_the_words_of_each_server() {
     for body in overflows() {
@@ -77,7 +78,7 @@ fn a_full_window_is_known_by_the_words_of_each_server() {
     }
 }
 
-/// Symptom, cause and fix as above. Kind: refusals with words of size that are about something
+/// Symptom, cause and fix as above. Kind: refusals that mention a size and are about something
 /// else.
 #[test]
 fn words_of_size_alone_are_no_full_window() {
@@ -96,7 +97,8 @@ fn words_of_size_alone_are_no_full_window() {
     }
 }
 
-/// Runs a project whose server refuses so, with status 400: the cause repeats this sentence.
+/// Runs a project whose server refuses with this answer and status 400, and checks that the cause
+/// repeats this sentence.
 fn check_sentence(place: &str, answer: ServerAnswer, sentence: &str) {
     let cause = cause_of(place, &ProjectPlan::default(), answer);
     let message = cause["message"].as_str().expect("a sentence");
@@ -106,7 +108,7 @@ fn check_sentence(place: &str, answer: ServerAnswer, sentence: &str) {
 }
 
 /// Symptom: a wrong key read as `status 400` and nothing else. Cause: one form of error bodies was
-/// known. Fix: the provider's sentence is found in each. Kind: a reason that is lost.
+/// known. Fix: the provider's sentence is found in each. Kind: a lost reason.
 #[test]
 fn the_sentence_of_the_provider_is_told_whatever_document_holds_it() {
     let listed = json!({"error": {"code": 400, "message": "API key not valid.",
@@ -159,7 +161,7 @@ fn the_sentence_of_the_provider_is_told_whatever_document_holds_it() {
     }
 }
 
-/// Symptom, cause and fix as above. Kind: a reason that stands in no document.
+/// Symptom, cause and fix as above. Kind: a reason outside of any JSON document.
 #[test]
 fn the_sentence_of_a_server_that_sends_text_or_a_page_is_told() {
     let page = "<!DOCTYPE html>\n<html><head><style>p { margin: 0 }</style>\n\
@@ -178,8 +180,8 @@ fn the_sentence_of_a_server_that_sends_text_or_a_page_is_told() {
     }
 }
 
-/// Symptom: a newcomer whose `base_url` lacked `/v1` was told `status 404`. Cause: neither the
-/// address nor what to do was said. Fix: both are. Kind: an address that is not quite right.
+/// Symptom: a user whose `base_url` lacked `/v1` read `status 404`. Cause: neither the address nor
+/// a remedy was shown. Fix: both are. Kind: an address that is not quite right.
 #[test]
 fn an_address_without_its_version_is_told_with_a_hint() {
     let plan = ProjectPlan {
@@ -209,8 +211,8 @@ fn an_address_without_its_version_is_told_with_a_hint() {
     }
 }
 
-/// Symptom: an address that had moved was told as a status. Cause: redirects are not followed, and
-/// where they lead was not said. Fix: it is. Kind: an address that is not quite right.
+/// Symptom: an address that had moved was reported as a status. Cause: redirects are not followed,
+/// and their target was not shown. Fix: it is. Kind: an address that is not quite right.
 #[test]
 fn a_redirect_is_told_with_where_it_leads() {
     for status in [301, 302, 307, 308] {
@@ -228,7 +230,7 @@ fn a_redirect_is_told_with_where_it_leads() {
 }
 
 /// Symptom: a server that was not started read as `connection refused` and nothing else. Cause: the
-/// address was not said. Fix: it is. Kind: an address that is not quite right.
+/// address was not shown. Fix: it is. Kind: an address that is not quite right.
 #[test]
 fn a_connection_that_is_refused_is_told_with_its_address() {
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
@@ -242,9 +244,9 @@ fn a_connection_that_is_refused_is_told_with_its_address() {
     assert!(message.contains("refused"), "{message}");
 }
 
-/// Symptom: elsewhere a directive vanished without a word. Cause: a colon in text without quotes is
-/// no YAML. Fix: it is refused with file, line and advice. Kind: front matter that people write by
-/// hand.
+/// Symptom: in another system a directive vanished silently. Cause: a colon in text without quotes
+/// is no YAML. Fix: it is refused with file, line and advice. Kind: front matter that people write
+/// by hand.
 #[test]
 fn a_colon_in_unquoted_text_is_told_with_its_line() {
     let judged = JudgedProject::new(&ProjectPlan::default(), in_turn(vec![text_reply("Done.")]));

@@ -1,4 +1,4 @@
-//! A project whose models answer as a judge server decides, and the command run in it.
+//! A project whose models answer as a judge server decides, and the command that runs in it.
 
 use crate::cli::fixture::Project;
 use serde_json::Value;
@@ -9,11 +9,12 @@ use threadkeep_tests::llmock::Wire;
 /// The one tool that these projects grant.
 const CAPABILITY: &str = "execute.tool.read_file";
 
-/// What differs between the projects of tests: one provider `p`, one model and the directive `go`.
+/// Settings in which the test projects differ: each has one provider `p`, one model and the
+/// directive `go`.
 pub struct ProjectPlan<'a> {
     /// The wire of the provider.
     pub wire: Wire,
-    /// Path of its address; the usual one of the wire where there is none.
+    /// Path of its address; `None` is the usual one of the wire.
     pub base_path: Option<&'a str>,
     /// Further keys of the provider's entry, such as `stream_options: false`.
     pub provider_keys: &'a str,
@@ -28,7 +29,7 @@ pub struct ProjectPlan<'a> {
 }
 
 impl Default for ProjectPlan<'_> {
-    /// A token costs 1000 nano-dollars to read and 2000 to write.
+    /// The OpenAI project, whose tokens cost 1000 nano-USD to read and 2000 to write.
     fn default() -> Self {
         Self {
             wire: Wire::OpenAi,
@@ -51,7 +52,7 @@ impl ProjectPlan<'_> {
         }
     }
 
-    /// Makes the project; its provider is at this host and port.
+    /// Makes the project with its provider at this host and port.
     pub fn make(&self, address: &str) -> Project {
         let project = Project::empty();
         project.write(".ai/config/models.yaml", &self.models(address));
@@ -92,7 +93,7 @@ fn with_comma(keys: &str) -> String {
     }
 }
 
-/// A project and the server that its provider is.
+/// A project and the server of its provider.
 pub struct JudgedProject {
     pub project: Project,
     pub server: JudgeServer,
@@ -108,12 +109,12 @@ impl JudgedProject {
         Self { project, server }
     }
 
-    /// Runs the directive as thread `t`; the document of the run.
+    /// Runs the directive as thread `t`; returns the document of the run.
     pub fn run(&self) -> Value {
         self.project.json(&["run", "go", "--id", "t"])
     }
 
-    /// Says one line in the chat `c`, which is made with the first.
+    /// Sends one line to the chat `c`, which is created with the first.
     pub fn say(&self, line: &str) -> Ran {
         let known = self.project.exists(".ai/threads/registry.db");
         let arguments: &[&str] = if known {
@@ -124,7 +125,7 @@ impl JudgedProject {
         binary::feed(self.project.command(arguments), &format!("{line}\n"))
     }
 
-    /// What the account of thread `t` has spent, after a look that nothing is held.
+    /// Returns the spend of thread `t`'s account, after checking that nothing is held.
     pub fn spent(&self) -> String {
         let account = self.project.json(&["budget", "show", "t"])["account"].clone();
         assert_eq!(account["held"], "0.00", "{account}");

@@ -1,6 +1,6 @@
-//! Every fault that llmock can inject, over both wires: what the adapter makes of it, that the
-//! fault was consumed by exactly one request, that the identical request goes through afterwards
-//! where the fault was transient, and that llmock finds no fault with any of it.
+//! Every fault that llmock can inject, over both wires: the adapter's result, that exactly one
+//! request consumed the fault, that the identical request succeeds afterwards where the fault was
+//! transient, and that llmock reports no error of the client.
 
 use super::{PATIENCE, ask, request, text};
 use serde_json::{Value, json};
@@ -9,16 +9,16 @@ use std::time::Duration;
 use threadkeep::models::{Block, Delta, FailureKind, Llm};
 use threadkeep_tests::llmock::{Llmock, Wire};
 
-/// The runner waits at least so long before it tries again. In this time the connection is hung up:
-/// what llmock is asked blocks this thread, and it takes for a retry only what begins after it has
-/// seen the attempt before it end.
+/// Shortest pause of the runner before a retry. The connection is closed meanwhile: a request to
+/// llmock blocks this thread, and llmock counts as a retry only a request that begins after it has
+/// seen the earlier attempt end.
 const BACKOFF: Duration = Duration::from_millis(500);
 
-/// A fault and what is expected of it.
+/// A fault and its expected effect.
 struct Case {
     name: String,
     behaviors: Value,
-    /// As llmock's journal names it.
+    /// Name of the fault in llmock's journal.
     fault: String,
     kind: FailureKind,
     code: String,
@@ -67,8 +67,7 @@ async fn check(server: &Llmock, wire: Wire, case: Case, llm: &dyn Llm) {
         );
     }
     let mut findings = server.findings();
-    // To give up on an exhausted quota is what is wanted, though its status is one that may be
-    // tried again.
+    // The adapter must give up on an exhausted quota, though its status is one that may be retried.
     if case.kind == FailureKind::Quota {
         findings.retain(|finding| finding["code"] != "gave_up");
     }
@@ -84,7 +83,7 @@ fn refused(status: u16, code: Option<&str>, kind: FailureKind) -> Case {
         kind,
         code: code.map_or_else(|| format!("http_{status}"), str::to_owned),
         partial: "",
-        // llmock asks for a second by itself with these.
+        // llmock itself asks for a second's wait with these.
         retry_after_ms: matches!(status, 429 | 503 | 504 | 529).then_some(1_000),
     }
 }
@@ -133,7 +132,7 @@ async fn broken_streams() {
     for wire in Wire::ALL {
         let idle = Duration::from_secs(2);
         let llm = wire.adapter(server.base_url(wire), None, PATIENCE, idle);
-        // The stream breaks after what begins it and two words.
+        // The stream breaks after its beginning and two words.
         let begun = match wire {
             Wire::OpenAi => 3,
             Wire::Anthropic => 5,

@@ -1,7 +1,7 @@
 //! Model providers over real connections, each test over both wires: against a third-party server
-//! that breaks on demand, and against canned answers for what it cannot break. And whole runs of
-//! the command, against a server that judges each request as one of the many kinds of real ones
-//! would.
+//! that breaks on demand, and against canned answers for faults that it does not have. Further,
+//! whole runs of the command against a server that judges each request as one of many kinds of real
+//! servers would.
 
 mod bills;
 mod calls;
@@ -24,10 +24,10 @@ use std::sync::Mutex;
 use std::time::Duration;
 use threadkeep::models::{Block, Completion, Delta, Failure, Llm, Request, ToolSpec};
 
-/// Longer than any answer takes that is to come.
+/// Longer than any answer takes.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A conversation of one message, in which one tool is offered.
+/// A conversation of one message and one offered tool.
 fn request(text: &str) -> Request {
     let message = serde_json::json!({"role": "user", "content": [{"type": "text", "text": text}]});
     Request {

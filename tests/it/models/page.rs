@@ -1,5 +1,5 @@
-//! docs/providers.md against what there is: each dialect has a row, and each row of what works is a
-//! test.
+//! docs/providers.md against the code: each dialect has a row, and each row of working features
+//! names a test.
 
 use threadkeep::models::dialect::DIALECTS;
 
@@ -28,7 +28,8 @@ fn rows(title: &str) -> Vec<Vec<String>> {
     lines.map(cells).collect()
 }
 
-/// The host's usual time of a call stands in the component, too, which shares no code with it.
+/// The host's default time of a call is also written in the component, which shares no code with
+/// it.
 #[test]
 fn the_usual_time_of_a_call_is_that_of_the_component() {
     let millis = threadkeep_core::runner::MODEL_MILLIS;

@@ -5,7 +5,7 @@ use serde_json::json;
 use threadkeep_tests::judge::{ServerAnswer, in_turn, refuse, text_reply};
 use threadkeep_tests::llmock::Wire;
 
-/// A server that refuses each of these fields by name, and answers where none is there.
+/// A server that refuses each of these fields by name, and answers requests without any of them.
 fn picky(
     fields: &'static [&'static str],
 ) -> impl Fn(usize, &serde_json::Value, &str) -> ServerAnswer + Send + Sync + 'static {
@@ -31,7 +31,7 @@ fn a_field_that_is_refused_by_name_is_left_out() {
     assert!(asked[1].body.get("stream_options").is_none());
     assert_eq!(judged.events("error").len(), 1, "the refusal is told");
     assert_eq!(judged.spent(), "0.00012", "100 tokens read and 10 written");
-    // What is no field of ours to leave out is asked once.
+    // A field that cannot be left out is asked about once.
     let stubborn = JudgedProject::new(&ProjectPlan::default(), picky(&["messages"]));
     assert_eq!(stubborn.run()["cause"]["code"], "provider_permanent");
     assert_eq!(stubborn.server.requests().len(), 1);

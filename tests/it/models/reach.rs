@@ -1,5 +1,5 @@
-//! Where a provider may be under `preset: strict`, over real connections: a server of this machine
-//! is not reached unless the operator grants it, by whatever name it is called.
+//! Network addresses that a provider may have under `preset: strict`, over real connections: a
+//! server of this machine is not reached, by any name, unless the operator grants it.
 
 use super::judged::{JudgedProject, ProjectPlan};
 use super::{PATIENCE, ask, request};
@@ -11,7 +11,7 @@ use threadkeep_tests::canned::Canned;
 use threadkeep_tests::judge::{in_turn, text_reply};
 use threadkeep_tests::llmock::Wire;
 
-/// A server that hears whether a connection is made, and answers none.
+/// A server that notices connections and never answers.
 fn silent() -> (TcpListener, SocketAddr) {
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
     listener.set_nonblocking(true).expect("it does not block");
@@ -33,9 +33,9 @@ fn options(base_url: String, reach: NetworkReach) -> ProviderOptions {
     }
 }
 
-/// Symptom: a name that led to this machine was connected to. Cause: names were not judged by where
-/// they lead. Fix: the client's own look-up hands out nothing that is out of reach, so a name that
-/// led elsewhere a moment ago gains nothing.
+/// Symptom: the adapter connected to a name that led to this machine. Cause: names were not judged
+/// by their addresses. Fix: the client's own look-up returns no address that is out of reach, so a
+/// name that had another address a moment ago gains nothing.
 #[tokio::test]
 async fn a_name_that_leads_out_of_reach_is_not_connected_to() {
     let (listener, address) = silent();
@@ -58,7 +58,7 @@ async fn a_name_that_leads_out_of_reach_is_not_connected_to() {
     );
 }
 
-/// A number needs no look-up, so it is judged when the provider is set up.
+/// A numeric address needs no look-up, so it is judged when the provider is set up.
 #[test]
 fn a_number_out_of_reach_is_refused_at_once() {
     for host in [
@@ -80,7 +80,7 @@ fn a_number_out_of_reach_is_refused_at_once() {
     }
 }
 
-/// What is within reach is reached by the same look-up.
+/// An address within reach is reached through the same look-up.
 #[tokio::test]
 async fn a_name_within_reach_is_connected_to() {
     let server = Canned::start(vec![
@@ -95,8 +95,8 @@ async fn a_name_within_reach_is_connected_to() {
     assert_eq!(server.requests.try_iter().count(), 1);
 }
 
-/// Whole runs of the command. The kind: this machine by number, by name and below a path, granted
-/// and not.
+/// Whole runs of the command. Kind: this machine by number, by name and below a path, granted and
+/// not.
 #[test]
 fn a_strict_policy_keeps_a_tenant_off_this_machine() {
     let judged = JudgedProject::new(&ProjectPlan::default(), in_turn(vec![text_reply("ready")]));

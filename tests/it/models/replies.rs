@@ -1,4 +1,4 @@
-//! Replies in forms of their own: what is whole is taken as it is and asked for once, what is not
+//! Unusual forms of replies: a whole one is accepted unchanged after one request, an incomplete one
 //! is never a turn.
 
 use super::judged::{JudgedProject, ProjectPlan};
@@ -10,11 +10,11 @@ use threadkeep_tests::judge::{
 };
 use threadkeep_tests::llmock::Wire;
 
-/// Between two signs of life of a stream.
+/// Pause between two keep-alive messages of a stream.
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Runs a project whose server gives this answer: the result is this text, after one request. What
-/// it made of it is given back.
+/// Runs a project whose server gives this answer; checks that its text is the result, after one
+/// request. Returns the project.
 fn check_whole(place: &str, wire: Wire, answer: ServerAnswer, result: &str) -> JudgedProject {
     let judged = JudgedProject::new(&ProjectPlan::of_wire(wire), in_turn(vec![answer]));
     let document = judged.run();
@@ -24,8 +24,8 @@ fn check_whole(place: &str, wire: Wire, answer: ServerAnswer, result: &str) -> J
     judged
 }
 
-/// Runs a project whose server gives this answer each time: there is no result, and the run can go
-/// on.
+/// Runs a project whose server gives this answer each time; checks that there is no result, and
+/// that the run can go on.
 fn check_unfinished(place: &str, wire: Wire, answer: ServerAnswer) {
     let judged = JudgedProject::new(&ProjectPlan::of_wire(wire), in_turn(vec![answer]));
     let document = judged.run();
@@ -40,8 +40,8 @@ fn ending() -> [Value; 2] {
 }
 
 /// Symptom: the answers of a thinking model were lost, and each was paid four times. Cause: its
-/// content is a list of parts, where others send a text. Fix: parts of text and of thinking are
-/// read. Kind: content that is no text.
+/// content is a list of parts, where others send text. Fix: parts of text and of thinking are read.
+/// Kind: content that is not a string.
 #[test]
 fn content_may_be_a_list_of_parts() {
     let thought = json!({"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]});
@@ -78,7 +78,7 @@ fn content_may_be_a_list_of_parts() {
 }
 
 /// Symptom: a healthy stream was ended as broken, and paid again. Cause: gateways keep connections
-/// alive with events without data. Fix: they are passed over. Kind: signs of life in a stream.
+/// alive with events without data. Fix: they are skipped. Kind: keep-alive messages in a stream.
 #[test]
 fn signs_of_life_are_passed_over() {
     for sign in [
@@ -113,9 +113,9 @@ fn signs_of_life_are_passed_over() {
     }
 }
 
-/// Symptom: a whole, paid reply was thrown away and asked for again. Cause: a gateway ends
-/// Anthropic's wire as the other wire ends. Fix: once the stop reason is there the mark is an end.
-/// Kind: the end of a stream.
+/// Symptom: a whole, paid reply was thrown away and requested again. Cause: a gateway ends
+/// Anthropic's wire as the other wire ends. Fix: after the stop reason that mark is an end. Kind:
+/// the end of a stream.
 #[test]
 fn an_anthropic_stream_may_end_otherwise() {
     let events = anthropic("end_turn", "Hello");
@@ -158,8 +158,8 @@ fn usage_and_end_mark_stand_for_a_finish_reason() {
     }
 }
 
-/// Symptom: a stream was broken at its first chunk. Cause: some chunks have no choices, and some
-/// choices no delta. Fix: both are passed over. Kind: chunks that say nothing of the reply.
+/// Symptom: a stream failed at its first chunk. Cause: some chunks have no choices, and some
+/// choices no delta. Fix: both are skipped. Kind: chunks without a part of the reply.
 #[test]
 fn chunks_without_choices_or_delta_are_passed_over() {
     let filter = json!([{"prompt_index": 0, "content_filter_results": {}}]);
@@ -191,7 +191,7 @@ fn chunk_of(id: &str, delta: Value, finish: Option<&str>) -> Value {
 }
 
 /// Symptom: a result was two replies in one. Cause: a router began another reply in the same stream
-/// after the first had failed. Fix: a reply that begins anew replaces what was not whole. Kind:
+/// after the first had failed. Fix: a reply that begins again replaces the incomplete one. Kind:
 /// several replies in one stream.
 #[test]
 fn a_reply_that_begins_anew_replaces_what_was_not_whole() {
@@ -241,8 +241,8 @@ fn a_whole_document_is_a_reply_on_both_wires() {
     }
 }
 
-/// Symptom: a whole, paid reply was lost. Cause: an error came behind it. Fix: what is whole stays
-/// so. Kind: an error after the end.
+/// Symptom: a whole, paid reply was lost. Cause: an error came behind it. Fix: a whole reply stays
+/// whole. Kind: an error after the end.
 #[test]
 fn an_error_after_the_finish_reason_loses_nothing() {
     let error = json!({"error": {"message": "the worker went away", "code": 500}});
@@ -264,8 +264,8 @@ fn an_error_after_the_finish_reason_loses_nothing() {
 }
 
 /// Symptom: a run hung after its reply was whole. Cause: the server kept the connection alive, and
-/// each sign of life was waited after. Fix: after the finish reason 5 s are waited in all. Kind: a
-/// stream that does not end.
+/// each keep-alive message restarted the wait. Fix: after the finish reason the adapter waits 5 s
+/// in all. Kind: a stream that does not end.
 #[test]
 fn a_stream_that_goes_on_after_its_finish_reason_is_left() {
     let events = anthropic("end_turn", "Hello");

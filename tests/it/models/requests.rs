@@ -1,4 +1,5 @@
-//! What a request says: the name of its output limit, and what came with calls and goes back.
+//! Fields of a request: the name of its output limit, and the extra fields of calls that go back to
+//! the provider.
 
 use super::judged::{JudgedProject, ProjectPlan};
 use serde_json::{Value, json};
@@ -11,7 +12,7 @@ use threadkeep_tests::judge::{
 const OLD_NAME: &str = "max_tokens";
 const NEW_NAME: &str = "max_completion_tokens";
 
-/// A judge that answers a request only if its output limit stands under this name alone.
+/// A judge that answers a request only if its output limit has this name and no other.
 fn takes_limit_as(
     name: &'static str,
 ) -> impl Fn(usize, &Value, &str) -> ServerAnswer + Send + Sync + 'static {
@@ -27,9 +28,8 @@ fn takes_limit_as(
     }
 }
 
-/// Symptom: every request to a reasoning model was refused. Cause: the output limit travelled as
-/// `max_tokens`, and nothing changed that. Fix: the name of the model decides. Kind: a field that a
-/// model refuses.
+/// Symptom: every request to a reasoning model was refused. Cause: the output limit was always sent
+/// as `max_tokens`. Fix: the name of the model decides. Kind: a field that a model refuses.
 #[test]
 fn output_limit_travels_under_the_name_that_the_model_takes() {
     for (model, name) in [
@@ -74,7 +74,7 @@ fn reasoning_models_of_the_built_in_table_answer() {
 
 /// Symptom: the first call of a tool worked, and the request with its result was refused for ever.
 /// Cause: ids of calls were rewritten, and the server takes only ids of its own form. Fix: an id
-/// goes back as it came. Kind: ids that are rewritten on the way back.
+/// goes back unchanged. Kind: ids that are rewritten on the way back.
 #[test]
 fn an_id_goes_back_to_the_server_that_gave_it() {
     for id in [
@@ -127,9 +127,9 @@ fn a_repeated_id_is_replaced_for_the_second_call() {
     }
 }
 
-/// Symptom: a conversation could not be taken to another provider. Cause: ids that one server gives
-/// are not valid for all. Fix: calls that another provider made have ids of nine letters and
-/// digits, which every server takes. Kind: ids of calls in a conversation of several providers.
+/// Symptom: a conversation could not move to another provider. Cause: ids that one server gives are
+/// not valid for all. Fix: calls of another provider get ids of nine letters and digits, which
+/// every server takes. Kind: ids of calls in a conversation of several providers.
 #[test]
 fn calls_of_another_provider_have_ids_that_every_server_takes() {
     let given = ["functions.read_file:0", "functions.read_file:1"];
@@ -171,8 +171,8 @@ fn calls_of_another_provider_have_ids_that_every_server_takes() {
     assert_eq!(requests[2].call_ids(), given, "its own ids go back to it");
 }
 
-/// Symptom: with servers that sign calls every loop of tools died at its second request. Cause:
-/// what came beside a call's function was dropped. Fix: it is kept and goes back with the call, in
+/// Symptom: with servers that sign calls every loop of tools failed at its second request. Cause:
+/// fields beside a call's function were dropped. Fix: they are kept and go back with the call, in
 /// another process too. Kind: an opaque field of a call that must come back.
 #[test]
 fn what_came_with_a_call_goes_back_with_it() {
@@ -199,9 +199,9 @@ fn what_came_with_a_call_goes_back_with_it() {
     }
 }
 
-/// Symptom: thinking models refused the request after a call. Cause: they want the thinking that
-/// led to it back, and it was stored and not sent. Fix: it goes back with calls, and the provider's
-/// entry may say otherwise. Kind: thinking that must, may or must not come back.
+/// Symptom: thinking models refused the request after a call. Cause: they require the thinking that
+/// led to it, and it was stored and not sent. Fix: it goes back with calls, unless the provider's
+/// entry says otherwise. Kind: thinking that must, may or must not come back.
 #[test]
 fn thinking_goes_back_as_the_provider_entry_says() {
     for (keys, with_calls, with_text) in [
@@ -221,7 +221,7 @@ fn thinking_goes_back_as_the_provider_entry_says() {
             provider_keys: keys,
             ..ProjectPlan::default()
         };
-        // The second reply thinks nothing: `always` means its message, too.
+        // The second reply has no thinking: `always` covers its message, too.
         let answers = vec![looks, text_reply("It is a list.")];
         let judged = JudgedProject::new(&plan, in_turn(answers));
         for line in ["Look.", "And now?"] {
@@ -237,7 +237,7 @@ fn thinking_goes_back_as_the_provider_entry_says() {
     }
 }
 
-/// Symptom, cause and fix as above. Kind: thinking that comes under another name or with the text.
+/// Symptom, cause and fix as above. Kind: thinking under another name or with the text.
 #[test]
 fn thinking_beside_text_is_no_text_on_the_way_back() {
     let thinks = json!({"index": 0, "delta": {"reasoning": "hm", "content": null}});

@@ -1,4 +1,4 @@
-//! The order of messages on the OpenAI wire: what servers with strict templates refuse is never
+//! The order of messages on the OpenAI wire: a message order that strict servers refuse is never
 //! sent.
 
 use super::judged::{JudgedProject, ProjectPlan};
@@ -10,10 +10,10 @@ use threadkeep_tests::judge::{
     text_reply, thinking_chunk, usage_chunk,
 };
 
-/// Longer than any of these tests waits.
+/// Time after which a run counts as stuck: longer than any of these tests waits.
 const STUCK: Duration = Duration::from_secs(60);
 
-/// Why a strict server refuses this conversation, if it does.
+/// Returns the reason for which a strict server refuses this conversation, if it does.
 fn strict_fault(body: &Value) -> Option<&'static str> {
     let messages = body["messages"].as_array()?;
     let talk = messages
@@ -46,8 +46,8 @@ fn strict_fault(body: &Value) -> Option<&'static str> {
     }
 }
 
-/// A project whose server answers the first request so and each further one with text, and refuses
-/// what a strict one refuses.
+/// A project whose strict server answers the first request with `first` and each later one with
+/// text.
 fn strict_project(first: ServerAnswer) -> JudgedProject {
     JudgedProject::new(
         &ProjectPlan::default(),
@@ -71,7 +71,7 @@ fn assert_no_fault(judged: &JudgedProject, place: &str) {
 }
 
 /// Symptom: after a reply of thinking alone every later request was refused, and the thread was
-/// lost. Cause: such a reply was sent back as an empty message. Fix: what says nothing is left out.
+/// lost. Cause: such a reply was sent back as an empty message. Fix: an empty message is left out.
 /// Kind: a reply that leaves a history which no strict server takes.
 #[test]
 fn a_reply_without_text_does_not_poison_its_thread() {
@@ -106,8 +106,8 @@ fn a_reply_without_text_does_not_poison_its_thread() {
     }
 }
 
-/// Symptom: a thread whose model had answered nothing was refused for ever. Cause: two messages of
-/// a user stood in a row. Fix: they are sent as one. Kind: the order of roles.
+/// Symptom: a thread whose model had answered nothing was refused for ever. Cause: two user
+/// messages stood in a row. Fix: they are sent as one. Kind: the order of roles.
 #[test]
 fn messages_of_a_user_in_a_row_are_sent_as_one() {
     let nothing = sse(&[text_chunk(""), finish_chunk("stop"), usage_chunk(100, 1)]);
@@ -125,9 +125,9 @@ fn messages_of_a_user_in_a_row_are_sent_as_one() {
     );
 }
 
-/// Symptom: a thread that had been told something between a result and the next request was refused
-/// for ever. Cause: a user's message followed a result. Fix: something of the assistant stands
-/// between. Kind: the order of roles.
+/// Symptom: a thread that had got a message between a result and the next request was refused for
+/// ever. Cause: a user message followed a result. Fix: an assistant message stands between. Kind:
+/// the order of roles.
 #[test]
 fn a_message_after_a_result_is_sent_so_that_strict_servers_take_it() {
     let calls = [read_file_call(0, "notes.txt", "a")];
@@ -146,8 +146,8 @@ fn a_message_after_a_result_is_sent_so_that_strict_servers_take_it() {
     assert!(sent.contains("Be short, please."), "{sent}");
 }
 
-/// Symptom: a reply that was cut could not be gone on with. Cause: the assistant's message stood
-/// last. Fix: a user's message stands behind it. Kind: the order of roles.
+/// Symptom: a run could not continue after a truncated reply. Cause: the assistant's message stood
+/// last. Fix: a user message stands behind it. Kind: the order of roles.
 #[test]
 fn a_cut_reply_is_not_the_last_message() {
     let cut = sse(&[
@@ -164,8 +164,8 @@ fn a_cut_reply_is_not_the_last_message() {
     assert!(sent.contains("The first half"), "{sent}");
 }
 
-/// Symptom: after a reply that its person had stopped the chat was refused for ever. Cause: two
-/// messages of a user stood in a row. Fix: they are sent as one. Kind: the order of roles.
+/// Symptom: after a reply that the user had stopped the chat was refused for ever. Cause: two user
+/// messages stood in a row. Fix: they are sent as one. Kind: the order of roles.
 #[cfg(unix)]
 #[test]
 fn a_chat_goes_on_after_a_reply_that_was_stopped() {

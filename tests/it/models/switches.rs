@@ -1,5 +1,5 @@
-//! The switches of an entry in `models.yaml`: each changes the request as it says, and a value that
-//! is none is refused.
+//! The switches of an entry in `models.yaml`: each changes the request as documented, and an
+//! invalid value is refused.
 
 use super::judged::{JudgedProject, ProjectPlan};
 use serde_json::{Value, json};
@@ -15,8 +15,8 @@ fn project_with(provider_keys: &str, model_keys: &str) -> JudgedProject {
     JudgedProject::new(&plan, in_turn(vec![text_reply("Done.")]))
 }
 
-/// What a request says: its path, a header, or a value of its body by its JSON pointer; null where
-/// it says nothing.
+/// Returns a request's path, a header, or a value of its body by its JSON pointer; null if the
+/// request has none.
 fn find_in(request: &SeenRequest, place: &str) -> Value {
     match place.strip_prefix("header ") {
         Some(name) => json!(request.header(name)),
@@ -25,7 +25,7 @@ fn find_in(request: &SeenRequest, place: &str) -> Value {
     }
 }
 
-/// Runs a project whose entries have these further keys: each place of its request says so.
+/// Runs a project whose entries have these further keys, and checks each place of its request.
 fn check_request(provider_keys: &str, model_keys: &str, places: &[(&str, Value)]) {
     let judged = project_with(provider_keys, model_keys);
     let answer = judged.run();
@@ -38,7 +38,7 @@ fn check_request(provider_keys: &str, model_keys: &str, places: &[(&str, Value)]
 }
 
 /// Symptom: servers that differ in a field or a header could not be used. Cause: the adapter knew
-/// of some differences, and no key of the file set them. Fix: a provider has keys for them. Kind: a
+/// some differences, and no key of the file set them. Fix: a provider has keys for them. Kind: a
 /// request that one kind of server wants otherwise.
 #[test]
 fn each_key_of_a_provider_changes_the_request_as_it_says() {
@@ -92,9 +92,9 @@ fn options_of_a_model_stand_in_its_requests() {
     check_request("", nested, &[("/extra", extra)]);
 }
 
-/// Symptom: a switch that was written wrongly would change nothing, and nobody would be told.
-/// Cause: a value of another kind is easily passed over. Fix: it is refused with file and key,
-/// before anything is sent. Kind: settings that cannot hold.
+/// Symptom: a misspelled switch would change nothing, without any message. Cause: a value of
+/// another kind is easily skipped. Fix: it is refused with file and key, before anything is sent.
+/// Kind: invalid settings.
 #[test]
 fn a_value_that_is_none_is_refused_by_its_key() {
     for (provider_keys, model_keys, key) in [

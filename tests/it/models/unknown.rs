@@ -1,10 +1,10 @@
-//! Calls that break before anybody learns what they used: charged by estimate, told, and corrected once.
+//! Calls that break before their usage is known: charged by estimate, reported, and corrected once.
 
 use super::judged::{JudgedProject, ProjectPlan};
 use serde_json::{Value, json};
 use threadkeep_tests::judge::{ServerAnswer, in_turn, text_chunk, text_reply};
 
-/// The usual project, whose model writes a token a second: so a moment is one token.
+/// The usual project, whose model writes a token a second, so a moment is one token.
 fn project_of(answers: Vec<ServerAnswer>) -> JudgedProject {
     let plan = ProjectPlan {
         model_keys: "rate: 1",
@@ -19,8 +19,9 @@ fn number(event: &Value, name: &str) -> u64 {
         .unwrap_or_else(|| panic!("{name} of {event}"))
 }
 
-/// Symptom: a connection that was closed before its first byte cost a whole budget. Cause: what nobody knows was charged
-/// as all that was held. Fix: its input, and what its time allowed. The kind: each way a call breaks without usage.
+/// Symptom: a connection that was closed before its first byte cost a whole budget. Cause: an
+/// unknown bill was charged as the whole hold. Fix: it is charged as the input and the output that
+/// its time allowed. Kind: each way in which a call breaks without usage.
 #[test]
 fn a_call_that_breaks_costs_its_input_and_its_time() {
     let half = "half a reply, ".repeat(40);
@@ -55,8 +56,8 @@ fn a_call_that_breaks_costs_its_input_and_its_time() {
     }
 }
 
-/// Symptom: of three calls that broke the last one alone was named at the end. The kind: what a person is told of money
-/// that is a guess. And what is known later replaces it.
+/// Symptom: of three broken calls the last one alone was named at the end. Kind: the report of
+/// estimated money. A later bill replaces the estimate.
 #[test]
 fn all_broken_calls_of_a_run_are_named_and_can_be_corrected() {
     let cut = || ServerAnswer::stream().send_chunk(&text_chunk("Half"));
@@ -78,7 +79,7 @@ fn all_broken_calls_of_a_run_are_named_and_can_be_corrected() {
     assert_eq!(audit["findings"], json!([]));
 }
 
-/// An operator may want all that was held.
+/// An operator may choose to charge the whole hold.
 #[test]
 fn a_policy_may_charge_all_that_was_held() {
     let judged = project_of(vec![ServerAnswer::hang_up(), text_reply("Done.")]);

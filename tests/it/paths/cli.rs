@@ -5,7 +5,8 @@ use std::path::Path;
 use threadkeep_tests::binary;
 use threadkeep_tests::corpus::{Outside, Tally, assert_clean, assert_message, table};
 
-/// Names that differ in what they could do here, where each costs a process; a NUL cannot be an argument.
+/// Names with different effects on the command line, where each costs a process; a NUL cannot be an
+/// argument.
 const NAMES: [&str; 5] = [
     "../outside/canary",
     "{outside}/canary",
@@ -14,7 +15,7 @@ const NAMES: [&str; 5] = [
     "{long}",
 ];
 
-/// Where a name goes, as `{}`.
+/// Commands with `{}` in the place of the name.
 const COMMANDS: [&[&str]; 34] = [
     &["run", "{}"],
     &["run", "x", "--id", "{}"],
@@ -52,14 +53,16 @@ const COMMANDS: [&[&str]; 34] = [
     &["completions", "{}"],
 ];
 
-/// Where the operator names a place: whatever is there is theirs to name, and nothing is made in it.
+/// Arguments with which the operator names a place: any existing place is allowed, and nothing is
+/// made in it.
 const OF_THE_OPERATOR: [&[&str]; 3] = [
     &["list", "--project", "{}"],
     &["list", "--policy", "{}"],
     &["run", "x", "--provider", "scripted:{}"],
 ];
 
-/// True if it was done. What `clean` is false for may read the canary, which is no policy and no script.
+/// Runs a command with a name; returns true if it succeeded. Where `clean` is false the command may
+/// read the canary, which is no policy and no script.
 fn tried(project: &Path, arguments: &[&str], name: &str, clean: bool) -> bool {
     let given = arguments.iter().map(|word| word.replace("{}", name));
     let mut command = binary::command(project);

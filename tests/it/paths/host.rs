@@ -1,4 +1,5 @@
-//! The corpus through every entry of the host that takes a name: library, scripts, tools, stores, locks, grants.
+//! The corpus through every entry of the host that takes a name: library, scripts, tools, stores,
+//! locks, grants.
 
 use super::world::{OWN, World, open_dir};
 use std::collections::BTreeSet;
@@ -11,7 +12,7 @@ use threadkeep::tools::{Tools, files::FilesTools};
 use threadkeep_tests::corpus::{Tally, assert_clean, assert_message, may_be_an_id, table};
 use threadkeep_tests::fixture::SCRIPTED_MODELS;
 
-/// An answer of the library. A refusal is typed and says where.
+/// Judges an answer of the library: a refusal is typed and says where.
 fn judge(what: &str, answer: &Result<Vec<String>, LibraryError>) -> bool {
     match answer {
         Ok(found) => {
@@ -54,7 +55,7 @@ fn library(open: &OpenProject, names: &[String], tallies: &mut Vec<Tally>) {
     tallies.push(tally);
 }
 
-/// `file:` of a scripted provider, by itself and through `models.yaml`.
+/// Tries `file:` of a scripted provider, by itself and through `models.yaml`.
 fn scripts(world: &World, open: &OpenProject, names: &[String], tallies: &mut Vec<Tally>) {
     let (mut direct, mut table) = (
         Tally::of("provider file"),
@@ -78,7 +79,7 @@ fn scripts(world: &World, open: &OpenProject, names: &[String], tallies: &mut Ve
     tallies.extend([direct, table]);
 }
 
-/// Arguments of the file tools, and names of tools.
+/// Tries the names as arguments of the file tools, and as names of tools.
 async fn tools(world: &World, names: &[String], tallies: &mut Vec<Tally>) {
     let tools = FilesTools::new(world.dir());
     for tool in ["read_file", "list_files", "search_files", "a tool's name"] {
@@ -106,7 +107,8 @@ async fn tools(world: &World, names: &[String], tallies: &mut Vec<Tally>) {
     assert_eq!(found.content, "[nothing was found]");
 }
 
-/// Twins are two files, where the file system has both; each is read by its own name.
+/// Checks names that differ in case or form: they are two files, where the file system has both,
+/// and each is read by its own name.
 async fn twins(world: &World) {
     let twins = [
         "twin.txt",
@@ -152,7 +154,8 @@ async fn twins(world: &World) {
     }
 }
 
-/// Names of stores: what is accepted makes files of its own in its directory and nothing else anywhere.
+/// Tries names of stores: an accepted one makes its own files in its directory and nothing anywhere
+/// else.
 fn stores(world: &World, names: &[String]) -> Tally {
     let path = world.path.join("stores");
     std::fs::create_dir(&path).unwrap();
@@ -180,7 +183,7 @@ fn stores(world: &World, names: &[String]) -> Tally {
     tally
 }
 
-/// Holders, whose lock files are looked for, and directories granted to tools.
+/// Tries names of holders, whose lock files are looked for, and of directories granted to tools.
 fn holders_and_grants(world: &World, open: &OpenProject, names: &[String]) -> [Tally; 2] {
     let (mut holders, mut grants) = (Tally::of("holder"), Tally::of("tool grant"));
     let project = Project::from_dir(world.dir());

@@ -1,8 +1,7 @@
-//! Lock files that another process holds: every command comes to an end, names the lock and says
-//! what to do.
+//! Lock files that another process holds: every command ends, names the lock and says what to do.
 //!
-//! The other process is this test binary again, told by an environment variable which lock to
-//! take, in the test [`child`].
+//! The other process is this test binary again, in the test [`child`]; an environment variable
+//! names the lock to take.
 
 use super::world::World;
 use serde_json::Value;
@@ -15,12 +14,12 @@ use threadkeep_tests::binary::{self, Ran};
 /// `<kind>:<path>`; without it [`child`] does nothing.
 const VARIABLE: &str = "THREADKEEP_TEST_LOCKER";
 const TEST: &str = "paths::locks::child";
-/// An answer that never comes by itself.
+/// A model that begins an answer and never finishes it.
 const SLOW: &str = r#"[{"text": "Begun, and never done.", "chunk": 6, "pause_ms": 590000}]"#;
-/// What it says once it has the lock.
+/// Line that the child prints once it has the lock.
 const HELD: &str = "the lock is held";
 
-/// Not a test of its own: holds a lock until its standard input ends.
+/// The child process; no test by itself. It holds a lock until its standard input ends.
 #[test]
 fn child() {
     let Ok(order) = std::env::var(VARIABLE) else {
@@ -51,7 +50,7 @@ fn child() {
 /// Another process that holds a lock as long as this value lives.
 struct Locker {
     child: Child,
-    /// Open to the end: the other process writes its report there.
+    /// Kept open to the end: the other process writes its report there.
     out: BufReader<ChildStdout>,
 }
 
@@ -96,7 +95,7 @@ fn world() -> World {
     world
 }
 
-/// What a refusal must hold: the name of the lock, and what to do.
+/// Checks that a refusal contains the name of the lock, and a remedy.
 fn assert_named(what: &str, ran: &Ran, lock: &str) {
     assert_ne!(ran.code, Some(0), "{what}: {ran:#?}");
     for word in [lock, "end that process"] {
@@ -104,7 +103,7 @@ fn assert_named(what: &str, ran: &Ran, lock: &str) {
     }
 }
 
-/// Each of these commands is refused with the name of the lock. They wait side by side.
+/// Checks that each of these commands is refused with the name of the lock. They wait side by side.
 fn assert_each_named(world: &World, commands: &[&[&str]], lock: &str) {
     std::thread::scope(|scope| {
         for arguments in commands {
@@ -151,7 +150,8 @@ fn a_held_store_ends_each_command_with_its_name() {
     assert_eq!(ran.code, Some(0), "{ran:#?}");
 }
 
-/// The directory of a thread's documents: the run is done, and says what is left to do.
+/// The directory of a thread's documents: the run is done, and reports the documents that are left
+/// to write.
 #[test]
 fn a_held_directory_of_documents_is_named_and_the_run_is_done() {
     let world = world();
@@ -190,9 +190,9 @@ fn a_held_book_suspends_a_run_and_is_named() {
     assert_eq!(ran.code, Some(0), "{ran:#?}");
 }
 
-/// Symptom: a thread of a process that had died stayed `busy` for ever while a stranger held the
-/// dead one's lock file, and nothing said which file that was. Fix: the refusal names it, and the
-/// way that does not ask the lock.
+/// Symptom: a thread of a dead process stayed `busy` for ever while another process held the dead
+/// one's lock file, and no message named that file. Fix: the refusal names it, and the command that
+/// does not ask the lock.
 #[test]
 fn a_held_lock_of_a_dead_holder_is_named_with_the_way_around_it() {
     let world = world();

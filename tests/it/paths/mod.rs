@@ -1,5 +1,5 @@
-//! Names and files that lead where nothing may be read, written or removed, at every entry that takes a name from
-//! outside and at every place where something may be planted.
+//! Names and files that lead to forbidden places, at every entry that takes a name from outside and
+//! at every place where a file may be planted: nothing there is read, written or removed.
 
 mod cli;
 mod host;

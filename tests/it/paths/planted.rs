@@ -1,5 +1,5 @@
-//! Things planted in a project: links of every kind, pipes, sockets, second names. Whatever a host then does, nothing
-//! outside is read, written or removed, and whoever is refused is told where.
+//! Objects planted in a project: links of every kind, pipes, sockets, second names. Nothing outside
+//! is read, written or removed, whatever a host does, and a refusal names the place.
 
 use super::world::{OWN, World, chat};
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -13,7 +13,7 @@ use threadkeep::project::OpenProject;
 use threadkeep::tools::{Tools, files::FilesTools};
 use threadkeep_tests::corpus::assert_clean;
 
-/// What is planted.
+/// The kind of the planted object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Plant {
     LinkToFile,
@@ -39,7 +39,7 @@ const PLANTS: [Plant; 9] = [
     Plant::Unreadable,
 ];
 
-/// A place, whether a directory belongs there, and what of what a host does meets it first.
+/// A place, whether a directory belongs there, and the host's operation that meets it first.
 const PLACES: [(&str, bool, &str); 16] = [
     (".ai", true, "open"),
     (".ai/threads", true, "open"),
@@ -76,7 +76,7 @@ fn plant(world: &World, plant: Plant, place: &str) {
         Plant::Dangling => symlink(outside.join("none"), &at).unwrap(),
         Plant::Loop => symlink(at.file_name().unwrap(), &at).unwrap(),
         Plant::Pipe => make_pipe(&at),
-        // A path of a socket has at most 108 bytes, and a temporary directory may be deep.
+        // A socket's path has at most 108 bytes, and a temporary directory may be deep.
         Plant::Socket => {
             let short = tempfile::tempdir().unwrap();
             drop(UnixListener::bind(short.path().join("s")).unwrap());
@@ -98,7 +98,7 @@ fn make_pipe(at: &Path) {
     assert!(made.unwrap().success(), "mkfifo is there");
 }
 
-/// What a host said, by what it did.
+/// Answers of a host, by operation.
 #[derive(Default)]
 struct Said(Vec<(&'static str, Result<String, String>)>);
 
@@ -113,7 +113,7 @@ impl Said {
             .push((did, answer.map_err(|error| error.to_string())));
     }
 
-    /// The refusals of one thing that it did.
+    /// The refusals of one operation.
     fn refusals(&self, did: &str) -> Vec<&str> {
         let refused = |(what, answer): &'_ (&'static str, Result<String, String>)| {
             *what == did && answer.is_err()
@@ -124,7 +124,7 @@ impl Said {
     }
 }
 
-/// Do everything that a host does with the files of a project.
+/// Does everything that a host does with the files of a project.
 async fn exercise(world: &World, sqlite: bool) -> Said {
     let mut said = Said::default();
     let open = match world.open(sqlite) {
@@ -190,7 +190,7 @@ async fn documents(open: &OpenProject, said: &mut Said) {
     );
 }
 
-/// Plant, do everything, and look at the outside and at what was said.
+/// Plants an object, exercises the host, and checks the outside and the answers.
 async fn check(what: Plant, place: &str, sqlite: bool) -> (World, Said) {
     let world = World::new();
     plant(&world, what, place);
@@ -208,15 +208,16 @@ async fn check(what: Plant, place: &str, sqlite: bool) -> (World, Said) {
     (world, said)
 }
 
-/// True where the plant is what belongs there, or can be replaced by it without harm.
+/// Returns true if the planted object belongs there, or can be replaced harmlessly.
 fn fits(what: Plant, place: &str, directory: bool) -> bool {
     let document =
         place.ends_with(".json") && place.contains("threads") || place.contains("transcript");
     match what {
         Plant::Directory => directory,
-        // Root reads everything; for others it is an error of the system.
+        // Root reads everything; for other users it is an error of the system.
         Plant::Unreadable => !directory,
-        // A document with a second name is replaced by one without; a lock is neither read nor written.
+        // A document with a second name is replaced by one without; a lock is neither read nor
+        // written.
         Plant::HardLink => document || place.ends_with(".lock"),
         _ => false,
     }
@@ -292,7 +293,7 @@ async fn in_the_grant_of_tools() {
     }
 }
 
-/// A file of `.ai` under a second name outside it is not read by tools.
+/// Tools do not read a file of `.ai` under a second name outside it.
 #[tokio::test(flavor = "multi_thread")]
 async fn second_names_of_the_tenants_own_files() {
     let world = World::new();
@@ -323,7 +324,7 @@ async fn second_names_of_the_tenants_own_files() {
             result.content
         );
     }
-    // The directive itself has two names now, too: it could be anybody's.
+    // The directive itself has two names now, too, so it could belong to another owner.
     let error = world
         .open(false)
         .unwrap()

@@ -1,5 +1,5 @@
-//! Modes of files: what a project keeps is its owner's alone, and what rules over it nobody else
-//! may have written.
+//! File modes: a project's data are readable by its owner alone, and a policy over it must not be
+//! writable by others.
 
 use super::world::World;
 use crate::component::project::engine;
@@ -11,7 +11,7 @@ use threadkeep::policy::{Policy, Preset};
 use threadkeep::project::{OpenProject, ProjectOptions};
 use threadkeep_tests::binary;
 
-/// The command line in a project, by a shell that sets the mask of modes first.
+/// Runs the command line in a project, by a shell that sets the umask first.
 fn run_with_mask(world: &World, mask: &str, arguments: &[&str]) -> Output {
     let script = format!("umask {mask} && exec \"$0\" \"$@\"");
     let clean = binary::command(&world.path);
@@ -41,7 +41,7 @@ fn set_mode(path: &Path, mode: u32) {
     std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
 }
 
-/// Everything in and below a directory, with itself.
+/// Adds a directory and everything below it to `found`.
 fn walk(path: PathBuf, found: &mut Vec<PathBuf>) {
     if path.is_dir() {
         let entries = std::fs::read_dir(&path).unwrap();
@@ -50,17 +50,17 @@ fn walk(path: PathBuf, found: &mut Vec<PathBuf>) {
     found.push(path);
 }
 
-/// Symptom: under an ordinary mask everybody on a machine read the threads of everybody and could
-/// hold their locks. Cause: files were made with the mode that the mask left. Fix: 0700 and 0600,
-/// whatever it is. The kind: store, log and memory of the store, lock, documents, log of usage, and
-/// their directories, under masks that take and that give.
+/// Symptom: under an ordinary umask every user of a machine could read all threads and hold their
+/// locks. Cause: files had the mode that the umask left. Fix: 0700 and 0600, under any umask. Kind:
+/// store, log and memory of the store, lock, documents, usage log, and their directories, under
+/// umasks that remove and that grant permissions.
 #[test]
 fn files_of_threads_are_private_whatever_the_mask_is() {
     for mask in ["000", "022", "177"] {
         let world = World::new();
         let output = run_with_mask(&world, mask, &["run", "x", "--id", "a/b"]);
         assert!(output.status.success(), "{mask}: {output:?}");
-        // One that still runs has a log and its memory.
+        // A store that is still open has a log and its memory.
         let open = world.open(true).unwrap();
         let mut found = Vec::new();
         walk(world.path.join(".ai/threads"), &mut found);
@@ -76,7 +76,7 @@ fn files_of_threads_are_private_whatever_the_mask_is() {
     }
 }
 
-/// Directories that earlier programs made are closed by the next opening that writes.
+/// Directories of earlier versions are closed to others by the next opening that writes.
 #[test]
 fn an_older_directory_is_closed_to_others() {
     let world = World::new();
@@ -91,9 +91,8 @@ fn an_older_directory_is_closed_to_others() {
     }
 }
 
-/// Symptom: a policy that others could write was obeyed. Cause: nobody looked at its mode. Fix: it
-/// is refused, with its name. The kind: the policy and its book, written by the group and by
-/// everybody.
+/// Symptom: a policy that others could write was obeyed. Cause: its mode was not checked. Fix: it
+/// is refused, with its name. Kind: the policy and its book, writable by the group and by all.
 #[test]
 fn a_policy_or_book_that_others_can_write_is_refused() {
     let world = World::new();

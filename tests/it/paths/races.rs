@@ -1,4 +1,5 @@
-//! A directory that becomes a link to the outside and back while a host works in it, as fast as a thread can swap it.
+//! A directory that becomes a link to the outside and back while a host works in it, as fast as a
+//! thread can swap it.
 
 use super::world::{OWN, World, chat};
 use cap_std::fs::Dir;
@@ -13,20 +14,21 @@ use threadkeep::library::Library;
 use threadkeep::tools::{Tools, files::FilesTools};
 use threadkeep_tests::corpus::assert_clean;
 
-/// Times that the host works at least while the directory is swapped.
+/// Least number of the host's operations while the directory is swapped.
 const ROUNDS: usize = 150;
-/// How long the swapping thread is waited for.
+/// Longest wait for the swapping thread.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Swaps that must have happened meanwhile: the swapping thread may get its first turn late.
+/// Swaps that must have happened meanwhile: the swapping thread may be scheduled late.
 const SWAPS_MIN: usize = 200;
 
-/// Swaps `at` with a link to `outside` until told to stop; then the directory is back. Counts how often.
+/// Swaps `at` with a link to `outside` until `stop` is set; then the directory is back. Counts the
+/// swaps.
 fn swap(at: &Path, outside: &Path, stop: &AtomicBool, swaps: &AtomicUsize) {
     let aside = at.with_extension("aside");
     while !stop.load(Ordering::Relaxed) {
-        // Between the two there is nothing, which is also worth meeting.
+        // Between the two nothing is there, which is also worth testing.
         if std::fs::rename(at, &aside).is_ok() {
-            // The host may have made a directory here meanwhile; then that is what is swapped next.
+            // The host may have made a directory here meanwhile; then that one is swapped next.
             let linked = symlink(outside, at).is_ok();
             std::thread::yield_now();
             if linked {
@@ -40,7 +42,8 @@ fn swap(at: &Path, outside: &Path, stop: &AtomicBool, swaps: &AtomicUsize) {
     }
 }
 
-/// Runs `work` again and again while `place` is swapped; its answers never hold a canary. Some of each kind come.
+/// Runs `work` again and again while `place` is swapped; checks that its answers never contain a
+/// canary and that there are successes and failures.
 async fn race(world: &World, place: &str, mut work: impl AsyncFnMut() -> Result<String, String>) {
     let at = world.path.join(place);
     let outside = world.outside.path().to_owned();
@@ -111,7 +114,7 @@ async fn a_directory_swapped_while_locks_are_taken() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_directory_swapped_while_it_is_read() {
     let world = World::new();
-    // Under the names that the outside has, so that whoever is led astray finds something.
+    // Under the names that the outside has, so that a misled read finds a file.
     for room in [".ai/directives", ".ai/knowledge", "sub"] {
         world.write(&format!("{room}/canary.md"), OWN);
         world.write(&format!("{room}/deep/canary.md"), OWN);

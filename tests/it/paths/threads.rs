@@ -1,4 +1,5 @@
-//! The corpus through every export of the component that takes a name, and the directories that come of it.
+//! The corpus through every export of the component that takes a name, and the directories that
+//! these names make.
 
 use super::world::{World, chat, judge};
 use std::collections::BTreeSet;
@@ -8,7 +9,7 @@ use threadkeep::wit::{registry, runner};
 use threadkeep_tests::corpus::{Tally, assert_message, may_be_an_id, table};
 use threadkeep_tests::fixture::draft;
 
-/// Names of entries that give a thread: whoever is accepted must be one.
+/// Calls an entry that takes a thread's name: an accepted name must be one.
 async fn of_thread(open: &OpenProject, entry: &str, name: &str) -> bool {
     let tenant = open.tenant();
     let what = format!("{entry} {name:.40?}");
@@ -40,7 +41,7 @@ async fn of_thread(open: &OpenProject, entry: &str, name: &str) -> bool {
 
 const MESSAGE: &str = r#"{"role": "user", "content": [{"type": "text", "text": "hello"}]}"#;
 
-/// In an order in which a later one does not take from an earlier one what it asks for.
+/// Entries, in an order in which none takes away what a later one needs.
 const OF_THREAD: [&str; 12] = [
     "registry.get",
     "registry.set-title",
@@ -56,7 +57,7 @@ const OF_THREAD: [&str; 12] = [
     "runner.start",
 ];
 
-/// What a new thread may be asked to be by such a name.
+/// A draft of a thread with this name in one of its fields.
 fn draft_with(entry: &str, name: &str) -> Option<registry::Draft> {
     let some = || Some(name.to_owned());
     let chat = draft(None);
@@ -90,7 +91,7 @@ fn draft_with(entry: &str, name: &str) -> Option<registry::Draft> {
     })
 }
 
-/// What a list may be asked for by such a name.
+/// A filter of a list with this name in one of its fields.
 fn filter_with(entry: &str, name: &str) -> Option<registry::Filter> {
     let some = || Some(name.to_owned());
     let mut filter = registry::Filter::default();
@@ -104,7 +105,7 @@ fn filter_with(entry: &str, name: &str) -> Option<registry::Filter> {
     Some(filter)
 }
 
-/// Names that are values of a thread or of a call and name no thread.
+/// Calls an entry in which the name is a value of a thread or of a call and names no thread.
 async fn of_value(open: &OpenProject, entry: &str, name: &str) -> bool {
     let tenant = open.tenant();
     let what = format!("{entry} {name:.40?}");
@@ -160,7 +161,7 @@ const OF_VALUE: [&str; 21] = [
     "stats cursor",
 ];
 
-/// Every name as an id: what is accepted may be one, once in any case.
+/// Tries every name as an id: an accepted one is a valid id, once in any case.
 async fn created(open: &OpenProject, names: &[String], tallies: &mut Vec<Tally>) -> Vec<String> {
     let (mut tally, mut created) = (Tally::of("registry.create"), Vec::<String>::new());
     for name in names {
@@ -182,7 +183,7 @@ async fn created(open: &OpenProject, names: &[String], tallies: &mut Vec<Tally>)
     created
 }
 
-/// Documents of every name: only threads get them, each in a directory of its own.
+/// Checks the documents of every name: only threads get them, each in its own directory.
 async fn documents(
     world: &World,
     open: &OpenProject,
@@ -211,7 +212,8 @@ async fn documents(
         }
         tally.count(known);
     }
-    // Threads whose names are segments of others share a path, and never a directory with documents in it.
+    // Threads whose names are segments of others share a path, and never a directory with documents
+    // in it.
     let mut directories = BTreeSet::new();
     for id in created {
         let directory = world.path.join(".ai/threads").join(id);

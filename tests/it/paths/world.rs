@@ -13,7 +13,7 @@ use threadkeep::wit;
 use threadkeep_tests::corpus::{Outside, assert_clean, assert_message, names};
 use threadkeep_tests::fixture::{SCRIPTED_MODELS, draft};
 
-/// What stands in the project's own files.
+/// Text of the project's own files.
 pub const OWN: &str = "own";
 
 /// `outside` and `project`, side by side.
@@ -58,7 +58,7 @@ impl World {
         open_dir(&self.path)
     }
 
-    /// Open it; `sqlite` for the store on disk.
+    /// Opens the project; `sqlite` selects the store on disk.
     pub fn open(&self, sqlite: bool) -> Result<OpenProject, ProjectError> {
         let memory = || Arc::new(MemoryStore::new()) as _;
         let options = ProjectOptions {
@@ -73,7 +73,7 @@ pub fn open_dir(path: &Path) -> Dir {
     Dir::open_ambient_dir(path, cap_std::ambient_authority()).unwrap()
 }
 
-/// A chat of this id.
+/// A draft of a chat with this id.
 pub fn chat(id: &str) -> wit::registry::Draft {
     wit::registry::Draft {
         id: Some(id.to_owned()),
@@ -81,8 +81,8 @@ pub fn chat(id: &str) -> wit::registry::Draft {
     }
 }
 
-/// Judge an answer of the component: what it gives shows nothing of the outside, and a refusal is one of the typed ones
-/// that a wrong name can have, in words. True if it was given.
+/// Judges an answer of the component: its value reveals nothing of the outside, and a refusal is
+/// one of the typed ones for a wrong name, with a message. Returns true for a value.
 #[track_caller]
 pub fn judge<T: std::fmt::Debug>(what: &str, answer: &Result<T, CallError>) -> bool {
     let error = match answer {

@@ -1,4 +1,4 @@
-//! What an attempt is charged whose usage nobody learns, and what the next one has then.
+//! The charge of an attempt whose usage is unknown, and the money that the next attempt then has.
 
 use super::world::{World, fails, says};
 use std::sync::Arc;
@@ -38,11 +38,13 @@ fn an_attempt_that_nobody_knows_of_is_charged_by_its_time_and_what_arrived() {
     }
 }
 
-/// Symptom: after a crash and a night a call of a second was charged as an hour of output. Cause: the time in which nobody
-/// ran counted as the model's. Fix: it ends soon after the last sign of the holder. The kind: a charge by time.
+/// Symptom: after a crash and a night a call of a second was charged as an hour of output. Cause:
+/// time without a driver counted as the model's. Fix: the charged time ends soon after the holder's
+/// last sign of life. Kind: a charge by time.
 #[test]
 fn a_call_whose_holder_died_is_charged_until_its_last_sign() {
-    // 20 s at 200 tokens a second are more than the 400 that this model may write, so its time is made to count.
+    // 20 s at 200 tokens a second are more than the 400 that this model may write, so a slower rate
+    // makes its time count.
     let slow = r#"{"name":"default","provider":"p","window":200000,"output":400,"rate":5,
         "prices":{"input":"1","output":"2"}}"#;
     for (kept_after, output) in [(None, 100), (Some(10_000), 150)] {
@@ -72,8 +74,9 @@ fn a_call_whose_holder_died_is_charged_until_its_last_sign() {
     }
 }
 
-/// Symptom: one broken connection suspended a run that had nearly all of its money left. Cause: the retry wanted the output
-/// maximum of the first attempt, which had held all that there was. Fix: it is lowered to what is left.
+/// Symptom: one broken connection suspended a run that had nearly all of its money left. Cause: the
+/// retry asked for the output maximum of the first attempt, which had held all the money. Fix: it
+/// is lowered to the rest.
 #[test]
 fn a_retry_has_what_the_attempt_before_it_left() {
     let large = r#"{"name":"default","provider":"p","window":1000000,"output":128000,

@@ -9,13 +9,13 @@ use threadkeep_core::history::parse_user;
 use threadkeep_core::runner::{LOST_MAX, Outcome, Proof, Signal};
 use threadkeep_tests::fixture::MapLibrary;
 
-/// A world whose operator allows this.
+/// A world whose operator has this policy.
 fn under(policy: &str) -> World {
     let library = MapLibrary::small().with("settings", "policy", policy);
     World::over(Arc::new(MemoryStore::new()), library)
 }
 
-/// A thread that has used its turns, or tokens.
+/// Creates a thread that has used its turns, or tokens.
 fn capped(world: &mut World, directive: Option<&str>) -> String {
     let thread = world.create(directive);
     world.start(&thread, Some("hi")).unwrap();
@@ -24,11 +24,10 @@ fn capped(world: &mut World, directive: Option<&str>) -> String {
     thread
 }
 
-/// Symptom: a chat that had reached a cap of the operator's for a run could never go on. Cause: it
-/// stayed in that run, and nobody can raise that cap. Fix: a person's message begins a new run, as
-/// it does in an idle chat. The kind: turns and tokens; a message with the start, one by signal
-/// before it, one that is appended. Without a message, and for the thread of a directive, the cap
-/// stands.
+/// Symptom: a chat that had reached an operator's cap on a run could never go on. Cause: it stayed
+/// in that run, and no caller can raise that cap. Fix: a person's message begins a new run, as in
+/// an idle chat. Kind: turns and tokens; a message with the start, by a signal before it, or
+/// appended. Without a message, and for a directive's thread, the cap stands.
 #[test]
 fn a_message_to_a_suspended_chat_begins_a_new_run() {
     for policy in [r#"{"limits":{"turns":1}}"#, r#"{"limits":{"tokens":100}}"#] {
@@ -73,9 +72,9 @@ fn a_message_to_a_suspended_chat_begins_a_new_run() {
 }
 
 /// Symptom: a step that killed each of its holders was paid for at each resume, for ever. Cause: a
-/// start reset the count of lost steps, and only a claim looked at it. Fix: a submit alone resets
-/// it, and whoever closes the lost run looks. The kind: recovered and resumed, claimed, and both in
-/// turn.
+/// start reset the count of lost steps, and only a claim checked it. Fix: a submit alone resets it,
+/// and every call that closes the lost run checks. Kind: recovered and resumed, claimed, and both
+/// in turn.
 #[test]
 fn a_step_that_is_lost_again_and_again_suspends_for_good() {
     for claims in [[false, false], [true, true], [true, false], [false, true]] {
@@ -102,7 +101,7 @@ fn a_step_that_is_lost_again_and_again_suspends_for_good() {
             }
         }
         assert_eq!(cause(&world, &thread), "crash_loop", "{claims:?}");
-        // A person who has looked at it lets it go on, and an answer forgives what was lost.
+        // A person who has looked at it lets it go on, and an answer resets the count.
         world.start(&thread, None).unwrap();
         world.submit(&thread, says("done")).unwrap();
         assert_eq!(world.status(&thread), "completed");
@@ -110,8 +109,8 @@ fn a_step_that_is_lost_again_and_again_suspends_for_good() {
 }
 
 /// Symptom: found by random requests, a message to a suspended chat with open calls counted a run
-/// that no entry had begun. Cause: such a message changes the head alone. Fix: the start that takes
-/// it begins the run. The kind: calls that are open while a message comes.
+/// that no entry had begun. Cause: such a message changes the head alone. Fix: the start that
+/// delivers it begins the run. Kind: calls that are open while a message comes.
 #[test]
 fn a_message_behind_open_calls_begins_its_run_with_the_start() {
     let mut world = World::new();

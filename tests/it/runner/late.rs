@@ -1,4 +1,4 @@
-//! Truth that comes late: a driver that was believed to be gone comes back with what its call really used.
+//! Late corrections: a driver that was presumed dead reports the real usage of its call.
 
 use super::world::{World, calls, reply, says, usage};
 use threadkeep_component::service::Error;
@@ -7,7 +7,8 @@ use threadkeep_core::ledger::Usage;
 use threadkeep_core::runner::{Kit, Outcome, Proof, Signal, Submission};
 use threadkeep_core::thread::{CHARGED_MAX, Status};
 
-/// A thread with one reply behind it whose second attempt was lost, and what the lost driver would submit.
+/// Creates a thread with one reply and a lost second attempt; returns it with the lost driver's
+/// submission.
 fn lost(world: &mut World, used: Option<Usage>) -> (String, Submission) {
     let thread = world.create(Some("work"));
     world.start(&thread, None).unwrap();
@@ -31,7 +32,7 @@ fn late(world: &World, thread: &str, submission: &Submission) {
     );
 }
 
-/// What the account has spent, the counter says, and the number of corrections in the history.
+/// Returns the account's spend, the thread's counter, and the number of corrections in the history.
 fn figures(world: &World, thread: &str) -> (u64, u64, usize) {
     let loaded = world.service.load(thread).unwrap();
     let (_, lines, _) = world.service.entries(thread, 0, None, 500).unwrap();
@@ -51,7 +52,8 @@ fn it_replaces_the_charge_once_where_nobody_holds_the_thread() {
     let (thread, submission) = lost(&mut world, usage(200, 20));
     world.advance(10_000);
     world.service.signal(&thread, "k", &Signal::Kill).unwrap();
-    // The first reply was 120,000 nano-USD, the tool 7; the second attempt was charged by its time.
+    // The first reply cost 120,000 nano-USD, the tool 7; the second attempt was charged by its
+    // time.
     let charged = figures(&world, &thread);
     assert!(charged.0 > 120_007 + 240_000, "{charged:?}");
     late(&world, &thread, &submission);
@@ -84,7 +86,7 @@ fn it_waits_in_the_head_while_another_holds_the_thread() {
         "the next entry tells of it"
     );
     world.audit();
-    // The step of the holder is still its own.
+    // The holder still has its step.
     let handed = world.submit(&thread, says("done")).unwrap();
     assert_eq!(handed.loaded.head.value.version, version + 1);
     let expected = 120_007 + 240_000 + 120_000;
@@ -117,8 +119,9 @@ fn nothing_is_taken_from_whoever_knows_no_usage_or_was_not_charged() {
     assert_eq!(world.service.load(&thread).unwrap(), before);
 }
 
-/// Symptom: a charge stayed for ever although its truth had been told. Cause: the attempts that can still be corrected are
-/// the newest eight, and the oldest made room before what was told of it was counted. Fix: it is counted first.
+/// Symptom: a charge stayed for ever although its real usage had been reported. Cause: the newest
+/// eight attempts can be corrected, and the oldest was dropped before its correction was counted.
+/// Fix: it is counted first.
 #[test]
 fn what_was_told_counts_although_its_attempt_makes_room_for_another() {
     let mut world = World::new();

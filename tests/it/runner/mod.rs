@@ -1,5 +1,5 @@
-//! The runner over the service compiled natively: tables of answers, and histories of random requests that an auditor
-//! checks after every one.
+//! The runner over the natively compiled service: tables of answers, and histories of random
+//! requests that an auditor checks after every one.
 
 mod charges;
 mod chats;

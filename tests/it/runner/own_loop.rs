@@ -1,4 +1,4 @@
-//! Random requests of hosts with a loop of their own, for the property of the runner.
+//! Random requests of external loops, for the property test of the runner.
 
 use super::world::{World, usage};
 use proptest::prelude::*;
@@ -9,18 +9,18 @@ use threadkeep_core::money::NanoUsd;
 use threadkeep_core::runner::Bill;
 use threadkeep_core::time::Instant;
 
-/// One request of such a host.
+/// One request of an external loop.
 #[derive(Debug, Clone)]
 pub enum Request {
-    /// By one of two holders, for so many seconds.
+    /// Holder (one of two), seconds.
     Open(bool, u8),
-    /// With the token or without; up to four events, and whether the same is asked twice.
+    /// With the token or without, up to four events, and whether the request is repeated.
     Append(bool, Vec<u8>, bool),
-    /// With one of the outcomes.
+    /// Outcome.
     Close(u8),
-    /// By one of a few names, so much; and whether the same is asked twice.
+    /// Name (one of a few), amount, and whether the request is repeated.
     Hold(u8, u16, bool),
-    /// One of the calls that were held, however long ago: tokens, an amount or nothing.
+    /// One of the calls held so far, and its bill: tokens, an amount or nothing.
     Settle(u8, u8),
 }
 
@@ -34,7 +34,7 @@ pub fn request() -> impl Strategy<Value = Request> {
     ]
 }
 
-/// What such a host asks of the ledger: the service has it, the contract not yet.
+/// Requests to the ledger: the service has it, the contract not yet.
 pub fn money() -> impl Strategy<Value = Request> {
     use Request::*;
     prop_oneof![
@@ -64,7 +64,7 @@ fn deadline(world: &World, seconds: u8) -> Instant {
 
 fn open(world: &mut World, thread: &str, first: bool, seconds: u8) {
     let deadline = deadline(world, seconds);
-    // A holder names one hold alone.
+    // A holder names one lease alone.
     let holder = format!("{thread}/{}", u8::from(first));
     match world.service.open(thread, &holder, deadline) {
         Ok(opened) => {
@@ -80,7 +80,7 @@ fn open(world: &mut World, thread: &str, first: bool, seconds: u8) {
     }
 }
 
-/// Events by number; results name what is open now.
+/// Events by number; results name a call that is open now.
 fn events(world: &World, thread: &str, kinds: &[u8]) -> Vec<String> {
     let head = world.service.load(thread).unwrap().head.value;
     let mut open: Vec<Value> =

@@ -52,7 +52,7 @@ pub fn request() -> impl Strategy<Value = Request> {
     ]
 }
 
-/// The same, with the money of hosts that have a loop of their own.
+/// The same, with the money of external loops.
 fn request_or_money() -> impl Strategy<Value = Request> {
     let money = (any::<u8>(), own_loop::money()).prop_map(|(t, own)| Request::Own(t, own));
     prop_oneof![12 => request(), 1 => money]
@@ -81,8 +81,7 @@ proptest! {
     }
 }
 
-/// Runs after the property (alphabetical order does not matter: it runs its own world) and says that each kind of
-/// answer does occur when it is provoked.
+/// Checks in a world of its own that each kind of answer occurs when it is provoked.
 #[test]
 fn every_kind_of_answer_occurs() {
     let mut world = World::new();
@@ -236,7 +235,7 @@ fn recover(world: &mut World, thread: &str) {
     let holder = world.service.load(thread).unwrap().head.value.holder;
     let dead: Vec<String> = holder.into_iter().collect();
     for closed in world.service.recover(&dead, None).unwrap().closed {
-        // A cancel that waited takes effect; anything else can go on.
+        // A waiting cancel takes effect; any other thread can go on.
         let status = world.status(&closed);
         let expected = ["suspended", "cancelled"].contains(&status.as_str());
         assert!(closed == thread && expected, "{closed}: {status}");
@@ -292,7 +291,8 @@ fn repeat(world: &mut World, thread: &str) {
     else {
         return;
     };
-    // The same result again: the same next step, unless somebody has taken the thread over since.
+    // The same result again gives the same next step, unless another driver has taken the thread
+    // over since.
     if let Ok(handed) = world
         .service
         .submit(thread, &submission, submission.version)

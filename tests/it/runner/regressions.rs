@@ -1,4 +1,4 @@
-//! What went wrong once, or would have: each test opens with what it guards.
+//! Past and prevented faults of the runner: each test opens with the one that it guards against.
 
 use super::tables::cause;
 use super::world::{World, calls, fails, raise, reply, says, usage, user};
@@ -17,8 +17,9 @@ fn send(world: &World, thread: &str, text: &str) -> Result<(), Error> {
     world.service.signal(thread, name, &signal).map(drop)
 }
 
-/// Symptom: on resume, a provider was sent calls without results. Cause: a step that carries the last entries read them
-/// in one page, and a page is cut at a mebibyte. Fix: what does not fit one page is read by the driver.
+/// Symptom: on resume, a provider was sent calls without results. Cause: a step that carries the
+/// last entries read them in one page, and a page is cut at a mebibyte. Fix: the driver reads the
+/// entries that do not fit one page.
 #[test]
 fn a_step_carries_every_message_or_says_from_where_to_read() {
     let mut world = World::new();
@@ -45,8 +46,9 @@ fn a_step_carries_every_message_or_says_from_where_to_read() {
     assert!(handed.messages == all || handed.since == handed.step.version);
 }
 
-/// Symptom: a reply near the largest could never be committed and its thread was stuck. Cause: the bound counted the
-/// text of blocks alone. Fix: every bound leaves room for what stands beside it in the entry.
+/// Symptom: a reply near the size limit could never be committed and its thread was stuck. Cause:
+/// the bound counted the text of blocks alone. Fix: every bound leaves room for the other fields of
+/// the entry.
 #[test]
 fn whatever_is_within_its_bound_can_be_committed() {
     let text = |bytes: usize| ReplyBlock::Text {
@@ -154,7 +156,7 @@ fn tokens_that_nobody_reported_are_estimated_and_count_against_the_cap() {
         replies += 1;
     }
     assert_eq!(cause(&world, &thread), "tokens_exceeded");
-    // A hundred tokens were written each time, and what was read before is read again.
+    // A hundred tokens were written each time, and the context is read again.
     assert!((3..10).contains(&replies), "{replies}");
     let used = world.service.load(&thread).unwrap().head.value.counters;
     assert_eq!(used.usage.total(), used.run_tokens);
@@ -210,8 +212,9 @@ fn a_cancel_that_waits_takes_effect_when_the_thread_is_claimed() {
     world.audit();
 }
 
-/// Symptom: a message that had been acknowledged was in no history. Cause: the commits that end a thread left the inbox as
-/// it was. Fix: what ends a thread by a cancel or a kill takes it first, and what may wait fits beside anything.
+/// Symptom: an acknowledged message was in no history. Cause: the commits that end a thread left
+/// the inbox as it was. Fix: a cancel or a kill reads it first, and the messages that may wait
+/// always fit.
 #[test]
 fn a_message_that_was_acknowledged_is_in_the_history_whatever_ends_the_thread() {
     let large = reply(
@@ -309,8 +312,9 @@ fn a_message_never_comes_between_a_call_and_its_result() {
     world.audit();
 }
 
-/// Symptom: a thread whose process died in the evening had reached its cap on duration in the morning. Cause: the time of a
-/// lost step counted up to its deadline. Fix: it counts up to the last text that its holder kept, and no further.
+/// Symptom: a thread whose process died in the evening had reached its cap on duration in the
+/// morning. Cause: the time of a lost step counted up to its deadline. Fix: it counts up to the
+/// last text that its holder committed, and no further.
 #[test]
 fn the_time_of_a_lost_step_counts_up_to_its_last_sign_of_life() {
     for (lived, counted) in [(None, 0), (Some(3_500), 3_500)] {
@@ -330,9 +334,10 @@ fn the_time_of_a_lost_step_counts_up_to_its_last_sign_of_life() {
     }
 }
 
-/// Symptom: tools ran though the reply that called them was withheld, or ended with a word that nobody knows. Cause: the
-/// ending of a reply was looked at only where it called nothing. Fix: no call of a reply that is not whole is run; the
-/// model makes a cut one again, the others suspend. Kind: replies that are not whole.
+/// Symptom: tools ran though the reply that called them was withheld, or had an unknown finish
+/// reason. Cause: the finish reason was checked only for replies without calls. Fix: no call of an
+/// incomplete reply is run; a truncated one is requested again, the others suspend. Kind:
+/// incomplete replies.
 #[test]
 fn no_call_of_a_reply_that_is_not_whole_is_run() {
     for (finish, expected) in [

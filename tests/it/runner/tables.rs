@@ -1,4 +1,4 @@
-//! What the runner answers to each request in each situation.
+//! The runner's answer to each request in each situation.
 
 use super::world::{World, calls, fails, raise, reply, says, usage, user};
 use crate::history::code;
@@ -38,7 +38,7 @@ fn transient_failures_are_retried_with_the_same_request_three_times() {
     let mut world = World::new();
     let thread = world.create(Some("work"));
     let first = world.start(&thread, None).unwrap();
-    // What costs nothing.
+    // A failure without cost.
     let fails = || Outcome::Failure(fails("transient", false));
     for attempt in 0..3 {
         let waits = world.submit(&thread, fails()).unwrap();
@@ -66,8 +66,9 @@ fn transient_failures_are_retried_with_the_same_request_three_times() {
     world.audit();
 }
 
-/// Symptom: a server whose quirk broke every reply was paid four times for each turn. Cause: every failure that may pass was
-/// tried again three times. Fix: one that comes back with the same code and may cost something is not asked for again.
+/// Symptom: a server whose quirk broke every reply was paid four times for each turn. Cause: every
+/// transient failure was retried three times. Fix: a failure that comes back with the same code and
+/// may cost something is not retried.
 #[test]
 fn the_same_failure_is_paid_twice_at_most() {
     let code = |code: &str, sent| {
@@ -251,8 +252,9 @@ fn caps_raised_while_somebody_holds_the_thread_are_told_by_its_next_entry() {
     world.audit();
 }
 
-/// Symptom: caps raised before the first start were those of the directive again afterwards. Cause: the first start
-/// resolves them anew. Fix: a raise of a created thread counts as what its creator asked for.
+/// Symptom: caps raised before the first start were those of the directive again afterwards. Cause:
+/// the first start resolves them again. Fix: a raise of a created thread counts as its creator's
+/// request.
 #[test]
 fn caps_raised_before_the_first_start_stay_raised() {
     let mut world = World::new();
@@ -291,7 +293,7 @@ fn money_is_checked_before_it_is_spent() {
     world.audit();
 }
 
-/// A chat that never ran, a thread that is done, and one that somebody holds.
+/// Creates a chat that never ran, a thread that is done, and one with a holder.
 fn three() -> (World, String, String, String) {
     let mut world = World::new();
     let chat = world.create(None);
@@ -464,9 +466,10 @@ fn mail_is_taken_between_turns_and_keeps_a_run_going() {
     world.audit();
 }
 
-/// Symptom: 1.47 million tokens were sent to a model of 200,000. Cause: nothing compared the context with the window. Fix: a
-/// request that leaves no room for a reply is not sent, and the run says what is used of what. Kind: sizes that a provider
-/// would refuse, after it was paid or not.
+/// Symptom: 1.47 million tokens were sent to a model of 200,000. Cause: the context was not
+/// compared with the window. Fix: a request that leaves no room for a reply is not sent, and the
+/// run reports the used part of the window. Kind: sizes that a provider would refuse, after it was
+/// paid or not.
 #[test]
 fn a_request_as_large_as_the_window_is_not_sent() {
     for (read, sent) in [(190_000, true), (199_995, false), (400_000, false)] {

@@ -1,4 +1,5 @@
-//! A tenant without an engine: the service over a memory store, a clock that is moved by hand, and what drivers hold.
+//! A tenant without an engine: the service over a memory store, a clock that is moved by hand, and
+//! the leases of drivers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,7 +25,7 @@ use threadkeep_tests::auditor::audit;
 use threadkeep_tests::fixture::MapLibrary;
 use threadkeep_tests::native::{Counter, Native};
 
-/// What a driver of one thread holds.
+/// The lease and step that a driver of one thread has.
 #[derive(Debug, Clone)]
 pub struct Held {
     pub token: u64,
@@ -40,9 +41,9 @@ pub struct World {
     pub threads: Vec<String>,
     pub held: BTreeMap<String, Held>,
     pub counts: BTreeMap<String, u64>,
-    /// Tokens of hosts with a loop of their own.
+    /// Tokens of external loops.
     pub own: BTreeMap<String, u64>,
-    /// Calls that such hosts held: thread and version.
+    /// Calls that external loops held: thread and version.
     pub calls: Vec<(String, u64)>,
 }
 
@@ -90,13 +91,13 @@ impl World {
         id
     }
 
-    /// A child as a spawn creates it: its money and its records in one commit of its parent.
+    /// Creates a child as a spawn does: its money and its records in one commit of its parent.
     pub fn spawn(&self, parent: &str, id: &str, named: Option<u64>) -> String {
         assert!(self.try_spawn(parent, id, named), "{id} under {parent}");
         id.to_owned()
     }
 
-    /// The same; false if the store does not take it, because of what is there already.
+    /// Tries the same; returns false if the store refuses it because of existing records.
     pub fn try_spawn(&self, parent: &str, id: &str, named: Option<u64>) -> bool {
         let service = &self.service;
         let now = service.ports().now();
@@ -178,12 +179,12 @@ impl World {
         Ok(handed)
     }
 
-    /// What drives the thread, if its pending step is of this kind.
+    /// The kind of the thread's pending step, if a driver has it.
     pub fn pending(&self, thread: &str) -> Option<StepKind> {
         self.held.get(thread).and_then(|held| held.handed.step.kind)
     }
 
-    /// One outcome for each call that is handed out.
+    /// One outcome for each call of the pending step.
     pub fn outcomes(&self, thread: &str) -> Outcome {
         let calls = &self.held[thread].handed.step.calls;
         let outcome = |call: &threadkeep_core::runner::Call| ToolOutcome {

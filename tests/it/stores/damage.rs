@@ -1,4 +1,5 @@
-//! Damaged files and files that may not be written: never a wrong answer where SQLite can tell, never a change.
+//! Damaged and read-only files: never a wrong answer where SQLite can detect damage, never a
+//! change.
 
 use super::{FILE, append, code, commit, files, get, open, put, try_open};
 use std::os::unix::fs::PermissionsExt;
@@ -8,10 +9,11 @@ use threadkeep::storage::{Storage, StorageError};
 
 const RECORDS: usize = 40;
 const ENTRIES: u64 = 60;
-/// Bytes between two that are flipped: a prime, so that every place of a page has its turn.
+/// Distance in bytes between two flipped ones: a prime, so that every place of a page is flipped
+/// once.
 const STRIDE: usize = 331;
 
-/// A store with something in every kind of page: inner pages, leaves, overflow pages, an index.
+/// Makes a store with every kind of page: inner pages, leaves, overflow pages, an index.
 fn furnished(path: &Path) {
     let store = open(path);
     for at in 0..RECORDS {
@@ -57,7 +59,7 @@ fn texts(store: &SqliteStore) -> Result<Vec<String>, StorageError> {
     Ok(texts)
 }
 
-/// Texts of which one at most differs, by one byte: nobody but who wrote it can see that.
+/// Returns true if at most one text differs, by one byte: only its writer could notice that.
 fn same_but_for_a_byte(found: &[String], expected: &[String]) -> bool {
     let bytes = |texts: &[String]| texts.join("\n").into_bytes();
     let (found, expected) = (bytes(found), bytes(expected));
@@ -149,7 +151,8 @@ fn a_file_that_was_cut_is_corrupt() {
     }
 }
 
-/// For a child process that may not write: what it reads, and what its commit and its reading after that answer.
+/// Task of a child process that may not write: returns the texts that it reads, and the answers to
+/// a commit and to a later read.
 pub(super) fn read_and_try_to_write(path: &Path) -> String {
     match try_open(path) {
         Err(error) => code(&Err::<(), _>(error)).to_owned(),
@@ -163,10 +166,10 @@ pub(super) fn read_and_try_to_write(path: &Path) -> String {
     }
 }
 
-/// Somebody who is neither root nor the owner.
+/// A user who is neither root nor the owner.
 const NOBODY: u32 = 65_534;
 
-/// Runs [`read_and_try_to_write`] as somebody whom permissions bind.
+/// Runs [`read_and_try_to_write`] as a user whom permissions bind.
 fn as_a_reader(path: &Path) -> String {
     let root =
         std::fs::metadata("/proc/self").map(|found| std::os::unix::fs::MetadataExt::uid(&found));
@@ -219,7 +222,7 @@ fn a_store_that_others_write_is_read_by_whom_may_not() {
     let path = temp.path();
     let store = open(path);
     commit(&store, &[put("a", "1")]);
-    // Ours are private; these are open to readers, as their owner wants it.
+    // Our files are private; these are open to readers, as their owner wants it.
     for suffix in ["", "-wal", "-shm"] {
         set_mode(&path.join(format!("{FILE}{suffix}")), 0o644);
     }
@@ -229,8 +232,9 @@ fn a_store_that_others_write_is_read_by_whom_may_not() {
     commit(&store, &[put("a", "3")]);
 }
 
-/// Symptom: a trigger that counts for ever held the process beyond every limit, and one that sets a record back falsified
-/// a bill. Cause: SQLite runs what stands in the file. Fix: it runs none of it, and a file that has some is refused.
+/// Symptom: an endless trigger held the process beyond every limit, and one that resets a record
+/// falsified a bill. Cause: SQLite runs the SQL in the file. Fix: it runs none of it, and a file
+/// with such SQL is refused.
 #[test]
 fn sql_that_somebody_put_into_the_file_is_not_run() {
     let forever =
@@ -255,7 +259,7 @@ fn sql_that_somebody_put_into_the_file_is_not_run() {
         let other = rusqlite::Connection::open(temp.path().join(FILE)).unwrap();
         other.execute_batch(&planted).unwrap();
         drop(other);
-        // Put there while it is open, nothing is read or written any more.
+        // With a trigger planted while the file is open, nothing is read or written any more.
         assert_eq!(code(&store.commit(&[put("after", "own")], false)), "corrupt");
         assert_eq!(code(&get(&store, "before")), "corrupt");
         drop(store);

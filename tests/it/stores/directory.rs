@@ -1,4 +1,5 @@
-//! Nothing outside the directory is read, written or deleted, whatever stands in it or takes its place.
+//! Nothing outside the directory is read, written or deleted, whatever is planted in it or takes
+//! its place.
 
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -11,7 +12,7 @@ use threadkeep::storage::Storage;
 
 const SUFFIXES: [&str; 5] = ["", "-wal", "-shm", "-journal", ".lock"];
 
-/// A directory of a store inside a place where others have files.
+/// A store's directory beside a directory with files of others.
 struct World {
     temp: TempDir,
 }
@@ -24,7 +25,7 @@ impl World {
         }
         let world = Self { temp };
         std::fs::write(world.outside().join("precious"), "precious").unwrap();
-        // A store that would be opened with pleasure, and whose log would be.
+        // A valid store outside, which a host could open, with a log.
         let store = open(&world.outside());
         commit(&store, &[put("a", "outside"), append("p", 1, "outside")]);
         std::mem::drop(store);
@@ -40,7 +41,7 @@ impl World {
     }
 }
 
-/// Where a link may lead.
+/// Targets of a planted link.
 fn targets(outside: &Path) -> [PathBuf; 4] {
     [
         outside.join("precious"),
@@ -81,7 +82,7 @@ fn a_link_at_any_of_our_names_is_refused() {
     }
 }
 
-/// A link that is planted after the look: `O_NOFOLLOW` and the door stand alone then.
+/// A link that is planted after the check: `O_NOFOLLOW` and the confined VFS alone stop it.
 #[test]
 fn a_link_that_is_planted_while_the_store_is_open_leads_nowhere() {
     for suffix in SUFFIXES {
@@ -93,7 +94,7 @@ fn a_link_that_is_planted_while_the_store_is_open_leads_nowhere() {
             let _ = std::fs::remove_file(&at);
             symlink(world.outside().join(target), &at).unwrap();
             let before = files(&world.outside());
-            // Whatever is answered: scans open a connection of their own.
+            // Any answer is fine: scans open a connection of their own.
             let _ = store.scan("head", "", "", 10, false);
             let _ = store.commit(&[put("a", "again")], false);
             drop(store);
@@ -130,7 +131,7 @@ fn a_directory_that_is_swapped_for_another_is_still_the_one_that_was_granted() {
             "the store that took its place was opened"
         );
         commit(&store, &[put("a", "moved"), append("p", 1, "moved")]);
-        // And back and again, while it is open and busy.
+        // The swap is repeated while the store is open and busy.
         if linked {
             std::fs::remove_file(&inside).unwrap();
         } else {
@@ -158,15 +159,15 @@ fn a_directory_that_is_swapped_for_another_is_still_the_one_that_was_granted() {
     }
 }
 
-/// A rollback journal can name a "super-journal" of several databases. SQLite looks for it, and deletes it when it is
-/// done: whatever file has a fitting name.
+/// A rollback journal can name a "super-journal" of several databases. SQLite looks for it, and
+/// deletes it when it is done, whichever file has a fitting name.
 #[test]
 fn a_journal_that_names_a_file_outside_deletes_nothing() {
     let world = World::new();
     let victim = world.outside().join("registry.db-mj1234569AB");
     let database = world.inside().join(FILE);
     let journal = world.inside().join(format!("{FILE}-journal"));
-    // It must list our journal to be believed.
+    // SQLite believes it only if it lists our journal.
     std::fs::write(&victim, format!("{}\0", journal.display())).unwrap();
     drop(open(&world.inside()));
     hot_journal(&database, &journal, &victim);
@@ -184,7 +185,7 @@ fn a_journal_that_names_a_file_outside_deletes_nothing() {
         "the file was changed"
     );
 
-    // The same by SQLite alone deletes the file: the journal is a good one.
+    // SQLite alone deletes the file: the journal is valid.
     let plain = Connection::open(&database).unwrap();
     let _ = plain.query_row("SELECT count(*) FROM sqlite_schema", [], |row| {
         row.get::<_, i64>(0)
@@ -214,7 +215,8 @@ fn hot_journal(database: &Path, journal: &Path, victim: &Path) {
     std::fs::write(database, spilled).unwrap();
     let mut bytes = std::fs::read(&copy).unwrap();
     std::fs::remove_file(&copy).unwrap();
-    // The trailer: the page of the lock bytes, the name, its length, the sum of its bytes, the magic number.
+    // The trailer: the page of the lock bytes, the name, its length, the sum of its bytes, the
+    // magic number.
     let name = victim.to_str().unwrap().as_bytes();
     let sum: u32 = name.iter().map(|byte| u32::from(*byte)).sum();
     bytes.extend(
@@ -242,9 +244,10 @@ fn a_second_name_of_a_file_outside_is_refused() {
     }
 }
 
-/// Symptom: a store's shared memory was deleted while it was open. Cause: SQLite deletes that file by the path of whoever
-/// opened it first in the process; when that one had closed before another of the same store, the number in
-/// `/proc/self/fd/<number>` was another tenant's directory by then. Fix: one directory is held for all of one store.
+/// Symptom: a store's shared memory was deleted while it was open. Cause: SQLite deletes that file
+/// by the path of the process's first connection to it. When that connection had closed before
+/// another of the same store, the number in `/proc/self/fd/<number>` was another tenant's directory
+/// by then. Fix: one directory is held for all connections of one store.
 #[test]
 fn the_last_to_close_a_store_deletes_nothing_of_another() {
     let temp = tempfile::tempdir().unwrap();
@@ -253,7 +256,7 @@ fn the_last_to_close_a_store_deletes_nothing_of_another() {
     commit(&first, &[put("a", "1")]);
     commit(&second, &[put("a", "2")]);
     drop(first);
-    // Whoever opens now may be given the numbers that the first had.
+    // Directories opened now may get the numbers that the first had.
     let others: Vec<_> = (0..8)
         .map(|_| {
             let other = tempfile::tempdir().unwrap();

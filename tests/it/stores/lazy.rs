@@ -1,4 +1,4 @@
-//! Stores that open on first use and close when nobody uses them.
+//! Stores that open on first use and close when they are idle.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,13 +14,13 @@ use super::{FILE, code, commit, dir, get, open, options, put, try_open};
 /// `<what>:<directory>`; without it [`child`] does nothing.
 const VARIABLE: &str = "THREADKEEP_TEST_STORES";
 const TENANTS: usize = 1_000;
-/// Looks at what a thread of ours does, 10 ms apart, before a test gives up.
+/// Checks, 10 ms apart, of what another thread does before a test gives up.
 const LOOKS_MAX: usize = 3_000;
 
 fn stores(open_max: usize) -> Stores {
     Stores::new(StoresOptions {
         open_max,
-        // Only what a test closes is closed.
+        // Stores close only when a test closes them.
         idle_after: Duration::from_secs(3_600),
     })
 }
@@ -38,7 +38,8 @@ fn folders<const N: usize>(temp: &tempfile::TempDir) -> [PathBuf; N] {
     })
 }
 
-/// Another process of this test, so that nobody else's files and threads are counted.
+/// Runs a task in another process of this test, so that no other test's files and threads are
+/// counted. Returns its answer.
 pub(super) fn in_child(what: &str, path: &Path, uid: Option<u32>) -> String {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command
@@ -57,7 +58,7 @@ pub(super) fn in_child(what: &str, path: &Path, uid: Option<u32>) -> String {
     said
 }
 
-/// Not a test of its own: what a child process does.
+/// The child process; no test by itself.
 #[test]
 fn child() {
     let Ok(order) = std::env::var(VARIABLE) else {
@@ -83,7 +84,7 @@ fn count(folder: &str) -> usize {
     std::fs::read_dir(folder).unwrap().count()
 }
 
-/// Files and threads of this process.
+/// Returns the open files and the threads of this process.
 fn held() -> (usize, usize) {
     (count("/proc/self/fd"), count("/proc/self/task"))
 }
@@ -257,7 +258,7 @@ fn a_store_that_was_taken_away_while_it_was_closed_is_not_made_anew() {
             "{fault}: the directory was changed"
         );
         assert_eq!(stores.open_count(), 0, "what did not open counts");
-        // Put back, it is the store again.
+        // With its file back, the store is the same again.
         std::fs::rename(temp.path().join("kept"), &at).unwrap();
         assert_eq!(get(&store, "a"), Ok(Some("1".to_owned())), "{fault}");
     }
@@ -282,8 +283,9 @@ fn what_cannot_be_opened_is_an_error_of_each_call_and_of_this_store_alone() {
     }
 }
 
-/// Symptom: callers of a store that could not be opened waited one after the other, each for an opening of its own. Cause:
-/// the lock was held while it opened, and what came of it was forgotten. Fix: who waits for an opening shares it.
+/// Symptom: callers of a store that could not be opened waited one after the other, each for an
+/// opening of its own. Cause: the lock was held during the opening, and its result was forgotten.
+/// Fix: all callers that wait for an opening share its result.
 #[test]
 fn a_failed_opening_is_shared_by_all_who_waited_for_it() {
     const CALLERS: usize = 16;
@@ -295,7 +297,7 @@ fn a_failed_opening_is_shared_by_all_who_waited_for_it() {
         while seen.load(Ordering::SeqCst) < CALLERS {
             std::thread::yield_now();
         }
-        // Until all have come as far as waiting.
+        // Time in which all of them begin to wait.
         std::thread::sleep(Duration::from_millis(100));
         Err(std::io::ErrorKind::NotFound.into())
     };
@@ -313,7 +315,7 @@ fn a_failed_opening_is_shared_by_all_who_waited_for_it() {
         shared <= CALLERS / 4,
         "{shared} openings for {CALLERS} calls"
     );
-    // Whoever comes later has an opening of its own.
+    // A later caller has an opening of its own.
     assert_eq!(code(&get(&store, "a")), "unavailable");
     assert_eq!(openings.load(Ordering::SeqCst), 1);
     assert_eq!(stores.open_count(), 0);

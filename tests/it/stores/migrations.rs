@@ -1,4 +1,5 @@
-//! Files of older versions become files of this one, whoever opens them and whenever somebody dies.
+//! Files of older versions become files of the current one, with several openers and after a death
+//! at any moment.
 
 use super::{FILE, append, commit, get, open, put};
 use rusqlite::Connection;
@@ -15,10 +16,11 @@ const MIGRATIONS: [&str; 4] = [
     include_str!("../../../host/src/storage/sqlite/schema/0004_budget_ledger_view.sql"),
 ];
 
-/// "Thkp", as the file says.
+/// "Thkp" in ASCII.
 const APPLICATION_ID: i32 = 0x5468_6b70;
 
-/// A file of the first version, as its program left it: closed, with a record, a log and an old count of bytes.
+/// Makes a file of the first version as its program left it: closed, with a record, a log and an
+/// old count of bytes.
 fn oldest(path: &Path) {
     let connection = Connection::open(path.join(FILE)).unwrap();
     let set_up = format!(
@@ -51,7 +53,7 @@ pub(super) fn schema(path: &Path) -> Vec<(String, String)> {
     rows.map(Result::unwrap).collect()
 }
 
-/// What was in the oldest file is there, and it goes on.
+/// Checks that the content of the oldest file is there, and that the store accepts commits.
 #[track_caller]
 fn check_migrated(path: &Path) {
     let store = open(path);
@@ -73,7 +75,7 @@ fn the_oldest_file_becomes_as_a_new_one() {
     assert_eq!(schema(old.path()), schema(new.path()));
 }
 
-/// Programs of older versions left an old count behind when they wrote without a quota.
+/// Older versions left an old count behind when they wrote without a quota.
 #[test]
 fn the_count_of_an_older_file_is_not_believed() {
     let temp = tempfile::tempdir().unwrap();
@@ -113,14 +115,14 @@ fn many_who_open_an_old_file_at_once_migrate_it_once() {
     check_migrated(temp.path());
 }
 
-/// Everything that was written when it died, before and after the end of the transaction.
+/// The files of a process that died before or after the end of the transaction.
 #[test]
 fn whoever_dies_in_a_migration_leaves_the_old_file_or_the_new() {
     for committed in [false, true] {
         let (temp, crashed) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         oldest(temp.path());
         let connection = Connection::open(temp.path().join(FILE)).unwrap();
-        // So small a cache that pages of the transaction are in the log before it ends.
+        // A cache so small that pages of the transaction are in the log before it ends.
         let migrate = format!(
             "PRAGMA cache_size = 1; PRAGMA cache_spill = 1; BEGIN IMMEDIATE; {} PRAGMA user_version = {}; \
              CREATE TEMP TABLE unused (x);",

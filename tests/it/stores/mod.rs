@@ -1,5 +1,5 @@
-//! What a SQLite store does with a world that is against it: links, other people's files, full disks, damage, and many
-//! tenants.
+//! A SQLite store in a hostile environment: links, files of other users, full disks, damage, and
+//! many tenants.
 
 mod damage;
 mod directory;
@@ -22,7 +22,7 @@ fn dir(path: &Path) -> Dir {
     Dir::open_ambient_dir(path, ambient_authority()).unwrap()
 }
 
-/// Not waiting for a disk: what is durable is the crash tests' question.
+/// Options without waiting for a disk: the crash tests check durability.
 fn options() -> SqliteOptions {
     SqliteOptions {
         durability: Durability::Normal,
@@ -65,7 +65,7 @@ fn get(store: &dyn Storage, name: &str) -> Result<Option<String>, StorageError> 
     Ok(items.into_iter().next().map(|item| item.value))
 }
 
-/// In one word.
+/// The answer in one word.
 fn code<T>(answer: &Result<T, StorageError>) -> &'static str {
     match answer {
         Ok(_) => "ok",
@@ -78,7 +78,8 @@ fn code<T>(answer: &Result<T, StorageError>) -> &'static str {
     }
 }
 
-/// Names and bytes of every file of a directory, but for the lock file and the memory that connections share.
+/// Names and bytes of every file of a directory, except the lock file and the memory that
+/// connections share.
 fn files(path: &Path) -> Vec<(String, Vec<u8>)> {
     let entries = std::fs::read_dir(path).unwrap().map(Result::unwrap);
     let mut files: Vec<_> = entries

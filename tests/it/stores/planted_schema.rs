@@ -1,19 +1,19 @@
-//! Files whose schema somebody else has written: SQLite runs what stands there, so none of it may.
-//! Each is used in a process of its own, whose memory and time are measured.
+//! Files whose schema an attacker has written: SQLite runs parts of a schema, so a foreign one must
+//! not be loaded. Each file is used in a process of its own, whose memory and time are measured.
 
 use super::{FILE, append, code, commit, get, open, put, try_open};
 use rusqlite::Connection;
 use std::path::Path;
 use threadkeep::storage::{Key, Storage, StorageError};
 
-/// Most that the use of one planted file may take: of memory, beyond what the process had, and of
-/// the time of a core, which does not depend on what else the machine does.
+/// Most that the use of one planted file may cost: memory beyond the process's earlier peak, and
+/// time of a core, which does not depend on other processes of the machine.
 const MEMORY_KIB_MAX: u64 = 64 << 10;
 const TIME_MILLIS_MAX: u64 = 2_000;
-/// An expression that takes 800 MB whenever it is computed.
+/// An expression that takes 800 MB each time it is computed.
 const COSTLY: &str = "hex(zeroblob(400000000))";
 
-/// A store with a record and an entry, and its file as a shell opens it.
+/// Makes a store with a record and an entry, and opens its file with a plain connection.
 fn furnished(path: &Path) -> Connection {
     commit(&open(path), &[put("a", "own"), append("p", 1, "own")]);
     Connection::open(path.join(FILE)).unwrap()
@@ -35,18 +35,18 @@ fn peak_kib() -> u64 {
     number.unwrap().parse().unwrap()
 }
 
-/// Milliseconds that this process has had of a core, in steps of ten.
+/// Milliseconds of a core that this process has used, in steps of ten.
 fn core_millis() -> u64 {
     const MILLIS_PER_TICK: u64 = 10;
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
     let (_, fields) = stat.rsplit_once(") ").unwrap();
     let ticks = |at: usize| fields.split(' ').nth(at).unwrap().parse::<u64>().unwrap();
-    // Behind the name: state, ten numbers, then user and system time.
+    // Fields behind the name: state, ten numbers, then user and system time.
     (ticks(11) + ticks(12)) * MILLIS_PER_TICK
 }
 
-/// For a child process: what the file in `planted` answers, at what cost; that of a neighbour is
-/// read meanwhile.
+/// Task of a child process: returns the answers of the file in `planted` and their cost; a
+/// neighbour's file is read meanwhile.
 pub(super) fn use_planted(root: &Path) -> String {
     let neighbour = open(&root.join("neighbour"));
     commit(&neighbour, &[put("a", "own")]);
@@ -72,7 +72,7 @@ pub(super) fn use_planted(root: &Path) -> String {
     )
 }
 
-/// Plants, lets a process use it, and looks at what it said and took.
+/// Plants, lets a process use the file, and checks its answer and its cost.
 #[track_caller]
 fn check(what: &str, plant: &str, expected: &str, named: &str) {
     let temp = tempfile::tempdir().unwrap();
@@ -99,8 +99,8 @@ fn check(what: &str, plant: &str, expected: &str, named: &str) {
 
 /// Symptom: a file of 115 KB took 4.3 GB and a thread for minutes. Cause: SQLite computes the
 /// generated columns, CHECK constraints and indexed expressions of a file, and only triggers and
-/// views were looked for. Fix: the schema is compared with ours as text, before it is loaded. The
-/// kind: whatever of a schema SQLite computes.
+/// views were looked for. Fix: the schema is compared with ours as text, before it is loaded. Kind:
+/// every part of a schema that SQLite computes.
 #[test]
 fn expressions_in_a_schema_are_not_computed() {
     let columns = "id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, version INTEGER";
@@ -157,7 +157,7 @@ fn expressions_in_a_schema_are_not_computed() {
     }
 }
 
-/// As above, for what else of a schema SQLite acts upon. The kind: objects that are none of ours.
+/// As above, for other parts of a schema. Kind: objects that are none of ours.
 #[test]
 fn objects_that_are_not_ours_are_refused() {
     for (what, plant, named) in [
@@ -201,7 +201,7 @@ fn objects_that_are_not_ours_are_refused() {
     }
 }
 
-/// As above. The kind: how much of a schema, or of statistics, there is to read.
+/// As above. Kind: a schema, or statistics, of any size.
 #[test]
 fn schemas_that_are_too_large_are_not_read_to_their_end() {
     let many: String = (0..3_000)
@@ -227,9 +227,9 @@ fn schemas_that_are_too_large_are_not_read_to_their_end() {
     }
 }
 
-/// Symptom: a value of any size was read into memory. Cause: its bytes were asked for, not its
-/// length. Fix: the length comes first, and no row takes more than a few MiB. The kind: whatever
-/// has bytes, in each table.
+/// Symptom: a value of any size was read into memory. Cause: its bytes were read, not its length.
+/// Fix: the length comes first, and no row takes more than a few MiB. Kind: every column of text or
+/// bytes, in each table.
 #[test]
 fn huge_values_are_named_and_not_read() {
     for (what, plant, named) in [
@@ -256,14 +256,14 @@ fn huge_values_are_named_and_not_read() {
     ] {
         check(what, plant, "corrupt", named);
     }
-    // A record whose name nobody can read takes no others away. The index compares names whole, so
+    // A record whose name cannot be read hides no other record. The index compares names whole, so
     // that one takes its size in memory, once.
     let huge_name = "INSERT INTO record_head (name, version, value) \
          VALUES (printf('%.*c', 40000000, '0'), 1, '')";
     check("a huge name", huge_name, "ok", "");
 }
 
-/// What is as long as we write is read.
+/// A value of the largest size that we write is read.
 #[test]
 fn the_longest_value_is_read() {
     check(
@@ -274,8 +274,8 @@ fn the_longest_value_is_read() {
     );
 }
 
-/// Symptom: as above, with SQL that was put there while the file was open. Cause: it was looked at
-/// by the opening alone. Fix: each snapshot asks whether the schema has changed. The kind: reads on
+/// Symptom: as above, with SQL that was planted while the file was open. Cause: only the opening
+/// checked the schema. Fix: each snapshot checks whether the schema has changed. Kind: reads on
 /// each connection, and commits.
 #[test]
 fn a_schema_that_changes_while_the_file_is_open_is_refused() {
@@ -317,9 +317,9 @@ fn a_schema_that_changes_while_the_file_is_open_is_refused() {
     commit(&store, &[put("a", "new")]);
 }
 
-/// Symptom: a person who looks into the file was shown a forged view. Cause: views were not looked
-/// at. Fix: the next opening that can write makes ours anew. The kind: views that were changed, and
-/// that are gone.
+/// Symptom: a person who looks into the file was shown a forged view. Cause: views were not
+/// checked. Fix: the next opening that can write makes ours again. Kind: views that were changed,
+/// and that are gone.
 #[test]
 fn views_that_differ_are_made_anew() {
     for plant in [

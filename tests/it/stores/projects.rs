@@ -1,5 +1,5 @@
-//! Projects whose stores are those of one process: each opens on first use, and one that cannot be opened is its own
-//! trouble.
+//! Projects that share a process's stores: each opens on first use, and one that cannot be opened
+//! affects no other.
 
 use super::FILE;
 use crate::component::project::{describe_draft, engine, project_dir};

@@ -1,4 +1,5 @@
-//! The file is taken away or replaced while it is open: no commit is acknowledged that nobody will find.
+//! A store whose file is removed or replaced while it is open: no commit is acknowledged that a
+//! later reader will not find.
 
 use super::{FILE, append, code, commit, get, open, put, try_open};
 use std::path::Path;
@@ -40,7 +41,7 @@ fn every_call_says_that_the_file_is_not_the_one_that_was_opened() {
         let (store, neighbour) = (open(temp.path()), open(other.path()));
         commit(&store, &[put("a", "1"), append("p", 1, "1")]);
         strike(temp.path());
-        // Twice: it stays so.
+        // Twice: the state stays.
         for _ in 0..2 {
             assert_eq!(code(&get(&store, "a")), "replaced", "{fault}");
             assert_eq!(
@@ -61,7 +62,7 @@ fn every_call_says_that_the_file_is_not_the_one_that_was_opened() {
     }
 }
 
-/// What was committed before is not lost with the name.
+/// Earlier commits are not lost with the name.
 #[test]
 fn a_file_that_is_put_back_is_the_store_again() {
     let temp = tempfile::tempdir().unwrap();
@@ -77,7 +78,8 @@ fn a_file_that_is_put_back_is_the_store_again() {
     assert_eq!(get(&open(temp.path()), "a"), Ok(Some("2".to_owned())));
 }
 
-/// The file goes while commits run on many threads: each that was acknowledged is in it, under whatever name.
+/// The file is removed while commits run on many threads: each acknowledged commit is in it, under
+/// its other name.
 #[test]
 fn no_commit_is_acknowledged_into_a_file_that_is_gone() {
     let temp = tempfile::tempdir().unwrap();
@@ -99,7 +101,7 @@ fn no_commit_is_acknowledged_into_a_file_that_is_gone() {
             }
         };
         let threads: Vec<_> = ["a", "b", "c"].map(|name| scope.spawn(writer(name))).into();
-        // Each of them has begun, on however busy a machine.
+        // Each thread has begun, however busy the machine is.
         for name in ["a", "b", "c"] {
             while store
                 .read_log("history", name, 0, 20, false)
@@ -137,7 +139,7 @@ fn a_log_without_its_file_is_not_thrown_away() {
         let temp = tempfile::tempdir().unwrap();
         let store = open(temp.path());
         commit(&store, &[put("a", "1")]);
-        // As a crash leaves it: with a log that has not been moved.
+        // The state after a crash: with a log that has not been moved.
         let crashed = tempfile::tempdir().unwrap();
         std::fs::copy(
             temp.path().join("registry.db-wal"),

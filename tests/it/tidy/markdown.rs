@@ -2,7 +2,7 @@
 
 use super::tree::File;
 
-/// Links to files that are not there. `exists` answers for a path from the root of the checkout.
+/// Returns links to missing files. `exists` answers for a path from the root of the checkout.
 pub fn broken_links(file: &File, exists: impl Fn(&str) -> bool) -> Vec<String> {
     let folder = file.path.rsplit_once('/').map_or("", |(folder, _)| folder);
     let mut problems = Vec::new();
@@ -21,7 +21,7 @@ pub fn broken_links(file: &File, exists: impl Fn(&str) -> bool) -> Vec<String> {
     problems
 }
 
-/// What the links of one line point to, without fragments, code and the web.
+/// Targets of the links of one line, without fragments, code and the web.
 fn targets(line: &str) -> Vec<&str> {
     let prose = line.split('`').step_by(2);
     let links = prose.flat_map(|text| text.split("](").skip(1));

@@ -1,4 +1,4 @@
-//! How long functions are: as much of Rust's lexical rules as that needs.
+//! Lengths of functions, with as much of Rust's lexical rules as that needs.
 //!
 //! Comments and literals are blanked first, so that every brace left is code.
 
@@ -28,7 +28,7 @@ pub fn functions(source: &str) -> Vec<Function> {
     found
 }
 
-/// The source with literals as spaces: what is left may be searched for words of the author.
+/// Replaces literals by spaces, so that the rest may be searched for the author's words.
 pub fn without_literals(source: &str) -> String {
     blank(source, Comments::Keep).into_iter().collect()
 }
@@ -86,7 +86,7 @@ fn word_end(code: &[char], at: usize) -> usize {
         .unwrap_or(code.len())
 }
 
-/// The source with literals as spaces, and comments if so wished; line breaks stay.
+/// Replaces literals by spaces, and comments too if asked; line breaks stay.
 fn blank(source: &str, comments: Comments) -> Vec<char> {
     let mut code: Vec<char> = source.chars().collect();
     let mut at = 0;
@@ -136,7 +136,7 @@ fn raw_string_end(code: &[char], from: usize) -> Option<usize> {
     Some(close.map_or(code.len(), |at| at + 1 + hashes))
 }
 
-/// End of what begins here; the same place if it is neither literal nor comment.
+/// End of the literal or comment that begins here; the same place if neither does.
 fn literal_or_comment_end(code: &[char], at: usize) -> usize {
     match (code[at], code.get(at + 1)) {
         ('/', Some('/')) => (at..code.len())

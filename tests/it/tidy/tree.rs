@@ -1,11 +1,11 @@
-//! The files of the checkout, without what builds and editors leave in it.
+//! The files of the checkout, without those that builds and editors leave in it.
 
 use std::path::{Path, PathBuf};
 
-/// More is no checkout of this project, and the walk ends.
+/// Largest number of files of a checkout; the walk fails above it.
 const FILES_MAX: usize = 20_000;
 
-/// What is nobody's source, at any depth. In a second working tree `.git` is a file.
+/// Directories without sources, at any depth. In a second working tree `.git` is a file.
 const SKIPPED: [&str; 6] = [
     ".git",
     ".idea",
@@ -49,7 +49,7 @@ pub fn files() -> Vec<File> {
         .collect()
 }
 
-/// True if a path from the root of the checkout is there.
+/// Returns true if a path from the root of the checkout exists.
 pub fn exists(path: &str) -> bool {
     root().join(path).exists()
 }
@@ -62,7 +62,8 @@ fn root() -> PathBuf {
         .to_path_buf()
 }
 
-/// Symbolic links are not followed: the one in the sources, `host/wit`, leads to what is walked anyway.
+/// Collects files below a folder. Symbolic links are not followed: the one in the sources,
+/// `host/wit`, leads to files that are walked anyway.
 fn walk(folder: &Path, prefix: &str, paths: &mut Vec<String>) {
     let entries =
         std::fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
@@ -82,7 +83,8 @@ fn walk(folder: &Path, prefix: &str, paths: &mut Vec<String>) {
     }
 }
 
-/// Besides the list: target directories, which may have any name that begins so, and the threads of a demo.
+/// Skips, besides the list, target directories, which may have any name that begins so, and the
+/// threads of a demo.
 fn is_skipped(prefix: &str, name: &str) -> bool {
     SKIPPED.contains(&name)
         || (prefix.is_empty() && name.starts_with("target"))

@@ -1,9 +1,10 @@
-//! WIT files: docs and a version on every item, and a hash in the changelog that makes a silent change impossible.
+//! WIT files: docs and a version on every item, and a hash in the changelog that makes a silent
+//! change impossible.
 
 use super::tree::File;
 use threadkeep_core::hash::sha256_text;
 
-/// Begin an item of a package, an interface or a world.
+/// Beginnings of the items of a package, an interface or a world.
 const ITEMS: [&str; 10] = [
     "interface ",
     "world ",
@@ -20,8 +21,8 @@ const ITEMS: [&str; 10] = [
 /// Items whose lines are fields or cases, which need docs and take no version.
 const WITH_FIELDS: [&str; 4] = ["record ", "variant ", "enum ", "flags "];
 
-/// Items and uses without `@since`, and items, fields and cases without docs. Reads the files by lines, one item a line
-/// at most, as all of ours are written.
+/// Returns items and uses without `@since`, and items, fields and cases without docs. Reads the
+/// files by lines, one item a line at most, as in all WIT files of the project.
 pub fn undocumented(file: &File) -> Vec<String> {
     let mut state = State::default();
     let lines = file.text.lines().enumerate();
@@ -46,7 +47,7 @@ struct State {
 }
 
 impl State {
-    /// Take one line; what is wrong with it, if anything.
+    /// Reads one line; returns its problem, if it has one.
     fn take(&mut self, line: &str) -> Option<String> {
         if line.starts_with("///") {
             self.has_docs = true;
@@ -96,7 +97,7 @@ fn is_function(line: &str) -> bool {
     line.contains("func(") || line.starts_with("constructor(")
 }
 
-/// What is wrong with the line `WIT <version>: <hash>` of the changelog.
+/// Returns the problems of the line `WIT <version>: <hash>` of the changelog.
 pub fn hash_problems(files: &[File]) -> Vec<String> {
     let ours: Vec<&File> = files.iter().filter(|file| is_contract(file)).collect();
     let Some(version) = ours.iter().find_map(|file| package_version(&file.text)) else {
@@ -118,7 +119,7 @@ pub fn hash_problems(files: &[File]) -> Vec<String> {
     )]
 }
 
-/// The files themselves, not their frozen copies.
+/// Returns true for the contract's files, not for their frozen copies.
 fn is_contract(file: &File) -> bool {
     file.is("wit")
         && file
@@ -132,7 +133,7 @@ fn package_version(text: &str) -> Option<&str> {
     Some(line.split_once('@')?.1.trim_end().trim_end_matches(';'))
 }
 
-/// SHA-256 over names and texts, in the order of the names.
+/// SHA-256 of names and texts, in the order of the names.
 fn hash(files: &[&File]) -> String {
     let mut files = files.to_vec();
     files.sort_by(|one, other| one.path.cmp(&other.path));

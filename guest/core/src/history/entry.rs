@@ -1,4 +1,4 @@
-//! Entries: what one commit of a thread adds, chained by the hash of the stored text.
+//! Entries: the additions of one commit of a thread, chained by the hash of the stored text.
 
 use super::Event;
 use crate::error::Error;
@@ -11,7 +11,7 @@ use crate::ledger::Usage;
 use crate::money::NanoUsd;
 use crate::time::Instant;
 
-/// Why a commit was made.
+/// Reason of a commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reason {
     /// Input arrived.
@@ -22,21 +22,21 @@ pub enum Reason {
     ToolResults,
     /// A further attempt of the same request.
     Attempt,
-    /// A host holds the thread for a loop of its own.
+    /// An external loop holds the thread.
     Opened,
     /// The run is over.
     RunFinished,
-    /// The run needs somebody.
+    /// The run stopped and needs a person or a driver.
     Suspended,
     /// An attempt failed.
     Error,
-    /// The run was ended by somebody.
+    /// The run was ended by a cancel or a kill.
     Cancelled,
     /// The run went on, or was taken over.
     Resumed,
     /// A change that is not part of a run: a title, caps.
     Changed,
-    /// What attempts cost, told by itself.
+    /// The cost of attempts, recorded without any other change.
     Settled,
 }
 
@@ -62,25 +62,26 @@ pub struct Entry {
     pub format: u32,
     /// Its position in the log.
     pub version: u64,
-    /// Why.
+    /// Reason of the commit.
     pub reason: Reason,
-    /// When.
+    /// Time of the commit.
     pub time: Instant,
     /// Number of the run.
     pub run: u64,
-    /// Random name of the commit: tells after an unknown outcome whether it was ours.
+    /// Random name of the commit: after an unknown outcome it tells whether the entry is the
+    /// caller's own.
     pub commit: String,
     /// SHA-256 of the entry before; empty for the first.
     pub previous: String,
     /// The step that it answers.
     pub answers: Option<Answer>,
-    /// What became of the hold of that step.
+    /// Settlement of the hold of that step.
     pub settled: Option<Settled>,
     /// The attempt that it admits.
     pub admitted: Option<Admitted>,
-    /// Calls of a host's own loop that nobody settled before it ended.
+    /// Calls of an external loop that were not settled before it ended, and were charged.
     pub charged: Vec<Settled>,
-    /// What happened, in order.
+    /// The events, in order.
     pub events: Vec<Event>,
 }
 
@@ -89,27 +90,27 @@ record!(Entry {
     admitted or nothing, charged or nothing, events
 });
 
-/// Which step an entry answers, and with what.
+/// The step that an entry answers, and the hash of its result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
     /// Version that handed the step out.
     pub version: u64,
-    /// SHA-256 of the result, so that a repeated one is known.
+    /// SHA-256 of the result, to recognize a repeated one.
     pub hash: String,
 }
 
 record!(Answer { version, hash });
 
-/// What became of a hold.
+/// Settlement of a hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settled {
     /// Version that admitted the attempt.
     pub version: u64,
-    /// What was set aside.
+    /// Amount that was set aside.
     pub hold: NanoUsd,
-    /// What it cost.
+    /// Cost of the attempt.
     pub spend: NanoUsd,
-    /// How that is known.
+    /// Source of that cost.
     pub how: How,
     /// The tokens that were reported or estimated, if any were.
     pub usage: Option<Usage>,
@@ -117,16 +118,18 @@ pub struct Settled {
 
 record!(Settled { version, hold, spend, how, usage or nothing });
 
-/// How the cost of an attempt is known.
+/// Source of the cost of an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum How {
     /// From the usage that the provider reported.
     Settled,
     /// Nothing was sent.
     Released,
-    /// The reply is whole and no usage was reported: from the estimated tokens of request and reply.
+    /// The reply is whole and no usage was reported: from the estimated tokens of request and
+    /// reply.
     Estimated,
-    /// Nobody knows: by the time it was under way, or the whole hold if the operator wants it so.
+    /// Unknown usage: by the time the attempt was under way, or the whole hold if the operator
+    /// wants it so.
     Charged,
 }
 
@@ -137,30 +140,30 @@ words!(How {
 /// An attempt that was admitted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Admitted {
-    /// What is set aside.
+    /// Amount that is set aside.
     pub hold: NanoUsd,
     /// Most output tokens.
     pub output: u64,
     /// SHA-256 of the request.
     pub request: String,
-    /// The name that a host's own loop gave it.
+    /// The name that an external loop gave it.
     pub key: Option<String>,
 }
 
 record!(Admitted { hold, output, request, key or nothing });
 
 impl Entry {
-    /// The text that is stored.
+    /// Serializes the entry to the text that is stored.
     pub fn to_text(&self) -> String {
         json::text(self)
     }
 
-    /// Read a stored entry.
+    /// Reads a stored entry.
     pub fn from_text(text: &str) -> Result<Self, Error> {
         json::read(text).map_err(|e| Error::Corrupt(format!("an entry cannot be read: {e}")))
     }
 
-    /// The hash that chains an entry of this text.
+    /// Returns the hash that chains an entry of this text.
     pub fn hash_of(text: &str) -> String {
         sha256_text(text)
     }

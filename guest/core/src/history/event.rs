@@ -1,7 +1,7 @@
 //! Events: one list for histories, JSONL, hooks and the driver's stream.
 //!
-//! An event is stored as a JSON object whose `type` names it. Unknown types are kept as they are, so that an older
-//! component reads a newer history.
+//! An event is stored as a JSON object whose `type` names it. Unknown types are kept as they are,
+//! so that an older component reads a newer history.
 
 use crate::json::record::{record, words};
 use crate::json::{FromJson, Map, ToJson, Value, Wrong};
@@ -22,7 +22,7 @@ macro_rules! events {
         }
 
         impl Event {
-            /// Its `type`.
+            /// Returns its `type`.
             pub fn kind(&self) -> &str {
                 match self {
                     $(Self::$variant(_) => $name,)*
@@ -48,19 +48,19 @@ macro_rules! events {
 }
 
 events! {
-    /// A user's message, or the assistant's last word of a run.
+    /// A user's message, or the assistant's last message of a run.
     Message(Message) = "message",
     /// The model called a tool.
     ToolUse(ToolUse) = "tool_use",
-    /// What became of a call.
+    /// The result of a call.
     ToolResult(ToolResult) = "tool_result",
-    /// What the assistant wrote beside its calls.
+    /// Text that the assistant wrote beside its calls.
     AssistantText(AssistantText) = "assistant_text",
-    /// What the model thought.
+    /// Thinking of the model.
     Thinking(Thinking) = "thinking",
-    /// What an attempt used.
+    /// Usage and cost of an attempt.
     Result(ResultEvent) = "result",
-    /// The run stopped and needs somebody.
+    /// The run stopped and needs a person or a driver.
     Suspended(Suspended) = "suspended",
     /// The run went on.
     Resumed(Resumed) = "resumed",
@@ -68,11 +68,11 @@ events! {
     Partial(Partial) = "partial",
     /// An attempt failed.
     Error(ErrorEvent) = "error",
-    /// The run was ended by somebody.
+    /// The run was ended by a cancel or a kill.
     Cancelled(Cancelled) = "cancelled",
-    /// Nobody knows what an attempt used: it was charged by estimate.
+    /// The usage of an attempt is unknown: it was charged by estimate.
     Charged(ChargedEvent) = "charged",
-    /// What an attempt really used that had been charged.
+    /// The real usage of an attempt that had been charged.
     UsageCorrected(UsageCorrected) = "usage_corrected",
     /// Caps were lifted.
     Raised(Raised) = "raised",
@@ -130,7 +130,7 @@ impl Later {
     }
 }
 
-/// Who speaks.
+/// The author of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     /// A person, a scheduler, another agent.
@@ -153,7 +153,7 @@ pub struct TextBlock {
 record!(TextBlock { kind as "type", text });
 
 impl TextBlock {
-    /// A block of text.
+    /// Creates a block of text.
     pub fn new(text: impl Into<String>) -> Self {
         Self {
             kind: "text".into(),
@@ -165,20 +165,21 @@ impl TextBlock {
 /// A message of a conversation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
-    /// Who.
+    /// Author of the message.
     pub role: Role,
-    /// What, in order.
+    /// Blocks of the message, in order.
     pub content: Vec<TextBlock>,
-    /// The caller's id of it.
+    /// The caller's id of the message.
     pub id: Option<String>,
-    /// True for words that nobody spoke, such as `(stopped by user)`: never sent to a model as its own.
+    /// True for text that neither a user nor a model wrote, such as `(stopped by user)`: it is
+    /// never sent to a model.
     pub synthetic: bool,
 }
 
 record!(Message { role, content, id or nothing, synthetic or nothing });
 
 impl Message {
-    /// A message of one text.
+    /// Creates a message of one text.
     pub fn text(role: Role, text: impl Into<String>) -> Self {
         Self {
             role,
@@ -188,7 +189,7 @@ impl Message {
         }
     }
 
-    /// A marker of the assistant that no model wrote.
+    /// Creates a marker of the assistant that no model wrote.
     pub fn synthetic(text: impl Into<String>) -> Self {
         Self {
             synthetic: true,
@@ -196,7 +197,7 @@ impl Message {
         }
     }
 
-    /// All of its text.
+    /// Joins the texts of its blocks with newlines.
     pub fn joined(&self) -> String {
         self.content
             .iter()
@@ -206,7 +207,8 @@ impl Message {
     }
 }
 
-/// A call. It is named by (version of the entry, index of this event), whatever id the model gave it.
+/// A call. It is named by the version of its entry and the index of this event, whatever id the
+/// model gave it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolUse {
     /// The tool's name as the model wrote it.
@@ -221,14 +223,14 @@ pub struct ToolUse {
 
 record!(ToolUse { name, arguments, id, raw or nothing });
 
-/// What became of a call.
+/// Outcome of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
     /// It ran.
     Done,
     /// It was not allowed, unknown or malformed: it never ran.
     Denied,
-    /// Nobody knows whether it ran.
+    /// Unknown whether it ran.
     Interrupted,
 }
 
@@ -243,13 +245,13 @@ pub struct ToolResult {
     pub index: u32,
     /// Name of the tool.
     pub name: String,
-    /// What the model is shown.
+    /// Text shown to the model.
     pub text: String,
     /// True if it failed.
     pub failed: bool,
-    /// What became of it.
+    /// Outcome of the call.
     pub state: State,
-    /// What the call itself cost.
+    /// Cost of the call itself.
     pub cost: NanoUsd,
 }
 
@@ -275,20 +277,21 @@ pub struct Thinking {
 
 record!(Thinking { text, raw or nothing });
 
-/// What an attempt used.
+/// Usage and cost of an attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResultEvent {
     /// The model.
     pub model: String,
-    /// Why the reply ended.
+    /// The provider's word for the end of the reply.
     pub finish: String,
     /// Tokens.
     pub usage: Usage,
-    /// What it cost.
+    /// Cost of the attempt.
     pub spend: NanoUsd,
-    /// Milliseconds.
+    /// Duration in milliseconds.
     pub duration: u64,
-    /// True if the provider reported no usage: tokens and cost are estimated from the request and the reply's text.
+    /// True if the provider reported no usage: tokens and cost are estimated from the request and
+    /// the reply's text.
     pub estimated: bool,
 }
 
@@ -304,7 +307,7 @@ record!(ResultEvent {
 /// The run stopped.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Suspended {
-    /// Why.
+    /// Reason of the suspension.
     pub cause: Cause,
 }
 
@@ -331,13 +334,13 @@ record!(Partial { text });
 /// An attempt failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ErrorEvent {
-    /// As the adapter classified it.
+    /// Kind, as the adapter classified the error.
     pub kind: String,
-    /// Its code.
+    /// Code of the error.
     pub code: String,
     /// A sentence for a person.
     pub message: String,
-    /// Which try failed, from 1.
+    /// Number of the attempt that failed, from 1.
     pub attempt: u32,
     /// Milliseconds until the next, if there is one.
     pub retry: Option<u64>,
@@ -345,7 +348,7 @@ pub struct ErrorEvent {
 
 record!(ErrorEvent { kind, code, message, attempt, retry or nothing });
 
-/// The run was ended.
+/// The run was ended by a cancel or a kill.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cancelled {
     /// `cancel` or `kill`.
@@ -354,31 +357,31 @@ pub struct Cancelled {
 
 record!(Cancelled { by });
 
-/// An attempt was charged whose usage nobody knows.
+/// An attempt of unknown usage was charged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChargedEvent {
     /// The version that admitted it.
     pub version: u64,
-    /// What is charged.
+    /// Amount that is charged.
     pub spend: NanoUsd,
-    /// The most that it can have cost: what was held for it.
+    /// The most that the attempt can have cost: its hold.
     pub most: NanoUsd,
-    /// The tokens that the charge is estimated from; `None` if all that was held is charged.
+    /// The tokens that the charge is estimated from; `None` if the whole hold is charged.
     pub usage: Option<Usage>,
 }
 
 record!(ChargedEvent { version, spend, most, usage or nothing });
 
-/// An attempt was charged, because nobody knew what it used; now somebody does.
+/// The real usage of an attempt that had been charged because its usage was unknown.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UsageCorrected {
     /// The version that admitted it.
     pub version: u64,
-    /// What it was charged.
+    /// Amount that it was charged.
     pub charged: NanoUsd,
-    /// What it cost.
+    /// Real cost.
     pub spend: NanoUsd,
-    /// The tokens.
+    /// Real tokens.
     pub usage: Usage,
 }
 

@@ -1,5 +1,5 @@
-//! Events as a caller gives them, to be appended without the runner. They are checked to the last field: what a history
-//! holds is believed for ever, and sent to providers again and again.
+//! Events of a caller, to be appended without the runner. They are checked to the last field: a
+//! history trusts its events for ever, and sends them to providers again and again.
 
 use super::message::message_of;
 use super::{Event, State};
@@ -9,10 +9,11 @@ use crate::json::{self, FromJson, Map, Value, Wrong};
 use crate::money::{NanoUsd, check_bill};
 use crate::settings::{check_name, known_fields};
 
-/// Most events of one append: a round of 32 calls with their results and what was said between them fits several times.
+/// Most events of one append: a round of 32 calls with their results and the messages between them
+/// fits several times.
 pub const APPEND_EVENTS_MAX: usize = 256;
-/// Most bytes of the events of one append, as they are given and as they are stored: like a round's results, they still
-/// fit an entry together with one message of the inbox.
+/// Most bytes of the events of one append, as the caller wrote them and as they are stored: like
+/// the results of a round, they still fit an entry together with one message of the inbox.
 pub const APPEND_BYTES_MAX: usize = 512 << 10;
 /// Longest id that a model gives a call, in bytes; those of known providers have less than 50.
 pub const CALL_ID_BYTES_MAX: usize = 128;
@@ -39,30 +40,30 @@ const TYPES: [(&str, &[&str]); 7] = [
 /// One event to be appended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Given {
-    /// Stored as it is.
+    /// An event that is stored as it is.
     Event(Event),
-    /// A result, which names its call in one way or another.
+    /// A result, whose call is not looked up yet.
     Result(GivenResult),
 }
 
-/// A result whose call is not looked up yet.
+/// A result that names its call by the call's id or by its place, before the call is looked up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GivenResult {
-    /// The call's id: the model's own, or the one that providers are sent.
+    /// Id of the call: the model's own, or the one that providers are sent.
     pub id: Option<String>,
     /// Version of the entry that holds the call.
     pub version: Option<u64>,
     /// Index of the call in it.
     pub index: Option<u32>,
-    /// Name of the tool, if it is said again.
+    /// Name of the tool, if the caller repeats it.
     pub name: Option<String>,
-    /// What the model is shown.
+    /// Text shown to the model.
     pub text: String,
     /// True if it failed.
     pub failed: bool,
-    /// What became of the call.
+    /// Outcome of the call.
     pub state: Option<State>,
-    /// What the call itself cost.
+    /// Cost of the call itself.
     pub cost: NanoUsd,
 }
 
@@ -70,7 +71,7 @@ record!(read GivenResult {
     id, version, index, name, text, failed or default, state, cost or default
 });
 
-/// Read the events of an append: JSON objects, one each.
+/// Reads the events of an append, each a JSON object.
 pub fn parse_events(texts: &[String]) -> Result<Vec<Given>, Error> {
     if texts.len() > APPEND_EVENTS_MAX {
         let problem = format!("holds more than {APPEND_EVENTS_MAX} events: append them in parts");
@@ -84,7 +85,7 @@ pub fn parse_events(texts: &[String]) -> Result<Vec<Given>, Error> {
         .collect()
 }
 
-/// Refuse more bytes than [`APPEND_BYTES_MAX`].
+/// Refuses more bytes than [`APPEND_BYTES_MAX`].
 pub fn check_bytes(bytes: usize) -> Result<(), Error> {
     if bytes <= APPEND_BYTES_MAX {
         return Ok(());
@@ -118,7 +119,7 @@ fn parse_event(place: &str, text: &str) -> Result<Given, Error> {
     }
 }
 
-/// An event as it is stored.
+/// Reads an event in its stored form.
 fn stored(place: &str, text: &str, fields: Map<'_>) -> Result<Event, Error> {
     Event::read(Value::Object(fields)).map_err(|wrong| is_wrong(place, text, &wrong))
 }
@@ -155,7 +156,7 @@ fn result(place: &str, text: &str, fields: Map<'_>) -> Result<GivenResult, Error
     Ok(given)
 }
 
-/// Why an event of this type is not appended.
+/// Returns the error for an event type that cannot be appended.
 fn not_given(place: &str, kind: &str) -> Error {
     let place = format!("{place}.type");
     match kind {
@@ -227,7 +228,7 @@ mod tests {
         }
     }
 
-    /// An event, where it is wrong, and what would be near.
+    /// Each case: an event, the wrong field, and the nearest valid name.
     const REFUSED: [(&str, &str, Option<&str>); 26] = [
         ("", "", None),
         ("[]", "", None),

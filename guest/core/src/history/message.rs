@@ -1,15 +1,18 @@
 //! Messages for a provider, made from entries, and users' messages, read from callers.
 //!
-//! The text of a message depends on its entry alone, so that what a provider has seen stays the same bytes for ever.
+//! The text of a message depends on its entry alone, so that what a provider has seen stays the
+//! same bytes for ever.
 
 use super::{Entry, Event, Message, Role, TextBlock};
 use crate::error::Error;
 use crate::json::{self, Fields, FromJson, Taken, ToJson, Value, Wrong, record::words};
 
-/// Most bytes of one user's message, as JSON text: with its entry it stays well under the size of a stored value.
+/// Most bytes of one user's message, as JSON text: with its entry it stays well under the size of a
+/// stored value.
 pub const MESSAGE_BYTES_MAX: usize = 384 << 10;
 
-/// Bytes of a text inside a JSON string: control characters take six, quotes and backslashes two.
+/// Returns the bytes of a text inside a JSON string: control characters take six, quotes and
+/// backslashes two.
 pub fn escaped_bytes(text: &str) -> usize {
     let (mut rest, mut escaped) = (text.as_bytes(), 0);
     loop {
@@ -24,7 +27,7 @@ pub fn escaped_bytes(text: &str) -> usize {
     }
 }
 
-/// The longest beginning of `text` that takes at most `bytes` bytes inside a JSON string.
+/// Returns the longest prefix of `text` that takes at most `bytes` bytes inside a JSON string.
 pub fn cut_escaped(text: &str, bytes: usize) -> &str {
     if escaped_bytes(text) <= bytes {
         return text;
@@ -40,14 +43,14 @@ pub fn cut_escaped(text: &str, bytes: usize) -> &str {
     text
 }
 
-/// Whose words a provider will take an event for.
+/// Role of a message in the form that a provider is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Speaker {
     /// A user.
     User,
     /// The assistant.
     Assistant,
-    /// What a tool said.
+    /// A tool, for its results.
     Tool,
 }
 
@@ -125,17 +128,17 @@ impl ToJson for Block<'_> {
     }
 }
 
-/// The id of a call in what a provider is sent, unique in a conversation.
+/// Returns the id by which a provider is sent a call, unique in a conversation.
 pub fn call_id(version: u64, index: u32) -> String {
     format!("call_{version}_{index}")
 }
 
-/// The messages that an entry adds to a conversation, as JSON texts, in order.
+/// Returns the messages that an entry adds to a conversation, as JSON texts, in order.
 pub fn messages(entry: &Entry) -> Vec<String> {
     messages_of(entry.version, &entry.events)
 }
 
-/// The messages that an entry of this version and these events adds.
+/// Returns the messages that an entry of this version and these events adds.
 pub fn messages_of(version: u64, events: &[Event]) -> Vec<String> {
     let mut wires: Vec<Wire<'_>> = Vec::new();
     for (index, event) in (0_u32..).zip(events) {
@@ -153,7 +156,7 @@ pub fn messages_of(version: u64, events: &[Event]) -> Vec<String> {
     wires.iter().map(json::text).collect()
 }
 
-/// Whose words an event is, if a provider is sent it at all.
+/// Returns the role in which a provider is sent an event; `None` if it is not sent.
 pub fn speaker(event: &Event) -> Option<Speaker> {
     blocks(0, 0, event).map(|(speaker, _)| speaker)
 }
@@ -222,7 +225,7 @@ fn blocks(version: u64, index: u32, event: &Event) -> Option<(Speaker, Vec<Block
     })
 }
 
-/// A message of a caller, with nothing in it that has no meaning here.
+/// A message of a caller, without unknown fields, before its role and content are checked.
 struct Given<'a> {
     role: String,
     content: Value<'a>,
@@ -244,7 +247,8 @@ impl<'a> Given<'a> {
     }
 }
 
-/// A user's message as a caller gives it: `{"role": "user", "content": "text" | [{"type": "text", "text"}], "id"?}`.
+/// Reads a user's message of a caller:
+/// `{"role": "user", "content": "text" | [{"type": "text", "text"}], "id"?}`.
 pub fn parse_user(text: &str) -> Result<Message, Error> {
     if text.len() > MESSAGE_BYTES_MAX {
         let problem = format!("is longer than {MESSAGE_BYTES_MAX} bytes");
@@ -258,7 +262,7 @@ pub fn parse_user(text: &str) -> Result<Message, Error> {
     Ok(message)
 }
 
-/// A message of a user or an assistant, as a caller gives it.
+/// Reads a caller's message of a user or an assistant.
 pub(super) fn message_of(place: &str, value: Value<'_>) -> Result<Message, Error> {
     let given = Given::read(value).map_err(|wrong| not_a_message(place, "", &wrong))?;
     let at = |field: &str| format!("{place}.{field}");
@@ -297,7 +301,8 @@ fn not_a_message(place: &str, text: &str, wrong: &Wrong) -> Error {
     Error::invalid(place, text, problem)
 }
 
-/// Blocks of text that say something: providers refuse blank ones, and would each time the thread is sent.
+/// Reads text blocks and checks that none is blank: providers refuse blank ones, each time that the
+/// thread is sent.
 fn content_of(content: Value<'_>) -> Result<Vec<TextBlock>, String> {
     let content = match content {
         Value::String(text) => vec![TextBlock::new(text.into_owned())],

@@ -1,4 +1,5 @@
-//! What happened in a thread: entries chained by hash, the events in them, and the messages that a provider is sent.
+//! The history of a thread: entries chained by hash, the events in them, and the messages that a
+//! provider is sent.
 
 mod entry;
 mod event;

@@ -1,8 +1,9 @@
-//! JSON: one tree, one parser, one writer; and how records become text and are read back ([`record`]).
+//! JSON: one tree, one parser, one writer; and the conversion of records to text and back
+//! ([`record`]).
 //!
-//! Numbers keep the digits and objects the order they were written with. The parser is serde_json's; what would be
-//! generated for every type anew (readers for text and for trees, two writers) is written once here, because most of
-//! the component's size was that.
+//! Numbers keep the digits they were written with, and objects their order. The parser is
+//! serde_json's. Derived code would exist once for each type (readers for text and for trees, two
+//! writers) and was most of the component's size; this module writes it once.
 
 mod number;
 mod parse;
@@ -32,12 +33,12 @@ pub enum Value<'a> {
     String(Cow<'a, str>),
     /// A list.
     Array(Vec<Self>),
-    /// Named values.
+    /// Named values, in order.
     Object(Map<'a>),
 }
 
 impl<'a> Value<'a> {
-    /// The string, if it is one.
+    /// Returns the string, if the value is one.
     pub fn as_str(&self) -> Option<&str> {
         match self {
             Self::String(text) => Some(text),
@@ -45,7 +46,8 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// The number, if it is a whole one from 0 to 2^64 - 1, written without point and exponent.
+    /// Returns the number, if it is a whole one from 0 to 2^64 - 1, written without point and
+    /// exponent.
     pub fn as_u64(&self) -> Option<u64> {
         match self {
             Self::Number(number) => number.whole(),
@@ -53,7 +55,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// The field of an object.
+    /// Returns the field of an object.
     pub fn get(&self, name: &str) -> Option<&Self> {
         match self {
             Self::Object(map) => map.get(name),
@@ -61,7 +63,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// The same value, independent of the text it was parsed from.
+    /// Returns the same value, independent of the text it was parsed from.
     pub fn into_owned(self) -> Value<'static> {
         match self {
             Self::Null => Value::Null,
@@ -97,42 +99,42 @@ impl From<u64> for Value<'_> {
     }
 }
 
-/// Named values in the order they were written. A name that is there twice means its last value.
+/// An object: named values in the order they were written. A repeated name means its last value.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Map<'a>(Vec<(Cow<'a, str>, Value<'a>)>);
 
 impl<'a> Map<'a> {
-    /// No fields.
+    /// Makes an object without fields.
     pub const fn new() -> Self {
         Self(Vec::new())
     }
 
-    /// True if it has no fields.
+    /// Returns true if the object has no fields.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The names, in order.
+    /// Returns the names, in order.
     pub fn keys(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(|(name, _)| name.as_ref())
     }
 
-    /// The fields, in order.
+    /// Returns the fields, in order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Value<'a>)> {
         self.0.iter().map(|(name, value)| (name.as_ref(), value))
     }
 
-    /// Is there such a field?
+    /// Returns true if the object has a field of this name.
     pub fn contains_key(&self, name: &str) -> bool {
         self.place(name).is_some()
     }
 
-    /// A field.
+    /// Returns the value of a field.
     pub fn get(&self, name: &str) -> Option<&Value<'a>> {
         self.place(name).map(|place| &self.0[place].1)
     }
 
-    /// Set a field: in its place if it is there, else at the end.
+    /// Sets a field: in its place if it exists, else at the end.
     pub fn insert(&mut self, name: impl Into<Cow<'a, str>>, value: impl Into<Value<'a>>) {
         let (name, value) = (name.into(), value.into());
         match self.place(&name) {
@@ -141,15 +143,15 @@ impl<'a> Map<'a> {
         }
     }
 
-    /// Take a field out; those after it move up.
+    /// Removes a field; those after it move up.
     pub fn shift_remove(&mut self, name: &str) -> Option<Value<'a>> {
         let value = self.place(name).map(|place| self.0.remove(place).1);
         self.0.retain(|(other, _)| other != name);
         value
     }
 
-    /// Take a field out; the last one takes its place. Lines of `transcript.jsonl` have had their order by this since
-    /// the first version.
+    /// Removes a field; the last one takes its place. Lines of `transcript.jsonl` have had their
+    /// order by this since the first version.
     pub fn swap_remove(&mut self, name: &str) -> Option<Value<'a>> {
         self.place(name).map(|place| self.0.swap_remove(place).1)
     }

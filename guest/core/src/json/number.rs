@@ -1,19 +1,19 @@
 //! Numbers that keep their digits.
 
-/// A JSON number: what was written is what will be written.
+/// A JSON number. It is written with the digits it was read with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Number(Digits);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Digits {
-    /// Whole and not negative: nearly every number of a record.
+    /// A whole number that is not negative: nearly every number of a record.
     Whole(u64),
-    /// Any other, as text.
+    /// Any other number, as text.
     Text(String),
 }
 
 impl Number {
-    /// The number that a text stands for; `None` if it is no JSON number.
+    /// Parses a number; returns `None` if the text is no JSON number.
     pub fn parse(text: &str) -> Option<Self> {
         let number = text.parse::<serde_json::Number>().ok()?.to_string();
         Some(match number.parse() {
@@ -22,12 +22,12 @@ impl Number {
         })
     }
 
-    /// A text that is known to be a number.
+    /// Makes a number of a text that is known to be one.
     pub(super) fn checked(text: String) -> Self {
         Self(Digits::Text(text))
     }
 
-    /// Its value, if it is whole and from 0 to 2^64 - 1.
+    /// Returns the value, if it is whole and from 0 to 2^64 - 1.
     pub fn whole(&self) -> Option<u64> {
         match &self.0 {
             Digits::Whole(whole) => Some(*whole),
@@ -35,7 +35,7 @@ impl Number {
         }
     }
 
-    /// Its value, if it is whole and from -2^63 to 2^63 - 1.
+    /// Returns the value, if it is whole and from -2^63 to 2^63 - 1.
     pub fn signed(&self) -> Option<i64> {
         match &self.0 {
             Digits::Whole(whole) => i64::try_from(*whole).ok(),
@@ -43,7 +43,7 @@ impl Number {
         }
     }
 
-    /// Append its digits.
+    /// Appends the digits.
     pub(super) fn write(&self, out: &mut String) {
         match &self.0 {
             Digits::Whole(whole) => write_whole(out, *whole),
@@ -58,7 +58,7 @@ impl From<u64> for Number {
     }
 }
 
-/// Append a whole number in decimal.
+/// Appends a whole number in decimal.
 pub(super) fn write_whole(out: &mut String, mut whole: u64) {
     // 2^64 - 1 has twenty digits.
     let mut digits = [0_u8; 20];

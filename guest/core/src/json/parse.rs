@@ -1,4 +1,4 @@
-//! From text to tree, by serde_json's parser.
+//! Parses text to a tree, with serde_json's parser.
 
 use super::record::Wrong;
 use super::{Map, Number, Value};
@@ -6,14 +6,15 @@ use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use std::borrow::Cow;
 use std::fmt;
 
-/// Under this name serde_json gives a number that keeps its digits. An object that really has such a field is taken
-/// for a number if its value is one, as everywhere in serde_json, else refused.
+/// The field name under which serde_json gives a number that keeps its digits. An object that
+/// really has such a field is taken for a number if its value is one, as everywhere in serde_json,
+/// and refused otherwise.
 const NUMBER: &str = "$serde_json::private::Number";
 
-/// The value that a text holds. Nesting is limited to 128 levels.
+/// Parses the value that a text holds. Nesting is limited to 128 levels.
 ///
 /// # Errors
-/// [`Wrong::Syntax`] if it is not JSON.
+/// [`Wrong::Syntax`] if the text is not JSON.
 pub fn parse(text: &str) -> Result<Value<'_>, Wrong> {
     serde_json::from_str(text).map_err(|e| Wrong::Syntax(e.to_string()))
 }
@@ -101,7 +102,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Name<'a> {
     }
 }
 
-/// The text of a number.
+/// The digits of a number, as text.
 struct Digits(String);
 
 impl<'de> Deserialize<'de> for Digits {

@@ -1,4 +1,4 @@
-//! JSON of texts, numbers, flags, options and lists.
+//! JSON of texts, numbers, booleans, options and lists.
 
 use super::Value;
 use super::number::write_whole;

@@ -1,86 +1,87 @@
 //! Records as JSON: [`record!`] for structs, [`words!`] for enums without payload.
 //!
-//! A struct is an object with its fields in the order in which [`record!`] names them. Reading passes over unknown
-//! fields, refuses repeated ones, and takes a missing `Option` as `None`.
+//! A struct is an object with its fields in the order in which [`record!`] names them. Reading
+//! ignores unknown fields, refuses repeated ones, and takes a missing `Option` as `None`.
 
 use super::{Map, Value};
 use std::borrow::Cow;
 
-/// Why a JSON text is not what it should be.
+/// Errors of reading a record from JSON.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Wrong {
-    /// It is not JSON: where and why.
+    /// The text is not JSON; the message says where and why.
     #[error("{0}")]
     Syntax(String),
-    /// A field is missing.
+    /// A required field is missing.
     #[error("the field `{0}` is missing")]
     Missing(&'static str),
-    /// A field is there twice.
+    /// A field is repeated.
     #[error("the field `{0}` is there twice")]
     Repeated(String),
-    /// A field is not known where only known ones are allowed.
+    /// A field is unknown where only known ones are allowed.
     #[error("the field `{0}` is unknown")]
     Unknown(String),
-    /// A value is of another kind.
+    /// A value is of another type.
     #[error("`{field}` must be {wanted}")]
     Kind {
         /// The innermost field; empty for the whole text.
         field: &'static str,
-        /// What would be right.
+        /// The expected type.
         wanted: &'static str,
     },
 }
 
 impl Wrong {
-    /// A value is not what is wanted here; the field is filled in by who reads it.
+    /// Makes an error for a value of another type. The caller that reads a field fills in its name.
     pub fn kind(wanted: &'static str) -> Self {
         Self::Kind { field: "", wanted }
     }
 }
 
-/// What can be written as JSON.
+/// A value that can be written as JSON.
 pub trait ToJson {
-    /// Append the text.
+    /// Appends the JSON text.
     fn write(&self, out: &mut String);
 
-    /// True if it is what an optional field is when it is not there.
+    /// Returns true if the value equals that of a missing optional field.
     fn is_absent(&self) -> bool {
         false
     }
 }
 
-/// What can be read from JSON.
+/// A value that can be read from JSON.
 pub trait FromJson: Sized {
-    /// Take it from a tree.
+    /// Reads the value from a tree.
     ///
     /// # Errors
-    /// If the tree is something else.
+    /// If the tree holds something else.
     fn read(value: Value<'_>) -> Result<Self, Wrong>;
 
-    /// What a missing field is, if it may be missing.
+    /// Returns the value of a missing field, if the field may be missing.
     fn absent() -> Option<Self> {
         None
     }
 
-    /// Any value: what stands in a record beside a field that was wrong, until the record is thrown away.
+    /// Returns any value. It fills a field that could not be read until the whole record is thrown
+    /// away.
     fn hollow() -> Self;
 }
 
-/// Room that a text begins with.
+/// Initial capacity of a written text, in bytes.
 const TEXT_BYTES: usize = 1_024;
 
-/// A value as text.
+/// Writes a value as text.
 pub fn text(value: &(impl ToJson + ?Sized)) -> String {
-    // Most records and entries: a few reallocations less.
+    // Most records and entries fit without a reallocation.
     let mut out = String::with_capacity(TEXT_BYTES);
     value.write(&mut out);
     out
 }
 
-/// A value from text.
+/// Reads a value from text.
 ///
 /// # Errors
-/// If it is not JSON, or is something else.
+/// If the text is not JSON, or holds something else.
 pub fn read<T: FromJson>(text: &str) -> Result<T, Wrong> {
     T::read(super::parse(text)?)
 }
@@ -93,19 +94,19 @@ pub struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// Begin an object.
+    /// Begins an object.
     pub fn new(out: &'a mut String) -> Self {
         Self { out, before: "{\"" }
     }
 
-    /// Add a field. In its name, nothing is escaped.
+    /// Adds a field. Its name is written without escapes.
     pub fn add(&mut self, name: &str, value: &(impl ToJson + ?Sized)) -> &mut Self {
         self.name(name);
         value.write(self.out);
         self
     }
 
-    /// Add a field, unless it is absent.
+    /// Adds a field, unless its value is absent.
     pub fn add_present(&mut self, name: &str, value: &impl ToJson) -> &mut Self {
         if !value.is_absent() {
             self.add(name, value);
@@ -120,30 +121,31 @@ impl<'a> Fields<'a> {
         self.out.push_str("\":");
     }
 
-    /// End the object.
+    /// Ends the object.
     pub fn end(&mut self) {
         let empty = self.before.starts_with('{');
         self.out.push_str(if empty { "{}" } else { "}" });
     }
 }
 
-/// Reads an object, field by field. What is left at the end is unknown, or there twice.
+/// Reads an object, field by field. The fields left at the end are unknown or repeated.
 #[derive(Debug)]
 pub struct Taken<'a> {
-    /// A field that was taken has no name any more.
+    /// The fields of the object. A field that was read has an empty name.
     fields: Vec<(Cow<'a, str>, Value<'a>)>,
-    /// Where the next field is looked for first: records are read in the order they were written.
+    /// The index at which the next field is looked for first: records are read in the order they
+    /// were written.
     next: usize,
     left: usize,
-    /// What was wrong first.
+    /// The first error.
     wrong: Option<Wrong>,
 }
 
 impl<'a> Taken<'a> {
-    /// Begin with an object.
+    /// Begins with an object.
     ///
     /// # Errors
-    /// If it is none.
+    /// If the value is no object.
     pub fn new(value: Value<'a>) -> Result<Self, Wrong> {
         let Value::Object(Map(fields)) = value else {
             return Err(Wrong::kind("an object"));
@@ -168,18 +170,18 @@ impl<'a> Taken<'a> {
         Some(std::mem::replace(value, Value::Null))
     }
 
-    /// Take a field as it is.
+    /// Reads a field as it is.
     ///
     /// # Errors
-    /// If it is missing.
+    /// If the field is missing.
     pub fn value(&mut self, name: &'static str) -> Result<Value<'a>, Wrong> {
         self.take(name).ok_or(Wrong::Missing(name))
     }
 
-    /// Take a field.
+    /// Reads a field.
     ///
     /// # Errors
-    /// If it is missing and must not be, or is of another kind.
+    /// If the field is missing and must not be, or is of another type.
     pub fn field<T: FromJson>(&mut self, name: &'static str) -> Result<T, Wrong> {
         match self.take(name) {
             Some(value) => T::read(value).map_err(|wrong| place(wrong, name)),
@@ -187,15 +189,15 @@ impl<'a> Taken<'a> {
         }
     }
 
-    /// Take a field of a record. What is wrong with it is told at the end, so that nothing has to be undone here: that
-    /// would be half of the code of a record.
+    /// Reads a field of a record. The error is kept and reported at the end, so that the caller has
+    /// nothing to undo here: that would be half of the code of a record.
     #[inline(never)]
     pub fn part<T: FromJson>(&mut self, name: &'static str) -> T {
         let found = self.field(name);
         self.or_hollow(found)
     }
 
-    /// The same for a field that may be missing.
+    /// Reads a field of a record that may be missing.
     #[inline(never)]
     pub fn optional<T: FromJson + Default>(&mut self, name: &'static str) -> T {
         let found = match self.take(name) {
@@ -212,10 +214,11 @@ impl<'a> Taken<'a> {
         })
     }
 
-    /// End: no part was wrong, and of what is left, nothing has one of the names that were taken.
+    /// Ends the reading: no field had an error, and no field left over has one of the names that
+    /// were read.
     ///
     /// # Errors
-    /// What was wrong first, or if a field was there twice.
+    /// The first error, or a repeated field.
     pub fn end(&mut self, names: &[&str]) -> Result<(), Wrong> {
         if let Some(wrong) = self.wrong.take() {
             return Err(wrong);
@@ -230,10 +233,10 @@ impl<'a> Taken<'a> {
         }
     }
 
-    /// End: no part was wrong, and nothing is left.
+    /// Ends the reading: no field had an error, and none is left over.
     ///
     /// # Errors
-    /// What was wrong first, or if a field was not taken.
+    /// The first error, or a field that was not read.
     pub fn end_strictly(&mut self) -> Result<(), Wrong> {
         if let Some(wrong) = self.wrong.take() {
             return Err(wrong);
@@ -257,11 +260,12 @@ fn place(wrong: Wrong, name: &'static str) -> Wrong {
     }
 }
 
-/// JSON for a struct: `record!(Head { format, status })`; one way with `write` or `read` before its name. After a field
-/// may stand
+/// Implements JSON for a struct: `record!(Head { format, status })`. With `write` or `read` before
+/// the name it implements one direction. After a field may stand
 /// - `as "type"`: its name in JSON;
 /// - `or default`: it may be missing;
-/// - `or nothing`: it may be missing, and is not written when it is `None`, `false`, 0 or an empty list.
+/// - `or nothing`: it may be missing, and is not written when it is `None`, `false`, 0 or an empty
+///   list.
 macro_rules! record {
     ($type:ident { $($field:ident $(as $name:literal)? $(or $how:ident)?),* $(,)? }) => {
         $crate::json::record::record!(write $type { $($field $(as $name)? $(or $how)?),* });
@@ -303,11 +307,12 @@ macro_rules! record {
 }
 pub(crate) use record;
 
-/// JSON both ways for an enum of words, and `as_str`: `words!(Status { Created = "created" })`.
+/// Implements JSON both ways for an enum of words, and `as_str`: `words!(Status { Created =
+/// "created" })`.
 macro_rules! words {
     ($type:ident { $($variant:ident = $word:literal),* $(,)? }) => {
         impl $type {
-            /// The word in records, WIT and documents.
+            /// Returns the word in records, WIT and documents.
             pub fn as_str(self) -> &'static str {
                 match self {
                     $(Self::$variant => $word,)*

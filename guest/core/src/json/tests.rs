@@ -1,9 +1,9 @@
-//! Our trees and writers against those of serde_json.
+//! Compares the trees and writers of this module with those of serde_json.
 
 use super::*;
 use proptest::prelude::*;
 
-/// Text -> tree -> text, by ours and by serde_json.
+/// Converts text to a tree and back, with this module and with serde_json.
 fn both(text: &str) -> (Option<[String; 2]>, Option<[String; 2]>) {
     let ours = parse(text)
         .ok()

@@ -1,4 +1,4 @@
-//! From tree to text: as short as JSON can be, or indented for people.
+//! Writes a tree as text: as short as JSON can be, or indented for people.
 
 use super::number::write_whole;
 use super::{Map, Value};
@@ -15,14 +15,14 @@ impl fmt::Display for Value<'_> {
 }
 
 impl Value<'_> {
-    /// Its text with two spaces of indentation a level.
+    /// Returns the text with two spaces of indentation for each level.
     pub fn to_text_pretty(&self) -> String {
         let mut out = String::new();
         self.write(&mut out, Some(0));
         out
     }
 
-    /// Append its text; `level` is how deep it stands, if it is to be indented.
+    /// Appends the text; `level` is its indentation level, or `None` for the short form.
     pub(super) fn write(&self, out: &mut String, level: Option<usize>) {
         match self {
             Self::Null => out.push_str("null"),
@@ -65,7 +65,7 @@ impl Map<'_> {
     }
 }
 
-/// A new line, if the text is indented.
+/// Appends a line break and the indentation, if the text is indented.
 fn line(out: &mut String, level: Option<usize>) {
     if let Some(level) = level {
         out.push('\n');
@@ -86,9 +86,9 @@ pub(super) fn write_signed(out: &mut String, whole: i64) {
     write_whole(out, whole.unsigned_abs());
 }
 
-/// Append a string: what JSON demands is escaped, in its shortest form, and nothing else.
+/// Appends a string. It escapes only the characters that JSON demands, each in its shortest form.
 pub(super) fn write_text(out: &mut String, text: &str) {
-    // Nearly every text is written as it is.
+    // Nearly every text is written without escapes.
     out.reserve(text.len() + 2);
     out.push('"');
     let mut rest = text;
@@ -122,7 +122,8 @@ fn write_escape(out: &mut String, byte: u8) {
     }
 }
 
-/// How many bytes from the beginning need no escape: eight at a time, because every text passes here several times.
+/// Counts the bytes from the beginning that need no escape. It looks at eight at a time, because
+/// every text passes here several times.
 pub(crate) fn plain_bytes(bytes: &[u8]) -> usize {
     const ONES: u64 = u64::MAX / 0xff;
     const HIGH: u64 = ONES << 7;

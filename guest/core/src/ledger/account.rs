@@ -1,13 +1,14 @@
-//! One account: what is spent, held and reserved of its limit.
+//! One account: the amounts spent, held and reserved of its limit.
 //!
-//! What moves between an account and the one above it is in [`super::path`].
+//! Movements between an account and the one above it are in [`super::path`].
 
 use super::Refusal;
 use crate::json::record::record;
 use crate::money::NanoUsd;
 
-/// The most that admissions may take of any account, limited or not: half of what a number holds. Only what has happened
-/// and must be recorded goes beyond, one bill of at most [`NanoUsd::BILL_MAX`] at a time, so no sum ever saturates.
+/// Most that admissions may allocate of any account, with a limit or without one: half of the range
+/// of the number type. Only a cost that has already happened and must be recorded goes beyond it,
+/// one bill of at most [`NanoUsd::BILL_MAX`] at a time, so no sum ever saturates.
 pub const TAKEN_MAX: NanoUsd = NanoUsd::new(1 << 63);
 
 /// One budget account, stored in the chain record.
@@ -23,11 +24,12 @@ pub struct Account {
     pub held: NanoUsd,
     /// Set aside for open accounts under it: the sum of their `limit - reported`.
     pub reserved: NanoUsd,
-    /// What the parent has been told of `spent`.
+    /// The part of `spent` that is already reported to the parent account.
     pub reported: NanoUsd,
-    /// Chains that draw on it and open accounts under it. It is open while there are any.
+    /// Number of chains that draw on it and of open accounts under it. The account is open while
+    /// there are any.
     pub users: u32,
-    /// Nothing more is admitted.
+    /// True if nothing more is admitted.
     pub frozen: bool,
 }
 
@@ -43,7 +45,7 @@ record!(Account {
 });
 
 impl Account {
-    /// A root account with a limit and one user.
+    /// Creates a root account with this limit and one user.
     pub fn root(limit: Option<NanoUsd>) -> Self {
         Self {
             limit,
@@ -52,20 +54,20 @@ impl Account {
         }
     }
 
-    /// Does a chain draw on it, or is an account under it open?
+    /// Returns true if a chain draws on it or an account under it is open.
     pub fn is_open(&self) -> bool {
         self.users > 0
     }
 
-    /// What is spent, held and reserved; more than any amount counts as the largest.
+    /// Sum of the money that is spent, held and reserved; it saturates at the largest amount.
     pub(super) fn taken(&self) -> NanoUsd {
         self.spent
             .saturating_add(self.held)
             .saturating_add(self.reserved)
     }
 
-    /// What is left for holds and reserves below its limit, and below `most` if that is lower; of [`TAKEN_MAX`] if there is
-    /// neither.
+    /// Amount left for holds and reserves: below its limit, and below `most` if that is lower;
+    /// below [`TAKEN_MAX`] if there is neither.
     pub fn room(&self, most: Option<NanoUsd>) -> NanoUsd {
         let limits = self.limit.into_iter().chain(most);
         limits
@@ -73,13 +75,13 @@ impl Account {
             .saturating_sub(self.taken())
     }
 
-    /// What is taken above its limit: of a root a debt, of all others nothing.
+    /// Amount allocated above its limit. For a root this is a debt; every other account has none.
     pub fn missing(&self) -> NanoUsd {
         self.limit
             .map_or(NanoUsd::ZERO, |limit| self.taken().saturating_sub(limit))
     }
 
-    /// Is there room for `amount`?
+    /// Checks that the account is open, not frozen, without debt, and has room for `amount`.
     pub(super) fn admits(&self, amount: NanoUsd, most: Option<NanoUsd>) -> Result<(), Refusal> {
         if self.frozen {
             return Err(Refusal::Frozen);
@@ -94,20 +96,20 @@ impl Account {
         }
     }
 
-    /// Set `amount` aside for an attempt.
+    /// Sets `amount` aside for an attempt.
     pub(super) fn hold(&mut self, amount: NanoUsd, most: Option<NanoUsd>) -> Result<(), Refusal> {
         self.admits(amount, most)?;
         self.held = sum(self.held, amount)?;
         Ok(())
     }
 
-    /// Give a hold back.
+    /// Gives a hold back.
     pub(super) fn release(&mut self, hold: NanoUsd) -> Result<(), Refusal> {
         self.held = rest(self.held, hold, "less is held than is given back")?;
         Ok(())
     }
 
-    /// Set `amount` aside for an account under it.
+    /// Sets `amount` aside for an account under it.
     pub(super) fn reserve(
         &mut self,
         amount: NanoUsd,
@@ -118,26 +120,27 @@ impl Account {
         Ok(())
     }
 
-    /// Spend in the place of something spent before. A bill beyond any amount is the largest amount, and not lost.
+    /// Replaces an amount that was spent before by the amount `now`. A bill beyond the largest
+    /// amount is recorded as the largest amount, not lost.
     pub(super) fn respend(&mut self, before: NanoUsd, now: NanoUsd) -> Result<(), Refusal> {
         let without = rest(self.spent, before, "less is spent than was charged")?;
         self.spent = without.saturating_add(now);
         Ok(())
     }
 
-    /// Raise its limit; one without stays without.
+    /// Raises its limit; an account without a limit stays without.
     pub(super) fn grow(&mut self, amount: NanoUsd) -> Result<(), Refusal> {
         self.limit = self.limit.map(|limit| sum(limit, amount)).transpose()?;
         Ok(())
     }
 
-    /// Let somebody draw on it.
+    /// Adds a user: a chain, or an account under it.
     pub(super) fn join(&mut self) -> Result<(), Refusal> {
         self.users = self.users.checked_add(1).ok_or(Refusal::Overflow)?;
         Ok(())
     }
 
-    /// What is reserved for it in its parent while it is open.
+    /// Amount reserved for it in its parent while it is open: its limit less what it has reported.
     pub(super) fn claim(&self) -> Result<NanoUsd, Refusal> {
         let none = Refusal::Integrity("an account below another has no limit");
         let limit = self.limit.ok_or(none)?;
@@ -145,12 +148,12 @@ impl Account {
     }
 }
 
-/// The sum of two amounts.
+/// Adds two amounts.
 pub(super) fn sum(one: NanoUsd, other: NanoUsd) -> Result<NanoUsd, Refusal> {
     one.checked_add(other).ok_or(Refusal::Overflow)
 }
 
-/// What is left of `whole`; `problem` if `part` is larger.
+/// Subtracts `part` from `whole`; reports `problem` if `part` is larger.
 pub(super) fn rest(
     whole: NanoUsd,
     part: NanoUsd,

@@ -1,6 +1,7 @@
-//! Money: what a call may cost, what it did cost, and the accounts that admit it.
+//! Money: the most that a call may cost, its real cost, and the accounts that admit it.
 //!
-//! The runner reaches accounts through [`crate::plan::Change`], which holds the path of a chain; nothing else moves money.
+//! The runner reaches accounts through [`crate::plan::Change`], which holds the path of a chain;
+//! nothing else moves money.
 
 mod account;
 mod path;

@@ -1,51 +1,55 @@
-//! An account and those above it: what moves between them.
+//! Path of accounts: an account and those above it, and the money that moves between them.
 //!
-//! A path begins with the account that a chain draws on and ends with the root's. An open account is a user of the one
-//! above it, so what is closed on a path is its beginning: `closed, closed, open, open`. An operation that refuses may have
-//! changed some of them already: a path is a copy, and who works on it ([`crate::plan::Change`]) throws it away then.
+//! A path begins with the account that a chain draws on and ends with the root's. An open account
+//! is a user of the one above it, so the closed accounts of a path are its beginning:
+//! `closed, closed, open, open`. An operation that refuses may have changed some of the accounts
+//! already: a path is a copy, and its caller ([`crate::plan::Change`]) throws it away then.
 //!
-//! Of every account but a root in debt `spent + held + reserved <= limit` holds before and after each operation. A child
-//! account's `limit - reported` is reserved in its parent while it is open; what it has `reported` is in its parent's
-//! `spent`.
+//! Of every account but a root in debt `spent + held + reserved <= limit` holds before and after
+//! each operation. A child account's `limit - reported` is reserved in its parent while it is open;
+//! the amount it has `reported` is in its parent's `spent`.
 
 use super::Refusal;
 use super::account::{Account, TAKEN_MAX, rest, sum};
 use crate::money::NanoUsd;
 
-/// Most accounts of a path: a commit that closes or opens all of them replaces as many records, and each chain under
-/// them names them all. A deeper chain is refused an account of its own, and may draw on its parent's.
+/// Most accounts of a path: a commit that closes or opens all of them replaces as many records, and
+/// each chain under them names them all. A deeper chain is refused an account of its own, and may
+/// draw on its parent's.
 pub const ACCOUNTS_MAX: usize = 32;
 
-/// The accounts of a path, from the one in use to the root's. Each is in a chain record; whoever commits them writes those
-/// that changed.
+/// The accounts of a path, from the one in use to the root's. Each is in a chain record; the caller
+/// that commits them writes those that changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Path {
     accounts: Vec<Account>,
 }
 
-/// What a cost did to the accounts, beside being spent.
+/// Effect of a cost on the limits of a path, beside being spent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Settled {
-    /// There was room for it.
+    /// The account had room for it.
     #[default]
     Within,
-    /// So much was taken from the accounts above.
+    /// The account exceeded its limit by this amount, which was taken from the accounts above.
     Overrun(NanoUsd),
-    /// Nobody had so much: the root owes it, and admits nothing until it is raised.
+    /// No account had enough: the root owes this amount and admits nothing until its limit is
+    /// raised.
     Debt(NanoUsd),
 }
 
-/// How much a new account gets.
+/// Amount that a new account gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Grant {
     /// All of it or none.
     Exactly(NanoUsd),
-    /// What is left, if it is less.
+    /// This amount, or the rest that is left if that is less.
     AtMost(NanoUsd),
 }
 
 impl Path {
-    /// A path; `accounts` goes from the account in use to the root's and holds at least one.
+    /// Creates a path; `accounts` goes from the account in use to the root's and holds at least
+    /// one.
     ///
     /// # Errors
     /// [`Refusal::Integrity`] if it is empty, or an account is open below a closed one.
@@ -62,12 +66,12 @@ impl Path {
         }
     }
 
-    /// From the account in use to the root's.
+    /// The accounts, from the one in use to the root's.
     pub fn accounts(&self) -> &[Account] {
         &self.accounts
     }
 
-    /// The same, given away.
+    /// Returns the accounts by value, in the same order.
     pub fn into_accounts(self) -> Vec<Account> {
         self.accounts
     }
@@ -77,30 +81,33 @@ impl Path {
         &self.accounts[0]
     }
 
-    /// Set `amount` aside for an attempt, if there is room for it below the limit and below `most`.
+    /// Sets `amount` aside for an attempt, if there is room for it below the limit and below
+    /// `most`.
     pub fn hold(&mut self, amount: NanoUsd, most: Option<NanoUsd>) -> Result<Settled, Refusal> {
         self.accounts[0].hold(amount, most)?;
         Ok(Settled::Within)
     }
 
-    /// Give a hold back: nothing was sent.
+    /// Gives a hold back because nothing was sent.
     pub fn release(&mut self, hold: NanoUsd) -> Result<Settled, Refusal> {
         self.accounts[0].release(hold)?;
         Ok(Settled::Within)
     }
 
-    /// Replace a hold by what it really cost: all of it, what was reported before a stream broke, or the hold itself
-    /// where nobody knows. A cost is never dropped: what there is no room for raises the limit of the account and the
-    /// reserve above it, upwards until an account has room; at the root it is debt.
+    /// Replaces a hold by its real cost: all of it, the part that was reported before a stream
+    /// broke, or the hold itself where the cost is unknown. A cost is never dropped: where the room
+    /// is short, the limit of the account and the reserve above it are raised, upwards until an
+    /// account has room; at the root the rest is debt.
     pub fn settle(&mut self, hold: NanoUsd, actual: NanoUsd) -> Result<Settled, Refusal> {
         self.accounts[0].release(hold)?;
         self.accounts[0].respend(NanoUsd::ZERO, actual)?;
         self.cover(0)
     }
 
-    /// Replace a charge by what it really was, however late: also after the account has closed. The difference is then
-    /// spent and reported by each closed account on the way, and spent by the first open one. Whoever calls sees to it
-    /// that a charge is corrected once. A cost that was never held replaces a charge of nothing.
+    /// Replaces a charge by the real cost, however late, also after the account has closed. Each
+    /// closed account on the way then spends and reports the difference, and the first open one
+    /// spends it. The caller makes sure that a charge is corrected once. A cost that was never held
+    /// replaces a charge of nothing.
     pub fn correct(&mut self, charged: NanoUsd, actual: NanoUsd) -> Result<Settled, Refusal> {
         let root = self.accounts.len() - 1;
         let open = self.accounts.iter().position(Account::is_open);
@@ -108,15 +115,16 @@ impl Path {
         for account in &mut self.accounts[..first] {
             account.respend(charged, actual)?;
             account.reported = account.spent;
-            // It could not be opened again with less than it has spent.
+            // Below that limit the account could not be opened again.
             account.limit = account.limit.map(|limit| limit.max(account.spent));
         }
         self.accounts[first].respend(charged, actual)?;
         self.cover(first)
     }
 
-    /// An account under the one in use, for a chain that is being created: its limit is reserved here. `parent` is the id
-    /// of the chain that has the account in use. What is taken of that stays below `most`, the operator's bound.
+    /// Creates an account under the one in use, for a chain that is being created: its limit is
+    /// reserved here. `parent` is the id of the chain that has the account in use. The amount
+    /// allocated there stays below `most`, the operator's bound.
     pub fn spawn(
         &mut self,
         parent: &str,
@@ -138,9 +146,10 @@ impl Path {
         })
     }
 
-    /// A chain begins to draw on it, for the first time or again. What is closed on the way is opened, from the top down:
-    /// each reserves what it has not reported, or all of it is refused with what is available below the limit and below
-    /// `most`.
+    /// Adds a chain that draws on the account in use, for the first time or again. Closed accounts
+    /// on the way are opened from the top down: each reserves the part of its limit that it has not
+    /// reported. If one lacks room, all of it is refused with the amount available below the limit
+    /// and below `most`.
     pub fn join(&mut self, most: Option<NanoUsd>) -> Result<Settled, Refusal> {
         for place in (0..self.accounts.len() - 1).rev() {
             if self.accounts[place].is_open() {
@@ -158,8 +167,8 @@ impl Path {
         Ok(Settled::Within)
     }
 
-    /// A chain no longer draws on it. With the last user an account closes: it gives back what is reserved for it and
-    /// reports what it has spent, and so upwards.
+    /// Removes a chain that draws on the account in use. With its last user an account closes: it
+    /// gives back its reserve and reports its spending to the account above, and so upwards.
     pub fn leave(&mut self) -> Result<Settled, Refusal> {
         for place in 0..self.accounts.len() {
             let account = &mut self.accounts[place];
@@ -178,7 +187,7 @@ impl Path {
         Ok(Settled::Within)
     }
 
-    /// Tell the account above what was spent, and give back the reserve.
+    /// Reports the account's spending to the account above, and gives back the reserve.
     fn report(&mut self, place: usize) -> Result<(), Refusal> {
         let below = &mut self.accounts[place];
         let (claim, reported, spent) = (below.claim()?, below.reported, below.spent);
@@ -186,13 +195,14 @@ impl Path {
         let above = &mut self.accounts[place + 1];
         let problem = "less is reserved than an account claims";
         above.reserved = rest(above.reserved, claim, problem)?;
-        // It may have reported more: a charge from before it was opened again has been corrected since.
+        // The account may have reported more than it has spent: a charge from before it was opened
+        // again may have been corrected since.
         above.respend(reported, spent)
     }
 
-    /// Let the account in use have this limit: a root's whatever it was, another's if it was lower. The money comes from
-    /// the account above; `through` raises each of those that lack room as well, up to the root's. No limit is raised
-    /// above `most`, the operator's.
+    /// Sets the limit of the account in use: a root's always, another's only if it was lower. The
+    /// money comes from the account above; `through` raises each of those that lack room as well,
+    /// up to the root's. No limit is raised above `most`, the operator's.
     pub fn raise(
         &mut self,
         limit: NanoUsd,
@@ -215,7 +225,7 @@ impl Path {
             let open = self.accounts[place].is_open();
             self.accounts[place].grow(wanted)?;
             self.within(place, most)?;
-            // What is closed reserves when it opens.
+            // A closed account reserves when it opens.
             let Some(above) = self.accounts.get_mut(place + 1).filter(|_| open) else {
                 break;
             };
@@ -235,7 +245,7 @@ impl Path {
         Ok(Settled::Within)
     }
 
-    /// Admit nothing more on the account in use.
+    /// Freezes the account in use: it admits nothing more.
     pub fn freeze(&mut self) -> Result<Settled, Refusal> {
         self.accounts[0].frozen = true;
         Ok(Settled::Within)
@@ -248,7 +258,7 @@ impl Path {
         }
     }
 
-    /// Raise limits from `at` upwards until nobody has taken more than he may.
+    /// Raises limits from `at` upwards until no account has allocated more than its limit.
     fn cover(&mut self, at: usize) -> Result<Settled, Refusal> {
         let first = self.accounts[at].missing();
         let root = self.accounts.len() - 1;

@@ -1,20 +1,22 @@
-//! The charge for an attempt whose usage is never reported: its connection broke, or its holder died.
+//! The charge for an attempt whose usage is never reported: its connection broke, or its holder
+//! died.
 
 use super::Usage;
 use crate::json::record::record;
 use crate::time::Instant;
 use threadkeep_units::unknown_bill::output_tokens_in;
 
-/// What such a charge is estimated from, fixed when the attempt is admitted. An attempt without one is charged its hold.
+/// Numbers from which such a charge is estimated, fixed when the attempt is admitted. An attempt
+/// without one is charged its hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChargeBasis {
-    /// Tokens that the request has, as they were held.
+    /// Tokens of the request, as estimated for the hold.
     pub input: u64,
     /// Most output tokens that were admitted.
     pub output: u64,
-    /// Output tokens a second that the model can write.
+    /// Output tokens per second that the model can write.
     pub rate: u64,
-    /// When the attempt was admitted.
+    /// Time at which the attempt was admitted.
     pub since: Instant,
 }
 
@@ -26,8 +28,9 @@ record!(ChargeBasis {
 });
 
 impl ChargeBasis {
-    /// The tokens of an attempt that was under way until `end` and of whose reply `arrived` tokens were seen: all of its
-    /// input, and as output what arrived or what the time allowed, whichever is more, but no more than was admitted.
+    /// Estimates the tokens of an attempt that was under way until `end` and of whose reply
+    /// `arrived` tokens were seen: all of its input, and as output the larger of what arrived and
+    /// what the time allowed, but no more than was admitted.
     pub fn usage(&self, arrived: u64, end: Instant) -> Usage {
         let millis = end.millis_since(self.since);
         let written = output_tokens_in(self.rate, millis);

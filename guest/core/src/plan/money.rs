@@ -1,8 +1,8 @@
 //! The money of a change: the path of accounts that its chain draws on.
 //!
-//! A change has all of them loaded and writes those that it changed, each at the version that was read. A root has no
-//! other account than its own, and an attempt of a child changes none but the one it draws on, unless it costs more than
-//! there is.
+//! A change has all of them loaded and writes those that it changed, each at the version that was
+//! read. A root has no account but its own. An attempt of a child changes only the account that it
+//! draws on, unless the attempt costs more than there is.
 
 use super::Change;
 use crate::error::Error;
@@ -11,12 +11,12 @@ use crate::ledger::{Account, Grant, Path, Refusal, Settled, Usage};
 use crate::money::NanoUsd;
 use crate::thread::{CHARGED_MAX, Charged, Late};
 
-/// What a chain that is created draws on: its record begins with it.
+/// The account of a chain that is created, and the chains above it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Funds {
-    /// An account of its own, or one of no meaning.
+    /// Its own account, or an empty one if it draws on the account of another chain.
     pub account: Account,
-    /// What stands in [`crate::thread::ChainRecord::above`].
+    /// Value of [`crate::thread::ChainRecord::above`].
     pub above: Vec<String>,
 }
 
@@ -29,13 +29,15 @@ impl Change<'_> {
         }
     }
 
-    /// What an attempt may hold: what the account has left below its limit and the operator's, and what the chain has left
-    /// of its own cap beside what its loop still holds.
+    /// Returns the amount that an attempt may hold: the rest of the account below its limit and the
+    /// operator's, and at most the rest of the chain's own cap, less the calls that its external
+    /// loop holds.
     pub fn room(&self) -> NanoUsd {
         self.within_cap(self.account().room(self.ceiling().spend))
     }
 
-    /// So much, or what the chain has left of its own cap beside what its loop still holds, if that is less.
+    /// Lowers `room` to the rest of the chain's own cap, less the calls that its external loop
+    /// holds.
     fn within_cap(&self, room: NanoUsd) -> NanoUsd {
         let used = self.head.counters.spend;
         let used = used.saturating_add(self.head.held().amount);
@@ -45,8 +47,8 @@ impl Change<'_> {
         }
     }
 
-    /// What an attempt may hold while others draw on the account: half of what it has left, and all that the chain has left
-    /// of its own cap.
+    /// Returns the amount that an attempt may hold while other chains draw on the account: half of
+    /// the rest of the account, and at most the rest of the chain's own cap.
     pub fn share(&self) -> NanoUsd {
         let account = self.account();
         let free = account.room(self.ceiling().spend);
@@ -56,7 +58,8 @@ impl Change<'_> {
         }
     }
 
-    /// Could an attempt hold so much if no call were under way on the account that the chain draws on?
+    /// Returns true if an attempt could hold `amount` if no call were under way on the account that
+    /// the chain draws on.
     pub fn fits_without_holds(&self, amount: NanoUsd) -> bool {
         let without = Account {
             held: NanoUsd::ZERO,
@@ -66,10 +69,11 @@ impl Change<'_> {
         without.missing() == NanoUsd::ZERO && amount <= room
     }
 
-    /// Do something with the account that the chain draws on and those above it: all of it or nothing.
+    /// Runs `work` on the account that the chain draws on and those above it, all or nothing.
     ///
     /// # Errors
-    /// What `work` refuses; [`Refusal::Integrity`] if the accounts contradict each other or were not loaded.
+    /// The refusal of `work`; [`Refusal::Integrity`] if the accounts contradict each other or were
+    /// not loaded.
     pub fn on_account(
         &mut self,
         work: &mut dyn FnMut(&mut Path) -> Result<Settled, Refusal>,
@@ -80,7 +84,8 @@ impl Change<'_> {
         self.on_accounts_left(work)
     }
 
-    /// The same with the accounts up to the first that is missing; nothing where there is none.
+    /// Runs `work` on the accounts below the first that is missing, all or nothing; does nothing
+    /// where there is none.
     fn on_accounts_left(
         &mut self,
         work: &mut dyn FnMut(&mut Path) -> Result<Settled, Refusal>,
@@ -100,8 +105,9 @@ impl Change<'_> {
         Ok(done)
     }
 
-    /// The same for what has happened, where a refusal can only mean that records contradict each other: the change then
-    /// becomes no plan. Where an account above is missing, those below it have it recorded.
+    /// Records money that has already moved: there a refusal can only mean that records contradict
+    /// each other, and the change then becomes no plan. Where an account above is missing, those
+    /// below it record it.
     pub fn record(&mut self, work: &mut dyn FnMut(&mut Path) -> Result<Settled, Refusal>) {
         let recorded = match self.loaded.has_lost_account() {
             true => self.on_accounts_left(work),
@@ -112,7 +118,7 @@ impl Change<'_> {
         }
     }
 
-    /// Nothing that was recorded contradicts the accounts.
+    /// Checks that no recorded movement contradicted the accounts.
     pub(super) fn consistent(&self) -> Result<(), Error> {
         match self.contradiction {
             Some(refusal) => Err(Error::Corrupt(format!(
@@ -123,7 +129,7 @@ impl Change<'_> {
         }
     }
 
-    /// The chain draws on its account from now on, if it did not.
+    /// Makes the chain draw on its account, if it did not.
     pub fn join(&mut self) -> Result<(), Refusal> {
         if !self.draws {
             let most = self.ceiling().spend;
@@ -133,7 +139,7 @@ impl Change<'_> {
         Ok(())
     }
 
-    /// The chain no longer draws on its account, if it did: it rests, or has ended.
+    /// Ends that the chain draws on its account, if it did: it is idle or has ended.
     pub fn leave(&mut self) {
         if self.draws {
             self.record(&mut Path::leave);
@@ -141,11 +147,11 @@ impl Change<'_> {
         }
     }
 
-    /// Money for a chain that is created in the same commit: an account of its own with a grant from this chain's, or
-    /// (`None`) this chain's account, which then has one more user.
+    /// Provides money for a chain that is created in the same commit: an account of its own with a
+    /// grant from this chain's, or (`None`) this chain's account, which then has one more user.
     ///
     /// # Errors
-    /// What the account refuses: a result of the call that spawns.
+    /// The refusal of the account; it becomes a result of the call that spawns.
     pub fn fund(&mut self, grant: Option<Grant>) -> Result<Funds, Refusal> {
         let parent = self.chain.draws_on(&self.thread.chain).to_owned();
         let mut account = Account::default();
@@ -165,9 +171,10 @@ impl Change<'_> {
         })
     }
 
-    /// Remember that an attempt was charged without a reported usage, so that what it really used may still be told.
+    /// Remembers an attempt that was charged without a reported usage, so that its real usage may
+    /// still be reported.
     pub fn charged(&mut self, charged: Charged) {
-        // The oldest makes room: what was told of it counts before it goes.
+        // The oldest attempt is dropped: a usage that was reported for it is applied first.
         self.tell_late();
         let kept = &mut self.head.charged;
         if kept.len() >= CHARGED_MAX {
@@ -176,8 +183,9 @@ impl Change<'_> {
         kept.push(charged);
     }
 
-    /// What was told of charged attempts since the last entry, before anything more is admitted: it replaces what they
-    /// were charged, each once, whether the account is open or closed by now.
+    /// Applies the real usage that was reported for charged attempts since the last entry, before
+    /// anything more is admitted. It replaces each charge once, whether the account is open or
+    /// closed by now.
     pub(crate) fn tell_late(&mut self) {
         for at in 0..self.head.charged.len() {
             let Charged {
@@ -199,7 +207,7 @@ impl Change<'_> {
                 .spend
                 .saturating_sub(hold.amount)
                 .saturating_add(late.spend);
-            // Told as money, it stays the tokens that were estimated.
+            // A report of money alone leaves the tokens as they were estimated.
             if late.usage != Usage::default() {
                 let counted = used.usage.minus(estimated.unwrap_or_default());
                 used.usage = counted.plus(late.usage);

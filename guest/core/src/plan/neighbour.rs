@@ -1,6 +1,8 @@
-//! Threads beside the one that a change is of: the parent, which may wait for it, and descendants that it tells something.
+//! Threads related to the one that a change is of: its parent, which may wait for it, and
+//! descendants that receive a message or an end from it.
 //!
-//! Of each the head alone is changed, in the same commit. What a descendant is told takes effect in a commit of its own.
+//! Only the head of each is changed, in the same commit. An end takes effect on a descendant in a
+//! commit of its own.
 
 use super::{Change, Loaded, Stored, due, due_key, put};
 use crate::limits::Limits;
@@ -21,7 +23,7 @@ pub struct Neighbour {
     pub head: Stored<Head>,
 }
 
-/// The head of another thread, changed.
+/// The changed head of another thread.
 #[derive(Debug)]
 pub(super) struct Touched {
     before: Neighbour,
@@ -29,7 +31,7 @@ pub(super) struct Touched {
 }
 
 impl Change<'_> {
-    /// The head of another thread, to be changed with this commit.
+    /// Returns the head of another thread, to be changed with this commit.
     pub fn beside(&mut self, neighbour: &Neighbour) -> &mut Head {
         let known = self
             .beside
@@ -45,15 +47,16 @@ impl Change<'_> {
         &mut self.beside[place].head
     }
 
-    /// The head of a neighbour as this change leaves it, if it changes it.
+    /// Returns the head of a related thread as this change leaves it, if it changes it.
     pub fn changed_head(&self, id: &str) -> Option<&Head> {
         let mut touched = self.beside.iter();
         let found = touched.find(|touched| touched.before.id == id)?;
         Some(&found.head)
     }
 
-    /// A child that stops wakes a parent that waits for it. The head of one that runs is replaced as well: a wait that is
-    /// decided at this moment was decided without this end, and conflicts.
+    /// Makes a parent due that waits for this thread, if this thread has stopped. The head of a
+    /// running parent is replaced as well: if it decides a wait at this moment, that decision was
+    /// made without this end, and its commit conflicts.
     pub(super) fn wake_parent(&mut self) {
         let Some(parent) = &self.loaded.parent else {
             return;
@@ -69,7 +72,8 @@ impl Change<'_> {
         let number = self.chain.number;
         let head = match parent.head.value.status {
             Status::Running | Status::Waiting => self.beside(&parent.clone()),
-            // It may be about to go on with a wait, which is decided as that of one that runs.
+            // A suspended parent may be about to resume its wait: its decision must conflict like
+            // that of a running one.
             Status::Suspended if waits(&parent.head.value) => self.beside(&parent.clone()),
             _ => return,
         };
@@ -78,8 +82,9 @@ impl Change<'_> {
             return;
         };
         let before = wait.numbers.len();
-        // What its driver revives answers no wait. Where that needs money, nobody may be left who
-        // goes on: then the parent is suspended as well, once it is looked at.
+        // An interrupted child, which its driver revives, answers no wait. But where it needs
+        // money, no child may be left that goes on: then the check of the wait suspends the parent
+        // as well.
         let looks = match now == Standing::Interrupted {
             true => no_money && waits && wait.numbers.contains(&number),
             false => {
@@ -89,7 +94,7 @@ impl Change<'_> {
             }
         };
         wait.short |= looks && no_money;
-        // Nobody ran it for a while: once it is revived, the wait has its time again.
+        // The child had no driver for a while: once it is revived, the wait has its time again.
         wait.renewed |= now == Standing::Interrupted;
         if looks {
             head.due = Some(0);
@@ -121,25 +126,26 @@ fn waits(head: &Head) -> bool {
     open.is_some_and(|round| round.calls.iter().any(|call| call.waits))
 }
 
-/// Whether a child answers a wait for it.
+/// State of a child towards a wait for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standing {
-    /// It goes on, or ends, without anybody's help.
+    /// It goes on, or ends, by itself.
     Moves,
-    /// It was interrupted, and whoever drives its tree revives it: see [`is_to_be_revived`].
+    /// It was interrupted, and the driver of its tree revives it: see [`is_to_be_revived`].
     Interrupted,
-    /// It has ended, is idle, or needs somebody: this answers the wait.
+    /// It has ended, is idle, or needs a person: this answers the wait.
     Answers,
 }
 
-/// Says whether a child with this head answers a wait for it. `shares`: it draws on the account that
-/// its parent draws on.
+/// Returns the state of a child with this head towards a wait for it. `shares` is true if the child
+/// draws on the account that its parent draws on.
 ///
 /// This is the one rule about which suspensions answer a wait. A cap of the child's own, an error
-/// and an approval do. What the driver of the tree mends by itself does not: a holder that died, a
-/// driver that was stopped in order, a store that was full, and no money on the account that both
-/// draw on. A child that goes on, or ends, by what it was told has not stopped either: a message
-/// that no cap forbids it to read, a cancel that has not taken effect yet.
+/// and an approval do. Interruptions that the driver of the tree mends by itself do not: a holder
+/// that died, a driver that was stopped in order, a store that was full, and no money on the
+/// account that both draw on. Nor has a child stopped that goes on, or ends, because of something
+/// it received: a message that no cap forbids it to read, or a cancel that has not taken effect
+/// yet.
 pub fn standing(head: &Head, shares: bool, ceiling: Limits) -> Standing {
     match head.status {
         // A hand-off goes on in the next link.
@@ -151,8 +157,8 @@ pub fn standing(head: &Head, shares: bool, ceiling: Limits) -> Standing {
         },
         Status::Suspended => {
             let capped = cap_reached(head, ceiling).is_some();
-            // A message, a raise or the end of a child made it due. One that waits for children which
-            // were interrupted is not, and takes no mail before them.
+            // A message, a raise or the end of a child made it due. A thread that waits for
+            // interrupted children is not due, and takes no mail before them.
             let goes_on = head.due.is_some() && !capped;
             if head.intent.is_some() || goes_on {
                 Standing::Moves
@@ -166,7 +172,7 @@ pub fn standing(head: &Head, shares: bool, ceiling: Limits) -> Standing {
     }
 }
 
-/// Is the cause of a suspension one that the driver of the tree mends by itself?
+/// Returns true if the driver of the tree mends the cause of the suspension by itself.
 fn is_interrupted(head: &Head, shares: bool, ceiling: Limits) -> bool {
     if is_short_of_money(head) {
         return shares && !is_at_own_spend(head, ceiling);
@@ -180,19 +186,19 @@ fn is_short_of_money(head: &Head) -> bool {
     head.status == Status::Suspended && cause.is_some_and(|cause| cause.code == "spend_exceeded")
 }
 
-/// Does the thread's own cap on spend, or the operator's, leave less than it needs?
+/// Returns true if the thread's own cap on spend, or the operator's, leaves less than it needs.
 fn is_at_own_spend(head: &Head, ceiling: Limits) -> bool {
     let cap = head.limits.lowered_to(ceiling).spend;
     cap.is_some_and(|cap| cap.saturating_sub(head.counters.spend) < needed(head.cause.as_ref()))
 }
 
-/// What the next call of a thread that stopped for want of money may cost.
+/// Returns the cost of the next call of a thread that stopped for want of money.
 fn needed(cause: Option<&Cause>) -> NanoUsd {
     NanoUsd::new(cause.and_then(|cause| cause.value).unwrap_or_default())
 }
 
-/// Is a child to be started again by whoever drives its tree? So it is if it was interrupted and
-/// can go on now: where it had no money, if there is some by now.
+/// Returns true if the driver of a tree is to start a child again: it was interrupted and can go on
+/// now. A child that had no money needs that there is enough by now.
 pub fn is_to_be_revived(loaded: &Loaded, ceiling: Limits) -> bool {
     let (head, account) = (&loaded.head.value, loaded.account());
     let shares = !loaded.chain.value.has_account();

@@ -1,4 +1,5 @@
-//! Admission of an attempt: caps, then money, then the hold that is durable before the step is given out.
+//! Admission of an attempt: caps, then money, then the hold that is durable before the step is
+//! handed out.
 
 use super::mail::only_lost_mail;
 use super::stop::suspend;
@@ -14,25 +15,27 @@ use crate::settings::Pin;
 use crate::thread::{Cause, Head, Hold, Pending, Status, StepKind};
 use crate::time::Instant;
 
-/// What a user's message says where a directive starts without one: providers need a first user message.
+/// Message that opens a directive's thread started without input: providers need a first user
+/// message.
 pub(super) fn opening() -> Message {
     Message::text(Role::User, "Execute the directive.")
 }
 
-/// What is known of an attempt before it is admitted.
+/// Parameters of an attempt before it is admitted.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Try {
     /// Attempts of the same request before this one.
     pub tries: u32,
     /// Most output tokens of those; 0 before the first.
     pub output: u64,
-    /// Since when it waits for money that other calls hold, if it does.
+    /// The time since which it waits for money that other calls hold, if it does.
     pub short_since: Option<Instant>,
 }
 
-/// Admit an attempt, or suspend the run if a cap or the money does not allow it. For the first one of a request the most
-/// output tokens are lowered to a floor where money is short; those after it have the same output as long as that fits,
-/// so that a provider sees the same bytes. Where money is short only because other calls hold it, the run waits for them.
+/// Admits an attempt, or suspends the run if a cap or the money does not allow it. For the first
+/// attempt of a request the most output tokens are lowered to a floor where money is short. Later
+/// attempts keep the same output as long as that fits, so that a provider sees the same bytes.
+/// Where money is short only because other calls hold it, the run waits for them.
 pub(super) fn admit(change: &mut Change<'_>, pin: &Pin, next: Try) {
     change.seal();
     change.tell_late();
@@ -50,7 +53,7 @@ pub(super) fn admit(change: &mut Change<'_>, pin: &Pin, next: Try) {
     let output = match next.output {
         0 => affordable(change, pin),
         output if prices.ceiling(input, output) <= change.room() => output,
-        // What the attempt before it was charged is missing now.
+        // The charge for the attempt before it has reduced what is left.
         output => output.min(affordable(change, pin)),
     };
     let amount = prices.ceiling(input, output);
@@ -78,8 +81,8 @@ pub(super) fn admit(change: &mut Change<'_>, pin: &Pin, next: Try) {
     }
 }
 
-/// An attempt for which there is no money: if the calls that are under way hold it, the run waits until they end, at
-/// most for the time of a call; if not, it is suspended.
+/// Handles an attempt for which there is no money. If calls that are under way hold it, the run
+/// waits until they end, at most for the time of a call; if not, the run is suspended.
 fn wait_or_suspend(
     change: &mut Change<'_>,
     pin: &Pin,
@@ -106,7 +109,8 @@ fn wait_or_suspend(
     change.head.cause = Some(cause);
 }
 
-/// Why so much is refused, if it is only because other calls hold money: there is enough once they end.
+/// Returns the cause of a wait for money: `need` is refused only because other calls hold money,
+/// and there is enough once they end.
 pub(super) fn money_held(change: &Change<'_>, need: NanoUsd, refusal: Refusal) -> Option<Cause> {
     let short = matches!(refusal, Refusal::Short { .. } | Refusal::Debt(_));
     if !short || !change.fits_without_holds(need) {
@@ -121,7 +125,8 @@ pub(super) fn money_held(change: &Change<'_>, need: NanoUsd, refusal: Refusal) -
     Some(Cause::bound("budget", "money_held", message, need, room))
 }
 
-/// Why a request is not sent: it is as large as the model's window, so that no reply would fit.
+/// Returns the cause that forbids a request as large as the model's window, so that no reply would
+/// fit.
 fn window_reached(head: &Head, pin: &Pin) -> Option<Cause> {
     let (used, window) = (head.context, pin.model.window);
     if used < window {
@@ -141,7 +146,8 @@ fn window_reached(head: &Head, pin: &Pin) -> Option<Cause> {
     ))
 }
 
-/// How long a model call may take: the model's own time, cut where the run's cap on duration is reached.
+/// Returns the longest time of a model call: the model's own time, cut where the run's cap on
+/// duration is reached.
 fn call_millis(change: &Change<'_>, pin: &Pin) -> u64 {
     let own = change.head.limits.duration.into_iter();
     let cap = own.chain(change.ceiling().duration).min();
@@ -150,13 +156,14 @@ fn call_millis(change: &Change<'_>, pin: &Pin) -> u64 {
     left.into_iter().chain([time]).min().unwrap_or(time)
 }
 
-/// An eighth more than the estimate: what a provider counts differs from what we can know.
+/// Returns an eighth more than the estimated context: a provider's count differs from the estimate.
 fn input_estimate(head: &Head) -> u64 {
     head.context.saturating_add(head.context / 8)
 }
 
-/// Make a step pending, named by the version of the change, and let the lease stand as long. Where the store is full the
-/// run is suspended instead; calls that are open stay so and are handed out when it goes on.
+/// Makes a step pending, named by the version of the change, and sets the lease for as long. Where
+/// the store is full the run is suspended instead; open calls stay open and are handed out when it
+/// goes on.
 pub(super) fn hand_out(change: &mut Change<'_>, kind: StepKind, millis: u64) {
     if let Some(cause) = change.store_full() {
         suspend(change, cause);
@@ -165,7 +172,8 @@ pub(super) fn hand_out(change: &mut Change<'_>, kind: StepKind, millis: u64) {
     hand_out_until(change, kind, change.now().plus_millis(millis));
 }
 
-/// The same, with a deadline that somebody else has chosen.
+/// Makes a step pending until a deadline that the caller has chosen, without the check for a full
+/// store.
 pub(super) fn hand_out_until(change: &mut Change<'_>, kind: StepKind, deadline: Instant) {
     change.head.step = Some(Pending {
         version: change.version(),
@@ -182,12 +190,13 @@ pub(super) fn hand_out_until(change: &mut Change<'_>, kind: StepKind, deadline: 
     lease(change, deadline);
 }
 
-/// Held until the deadline and a grace.
+/// Sets the lease to the deadline and a grace, and the status to running.
 pub(super) fn lease(change: &mut Change<'_>, deadline: Instant) {
     let expiry = deadline.plus_millis(LEASE_GRACE_MILLIS);
     change.head.expiry = Some(expiry);
     change.head.status = Status::Running;
-    // The due entry moves only to become earlier: a turn leaves it where it is, and it is never later than the truth.
+    // The due entry moves only to become earlier: a turn leaves it where it is, and it is never
+    // later than its true time.
     let expiry = expiry.millis();
     change.head.due = match change.head.due {
         Some(due) if due > 0 => Some(due.min(expiry)),
@@ -195,7 +204,8 @@ pub(super) fn lease(change: &mut Change<'_>, deadline: Instant) {
     };
 }
 
-/// The first cap that leaves no room for one more call: the thread's own, or the operator's where that is lower now.
+/// Returns the first cap that leaves no room for one more call: the thread's own, or the operator's
+/// where that is lower now.
 pub(crate) fn cap_reached(head: &Head, ceiling: Limits) -> Option<Cause> {
     let (own, used, held) = (&head.limits, &head.counters, head.held());
     let turns = used.run_turns.saturating_add(held.turns);
@@ -231,7 +241,8 @@ pub(crate) fn cap_reached(head: &Head, ceiling: Limits) -> Option<Cause> {
     })
 }
 
-/// What to do where a bound is reached: the thread's own can be raised, the operator's is not the caller's.
+/// Returns the advice where a bound is reached: the thread's own can be raised, the operator's
+/// cannot.
 fn what_to_do<T: PartialOrd>(own: Option<T>, most: Option<T>, what: &str) -> String {
     match most {
         Some(most) if own.is_none_or(|own| own >= most) => {
@@ -241,8 +252,8 @@ fn what_to_do<T: PartialOrd>(own: Option<T>, most: Option<T>, what: &str) -> Str
     }
 }
 
-/// The most output tokens that the window and this attempt's share of the money allow, not below the floor unless the
-/// model's own maximum is.
+/// Returns the most output tokens that the window and this attempt's share of the money allow, not
+/// below the floor unless the model's own maximum is.
 fn affordable(change: &Change<'_>, pin: &Pin) -> u64 {
     let input = input_estimate(&change.head);
     let prices = pin.model.prices.unwrap_or_default();
@@ -254,7 +265,7 @@ fn affordable(change: &Change<'_>, pin: &Pin) -> u64 {
         .max(floor)
 }
 
-/// Set money aside for an attempt, on the account that the chain draws on.
+/// Sets money aside for an attempt, on the account that the chain draws on.
 pub(super) fn hold(change: &mut Change<'_>, amount: NanoUsd) -> Result<Settled, Refusal> {
     let room = change.room();
     let most = change.ceiling().spend;
@@ -264,7 +275,8 @@ pub(super) fn hold(change: &mut Change<'_>, amount: NanoUsd) -> Result<Settled, 
     }
 }
 
-/// Why an attempt is not admitted, or a thread does not begin to draw on its account again.
+/// Returns the cause why an attempt is not admitted, or why a thread cannot draw on its account
+/// again.
 pub(super) fn refused_money(change: &Change<'_>, refusal: Refusal) -> Cause {
     let (need, room) = match refusal {
         Refusal::Short { need, room } => (need, room),

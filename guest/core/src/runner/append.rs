@@ -1,7 +1,9 @@
-//! Events appended without the runner: by the loop of a host that holds the thread, or to a thread that nobody holds.
+//! Events appended without the runner: by an external loop that holds the thread, or to a thread
+//! that no caller holds.
 //!
-//! What follows keeps every history sendable: it begins with a user's message, a call has one result at most, and
-//! between a reply with calls and their results stands nothing that a provider would be sent.
+//! The checks keep every history sendable: it begins with a user's message, a call has at most one
+//! result, and between a reply with calls and their results stands nothing that a provider would be
+//! sent.
 
 use super::mail::{Mail, take_mail};
 use super::own::held;
@@ -17,23 +19,23 @@ use crate::json;
 use crate::plan::{Change, Loaded, Moment, Plan};
 use crate::thread::{Round, RoundCall, Status};
 
-/// What a caller appends.
+/// A caller's request to append events.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Append<'a> {
-    /// Its token, if it holds the thread.
+    /// Token of the lease, if the caller holds the thread.
     pub token: Option<u64>,
-    /// The version that it saw.
+    /// The version of the history that the caller saw.
     pub expected: u64,
-    /// SHA-256 of the events as they were given.
+    /// SHA-256 of the events as the caller wrote them.
     pub digest: String,
     /// The events.
     pub events: &'a [Given],
-    /// Mail that waits, all of it.
+    /// All mail that waits.
     pub mail: Vec<Mail>,
 }
 
-/// Decide about events. `round` is the entry that holds the open calls, `answer` the one after `expected`, if the
-/// history reaches further.
+/// Decides about an append. `round` is the entry that holds the open calls; `answer` the entry
+/// after `expected`, if the history reaches further.
 pub fn append(
     loaded: &Loaded,
     round: Option<&Entry>,
@@ -77,7 +79,8 @@ pub fn append(
     Ok(Decision::Commit(Box::new(plan)))
 }
 
-/// With a token: its holder. Without: a thread that nobody holds and that has not ended.
+/// Checks who may append: with a token, its holder; without one, any caller while the thread is not
+/// held and has not ended.
 fn may_append(loaded: &Loaded, token: Option<u64>) -> Result<(), Error> {
     if let Some(token) = token {
         return held(loaded, token);
@@ -101,18 +104,18 @@ struct Open {
     name: String,
     id: String,
     idempotent: bool,
-    /// Does it wait for children? It stays a wait whatever is appended beside it.
+    /// True if the call waits for children. It stays a wait whatever is appended.
     waits: bool,
 }
 
-/// What is open, and who has spoken.
+/// Checker of the order of appended events: the open calls, and the last author.
 struct Talk {
     open: Vec<Open>,
-    /// Has anything been said in this thread?
+    /// True if the history has a message already.
     begun: bool,
-    /// Is the last event that a provider will see the assistant's, of this entry?
+    /// True if the last event of this entry that a provider will see is the assistant's.
     speaking: bool,
-    /// What that event makes of the entry.
+    /// Reason of the entry, by that event.
     reason: Reason,
 }
 
@@ -147,7 +150,7 @@ impl Talk {
         })
     }
 
-    /// Add one event, if it may stand where it would.
+    /// Adds one event, if it may stand at its place.
     fn add(&mut self, change: &mut Change<'_>, n: usize, given: &Given) -> Result<(), Error> {
         let place = format!("events[{n}]");
         match given {
@@ -170,7 +173,7 @@ impl Talk {
 
     fn said(&mut self, place: &str, event: &Event) -> Result<(), Error> {
         let role = match speaker(event) {
-            // A result has been looked at by itself.
+            // A result was checked on its own.
             None | Some(Speaker::Tool) => return Ok(()),
             Some(Speaker::User) => Role::User,
             Some(Speaker::Assistant) => Role::Assistant,
@@ -208,14 +211,14 @@ impl Talk {
             index,
             name: call.name.clone(),
             id: call.id.clone(),
-            // Nobody but the host knows what its tools do.
+            // Only the host knows what its tools do.
             idempotent: false,
             waits: false,
         });
         Ok(())
     }
 
-    /// The result of one open call, which is then no longer open.
+    /// Closes the open call that a result names, and returns the result as an event.
     fn result(&mut self, place: &str, given: &GivenResult) -> Result<Event, Error> {
         let named = |open: &Open| match (&given.id, given.version, given.index) {
             (Some(id), ..) => *id == open.id || *id == call_id(open.version, open.index),
@@ -246,7 +249,7 @@ impl Talk {
         }))
     }
 
-    /// What the events come to: the head follows them, and the mail, and a cancel that waits.
+    /// Builds the plan: updates the head, takes the mail, and applies a cancel that waits.
     fn finish(self, mut change: Change<'_>, held: bool) -> Result<Plan, Error> {
         let version = change.version();
         let made_here = self.open.iter().find(|open| open.version == version);
@@ -268,7 +271,7 @@ impl Talk {
             calls: calls.collect(),
         });
         if self.reason != Reason::Changed {
-            // What the provider remembers is no longer what was said.
+            // The provider's session no longer matches the history.
             change.head.session = None;
         }
         if let Some(intent) = change.head.intent {
@@ -299,7 +302,8 @@ impl Talk {
     }
 }
 
-/// Nobody holds it: mail still wants an answer, what was answered by hand does not.
+/// Sets the due time of a thread that no caller holds: waiting mail makes it due, and a history
+/// that needs no reply does not.
 fn due(change: &mut Change<'_>, taken: bool) {
     let head = &mut change.head;
     if taken || head.mail() > 0 {

@@ -1,4 +1,5 @@
-//! Taking over from a holder that is gone: charge what nobody knows, interrupt what must not run twice, go on.
+//! Takeover from a holder that is gone: its attempt of unknown usage is charged, calls that must
+//! not run twice are interrupted, and the run goes on.
 
 use super::children::{Kit, go_on, woken};
 use super::failure::keep_partial;
@@ -14,34 +15,34 @@ use crate::settings::Pin;
 use crate::thread::{Cause, Head, Intent, Status};
 use crate::time::Instant;
 
-/// Why the former holder is believed to be gone.
+/// Proof that the former holder is gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Proof {
-    /// Nobody holds it.
+    /// None: valid only where the thread has no holder.
     None,
-    /// Step and partial have not moved while it was watched for the grace.
+    /// Step and partial text did not move while the thread was watched for the grace.
     Watched {
         /// Version of the pending step that was seen.
         step: u64,
         /// Store version of the partial record that was seen.
         partial: u64,
     },
-    /// It is known to be dead.
+    /// The holder is known to be dead.
     Dead,
 }
 
-/// Text of a stream that was kept, with the store's version of it.
+/// Partial text of a stream, with the store version of its record.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct KeptPartial {
-    /// The text, if it belongs to the pending step.
+    /// The text; empty if it does not belong to the pending step.
     pub text: String,
-    /// 0 if there is no record.
+    /// Store version of the record; 0 if there is none.
     pub version: u64,
-    /// When it was kept, if it belongs to the pending step.
+    /// Time at which it was kept, if it belongs to the pending step.
     pub time: Option<Instant>,
 }
 
-/// Take a thread over and hand its step out anew.
+/// Takes a thread over and hands its step out anew.
 pub fn claim(
     loaded: &Loaded,
     pin: Option<&Pin>,
@@ -89,9 +90,9 @@ pub fn claim(
     )))
 }
 
-/// Why a thread is suspended whose steps keep being lost, if they do. The count begins anew then,
-/// for somebody is to look at it: a start does not reset it, or a step that kills each holder would
-/// be paid for at each resume.
+/// Returns the cause for suspending a thread whose steps keep being lost, if they do. The count
+/// begins anew then, because a person is to look at the thread. A start does not reset it, or a
+/// step that kills each holder would be paid for at each resume.
 fn crash_loop(head: &mut Head) -> Option<Cause> {
     if head.lost < LOST_MAX {
         return None;
@@ -103,7 +104,7 @@ fn crash_loop(head: &mut Head) -> Option<Cause> {
     Some(Cause::new("error", "crash_loop", message))
 }
 
-/// Close the run of a holder that is known to be dead: the first half of a claim, then suspended,
+/// Closes the run of a holder that is known to be dead: the first half of a claim, then suspended,
 /// code `recovered`, or `crash_loop` where that happened again and again.
 pub fn recover(
     loaded: &Loaded,
@@ -128,7 +129,7 @@ pub fn recover(
     )))
 }
 
-/// A cancel that waited takes effect instead of going on.
+/// Applies a cancel or kill that waited, instead of going on.
 pub(super) fn cancelled(mut change: Change<'_>, round: Option<&Entry>) -> Result<Decision, Error> {
     interrupt(&mut change, |_| true, &|index| name_of(round, index));
     let intent = change.head.intent.unwrap_or(Intent::Cancel);
@@ -154,21 +155,22 @@ fn gone(loaded: &Loaded, proof: Proof, partial_now: u64, moment: Moment<'_>) -> 
     }
 }
 
-/// A new token, so that the former holder can write no more; its attempt is charged, its text kept.
+/// Fences the former holder with a new token, so that it can write no more; charges its attempt and
+/// keeps its text.
 fn fence(change: &mut Change<'_>, round: Option<&Entry>, partial: &KeptPartial) {
     change.head.token += 1;
-    // A host's own loop submits no steps: how many appends it made between two deaths is not
+    // An external loop submits no steps: the number of its appends between two deaths is not
     // counted.
     if !change.head.is_own_loop() {
         change.head.lost += 1;
     }
-    // Nobody knows how long the holder lived. It did when it kept a text; the time after it may be a night in which no
-    // process ran, and a run must not reach its cap on duration by that.
+    // The holder's time of death is unknown. It lived when it kept a text. The time after that may
+    // be a night in which no process ran, and must not bring a run to its cap on duration.
     if let Some(time) = partial.time {
         count_time_until(change, time);
     }
-    // A driver that lives keeps what arrives every few seconds: the call was under way until then, and
-    // what may have come after the last text is bounded.
+    // A live driver keeps what arrives every few seconds. So the call was under way until then, and
+    // the time in which more may have come after the last text is bounded.
     let seen = partial
         .time
         .or(change.head.step.as_ref().map(|step| step.started));

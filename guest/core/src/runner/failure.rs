@@ -11,16 +11,19 @@ use crate::ledger::Usage;
 use crate::plan::Change;
 use crate::thread::{Cause, StepKind};
 
-/// What codes of ceilings begin with: a host that enforces them refuses a call by such a code.
+/// Prefix of the error codes of ceilings: a host that enforces a ceiling refuses a call by such a
+/// code.
 const CEILING: &str = "ceiling_";
 
-/// Settle what is known, then wait and try again, or suspend.
+/// Records a failed model call: settles the known usage, then waits for the next attempt, or
+/// suspends.
 pub(super) fn failed(change: &mut Change<'_>, tries: u32, failure: &LlmFailure) -> Reason {
     count_time(change);
     settle(change, failure.usage, failure.sent, &failure.partial);
     keep_partial(change, &failure.partial);
     let code = cut(&failure.code, 100);
-    // What comes back unchanged and may cost something each time is asked for twice, not four times.
+    // A failure that repeats unchanged and may cost something each time is tried twice, not four
+    // times.
     let paid = failure.sent && failure.usage != Some(Usage::default());
     let before = change
         .head
@@ -59,9 +62,10 @@ pub(super) fn failed(change: &mut Change<'_>, tries: u32, failure: &LlmFailure) 
     Reason::Error
 }
 
-/// What a host's ceiling refused is a limit of that name; all else is the provider's. `again`: the
-/// attempt before it failed in the same way, and both may cost something. A wait that the provider
-/// asks for stands in the sentence and, in milliseconds, as the value.
+/// Returns the cause of a suspension after a failure: a refusal by a host's ceiling is a limit of
+/// that name, every other failure is the provider's. `again` is true if the attempt before it
+/// failed in the same way, and both may cost something. A wait that the provider asks for is named
+/// in the sentence and, in milliseconds, as the value.
 fn cause_of(failure: &LlmFailure, again: bool) -> Cause {
     let LlmFailure {
         kind,
@@ -88,7 +92,8 @@ fn cause_of(failure: &LlmFailure, again: bool) -> Cause {
     }
 }
 
-/// Milliseconds until the next attempt: as long as the provider asks and at least the backoff; `None` for no.
+/// Milliseconds until the next attempt: the time that the provider asks for, at least the backoff;
+/// `None` for no further attempt.
 fn retry_in(tries: u32, failure: &LlmFailure) -> Option<u64> {
     let again = matches!(failure.kind.as_str(), "transient" | "rate-limited");
     let asked = failure.retry.unwrap_or(0);
@@ -98,7 +103,8 @@ fn retry_in(tries: u32, failure: &LlmFailure) -> Option<u64> {
     Some(asked.max(BACKOFF_MILLIS << tries))
 }
 
-/// The driver stopped the step: a cancel, or its person. Calls that may run again stay open unless the run ends.
+/// Records a step that its driver stopped, for a cancel or for its person. Calls that may run again
+/// stay open unless the run ends.
 pub(super) fn stopped(
     change: &mut Change<'_>,
     round: Option<&Entry>,
@@ -136,8 +142,8 @@ pub(super) fn keep_partial(change: &mut Change<'_>, partial: &str) {
 mod tests {
     use super::*;
 
-    /// Symptom: a provider asked to wait for 900 s, the run was suspended, and nobody was told for
-    /// how long. Cause: only the runner looked at the wait. Fix: the cause says it.
+    /// Symptom: a provider asked to wait for 900 s, the run was suspended, and the person was not
+    /// told for how long. Cause: only the runner looked at the wait. Fix: the cause says it.
     /// Kind: causes of suspensions, with and without a wait.
     #[test]
     fn a_cause_says_the_wait_that_the_provider_asks_for() {

@@ -1,7 +1,7 @@
-//! Why a provider ended a reply: a closed set of words, with the synonyms that hosts may hand on
-//! unchanged.
+//! Reasons for which a provider ends a reply: a closed set of words, with the synonyms that hosts
+//! may hand on unchanged.
 
-/// What the word means for the run.
+/// Meaning of the word for the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FinishReason {
     /// The reply is whole.
@@ -12,7 +12,7 @@ pub enum FinishReason {
     Length,
     /// The provider withheld all or part of it.
     ContentFilter,
-    /// Any other word. A reply that ends with it is not taken as whole.
+    /// Any other word. A reply that ends with it does not count as whole.
     Unknown,
 }
 

@@ -1,8 +1,10 @@
-//! Truth that comes late: what an attempt really used that was charged by estimate, because its driver was believed
-//! to be gone. It is taken once, whoever holds the thread by now, and also when it has ended.
+//! Correction of a charge after the fact: the real usage of an attempt that was charged by estimate
+//! because its driver was believed to be gone. It is applied once, whoever holds the thread by now,
+//! and also when the thread has ended.
 //!
-//! A thread that nobody holds records it at once, an ended one too: usage is all that its history still gains. One that is
-//! held keeps it in its head, and its next entry tells of it.
+//! A thread that no caller holds records it at once, even one that has ended: corrections of usage
+//! are all that its history still gains. A thread that is held keeps it in its head, and its next
+//! entry records it.
 
 use super::Decision;
 use crate::error::Error;
@@ -11,7 +13,8 @@ use crate::ledger::Usage;
 use crate::plan::{Change, Loaded, Moment};
 use crate::thread::{Late, Status};
 
-/// The answer to a fenced driver: its error, with what it tells of an attempt that was charged.
+/// Returns the error for a fenced driver, and records the usage that it reports of an attempt that
+/// was charged.
 pub(super) fn fenced(
     loaded: &Loaded,
     version: u64,

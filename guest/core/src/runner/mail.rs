@@ -1,8 +1,9 @@
 //! The inbox of a thread: messages that were acknowledged and are not in its history yet.
 //!
-//! The next commit of the thread takes them all, unless calls are open; the commit that ends it takes them in any case. So
-//! a message that was acknowledged is in the history, whatever happens to the thread. What may wait is bounded so that it
-//! fits the entry beside the largest reply or round.
+//! The next commit of the thread takes them all, unless calls are open; the commit that ends the
+//! thread takes them in any case. So a message that was acknowledged is in the history, whatever
+//! happens to the thread. The bytes that may wait are bounded, so that they fit the entry beside
+//! the largest reply or round.
 
 use super::{MAIL_BYTES_MAX, MAIL_MAX};
 use crate::error::Error;
@@ -30,14 +31,15 @@ impl Mail {
     }
 }
 
-/// What the history says in the place of a message whose record is gone. The model reads it, too.
+/// Text in the history in place of a message whose record is gone. The model reads it, too.
 const LOST_MESSAGE: &str = "(A message that was sent to this thread is lost: its record in the store is missing or cannot \
      be read. Nobody knows what it said.)";
 
-/// What stands in an entry beside its events.
+/// Bytes kept free in an entry beside its events.
 const ENTRY_ROOM_BYTES: usize = 16 << 10;
 
-/// Put a message into the inbox of a thread that somebody holds, or whose calls are open. `change.mail` is what waits.
+/// Puts a message into the inbox of a thread that is held, or whose calls are open. `change.mail`
+/// is the mail that waits.
 pub(super) fn mail_write(change: &mut Change<'_>, message: &Message) -> Result<(), Error> {
     let value = json::text(message);
     let waiting: usize = change.mail.iter().map(Mail::bytes).sum();
@@ -54,7 +56,7 @@ pub(super) fn mail_write(change: &mut Change<'_>, message: &Message) -> Result<(
     Ok(())
 }
 
-/// The record of a message in the inbox of a chain.
+/// Returns the write of a message into the inbox of a chain.
 pub(super) fn inbox_write(chain: &str, number: u64, value: String) -> Write {
     Write::Put {
         collection: key::INBOX,
@@ -65,8 +67,8 @@ pub(super) fn inbox_write(chain: &str, number: u64, value: String) -> Write {
 }
 
 /// Takes the messages out of the inbox: each becomes an event and its record goes, in the same
-/// commit. Returns how many there were to read. A lost one becomes an event that says so, which by
-/// itself is no reason to ask a model: see [`only_lost_mail`].
+/// commit. Returns the number of readable messages. A lost message becomes an event that says so,
+/// which by itself is no reason to ask a model: see [`only_lost_mail`].
 pub(super) fn take_mail(change: &mut Change<'_>) -> usize {
     let mut taken = 0;
     let root = id::key(&change.thread.chain);
@@ -95,7 +97,7 @@ pub(super) fn take_mail(change: &mut Change<'_>) -> usize {
     taken
 }
 
-/// Why nothing is asked of a model, if all that there is to answer since its last words are
+/// Returns the cause for not asking a model: everything to answer since its last message are
 /// messages that are lost.
 pub(super) fn only_lost_mail(change: &Change<'_>) -> Option<Cause> {
     if change.lost_mail.is_empty() {

@@ -1,8 +1,10 @@
-//! A run as a step machine: start, claim, submit, signal; each decides one commit and the next step. Beside it, what a
-//! host with a loop of its own does instead: open, append, close.
+//! A run as a step machine: start, claim, submit, signal; each decides one commit and the next
+//! step. Beside it, the operations of an external loop, which a host runs instead: open, append,
+//! close.
 //!
-//! Nothing here waits or calls. A step is named by the version that hands it out; `submit` answers it and gets the
-//! next. Every decision may be repeated: [`Decision::Repeat`] says that it was made already.
+//! Nothing here waits or calls. A step is named by the version that hands it out; `submit` answers
+//! it and gets the next. Every decision may be repeated: [`Decision::Repeat`] says that it was made
+//! already.
 
 mod admit;
 mod append;
@@ -42,43 +44,48 @@ pub use submit::{LlmFailure, Outcome, Submission, submit};
 use crate::error::Error;
 use crate::plan::Plan;
 
-/// Longest time of a model call whose model names none: 128,000 output tokens at 40 a second. A host bounds silence by
-/// itself, and the cap on duration what a run may last.
+/// Longest time of a model call whose model names none: 128,000 output tokens at 40 a second. A
+/// host bounds silence by itself, and the cap on duration bounds the run.
 pub const MODEL_MILLIS: u64 = 3_600_000;
-/// How long after a step's deadline its lease still stands.
+/// Time for which a lease outlasts its step's deadline.
 pub const LEASE_GRACE_MILLIS: u64 = 15_000;
-/// Longest time between now and the deadline of a hold of a host's own loop: long enough for a model, its tools and a
-/// person at a keyboard; what died is known to be gone within it, and a loop that lives moves its deadline.
+/// Longest time between now and the deadline of an external loop's lease: long enough for a model,
+/// its tools and a person at a keyboard. The death of a holder is known within it, and a live loop
+/// moves its deadline.
 pub const OPEN_MILLIS_MAX: u64 = 3_600_000;
-/// The request of such a hold: no caller can name one so.
+/// Request name of such a lease: no caller can name a request so.
 const NAME_OF_OPEN: &str = "\0open";
 /// Attempts of one request after the first.
 pub const RETRIES_MAX: u32 = 3;
 /// Wait before the first retry; it doubles with each.
 pub const BACKOFF_MILLIS: u64 = 500;
-/// Longest time between two looks at whether money that other calls held is free.
+/// Longest time between two checks of whether money that other calls held is free.
 pub const MONEY_WAIT_MILLIS_MAX: u64 = 15_000;
-/// A provider that asks for more than this suspends the run: a person should know.
+/// Longest wait that a provider may ask for without suspending the run: above it a person should
+/// know.
 pub const RETRY_AFTER_MILLIS_MAX: u64 = 600_000;
-/// So long after its last kept text, or its start, a call whose holder died is charged for: a driver that lives keeps a
-/// text every two seconds, and a longer silence is rather that of the dead than of the model.
+/// Longest time that is charged after the last kept text, or the start, of a call whose holder
+/// died: a live driver keeps a text every two seconds, and a longer silence is more likely the
+/// holder's death than the model's.
 pub const SILENCE_MILLIS_MAX: u64 = 20_000;
 /// Rounds in a row in which no call could be run, before the run suspends.
 pub const BAD_ROUNDS_MAX: u32 = 3;
 /// Steps in a row lost to dead holders, before the run suspends.
 pub const LOST_MAX: u32 = 3;
-/// Least output tokens an attempt is lowered to where money is short.
+/// Least output tokens that an attempt is lowered to where money is short.
 pub const OUTPUT_TOKENS_FLOOR: u64 = 256;
 /// Most calls of one reply that are run; the others are refused, and the model is told.
 pub const CALLS_MAX: usize = 32;
 /// Most bytes, as JSON text, of the results of one round.
 pub const ROUND_BYTES_MAX: usize = 512 << 10;
-/// Most bytes, as JSON text, of one reply, counting [`BLOCK_BYTES`] more for each block. With one message of the inbox
-/// it still fits an entry.
+/// Most bytes, as JSON text, of one reply, counting [`BLOCK_BYTES`] more for each block. With one
+/// message of the inbox it still fits an entry.
 pub const REPLY_BYTES_MAX: usize = 500 << 10;
-/// What a block may add to an entry beside its own text: names of fields, and for a call that is refused its result.
+/// Most bytes that a block adds to an entry beside its own text: names of fields, and for a call
+/// that is refused its result.
 pub const BLOCK_BYTES: usize = 1_536;
-/// Most bytes, as JSON text, of what the runner's own tools answer to the calls of one reply, but a sentence for each.
+/// Most bytes, as JSON text, of the answers of the runner's own tools to the calls of one reply,
+/// apart from a sentence for each.
 pub const OWN_ANSWERS_BYTES_MAX: usize = 96 << 10;
 /// Most bytes of a tool's name and of a model's id of a call that are kept: valid ones are shorter.
 pub const CALL_NAME_BYTES_MAX: usize = 128;
@@ -90,17 +97,18 @@ pub const RESULT_BYTES_MAX: usize = 64 << 10;
 pub const PARTIAL_BYTES_MAX: usize = 256 << 10;
 /// Most messages that wait in a thread's inbox.
 pub const MAIL_MAX: u64 = 32;
-/// Most bytes of them, as JSON text: the largest message fits, and beside the largest reply or round all of them fit one
-/// entry, so that the end of a thread can take what waits.
+/// Most bytes of the inbox, as JSON text: the largest message fits, and beside the largest reply or
+/// round all messages fit one entry, so that the end of a thread can take what waits.
 pub const MAIL_BYTES_MAX: usize = 400 << 10;
 
-/// What a request comes to.
+/// Outcome of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision {
-    /// It was made already: the pending step is the answer.
+    /// The request was decided before: the pending step is the answer.
     Repeat,
-    /// This is to be committed; the pending step of its head is the answer.
+    /// The plan is to be committed; the pending step of its head is the answer.
     Commit(Box<Plan>),
-    /// This is to be committed, and the answer is an error all the same: what a driver tells that was fenced.
+    /// The plan is to be committed, and the answer is the error all the same: a fenced driver
+    /// reported usage.
     Late(Box<Plan>, Error),
 }

@@ -1,8 +1,10 @@
-//! The money of a host's own loop: it holds before a call, and settles or releases when it knows what became of it.
+//! The money of an external loop: it holds before a call, and settles or releases once the cost is
+//! known.
 //!
-//! A hold is named by a key of the host's, so that a repeated call is known for ever, and from then on by the version that
-//! admitted it. Settling needs no token: truth is taken from whoever has it, once. What is still held when the loop ends
-//! is charged by estimate, and may be settled late like any charged attempt.
+//! A hold is named by a key of the host's, so that a repeated call is known for ever, and from then
+//! on by the version that admitted it. Settling needs no token: the real cost is accepted from any
+//! caller, once. A call that is still held when the loop ends is charged by estimate, and may be
+//! settled later like any charged attempt.
 
 use super::Decision;
 use super::admit::{cap_reached, hold as admit_money, lease, money_held, refused_money};
@@ -20,19 +22,19 @@ use crate::settings::Model;
 use crate::thread::{HOLDS_MAX, Late, OwnHold, Status};
 use crate::time::Instant;
 
-/// What a call may come to.
+/// The most that a call may come to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Estimate {
     /// A call of a model of the library.
     Tokens {
         /// The model.
         model: Box<Model>,
-        /// Tokens that it will read.
+        /// Tokens of its input.
         input: u64,
         /// Most tokens that it may write.
         output: u64,
     },
-    /// So much money.
+    /// An amount of money.
     Amount(NanoUsd),
 }
 
@@ -54,12 +56,12 @@ impl Estimate {
     }
 }
 
-/// What became of a call.
+/// The outcome of a call, as money.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Bill {
-    /// It used so many tokens, at the prices that stood when it was held.
+    /// Tokens used, charged at the prices of the hold.
     Usage(Usage),
-    /// It cost so much.
+    /// The real cost.
     Amount(NanoUsd),
     /// Nothing was sent.
     Nothing,
@@ -75,25 +77,25 @@ impl Bill {
     }
 }
 
-/// What is remembered of a hold for ever, beside the signals that were seen.
+/// Record of a hold, kept for ever beside the signals that were seen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attempt {
     /// The version that admitted it.
     pub version: u64,
-    /// What was set aside.
+    /// Amount that was set aside.
     pub amount: NanoUsd,
     /// Most output tokens that were admitted.
     pub output: u64,
-    /// SHA-256 of what was asked.
+    /// SHA-256 of the estimate that was requested.
     pub estimate: String,
-    /// SHA-256 of what became of it, once somebody has told.
+    /// SHA-256 of the bill, once it was reported.
     pub bill: Option<String>,
 }
 
 record!(Attempt { version, amount, output, estimate, bill or nothing });
 
-/// Key of an attempt's record: no signal can have such a name. Where the ids of the thread and its chain and the name are
-/// long, all that is behind the chain is in a digest.
+/// Returns the key of an attempt's record: no signal can have such a name. Where the ids of the
+/// thread and its chain and the name are long, everything after the chain is replaced by a digest.
 pub fn attempt_key(loaded: &Loaded, name: &str) -> String {
     let (root, thread) = (loaded.root(), loaded.key());
     let whole = key::join(&[&root, "\0hold", &thread, name]);
@@ -103,20 +105,21 @@ pub fn attempt_key(loaded: &Loaded, name: &str) -> String {
     }
 }
 
-/// What a host asks to set aside.
+/// A host's request to set money aside.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HoldRequest<'a> {
-    /// Its token.
+    /// Token of the host's lease.
     pub token: u64,
-    /// Its name of the call.
+    /// The host's name for the call.
     pub key: &'a str,
-    /// What the call may come to.
+    /// The most that the call may come to.
     pub estimate: &'a Estimate,
-    /// Until when it should be settled: the hold of the thread lasts at least as long.
+    /// Time by which it should be settled: the lease of the thread lasts at least as long.
     pub deadline: Instant,
 }
 
-/// Set money aside for a call of a host's own loop. `known` is the record of a call of that name, if there was one.
+/// Sets money aside for a call of an external loop. `known` is the record of a call of that name,
+/// if there was one.
 pub fn hold(
     loaded: &Loaded,
     known: Option<&Attempt>,
@@ -182,7 +185,8 @@ pub fn hold(
     )))
 }
 
-/// The hold, if the money is there, and the most output tokens that it allows: lowered where money is short.
+/// Returns the hold, if the money is there, and the most output tokens that it allows: lowered
+/// where money is short.
 fn own_hold(change: &mut Change<'_>, request: &HoldRequest<'_>) -> Result<(OwnHold, u64), Error> {
     let (model, prices, rate, input, output) = match request.estimate {
         Estimate::Amount(_) => (String::new(), None, None, 0, 0),
@@ -220,7 +224,8 @@ fn own_hold(change: &mut Change<'_>, request: &HoldRequest<'_>) -> Result<(OwnHo
     Ok((own, output))
 }
 
-/// The step is renamed, as by every commit of such a hold, and lasts until the deadline.
+/// Renames the pending step, as every commit of an external loop does, and extends it to the
+/// deadline.
 fn last_until(change: &mut Change<'_>, deadline: Instant) {
     let version = change.version();
     let Some(step) = &mut change.head.step else {
@@ -232,8 +237,8 @@ fn last_until(change: &mut Change<'_>, deadline: Instant) {
     lease(change, deadline);
 }
 
-/// Tell what became of a held call, or of an attempt that was charged. `known` is the record of the call that
-/// `version` admitted, if it was a host's own.
+/// Records the bill of a held call, or of an attempt that was charged. `known` is the record of the
+/// call that `version` admitted, if it was an external loop's.
 pub fn settle(
     loaded: &Loaded,
     known: Option<(&str, &Stored<Attempt>)>,
@@ -284,7 +289,7 @@ fn same(same: bool, digest: &str, told: &str) -> Result<Decision, Error> {
     }
 }
 
-/// What a bill costs.
+/// Returns the cost of a bill.
 fn cost(bill: Bill, prices: Option<TokenPrices>) -> Result<NanoUsd, Error> {
     match (bill, prices) {
         (Bill::Nothing, _) => Ok(NanoUsd::ZERO),
@@ -304,7 +309,7 @@ fn usage(bill: Bill) -> Usage {
     }
 }
 
-/// Settle or release a hold that is open.
+/// Settles or releases a hold that is open.
 fn close(change: &mut Change<'_>, own: &OwnHold, bill: Bill) -> Result<(), Error> {
     let (spend, usage) = (cost(bill, own.prices)?, usage(bill));
     let how = match bill {
@@ -330,7 +335,8 @@ fn close(change: &mut Change<'_>, own: &OwnHold, bill: Bill) -> Result<(), Error
     used.run_turns += 1;
     used.spend = used.spend.saturating_add(spend);
     used.usage = used.usage.plus(usage);
-    // Told as money, it counts as the tokens that it was admitted with, as one that is charged does.
+    // A bill of money counts as the tokens that the call was admitted with, as a charged attempt
+    // does.
     let tokens = match bill {
         Bill::Amount(_) => own.tokens,
         Bill::Usage(_) | Bill::Nothing => usage.total(),
@@ -347,7 +353,8 @@ fn close(change: &mut Change<'_>, own: &OwnHold, bill: Bill) -> Result<(), Error
     Ok(())
 }
 
-/// Tell what an attempt really used that was charged: it is recorded now, or by the next entry of whoever holds the thread.
+/// Records the real usage of an attempt that was charged: now, or with the next entry of the
+/// holder.
 fn late(mut change: Change<'_>, version: u64, bill: Bill) -> Result<Decision, Error> {
     let charged = &mut change.head.charged;
     let Some(told) = charged.iter_mut().find(|told| told.version == version) else {

@@ -1,7 +1,8 @@
-//! A thread that a host holds for a loop of its own: opened, and closed again. What it does between is appended.
+//! External loops: a host holds a thread, runs it with a loop of its own instead of the runner,
+//! appends, and closes it again.
 //!
-//! It is held as a run is, by a lease and a token, with the pending step `own-loop`, which no driver performs. Each commit
-//! of the hold renames the step, so that who watches it sees it move.
+//! The thread is held as in a run, by a lease and a token, with the pending step `own-loop`, which
+//! no driver performs. Each commit of the loop renames the step, so that a watcher sees it move.
 
 use super::Decision;
 use super::admit::{hand_out_until, lease};
@@ -23,7 +24,7 @@ const MESSAGE_BYTES_MAX: usize = 1_000;
 /// Longest code of one, in bytes.
 const CODE_BYTES_MAX: usize = 64;
 
-/// Hold a thread until the deadline; its holder may move it.
+/// Leases a thread to an external loop until the deadline; its holder may move the deadline.
 pub fn open(
     loaded: &Loaded,
     holder: &str,
@@ -55,7 +56,7 @@ pub fn open(
     Ok(Decision::Commit(Box::new(plan)))
 }
 
-/// After now, and at most [`OPEN_MILLIS_MAX`] away.
+/// Checks that the deadline is after now, and at most [`OPEN_MILLIS_MAX`] away.
 pub(super) fn check_deadline(deadline: Instant, moment: Moment<'_>) -> Result<(), Error> {
     if deadline > moment.now && deadline <= moment.now.plus_millis(OPEN_MILLIS_MAX) {
         return Ok(());
@@ -65,7 +66,8 @@ pub(super) fn check_deadline(deadline: Instant, moment: Moment<'_>) -> Result<()
     Err(Error::invalid("deadline", &deadline.rfc3339(), problem))
 }
 
-/// May the holder of this token write?
+/// Checks that the holder of this token may write: an external loop holds the thread, with this
+/// token.
 pub(super) fn held(loaded: &Loaded, token: u64) -> Result<(), Error> {
     let head = &loaded.head.value;
     if token != head.token {
@@ -82,30 +84,30 @@ pub(super) fn held(loaded: &Loaded, token: u64) -> Result<(), Error> {
     }
 }
 
-/// How a host ends its hold.
+/// The way in which a host ends its loop.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ending {
-    /// It takes the next input.
+    /// The thread takes the next input.
     Idle,
-    /// It ended well; JSON.
+    /// The thread ends well, with this result (JSON).
     Completed(Option<String>),
-    /// It ended by an error; JSON, and what it says.
+    /// The thread ends by an error: the result (JSON), and its parsed form.
     Failed(String, Failed),
 }
 
 /// An error that ends a thread.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failed {
-    /// 1 to 64 of `[a-z0-9_]`.
+    /// Code, 1 to 64 of `[a-z0-9_]`.
     pub code: String,
-    /// For a person.
+    /// A sentence for a person.
     pub message: String,
 }
 
 record!(read Failed { code, message });
 
 impl Ending {
-    /// Read an outcome with its result.
+    /// Parses an outcome with its result.
     pub fn parse(outcome: &str, result: Option<String>) -> Result<Self, Error> {
         if let Some(text) = &result {
             check_result(text)?;
@@ -125,7 +127,7 @@ impl Ending {
         }
     }
 
-    /// What a repeated call is known by.
+    /// Returns the digest by which a repeated call is known.
     fn digest(&self) -> String {
         match self {
             Self::Idle => sha256(&["close", "idle"]),
@@ -167,7 +169,8 @@ fn failed(text: String) -> Result<Ending, Error> {
     Ok(Ending::Failed(text, failed))
 }
 
-/// End a hold. `round` is the entry that holds the open calls, `newest` the newest one but for what was told late since.
+/// Ends an external loop. `round` is the entry that holds the open calls, `newest` the newest entry
+/// apart from later corrections of usage.
 pub fn close(
     loaded: &Loaded,
     round: Option<&Entry>,
@@ -205,7 +208,7 @@ pub fn close(
     Ok(Decision::Commit(Box::new(plan)))
 }
 
-/// Ends the hold; a message that was `taken` out of the inbox wants an answer.
+/// Ends the loop; a message that was `taken` out of the inbox makes an idle thread due.
 fn end(change: &mut Change<'_>, ending: Ending, taken: bool) -> Reason {
     match ending {
         Ending::Idle => {

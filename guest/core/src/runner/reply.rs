@@ -1,4 +1,5 @@
-//! A reply of the model: settled, recorded, and either the end of the run or a round of calls.
+//! A reply of the model: it is settled and recorded, and either ends the run or opens a round of
+//! calls.
 
 use super::admit::{Try, admit};
 use super::children::{Child, Done, Prepared, Waiting, go_on, perform};
@@ -23,22 +24,22 @@ use crate::plan::Change;
 use crate::settings::{Pin, is_builtin};
 use crate::thread::{Cause, Round, RoundCall};
 
-/// A model's answer.
+/// A model's reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Completion {
-    /// In order.
+    /// Blocks of the reply, in order.
     pub blocks: Vec<ReplyBlock>,
-    /// Why it ended: see [`FinishReason`].
+    /// The provider's word for the end of the reply: see [`FinishReason`].
     pub finish: String,
-    /// What the provider reported.
+    /// Usage that the provider reported.
     pub usage: Option<Usage>,
-    /// The session to go on with.
+    /// Session id for the next request.
     pub session: Option<String>,
 }
 
 record!(write Completion { blocks, finish, usage, session });
 
-/// One block of a reply. An externally read form: see [`ReplyBlock::parse_all`].
+/// One block of a reply, as a driver submits it: see [`ReplyBlock::parse_all`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReplyBlock {
     /// Text.
@@ -105,7 +106,7 @@ record!(read Flat {
 });
 
 impl ReplyBlock {
-    /// Read the JSON list of blocks that `llm.completion` documents.
+    /// Reads the JSON list of blocks that `llm.completion` documents.
     pub fn parse_all(text: &str) -> Result<Vec<Self>, Error> {
         let flat: Vec<Flat> = json::read(text).map_err(|e| {
             Error::invalid(
@@ -137,7 +138,7 @@ impl ReplyBlock {
             .collect()
     }
 
-    /// What it may take in an entry.
+    /// Most bytes that the block takes in an entry.
     fn bytes(&self) -> usize {
         BLOCK_BYTES
             + match self {
@@ -158,7 +159,7 @@ impl ReplyBlock {
     }
 }
 
-/// Record a reply and decide what follows.
+/// Records a reply, and decides the next step or the end of the run.
 pub(super) fn replied(
     change: &mut Change<'_>,
     pin: &Pin,
@@ -208,7 +209,8 @@ pub(super) fn replied(
     round(change, pin, calls.collect(), &word)
 }
 
-/// Tokens of a reply whose provider reported none, by its text; those of the request by what is known of the context.
+/// Estimates the tokens of a reply whose provider reported none: the output by its text, the input
+/// by the estimated context.
 fn estimate_usage(change: &Change<'_>, blocks: &[ReplyBlock]) -> Usage {
     let output = blocks.iter().map(|block| match block {
         ReplyBlock::Text { text } | ReplyBlock::Thinking { text, .. } => estimate::tokens(text),
@@ -243,7 +245,8 @@ fn too_large(change: &mut Change<'_>, blocks: &[ReplyBlock], result: ResultEvent
     Reason::Suspended
 }
 
-/// The blocks as events; the indexes of the calls. Text is the last word if nothing is called, narration beside calls.
+/// Adds the blocks as events; returns the indexes of the calls. Text is a message if the reply
+/// calls nothing, and narration beside calls otherwise.
 fn record(change: &mut Change<'_>, blocks: Vec<ReplyBlock>) -> Vec<u32> {
     let calls_any = blocks
         .iter()
@@ -278,7 +281,7 @@ fn record(change: &mut Change<'_>, blocks: Vec<ReplyBlock>) -> Vec<u32> {
     calls
 }
 
-/// A reply without calls: the run is over, unless mail waits.
+/// Handles a reply without calls: the run is over, unless mail waits.
 fn ended(change: &mut Change<'_>, pin: &Pin, word: &str) -> Result<Reason, Error> {
     let text = change
         .events
@@ -313,7 +316,8 @@ fn ended(change: &mut Change<'_>, pin: &Pin, word: &str) -> Result<Reason, Error
     Ok(Reason::RunFinished)
 }
 
-/// Why a reply is not the end of a run, though it calls nothing: it was cut, withheld, or says nothing.
+/// Returns the cause why a reply without calls does not end the run: it was cut, withheld, or says
+/// nothing.
 fn not_whole(word: &str, text: &str) -> Option<Cause> {
     let (code, message) = match FinishReason::parse(word) {
         FinishReason::Length => (
@@ -341,29 +345,30 @@ fn not_whole(word: &str, text: &str) -> Option<Cause> {
     Some(Cause::new("error", code, message))
 }
 
-/// What a reply's calls come to.
+/// State of the calls of a reply while they are decided.
 #[derive(Default)]
 struct Calls {
-    /// Those that have no result yet.
+    /// Calls that have no result yet.
     open: Vec<RoundCall>,
-    /// The longest time of a tool outside, in milliseconds.
+    /// Longest time of a call that a driver runs, in milliseconds.
     timeout: u64,
-    /// What the one that waits waits for.
+    /// The children of the call that waits, if one does.
     waiting: Option<Waiting>,
     /// Children that were spawned.
     spawned: Vec<Child>,
-    /// Calls of the runner's own tools.
+    /// Number of calls of the runner's own tools.
     own: usize,
-    /// Bytes of their answers, as JSON text.
+    /// Bytes of the answers, as JSON text.
     bytes: usize,
-    /// The first cap that did not allow one, or why the reply is not whole.
+    /// Cause that stops the run: the first cap that did not allow a call, or that the reply is not
+    /// whole.
     stop: Option<Cause>,
-    /// Why none of them is run: the reply is not whole.
+    /// Reason why no call of the reply is run: the reply is not whole.
     not_run: Option<String>,
 }
 
-/// A reply with calls: those that cannot be run, and those of the runner's own tools, get their result at once; the others
-/// are handed out; a wait comes last.
+/// Handles a reply with calls. Calls that cannot be run, and calls of the runner's own tools, get
+/// their result at once; the others are handed out; a wait comes last.
 fn round(
     change: &mut Change<'_>,
     pin: &Pin,
@@ -377,8 +382,8 @@ fn round(
     for (place, (index, prepared)) in asked.into_iter().enumerate() {
         call(change, pin, (place, index), prepared, &mut calls)?;
     }
-    // A cut reply can be made again by the model, with less in it; what was withheld or ended in an
-    // unknown way is for a person to see.
+    // The model can repeat a cut reply with less in it. A reply that was withheld, or that ended in
+    // an unknown way, needs a person.
     let withheld = matches!(
         FinishReason::parse(word),
         FinishReason::ContentFilter | FinishReason::Unknown
@@ -410,7 +415,8 @@ fn round(
     if let Some(cause) = calls.stop {
         change.seal();
         suspend(change, cause);
-        // Children are more than the truth about what has happened: the margin is not for them.
+        // Spawned children are more than the truth about what has happened: the margin of a full
+        // store is not for them.
         change.closing &= calls.spawned.is_empty();
         return Ok(Reason::Suspended);
     }
@@ -420,7 +426,7 @@ fn round(
     Ok(Reason::AssistantTurn)
 }
 
-/// One call of a reply.
+/// Decides one call of a reply.
 fn call(
     change: &mut Change<'_>,
     pin: &Pin,
@@ -433,11 +439,12 @@ fn call(
     };
     let tool = pin.tool(&used.name);
     let refused = calls.not_run.clone().or_else(|| refusal(pin, &used, place));
-    // Half of what is left for each, so that the last one has something to say, too.
+    // Each answer gets half of the rest, so that the last one has room, too.
     let share = (OWN_ANSWERS_BYTES_MAX.saturating_sub(calls.bytes) / 2).max(REFUSAL_BYTES_MAX);
     let result = match (refused, prepared) {
         (Some(text), _) => (cut(&text, REFUSAL_BYTES_MAX).to_owned(), State::Denied),
-        // The thread is to end: nothing more is done, and what has no result by then is interrupted.
+        // The thread is to end: nothing more is performed, and calls without a result are
+        // interrupted.
         (None, Some(_)) if change.head.intent.is_some() => {
             calls.open.push(open(index, true, false));
             return Ok(());
@@ -502,8 +509,8 @@ fn called(event: &Event) -> String {
     }
 }
 
-/// Why no call of a reply that ended with this word is run, as a sentence for the model. The part
-/// that is missing may have changed what the others were for.
+/// Returns the reason, as a sentence for the model, why no call of a reply with this finish word is
+/// run. The part that is missing may have changed the purpose of the others.
 fn why_not_run(word: &str) -> Option<String> {
     Some(match FinishReason::parse(word) {
         FinishReason::Stop | FinishReason::ToolUse => return None,
@@ -518,7 +525,7 @@ fn why_not_run(word: &str) -> Option<String> {
     })
 }
 
-/// Why a call cannot be run, as a sentence for the model.
+/// Returns the reason, as a sentence for the model, why a call cannot be run.
 fn refusal(pin: &Pin, call: &ToolUse, place: usize) -> Option<String> {
     let names = || {
         pin.tools

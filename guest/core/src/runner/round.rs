@@ -11,37 +11,37 @@ use crate::plan::Change;
 use crate::settings::Pin;
 use crate::thread::{Round, RoundCall};
 
-/// What became of one call.
+/// Outcome of one call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolOutcome {
     /// Version of the entry that holds the call.
     pub version: u64,
     /// Index of the call in it.
     pub index: u32,
-    /// What became of it.
+    /// State of the call.
     pub state: ToolState,
     /// True if it failed.
     pub failed: bool,
-    /// What the model is shown.
+    /// Text shown to the model.
     pub content: String,
-    /// What the call itself cost.
+    /// Cost of the call itself.
     pub cost: NanoUsd,
 }
 
 record!(write ToolOutcome { version, index, state, failed, content, cost });
 
-/// What became of a call, as the driver knows it.
+/// State of a call, as the driver knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ToolState {
     /// It ran.
     Done,
-    /// Nobody knows whether it ran.
+    /// Unknown whether it ran.
     Interrupted,
 }
 
 words!(ToolState { Done = "done", Interrupted = "interrupted" });
 
-/// Record the results and admit the next attempt.
+/// Records the results of a round and decides the next step.
 pub(super) fn ran(
     change: &mut Change<'_>,
     pin: &Pin,
@@ -87,7 +87,7 @@ pub(super) fn ran(
     Ok(Reason::ToolResults)
 }
 
-/// The name of a call of the round's entry.
+/// Returns the tool name of a call of the round's entry.
 pub(super) fn name_of(entry: Option<&Entry>, index: u32) -> String {
     match entry.and_then(|entry| entry.events.get(index as usize)) {
         Some(Event::ToolUse(call)) => call.name.clone(),
@@ -112,7 +112,8 @@ fn matches_round(version: u64, calls: &[RoundCall], outcomes: &[ToolOutcome]) ->
     })
 }
 
-/// A result that is larger than its share of a round is cut on a character boundary, with a word about it.
+/// Cuts a result that is larger than its share of a round, on a character boundary, and adds a note
+/// about it.
 pub(super) fn fit(content: String, bytes: usize) -> String {
     let kept = cut_escaped(&content, bytes);
     if kept.len() == content.len() {

@@ -1,5 +1,5 @@
-//! Signals: messages, cancel, kill, raised caps. Where somebody holds the thread they change its head alone and take
-//! effect at its next commit; a kill fences at once.
+//! Signals: messages, cancel, kill, raised caps. While a thread is held they change its head alone
+//! and take effect at its next commit; a kill fences the holder at once.
 
 use super::Decision;
 use super::admit::cap_reached;
@@ -19,30 +19,30 @@ use crate::plan::{Change, Expect, Loaded, Moment, Write};
 use crate::thread::{Cause, Intent, Status};
 use crate::{id, key};
 
-/// What is sent to a thread.
+/// A signal to a thread.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Signal {
     /// A user's message.
     Message(Message),
-    /// End the run when its step is done.
+    /// Ends the run when its step is done.
     Cancel,
-    /// End the run now.
+    /// Ends the run now.
     Kill,
-    /// Lift caps.
+    /// Lifts caps.
     Raise(Raise),
 }
 
 /// Caps to be lifted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Raise {
-    /// Those that are set.
+    /// The caps that are set.
     pub caps: Limits,
-    /// Raise the accounts above as well where they lack room for the spend.
+    /// True to raise the accounts above as well where they lack room for the spend.
     pub through: bool,
 }
 
 impl Signal {
-    /// A digest of what it says, so that a repeated one is known.
+    /// Returns a digest of the signal, to recognize a repeated one.
     pub fn digest(&self) -> String {
         match self {
             Self::Message(message) => sha256(&["message", &json::text(message)]),
@@ -56,7 +56,7 @@ impl Signal {
     }
 }
 
-/// Decide about a signal that was not seen before; `mail` is what waits.
+/// Decides about a signal that was not seen before; `mail` is the inbox that waits.
 pub fn signal(
     loaded: &Loaded,
     round: Option<&Entry>,
@@ -76,7 +76,8 @@ pub fn signal(
             mail_write(&mut change, &message)?;
             change.into_head_plan()?
         }
-        // Never between a call and its result: the message waits until the open calls have theirs.
+        // No message stands between a call and its result: it waits until the open calls have
+        // theirs.
         Signal::Message(message) if change.head.round.is_some() => {
             mail_write(&mut change, &message)?;
             if head.status != Status::Waiting {
@@ -86,7 +87,7 @@ pub fn signal(
         }
         Signal::Message(message) => {
             begin_chat_run(&mut change);
-            // What was sent before stands before it.
+            // Messages that were sent before stand before it.
             take_mail(&mut change);
             change.push(Event::Message(message));
             change.head.due = Some(0);
@@ -111,8 +112,8 @@ pub fn signal(
     Ok(Decision::Commit(Box::new(plan)))
 }
 
-/// What still means something to a thread that has ended: an end for those under it, and money for those that draw on its
-/// account.
+/// Decides about a signal to a thread that has ended. Two still have an effect: an end for the
+/// threads under it, and money for those that draw on its account.
 fn after_the_end(
     loaded: &Loaded,
     (name, signal): (&str, Signal),
@@ -134,7 +135,7 @@ fn after_the_end(
     Ok(Decision::Commit(Box::new(change.into_head_plan()?)))
 }
 
-/// The same signal is taken once.
+/// Records the name of a signal, so that it is taken once.
 fn remember(change: &mut Change<'_>, name: &str, signal: &Signal) {
     let root = id::key(&change.thread.chain);
     change.extra.push(Write::Put {
@@ -145,7 +146,7 @@ fn remember(change: &mut Change<'_>, name: &str, signal: &Signal) {
     });
 }
 
-/// End it in this commit, whoever holds it.
+/// Ends the thread in this commit, whoever holds it.
 pub(super) fn stop(
     mut change: Change<'_>,
     round: Option<&Entry>,
@@ -161,7 +162,7 @@ pub(super) fn stop(
 
 fn raise(change: &mut Change<'_>, asked: Raise) -> Result<(), Error> {
     let Raise { caps, through } = asked;
-    // What is not asked for may stay above the operator's bound, which counts all the same.
+    // A cap that is not asked for may stay above the operator's bound; the bound still applies.
     let ceiling = change.ceiling();
     if let Some((name, asked, most)) = ceiling.overridden_by(caps).above(ceiling) {
         let problem = format!("is above the {most} that the operator's policy allows");
@@ -173,18 +174,19 @@ fn raise(change: &mut Change<'_>, asked: Raise) -> Result<(), Error> {
         let raised = change.on_account(&mut |path| path.raise(spend, through, ceiling.spend));
         raised.map_err(|refusal| not_raised(change, spend, refusal))?;
     }
-    // The entry that says so is this commit's, or the next one's if somebody holds the thread: see `into_plan`.
+    // The event is in this commit's entry, or in the next one if the thread is held: see
+    // `into_plan`.
     change.head.limits = change.head.limits.overridden_by(caps);
     if change.thread.pin.is_none() {
-        // Its caps are resolved once more at its first start.
+        // The caps are resolved once more at the first start.
         let before = change.thread.overrides.limits;
         change.thread.overrides.limits = before.overridden_by(caps);
     }
     Ok(())
 }
 
-/// A thread that one of these caps has suspended is due once no cap holds it any more. Whether the
-/// money is enough is seen when it goes on.
+/// Makes a suspended thread due if these caps lift its cause and no cap holds it any more. The
+/// money is checked when it goes on.
 fn go_on_if_lifted(change: &mut Change<'_>, caps: Limits) {
     let cause = change.head.cause.as_ref();
     let cause = cause.filter(|_| change.head.status == Status::Suspended);
@@ -202,8 +204,8 @@ fn go_on_if_lifted(change: &mut Change<'_>, caps: Limits) {
     }
 }
 
-/// The caps of a child that has not begun are lowered to its parent's at its first start, so what
-/// is above those is refused instead of accepted and lost.
+/// Refuses caps above the parent's for a child that has not begun: they are lowered to the parent's
+/// at its first start, so a higher cap would be accepted and lost.
 fn check_within(change: &Change<'_>, caps: Limits) -> Result<(), Error> {
     let Some(within) = &change.thread.overrides.within else {
         return Ok(());
@@ -219,7 +221,7 @@ fn check_within(change: &Change<'_>, caps: Limits) -> Result<(), Error> {
     }
 }
 
-/// Why the accounts above do not give what is asked.
+/// Returns the error for a raise that the accounts refuse.
 fn not_raised(change: &Change<'_>, spend: NanoUsd, refusal: Refusal) -> Error {
     let above = change.chain.above.first().map_or("", String::as_str);
     match refusal {

@@ -15,21 +15,21 @@ use crate::{estimate, id, key, plan};
 /// Longest holder and longest request name, in bytes.
 pub const NAME_BYTES_MAX: usize = 128;
 
-/// What a driver asks.
+/// A driver's request to start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StartRequest<'a> {
-    /// A user's message, or none to try again.
+    /// A user's message; `None` to try again.
     pub input: Option<Message>,
-    /// `<process nonce>/<n>`.
+    /// Name of the holder, `<process nonce>/<n>`.
     pub holder: &'a str,
     /// Name of the request.
     pub key: &'a str,
-    /// Mail that waits, and what an open round waits for.
+    /// Mail that waits, and the children of an open wait.
     pub kit: Kit,
 }
 
-/// Begin a run, or go on in place. `pin` is the one the thread has, or a new one (`fresh`: its text and hash); a thread
-/// that can be started has one.
+/// Begins a run, or resumes one in place. `pin` is the pin that the thread has, or a new one
+/// (`fresh`: its text and hash); a thread that can be started has one.
 pub fn start(
     loaded: &Loaded,
     pin: Option<&Pin>,
@@ -68,7 +68,7 @@ pub fn start(
             if let Some(message) = request.input {
                 mail_write(&mut change, &message)?;
             }
-            // Its wait has all its time again: who resumes a thread means its children, too.
+            // The wait has its full time again: resuming a thread resumes its children, too.
             change.head.wait = None;
             go_on(&mut change, pin, waiting.as_ref(), slowest(pin))?;
         }
@@ -78,26 +78,28 @@ pub fn start(
             admit(&mut change, pin, Try::default());
         }
     }
-    // A start is something new, also when it comes no further than a suspension: the margin is not for it.
+    // A start is new work, even if it gets no further than a suspension: the margin of a full store
+    // is not for it.
     change.closing = false;
     Ok(Decision::Commit(Box::new(change.into_plan(reason)?)))
 }
 
-/// Did a message come while calls were open? It waits in the inbox until the next start.
+/// Returns true if a message came while calls were open: it waits in the inbox until the next
+/// start.
 fn has_late_mail(head: &Head) -> bool {
     head.mail() > 0 && head.round.is_some()
 }
 
-/// Returns true if a start without input is refused: a cap, a frozen account, or an end that waits.
-/// A driver that begins what is due leaves such a thread out.
+/// Returns true if a start without input is refused: by a cap, a frozen account, or an end that
+/// waits. A driver that begins due threads leaves such a thread out.
 pub fn is_start_refused(loaded: &Loaded, ceiling: Limits) -> bool {
     let begins = has_late_mail(&loaded.head.value) && begins_chat_run(loaded);
     allowed(loaded, begins, ceiling).is_err()
 }
 
-/// What the model is to answer: the input, mail that was just `taken`, a message that was added while
-/// nobody ran the thread, or a directive's opening. Where all of the mail is lost, the admission
-/// says so.
+/// Adds the message that the model is to answer: the input or a directive's opening. None is needed
+/// where mail was just `taken`, or where a message was added while the thread was not held. Where
+/// all of the mail is lost, the admission reports it.
 fn speak(
     change: &mut Change<'_>,
     loaded: &Loaded,
@@ -131,7 +133,7 @@ fn needs_input(loaded: &Loaded) -> Error {
     )
 }
 
-/// A holder, or the name of a request.
+/// Checks the name of a holder or of a request.
 pub(super) fn check_name(field: &str, name: &str) -> Result<(), Error> {
     if name.is_empty() || name.len() > NAME_BYTES_MAX || name.chars().any(char::is_control) {
         let problem = "must be 1 to 128 bytes without control characters";
@@ -140,7 +142,7 @@ pub(super) fn check_name(field: &str, name: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// The pin of a thread that must have one by now.
+/// Returns the pin of a thread that must have one by now.
 pub(super) fn pinned<'a>(loaded: &Loaded, pin: Option<&'a Pin>) -> Result<&'a Pin, Error> {
     let id = &loaded.thread.value.id;
     pin.ok_or_else(|| Error::Corrupt(format!("{id} has no pin")))
@@ -154,7 +156,7 @@ pub(super) fn refused(loaded: &Loaded, advice: &str) -> Error {
     }
 }
 
-/// Why a thread that has ended takes nothing more.
+/// Returns the error for a thread that has ended and takes nothing more.
 pub(super) fn ended(loaded: &Loaded, advice: &str) -> Error {
     match &loaded.thread.value.next {
         Some(next) => Error::Continued {
@@ -165,7 +167,8 @@ pub(super) fn ended(loaded: &Loaded, advice: &str) -> Error {
     }
 }
 
-/// May somebody take it, under the operator's caps? `begins`: a new run, though it is suspended.
+/// Checks that a caller may take the thread, under the operator's caps. `begins` is true if a new
+/// run begins although the thread is suspended.
 pub(super) fn allowed(loaded: &Loaded, begins: bool, ceiling: Limits) -> Result<(), Error> {
     let mut head = loaded.head.value.clone();
     if begins {
@@ -205,7 +208,8 @@ pub(super) fn busy(loaded: &Loaded) -> Error {
     }
 }
 
-/// Fix what the thread runs with. Its first pin decides about its caps, and its prompt counts from then on.
+/// Applies the pin to the thread. A first pin sets its caps, and its prompt counts as context from
+/// then on.
 fn fix(change: &mut Change<'_>, pin: &Pin, fresh: Option<(String, String)>) {
     let first = change.thread.pin.is_none();
     if let Some((text, hash)) = fresh {
@@ -223,7 +227,7 @@ fn fix(change: &mut Change<'_>, pin: &Pin, fresh: Option<(String, String)>) {
         if first {
             change.thread.limits = pin.limits;
             change.head.limits = pin.limits;
-            // What a child may spend was fixed when it was spawned.
+            // The money of a child was fixed when it was spawned.
             if change.chain.above.is_empty() {
                 change.chain.account.limit = pin.limits.spend;
             }
@@ -240,8 +244,9 @@ fn fix(change: &mut Change<'_>, pin: &Pin, fresh: Option<(String, String)>) {
     }
 }
 
-/// Give the thread to a holder: a new run, or the one that stopped. `request` is the name by which a repeated call is
-/// known. An account that was closed while the thread rested is opened again, or it is refused with what is available.
+/// Gives the lease of the thread to a holder, for a new run or the one that stopped. `request` is
+/// the name by which a repeated call is known. An account that was closed while the thread was idle
+/// is opened again; if that fails, the error names the amount that is available.
 pub(super) fn take(change: &mut Change<'_>, holder: &str, request: &str) -> Result<(), Error> {
     let was = change.head.status;
     if let Err(refusal) = change.join() {
@@ -260,8 +265,7 @@ pub(super) fn take(change: &mut Change<'_>, holder: &str, request: &str) -> Resu
     Ok(())
 }
 
-/// Counts a new run: what is capped for each run begins anew. Steps that were lost before it still
-/// count.
+/// Counts a new run: what is capped for each run begins anew. The count of lost steps goes on.
 fn begin_run(head: &mut Head) {
     head.run += 1;
     head.counters = Counters {
@@ -273,9 +277,9 @@ fn begin_run(head: &mut Head) {
     head.bad_rounds = 0;
 }
 
-/// Does a person's message begin a new run of this thread where it stands? So it is with a
-/// suspended chat, as with one that is idle: else a chat at a cap of the operator's, which nobody
-/// can raise, could never go on. A run that has used nothing yet goes on.
+/// Returns true if a person's message begins a new run of this thread in its current status. It
+/// does for a suspended chat, as for one that is idle: otherwise a chat at a cap of the operator's,
+/// which the user cannot raise, could never go on. A run that has used nothing yet goes on.
 fn begins_chat_run(loaded: &Loaded) -> bool {
     let head = &loaded.head.value;
     let used = &head.counters;
@@ -283,14 +287,14 @@ fn begins_chat_run(loaded: &Loaded) -> bool {
     loaded.thread.value.directive.is_none() && head.status == Status::Suspended && !unused
 }
 
-/// Begins that run, for a message that arrives while nobody holds the chat.
+/// Begins that run, for a message that arrives while the chat is not held.
 pub(super) fn begin_chat_run(change: &mut Change<'_>) {
     if begins_chat_run(change.loaded()) {
         begin_run(&mut change.head);
     }
 }
 
-/// Longest time of a tool that is offered, in milliseconds.
+/// Returns the longest timeout of the tools that are offered, in milliseconds.
 pub(super) fn slowest(pin: &Pin) -> u64 {
     let slowest = pin.tools.iter().map(|tool| tool.timeout).max();
     slowest.unwrap_or(crate::settings::TOOL_MILLIS)

@@ -1,4 +1,4 @@
-//! The pending step of a head, as a driver gets it.
+//! The pending step of a head, in the form that a driver gets.
 
 use crate::error::Error;
 use crate::history::{Entry, Event};
@@ -6,22 +6,22 @@ use crate::settings::Pin;
 use crate::thread::{Head, StepKind};
 use crate::time::Instant;
 
-/// What the driver does next.
+/// The next step for the driver.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
-    /// `None`: the run is finished, for now.
+    /// Kind of the step; `None` if the run is finished for now.
     pub kind: Option<StepKind>,
-    /// The version that hands it out.
+    /// Version that hands the step out.
     pub version: u64,
-    /// Until when it must be done.
+    /// Time by which it must be done.
     pub deadline: Instant,
     /// Most output tokens, for a model call.
     pub output: u64,
     /// SHA-256 of the request, for a model call.
     pub hash: String,
-    /// The round, for tool calls.
+    /// The calls of the round, for tool calls.
     pub calls: Vec<Call>,
-    /// For a wait: until when.
+    /// For a wait: the time at which it ends.
     pub until: Option<Instant>,
 }
 
@@ -36,13 +36,14 @@ pub struct Call {
     pub name: String,
     /// JSON object, as the model wrote it.
     pub arguments: String,
-    /// May it be run again?
+    /// True if the call may be run again.
     pub idempotent: bool,
-    /// Milliseconds it may take.
+    /// Longest time of the call in milliseconds.
     pub timeout: u64,
 }
 
-/// The pending step. `round` is the entry that holds the calls of the head's round, if it has one.
+/// Returns the pending step. `round` is the entry that holds the calls of the head's round, if it
+/// has one.
 pub fn step(head: &Head, pin: Option<&Pin>, round: Option<&Entry>) -> Result<Step, Error> {
     let Some(pending) = &head.step else {
         return Ok(Step {

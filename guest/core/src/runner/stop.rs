@@ -1,4 +1,5 @@
-//! How a run stops: suspended, cancelled, killed, finished. Each leaves no holder, no step and no hold.
+//! The stop of a run: suspended, cancelled, killed, finished. Each leaves no holder, no step and no
+//! hold.
 
 use super::RESULT_BYTES_MAX;
 use super::children::pass_on;
@@ -14,9 +15,9 @@ use crate::thread::{Cause, Charged, Hold, Intent, Status, StepKind};
 use crate::time::Instant;
 use crate::{error, estimate, id, key};
 
-/// Needs somebody. Can go on in place.
+/// Suspends the run: it needs a person or a driver, and can go on in place.
 ///
-/// Where a cancel waits, the run ends by it instead: nobody wants it to go on.
+/// Where a cancel waits, the run ends by it instead.
 pub(super) fn suspend(change: &mut Change<'_>, cause: Cause) {
     if let (Some(intent), None) = (change.head.intent, &change.head.round) {
         end_by(change, intent);
@@ -33,7 +34,8 @@ pub(super) fn suspend(change: &mut Change<'_>, cause: Cause) {
     change.closing = true;
 }
 
-/// Ended by somebody. What was sent to the thread until now stands in its history; its children are to be told.
+/// Ends the thread by a cancel or a kill. Messages that were sent to the thread until now enter its
+/// history; its children are to be ended, too.
 pub(super) fn end_by(change: &mut Change<'_>, intent: Intent) {
     take_mail(change);
     let (status, code) = match intent {
@@ -52,7 +54,8 @@ pub(super) fn end_by(change: &mut Change<'_>, intent: Intent) {
     end(change, status);
 }
 
-/// The run is over and went well: a chat becomes idle, a directive's thread ends with its last text as result.
+/// Finishes a run that went well: a chat becomes idle, a directive's thread ends with its last text
+/// as result.
 pub(super) fn finish(change: &mut Change<'_>, text: &str) {
     if change.thread.directive.is_none() {
         return rest(change);
@@ -66,7 +69,7 @@ pub(super) fn finish(change: &mut Change<'_>, text: &str) {
     complete(change, Some(crate::json::text(&result)));
 }
 
-/// Takes the next input.
+/// Makes the thread idle: it takes the next input.
 pub(super) fn rest(change: &mut Change<'_>) {
     change.closing = true;
     change.head.cause = None;
@@ -74,7 +77,7 @@ pub(super) fn rest(change: &mut Change<'_>) {
     change.leave();
 }
 
-/// Ended well. `result` is JSON.
+/// Ends the thread well. `result` is JSON.
 pub(super) fn complete(change: &mut Change<'_>, result: Option<String>) {
     change.head.cause = None;
     let_go(change, Status::Completed);
@@ -82,7 +85,7 @@ pub(super) fn complete(change: &mut Change<'_>, result: Option<String>) {
     end(change, Status::Completed);
 }
 
-/// Ended by an error of a host's own loop. `result` is JSON.
+/// Ends the thread by an error of an external loop. `result` is JSON.
 pub(super) fn fail(change: &mut Change<'_>, cause: Cause, result: String) {
     speak_of(change, &cause);
     let_go(change, Status::Error);
@@ -104,7 +107,8 @@ fn end(change: &mut Change<'_>, status: Status) {
     change.leave();
 }
 
-/// No holder, no step, nothing due (but mail that waits makes a thread due at once).
+/// Releases the lease: leaves no holder, no step, and nothing due (but waiting mail makes a thread
+/// due at once).
 pub(super) fn let_go(change: &mut Change<'_>, status: Status) {
     charge_held(change);
     let mail = change.head.mail() > 0 && !status.is_end();
@@ -123,8 +127,9 @@ pub(super) fn let_go(change: &mut Change<'_>, status: Status) {
     });
 }
 
-/// Closes the hold of the pending attempt: with what it cost, by estimate where nobody knows (`usage` is `None` and
-/// something was sent; `arrived` is what was seen of its reply), or with nothing.
+/// Closes the hold of the pending attempt and returns the cost: by the reported usage; by estimate
+/// if something was sent and the usage is unknown (`None`; `arrived` is the part of its reply that
+/// was seen); or with nothing if nothing was sent.
 pub(super) fn settle(
     change: &mut Change<'_>,
     usage: Option<Usage>,
@@ -135,7 +140,8 @@ pub(super) fn settle(
     settle_until(change, (usage, sent), arrived, now)
 }
 
-/// The same for an attempt that was under way until this moment, as far as is known.
+/// Closes the hold of the pending attempt, as [`settle`] does, if it is known to have been under
+/// way until `end`.
 pub(super) fn settle_until(
     change: &mut Change<'_>,
     (usage, sent): (Option<Usage>, bool),
@@ -154,8 +160,8 @@ pub(super) fn settle_until(
     }
 }
 
-/// Closes the hold of an attempt whose reply is whole and has no usage: charged by the estimated tokens of request and
-/// reply, at most what was held. Real usage may still replace it.
+/// Closes the hold of an attempt whose reply is whole and has no usage: charged by the estimated
+/// tokens of request and reply, at most the hold. The real usage may still replace it.
 pub(super) fn settle_estimated(change: &mut Change<'_>, usage: Usage) -> NanoUsd {
     close_hold(change, How::Estimated, Some(usage))
 }
@@ -181,7 +187,7 @@ fn close_hold(change: &mut Change<'_>, how: How, usage: Option<Usage>) -> NanoUs
         .step
         .as_ref()
         .map_or((0, 0), |step| (step.version, step.output));
-    // What is charged all that was held counts so against the cap of tokens, too.
+    // An attempt that is charged its whole hold counts in full against the cap of tokens, too.
     let unknown = change.head.context.saturating_add(output);
     change.settled = Some(Settled {
         version,
@@ -219,13 +225,14 @@ fn close_hold(change: &mut Change<'_>, how: How, usage: Option<Usage>) -> NanoUs
     spend
 }
 
-/// What is charged for an attempt that is estimated to have used this, or all that was held where there is no estimate.
+/// Returns the charge for an attempt with this estimated usage, or the whole hold where there is no
+/// estimate.
 fn charge(estimated: Option<Usage>, hold: &Hold) -> NanoUsd {
     let dearest = |usage: Usage| hold.prices.ceiling(usage.context(), usage.output);
     estimated.map_or(hold.amount, |usage| dearest(usage).min(hold.amount))
 }
 
-/// The history says what was charged for an attempt, and the most that it can have been.
+/// Adds the event that records the charge for an attempt, and the most that it can have cost.
 fn tell_charge(
     change: &mut Change<'_>,
     version: u64,
@@ -242,7 +249,7 @@ fn tell_charge(
     }
 }
 
-/// What a host's own loop still held when it ended: nobody knows what became of it.
+/// Charges the calls that an external loop still held when it ended: their usage is unknown.
 fn charge_held(change: &mut Change<'_>) {
     let end = end_of_step(change, change.now());
     for own in std::mem::take(&mut change.head.holds) {
@@ -284,28 +291,28 @@ fn charge_held(change: &mut Change<'_>) {
     }
 }
 
-/// What a call of a tool itself cost: recorded and counted; nothing was held for it, and by hand it may be told while
-/// nobody draws on the account.
+/// Records the cost of a tool call itself. No money was held for it, and an append may report it
+/// while no chain draws on the account.
 pub(super) fn spend(change: &mut Change<'_>, cost: NanoUsd) {
     change.record(&mut |path| path.correct(NanoUsd::ZERO, cost));
     let used = &mut change.head.counters;
     used.spend = used.spend.saturating_add(cost);
 }
 
-/// Count the time of the pending step, up to its deadline. A clock that stepped back counts as nothing, and so does a
-/// host's own loop, whose time is not ours to measure.
+/// Counts the time of the pending step, up to its deadline. A clock that stepped back counts as
+/// nothing, and so does an external loop, whose time the runner does not measure.
 pub(super) fn count_time(change: &mut Change<'_>) -> u64 {
     let now = change.now();
     count_time_until(change, now)
 }
 
-/// A moment, but no later than the deadline of the pending step: after it nobody works on the step.
+/// Clamps a time to the deadline of the pending step: after it no driver works on the step.
 fn end_of_step(change: &Change<'_>, moment: Instant) -> Instant {
     let step = change.head.step.as_ref();
     step.map_or(moment, |step| moment.min(step.deadline))
 }
 
-/// Counts the time of the pending step up to this moment.
+/// Counts the time of the pending step up to this time, and returns it in milliseconds.
 pub(super) fn count_time_until(change: &mut Change<'_>, end: Instant) -> u64 {
     let Some(step) = &change.head.step else {
         return 0;
@@ -320,7 +327,7 @@ pub(super) fn count_time_until(change: &mut Change<'_>, end: Instant) -> u64 {
     millis
 }
 
-/// Give every open call that `which` picks the result `interrupted`; the others stay open.
+/// Gives every open call that `which` picks the result `interrupted`; the others stay open.
 pub(super) fn interrupt(
     change: &mut Change<'_>,
     which: impl Fn(bool) -> bool,
@@ -353,7 +360,7 @@ pub(super) fn interrupt(
     }
 }
 
-/// A failure as the cause of a suspension.
+/// Returns the cause of a suspension for a provider's failure.
 pub(super) fn provider_cause(kind: &str, code: &str, message: &str) -> Cause {
     let text = format!("{} ({})", error::cut(message, 1_000), error::cut(code, 100));
     Cause::new(

@@ -1,4 +1,4 @@
-//! Submit: the result of a step, and what the next one is, in one commit.
+//! Submission of the result of a step: it is recorded, and the next step decided, in one commit.
 
 use super::Decision;
 use super::admit::{Try, admit};
@@ -19,7 +19,7 @@ use crate::plan::{Change, Loaded, Moment};
 use crate::settings::Pin;
 use crate::thread::{Pending, StepKind};
 
-/// What came of a step.
+/// Result of a step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
     /// The model answered.
@@ -62,12 +62,12 @@ impl ToJson for Outcome {
     }
 }
 
-/// Why there is no completion.
+/// The failure of a model call, or the stop of a step.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct LlmFailure {
-    /// As the adapter classified it.
+    /// Kind, as the adapter classified the failure.
     pub kind: String,
-    /// Its code.
+    /// Code of the failure.
     pub code: String,
     /// A sentence for a person.
     pub message: String,
@@ -75,7 +75,7 @@ pub struct LlmFailure {
     pub retry: Option<u64>,
     /// False only if nothing was sent.
     pub sent: bool,
-    /// Tokens that were reported.
+    /// Usage that was reported.
     pub usage: Option<Usage>,
     /// Text that had arrived.
     pub partial: String,
@@ -83,21 +83,22 @@ pub struct LlmFailure {
 
 record!(write LlmFailure { kind, code, message, retry, sent, usage, partial });
 
-/// What a driver submits.
+/// A driver's submission of a result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Submission {
-    /// Its token.
+    /// Token of the lease.
     pub token: u64,
     /// The version that handed the step out.
     pub version: u64,
     /// The result.
     pub outcome: Outcome,
-    /// What the decision needs beside the records: all the mail that waits, calls that were prepared, children.
+    /// Inputs of the decision beside the records: all the mail that waits, prepared calls,
+    /// children.
     pub kit: Kit,
 }
 
-/// Decide about a result. `round` is the entry that holds the calls of the head's round; `answer` the entry after
-/// `version`, if the history reaches further.
+/// Decides about a result. `round` is the entry that holds the calls of the head's round; `answer`
+/// the entry after `version`, if the history reaches further.
 pub fn submit(
     loaded: &Loaded,
     pin: Option<&Pin>,
@@ -170,7 +171,8 @@ fn check_costs(outcome: &Outcome) -> Result<(), Error> {
     Ok(())
 }
 
-/// The pending step, if this answers it; `None` if it was answered with the same result already.
+/// Returns the pending step, if the submission answers it; `None` if it was answered with the same
+/// result already.
 fn pending<'a>(
     loaded: &'a Loaded,
     answer: Option<&Entry>,
@@ -222,7 +224,7 @@ fn waited(change: &mut Change<'_>, pin: &Pin, pending: &Pending) -> Reason {
         super::stop::end_by(change, intent);
         return Reason::Cancelled;
     }
-    // One that waits for money has not failed since.
+    // An attempt that waits for money has not failed since.
     let tries = match pending.short_since {
         Some(_) => pending.tries,
         None => pending.tries + 1,
@@ -245,8 +247,8 @@ fn waited(change: &mut Change<'_>, pin: &Pin, pending: &Pending) -> Reason {
     Reason::Attempt
 }
 
-/// Does the run wait on for money that others hold, with nothing to record? Then the step keeps its name, and the history
-/// does not grow.
+/// Returns true if the run waits on for money that other calls hold, with nothing to record. Then
+/// the step keeps its name, and the history does not grow.
 fn still_waits(change: &mut Change<'_>, pending: &Pending) -> bool {
     let quiet = change.events.is_empty() && pending.short_since.is_some();
     match &mut change.head.step {

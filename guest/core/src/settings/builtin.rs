@@ -1,5 +1,5 @@
-//! Tools that the runner itself performs: they only read and change records of threads, in the commit that records the
-//! reply. What they are offered as, and what a call of one says.
+//! Tools that the runner itself performs. They only read and change records of threads, in the
+//! commit that records the reply. This module holds their definitions and parses their calls.
 
 use super::{ToolDef, flag_field, known_fields, object, parse_limits, text_field, texts_field};
 use crate::error::Error;
@@ -8,7 +8,7 @@ use crate::limits::Limits;
 use crate::runner::RESULT_BYTES_MAX;
 use crate::thread::WAIT_MAX;
 
-/// How long a `wait_threads` waits that does not say, in seconds.
+/// Wait of a `wait_threads` that names no timeout, in seconds.
 pub const WAIT_SECONDS: u64 = 600;
 /// Longest time that a `wait_threads` may ask for, in seconds: a day.
 pub const WAIT_SECONDS_MAX: u64 = 86_400;
@@ -17,7 +17,7 @@ pub const READ_MESSAGES_MAX: u64 = 50;
 
 const THREAD: &str = r#"{"type":"object","properties":{"thread":{"type":"string","description":"Id of a thread that you spawned, or that one of those spawned."}},"required":["thread"]}"#;
 
-/// Name, description, schema of the arguments.
+/// Name, description and schema of the arguments.
 const TOOLS: [(&str, &str, &str); 9] = [
     (
         "spawn_thread",
@@ -66,12 +66,12 @@ const TOOLS: [(&str, &str, &str); 9] = [
     ),
 ];
 
-/// Is it the name of a tool that the runner itself performs?
+/// Returns true if the runner itself performs the tool of this name.
 pub fn is_builtin(name: &str) -> bool {
     TOOLS.iter().any(|(builtin, ..)| *builtin == name)
 }
 
-/// The tools that the runner itself performs.
+/// Returns the tools that the runner itself performs.
 pub fn builtins() -> impl Iterator<Item = ToolDef> {
     TOOLS.iter().map(|(name, description, schema)| ToolDef {
         name: (*name).to_owned(),
@@ -90,50 +90,51 @@ pub enum Builtin {
     Spawn(Box<Spawn>),
     /// Wait for children.
     Wait(Waits),
-    /// Tell how a thread stands.
+    /// Return the status of a thread.
     Status(String),
-    /// List descendants, of one status if it is named.
+    /// List descendants; of one status if it is named.
     List(Option<String>),
     /// Put a message into an inbox.
     Send(String, String),
-    /// End a thread; at once if `true`.
+    /// End a thread; at once if the flag is true.
     Stop(String, bool),
     /// Show the newest messages of a thread.
     Read(String, u64),
-    /// Show results of children: the part of each from this byte on.
+    /// Show results of children, from this byte of each on.
     Aggregate(Vec<String>, usize),
 }
 
-/// What `spawn_thread` asks.
+/// Arguments of `spawn_thread`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Spawn {
     /// Name of the directive.
     pub directive: String,
-    /// JSON object, or empty.
+    /// A JSON object, or empty.
     pub inputs: String,
     /// A model or tier.
     pub model: Option<String>,
-    /// For people.
+    /// Title for people.
     pub title: Option<String>,
-    /// Caps.
+    /// Caps of the child.
     pub limits: Limits,
-    /// Take what is left where the spend is more.
+    /// Reserve the rest of the budget where the spend is more than that.
     pub clamp: bool,
 }
 
-/// What `wait_threads` asks.
+/// Arguments of `wait_threads`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Waits {
-    /// Ids, at most [`WAIT_MAX`]; none: all of its children.
+    /// Ids of children, at most [`WAIT_MAX`]; none means all children of the caller.
     pub threads: Vec<String>,
-    /// Is the first end enough?
+    /// True if the first end is enough.
     pub any: bool,
-    /// Milliseconds.
+    /// Longest wait, in milliseconds.
     pub timeout: u64,
 }
 
 impl Builtin {
-    /// Read a call's arguments, a JSON object; `None` if no tool of the runner's has the name.
+    /// Parses the arguments of a call, a JSON object. Returns `None` if the name is not that of a
+    /// builtin tool.
     pub fn parse(name: &str, arguments: &str) -> Option<Result<Self, Error>> {
         is_builtin(name).then(|| Self::read(name, arguments))
     }
@@ -183,7 +184,7 @@ fn required(name: &str, fields: &Map<'_>, field: &str) -> Result<String, Error> 
     }
 }
 
-/// A number from 1 to `most`.
+/// Reads a number from 1 to `most`.
 fn whole(name: &str, fields: &Map<'_>, field: &str, most: u64) -> Result<Option<u64>, Error> {
     let value = match fields.get(field) {
         None | Some(Value::Null) => return Ok(None),
@@ -267,7 +268,7 @@ mod tests {
         }
     }
 
-    /// Name, arguments, the field that is refused.
+    /// Name, arguments and the refused field.
     const CALLS: [(&str, &str, Option<&str>); 23] = [
         ("spawn_thread", r#"{"directive":"d"}"#, None),
         (

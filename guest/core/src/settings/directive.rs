@@ -1,11 +1,11 @@
-//! Directives: a prompt with inputs, and what may be said beside it in front matter.
+//! Directives: a prompt with inputs, and the fields of its front matter.
 
 use super::{flag_field, known_fields, object, parse_limits, text_field, texts_field};
 use crate::error::Error;
 use crate::json::{Map, Value};
 use crate::limits::Limits;
 
-/// Fields of front matter. The last line is for people and is not read.
+/// Fields of front matter. Those from `name` on are for people and are not read.
 const KNOWN: [&str; 17] = [
     "model",
     "limits",
@@ -26,7 +26,8 @@ const KNOWN: [&str; 17] = [
     "id",
 ];
 
-/// Fields that a later version gives a meaning. Ignoring them would be a promise that nothing keeps.
+/// Fields that a later version gives a meaning. They are refused, because ignoring them would be a
+/// promise that nothing keeps.
 const NOT_YET: [&str; 4] = ["outputs", "hooks", "summary", "approvals"];
 
 /// A task template.
@@ -36,31 +37,31 @@ pub struct Directive {
     pub name: String,
     /// The prompt, with `${inputs.name}` in it.
     pub body: String,
-    /// A model or tier.
+    /// The name of a model or tier.
     pub model: Option<String>,
-    /// Its caps.
+    /// The caps that the directive sets.
     pub limits: Limits,
-    /// What it may call.
+    /// The tools that the directive may call.
     pub capabilities: Vec<String>,
-    /// What it is given.
+    /// The inputs that the directive declares.
     pub inputs: Vec<InputSpec>,
-    /// May it use a model that has no prices?
+    /// True if the directive may use a model that has no prices.
     pub allow_unpriced: bool,
 }
 
 /// One input of a directive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InputSpec {
-    /// Its name.
+    /// The name of the input.
     pub name: String,
-    /// Must it be given?
+    /// True if the input must be given.
     pub required: bool,
-    /// What it is if it is not given.
+    /// The value of an input that is not given.
     pub default: Option<Value<'static>>,
 }
 
 impl Directive {
-    /// Read `{"name", "body", "front": {...}}`.
+    /// Reads `{"name", "body", "front": {...}}`.
     pub fn parse(text: &str) -> Result<Self, Error> {
         let mut fields = object("directive", text)?;
         let name = text_field("directive", &fields, "name")?.unwrap_or_default();
@@ -95,7 +96,8 @@ impl Directive {
         Ok(directive)
     }
 
-    /// The inputs of a thread: what is given, checked against what is declared, with defaults filled in.
+    /// Resolves the inputs of a thread: checks the given ones against the declared ones and fills
+    /// in the defaults.
     pub fn resolve_inputs<'a>(&self, given: &'a str) -> Result<Map<'a>, Error> {
         let mut given = if given.is_empty() {
             Map::new()
@@ -138,7 +140,7 @@ impl Directive {
         Ok(inputs)
     }
 
-    /// Every `${...}` of the body must name an input.
+    /// Refuses a body with a `${...}` that names no input.
     fn check_body(&self, place: &str) -> Result<(), Error> {
         let names: Vec<&str> = self
             .inputs
@@ -239,7 +241,7 @@ fn inputs(place: &str, value: Option<&Value<'_>>) -> Result<Vec<InputSpec>, Erro
         .collect()
 }
 
-/// Names inside `${...}`, except those of `$${...}`.
+/// Returns the names inside `${...}`, except those of `$${...}`.
 fn references(body: &str) -> Vec<&str> {
     let mut names = Vec::new();
     let mut rest = body;
@@ -253,8 +255,8 @@ fn references(body: &str) -> Vec<&str> {
     names
 }
 
-/// The prompt of a body with these inputs. Text stands as it is, other JSON as JSON, a missing input as nothing.
-/// Values are not expanded again. `$${` gives a plain `${`.
+/// Renders the prompt of a body with these inputs. Text is inserted as it is, other JSON as JSON, a
+/// missing input as nothing. Inserted values are not expanded again. `$${` gives a plain `${`.
 pub fn render_prompt(body: &str, inputs: &Map<'_>) -> String {
     let mut prompt = String::with_capacity(body.len());
     let mut rest = body;

@@ -8,8 +8,9 @@ use crate::money::NanoUsd;
 
 const KNOWN: [&str; 6] = ["turns", "tokens", "spend", "spawns", "depth", "duration"];
 
-/// Caps from an object such as `{turns: 10, tokens: 200000, spend: 0.10, duration: 300}`. A missing or null field sets
-/// no cap. `spend` is dollars and `duration` seconds, both exact decimals.
+/// Reads caps from an object such as `{turns: 10, tokens: 200000, spend: 0.10, duration: 300}`. A
+/// missing or null field sets no cap. `spend` is in dollars and `duration` in seconds, both exact
+/// decimals.
 pub fn parse_limits(place: &str, value: Option<&Value<'_>>) -> Result<Limits, Error> {
     let object = match value {
         None | Some(Value::Null) => return Ok(Limits::NONE),
@@ -48,7 +49,7 @@ fn count(place: &str, object: &Map<'_>, name: &str) -> Result<Option<u64>, Error
     }
 }
 
-/// A decimal with at most nine places: a number as it was written, or text.
+/// Reads a decimal with at most nine places: a number as it was written, or text.
 fn decimal(place: &str, object: &Map<'_>, name: &str) -> Result<Option<NanoUsd>, Error> {
     let text = match object.get(name) {
         None | Some(Value::Null) => return Ok(None),

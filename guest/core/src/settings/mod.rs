@@ -1,4 +1,5 @@
-//! What the library's documents mean: directives, models, tools, policy; and the pin that fixes them for a thread.
+//! The documents of the library: directives, models, tools and policy; and the pin that fixes them
+//! for a thread.
 
 mod builtin;
 mod directive;
@@ -18,7 +19,7 @@ pub(crate) use tool::{check_capabilities, check_name};
 use crate::error::Error;
 use crate::json::{Map, Value};
 
-/// Refuse a field that is not among `known`, naming the nearest that is.
+/// Refuses a field that is not among `known`; the error names the nearest that is.
 pub(crate) fn known_fields(place: &str, object: &Map<'_>, known: &[&str]) -> Result<(), Error> {
     match object.keys().find(|name| !known.contains(name)) {
         None => Ok(()),
@@ -34,7 +35,7 @@ pub(crate) fn known_fields(place: &str, object: &Map<'_>, known: &[&str]) -> Res
     }
 }
 
-/// A field that must be text if it is there.
+/// Reads an optional field that must be text.
 pub(crate) fn text_field(
     place: &str,
     object: &Map<'_>,
@@ -51,7 +52,7 @@ pub(crate) fn text_field(
     }
 }
 
-/// A field that must be true or false if it is there.
+/// Reads an optional field that must be true or false.
 pub(crate) fn flag_field(place: &str, object: &Map<'_>, name: &str) -> Result<bool, Error> {
     match object.get(name) {
         None | Some(Value::Null) => Ok(false),
@@ -64,7 +65,7 @@ pub(crate) fn flag_field(place: &str, object: &Map<'_>, name: &str) -> Result<bo
     }
 }
 
-/// A field that must be a list of texts if it is there.
+/// Reads an optional field that must be a list of texts.
 pub(crate) fn texts_field(place: &str, object: &Map<'_>, name: &str) -> Result<Vec<String>, Error> {
     let refuse = |value: &Value<'_>| {
         Err(Error::invalid(
@@ -84,7 +85,7 @@ pub(crate) fn texts_field(place: &str, object: &Map<'_>, name: &str) -> Result<V
     }
 }
 
-/// A document of the library, as an object.
+/// Parses a document of the library as an object.
 pub(crate) fn object<'a>(place: &str, text: &'a str) -> Result<Map<'a>, Error> {
     match crate::json::parse(text) {
         Ok(Value::Object(object)) => Ok(object),

@@ -1,4 +1,4 @@
-//! A model: its window, the most it writes, and its prices.
+//! A model: its context window, its most output tokens and its prices.
 
 use super::{known_fields, object, text_field};
 use crate::error::Error;
@@ -7,9 +7,9 @@ use crate::json::{Map, Value};
 use crate::ledger::TokenPrices;
 use crate::money::NanoUsd;
 
-/// Window of a model whose file does not say, in tokens.
+/// Context window of a model whose file names none, in tokens.
 pub const WINDOW_TOKENS_UNKNOWN: u64 = 200_000;
-/// Most output tokens of a model whose file does not say.
+/// Most output tokens of a model whose file names none.
 pub const OUTPUT_TOKENS_UNKNOWN: u64 = 4_096;
 
 /// One model of the library, as a thread pins it.
@@ -17,25 +17,26 @@ pub const OUTPUT_TOKENS_UNKNOWN: u64 = 4_096;
 pub struct Model {
     /// Its name in the library.
     pub name: String,
-    /// Name of the provider that the host asks.
+    /// Name of the provider that serves the model.
     pub provider: String,
     /// Tokens that fit in one request.
     pub window: u64,
     /// Most output tokens.
     pub output: u64,
-    /// Longest time of one call, in milliseconds; `None` if nobody said.
+    /// Longest time of one call, in milliseconds; `None` if the file names none.
     pub call_millis: Option<u64>,
-    /// Most output tokens a second, for calls whose usage nobody learns; `None` if nobody said.
+    /// Most output tokens a second, for calls whose usage stays unknown; `None` if the file names
+    /// none.
     pub rate: Option<u64>,
-    /// `None` if nobody said: then a thread must allow unpriced calls.
+    /// TokenPrices; with `None` a thread must allow unpriced calls.
     pub prices: Option<TokenPrices>,
 }
 
 record!(Model { name, provider, window, output, call_millis or nothing, rate or nothing, prices });
 
 impl Model {
-    /// Reads `{"name", "provider", "window"?, "output"?, "call_millis"?, "rate"?, "prices"?}`; prices
-    /// are decimal text, USD per million tokens.
+    /// Reads `{"name", "provider", "window"?, "output"?, "call_millis"?, "rate"?, "prices"?}`;
+    /// prices are decimal text, USD per million tokens.
     pub fn parse(text: &str) -> Result<Self, Error> {
         let fields = object("model", text)?;
         let name = text_field("model", &fields, "name")?.unwrap_or_default();

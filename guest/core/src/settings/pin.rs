@@ -1,5 +1,5 @@
-//! The pin: what a thread's runs are made of, fixed at its first start. A file that changes while a thread runs
-//! changes nothing for it.
+//! The pin: the settings of a thread's runs, fixed at its first start. A file that changes while a
+//! thread runs changes nothing for it.
 
 use super::{
     Directive, Model, ToolDef, check_capabilities, granted, known_fields, narrowed, object,
@@ -12,13 +12,14 @@ use crate::ledger::UnknownBill;
 use crate::limits::Limits;
 use crate::thread::{FORMAT, Overrides};
 
-/// Most bytes of a pin: it is one record. A longer prompt is refused by name.
+/// Most bytes of a pin, which is one record. A pin with a longer prompt is refused with an error
+/// about `prompt`.
 pub const PIN_BYTES_MAX: usize = 900 << 10;
 
 /// Prompt, model, tools and limits of a thread, as resolved at its first start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pin {
-    /// [`FORMAT`].
+    /// Version of the record's format, [`FORMAT`].
     pub format: u32,
     /// The system prompt.
     pub prompt: String,
@@ -26,9 +27,9 @@ pub struct Pin {
     pub model: Model,
     /// The tools that are offered, in the catalog's order.
     pub tools: Vec<ToolDef>,
-    /// The caps.
+    /// The caps of the thread.
     pub limits: Limits,
-    /// What may be called.
+    /// The capabilities of the thread: the tools it may call.
     pub capabilities: Vec<String>,
 }
 
@@ -42,7 +43,7 @@ record!(Pin {
 });
 
 impl Pin {
-    /// The text that is stored, and its hash.
+    /// Returns the text that is stored, and its hash.
     pub fn to_text(&self) -> Result<(String, String), Error> {
         let text = crate::json::text(self);
         if text.len() > PIN_BYTES_MAX {
@@ -56,33 +57,33 @@ impl Pin {
         Ok((text, hash))
     }
 
-    /// Read a stored pin.
+    /// Reads a stored pin.
     pub fn from_text(text: &str) -> Result<Self, Error> {
         crate::json::read(text).map_err(|e| Error::Corrupt(format!("a pin cannot be read: {e}")))
     }
 
-    /// A tool that is offered.
+    /// Returns the offered tool of this name.
     pub fn tool(&self, name: &str) -> Option<&ToolDef> {
         self.tools.iter().find(|tool| tool.name == name)
     }
 }
 
-/// What the operator allows, beyond what the tenant's files ask.
+/// The operator's policy: the bounds of all that the tenant's files ask.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Policy {
-    /// Defaults where nothing else sets a cap.
+    /// Caps that apply where nothing else sets one.
     pub preset: Limits,
-    /// Upper bounds of every cap.
+    /// Ceilings of every cap.
     pub limits: Limits,
-    /// What may be called at all; `None` is everything that the catalog has.
+    /// Capabilities that any thread may have; `None` allows every tool of the catalog.
     pub capabilities: Option<Vec<String>>,
-    /// What is charged for a call whose usage nobody learns.
+    /// The charge for a call whose usage stays unknown.
     pub unknown_bill: UnknownBill,
 }
 
 impl Policy {
-    /// Read the documents `preset` (`{"name"}`) and `policy` (`{"limits", "capabilities", "unknown_bill"}`); both may be
-    /// missing.
+    /// Reads the documents `preset` (`{"name"}`) and `policy` (`{"limits", "capabilities",
+    /// "unknown_bill"}`); both may be missing.
     pub fn parse(preset: Option<&str>, policy: Option<&str>) -> Result<Self, Error> {
         let mut parsed = Self {
             preset: Limits::LOCAL,
@@ -119,7 +120,8 @@ impl Policy {
         Ok(parsed)
     }
 
-    /// Caps of a thread: preset, then directive, then overrides, each lowered to the operator's.
+    /// Resolves the caps of a thread: preset, then directive, then overrides, each lowered to the
+    /// operator's ceilings.
     pub fn limits_for(&self, directive: Option<&Directive>, overrides: Limits) -> Limits {
         let own = directive.map_or(Limits::NONE, |directive| directive.limits);
         self.preset
@@ -129,7 +131,7 @@ impl Policy {
     }
 }
 
-/// Resolve what a thread will run with. `catalog` is every tool that the host has.
+/// Resolves the settings that a thread will run with. `catalog` is every tool of the host.
 pub fn pin(
     directive: Option<&Directive>,
     inputs: &str,
@@ -179,7 +181,8 @@ pub fn pin(
         prompt,
         tools: catalog.into_iter().filter(allowed).collect(),
         limits: match within {
-            // Where nothing names a spend the child draws on its parent's account, which is all that bounds it.
+            // Where nothing names a spend, the child draws on its parent's account, and only that
+            // account bounds it.
             Some(_) if named.is_none() => Limits {
                 spend: None,
                 ..limits

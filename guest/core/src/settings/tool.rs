@@ -1,27 +1,27 @@
-//! Tools of the host's catalog, and which of them a thread may call.
+//! Tools of the host's catalog, and the capabilities that allow a thread to call them.
 
 use super::{flag_field, is_builtin, known_fields, object, text_field};
 use crate::error::{ECHO_BYTES_MAX, Error, cut};
 use crate::json::Value;
 use crate::json::record::record;
 
-/// Time of a tool whose catalog does not say, in milliseconds.
+/// Timeout of a tool whose catalog names none, in milliseconds.
 pub const TOOL_MILLIS: u64 = 120_000;
 
 /// One tool, as a thread pins it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolDef {
-    /// `[A-Za-z0-9_-]`, at most 64 bytes.
+    /// Name of `[A-Za-z0-9_-]`, at most 64 bytes.
     pub name: String,
-    /// For the model.
+    /// Description for the model.
     pub description: String,
     /// JSON Schema of its arguments, as text.
     pub schema: String,
-    /// May it be run twice?
+    /// True if a call may be run twice.
     pub idempotent: bool,
-    /// Does each call need a person's consent?
+    /// True if each call needs a person's consent.
     pub consent: bool,
-    /// Milliseconds it may take.
+    /// Timeout of a call, in milliseconds.
     pub timeout: u64,
 }
 
@@ -35,7 +35,7 @@ record!(ToolDef {
 });
 
 impl ToolDef {
-    /// Read `{"name", "description", "schema", "idempotent", "consent", "timeout"}`.
+    /// Reads `{"name", "description", "schema", "idempotent", "consent", "timeout"}`.
     pub fn parse(text: &str) -> Result<Self, Error> {
         let fields = object("tool", text)?;
         let name = text_field("tool", &fields, "name")?.unwrap_or_default();
@@ -82,7 +82,7 @@ impl ToolDef {
     }
 }
 
-/// Providers refuse a request that holds any other name.
+/// Refuses a name that providers do not accept: they refuse a request that holds any other.
 pub(crate) fn check_name(place: &str, name: &str) -> Result<(), Error> {
     let fits = !name.is_empty() && name.len() <= 64;
     let allowed = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
@@ -93,11 +93,11 @@ pub(crate) fn check_name(place: &str, name: &str) -> Result<(), Error> {
     Err(Error::invalid(place, name, problem))
 }
 
-/// What a capability that grants tools begins with.
+/// Prefix of the capabilities that grant tools.
 const PREFIX: &str = "execute.tool.";
 
-/// Does one of the capabilities allow the tool? `execute.tool.<name>`, with `*` for any ending; a leading `rye.` is
-/// accepted. No capability means no tool.
+/// Returns true if one of the capabilities allows the tool: `execute.tool.<name>`, with `*` for any
+/// ending. A leading `rye.` is accepted. No capability means no tool.
 pub fn granted(capabilities: &[String], tool: &str) -> bool {
     let wanted = format!("{PREFIX}{tool}");
     capabilities.iter().any(|capability| {
@@ -109,7 +109,7 @@ pub fn granted(capabilities: &[String], tool: &str) -> bool {
     })
 }
 
-/// What both lists allow, as capabilities.
+/// Returns the capabilities that both lists allow.
 pub fn narrowed(own: &[String], within: &[String]) -> Vec<String> {
     let mut both: Vec<String> = Vec::new();
     for own in own {
@@ -127,7 +127,7 @@ pub fn narrowed(own: &[String], within: &[String]) -> Vec<String> {
     both
 }
 
-/// Does one capability allow all that another does?
+/// Returns true if one capability allows all that another does.
 fn covers(wide: &str, narrow: &str) -> bool {
     let wide = wide.strip_prefix("rye.").unwrap_or(wide);
     let narrow = narrow.strip_prefix("rye.").unwrap_or(narrow);
@@ -140,8 +140,9 @@ fn covers(wide: &str, narrow: &str) -> bool {
     }
 }
 
-/// Refuse a capability that can only be a slip: it grants no tool of the catalog, and is a tool's name, ends in one, or
-/// is nearly one. What grants nothing here and is near nothing may be meant for another host, whose tools we do not have.
+/// Refuses a capability that can only be a slip: it grants no tool of the catalog, and is a tool's
+/// name, ends in one, or is nearly one. A capability that grants nothing here and is near no name
+/// may be meant for another host with other tools.
 pub(crate) fn check_capabilities(
     place: &str,
     capabilities: &[String],
@@ -174,8 +175,9 @@ pub(crate) fn check_capabilities(
     Ok(())
 }
 
-/// Refuse what a caller asks for a new thread and would not get: capabilities beside a directive, which has its own, and
-/// one that grants no tool that there is. A pattern may wait for tools that come later.
+/// Refuses capabilities that a caller asks for a new thread and would not get: any beside a
+/// directive, which names its own, and one that grants no existing tool. A pattern is accepted: it
+/// may match tools that come later.
 pub fn check_asked(
     directive: Option<&str>,
     capabilities: &[String],

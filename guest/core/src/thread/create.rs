@@ -1,4 +1,4 @@
-//! Creation: insert or fail, in one commit.
+//! Creation of a thread: insert or fail, in one commit.
 
 use super::{ChainRecord, Counters, FORMAT, Head, Overrides, Status, ThreadRecord};
 use crate::error::Error;
@@ -19,10 +19,10 @@ pub const INPUTS_BYTES_MAX: usize = 64 << 10;
 /// Most capabilities of a chat.
 pub const CAPABILITIES_MAX: usize = 256;
 
-/// What a caller asks of a new thread.
+/// A caller's request for a new thread.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Draft {
-    /// The whole id, or one is made.
+    /// The whole id; `None` to generate one.
     pub id: Option<String>,
     /// Name of a directive.
     pub directive: Option<String>,
@@ -30,46 +30,48 @@ pub struct Draft {
     pub agent: Option<String>,
     /// A task of the caller's.
     pub task: Option<String>,
-    /// For people.
+    /// Title for people.
     pub title: Option<String>,
-    /// Model, caps, a chat's capabilities.
+    /// Model, caps, and a chat's capabilities.
     pub overrides: Overrides,
     /// JSON object, or empty.
     pub inputs: String,
 }
 
-/// What the library made of it.
+/// A draft after its directive and settings were resolved by the library.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Resolved {
     /// Name of the model or tier.
     pub model: String,
-    /// Caps.
+    /// Resolved caps.
     pub limits: Limits,
-    /// What may be called.
+    /// Tools that may be called.
     pub capabilities: Vec<String>,
     /// JSON object with defaults filled in.
     pub inputs: String,
-    /// The spend that directive or overrides name, if they do: what a child would have of its own.
+    /// The spend that the directive or the overrides name, if they do: the reserve of a child with
+    /// an account of its own.
     pub reserve: Option<NanoUsd>,
 }
 
-/// Who spawns a child, and with what money.
+/// The thread that spawns a child, and the money for the child.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Parent<'a> {
     /// Id of the thread that spawns it.
     pub thread: &'a str,
     /// Id of that thread's chain.
     pub chain: &'a str,
-    /// Its number among the children of that chain, from 1.
+    /// Spawn number of the child among the children of that chain, from 1.
     pub number: u64,
-    /// Chains above it.
+    /// Number of chains above the child.
     pub depth: u64,
-    /// What [`crate::plan::Change::fund`] gave.
+    /// Account and path of the child, as [`crate::plan::Change::fund`] returned them.
     pub funds: Funds,
 }
 
-/// The plan that creates a thread: a root, or with `parent` a child, whose writes belong into the commit of the parent
-/// that reserves its money ([`crate::plan::Change::extra`]). `random` is at least six hex digits, for an id that is made.
+/// Returns the plan that creates a thread: a root, or with `parent` a child, whose writes belong
+/// into the parent's commit that reserves its money ([`crate::plan::Change::extra`]). `random` is
+/// at least six hex digits, used where the id is generated.
 pub fn create(
     draft: &Draft,
     resolved: Resolved,
@@ -133,7 +135,8 @@ pub fn create(
     })
 }
 
-/// The id of the thread that a draft makes. All that can be wrong with the draft is found here.
+/// Returns the id of the thread that a draft makes. Every error that a draft can have is found
+/// here.
 pub fn new_id(draft: &Draft, now: Instant, random: &str) -> Result<String, Error> {
     check(draft)?;
     let id = match &draft.id {
@@ -144,7 +147,7 @@ pub fn new_id(draft: &Draft, now: Instant, random: &str) -> Result<String, Error
     Ok(id)
 }
 
-/// What a caller asks is within bounds.
+/// Checks that the fields of a draft are within their bounds.
 fn check(draft: &Draft) -> Result<(), Error> {
     for (field, label) in [("agent", &draft.agent), ("task", &draft.task)] {
         if let Some(label) = label
@@ -178,7 +181,7 @@ fn check(draft: &Draft) -> Result<(), Error> {
     Ok(())
 }
 
-/// A title is at most [`TITLE_CHARS_MAX`] characters on one line.
+/// Checks that a title is at most [`TITLE_CHARS_MAX`] characters on one line.
 pub fn check_title(title: Option<&str>) -> Result<(), Error> {
     match title {
         Some(title) if title.is_empty() || title.chars().count() > TITLE_CHARS_MAX => Err(

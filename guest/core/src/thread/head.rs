@@ -14,46 +14,48 @@ use crate::time::Instant;
 pub struct Head {
     /// [`super::FORMAT`].
     pub format: u32,
-    /// Where it stands.
+    /// Status of the thread.
     pub status: Status,
-    /// Why.
+    /// Reason for that status, if there is one.
     pub cause: Option<Cause>,
     /// Number of the run, from 1; 0 before the first.
     pub run: u64,
     /// Fence: grows with each start, claim and kill.
     pub token: u64,
-    /// Who holds it.
+    /// The holder: `<process nonce>/<n>` for a driver, or the name that an external loop gave.
     pub holder: Option<String>,
-    /// Until when.
+    /// Time at which the lease expires.
     pub expiry: Option<Instant>,
     /// Name of the request that began the run, as long as its first step is pending.
     pub request: Option<String>,
     /// Time of its due entry in milliseconds, if it has one.
     pub due: Option<u64>,
-    /// When its status changed last, in milliseconds: the time of its status and recency entries.
+    /// Time of the last change of status in milliseconds: the time of its status and recency
+    /// entries.
     pub recency: u64,
-    /// What the driver has been told to do.
+    /// The step that was handed to the driver.
     pub step: Option<Pending>,
     /// Calls that have no result yet.
     pub round: Option<Round>,
     /// Money set aside for the pending attempt.
     pub hold: Option<Hold>,
-    /// Money set aside for calls of a host's own loop, at most [`HOLDS_MAX`].
+    /// Money set aside for calls of an external loop, at most [`HOLDS_MAX`].
     pub holds: Vec<OwnHold>,
-    /// The newest attempts that were charged though nobody knew what they used, at most [`CHARGED_MAX`]: what they did
-    /// use may still be told.
+    /// The newest attempts that were charged although their usage was unknown, at most
+    /// [`CHARGED_MAX`]: their real usage may still be reported.
     pub charged: Vec<Charged>,
-    /// What it has used.
+    /// Usage of the thread so far.
     pub counters: Counters,
     /// Rounds in a row in which no call could be run.
     pub bad_rounds: u32,
     /// Steps in a row that were lost to dead holders.
     pub lost: u32,
-    /// Estimated tokens of what would be sent next.
+    /// Estimated tokens of the next request.
     pub context: u64,
     /// Rolling SHA-256 of the messages that a provider sees.
     pub prefix: String,
-    /// True if what a provider would be sent ends with something to answer: a user's message, or results.
+    /// True if the conversation that a provider would be sent ends with something to answer: a
+    /// user's message, or tool results.
     pub asked: bool,
     /// Length of the history.
     pub version: u64,
@@ -61,19 +63,19 @@ pub struct Head {
     pub hash: String,
     /// A cancel or kill that has not taken effect yet.
     pub intent: Option<Intent>,
-    /// What its children have still to be told: it was ended, or is to be.
+    /// An intent of which its children have still to be told: the thread was ended, or is to be.
     pub sweep: Option<Intent>,
-    /// The children that it waits for, while it is waiting or suspended with them.
+    /// The children that it waits for, while it is waiting or is suspended with them.
     pub wait: Option<WaitFor>,
-    /// Number of the first message in the inbox that was not taken yet.
+    /// Number of the first message in the inbox that is not yet in the history.
     pub mail_from: u64,
     /// Number after the last message in the inbox.
     pub mail_to: u64,
     /// Caps in force.
     pub limits: Limits,
-    /// The provider's session.
+    /// Session id of the provider.
     pub session: Option<String>,
-    /// When it was last committed to.
+    /// Time of the last commit to the head.
     pub updated: Instant,
 }
 
@@ -83,12 +85,13 @@ record!(Head {
 });
 
 impl Head {
-    /// Mail that was not taken yet.
+    /// Number of inbox messages that are not yet in the history.
     pub fn mail(&self) -> u64 {
         self.mail_to.saturating_sub(self.mail_from)
     }
 
-    /// What the calls that a host's own loop still holds may come to: each is a turn.
+    /// Sums the calls that an external loop still holds, as the most that they may come to: each
+    /// is a turn.
     pub fn held(&self) -> Held {
         let none = Held::default();
         self.holds.iter().fold(none, |sum, own| Held {
@@ -98,7 +101,7 @@ impl Head {
         })
     }
 
-    /// Does a host hold it for a loop of its own?
+    /// Returns true if an external loop holds the thread.
     pub fn is_own_loop(&self) -> bool {
         self.step
             .as_ref()
@@ -106,16 +109,16 @@ impl Head {
     }
 }
 
-/// What a driver has been told to do.
+/// A step that was handed to a driver and is not answered yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pending {
-    /// The version that hands it out: its name.
+    /// Version that handed the step out, and the name of the step.
     pub version: u64,
-    /// What.
+    /// Kind of the step.
     pub kind: StepKind,
-    /// When it was handed out.
+    /// Time at which it was handed out.
     pub started: Instant,
-    /// Until when it must be done.
+    /// Time by which it must be done.
     pub deadline: Instant,
     /// Attempts of the same request before this one.
     pub tries: u32,
@@ -123,11 +126,11 @@ pub struct Pending {
     pub hash: String,
     /// Most output tokens, for a model call.
     pub output: u64,
-    /// For a wait: until when.
+    /// For a wait: the time at which it ends.
     pub until: Option<Instant>,
     /// Code of the failure of the attempt before this one, if that may have cost something.
     pub failed: Option<String>,
-    /// For a wait: since when money is short because other calls hold it, if it waits for that.
+    /// For a wait for money that other calls hold: the time since when money is short.
     pub short_since: Option<Instant>,
 }
 
@@ -153,7 +156,7 @@ pub enum StepKind {
     CallTools,
     /// Wait before the next attempt.
     Wait,
-    /// No driver does anything: a host holds the thread for a loop of its own.
+    /// No driver performs it: an external loop holds the thread.
     OwnLoop,
 }
 
@@ -170,14 +173,14 @@ pub struct Round {
 
 record!(Round { version, calls });
 
-/// One of them.
+/// A call without a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RoundCall {
     /// Index of its `tool_use` event.
     pub index: u32,
-    /// May it be run again?
+    /// True if the call may be run again.
     pub idempotent: bool,
-    /// Does it wait for children? Then no driver runs it.
+    /// True if the call waits for children; no driver runs such a call.
     pub waits: bool,
 }
 
@@ -186,20 +189,20 @@ record!(RoundCall { index, idempotent, waits or nothing });
 /// Most children that a thread waits for at once, so that the head stays small.
 pub const WAIT_MAX: usize = 32;
 
-/// What a waiting thread waits for.
+/// The open wait of a thread for its children.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WaitFor {
     /// Spawn numbers of the children that have not ended, at most [`WAIT_MAX`].
     pub numbers: Vec<u64>,
-    /// Is the first end enough?
+    /// True if the first child that stops is enough.
     pub any: bool,
-    /// Until when.
+    /// Time at which the wait times out.
     pub until: Instant,
-    /// Has one of them no money to go on with? Then each end of another is a reason to look: there may be nobody left
-    /// who goes on.
+    /// True if one of the children has no money to go on with. Then each end of another child is a
+    /// reason to check the wait: no child may be left that goes on.
     pub short: bool,
-    /// True if one of them was interrupted since: while nobody ran it the time of the wait did not count, so it begins
-    /// again when the wait is looked at.
+    /// True if one of the children was interrupted since: its time without a driver does not count
+    /// as time of the wait, so the wait begins again when it is checked.
     pub renewed: bool,
 }
 
@@ -208,98 +211,102 @@ record!(WaitFor { numbers, any or nothing, until, short or nothing, renewed or n
 /// Money set aside for an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hold {
-    /// How much.
+    /// Amount set aside.
     pub amount: NanoUsd,
-    /// At these prices.
+    /// TokenPrices at which it was computed.
     pub prices: TokenPrices,
-    /// What it is charged by if nobody learns what it used; `None` for all of it.
+    /// Basis of the charge if the usage is never reported; `None` to charge all of the hold.
     pub basis: Option<ChargeBasis>,
 }
 
 record!(Hold { amount, prices, basis or nothing });
 
-/// Calls of a host's own loop that may be held at once: a few in parallel, so that the head stays small.
+/// Most calls of an external loop that may be held at once: a few in parallel, so that the head
+/// stays small.
 pub const HOLDS_MAX: usize = 8;
 
-/// Money set aside for a call of a host's own loop.
+/// Money set aside for a call of an external loop.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OwnHold {
-    /// The version that admitted it: its name from then on.
+    /// Version that admitted the call, and the name of the hold from then on.
     pub version: u64,
-    /// The host's name of it.
+    /// The host's name for the call.
     pub key: String,
-    /// The model; empty if it was held as money.
+    /// The model; empty if the hold was requested as an amount of money.
     pub model: String,
-    /// How much.
+    /// Amount set aside.
     pub amount: NanoUsd,
-    /// At these prices; `None` if it was held as money.
+    /// TokenPrices at which it was computed; `None` if it was requested as an amount of money.
     pub prices: Option<TokenPrices>,
-    /// Tokens that it may come to.
+    /// Most tokens that the call may come to.
     pub tokens: u64,
-    /// What it is charged by if nobody tells what it used; `None` for all of it.
+    /// Basis of the charge if the usage is never reported; `None` to charge all of the hold.
     pub basis: Option<ChargeBasis>,
 }
 
 record!(OwnHold { version, key, model, amount, prices or nothing, tokens, basis or nothing });
 
-/// What calls that are held may come to, all together.
+/// Sums over the calls that are held: the most that they may come to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Held {
-    /// How many there are.
+    /// Number of held calls.
     pub turns: u64,
-    /// Tokens.
+    /// Tokens of them.
     pub tokens: u64,
-    /// Money.
+    /// Money of them.
     pub amount: NanoUsd,
 }
 
-/// Charged attempts that can still be corrected: later ones take the place of earlier ones, so that the head stays small.
+/// Most charged attempts that can still be corrected: later ones replace earlier ones, so that the
+/// head stays small.
 pub const CHARGED_MAX: usize = 8;
 
-/// An attempt that was charged without a reported usage: by the text of its reply, by its time, or all that was held.
+/// An attempt that was charged without a reported usage: by the text of its reply, by its time, or
+/// all of its hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Charged {
     /// The version that admitted it.
     pub version: u64,
-    /// What it was charged.
+    /// Amount that was charged, with the prices of the attempt.
     pub hold: Hold,
-    /// The run that it was counted to.
+    /// Run to which the attempt was counted.
     pub run: u64,
     /// Tokens that it was counted as.
     pub tokens: u64,
-    /// The usage that it was estimated to have; `None` if it was charged all that was held.
+    /// The usage that it was estimated to have; `None` if all of its hold was charged.
     pub estimated: Option<Usage>,
-    /// True if it was held as money, without prices.
+    /// True if the hold was requested as an amount of money, without prices.
     pub unpriced: bool,
-    /// What it really used, once somebody has told: recorded with the next entry of the thread.
+    /// The real usage, once it was reported; the next entry of the thread records it.
     pub late: Option<Late>,
 }
 
 record!(Charged { version, hold, run, tokens, estimated or nothing, unpriced or nothing, late or nothing });
 
-/// What a charged attempt really used.
+/// The real usage of a charged attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Late {
-    /// What it cost.
+    /// Real cost.
     pub spend: NanoUsd,
-    /// The tokens.
+    /// Tokens; zero where only money was reported.
     pub usage: Usage,
-    /// True if it was told as money: it stays the tokens that it was counted as.
+    /// True if an amount of money was reported: the attempt keeps the tokens that it was counted
+    /// as.
     pub money: bool,
-    /// Is it in the history?
+    /// True if the history records it.
     pub recorded: bool,
 }
 
 record!(Late { spend, usage, money or nothing, recorded or nothing });
 
-/// What a thread has used; the `run_` ones begin anew with each run.
+/// Usage of a thread; the `run_` counters begin anew with each run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counters {
     /// Completed model calls.
     pub turns: u64,
-    /// Tokens.
+    /// Tokens by kind.
     pub usage: Usage,
-    /// Settled and charged.
+    /// Money settled and charged.
     pub spend: NanoUsd,
     /// Milliseconds inside steps.
     pub duration: u64,
@@ -309,18 +316,18 @@ pub struct Counters {
     pub run_tokens: u64,
     /// Milliseconds inside steps of this run.
     pub run_duration: u64,
-    /// Children that were spawned.
+    /// Number of children that the thread has spawned.
     pub spawns: u64,
 }
 
 record!(Counters { turns, usage, spend, duration, run_turns, run_tokens, run_duration, spawns or nothing });
 
-/// Something that will happen at the next commit of the thread; the later one is the stronger.
+/// An end that takes effect at the next commit of the thread; the later variant is the stronger.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Intent {
-    /// End the run when its step is done.
+    /// Ends the run when its step is done.
     Cancel,
-    /// End the run now.
+    /// Ends the run now.
     Kill,
 }
 

@@ -1,5 +1,5 @@
-//! The records of a thread: what it is (`ThreadRecord`), where it stands (`Head`), whose account it uses
-//! (`ChainRecord`). Each carries a format number and is stored as JSON text.
+//! The records of a thread: its definition (`ThreadRecord`), its state (`Head`), and its chain with
+//! the account (`ChainRecord`). Each carries a format number and is stored as JSON text.
 
 mod chain;
 mod create;

@@ -1,4 +1,5 @@
-//! The record of a thread: what it is. Replaced at creation, at the first start, and when it ends or gets a title.
+//! The record of a thread: its definition. Replaced at creation, at the first start, and when the
+//! thread ends or gets a title.
 
 use super::Status;
 use crate::json::record::record;
@@ -26,15 +27,16 @@ pub struct ThreadRecord {
     pub agent: Option<String>,
     /// A task of the caller's.
     pub task: Option<String>,
-    /// For people.
+    /// Title for people.
     pub title: Option<String>,
-    /// Name of the model or tier that was asked for; once it has a pin, of the model that stands there.
+    /// Name of the model or tier that was asked for; once the thread has a pin, the name of the
+    /// model in the pin.
     pub model: String,
-    /// As resolved at creation, and again at the first start.
+    /// Caps, as resolved at creation and again at the first start.
     pub limits: Limits,
-    /// As resolved, likewise.
+    /// Tools that may be called, as resolved at the same times.
     pub capabilities: Vec<String>,
-    /// What the creator asked for beyond the directive.
+    /// Choices of the creator beyond the directive.
     pub overrides: Overrides,
     /// JSON object, as text.
     pub inputs: String,
@@ -70,16 +72,16 @@ record!(ThreadRecord {
     created
 });
 
-/// What the creator asked for: applied again when the directive is resolved at the first start.
+/// Choices of the creator: applied again when the directive is resolved at the first start.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Overrides {
     /// A model or tier.
     pub model: Option<String>,
-    /// Caps.
+    /// Caps chosen by the creator.
     pub limits: Limits,
     /// A chat's capabilities.
     pub capabilities: Vec<String>,
-    /// What the thread that spawned it could do, if one did: it can do no more.
+    /// Bounds inherited from the thread that spawned it, if one did.
     pub within: Option<Within>,
 }
 
@@ -90,12 +92,12 @@ record!(Overrides {
     within or nothing
 });
 
-/// What a child takes over from the thread that spawns it.
+/// Bounds that a child inherits from the thread that spawns it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Within {
-    /// Upper bounds of its caps; a level of depth less than the parent's.
+    /// Upper bounds of its caps; the depth is one level less than the parent's.
     pub limits: Limits,
-    /// What it may call at most.
+    /// Tools that it may call at most.
     pub capabilities: Vec<String>,
 }
 

@@ -1,19 +1,19 @@
-//! Statuses of a thread and why it has one.
+//! Statuses of a thread, and the causes of a status.
 
 use crate::json::record::{record, words};
 
 use std::fmt;
 
-/// Where a thread stands.
+/// Status of a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Status {
     /// Never started.
     Created,
-    /// Somebody holds it.
+    /// A holder runs it.
     Running,
-    /// Goes on by itself: children, time.
+    /// Goes on by itself, when children stop or time passes.
     Waiting,
-    /// Needs somebody: limit, error, budget, approval.
+    /// Needs a person or a driver: a limit, an error, the budget or an approval stopped it.
     Suspended,
     /// Takes the next input.
     Idle,
@@ -57,7 +57,8 @@ impl Status {
         Self::Continued,
     ];
 
-    /// Does a chain whose tip stands so draw on its account? One that is idle or has ended locks no money.
+    /// Returns true if a chain whose tip has this status draws on its account. A chain that is idle
+    /// or has ended locks no money.
     pub fn draws(self) -> bool {
         match self {
             Self::Created | Self::Running | Self::Waiting | Self::Suspended => true,
@@ -70,7 +71,8 @@ impl Status {
         }
     }
 
-    /// An ended thread only gains a pointer and corrections of usage.
+    /// Returns true for the end statuses: an ended thread only gains a pointer and corrections of
+    /// usage.
     pub fn is_end(self) -> bool {
         match self {
             Self::Completed | Self::Error | Self::Cancelled | Self::Killed | Self::Continued => {
@@ -87,7 +89,7 @@ impl fmt::Display for Status {
     }
 }
 
-/// Why a thread stopped, waits or ended.
+/// Reason why a thread stopped, waits or ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cause {
     /// `limit`, `error`, `budget`, `approval`, `cancelled` or `killed`.
@@ -98,7 +100,7 @@ pub struct Cause {
     pub message: String,
     /// The value that was reached.
     pub value: Option<u64>,
-    /// The bound it was held against.
+    /// The bound it was compared with.
     pub maximum: Option<u64>,
 }
 
@@ -111,7 +113,7 @@ record!(Cause {
 });
 
 impl Cause {
-    /// A cause without numbers.
+    /// Creates a cause without numbers.
     pub fn new(reason: &str, code: &str, message: impl Into<String>) -> Self {
         Self {
             reason: reason.into(),
@@ -122,12 +124,12 @@ impl Cause {
         }
     }
 
-    /// True if its value and its bound are nano-USD.
+    /// Returns true if its value and its bound are nano-USD.
     pub fn is_of_money(&self) -> bool {
         self.code == "spend_exceeded"
     }
 
-    /// A cause with the value reached and its bound.
+    /// Creates a cause with the value reached and its bound.
     pub fn bound(
         reason: &str,
         code: &str,

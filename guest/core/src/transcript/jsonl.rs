@@ -1,4 +1,5 @@
-//! `transcript.jsonl`: line 1 the manifest, padded so that it can be rewritten in place, then one event a line.
+//! `transcript.jsonl`: line 1 is the manifest, padded so that it can be rewritten in place; each
+//! line after it is one event.
 
 use crate::error::Error;
 use crate::history::{Entry, Event, Role, Suspended, call_id};
@@ -10,11 +11,12 @@ use threadkeep_units::printable::escape_json;
 
 /// Bytes of the manifest line with its line feed.
 pub const MANIFEST_BYTES: usize = 1_024;
-/// A title is cut to this many bytes of JSON in the manifest, so that the line always fits.
+/// Most bytes of JSON that the manifest keeps of a title, so that the line always fits.
 const MANIFEST_TITLE_BYTES_MAX: usize = 200;
 
-/// The manifest line: padded with spaces to [`MANIFEST_BYTES`], the line feed included. `version` is the version that
-/// it was made from. What has no room is left out, the provider's session first, then the title and the task.
+/// Renders the manifest line: padded with spaces to [`MANIFEST_BYTES`], the line feed included.
+/// `version` is the version that it was made from. Fields that do not fit are left out: the
+/// provider's session first, then the title and the task.
 pub fn manifest(loaded: &Loaded) -> Result<String, Error> {
     let mut fields = manifest_fields(loaded);
     let mut line = written(fields.clone());
@@ -31,13 +33,13 @@ pub fn manifest(loaded: &Loaded) -> Result<String, Error> {
             loaded.thread.value.id
         )));
     }
-    // Padded by bytes: a width in a format counts characters.
+    // The padding counts bytes: a width in a format string counts characters.
     line.push_str(&" ".repeat(MANIFEST_BYTES - 1 - line.len()));
     line.push('\n');
     Ok(line)
 }
 
-/// An object as a line of the document: what a reader would not see is escaped.
+/// Writes an object as a line of the document, with hidden characters escaped.
 fn written(fields: Map<'_>) -> String {
     escape_json(&Value::Object(fields).to_string()).into_owned()
 }
@@ -66,10 +68,11 @@ fn manifest_fields(loaded: &Loaded) -> Map<'_> {
     fields
 }
 
-/// The lines of an entry's events: the stored event, with what older readers expect (`text`, `input`, `timestamp`).
+/// Renders the lines of an entry's events: each is the stored event, with the fields that older
+/// readers expect (`text`, `input`, `timestamp`).
 ///
 /// Every amount of money is decimal text in US dollars, as in all JSON that people and programs
-/// read; a call and its result both carry `callId`, the id that providers are sent.
+/// read. A call and its result both carry `callId`, the id that providers are sent.
 pub fn jsonl(entry: &Entry) -> Result<String, Error> {
     let mut lines = String::new();
     for (index, event) in entry.events.iter().enumerate() {
@@ -144,12 +147,12 @@ fn line(version: u64, index: usize, time: Instant, event: &Event) -> Result<Stri
     Ok(written(fields))
 }
 
-/// The index of an event in its entry, which has far fewer events than this type counts.
+/// Returns the index of an event in its entry, which has far fewer events than this type counts.
 fn event_index(index: usize) -> u32 {
     u32::try_from(index).unwrap_or(u32::MAX)
 }
 
-/// Replaces amounts of the object in this field by decimal text; those that are none stay null.
+/// Replaces amounts in the object of this field by decimal text. Amounts that are `None` stay null.
 fn insert_amounts(fields: &mut Map<'_>, name: &'static str, amounts: &[Amount]) {
     let Some(Value::Object(mut inside)) = fields.get(name).cloned() else {
         return;
@@ -169,9 +172,9 @@ type Amount = (&'static str, Option<NanoUsd>);
 mod tests {
     use super::*;
 
-    /// Symptom: `result` told its cost as decimal text, `tool_result`, `usage_corrected`, `raised`
-    /// and a suspension for want of money as nano-USD. Cause: what is stored was copied. Fix: one
-    /// unit. Kind: every event that holds money.
+    /// Symptom: `result` gave its cost as decimal text; `tool_result`, `usage_corrected`, `raised`
+    /// and a suspension for want of money gave theirs as nano-USD. Cause: the stored text was
+    /// copied. Fix: one unit. Kind: every event that holds money.
     #[test]
     fn every_amount_is_decimal_text() {
         for (stored, shown) in [
@@ -210,7 +213,7 @@ mod tests {
         }
     }
 
-    /// Symptom: nothing in the lines said which call a result belongs to. Fix: both name it.
+    /// Symptom: nothing in the lines told which call a result belongs to. Fix: both name the call.
     #[test]
     fn a_call_and_its_result_carry_the_same_id() {
         let call = r#"{"type":"tool_use","name":"n","arguments":"{}","id":"toolu_9"}"#;

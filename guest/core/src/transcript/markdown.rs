@@ -1,22 +1,24 @@
 //! `transcript.md`: a history as a person reads it.
 //!
-//! Text of users, models and tools is shown in blocks that it cannot close: a fence is always longer than any run of
-//! backticks inside it, and quoted text is quoted line by line, whatever ends its lines. Control characters of ASCII are
-//! shown as pictures of themselves, other characters that a reader would not see ([`crate::printable`]) by their number,
-//! so that no terminal or viewer obeys them and the file stays text.
+//! Text of users, models and tools is shown in blocks that it cannot close. A fence is always
+//! longer than any run of backticks inside it, and quoted text is quoted line by line, whatever
+//! ends its lines. ASCII control characters are shown as their Unicode pictures and other hidden
+//! characters ([`crate::printable`]) by their number. So no terminal or viewer obeys them, and the
+//! file stays text.
 //!
-//! After what an entry adds stands a comment with its version and its length, so that whoever continues the file knows
-//! from its end alone how far it reaches. An entry that shows nothing adds nothing.
+//! The part of each entry ends with a comment with its version and its length. A program that
+//! continues the file knows from its end alone which version it reaches. An entry that shows
+//! nothing adds nothing.
 
 use crate::history::{ChargedEvent, Entry, Event, Role, ToolResult, UsageCorrected};
 use std::fmt::Write;
 use threadkeep_units::printable::{is_hidden_control, push_visible};
 
-/// Most characters of one tool result that the transcript shows; the whole is in the history.
+/// Most characters of one tool result that the transcript shows. The history holds all of it.
 const RESULT_CHARS_MAX: usize = 4_000;
 
-/// The part of the transcript that an entry adds, closed by `<!-- version 12, 345 bytes -->`: its version, and the
-/// bytes of the part in front of the comment.
+/// Renders the part of the transcript that an entry adds, closed by `<!-- version 12, 345 bytes
+/// -->`: its version, and the bytes of the part before the comment.
 pub fn markdown(entry: &Entry) -> String {
     let mut text = String::new();
     for event in &entry.events {
@@ -154,8 +156,9 @@ fn fenced(text: &str, language: &str) -> String {
     format!("{fence}{language}\n{}\n{fence}", visible(text))
 }
 
-/// Lines end with a line feed, also those that ended with a carriage return, which Markdown takes for a line end too;
-/// other control characters of ASCII become their pictures, and what else is hidden its number.
+/// Makes hidden characters visible. Lines end with a line feed, also those that ended with a
+/// carriage return, which Markdown takes for a line end too. Other ASCII control characters become
+/// their pictures, and other hidden characters their number.
 fn visible(text: &str) -> String {
     let text = text.replace("\r\n", "\n");
     let mut shown = String::with_capacity(text.len());
@@ -174,7 +177,8 @@ fn visible(text: &str) -> String {
     shown
 }
 
-/// Text inside a line: nothing in it begins a block, a comment, a link or an emphasis.
+/// Escapes text for a place inside a line: it cannot begin a block, a comment, a link or an
+/// emphasis.
 fn one_line(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
     for c in text.chars() {
@@ -229,7 +233,8 @@ mod tests {
                 "\u{1b}[31m\0\u{7f}\u{9b}",
                 "> \u{241b}[31m\u{2400}\u{2421}\\u{9b}\n",
             ),
-            // Symptom: a reversed name in a transcript was shown as another. Fix: it is visible.
+            // Symptom: a reversed name in a transcript was shown as another. Fix: the control is
+            // visible.
             (
                 "a\u{202e}b\u{200f}\u{61c}\u{2028}\u{200b}c\u{200d}",
                 "> a\\u{202e}b\\u{200f}\\u{61c}\\u{2028}\\u{200b}c\u{200d}\n",

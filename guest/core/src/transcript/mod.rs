@@ -1,4 +1,5 @@
-//! Histories made readable: Markdown, JSON lines, the manifest, `thread.json` and `state.json`.
+//! Documents made from histories: Markdown, JSON lines, the manifest, `thread.json` and
+//! `state.json`.
 
 mod jsonl;
 mod markdown;

@@ -1,5 +1,5 @@
-//! `thread.json` and `state.json`: where a thread stands, for people and other programs. Money is a decimal number here,
-//! and characters that a reader would not see are escaped ([`crate::printable`]).
+//! `thread.json` and `state.json`: the state of a thread, for people and other programs. Money is a
+//! decimal number here, and hidden characters are escaped ([`crate::printable`]).
 
 use crate::error::Error;
 use crate::json::{self, Fields, Map, ToJson, Value};
@@ -9,7 +9,7 @@ use crate::plan::Loaded;
 use crate::thread::Counters;
 use threadkeep_units::printable::escape_json;
 
-/// The content of `thread.json`, made from one snapshot; `version` is the version it was made from.
+/// Renders `thread.json` from one snapshot; `version` is the version it was made from.
 pub fn thread_json(loaded: &Loaded) -> Result<String, Error> {
     let (thread, head) = (&loaded.thread.value, &loaded.head.value);
     let result = thread.result.as_deref();
@@ -38,7 +38,8 @@ pub fn thread_json(loaded: &Loaded) -> Result<String, Error> {
     pretty(&text)
 }
 
-/// The part of `state.json` that the records of a thread hold; `messages` are the JSON messages of its live window.
+/// Renders the part of `state.json` that comes from the records of a thread; `messages` are the
+/// JSON messages of its live window.
 pub fn state_json(loaded: &Loaded, messages: &[String], saved_at: &str) -> Result<String, Error> {
     let (thread, head) = (&loaded.thread.value, &loaded.head.value);
     let messages: Vec<Value<'_>> = messages
@@ -98,7 +99,7 @@ impl ToJson for Caps<'_> {
     }
 }
 
-/// Dollars as a number: canonical decimal text is one.
+/// An amount in dollars as a JSON number: its canonical decimal text is one.
 struct Decimal(NanoUsd);
 
 impl ToJson for Decimal {

@@ -1,22 +1,23 @@
-//! The books, kept apart: what histories, heads and chain records say, as plain JSON. It shares no code with the ledger,
-//! and looks again at what was written since it looked last.
+//! Independent books of histories, heads and chain records, read as plain JSON. The auditor shares
+//! no code with the ledger, and on each audit looks again at all that was written since the last
+//! one.
 
 use super::store::Store;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// What a history says of money.
+/// The money in a history.
 #[derive(Debug, Clone, Default)]
 struct Book {
     entries: usize,
     spent: u64,
-    /// Of the attempt that is under way.
+    /// Version and amount of the hold of the attempt that is under way.
     open: Option<(u64, u64)>,
     /// Charged attempts by the version that admitted them.
     charged: BTreeMap<u64, u64>,
 }
 
-/// What an account should say.
+/// The expected sums of an account.
 #[derive(Debug, Default)]
 struct Sums {
     held: u64,
@@ -43,7 +44,7 @@ fn text(value: &Value) -> &str {
 }
 
 impl Auditor {
-    /// What is wrong, the first of it.
+    /// Audits the records written since the last audit; returns the first problem.
     pub fn audit(&mut self, store: &Store) -> Result<(), String> {
         for (collection, name) in &store.written[self.seen..] {
             let Some(record) = store.text(collection, name) else {
@@ -128,7 +129,7 @@ impl Auditor {
         }
     }
 
-    /// Key of the chain whose account a chain draws on.
+    /// Returns the key of the chain whose account a chain draws on.
     fn drawn_on(&self, key: &str) -> String {
         let chain = &self.chains[key];
         let above = chain["above"].as_array().and_then(|above| above.first());
@@ -188,8 +189,9 @@ impl Auditor {
     }
 }
 
-/// What holds of one account by itself. What a root has taken beyond its limit is its debt; that nothing else than a cost
-/// makes one, and that it admits nothing then, is looked at where it would happen.
+/// Checks the invariants of one account by itself. The amount that a root has taken beyond its
+/// limit is its debt. That only a cost makes a debt, and that an account in debt admits nothing, is
+/// checked where it would happen.
 fn bounds(key: &str, account: &Value, problems: &mut Vec<String>) {
     let taken = number(&account["spent"]) + number(&account["held"]) + number(&account["reserved"]);
     let child = !account["parent"].is_null();

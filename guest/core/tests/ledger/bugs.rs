@@ -1,4 +1,4 @@
-//! Bugs to be planted: each changes what a commit writes, as the ledger would if it had the bug.
+//! Planted bugs: each changes the records of a commit as the ledger would if it had the bug.
 
 use super::store::Store;
 use serde_json::{Value, json};
@@ -7,25 +7,25 @@ use threadkeep_core::plan::{Plan, Write};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Bug {
-    /// What a child reports takes the place of what its parent had spent (L2).
+    /// The report of a child replaces the amount that its parent had spent (L2).
     ReportReplaces,
-    /// A child's money is reserved twice: by who spawns it and by itself (L3).
+    /// A child's money is reserved twice: by its spawner and by itself (L3).
     ReservedTwice,
-    /// A new root sweeps away what live children of an ended parent have reserved (L6).
+    /// A new root drops the reserves of live children of an ended parent (L6).
     RootSweeps,
-    /// What a child reports after its parent has ended is dropped (L8).
+    /// The report of a child is dropped if its parent has ended (L8).
     LateReportDropped,
-    /// A reserve is taken as negative, and gives its parent more room (L11).
+    /// A reserve counts as negative, and gives its parent more room (L11).
     NegativeReserve,
-    /// Checked against one account, taken from another (L12).
+    /// A reserve is checked against one account and taken from another (L12).
     WrongParent,
     /// A release gives nothing back.
     NoRelease,
-    /// A settlement is taken twice.
+    /// A settlement is charged twice.
     DoubleSettle,
     /// A parent closes while children draw on it.
     ClosesEarly,
-    /// What was reported before an account was opened again is reported once more.
+    /// The amount reported before an account was opened again is reported once more.
     ReportsTwice,
 }
 
@@ -44,7 +44,7 @@ pub const BUGS: [Bug; 10] = [
 
 /// A chain record that a commit writes.
 struct Chain {
-    /// Which write.
+    /// Index of the write in the batch.
     at: usize,
     key: String,
     before: Option<Value>,
@@ -70,7 +70,7 @@ impl Chain {
         parent.unwrap_or_default().to_lowercase()
     }
 
-    /// Its last user has left in this commit.
+    /// Returns true if the last user of the account has left in this commit.
     fn closes(&self) -> bool {
         self.was("users") > 0 && self.is("users") == 0
     }
@@ -80,7 +80,7 @@ fn number(value: &Value) -> u64 {
     value.as_u64().unwrap_or(0)
 }
 
-/// Change what a commit writes.
+/// Changes the writes of a commit as the bug would.
 pub fn plant(bug: Bug, store: &Store, plan: &Plan, writes: &mut Vec<Write>) {
     let mut chains = chains(store, writes);
     match bug {
@@ -136,7 +136,8 @@ fn chains(store: &Store, writes: &[Write]) -> Vec<Chain> {
     chains
 }
 
-/// For each account that closes: it, the one above it, and whether the chain of that one has ended.
+/// Calls `change` for each account that closes, with the account, the one above it, and true if the
+/// chain of the one above has ended.
 fn at_close(chains: &mut [Chain], change: impl Fn(&Chain, &mut Chain, bool)) {
     for at in 0..chains.len() {
         let parent = chains[at].parent();
@@ -144,7 +145,8 @@ fn at_close(chains: &mut [Chain], change: impl Fn(&Chain, &mut Chain, bool)) {
             continue;
         };
         if chains[at].closes() {
-            // What ends frozen, or has no user but its children, is of a chain that has ended.
+            // The chain of an account has ended if the account is frozen, or closes in the same
+            // commit.
             let ended = chains[above].closes() || chains[above].now["account"]["frozen"] == true;
             let mut changed = Chain {
                 at: chains[above].at,
@@ -158,7 +160,7 @@ fn at_close(chains: &mut [Chain], change: impl Fn(&Chain, &mut Chain, bool)) {
     }
 }
 
-/// For each account that is created under another.
+/// Calls `change` for an account that is created under another.
 fn at_spawn(chains: &mut [Chain], change: impl Fn(&Chain, &mut Chain)) {
     let Some(child) = chains.iter().position(|chain| chain.before.is_none()) else {
         return;
@@ -177,7 +179,7 @@ fn at_spawn(chains: &mut [Chain], change: impl Fn(&Chain, &mut Chain)) {
     chains[above] = changed;
 }
 
-/// What a spawn reserves, it reserves in the root's account.
+/// Moves the reserve of a spawn to the root's account.
 fn wrong_parent(store: &Store, chains: &mut [Chain], writes: &mut Vec<Write>) {
     let Some(child) = chains.iter().find(|chain| chain.before.is_none()) else {
         return;
@@ -185,7 +187,7 @@ fn wrong_parent(store: &Store, chains: &mut [Chain], writes: &mut Vec<Write>) {
     let root = child.now["above"].as_array().and_then(|above| above.last());
     let root = root.and_then(Value::as_str).unwrap_or_default();
     let (root, amount) = (root.to_lowercase(), child.is("limit"));
-    // Under the root itself that is the right one.
+    // Directly under the root, the root is the right parent.
     if !child.parent().is_empty() && child.parent() != root {
         at_spawn(chains, |_, parent| {
             parent.set("reserved", parent.was("reserved"))
@@ -211,7 +213,7 @@ fn put(writes: &mut Vec<Write>, key: &str, record: &Value) {
     });
 }
 
-/// With a new root, what ended chains have reserved for live ones is gone.
+/// Drops the reserves of ended chains when a new root is created.
 fn sweep(store: &Store, plan: &Plan, writes: &mut Vec<Write>) {
     if plan.thread.parent.is_some() || plan.head.version > 0 || plan.thread.pin.is_some() {
         return;
@@ -249,7 +251,7 @@ fn settle(bug: Bug, plan: &Plan, chains: &mut [Chain]) {
     }
 }
 
-/// An account whose chain ends closes, whoever draws on it.
+/// Closes the account of a chain that ends, even if others still draw on it.
 fn close_early(plan: &Plan, chains: &mut [Chain]) {
     let own = plan.thread.chain.to_lowercase();
     if let (true, Some(chain)) = (

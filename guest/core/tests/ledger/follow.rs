@@ -1,4 +1,5 @@
-//! What became of a request: committed or not, counted, and looked at for what no commit may do.
+//! The outcome of a request: committed or refused, counted, and checked for changes that no commit
+//! may make.
 
 use super::request::Request;
 use super::world::{Answer, Driver, World, reply, submission};
@@ -12,7 +13,7 @@ use threadkeep_core::thread::Status;
 use threadkeep_core::{id, key};
 
 impl World {
-    /// Commit what was decided, and follow what came of it.
+    /// Commits a decision, counts its outcome and checks its effects.
     pub fn settle(
         &mut self,
         request: &Request,
@@ -69,7 +70,7 @@ impl World {
         Ok(())
     }
 
-    /// The driver goes on with the step that was handed out, or its run is over.
+    /// Records that the driver has the next step, or that its run is over.
     fn follow(&mut self, request: &Request, thread: &str, plan: &Plan) {
         let head = &plan.head;
         let mine = plan.thread.id == thread;
@@ -95,7 +96,7 @@ impl World {
             Request::Reply(..) | Request::Tools(..) | Request::Fail(..) | Request::Wait(_) => {
                 self.drivers.insert(thread.to_owned(), driver);
             }
-            // It does not know yet, and comes back later.
+            // The driver does not know yet that its run was killed, and comes back later.
             Request::Kill(_) => {
                 let driver = self.drivers.remove(thread);
                 self.lost.extend(driver);
@@ -124,7 +125,8 @@ impl World {
         }
     }
 
-    /// What the accounts of a thread's path have as limit, and have taken beyond it, from the one in use upwards.
+    /// Returns limit, debt and users of the accounts on a thread's path, from the one in use
+    /// upwards.
     fn figures(&self, thread: &str) -> Vec<(u64, u64, u32)> {
         if self.store.text(key::THREAD, &id::key(thread)).is_none() {
             return Vec::new();
@@ -140,7 +142,8 @@ impl World {
             .collect()
     }
 
-    /// What the commit did to limits and debts, and whether it may.
+    /// Compares limits and debts before and after a commit; returns an error for a change that the
+    /// commit may not make.
     fn moved(
         &mut self,
         thread: &str,

@@ -1,5 +1,6 @@
-//! Random requests against trees of chains and their accounts: after every one of them books that are kept apart say the
-//! same. A long run: `PROPTEST_CASES=50000 cargo test -p threadkeep-core --test ledger`.
+//! Random requests against trees of chains and their accounts. After each request, independent
+//! books must agree with the records. A long run: `PROPTEST_CASES=50000 cargo test -p
+//! threadkeep-core --test ledger`.
 
 mod auditor;
 mod bugs;
@@ -19,7 +20,7 @@ use world::World;
 /// Requests of one case.
 const REQUESTS: usize = 200;
 
-/// What occurs in the run, each at least so often.
+/// Fewest times that each of [`OUTCOMES`] must occur in the run.
 const OCCURS_MIN: u64 = 500;
 const OUTCOMES: [&str; 16] = [
     "admitted",
@@ -42,7 +43,7 @@ const OUTCOMES: [&str; 16] = [
 
 static TOTAL: Mutex<BTreeMap<&'static str, u64>> = Mutex::new(BTreeMap::new());
 
-/// Perform requests; what is found first.
+/// Performs requests; returns the first problem found.
 fn run(world: &mut World, requests: &[Request]) -> Result<(), String> {
     let mut auditor = Auditor::default();
     for request in requests {

@@ -1,40 +1,40 @@
-//! What is asked of the world, at random.
+//! Random requests to the test world.
 
 use proptest::prelude::*;
 use threadkeep_core::money::NanoUsd;
 
-/// Amounts are small beside limits, so that a limit is met after some requests.
+/// Amounts are small beside limits, so that some requests reach a limit.
 const AMOUNT_MAX: u64 = 1_500;
 
-/// Small amounts, and now and then one that is as large as there can be: a tree that has had one owes it from then on, so
-/// that most have none.
+/// Generates small amounts, and rarely the largest possible one. A tree that has had one owes it
+/// from then on, so most trees must have none.
 fn bill(small: u64) -> impl Strategy<Value = u64> {
     let most = NanoUsd::BILL_MAX.get();
     prop_oneof![300 => 0..small, 1 => 0..=most, 1 => Just(most)]
 }
 
-/// Tokens that somebody reports: now and then more than there are.
+/// Generates reported token counts, and rarely more tokens than there can be.
 fn tokens(small: u64) -> impl Strategy<Value = u64> {
     prop_oneof![600 => 0..small, 1 => Just(u64::MAX)]
 }
 
-/// More for a limit: now and then enough to pay the largest bill, or more than a limit may be.
+/// Generates raises of a limit: rarely enough to pay the largest bill, or more than a limit may be.
 fn more() -> impl Strategy<Value = u64> {
     let most = NanoUsd::BILL_MAX.get();
     prop_oneof![60 => 0..4_000_u64, 4 => most..3 * most, 1 => Just(u64::MAX)]
 }
 
-/// One request; the first number picks a thread, or a driver that was lost.
+/// One request. The first number picks a thread, or a driver that was lost.
 #[derive(Debug, Clone)]
 pub enum Request {
     Root(Option<u64>),
-    /// Amount, whether it names one, whether what is left will do.
+    /// The amount to reserve, if one is named, and true if the rest of the budget will do.
     Spawn(u16, Option<(u64, bool)>),
     Start(u16),
-    /// Tokens read and written, and whether it calls a tool.
+    /// Tokens read and written, and true if the reply calls a tool.
     Reply(u16, u64, u64, bool),
     Tools(u16, u64),
-    /// Was it sent, and what was reported.
+    /// True if the call was sent, and the reported usage.
     Fail(u16, bool, Option<u64>),
     Wait(u16),
     /// The driver dies.
@@ -47,9 +47,9 @@ pub enum Request {
     Raise(u16, u64, bool),
     Cancel(u16),
     Kill(u16),
-    /// The two are decided at once and committed one after the other.
+    /// Two requests that are decided at once and committed one after the other.
     Race(Box<Request>, Box<Request>),
-    /// Seconds, also back.
+    /// Minutes that the clock moves, also back.
     Clock(i8),
 }
 

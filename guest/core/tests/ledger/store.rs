@@ -1,5 +1,5 @@
-//! A store in memory as the contract has it: a batch is written whole or, where a record is at another version, not at
-//! all.
+//! A store in memory that keeps the storage contract: a batch is written whole, or not at all where
+//! a record has another version.
 
 use std::collections::BTreeMap;
 use threadkeep_core::json::{self, FromJson};
@@ -14,7 +14,8 @@ pub type Name = (String, String);
 pub struct Store {
     pub records: BTreeMap<Name, (u64, String)>,
     pub histories: BTreeMap<String, Vec<String>>,
-    /// Names of records in the order in which they were written: what an auditor has to look at again.
+    /// Names of records in the order in which they were written; the auditor looks at the new ones
+    /// again.
     pub written: Vec<Name>,
     version: u64,
 }
@@ -58,7 +59,7 @@ impl Store {
         }
     }
 
-    /// True if it is written.
+    /// Writes a batch; returns false if a record has another version.
     pub fn commit(&mut self, writes: &[Write]) -> bool {
         if !writes.iter().all(|write| self.fits(write)) {
             return false;

@@ -1,4 +1,4 @@
-//! Trees of chains over a store: what drivers and people ask, decided by core and committed.
+//! Trees of chains over a store: requests of drivers and people, decided by core and committed.
 
 use super::bugs::{Bug, plant};
 use super::request::Request;
@@ -18,7 +18,7 @@ use threadkeep_core::settings::{Model, Pin, ToolDef};
 use threadkeep_core::thread::{self, Draft, Parent, Resolved, Status, StepKind};
 use threadkeep_core::time::Instant;
 
-/// How deep chains lie below a root, and how many one chain spawns.
+/// Deepest level of chains below a root, and most children of one chain.
 const DEPTH_MAX: usize = 8;
 const WIDTH_MAX: usize = 16;
 
@@ -28,11 +28,11 @@ pub struct Driver {
     pub thread: String,
     pub token: u64,
     pub version: u64,
-    /// What it submitted last.
+    /// The last submission of the driver.
     pub last: Option<Submission>,
 }
 
-/// What a request comes to before it is committed.
+/// The outcome of a request before it is committed.
 pub enum Answer {
     Made(Decision),
     Refused(Error),
@@ -44,7 +44,7 @@ pub struct World {
     pub outcomes: BTreeMap<&'static str, u64>,
     pub bug: Option<Bug>,
     pub threads: Vec<String>,
-    /// How each stands: its status, and the step that is pending.
+    /// Status and pending step of each thread.
     pub stands: BTreeMap<String, (Status, Option<StepKind>)>,
     pub drivers: BTreeMap<String, Driver>,
     pub lost: Vec<Driver>,
@@ -110,7 +110,7 @@ impl World {
         *self.outcomes.entry(what).or_default() += 1;
     }
 
-    /// Perform a request; what is wrong with what it did, beside the books.
+    /// Performs a request; returns a problem that the books do not show.
     pub fn request(&mut self, request: &Request) -> Result<(), String> {
         match request {
             Request::Root(limit) => {
@@ -133,7 +133,7 @@ impl World {
         }
     }
 
-    /// Two decide from the same records: the second is written too, or has to decide again.
+    /// Decides both requests from the same records. The second is committed too, or decided again.
     fn race(&mut self, one: &Request, other: &Request) -> Result<(), String> {
         let (first, second) = (self.decide(one), self.decide(other));
         if let Some((thread, answer)) = first {
@@ -145,7 +145,7 @@ impl World {
         Ok(())
     }
 
-    /// One of the threads that stand so; any, if none does.
+    /// Picks one of the threads that fit; any thread if none does.
     fn pick(&self, n: u16, fits: impl Fn(&str, Status, Option<StepKind>) -> bool) -> String {
         let fitting: Vec<&String> = self
             .threads
@@ -213,7 +213,7 @@ impl World {
         self.store.commit(&writes)
     }
 
-    /// Decide about a request; `None` if it does not fit what is there.
+    /// Decides about a request; returns `None` if it does not fit the current state.
     pub fn decide(&self, request: &Request) -> Option<(String, Answer)> {
         let commit = format!("{:016x}", self.commits);
         let moment = Moment {
@@ -391,7 +391,7 @@ impl World {
         moment: Moment<'_>,
     ) -> Option<(String, Result<Decision, Error>)> {
         let loaded = self.store.load(&thread);
-        // Whoever claims knows that the driver is dead.
+        // A caller that claims knows that the driver is dead.
         if self.drivers.contains_key(&thread) {
             return None;
         }
@@ -415,7 +415,7 @@ impl World {
         Some((thread, decided))
     }
 
-    /// A driver that was lost comes back with what its call really used.
+    /// Lets a lost driver come back with the usage that its call really had.
     fn late(
         &self,
         n: u16,
@@ -438,7 +438,7 @@ impl World {
             .then(|| (driver.thread, self.decided(&loaded, submission, moment)))
     }
 
-    /// The last submission of a driver again, as it was or with other usage.
+    /// Repeats the last submission of a driver, unchanged or with other usage.
     fn again(
         &self,
         thread: String,
@@ -463,7 +463,7 @@ impl World {
         let chain = self.store.load(&thread).chain.value;
         let limit = match chain.has_account() {
             true => chain.account.limit,
-            // It has a cap of its own alone.
+            // The thread draws on its parent's account, and has only a cap of its own.
             false => Some(NanoUsd::ZERO),
         };
         let more = |limit: NanoUsd| limit.saturating_add(NanoUsd::new(amount));

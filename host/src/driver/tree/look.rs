@@ -1,8 +1,8 @@
-//! One look at a tree: what is due is begun, what was told is passed on, and what a dead process
-//! held is taken over.
+//! One look at a tree: begins what is due, finishes propagations, and takes over the leases of dead
+//! processes.
 //!
-//! Which threads these are, the component says. A thread that waits is looked at only when nothing
-//! under the top is about to be revived: else it would be told that its children are suspended.
+//! The component says which threads these are. A waiting thread is begun only when no thread under
+//! the top is about to be revived: else it would be told that its children are suspended.
 
 use super::{GRACE, LOOKS_FAILED_MAX, REVIVALS_MAX, Tree};
 use crate::authority::Life;
@@ -13,13 +13,13 @@ use crate::wit::{self, runner};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Threads of one page that is looked at.
+/// Threads of one page of a look.
 const PAGE_THREADS: u32 = 100;
-/// The pause between two looks through the whole tree.
+/// The pause between two surveys of the whole tree.
 const SURVEY_PAUSE: Duration = Duration::from_secs(2);
 
 impl Tree<'_> {
-    /// Begin what is due, and pass on what threads were told; true if there was any of that.
+    /// Begins what is due, and finishes propagations; true if there was any.
     pub(super) async fn look(&mut self, stopped: bool) -> Result<bool, super::DriveError> {
         if stopped && !self.has_children && matches!(self.result, Some(Err(_))) {
             return Ok(false);
@@ -29,7 +29,7 @@ impl Tree<'_> {
                 self.failed = 0;
                 Ok(begun)
             }
-            // What the run itself says is more than that its children cannot be seen.
+            // The run's own error says more than that its children cannot be read.
             Err(error) if self.failed >= LOOKS_FAILED_MAX => match self.result.take() {
                 Some(Err(first)) => Err(first),
                 _ => Err(error.into()),
@@ -37,7 +37,7 @@ impl Tree<'_> {
             Err(error) => {
                 tracing::warn!(thread = self.top, %error, "what is due cannot be read");
                 self.failed += 1;
-                // Where there are no children, nothing is missed.
+                // Without children, nothing is missed.
                 Ok(self.waits() || !self.runs.is_empty())
             }
         }
@@ -64,7 +64,7 @@ impl Tree<'_> {
                         }
                         (begun, swept) = (true, true);
                     }
-                    // What it has to pass on is kept, for its child cannot be read.
+                    // Its child cannot be read, so the propagation stays with the thread.
                     status if due.sweep && status != "running" => {}
                     _ if stopped => {}
                     "waiting" => waiting.push(due),
@@ -84,7 +84,7 @@ impl Tree<'_> {
             self.tell_observer().await?;
         }
         if reviving {
-            // What waits is looked at once those go on.
+            // Waiting threads are begun once the revived ones go on.
             begun |= !self.crowded;
         } else {
             for due in waiting {
@@ -97,8 +97,8 @@ impl Tree<'_> {
         Ok(begun)
     }
 
-    /// A sweep that could not tell all children is kept by its thread: this driver does not try it
-    /// again.
+    /// Records a sweep that could not notify all children. The thread keeps the sweep; this driver
+    /// does not try it again.
     fn keep_sweep(&mut self, thread: &str, untold: &[wit::Unreadable]) {
         for child in untold {
             let (child, why) = (&child.thread, &child.why.message);
@@ -107,8 +107,7 @@ impl Tree<'_> {
         self.kept_sweeps.insert(thread.to_owned());
     }
 
-    /// A top that waits, and that this driver does not perform, may have been ended by somebody
-    /// else.
+    /// Updates a waiting top that this driver does not perform: another process may have ended it.
     async fn look_at_top(&mut self) -> Result<(), CallError> {
         if !self.waits() || self.running.iter().any(|running| running == self.top) {
             return Ok(());
@@ -122,7 +121,7 @@ impl Tree<'_> {
         Ok(())
     }
 
-    /// Perform a thread that is due.
+    /// Performs a thread that is due.
     fn begin(&mut self, due: runner::Due) -> bool {
         let proof = match due.status.as_str() {
             "running" if !self.is_silent(&due, Instant::now()) => return false,
@@ -133,7 +132,7 @@ impl Tree<'_> {
         self.perform_one(&due.thread, proof)
     }
 
-    /// Start a thread again that is suspended and can go on.
+    /// Restarts a suspended thread that can go on.
     fn revive(&mut self, thread: &str) -> bool {
         let times = self.revived.get(thread).copied().unwrap_or_default();
         let begun = times < REVIVALS_MAX && self.perform_one(thread, None);
@@ -143,14 +142,14 @@ impl Tree<'_> {
         begun
     }
 
-    /// Is a suspended thread about to go on? It may be begun already, or find no room yet.
+    /// True if a suspended thread is about to go on: it may be begun already, or find no room yet.
     fn is_reviving(&self, thread: &str) -> bool {
         let times = self.revived.get(thread).copied().unwrap_or_default();
         let begun = self.running.iter().any(|running| running == thread);
         begun || times < REVIVALS_MAX && !self.is_left_alone(thread)
     }
 
-    /// Has the holder of a thread, whose lease is over, been silent for the grace?
+    /// True if the holder of a thread with an expired lease made no progress for [`GRACE`].
     fn is_silent(&mut self, due: &runner::Due, now: Instant) -> bool {
         let seen = (due.sighting.step, due.sighting.partial);
         let entry = self.silent.entry(due.thread.clone()).or_insert((seen, now));
@@ -160,16 +159,15 @@ impl Tree<'_> {
         now.duration_since(entry.1) >= GRACE
     }
 
-    /// Is the whole tree to be looked through? Before this run ends it is, and now and then.
+    /// True if a survey of the whole tree is due: before this run ends, and from time to time.
     fn is_survey_due(&self, begun: bool) -> bool {
         let ends = !begun && self.runs.is_empty() && !self.waits();
         let since = self.surveyed.map(|last| last.elapsed());
         ends || since.is_none_or(|since| since >= SURVEY_PAUSE)
     }
 
-    /// Look through the whole tree: is something left that somebody must see to, and what did a
-    /// process hold that has died? Those runs are closed, and their threads revived with the next
-    /// look; true if there were any.
+    /// Surveys the whole tree: finds threads that still need a driver, and runs of dead processes.
+    /// Those runs are closed, and their threads revived with the next look; true if there were any.
     async fn survey(&mut self) -> Result<bool, CallError> {
         let (mut cursor, mut open, mut dead) = (None, false, Vec::new());
         let (mut waiting, mut found_unreadable) = (Vec::new(), false);
@@ -203,7 +201,8 @@ impl Tree<'_> {
         (self.open, self.surveyed) = (open, Some(Instant::now()));
         let mut begun = self.take_over(&dead).await?;
         if found_unreadable {
-            // Its end wakes nobody: each wait is looked at, and leaves it out from then on.
+            // The end of an unreadable child wakes no thread: each waiting thread is performed, and
+            // leaves the child out from then on.
             for thread in waiting {
                 begun |= self.perform_one(&thread, Some(runner::Proof::None));
             }
@@ -211,7 +210,8 @@ impl Tree<'_> {
         Ok(begun)
     }
 
-    /// Who holds a thread that this driver does not perform, if its process is known to be dead.
+    /// The holder of a thread that this driver does not perform, if its process is known to be
+    /// dead.
     async fn dead_holder(&mut self, branch: Branch) -> Result<Option<String>, CallError> {
         if self.running.contains(&branch.thread) {
             return Ok(None);
@@ -221,8 +221,8 @@ impl Tree<'_> {
         Ok(holder.filter(|holder| self.driver.shared.life(holder) == Life::Dead))
     }
 
-    /// Close what these held, and nothing that somebody else has taken over meanwhile: where many
-    /// drivers see a death, a claim of each would fence the one before.
+    /// Closes the runs of these holders, and nothing that another process has taken over meanwhile:
+    /// where many drivers detect a death, a claim by each would fence the one before.
     async fn take_over(&mut self, dead: &[String]) -> Result<bool, CallError> {
         if dead.is_empty() {
             return Ok(false);
@@ -240,8 +240,8 @@ impl Tree<'_> {
         Ok(!closed.is_empty())
     }
 
-    /// The driver was stopped, and its runs with it: threads that wait for them are suspended with
-    /// them, the lowest first, so that a resume of the top goes on with all of them.
+    /// Suspends the threads that wait for the stopped runs of this driver, the lowest first, so
+    /// that a resume of the top resumes all of them.
     pub(super) async fn suspend_waiting(&mut self) {
         let (mut cursor, mut waiting) = (None, Vec::new());
         loop {
@@ -270,7 +270,7 @@ impl Tree<'_> {
         }
     }
 
-    /// Threads that nobody held were ended by what they were told.
+    /// Notifies the observer of threads without a lease that a propagation has ended.
     async fn tell_observer(&mut self) -> Result<(), CallError> {
         if self.driver.observer.is_none() {
             return Ok(());
@@ -290,7 +290,7 @@ impl Tree<'_> {
 }
 
 impl Driver {
-    /// Is there something below a thread that somebody must see to?
+    /// True if a thread below `top` needs a driver.
     pub(super) async fn is_open_below(&self, top: &str) -> Result<bool, CallError> {
         let mut cursor = None;
         loop {

@@ -1,36 +1,38 @@
-//! Names of directives and knowledge, and the files that they name.
+//! Names of directives and knowledge, and the search for their files.
 //!
-//! A name is made of segments that mean the same on every file system. A file is taken only if its directory lists it
-//! exactly so, which keeps a name from meaning one file on Linux and another where case is ignored.
+//! A name consists of segments that mean the same on every file system. A file is accepted only if
+//! its directory lists exactly this name. Otherwise a name could mean one file on Linux and another
+//! where case is ignored.
 
 use super::{DEPTH_MAX, NAMES_MAX};
 use crate::authority::AuthorityError;
 use cap_std::fs::{Dir, ReadDir};
 use std::collections::BTreeSet;
 
-/// Longest name, in bytes: a thread's id begins with its directive's name and has at most 200 bytes itself.
+/// Longest name, in bytes. A thread's id begins with its directive's name and has at most 200 bytes
+/// itself.
 pub(super) const NAME_BYTES_MAX: usize = 200;
 
 const EXTENSION: &str = ".md";
 
-/// Names that Windows gives to devices, in every directory and with every extension.
+/// Names that Windows reserves for devices, in every directory and with every extension.
 const DEVICES: [&str; 22] = [
     "con", "prn", "aux", "nul", "com1", "com2", "com3", "com4", "com5", "com6", "com7", "com8",
     "com9", "lpt1", "lpt2", "lpt3", "lpt4", "lpt5", "lpt6", "lpt7", "lpt8", "lpt9",
 ];
 
-/// What a name names.
+/// Result of the search for a name.
 pub(super) enum Found {
     /// No file.
     Nothing,
     /// The file at this path, relative to the directory searched.
     File(String),
-    /// Two entries that differ in case only: the one that was not asked for.
+    /// Two entries differ in case only; this is the one that was not asked for.
     Twin(String),
 }
 
-/// A name is segments of letters, digits, `_` and `-`, joined by `/`. The sentence says what is wrong with one that is
-/// not.
+/// Checks a name: segments of letters, digits, `_` and `-`, joined by `/`. The error is a sentence
+/// that says what is wrong.
 pub(super) fn check(name: &str) -> Result<(), String> {
     if name.len() > NAME_BYTES_MAX {
         return Err(format!(
@@ -57,7 +59,7 @@ pub(super) fn check(name: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// A bad name, fit for an error: short, and with nothing in it that a terminal would obey instead of showing it.
+/// Makes an invalid name fit for an error: short, and without characters that control a terminal.
 pub(super) fn shown(name: &str) -> String {
     let obeyed = |c: char| {
         c.is_control()
@@ -67,7 +69,7 @@ pub(super) fn shown(name: &str) -> String {
     name.chars().take(100).map(mark).collect()
 }
 
-/// Find the file of a name that [`check`] accepts.
+/// Finds the file of a name that [`check`] accepts.
 pub(super) fn find(root: &Dir, name: &str, entries_max: usize) -> Result<Found, AuthorityError> {
     let mut inside = String::from(".");
     let mut segments = name.split('/').peekable();
@@ -84,7 +86,7 @@ pub(super) fn find(root: &Dir, name: &str, entries_max: usize) -> Result<Found, 
     Ok(Found::File(inside))
 }
 
-/// Look for `wanted` in the listing of a directory.
+/// Looks for `wanted` in the listing of a directory.
 fn entry(
     root: &Dir,
     inside: &str,
@@ -101,7 +103,8 @@ fn entry(
             .map_err(|error| AuthorityError::from_io(inside, error))?
             .file_name();
         match name.to_str() {
-            // Too large to be listed: the file is what the operating system says, and twins are not looked for.
+            // The directory is too large for its listing: the file system decides if the file
+            // exists, and names that differ in case are not looked for.
             _ if looked == entries_max => return Ok(Found::File(format!("{inside}/{wanted}"))),
             Some(name) if name == wanted => exact = true,
             Some(name) if name.eq_ignore_ascii_case(wanted) => twin = Some(name.to_owned()),
@@ -115,8 +118,8 @@ fn entry(
     })
 }
 
-/// The first [`NAMES_MAX`] names below `root`, in byte order, among the `entries_max` entries that are looked at.
-/// Directories behind links are not entered.
+/// Returns the first [`NAMES_MAX`] names below `root`, in byte order, among the first `entries_max`
+/// entries. Links to directories are not entered.
 pub(super) fn list(root: &Dir, entries_max: usize) -> Result<Vec<String>, AuthorityError> {
     let mut names = BTreeSet::new();
     let mut looked = 0;
@@ -154,7 +157,7 @@ pub(super) fn list(root: &Dir, entries_max: usize) -> Result<Vec<String>, Author
     Ok(names.into_iter().collect())
 }
 
-/// Add a name if its file can be read, and drop the last when there are too many.
+/// Adds a name if its file can be read, and drops the last name if there are too many.
 fn keep(names: &mut BTreeSet<String>, root: &Dir, name: String) {
     let full = names.len() == NAMES_MAX;
     if full && names.last().is_some_and(|last| *last < name) {
@@ -172,7 +175,7 @@ fn keep(names: &mut BTreeSet<String>, root: &Dir, name: String) {
     names.insert(name);
 }
 
-/// The entries of a directory, `None` if it is none.
+/// Opens the listing of a directory; `None` if the path is not a directory.
 fn listing(root: &Dir, inside: &str) -> Result<Option<ReadDir>, AuthorityError> {
     match root
         .read_dir(inside)

@@ -6,7 +6,7 @@ use crate::policy::Preset;
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// A project with these files below `.ai`, and a library over it.
+/// Makes a project with these files below `.ai`, and a library over it.
 fn library(files: &[(&str, &str)]) -> (TempDir, FilesLibrary) {
     let temp = TempDir::new().expect("a temporary directory");
     std::fs::create_dir(temp.path().join(".ai")).expect("made");
@@ -34,7 +34,7 @@ fn reopened(temp: &TempDir, policy: Policy) -> FilesLibrary {
     FilesLibrary::open(ai, policy, vec![tool], Environment::default())
 }
 
-/// The document, `none`, or the error as a sentence.
+/// Returns the document, `none`, or the error as a sentence.
 fn shown(library: &FilesLibrary, kind: &str, name: &str) -> String {
     match library.get(kind, name) {
         Ok(documents) if documents.is_empty() => "none".to_owned(),
@@ -65,7 +65,7 @@ const FILES: &[(&str, &str)] = &[
     ),
 ];
 
-/// Kind, name, and the document.
+/// Columns: kind, name, document.
 const DOCUMENTS: &[(&str, &str, &str)] = &[
     (
         "directive",
@@ -248,7 +248,7 @@ fn names_that_are_no_names() {
     }
 }
 
-/// Kind, name, and a part of the error.
+/// Columns: kind, name, part of the error.
 const BROKEN: &[(&str, &str, &str)] = &[
     (
         "directive",
@@ -367,7 +367,7 @@ fn links_and_pipes() {
     let table = [
         ("real", r#""body":"ok""#),
         ("inside", r#""body":"ok""#),
-        // Nothing tells a hard link from the file, and one of the names may be outside.
+        // A hard link looks like the file itself, and one of the names may be outside.
         ("hard", "is a hard link"),
         ("twice", "is a hard link"),
         ("outside", "leads out of its directory"),

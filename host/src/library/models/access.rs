@@ -1,10 +1,13 @@
-//! Where a provider may be, and which keys may go there.
+//! Access control for providers: their permitted addresses, and the keys that may be sent there.
 //!
-//! A tenant writes its own model table, so a table that named any address beside any variable could send the operator's
-//! key to a stranger. The operator's policy binds both: a granted provider is at one of its hosts, and only its keys go
-//! there. Where no policy speaks of providers, a key goes where its name says: `X_API_KEY` to the address in
-//! `X_BASE_URL`, which the operator sets in the same environment, to the wire's own address for the two names that have
-//! one, and to this machine. A key that is written out in the table is the tenant's own and is bound to nothing.
+//! A tenant writes its own model table. A table that combined any address with any variable could
+//! send the operator's key to a stranger. The operator's policy therefore binds both: a granted
+//! provider is at one of its hosts, and only its keys are sent there.
+//!
+//! If no policy mentions providers, the name of a key decides. `X_API_KEY` may be sent to the
+//! address in `X_BASE_URL`, which the operator sets in the same environment, to the wire's own
+//! address for the two names that have one, and to this machine. A key that is written out in the
+//! table is the tenant's own and is not restricted.
 
 use super::{ModelTable, Origin, ProviderEntry, Wire};
 use crate::authority;
@@ -12,7 +15,7 @@ use crate::library::LibraryError;
 use crate::policy::{Address, AddressPrefix, NetworkReach, Policy, ProviderGrant, is_public};
 use std::collections::BTreeMap;
 
-/// What a policy says of providers.
+/// The provider grants of a policy.
 #[derive(Debug, Clone)]
 pub(super) struct Grants {
     /// The policy's name.
@@ -21,7 +24,7 @@ pub(super) struct Grants {
 }
 
 impl Grants {
-    /// Nothing, if the policy does not speak of them.
+    /// Returns the grants of a policy; `None` if it does not mention providers.
     pub(super) fn of(policy: &Policy) -> Option<Self> {
         Some(Self {
             policy: policy.name.clone(),
@@ -31,7 +34,7 @@ impl Grants {
 }
 
 impl ModelTable {
-    /// Refuse a provider that is not where it may be, or whose key may not go there.
+    /// Refuses a provider whose address is not permitted, or whose key may not be sent there.
     pub(super) fn check_access(
         &self,
         name: &str,
@@ -75,8 +78,8 @@ impl ModelTable {
         }
     }
 
-    /// Which network addresses the provider may be at. It comes after [`Self::check_access`]: where a policy grants the
-    /// provider, its address is one that was granted.
+    /// Returns the network addresses that the provider may be at. Called after
+    /// [`Self::check_access`]: if a policy grants the provider, its address is a granted one.
     pub(super) fn reach(
         &self,
         name: &str,
@@ -93,7 +96,7 @@ impl ModelTable {
         match grant {
             Some(grant) if grant.private => Ok(NetworkReach::Anywhere),
             Some(_) if address.is_localhost() => Ok(NetworkReach::Loopback),
-            // Written out as a number, it was granted as that.
+            // The address is written as a number, so the policy granted exactly this number.
             Some(_) if is_private => Ok(NetworkReach::Anywhere),
             None if is_private => {
                 let problem = format!(
@@ -106,7 +109,8 @@ impl ModelTable {
         }
     }
 
-    /// Why the value of this variable may not go there, without a policy.
+    /// Returns the reason why the value of this variable may not be sent to this address, if no
+    /// policy grants the provider.
     fn stranger(&self, variable: &str, address: &Address) -> Option<String> {
         let stem = variable.strip_suffix(authority::KEY_SUFFIX)?;
         let own = match stem {
@@ -128,7 +132,7 @@ impl ModelTable {
 }
 
 impl ProviderGrant {
-    /// The field that asks for more than is granted, and what.
+    /// Returns the field that asks for more than is granted, and the problem.
     fn problem(
         &self,
         wire: Wire,
@@ -146,7 +150,7 @@ impl ProviderGrant {
                 true => "none".to_owned(),
                 false => hosts.join(", "),
             };
-            // Not the path: it may hold the value of a variable.
+            // The path is not shown, because it may hold the value of a variable.
             let address = Address::of_url(base_url)?;
             let of_path = match self.hosts.iter().any(|prefix| prefix.is_on(&address)) {
                 true => "with this path is not below",

@@ -1,4 +1,5 @@
-//! From YAML to a model table: every key known, every value of its kind, every name defined.
+//! Parsing of a model table from YAML: every key known, every value of its type, every name
+//! defined.
 
 use super::{
     MODELS_MAX, ModelSpec, ModelTable, NAME_BYTES_MAX, Origin, PRICE_DIGITS_MAX, PROVIDERS_MAX,
@@ -10,7 +11,7 @@ use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use threadkeep_units::nearest::{nearest, suggestion};
 
-/// Read a whole table. `place` names the text in errors.
+/// Reads a whole table. `place` names the text in errors.
 pub(super) fn table(
     text: &str,
     place: &str,
@@ -41,7 +42,7 @@ pub(super) fn table(
     })
 }
 
-/// A file without providers means the two that need nothing but a key.
+/// Returns the providers of a file that lists none: the two that need nothing but a key.
 fn built_in_providers(place: &str) -> Result<BTreeMap<String, ProviderEntry>, LibraryError> {
     if place == super::BUILT_IN_PLACE {
         return Ok(BTreeMap::new());
@@ -49,11 +50,11 @@ fn built_in_providers(place: &str) -> Result<BTreeMap<String, ProviderEntry>, Li
     Ok(ModelTable::built_in(Environment::default())?.providers)
 }
 
-/// Reads a YAML text and says where something in it is wrong. A policy is read by it, too.
+/// Reads a YAML text and reports errors with their line. Policies are read with it as well.
 pub(crate) struct Reader<'a> {
-    /// All of it.
+    /// The whole text.
     pub(crate) text: &'a str,
-    /// What errors call it.
+    /// Name of the text in errors.
     pub(crate) place: &'a str,
 }
 
@@ -61,7 +62,7 @@ pub(crate) struct Reader<'a> {
 pub(crate) type Path<'a> = &'a [&'a str];
 
 impl Reader<'_> {
-    /// The whole text as a value.
+    /// Parses the whole text.
     pub(crate) fn parse(&self) -> Result<Value, LibraryError> {
         yaml::parse(self.text, 1).map_err(|error| LibraryError::Invalid {
             place: format!("{}:{}", self.place, error.line),
@@ -112,7 +113,7 @@ impl Reader<'_> {
         })
     }
 
-    /// Refuse every key that is not among `keys`.
+    /// Refuses every key that is not among `keys`.
     pub(crate) fn known(
         &self,
         path: Path<'_>,
@@ -129,7 +130,7 @@ impl Reader<'_> {
         Err(self.invalid(&[path, &[unknown]].concat(), unknown, problem, near))
     }
 
-    /// The entries of a section: a table of named things, at most `most`.
+    /// Returns the entries of a section, which is a table of named items, at most `most`.
     pub(crate) fn section<'v>(
         &self,
         name: &str,
@@ -238,7 +239,8 @@ impl Reader<'_> {
         }
     }
 
-    /// Refuse a variable that may not stand here: left to itself it would look like one that is not set.
+    /// Refuses a variable that is not allowed in this field. It would otherwise look like an unset
+    /// one.
     pub(super) fn variables(
         &self,
         path: Path<'_>,
@@ -259,7 +261,8 @@ impl Reader<'_> {
         }
     }
 
-    /// A variable in an address is the whole of its beginning: nothing before it, and behind it a path or nothing.
+    /// Checks the use of a variable in an address. It must be the beginning, and only a path may
+    /// follow.
     fn address(&self, path: Path<'_>, text: Option<&str>) -> Result<(), LibraryError> {
         self.variables(path, text, authority::ADDRESS_SUFFIX)?;
         let Some((before, rest)) = text.and_then(|text| text.split_once("${")) else {
@@ -276,7 +279,7 @@ impl Reader<'_> {
         Err(self.invalid(path, "", problem.to_owned(), None))
     }
 
-    /// One of a few words.
+    /// Checks that a word is one of a few.
     pub(crate) fn one_of(
         &self,
         path: Path<'_>,
@@ -354,7 +357,7 @@ impl Reader<'_> {
         })
     }
 
-    /// A name that must be defined in another section.
+    /// Checks a name that must be defined in another section.
     fn defined<'n>(
         &self,
         path: Path<'_>,
@@ -390,7 +393,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Input and output must have a price as soon as anything has one.
+    /// Reads prices. Input and output must have one as soon as anything has one.
     pub(crate) fn prices(
         &self,
         model: &str,
@@ -419,7 +422,7 @@ impl Reader<'_> {
         }))
     }
 
-    /// A price is taken as it is written, quoted or not.
+    /// Reads a price as it is written, quoted or not.
     fn price(&self, path: Path<'_>, value: Option<&Value>) -> Result<Option<String>, LibraryError> {
         let text = match value {
             None | Some(Value::Null) => return Ok(None),

@@ -1,4 +1,4 @@
-//! What a provider's entry may say of how its servers are spoken to, and a model's of its options.
+//! Settings of a provider's entry for the protocol of its servers, and the options of a model.
 
 use super::Wire;
 use super::read::{Path, Reader};
@@ -8,7 +8,7 @@ use crate::models::dialect::{ANTHROPIC, DIALECTS, Dialect, OutputField, ReturnTh
 use serde_json::{Map, Value};
 use std::time::Duration;
 
-/// Longest time that an entry may name, in seconds: a day.
+/// Longest time that an entry may set, in seconds: a day.
 const SECONDS_MAX: f64 = 86_400.0;
 /// Most headers, query parameters and options of one entry. People have a handful.
 const FIELDS_MAX: usize = 32;
@@ -29,7 +29,7 @@ pub(super) const KEYS: [&str; 10] = [
     "times",
 ];
 
-/// Fields of a request that are not a person's to set: the runner or the wire does.
+/// Fields of a request that the runner or the wire sets, so that no option may.
 const OWN_FIELDS: [&str; 11] = [
     "model",
     "messages",
@@ -44,8 +44,8 @@ const OWN_FIELDS: [&str; 11] = [
     "functions",
 ];
 
-/// Options that stand under a policy which bounds models or money: none of them chooses a model,
-/// a price or a number of replies.
+/// Options that are allowed under a policy which bounds models or money. None of them chooses a
+/// model, a price or a number of replies.
 pub(super) const GRANTED_OPTIONS: [&str; 17] = [
     "frequency_penalty",
     "logit_bias",
@@ -66,42 +66,42 @@ pub(super) const GRANTED_OPTIONS: [&str; 17] = [
     "verbosity",
 ];
 
-/// Times for which the host waits for a provider, as far as its entry says.
+/// Timeouts of a provider, as far as its entry sets them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ProviderTimes {
-    /// To make a connection.
+    /// Time to make a connection.
     pub connect: Option<Duration>,
-    /// Until an answer begins.
+    /// Time until an answer begins.
     pub answer: Option<Duration>,
-    /// Between two parts of a reply.
+    /// Time between two parts of a reply.
     pub idle: Option<Duration>,
-    /// For the whole of a call.
+    /// Time for a whole call.
     pub whole: Option<Duration>,
 }
 
-/// What an entry says of how its servers are spoken to; `None` leaves it to the dialect.
+/// Settings of an entry for the protocol of its servers; `None` leaves a setting to the dialect.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ProviderSettings {
     /// Name of a dialect of OpenAI's wire.
     pub dialect: Option<String>,
     /// The field that bounds the output.
     pub output_field: Option<OutputField>,
-    /// Ask for usage at the end of a stream.
+    /// True to request usage at the end of a stream.
     pub stream_options: Option<bool>,
-    /// When thinking goes back.
+    /// When thinking is sent back.
     pub return_thinking: Option<ReturnThinking>,
-    /// Ask for what is sent to be cached.
+    /// True to request caching of the conversation.
     pub cache: Option<bool>,
     /// Further headers: names and values as they are written.
     pub headers: Vec<(String, String)>,
     /// Query parameters of the address.
     pub query: Vec<(String, String)>,
-    /// How long it is waited for.
+    /// Timeouts of calls.
     pub times: ProviderTimes,
 }
 
 impl ProviderSettings {
-    /// The dialect of a provider at this address.
+    /// Returns the dialect of a provider at this address.
     pub fn dialect(&self, wire: Wire, base_url: &str) -> Dialect {
         let named = self.dialect.as_deref().and_then(Dialect::named);
         let mut dialect = match wire {
@@ -117,7 +117,7 @@ impl ProviderSettings {
 }
 
 impl Reader<'_> {
-    /// The settings of a provider's entry.
+    /// Reads the settings of a provider's entry.
     pub(super) fn settings(
         &self,
         name: &str,
@@ -171,7 +171,7 @@ impl Reader<'_> {
         }
     }
 
-    /// One of a few words, each with what it stands for.
+    /// Reads one of a few words and returns its value.
     fn word_of<T: Copy>(
         &self,
         path: Path<'_>,
@@ -199,7 +199,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Names and texts. A number is taken as it is written.
+    /// Reads names and texts. A number is used as it is written.
     fn fields(
         &self,
         path: Path<'_>,
@@ -223,7 +223,7 @@ impl Reader<'_> {
             .collect()
     }
 
-    /// Query parameters. They stand in logs of servers, so no variable does in them.
+    /// Reads query parameters. They appear in logs of servers, so they may not contain variables.
     fn query(
         &self,
         name: &str,
@@ -266,7 +266,7 @@ impl Reader<'_> {
         })
     }
 
-    /// A time in seconds, above zero.
+    /// Reads a time in seconds, above zero.
     fn seconds(
         &self,
         path: Path<'_>,
@@ -287,7 +287,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The options of a model: fields that are added to the body of its requests.
+    /// Reads the options of a model: fields that are added to the body of its requests.
     pub(super) fn options(
         &self,
         model: &str,

@@ -1,12 +1,12 @@
-//! Options under a policy.
+//! Model options under a policy.
 
 use super::super::ModelTable;
 use crate::authority::Environment;
 use crate::policy::Policy;
 
 /// Symptom: a tenant's `options` chose another model, a dearer service or more replies than one.
-/// Cause: they passed the operator's policy. Fix: where it bounds models or money, only options
-/// stand that choose none of these. Kind: fields of a request that a tenant may set.
+/// Cause: they bypassed the operator's policy. Fix: if it bounds models or money, only options are
+/// allowed that choose none of these. Kind: fields of a request that a tenant may set.
 #[test]
 fn options_that_choose_models_or_money_are_refused_under_a_policy() {
     let table = |options: &str, policy: &str| {

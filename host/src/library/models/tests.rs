@@ -1,4 +1,4 @@
-//! Model tables: what is read, what is refused, and that a key stays in the host.
+//! Model tables: accepted ones, refused ones, and the check that a key stays in the host.
 
 use super::*;
 use crate::models::dialect::{OutputField, ReturnThinking};
@@ -69,7 +69,7 @@ fn documents_for_the_guest() {
     assert!(!format!("{table:?}").contains("sk-hidden"));
 }
 
-/// Variables, a provider's name, and its address and key or a part of the error.
+/// Columns: variables, a provider's name, its address and key or a part of the error.
 type Case<'a> = (
     &'a [(&'a str, &'a str)],
     &'a str,
@@ -181,7 +181,7 @@ fn providers() {
     );
 }
 
-/// A file, the line of its fault, a part of the sentence, and the name that is suggested.
+/// Columns: file, line of its fault, part of the sentence, suggested name.
 type Refused<'a> = (&'a str, usize, &'a str, Option<&'a str>);
 
 const REFUSED: &[Refused<'_>] = &[
@@ -326,7 +326,7 @@ const REFUSED: &[Refused<'_>] = &[
     ),
 ];
 
-/// The same for one more field of a model.
+/// The same for one additional field of a model.
 const REFUSED_FIELDS: &[(&str, &str, Option<&str>)] = &[
     ("window: 0", "from 1 to", None),
     ("window: -5", "from 1 to", None),
@@ -523,7 +523,7 @@ fn how_a_provider_is_spoken_to_is_read() {
         |table: &ModelTable, name| table.model(name).unwrap().document()["call_millis"].clone();
     assert_eq!(millis(&load(), "m"), 120_000);
     assert!(millis(&load(), "n").is_null());
-    // An operator's times are the most: they lengthen none.
+    // An operator's times are upper bounds: they lengthen no time.
     for (ceilings, idle, whole, usual) in [
         ("{idle_time: 0.25, call_time: 60}", 250, 60_000, 60_000),
         ("{idle_time: 900, call_time: 9000}", 500, 120_000, 3_600_000),
@@ -536,7 +536,7 @@ fn how_a_provider_is_spoken_to_is_read() {
     }
 }
 
-/// A header may carry the operator's key, so its variables are bound as the key's are.
+/// A header may carry the operator's key, so its variables are restricted like those of the key.
 #[test]
 fn a_header_sends_no_key_to_a_stranger() {
     let table = |pairs| ModelTable::load(Some(SPOKEN), environment(pairs)).expect("it is valid");

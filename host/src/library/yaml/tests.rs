@@ -1,4 +1,4 @@
-//! What YAML text becomes, and what is refused.
+//! YAML texts that are accepted, with their values, and those that are refused.
 
 use super::*;
 
@@ -35,7 +35,7 @@ fn values() {
     }
 }
 
-/// Numbers keep their digits; what YAML 1.1 took for something else is text.
+/// Numbers keep their digits. Text that YAML 1.1 read as something else stays text.
 #[test]
 fn scalars() {
     let table = [
@@ -180,7 +180,7 @@ fn limits() {
     );
 }
 
-/// Texts made to be slow or deep end in an error (or a value) and neither a panic nor a minute.
+/// Texts made to be slow or deep end in an error (or a value), not in a panic or after a minute.
 #[test]
 fn hostile_texts_end() {
     let fill = |unit: &str| unit.repeat(TEXT_BYTES_MAX / unit.len());
@@ -209,7 +209,7 @@ fn hostile_texts_end() {
     }
 }
 
-/// Random texts out of what YAML is made of, from a fixed seed.
+/// Random texts of YAML's syntax characters, from a fixed seed.
 #[test]
 fn random_texts_never_panic() {
     let parts = [
@@ -259,7 +259,8 @@ fn random_texts_never_panic() {
     }
 }
 
-/// Every prefix and many mutations of a real file: the parser has `unreachable!` in it, and none may be reached.
+/// Every prefix and many mutations of a real file. The parser contains `unreachable!`, and none may
+/// be reached.
 #[test]
 fn broken_files_never_panic() {
     let file = "a: {b: [1, 'x', \"y\"], ? c : d}\nlist:\n- |\n  t\n- >-\n  u\n# c\n? k\n: - v\n%YAML 1.2\n---\n&a *a !t x\n...\n";

@@ -1,7 +1,8 @@
-//! A reply, put together from the events of a stream.
+//! The assembly of a reply from the events of a stream of Anthropic's messages.
 //!
-//! Events, deltas and blocks of kinds that we did not ask for are passed over, as the wire demands. What is never
-//! lenient: an event that is not JSON, a delta without its block, an error event, and a stream without a stop reason.
+//! Events, deltas and blocks of kinds that were not requested are skipped, as Anthropic's
+//! documentation requires. Four cases are always faults: an event that is not JSON, a delta without
+//! its block, an error event, and a stream that ends without a stop reason.
 
 use crate::models::http::classify::Fault;
 use crate::models::http::finish::{add_reason, decide_finish, infer_finish_word};
@@ -11,57 +12,58 @@ use crate::models::http::{self, Taken, number, said};
 use crate::models::{Block, Completion, Delta, OnDelta, Usage};
 use serde_json::{Map, Value};
 
-/// Bytes of a reply that make one token at least: English has four, code and other languages fewer.
+/// Least bytes of a reply that make one token: English has four, code and other languages fewer.
 const TOKEN_BYTES: usize = 3;
 
-/// A block of the wire.
+/// A content block of the wire that is being put together.
 enum Part {
     Text(String),
-    /// The provider's own object, as it began, and what has been added to it.
+    /// Thinking. `raw` is the provider's own object as `content_block_start` sent it; `text` and
+    /// `signature` collect the deltas.
     Thinking {
         raw: Map<String, Value>,
         text: String,
         signature: String,
     },
-    /// The provider's own object, whole from its beginning.
+    /// The provider's own object, complete from `content_block_start` on.
     Redacted(Value),
     Call {
         id: String,
         name: String,
         arguments: String,
-        /// What stood in its beginning already: some servers send no deltas.
+        /// The input that `content_block_start` already carried: some servers send no deltas.
         whole: Option<String>,
     },
-    /// Of a kind that nobody asked for.
+    /// A block of a kind that was not requested.
     Other,
 }
 
-/// What has arrived so far.
+/// The reply as far as its events have arrived.
 #[derive(Default)]
 pub(in crate::models) struct Reply {
-    /// Name of the provider, for what goes back to it alone.
+    /// Name of the provider; stored with blocks that go back to this provider alone.
     provider: String,
-    /// In order, with the index that deltas carry.
+    /// In order of arrival, each with the index that deltas name.
     parts: Vec<(u64, Part)>,
     room: Room,
     finish: Option<String>,
     usage: Option<Usage>,
-    /// The usage is the one of the end.
+    /// True once `usage` holds the counts of the end of the reply.
     counted: bool,
     ended: bool,
-    /// What a message used that was abandoned before this one.
+    /// Usage of an earlier message in the same stream that a router abandoned.
     abandoned: Usage,
-    /// Most output tokens that were asked for.
+    /// Most output tokens that the request allowed.
     output_max: u64,
-    /// A message has begun.
+    /// True once a message has begun.
     begun: bool,
-    /// A second one began behind the end of the first.
+    /// True once a second message has begun after the end of the first; its events are ignored.
     past: bool,
 }
 
 impl http::Reply for Reply {
     fn take(&mut self, data: &str, on_delta: OnDelta<'_>) -> Result<Taken, Fault> {
-        // Some gateways end as the other wire does.
+        // Some gateways end the stream with OpenAI's mark.
         if data.trim() == "[DONE]" {
             self.ended = true;
             return Ok(Taken::Substance);
@@ -132,8 +134,9 @@ impl http::Reply for Reply {
         self.parts.iter().filter_map(text).collect()
     }
 
-    /// The output that a stream reports at its beginning is no more than a start of it: what has arrived since counts
-    /// at least. Thinking arrives shortened or not at all, so with it nobody knows.
+    /// Returns the usage so far. The output that a stream reports at its beginning is only an
+    /// initial value, so the bytes that have arrived since count at least. Thinking arrives
+    /// shortened or not at all, so a reply with thinking has no known usage.
     fn usage(&self) -> Option<Usage> {
         let thinks =
             |(_, part): &(u64, Part)| matches!(part, Part::Thinking { .. } | Part::Redacted(_));
@@ -162,7 +165,8 @@ impl http::Reply for Reply {
         let blocks: Vec<Block> = parts
             .filter_map(|(n, (_, part))| block(n, part, cut, &self.provider))
             .collect();
-        // Nothing that was read, or nothing that was written beside text, is no count: nobody knows.
+        // A count of zero input, or of zero output beside text, is not a count: the usage is
+        // unknown.
         let is_known =
             |usage: &Usage| usage.total() > usage.output && (usage.output > 0 || blocks.is_empty());
         Ok(Completion {
@@ -177,7 +181,7 @@ impl http::Reply for Reply {
 }
 
 impl Reply {
-    /// A reply of the provider of this name, of which nothing has arrived.
+    /// Makes an empty reply of the provider of this name.
     pub fn of(provider: &str, output_max: u64) -> Self {
         Self {
             provider: provider.to_owned(),
@@ -186,8 +190,9 @@ impl Reply {
         }
     }
 
-    /// A router that fails over begins a second message in the same stream: what came of the first is dropped (true), or, if
-    /// that was whole, the second is passed over. What the first used counts.
+    /// Handles a `message_start`. A router that fails over begins a second message in the same
+    /// stream. If the first one was not whole, its content is dropped and true is returned; if it
+    /// was whole, the second one is ignored. The usage of a dropped message still counts.
     fn begin_message(&mut self) -> bool {
         if self.finish.is_some() {
             self.past = true;
@@ -239,7 +244,7 @@ impl Reply {
             _ => Part::Other,
         };
         self.parts.push((index, part));
-        // Some servers begin a block with what others send as its first delta.
+        // Some servers put text into the start of a block that others send as its first delta.
         self.say(index, word("text"), word("thinking"), on_delta)
     }
 
@@ -273,7 +278,7 @@ impl Reply {
         }
     }
 
-    /// Add text or thinking to a block and tell of it.
+    /// Appends text or thinking to a block and reports the delta.
     fn say(
         &mut self,
         index: u64,
@@ -302,7 +307,8 @@ impl Reply {
         found.map(|(_, part)| part).ok_or(Fault::BadChunk)
     }
 
-    /// Counts only grow, and a later event may leave some out.
+    /// Reads reported usage. Counts only grow, because a later event may leave some out. `last`
+    /// marks the counts of the end.
     fn count(&mut self, usage: &Value, last: bool) {
         let count = |path: &str| usage.pointer(path).and_then(number);
         let (input, output) = (count("/input_tokens"), count("/output_tokens"));
@@ -324,7 +330,7 @@ impl Reply {
     }
 }
 
-/// A block of the normal form; none if it says nothing.
+/// Converts a block to the normal form; `None` if it has no content.
 fn block(n: usize, part: Part, cut: bool, provider: &str) -> Option<Block> {
     match part {
         Part::Text(text) => (!text.is_empty()).then_some(Block::Text { text }),
@@ -368,8 +374,8 @@ fn block(n: usize, part: Part, cut: bool, provider: &str) -> Option<Block> {
     }
 }
 
-/// The provider's own block of thinking, as it stands in a reply that is no stream: every field it began with, and
-/// what arrived since.
+/// Returns the provider's own thinking block as JSON, as a reply that is no stream has it: every
+/// field of its start, and the text and signature that arrived since.
 fn own(mut raw: Map<String, Value>, text: &str, signature: String) -> String {
     raw.insert("thinking".to_owned(), text.into());
     raw.insert("signature".to_owned(), signature.into());

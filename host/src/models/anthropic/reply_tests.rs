@@ -1,4 +1,4 @@
-//! Events in, completion or fault out.
+//! Replies and faults that events of a stream make.
 
 use super::*;
 use crate::models::http::Reply as _;
@@ -71,7 +71,8 @@ fn call(id: &str, arguments: &str) -> Block {
     }
 }
 
-/// A whole answer as the wire has it: thinking, redacted thinking, text and two calls, with events that mean nothing.
+/// A whole answer of the wire: thinking, redacted thinking, text and two calls, and events without
+/// meaning.
 const ANSWER: &str = include_str!("answer.txt");
 
 #[tokio::test]
@@ -289,8 +290,8 @@ fn what_is_not_a_reply() {
     }
 }
 
-/// A failure keeps what is known of its usage: what was read as it was reported, and of the output at least what has
-/// arrived. With thinking, which arrives shortened, nobody knows.
+/// A failure keeps the known part of its usage: input as it was reported, and of the output at
+/// least as much as arrived. With thinking, which arrives shortened, the usage is unknown.
 #[test]
 fn the_usage_of_a_failure() {
     let usage = |events: &[Value]| read_all(events).0.usage();

@@ -1,16 +1,18 @@
-//! The request body, made from the normal form.
+//! The request body of Anthropic's messages, made from the normal form.
 //!
-//! Fields stand in a fixed order and `messages` is last, each message encoded by itself. So the same request is the
-//! same bytes, and the body of one turn, up to its closing brackets, is a prefix of the next turn's. The one mark for
-//! the cache stands in front, where it never moves: the provider sets its breakpoint at the end of what it was sent.
+//! Fields stand in a fixed order and `messages` is last, each message encoded by itself. So the
+//! same request is the same bytes, and the body of one turn, up to its closing brackets, is a
+//! prefix of the next turn's. The one cache mark stands in front, where it never moves: the
+//! provider sets its breakpoint at the end of what it was sent.
 //!
-//! What the wire asks for, and how it is met:
+//! Requirements of the wire, and how they are met:
 //!
-//! - Roles alternate. What follows one another from the user, results and texts, is one message, results first.
-//! - No text is blank. Such texts are left out, and a message that has nothing else with them.
-//! - Thinking is sent back as the provider wrote it, byte for byte, with its signature; without one it is left out,
-//!   and so is thinking that nothing follows in its message.
-//! - A call's input is an object: the text that the model wrote, or `{}` where that is none.
+//! - Roles alternate. Consecutive user messages (results and texts) become one message, results
+//!   first.
+//! - No text is blank. Blank texts are left out, and so is a message that has nothing else.
+//! - Thinking is sent back as the provider wrote it, byte for byte, with its signature. Thinking
+//!   without a signature is left out, and so is thinking at the end of a message.
+//! - A call's input is an object: the text that the model wrote, or `{}` if that text is no object.
 
 use crate::models::http::conversation::{AssistantPart, CallResult, Turn, turns};
 use crate::models::http::normal::{self, EncodeError};
@@ -19,10 +21,10 @@ use crate::models::{Request, ToolSpec};
 use serde_json::Map;
 use serde_json::value::Value;
 
-/// Longest id of a call that this wire takes.
+/// Longest id of a call that this wire accepts.
 const ID_BYTES_MAX: usize = 64;
 
-/// The body of a request to the provider of this name.
+/// Encodes the body of a request to the provider of this name.
 pub(super) fn encode(
     request: &Request,
     provider: &str,
@@ -58,10 +60,10 @@ fn is_call_id(id: &str) -> bool {
     id.len() <= ID_BYTES_MAX && id.bytes().all(plain)
 }
 
-/// One message on the wire.
+/// One message of the request body.
 struct WireMessage {
     role: &'static str,
-    /// JSON, one text each.
+    /// Content blocks, each as JSON text.
     blocks: Vec<String>,
 }
 
@@ -72,7 +74,7 @@ impl WireMessage {
     }
 }
 
-/// Results and the texts behind them are one message of the user.
+/// Converts the conversation. Results and the texts after them become one message of the user.
 fn messages(turns: Vec<Turn>) -> Vec<WireMessage> {
     let mut messages: Vec<WireMessage> = Vec::with_capacity(turns.len());
     for turn in turns {
@@ -89,7 +91,7 @@ fn messages(turns: Vec<Turn>) -> Vec<WireMessage> {
     messages
 }
 
-/// The blocks of the assistant up to the last one that is no thinking.
+/// Returns the assistant's blocks up to the last one that is not thinking.
 fn assistant(parts: Vec<AssistantPart>) -> Vec<String> {
     let mut blocks = Vec::with_capacity(parts.len());
     let mut followed = 0;
@@ -135,7 +137,8 @@ fn result(result: &CallResult) -> String {
     block
 }
 
-/// True for a block of thinking that this wire takes back: signed, or redacted. That of another provider is neither.
+/// Returns true for a block of thinking that this wire accepts: signed, or redacted. Thinking of
+/// another provider is neither.
 fn is_thinking(raw: &str) -> bool {
     let Ok(block) = serde_json::from_str::<Value>(raw) else {
         return false;
@@ -159,7 +162,7 @@ fn tool(tool: &ToolSpec) -> Result<String, EncodeError> {
     Ok(text)
 }
 
-/// A text as JSON.
+/// Returns a text as a JSON string.
 fn quoted(text: &str) -> String {
     Value::from(text).to_string()
 }

@@ -1,4 +1,4 @@
-//! Conversations in, bodies out.
+//! Request bodies that conversations make.
 
 use super::*;
 use crate::models::http::normal::REQUEST_BYTES_MAX;
@@ -23,14 +23,14 @@ fn body(request: &Request) -> String {
     String::from_utf8(encoded(request, true).unwrap()).unwrap()
 }
 
-/// The messages of a body.
+/// Encodes messages; returns the `messages` field of the body.
 fn messages(messages: &[&str]) -> String {
     let body = body(&request(messages));
     let (_, messages) = body.split_once(r#""messages":"#).unwrap();
     messages.strip_suffix('}').unwrap().to_owned()
 }
 
-/// A message of one role with these blocks.
+/// Makes a message of one role with these blocks.
 fn message(role: &str, content: Value) -> String {
     json!({"role": role, "content": content}).to_string()
 }
@@ -112,7 +112,7 @@ fn each_body_is_a_prefix_of_the_next() {
         message("assistant", json!([{"type": "text", "text": "ok"}])),
     );
     let all = [USER, &calls, RESULTS, USER, &said, USER];
-    // Whoever is asked for a reply was spoken to last.
+    // The last message before a model call is never the assistant's.
     for (n, m) in [(1, 3), (3, 4), (4, 6)] {
         let (before, after) = (body(&request(&all[..n])), body(&request(&all[..m])));
         let prefix = before.strip_suffix("]}]}").unwrap();

@@ -1,4 +1,4 @@
-//! What an answer holds: a stream of events, a whole document, or what an error body says. Each is
+//! Reading of a provider's answer: a stream of events, a whole document, or an error body. Each is
 //! read within bounds of bytes and time.
 
 use super::classify::{Fault, Said};
@@ -11,15 +11,15 @@ use serde_json::Value;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Most bytes of an error body that are read: it is a sentence, and a page of HTML at worst.
+/// Most bytes of an error body that are read. It is a sentence, or a page of HTML at worst.
 const ERROR_BYTES_MAX: usize = 64 << 10;
-/// Longest time in which an error body is awaited: the status alone says enough.
+/// Longest wait for an error body: the status alone says enough.
 const ERROR_WAIT: Duration = Duration::from_secs(10);
-/// Longest wait after the finish reason, in all. The reply is whole by then; only its usage may be
-/// missing.
+/// Longest wait after the finish reason, in all. The reply is complete by then; only its usage may
+/// be missing.
 const USAGE_WAIT: Duration = Duration::from_secs(5);
 
-/// Reads a stream into a reply, until it is whole and nothing more is to be known of it.
+/// Reads a stream into a reply, until the reply is complete and its usage known or overdue.
 pub(super) async fn read_stream<R: Reply, B: AsRef<[u8]>, E>(
     bytes: impl Stream<Item = Result<B, E>>,
     idle: Duration,
@@ -39,8 +39,8 @@ pub(super) async fn read_stream<R: Reply, B: AsRef<[u8]>, E>(
             Ok(Some(Err(broken))) => Err(broken_stream(broken)),
         };
         match taken {
-            // The reply is whole: whatever comes behind it takes nothing away, and its usage may
-            // still stand behind an error.
+            // The reply is complete: nothing after it can invalidate it, and its usage may still
+            // follow an error.
             Err(Fault::StreamError(_) | Fault::BadChunk) if finished => {}
             Err(_) if reply.is_finished() => break,
             Err(fault) => return Err(fault),
@@ -56,7 +56,8 @@ pub(super) async fn read_stream<R: Reply, B: AsRef<[u8]>, E>(
     reply.complete()
 }
 
-/// Reads an answer that is no stream: a whole reply of a server that does not stream, or an error.
+/// Reads an answer that is not a stream: a whole reply of a server that does not stream, or an
+/// error.
 pub(super) async fn read_document<R: Reply>(
     begin: Vec<u8>,
     response: Response,
@@ -89,7 +90,7 @@ pub(super) async fn read_document<R: Reply>(
     }
 }
 
-/// Reads what an error body says, whatever its shape.
+/// Reads the error object from an error body of any shape.
 pub(super) async fn read_error(response: Response) -> Said {
     let (body, _) = read_body(Vec::new(), response, ERROR_BYTES_MAX, ERROR_WAIT).await;
     let text = String::from_utf8_lossy(&body);
@@ -98,20 +99,20 @@ pub(super) async fn read_error(response: Response) -> Said {
     said.unwrap_or_else(|| said::of_text(&text))
 }
 
-/// How a body ended.
+/// The end of a body, as far as it was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum BodyEnd {
-    /// It is all there.
+    /// The whole body was read.
     Whole,
-    /// It is longer than was wanted.
+    /// The body is longer than the bound.
     Cut,
     /// The connection broke.
     Broken,
-    /// It did not come in time.
+    /// The body did not arrive in time.
     Late,
 }
 
-/// Reads the beginning of a body, as far as it comes in time.
+/// Reads a body up to `bytes_max`, for at most `longest`.
 async fn read_body(
     begin: Vec<u8>,
     mut response: Response,
@@ -141,11 +142,11 @@ async fn read_body(
     (body, end.unwrap_or(BodyEnd::Late))
 }
 
-/// Longest beginning of an answer in which its first byte that is no blank is looked for.
+/// Most bytes that are searched for the first byte that is not blank.
 const BEGIN_BYTES_MAX: usize = 64 << 10;
 
-/// Reads an answer up to its first byte that is no blank: whether it is a stream is seen by that.
-/// What fails is found by the next to read.
+/// Reads an answer up to its first byte that is not blank, which tells a stream from a document. A
+/// failure is left to the next read to report.
 pub(super) async fn read_begin(mut response: Response, longest: Duration) -> (Vec<u8>, Response) {
     let mut begin = Vec::new();
     let read = async {
@@ -160,7 +161,7 @@ pub(super) async fn read_begin(mut response: Response, longest: Duration) -> (Ve
     (begin, response)
 }
 
-/// The first byte that is no blank, behind a byte order mark.
+/// Returns the first byte that is not blank, after a byte order mark.
 fn first_byte(bytes: &[u8]) -> Option<u8> {
     let bytes = bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(bytes);
     bytes
@@ -169,8 +170,9 @@ fn first_byte(bytes: &[u8]) -> Option<u8> {
         .find(|byte| !byte.is_ascii_whitespace())
 }
 
-/// Returns true for an answer that is no event stream. Its beginning decides, since some servers
-/// name no type of content, or the wrong one; the type only where it is neither.
+/// Returns true for an answer that is not an event stream. Its first byte decides, because some
+/// servers send no content type or the wrong one. The content type decides only if that byte is
+/// neither's.
 pub(super) fn is_document(headers: &HeaderMap, begin: &[u8]) -> bool {
     let content = headers
         .get(CONTENT_TYPE)

@@ -1,79 +1,80 @@
-//! What went wrong, classified once.
+//! Classification of everything that can go wrong with a request, done once.
 //!
-//! [`classify`] is the one place that decides what a fault of any wire means to the runner. Words
-//! of providers (error codes and types) are compared here and nowhere else; the codes that it gives
-//! are ours and stable.
+//! [`classify`] is the one place that decides what a fault of any wire means to the runner. Error
+//! codes and types of providers are compared here and nowhere else. The codes that it returns are
+//! this project's own and stable.
 
 use super::normal::EncodeError;
 use crate::models::FailureKind;
 use std::time::Duration;
 
-/// The longest wait that is passed on. A provider that asks for more means a person, not a timer.
+/// Longest wait that is passed on. A provider that asks for more needs a person, not a timer.
 pub(in crate::models) const RETRY_AFTER_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// One thing that can go wrong with one request.
+/// One thing that can go wrong with a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::models) enum Fault {
-    /// The request has no body.
+    /// The request could not be encoded.
     Encode(EncodeError),
     /// No connection was made.
     Connect { problem: String },
-    /// No connection was made: the server's name leads to addresses that may not be reached.
+    /// No connection was made: the server's name resolves to addresses that are out of reach.
     OutOfReach,
-    /// No connection was made, because the server's certificate is not trusted, or not its own.
+    /// No connection was made: the server's certificate is not trusted or belongs to another
+    /// server.
     Certificate { problem: String },
-    /// No connection was made, because the server does not speak TLS.
+    /// No connection was made: the server does not speak TLS.
     NoTls,
     /// No answer began within this time.
     Timeout(Duration),
-    /// The connection broke: before the answer began, or in it.
+    /// The connection broke, before the answer began or during it.
     Disconnected,
-    /// The provider refused, with its status and what it said in the body.
+    /// The provider refused, with this status and error body.
     Status {
         status: u16,
         said: Said,
         retry_after: Option<Duration>,
-        /// Where a redirect leads.
+        /// Target of a redirect.
         location: Option<String>,
     },
-    /// The provider refused a field that the next request will not have.
+    /// The provider refused a field that the next request will leave out.
     FieldRefused(Said),
-    /// The answer is no event stream and no reply.
+    /// The answer is neither an event stream nor a reply.
     NotAStream(Said),
-    /// An error object came inside the stream.
+    /// The stream carried an error object.
     StreamError(Said),
-    /// A chunk is not the JSON it should be.
+    /// A chunk is not the JSON that it should be.
     BadChunk,
-    /// The reply, one of its events or the whole stream is larger than is accepted.
+    /// The reply, one of its events or the whole stream exceeds its bound.
     TooLarge,
-    /// Nothing came for this long.
+    /// The stream brought nothing for this long.
     Stalled(Duration),
     /// The stream ended without a finish reason.
     Unfinished,
-    /// The finish reason announces calls, and there are none.
+    /// The finish reason announces calls, and the reply has none.
     CallsMissing,
 }
 
-/// An error object of a provider.
+/// An error object that a provider sent.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(in crate::models) struct Said {
-    /// Its `code`, as a word.
+    /// Its `code`, as text.
     pub code: String,
     /// Its `type`.
     pub r#type: String,
-    /// The field of the request that it names.
+    /// The request field that it names.
     pub param: String,
-    /// Its sentence. Not for showing: see [`super::redact`].
+    /// Its sentence, unfiltered: pass it through [`super::redact`] before it is shown.
     pub message: String,
 }
 
 impl Said {
-    /// The field that it names and its sentence, without code and type. Not for showing, either.
+    /// Returns the field that it names and its sentence, without code and type. Unfiltered.
     pub fn sentence(&self) -> String {
         format!("{}: {}", self.param, self.message)
     }
 
-    /// All of it as one text. Not for showing, either.
+    /// Returns code or type, field and sentence as one text. Unfiltered.
     pub fn words(&self) -> String {
         let word = if self.code.is_empty() {
             &self.r#type
@@ -85,7 +86,8 @@ impl Said {
         words.map(String::as_str).collect::<Vec<_>>().join(": ")
     }
 
-    /// A status that stands as the code: routers put the one of the provider behind them there.
+    /// Returns an HTTP status that stands in `code`: routers put the status of the provider behind
+    /// them there.
     fn status(&self) -> Option<u16> {
         self.code
             .parse()
@@ -99,7 +101,8 @@ impl Said {
             .any(|word| self.code == *word || self.r#type == *word)
     }
 
-    /// Anthropic says it with the status and the type of a bad request.
+    /// Returns true if the account has no money or quota left. Anthropic reports that with the
+    /// status and type of a bad request.
     fn is_out_of_money(&self) -> bool {
         let words = [
             "insufficient_quota",
@@ -123,8 +126,8 @@ impl Said {
         sentences.iter().any(|sentence| message.contains(sentence))
     }
 
-    /// The request is larger than the model's window, in the words of some twenty servers. A limit
-    /// of tokens in a minute is another thing, whatever its words.
+    /// Returns true if the request is larger than the model's window, in the words of some twenty
+    /// servers. A limit of tokens per minute is a different thing, whatever its wording.
     pub fn is_overflow(&self) -> bool {
         if self.says(&["per minute", "rate limit", "per day"]) {
             return false;
@@ -142,7 +145,7 @@ impl Said {
     }
 }
 
-/// Codes and types of servers for a request that is larger than the window.
+/// Codes and types by which servers report a request larger than the window.
 const OVERFLOW_CODES: [&str; 8] = [
     "context_length_exceeded",
     "context_window_exceeded",
@@ -155,7 +158,7 @@ const OVERFLOW_CODES: [&str; 8] = [
     "string_above_max_length",
 ];
 
-/// Parts of their sentences, in lower case.
+/// Parts of the sentences by which servers report it, in lower case.
 const OVERFLOW_SENTENCES: [&str; 14] = [
     "maximum context length",
     "maximum prompt length",
@@ -173,12 +176,12 @@ const OVERFLOW_SENTENCES: [&str; 14] = [
     "input length exceeds",
 ];
 
-/// What a fault means.
+/// The meaning of a fault for the runner.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::models) struct Verdict {
     pub kind: FailureKind,
     pub code: String,
-    /// Our half of the sentence. Nothing of what a provider said is in it.
+    /// The sentence without the provider's words.
     pub sentence: String,
     pub retry_after: Option<Duration>,
     /// False only if it is certain that nothing was sent.
@@ -205,7 +208,7 @@ pub(in crate::models) fn classify(fault: &Fault, url: &str) -> Verdict {
                 code.map_or_else(|| format!("http_{status}"), str::to_owned),
             )
         }
-        // It cost nothing, and the next request is another one.
+        // The refusal cost nothing, and the next request is a different one.
         Fault::FieldRefused(_) => named(Transient, "field_refused"),
         Fault::NotAStream(_) => named(Permanent, "not_a_stream"),
         Fault::StreamError(said) => {
@@ -292,17 +295,17 @@ fn sentence(fault: &Fault, url: &str) -> String {
     plain.to_owned()
 }
 
-/// Most characters of an address that a server chose.
+/// Most characters that are shown of an address chosen by a server.
 const LOCATION_CHARS_MAX: usize = 200;
 
-/// Where a redirect leads, without a query: it may hold what nobody should read in an error.
+/// Returns the target of a redirect without its query, which may hold secrets.
 fn shown_location(location: &str) -> String {
     let path = location.split(['?', '#']).next().unwrap_or_default();
     let plain = path.chars().filter(|c| c.is_ascii_graphic());
     plain.take(LOCATION_CHARS_MAX).collect()
 }
 
-/// What a person may try, if the fault says so. `path` is that of the request.
+/// Returns advice for a person, if there is some for this fault. `path` is that of the request.
 pub(in crate::models) fn advice(fault: &Fault, path: &str) -> Option<&'static str> {
     match fault {
         Fault::Status {
@@ -334,8 +337,8 @@ pub(in crate::models) fn advice(fault: &Fault, path: &str) -> Option<&'static st
     }
 }
 
-/// The kind of a refusal, and its code if it is a known one. Without a status the words alone
-/// decide.
+/// Returns the kind of a refusal, and its code if it is a known one. Without a status, code, type
+/// and sentence alone decide.
 fn refusal(status: Option<u16>, said: &Said) -> (FailureKind, Option<&'static str>) {
     let too_many = [
         "rate_limit_exceeded",
@@ -383,8 +386,9 @@ fn encode_sentence(error: &EncodeError) -> String {
     }
 }
 
-/// How long the headers ask to wait: `retry-after-ms`, else `retry-after` in seconds or as a date,
-/// measured against the provider's own `date` if it sent one, for our clock may be wrong.
+/// Returns the wait that the headers ask for: `retry-after-ms`, else `retry-after` in seconds or as
+/// a date. A date is measured against the provider's own `date` if it sent one, because the local
+/// clock may be wrong.
 pub(in crate::models) fn retry_after(
     header: impl Fn(&str) -> Option<String>,
     now: jiff::Timestamp,

@@ -1,4 +1,4 @@
-//! Every fault, its kind and its code.
+//! The kind and code of every fault.
 
 use super::*;
 use FailureKind::{Permanent, Transient};
@@ -21,7 +21,7 @@ fn says(code: &str, r#type: &str, message: &str) -> Said {
     }
 }
 
-/// Status, what the provider says, kind, code.
+/// Columns: status, the provider's words, kind, code.
 const STATUSES: &str = "
     302  -                                permanent         http_302
     400  -                                permanent         http_400

@@ -1,26 +1,27 @@
-//! A conversation as every server of a wire takes it: nothing empty, roles in turn, ids that fit.
+//! A conversation in the form that every server of a wire accepts: no empty message, alternating
+//! roles, valid ids.
 //!
-//! A history may have two messages of a user in a row (a reply that said nothing stood between), an
-//! assistant's at the end (a reply that was cut), or one that was thinking and nothing else. Strict
-//! servers refuse the whole conversation for each of them, for ever.
+//! A history may have two user messages in a row (an empty reply stood between them), an assistant
+//! message at its end (a cut reply), or an assistant message with nothing but thinking. Strict
+//! servers refuse the whole conversation for any of these, every time.
 
 use super::normal::{self, EncodeError, Message, Part, Role};
 use super::origin::{CallIds, CallOrigin};
 use crate::models::Request;
 use std::collections::HashMap;
 
-/// What the user says where the assistant is to go on with its own words, and where a conversation
-/// begins with them.
+/// Text of the user message that is inserted where the assistant must continue its own message, and
+/// where a conversation begins with the assistant.
 pub(in crate::models) const CONTINUE: &str = "Continue.";
 
-/// One message: the next one is of another role.
+/// One message. The next one has another role.
 #[derive(Debug, Clone, PartialEq)]
 pub(in crate::models) enum Turn {
-    /// Texts of the user. None is blank.
+    /// Texts of the user, none of them blank.
     User(Vec<String>),
     /// Blocks of the assistant, at least one of them a text or a call.
     Assistant(Vec<AssistantPart>),
-    /// Results of the calls before.
+    /// Results of the preceding calls.
     Results(Vec<CallResult>),
 }
 
@@ -31,15 +32,15 @@ pub(in crate::models) enum AssistantPart {
     Text(String),
     /// Thinking, with the provider's own JSON.
     Thinking { text: String, raw: Option<String> },
-    /// A call.
+    /// A call of a tool.
     Call {
-        /// The id that the server is sent.
+        /// The id that is sent to the server.
         id: String,
-        /// The name, of characters that a name may have.
+        /// The name, limited to characters that a tool's name may have.
         name: String,
         /// A JSON object.
         arguments: String,
-        /// What its provider sent with it.
+        /// Fields that its provider sent with it.
         origin: Option<CallOrigin>,
     },
 }
@@ -47,15 +48,15 @@ pub(in crate::models) enum AssistantPart {
 /// The result of a call.
 #[derive(Debug, Clone, PartialEq)]
 pub(in crate::models) struct CallResult {
-    /// The id that the server is sent.
+    /// The id that is sent to the server.
     pub id: String,
-    /// What the tool said; it may be empty.
+    /// The tool's output; it may be empty.
     pub text: String,
     /// True if the call failed.
     pub failed: bool,
 }
 
-/// The conversation of a request.
+/// Converts the conversation of a request.
 pub(in crate::models) fn turns(
     request: &Request,
     mut ids: CallIds<'_>,
@@ -79,8 +80,8 @@ fn continued() -> Turn {
     Turn::User(vec![CONTINUE.to_owned()])
 }
 
-/// Adds a message behind the others: to the last one if that is of the same role, behind a word of
-/// the user where two of the assistant would meet.
+/// Appends a message: merged into the last one if that has the same role, after an inserted user
+/// message if two of the assistant would meet.
 fn push(turns: &mut Vec<Turn>, next: Turn) {
     match (turns.last_mut(), next) {
         (Some(Turn::User(texts)), Turn::User(more)) => texts.extend(more),
@@ -92,8 +93,8 @@ fn push(turns: &mut Vec<Turn>, next: Turn) {
     }
 }
 
-/// One message; the outer none says that a block does not belong into a message of its role, the
-/// inner one that nothing is left of it.
+/// Converts one message. The outer `None` means that a block does not fit the role, the inner
+/// `None` that nothing of the message is left.
 fn turn(
     message: Message,
     ids: &mut CallIds<'_>,
@@ -124,7 +125,7 @@ fn turn(
                 let Part::ToolResult { id, text, failed } = part else {
                     return None;
                 };
-                // A result without its call would have every server refuse the conversation.
+                // Every server would refuse the conversation for a result without its call.
                 if let Some(id) = sent.get(&id).cloned() {
                     results.push(CallResult { id, text, failed });
                 }

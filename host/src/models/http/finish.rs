@@ -1,22 +1,22 @@
-//! Words by which providers say why a reply ended, and what each means.
+//! Finish reasons of providers, and the meaning of each.
 
 use super::classify::{Fault, Said};
 use crate::models::Usage;
 
-/// What a word says.
+/// The meaning of a provider's finish reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::models) enum FinishWord {
-    /// The reply is whole.
+    /// The reply is complete.
     Stop,
-    /// The reply is whole and asks for calls.
+    /// The reply is complete and makes calls.
     ToolUse,
-    /// The reply was cut: at its most output tokens, or where the window was full.
+    /// The reply was cut, at its output maximum or where the window was full.
     Length,
-    /// The provider withheld all or part of it.
+    /// The provider withheld the reply or a part of it.
     ContentFilter,
-    /// The provider behind a router broke off, or made a reply that nobody can read.
+    /// The provider behind a router broke off, or made a reply that cannot be parsed.
     Error,
-    /// Any other word: never that of a whole reply.
+    /// Any other word; never that of a complete reply.
     Unknown,
 }
 
@@ -50,7 +50,7 @@ const WORDS: [(FinishWord, &[&str]); 5] = [
             "token_limit",
             "context_length",
             "model_context_window_exceeded",
-            // Only tools of the provider's own pause a turn, and none is offered.
+            // Only the provider's own tools pause a turn, and none is offered.
             "pause_turn",
             "incomplete",
             "finish_reason_max_tokens",
@@ -85,7 +85,7 @@ const WORDS: [(FinishWord, &[&str]); 5] = [
 ];
 
 impl FinishWord {
-    /// Reads a provider's word, in any case.
+    /// Parses a provider's word, in any case.
     pub fn parse(word: &str) -> Self {
         let word = word.trim().to_ascii_lowercase().replace([' ', '-'], "_");
         let known = WORDS
@@ -94,8 +94,8 @@ impl FinishWord {
         known.map_or(Self::Unknown, |(finish, _)| *finish)
     }
 
-    /// The word of [`crate::models::Completion::finish`]: one of the closed set, else the
-    /// provider's own, cut.
+    /// Returns the word for [`crate::models::Completion::finish`]: one of the closed set, else the
+    /// provider's own, truncated.
     pub fn to_finish(self, word: &str) -> String {
         let named = match self {
             Self::Stop => "stop",
@@ -108,10 +108,10 @@ impl FinishWord {
     }
 }
 
-/// Decides why a reply ended, by its word and whether it makes calls.
+/// Decides the finish reason of a reply by the provider's word and by the presence of calls.
 pub(in crate::models) fn decide_finish(word: &str, calls: bool) -> Result<String, Fault> {
     match (FinishWord::parse(word), calls) {
-        // Words of routers for a provider that broke off behind them.
+        // Routers report a provider that broke off behind them by these words.
         (FinishWord::Error, _) => Err(Fault::StreamError(Said {
             code: word.chars().take(64).collect(),
             ..Said::default()
@@ -123,13 +123,13 @@ pub(in crate::models) fn decide_finish(word: &str, calls: bool) -> Result<String
     }
 }
 
-/// Returns true for a word of the closed set, and false for a provider's own.
+/// Returns true for a word of the closed set, false for a provider's own.
 pub(in crate::models) fn is_known(finish: &str) -> bool {
     ["stop", "tool_use", "length", "content_filter"].contains(&finish)
 }
 
-/// Infers the word of a stream that ended in order, with usage and something said, but gave none:
-/// `length` if all output that was asked for was written, else `stop`.
+/// Infers the finish reason of a stream that ended in order, with usage and content, but without
+/// one: `length` if the whole output maximum was written, else `stop`.
 pub(in crate::models) fn infer_finish_word(usage: Usage, output_max: u64) -> String {
     let word = if usage.output >= output_max {
         "length"
@@ -139,7 +139,7 @@ pub(in crate::models) fn infer_finish_word(usage: Usage, output_max: u64) -> Str
     word.to_owned()
 }
 
-/// Adds a reason to the one before: what was cut or withheld stays so.
+/// Combines a finish reason with the one before: a reply that was cut or withheld stays so.
 pub(in crate::models) fn add_reason(
     before: Option<String>,
     reason: Option<String>,

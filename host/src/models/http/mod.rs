@@ -1,16 +1,21 @@
-//! What every adapter over HTTP shares: one `POST` whose answer is a stream of events, read within
-//! bounds.
+//! The exchange that every adapter over HTTP shares: one `POST` whose answer is a stream of events,
+//! read within bounds.
 //!
 //! An [`Endpoint`] makes exactly one request for each exchange: no retry, no redirect, no proxy
-//! from the environment. `normal` is the conversation as it is stored, `conversation` as servers
-//! take it, `origin` what goes back to one provider alone; `body` reads the answer and `sse` its
-//! events, `room` bounds the reply, `finish` knows why it ended, `classify` says what a fault
-//! means, `said` what an error body says, `redact` what of it may be shown, `resolver` where a name
-//! may lead, `tls` whom to trust.
-//! What stands in the body, and how events become a reply, is the adapter's.
+//! from the environment. The modules:
 //!
-//! A reply is whole once its finish reason has arrived. After it, only what reports its usage is
-//! still awaited, and not for long; nothing that happens then takes the reply away.
+//! - `normal` parses the conversation as it is stored, `conversation` makes the form that servers
+//!   accept, `origin` handles the fields that go back to one provider alone.
+//! - `body` reads the answer, `sse` its events, `said` its error bodies; `room` bounds the reply.
+//! - `finish` interprets finish reasons, `classify` faults; `redact` decides how much of a
+//!   provider's sentence is shown.
+//! - `resolver` limits the addresses that a name may resolve to, `tls` chooses the trusted
+//!   certificates.
+//!
+//! Each adapter supplies the body and the assembly of its reply.
+//!
+//! A reply is complete once its finish reason has arrived. After that only its usage is awaited,
+//! and not for long; nothing that happens then invalidates the reply.
 
 mod body;
 pub(super) mod classify;
@@ -44,39 +49,39 @@ use std::net::IpAddr;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-/// Why a provider cannot be set up. Nothing of the key or the address is repeated.
+/// An error of setting a provider up. It repeats nothing of the key or the address.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SetupError {
     /// The address cannot be read.
     #[error("the provider's base_url is not an address like https://host/v1: {problem}")]
     Address {
-        /// What is wrong with it.
+        /// The parser's message.
         problem: String,
     },
     /// The address is neither `http` nor `https`.
     #[error("the provider's base_url must begin with http:// or https://")]
     Scheme,
-    /// The address has a user, a password, a query or a fragment: they would be sent or logged
-    /// where nobody expects.
+    /// The address has a user, a password, a query or a fragment. They would be sent or logged in
+    /// unexpected places.
     #[error(
         "the provider's base_url must not have a user, a password, a query or a fragment; the key has a field of its own"
     )]
     Parts,
-    /// The address is loopback, link-local or private, and such ones are out of its reach.
+    /// The address is loopback, link-local or private, and such addresses are out of reach.
     #[error(
         "the provider's base_url is a loopback, link-local or private address, and those are not granted"
     )]
     OutOfReach,
-    /// A header of its own cannot be sent.
+    /// A configured header cannot be sent.
     #[error("the provider's header {name} cannot be sent: {problem}")]
     Header {
         /// Its name.
         name: String,
-        /// What is wrong.
+        /// The reason.
         problem: &'static str,
     },
-    /// The key has characters that no header can carry.
+    /// The key has a character that no header can carry.
     #[error(
         "the provider's key has a character that it cannot have; look for a line break at its end"
     )]
@@ -84,47 +89,47 @@ pub enum SetupError {
     /// The HTTP client could not be made, for example because there are no certificates to trust.
     #[error("the HTTP client cannot be set up: {problem}")]
     Client {
-        /// What the client library says.
+        /// Message of the client library.
         problem: String,
     },
 }
 
-/// What an event added.
+/// The effect of an event on the reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Taken {
-    /// A part of the reply, its end, or its usage: the provider works on it.
+    /// It added content, the end or the usage: the provider is working on the reply.
     Substance,
-    /// Nothing: a sign of life.
+    /// It added nothing; it is a keep-alive.
     Nothing,
 }
 
-/// A reply that is put together from the events of one answer.
+/// Assembles a reply from the events of one answer.
 pub(super) trait Reply: Send {
-    /// Takes the data of one event. It is not blank.
+    /// Consumes the data of one event, which is not blank.
     fn take(&mut self, data: &str, on_delta: OnDelta<'_>) -> Result<Taken, Fault>;
-    /// Takes a whole answer that is no stream. `None` if it is no reply.
+    /// Consumes a whole answer that is not a stream. `None` if it is not a reply.
     fn take_whole(&mut self, answer: &Value, on_delta: OnDelta<'_>) -> Option<Result<(), Fault>>;
-    /// True once a finish reason has arrived: the provider's word that the reply is whole.
+    /// Returns true once a finish reason has arrived, which makes the reply complete.
     fn is_finished(&self) -> bool;
-    /// True once the provider has said that nothing more comes.
+    /// Returns true once the provider has announced that nothing more follows.
     fn is_ended(&self) -> bool;
-    /// The text so far, for a failure.
+    /// Returns the text so far, for a failure.
     fn text(&self) -> String;
-    /// The usage so far, for a failure: none if nobody knows.
+    /// Returns the usage so far, for a failure; `None` if it is unknown.
     fn usage(&self) -> Option<Usage>;
-    /// The completion, if there is one.
+    /// Returns the completion, or the fault that prevents one.
     fn complete(&mut self) -> Result<Completion, Fault>;
 }
 
-/// How long a provider is waited for.
+/// Timeouts of the calls to a provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Times {
     /// Longest time to make a connection.
     pub connect: Duration,
-    /// Longest time until an answer begins. Servers that queue begin late.
+    /// Longest time until an answer begins. Servers that queue requests begin late.
     pub answer: Duration,
     /// Longest time in which a stream may bring nothing of a reply. Comments, pings and empty
-    /// pieces are nothing.
+    /// chunks do not count.
     pub idle: Duration,
 }
 
@@ -140,15 +145,15 @@ impl Default for Times {
     }
 }
 
-/// What one wire adds to the exchange: a body, and a way to put a reply together.
+/// The part of an exchange that differs by wire: the body, and the assembly of the reply.
 pub(super) trait Adapter: Send + Sync {
-    /// Puts a reply together.
+    /// The assembly of a reply.
     type Reply: Reply;
-    /// Where its requests go.
+    /// The destination of the requests.
     fn endpoint(&self) -> &Endpoint;
-    /// The body of a request.
+    /// Encodes the body of a request.
     fn encode(&self, request: &Request) -> Result<Vec<u8>, EncodeError>;
-    /// A reply of which nothing has arrived.
+    /// Makes a reply of which nothing has arrived yet.
     fn begin_reply(&self, request: &Request) -> Self::Reply;
 }
 
@@ -165,18 +170,18 @@ impl<A: Adapter> Llm for A {
     }
 }
 
-/// One address that answers with streams.
+/// One address of a provider, with the HTTP client and settings for it.
 #[derive(Debug)]
 pub(super) struct Endpoint {
     /// The provider's name.
     pub name: String,
-    /// What its servers demand and refuse, with what they have shown so far.
+    /// The dialect of its servers, with what their refusals have shown so far.
     pub dialect: LearnedDialect,
     client: Client,
     url: Url,
-    /// The address as errors name it.
+    /// The address as errors show it.
     shown_url: String,
-    /// Parts of the address that are the value of a variable: they are hidden in errors.
+    /// Parts of the address that come from an environment variable; errors hide them.
     hidden: Vec<String>,
     headers: HeaderMap,
     secrets: Vec<Secret>,
@@ -185,7 +190,7 @@ pub(super) struct Endpoint {
 }
 
 impl Endpoint {
-    /// Sets it up for requests to `url`, whose path ends in `path`. Connects to nothing.
+    /// Prepares requests to `url`, whose path ends in `path`. Connects to nothing.
     pub fn new(mut url: Url, path: &str, options: ProviderOptions) -> Result<Self, SetupError> {
         let client = client(&url, options.times, options.reach)?;
         if !options.query.is_empty() {
@@ -241,19 +246,19 @@ impl Endpoint {
         })
     }
 
-    /// Sends this header, too, unless the provider's entry names it.
+    /// Adds a header to every request, unless the provider's entry already names it.
     pub fn add_header(&mut self, name: &'static str, value: &'static str) {
         let entry = self.headers.entry(HeaderName::from_static(name));
         entry.or_insert(HeaderValue::from_static(value));
     }
 
-    /// The fields that are added to the body of requests for this model.
+    /// Returns the fields that are added to the body of requests for this model.
     pub fn model_options(&self, model: &str) -> &Map<String, Value> {
         static NONE: LazyLock<Map<String, Value>> = LazyLock::new(Map::new);
         self.model_options.get(model).unwrap_or(&NONE)
     }
 
-    /// Exchanges one request for one reply.
+    /// Sends one request and reads one reply.
     pub async fn exchange<R: Reply>(
         &self,
         request: &Request,
@@ -263,7 +268,7 @@ impl Endpoint {
     ) -> Result<Completion, Failure> {
         let failed = |fault: Fault| self.failure(request, &fault, String::new(), None);
         let content = content.map_err(Fault::Encode).map_err(failed)?;
-        // Read before anything is awaited: another call may learn something meanwhile.
+        // Read before the first await: a concurrent call may learn something meanwhile.
         let asked = self.dialect.dialect_for(&request.model);
         let response = self.send(content).await.map_err(failed)?;
         if !response.status().is_success() {
@@ -293,9 +298,11 @@ impl Endpoint {
         }
     }
 
-    /// A provider's own word for the end of a reply is stored and shown: it may be anything.
+    /// Redacts the finish reason if it is the provider's own word: it is stored and shown, and may
+    /// be any text.
     fn without_secrets(&self, request: &Request, completion: Completion) -> Completion {
-        // To compare with the conversation is to read all of it: not for the words that are ours.
+        // The comparison reads the whole conversation, so it is skipped for the words of the closed
+        // set.
         if finish::is_known(&completion.finish) {
             return completion;
         }
@@ -316,7 +323,8 @@ impl Endpoint {
         }
     }
 
-    /// Marks a refusal as one of a field alone, if the next request will be another one.
+    /// Turns a refusal of a single field into [`Fault::FieldRefused`], if the next request will
+    /// differ.
     fn learn_refusal(&self, request: &Request, asked: Dialect, fault: Fault) -> Fault {
         match fault {
             Fault::Status {
@@ -351,8 +359,7 @@ impl Endpoint {
             Some(advice) => format!("{message}; {advice}"),
             None => message,
         });
-        // A status instead of a stream is a refusal, and nobody bills one: nothing is charged for
-        // it.
+        // Providers bill no refusal, and a status instead of a stream is one: nothing is charged.
         let is_refusal = matches!(fault, Fault::Status { .. } | Fault::FieldRefused(_));
         Failure {
             kind: verdict.kind,
@@ -365,7 +372,7 @@ impl Endpoint {
         }
     }
 
-    /// Hides what a variable holds of the address, where the provider repeats it.
+    /// Hides the parts of the address that come from a variable, where the provider repeats them.
     fn hide_address(&self, message: String) -> String {
         let mut message = message;
         for part in &self.hidden {
@@ -374,7 +381,7 @@ impl Endpoint {
         message
     }
 
-    /// Our sentence and the provider's, as far as it may be shown.
+    /// Appends the provider's words to a sentence, as far as they may be shown.
     fn with_words(&self, request: &Request, sentence: &str, said: &Said) -> String {
         let words = said.words();
         if words.is_empty() {
@@ -389,7 +396,7 @@ impl Endpoint {
     }
 }
 
-/// Host and path of an address, as far as they say more than any address does.
+/// Returns host and path of an address, where they are specific enough to be worth hiding.
 fn hidden_parts(url: &Url) -> Vec<String> {
     const SHORTEST: usize = 5;
     let host = url.host_str().unwrap_or_default();
@@ -429,9 +436,9 @@ fn parse_header(name: &str, value: &Secret) -> Result<(HeaderName, HeaderValue),
     Ok((header, value))
 }
 
-/// A count as servers write it: a whole number, also as a decimal or as text.
+/// Parses a count as servers write it: a whole number, also as a decimal or as text.
 pub(super) fn number(value: &Value) -> Option<u64> {
-    /// Beyond it, not every whole number is a decimal of a computer.
+    /// Above this, a float cannot represent every whole number.
     const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
     match value {
         Value::String(text) => text.trim().parse().ok(),
@@ -444,7 +451,7 @@ pub(super) fn number(value: &Value) -> Option<u64> {
     }
 }
 
-/// The address of a provider, checked. The adapter adds its path.
+/// Parses and checks the base address of a provider. The adapter adds its path.
 pub(super) fn address(base: &str) -> Result<Url, SetupError> {
     let url = Url::parse(base.trim()).map_err(|error| SetupError::Address {
         problem: error.to_string(),
@@ -459,11 +466,11 @@ pub(super) fn address(base: &str) -> Result<Url, SetupError> {
     Ok(url)
 }
 
-/// A client that makes one request when it is asked for one. (Its pool may take another connection
-/// if the one it picked was closed before anything was written to it; nothing is ever written
-/// twice.)
+/// Builds a client that sends each request once. Its pool may take another connection if the one it
+/// picked was closed before anything was written to it; nothing is ever written twice.
 ///
-/// It reaches nothing out of `reach`: a name is judged when it is looked up, a number here.
+/// The client reaches nothing out of `reach`: a name is checked when it is resolved, a literal
+/// address here.
 fn client(url: &Url, times: Times, reach: NetworkReach) -> Result<Client, SetupError> {
     let failed = |problem: String| SetupError::Client { problem };
     let host = url.host_str().unwrap_or_default();
@@ -491,8 +498,8 @@ fn client(url: &Url, times: Times, reach: NetworkReach) -> Result<Client, SetupE
         .map_err(|error| failed(chain(&error.without_url())))
 }
 
-/// An error of the client library with its causes: it names hosts and system errors, never headers
-/// or bodies.
+/// Returns an error of the client library with its causes. It names hosts and system errors, never
+/// headers or bodies.
 fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
@@ -503,7 +510,8 @@ fn chain(error: &dyn Error) -> String {
     text
 }
 
-/// Why no answer began. Only a failure to connect is certain not to have sent anything.
+/// Classifies an error of sending a request. Only a failure to connect is certain to have sent
+/// nothing.
 fn unanswered(error: &reqwest::Error) -> Fault {
     if !error.is_connect() {
         return Fault::Disconnected;
@@ -542,7 +550,7 @@ async fn refused(response: Response) -> Fault {
     }
 }
 
-/// What a reply makes of a stream that comes in these chunks, and the deltas that it tells.
+/// Feeds a stream of these chunks to a reply; returns its result and the deltas.
 #[cfg(test)]
 pub(super) async fn replay<R: Reply>(
     mut reply: R,

@@ -1,21 +1,22 @@
-//! The normal form of a conversation, as adapters read it, and why a request has no body.
+//! The normal form of a conversation, as adapters read it, and the errors of encoding it.
 
 use serde::Deserialize;
 use serde_json::value::Value;
 
 /// Most bytes of a request body. A window of a few million tokens fits; a runaway conversation does
-/// not. Anthropic refuses larger ones itself.
+/// not. Anthropic itself refuses larger bodies.
 pub(in crate::models) const REQUEST_BYTES_MAX: usize = 32 << 20;
 
-/// Most characters of a call's name on either wire.
+/// Most characters of a call's name on both wires.
 const NAME_CHARS_MAX: usize = 64;
 
-/// Why a request has no body. Nothing was sent, and nothing of the conversation is told.
+/// An error of encoding a request. Nothing was sent, and the error repeats nothing of the
+/// conversation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::models) enum EncodeError {
-    /// The message of this index is not in the normal form.
+    /// The message at this index is not in the normal form.
     Message(usize),
-    /// The block of this index does not belong into a message of its role.
+    /// The message at this index has a block that does not fit its role.
     Misplaced(usize),
     /// The tool's schema is not JSON.
     Schema(String),
@@ -66,12 +67,12 @@ pub(in crate::models) enum Part {
     },
 }
 
-/// Read one message; the error names its index.
+/// Parses one message; the error names its index.
 pub(in crate::models) fn message(index: usize, text: &str) -> Result<Message, EncodeError> {
     serde_json::from_str(text).map_err(|_| EncodeError::Message(index))
 }
 
-/// A body that is not larger than one may be.
+/// Returns the body, or an error if it is larger than [`REQUEST_BYTES_MAX`].
 pub(in crate::models) fn bounded(body: Vec<u8>) -> Result<Vec<u8>, EncodeError> {
     if body.len() > REQUEST_BYTES_MAX {
         Err(EncodeError::TooLarge)
@@ -80,17 +81,17 @@ pub(in crate::models) fn bounded(body: Vec<u8>) -> Result<Vec<u8>, EncodeError> 
     }
 }
 
-/// The arguments of an earlier call as they may be sent: the text that the model wrote, or `{}`
-/// where that is no JSON object. Providers parse them and refuse the whole conversation otherwise;
-/// what was wrong stands in the call's result.
+/// Returns the arguments of an earlier call in a form that can be sent: the text that the model
+/// wrote, or `{}` if it is not a JSON object. Providers parse arguments and otherwise refuse the
+/// whole conversation. The call's result says what was wrong.
 pub(in crate::models) fn arguments(written: &str) -> &str {
     let object = serde_json::from_str::<serde_json::Map<String, Value>>(written);
     if object.is_ok() { written } else { "{}" }
 }
 
-/// The name of an earlier call as it may be sent: models make names up, and providers refuse a
-/// whole conversation for one with other characters or of another length than a tool's name may
-/// have.
+/// Returns the name of an earlier call in a form that can be sent. Models invent names, and
+/// providers refuse a whole conversation for one with characters or a length that no tool's name
+/// may have.
 pub(in crate::models) fn call_name(written: &str) -> String {
     let allowed = |c: char| {
         let plain = c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
@@ -104,8 +105,8 @@ pub(in crate::models) fn call_name(written: &str) -> String {
     }
 }
 
-/// Every text of a message that a person or a model wrote, for the check that errors repeat none.
-/// Empty if the message is not in the normal form.
+/// Returns every text of a message that a person or a model wrote, so that errors can be checked to
+/// repeat none. Empty if the message is not in the normal form.
 pub(in crate::models) fn texts(message: &str) -> Vec<String> {
     let Ok(message) = serde_json::from_str::<Message>(message) else {
         return Vec::new();

@@ -1,32 +1,32 @@
-//! What a provider said that only it understands: kept as `raw` beside a block, and sent back to
-//! the same provider.
+//! Data that only its provider understands: stored as `raw` beside a block, and sent back to the
+//! same provider.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::Value;
 use std::collections::BTreeSet;
 
-/// Fields of a call, beside its id and its function, that must come back with it: Google's
+/// Fields of a call, beside its id and function, that must be sent back with it: Google's
 /// signatures travel in them.
 pub(in crate::models) const CALL_FIELDS: [&str; 2] = ["extra_content", "provider_specific_fields"];
 
-/// Longest id of a call that goes back. Some gateways put a signature into it.
+/// Longest id of a call that is sent back. Some gateways put a signature into it.
 const ID_BYTES_MAX: usize = 16 << 10;
 
 /// The `raw` of a call.
 #[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
 pub(in crate::models) struct CallOrigin {
-    /// Name of the provider in the table.
+    /// Name of the provider in the model table.
     pub provider: String,
-    /// The id that it gave the call.
+    /// The id that the provider gave the call.
     #[serde(default)]
     pub id: String,
-    /// Those of [`CALL_FIELDS`] that it sent.
+    /// The fields of [`CALL_FIELDS`] that the provider sent.
     #[serde(flatten)]
     pub fields: serde_json::Map<String, Value>,
 }
 
 impl CallOrigin {
-    /// Reads the `raw` of a block. `None` if it is no origin.
+    /// Parses the `raw` of a block. `None` if it does not name a provider.
     pub fn read(raw: Option<&str>) -> Option<Self> {
         let mut origin: Self = serde_json::from_str(raw?).ok()?;
         origin
@@ -44,31 +44,31 @@ impl CallOrigin {
 /// The `raw` of thinking on OpenAI's wire.
 #[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
 pub(in crate::models) struct ThinkingOrigin {
-    /// Name of the provider in the table.
+    /// Name of the provider in the model table.
     pub provider: String,
     /// The field that its text came in.
     pub field: String,
-    /// Routers' `reasoning_details`, put together from their pieces.
+    /// The `reasoning_details` of routers, put together from their pieces.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub details: Vec<serde_json::Map<String, Value>>,
 }
 
 impl ThinkingOrigin {
-    /// Reads the `raw` of a block. `None` if it is no origin.
+    /// Parses the `raw` of a block. `None` if it does not name a provider.
     pub fn read(raw: Option<&str>) -> Option<Self> {
         let origin: Self = serde_json::from_str(raw?).ok()?;
         (!origin.provider.is_empty()).then_some(origin)
     }
 
-    /// The `raw` of a block.
+    /// Writes the `raw` of a block.
     pub fn write(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
     }
 }
 
-/// Chooses the id under which each call of a conversation is sent: the provider's own, where this
-/// provider gave one that is valid and new in the conversation; else a short one made from ours,
-/// which every server takes.
+/// Chooses the id under which each call of a conversation is sent. It is the provider's own, if
+/// this provider gave one that is valid and unused in the conversation; else a short one made from
+/// the stored id, which every server accepts.
 #[derive(Debug)]
 pub(in crate::models) struct CallIds<'a> {
     provider: &'a str,
@@ -77,7 +77,7 @@ pub(in crate::models) struct CallIds<'a> {
 }
 
 impl<'a> CallIds<'a> {
-    /// Nothing is used yet. `is_valid` says which ids this wire takes.
+    /// Starts with no id used. `is_valid` tells which ids this wire accepts.
     pub fn new(provider: &'a str, is_valid: fn(&str) -> bool) -> Self {
         Self {
             provider,
@@ -86,8 +86,8 @@ impl<'a> CallIds<'a> {
         }
     }
 
-    /// The id of a call that is `ours` in the conversation. Calls are asked for in order, so that
-    /// an id stays the same as the conversation grows.
+    /// Returns the id of the call that is `ours` in the conversation. Calls are asked for in order,
+    /// so that an id stays the same as the conversation grows.
     pub fn choose(&mut self, ours: &str, origin: Option<&CallOrigin>) -> String {
         let own = origin
             .filter(|origin| origin.provider == self.provider)
@@ -111,10 +111,11 @@ impl<'a> CallIds<'a> {
     }
 }
 
-/// Nine letters and digits, the same for the same text: the one form that Mistral's servers take.
+/// Returns nine letters and digits, the same for the same text: the one form that Mistral's servers
+/// accept.
 fn short_id(text: &str) -> String {
     const DIGITS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-    // FNV-1a: spread is all that is asked of it.
+    // FNV-1a: only its spread matters here.
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     for byte in text.bytes() {
         hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);

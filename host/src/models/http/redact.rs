@@ -1,9 +1,9 @@
-//! What an error may repeat of what a provider said.
+//! Redaction of a provider's sentence before an error shows it.
 //!
-//! A provider's sentence is worth showing ("The model `x` does not exist"), but some repeat the key
-//! or the prompt. It is shown only if it shares no run of [`KEY_RUN`] bytes with the key and none
-//! of [`PROMPT_RUN`] with the conversation, and contains no whole short text of it; it is cut and
-//! its control characters are blanked, for it may reach a terminal.
+//! Such a sentence is worth showing ("The model `x` does not exist"), but some repeat the key or
+//! the prompt. It is shown only if it shares no run of [`KEY_RUN`] bytes with the key and none of
+//! [`PROMPT_RUN`] with the conversation, and contains no whole short text of it. It is truncated
+//! and its control characters are blanked, because it may reach a terminal.
 
 use super::normal;
 use crate::models::{Request, Secret};
@@ -11,16 +11,15 @@ use std::collections::HashSet;
 
 /// Most characters that are shown.
 const SHOWN_CHARS_MAX: usize = 300;
-/// A run of this many bytes of a key gives too much of it away.
+/// Length of a run of a key, in bytes, that gives too much of it away.
 const KEY_RUN: usize = 8;
-/// A run of this many bytes is no coincidence: shorter ones ("you do not have access") are in any
-/// language.
+/// Length of a run, in bytes, that is no coincidence. Shorter ones ("you do not have access") are
+/// common in any language.
 const PROMPT_RUN: usize = 32;
-/// A whole text of the conversation that is at least this long is recognized even below
-/// [`PROMPT_RUN`].
+/// Least length of a whole text of the conversation that is recognized even below [`PROMPT_RUN`].
 const PROMPT_TEXT_MIN: usize = 8;
 
-/// The sentence as it may be shown; none if it repeats what it must not.
+/// Returns the sentence as it may be shown; `None` if it repeats a key or the conversation.
 pub(super) fn shown(said: &str, secrets: &[Secret], request: &Request) -> Option<String> {
     let blank = |c: char| if c.is_control() { ' ' } else { c };
     let said: String = said.chars().take(SHOWN_CHARS_MAX).map(blank).collect();

@@ -1,18 +1,18 @@
-//! From the name of a server to addresses that a connection may be made to.
+//! Resolution of a server's name to addresses that a connection may be made to.
 //!
-//! The addresses that are judged are those that the client connects to: no second look-up lies in
-//! between, so a name that leads elsewhere a moment later gains nothing.
+//! The addresses that are checked are those that the client connects to. There is no second lookup
+//! in between, so a name that resolves differently a moment later gains nothing.
 
 use crate::policy::NetworkReach;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use std::error::Error;
 use std::net::{SocketAddr, ToSocketAddrs};
 
-/// The system's resolver, and of its answers those within reach.
+/// The system's resolver, limited to addresses within reach.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ReachResolver(pub NetworkReach);
 
-/// A name leads to no address within reach.
+/// The name resolves to no address within reach.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("its name leads to no address that may be reached")]
 pub(super) struct OutOfReach;
@@ -41,7 +41,7 @@ fn within_reach(
     }
 }
 
-/// Returns true if no connection was made because the name led out of reach.
+/// Returns true if no connection was made because the name resolves out of reach.
 pub(super) fn is_out_of_reach(error: &(dyn Error + 'static)) -> bool {
     let mut cause = Some(error);
     while let Some(error) = cause {
@@ -57,7 +57,7 @@ pub(super) fn is_out_of_reach(error: &(dyn Error + 'static)) -> bool {
 mod tests {
     use super::*;
 
-    /// The kind: a name with a good address and a bad one. The bad one is never tried.
+    /// Kind of bug: a name with a good address and a bad one. The bad one is never tried.
     #[test]
     fn only_addresses_within_reach_are_handed_out() {
         let addresses = |texts: &[&str]| -> Vec<SocketAddr> {

@@ -1,9 +1,9 @@
-//! What one reply may take, whichever wire it comes by, and how its calls are completed.
+//! The bound on the size of one reply, on either wire, and the completion of its calls.
 
 use super::classify::Fault;
 use crate::models::{BLOCKS_MAX, REPLY_BYTES_MAX};
 
-/// What has been taken of it.
+/// The size of a reply so far.
 #[derive(Debug, Default)]
 pub(in crate::models) struct Room {
     bytes: usize,
@@ -11,7 +11,7 @@ pub(in crate::models) struct Room {
 }
 
 impl Room {
-    /// Take so many bytes more.
+    /// Adds bytes.
     pub fn bytes(&mut self, more: usize) -> Result<(), Fault> {
         self.bytes += more;
         if self.bytes > REPLY_BYTES_MAX {
@@ -21,7 +21,7 @@ impl Room {
         }
     }
 
-    /// Take one block more.
+    /// Adds a block.
     pub fn block(&mut self) -> Result<(), Fault> {
         self.blocks += 1;
         if self.blocks > BLOCKS_MAX {
@@ -31,15 +31,15 @@ impl Room {
         }
     }
 
-    /// Bytes so far.
+    /// Returns the bytes so far.
     pub fn taken(&self) -> usize {
         self.bytes
     }
 }
 
-/// The arguments of a call that is whole: an empty object for none, as many providers send nothing
-/// for a tool that takes nothing. In a reply that was `cut`, none may as well be the beginning of
-/// some: they stay no JSON, so that the call is never run.
+/// Returns the arguments of a call: an empty object for none, as many providers send nothing for a
+/// tool without parameters. In a reply that was `cut`, missing arguments may be the beginning of
+/// some; they stay invalid JSON, so that the call is never run.
 pub(in crate::models) fn call_arguments(written: String, cut: bool) -> String {
     if written.trim().is_empty() && !cut {
         "{}".to_owned()

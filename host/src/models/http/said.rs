@@ -1,15 +1,14 @@
-//! What an error body says, in any of the shapes that servers use.
+//! Error bodies and error events, parsed in any of the shapes that servers use.
 
 use super::classify::Said;
 use serde_json::Value;
 
-/// Most characters of a sentence that are kept: what is shown is shorter.
+/// Most characters of a sentence that are kept; less is shown.
 const SENTENCE_CHARS_MAX: usize = 2_000;
-/// How deep a sentence is looked for.
+/// Most levels of a body that are searched for a sentence.
 const DEPTH_MAX: usize = 6;
 
-/// Keys that hold a sentence, or an object or a list in which one stands, in the order in which
-/// they are looked at.
+/// Keys that hold a sentence, or an object or list that contains one, in the order of search.
 const SENTENCE_KEYS: [&str; 9] = [
     "message",
     "msg",
@@ -22,10 +21,10 @@ const SENTENCE_KEYS: [&str; 9] = [
     "title",
 ];
 
-/// What the body of a refusal says: `{"error": {"message", "type", "code", "param"}}`, `{"error":
+/// Parses the body of a refusal: `{"error": {"message", "type", "code", "param"}}`, `{"error":
 /// "...", "code"}`, `{"object": "error", "message"}`, `{"message": {"detail": [...]}}`, `{"detail":
-/// [{"loc", "msg"}]}`, `{"errors": [...]}`, or one of them in a list. `None` if it says nothing of
-/// an error.
+/// [{"loc", "msg"}]}`, `{"errors": [...]}`, or one of them in a list. `None` if it reports no
+/// error.
 pub(in crate::models) fn of_body(body: &Value) -> Option<Said> {
     match body {
         Value::Array(list) => of_body(list.first()?),
@@ -45,7 +44,7 @@ pub(in crate::models) fn of_body(body: &Value) -> Option<Said> {
     }
 }
 
-/// What an event of a stream says of an error; `reply` is the field that every part of a reply has.
+/// Parses an error in an event of a stream; `reply` is the field that every part of a reply has.
 /// `None` for a part of the reply.
 pub(in crate::models) fn in_stream(event: &Value, reply: &str) -> Option<Said> {
     let is_there = |key: &str| event.get(key).is_some_and(|value| !is_empty(value));
@@ -57,7 +56,7 @@ pub(in crate::models) fn in_stream(event: &Value, reply: &str) -> Option<Said> {
     (named || flat || bare).then(|| of_body(event).unwrap_or_default())
 }
 
-/// Returns true for what says nothing: some gateways send the field in every event.
+/// Returns true for a value without content: some gateways send the error field in every event.
 fn is_empty(value: &Value) -> bool {
     match value {
         Value::Null => true,
@@ -68,7 +67,7 @@ fn is_empty(value: &Value) -> bool {
     }
 }
 
-/// What a body that is no JSON says: its text, or the title of a page.
+/// Parses a body that is not JSON: its text, or the title of an HTML page.
 pub(in crate::models) fn of_text(text: &str) -> Said {
     let lower = text.to_ascii_lowercase();
     let title = lower.find("<title>").map(|at| at + "<title>".len());
@@ -91,13 +90,13 @@ fn of_error(error: &Value) -> Said {
     };
     let code = word("code");
     Said {
-        // Google's words stand beside a number.
+        // Google puts its word beside a number.
         code: if code.is_empty() {
             word("status")
         } else {
             code
         },
-        // The bare word says nothing.
+        // The bare word `error` says nothing.
         r#type: Some(word("type"))
             .filter(|word| word != "error")
             .unwrap_or_default(),
@@ -106,8 +105,8 @@ fn of_error(error: &Value) -> Said {
     }
 }
 
-/// The sentence in a value: itself, that of its keys, or those of a list. Where a validator names a
-/// place, it stands in front.
+/// Returns the sentence in a value: the text itself, or that of its keys or list items. The
+/// location that a validator names is put in front.
 fn sentence(value: &Value, depth: usize) -> String {
     let Some(depth) = depth.checked_sub(1) else {
         return String::new();

@@ -1,9 +1,9 @@
-//! Server-sent events of an answer, with bounds.
+//! Server-sent events of an answer, parsed within bounds.
 //!
-//! `eventsource-stream` parses the events. It has no bounds of its own, cuts its buffer anew for
-//! every line, keeps bytes that are not UTF-8 for ever and panics on a byte order mark; so it is
-//! fed one whole line at a time, checked here, and each of these is tested below. A line without an
-//! end, and an event without the blank line after it, are dropped when the stream ends, as the
+//! `eventsource-stream` parses the events. It has no bounds, copies its buffer for every line,
+//! keeps bytes that are not UTF-8 for ever and panics on a byte order mark. So it is fed one whole,
+//! checked line at a time, and each of these cases is tested below. A line without an end, and an
+//! event without the blank line after it, are dropped at the end of the stream, as the
 //! specification says.
 
 use crate::models::REPLY_BYTES_MAX;
@@ -11,30 +11,31 @@ use eventsource_stream::{Event, EventStreamError, Eventsource};
 use futures_util::stream::{self, Stream, StreamExt};
 use std::pin::Pin;
 
-/// Most bytes of one event. Some servers send a whole reply as one: 128 Ki tokens, the longest
-/// output that models have, of eight bytes each, twice that where JSON escapes them. An event
-/// stands in memory several times while it is read.
+/// Most bytes of one event. Some servers send a whole reply as one event: 128 Ki tokens, the
+/// longest output that models have, of eight bytes each, and twice that where JSON escapes them. An
+/// event is in memory several times while it is read.
 pub(super) const EVENT_BYTES_MAX: usize = REPLY_BYTES_MAX / 2;
-/// Most values and names in the JSON of one event. Each costs some 200 bytes of memory and may be
-/// two of text, so that bytes alone do not bound what an event costs. An event has some ten, one
-/// with the arguments of a call as they are some thousand.
+/// Most values and names in the JSON of one event. Each costs some 200 bytes of memory but may be
+/// two bytes of text, so a bound on bytes alone does not bound the memory. A usual event has some
+/// ten; one with the arguments of a call as JSON has some thousand.
 const EVENT_VALUES_MAX: usize = 1 << 16;
 
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 
-/// Why a stream broke off.
+/// An error that ends a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Broken {
-    /// The connection.
+    /// The connection broke.
     Transport,
     /// An event or the stream is larger than its bound, or an event has too many values.
     TooLarge,
-    /// Bytes that are not UTF-8, or no event stream.
+    /// The bytes are not UTF-8, or not an event stream.
     NotText,
 }
 
-/// The `data` of each event of a byte stream of at most so many bytes, comments and empty events
-/// included: a provider could send them for ever. How long they may take is the caller's.
+/// Parses the `data` of each event of a byte stream. The stream has at most `bytes_max` bytes,
+/// comments and empty events included, because a provider could send them for ever. The caller
+/// bounds the time.
 pub(super) fn events<S, B, E>(
     bytes: S,
     bytes_max: u64,
@@ -53,7 +54,7 @@ where
         event: 0,
         first: true,
     };
-    // The first error ends it.
+    // The stream of lines ends after its first error.
     let lines = stream::unfold(Some(state), |lines| async move {
         let mut lines = lines?;
         let line = lines.next().await?;
@@ -68,13 +69,13 @@ where
     })
 }
 
-/// True if a JSON text has no more values than an event may have: only then anything is made of it.
+/// Returns true if a JSON text is within the bounds of one event. Only then it is parsed.
 pub(super) fn is_small(json: &str) -> bool {
     json.len() <= EVENT_BYTES_MAX && values(json) <= EVENT_VALUES_MAX
 }
 
-/// How many values and names a JSON text has, before anything is made of it: each but the first
-/// follows one of these.
+/// Counts the values and names of a JSON text without parsing it: each but the first follows one of
+/// the four characters below.
 fn values(json: &str) -> usize {
     let (mut values, mut within, mut escaped) = (1, false, false);
     for byte in json.bytes() {
@@ -93,12 +94,12 @@ struct Lines<S> {
     bytes: Pin<Box<S>>,
     bytes_max: u64,
     buffer: Vec<u8>,
-    /// Where the line that is being read begins in `buffer`.
+    /// Start of the current line in `buffer`.
     start: usize,
-    /// Up to here, `buffer` holds no line end.
+    /// `buffer` has no line end before this offset.
     scanned: usize,
     total: u64,
-    /// Bytes of the event so far.
+    /// Bytes of the current event so far.
     event: usize,
     first: bool,
 }
@@ -108,7 +109,7 @@ where
     S: Stream<Item = Result<B, E>>,
     B: AsRef<[u8]>,
 {
-    /// The next line with `\n` at its end; none when the stream has ended.
+    /// Returns the next line with `\n` at its end; `None` at the end of the stream.
     async fn next(&mut self) -> Option<Result<String, Broken>> {
         loop {
             if let Some(line) = self.take_line() {
@@ -160,8 +161,8 @@ where
         Some(text)
     }
 
-    /// Where the line ends and where the next one begins. A carriage return that stands last may be
-    /// half of a pair.
+    /// Returns the end of the current line and the start of the next one. A carriage return at the
+    /// end of the buffer may be half of a pair, so it does not end the line yet.
     fn line_end(&mut self) -> Option<(usize, usize)> {
         let found = self.buffer[self.scanned..]
             .iter()

@@ -1,13 +1,13 @@
-//! TLS of the HTTP client: rustls with ring and the certificates that the system trusts, and
-//! nothing of it global.
+//! TLS of the HTTP client: rustls with ring and the certificates that the system trusts. Nothing is
+//! installed globally.
 
 use rustls::ClientConfig;
 use rustls_platform_verifier::BuilderVerifierExt;
 use std::error::Error;
 use std::sync::Arc;
 
-/// The configuration of a client. For plain `http` no certificates are looked for: a machine
-/// without any must still reach its local server.
+/// Makes the configuration of a client. Plain `http` loads no certificates: a machine that has none
+/// must still reach its local server.
 pub(super) fn config(https: bool) -> Result<ClientConfig, rustls::Error> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder =
@@ -23,7 +23,7 @@ pub(super) fn config(https: bool) -> Result<ClientConfig, rustls::Error> {
     Ok(config)
 }
 
-/// Why the server's certificate was refused; `None` if it was not.
+/// Returns the reason why the server's certificate was refused; `None` if it was not.
 pub(super) fn certificate_problem(error: &dyn Error) -> Option<String> {
     let mut source = error.source();
     while let Some(cause) = source {
@@ -35,7 +35,7 @@ pub(super) fn certificate_problem(error: &dyn Error) -> Option<String> {
     None
 }
 
-/// Returns true if the server's first bytes were none of TLS.
+/// Returns true if the server's first bytes were not TLS.
 pub(super) fn is_plain_server(error: &dyn Error) -> bool {
     let mut source = error.source();
     while let Some(cause) = source {
@@ -47,8 +47,8 @@ pub(super) fn is_plain_server(error: &dyn Error) -> bool {
     false
 }
 
-/// The error of TLS that this one is, or that it wraps: an error of input and output names what it
-/// wraps as no source, and may wrap another of its kind.
+/// Returns the TLS error that `cause` is or wraps. An I/O error does not report what it wraps as
+/// its source, and may wrap another I/O error.
 fn tls_error<'a>(cause: &'a (dyn Error + 'static)) -> Option<&'a rustls::Error> {
     match cause.downcast_ref::<std::io::Error>() {
         Some(io) => tls_error(io.get_ref()?),
@@ -61,8 +61,8 @@ mod tests {
     use super::*;
     use std::io;
 
-    /// Symptom: a certificate that is not trusted was tried four times. Cause: it was looked for
-    /// behind one wrapper of input and output, and the client library makes two. Fix: all are
+    /// Symptom: a certificate that is not trusted was tried four times. Cause: the error was
+    /// searched behind one I/O wrapper, and the client library makes two. Fix: all wrappers are
     /// opened.
     #[test]
     fn a_refused_certificate_is_found_behind_any_wrapper() {

@@ -1,10 +1,10 @@
-//! Calls of a reply, put together from their pieces.
+//! The tool calls of a reply, put together from their pieces.
 //!
 //! OpenAI numbers calls from 0 and gives each piece the number. Other servers number from 1, number
 //! every call 0, give each piece another number, send no number, no id or neither, repeat the name
-//! in every piece, or send a whole call at once. What holds for all of them: a piece with another
-//! id and a name begins another call, and so does one with a name where the arguments so far are
-//! whole.
+//! in every piece, or send a whole call at once. Two rules hold for all of them: a piece with
+//! another id and a name begins another call, and so does a piece with a name if the arguments so
+//! far are whole.
 
 use crate::models::http::origin::CALL_FIELDS;
 use serde_json::{Map, Value};
@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 /// A call that is being put together.
 #[derive(Debug, Default)]
 pub(super) struct OpenCall {
-    /// The block of the reply that it is.
+    /// Index of its block in the reply.
     pub block: usize,
     index: Option<u64>,
     /// The id that the server gave it; empty if it gave none.
@@ -21,14 +21,14 @@ pub(super) struct OpenCall {
     pub name: String,
     /// The text that the model wrote.
     pub arguments: String,
-    /// What must come back with it.
+    /// Fields that must be sent back with it.
     pub fields: Map<String, Value>,
-    /// The chunk that its newest piece came in.
+    /// Number of the chunk that its newest piece came in.
     chunk: u64,
     scan: ObjectScan,
 }
 
-/// Follows the braces of arguments piece by piece: whether they are a whole object so far.
+/// Follows the braces of arguments piece by piece, to tell if they are a whole object so far.
 #[derive(Debug, Default)]
 struct ObjectScan {
     depth: u64,
@@ -70,7 +70,7 @@ pub(super) struct CallPiece {
 }
 
 impl CallPiece {
-    /// Reads an entry of `tool_calls`.
+    /// Parses an entry of `tool_calls`.
     pub fn read(call: &Value) -> Self {
         let function = &call["function"];
         let fields = CALL_FIELDS.iter().filter_map(|field| {
@@ -86,7 +86,7 @@ impl CallPiece {
         }
     }
 
-    /// Reads a `function_call`, which older servers send for the one call that they make.
+    /// Parses a `function_call`, which older servers send for their only call.
     pub fn read_function(function: &Value) -> Self {
         Self {
             name: function["name"].as_str().unwrap_or_default().to_owned(),
@@ -95,7 +95,7 @@ impl CallPiece {
         }
     }
 
-    /// Makes a whole call a piece again.
+    /// Converts a call back into one piece.
     pub fn of_call(call: OpenCall) -> Self {
         Self {
             index: call.index,
@@ -106,19 +106,20 @@ impl CallPiece {
         }
     }
 
-    /// Returns true if it has a part of the arguments: names are repeated by some servers.
+    /// Returns true if the piece has a part of the arguments. A name is no progress: some servers
+    /// repeat it.
     pub fn says_more(&self) -> bool {
         !self.arguments.is_empty()
     }
 
-    /// Bytes that it adds to a reply.
+    /// Returns the bytes that the piece adds to a reply.
     pub fn bytes(&self) -> usize {
         let fields = self.fields.values().map(|value| value.to_string().len());
         self.id.len() + self.name.len() + self.arguments.len() + fields.sum::<usize>()
     }
 }
 
-/// Some servers count ids.
+/// Returns an id as text: some servers send a number.
 fn id_text(id: &Value) -> String {
     match id {
         Value::String(id) => id.clone(),
@@ -127,7 +128,7 @@ fn id_text(id: &Value) -> String {
     }
 }
 
-/// Some servers send the object itself.
+/// Returns arguments as text: some servers send the object itself.
 fn arguments_text(arguments: &Value) -> String {
     match arguments {
         Value::Null => String::new(),
@@ -143,12 +144,12 @@ pub(super) struct Calls {
 }
 
 impl Calls {
-    /// The place of the call that a piece goes on with; `None` if it begins another one.
+    /// Returns the index of the call that a piece continues; `None` if it begins another one.
     pub fn find(&self, piece: &CallPiece, chunk: u64) -> Option<usize> {
         let same_id = |call: &OpenCall| !piece.id.is_empty() && call.id == piece.id;
         let same_index = |call: &OpenCall| piece.index.is_some() && call.index == piece.index;
         let newest = |is: &dyn Fn(&OpenCall) -> bool| self.open.iter().rposition(is);
-        // A piece with neither id nor name goes on with something, whatever its number.
+        // A piece with neither id nor name continues a call, whatever its number.
         if piece.id.is_empty() && piece.name.is_empty() {
             return newest(&same_index).or_else(|| self.open.len().checked_sub(1));
         }
@@ -161,7 +162,7 @@ impl Calls {
         (!begins_another(&self.open[at], piece, chunk)).then_some(at)
     }
 
-    /// Adds a piece to the call at this place.
+    /// Adds a piece to the call at this index.
     pub fn extend(&mut self, at: usize, piece: CallPiece, chunk: u64) {
         let Some(call) = self.open.get_mut(at) else {
             return;
@@ -176,7 +177,7 @@ impl Calls {
             call.name.push_str(&piece.name);
         }
         call.fields.extend(piece.fields);
-        // Some gateways begin with an empty object and send the arguments behind it.
+        // Some gateways begin with an empty object and send the arguments after it.
         if call.arguments.trim() == "{}" && piece.arguments.trim_start().starts_with('{') {
             call.arguments.clear();
             call.scan = ObjectScan::default();
@@ -185,7 +186,7 @@ impl Calls {
         call.arguments.push_str(&piece.arguments);
     }
 
-    /// Begins a call that is this block of the reply.
+    /// Begins a call that is this block of the reply; returns its index.
     pub fn begin(&mut self, block: usize, piece: &CallPiece) -> usize {
         self.open.push(OpenCall {
             block,
@@ -196,7 +197,7 @@ impl Calls {
     }
 }
 
-/// True if a piece that seems to belong to a call is the beginning of another one.
+/// Returns true if a piece that seems to belong to a call begins another one.
 fn begins_another(call: &OpenCall, piece: &CallPiece, chunk: u64) -> bool {
     if piece.name.is_empty() {
         return false;

@@ -1,8 +1,8 @@
-//! A reply, put together from the chunks of a stream.
+//! The assembly of a reply from the chunks of a stream of chat completions.
 //!
 //! Servers that call themselves compatible differ in small ways; each leniency here names the one
-//! it serves. What is never lenient: a chunk that is not JSON, an error object, and a stream that
-//! ends without the word that it is whole.
+//! it serves. Three cases are always faults: a chunk that is not JSON, an error object, and a
+//! stream that ends without a sign that it is complete.
 
 use super::calls::{CallPiece, Calls};
 use super::usage;
@@ -14,74 +14,74 @@ use crate::models::http::{self, Taken, said};
 use crate::models::{Block, Completion, Delta, OnDelta, Usage};
 use serde_json::{Map, Value};
 
-/// Fields of a delta that hold thinking, by the servers that name them so.
+/// Fields of a delta that may hold thinking, each used by some servers.
 const THINKING_FIELDS: [&str; 3] = ["reasoning_content", "reasoning", "thinking"];
 
-/// What has arrived so far.
+/// The reply as far as its chunks have arrived.
 #[derive(Default)]
 pub(in crate::models) struct Reply {
-    /// Name of the provider, for what goes back to it alone.
+    /// Name of the provider; stored with blocks that go back to this provider alone.
     provider: String,
     blocks: Vec<Block>,
     calls: Calls,
-    /// Where thinking came in, for the block of thinking.
+    /// The field that thinking came in, for the `raw` of its block.
     thinking: ThinkingOrigin,
     room: Room,
     refused: bool,
     finish: Option<String>,
     usage: Option<Usage>,
     ended: bool,
-    /// What a reply used that was abandoned before this one.
+    /// Usage of an earlier reply in the same stream that a router abandoned.
     abandoned: Usage,
     /// Bytes of the reply when its usage was read.
     counted_at: usize,
-    /// Most output tokens that were asked for.
+    /// Most output tokens that the request allowed.
     output_max: u64,
-    /// Parts of substance so far.
+    /// Number of parts so far that added to the reply.
     substance: u64,
-    /// Chunks so far.
+    /// Number of chunks so far.
     chunks: u64,
     identity: ReplyIdentity,
 }
 
-/// Bytes of a reply that make one token at least.
+/// Least bytes of a reply that make one token.
 const TOKEN_BYTES: usize = 4;
 
-/// Which reply of a stream the chunks belong to.
+/// The identity of the reply that the chunks of a stream belong to.
 #[derive(Default)]
 struct ReplyIdentity {
     id: String,
-    /// How the server names its chunks.
+    /// The server's way to give ids to chunks.
     naming: Naming,
-    /// A second reply began behind the end of the first.
+    /// True once a second reply has begun after the end of the first; its chunks are ignored.
     past: bool,
-    /// The one delta of a reply that seems to be abandoned, until the next chunk decides.
+    /// The only delta of a reply that seems to be abandoned, until the next chunk decides.
     shelved: Option<Value>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Naming {
-    /// Nothing is known.
+    /// Not known yet.
     #[default]
     Unknown,
-    /// Chunks of one reply have one id.
+    /// The chunks of one reply share one id.
     Steady,
     /// Each chunk has another id.
     Changing,
 }
 
-/// What a chunk is to the reply before it.
+/// The relation of a chunk to the reply before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Belonging {
-    /// It goes on with it.
+    /// It continues the reply.
     Same,
     /// It begins another reply in its place.
     Another,
-    /// It seems to, but the next chunk has to tell.
+    /// It seems to begin another reply, but the next chunk has to decide.
     Perhaps,
-    /// The one before it seemed to begin another reply, and did not.
+    /// The chunk before it seemed to begin another reply, and did not.
     Restored,
-    /// It belongs to a second reply, behind the whole first one.
+    /// It belongs to a second reply, after the whole first one.
     Past,
 }
 
@@ -95,7 +95,7 @@ impl http::Reply for Reply {
         if !chunk.is_object() {
             return Err(Fault::BadChunk);
         }
-        // Some servers repeat a growing usage in every chunk: the last one that can be read counts.
+        // Some servers repeat a growing usage in every chunk: the last readable one counts.
         let usage = usage::of_chunk(&chunk).filter(|_| !self.identity.past);
         let counted = usage.is_some() && usage != self.usage;
         if let Some(said) = said::in_stream(&chunk, "choices") {
@@ -103,7 +103,7 @@ impl http::Reply for Reply {
             return Err(Fault::StreamError(said));
         }
         self.chunks += 1;
-        // Only one choice was asked for.
+        // Only one choice was requested.
         let choices = chunk["choices"].as_array().into_iter().flatten();
         let mine = |choice: &&Value| http::number(&choice["index"]).unwrap_or(0) == 0;
         let (before, unfinished) = (self.substance, self.finish.is_none());
@@ -144,8 +144,8 @@ impl http::Reply for Reply {
         self.blocks.iter().filter_map(text).collect()
     }
 
-    /// Of output, what has arrived counts at least: a usage that came early is no more than a
-    /// start.
+    /// Returns the usage so far. Output that has arrived since the last report is added, because an
+    /// early report covers only the beginning.
     fn usage(&self) -> Option<Usage> {
         let usage = self.usage?;
         let more = self.room.taken().saturating_sub(self.counted_at) / TOKEN_BYTES;
@@ -176,7 +176,7 @@ impl http::Reply for Reply {
 }
 
 impl Reply {
-    /// A reply of the provider of this name, of which nothing has arrived.
+    /// Makes an empty reply of the provider of this name.
     pub fn of(provider: &str, output_max: u64) -> Self {
         Self {
             provider: provider.to_owned(),
@@ -185,7 +185,7 @@ impl Reply {
         }
     }
 
-    /// Takes what is reported so far. Nothing takes away what was.
+    /// Stores reported usage. A chunk without usage leaves the earlier one.
     fn count_usage(&mut self, usage: Option<Usage>) {
         if usage.is_some() {
             self.usage = usage;
@@ -199,7 +199,7 @@ impl Reply {
         choice: &Value,
         on_delta: OnDelta<'_>,
     ) -> Result<(), Fault> {
-        // A reply that is no stream has a message in place of the delta.
+        // A reply that is not a stream has a message in place of the delta.
         let parts = ["delta", "message"].map(|name| &choice[name]);
         let delta = parts.into_iter().find(|part| part.is_object());
         let delta = delta.unwrap_or(&Value::Null);
@@ -239,9 +239,9 @@ impl Reply {
         Ok(())
     }
 
-    /// Decides what a chunk is to those before it. A router that fails over begins a second reply
-    /// in the same stream: with another id, and with a role. Some servers make up another id for
-    /// each chunk; two chunks with the same id show that this one does not.
+    /// Decides the relation of a chunk to those before it. A router that fails over begins a second
+    /// reply in the same stream: with another id, and with a role. Some servers generate another id
+    /// for each chunk; two chunks with the same id show that this server does not.
     fn belonging(&mut self, id: &Value, delta: &Value) -> Belonging {
         let identity = &mut self.identity;
         let Some(id) = id.as_str().filter(|id| !id.is_empty()) else {
@@ -275,7 +275,7 @@ impl Reply {
         }
     }
 
-    /// Drops what has come of a reply, but what it used.
+    /// Drops the reply so far, except for its usage.
     fn begin_anew(&mut self, on_delta: OnDelta<'_>) {
         let used = self.usage.unwrap_or_default();
         *self = Self {
@@ -292,8 +292,8 @@ impl Reply {
         on_delta(Delta::Restarted);
     }
 
-    /// Puts the first delta of a reply in front of what came since: its server names each chunk
-    /// anew, and the two were one reply.
+    /// Puts the shelved first delta in front of what came since: its server gives each chunk
+    /// another id, so the two were one reply.
     fn restore(&mut self, first: &Value, on_delta: OnDelta<'_>) -> Result<(), Fault> {
         let since = std::mem::take(&mut self.blocks);
         let calls = std::mem::take(&mut self.calls);
@@ -328,7 +328,7 @@ impl Reply {
             }
         }
         self.take_content(&delta["content"], on_delta)?;
-        // A refusal is text for the reader like any other; the finish reason tells it apart.
+        // A refusal is text for the reader like any other; only the finish reason differs.
         if let Some(refusal) = delta["refusal"].as_str().filter(|text| !text.is_empty()) {
             self.refused = true;
             self.say(refusal, on_delta)?;
@@ -342,7 +342,8 @@ impl Reply {
         Ok(())
     }
 
-    /// Text, or a list of parts: texts and thinking, which may be a text or a list of its own.
+    /// Consumes content: a text, or a list of parts. A part is text or thinking, and thinking may
+    /// be a text or a list of its own.
     fn take_content(&mut self, content: &Value, on_delta: OnDelta<'_>) -> Result<(), Fault> {
         match content {
             Value::Null => Ok(()),
@@ -351,7 +352,7 @@ impl Reply {
                 .iter()
                 .try_for_each(|part| match part["type"].as_str() {
                     Some("thinking") => self.think(&joined(&part["thinking"]), "content", on_delta),
-                    // Parts of kinds that nobody asked for (references) are passed over.
+                    // Parts of kinds that were not requested (references) are skipped.
                     _ => self.say(&joined(part), on_delta),
                 }),
             _ => Err(Fault::BadChunk),
@@ -419,7 +420,8 @@ impl Reply {
         Ok(())
     }
 
-    /// Adds a piece of a router's `reasoning_details`: texts of the same kind and place are one.
+    /// Adds a piece of a router's `reasoning_details`. Pieces of the same type and index are
+    /// merged.
     fn add_detail(&mut self, piece: &Map<String, Value>) -> Result<(), Fault> {
         let bytes: usize = piece.values().map(|value| value.to_string().len()).sum();
         self.room.bytes(bytes)?;
@@ -451,7 +453,8 @@ impl Reply {
         Ok(())
     }
 
-    /// The blocks of the whole reply, with what only their provider understands.
+    /// Takes the blocks of the complete reply, each with the fields that only its provider
+    /// understands.
     fn take_blocks(&mut self, cut: bool) -> Vec<Block> {
         let mut blocks = std::mem::take(&mut self.blocks);
         for call in std::mem::take(&mut self.calls.open) {
@@ -501,7 +504,7 @@ impl Reply {
     }
 }
 
-/// The text of a part, of a list of them, or the text itself.
+/// Returns the text of a part, of a list of parts, or the text itself.
 fn joined(part: &Value) -> String {
     match part {
         Value::String(text) => text.clone(),

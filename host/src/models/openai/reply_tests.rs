@@ -1,4 +1,4 @@
-//! Chunks in, completion or fault out.
+//! Replies and faults that chunks of a stream make.
 
 use super::*;
 use crate::models::http::Reply as _;
@@ -25,7 +25,7 @@ fn finish(reason: &str) -> String {
     format!(r#"{{"choices":[{{"index":0,"delta":{{}},"finish_reason":"{reason}"}}]}}"#)
 }
 
-/// The blocks of a reply whose deltas are these and whose finish reason is this.
+/// Reads a reply with these deltas and this finish reason; returns its blocks and finish.
 fn blocks(deltas: &[&str], reason: &str) -> (Vec<Block>, String) {
     let mut chunks: Vec<String> = deltas.iter().map(|text| delta(text)).collect();
     chunks.push(finish(reason));
@@ -45,7 +45,7 @@ fn thinking(text: &str, field: &str) -> Block {
     }
 }
 
-/// A call with an id of the server's own.
+/// Makes a call with the server's own id.
 fn call(id: &str, name: &str, arguments: &str) -> Block {
     Block::ToolUse {
         id: id.into(),
@@ -55,7 +55,7 @@ fn call(id: &str, name: &str, arguments: &str) -> Block {
     }
 }
 
-/// A call to which the server gave no id.
+/// Makes a call to which the server gave no id.
 fn nameless_call(id: &str, name: &str, arguments: &str) -> Block {
     Block::ToolUse {
         id: id.into(),
@@ -193,8 +193,8 @@ fn arguments_are_kept_as_they_were_written() {
     );
 }
 
-/// Symptom: a call that was cut before its arguments ran with none. Cause: no arguments always
-/// became an empty object. Fix: only where the reply is whole.
+/// Symptom: a call that was cut before its arguments ran without arguments. Cause: missing
+/// arguments always became an empty object. Fix: they do so only if the reply is complete.
 #[test]
 fn a_call_that_was_cut_before_its_arguments_is_not_run() {
     let begun = r#"{"tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":""}}]}"#;
@@ -280,7 +280,8 @@ fn what_is_not_a_reply() {
 }
 
 /// Symptom: a gateway that counts nothing made every reply free. Cause: zeros beside text were
-/// believed. Fix: they are no usage, and a later chunk of zeros takes away none that was there.
+/// accepted. Fix: they are not a usage, and a later chunk of zeros does not replace an earlier
+/// usage.
 #[test]
 fn zeros_beside_text_are_no_usage() {
     let hello = delta(r#"{"content":"Hello"}"#);
@@ -309,12 +310,12 @@ fn zeros_beside_text_are_no_usage() {
     }
 }
 
-/// A chunk of the reply with this id.
+/// Makes a chunk of the reply with this id.
 fn chunk_of(id: &str, delta: &str) -> String {
     format!(r#"{{"id":"{id}","choices":[{{"index":0,"delta":{delta}}}]}}"#)
 }
 
-/// The first chunk of a reply, and a further one.
+/// Makes the first chunk of a reply; `more` makes a later one.
 fn first(id: &str, word: &str) -> String {
     chunk_of(id, &format!(r#"{{"role":"assistant","content":"{word}"}}"#))
 }
@@ -323,7 +324,7 @@ fn more(id: &str, word: &str) -> String {
     chunk_of(id, &format!(r#"{{"content":"{word}"}}"#))
 }
 
-/// The first chunk of a reply that begins with a call.
+/// Makes the first chunk of a reply that begins with a call.
 fn begun(id: &str, arguments: &str) -> String {
     let function = format!(r#"{{"name":"f","arguments":"{arguments}"}}"#);
     let call = format!(r#"{{"index":0,"id":"{id}","function":{function}}}"#);
@@ -334,8 +335,9 @@ fn begun(id: &str, arguments: &str) -> String {
 }
 
 /// Symptom: text and calls of a provider that broke off behind a router stood in front of the reply
-/// of the next one. Cause: one stream was one reply. Fix: another id with a role begins anew,
-/// unless the server makes up another id for every chunk, which the third chunk shows.
+/// of the next provider. Cause: one stream was treated as one reply. Fix: another id with a role
+/// begins a new reply, unless the server generates another id for every chunk, which the third
+/// chunk shows.
 #[test]
 fn a_reply_that_was_abandoned_leaves_nothing() {
     let said = |chunks: &[String]| {
@@ -400,8 +402,8 @@ fn a_reply_that_was_abandoned_leaves_nothing() {
     }
 }
 
-/// Symptom: what an abandoned reply had used was lost, or stood as the usage of the next one. Fix:
-/// it is added to that of the next, if that reports one.
+/// Symptom: the usage of an abandoned reply was lost, or counted as that of the next one. Fix: it
+/// is added to the usage of the next reply, if that reports one.
 #[test]
 fn a_reply_that_was_abandoned_is_paid_for() {
     let chunk = |id: &str, usage: &str| {
@@ -446,8 +448,8 @@ fn what_was_cut_stays_cut() {
     );
 }
 
-/// Symptom: a server panicked the host by a list of numbers. Fix: details that are no objects are
-/// passed over. Kind: values of another kind than the wire has.
+/// Symptom: a server could panic the host with a list of numbers. Fix: details that are not objects
+/// are skipped. Kind: values of another type than the wire defines.
 #[test]
 fn values_of_another_kind_are_passed_over() {
     for odd in [
@@ -500,8 +502,8 @@ fn signs_of_life_are_no_substance() {
     }
 }
 
-/// Symptom: a stream that ended in order was asked for four times. Cause: only a finish reason was
-/// an end. Fix: the mark of the end, with usage and something said, is one, too.
+/// Symptom: a stream that ended in order was requested four times. Cause: only a finish reason
+/// counted as an end. Fix: the end mark counts as well, if the reply has usage and content.
 #[test]
 fn usage_and_the_mark_of_the_end_stand_for_a_finish_reason() {
     let hello = delta(r#"{"content":"4"}"#);

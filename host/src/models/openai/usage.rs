@@ -1,11 +1,11 @@
-//! What a server says that a reply used, wherever it stands and however it counts.
+//! Usage as servers report it, in any place and counting scheme.
 
 use crate::models::Usage;
 use crate::models::http::number;
 use serde_json::Value;
 
-/// The usage of a chunk: beside the choices, in one of them, or where a server puts it beside its
-/// own names.
+/// Parses the usage of a chunk: beside the choices, in one of them, or in a field of the server's
+/// own.
 pub(super) fn of_chunk(chunk: &Value) -> Option<Usage> {
     ["/usage", "/choices/0/usage", "/x_groq/usage"]
         .iter()
@@ -13,12 +13,12 @@ pub(super) fn of_chunk(chunk: &Value) -> Option<Usage> {
         .find_map(read)
 }
 
-/// Reads one. `None` if the prompt is not counted or counted as nothing, which no request comes to,
-/// or a count that is there cannot be read: then nobody knows.
+/// Parses one usage object. `None` if it is unknown: the prompt is missing or counted as zero,
+/// which no request has, or a required count cannot be read.
 ///
-/// The total tells what stands within what: cached input within the prompt or beside it, reasoning
-/// within the completion or beside it. Output that is in the total alone (thinking that is not
-/// named) is output.
+/// The total shows the counting scheme: cached input is within the prompt or beside it, reasoning
+/// within the completion or beside it. Output that only the total contains (thinking that is not
+/// named) counts as output.
 fn read(usage: &Value) -> Option<Usage> {
     let count = |paths: &[&str]| {
         let found = paths.iter().filter_map(|path| usage.pointer(path));
@@ -104,7 +104,7 @@ mod tests {
                     "completion_tokens_details":{"reasoning_tokens":340}}"#,
                 usage(12, 342, 0, 340),
             ),
-            // Thinking that only the total names.
+            // Thinking that only the total contains.
             (
                 r#"{"prompt_tokens":10,"completion_tokens":5,"total_tokens":115}"#,
                 usage(10, 105, 0, 0),

@@ -1,15 +1,15 @@
-//! The request body, made from the normal form.
+//! The request body of OpenAI's chat completions, made from the normal form.
 //!
 //! Fields stand in a fixed order and `messages` is last, each message encoded by itself. So the
 //! same request is the same bytes, and the body of one turn, up to its closing brackets, is a
 //! prefix of the next turn's.
 //!
-//! What the wire cannot say:
+//! Limits of the wire:
 //!
-//! - Thinking goes back where the dialect says so, if this provider wrote it as
+//! - Thinking is sent back where the dialect says so, if this provider wrote it as
 //!   `reasoning_content`.
-//! - Arguments travel as the text that the model wrote, or as `{}` where that is no JSON object.
-//! - A failed result has no mark of its own; its text says so.
+//! - Arguments travel as the text that the model wrote, or as `{}` if that is not a JSON object.
+//! - A failed result has no mark of its own; only its text tells.
 
 use crate::models::dialect::{Dialect, OutputField, ReturnThinking};
 use crate::models::http::conversation::{AssistantPart, Turn, turns};
@@ -20,7 +20,8 @@ use serde::Serialize;
 use serde_json::value::Value;
 use serde_json::{Map, json};
 
-/// What the assistant says between a tool's result and a user's message, where they may not meet.
+/// Text of the assistant message between a tool's result and a user's message, for servers that do
+/// not accept the two in a row.
 const BETWEEN: &str = "Understood.";
 
 #[derive(Serialize)]
@@ -100,7 +101,7 @@ struct CalledFunction {
     arguments: String,
 }
 
-/// The body of a request to the provider of this name.
+/// Encodes the body of a request to the provider of this name.
 pub(super) fn encode(
     request: &Request,
     provider: &str,
@@ -128,12 +129,13 @@ pub(super) fn encode(
         tools: tools.collect::<Result<_, _>>()?,
         messages,
     };
-    // Strings and trees of strings always have a JSON form; a failure here could only mean that one
+    // Strings and trees of strings always have a JSON form, so a failure could only mean that one
     // is too large.
     normal::bounded(serde_json::to_vec(&body).map_err(|_| EncodeError::TooLarge)?)
 }
 
-/// Servers make ids of many characters; none has a blank or a control character.
+/// Returns true for an id that servers of this wire may have made: any length, no blank and no
+/// control character.
 fn is_call_id(id: &str) -> bool {
     id.bytes().all(|byte| byte.is_ascii_graphic())
 }
@@ -154,7 +156,7 @@ fn encode_tool(tool: &ToolSpec) -> Result<WireTool<'_>, EncodeError> {
 
 fn add_turn(messages: &mut Vec<WireMessage>, turn: Turn, provider: &str, dialect: Dialect) {
     match turn {
-        // Several texts become one, a blank line between them: not every server takes a list.
+        // Several texts become one, a blank line between them: not every server accepts a list.
         Turn::User(texts) => {
             let after_result = messages.last().is_some_and(|last| last.role == "tool");
             if after_result && !dialect.user_after_result {
@@ -171,8 +173,7 @@ fn add_turn(messages: &mut Vec<WireMessage>, turn: Turn, provider: &str, dialect
     }
 }
 
-/// The texts of a reply were one text before they were blocks, so they are joined without anything
-/// between.
+/// Joins the texts without a separator: they were one text before they were blocks.
 fn assistant(parts: Vec<AssistantPart>, provider: &str, dialect: Dialect) -> WireMessage {
     let mut message = WireMessage::text("assistant", String::new());
     let (mut content, mut thinking) = (String::new(), String::new());
@@ -227,7 +228,7 @@ fn assistant(parts: Vec<AssistantPart>, provider: &str, dialect: Dialect) -> Wir
     message
 }
 
-/// What this provider sent with a call.
+/// Returns the fields that this provider sent with a call.
 fn fields_of_provider(origin: Option<CallOrigin>, provider: &str) -> Map<String, Value> {
     let own = origin.filter(|origin| origin.provider == provider);
     own.map(|origin| origin.fields).unwrap_or_default()

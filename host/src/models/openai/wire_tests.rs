@@ -1,4 +1,4 @@
-//! Conversations in, bodies out.
+//! Request bodies that conversations make.
 
 use super::*;
 use crate::models::dialect::GENERIC;
@@ -61,7 +61,7 @@ fn a_conversation_on_the_wire() {
 #[test]
 fn each_body_is_a_prefix_of_the_next() {
     let all = [USER, CALLS, RESULTS, USER];
-    // A model is asked where a user has spoken or results have come.
+    // A model call follows only a user's message or results.
     for (n, m) in [(1, 3), (3, 4)] {
         let (before, after) = (body(&request(&all[..n])), body(&request(&all[..m])));
         let prefix = before.strip_suffix("]}").unwrap();

@@ -1,4 +1,4 @@
-//! Parsing of a script, and the choice of a reply. Pure: no clock, no memory.
+//! Parsing of a script, and the choice of a reply. Pure: no clock, no state between calls.
 
 use super::ScriptError;
 use crate::models::{Block, Completion, FailureKind, REPLY_BYTES_MAX, Usage};
@@ -9,12 +9,12 @@ use std::time::Duration;
 
 /// Most bytes of a script: it is kept in memory.
 pub(super) const SCRIPT_BYTES_MAX: usize = 16 << 20;
-/// Longest delay and pause, as in the longest step.
+/// Longest delay and pause, the same as the longest step.
 pub(super) const DELAY_MS_MAX: u64 = 600_000;
-/// Characters of one delta where a reply does not say.
+/// Characters of one delta if the reply does not set them.
 const CHUNK_DEFAULT: usize = 16;
 
-/// `repeat` and `times`: a number from 1, or `"forever"`.
+/// A value of `repeat` or `times`: a number from 1, or `"forever"`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Count {
     Times(u64),
@@ -58,7 +58,7 @@ struct RawCall {
     arguments: Value,
 }
 
-/// Counts, or the word `none` for a provider that reports nothing.
+/// Usage as the script gives it: counts, or the word `none` for a provider that reports nothing.
 #[derive(Clone, Copy)]
 enum RawUsage {
     None,
@@ -110,7 +110,7 @@ struct RawFail {
     times: Option<Count>,
 }
 
-/// How a reply streams.
+/// The timing and chunk size of a streamed reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Pace {
     pub delay: Duration,
@@ -132,7 +132,7 @@ pub(super) struct Fail {
     pub pace: Pace,
 }
 
-/// A scripted completion. Its usage is an estimate where `estimate` is set.
+/// A scripted completion. `estimate` is set if its usage is to be estimated.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Answer {
     pub completion: Completion,
@@ -140,7 +140,7 @@ pub(super) struct Answer {
     pub pace: Pace,
 }
 
-/// One reply with the failures that come before it. Without an answer, the script ends in failures.
+/// One reply with the failures before it. Without an answer, the script ends in failures.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Slot {
     fails: Vec<Fail>,
@@ -148,25 +148,25 @@ struct Slot {
     repeat: Count,
 }
 
-/// The replies of the conversations that contain a text.
+/// The replies for conversations that contain `text`, or for all others.
 #[derive(Debug)]
 struct Group {
     text: Option<String>,
     slots: Vec<Slot>,
-    /// Failures whose answer has not come yet.
+    /// Failures that wait for the answer of a later reply.
     open: Vec<Fail>,
 }
 
-/// What a script says to a request.
+/// The choice for a request.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Said<'a> {
     Answer(&'a Answer),
     Fail(&'a Fail),
-    /// There are fewer replies than requests.
+    /// The script has fewer replies than the conversation has requests.
     Ended,
 }
 
-/// Groups in the order of their first reply, the one for every conversation last.
+/// The groups in the order of their first reply; the group for all other conversations is last.
 #[derive(Debug)]
 pub(super) struct Script {
     groups: Vec<Group>,
@@ -217,7 +217,8 @@ impl Script {
         }
     }
 
-    /// What is said to a conversation that begins with `opening` and has `turns` replies, at the try `tries` (from 0).
+    /// Chooses the reply for a conversation that begins with `opening` and has `turns` replies, at
+    /// try number `tries` (from 0).
     pub fn choose(&self, opening: &[&str], turns: u64, tries: u64) -> Said<'_> {
         let fits = |group: &&Group| {
             group
@@ -241,7 +242,7 @@ impl Script {
     }
 }
 
-/// The item that covers place `n` when each stands for as many places as `count` says.
+/// Returns the item that covers place `n`, if each item covers as many places as `count` says.
 fn at<T>(items: &[T], n: u64, count: impl Fn(&T) -> Count) -> Option<&T> {
     let mut left = n;
     for item in items {
@@ -297,7 +298,7 @@ impl Group {
     }
 }
 
-/// The values of a JSON list, or of lines of JSON; empty lines are skipped.
+/// Parses the values of a JSON list, or of lines of JSON; empty lines are skipped.
 fn values(text: &str) -> Result<Vec<Value>, ScriptError> {
     let not_json = |line: usize, error: &serde_json::Error| ScriptError::NotJson {
         line,
@@ -423,7 +424,7 @@ fn read_answer(raw: RawReply, pace: Pace) -> Result<Answer, String> {
     })
 }
 
-/// Bytes of a block that count as its reply's.
+/// Returns the bytes of a block that count towards its reply.
 pub(super) fn block_bytes(block: &Block) -> usize {
     match block {
         Block::Text { text } | Block::Thinking { text, .. } => text.len(),

@@ -1,8 +1,8 @@
-//! Which reply is chosen, and which scripts are refused.
+//! The choice of replies, and the scripts that are refused.
 
 use super::*;
 
-/// What a script says, as a word: the text of an answer, the code of a failure.
+/// Returns the choice as a word: the text of an answer, or the code of a failure.
 fn said(script: &Script, opening: &str, turns: u64, tries: u64) -> String {
     match script.choose(&[opening], turns, tries) {
         Said::Answer(answer) => match answer.completion.blocks.first() {

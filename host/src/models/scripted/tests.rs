@@ -1,4 +1,4 @@
-//! The provider as its caller sees it.
+//! The scripted provider through its public interface.
 
 use super::*;
 use std::time::Duration;
@@ -218,7 +218,7 @@ async fn a_part_of_its_own_for_a_child() {
 async fn delays_are_kept() {
     let llm = Scripted::parse(r#"{"text":"abc","chunk":1,"delay_ms":30,"pause_ms":20}"#).unwrap();
     let request = request(&["Hi"]);
-    // The last delta is due after 70 ms: a timer of less, set before, is done first.
+    // The last delta is due after 70 ms; a shorter timer that was set before fires first.
     let sooner = tokio::time::sleep(Duration::from_millis(60));
     tokio::select! {
         biased;

@@ -1,13 +1,14 @@
-//! What servers of Anthropic's messages refuse, as Anthropic publishes it.
+//! Refusals of servers of Anthropic's messages, as Anthropic documents them.
 //!
-//! A checker of its own: it reads a body as a server does and shares nothing with the encoder.
+//! This checker is independent: it reads a body as a server does and shares nothing with the
+//! encoder.
 
 use super::chat_rules::{RuleCheck, has_only, is_plain_name, require, says};
 use super::written::FOREIGN;
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// Fields of a body, of those that the adapter may send.
+/// Fields of a body that the adapter may send.
 const BODY_FIELDS: [&str; 7] = [
     "model",
     "max_tokens",
@@ -42,11 +43,11 @@ pub(super) fn check(body: &Value) -> RuleCheck {
     require(asked, "the last message is not a user's")
 }
 
-/// A conversation that is read message by message.
+/// State of the check of a conversation, message by message.
 #[derive(Default)]
 struct MessagesCheck {
     last_role: String,
-    /// Calls of the message before.
+    /// Ids of the calls of the previous message.
     open: BTreeSet<String>,
     ids: BTreeSet<String>,
 }

@@ -1,13 +1,14 @@
 //! Bodies with one fault each: the checkers refuse every one of them, and name the rule.
 //!
-//! `broken_chats` and `broken_messages` have the bodies; here stand the tests and what breaks them.
+//! `broken_chats` and `broken_messages` have the bodies; here are the tests and the helpers that
+//! break a body.
 
 use super::chat_rules::{RuleCheck, ServerRules};
 use super::{anthropic_rules, broken_chats, broken_messages};
 use crate::models::dialect::{ANTHROPIC, DIALECTS};
 use serde_json::{Value, json};
 
-/// A server, the rule that it names, and what breaks a body that it takes.
+/// A server, the rule that it names, and a change that makes a valid body break the rule.
 pub(super) type BrokenBody = (&'static str, &'static str, fn(&mut Value));
 
 pub(super) fn list<'a>(body: &'a mut Value, place: &str) -> &'a mut Vec<Value> {
@@ -76,7 +77,7 @@ fn checkers_take_sound_bodies() {
     }
 }
 
-/// A user's message behind a result is refused by some servers and taken by others.
+/// A user's message after a result is refused by some servers and accepted by others.
 #[test]
 fn rules_differ_by_server() {
     for server in DIALECTS.map(|dialect| dialect.name) {

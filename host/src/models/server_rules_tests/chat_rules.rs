@@ -1,15 +1,15 @@
-//! What servers of OpenAI's chat completions refuse, as their makers publish it.
+//! Refusals of servers of OpenAI's chat completions, as their makers document them.
 //!
-//! A checker of its own: it reads a body as a server does and shares nothing with the encoder, the
-//! table of dialects included.
+//! This checker is independent: it reads a body as a server does and shares nothing with the
+//! encoder, not even the table of dialects.
 
 use super::written::{FOREIGN, OWN_SIGNATURE, OWN_THOUGHT};
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 
-/// What stands for a signature that another provider's call lacks, by Google's documentation.
+/// The stand-in for a signature that another provider's call lacks, by Google's documentation.
 const DUMMY_SIGNATURE: &str = "skip_thought_signature_validator";
-/// Fields of a body that every server takes.
+/// Fields of a body that every server accepts.
 const BODY_FIELDS: [&str; 7] = [
     "model",
     "stream",
@@ -19,23 +19,23 @@ const BODY_FIELDS: [&str; 7] = [
     "max_tokens",
     "max_completion_tokens",
 ];
-/// Models of OpenAI's that refuse `max_tokens`, of those that the tests ask for.
+/// Models of OpenAI that refuse `max_tokens`, among those that the tests use.
 pub(super) const REASONING_MODELS: [&str; 2] = ["gpt-5-mini", "openai/o3"];
 
-/// What one kind of server demands beside what all of them do.
+/// Demands of one kind of server beside those of all servers.
 #[derive(Debug)]
 pub(super) struct ServerRules {
     pub name: &'static str,
-    /// The field that bounds the output; `None` where the model decides.
+    /// The field that bounds the output; `None` if the model decides.
     output: Option<&'static str>,
     pub thinking: ThinkingRule,
     traits: &'static [ServerTrait],
 }
 
-/// Where `reasoning_content` stands.
+/// The messages on which `reasoning_content` stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ThinkingRule {
-    /// Nowhere.
+    /// On no message.
     Refused,
     /// Only on messages with calls.
     WithCalls,
@@ -47,13 +47,13 @@ pub(super) enum ThinkingRule {
 enum ServerTrait {
     /// A user's message may follow a result.
     UserAfterResult,
-    /// `stream_options` is no field of it.
+    /// `stream_options` is refused.
     NoStreamOptions,
     /// Ids of calls are nine letters and digits.
     NineCharacters,
     /// The first call of a message is signed.
     SignedCalls,
-    /// An empty `reasoning_content` is taken for a missing one.
+    /// An empty `reasoning_content` counts as a missing one.
     NoEmptyThinking,
 }
 
@@ -63,7 +63,7 @@ use ThinkingRule::{Demanded, Refused, WithCalls};
 const MAX_TOKENS: Option<&str> = Some("max_tokens");
 const MAX_COMPLETION_TOKENS: Option<&str> = Some("max_completion_tokens");
 
-/// Every kind of server, by the name of its dialect.
+/// Every kind of server, named by its dialect.
 #[rustfmt::skip]
 const SERVERS: [ServerRules; 9] = [
     ServerRules::new("generic", None, WithCalls, &[]),
@@ -77,20 +77,20 @@ const SERVERS: [ServerRules; 9] = [
     ServerRules::new("xai", MAX_COMPLETION_TOKENS, WithCalls, &[]),
 ];
 
-/// Nothing, or the first rule that is broken.
+/// Success, or the first rule that is broken.
 pub(super) type RuleCheck = Result<(), String>;
 
 pub(super) fn require(holds: bool, rule: &str) -> RuleCheck {
     if holds { Ok(()) } else { Err(rule.to_owned()) }
 }
 
-/// True for a name that a tool may have, and for an id that Anthropic's wire takes.
+/// Returns true for a name that a tool may have, and for an id that Anthropic's wire accepts.
 pub(super) fn is_plain_name(text: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     (1..=64).contains(&text.len()) && text.chars().all(plain)
 }
 
-/// True if all fields of an object are known ones.
+/// Returns true if all fields of an object are known.
 pub(super) fn has_only(object: &Value, known: &[&str]) -> bool {
     let fields = object.as_object().into_iter().flat_map(Map::keys);
     object.is_object()
@@ -118,7 +118,7 @@ impl ServerRules {
         }
     }
 
-    /// The rules of servers of this dialect.
+    /// Returns the rules of servers of this dialect.
     pub fn of(dialect: &str) -> Self {
         let found = SERVERS.into_iter().find(|rules| rules.name == dialect);
         found.unwrap_or_else(|| panic!("no rules are written down for {dialect}"))
@@ -162,11 +162,11 @@ impl ServerRules {
     }
 }
 
-/// A conversation that is read message by message.
+/// State of the check of a conversation, message by message.
 struct ChatCheck<'a> {
     rules: &'a ServerRules,
     last_role: String,
-    /// Calls of the last message of the assistant that have no result yet.
+    /// Ids of the calls of the last assistant message that have no result yet.
     open: BTreeSet<String>,
     ids: BTreeSet<String>,
 }

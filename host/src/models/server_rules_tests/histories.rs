@@ -2,10 +2,10 @@
 //! `guest/core/src/history/message.rs` for the messages of an entry, and `guest/core/src/runner/`
 //! for the order of entries.
 //!
-//! A history is an opening and replies. Behind each reply stands what came before the next model
-//! call: the results of its calls, messages of the user, or nothing, where a reply was cut,
-//! withheld or empty and the run went on with it. So a model call can follow the opening and every
-//! reply. `written` turns a history into messages.
+//! A history is an opening and replies. Each reply is followed by everything that came before the
+//! next model call: the results of its calls, messages of the user, or nothing if the reply was
+//! cut, withheld or empty and the run continued after it. So a model call can follow the opening
+//! and every reply. `written` turns a history into messages.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -14,20 +14,22 @@ use proptest::sample::select;
 /// A conversation before it is written for one server.
 #[derive(Debug, Clone)]
 pub(super) struct RandomHistory {
-    /// Messages of the user, by the number of their texts.
+    /// Messages of the user; each number is the number of its texts.
     pub opening: Vec<usize>,
     pub replies: Vec<RandomReply>,
 }
 
-/// A reply of the model and what came between it and the next model call.
+/// A reply of the model and everything between it and the next model call.
 #[derive(Debug, Clone)]
 pub(super) struct RandomReply {
     pub parts: Vec<ReplyPart>,
-    /// The run does not end with it, though it calls nothing: it was cut or withheld.
+    /// True for a reply that was cut or withheld: the run does not end with it, though it has no
+    /// calls.
     pub is_cut: bool,
-    /// Messages of the user behind it and its results, by the number of their texts.
+    /// Messages of the user after the reply and its results; each number is the number of its
+    /// texts.
     pub mail: Vec<usize>,
-    /// Versions of the thread since the entry before.
+    /// Versions of the thread since the previous entry.
     pub versions: u64,
 }
 
@@ -39,18 +41,18 @@ pub(super) enum ReplyPart {
     Call(RandomCall),
 }
 
-/// Who wrote a block of thinking, and in which form it was kept.
+/// The author of a block of thinking and the form in which it was kept.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum ThinkingSource {
-    /// This provider on OpenAI's wire: the field, and whether it sent `reasoning_details`.
+    /// This provider on OpenAI's wire: the field, and true if it sent `reasoning_details`.
     Own(&'static str, bool),
-    /// Another provider on OpenAI's wire: the same.
+    /// Another provider on OpenAI's wire, with the same fields.
     Other(&'static str, bool),
     /// Anthropic's wire.
     Signed,
     Redacted,
     Unsigned,
-    /// A `raw` that is no JSON.
+    /// A `raw` that is not JSON.
     Broken,
     /// No `raw`.
     Bare,
@@ -62,7 +64,7 @@ pub(super) struct RandomCall {
     pub arguments: &'static str,
     pub source: CallSource,
     pub result: ResultShape,
-    /// Which of the messages with results holds its own: refused at once, run, or waited for.
+    /// Number of the results message that holds its result: refused at once, run, or waited for.
     pub round: usize,
 }
 
@@ -74,7 +76,7 @@ pub(super) enum CallSource {
     Bare,
 }
 
-/// The form of a provider's id. A few numbers alone, so that ids come twice.
+/// The form of a provider's id. There are only a few numbers, so that ids repeat.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum IdShape {
     Plain(u8),
@@ -85,7 +87,7 @@ pub(super) enum IdShape {
     Empty,
 }
 
-/// What a provider sent with a call beside its id.
+/// Fields that a provider sent with a call beside its id.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum CallFields {
     None,
@@ -101,7 +103,7 @@ pub(super) enum ResultShape {
     Interrupted,
 }
 
-/// Any conversation.
+/// Generates a conversation.
 pub(super) fn any_history() -> impl Strategy<Value = RandomHistory> {
     (vec(1..3_usize, 1..3), vec(any_reply(), 0..7))
         .prop_map(|(opening, replies)| RandomHistory { opening, replies })

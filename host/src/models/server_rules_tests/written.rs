@@ -1,6 +1,7 @@
-//! Writes random histories as messages in the normal form.
+//! The conversion of random histories to messages in the normal form.
 //!
-//! All words are made of a mark and a number of their own. The mark says where they may go.
+//! Every text consists of a mark and a number of its own. The mark tells where the text may be
+//! sent.
 
 use super::histories::{
     CallFields, CallSource, IdShape, RandomCall, RandomHistory, RandomReply, ReplyPart,
@@ -10,30 +11,30 @@ use serde_json::{Value, json};
 
 /// Name of the provider that the conversations are sent to.
 pub(super) const PROVIDER: &str = "p";
-/// Mark of all that another provider sent for itself alone.
+/// Mark of everything that another provider sent for itself alone.
 pub(super) const FOREIGN: &str = "other-";
 /// Mark of thinking that this provider sent as `reasoning_content`.
 pub(super) const OWN_THOUGHT: &str = "own-thought-";
 /// Mark of thinking with a signature of Anthropic's.
 pub(super) const SIGNED_THOUGHT: &str = "signed-thought-";
-/// Mark of thinking that no server takes back.
+/// Mark of thinking that no server accepts back.
 pub(super) const LOST_THOUGHT: &str = "lost-thought-";
-/// What this provider signed a call with.
+/// Signature of calls that this provider made.
 pub(super) const OWN_SIGNATURE: &str = "own-signature";
 
 /// A conversation in the normal form.
 #[derive(Debug, Default)]
 pub(super) struct WrittenHistory {
-    /// Its messages.
+    /// The messages.
     pub messages: Vec<Value>,
-    /// How many of the messages there are at each model call.
+    /// Number of messages before each model call.
     pub call_points: Vec<usize>,
     words: u32,
     version: u64,
 }
 
 impl RandomHistory {
-    /// The conversation with ids and fields that this server may have sent.
+    /// Writes the conversation with ids and fields that this server may have sent.
     pub fn write(&self, server: &str) -> WrittenHistory {
         let mut written = WrittenHistory::default();
         written.add_users(&self.opening);
@@ -89,7 +90,7 @@ impl WrittenHistory {
         let results = results.map(|round| json!({"role": "tool", "content": round}));
         self.messages.extend(results);
         self.add_users(&reply.mail);
-        // A run that ended with its reply is followed by the input of the next one.
+        // After a run that ended with its reply comes the input of the next run.
         if calls_none && says_any && !reply.is_cut && reply.mail.is_empty() {
             self.add_users(&[1]);
         }
@@ -183,7 +184,7 @@ fn call_origin(provider: &str, id: &str, fields: CallFields, signature: &str) ->
 }
 
 impl IdShape {
-    /// An id of this form; that of a server with a form of its own for the ids that it makes.
+    /// Returns an id of this form, or in the server's own form for the ids that it generates.
     fn written_by(self, server: &str) -> String {
         match (self, server) {
             (Self::Empty, _) => String::new(),

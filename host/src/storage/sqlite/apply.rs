@@ -1,7 +1,8 @@
-//! The operations of one commit, inside a transaction that somebody else began.
+//! The operations of one commit, inside a transaction of the caller.
 //!
-//! Each condition is part of the statement that needs it, so that what succeeds is checked on the way. When something
-//! does not fit, the caller takes back what was done and [`judge`] finds out why: conditions first, positions second.
+//! Each condition is part of the statement that needs it, so that it is checked on the way. When an
+//! operation does not fit, the caller rolls back and [`judge`] finds the reason: conditions first,
+//! positions second.
 
 use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
 
@@ -14,20 +15,20 @@ use super::statements::{
     PARTITION_GET, PARTITION_INSERT, Statements, log_name,
 };
 
-/// The highest number of a log: it shares a row id of 63 bits with a position of 32.
+/// The highest log id: it shares a row id of 63 bits with a position of 32.
 const PARTITION_MAX: i64 = i32::MAX as i64;
 const POSITION_BITS: u32 = u32::BITS;
 
-/// What became of the operations of a commit.
+/// The outcome of the operations of a commit.
 #[derive(Debug)]
 pub(super) enum Applied {
-    /// All are done and change the store by so many bytes, if they were counted.
+    /// All are done. They change the store by so many bytes, if the bytes were counted.
     Done(i64),
-    /// Some are done, and one cannot be: because of a condition, or for this reason.
+    /// Some are done, and one cannot be: because of a condition (`None`), or with this error.
     Refused(Option<StorageError>),
 }
 
-/// Why one operation cannot be done.
+/// Reason why one operation cannot be done.
 enum Refusal {
     Condition,
     Reason(StorageError),
@@ -46,7 +47,7 @@ impl From<StorageError> for Refusal {
     }
 }
 
-/// Does `ops`, counting bytes if `counting`.
+/// Does `ops`; counts bytes if `counting`.
 pub(super) fn apply(
     connection: &Connection,
     sql: &Statements,
@@ -70,7 +71,8 @@ pub(super) fn apply(
     Ok(Applied::Done(growth))
 }
 
-/// The answer to a commit that was refused and taken back: a conflict if a condition does not hold, else `reason`.
+/// The outcome of a commit that was refused and rolled back: a conflict if a condition does not
+/// hold, else `reason`.
 pub(super) fn judge(
     connection: &Connection,
     sql: &Statements,
@@ -144,7 +146,7 @@ impl Work<'_> {
                 .prepare(&sql.insert)?
                 .execute(params![key.name, value])?,
             Expect::Version(version) => {
-                // No record has a version that SQLite cannot write.
+                // No record has a version that SQLite cannot store.
                 let version = i64::try_from(version).map_err(|_| Refusal::Condition)?;
                 self.prepare(&sql.update)?
                     .execute(params![key.name, version, value])?
@@ -168,7 +170,7 @@ impl Work<'_> {
         Ok(growth)
     }
 
-    /// What a record counts for as it is.
+    /// The bytes that an existing record counts for.
     fn counted(&self, key: &Key) -> Result<i64, Refusal> {
         let sql = self.sql.records(collection_place(&key.collection)?);
         let bytes: Option<u64> = self

@@ -1,4 +1,4 @@
-//! Moving the write-ahead log into the file, on a connection of its own, off the path of commits.
+//! Checkpoints of the write-ahead log, on a separate connection, off the path of commits.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,10 +11,11 @@ use super::connection::{Session, open_checkpointer};
 use super::files::Place;
 use super::lock::LockFile;
 
-/// Pages written, as estimated, after which the log is moved.
+/// Estimated pages written between two checkpoints.
 const PAGES_BETWEEN: usize = 1_000;
-/// Pages in the log after which writers have to wait until it starts anew. A log that starts anew is written over, which
-/// costs less than one that grows, and it is what an open store takes on the disk; the wait is two synchronised writes.
+/// Pages in the log above which writers have to wait until it restarts. A restarted log is
+/// overwritten, which costs less than one that grows, and bounds the disk space of an open store;
+/// the wait is two synchronised writes.
 const LOG_PAGES_MAX: i64 = 4_000;
 const PAGE_BYTES: usize = 4_096;
 /// Pages that an operation changes beside its value: its leaf, an index leaf.
@@ -26,15 +27,15 @@ pub(super) struct Log {
     place: Arc<Place>,
     durability: Durability,
     pages: AtomicUsize,
-    /// It waits to be moved.
+    /// True while a checkpoint is pending.
     due: AtomicBool,
     means: Mutex<Means>,
 }
 
-/// What moves a log.
+/// The connection and lock file of the checkpoints.
 #[derive(Debug)]
 enum Means {
-    /// Nothing was moved yet: most stores that are opened for a moment never get so far.
+    /// There was no checkpoint yet: most stores that are opened for a moment never need one.
     Unopened,
     Open(Session, LockFile),
     Closed,
@@ -51,7 +52,7 @@ impl Log {
         }
     }
 
-    /// Notes what was written; true if the log has become due.
+    /// Counts written pages; true if a checkpoint has become due.
     pub(super) fn note(&self, ops: usize, bytes: usize) -> bool {
         let pages = ops * PAGES_PER_OP + bytes / PAGE_BYTES;
         if self.pages.fetch_add(pages, Ordering::Relaxed) + pages < PAGES_BETWEEN {
@@ -61,7 +62,7 @@ impl Log {
         !self.due.swap(true, Ordering::AcqRel)
     }
 
-    /// Moves what is in it.
+    /// Makes a checkpoint.
     pub(super) fn carry(&self) {
         self.due.store(false, Ordering::Release);
         let mut means = self.means.lock().unwrap_or_else(PoisonError::into_inner);
@@ -76,7 +77,7 @@ impl Log {
         }
     }
 
-    /// Ends what moves it; whoever moves it just now is waited for.
+    /// Closes the connection of the checkpoints, after waiting for one under way.
     pub(super) fn close(&self) {
         *self.means.lock().unwrap_or_else(PoisonError::into_inner) = Means::Closed;
     }
@@ -100,8 +101,8 @@ fn checkpoint(connection: &Connection, lock: &LockFile) {
     }
 }
 
-/// Answers how many pages the log has. A checkpoint that fails is tried again after the next commits; until then the
-/// log grows and nothing is lost.
+/// Runs a checkpoint; returns the pages in the log. A failed checkpoint is repeated after later
+/// commits; until then the log grows and nothing is lost.
 fn move_log(connection: &Connection, sql: &str) -> i64 {
     let pages = connection.query_row(sql, [], |row| row.get(1));
     pages.unwrap_or_else(|error| {

@@ -1,5 +1,4 @@
-//! Opening connections: three kinds, with the settings that each needs, and the snapshots that they
-//! read.
+//! Opens connections of three kinds, with the settings that each needs, and begins their snapshots.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,22 +18,25 @@ use super::lock::LockFile;
 use super::schema;
 use super::statements::{BEGIN_READ, COMMIT, ROLLBACK, SCHEMA_COOKIE, STATEMENTS_KEPT};
 
-/// The oldest SQLite without the WAL-reset defect. The bundled one is newer; a system library might not be.
+/// The oldest SQLite without the WAL-reset defect. The bundled one is newer; a system library might
+/// not be.
 const SQLITE_VERSION_MIN: i32 = 3_051_003;
-/// How long a connection waits for somebody who does not queue at the lock file: another program, or a checkpoint.
+/// Longest wait of a connection for a lock whose holder does not queue at the lock file: another
+/// program, or a checkpoint.
 pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(4);
-/// How long a checkpoint may make writers wait for readers.
+/// Longest time that a checkpoint may make writers wait for readers.
 const CHECKPOINT_BUSY_TIMEOUT: Duration = Duration::from_millis(200);
-/// Longest value and row that SQLite makes or reads, in bytes: four times our longest value.
-/// Whatever a file holds, one value of it takes no more memory.
+/// Longest value and row that SQLite makes or reads, in bytes: four times the longest value of a
+/// store. No value of a malicious file takes more memory.
 const LENGTH_BYTES_MAX: i32 = 4 << 20;
-/// Instructions of SQLite between two looks at the clock: some microseconds.
+/// SQLite instructions between two checks of the deadline: some microseconds.
 const STEPS_BETWEEN_LOOKS: i32 = 1_000;
-/// How often a snapshot is begun anew because the schema changed while it was looked at.
+/// Attempts at a snapshot whose schema does not change while it is checked.
 const SCHEMA_TRIES: u32 = 5;
 /// Cache of a connection, in KiB.
 const CACHE_KIB: u32 = 8 << 10;
-/// What is left of the write-ahead log when it starts anew, in bytes: as much as it ordinarily grows to.
+/// Size to which the write-ahead log is cut when it restarts, in bytes: as much as it ordinarily
+/// grows to.
 const LOG_BYTES_KEPT: u32 = 32 << 20;
 
 const READ_WRITE: OpenFlags =
@@ -42,8 +44,8 @@ const READ_WRITE: OpenFlags =
 const READ_ONLY: OpenFlags =
     OpenFlags::SQLITE_OPEN_READ_ONLY.union(OpenFlags::SQLITE_OPEN_NO_MUTEX);
 
-/// A connection, and the place through whose door it reaches its files: the door outlives it, because fields are dropped
-/// in order.
+/// A connection, and the place whose VFS it uses: the VFS outlives the connection, because fields
+/// are dropped in order.
 #[derive(Debug)]
 pub(super) struct Session {
     connection: Connection,
@@ -52,7 +54,7 @@ pub(super) struct Session {
     place: Arc<Place>,
 }
 
-/// When the statements of a connection are interrupted.
+/// The deadline at which the statements of a connection are interrupted.
 #[derive(Debug, Default)]
 struct StatementDeadline(Mutex<Option<Instant>>);
 
@@ -72,7 +74,7 @@ impl Session {
         &self.place
     }
 
-    /// Asks in one snapshot, whose schema is known to be ours. A statement that is not done at the
+    /// Runs `question` in one snapshot whose schema is checked. A statement that is not done at the
     /// deadline of the call is interrupted. After an error the session may be inside a transaction.
     pub(super) fn ask<T>(
         &self,
@@ -94,8 +96,8 @@ impl Session {
         Ok(answer)
     }
 
-    /// Begins a transaction with `begin` and sees to it that the schema, as it stands in it, is
-    /// ours: nothing of a schema that was not compared is loaded.
+    /// Begins a transaction with `begin` and checks that the schema, as it is in the transaction,
+    /// is ours: no part of an unchecked schema is loaded.
     pub(super) fn begin_checked(&self, begin: &str) -> Result<(), StorageError> {
         for _ in 0..SCHEMA_TRIES {
             self.execute(begin).map_err(|error| refused(&error))?;
@@ -136,16 +138,17 @@ impl DerefMut for Session {
     }
 }
 
-/// What a store that cannot be written is read through.
+/// The kind of connection for reading a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reading {
-    /// Others may write meanwhile: through the memory that all share.
+    /// Other processes may write meanwhile: uses the shared memory.
     Shared,
-    /// The directory cannot be written, so there is no such memory; nor can anybody write the file through it.
+    /// The directory cannot be written, so there is no shared memory, and no process can write the
+    /// file through it.
     Still,
 }
 
-/// Refuses a library that is too old and a file that is not ours, before anything is written.
+/// Refuses an old SQLite library and a foreign file, before anything is written.
 pub(super) fn check_first(place: &Arc<Place>, reading: Reading) -> Result<(), StorageError> {
     let version = rusqlite::version_number();
     if version < SQLITE_VERSION_MIN {
@@ -157,7 +160,8 @@ pub(super) fn check_first(place: &Arc<Place>, reading: Reading) -> Result<(), St
     schema::check(place, reading).map(drop)
 }
 
-/// The connection that writes. Makes the file if there is none and it may (`make`), and brings it to the newest version.
+/// Opens the connection that writes. Makes a missing file if `make`, and migrates the file to the
+/// newest version.
 pub(super) fn open_writer(
     place: &Arc<Place>,
     lock: &LockFile,
@@ -168,7 +172,7 @@ pub(super) fn open_writer(
         place.make_private()?;
     }
     let connection = open(place, READ_WRITE, Reading::Shared)?;
-    // SQLite opens what it may not write for reading.
+    // SQLite opens a file without write permission for reading.
     if connection
         .is_readonly("main")
         .map_err(|error| refused(&error))?
@@ -182,12 +186,12 @@ pub(super) fn open_writer(
     Ok(connection)
 }
 
-/// A connection that reads.
+/// Opens a connection that reads.
 pub(super) fn open_reader(place: &Arc<Place>, reading: Reading) -> Result<Session, StorageError> {
     open(place, reading.flags(), reading)
 }
 
-/// The connection that moves the write-ahead log into the file.
+/// Opens the connection of the checkpoints.
 pub(super) fn open_checkpointer(
     place: &Arc<Place>,
     durability: Durability,
@@ -201,7 +205,7 @@ pub(super) fn open_checkpointer(
     Ok(connection)
 }
 
-/// How many migrations a file has had that can only be read: it must be all.
+/// Checks that a file that can only be read has had all migrations.
 pub(super) fn check_readable(place: &Arc<Place>, reading: Reading) -> Result<(), StorageError> {
     if !place.is_there()? {
         return Err(other(
@@ -225,7 +229,7 @@ impl Reading {
     }
 }
 
-/// A connection without settings, for [`super::look`], which cannot change the file.
+/// Opens a connection without settings, for [`super::look`], which cannot change the file.
 pub(super) fn open_unsettled(
     place: &Arc<Place>,
     reading: Reading,
@@ -267,16 +271,17 @@ fn connect(
     })
 }
 
-/// What SQLite may do on a connection. Loads nothing of the file.
+/// Restricts SQLite on a connection. Loads nothing of the file.
 fn restrict(session: &mut Session) -> rusqlite::Result<()> {
     session.set_limit(Limit::SQLITE_LIMIT_ATTACHED, 0)?;
     session.set_limit(Limit::SQLITE_LIMIT_LENGTH, LENGTH_BYTES_MAX)?;
     session.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
     session.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
-    // SQL that stands in the file is never run, also what is put there while it is open.
+    // SQL in the file is never run, even if it is put there while the file is open.
     session.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false)?;
     session.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_VIEW, false)?;
-    // Without it, a statement is compiled anew whenever another value is bound: a third of a commit's time.
+    // Without it, a statement is recompiled whenever another value is bound: a third of a commit's
+    // time.
     session.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     let deadline = Arc::clone(&session.deadline);
     session.progress_handler(STEPS_BETWEEN_LOOKS, Some(move || deadline.is_over()))
@@ -300,7 +305,7 @@ fn set_up_writer(
             .map_err(|error| refused(&error))
     };
     {
-        // Changing the mode of a new file needs it alone.
+        // Changing the mode of a new file needs exclusive access.
         let _turn = lock.acquire()?;
         run("PRAGMA page_size = 4096;")?;
         let mode = connection.query_row("PRAGMA journal_mode = WAL", [], |row| {

@@ -1,4 +1,4 @@
-//! What SQLite's errors mean to a caller of the store.
+//! Maps the errors of SQLite to those of the store.
 
 use rusqlite::types::Type;
 use rusqlite::{Error, ErrorCode};
@@ -6,7 +6,7 @@ use rusqlite::{Error, ErrorCode};
 use super::super::StorageError;
 use super::super::check::other;
 
-/// A value in the file that nobody but somebody else can have written. It names the record.
+/// A value in the file that this program cannot have written. Names the record.
 #[derive(Debug, thiserror::Error)]
 #[error("the {what} {problem}")]
 pub(super) struct UnreadableValue {
@@ -18,8 +18,8 @@ pub(super) struct UnreadableValue {
 const SHOWN_CHARS_MAX: usize = 200;
 
 impl UnreadableValue {
-    /// `what` may be anything that a file holds: it is bounded, and what a terminal could obey is
-    /// escaped.
+    /// Makes the error. `what` may contain anything from the file: it is shortened, and characters
+    /// that a terminal could interpret are escaped.
     pub(super) fn error(column: usize, what: &str, problem: &str) -> Error {
         let shown = what.chars().take(SHOWN_CHARS_MAX);
         let what = shown.flat_map(char::escape_debug).collect();
@@ -29,7 +29,7 @@ impl UnreadableValue {
     }
 }
 
-/// The answer to an error before COMMIT, and of a read: nothing was written.
+/// The error before COMMIT, or of a read: nothing was written.
 pub(super) fn refused(error: &Error) -> StorageError {
     let message = error.to_string();
     match error {
@@ -38,7 +38,8 @@ pub(super) fn refused(error: &Error) -> StorageError {
             let message = source.to_string();
             StorageError::Corrupt { message }
         }
-        // What is in the file is not what we write: another type, no UTF-8, a negative version.
+        // The contents of the file are not as this program writes them: another type, no UTF-8, a
+        // negative version.
         Error::InvalidColumnType(..)
         | Error::FromSqlConversionFailure(..)
         | Error::IntegralValueOutOfRange(..)
@@ -47,8 +48,8 @@ pub(super) fn refused(error: &Error) -> StorageError {
     }
 }
 
-/// The answer to an error of COMMIT itself. When the log could not be written or synchronised, a crash may still bring
-/// the commit back, so nobody knows.
+/// The error of COMMIT itself. When the log could not be written or synchronised, a crash may still
+/// restore the commit, so the outcome is unknown.
 pub(super) fn commit_failed(error: &Error) -> StorageError {
     match error.sqlite_error_code() {
         Some(
@@ -70,7 +71,8 @@ fn from_code(code: ErrorCode, extended: i32, message: String) -> StorageError {
     }
     match code {
         ErrorCode::DatabaseBusy | ErrorCode::FileLockingProtocolFailed => {
-            // Our writers queue elsewhere: who holds SQLite's own lock for so long is another program.
+            // Our writers queue at the lock file: only another program holds SQLite's own lock for
+            // so long.
             let message = format!(
                 "{message}: another process keeps the database file of the store \
                  (.ai/threads/registry.db of a project) locked: end that process, or try again"
@@ -81,17 +83,18 @@ fn from_code(code: ErrorCode, extended: i32, message: String) -> StorageError {
         ErrorCode::DiskFull => StorageError::Unavailable {
             message: format!("the disk is full: free space on it ({message})"),
         },
-        // Another has it, or the machine is short of something: the same call may go through later.
+        // Another connection holds the lock, or the machine is short of a resource: the same call
+        // may succeed later.
         ErrorCode::DatabaseLocked
         | ErrorCode::OutOfMemory
         | ErrorCode::OperationInterrupted
         | ErrorCode::SystemIoFailure
         | ErrorCode::CannotOpen => StorageError::Unavailable { message },
-        // A constraint of the schema holds for everything that we write.
+        // Everything that this program writes meets the constraints of the schema.
         ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase | ErrorCode::ConstraintViolation => {
             StorageError::Corrupt { message }
         }
-        // Longer than any value that we write.
+        // Longer than any value that this program writes.
         ErrorCode::TooBig => StorageError::Corrupt { message },
         ErrorCode::ReadOnly | ErrorCode::PermissionDenied => other("read-only", message),
         _ => other("sqlite", message),
@@ -142,7 +145,7 @@ mod tests {
         }
     }
 
-    /// Symptom: a full disk was told as "try again". Fix: the error says what to do first.
+    /// Symptom: a full disk was reported as "try again". Fix: the error says what to do first.
     #[test]
     fn a_full_disk_says_that_space_must_be_freed() {
         let full = Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_FULL), None);

@@ -1,14 +1,16 @@
-//! The files of one store inside the directory that was granted: their names, what may stand there, and whether they
+//! The files of one store inside the granted directory: their names, their checks, and whether they
 //! are still the ones that were opened.
 //!
-//! SQLite reaches them through a [`Door`] at `/proc/self/fd/<directory>/<name>`, and the lock file is opened beneath the
-//! same directory: a link at one of our names is refused by the kernel, and a directory that is renamed or swapped for
-//! another is still the one that was granted. Before each connection our names are looked at as well, for an error that
-//! says what is wrong, and because nothing but a look finds a second name of a file (a hard link): whoever can write in
-//! the directory could plant one after the look, so the directory must belong to the tenant or the operator alone.
-//! `.ai/threads` does: no directory that tools see contains it.
+//! SQLite reaches the files through a [`Door`] at `/proc/self/fd/<directory>/<name>`, and the lock
+//! file is opened beneath the same directory. So the kernel refuses a link at one of our names, and
+//! a directory that is renamed or swapped for another is still the granted one. Before each
+//! connection the files are checked as well, for a clear error, and because only a check finds a
+//! second name of a file (a hard link). A user who can write in the directory could plant one after
+//! the check, so the directory must belong to the tenant or the operator alone. `.ai/threads` does:
+//! no directory that tools see contains it.
 //!
-//! Only Linux has `/proc/self/fd`. Elsewhere a store is refused with the code `unsupported-platform`.
+//! Only Linux has `/proc/self/fd`. Elsewhere a store is refused with the code
+//! `unsupported-platform`.
 
 use std::ffi::CString;
 use std::path::Path;
@@ -25,28 +27,31 @@ use crate::authority;
 
 /// Longest name of a store's file, in bytes: file systems take 255, and `-journal` is added.
 const NAME_BYTES_MAX: usize = 200;
-/// What SQLite adds to the name of its files, and what we add for the lock file.
+/// Suffixes that SQLite adds to the name of its files, and the suffix of the lock file.
 const SUFFIXES: [&str; 5] = ["", "-wal", "-shm", "-journal", ".lock"];
-/// Size of the smallest SQLite database, one page of the smallest size; every size is a multiple of it.
+/// Size of the smallest SQLite database, one page of the smallest size; every size is a multiple of
+/// it.
 const DATABASE_BYTES_MIN: u64 = 512;
-/// The files that stay the same while a store is open: the first three of [`SUFFIXES`].
+/// Number of files that stay the same while a store is open: the first three of [`SUFFIXES`].
 const STAYING: usize = 3;
 
-/// A directory and a name in it. It is kept as long as a connection, because connections are opened through it.
+/// A directory and the names of a store in it. It is kept as long as a connection, because
+/// connections are opened through it.
 #[derive(Debug)]
 pub(super) struct Place {
     held: Arc<Held>,
-    /// In the order of [`SUFFIXES`]: the store's own is the first.
+    /// In the order of [`SUFFIXES`]: the database file is the first.
     names: [String; SUFFIXES.len()],
     opened: OnceLock<[Option<Number>; STAYING]>,
-    /// The cookie of a schema that was compared and is ours.
+    /// The cookie of the schema that was checked last.
     schema: Mutex<Option<i32>>,
 }
 
-/// A directory that is held open and the door to one store in it. There is one for each store that is open in this
-/// process, however often: SQLite keeps the path that it opened a store's shared memory with first, for all connections
-/// of the process, and deletes by it when the last one ends. So the directory's descriptor, which stands in that path,
-/// must not be given to another directory before.
+/// An open directory and the VFS of one store in it. There is one for each store that is open in
+/// this process, however often it is opened. SQLite keeps the path with which it first opened a
+/// store's shared memory, for all connections of the process, and deletes by it when the last one
+/// closes. So the directory's descriptor, which is in that path, must not be reused for another
+/// directory before.
 #[derive(Debug)]
 struct Held {
     door: Door,
@@ -54,7 +59,7 @@ struct Held {
     turns: Turns,
 }
 
-/// Those of this process: SQLite, which they are for, is one for the process too.
+/// All of this process, because SQLite's state is global too.
 static HELD: Mutex<Vec<(Number, String, Weak<Held>)>> = Mutex::new(Vec::new());
 
 impl Held {
@@ -82,23 +87,23 @@ impl Held {
     }
 }
 
-/// Device and number of a file: no other file has them while it is open.
+/// Device and inode number of a file: no other file has them while it is open.
 type Number = (u64, u64);
 
-/// What tells a file from another that has taken its name.
+/// Identifies a file, also against a later one of the same name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Identity {
     number: Option<Number>,
-    /// Numbers are given again once a file is gone.
+    /// Inode numbers are reused once a file is gone.
     made: Option<SystemTime>,
 }
 
 impl Place {
-    /// Checks the name and the file system, not yet what stands there.
+    /// Checks the name and the file system, not yet the files.
     pub(super) fn new(dir: &Dir, name: &str) -> Result<Self, StorageError> {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
         let dots = name.starts_with('.') || !name.contains('.');
-        // Such a name is that of another store's own file.
+        // The suffix of another store's own file.
         let taken = SUFFIXES[1..].iter().any(|suffix| name.ends_with(suffix));
         if dots || taken || name.len() > NAME_BYTES_MAX || !name.bytes().all(plain) {
             let shown: String = name.chars().take(100).collect();
@@ -117,12 +122,12 @@ impl Place {
         })
     }
 
-    /// Whether there is a file with something in it.
+    /// True if the file exists and is not empty.
     pub(super) fn is_there(&self) -> Result<bool, StorageError> {
         Ok(self.look(self.name())?.is_some_and(|found| found.len() > 0))
     }
 
-    /// Looks at every file of the store, and answers the door to them.
+    /// Checks every file of the store; returns its VFS.
     pub(super) fn door(&self) -> Result<&Door, StorageError> {
         for name in &self.names {
             if let Some(found) = self.look(name)? {
@@ -132,7 +137,8 @@ impl Place {
         Ok(&self.held.door)
     }
 
-    /// The lock file, made if it is missing: not through a link, and an ordinary file with one name.
+    /// Opens the lock file, made if it is missing: not through a link, and only an ordinary file
+    /// with one name.
     pub(super) fn open_lock(&self) -> Result<std::fs::File, StorageError> {
         let name = self.lock_name();
         if let Some(found) = self.look(name)? {
@@ -146,7 +152,7 @@ impl Place {
     }
 
     /// Makes the file if there is none, empty and private: SQLite gives its log and its shared
-    /// memory the mode of the file that they belong to.
+    /// memory the mode of the database file.
     pub(super) fn make_private(&self) -> Result<(), StorageError> {
         let made = platform::make_private(&self.held.dir, self.name());
         made.map_err(|error| unwritable(self.name(), &error))
@@ -161,13 +167,13 @@ impl Place {
         &self.names[SUFFIXES.len() - 1]
     }
 
-    /// Whether files can be made in the directory.
+    /// True if files can be made in the directory.
     pub(super) fn is_writable(&self) -> bool {
         platform::is_writable(&self.held.dir)
     }
 
-    /// Refuses what is left of a store and would be taken for none, and made anew: a log whose file is gone or empty,
-    /// and a file that does not end with a page.
+    /// Refuses the remains of a store that would be mistaken for no store, and replaced: a log
+    /// whose file is gone or empty, and a file that does not end with a page.
     pub(super) fn check_whole(&self) -> Result<(), StorageError> {
         let length = self.look(self.name())?.map_or(0, |found| found.len());
         let [file, log, _, journal, _] = &self.names;
@@ -178,7 +184,7 @@ impl Place {
             );
             return Err(StorageError::Corrupt { message });
         }
-        // What a crash cut, the log or the journal mends.
+        // The log or the journal repairs what a crash cut.
         let mended = has_log || self.look(journal)?.is_some();
         if !mended && length % DATABASE_BYTES_MIN != 0 {
             let message = format!("{file} was cut: it has {length} bytes");
@@ -187,37 +193,37 @@ impl Place {
         Ok(())
     }
 
-    /// Whether there is a write-ahead log with something in it.
+    /// True if the write-ahead log exists and is not empty.
     pub(super) fn has_log(&self) -> Result<bool, StorageError> {
         Ok(self
             .look(&self.names[1])?
             .is_some_and(|found| found.len() > 0))
     }
 
-    /// Remembers which files were opened: those that stand there now.
+    /// Records which files were opened: those that are there now.
     pub(super) fn remember(&self) -> Result<(), StorageError> {
         let now = self.numbers()?;
-        // Opening does it once.
+        // Set once, when the store is opened.
         let _ = self.opened.set(now);
         Ok(())
     }
 
-    /// Remembers that the schema with this cookie was compared and is ours.
+    /// Records that the schema with this cookie was checked.
     pub(super) fn remember_schema(&self, cookie: i32) {
         *self.schema.lock().unwrap_or_else(PoisonError::into_inner) = Some(cookie);
     }
 
-    /// Whether a schema with this cookie was compared last.
+    /// True if the schema with this cookie was checked last.
     pub(super) fn knows_schema(&self, cookie: i32) -> bool {
         *self.schema.lock().unwrap_or_else(PoisonError::into_inner) == Some(cookie)
     }
 
-    /// Which file the store is.
+    /// The identity of the store's file, if it exists.
     pub(super) fn identity(&self) -> Result<Option<Identity>, StorageError> {
         Ok(self.look(self.name())?.map(|found| Identity::of(&found)))
     }
 
-    /// Refuses if one of the files is gone or another has taken its name: what is written then, nobody would find.
+    /// Refuses if one of the files is gone or was replaced: later writes would be lost.
     ///
     /// # Errors
     /// [`StorageError::Other`] with the code `replaced`.
@@ -305,7 +311,7 @@ pub(super) fn unavailable(what: &str, error: &std::io::Error) -> StorageError {
     }
 }
 
-/// The answer when a file cannot be opened for writing.
+/// The error when a file cannot be opened for writing.
 fn unwritable(what: &str, error: &std::io::Error) -> StorageError {
     match error.kind() {
         std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem => {
@@ -324,8 +330,9 @@ mod platform {
 
     use super::*;
 
-    /// File systems that other machines write, or that pass through a program: SQLite's write-ahead log needs memory
-    /// that all who have the file open share, and locks that hold. Numbers of `statfs(2)`.
+    /// File systems that other machines write, or that pass through a program: SQLite's write-ahead
+    /// log needs shared memory and reliable locks for all processes that have the file open.
+    /// Numbers of `statfs(2)`.
     const NETWORKS: [(i64, &str); 11] = [
         (0x6969, "NFS"),
         (0x517B, "SMB"),
@@ -347,7 +354,7 @@ mod platform {
 
     pub(super) fn check_file_system(dir: &Dir) -> Result<(), StorageError> {
         let found = fstatfs(dir).map_err(|error| unavailable("the directory", &error.into()))?;
-        // Of another width on other machines; the numbers above have 32 bits.
+        // Its width differs between machines; the numbers above have 32 bits.
         check_kind(found.f_type as i64)
     }
 
@@ -368,7 +375,7 @@ mod platform {
         accessat(dir, ".", Access::WRITE_OK, AtFlags::EACCESS).is_ok()
     }
 
-    /// Asked for each call, so it is one system call and nothing else.
+    /// Called before each call of the store, so it is a single system call.
     pub(super) fn number(dir: &Dir, name: &str) -> std::io::Result<Option<Number>> {
         match statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(found) => Ok(Some((found.st_dev, found.st_ino))),
@@ -380,8 +387,8 @@ mod platform {
     /// Read and written by its owner alone.
     const PRIVATE: Mode = Mode::RUSR.union(Mode::WUSR);
 
-    /// It never waits for the other end of a pipe, and never follows a link. One that is made is
-    /// private.
+    /// Opens without waiting for the other end of a pipe and without following a link. A new file
+    /// is private.
     pub(super) fn open_no_follow(dir: &Dir, name: &str) -> std::io::Result<std::fs::File> {
         make_private(dir, name)?;
         let flags =
@@ -389,7 +396,7 @@ mod platform {
         Ok(openat(dir, name, flags, PRIVATE)?.into())
     }
 
-    /// Makes an empty file if nothing stands there, whatever the process's mask is.
+    /// Makes an empty file if there is none, whatever the umask of the process is.
     pub(super) fn make_private(dir: &Dir, name: &str) -> std::io::Result<()> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         match openat(dir, name, flags, PRIVATE) {

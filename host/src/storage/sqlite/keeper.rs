@@ -1,7 +1,7 @@
-//! The thread that works behind stores, however many there are: it moves logs, and closes what nobody uses.
+//! The maintenance thread of all stores of an owner: it makes checkpoints, and closes idle stores.
 //!
-//! It is started by the first order and ends with its keeper. A store that was opened by itself has one of its own;
-//! those of [`super::stores::Stores`] share one.
+//! It is started by the first request and ends with its owner. A store that is opened by itself has
+//! its own; those of [`super::stores::Stores`] share one.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
@@ -10,13 +10,14 @@ use std::time::{Duration, Instant};
 
 use super::checkpoint::Log;
 
-/// What is done from time to time.
+/// Periodic work of the maintenance thread.
 pub(super) trait Chore: Send + Sync {
-    /// Does it, and says after how long again; `None` if there is nothing to wait for.
+    /// Does the work; returns the time until the next round, or `None` if there is nothing to wait
+    /// for.
     fn tidy(&self) -> Option<Duration>;
 }
 
-/// See the module.
+/// Handle of the maintenance thread; see the documentation of the module.
 #[derive(Debug)]
 pub(super) struct Keeper {
     orders: Arc<Orders>,
@@ -32,7 +33,7 @@ struct Orders {
 #[derive(Debug, Default)]
 struct State {
     logs: VecDeque<Weak<Log>>,
-    /// When the chore is due.
+    /// Time at which the periodic work is due.
     tidy_at: Option<Instant>,
     ended: bool,
 }
@@ -56,12 +57,13 @@ impl Keeper {
         }
     }
 
-    /// Has a log moved soon.
+    /// Requests a checkpoint of a log.
     pub(super) fn carry(&self, log: &Arc<Log>) {
         self.tell(|state| state.logs.push_back(Arc::downgrade(log)));
     }
 
-    /// Has the chore done after `wait`, or earlier if that was said already; never if that is beyond all time.
+    /// Schedules the periodic work after `wait`, unless it is scheduled earlier. Does nothing if
+    /// the time overflows.
     pub(super) fn tidy_in(&self, wait: Duration) {
         let Some(at) = Instant::now().checked_add(wait) else {
             return;
@@ -80,7 +82,7 @@ impl Keeper {
                 .spawn(move || orders.work());
             match started {
                 Ok(started) => *thread = Some(started),
-                // The next order tries again; until then logs grow and stores stay open.
+                // The next request tries again; until then logs grow and stores stay open.
                 Err(error) => tracing::warn!(%error, "no thread for the upkeep of stores"),
             }
         }
@@ -93,7 +95,7 @@ impl Drop for Keeper {
         self.orders.changed.notify_one();
         let thread = self.thread.get_mut();
         let thread = thread.unwrap_or_else(PoisonError::into_inner).take();
-        // Whoever dropped it may be the thread itself, at the end of its last order.
+        // The thread itself may drop this, at the end of its last task.
         if let Some(thread) = thread
             && thread.thread().id() != thread::current().id()
             && thread.join().is_err()
@@ -124,7 +126,7 @@ impl Orders {
         }
     }
 
-    /// Waits for the next order.
+    /// Waits for the next task.
     fn next(&self) -> Order {
         let mut state = self.state();
         loop {

@@ -1,8 +1,8 @@
-//! Where the writers of all processes queue: a lock file beside the store.
+//! The queue of writers of all processes: a lock file beside the store.
 //!
-//! It is opened inside the directory that is held, without following a link, and must be an ordinary file with one name.
-//! The openings of one store in this process queue in memory first, so that one alone waits at the file, and one thread
-//! is enough to wait for it, however many openings come and fail.
+//! It is opened inside the held directory, without following a link, and must be an ordinary file
+//! with one name. The openings of one store in this process queue in memory first, so that only one
+//! waits at the file, and one thread is enough to wait for it, however many openings come and fail.
 
 use std::collections::VecDeque;
 use std::fs::{File, TryLockError};
@@ -13,17 +13,18 @@ use std::time::{Duration, Instant};
 use super::super::StorageError;
 use super::files::{Place, unavailable};
 
-/// How long a writer waits for its turn. A turn is a few synchronised writes, and a checkpoint at most; whoever has not
-/// come to an end after this long is stopped, and everybody else is told instead of waiting with it. Together with
-/// [`super::connection::BUSY_TIMEOUT`] it is less than a strict call may take, so the call is told why.
+/// Longest time that a writer waits for the lock. A holder needs it for a few synchronised writes,
+/// and a checkpoint at most. A holder that takes longer is a stopped process, and the waiters fail
+/// instead of hanging with it. Together with [`super::connection::BUSY_TIMEOUT`] it is less than a
+/// strict call may take, so the call gets the reason.
 pub(super) const TURN_TIME_MAX: Duration = Duration::from_secs(4);
-/// How often the first in the queue looks by itself, beside the thread that waits in the kernel's queue: that one may wait
-/// at a file that was replaced, or not exist for want of threads.
+/// Interval at which the first in the queue tries the lock itself, beside the thread that waits in
+/// the kernel's queue: that thread may wait at a file that was replaced, or could not be started.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
-/// Where the writers of all processes queue: whoever holds it may begin a transaction. The kernel wakes the next one,
-/// and frees it when its holder dies. A holder that is stopped (not dead) is waited for no longer than
-/// [`TURN_TIME_MAX`].
+/// The queue of writers of all processes: the holder of the lock may begin a transaction. The
+/// kernel wakes the next one, and frees the lock when its holder dies. A stopped (not dead) holder
+/// is waited for no longer than [`TURN_TIME_MAX`].
 #[derive(Debug)]
 pub(super) struct LockFile {
     file: File,
@@ -39,27 +40,27 @@ pub(super) struct Turns {
 
 #[derive(Debug, Default)]
 struct Line {
-    /// The number of the next one to come.
+    /// The number of the next waiter.
     next: u64,
-    /// Numbers of those who wait, in the order in which they came.
+    /// Numbers of the waiters, in the order in which they came.
     waiting: VecDeque<u64>,
-    /// Somebody of this process has the turn.
+    /// True while a caller of this process has the lock.
     taken: bool,
     helper: Helper,
 }
 
-/// The thread that waits in the kernel's queue: one at most, however long it takes.
+/// State of the thread that waits in the kernel's queue: one at most, however long it takes.
 #[derive(Debug, Default)]
 enum Helper {
     #[default]
     None,
     Waits,
-    /// It has brought the lock, or why not, and has ended.
+    /// It has obtained the lock, or an error, and has ended.
     Brought(io::Result<File>),
 }
 
 impl LockFile {
-    /// Opened anew: two handles queue behind each other, also in one process.
+    /// Opens a new handle: two handles queue behind each other, also in one process.
     pub(super) fn open(place: &Arc<Place>) -> Result<Self, StorageError> {
         Ok(Self {
             file: place.open_lock()?,
@@ -67,7 +68,7 @@ impl LockFile {
         })
     }
 
-    /// Waits until it is ours.
+    /// Waits for the lock.
     pub(super) fn acquire(&self) -> Result<Turn<'_>, StorageError> {
         self.acquire_within(TURN_TIME_MAX)
     }
@@ -88,7 +89,7 @@ impl LockFile {
             if left.is_zero() {
                 break Err(self.held(most));
             }
-            // Whoever is not the first is woken.
+            // Waiters that are not the first are woken by a notification.
             let wait = if first { left.min(LOOK_EVERY) } else { left };
             let waited = turns.changed.wait_timeout(line, wait);
             line = waited.unwrap_or_else(PoisonError::into_inner).0;
@@ -102,7 +103,8 @@ impl LockFile {
         Ok(Turn { turns, lock })
     }
 
-    /// For the first in the queue: the lock if it can be had now, else somebody waits for it.
+    /// Takes the lock for the first in the queue, if it is free; else starts the thread that waits
+    /// for it.
     fn take(&self, line: &mut Line) -> Result<Option<Lock<'_>>, StorageError> {
         let failed = |error| unavailable(self.place.lock_name(), &error);
         if matches!(line.helper, Helper::Brought(_))
@@ -122,8 +124,8 @@ impl LockFile {
         Ok(None)
     }
 
-    /// Starts a thread that waits where the kernel keeps the order, through a handle of its own. It keeps the place, so
-    /// that whoever opens the store meanwhile finds this queue and starts no other.
+    /// Starts a thread that waits in the kernel's queue, with its own handle. It keeps the place,
+    /// so that later openings of the store find this queue and start no other thread.
     fn send_helper(&self) -> bool {
         let Ok(file) = self.place.open_lock() else {
             return false;
@@ -157,7 +159,7 @@ impl Turns {
         self.line.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Each waits for something else, so all look.
+    /// Wakes all waiters, because each waits for another condition.
     fn wake(&self, line: &Line) {
         if !line.waiting.is_empty() {
             self.changed.notify_all();
@@ -166,7 +168,7 @@ impl Turns {
 }
 
 impl Line {
-    /// A lock that nobody waits for any more is given back.
+    /// Releases a lock that the thread obtained when no waiter is left.
     fn free_unwanted(&mut self) {
         if self.waiting.is_empty() && matches!(self.helper, Helper::Brought(_)) {
             self.helper = Helper::None;
@@ -174,7 +176,7 @@ impl Line {
     }
 }
 
-/// Holds a [`LockFile`] until it is dropped.
+/// The lock of a [`LockFile`], held until this is dropped.
 #[derive(Debug)]
 pub(super) struct Turn<'a> {
     turns: &'a Turns,
@@ -185,9 +187,9 @@ pub(super) struct Turn<'a> {
 enum Lock<'a> {
     /// Taken at once.
     Own(&'a File),
-    /// Taken by a thread that waited: closing its handle frees it.
+    /// Taken by the thread that waited: closing its handle frees it.
     Brought {
-        /// Its handle.
+        /// The handle of the thread.
         _file: File,
     },
 }
@@ -204,7 +206,7 @@ impl Drop for Lock<'_> {
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        // Before the next one looks.
+        // Before the next one tries.
         self.lock = None;
         let mut line = self.turns.line();
         line.taken = false;
@@ -229,14 +231,15 @@ mod tests {
         Arc::new(Place::new(&threads, "registry.db").expect("a name"))
     }
 
-    /// The lock as another process has it: it ends with the handle, and no queue of ours knows of it.
+    /// The lock as another process holds it: it ends with the handle, and is in no queue of this
+    /// process.
     fn foreign(place: &Arc<Place>) -> File {
         let file = place.open_lock().expect("opened");
         file.lock().expect("nobody has it");
         file
     }
 
-    /// Open handles of this process to a file.
+    /// Number of open handles of this process to a file.
     #[expect(
         clippy::disallowed_methods,
         reason = "looks from outside at what this process has open"
@@ -249,8 +252,8 @@ mod tests {
             .count()
     }
 
-    /// Symptom: a stopped process that held the lock file hung every other one. Cause: they waited without an end.
-    /// Fix: a deadline, and an error that names the file.
+    /// Symptom: a stopped process that held the lock file hung every other one. Cause: the wait was
+    /// unbounded. Fix: a deadline, and an error that names the file.
     #[test]
     fn a_turn_that_never_comes_is_an_error_and_the_next_one_is_had() {
         const SHORT: Duration = Duration::from_millis(50);
@@ -261,7 +264,7 @@ mod tests {
         );
         let stopped = foreign(&place);
         assert!(one.file.try_lock().is_err());
-        // The second time the thread of the first still waits.
+        // In the second round the thread of the first still waits.
         for _ in 0..2 {
             let refused = other.acquire_within(SHORT).map(drop).unwrap_err();
             assert!(refused.retry_unchanged(), "{refused:?}");
@@ -273,8 +276,9 @@ mod tests {
         drop(one.acquire().expect("what the thread got was given back"));
     }
 
-    /// Symptom: a strict call ended by its clock, and nobody said that a process was stopped. Cause: a turn was waited
-    /// for 20 seconds, the call had 10. Fix: the waits of storage are less than the least that a call has.
+    /// Symptom: a strict call ended by its clock, without an error about the stopped process.
+    /// Cause: the wait for the lock was 20 seconds, the call had 10. Fix: the waits of storage are
+    /// less than the least time of a call.
     #[test]
     fn storage_gives_up_before_a_call_does() {
         let waits = TURN_TIME_MAX + super::super::connection::BUSY_TIMEOUT;
@@ -306,7 +310,7 @@ mod tests {
         }
     }
 
-    /// Whoever came first is served first, and whoever gives up holds nobody back.
+    /// Waiters are served in the order of arrival, and one that gives up delays no other.
     #[test]
     fn turns_are_taken_in_the_order_of_coming() {
         const COMING: u64 = 6;
@@ -334,8 +338,9 @@ mod tests {
         drop(one.acquire().expect("free again"));
     }
 
-    /// Symptom: openings that failed while a process was stopped left a thread each. Cause: the thread that waits belonged
-    /// to the opening. Fix: it belongs to the store, of which there is one in a process, and keeps it.
+    /// Symptom: openings that failed while a process was stopped left a thread each. Cause: the
+    /// waiting thread belonged to the opening. Fix: it belongs to the store, of which there is one
+    /// in a process, and keeps it.
     #[test]
     fn openings_that_fail_leave_one_thread_and_it_ends() {
         let (temp, place) = lock_files();

@@ -1,9 +1,9 @@
-//! Looks at a file before SQLite runs anything in it.
+//! Examines a file before SQLite runs any SQL of it.
 //!
-//! A schema is SQL that SQLite runs on behalf of whoever wrote it: generated columns, CHECK
-//! constraints and expressions of indexes whenever a row is read or written, virtual tables when
-//! they are named, and the columns of `sqlite_stat1` as soon as the schema is loaded. So the schema
-//! is compared as text with what our migrations make before it is loaded for work.
+//! A schema is SQL that SQLite runs on behalf of its author: generated columns, CHECK constraints
+//! and expressions of indexes whenever a row is read or written, virtual tables when they are
+//! named, and the columns of `sqlite_stat1` as soon as the schema is loaded. So the schema is
+//! compared as text with the result of our migrations before it is loaded for work.
 //!
 //! Reading the text loads the schema, too. [`read`] does that on a connection that parses no
 //! expression deeper than one node ([`EXPRESSION_DEPTH_MAX`]): our own tables do not parse there,
@@ -32,13 +32,13 @@ const STATEMENT_BYTES_MAX: i32 = 8 << 10;
 const ROW_BYTES_MAX: i32 = 16 << 10;
 /// Most columns of a table that is parsed: ours have four.
 const COLUMNS_MAX: i32 = 32;
-/// Instructions of SQLite between two counts.
+/// SQLite instructions between two counts.
 const STEPS_COUNTED: i32 = 128;
-/// Most counts of one look, about 1,500 instructions. Our schema takes 400; a hundred more objects
-/// than ours are not read to their end.
+/// Most counts of one examination, about 1,500 instructions. Our schema takes 400; a schema of a
+/// hundred more objects is not read to its end.
 const COUNTS_MAX: u32 = 12;
 
-/// Reads what kind of file it is and its schema as text. Runs no SQL of the file.
+/// Reads the versions of a file and its schema as text. Runs no SQL of the file.
 pub(super) fn read(place: &Arc<Place>, reading: Reading) -> Result<FoundSchema, StorageError> {
     if !place.is_there()? {
         return Ok(FoundSchema::default());

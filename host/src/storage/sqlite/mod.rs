@@ -1,13 +1,13 @@
 //! The store in SQLite: the default one.
 //!
-//! One file in a directory that was granted, in write-ahead mode. Reads run in place on pooled connections ([`read`]);
-//! commits queue and are written in batches ([`writer`], [`transaction`]); the log is moved by a thread ([`checkpoint`],
-//! [`keeper`]); processes queue at a lock file beside it ([`lock`]). Every file is reached inside the directory and
-//! nowhere else ([`files`], [`vfs`]). The schema and why it is as it is: `schema/`. Many stores, of which few are open:
-//! [`Stores`].
+//! One file in a granted directory, in write-ahead mode. Reads run in place on pooled connections
+//! ([`read`]); commits queue and are written in batches ([`writer`], [`transaction`]); a thread
+//! makes the checkpoints ([`checkpoint`], [`keeper`]); processes queue at a lock file beside it
+//! ([`lock`]). Every file is reached inside the directory and nowhere else ([`files`], [`vfs`]).
+//! The schema and its reasons: `schema/`. Many stores, of which few are open: [`Stores`].
 //!
-//! No domain rule lives here. The views `threads` and `budget_ledger` are for people with a database shell; the program never
-//! reads them.
+//! No domain rule lives here. The views `threads` and `budget_ledger` are for people with a
+//! database shell; the program never reads them.
 
 mod apply;
 mod checkpoint;
@@ -47,23 +47,24 @@ use super::{
     check_log, check_scan,
 };
 
-/// When a commit counts as durable.
+/// Failures that a commit survives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Durability {
-    /// It survives loss of power.
+    /// Loss of power.
     Full,
-    /// It survives the death of the process; loss of power may take the last commits, never a part of one.
+    /// The death of the process; loss of power may take the last commits, never a part of one.
     Normal,
 }
 
-/// How a store is opened. There is no default: name a preset, then change what must differ.
+/// Options of a store. There is no default: name a preset, then change what must differ.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SqliteOptions {
-    /// When a commit counts as durable.
+    /// Failures that a commit survives.
     pub durability: Durability,
-    /// Most bytes that the store may hold, `None` for as many as the disk has. Names and values of what it keeps are
-    /// counted ([`super::Quota`]), not the file. A file that was last written without a quota is counted once by the
-    /// next opening that has one, which reads all of it; otherwise the count stands in the file.
+    /// Most bytes that the store may hold, `None` for as many as the disk has. Names and values are
+    /// counted ([`super::Quota`]), not the file. A file that was last written without a quota is
+    /// counted once by the next opening that has one, which reads all of it; otherwise the count is
+    /// stored in the file.
     pub quota_bytes: Option<u64>,
     /// Bytes above the quota that only closing commits may fill.
     pub closing_margin_bytes: u64,
@@ -97,7 +98,8 @@ impl SqliteOptions {
     }
 }
 
-/// See the module. Fields are dropped in order: readers, then the writer whose last connection tidies up.
+/// A store in a SQLite file; see the documentation of the module. Fields are dropped in order:
+/// readers, then the writer, whose last connection removes the log.
 #[derive(Debug)]
 pub struct SqliteStore {
     readers: Readers,
@@ -108,25 +110,27 @@ pub struct SqliteStore {
 }
 
 impl SqliteStore {
-    /// Opens the store `name` in `dir`, and makes it if there is none. One that cannot be written, because of its
-    /// permissions or its file system, is read; its commits are refused with the code `read-only`.
+    /// Opens the store `name` in `dir`, and makes it if there is none. A store that cannot be
+    /// written, because of its permissions or its file system, is opened for reading; its commits
+    /// are refused with the code `read-only`.
     ///
-    /// A file that is taken away or replaced while it is open is noticed by the next call, which answers
-    /// [`StorageError::Other`] with the code `replaced`, as does every later one; a commit that was being made is
+    /// If a file is removed or replaced while the store is open, the next call and every later one
+    /// return [`StorageError::Other`] with the code `replaced`; a commit under way returns
     /// [`StorageError::OutcomeUnknown`].
     ///
     /// # Errors
-    /// [`StorageError::Other`] with the code `bad-name` (letters, digits, `.`, `_`, `-`, with a dot inside),
-    /// `not-a-regular-file`, `hard-linked`, `foreign-database`, `newer-schema`, `sqlite-too-old`, `read-only` (there is
-    /// none or an older one, and it cannot be written), `network-file-system`, `no-write-ahead-log` or
-    /// `unsupported-platform`; in all these cases a file that was there is as it was. What SQLite cannot open is
-    /// `Unavailable`; what is no database, or a log without its file, `Corrupt`.
+    /// [`StorageError::Other`] with the code `bad-name` (letters, digits, `.`, `_`, `-`, with a dot
+    /// inside), `not-a-regular-file`, `hard-linked`, `foreign-database`, `newer-schema`,
+    /// `sqlite-too-old`, `read-only` (there is no store or an older one, and it cannot be written),
+    /// `network-file-system`, `no-write-ahead-log` or `unsupported-platform`; in all these cases an
+    /// existing file is unchanged. A file that SQLite cannot open is `Unavailable`; a file that is
+    /// no database, or a log without its file, is `Corrupt`.
     pub fn open(dir: &Dir, name: &str, options: SqliteOptions) -> Result<Self, StorageError> {
         let place = Arc::new(Place::new(dir, name)?);
         Self::open_at(&place, &options, Arc::new(Keeper::new(None)), None)
     }
 
-    /// Opens what stands there; if it stood there before, it must be the same file.
+    /// Opens the store at `place`; with `was`, it must still be the same file.
     fn open_at(
         place: &Arc<Place>,
         options: &SqliteOptions,
@@ -189,7 +193,7 @@ impl SqliteStore {
         })
     }
 
-    /// Asks on the connection that writes, if nobody writes just now.
+    /// Runs `question` on the connection that writes, if it is free.
     fn ask_writer<T>(
         &self,
         question: impl FnOnce(&Connection) -> rusqlite::Result<T>,
@@ -200,18 +204,20 @@ impl SqliteStore {
     }
 }
 
-/// Most keys that are read on the connection that writes: a commit that comes meanwhile waits for them.
+/// Most keys that are read on the connection that writes: a commit that comes meanwhile waits for
+/// them.
 const QUICK_KEYS_MAX: usize = 8;
 
-/// Most faults that [`SqliteStore::quick_check`] and [`SqliteStore::unreadable`] name: one is enough to know.
+/// Most faults that [`SqliteStore::quick_check`] and [`SqliteStore::unreadable`] name: one is
+/// enough to know.
 const FAULTS_MAX: u32 = 10;
 
 impl SqliteStore {
-    /// Whether the file is what SQLite wrote: what is damaged, at most [`FAULTS_MAX`] sentences; none if nothing is. It
-    /// reads the whole file.
+    /// Checks that the file is as SQLite wrote it: returns at most [`FAULTS_MAX`] sentences about
+    /// damage, none if it is sound. Reads the whole file.
     ///
     /// # Errors
-    /// If it cannot be read, and what SQLite finds so damaged that it reads no further.
+    /// If the file cannot be read, or is so damaged that SQLite reads no further.
     pub fn quick_check(&self) -> Result<Vec<String>, StorageError> {
         let found = self.readers.ask(|connection| {
             let mut check = connection.prepare(&format!("PRAGMA quick_check({FAULTS_MAX})"))?;
@@ -222,8 +228,8 @@ impl SqliteStore {
         Ok(if sound { Vec::new() } else { found })
     }
 
-    /// Records and entries whose values are no text, as nobody but somebody else writes them: at most [`FAULTS_MAX`]
-    /// names. It reads the whole file.
+    /// Names of records and entries whose values are no text, which this program never writes: at
+    /// most [`FAULTS_MAX`]. Reads the whole file.
     ///
     /// # Errors
     /// If the file cannot be read.
@@ -314,8 +320,9 @@ mod tests {
         assert_eq!(lines.len(), 1);
     }
 
-    /// Symptom: a commit took three times as long as the same rows by hand. Cause: the planner looked at bound values,
-    /// so each binding of another one had a statement compiled anew. Fix: a plan that does not depend on values.
+    /// Symptom: a commit took three times as long as the same rows by hand. Cause: the planner
+    /// looked at bound values, so each binding of another value recompiled a statement. Fix: a plan
+    /// that does not depend on values.
     #[test]
     fn statements_are_compiled_once() {
         let temp = tempfile::TempDir::new().expect("a temporary directory");
@@ -342,9 +349,9 @@ mod tests {
         assert_eq!(again, Ok(0), "{LINES_UP}");
     }
 
-    /// Symptom: a read of a file that somebody had made held a thread of the pool after its call
-    /// had ended. Cause: no statement was interrupted. Fix: it ends at the deadline of the call.
-    /// The kind: a reader, and the connection that writes.
+    /// Symptom: a read of a malicious file held a thread of the pool after its call had ended.
+    /// Cause: no statement was interrupted. Fix: it ends at the deadline of the call. Covers a
+    /// reader and the connection that writes.
     #[test]
     fn statements_end_at_the_deadline_of_the_call() {
         use super::super::deadline::serve_until;

@@ -1,4 +1,5 @@
-//! Reads, in place on the caller's thread: a pool of read connections and the three questions they answer.
+//! Reads, in place on the caller's thread: a pool of read connections, and the three queries of the
+//! store.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -16,12 +17,13 @@ use super::statements::{
     ENTRIES, LINES_DOWN, LINES_UP, NAME_READ_BYTES_MAX, RecordStatements, Statements, log_name,
 };
 
-/// Most read connections of a store: as many as the host has threads that call the component. More readers wait.
+/// Most read connections of a store: as many as the host has threads that call the component. More
+/// readers wait.
 const READERS_MAX: usize = 16;
 /// The highest position of a log entry: positions share a row id with the log's number.
 pub(super) const POSITION_MAX: u64 = u32::MAX as u64;
 
-/// The read connections.
+/// The read connections of a store.
 #[derive(Debug)]
 pub(super) struct Readers {
     place: Arc<Place>,
@@ -36,7 +38,7 @@ struct Pool {
     open: usize,
 }
 
-/// A connection that goes back to the pool when it is dropped, unless it was given up.
+/// A connection that returns to the pool when it is dropped, unless it was closed.
 struct Borrowed<'a> {
     readers: &'a Readers,
     connection: Option<Session>,
@@ -52,7 +54,8 @@ impl Readers {
         }
     }
 
-    /// Asks on a connection of the pool. One on which something failed is closed: it may be inside a transaction.
+    /// Runs `question` on a connection of the pool. A connection is closed after an error: it may
+    /// be inside a transaction.
     pub(super) fn ask<T>(
         &self,
         question: impl FnOnce(&Connection) -> rusqlite::Result<T>,
@@ -68,7 +71,7 @@ impl Readers {
         Ok(answer)
     }
 
-    /// A place in the pool, with a connection if one is idle.
+    /// Reserves a place in the pool, with a connection if one is idle.
     fn borrow(&self) -> Borrowed<'_> {
         let full = |pool: &mut Pool| pool.idle.is_empty() && pool.open >= READERS_MAX;
         let mut pool = self
@@ -100,7 +103,7 @@ impl Drop for Borrowed<'_> {
     }
 }
 
-/// The records that exist among `keys`, or why they are not answered.
+/// The records that exist among `keys`, or the error of an answer that is too large.
 pub(super) fn items(
     connection: &Connection,
     sql: &Statements,
@@ -154,7 +157,7 @@ pub(super) fn page(
     } else {
         (&sql.up, &sql.up_below)
     };
-    // One more than asked, to know whether there is more.
+    // One more than the limit, to know whether there is more.
     let rows = i64::from(limit) + 1;
     let mut statement = connection.prepare_cached(if end.is_empty() { open } else { below })?;
     let mut rows = if end.is_empty() {
@@ -189,7 +192,7 @@ pub(super) fn page(
     Ok(page)
 }
 
-/// The value of a row of a scan, or what is wrong with the record.
+/// The value of a row of a scan, or the problem of the record.
 fn readable_value(
     row: &Row<'_>,
     collection: &str,
@@ -206,14 +209,14 @@ fn readable_value(
     Ok(text_value(row, 2)?.map_err(|problem| format!("{} {problem}", place())))
 }
 
-/// As much of a name as names have.
+/// A name, cut to the longest length of names.
 fn cut_name(name: &str) -> &str {
     &name[..name.floor_char_boundary(KEY_BYTES_MAX)]
 }
 
-/// Where the scan goes on that gave the name `last` and has come to the name `next`. Names that are
-/// longer than any are no cursor: then it is one between the two, and if both are too long, one that
-/// leaves out what begins as `next` does.
+/// The cursor of a scan that returned the name `last` and has come to the name `next`. A name
+/// longer than the limit cannot be a cursor: then it is a name between the two, and if both are too
+/// long, one that skips all names that begin as `next` does.
 fn cursor_at(last: String, next: String, reverse: bool) -> String {
     let fits = |name: &str| name.len() < KEY_BYTES_MAX;
     match reverse {
@@ -298,13 +301,13 @@ fn not_text(
     Ok(())
 }
 
-/// A value, whose bytes stand in `column` and itself behind it; an error that names it as `what`
-/// says, if it is longer than any that we write, or no text.
+/// The value in column `column + 1`, whose length is in `column`; an error that names it by `what`,
+/// if it is longer than the limit or no text.
 fn value(row: &Row<'_>, column: usize, what: impl Fn() -> String) -> rusqlite::Result<String> {
     text_value(row, column)?.map_err(|problem| UnreadableValue::error(column, &what(), &problem))
 }
 
-/// The same, with what is wrong with it.
+/// As [`value`], with the problem as text.
 fn text_value(row: &Row<'_>, column: usize) -> rusqlite::Result<Result<String, String>> {
     let bytes = number(row, column)?;
     if bytes > VALUE_BYTES_MAX as u64 {

@@ -1,10 +1,10 @@
-//! Versions of the file: what it must be before it is touched, and the numbered migrations.
+//! Versions of the file: the checks before it is touched, and the numbered migrations.
 //!
-//! A file says who it belongs to (`application_id`) and which migrations it has had (`user_version`). One that belongs
-//! to somebody else, or to a newer program, is refused before anything is written to it. So is one
-//! whose schema is not, to the letter, what those migrations make: SQL that stands in a file is run
-//! by SQLite (see [`look`]). Views alone may differ, because the program never reads one; the next
-//! opening that can write makes ours anew.
+//! A file names its program (`application_id`) and the migrations that it has had (`user_version`).
+//! A file of another program, or of a newer version, is refused before anything is written to it.
+//! So is a file whose schema is not, to the letter, the result of those migrations: SQLite runs SQL
+//! that is in a file (see [`look`]). Only views may differ, because the program never reads one;
+//! the next opening that can write makes ours again.
 
 use std::sync::{Arc, OnceLock};
 
@@ -22,7 +22,8 @@ use super::statements::{BEGIN_WRITE, COMMIT, ROLLBACK};
 /// "Thkp".
 const APPLICATION_ID: i32 = 0x5468_6b70;
 
-/// Every migration in order; a file at version n has had the first n. One that was released is never edited.
+/// Every migration in order; a file at version n has had the first n. A released one is never
+/// edited.
 const MIGRATIONS: [&str; 4] = [
     include_str!("schema/0001_records_and_logs.sql"),
     include_str!("schema/0002_threads_view.sql"),
@@ -60,7 +61,7 @@ impl SchemaObject {
     }
 }
 
-/// What a file says of itself. The default is that of an empty one.
+/// The header and schema of a file. The default is that of an empty file.
 #[derive(Debug, Default)]
 pub(super) struct FoundSchema {
     /// Changes with each change of the schema.
@@ -70,23 +71,23 @@ pub(super) struct FoundSchema {
     pub(super) objects: Vec<SchemaObject>,
 }
 
-/// A file that may be worked with.
+/// The schema of a file that passed the checks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct CheckedSchema {
     pub(super) cookie: i32,
-    /// Migrations that it has had.
+    /// Number of migrations that the file has had.
     pub(super) version: usize,
-    /// Our views are in it, as the migrations make them.
+    /// True if our views are in the file, as the migrations make them.
     pub(super) has_views: bool,
 }
 
 impl FoundSchema {
-    /// Refuses a file that is not ours, of a newer program, or with anything in its schema that is
-    /// not ours.
+    /// Refuses a file that is not ours, of a newer program, or with anything foreign in its schema.
     pub(super) fn check(&self) -> Result<CheckedSchema, StorageError> {
         let cookie = self.cookie;
         match (self.application, self.version) {
-            // Nobody's: new, or somebody died between making the file and its first migration.
+            // Without owner: a new file, or a process died between making the file and its first
+            // migration.
             (0, 0) if self.objects.is_empty() => Ok(CheckedSchema {
                 cookie,
                 version: 0,
@@ -116,7 +117,7 @@ impl FoundSchema {
         }
     }
 
-    /// Whether the views are ours, too. An error if anything else differs.
+    /// Compares the schema; true if the views are equal, too, an error if anything else differs.
     fn compare(&self, expected: &[SchemaObject]) -> Result<bool, StorageError> {
         let corrupt = |message| Err(StorageError::Corrupt { message });
         let mut has_views = true;
@@ -157,14 +158,15 @@ impl SchemaObject {
         self.kind == "view"
     }
 
-    /// Kind and name for a person, bounded, with what a terminal could obey escaped.
+    /// Kind and name for a person, shortened, with characters that a terminal could interpret
+    /// escaped.
     fn shown(&self) -> String {
         let cut = |text: &str| text[..text.floor_char_boundary(SHOWN_BYTES_MAX)].to_owned();
         format!("{} {:?}", cut(&self.kind).escape_default(), cut(&self.name))
     }
 }
 
-/// What the first `version` migrations make, made once in a process.
+/// The schema of the first `version` migrations, made once in a process.
 fn expected(version: usize) -> Result<Arc<[SchemaObject]>, StorageError> {
     static EXPECTED: [OnceLock<Arc<[SchemaObject]>>; MIGRATIONS.len() + 1] =
         [const { OnceLock::new() }; MIGRATIONS.len() + 1];
@@ -174,7 +176,7 @@ fn expected(version: usize) -> Result<Arc<[SchemaObject]>, StorageError> {
     }
     let made = make_expected(version).map_err(|error| refused(&error))?;
     if let Some(kept) = kept {
-        // Another thread may have been first, with the same.
+        // Another thread may have been first, with the same result.
         let _ = kept.set(Arc::clone(&made));
     }
     Ok(made)
@@ -191,15 +193,14 @@ fn make_expected(version: usize) -> rusqlite::Result<Arc<[SchemaObject]>> {
     rows.collect()
 }
 
-/// Looks at the file and refuses what may not be worked with. Its cookie is then one that is known
-/// to be right.
+/// Examines the file and refuses one that fails the checks. Then records its cookie as checked.
 pub(super) fn check(place: &Arc<Place>, reading: Reading) -> Result<CheckedSchema, StorageError> {
     let checked = look::read(place, reading)?.check()?;
     place.remember_schema(checked.cookie);
     Ok(checked)
 }
 
-/// Brings the file to the newest version, in one transaction, while others wait at the lock file.
+/// Migrates the file to the newest version, in one transaction, while others wait at the lock file.
 pub(super) fn migrate(connection: &Session, lock: &LockFile) -> Result<(), StorageError> {
     let place = connection.place();
     let found = check(place, Reading::Shared)?;
@@ -222,7 +223,7 @@ pub(super) fn migrate(connection: &Session, lock: &LockFile) -> Result<(), Stora
 }
 
 fn migrate_in_transaction(connection: &Connection, place: &Arc<Place>) -> Result<(), StorageError> {
-    // Looked at again, while nobody else can write: another process may have been first.
+    // Checked again, while no other process can write: another one may have been first.
     let found = check(place, Reading::Shared)?;
     let views = if found.has_views {
         Vec::new()
@@ -233,7 +234,7 @@ fn migrate_in_transaction(connection: &Connection, place: &Arc<Place>) -> Result
     apply_migrations(connection, found.version, &views).map_err(|error| refused(&error))
 }
 
-/// Makes `views` anew and applies the migrations after the first `had`.
+/// Makes `views` again and applies the migrations after the first `had`.
 fn apply_migrations(
     connection: &Connection,
     had: usize,

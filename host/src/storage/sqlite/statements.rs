@@ -1,13 +1,15 @@
-//! The statements, one for each thing that the store does. Each is prepared once for a connection and kept there.
+//! The statements, one for each operation of the store. Each is prepared once for a connection and
+//! kept there.
 
 use super::super::quota::{ENTRY_BYTES_OVERHEAD, PARTITION_BYTES_OVERHEAD, RECORD_BYTES_OVERHEAD};
 use super::super::{COLLECTIONS, LOGS, VALUE_BYTES_MAX};
 
-/// Statements kept prepared by each connection: more than the nine for each collection and the dozen others.
+/// Statements kept prepared by each connection: more than the nine for each collection and the
+/// dozen others.
 pub(super) const STATEMENTS_KEPT: usize = 128;
 
 pub(super) const BEGIN_READ: &str = "BEGIN";
-/// Changes whenever the schema does. It reads the header of the file and loads no schema.
+/// Changes whenever the schema does. Reads the header of the file and loads no schema.
 pub(super) const SCHEMA_COOKIE: &str = "PRAGMA main.schema_version";
 pub(super) const BEGIN_WRITE: &str = "BEGIN IMMEDIATE";
 pub(super) const COMMIT: &str = "COMMIT";
@@ -25,8 +27,9 @@ pub(super) const PARTITION_GET: &str = "SELECT id FROM partition WHERE log = ?1 
 pub(super) const PARTITION_DELETE: &str = "DELETE FROM partition WHERE id = ?1";
 /// Adds the first entry of a log that was just made. Parameters: id of the entry, value.
 pub(super) const ENTRY_FIRST: &str = "INSERT INTO entry (id, value) VALUES (?1, ?2)";
-/// Adds an entry behind the one before it, else changes nothing. A log has no gaps, so it is the last one exactly when
-/// the one before is there and it is not. Parameters: log, name, position, value.
+/// Adds an entry behind the one before it, else changes nothing. A log has no gaps, so the new
+/// entry is the last one exactly when the one before exists and the new one does not. Parameters:
+/// log, name, position, value.
 pub(super) const ENTRY_NEXT: &str = "INSERT INTO entry (id, value) \
      SELECT p.id << 32 | ?3, ?4 FROM partition AS p WHERE p.log = ?1 AND p.name = ?2 \
      AND EXISTS (SELECT 1 FROM entry WHERE id = (p.id << 32 | (?3 - 1))) ON CONFLICT DO NOTHING";
@@ -34,13 +37,13 @@ pub(super) const ENTRY_NEXT: &str = "INSERT INTO entry (id, value) \
 pub(super) const ENTRY_LAST: &str = "SELECT id & 4294967295 FROM entry WHERE id BETWEEN \
      (SELECT id FROM partition WHERE log = ?1 AND name = ?2) << 32 AND \
      ((SELECT id FROM partition WHERE log = ?1 AND name = ?2) << 32 | 4294967295) ORDER BY id DESC LIMIT 1";
-/// Whether a log has entries. Parameter: id of the log.
+/// True if a log has entries. Parameter: id of the log.
 pub(super) const ENTRY_ANY: &str =
     "SELECT EXISTS (SELECT 1 FROM entry WHERE id BETWEEN ?1 << 32 AND (?1 << 32 | 4294967295))";
 /// Number and size of the entries from one id to below another. Parameters: ids.
 pub(super) const ENTRY_SIZES: &str =
     "SELECT count(*), coalesce(sum(octet_length(value)), 0) FROM entry WHERE id >= ?1 AND id < ?2";
-/// Parameters: ids, the second one stays.
+/// Parameters: ids; the second one stays.
 pub(super) const ENTRY_DELETE: &str = "DELETE FROM entry WHERE id >= ?1 AND id < ?2";
 /// A page of a log, upwards: positions, bytes of the values, and the values that may be read.
 /// Parameters: log, name, first position, limit.
@@ -54,7 +57,7 @@ pub(super) const LINES_DOWN: &str = "SELECT id & 4294967295, octet_length(value)
      ((SELECT id FROM partition WHERE log = ?1 AND name = ?2) << 32) AND \
      ((SELECT id FROM partition WHERE log = ?1 AND name = ?2) << 32 | ?3) ORDER BY id DESC LIMIT ?4";
 
-/// Every entry, with a name for a person, and as [`LINES_UP`] its bytes and its value.
+/// Every entry, with a name for a person, and, as in [`LINES_UP`], its bytes and its value.
 pub(super) const ENTRIES: &str = "SELECT 'entry ' || (e.id & 4294967295) || ' of the log ' || \
      p.log || ' ' || substr(p.name, 1, 512), octet_length(e.value), \
      CASE WHEN octet_length(e.value) <= 1048576 THEN e.value END \
@@ -64,7 +67,7 @@ pub(super) const USAGE_GET: &str = "SELECT bytes FROM usage WHERE id = 1";
 /// Parameter: bytes.
 pub(super) const USAGE_PUT: &str =
     "INSERT INTO usage (id, bytes) VALUES (1, ?1) ON CONFLICT DO UPDATE SET bytes = excluded.bytes";
-/// With a condition: without one SQLite writes the table's page also where there is no row.
+/// With a condition: without one SQLite writes the table's page even where there is no row.
 pub(super) const USAGE_FORGET: &str = "DELETE FROM usage WHERE id = 1";
 
 /// The statements of one collection.
@@ -74,16 +77,16 @@ pub(super) struct RecordStatements {
     pub(super) get: String,
     /// Bytes of the value. Parameter: name.
     pub(super) size: String,
-    /// Changes nothing if there is one. Parameters: name, value.
+    /// Changes nothing if there is such a record. Parameters: name, value.
     pub(super) insert: String,
-    /// Changes nothing if it is not there at that version. Parameters: name, version, value.
+    /// Changes nothing if there is no record at that version. Parameters: name, version, value.
     pub(super) update: String,
     /// Parameters: name, value.
     pub(super) upsert: String,
     /// Parameter: name.
     pub(super) delete: String,
     /// Name, version, bytes of the value and the value if it may be read, from the name on.
-    /// Parameters: first name, limit; a bounded one: end before limit.
+    /// Parameters: first name, limit; with an end: the end before the limit.
     pub(super) up: String,
     /// As `up`, below an end.
     pub(super) up_below: String,
@@ -93,8 +96,9 @@ pub(super) struct RecordStatements {
     pub(super) down_below: String,
 }
 
-/// A scan leaves out records with a longer name, which nobody but somebody else writes: SQLite reads a name whole or not
-/// at all, and refuses one that is longer than a connection may read. `doctor` names such records.
+/// Longest name that a scan returns; this program never writes a longer one. SQLite reads a name
+/// whole or not at all, and refuses one that is longer than a connection may read. `doctor` names
+/// such records.
 pub(super) const NAME_READ_BYTES_MAX: usize = 1 << 20;
 
 impl RecordStatements {
@@ -138,26 +142,26 @@ impl Statements {
         }
     }
 
-    /// Those of the collection at `place` in [`COLLECTIONS`].
+    /// The statements of the collection at `place` in [`COLLECTIONS`].
     pub(super) fn records(&self, place: usize) -> &RecordStatements {
         &self.records[place]
     }
 }
 
-/// The log at `place` in [`LOGS`], as it is written into the table `partition`.
+/// The name of the log at `place` in [`LOGS`], as in the table `partition`.
 pub(super) fn log_name(place: usize) -> &'static str {
     LOGS[place]
 }
 
-/// Two columns: the bytes of a value, and the value unless it is longer than any that we write. Its
-/// length is asked first, which reads none of it.
+/// Two columns: the bytes of a value, and the value unless it is longer than the limit. Asking for
+/// its length first reads none of it.
 fn value_if_readable() -> String {
     format!(
         "octet_length(value), CASE WHEN octet_length(value) <= {VALUE_BYTES_MAX} THEN value END"
     )
 }
 
-/// Counts every byte of the store anew, as [`super::super::Quota`] counts.
+/// Counts every byte of the store again, as [`super::super::Quota`] counts.
 pub(super) fn usage_count() -> String {
     let mut sql = format!(
         "SELECT (SELECT count(*) * {ENTRY_BYTES_OVERHEAD} + coalesce(sum(octet_length(value)), 0) FROM entry) \
@@ -176,7 +180,7 @@ pub(super) fn usage_count() -> String {
 mod tests {
     use super::*;
 
-    /// Constants cannot be put together from numbers, so the number is written out there.
+    /// Constants cannot be formatted from numbers, so the number is written out there.
     #[test]
     fn entries_are_read_up_to_the_longest_value() {
         let longest = format!("<= {VALUE_BYTES_MAX} THEN");

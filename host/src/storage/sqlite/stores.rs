@@ -1,14 +1,17 @@
-//! Many stores in one process, for many tenants: each opens on first use and closes when nobody uses it.
+//! Many stores in one process, for many tenants: each opens on first use and closes when idle.
 //!
-//! A store that is not open holds nothing: no file, no directory, no thread. One thread works behind all of them. When as
-//! many are open as may be, the one that was not used for the longest time is closed for the next. A store that opens
-//! again must be the file that it was: where it is gone or another, that is an error and never a new, empty store.
+//! A closed store holds nothing: no file, no directory, no thread. One maintenance thread serves
+//! all of them. When the maximal number is open, the least recently used one is closed for the
+//! next. A store that opens again must be the same file as before: a missing or another file is an
+//! error and never a new, empty store.
 //!
-//! Who comes while a store opens waits for that opening and shares what comes of it, also a failure: many callers of a
-//! store that cannot be opened are told after one opening, not after one each.
+//! A caller that comes while a store opens waits for that opening and shares its outcome, also a
+//! failure: many callers of a store that cannot be opened fail after one opening, not after one
+//! each.
 //!
-//! Two locks: the state of one store, held while it closes and otherwise for a moment, and the list of all. Whoever has
-//! the list, or another store's state, never waits for a store's state.
+//! Two locks: the state of one store, locked while it closes and otherwise for a moment, and the
+//! list of all. A thread that holds the list, or another store's state, never waits for a store's
+//! state.
 
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
@@ -21,14 +24,14 @@ use super::files::{Identity, Place, unavailable};
 use super::keeper::{Chore, Keeper};
 use super::{SqliteOptions, SqliteStore};
 
-/// How many stores may be open, and for how long unused. There is no default: name a preset, then change what must
-/// differ.
+/// Bounds on the number of open stores and their idle time. There is no default: name a preset,
+/// then change what must differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StoresOptions {
-    /// Most stores that are open at once. Each takes about seven file descriptors, and two more for each read that runs
-    /// beside another.
+    /// Most stores that are open at once. Each takes about seven file descriptors, and two more for
+    /// each read that runs beside another.
     pub open_max: usize,
-    /// How long a store stays open that nobody uses.
+    /// Time that an idle store stays open.
     pub idle_after: Duration,
 }
 
@@ -42,7 +45,7 @@ impl StoresOptions {
     }
 }
 
-/// The stores of a process. Clones are the same.
+/// The stores of a process. Clones share them.
 #[derive(Debug, Clone)]
 pub struct Stores {
     shared: Arc<Shared>,
@@ -63,7 +66,7 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct All {
-    /// Stores that are open, opening or closing.
+    /// Number of stores that are open, opening or closing.
     open: usize,
     slots: Vec<Weak<Slot>>,
 }
@@ -76,7 +79,7 @@ struct Slot {
     name: String,
     options: SqliteOptions,
     state: Mutex<State>,
-    /// An opening has ended.
+    /// Notified when an opening has ended.
     opened: Condvar,
 }
 
@@ -85,24 +88,24 @@ struct State {
     store: Option<Arc<SqliteStore>>,
     users: usize,
     used: Instant,
-    /// Which file it was when it was open.
+    /// The identity of the file when it was last open.
     identity: Option<Identity>,
-    /// Somebody opens it.
+    /// True while a caller opens the store.
     opening: bool,
-    /// Openings that have ended.
+    /// Number of openings that have ended.
     openings: u64,
-    /// Of the last one.
+    /// The error of the last opening.
     failure: Option<StorageError>,
 }
 
-/// An open store, which stays open while somebody has this.
+/// An open store, which stays open as long as this value.
 struct Using<'a> {
     slot: &'a Slot,
     store: Option<Arc<SqliteStore>>,
 }
 
 impl Stores {
-    /// None yet.
+    /// An empty set of stores.
     pub fn new(options: StoresOptions) -> Self {
         let shared = Arc::new_cyclic(|shared: &Weak<Shared>| Shared {
             options,
@@ -112,10 +115,10 @@ impl Stores {
         Self { shared }
     }
 
-    /// The store `name` in the directory that `directory` opens. Nothing is looked at until it is used: errors that
-    /// [`SqliteStore::open`] has come from the calls, and from every one of them until the reason is gone. `directory`
-    /// is called at each opening and must open the same directory each time, without following what a tenant can
-    /// change.
+    /// The store `name` in the directory that `directory` opens. Nothing is opened until the first
+    /// use: the errors of [`SqliteStore::open`] are returned by the calls, and by every one of them
+    /// until the reason is gone. `directory` is called at each opening and must open the same
+    /// directory each time, without following anything that a tenant can change.
     pub fn store(
         &self,
         directory: impl Fn() -> io::Result<Dir> + Send + Sync + 'static,
@@ -140,7 +143,7 @@ impl Stores {
             opened: Condvar::new(),
         });
         let mut all = self.shared.all();
-        // Those that are gone are forgotten when the list would have to grow.
+        // Dropped stores are removed when the list would have to grow.
         if all.slots.len() == all.slots.capacity() {
             all.slots.retain(|slot| slot.strong_count() > 0);
         }
@@ -148,12 +151,12 @@ impl Stores {
         LazyStore { slot }
     }
 
-    /// Stores that are open now.
+    /// Number of stores that are open now.
     pub fn open_count(&self) -> usize {
         self.shared.all().open
     }
 
-    /// Closes every store that nobody uses at this moment.
+    /// Closes every store that is idle at this moment.
     pub fn close_idle(&self) {
         self.shared.close_unused_for(Duration::ZERO);
     }
@@ -168,11 +171,12 @@ impl Shared {
         self.all().slots.iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// Closes those that nobody has used for as long; answers after how long the next may be.
+    /// Closes the stores that were idle for at least `idle`; returns the time until the next may
+    /// be.
     fn close_unused_for(&self, idle: Duration) -> Option<Duration> {
         let mut next: Option<Duration> = None;
         for slot in self.slots() {
-            // Whoever holds it uses it.
+            // A locked state means that the store is in use.
             let Ok(mut state) = slot.state.try_lock() else {
                 next = Some(idle);
                 continue;
@@ -191,7 +195,7 @@ impl Shared {
         next
     }
 
-    /// Takes the right to open one more store, and closes another for it if need be.
+    /// Reserves room for one more open store, and closes another for it if need be.
     fn make_room(&self) -> Result<(), StorageError> {
         loop {
             {
@@ -241,7 +245,7 @@ impl Slot {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Opens it if it is not open.
+    /// Opens the store if it is closed, and marks it as used.
     fn enter(&self) -> Result<Using<'_>, StorageError> {
         let mut state = self.state();
         let before = state.openings;
@@ -268,7 +272,7 @@ impl Slot {
         waited.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Opens it, while others wait.
+    /// Opens the store, while other callers wait.
     fn open(&self, mut state: MutexGuard<'_, State>) -> Result<Using<'_>, StorageError> {
         state.opening = true;
         let was = state.identity;
@@ -279,7 +283,8 @@ impl Slot {
         self.ended(opened)
     }
 
-    /// Tells those who wait what came of an opening; whoever opened it is its first user.
+    /// Publishes the outcome of an opening to the waiting callers; the caller that opened the store
+    /// is its first user.
     fn ended(
         &self,
         opened: Result<(SqliteStore, Identity), StorageError>,
@@ -303,7 +308,7 @@ impl Slot {
 
     fn open_in_room(&self, was: Option<Identity>) -> Result<(SqliteStore, Identity), StorageError> {
         self.shared.make_room()?;
-        // Also when what opens the directory panics.
+        // Given back also when `directory` panics.
         let room = Room {
             shared: Some(&self.shared),
         };
@@ -337,7 +342,7 @@ impl Drop for Slot {
     }
 }
 
-/// A place among the stores that may be open, given back unless it is kept.
+/// Room for one open store, given back unless it is kept.
 struct Room<'a> {
     shared: Option<&'a Shared>,
 }
@@ -356,7 +361,7 @@ impl Drop for Room<'_> {
     }
 }
 
-/// An opening that is under way: where it panics, those who wait are told.
+/// An opening under way: if it panics, the waiting callers get an error.
 struct Opening<'a> {
     slot: Option<&'a Slot>,
 }
@@ -378,7 +383,7 @@ impl Drop for Opening<'_> {
 
 impl Drop for Using<'_> {
     fn drop(&mut self) {
-        // Before it counts as unused: whoever closes it is then the last to have it.
+        // Before the store counts as idle: a caller that closes it then drops the last reference.
         self.store = None;
         let mut state = self.slot.state();
         state.users -= 1;
@@ -387,9 +392,10 @@ impl Drop for Using<'_> {
 }
 
 impl LazyStore {
-    /// Forgets which file the store was: what stands there at the next use is the store from then on, and is made if
-    /// there is nothing. For whoever has put a backup in its place and means it; without this, such a store answers
-    /// `replaced` for as long as this value lives. A call that runs meanwhile ends on the file that it began on.
+    /// Forgets which file the store was: the file at the next use is the store from then on, and is
+    /// made if there is none. For an operator who has deliberately put a backup in its place;
+    /// without this, such a store returns `replaced` for as long as this value lives. A call under
+    /// way ends on the file on which it began.
     pub fn forget(&self) {
         let slot = &self.slot;
         let mut state = slot.wait(slot.state());

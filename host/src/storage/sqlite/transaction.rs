@@ -1,14 +1,16 @@
 //! Transactions: one commit, and those that join it before its COMMIT.
 //!
-//! Each member has a savepoint, so that a member that is refused takes nothing with it; the first is tried without one,
-//! which is the usual case and the fastest. Nobody is answered before COMMIT. When the transaction fails as a whole, each
-//! member is run again alone, so no member pays for another.
+//! Each member has a savepoint, so that a refused member undoes only itself; the first is tried
+//! without one, which is the usual case and the fastest. No caller is answered before COMMIT. When
+//! the transaction fails as a whole, each member is run again alone, so no member pays for another.
 //!
-//! Nothing is remembered between transactions but prepared statements: what a log's number is, is asked each time (an
-//! index look-up), so a savepoint that is rolled back or another process that trims a log leaves nothing stale here.
+//! Only prepared statements are kept between transactions: the id of a log is queried each time (an
+//! index look-up), so a savepoint that is rolled back or another process that trims a log leaves
+//! nothing stale here.
 //!
-//! The bytes in use stand in the file, exact or not at all: a transaction with a quota writes what they are after it, one
-//! without a quota removes them, because it does not count. Where they are missing, they are counted once.
+//! The bytes in use are stored in the file, exactly or not at all: a transaction with a quota
+//! writes the new total, one without a quota removes it, because it does not count. A missing total
+//! is counted once.
 
 use std::sync::Arc;
 
@@ -26,7 +28,7 @@ use super::statements::{
     USAGE_GET, USAGE_PUT, usage_count,
 };
 
-/// The answer to one commit.
+/// The outcome of one commit.
 pub(super) type Answer = Result<Outcome, StorageError>;
 
 /// One commit, as a member of a batch.
@@ -36,16 +38,16 @@ pub(super) struct Member<'a> {
     pub(super) closing: bool,
 }
 
-/// Those that come while a transaction is being written.
+/// Source of commits that join while a transaction is being written.
 pub(super) trait Late {
-    /// Takes in those that have come since, and says how many there are now.
+    /// Takes in new commits; returns the number of all so far.
     fn take(&mut self) -> usize;
 
-    /// One of those.
+    /// The commit at `index` of those taken in.
     fn member(&self, index: usize) -> Option<Member<'_>>;
 }
 
-/// Nobody comes.
+/// A batch that no other commit joins.
 struct Nobody;
 
 impl Late for Nobody {
@@ -73,7 +75,7 @@ struct Work {
     quota: Option<Quota>,
 }
 
-/// Where a transaction failed.
+/// The stage at which a transaction failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Begin,
@@ -104,7 +106,8 @@ impl Failure {
 }
 
 impl Transactions {
-    /// Counts the bytes in use, if there is a quota and the file does not say.
+    /// Opens the writing end. Counts the bytes in use, if there is a quota and the file does not
+    /// store them.
     pub(super) fn open(
         place: Arc<Place>,
         connection: Session,
@@ -126,7 +129,7 @@ impl Transactions {
         Ok(Self { place, lock, work })
     }
 
-    /// Asks between two transactions; `None` if that fails.
+    /// Runs `question` between two transactions; `None` if it fails.
     pub(super) fn ask<T>(
         &self,
         question: impl FnOnce(&Connection) -> rusqlite::Result<T>,
@@ -137,7 +140,8 @@ impl Transactions {
         answer.ok()
     }
 
-    /// Commits a member and those that come in time, or says why not, in their order. An error if nobody can commit now.
+    /// Commits a member and those that join in time; returns their outcomes in order. An error if
+    /// no commit is possible now.
     pub(super) fn run(
         &self,
         first: Member<'_>,
@@ -150,7 +154,7 @@ impl Transactions {
         if answers.iter().any(committed)
             && let Err(error) = self.place.check_unchanged()
         {
-            // It may be in a file that nobody will find.
+            // The commit may be in a file that is no longer at its name.
             let message = error.to_string();
             let unknown = || {
                 Err(StorageError::OutcomeUnknown {
@@ -174,7 +178,8 @@ impl Transactions {
             Ok(answers) => return Ok(answers),
             Err(failure) => failure,
         };
-        // Nobody joined, so nobody else pays; or nobody could begin, and another try would wait as long for each member.
+        // No commit joined, so no other pays; or the transaction could not begin, and another
+        // attempt would wait as long for each member.
         let Some(second) = late.member(0).filter(|_| failure.stage != Stage::Begin) else {
             return match failure.stage {
                 Stage::Begin => Err(failure.error),
@@ -224,7 +229,7 @@ impl Work {
         Ok(answers.unwrap_or_default())
     }
 
-    /// Does those that have come, and those that come meanwhile, until nobody does.
+    /// Does the members that have come, and those that come meanwhile, until no more come.
     fn join(
         &self,
         late: &mut dyn Late,
@@ -241,8 +246,8 @@ impl Work {
         Ok(())
     }
 
-    /// Does one member without a savepoint, and gives the bytes in use; `None` if it cannot be done and has to be taken
-    /// back.
+    /// Does one member without a savepoint, and returns the bytes in use; `None` if it must be
+    /// rolled back.
     fn clean(
         &self,
         member: &Member<'_>,
@@ -256,7 +261,7 @@ impl Work {
         Ok(self.admit(before, growth, member.closing).ok())
     }
 
-    /// Does one member inside a savepoint, or takes it back and says why.
+    /// Does one member inside a savepoint, or rolls it back and returns the reason.
     fn member(&self, member: &Member<'_>, used: &mut Option<u64>) -> rusqlite::Result<Answer> {
         self.execute(SAVEPOINT)?;
         let answer = match apply(&self.connection, &self.sql, member.ops, used.is_some())? {
@@ -279,7 +284,7 @@ impl Work {
         Ok(answer)
     }
 
-    /// Runs `body` in a transaction; it is taken back if `body` fails or answers `None`.
+    /// Runs `body` in a transaction, which is rolled back if `body` fails or returns `None`.
     fn transaction<T>(
         &self,
         body: impl FnOnce() -> rusqlite::Result<Option<T>>,
@@ -304,7 +309,7 @@ impl Work {
         done
     }
 
-    /// Ends a transaction that is still open: SQLite ends some by itself when they fail.
+    /// Rolls back a transaction that is still open: SQLite ends some by itself when they fail.
     fn roll_back(&self) {
         if !self.connection.is_autocommit()
             && let Err(error) = self.execute(ROLLBACK)
@@ -334,7 +339,7 @@ impl Work {
         used.map_or_else(|| self.recount(), Ok).map(Some)
     }
 
-    /// Bytes in use, if the file says.
+    /// Bytes in use, if the file stores them.
     fn stored_use(&self) -> rusqlite::Result<Option<u64>> {
         self.connection
             .prepare_cached(USAGE_GET)?
@@ -350,7 +355,8 @@ impl Work {
         }
     }
 
-    /// Counts every byte in use. Reads the whole file, so it is done only where the file does not say.
+    /// Counts every byte in use. Reads the whole file, so it is done only where the file does not
+    /// store the total.
     fn recount(&self) -> rusqlite::Result<u64> {
         let used = self
             .connection
@@ -395,7 +401,7 @@ mod tests {
         vec![put, append]
     }
 
-    /// These come at once.
+    /// Members that all join at once.
     struct Comers(Vec<Vec<Op>>);
 
     impl Late for Comers {
@@ -429,9 +435,9 @@ mod tests {
             let temp = tempfile::TempDir::new().expect("a temporary directory");
             let transactions = transactions(&temp);
             let session = &transactions.work.connection;
-            // One poisoned entry is there already, and a second one ends the statement, or all of
-            // the transaction. No file with such a table is opened, so it is made through our own
-            // connection and taken for ours.
+            // One poisoned entry exists already, and a second one ends the statement, or all of the
+            // transaction. No file with such a table would be opened, so it is made through our own
+            // connection and recorded as checked.
             let poison = format!(
                 "DROP TABLE entry; \
                  CREATE TABLE entry (id INTEGER PRIMARY KEY, value TEXT NOT NULL, \

@@ -1,14 +1,16 @@
-//! The door through which SQLite reaches files: its own way of Unix, confined to the files of one store.
+//! The VFS through which SQLite reaches files: a copy of its own VFS "unix", confined to the files
+//! of one store.
 //!
-//! The VFS "unix" opens with `O_NOFOLLOW`, but first it resolves every symbolic link of the path by itself, so a path
-//! through a held directory is turned back into an ordinary one that somebody can swap; and when it rolls back it looks
-//! for, and deletes, whatever file a journal names. A [`Door`] is a copy of it with four functions replaced: a path
-//! stays as it was given, and every path but those of the store's own files is refused before "unix" sees it. What is
-//! left of a path is then `/proc/self/fd/<directory>`, which the kernel resolves to the directory that is held, and one
-//! name that `O_NOFOLLOW` guards.
+//! The VFS "unix" opens with `O_NOFOLLOW`, but first it resolves every symbolic link of the path by
+//! itself, so a path through a held directory is turned back into an ordinary one, which can be
+//! swapped. And when it rolls back it looks for, and deletes, any file that a journal names. A
+//! [`Door`] is a copy of it with four functions replaced: a path stays as it was given, and every
+//! path but those of the store's own files is refused before "unix" sees it. A path then consists
+//! of `/proc/self/fd/<directory>`, which the kernel resolves to the held directory, and one name
+//! that `O_NOFOLLOW` guards.
 //!
-//! This is one of the two files of the host with `unsafe` code: SQLite's interface is pointers. Everything that is said
-//! about them is said here; nothing else of the store is.
+//! This is one of the two files of the host with `unsafe` code: SQLite's interface is pointers.
+//! Only this file of the store handles them.
 
 #![allow(unsafe_code, reason = "see the module's documentation")]
 
@@ -20,8 +22,9 @@ use rusqlite::ffi::{self, sqlite3_file, sqlite3_vfs};
 use super::super::StorageError;
 use super::super::check::other;
 
-/// What SQLite appends to the path of a database for the files that it opens, looks for and deletes through a VFS. The
-/// `-shm` file is opened by "unix" itself, with `O_NOFOLLOW`, from the path that it was given for the database.
+/// Suffixes that SQLite appends to the path of a database for the files that it opens, looks for
+/// and deletes through a VFS. The `-shm` file is opened by "unix" itself, with `O_NOFOLLOW`, from
+/// the path that it was given for the database.
 const SUFFIXES: [&[u8]; 3] = [b"", b"-wal", b"-journal"];
 
 type Open = unsafe extern "C" fn(
@@ -34,20 +37,21 @@ type Open = unsafe extern "C" fn(
 type Delete = unsafe extern "C" fn(*mut sqlite3_vfs, *const c_char, c_int) -> c_int;
 type Access = unsafe extern "C" fn(*mut sqlite3_vfs, *const c_char, c_int, *mut c_int) -> c_int;
 
-/// A VFS of SQLite through which the files of one database can be reached and nothing else. It must outlive every
-/// connection that was opened through it: [`super::connection::Session`] sees to that.
+/// A VFS of SQLite that reaches only the files of one database. It must outlive every connection
+/// that was opened through it, which [`super::connection::Session`] ensures.
 #[derive(Debug)]
 pub(super) struct Door {
     registered: NonNull<Registered>,
 }
 
-/// What SQLite holds a pointer to while the door exists; it never moves.
+/// The data that SQLite has a pointer to while the VFS is registered; it never moves.
 struct Registered {
     vfs: sqlite3_vfs,
     way: Way,
 }
 
-/// Where the door leads. It is apart from the VFS, whose link SQLite changes while others read this.
+/// The path and the replaced functions of the VFS. Separate from the VFS, whose link SQLite changes
+/// while others read this.
 struct Way {
     name: CString,
     path: CString,
@@ -57,20 +61,21 @@ struct Way {
     access: Access,
 }
 
-// SAFETY: the VFS of a door is changed by SQLite alone (the link of its list), under SQLite's own mutex. Everything else
-// behind the pointer is written before it is registered and only read until it is dropped, which takes `&mut`.
+// SAFETY: the VFS is changed by SQLite alone (the link of its list), under SQLite's own mutex.
+// Everything else behind the pointer is written before it is registered and only read until it is
+// dropped, which takes `&mut`.
 unsafe impl Send for Door {}
-// SAFETY: as above; a shared door gives nothing but its name and path.
+// SAFETY: as above; a shared reference gives only the name and the path.
 unsafe impl Sync for Door {}
 
 impl Door {
-    /// A door to the database at `path`, which is given to "unix" as it is: everything before its last component must be
-    /// something that nobody can swap.
+    /// A VFS for the database at `path`, which is given to "unix" as it is: everything before its
+    /// last component must be unswappable.
     pub(super) fn new(path: CString) -> Result<Self, StorageError> {
-        // SAFETY: the name is a C string; SQLite initialises itself and answers null or a VFS that lives as long as the
-        // process, because "unix" is never unregistered.
+        // SAFETY: the name is a C string; SQLite initialises itself and returns null or a VFS that
+        // lives as long as the process, because "unix" is never unregistered.
         let base = unsafe { ffi::sqlite3_vfs_find(c"unix".as_ptr()) };
-        // SAFETY: null or, as above, a VFS; it is copied, and nobody writes to it but for its link.
+        // SAFETY: null or, as above, a VFS; it is copied, and nothing writes to it except its link.
         let Some(vfs) = (unsafe { base.as_ref() }).copied() else {
             return Err(missing());
         };
@@ -91,12 +96,13 @@ impl Door {
         Ok(door)
     }
 
-    /// Completes the copy and makes it known to SQLite, not as the default.
+    /// Completes the copy and registers it with SQLite, not as the default.
     fn register(&self) -> Result<(), StorageError> {
         let at = self.registered.as_ptr();
-        // SAFETY: `at` was just allocated and nobody else knows it; no reference to it exists while it is written. Its
-        // address names it, so no other door has the name while this one exists. SQLite keeps the pointer until
-        // `drop`, and `vfs`, `name` and the struct itself stay where they are until then.
+        // SAFETY: `at` was just allocated and is known only here; no reference to it exists while
+        // it is written. Its address makes its name, so no other VFS has the name while this one
+        // exists. SQLite keeps the pointer until `drop`, and `vfs`, `name` and the struct itself
+        // stay where they are until then.
         let code = unsafe {
             (*at).way.name =
                 CString::new(format!("threadkeep-{:x}", at as usize)).unwrap_or_default();
@@ -118,7 +124,7 @@ impl Door {
 
     /// The name of the VFS.
     pub(super) fn name(&self) -> &CStr {
-        // SAFETY: it lives as long as the door, and nobody writes to the name after `new`.
+        // SAFETY: it lives as long as `self`, and nothing writes to the name after `new`.
         let way = unsafe { &(*self.registered.as_ptr()).way };
         way.name.as_c_str()
     }
@@ -134,8 +140,9 @@ impl Door {
 impl Drop for Door {
     fn drop(&mut self) {
         let at = self.registered.as_ptr();
-        // SAFETY: `at` came from a box in `new` and is freed here alone. SQLite forgets it first, and no connection that
-        // was opened through it is left, as every one of them keeps its door.
+        // SAFETY: `at` came from a box in `new` and is freed here alone. SQLite forgets it first,
+        // and no connection that was opened through it is left, as every one of them keeps its
+        // place.
         unsafe {
             ffi::sqlite3_vfs_unregister(&raw mut (*at).vfs);
             drop(Box::from_raw(at));
@@ -147,17 +154,17 @@ fn missing() -> StorageError {
     other("sqlite", "SQLite has no VFS \"unix\" to build upon")
 }
 
-/// Where the door of a VFS leads, if `name` is one of its files.
+/// The data of a VFS, if `name` is one of its files.
 ///
 /// # Safety
-/// `vfs` is the VFS of a door that exists, `name` null or a C string; both hold for what SQLite calls the functions
-/// below with.
+/// `vfs` is the VFS of a [`Door`] that exists, `name` null or a C string; both hold for the
+/// arguments with which SQLite calls the functions below.
 unsafe fn way_to<'a>(vfs: *mut sqlite3_vfs, name: *const c_char) -> Option<&'a Way> {
     if name.is_null() {
         return None;
     }
-    // SAFETY: `pAppData` is the way that `register` put there, which is only read while the door exists. The name is a C
-    // string.
+    // SAFETY: `pAppData` is the data that `register` put there, which is only read while the VFS
+    // exists. The name is a C string.
     let (way, name) = unsafe {
         (
             &*(*vfs).pAppData.cast::<Way>(),
@@ -175,13 +182,14 @@ unsafe extern "C" fn open(
     flags: c_int,
     flags_out: *mut c_int,
 ) -> c_int {
-    // SAFETY: SQLite calls this with the VFS of an open connection, a name or null (a temporary file, which is refused:
-    // they are kept in memory) and room for a file. "unix" gets its own VFS, so it sees what it always sees.
+    // SAFETY: SQLite calls this with the VFS of an open connection, a name or null (a temporary
+    // file, which is refused: they are kept in memory) and room for a file. "unix" gets its own
+    // VFS, so it sees what it always sees.
     unsafe {
         match way_to(vfs, name) {
             Some(way) => (way.open)(way.base, name, file, flags, flags_out),
             None => {
-                // Says that there is nothing to close.
+                // Tells SQLite that there is nothing to close.
                 (*file).pMethods = ptr::null();
                 ffi::SQLITE_CANTOPEN
             }
@@ -205,11 +213,11 @@ unsafe extern "C" fn access(
     flags: c_int,
     found: *mut c_int,
 ) -> c_int {
-    // SAFETY: as for `open`; `found` is a place for the answer.
+    // SAFETY: as for `open`; `found` points to an `int` for the result.
     unsafe {
         match way_to(vfs, name) {
             Some(way) => (way.access)(way.base, name, flags, found),
-            // A journal that names another file: none that we write does.
+            // A journal that names another file: ours never do.
             None => {
                 *found = 0;
                 ffi::SQLITE_CORRUPT
@@ -260,7 +268,7 @@ mod tests {
             (c"", false),
         ];
         for (name, expected) in names {
-            // SAFETY: the door exists, and the name is a C string.
+            // SAFETY: the VFS exists, and the name is a C string.
             let found = unsafe { way_to(&raw mut (*door.registered.as_ptr()).vfs, name.as_ptr()) };
             assert_eq!(found.is_some(), expected, "{name:?}");
         }
@@ -271,7 +279,7 @@ mod tests {
         let door = Door::new(c"/proc/self/fd/9/a.db".into()).unwrap();
         let name = door.name().to_owned();
         let known = || {
-            // SAFETY: the name is a C string; what is found is only compared with null.
+            // SAFETY: the name is a C string; the result is only compared with null.
             !unsafe { ffi::sqlite3_vfs_find(name.as_ptr()) }.is_null()
         };
         assert!(known());

@@ -1,8 +1,9 @@
-//! The queue of commits: group commit without a thread of its own.
+//! The queue of commits: group commit without a dedicated thread.
 //!
-//! Whoever comes when nobody writes, writes at once, on its own thread. Whoever comes meanwhile queues. When the writer
-//! is done, the first in the queue writes. Everything that has queued up joins the transaction that is being written, until
-//! its COMMIT begins. Nobody waits for a timer.
+//! A caller that comes when no commit is under way writes at once, on its own thread. A caller that
+//! comes meanwhile queues. When the writer is done, the first in the queue writes. Everything that
+//! has queued up joins the transaction that is being written, until its COMMIT begins. No caller
+//! waits for a timer.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -16,15 +17,16 @@ use super::transaction::{Answer, Late, Member, Transactions};
 
 /// Most commits in one transaction: measured, more than 64 gains nothing.
 const BATCH_COMMITS_MAX: usize = 64;
-/// Most bytes in one transaction, above one commit: bounds what is written at a stretch, and so how long its members
-/// wait.
+/// Most bytes in one transaction, unless one commit is larger: bounds what is written in one go,
+/// and so how long its members wait.
 const BATCH_BYTES_MAX: usize = 16 << 20;
-/// Most commits that wait: bounds the memory of their copies. More are told to come again.
+/// Most commits that wait: bounds the memory of their copies. Further ones are refused as
+/// unavailable.
 const QUEUE_COMMITS_MAX: usize = 1_024;
 /// Most bytes that wait, for the same reason.
 const QUEUE_BYTES_MAX: usize = 256 << 20;
 
-/// See the module.
+/// The writing end of a store with its queue; see the documentation of the module.
 #[derive(Debug)]
 pub(super) struct Writer {
     queue: Mutex<Queue>,
@@ -35,7 +37,7 @@ pub(super) struct Writer {
 
 #[derive(Debug, Default)]
 struct Queue {
-    /// Somebody writes.
+    /// True while a caller writes.
     busy: bool,
     waiting: VecDeque<Arc<Job>>,
     bytes: usize,
@@ -54,7 +56,7 @@ struct Job {
 #[derive(Debug)]
 enum State {
     Waiting,
-    /// It is its thread's turn to write.
+    /// The waiting thread is to write next.
     Leading,
     Answered(Answer),
 }
@@ -84,8 +86,8 @@ impl Writer {
         }
     }
 
-    /// Asks on the connection that writes, which has the pages it wrote in its cache, unless somebody writes just now or
-    /// it fails there.
+    /// Runs `question` on the connection that writes, which has the pages it wrote in its cache;
+    /// `None` if it is busy or the question fails.
     pub(super) fn ask_if_free<T>(
         &self,
         question: impl FnOnce(&Connection) -> rusqlite::Result<T>,
@@ -103,7 +105,7 @@ impl Writer {
         Some(WriteTurn { writer: self })
     }
 
-    /// Queues a job, unless the turn has become free meanwhile.
+    /// Queues a job, unless the right to write has become free meanwhile.
     fn enqueue(&self, job: &Arc<Job>) -> Result<Option<WriteTurn<'_>>, StorageError> {
         let mut queue = self.queue();
         if !queue.busy {
@@ -119,7 +121,8 @@ impl Writer {
         Ok(None)
     }
 
-    /// Commits a member and those of the queue that join it. Their answers are kept back.
+    /// Commits a member and those of the queue that join it. The outcomes of the others are
+    /// delivered when the second value is dropped.
     fn run(&self, first: Member<'_>) -> (Answer, Joined) {
         let transactions = self
             .transactions
@@ -150,7 +153,8 @@ impl Writer {
         (answers.pop().unwrap_or_else(|| Err(unanswered())), joined)
     }
 
-    /// Answers all who wait that nobody can write now: they have waited as long, and would wait as long again.
+    /// Answers all waiting callers that no commit is possible now: they have waited as long, and
+    /// would wait as long again.
     fn refuse_waiting(&self, error: &StorageError) {
         let mut queue = self.queue();
         while let Some(job) = queue.pop() {
@@ -165,7 +169,7 @@ impl Writer {
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        // Before the connection that writes, which is then the last and tidies up.
+        // Before the connection that writes, which is then the last and removes the log.
         self.log.close();
     }
 }
@@ -178,16 +182,16 @@ impl Queue {
     }
 }
 
-/// The right to write. When it ends, also by a panic, the first in the queue gets it.
+/// The right to write. When it ends, also by a panic, it passes to the first in the queue.
 struct WriteTurn<'a> {
     writer: &'a Writer,
 }
 
 impl WriteTurn<'_> {
-    /// Commits one that is one's own, and what else is in the queue.
+    /// Commits the caller's own commit, and others in the queue.
     fn write(self, own: Member<'_>) -> Answer {
         let (answer, joined) = self.writer.run(own);
-        // The turn ends before the others wake: the next leader may begin at once.
+        // The right to write ends before the others wake: the next leader may begin at once.
         drop(self);
         drop(joined);
         answer
@@ -204,11 +208,11 @@ impl Drop for WriteTurn<'_> {
     }
 }
 
-/// Takes from the queue what joins a transaction.
+/// Takes the commits that join a transaction from the queue.
 struct Joining<'a> {
     queue: &'a Mutex<Queue>,
     joined: &'a mut Joined,
-    /// Of all members.
+    /// Bytes of all members.
     bytes: usize,
 }
 
@@ -232,7 +236,7 @@ impl Late for Joining<'_> {
     }
 }
 
-/// Jobs that joined a transaction. When it is dropped, also by a panic, each gets its answer.
+/// Jobs that joined a transaction. When this is dropped, also by a panic, each gets its outcome.
 struct Joined {
     jobs: Vec<Arc<Job>>,
     answers: Vec<Answer>,
@@ -267,7 +271,7 @@ impl Job {
         }
     }
 
-    /// Waits for the answer, or for the turn to write (`None`).
+    /// Waits for the outcome, or for the right to write (`None`).
     fn wait(&self) -> Option<Answer> {
         let waiting = |state: &mut State| matches!(state, State::Waiting);
         let state = self
@@ -302,7 +306,7 @@ fn bytes_of(ops: &[Op]) -> usize {
     ops.iter().map(bytes).sum()
 }
 
-/// For a member whose writer panicked.
+/// The error of a member whose writer panicked.
 fn unanswered() -> StorageError {
     StorageError::OutcomeUnknown {
         message: "the writer ended without an answer".to_owned(),
@@ -324,7 +328,7 @@ mod tests {
         }]
     }
 
-    /// One more comes at each look, and nothing is to be seen of those before.
+    /// One more joins at each look, and nothing of those before is visible.
     struct Comers<'a> {
         store: &'a SqliteStore,
         ops: Vec<Vec<Op>>,

@@ -1,11 +1,12 @@
-//! The arguments of a call: every key known, every value of its kind. Errors are sentences for the model.
+//! The arguments of a call: every key known, every value of its type. Errors are sentences for the
+//! model.
 
 use super::ARGUMENTS_BYTES_MAX;
 use serde_json::{Map, Value};
 use std::ops::RangeInclusive;
 use threadkeep_units::nearest::suggestion;
 
-/// Arguments that hold no key but the tool's own.
+/// Arguments that have no key but the tool's own.
 pub(super) struct Arguments(Map<String, Value>);
 
 impl Arguments {
@@ -33,7 +34,7 @@ impl Arguments {
         }
     }
 
-    /// A value that is there and not null.
+    /// Returns a value that is present and not null.
     fn given(&self, key: &str) -> Option<&Value> {
         self.0.get(key).filter(|value| !value.is_null())
     }

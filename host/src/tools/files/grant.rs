@@ -1,9 +1,9 @@
 //! The granted directory as a model sees it: paths resolved, links followed inside, `.ai` absent.
 //!
-//! A path is first resolved by cap-std, which refuses what leads outside, and then walked one name at a time without
-//! following anything, comparing each thing opened with the thing seen. So neither a link nor a swap in between leads
-//! to a directory whose name was not checked. A hard link cannot be told from the file itself, so a file with more than
-//! one name is not read at all.
+//! A path is first resolved by cap-std, which refuses to leave the directory. It is then walked one
+//! name at a time without following links, and each opened object is compared with the one seen. So
+//! neither a link nor a swap in between leads to a directory whose name was not checked. A hard
+//! link cannot be told from the file itself, so a file with more than one name is not read at all.
 
 use super::work::{CallWork, LOOKED_MAX};
 use crate::authority::{self, AI, AuthorityError};
@@ -11,23 +11,23 @@ use cap_std::fs::{Dir, File, Metadata};
 use std::io;
 use std::path::{Component, Path};
 
-/// Longest path, in bytes, and longest name in one: what common file systems allow, with room.
+/// Longest path, in bytes, and longest name in a path: more than common file systems allow.
 pub(super) const PATH_BYTES_MAX: usize = 1_024;
 
-/// Most entries of one directory that are looked at. What a model can use is a hundredth of it.
+/// Most entries of one directory that are looked at. A model can use about a hundredth of that.
 const ENTRIES_MAX: usize = 10_000;
 
 /// A directory that may be read.
 #[derive(Debug)]
 pub(super) struct Grant {
     root: Dir,
-    /// [`ENTRIES_MAX`], less in a test.
+    /// [`ENTRIES_MAX`], less in tests.
     pub(super) entries_max: usize,
-    /// [`LOOKED_MAX`], less in a test.
+    /// [`LOOKED_MAX`], less in tests.
     pub(super) looked_max: usize,
 }
 
-/// What a directory entry is.
+/// The type of a directory entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Directory,
@@ -36,37 +36,37 @@ pub(super) enum Kind {
     },
     /// A symbolic link.
     Link,
-    /// A file with another name somewhere, which is not read: that name may be in `.ai`, or outside.
+    /// A file that has another name, which is not read: that name may be in `.ai`, or outside.
     HardLink,
     /// A pipe, a socket or a device.
     Special,
 }
 
-/// What there is in a directory.
+/// An entry of a directory.
 pub(super) struct Entry {
     pub(super) name: String,
     pub(super) kind: Kind,
 }
 
-/// The entries of a directory.
+/// The entries of a directory that may be seen.
 pub(super) struct Entries {
-    /// By name, in byte order; without what is hidden.
+    /// The entries by name, in byte order; hidden ones are left out.
     pub(super) entries: Vec<Entry>,
-    /// Some were left out: names that are not UTF-8, or more than [`ENTRIES_MAX`], or more links than are followed. What
-    /// the call has no more room for, [`CallWork::is_spent`] says.
+    /// True if entries were left out: names that are not UTF-8, more than [`ENTRIES_MAX`], or more
+    /// links than are followed. [`CallWork::is_spent`] tells if the call's own bound was reached.
     pub(super) incomplete: bool,
 }
 
-/// What becomes of the links in a directory.
+/// The treatment of links in a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LinkRule {
-    /// Those that lead somewhere are entries.
+    /// Links that can be opened are entries.
     Follow,
-    /// They are no entries.
+    /// Links are left out.
     Skip,
 }
 
-/// Something that a path leads to.
+/// The directory or file at a path.
 pub(super) enum Place {
     Directory(Dir),
     File(File, Metadata),
@@ -81,7 +81,8 @@ impl Grant {
         }
     }
 
-    /// Open what a path leads to. The text that comes with it is the path with links resolved, empty for the root.
+    /// Opens the directory or file at a path; also returns the path with links resolved, empty for
+    /// the root.
     pub(super) fn open(&self, path: &str) -> Result<(Place, String), String> {
         let asked = &checked(path)?;
         let resolved = self.resolve(asked)?;
@@ -121,7 +122,7 @@ impl Grant {
         Ok((Place::Directory(dir), resolved))
     }
 
-    /// Open a directory that [`Grant::entries`] showed in `dir`.
+    /// Opens a directory that [`Grant::entries`] returned for `dir`.
     pub(super) fn child_dir(&self, dir: &Dir, name: &str) -> Result<Dir, String> {
         let child = authority::child_dir(dir, name).map_err(|error| told(name, error))?;
         let found = child
@@ -134,7 +135,8 @@ impl Grant {
         Ok(child)
     }
 
-    /// What is in a directory; `path` is the text that came with it. Whatever is looked at counts, shown or not.
+    /// Lists a directory; `path` is its resolved path. Every entry that is looked at counts, even
+    /// if it is left out.
     pub(super) fn entries(
         &self,
         dir: &Dir,
@@ -157,7 +159,7 @@ impl Grant {
                 incomplete = true;
                 continue;
             };
-            // What vanishes while it is listed is not there.
+            // An entry that vanishes during the listing is left out.
             let Ok(metadata) = dir.symlink_metadata(&name) else {
                 continue;
             };
@@ -188,7 +190,8 @@ impl Grant {
         })
     }
 
-    /// The path with links resolved, relative to the root; only plain names that may be seen.
+    /// Returns the path with links resolved, relative to the root. All its names are plain and may
+    /// be seen.
     fn resolve(&self, asked: &str) -> Result<String, String> {
         if asked.is_empty() {
             return Ok(String::new());
@@ -216,7 +219,7 @@ impl Grant {
         Ok(resolved)
     }
 
-    /// A link is shown if it can be opened.
+    /// Returns true if a link can be opened, and so is listed.
     fn leads_somewhere(&self, path: &str, name: &str) -> bool {
         let whole = if path.is_empty() {
             name.to_owned()
@@ -231,7 +234,8 @@ impl Grant {
             && authority::identity(metadata).is_some_and(|found| Some(found) == self.hidden())
     }
 
-    /// What `.ai` at the root really is, for file systems where it answers to other names as well.
+    /// Returns the identity of `.ai` at the root, for file systems that know it by other names as
+    /// well.
     fn hidden(&self) -> Option<(u64, u64)> {
         self.root
             .metadata(AI)
@@ -240,7 +244,7 @@ impl Grant {
     }
 }
 
-/// The path as it was meant: names joined by `/`, without empty ones and `.`; empty for the root.
+/// Normalizes a path: names joined by `/`, without empty ones and `.`; empty for the root.
 fn checked(path: &str) -> Result<String, String> {
     let fault = if path.len() > PATH_BYTES_MAX {
         "is too long"
@@ -267,8 +271,8 @@ fn checked(path: &str) -> Result<String, String> {
     Err(format!("the path \"{shown}\" {fault}"))
 }
 
-/// True for `.ai` and whatever some file system takes for it: other case, dots and spaces at the end, a stream after a
-/// colon, characters that are ignored, the short name.
+/// Returns true for `.ai` and every name that some file system treats as `.ai`: other case, dots
+/// and spaces at the end, a stream after a colon, ignored characters, the short name.
 fn is_hidden(name: &str) -> bool {
     let ignored = |c: char| {
         let marks = '\u{200b}'..='\u{200f}';
@@ -303,7 +307,7 @@ fn kind(metadata: &Metadata) -> Kind {
     }
 }
 
-/// Open a regular file directly inside `dir`, following nothing. `asked` names it in errors.
+/// Opens a regular file directly inside `dir`, following no link. `asked` names it in errors.
 pub(super) fn open_file(dir: &Dir, name: &str, asked: &str) -> Result<File, String> {
     let failed = |error: io::Error| told(asked, AuthorityError::from_io(asked, error));
     let seen = dir.symlink_metadata(name).map_err(failed)?;
@@ -331,7 +335,7 @@ fn absent(path: &str) -> String {
     format!("there is no \"{path}\"; list_files shows what there is")
 }
 
-/// What an error means for the model. It never hears where a link leads.
+/// Returns the sentence for the model. It never reveals where a link leads.
 fn told(path: &str, error: AuthorityError) -> String {
     match error {
         AuthorityError::Missing { .. } => absent(path),

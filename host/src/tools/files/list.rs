@@ -1,4 +1,4 @@
-//! `list_files`: what is in a directory, by name.
+//! `list_files`: the entries of a directory, by name.
 
 use super::Stop;
 use super::arguments::Arguments;
@@ -12,7 +12,7 @@ pub(super) const SCHEMA: &str = r#"{"type":"object","properties":{"path":{"type"
 /// Most levels of one listing.
 const DEPTH_MAX: u64 = 8;
 
-/// Most lines of one listing: what a model can make use of.
+/// Most lines of one listing: as many as a model can use.
 const SHOWN_MAX: usize = 1_000;
 
 pub(super) fn run(grant: &Grant, arguments: &str, stop: &Stop) -> Result<String, String> {
@@ -47,7 +47,7 @@ struct Listing<'a> {
 }
 
 impl Listing<'_> {
-    /// Recurses at most [`DEPTH_MAX`] times.
+    /// Lists a directory. Recurses at most [`DEPTH_MAX`] times.
     fn directory(&mut self, dir: &Dir, path: &str, depth: u64) -> Result<(), String> {
         let found = self
             .grant
@@ -64,7 +64,7 @@ impl Listing<'_> {
             };
             self.line(&whole, &entry);
             if entry.kind == Kind::Directory && depth > 1 {
-                // A directory that may not be read is shown, and what is in it is not.
+                // A directory that may not be read is listed without its content.
                 let inside = self
                     .grant
                     .child_dir(dir, &entry.name)

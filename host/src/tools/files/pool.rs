@@ -1,7 +1,7 @@
-//! The threads that file calls run on: a few of their own, for all grants that share a pool.
+//! The threads of file calls: a few of their own, for all grants that share a pool.
 //!
-//! A disk or a mount may answer late or never. The runtime's blocking threads are needed for what
-//! must not wait (documents, books, names of servers), so file calls have none of them.
+//! A disk or a mount may answer late or never. The runtime's blocking threads are needed for work
+//! that must not wait (documents, usage logs, name resolution), so file calls use none of them.
 
 use std::collections::VecDeque;
 use std::io;
@@ -9,14 +9,15 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Most threads of a pool, and so most calls that read files at the same time; the others wait for
-/// one of them. A disk serves a few at once well, and hundreds of runs must not have a thread each.
+/// Most threads of a pool, and so most calls that read files at the same time; further calls wait
+/// for a thread. A disk serves a few at once well, and hundreds of runs must not have a thread
+/// each.
 pub const CALLS_MAX: usize = 8;
 
-/// How long a thread waits for the next call before it ends.
+/// Time that a thread waits for the next call before it ends.
 const IDLE_TIME: Duration = Duration::from_secs(5);
 
-/// A few threads for file calls, started when they are needed. Cheap to clone: clones share them.
+/// A few threads for file calls, started on demand. Clones are cheap and share the threads.
 #[derive(Debug, Clone, Default)]
 pub struct FilePool(Arc<PoolState>);
 
@@ -32,7 +33,7 @@ type Job = Box<dyn FnOnce() + Send>;
 struct JobQueue {
     jobs: VecDeque<Job>,
     threads: usize,
-    /// Threads that wait for a job.
+    /// Number of threads that wait for a job.
     idle: usize,
 }
 
@@ -47,7 +48,7 @@ impl std::fmt::Debug for JobQueue {
 }
 
 impl FilePool {
-    /// A pool without a thread yet.
+    /// Makes a pool without threads.
     pub fn new() -> Self {
         Self::default()
     }
@@ -71,7 +72,7 @@ impl FilePool {
                 queue.jobs.pop_back();
                 return Err(error);
             }
-            // Those that there are come to it.
+            // The existing threads will take the job.
             Err(_) => {}
         }
         Ok(())
@@ -83,15 +84,15 @@ impl PoolState {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What each thread does until nothing has come for a while.
+    /// Runs jobs on this thread until none has come for a while.
     fn work(&self) {
         while let Some(job) = self.next_job() {
-            // Whoever waits for the answer sees that there is none.
+            // A panic drops the job's sender, so the caller sees that there is no answer.
             let _ = catch_unwind(AssertUnwindSafe(job));
         }
     }
 
-    /// The next job; none ends the thread.
+    /// Waits for the next job; `None` ends the thread.
     fn next_job(&self) -> Option<Job> {
         let mut queue = self.lock();
         if queue.jobs.is_empty() {
@@ -117,8 +118,8 @@ mod tests {
     use std::sync::mpsc::channel;
 
     /// Symptom: tenants whose files answered late took all blocking threads of the process, and no
-    /// document or book could be written. Cause: each grant had eight of them. Fix: all have a few
-    /// threads of their own. The kind: more calls than threads, and a call that panics.
+    /// document or usage log could be written. Cause: each grant had eight of them. Fix: all grants
+    /// share a few threads of their own. Kind: more calls than threads, and a call that panics.
     #[test]
     fn many_calls_share_a_few_threads() {
         let pool = FilePool::new();

@@ -11,13 +11,14 @@ pub(super) const SCHEMA: &str = r#"{"type":"object","properties":{"path":{"type"
 /// Most lines of one result.
 const LINES_MAX: u64 = 10_000;
 
-/// Lines of one result if the model names no number: more than most files have.
+/// Lines of one result if the model gives no number: more than most files have.
 const LINES_DEFAULT: u64 = 2_000;
 
-/// Most bytes that are skipped to find a line. Beyond it, lines are no way to address a file.
+/// Most bytes that are skipped to find a line. Beyond that, a line number is no way to address a
+/// file.
 pub(super) const SKIPPED_BYTES_MAX: u64 = 128 << 20;
 
-/// Bytes at the start in which a NUL means that a file is not text.
+/// Bytes at the start in which a NUL marks a file that is not text.
 const BINARY_BYTES: usize = 8 << 10;
 
 pub(super) fn run(grant: &Grant, arguments: &str, stop: &Stop) -> Result<String, String> {
@@ -55,13 +56,14 @@ pub(super) fn run(grant: &Grant, arguments: &str, stop: &Stop) -> Result<String,
     Ok(shown(chunk, offset, metadata.len()))
 }
 
-/// Pass over so many lines, or to the end; the answer is how many there were, `None` if it takes too long.
+/// Skips `lines` lines, or to the end; returns the number of lines skipped, or `None` if it takes
+/// too long.
 fn skip(reader: &mut impl BufRead, lines: u64, stop: &Stop) -> io::Result<Option<u64>> {
     let (mut passed, mut bytes, mut open) = (0, 0, false);
     while passed < lines {
         let buffer = reader.fill_buf()?;
         if buffer.is_empty() {
-            // A last line without an end is one, too.
+            // A last line without a line end counts as a line.
             return Ok(Some(passed + u64::from(open)));
         }
         if bytes > SKIPPED_BYTES_MAX || stop.is_set() {
@@ -79,13 +81,13 @@ fn skip(reader: &mut impl BufRead, lines: u64, stop: &Stop) -> io::Result<Option
     Ok(Some(passed))
 }
 
-/// Lines as they stand in the file.
+/// Lines as they are in the file.
 struct Chunk {
     bytes: Vec<u8>,
     lines: u64,
-    /// The last line is not whole.
+    /// True if the last line is cut.
     torn: bool,
-    /// The file goes on.
+    /// True if the file has more.
     more: bool,
 }
 
@@ -123,7 +125,7 @@ fn collect(reader: &mut impl BufRead, limit: u64) -> io::Result<Chunk> {
     Ok(chunk)
 }
 
-/// The lines with a word about what is missing or changed.
+/// Returns the lines, with notes about what is missing or changed.
 fn shown(chunk: Chunk, offset: u64, file_bytes: u64) -> String {
     let mut notes = Vec::new();
     let Chunk {

@@ -12,19 +12,20 @@ use std::ops::Range;
 
 pub(super) const SCHEMA: &str = r#"{"type":"object","properties":{"pattern":{"type":"string","description":"The text to find, upper and lower case as written; or a regular expression."},"regex":{"type":"boolean","description":"True if the pattern is a regular expression; false if left out."},"path":{"type":"string","description":"A file or a directory, relative to the root; everything if left out."},"max":{"type":"integer","minimum":1,"maximum":200,"description":"Most lines to find; 50 if left out."}},"required":["pattern"],"additionalProperties":false}"#;
 
-/// Most lines of one result, and how many if the model names no number.
+/// Most lines of one result, and their number if the model gives none.
 const HITS_MAX: u64 = 200;
 const HITS_DEFAULT: u64 = 50;
 
 /// Longest pattern, in bytes.
 const PATTERN_BYTES_MAX: usize = 1_024;
 
-/// Most memory of a compiled expression. Repetitions within repetitions reach it; what people write does not. Nothing can
-/// stop a match under way, and it takes its time for each byte of the text and each part of the expression.
+/// Most memory of a compiled expression. Nested repetitions reach it; what people write does not.
+/// Nothing can stop a match in progress, and its time grows with the bytes of the text times the
+/// size of the expression.
 const REGEX_BYTES_MAX: usize = 64 << 10;
 
-/// Longest piece of a line that is matched against an expression at a stretch, and how far pieces overlap: a match that
-/// is longer than that may be missed in a line that is longer than a piece.
+/// Longest piece of a line that is matched against an expression at once, and the overlap of
+/// pieces. In a line longer than a piece, a match that is longer than the overlap may be missed.
 const PIECE_BYTES_MAX: usize = 64 << 10;
 const PIECE_BYTES_OVERLAP: usize = 4 << 10;
 
@@ -37,10 +38,10 @@ pub(super) const TOTAL_BYTES_MAX: u64 = 128 << 20;
 /// Deepest directory that is searched.
 pub(super) const DEPTH_MAX: usize = 32;
 
-/// Most bytes of a line that are shown, around what was found.
+/// Most bytes of a line that are shown, around the match.
 const LINE_BYTES_MAX: usize = 300;
 
-/// Bytes at the start in which a NUL means that a file is not text.
+/// Bytes at the start in which a NUL marks a file that is not text.
 const BINARY_BYTES: usize = 8 << 10;
 
 pub(super) fn run(grant: &Grant, arguments: &str, stop: &Stop) -> Result<String, String> {
@@ -57,7 +58,7 @@ pub(super) fn run(grant: &Grant, arguments: &str, stop: &Stop) -> Result<String,
     Ok(search.finish())
 }
 
-/// What is looked for in a line.
+/// The pattern of a search.
 enum Pattern {
     Text(String),
     Regex(Regex),
@@ -87,7 +88,7 @@ impl Pattern {
         })
     }
 
-    /// Where it stands in a line first; none either when the call is to stop.
+    /// Returns the first match in a line; `None` also if the call is to stop.
     fn find(&self, line: &str, stop: &Stop) -> Option<Range<usize>> {
         match self {
             Self::Text(text) => line.find(text.as_str()).map(|at| at..at + text.len()),
@@ -102,7 +103,7 @@ impl Pattern {
     }
 }
 
-/// The pieces of a line: the whole, if it is no longer than a piece may be.
+/// Returns the pieces of a line: the whole line, if it is no longer than one piece.
 fn pieces(line: &str) -> impl Iterator<Item = Range<usize>> {
     let mut next = Some(0);
     std::iter::from_fn(move || {
@@ -122,7 +123,7 @@ struct Search<'a> {
     text: String,
     hits: u64,
     read: u64,
-    /// More may be found: a bound was reached, and the word for it.
+    /// The bound that was reached, in words; more may be found beyond it.
     cut: Option<&'static str>,
     too_large: usize,
     hard_links: usize,
@@ -147,7 +148,8 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Recurses at most [`DEPTH_MAX`] times. Links are not followed, so nothing is searched twice.
+    /// Searches a directory. Recurses at most [`DEPTH_MAX`] times. Links are not followed, so
+    /// nothing is searched twice.
     fn directory(&mut self, dir: &Dir, path: &str, depth: usize) -> Result<(), String> {
         let found = self
             .grant
@@ -265,7 +267,7 @@ impl<'a> Search<'a> {
     }
 }
 
-/// A line, or the part of it around what was found.
+/// Returns a line, or the part of it around the match.
 fn around(line: &str, found: Range<usize>) -> String {
     if line.len() <= LINE_BYTES_MAX {
         return line.to_owned();
@@ -302,7 +304,8 @@ mod tests {
         assert_eq!(pieces.last().map(|piece| piece.end), Some(line.len()));
     }
 
-    /// Symptom: a match in a line of megabytes ran for minutes after its call was given up. Fix: it stops between pieces.
+    /// Symptom: a match in a line of megabytes ran for minutes after its call was abandoned. Fix:
+    /// it stops between pieces.
     #[test]
     fn a_search_that_is_given_up_stops_inside_a_line() {
         let line = format!("{}b", "a".repeat(1 << 20));

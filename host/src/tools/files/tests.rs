@@ -1,4 +1,4 @@
-//! The file tools over planted directories: what is shown, what is refused, what is cut.
+//! The file tools over planted directories: results, refusals, cuts.
 
 mod limits;
 mod paths;
@@ -24,7 +24,8 @@ fn call(tools: &FilesTools, name: &str, arguments: serde_json::Value) -> ToolRes
     call_text(tools, name, &arguments.to_string())
 }
 
-/// Call a tool; whatever it answers is within the bound, and shows nothing of a file that holds "hidden".
+/// Calls a tool; checks that the answer is within the bound and reveals nothing of a file that
+/// holds "hidden".
 fn call_text(tools: &FilesTools, name: &str, arguments: &str) -> ToolResult {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .build()
@@ -43,7 +44,7 @@ fn call_text(tools: &FilesTools, name: &str, arguments: &str) -> ToolResult {
     result
 }
 
-/// Tool, arguments as JSON, whether it fails, and a part of what the model is shown.
+/// Columns: tool, arguments as JSON, true if it fails, part of the result.
 type Case<'a> = (&'a str, &'a str, bool, &'a str);
 
 fn check(tools: &FilesTools, cases: &[Case<'_>]) {
@@ -58,7 +59,7 @@ fn check(tools: &FilesTools, cases: &[Case<'_>]) {
     }
 }
 
-/// Each of the three tools refuses the path.
+/// Checks that each of the three tools refuses the path.
 fn check_path(tools: &FilesTools, path: &str, word: &str) {
     let plain = json!({"path": path}).to_string();
     let search = json!({"path": path, "pattern": "x"}).to_string();
@@ -79,7 +80,7 @@ fn exactly(tools: &FilesTools, name: &str, arguments: serde_json::Value, expecte
 
 const ROOT: &str = "a.txt (13 bytes)\nempty (0 bytes)\nlatin (5 bytes)\nsrc/\n";
 
-/// Tool, arguments, and the whole result.
+/// Columns: tool, arguments, whole result.
 const SHOWN: &[(&str, &str, &str)] = &[
     ("read_file", r#"{"path": "a.txt"}"#, "one\ntwo\nthree"),
     (
@@ -155,7 +156,7 @@ fn what_they_show() {
     }
 }
 
-/// Tool, arguments, and a part of what the model is told.
+/// Columns: tool, arguments, part of the result.
 const REFUSED: &[(&str, &str, &str)] = &[
     ("read_files", "{}", "did you mean \"read_file\"?"),
     ("delete", "{}", "no tool of this name"),
@@ -295,7 +296,7 @@ fn a_dropped_call_is_told_to_stop() {
     let (_temp, tools) = grant(&[("a", b"x\n")]);
     let found = search::run(&tools.grant, r#"{"pattern":"x"}"#, &stop).expect("an answer");
     assert_eq!(found, "[nothing was found]");
-    // Not one entry is looked at.
+    // No entry is looked at.
     let listed = list::run(&tools.grant, "{}", &stop).expect("an answer");
     assert_eq!(listed, "[the directory is empty]");
     assert!(cut("é".repeat(RESULT_BYTES_MAX)).len() <= RESULT_BYTES_MAX);

@@ -1,7 +1,7 @@
-//! How much one call looks at, and whether it must end.
+//! The bound on the work of one call, and the check whether it must end.
 //!
-//! Everything that costs a look at the disk counts, also what is then not shown: a directory of
-//! links that lead nowhere is as much work as one of files.
+//! Every entry that costs a disk access counts, even if it is then left out: a directory of broken
+//! links is as much work as one of files.
 
 use super::Stop;
 
@@ -9,23 +9,23 @@ use super::Stop;
 /// work.
 pub(super) const LOOKED_MAX: usize = 20_000;
 
-/// Most links that one call follows to see whether they lead somewhere. Each may lead over forty
-/// others, and more lines than this no listing has.
+/// Most links that one call follows to find out if they can be opened. Each may lead over forty
+/// others, and no listing has more lines than this.
 pub(super) const FOLLOWED_MAX: usize = 1_000;
 
-/// What a call has looked at so far.
+/// The work of a call so far.
 #[derive(Debug)]
 pub(super) struct CallWork<'a> {
     stop: &'a Stop,
     looked: usize,
     looked_max: usize,
     followed: usize,
-    /// Something was left out because a bound was reached.
+    /// True if entries were left out because a bound was reached.
     spent: bool,
 }
 
 impl<'a> CallWork<'a> {
-    /// A call that has looked at nothing.
+    /// Makes the count of a call that has not begun.
     pub(super) fn new(stop: &'a Stop, looked_max: usize) -> Self {
         Self {
             stop,
@@ -36,25 +36,25 @@ impl<'a> CallWork<'a> {
         }
     }
 
-    /// Counts an entry of a directory. Returns false if it is one too many, or the call is to end.
+    /// Counts an entry of a directory. Returns false if the bound is reached or the call is to end.
     pub(super) fn look(&mut self) -> bool {
         self.looked += 1;
         self.spent |= self.looked > self.looked_max;
         !self.spent && !self.stop.is_set()
     }
 
-    /// Counts a link that is to be followed. Returns false if it is one too many.
+    /// Counts a link that is to be followed. Returns false if the bound is reached.
     pub(super) fn follow(&mut self) -> bool {
         self.followed += 1;
         self.followed <= FOLLOWED_MAX
     }
 
-    /// Returns true once something was left out because the call had looked at enough.
+    /// Returns true once entries were left out because the bound was reached.
     pub(super) fn is_spent(&self) -> bool {
         self.spent
     }
 
-    /// Returns true if nobody waits for the answer any more.
+    /// Returns true if the caller no longer waits for the answer.
     pub(super) fn is_stopped(&self) -> bool {
         self.stop.is_set()
     }

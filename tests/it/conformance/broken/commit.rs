@@ -1,4 +1,4 @@
-//! What the faults do to a commit, before and after the store that keeps the contract has seen it.
+//! Faults of commits, applied before and after a store that keeps the contract.
 
 use threadkeep::storage::memory::MemoryStore;
 use threadkeep::storage::{
@@ -7,7 +7,7 @@ use threadkeep::storage::{
 
 use super::store::Fault;
 
-/// The operations as a faulty store takes them.
+/// The operations as a store with this fault reads them.
 pub(super) fn altered(fault: Fault, ops: &[Op], store: &MemoryStore) -> Vec<Op> {
     let ops = match fault {
         Fault::DeletesPrefix => with_prefixes(ops, store),
@@ -16,7 +16,7 @@ pub(super) fn altered(fault: Fault, ops: &[Op], store: &MemoryStore) -> Vec<Op> 
         Fault::VersionNotCounted => without_same(ops, store),
         _ => ops.to_vec(),
     };
-    // What the contract refuses is refused all the same.
+    // Operations that the contract refuses stay refused.
     if threadkeep::storage::check_commit(&ops).is_err() && fault != Fault::ValueLimitLax {
         return ops;
     }
@@ -80,7 +80,7 @@ fn altered_put(fault: Fault, key: Key, expect: Expect, mut value: String) -> Op 
     Op::Put { key, expect, value }
 }
 
-/// The answer as a faulty store gives it.
+/// The answer that a store with this fault gives.
 pub(super) fn answered(
     fault: Fault,
     ops: &[Op],
@@ -94,7 +94,7 @@ pub(super) fn answered(
         ) => {
             let bare = without_conditions(ops);
             if let Some(first) = bare.first() {
-                // It may be the one that does not fit.
+                // The first operation may be the one that does not fit.
                 let _ = store.commit(std::slice::from_ref(first), false);
             }
             answer
@@ -137,7 +137,7 @@ pub(super) fn answered(
     }
 }
 
-/// Records asked for one by one, so that nothing bounds them together.
+/// Reads records one by one, so that nothing bounds them together.
 pub(super) fn each<'a>(
     keys: impl Iterator<Item = &'a Key>,
     store: &MemoryStore,
@@ -162,7 +162,7 @@ pub(super) fn check_of(op: &Op) -> Option<Op> {
     }
 }
 
-/// What the operations write, whatever is there.
+/// The writes of the operations, without their conditions.
 pub(super) fn without_conditions(ops: &[Op]) -> Vec<Op> {
     let bare = |op: &Op| match op {
         Op::Check { .. } => None,
@@ -224,7 +224,7 @@ fn too_large(what: &'static str, actual: usize) -> StorageError {
     }
 }
 
-/// Each append at the position that fits.
+/// Moves each append to the position that fits.
 fn fitted(ops: &[Op], store: &MemoryStore) -> Vec<Op> {
     let mut lasts = std::collections::HashMap::new();
     let mut fit = |op: &Op| match op {
@@ -255,7 +255,7 @@ fn fitted(ops: &[Op], store: &MemoryStore) -> Vec<Op> {
     ops.iter().map(&mut fit).collect()
 }
 
-/// Each deletion with everything whose name begins alike.
+/// Extends each deletion to all names with the same beginning.
 fn with_prefixes(ops: &[Op], store: &MemoryStore) -> Vec<Op> {
     let mut all = ops.to_vec();
     for op in ops {
@@ -270,14 +270,14 @@ fn with_prefixes(ops: &[Op], store: &MemoryStore) -> Vec<Op> {
     all
 }
 
-/// Only the first operation on each record.
+/// Keeps only the first operation on each record.
 fn first_of_each(ops: &[Op]) -> Vec<Op> {
     let mut seen = std::collections::HashSet::new();
     let new = |op: &&Op| record_of(op).is_none_or(|key| seen.insert(key.clone()));
     ops.iter().filter(new).cloned().collect()
 }
 
-/// Without what would replace a text by the same text.
+/// Removes each put that would replace a text by the same text.
 fn without_same(ops: &[Op], store: &MemoryStore) -> Vec<Op> {
     let same = |op: &&Op| match op {
         Op::Put {

@@ -1,4 +1,4 @@
-//! The suite judged: stores that are right but for one fault, each of which it must find by name.
+//! The suite itself under test: each broken store has one fault, which the suite must find by name.
 
 mod commit;
 mod store;
@@ -13,7 +13,7 @@ use store::{Broken, lock};
 
 pub(super) use store::Fault;
 
-/// A fault in words, and a case that is there to find it.
+/// A fault, its description, and the case that must find it.
 const FAULTS: &[(Fault, &str, &str)] = &[
     (
         Fault::GetSorts,
@@ -262,7 +262,8 @@ const FAULTS: &[(Fault, &str, &str)] = &[
     ),
 ];
 
-/// Where a broken store lives. What was acknowledged is in the journal, for the faults of opening it again.
+/// The place of a broken store. The journal holds acknowledged commits, for the faults of opening
+/// it again.
 pub(super) struct BrokenHome {
     fault: Fault,
     quota: Option<Quota>,
@@ -285,7 +286,7 @@ impl BrokenHome {
         }
     }
 
-    /// A store that has all but the last commit, unless it is still open.
+    /// Returns a store with all but the last commit, unless the store is still open.
     fn without_last(&self) -> Arc<MemoryStore> {
         let mut opened = lock(&self.opened);
         if let Some(store) = opened.upgrade() {
@@ -318,10 +319,10 @@ fn memory(quota: Option<Quota>) -> MemoryStore {
     quota.map_or_else(MemoryStore::new, MemoryStore::with_quota)
 }
 
-/// How often a case that needs threads to meet may be tried again: on a busy machine they sometimes do not.
+/// Tries of a case that needs threads to meet: on a busy machine they sometimes do not.
 const TRIES_MAX: usize = 50;
 
-/// The cases that find a fault, with the one that is there for it.
+/// Returns the cases that find a fault, including the case that must.
 fn found(fault: Fault, case: &str) -> Vec<&'static str> {
     let home = |quota| Box::new(BrokenHome::new(fault, quota)) as Box<dyn Home>;
     let mut found = failing(&home, |_| true);

@@ -11,10 +11,10 @@ use threadkeep::storage::{
 
 use super::commit;
 
-/// The gap that a fault leaves for others to step into.
+/// The gap that a fault leaves for other threads to step into.
 const GAP: Duration = Duration::from_micros(200);
 
-/// What is wrong with a store.
+/// The planted fault of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in super::super) enum Fault {
     None,
@@ -73,9 +73,9 @@ pub(in super::super) enum Fault {
 pub(super) struct Broken {
     fault: Fault,
     inner: Arc<MemoryStore>,
-    /// What was acknowledged so far, for a store that writes it down too late.
+    /// Commits acknowledged so far, for a store that writes them too late.
     journal: Arc<Mutex<Vec<Vec<Op>>>>,
-    /// Where [`Fault::ConflictEarly`] reads: `inner` is ahead of it.
+    /// The older store that [`Fault::ConflictEarly`] reads: `inner` is ahead of it.
     behind: Arc<MemoryStore>,
     kept: Mutex<HashMap<Key, Option<Item>>>,
     older: Mutex<HashMap<Key, Item>>,
@@ -127,7 +127,7 @@ impl Broken {
         Ok(found)
     }
 
-    /// The page, and the one after it, and so on, until there are as many as asked.
+    /// Reads pages until there are as many records as requested.
     fn scan_over_bytes(
         &self,
         collection: &str,
@@ -146,7 +146,7 @@ impl Broken {
         Ok(page)
     }
 
-    /// Conditions are looked at, then forgotten: what happens in between is overwritten.
+    /// Checks the conditions, then commits without them: a change in between is overwritten.
     fn commit_unguarded(&self, ops: &[Op], closing: bool) -> Result<Outcome, StorageError> {
         let checks: Vec<Op> = ops.iter().filter_map(commit::check_of).collect();
         match self.inner.commit(&checks, closing)? {
@@ -157,7 +157,7 @@ impl Broken {
         self.inner.commit(&bare, closing)
     }
 
-    /// One operation after the other; what came before a refusal stays.
+    /// Commits one operation after the other; the ones before a refusal stay.
     fn commit_one_by_one(&self, ops: &[Op], closing: bool) -> Result<Outcome, StorageError> {
         let checks: Vec<Op> = ops.iter().filter_map(commit::check_of).collect();
         if let Outcome::Conflict(found) = self.inner.commit(&checks, closing)? {
@@ -170,7 +170,7 @@ impl Broken {
         Ok(Outcome::Committed)
     }
 
-    /// The conflict is answered while what it found is not to be read yet.
+    /// Answers with a conflict before the conflicting record can be read.
     fn commit_ahead(&self, ops: &[Op], closing: bool) -> Result<Outcome, StorageError> {
         let outcome = {
             let mut journal = lock(&self.journal);
@@ -190,7 +190,7 @@ impl Broken {
         Ok(outcome)
     }
 
-    /// Remembers each record as it was before its last change, and finds it so.
+    /// Remembers each record from before its last change, and reads that.
     fn commit_stale(&self, ops: &[Op], closing: bool) -> Result<Outcome, StorageError> {
         let keys: Vec<Key> = ops.iter().filter_map(commit::record_of).cloned().collect();
         let before = self.inner.get(&keys).unwrap_or_default();

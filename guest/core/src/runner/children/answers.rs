@@ -1,8 +1,8 @@
-//! What a model is told of its children: results that share the room of one answer.
+//! Children as the thread that asks about them sees them, and the results that its model gets.
 //!
 //! Each child is a JSON object inside the text of a result, so its bytes count as JSON text within
-//! JSON text. A result that does not fit is cut, and the object says so and how to read on. What a
-//! small result leaves is the others' room.
+//! JSON text. The children of one answer share its room. A result that does not fit is cut, and the
+//! object says so and how to read on. Small results leave their room to the others.
 
 use crate::history::{cut_escaped, escaped_bytes};
 use crate::json::{self, Fields, Value};
@@ -12,10 +12,10 @@ use crate::thread::{Cause, ChainRecord, Head, ThreadRecord};
 
 /// Bytes of an answer around its children.
 const ENVELOPE_BYTES: usize = 64;
-/// What is told of a child that cannot be read, in the place of a cause.
+/// Text in place of a cause for a child that cannot be read.
 const UNREADABLE: &str =
     "its records are missing or cannot be read: nobody knows what became of it";
-/// Most bytes of a child's cause, as JSON text; in a small room it has a sixth of it.
+/// Most bytes of a child's cause, as JSON text; if the room is small, the cause has a sixth of it.
 const CAUSE_BYTES_MAX: usize = 1_200;
 
 /// A child, as the thread that asks about it sees it.
@@ -25,16 +25,16 @@ pub struct Child {
     pub number: u64,
     id: String,
     result: Option<String>,
-    /// `None` if its records are missing or cannot be read.
+    /// Head of the child; `None` if its records are missing or cannot be read.
     head: Option<Head>,
-    /// Does it draw on the account that its parent draws on?
+    /// True if it draws on the account that its parent draws on.
     shares: bool,
 }
 
 impl Child {
-    /// A child as its records are.
+    /// Creates a child from its records.
     pub fn new(thread: &ThreadRecord, head: &Head, chain: &ChainRecord) -> Self {
-        // A text is shown as it is, other JSON as text.
+        // A JSON string is shown as its text, other JSON as it is.
         let text = |result: &String| match json::parse(result) {
             Ok(Value::String(text)) => text.to_string(),
             _ => result.clone(),
@@ -48,7 +48,7 @@ impl Child {
         }
     }
 
-    /// A child whose records are missing or cannot be read.
+    /// Creates a child whose records are missing or cannot be read.
     pub fn unreadable(id: &str) -> Self {
         Self {
             number: u64::MAX,
@@ -69,8 +69,8 @@ impl Child {
         self.head = Some(head.clone());
     }
 
-    /// How it stands towards a wait for it. `ceiling` holds the operator's caps. One that cannot be
-    /// read answers it: nothing more will be known of it.
+    /// Returns its state towards a wait for it. `ceiling` holds the operator's caps. A child that
+    /// cannot be read answers the wait: nothing more will be known of it.
     pub(super) fn standing(&self, ceiling: Limits) -> Standing {
         let head = self.head.as_ref();
         head.map_or(Standing::Answers, |head| {
@@ -78,26 +78,26 @@ impl Child {
         })
     }
 
-    /// Can its records be read?
+    /// Returns true if its records can be read.
     pub(super) fn is_readable(&self) -> bool {
         self.head.is_some()
     }
 
-    /// Why it is suspended, if it is.
+    /// Cause of its status, if it has one.
     pub(super) fn cause(&self) -> Option<&Cause> {
         self.head.as_ref()?.cause.as_ref()
     }
 
-    /// The JSON object that tells of it, in at most `room` bytes: the part of its result from byte
-    /// `from` on.
+    /// Returns the JSON object of the child, in at most `room` bytes, with the part of its result
+    /// from byte `from` on.
     fn answer(&self, from: usize, room: usize) -> String {
         let whole = self.object(from, usize::MAX, CAUSE_BYTES_MAX);
         if escaped_bytes(&whole) <= room {
             return whole;
         }
         let cause_bytes = (room / 6).min(CAUSE_BYTES_MAX);
-        // The object grows with the part of the result that it shows, so the longest part that fits
-        // is searched for.
+        // The object grows with the part of the result that it shows, so a binary search finds the
+        // longest part that fits.
         let (mut fits, mut exceeds) = (0, self.result.as_ref().map_or(0, String::len) + 1);
         while fits + 1 < exceeds {
             let middle = fits.midpoint(exceeds);
@@ -110,7 +110,7 @@ impl Child {
         self.object(from, fits, cause_bytes)
     }
 
-    /// The same with at most so many bytes of the result and of the cause.
+    /// Returns the same object with at most so many bytes of the result and of the cause.
     fn object(&self, from: usize, result_bytes: usize, cause_bytes: usize) -> String {
         let whole = self.result.as_deref();
         let start = whole.map_or(0, |whole| whole.floor_char_boundary(from));
@@ -149,7 +149,7 @@ impl Child {
     }
 }
 
-/// The code and the sentence of a cause, in at most about `bytes` bytes.
+/// Joins the code and the sentence of a cause, in at most about `bytes` bytes.
 fn cause_text(cause: &Cause, bytes: usize) -> String {
     let text = format!("{}: {}", cause.code, cause.message);
     let kept = cut_escaped(&text, bytes);
@@ -159,8 +159,8 @@ fn cause_text(cause: &Cause, bytes: usize) -> String {
     }
 }
 
-/// The JSON array of what is told of children, in at most `room` bytes: results from byte `from`
-/// on, each with a fair share of the room.
+/// Returns the JSON array of children, in at most `room` bytes: results from byte `from` on, each
+/// with a fair share of the room.
 pub(super) fn answer_children(children: &[Child], from: usize, room: usize) -> String {
     let room = room.saturating_sub(ENVELOPE_BYTES + children.len());
     let needs = children
@@ -174,7 +174,7 @@ pub(super) fn answer_children(children: &[Child], from: usize, room: usize) -> S
     format!("[{}]", answers.join(","))
 }
 
-/// The largest share with which all needs, each cut to it, fit the room.
+/// Returns the largest share with which all needs, each cut to it, fit the room.
 fn fair_share(mut needs: Vec<usize>, mut room: usize) -> usize {
     needs.sort_unstable();
     let count = needs.len();

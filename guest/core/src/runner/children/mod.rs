@@ -1,7 +1,9 @@
-//! Calls of the tools that the runner itself performs: children that are spawned, told something, ended and waited for.
+//! Calls of the tools that the runner itself performs: to spawn children, send them messages, end
+//! them and wait for them.
 //!
-//! They change records only, in the commit that records the reply. Whoever asks for a decision prepares them: what
-//! each names is looked up before, and what cannot be done is its answer.
+//! They change records only, in the commit that records the reply. The caller of a decision
+//! prepares them: the threads that each names are looked up before, and a call that cannot be
+//! performed is prepared as its answer.
 
 mod answers;
 mod told;
@@ -28,61 +30,64 @@ use crate::thread::{self, Cause, Draft, Intent, Parent, Resolved, Status, Within
 pub const SPAWNS_MAX: usize = 16;
 /// Most chains above one another, the root's counted.
 pub const DEPTH_MAX: u64 = 64;
-/// Most bytes of a message that a thread sends to another, as JSON text: an inbox full of them can be taken at once.
+/// Most bytes of a message that a thread sends to another, as JSON text: an inbox full of them can
+/// be taken at once.
 pub const SENT_BYTES_MAX: usize = 8 << 10;
-/// Most bytes, as JSON text, of what one call of the runner's own tools answers.
+/// Most bytes, as JSON text, of the answer of one call of the runner's own tools.
 pub const ANSWER_BYTES_MAX: usize = 48 << 10;
 
-/// What a decision needs beside the records of the thread.
+/// Inputs of a decision beside the records of the thread.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Kit {
     /// Mail that waits.
     pub mail: Vec<Mail>,
-    /// For each call of a reply, in order, what was prepared if it is one of the runner's own tools.
+    /// For each call of a reply, in order, the prepared call if it is one of the runner's own
+    /// tools.
     pub prepared: Vec<Option<Prepared>>,
-    /// What the open round waits for, if it does.
+    /// The children of the open wait, if the round has one.
     pub waiting: Option<Waiting>,
 }
 
-/// A call of one of the runner's own tools, with what it names.
+/// A call of one of the runner's own tools, with the threads that it names looked up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Prepared {
-    /// It only asks, or cannot be done: what the model is told, and whether that is a failure.
+    /// A call that only asks, or that cannot be performed: the text for the model, and whether that
+    /// is a failure.
     Answer(String, bool),
-    /// What became of children is asked: the part of each result from this byte on.
+    /// A question about children: the part of each result from this byte on.
     Results(Vec<Child>, usize),
-    /// A child is to be created.
+    /// A request to create a child.
     Spawn(Box<Spawning>),
-    /// A message for a descendant, and the bytes of those that wait there.
+    /// A message for a descendant, and the bytes of the messages that wait there.
     Send(Box<Neighbour>, Message, usize),
-    /// A descendant is to end.
+    /// A request to end a descendant.
     Stop(Box<Neighbour>, Intent),
-    /// The thread is to wait for children.
+    /// A wait for children.
     Wait(Waiting),
 }
 
 /// A child that is to be created.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Spawning {
-    /// What was asked.
+    /// The requested thread.
     pub draft: Draft,
-    /// What the library made of it.
+    /// The draft as the library resolved it.
     pub resolved: Resolved,
-    /// Money to be reserved for it; `None`: it draws on its parent's account.
+    /// Money to be reserved for it; `None` if it draws on its parent's account.
     pub grant: Option<Grant>,
-    /// For its id.
+    /// Random digits for its id.
     pub random: String,
 }
 
-/// What a call came to.
+/// Outcome of a performed call.
 pub(super) enum Done {
-    /// Its result, and whether it failed.
+    /// The result, and whether the call failed.
     Answered(String, bool),
-    /// A cap does not allow it: its result, and why the run stops.
+    /// A cap does not allow the call: its result, and the cause that stops the run.
     Stops(String, Cause),
 }
 
-/// What a child of this thread may do at most.
+/// Returns the upper bounds of a child of this thread.
 pub fn within(limits: Limits, capabilities: &[String]) -> Within {
     Within {
         limits: Limits {
@@ -93,8 +98,8 @@ pub fn within(limits: Limits, capabilities: &[String]) -> Within {
     }
 }
 
-/// Do what a call asks. `room` are the bytes that its answer may take, `spawned` the children that
-/// this reply has spawned.
+/// Performs a prepared call. `room` is the number of bytes that its answer may take, `spawned` the
+/// children that this reply has spawned.
 pub(super) fn perform(
     change: &mut Change<'_>,
     prepared: Prepared,
@@ -150,7 +155,7 @@ fn told(thread: &str, what: &str) -> String {
     text
 }
 
-/// A message into the inbox of a descendant, which is then due unless somebody holds it or it waits.
+/// Puts a message into the inbox of a descendant, which is then due unless it is held or waits.
 fn send(change: &mut Change<'_>, to: &Neighbour, message: &Message) {
     let head = change.beside(to);
     let number = head.mail_to;
@@ -185,7 +190,7 @@ fn spawn(
         return Ok(Done::Answered(text, true));
     }
     let refused = |why: String| Ok(Done::Answered(format!("not spawned: {why}"), true));
-    // All that can be wrong with what was asked is found before money is set aside: it is the
+    // Everything that can be wrong with the request is found before money is set aside: it is the
     // result of the call.
     let id = match thread::new_id(&draft, change.now(), &random) {
         Ok(id) => Some(id),
@@ -220,7 +225,7 @@ fn spawn(
     Ok(Done::Answered(text, false))
 }
 
-/// The cap that allows no further child, if one does not.
+/// Returns the cause of the cap that allows no further child, if one does not.
 fn no_more(change: &Change<'_>) -> Option<Cause> {
     let limits = change.limits();
     let spawns = change.head.counters.spawns;

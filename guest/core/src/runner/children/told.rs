@@ -1,5 +1,6 @@
-//! What is told to a tree from its top: that a thread was ended. It passes from each to its children, page by page, in
-//! commits of their own; the head of each remembers that its children have still to be told.
+//! Propagation of an end through a tree, from its top. The end passes from each thread to its
+//! children, page by page, in commits of their own; the head of each thread remembers that its
+//! children have still to be told.
 
 use crate::error::Error;
 use crate::history::Entry;
@@ -9,8 +10,8 @@ use crate::runner::signal::stop;
 use crate::runner::{Decision, Mail};
 use crate::thread::{Head, Intent, Status};
 
-/// Tell a thread that it is to end: at once, or once its step is done if somebody holds it. One that has ended, or has
-/// been told as much, is left as it is.
+/// Propagates an end to a thread: at once, or once its step is done if the thread is held. A thread
+/// that has ended, or has the same intent already, is left as it is.
 pub fn tell(
     loaded: &Loaded,
     round: Option<&Entry>,
@@ -22,7 +23,7 @@ pub fn tell(
     if head.status.is_end() {
         return through(loaded, intent, moment);
     }
-    // What it was told before may be more.
+    // The thread may have a stronger intent from before.
     let intent = head.intent.unwrap_or(intent).max(intent);
     let mut change = Change::with(loaded, mail, moment);
     if head.status == Status::Running && intent == Intent::Cancel {
@@ -35,7 +36,7 @@ pub fn tell(
     Ok(Decision::Commit(Box::new(stop(change, round, intent)?)))
 }
 
-/// One that has ended may have children that have not: what it is told passes through it to them.
+/// Propagates through a thread that has ended: its children may not have ended.
 fn through(loaded: &Loaded, intent: Intent, moment: Moment<'_>) -> Result<Decision, Error> {
     if loaded.chain.value.children == 0 || !is_news(&loaded.head.value, intent) {
         return Ok(Decision::Repeat);
@@ -45,14 +46,16 @@ fn through(loaded: &Loaded, intent: Intent, moment: Moment<'_>) -> Result<Decisi
     Ok(Decision::Commit(Box::new(change.into_head_plan()?)))
 }
 
-/// The same for a person's word. It closes the work of others, so a full store has room for it; but
-/// only for the first of its kind, or repeated ones would fill the margin.
+/// Passes a person's signal to the children of a thread that has ended. It closes the work of other
+/// threads, so a full store has room for it; but only for the first of its kind, or repeated
+/// signals would fill the margin.
 pub(in crate::runner) fn pass_through(change: &mut Change<'_>, intent: Intent) {
     change.closing = is_news(&change.head, intent);
     pass_on(change, intent);
 }
 
-/// Returns true if `intent` is stronger than what a thread that has ended has passed on, or has still to pass on.
+/// Returns true if `intent` is stronger than the one that a thread that has ended has passed on, or
+/// has still to pass on.
 fn is_news(head: &Head, intent: Intent) -> bool {
     let passed = match head.status {
         Status::Killed => Some(Intent::Kill),
@@ -62,9 +65,10 @@ fn is_news(head: &Head, intent: Intent) -> bool {
     passed.max(head.sweep) < Some(intent)
 }
 
-/// It ends once its step is done: its account admits nothing more, and its children are to be told.
+/// Requests that the thread ends once its step is done: its account admits nothing more, and its
+/// children are to be told.
 pub(in crate::runner) fn ends_later(change: &mut Change<'_>) {
-    // Only the first one ends something: more of them may not fill the margin.
+    // Only the first request ends something: later ones may not fill the margin of a full store.
     change.closing = change.head.intent.is_none();
     change.head.intent.get_or_insert(Intent::Cancel);
     if change.chain.has_account() {
@@ -73,14 +77,15 @@ pub(in crate::runner) fn ends_later(change: &mut Change<'_>) {
     pass_on(change, Intent::Cancel);
 }
 
-/// Its children are to be told.
+/// Marks the children of the thread as still to be told.
 pub(in crate::runner) fn pass_on(change: &mut Change<'_>, intent: Intent) {
     if change.chain.children > 0 {
         change.head.sweep = change.head.sweep.max(Some(intent));
     }
 }
 
-/// What somebody told a thread through another takes effect, if nobody holds it or it is to end at once.
+/// Applies the intent that another thread gave this one, if the thread is not held or is to end at
+/// once.
 pub fn end(
     loaded: &Loaded,
     round: Option<&Entry>,
@@ -98,7 +103,7 @@ pub fn end(
     Ok(Decision::Commit(Box::new(stop(change, round, intent)?)))
 }
 
-/// All children were told `intent`.
+/// Records that all children were told `intent`.
 pub fn swept(loaded: &Loaded, intent: Intent, moment: Moment<'_>) -> Result<Decision, Error> {
     if loaded.head.value.sweep != Some(intent) {
         return Ok(Decision::Repeat);
@@ -110,7 +115,7 @@ pub fn swept(loaded: &Loaded, intent: Intent, moment: Moment<'_>) -> Result<Deci
     Ok(Decision::Commit(Box::new(change.into_head_plan()?)))
 }
 
-/// When a thread is due whose children know all.
+/// Returns the due time of a thread whose children were all told.
 fn due(head: &Head) -> Option<u64> {
     let at = match head.status {
         Status::Running => head.expiry,

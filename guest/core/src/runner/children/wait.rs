@@ -1,4 +1,4 @@
-//! Waiting for children: a call that stays open, of a thread that nobody holds meanwhile.
+//! Waits for children: a call stays open while the thread is released.
 
 use super::ANSWER_BYTES_MAX;
 use super::answers::{Child, answer_children};
@@ -17,22 +17,22 @@ use crate::settings::Pin;
 use crate::thread::{Cause, Status, StepKind, WAIT_MAX, WaitFor};
 use crate::time::Instant;
 
-/// What a call of `wait_threads` waits for.
+/// A call of `wait_threads`, with its children.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Waiting {
-    /// Is the first end enough?
+    /// True if the first child that stops is enough.
     pub any: bool,
-    /// Milliseconds.
+    /// Longest time of the wait in milliseconds.
     pub timeout: u64,
-    /// Is it for all its children, those of the same reply too?
+    /// True if it waits for all children, including those that the same reply spawns.
     pub all: bool,
-    /// The children, as they are now.
+    /// The children in their current state.
     pub children: Vec<Child>,
 }
 
 impl Waiting {
-    /// The same beside the other calls of its reply: children as those have left them, with the
-    /// spawned ones if it is for all, at most the newest.
+    /// Updates the wait by the other calls of its reply: the heads as those calls have changed
+    /// them, and the spawned children if it waits for all, at most the newest.
     pub(in crate::runner) fn beside(mut self, change: &Change<'_>, spawned: Vec<Child>) -> Self {
         for child in &mut self.children {
             if let Some(head) = change.changed_head(child.id()) {
@@ -47,14 +47,15 @@ impl Waiting {
         self
     }
 
-    /// Spawn numbers of those that do not answer it.
+    /// Spawn numbers of the children that do not answer the wait.
     fn left(&self, ceiling: Limits) -> Vec<u64> {
         let left = self.children.iter();
         let left = left.filter(|child| child.standing(ceiling) != Standing::Answers);
         left.map(|child| child.number).collect()
     }
 
-    /// Has it all that it waits for? A child that cannot be read is not the first end.
+    /// Returns true if the wait has everything it waits for. A child that cannot be read does not
+    /// count as the first that stops.
     fn is_over(&self, left: &[u64]) -> bool {
         let readable = self.children.iter().filter(|child| child.is_readable());
         left.is_empty() || self.any && left.len() < readable.count()
@@ -68,8 +69,8 @@ impl Waiting {
         interrupted.any(|child| child.cause().is_some_and(|cause| cause.reason == "budget"))
     }
 
-    /// The child that holds it up, if none of them goes on by itself: one without money before
-    /// others, for that needs a person.
+    /// Returns the child that holds up the wait, if none of them goes on by itself. A child without
+    /// money is preferred, because that needs a person.
     fn interrupted(&self, ceiling: Limits) -> Option<(&Child, &Cause)> {
         let standing = |child: &Child| child.standing(ceiling);
         if self
@@ -85,14 +86,15 @@ impl Waiting {
         causes.min_by_key(|(_, cause)| cause.reason != "budget")
     }
 
-    /// What the model is told.
+    /// Returns the answer for the model.
     fn answer(&self, late: bool) -> String {
         let children = answer_children(&self.children, 0, ANSWER_BYTES_MAX);
         format!(r#"{{"threads":{children},"timed_out":{late}}}"#)
     }
 }
 
-/// What follows a reply or its results: the calls outside, then the wait, then the next attempt.
+/// Hands out the next step after a reply or its results: the calls that a driver runs, then the
+/// wait, then the next attempt.
 pub(in crate::runner) fn go_on(
     change: &mut Change<'_>,
     pin: &Pin,
@@ -114,7 +116,7 @@ pub(in crate::runner) fn go_on(
     Ok(())
 }
 
-/// A run comes to its wait: it waits, or goes on if there is nothing to wait for.
+/// Begins the wait of a run, or goes on if there is nothing to wait for.
 fn wait(change: &mut Change<'_>, pin: &Pin, waiting: &Waiting) {
     let ceiling = change.ceiling();
     let left = waiting.left(ceiling);
@@ -126,14 +128,15 @@ fn wait(change: &mut Change<'_>, pin: &Pin, waiting: &Waiting) {
     }
     let until = change.now().plus_millis(waiting.timeout);
     wait_until(change, waiting, left, until);
-    // Where its children have no money it is looked at once they could be revived, or could not.
+    // Children without money: the wait is checked again as soon as they could be revived, or could
+    // not.
     let stuck = waiting.interrupted(ceiling);
     if stuck.is_some_and(|(_, cause)| cause.reason == "budget") {
         change.head.due = Some(0);
     }
 }
 
-/// Releases the thread until the deadline, or until the children that are left have stopped.
+/// Releases the thread until the deadline, or until the remaining children have stopped.
 fn wait_until(change: &mut Change<'_>, waiting: &Waiting, left: Vec<u64>, until: Instant) {
     if change.head.status != Status::Waiting {
         let_go(change, Status::Waiting);
@@ -149,8 +152,8 @@ fn wait_until(change: &mut Change<'_>, waiting: &Waiting, left: Vec<u64>, until:
     });
 }
 
-/// A thread whose children were all interrupted is suspended with them, its wait open. It goes on
-/// when it is resumed, or by itself once they have stopped.
+/// Suspends a thread whose children were all interrupted, its wait open; returns false if they were
+/// not. It goes on when it is resumed, or by itself once the children have stopped.
 fn suspend_with_child(change: &mut Change<'_>, waiting: &Waiting, left: Vec<u64>) -> bool {
     let Some((child, why)) = waiting.interrupted(change.ceiling()) else {
         return false;
@@ -171,7 +174,7 @@ fn suspend_with_child(change: &mut Change<'_>, waiting: &Waiting, left: Vec<u64>
     let_go(change, Status::Suspended);
     change.closing = true;
     change.head.cause = Some(cause);
-    // Mail is taken after the wait: it is no reason to start it before.
+    // Mail is taken after the wait: it is no reason to start the thread before.
     change.head.due = None;
     change.head.wait = Some(WaitFor {
         numbers: left,
@@ -183,7 +186,7 @@ fn suspend_with_child(change: &mut Change<'_>, waiting: &Waiting, left: Vec<u64>
     true
 }
 
-/// The call has its result, and the run goes on.
+/// Answers the call of the wait with `text`, and goes on with the run.
 fn answer(change: &mut Change<'_>, pin: &Pin, text: String) {
     change.head.wait = None;
     let round = change.head.round.take();
@@ -203,7 +206,7 @@ fn answer(change: &mut Change<'_>, pin: &Pin, text: String) {
     admit(change, pin, Try::default());
 }
 
-/// A waiting thread is looked at: it goes on under this holder, or waits further.
+/// Checks a waiting thread: it goes on under this holder, or waits further.
 pub(in crate::runner) fn woken(
     loaded: &Loaded,
     pin: &Pin,
@@ -225,7 +228,7 @@ pub(in crate::runner) fn woken(
         Looked::GoesOn => Reason::ToolResults,
         Looked::Suspended => Reason::Suspended,
         Looked::Waits => {
-            // Not yet: nobody holds it, and it is not due before it must be.
+            // The wait goes on: the thread is not held, and not due before it must be.
             let before = &loaded.head.value;
             change.head.token = before.token;
             change.head.lost = before.lost;
@@ -240,13 +243,13 @@ pub(in crate::runner) fn woken(
     Ok(Decision::Commit(Box::new(change.into_plan(reason)?)))
 }
 
-/// What a look at a waiting thread came to.
+/// Outcome of the check of a wait.
 enum Looked {
     /// The call has its result.
     GoesOn,
     /// It is suspended with its children, or because the store is full.
     Suspended,
-    /// It waits further.
+    /// The wait goes on.
     Waits,
 }
 
@@ -271,8 +274,8 @@ fn look(change: &mut Change<'_>, pin: &Pin, waiting: &Waiting) -> Looked {
         suspend(change, cause);
         return Looked::Suspended;
     }
-    // Whoever drives a tree looks at a wait when its time is over. Where nobody did, its time was
-    // one in which nobody ran its children either: they have it again.
+    // The driver of a tree checks a wait when its time is over. If none did, no driver ran its
+    // children in that time either: the wait has its time again.
     let until = match missed {
         true => now.plus_millis(waiting.timeout),
         false => until,

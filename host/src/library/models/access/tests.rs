@@ -1,4 +1,4 @@
-//! Which keys may go where, without a policy and with one.
+//! The addresses that keys may be sent to, without a policy and with one.
 
 use super::*;
 use crate::authority::Environment;
@@ -21,7 +21,7 @@ const SECRETS: &[(&str, &str)] = &[
     ("SET_BASE_URL", "https://set.test:8443/v1"),
 ];
 
-/// A provider's address and key, and a part of the error; empty if the key may go there.
+/// A provider's address and key, and a part of the error; empty if the key may be sent there.
 const BOUND: &[(&str, &str, &str)] = &[
     ("https://api.openai.com/v1", "${OPENAI_API_KEY}", ""),
     ("https://API.openai.com:443", "${OPENAI_API_KEY}", ""),
@@ -147,9 +147,9 @@ fn a_policy_binds_wire_hosts_and_keys() {
     );
 }
 
-/// Symptom: a grant of one team's address at a shared gateway was one of the whole gateway. Cause:
-/// a grant was scheme, host and port. Fix: it may have the beginning of a path. The kind: addresses
-/// that begin as the one granted and lead elsewhere, with the operator's key.
+/// Symptom: a grant of one team's address at a shared gateway granted the whole gateway. Cause: a
+/// grant was scheme, host and port. Fix: a grant may have the beginning of a path. Kind: addresses
+/// that begin like the granted one and lead elsewhere, with the operator's key.
 #[test]
 fn a_policy_binds_a_provider_and_its_key_below_a_path() {
     let granted = policy(
@@ -205,7 +205,7 @@ fn a_policy_binds_a_provider_and_its_key_below_a_path() {
     }
 }
 
-/// A policy, an address of a tenant, and where the provider may be; none if it is refused.
+/// Columns: policy, a tenant's address, the permitted network addresses (`None` if refused).
 const REACHED: &[(&str, &str, Option<NetworkReach>)] = {
     use NetworkReach::{Anywhere, Loopback, Public};
     const STRICT: &str = "preset: strict";
@@ -244,8 +244,8 @@ const REACHED: &[(&str, &str, Option<NetworkReach>)] = {
     ]
 };
 
-/// Symptom: under `preset: strict` a tenant reached the machine's own services. Cause: any address
-/// was as good as another. Fix: those that are not public are refused unless they are granted.
+/// Symptom: under `preset: strict` a tenant reached the machine's own services. Cause: addresses
+/// were not distinguished. Fix: those that are not public are refused unless they are granted.
 #[test]
 fn strict_refuses_addresses_that_are_not_public() {
     for (text, base_url, reach) in REACHED {
@@ -268,7 +268,7 @@ fn strict_refuses_addresses_that_are_not_public() {
     }
 }
 
-/// One provider of a tenant's table under a policy; no error shows a key.
+/// Checks one provider of a tenant's table under a policy; no error may show a key.
 fn bound(base_url: &str, key: &str, policy: &Policy, word: &str) {
     let text = format!(
         "providers:\n  p:\n    wire: openai\n    base_url: '{base_url}'\n    key: '{key}'\n"

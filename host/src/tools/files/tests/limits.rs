@@ -1,8 +1,8 @@
-//! Large files, many files, and how much one call reads.
+//! Large files, many files, and the bounds on the reading of one call.
 
 use super::*;
 
-/// What is shown of the files that `large_and_binary_files` plants.
+/// Results for the files that `large_and_binary_files` plants.
 const LARGE: &[Case<'_>] = &[
     (
         "read_file",
@@ -116,7 +116,7 @@ fn large_and_binary_files() {
     check(&tools, LARGE);
 }
 
-/// A file of this size that takes no space.
+/// Makes a sparse file of this size.
 fn sparse(temp: &TempDir, name: &str, bytes: u64) {
     let path = temp.path().join(name);
     let file = std::fs::OpenOptions::new()
@@ -200,17 +200,17 @@ fn directories_without_end() {
     check(&tools, MANY);
 }
 
-/// Symptom: a listing of 20,000 links that lead nowhere ran for minutes after its call had ended.
-/// Cause: only what was shown counted, and nobody asked whether the call was over. Fix: every look
-/// counts, and so does every link that is followed. The kind: what is skipped (links that lead
-/// nowhere or in a circle, names that are not UTF-8, hidden ones), alone and below directories.
+/// Symptom: a listing of 20,000 broken links ran for minutes after its call had ended. Cause: only
+/// listed entries counted, and the end of the call was not checked. Fix: every entry looked at
+/// counts, and so does every link that is followed. Kind: entries that are left out (broken or
+/// circular links, names that are not UTF-8, hidden ones), alone and below directories.
 #[cfg(unix)]
 #[test]
 fn what_is_not_shown_counts_too() {
     use std::os::unix::ffi::OsStrExt;
     use std::os::unix::fs::symlink;
     let (temp, mut tools) = grant(&[]);
-    /// A name of a directory, and what plants its n-th entry.
+    /// Name of a directory, and the function that plants its n-th entry.
     type Planted<'a> = (&'a str, &'a dyn Fn(&std::path::Path, usize));
     let planted: [Planted<'_>; 3] = [
         ("nowhere", &|dir, n| {
@@ -247,7 +247,7 @@ fn what_is_not_shown_counts_too() {
     assert!(deep.ends_with(incomplete), "{deep}");
 }
 
-/// The links of the symptom above, and links that lead somewhere: no more are followed than a
+/// The links of the symptom above, and links that can be opened: no more are followed than a
 /// listing has lines.
 #[cfg(unix)]
 #[test]

@@ -1,4 +1,4 @@
-//! Paths, names and links that lead where nothing may be seen, and files that are none.
+//! Paths, names and links that must not be seen, and entries that are not files.
 
 use super::*;
 use std::path::Path;
@@ -51,7 +51,7 @@ fn paths_that_are_refused() {
         check_path(&tools, path, word);
     }
     std::fs::remove_file(temp.path().with_extension("outside")).expect("removed");
-    // Where case matters, twins are two files, and each is read by its own name.
+    // Where case matters, the two names are two files, and each is read by its own name.
     let names = call(&tools, "list_files", json!({})).content;
     if names.contains("a.txt") && names.contains("A.TXT") {
         exactly(&tools, "read_file", json!({"path": "A.TXT"}), "twin\n");
@@ -170,8 +170,8 @@ fn links() {
     }
 }
 
-/// Symptom: a file of `.ai`, or of somebody else, could be read under a second name. Cause: only names were looked at.
-/// Fix: a file with more than one name is not read.
+/// Symptom: a file of `.ai`, or of another user, could be read under a second name. Cause: only
+/// names were checked. Fix: a file with more than one name is not read.
 #[cfg(unix)]
 #[test]
 fn hard_links() {
@@ -194,7 +194,7 @@ fn hard_links() {
     let found = call(&tools, "search_files", json!({"pattern": "hid"})).content;
     assert!(found.contains("[3 hard links were not searched"), "{found}");
     std::fs::remove_file(outside).expect("removed");
-    // With its other name gone, it is a file like any other.
+    // Once its other name is removed, it is an ordinary file.
     std::fs::remove_file(temp.path().join("out")).expect("removed");
     std::fs::write(temp.path().join("b.txt"), "ok\n").expect("written");
     link(&temp.path().join("b.txt"), "c.txt");
@@ -203,7 +203,7 @@ fn hard_links() {
     exactly(&tools, "read_file", json!({"path": "b.txt"}), "ok\n");
 }
 
-/// Neither a pipe without a writer nor a device may stop a call.
+/// Neither a pipe without a writer nor a device may block a call.
 #[cfg(unix)]
 #[test]
 fn special_files() {
