@@ -1,11 +1,11 @@
 //! `cargo xtask demo`: from a plain checkout to a run of `threadkeep demo`, in one command.
 //!
-//! The first start compiles the component to native code and keeps it; later ones load it.
+//! The first start compiles the component to native code and keeps it; later starts load it.
 
 use crate::{component, process, setup};
 use anyhow::Result;
 
-/// Set-up, component, then the demo with the arguments as given.
+/// Sets up, builds the component, then runs the demo with the arguments as given.
 pub fn run(arguments: &[String]) -> Result<()> {
     setup::run()?;
     component::run()?;

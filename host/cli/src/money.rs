@@ -5,22 +5,22 @@ const NANOS: u64 = 1_000_000_000;
 /// Decimals of a nano-dollar.
 const DECIMALS: usize = 9;
 
-/// Exact decimal text: at least two decimals, no zeros after them. `0.00021`, `1.00`.
+/// Formats exact decimal text: at least two decimals, no zeros after them. `0.00021`, `1.00`.
 pub fn decimal(nanos: u64) -> String {
     let fraction = format!("{:09}", nanos % NANOS);
     let kept = fraction.trim_end_matches('0').len().max(2);
     format!("{}.{}", nanos / NANOS, &fraction[..kept])
 }
 
-/// The same for a person, with the currency: `0.00021 USD`.
+/// Formats the amount with its currency: `0.00021 USD`.
 pub fn shown(nanos: u64) -> String {
     format!("{} USD", decimal(nanos))
 }
 
-/// The amount that a plain decimal such as `0.25` stands for.
+/// Parses a plain decimal such as `0.25`.
 ///
 /// # Errors
-/// A sentence, if it is no such text, finer than a nano-dollar, or too large.
+/// A sentence, if the text is no plain decimal, finer than a nano-dollar, or too large.
 pub fn parse(text: &str) -> Result<u64, String> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
     let digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
