@@ -1,9 +1,10 @@
-//! `cargo bench -p threadkeep-tests --bench neighbour [-- ATTACK]`: what a tenant's calls take while another tenant attacks, beside
-//! what they take in quiet.
+//! `cargo bench -p threadkeep-tests --bench neighbour [-- ATTACK]`: measures a tenant's calls while
+//! another tenant attacks, and in quiet.
 //!
-//! Quiet and attack take turns in short rounds, so that whatever else the machine does weighs on both: only the ratio is
-//! meant to be read. The neighbour creates threads with the real component over a store in memory; the attackers are the
-//! programs of `tests/programs`, as many at once as a tenant of the preset `strict` may run. Nothing is asserted.
+//! Quiet and attack alternate in short rounds, so that other load of the machine affects both: only
+//! the ratio is meaningful. The neighbour creates threads with the real component over a store in
+//! memory; the attackers are the programs of `tests/programs`, as many at once as a tenant of the
+//! preset `strict` may run. Nothing is asserted.
 
 use cap_std::fs::Dir;
 use std::sync::Arc;
@@ -40,7 +41,7 @@ const ATTACKS: [&str; 12] = [
 ];
 
 fn main() {
-    // `cargo test --benches` runs this file, too: then it only shows that it works.
+    // `cargo test --benches` runs this file, too: then it only proves that the bench works.
     let (rounds, calls) = match std::env::args().any(|argument| argument == "--bench") {
         true => (ROUNDS, CALLS),
         false => (1, 5),
@@ -84,7 +85,7 @@ struct Times {
 impl World {
     fn new(attack: &str, cache: &CodeCache) -> Self {
         let limits = Limits {
-            // An attack ends soon after its round; a list of 200 MB has its memory.
+            // An attack ends soon after its round; a list of 200 MB fits in the memory.
             compute_time_max: Duration::from_millis(500),
             memory_bytes_max: 256 << 20,
             tenant_memory_bytes_max: 2 << 30,
@@ -122,7 +123,8 @@ impl World {
         }
     }
 
-    /// Measure while attackers attack, one call after another each; gives how many attacks ended.
+    /// Measures while attackers attack, each one call after another; returns the number of attacks
+    /// that ended.
     fn attacked(&self, calls: usize, times: &mut Vec<Duration>) -> u64 {
         let (over, attacks) = (AtomicBool::new(false), AtomicU64::new(0));
         std::thread::scope(|scope| {

@@ -1,8 +1,10 @@
-//! `cargo bench -p threadkeep-tests --bench scale [-- SECTION]`: what grows, and what must not grow with it.
+//! `cargo bench -p threadkeep-tests --bench scale [-- SECTION]`: measures costs that grow with
+//! size, and costs that must not.
 //!
-//! Sections: `bytes`, `entries`, `context`, `pages`, `runs`. Each prints its baseline beside it, measured in the same
-//! run. Nothing is asserted. A store is filled with a tenth of the design's size; `--full` fills it whole, which takes
-//! some minutes and gigabytes of the temporary directory.
+//! Sections: `bytes`, `entries`, `context`, `pages`, `runs`. Each prints its result beside its
+//! baseline, measured in the same run. Nothing is asserted. A store is filled to a tenth of the
+//! design's size; `--full` fills it to the whole, which takes some minutes and gigabytes of the
+//! temporary directory.
 
 #[path = "scale/bytes.rs"]
 mod bytes;
@@ -39,7 +41,7 @@ const SECTIONS: [Section; 5] = [
 fn main() {
     let given: Vec<String> = std::env::args().skip(1).collect();
     let has = |word: &str| given.iter().any(|argument| argument == word);
-    // `cargo test --benches` runs this file, too: then it only shows that it works.
+    // `cargo test --benches` runs this file, too: then it only proves that the bench works.
     let size = match (has("--bench"), has("--full")) {
         (false, _) => Size::Trial,
         (true, false) => Size::Tenth,

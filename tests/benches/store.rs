@@ -1,8 +1,9 @@
-//! `cargo bench -p threadkeep-tests --bench store`: what the SQLite store costs beside SQL written by hand for the same
-//! rows, alone and with eight writers, and what opening it costs.
+//! `cargo bench -p threadkeep-tests --bench store`: measures the SQLite store and SQL written by
+//! hand for the same rows, alone and with eight writers, and the cost of opening a store.
 //!
-//! As in the bench `turn`, candidates take turns within one run, only ratios are meant to be read, and nothing is
-//! asserted. A commit is a turn's: head, chain, entry of the sizes below; a step is a `get` of the first two before it.
+//! As in the bench `turn`, candidates alternate within one run, only ratios are meaningful, and
+//! nothing is asserted. A commit is a turn's: head, chain, entry of the sizes below; a step also
+//! reads the first two before it.
 
 #[path = "store/alone.rs"]
 mod alone;
@@ -22,16 +23,16 @@ use threadkeep::storage::{Expect, Key, Op, Outcome, Storage};
 
 /// Steps that count, of each candidate.
 const STEPS: usize = 4_000;
-/// The same, where each waits for the disk.
+/// Steps that count where each waits for the disk.
 const STEPS_DURABLE: usize = 300;
 
 fn main() {
-    // `cargo test --benches` runs this file, too: then it only shows that it works.
+    // `cargo test --benches` runs this file, too: then it only proves that the bench works.
     let steps = match std::env::args().any(|argument| argument == "--bench") {
         true => |steps| steps,
         false => |_| 4,
     };
-    // A word picks what it names: `cargo bench ... -- alone`.
+    // A word selects a part: `cargo bench ... -- alone`.
     let words: Vec<String> = std::env::args()
         .skip(1)
         .filter(|word| !word.starts_with('-'))
@@ -50,7 +51,7 @@ fn main() {
     }
 }
 
-/// Head, chain and entry as a turn has them.
+/// Head, chain and entry of a turn.
 fn rows() -> [String; 3] {
     let text = |bytes: usize| {
         format!(

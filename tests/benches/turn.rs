@@ -1,10 +1,11 @@
-//! `cargo bench -p threadkeep-tests --bench turn`: what a turn's commit and a call of the component cost, each beside
-//! its baseline.
+//! `cargo bench -p threadkeep-tests --bench turn`: measures a turn's commit and a call of the
+//! component, each compared with its baseline.
 //!
-//! Every candidate does the same step before any does the next one, and which goes first changes with each step: only
-//! ratios of one run are meant to be read. A harness that measures one candidate after the other cannot do that, so
-//! this one is our own. Nothing is asserted. One step is one commit of three operations: head, chain, entry. Steps
-//! alternate between a reply of about 2 KB that calls one tool and the tool's result of the same size.
+//! Every candidate does the same step before any does the next one, and the order changes with each
+//! step: only ratios of one run are meaningful. A harness that measures one candidate after the
+//! other cannot do that, so this one is our own. Nothing is asserted. One step is one commit of
+//! three operations: head, chain, entry. Steps alternate between a reply of about 2 KB that calls
+//! one tool and the tool's result of the same size.
 
 #[path = "turn/budget.rs"]
 mod budget;
@@ -27,15 +28,15 @@ mod world;
 
 use threadkeep::storage::sqlite::Durability;
 
-/// Steps of each candidate before the clock counts: caches, statements and code are warm.
+/// Steps of each candidate before measuring begins: they warm caches, statements and code.
 const WARM_STEPS: usize = 40;
 /// Steps of each candidate that count.
 const STEPS: usize = 600;
-/// The same, where each waits for the disk.
+/// Steps that count where each waits for the disk.
 const STEPS_DURABLE: usize = 200;
 
 fn main() {
-    // `cargo test --benches` runs this file, too: then it only shows that it works.
+    // `cargo test --benches` runs this file, too: then it only proves that the bench works.
     let steps = match std::env::args().any(|argument| argument == "--bench") {
         true => |steps| steps,
         false => |_| 4,

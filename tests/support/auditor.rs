@@ -1,8 +1,8 @@
-//! The host's audit as tests ask for it: every finding as a sentence.
+//! The host's audit for tests: each finding as a sentence.
 
 use threadkeep::storage::Storage;
 
-/// Everything that is wrong with a store at rest; empty if nothing is.
+/// Audits a store at rest; returns its findings, empty if there are none.
 pub fn audit(store: &dyn Storage) -> Vec<String> {
     let report = threadkeep::audit::audit(store).expect("the store answers");
     let findings = report.findings.iter();

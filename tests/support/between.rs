@@ -1,19 +1,19 @@
-//! A store in which something happens between what a request reads and what it commits: another process's request.
+//! A store that runs a request of another process between the reads of a request and its commit.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use threadkeep::storage::{Op, Outcome, Storage, StorageError};
 
-/// What happens.
+/// The other request.
 type Other = Box<dyn FnOnce() + Send>;
 
-/// See the module's documentation.
+/// A store that runs another request before a commit.
 pub struct Between {
     inner: Arc<dyn Storage>,
     other: Mutex<Option<Other>>,
 }
 
 impl Between {
-    /// A store over `inner` in which nothing happens yet.
+    /// A store over `inner` without another request so far.
     pub fn new(inner: Arc<dyn Storage>) -> Self {
         Self {
             inner,
@@ -21,7 +21,7 @@ impl Between {
         }
     }
 
-    /// Let this happen before the next commit, once.
+    /// Runs this before the next commit, once.
     pub fn before_commit(&self, other: impl FnOnce() + Send + 'static) {
         *self.other.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(other));
     }

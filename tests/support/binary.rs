@@ -1,7 +1,9 @@
-//! The `threadkeep` command as a process: built once, started in a clean environment, read to its end or watched.
+//! Runs the `threadkeep` command as a process: built once, started in a clean environment, read to
+//! its end or watched.
 //!
-//! cargo gives the path of a binary only to the tests of its own package, so it is looked for beside this test binary.
-//! cargo is asked to build it first, with the features of the test run, so that it is never an old one.
+//! cargo gives the path of a binary only to the tests of its own package, so it is looked for
+//! beside this test binary. cargo builds it first, with the features of the test run, so that it is
+//! never an old one.
 
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -11,12 +13,12 @@ use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How long a process may take to say or do what is awaited: the machine may be busy.
+/// Longest time to wait for a process's output or end: the machine may be busy.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 const NAME: &str = "threadkeep";
 
-/// The command.
+/// The path of the command.
 ///
 /// # Panics
 /// If it cannot be found and cannot be built.
@@ -35,7 +37,7 @@ pub fn path() -> &'static Path {
     })
 }
 
-/// `<target>/<profile>`, in whose `deps` the tests are.
+/// Returns `<target>/<profile>`, whose `deps` holds the tests.
 fn profile_folder() -> PathBuf {
     let test = std::env::current_exe().expect("a test knows its own file");
     let deps = test.parent().expect("a file is in a folder");
@@ -45,7 +47,7 @@ fn profile_folder() -> PathBuf {
     }
 }
 
-/// False where there is no cargo: somebody runs a test binary by itself.
+/// Builds the command. Returns false without cargo: then a test binary runs by itself.
 fn build(folder: &Path) -> bool {
     let profile = match folder.file_name().and_then(|name| name.to_str()) {
         Some("debug") | None => "dev",
@@ -54,8 +56,8 @@ fn build(folder: &Path) -> bool {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo
         .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
-        // The whole workspace with `--examples`, of which there are none, has the same features as its tests: nothing
-        // is compiled twice.
+        // The workspace has no examples: `--examples` only selects the features of the tests, so
+        // that nothing is compiled twice.
         .args([
             "build",
             "--quiet",
@@ -77,8 +79,8 @@ fn build(folder: &Path) -> bool {
     }
 }
 
-/// The command in a project, with no more of the environment than a process needs, and a cache of native code that all
-/// tests share.
+/// Prepares the command in a project, with only the environment variables that a process needs, and
+/// a cache of native code that all tests share.
 pub fn command(project: &Path) -> Command {
     let mut command = Command::new(path());
     command
@@ -94,7 +96,7 @@ pub fn command(project: &Path) -> Command {
     command
 }
 
-/// A process that has ended.
+/// The result of a process that has ended.
 #[derive(Debug)]
 pub struct Ran {
     /// Its exit code; `None` if a signal ended it.
@@ -106,10 +108,10 @@ pub struct Ran {
 }
 
 impl Ran {
-    /// The one JSON document on standard output, whose `exit` is the exit code.
+    /// Returns the one JSON document on standard output, whose `exit` is the exit code.
     ///
     /// # Panics
-    /// If there is anything else, or the codes differ.
+    /// If there is any other output, or the codes differ.
     pub fn json(&self) -> Value {
         assert_eq!(self.out.lines().count(), 1, "one document: {self:#?}");
         let document: Value =
@@ -123,7 +125,7 @@ impl Ran {
     }
 }
 
-/// Run to the end.
+/// Runs a command to its end.
 ///
 /// # Panics
 /// If it cannot be started.
@@ -136,7 +138,7 @@ pub fn run(mut command: Command) -> Ran {
     }
 }
 
-/// Run to the end with this on standard input.
+/// Runs a command to its end with this text on standard input.
 ///
 /// # Panics
 /// If it cannot be started.
@@ -144,7 +146,7 @@ pub fn feed(command: Command, input: &str) -> Ran {
     start_fed(command, input).end()
 }
 
-/// Start with this on standard input, and watch.
+/// Starts a command with this text on standard input, and watches it.
 ///
 /// # Panics
 /// If it cannot be started.
@@ -158,7 +160,7 @@ pub fn start_fed(mut command: Command, input: &str) -> Running {
     running
 }
 
-/// A process that is watched while it runs; ended when dropped.
+/// A process that is watched while it runs; killed when dropped.
 #[derive(Debug)]
 pub struct Running {
     child: Child,
@@ -166,7 +168,7 @@ pub struct Running {
     err: Reader,
 }
 
-/// Start and watch.
+/// Starts a command and watches it.
 ///
 /// # Panics
 /// If it cannot be started.
@@ -178,23 +180,23 @@ pub fn start(mut command: Command) -> Running {
 }
 
 impl Running {
-    /// Wait until standard error holds this text.
+    /// Waits until standard error holds this text.
     ///
     /// # Panics
-    /// If it does not come in time.
+    /// If the text does not come in time.
     pub fn await_err(&self, text: &str) {
         self.err.wait_for(text);
     }
 
-    /// Wait until standard output holds this text.
+    /// Waits until standard output holds this text.
     ///
     /// # Panics
-    /// If it does not come in time.
+    /// If the text does not come in time.
     pub fn await_out(&self, text: &str) {
         self.out.wait_for(text);
     }
 
-    /// True if it has not ended.
+    /// Returns true if the process has not ended.
     pub fn is_alive(&mut self) -> bool {
         self.child
             .try_wait()
@@ -202,22 +204,22 @@ impl Running {
             .is_none()
     }
 
-    /// What a terminal sends for Ctrl-C.
+    /// Sends SIGINT, as a terminal does for Ctrl-C.
     pub fn interrupt(&self) {
         self.signal("-INT");
     }
 
-    /// What asks a process to end.
+    /// Sends SIGTERM, which asks a process to end.
     pub fn terminate(&self) {
         self.signal("-TERM");
     }
 
-    /// What a terminal that goes away sends.
+    /// Sends SIGHUP, as a terminal does that closes.
     pub fn hang_up(&self) {
         self.signal("-HUP");
     }
 
-    /// What nobody can catch.
+    /// Sends SIGKILL, which no process can catch.
     pub fn kill(&self) {
         self.signal("-KILL");
     }
@@ -231,10 +233,10 @@ impl Running {
         );
     }
 
-    /// Wait for the end.
+    /// Waits for the end of the process.
     ///
     /// # Panics
-    /// If it does not end in time.
+    /// If the process does not end in time.
     pub fn end(mut self) -> Ran {
         let status = self.wait();
         Ran {
@@ -263,7 +265,7 @@ impl Drop for Running {
     }
 }
 
-/// Reads one end as it comes.
+/// Reads an output stream as it comes.
 #[derive(Debug)]
 struct Reader {
     shared: Arc<(Mutex<Vec<u8>>, Condvar)>,

@@ -1,4 +1,5 @@
-//! A model server whose answers are written by hand, byte for byte, for what no well-behaved server does.
+//! A model server with answers written by hand, byte for byte, for behaviour that no correct server
+//! shows.
 
 use crate::llmock::Wire;
 use std::io::{Read, Write};
@@ -9,7 +10,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 pub const SSE: &str =
     "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n";
 
-/// A server that tells of each request that it has read.
+/// A server that reports each request that it has read.
 #[derive(Debug)]
 pub struct Canned {
     address: std::net::SocketAddr,
@@ -18,7 +19,8 @@ pub struct Canned {
 }
 
 impl Canned {
-    /// A server that gives the first connection the first answer, and so on, and every further one the last.
+    /// Starts a server that gives the first connection the first answer, and so on, and every
+    /// further one the last.
     pub fn start(answers: Vec<String>) -> Self {
         let next = std::cell::Cell::new(0);
         Self::serve(move |mut stream, requests| {
@@ -29,7 +31,8 @@ impl Canned {
         })
     }
 
-    /// A server that does this with each connection, one after the other, until the test process ends.
+    /// Starts a server that handles each connection with this function, one after the other, until
+    /// the test process ends.
     pub fn serve(each: impl Fn(TcpStream, &Sender<String>) + Send + 'static) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
         let address = listener.local_addr().expect("an address");
@@ -52,7 +55,7 @@ impl Canned {
     }
 }
 
-/// Head and body of one request.
+/// Reads head and body of one request.
 pub fn read_request(stream: &mut TcpStream) -> String {
     let (mut bytes, mut buffer) = (Vec::new(), [0; 4096]);
     loop {

@@ -1,12 +1,12 @@
-//! Names that have led programs astray, and the tree outside a project that must stay as it is.
+//! File names that have misled programs, and the tree outside a project that must stay unchanged.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// What stands in every file outside. An answer that holds it has read one.
+/// The content of every file outside. An answer that holds it has read one.
 pub const CANARY: &str = "canary-3f9c";
 
-/// Files outside, each with a name that some room of a project would give it.
+/// Files outside, each with a name that some directory of a project would use.
 const FILES: [&str; 5] = [
     "canary",
     "canary.md",
@@ -15,7 +15,7 @@ const FILES: [&str; 5] = [
     "deep/canary.md",
 ];
 
-/// Names that lead nowhere good, or to something of ours.
+/// Names that are dangerous, or that name a file of Threadkeep.
 const ODD: &[&str] = &[
     "",
     ".",
@@ -99,11 +99,11 @@ const ODD: &[&str] = &[
     "locks.d/native-0000000000000000.lock",
 ];
 
-/// Names that an id may be: what is accepted must not collide.
+/// Names that are valid ids: those that are accepted must not collide.
 const PLAIN: &[&str] = &["Twin", "twin", "TWIN", "a/b", "A/b", "con1", "x_y-Z9"];
 
-/// Every name, with those that lead from each depth of a project to the tree outside it, which is called `outside` and
-/// stands beside it.
+/// Returns every name, with those that lead from each depth of a project to the tree outside it,
+/// which is called `outside` and lies beside it.
 pub fn names(outside: &Path) -> Vec<String> {
     let mut names: Vec<String> = ODD
         .iter()
@@ -128,7 +128,8 @@ pub fn names(outside: &Path) -> Vec<String> {
     names
 }
 
-/// True for a name that a thread or a directive may have: said here once more, apart from the code that decides it.
+/// Returns true for a name that a thread or a directive may have: defined here a second time, apart
+/// from the code that decides it.
 pub fn may_be_an_id(name: &str) -> bool {
     let device = |segment: &str| {
         let lower = segment.to_ascii_lowercase();
@@ -146,7 +147,7 @@ pub fn may_be_an_id(name: &str) -> bool {
     name.len() <= 200 && name.split('/').count() <= 16 && name.split('/').all(segment)
 }
 
-/// A tree outside, and how it was.
+/// A tree outside a project, with a snapshot of its first state.
 #[derive(Debug)]
 pub struct Outside {
     path: PathBuf,
@@ -154,10 +155,10 @@ pub struct Outside {
 }
 
 impl Outside {
-    /// Plant files and a directory in a new directory `path`.
+    /// Creates files and a directory in a new directory `path`.
     ///
     /// # Panics
-    /// If it cannot be made.
+    /// If one cannot be created.
     pub fn plant(path: &Path) -> Self {
         for file in FILES {
             let file = path.join(file);
@@ -175,7 +176,7 @@ impl Outside {
         &self.path
     }
 
-    /// Nothing was written, made, removed or renamed in it.
+    /// Asserts that nothing was written, created, removed or renamed in it.
     ///
     /// # Panics
     /// If something was, after `what`.
@@ -184,8 +185,8 @@ impl Outside {
     }
 }
 
-/// Every thing below a directory: what it is, how long, when it was written, and what it holds. The number of names of a
-/// file is left out: tests give files second names.
+/// Returns every entry below a directory: its type, length, modification time and content. The
+/// number of hard links is left out: tests create hard links.
 fn seen(path: &Path) -> BTreeMap<PathBuf, String> {
     let mut seen = BTreeMap::new();
     let mut waiting = vec![path.to_owned()];
@@ -203,7 +204,7 @@ fn seen(path: &Path) -> BTreeMap<PathBuf, String> {
     seen
 }
 
-/// How many names an entry was tried with, and what became of them.
+/// The number of names that an interface was tried with, and their results.
 #[derive(Debug)]
 pub struct Tally {
     entry: String,
@@ -212,7 +213,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Of an entry for names.
+    /// A tally for an interface that takes names.
     pub fn of(entry: &str) -> Self {
         Self {
             entry: entry.to_owned(),
@@ -221,7 +222,7 @@ impl Tally {
         }
     }
 
-    /// Count one name.
+    /// Counts one name.
     pub fn count(&mut self, accepted: bool) {
         match accepted {
             true => self.accepted += 1,
@@ -229,13 +230,13 @@ impl Tally {
         }
     }
 
-    /// How many names were accepted.
+    /// Returns the number of accepted names.
     pub fn accepted(&self) -> usize {
         self.accepted
     }
 }
 
-/// The tallies as a table.
+/// Formats the tallies as a table.
 pub fn table(tallies: &[Tally]) -> String {
     let mut table = format!(
         "{:<34} {:>5} {:>7} {:>8}\n",
@@ -253,10 +254,10 @@ pub fn table(tallies: &[Tally]) -> String {
     table
 }
 
-/// No answer and no error holds what stands outside.
+/// Asserts that an answer or error holds no content from outside.
 ///
 /// # Panics
-/// If it is.
+/// If it does.
 pub fn assert_clean(what: &str, answer: &str) {
     assert!(
         !answer.contains(CANARY),
@@ -264,7 +265,8 @@ pub fn assert_clean(what: &str, answer: &str) {
     );
 }
 
-/// A message for people: also not empty, printable whatever the name holds, and bounded however long it was.
+/// Asserts that a message is clean, not empty, printable whatever the name holds, and bounded
+/// however long the name was.
 ///
 /// # Panics
 /// If it is not.
@@ -279,7 +281,8 @@ pub fn assert_message(what: &str, message: &str) {
     );
 }
 
-/// What a terminal would obey instead of showing it: controls, ends of lines, and what reorders text.
+/// Returns true for a character that a terminal would obey instead of showing: controls, line ends,
+/// and characters that reorder text.
 fn is_obeyed(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')

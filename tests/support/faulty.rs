@@ -1,23 +1,24 @@
-//! A store that dies at a chosen commit: as a process does that is killed before, or just after, its commit.
+//! A store that dies at a chosen commit, like a process that is killed before, or just after, its
+//! commit.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use threadkeep::storage::{Item, Key, Line, Op, Outcome, Page, Storage, StorageError};
 
-/// Where a store dies.
+/// The commit at which a store dies, and its result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Death {
     /// The commit is never made.
     Before(u64),
     /// The commit is made and its answer never arrives.
     After(u64),
-    /// The commit is made and its answer is that nobody knows; the store lives on.
+    /// The commit is made and answered with "outcome unknown"; the store lives on.
     Unknown(u64),
-    /// The commit is not made and its answer is that nobody knows; the store lives on.
+    /// The commit is not made and answered with "outcome unknown"; the store lives on.
     UnknownLost(u64),
 }
 
-/// See the module's documentation.
+/// A store that dies at a chosen commit.
 pub struct Faulty {
     inner: Arc<dyn Storage>,
     death: Death,
@@ -36,7 +37,7 @@ impl Faulty {
         }
     }
 
-    /// Commits that were asked for.
+    /// Number of commits that were requested.
     pub fn commits(&self) -> u64 {
         self.commits.load(Ordering::SeqCst)
     }

@@ -11,12 +11,12 @@ pub struct MapLibrary {
 }
 
 impl MapLibrary {
-    /// A library with nothing in it.
+    /// An empty library.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Add or replace a document.
+    /// Adds or replaces a document.
     #[must_use]
     pub fn with(mut self, kind: &str, name: &str, json: &str) -> Self {
         self.documents
@@ -24,8 +24,9 @@ impl MapLibrary {
         self
     }
 
-    /// Directives `work`, `poor` (it may spend 0.001 USD) and `boss` (it may spawn), model `default` at 1 and 2 USD a million, tools `read`
-    /// (idempotent), `write` (not) and `ask` (needs consent).
+    /// Directives `work`, `poor` (it may spend 0.001 USD) and `boss` (it may spawn), model
+    /// `default` at 1 and 2 USD a million, tools `read` (idempotent), `write` (not) and `ask`
+    /// (needs consent).
     pub fn small() -> Self {
         let tool = |name: &str, idempotent: bool, consent: bool| {
             serde_json::json!({
@@ -61,7 +62,7 @@ impl MapLibrary {
     }
 }
 
-/// What a new thread is to be, with nothing asked but its directive.
+/// A draft of a new thread of this directive, without inputs.
 pub fn draft(directive: Option<&str>) -> registry::Draft {
     registry::Draft {
         directive: directive.map(str::to_owned),

@@ -1,6 +1,6 @@
-//! For a store of a test that stands before another and does most of its calls like that one.
+//! Delegation for stores of tests that wrap another store and pass most calls on to it.
 
-/// The calls of [`Storage`](threadkeep::storage::Storage) that are handed on to a field as they are:
+/// Passes calls of [`Storage`](threadkeep::storage::Storage) on to a field unchanged:
 /// `hand_on!(inner: scan, read_log);` inside the `impl`.
 #[macro_export]
 macro_rules! hand_on {

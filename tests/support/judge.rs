@@ -1,7 +1,8 @@
-//! A model server that looks at each request and decides its answer, and that keeps every request.
+//! A model server whose answer to each request is decided by a function, and that keeps every
+//! request.
 //!
-//! Each connection is served on its own thread and closed behind its answer. Beside the server
-//! stand builders of the chunks and events that answers are made of.
+//! Each connection is served on its own thread and closed after its answer. The module also has
+//! builders of the chunks and events of answers.
 
 use crate::canned::read_request;
 use serde_json::{Value, json};
@@ -21,7 +22,7 @@ const DONE: &str = "data: [DONE]\n\n";
 pub struct SeenRequest {
     /// Its path, with the query.
     pub path: String,
-    /// Its body; null where that is no JSON.
+    /// Its body; null if the body is no JSON.
     pub body: Value,
     head: String,
 }
@@ -36,40 +37,40 @@ impl SeenRequest {
         })
     }
 
-    /// The value of the header with this name.
+    /// Returns the value of the header with this name.
     pub fn header(&self, name: &str) -> Option<&str> {
         let mut headers = self.head.lines().filter_map(|line| line.split_once(": "));
         let found = headers.find(|(found, _)| found.eq_ignore_ascii_case(name));
         found.map(|(_, value)| value)
     }
 
-    /// The messages of the conversation.
+    /// Returns the messages of the conversation.
     pub fn messages(&self) -> Vec<&Value> {
         let messages = self.body["messages"].as_array();
         messages.into_iter().flatten().collect()
     }
 
-    /// The messages of this role.
+    /// Returns the messages of this role.
     pub fn messages_of(&self, role: &str) -> Vec<&Value> {
         let mut messages = self.messages();
         messages.retain(|message| message["role"] == role);
         messages
     }
 
-    /// The calls in messages of the assistant, on the OpenAI wire.
+    /// Returns the calls in messages of the assistant, on the OpenAI wire.
     pub fn calls(&self) -> Vec<&Value> {
         let messages = self.messages_of("assistant").into_iter();
         let calls = messages.filter_map(|message| message["tool_calls"].as_array());
         calls.flatten().collect()
     }
 
-    /// The ids of the calls, in order.
+    /// Returns the ids of the calls, in order.
     pub fn call_ids(&self) -> Vec<String> {
         let calls = self.calls().into_iter();
         calls.map(|call| text_of(&call["id"])).collect()
     }
 
-    /// The id and the text of each result, in order, on the OpenAI wire.
+    /// Returns the id and the text of each result, in order, on the OpenAI wire.
     pub fn results(&self) -> Vec<(String, String)> {
         let results = self.messages_of("tool").into_iter();
         let pair = |result: &Value| {
@@ -117,7 +118,7 @@ impl ServerAnswer {
         Self::new(200, "text/event-stream")
     }
 
-    /// The connection is closed before the first byte.
+    /// Closes the connection before the first byte.
     pub fn hang_up() -> Self {
         Self::new(0, "")
     }
@@ -142,7 +143,7 @@ impl ServerAnswer {
         self
     }
 
-    /// Waits.
+    /// Waits for this time before the next piece.
     #[must_use]
     pub fn pause_for(mut self, time: Duration) -> Self {
         self.pieces.push(AnswerPiece::Pause(time));
@@ -155,7 +156,7 @@ impl ServerAnswer {
         self.send_bytes(format!("data: {chunk}\n\n"))
     }
 
-    /// Sends several of them.
+    /// Sends several chunks.
     #[must_use]
     pub fn send_chunks(self, chunks: &[Value]) -> Self {
         chunks.iter().fold(self, Self::send_chunk)
@@ -168,7 +169,7 @@ impl ServerAnswer {
         self.send_bytes(format!("event: {name}\ndata: {event}\n\n"))
     }
 
-    /// Sends several of them.
+    /// Sends several events.
     #[must_use]
     pub fn send_events(self, events: &[Value]) -> Self {
         events.iter().fold(self, Self::send_event)
@@ -245,7 +246,8 @@ impl JudgeServer {
     }
 }
 
-/// A judge that gives the first request the first answer and so on, and every further one the last.
+/// Returns a function that gives the first request the first answer and so on, and every further
+/// one the last.
 ///
 /// # Panics
 /// If there is no answer.

@@ -1,7 +1,8 @@
-//! `llmock`, a third-party server that plays model providers, breaks on demand and judges its clients.
+//! Starts `llmock`, a third-party server that plays model providers, fails on demand and judges its
+//! clients.
 //!
-//! It is a Python program (`pip install llmock`) that none of us wrote, so what it says about the adapter is evidence.
-//! A test that gets none here is skipped, with a printed line; in CI it fails instead.
+//! It is a Python program (`pip install llmock`) by other authors, so its verdict about the adapter
+//! is evidence. Without it a test is skipped, with a printed line; in CI the test fails instead.
 
 use serde_json::Value;
 use std::io::{ErrorKind, Read, Write};
@@ -13,18 +14,19 @@ use threadkeep::models::anthropic::Anthropic;
 use threadkeep::models::openai::OpenAi;
 use threadkeep::models::{Llm, ProviderOptions, Secret, Times};
 
-/// How long a server may take to start: it is an interpreter, and the machine may be busy.
+/// Longest time for a server to start: it is an interpreter, and the machine may be busy.
 const START_TIMEOUT: Duration = Duration::from_secs(120);
-/// Another process may take the port between our look and the server's; then the next is tried.
+/// Most attempts to start a server: another process may take the port after it was found free.
 const START_TRIES: usize = 3;
-/// How long one request to the control interface may take. It waits up to 2 s by itself for requests in flight.
+/// Longest time of one request to the control interface, which itself waits up to 2 s for requests
+/// in flight.
 const CONTROL_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Between two events of a stream it pauses this long, as real providers do. Without a pause a broken stream is on its
-/// way to the end before its client can hang up, and llmock takes it for read.
+/// The pause between two events of a stream, as real providers have it. Without a pause a broken
+/// stream ends before its client can hang up, and llmock takes it for read.
 const EVENT_PAUSE_MILLIS: &str = "20";
 
-/// A wire that it speaks, as we do.
+/// A wire protocol that both llmock and the host speak.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wire {
     /// Chat completions.
@@ -34,10 +36,10 @@ pub enum Wire {
 }
 
 impl Wire {
-    /// Both.
+    /// Both wires.
     pub const ALL: [Self; 2] = [Self::OpenAi, Self::Anthropic];
 
-    /// The word in `models.yaml`.
+    /// Its name in `models.yaml`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::OpenAi => "openai",
@@ -45,7 +47,7 @@ impl Wire {
         }
     }
 
-    /// An adapter that waits so long for an answer and in it.
+    /// Creates an adapter with these time limits: until an answer begins, and between its parts.
     pub fn adapter(
         self,
         base_url: String,
@@ -88,11 +90,13 @@ pub struct Llmock {
 }
 
 impl Llmock {
-    /// Start one on a free port of this machine. None, with a printed line, if it is not installed.
+    /// Starts a server on a free port of this machine. Returns none, with a printed line, if llmock
+    /// is not installed.
     ///
     /// # Panics
     ///
-    /// If it does not start, and, where the environment says `CI=true`, also if it is not installed.
+    /// If it does not start, and, where the environment says `CI=true`, also if it is not
+    /// installed.
     pub fn start() -> Option<Self> {
         for _ in 0..START_TRIES {
             let address = free_address();
@@ -109,7 +113,7 @@ impl Llmock {
         panic!("llmock did not start on {START_TRIES} ports");
     }
 
-    /// The `base_url` of its side that speaks this wire.
+    /// Returns the `base_url` that speaks this wire.
     pub fn base_url(&self, wire: Wire) -> String {
         match wire {
             Wire::OpenAi => format!("http://{}/v1", self.address),
@@ -117,35 +121,36 @@ impl Llmock {
         }
     }
 
-    /// Queue behaviours: `[{"type": "fail", "status": 429}, ...]`.
+    /// Queues behaviours: `[{"type": "fail", "status": 429}, ...]`.
     pub fn scenario(&self, behaviors: &Value) {
         let body = serde_json::json!({ "behaviors": behaviors }).to_string();
         let (status, answer) = self.control("POST", "/_llmock/scenario", &body);
         assert_eq!(status, 201, "llmock refuses the scenario: {answer}");
     }
 
-    /// Behaviours that no request has consumed yet.
+    /// Returns the behaviours that no request has consumed yet.
     pub fn pending(&self) -> Vec<Value> {
         list(&self.read("/_llmock/scenario"), "pending")
     }
 
-    /// Every request that it served, oldest first.
+    /// Returns every request that it served, oldest first.
     pub fn requests(&self) -> Vec<Value> {
         list(&self.read("/_llmock/requests"), "requests")
     }
 
-    /// What it found fault with in how its client coped since the last reset, each FAIL and each WARN.
+    /// Returns its findings about the client since the last reset, each FAIL and each WARN.
     pub fn findings(&self) -> Vec<Value> {
         list(&self.read("/_llmock/verdict"), "findings")
     }
 
-    /// Forget requests and behaviours.
+    /// Forgets requests and behaviours.
     pub fn reset(&self) {
         let (status, answer) = self.control("POST", "/_llmock/reset", "");
         assert_eq!(status, 200, "llmock does not reset: {answer}");
     }
 
-    /// Wait until it answers. False if it ended, for example because the port was taken.
+    /// Waits until the server answers. Returns false if it has ended, for example because the port
+    /// was taken.
     fn is_ready(&mut self) -> bool {
         let start = Instant::now();
         while start.elapsed() < START_TIMEOUT {
@@ -173,8 +178,8 @@ impl Llmock {
 
 impl Drop for Llmock {
     fn drop(&mut self) {
-        // It is our own child and nobody else has waited for it, so its number is still its own. If it is gone
-        // already, there is nothing to end.
+        // The child was not waited for, so its process id is still its own. A child that has ended
+        // is no problem.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -208,7 +213,7 @@ fn spawn(address: SocketAddr) -> std::io::Result<Child> {
         "--port",
         &address.port().to_string(),
     ]);
-    // No configuration of the developer's may change what a test sees.
+    // No configuration of the developer may change the result of a test.
     for (name, _) in
         std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("LLMOCK_"))
     {
@@ -229,7 +234,7 @@ fn list(answer: &Value, name: &str) -> Vec<Value> {
         .clone()
 }
 
-/// One request in HTTP/1.0, whose answer ends with the connection.
+/// Sends one request in HTTP/1.0, whose answer ends with the connection.
 fn exchange(
     address: SocketAddr,
     method: &str,

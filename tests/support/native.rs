@@ -1,4 +1,5 @@
-//! The service compiled natively over a host's storage: the same core without the component around it.
+//! Runs the service compiled natively over a host's storage: the same core without the component
+//! around it.
 
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,18 +16,18 @@ pub struct Native {
 }
 
 impl Native {
-    /// Ports over what a tenant's component would reach.
+    /// Ports over the context that a tenant's component would use.
     pub fn new(context: Context) -> Self {
         Self { context }
     }
 
-    /// The host's side of them.
+    /// The host's context.
     pub fn context(&self) -> &Context {
         &self.context
     }
 }
 
-/// Random bytes that count, so that a seed repeats a history exactly.
+/// Random bytes that count up, so that a seed repeats a history exactly.
 #[derive(Debug, Default)]
 pub struct Counter {
     next: AtomicU64,

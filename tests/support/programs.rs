@@ -1,7 +1,7 @@
-//! Components that mean harm, made of the small modules in `tests/programs`.
+//! Hostile components, made of the small modules in `tests/programs`.
 //!
-//! A module says only what it does; the rest of world `threads` is added as traps, so that it is a component of the
-//! world like any other.
+//! A module defines only its own behaviour; the rest of world `threads` is added as traps, so that
+//! it is a component of the world like any other.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -10,10 +10,10 @@ use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 use wit_parser::abi::{AbiVariant, WasmType};
 use wit_parser::{Resolve, SizeAlign, SourceMap, TypeDefKind, WorldId, WorldItem};
 
-/// Replacements in the text of module and contract: how a component of another contract is made.
+/// Replacements in the text of module and contract: they make a component of another contract.
 pub type Edits<'a> = &'a [(&'a str, &'a str)];
 
-/// A component made of `tests/programs/<name>.wat`.
+/// Builds a component of `tests/programs/<name>.wat`.
 ///
 /// # Panics
 /// If there is no such file, or it is no program.
@@ -31,7 +31,7 @@ pub fn component(name: &str) -> Vec<u8> {
     }
 }
 
-/// A component made of the text of a module, in the world of `wit/` as edited.
+/// Builds a component of the text of a module, in the world of `wit/` as edited.
 ///
 /// # Panics
 /// If module and world do not fit each other.
@@ -50,7 +50,7 @@ pub fn of_module(text: &str, edits: Edits<'_>) -> Vec<u8> {
     encoder.encode().expect("the module can be wrapped")
 }
 
-/// Where a field lies in a record of the contract, in bytes.
+/// Returns the offset of a field in a record of the contract, in bytes.
 ///
 /// # Panics
 /// If there is no such record, or it has no such field.
@@ -69,7 +69,7 @@ pub fn offset(record: &str, field: &str) -> usize {
     offsets[place].0.size_wasm32()
 }
 
-/// `wit/`, edited.
+/// Parses `wit/`, edited.
 fn contract(edits: Edits<'_>) -> (Resolve, WorldId) {
     let mut sources = SourceMap::default();
     let mut files: Vec<PathBuf> = std::fs::read_dir(folder("../wit"))
@@ -92,7 +92,7 @@ fn contract(edits: Edits<'_>) -> (Resolve, WorldId) {
     (resolve, world)
 }
 
-/// Add what the module lacks, and close it.
+/// Adds the exports that the module lacks, and closes it.
 fn add_exports(text: &mut String, resolve: &Resolve, world: WorldId) {
     for (key, item) in &resolve.worlds[world].exports {
         let WorldItem::Interface { id, .. } = item else {
@@ -130,7 +130,7 @@ fn types(types: &[WasmType]) -> String {
     names.collect::<Vec<_>>().join(" ")
 }
 
-/// Put another component into one, to be instantiated with it: two sections at the end.
+/// Embeds another component in one, instantiated with it: two sections at the end.
 fn with_inside(mut outer: Vec<u8>, inner: &str) -> Vec<u8> {
     const COMPONENT: u8 = 4;
     const INSTANCE: u8 = 5;
@@ -145,7 +145,7 @@ fn with_inside(mut outer: Vec<u8>, inner: &str) -> Vec<u8> {
     outer
 }
 
-/// The kinds of a component's sections.
+/// Returns the kinds of a component's sections.
 fn sections(component: &[u8]) -> impl Iterator<Item = u8> + '_ {
     let mut rest = &component[8..];
     std::iter::from_fn(move || {
@@ -170,7 +170,7 @@ fn section(component: &mut Vec<u8>, id: u8, content: &[u8]) {
     component.extend_from_slice(content);
 }
 
-/// LEB128.
+/// Writes a number as LEB128.
 fn number(bytes: &mut Vec<u8>, mut number: usize) {
     loop {
         let low = (number & 0x7f) as u8;

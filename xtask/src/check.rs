@@ -1,26 +1,29 @@
-//! `cargo xtask check`: formatting, clippy, cargo-deny with what deny.toml says, and what `embed` checks for embedders.
+//! `cargo xtask check`: formatting, clippy, cargo-deny by deny.toml, and the checks of `embed` for
+//! embedders.
 //!
-//! Advisories are checked against a snapshot of the RustSec database in a folder beside the checkout, where there is
-//! one, and nothing is fetched: the same commit gets the same answer on any day.
+//! Advisories are checked against a snapshot of the RustSec database in a folder beside the
+//! checkout, if there is one. No database is fetched: the same commit gets the same answer on any
+//! day.
 
 use crate::skips::Skips;
 use crate::{component, embed, paths, process, setup};
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 
-/// The cargo-deny that deny.toml is written for. `.ci/run` installs this one.
+/// The version of cargo-deny that deny.toml is written for. `.ci/run` installs it.
 const DENY_VERSION: &str = "0.20.2";
 
-/// Where the snapshot is, seen from the checkout.
+/// The path of the snapshot from the checkout.
 const SNAPSHOT: &str = "../shared/advisory-db";
 
-/// The folder that cargo-deny 0.20 keeps the default database in: the last part of its address, and a hash of it.
+/// The folder in which cargo-deny 0.20 keeps the default database: the last part of its address,
+/// and a hash of it.
 const DATABASE_FOLDER: &str = "advisory-db-3157b0e258782691";
 
 /// Every check, the quick ones first.
 const ALL: [&str; 6] = ["fmt", "clippy", "deny", "features", "outside", "package"];
 
-/// The checks by name; without a name, all of them.
+/// Runs the named checks; without a name, all of them.
 pub fn run(steps: &[String]) -> Result<()> {
     let all = ALL.map(String::from);
     let steps = if steps.is_empty() { &all[..] } else { steps };
@@ -45,7 +48,7 @@ fn fmt() -> Result<()> {
         .context("run `cargo fmt --all` and look at what it changed")
 }
 
-/// The host contains the component, so that comes first.
+/// Runs clippy. The host contains the component, so the component is built first.
 fn clippy() -> Result<()> {
     setup::run()?;
     component::run()?;
@@ -65,7 +68,7 @@ fn deny(skips: &mut Skips) -> Result<()> {
     advisories()
 }
 
-/// The snapshot is no part of the product: where it is not there, that is said and nothing more.
+/// Checks advisories. The snapshot is no part of the product: without it, only a line says so.
 fn advisories() -> Result<()> {
     let snapshot = paths::root().join(SNAPSHOT);
     if !snapshot.join("crates").is_dir() {
@@ -78,8 +81,9 @@ fn advisories() -> Result<()> {
     process::run(deny.args(["deny", "--offline", "check", "advisories"]))
 }
 
-/// cargo-deny wants a checkout with a fresh `FETCH_HEAD`, under a name of its own choice. This makes one that points to
-/// the snapshot, and gives the folder that contains it. The age of the snapshot is its keeper's affair, not ours.
+/// Prepares a folder of databases that points to the snapshot, and returns it: cargo-deny wants a
+/// checkout with a fresh `FETCH_HEAD`, under a name of its own choice. The age of the snapshot is
+/// not checked.
 fn lay_out(snapshot: &Path) -> Result<PathBuf> {
     let databases = paths::target_dir()?.join("advisory-databases");
     let database = databases.join(DATABASE_FOLDER);

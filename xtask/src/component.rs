@@ -1,7 +1,8 @@
-//! `cargo xtask component`: guest/ compiled for WebAssembly, wrapped as a component, and held to world `threads`.
+//! `cargo xtask component`: compiles guest/ for WebAssembly, wraps it as a component, and compares
+//! it with world `threads`.
 //!
-//! The file is replaced only when its bytes change, so that cargo does not rebuild the host for nothing. The bytes do
-//! not depend on where the checkout is.
+//! The file is replaced only when its bytes change, so that cargo does not rebuild the host
+//! needlessly. The bytes do not depend on the path of the checkout.
 
 use crate::{paths, process, setup, wit};
 use anyhow::{Context, Result, bail};
@@ -19,10 +20,10 @@ const SIZE_MAX: usize = 1_000_000;
 /// Most bytes of it as a gzip file, which is what a page or a package transfers.
 const GZIP_SIZE_MAX: usize = 350_000;
 
-/// Vectors make SHA-256 several times faster, and every engine that knows components has them.
+/// 128-bit vectors make SHA-256 several times faster, and every engine with components has them.
 const FEATURES: &str = "-Ctarget-feature=+simd128";
 
-/// Build, wrap, check and write the component; print its size.
+/// Builds, wraps, checks and writes the component; prints its size.
 pub fn run() -> Result<()> {
     let module = build()?;
     let component = wrap(&module)?;
@@ -61,8 +62,8 @@ fn gzip_bytes(component: &[u8]) -> Result<usize> {
     Ok(encoder.finish()?.len())
 }
 
-/// Compile the guest and read the core module. The kind of crate is named here alone: of a crate that is a library of
-/// Rust's as well, cargo leaves out link-time optimisation without a word.
+/// Compiles the guest and reads the core module. The crate type is named here only: for a crate
+/// that is a Rust library as well, cargo silently leaves out link-time optimisation.
 fn build() -> Result<Vec<u8>> {
     let mut cargo = process::locked_cargo("rustc");
     cargo.args([
@@ -90,13 +91,15 @@ fn build() -> Result<Vec<u8>> {
     std::fs::read(&path).with_context(|| format!("cannot read {}", path.display()))
 }
 
-/// Panic messages carry source paths; these make them the same on every machine.
+/// Compiler flags that replace source paths. Panic messages carry these paths; the flags make them
+/// the same on every machine.
 fn path_remapping() -> String {
     let cargo_home = std::env::var("CARGO_HOME")
         .or_else(|_| std::env::var("HOME").map(|home| home + "/.cargo"))
         .unwrap_or_else(|_| "/cargo".into());
     let root = paths::root().display();
-    // Separated as CARGO_ENCODED_RUSTFLAGS wants it. When several match, the compiler takes the last.
+    // Separated as CARGO_ENCODED_RUSTFLAGS wants it. When several match, the compiler takes the
+    // last.
     format!("--remap-path-prefix={cargo_home}=/cargo\u{1f}--remap-path-prefix={root}=/threadkeep")
 }
 
@@ -115,7 +118,8 @@ fn wrap(module: &[u8]) -> Result<Vec<u8>> {
 /// Bytes of the magic number and the version before the first section.
 const PREAMBLE_BYTES: usize = 8;
 
-/// The component without its section of names for debuggers: a hundredth of the file, and nothing that runs reads it.
+/// Returns the component without its name section for debuggers: a hundredth of the file that
+/// nothing reads at run time.
 fn without_names(component: &[u8]) -> Option<Vec<u8>> {
     const NAMES: &[u8] = b"\x0ecomponent-name";
     let mut kept = component.get(..PREAMBLE_BYTES)?.to_vec();
@@ -134,7 +138,7 @@ fn without_names(component: &[u8]) -> Option<Vec<u8>> {
     Some(kept)
 }
 
-/// The imports of the file against those of world `threads`: not one more, not one less. Gives their number.
+/// Checks that the imports of the file are exactly those of world `threads`. Returns their number.
 fn check_imports(component: &[u8]) -> Result<usize> {
     let wanted = wit::world_imports(&paths::root().join("wit").join("world.wit"))?;
     let found = imports(component)?;
@@ -168,7 +172,7 @@ fn imports(component: &[u8]) -> Result<BTreeSet<String>> {
     }
 }
 
-/// True if the file was written.
+/// Writes the file if its bytes differ. Returns true if it was written.
 fn write_if_changed(path: &Path, bytes: &[u8]) -> Result<bool> {
     if std::fs::read(path).is_ok_and(|old| old == bytes) {
         return Ok(false);

@@ -1,16 +1,17 @@
-//! What an embedder builds on: the library with fewer features, the crate of the guide, and the crate as it would be
-//! published.
+//! Checks for embedders: the library with fewer features, the crate of the guide, and the crate as
+//! it would be published.
 //!
-//! The crate of the guide lies outside the workspace and has another selection of features, so it has a target
-//! directory of its own. The tests of the reduced library share it, with the same profile: the dependencies, wasmtime
-//! among them, are compiled once for both.
+//! The crate of the guide lies outside the workspace and selects other features, so it has its own
+//! target directory. The tests of the reduced library share it, with the same profile: the
+//! dependencies, such as wasmtime, are compiled once for both.
 
 use crate::{component, paths, process, setup};
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Sets of features, what each must bring, and what it must not. A set that brings nothing would prove nothing.
+/// Feature sets, the crate that each must bring, and the crates that it must not. A set that brings
+/// nothing would prove nothing.
 const SETS: [(&str, Option<&str>, &[&str]); 3] = [
     (
         "",
@@ -29,10 +30,11 @@ const SETS: [(&str, Option<&str>, &[&str]); 3] = [
     ),
 ];
 
-/// The crate of the guide, from the root of the checkout.
+/// The path of the guide's crate from the root of the checkout.
 const OUTSIDE: &str = "examples/embedder";
 
-/// An embedder's own build is one of these: no optimisation. Without debug information it takes half the time.
+/// The profile of an embedder's own build: no optimisation. Without debug information it takes half
+/// the time.
 const PROFILE: [&str; 4] = [
     "--config=profile.dev.debug=0",
     "--config=profile.dev.opt-level=0",
@@ -40,7 +42,7 @@ const PROFILE: [&str; 4] = [
     "--config=profile.dev.package.\"*\".debug=0",
 ];
 
-/// The library with each set of features: no warning, and no dependency that the set must not have.
+/// Checks the library with each feature set: no warning, and no forbidden dependency.
 pub fn features() -> Result<()> {
     setup::run()?;
     component::run()?;
@@ -61,7 +63,7 @@ fn selected(set: &str) -> [&str; 3] {
     ["--no-default-features", "--features", set]
 }
 
-/// The names of the crates that a build with this set has.
+/// Returns the names of the crates in a build with this feature set.
 fn tree(set: &str) -> Result<Vec<String>> {
     let mut tree = process::locked_cargo("tree");
     tree.args(["--package", "threadkeep", "--edges", "normal,build"])
@@ -83,13 +85,14 @@ fn check_tree(set: &str, own: Option<&str>, foreign: &[&str], tree: &[String]) -
     Ok(())
 }
 
-/// The crate of the guide, formatted, compiled and run, and the library's own tests with its features.
+/// Formats, compiles and runs the crate of the guide, and runs the library's own tests with its
+/// features.
 pub fn outside() -> Result<()> {
     setup::run()?;
     component::run()?;
     let folder = paths::root().join(OUTSIDE);
     let manifest = folder.join("Cargo.toml");
-    // The same versions as in the workspace: cargo takes out what the crate does not need.
+    // The same versions as in the workspace: cargo removes the crates that this one does not need.
     std::fs::copy(paths::root().join("Cargo.lock"), folder.join("Cargo.lock"))
         .with_context(|| format!("cannot write the lock file of {OUTSIDE}"))?;
     let mut fmt = process::cargo();
@@ -112,7 +115,8 @@ fn outside_cargo() -> Result<Command> {
     Ok(cargo)
 }
 
-/// The crate as it would be published carries the contract and these very bytes of the component.
+/// Checks that the crate as it would be published carries the contract and exactly these bytes of
+/// the component.
 pub fn package() -> Result<()> {
     setup::run()?;
     component::run()?;
@@ -121,7 +125,7 @@ pub fn package() -> Result<()> {
     let packed = std::fs::copy(paths::component()?, carried.join("threadkeep.wasm"))
         .context("cannot copy the component")
         .and_then(|_| pack());
-    // It would hide a newer one from whoever builds the checkout elsewhere.
+    // Left there, it would hide a newer component from a build of the checkout elsewhere.
     std::fs::remove_dir_all(&carried).context("cannot remove host/component")?;
     let unpacked = packed?;
     for file in ["wit/world.wit", "wit/types.wit", "src/lib.rs", "build.rs"] {
@@ -137,7 +141,7 @@ pub fn package() -> Result<()> {
     Ok(())
 }
 
-/// Package the host with what it depends on here, and unpack it.
+/// Packages the host with the workspace crates that it depends on, and unpacks it.
 fn pack() -> Result<PathBuf> {
     let mut cargo = process::cargo();
     cargo.args(["package", "--no-verify", "--allow-dirty", "--offline"]);

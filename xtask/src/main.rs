@@ -1,8 +1,8 @@
-//! What a person would otherwise have to remember: set-up, component, demo, tests, checks.
+//! Developer commands: set-up, component, demo, tests, checks.
 //!
-//! `cargo xtask <command>` works in a plain checkout on a machine that has rustup and nothing else of this project. One
-//! file is one command. Few dependencies on purpose: everything else waits until this is compiled. No rule of the
-//! product lives here.
+//! `cargo xtask <command>` works in a plain checkout on a machine that has rustup and nothing else
+//! of this project. Each command has its own file. Dependencies are few on purpose: everything else
+//! waits until this is compiled. No rule of the product lives here.
 
 mod check;
 mod component;
@@ -18,7 +18,7 @@ mod words;
 
 use std::process::ExitCode;
 
-/// Shown by `cargo xtask` and `cargo xtask help`.
+/// The usage, printed by `cargo xtask` and `cargo xtask help`.
 const USAGE: &str = "\
 usage: cargo xtask <command>
 

@@ -1,4 +1,4 @@
-//! Where things are: the checkout, the target directory, and what the commands leave in it.
+//! Paths of the checkout, the target directory, and the files that the commands write there.
 
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
@@ -9,7 +9,8 @@ pub fn root() -> &'static Path {
     manifest.parent().unwrap_or(manifest)
 }
 
-/// Cargo's target directory. This binary is `<target>/<profile>/xtask`, which stays true for every way of setting it.
+/// Cargo's target directory. This binary is `<target>/<profile>/xtask`, whichever way the directory
+/// was set.
 pub fn target_dir() -> Result<PathBuf> {
     let own = std::env::current_exe().context("cannot find the path of this binary")?;
     let target = own
@@ -19,7 +20,7 @@ pub fn target_dir() -> Result<PathBuf> {
     Ok(target.to_path_buf())
 }
 
-/// The component that `cargo xtask component` writes and the build script of the host looks for.
+/// The component that `cargo xtask component` writes and the build script of the host reads.
 pub fn component() -> Result<PathBuf> {
     Ok(target_dir()?.join("component").join("threadkeep.wasm"))
 }

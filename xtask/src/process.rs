@@ -1,4 +1,4 @@
-//! Starting other programs: cargo, rustup, rustc. A failure names the command and how it ended.
+//! Starts other programs: cargo, rustup, rustc. A failure names the command and its exit status.
 
 use crate::paths;
 use anyhow::{Context, Result, bail};
@@ -6,7 +6,8 @@ use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-/// True in continuous integration, where what is missing is a failure and the lock file must fit.
+/// Returns true in continuous integration, where a missing part is a failure and the lock file must
+/// fit.
 pub fn in_ci() -> bool {
     std::env::var("CI").is_ok_and(|value| value == "true" || value == "1")
 }
@@ -33,7 +34,7 @@ pub fn program(name: impl AsRef<OsStr>) -> Command {
     command
 }
 
-/// Run to the end with the terminal's own output; anything but success is an error.
+/// Runs a command to its end with the terminal's own output; anything but success is an error.
 pub fn run(command: &mut Command) -> Result<()> {
     let status = command
         .status()
@@ -44,7 +45,7 @@ pub fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// What a command prints, trimmed; `None` if it cannot be started or fails.
+/// Returns the trimmed output of a command; `None` if it cannot be started or fails.
 pub fn output(command: &mut Command) -> Option<String> {
     let output = command.stderr(Stdio::null()).output().ok()?;
     if !output.status.success() {

@@ -1,4 +1,5 @@
-//! `cargo xtask setup`: what a plain checkout lacks. Costs a fraction of a second when nothing is missing.
+//! `cargo xtask setup`: adds what a plain checkout lacks. Costs a fraction of a second when nothing
+//! is missing.
 
 use crate::process;
 use anyhow::{Context, Result};
@@ -7,7 +8,7 @@ use std::path::Path;
 /// The target of the component: no WASI, so that it can import nothing but our interfaces.
 pub const WASM_TARGET: &str = "wasm32-unknown-unknown";
 
-/// Add the target, then fetch every crate, so that what follows needs no network.
+/// Adds the target, then fetches every crate, so that later commands need no network.
 pub fn run() -> Result<()> {
     add_target()?;
     fetch()

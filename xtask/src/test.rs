@@ -1,7 +1,8 @@
-//! `cargo xtask test`: set-up, component, every test of the workspace, and one last line that counts.
+//! `cargo xtask test`: sets up, builds the component, runs every test of the workspace, and ends
+//! with a line of counts.
 //!
-//! The harness shows what passing tests print only at the end (`--show-output`); of that, the `skipped:` lines are
-//! taken out and the rest is dropped.
+//! The harness shows the output of passing tests only at the end (`--show-output`). Of that output
+//! the `skipped:` lines are counted and the rest is dropped.
 
 use crate::skips::{PREFIX, Skips};
 use crate::{component, process, setup};
@@ -9,10 +10,11 @@ use anyhow::{Context, Result, bail};
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
-/// Tables that tests print for people are shown, too.
+/// The beginning of a table row: tables that tests print for people are shown, too.
 const TABLE: &str = "| ";
 
-/// Run all tests, or those whose names contain a filter. Other arguments of the harness are passed on.
+/// Runs all tests, or those whose names contain a filter. Other arguments are passed on to the
+/// harness.
 pub fn run(filters: &[String]) -> Result<()> {
     setup::run()?;
     component::run()?;
@@ -28,7 +30,8 @@ pub fn run(filters: &[String]) -> Result<()> {
     report.skips.judge()
 }
 
-/// Start the tests, print their output as it comes, and count. The flag is whether cargo ended well.
+/// Starts the tests, prints their output as it comes, and counts. The flag is true if cargo ended
+/// well.
 fn watch(cargo: &mut Command) -> Result<(Report, bool)> {
     let mut child = cargo
         .stdout(Stdio::piped())
@@ -47,7 +50,7 @@ fn watch(cargo: &mut Command) -> Result<(Report, bool)> {
     Ok((report, status.success()))
 }
 
-/// Sums over all test binaries, and where in the output of one we are.
+/// Sums over all test binaries, and the position in the output of the current one.
 #[derive(Debug, Default)]
 struct Report {
     passed: usize,
@@ -58,7 +61,7 @@ struct Report {
 }
 
 impl Report {
-    /// Take one line of output. True if it is to be shown.
+    /// Reads one line of output. Returns true if it is to be shown.
     fn take(&mut self, line: &str) -> bool {
         if let Some(result) = line.strip_prefix("test result: ") {
             self.passed += number_before(result, " passed");
@@ -92,7 +95,7 @@ impl Report {
     }
 }
 
-/// The number in front of a word: 3 in `ok. 3 passed; 0 failed`, 0 if there is none.
+/// Returns the number in front of a word: 3 in `ok. 3 passed; 0 failed`, 0 if there is none.
 fn number_before(text: &str, word: &str) -> usize {
     let Some(end) = text.find(word) else { return 0 };
     let start = text[..end]

@@ -1,13 +1,13 @@
-//! The import list of world `threads`, read from `wit/world.wit` itself.
+//! Reads the import list of world `threads` from `wit/world.wit` itself.
 //!
-//! Read as lines, on purpose by other means than the tools that build the component: this is the other side of the
-//! comparison.
+//! It is read as lines, on purpose by other means than the tools that build the component: this is
+//! the other side of the comparison.
 
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// The full names (`threadkeep:threads/storage@0.1.0`) that the world in this file imports.
+/// Returns the full names (`threadkeep:threads/storage@0.1.0`) that the world in this file imports.
 pub fn world_imports(path: &Path) -> Result<BTreeSet<String>> {
     let text =
         std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
@@ -34,7 +34,8 @@ fn parse(text: &str) -> Result<BTreeSet<String>> {
         .collect()
 }
 
-/// Only interfaces of our own package may stand in the world: anything with a namespace (WASI) is refused here.
+/// Returns the full name. The world may only import interfaces of this package: any name with a
+/// namespace (WASI) is refused here.
 fn full_name(package: &str, version: &str, name: &str) -> Result<String> {
     if name.is_empty()
         || !name

@@ -1,14 +1,16 @@
-//! `cargo xtask words`: how plainly the sources are written, in figures: names of types and functions, openings of doc
-//! comments, long lines, circles between the modules of core, and lines by room.
+//! `cargo xtask words`: measures how plainly the sources are written: names of types and functions,
+//! openings of doc comments, long lines, circles between the modules of core, and lines by folder.
 //!
-//! Read line by line, as `rustfmt` writes them; no parser. The rules that these figures follow are tested by `tidy`.
+//! It reads lines as `rustfmt` writes them, without a parser. `tidy` tests the rules behind these
+//! figures.
 
 use crate::paths;
 use anyhow::Context;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// The packages, each with its sources; a path belongs to the longest one that it begins with.
+/// The packages by the path of their sources; a path belongs to the longest one that it begins
+/// with.
 const PACKAGES: [&str; 7] = [
     "guest/core",
     "guest",
@@ -37,7 +39,7 @@ pub struct SourceFile {
     text: String,
 }
 
-/// Figures of a tree.
+/// The figures of a source tree.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct WordFigures {
     types: usize,
@@ -183,7 +185,7 @@ fn is_bare_participle(name: &str) -> bool {
     !name.contains('_') && (regular || PARTICIPLES.contains(&name))
 }
 
-/// The modules of core by their path, with those that each uses.
+/// Returns the modules of core by their path, each with the modules that it uses.
 fn core_modules(files: &[SourceFile]) -> BTreeMap<String, BTreeSet<String>> {
     let root = "guest/core/src/";
     let of = |file: &SourceFile| {
@@ -235,7 +237,7 @@ fn core_modules(files: &[SourceFile]) -> BTreeMap<String, BTreeSet<String>> {
     graph
 }
 
-/// The paths below the crate that the `use` lines outside of tests name.
+/// Returns the paths within the crate that the `use` lines outside of tests name.
 fn used_paths(text: &str, module: &str) -> Vec<String> {
     let text = text.split("#[cfg(test)]").next().unwrap_or_default();
     let mut paths = Vec::new();
@@ -261,14 +263,14 @@ fn used_paths(text: &str, module: &str) -> Vec<String> {
         match (path.strip_prefix("super::"), parent) {
             (Some(path), "") => path.to_owned(),
             (Some(path), parent) => format!("{parent}::{path}"),
-            // A child of the module, or another crate, whose name is no module's.
+            // A child of the module, or another crate, whose name matches no module.
             (None, _) => format!("{module}::{path}"),
         }
     };
     paths.into_iter().map(resolve).collect()
 }
 
-/// The leaves of a `use` tree.
+/// Collects the leaves of a `use` tree.
 fn expand(before: &str, tree: &str, paths: &mut Vec<String>) {
     let Some(open) = tree.find('{') else {
         paths.push(format!("{before}{tree}"));
@@ -295,7 +297,7 @@ fn expand(before: &str, tree: &str, paths: &mut Vec<String>) {
     }
 }
 
-/// Groups of modules that each reach every other.
+/// Returns the groups of modules that each reach every other.
 fn circles(graph: &BTreeMap<String, BTreeSet<String>>) -> Vec<Vec<String>> {
     let reach = |from: &str| {
         let mut seen = BTreeSet::new();

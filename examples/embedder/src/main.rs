@@ -1,4 +1,5 @@
-//! From an empty crate to a running tenant: a project directory is opened, and a directive of it is run.
+//! From an empty crate to a running tenant: opens a project directory and runs one of its
+//! directives.
 
 use std::error::Error;
 use std::path::Path;
@@ -12,9 +13,11 @@ use threadkeep::wit::registry::Draft;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    // One engine serves any number of tenants. Making it compiles the component, which takes a moment.
+    // One engine serves any number of tenants. Creating it compiles the component, which takes a
+    // moment.
     let engine = Engine::new(Limits::local(), None)?;
-    // The directory is the tenant: its directives and models are read from it, its records are written to it.
+    // The directory is the tenant: its directives and models are read from it, its records are
+    // written to it.
     let directory = Project::open_ambient(Path::new("project"))?;
     let options = ProjectOptions::new(Policy::preset(Preset::Local));
     let project = OpenProject::open(engine, &directory, options)?;

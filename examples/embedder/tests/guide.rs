@@ -1,12 +1,12 @@
-//! Every program of the guide, run as a reader runs it, in a copy of `project/`: its output is compared with
-//! docs/embedding.md, word for word.
+//! Runs every program of the guide as a reader runs it, in a copy of `project/`, and compares its
+//! output with docs/embedding.md, word for word.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const GUIDE: &str = include_str!("../../../docs/embedding.md");
 
-/// A fresh folder with a copy of the project in it.
+/// Creates a fresh folder with a copy of the project in it.
 fn folder(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let _ = std::fs::remove_dir_all(&folder);
@@ -17,7 +17,7 @@ fn folder(name: &str) -> PathBuf {
     folder
 }
 
-/// The sources of a project, without what somebody's own run has left in it.
+/// Copies the sources of a project, without the records that a run of the developer left in it.
 fn copy(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).unwrap();
     for entry in std::fs::read_dir(from).unwrap() {
@@ -32,7 +32,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// What the guide says that a command prints.
+/// Returns the output that the guide shows for a command.
 fn told(command: &str) -> String {
     let blocks = GUIDE.split("```console\n").skip(1);
     let commands = blocks.filter_map(|rest| rest.split("```").next());

@@ -1,4 +1,5 @@
-//! The service, as a process: tenants side by side, the operator's policy, an orderly end, a kill, and what comes after.
+//! Tests of the service as a process: tenants side by side, the operator's policy, an orderly end,
+//! a kill, and the next start.
 
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::net::TcpStream;
@@ -6,13 +7,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
 const DIRECTIVE: &str = "---\ncapabilities: [execute.tool.read_file]\n---\nDo the work.\n";
-/// The second turn of `slow` takes a minute: long enough to be stopped in it, and shorter once it goes on elsewhere.
+/// A script whose second turn takes DELAY ms: a minute in a run that is stopped during it, none
+/// after the restart.
 const SLOW: &str = r#"[
   {"text": "begun", "calls": [{"name": "read_file", "arguments": {"path": "notes.txt"}}]},
   {"text": "done", "delay_ms": DELAY}
 ]"#;
 
-/// A fresh folder of tenants: each has a directive `quick` and a model with this script.
+/// Creates a fresh folder of tenants: each has a directive `work` and a model with this script.
 fn tenants(name: &str, names: &[&str]) -> PathBuf {
     let root = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let _ = std::fs::remove_dir_all(&root);
@@ -51,11 +53,11 @@ fn script(root: &Path, tenant: &str, delay_ms: u32) {
     .unwrap();
 }
 
-/// The service while it runs; killed when dropped.
+/// The running service; killed when dropped.
 struct Service {
     child: Child,
     said: Lines<BufReader<ChildStdout>>,
-    /// What it said before it listened.
+    /// The lines that it printed before it listened.
     before: Vec<String>,
     address: String,
 }
@@ -69,7 +71,7 @@ impl Drop for Service {
 
 impl Service {
     fn start(root: &Path) -> Self {
-        // One cache for all tests: the component is compiled once.
+        // All tests share one cache: the component is compiled once.
         let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("native-code");
         let mut child = Command::new(env!("CARGO_BIN_EXE_service"))
             .arg(root.join("tenants"))
@@ -112,7 +114,7 @@ impl Service {
         );
     }
 
-    /// Everything that it says from now to its end.
+    /// Returns all lines that it prints from now to its end.
     fn rest(&mut self) -> Vec<String> {
         self.said.by_ref().map(Result::unwrap).collect()
     }
@@ -140,7 +142,7 @@ impl Client {
     }
 }
 
-/// Wait until the run of a tenant has written its first turn, and the id of its thread.
+/// Waits until the run of a tenant has written its first turn; returns the id of its thread.
 fn begun(root: &Path, tenant: &str) -> String {
     let threads = root.join("tenants").join(tenant).join(".ai/threads");
     loop {
@@ -170,10 +172,10 @@ fn tenants_are_served_side_by_side_within_the_operators_policy() {
         assert_eq!(answer["status"], "completed", "{answer}");
         assert_eq!(answer["result"], "done", "{answer}");
     }
-    // What the operator does not allow, a tenant's own file does not bring.
+    // A tenant's own file cannot grant what the operator does not.
     let refused = one.ask("c run work {}");
     assert_ne!(refused["status"], "completed", "{refused}");
-    // A thread of another tenant is not there.
+    // A thread of another tenant does not exist for this one.
     let thread = one.ask("a run work {}")["thread"]
         .as_str()
         .unwrap()
@@ -199,7 +201,7 @@ fn tenants_are_served_side_by_side_within_the_operators_policy() {
     }
 }
 
-/// Stores of tenants that the service has open.
+/// Returns the tenants whose stores the service has open.
 fn open_stores(root: &Path, service: &Service) -> Vec<String> {
     let files = std::fs::read_dir(format!("/proc/{}/fd", service.child.id())).unwrap();
     let root = root.canonicalize().unwrap().join("tenants");
@@ -234,7 +236,7 @@ fn a_tenant_that_cannot_be_served_is_its_own_trouble_and_stores_open_on_first_us
         }
         assert_eq!(open_stores(&root, &service), ["a"]);
     }
-    // Mended, it is served, by the same process.
+    // After the repair the same process serves it.
     std::fs::remove_file(&store).unwrap();
     assert_eq!(client.ask("broken run work {}")["status"], "completed");
     assert_eq!(open_stores(&root, &service), ["a", "broken"]);

@@ -56,7 +56,7 @@ What a project has and what it lacks is said by threadkeep doctor.";
     arg_required_else_help = true
 )]
 pub struct Arguments {
-    /// What holds for every command.
+    /// The options of every command.
     #[command(flatten)]
     pub common: Common,
     /// The command.
@@ -64,19 +64,22 @@ pub struct Arguments {
     pub command: Command,
 }
 
-/// What holds for every command.
+/// The options of every command.
 #[derive(Debug, Clone, Args)]
 pub struct Common {
     /// The project: the directory that holds `.ai` [default: .]
     #[arg(long, global = true, value_name = "DIR")]
     pub project: Option<PathBuf>,
-    /// Where threads are kept: in `.ai/threads/registry.db`, or in memory until the command ends [default: sqlite]
+    /// Where threads are kept: in `.ai/threads/registry.db`, or in memory until the command ends
+    /// [default: sqlite]
     #[arg(long, global = true, value_name = "KIND")]
     pub store: Option<Store>,
-    /// Answer for every model from this script: `scripted:FILE` [default: as .ai/config/models.yaml says]
+    /// Answer for every model from this script: `scripted:FILE` [default: as .ai/config/models.yaml
+    /// says]
     #[arg(long, global = true, value_name = "PROVIDER", value_parser = provider)]
     pub provider: Option<Provider>,
-    /// What the operator allows: a YAML file outside the project [default: everything, with the caps of the preset local]
+    /// The operator's policy: a YAML file outside the project [default: everything, with the caps
+    /// of the preset local]
     #[arg(long, global = true, value_name = "FILE")]
     pub policy: Option<PathBuf>,
     /// Print one JSON document and nothing else on standard output
@@ -84,7 +87,7 @@ pub struct Common {
     pub json: bool,
 }
 
-/// Where threads are kept.
+/// The place where threads are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Store {
     /// In `.ai/threads/registry.db`.
@@ -93,7 +96,7 @@ pub enum Store {
     Memory,
 }
 
-/// Who answers instead of the project's providers.
+/// A source of answers that replaces the project's providers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Provider {
     /// A file of answers.
@@ -134,7 +137,7 @@ pub enum Command {
     Cancel(Named),
     /// End a thread at once
     Kill(Named),
-    /// What a thread may spend, and the money of a loop of your own
+    /// Show what a thread may spend, and hold and settle the money of a loop of your own
     Budget(Budget),
     /// Show a thread and all that it spawned, with what each spent and has left
     Tree(Tree),
@@ -153,15 +156,16 @@ pub enum Command {
     Completions(Completions),
 }
 
-/// `doctor`.
+/// The options of `doctor`.
 #[derive(Debug, Default, Args)]
 pub struct Doctor {
-    /// Make one small request to this provider of the model table, and say what came of it; it may cost a little
+    /// Make one small request to this provider of the model table, and say what came of it; it may
+    /// cost a little
     #[arg(long, value_name = "PROVIDER")]
     pub probe: Option<String>,
 }
 
-/// Caps. What is left out is the directive's, then the preset's.
+/// Caps. A cap that is left out is the directive's, then the preset's.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
 pub struct Caps {
     /// Most model calls of a run
@@ -191,7 +195,7 @@ impl Caps {
     }
 }
 
-/// `run`.
+/// The arguments of `run`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Ctrl-C once cancels the run, twice stops it at once. Either way the thread says how it ended, and what it cost is kept.
@@ -209,12 +213,12 @@ pub struct Run {
     /// A first message beside the directive's prompt
     #[arg(long, value_name = "TEXT")]
     pub message: Option<String>,
-    /// What the thread is to be.
+    /// The properties of the new thread.
     #[command(flatten)]
     pub thread: NewThread,
 }
 
-/// What a new thread is to be.
+/// The properties of a new thread.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
 pub struct NewThread {
     /// A model or tier, instead of the directive's or the default one
@@ -237,7 +241,7 @@ pub struct NewThread {
     pub task: Option<String>,
 }
 
-/// `chat`.
+/// The arguments of `chat`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 A line that ends with a backslash goes on in the next one. On a terminal /help says what else there is; Ctrl-C stops a
@@ -248,15 +252,16 @@ reply, twice it leaves. With --json each message gets one document, on one line.
 pub struct Chat {
     /// The chat to go on with, instead of a new one
     pub thread: Option<String>,
-    /// What a new chat may call, such as execute.tool.read_file or execute.tool.*; may be repeated
+    /// A capability of a new chat, such as execute.tool.read_file or execute.tool.*; may be
+    /// repeated
     #[arg(long, value_name = "NAME")]
     pub capability: Vec<String>,
-    /// What a new chat is to be.
+    /// The properties of a new chat.
     #[command(flatten)]
     pub new: NewThread,
 }
 
-/// `create`.
+/// The arguments of `create`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Nothing runs: `threadkeep resume` starts it, `threadkeep chat` talks with a chat, and `threadkeep open` is for a loop of
@@ -272,24 +277,24 @@ pub struct Create {
     /// Inputs as a JSON object, for values that are not text
     #[arg(long, value_name = "JSON")]
     pub inputs: Option<String>,
-    /// What a chat may call; a directive names its own
+    /// A capability of a chat; a directive names its own
     #[arg(long, value_name = "NAME")]
     pub capability: Vec<String>,
-    /// What the thread is to be.
+    /// The properties of the new thread.
     #[command(flatten)]
     pub thread: NewThread,
 }
 
-/// `message`.
+/// The arguments of `message`.
 #[derive(Debug, Args)]
 pub struct Message {
     /// Its id
     pub thread: String,
-    /// What to tell it
+    /// The text of the message
     pub text: String,
 }
 
-/// `title`.
+/// The arguments of `title`.
 #[derive(Debug, Args)]
 #[command(
     override_usage = "threadkeep title <THREAD> <TEXT>\n       threadkeep title <THREAD> --none"
@@ -305,10 +310,10 @@ pub struct Title {
     pub none: bool,
 }
 
-/// How long `open` holds a thread if nobody says.
+/// Default time for which `open` holds a thread.
 const HOLD_TIME_DEFAULT: &str = "10m";
 
-/// `open`.
+/// The arguments of `open`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 The token alone goes to standard output:
@@ -319,12 +324,12 @@ The token alone goes to standard output:
 pub struct Open {
     /// Its id
     pub thread: String,
-    /// How long to hold it, at most 1h: then somebody else may end the hold
+    /// The time to hold it, at most 1h: after it another process may end the hold
     #[arg(long = "for", value_name = "TIME", value_parser = duration, default_value = HOLD_TIME_DEFAULT)]
     pub time: Duration,
 }
 
-/// `append`.
+/// The arguments of `append`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 All lines are one commit. Messages that were sent to the thread meanwhile are taken with it and printed, one a line.
@@ -337,39 +342,40 @@ pub struct Append {
     /// The token of a hold, THREAD#NUMBER [default: THREADKEEP_TOKEN, if it is set]
     #[arg(long, value_name = "TOKEN")]
     pub token: Option<Token>,
-    /// The version that you saw: if the thread is at another, nothing is added [default: the newest]
+    /// The version that you saw: if the thread is at another, nothing is added [default: the
+    /// newest]
     #[arg(long, value_name = "VERSION")]
     pub expected: Option<u64>,
 }
 
-/// `close`.
+/// The arguments of `close`.
 #[derive(Debug, Args)]
 pub struct Close {
     /// Its id
     pub thread: String,
-    /// How the hold ends
+    /// The outcome of the hold
     pub outcome: Outcome,
     /// The token of the hold, THREAD#NUMBER [default: THREADKEEP_TOKEN]
     #[arg(long, value_name = "TOKEN")]
     pub token: Option<Token>,
-    /// Of one that is completed: any JSON; of an error: {"code": ..., "message": ...}
+    /// The result of a completed thread, any JSON; or of an error: {"code": ..., "message": ...}
     #[arg(long, value_name = "JSON")]
     pub result: Option<String>,
 }
 
-/// How a hold ends.
+/// The outcome of a hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Outcome {
-    /// The thread takes the next input.
+    /// The thread is idle and takes the next input.
     Idle,
-    /// It has ended well.
+    /// The thread has completed.
     Completed,
-    /// It has ended otherwise.
+    /// The thread has failed.
     Error,
 }
 
 impl Outcome {
-    /// The word for it.
+    /// The name of the outcome.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Idle => "idle",
@@ -379,34 +385,34 @@ impl Outcome {
     }
 }
 
-/// `completions`.
+/// The arguments of `completions`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
   source <(threadkeep completions bash)                            # in ~/.bashrc
   threadkeep completions zsh > ~/.zfunc/_threadkeep                # a directory of $fpath
   threadkeep completions fish > ~/.config/fish/completions/threadkeep.fish")]
 pub struct Completions {
-    /// For which shell
+    /// The shell
     pub shell: clap_complete::Shell,
 }
 
-/// `resume`.
+/// The arguments of `resume`.
 #[derive(Debug, Args)]
 pub struct Resume {
     /// Its id
     pub thread: String,
-    /// What to tell it first
+    /// A message to send first
     #[arg(long, value_name = "TEXT")]
     pub message: Option<String>,
 }
 
-/// `list`.
+/// The arguments of `list`.
 #[derive(Debug, Args)]
 pub struct List {
-    /// Which threads.
+    /// The threads to list.
     #[command(flatten)]
     pub filter: Filter,
-    /// How many, 1 to 100
+    /// The number of threads, 1 to 100
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=i64::from(LIST_MAX)))]
     pub limit: u32,
     /// Go on where another list ended: its `cursor`
@@ -414,7 +420,8 @@ pub struct List {
     pub cursor: Option<String>,
 }
 
-/// Which threads to list, newest first: by the last change of their status, or by creation with a filter of another kind.
+/// A filter of threads. They are listed newest first: by the last change of their status, or by
+/// creation with a filter of another kind.
 #[derive(Debug, Clone, Default, Args)]
 #[group(multiple = false)]
 pub struct Filter {
@@ -438,22 +445,22 @@ pub struct Filter {
     pub chain: Option<String>,
 }
 
-/// `show`.
+/// The arguments of `show`.
 #[derive(Debug, Args)]
 pub struct Show {
     /// Its id
     pub thread: String,
-    /// How many of its last events, at most 100
+    /// The number of its last events, at most 100
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(0..=i64::from(EVENTS_MAX)))]
     pub events: u32,
 }
 
-/// `transcript`.
+/// The arguments of `transcript`.
 #[derive(Debug, Args)]
 pub struct Transcript {
     /// Its id
     pub thread: String,
-    /// As what
+    /// The format of the transcript
     #[arg(long, value_name = "FORMAT", default_value = "markdown")]
     pub format: Format,
 }
@@ -461,16 +468,16 @@ pub struct Transcript {
 /// Formats of a transcript.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Format {
-    /// For people.
+    /// Markdown, for people.
     Markdown,
-    /// A manifest, then one event a line.
+    /// JSON lines: a manifest, then one event a line.
     Jsonl,
     /// The state document.
     State,
 }
 
 impl Format {
-    /// The word for it.
+    /// The name of the format.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Markdown => "markdown",
@@ -480,7 +487,7 @@ impl Format {
     }
 }
 
-/// `raise`.
+/// The arguments of `raise`.
 #[derive(Debug, Args)]
 pub struct Raise {
     /// Its id
@@ -493,14 +500,14 @@ pub struct Raise {
     pub through: bool,
 }
 
-/// A command that takes a thread and nothing else.
+/// The arguments of a command that takes a thread and nothing else.
 #[derive(Debug, Args)]
 pub struct Named {
     /// Its id
     pub thread: String,
 }
 
-/// `recover`.
+/// The arguments of `recover`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 A process that dies lets go of its lock file, so its runs are found without a word from you. A holder on another
@@ -511,15 +518,15 @@ pub struct Recover {
     pub dead: Vec<String>,
 }
 
-/// `repair`.
+/// The arguments of `repair`.
 #[derive(Debug, Args)]
 pub struct Repair {
-    /// Their ids; all threads if none is named
+    /// The ids of the threads; all threads if none is named
     #[arg(value_name = "THREAD")]
     pub threads: Vec<String>,
 }
 
-/// The script that completes commands and options in a shell.
+/// Returns the script that completes commands and options in a shell.
 pub fn completions(shell: clap_complete::Shell) -> String {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Arguments::command(), "threadkeep", &mut script);

@@ -1,4 +1,4 @@
-//! How a command ends: its exit code, and a fault as people and programs read it.
+//! The end of a command: its exit code, and a fault as text or JSON.
 
 use crate::printable;
 use serde::Serialize;
@@ -9,15 +9,15 @@ use serde::ser::{SerializeStruct, Serializer};
 pub enum Exit {
     /// Done.
     Done,
-    /// It failed, or the run ended otherwise than well.
+    /// The command failed, or the run did not end well.
     Error,
     /// The command line is wrong.
     Usage,
-    /// The run is suspended: it needs somebody and can go on in place.
+    /// The run is suspended: it needs the user and can be resumed.
     Suspended,
-    /// Somebody else holds the thread, or something of this name or version is there already.
+    /// Another process holds the thread, or an item of this name or version exists already.
     Busy,
-    /// A person stopped it at once (the second Ctrl-C).
+    /// The user stopped it at once (the second Ctrl-C).
     Stopped,
 }
 
@@ -34,7 +34,7 @@ impl Exit {
         }
     }
 
-    /// What a run that stands at this status means for whoever started it.
+    /// Returns the exit code of a command whose run has this status.
     pub fn of_status(status: &str) -> Self {
         match status {
             "completed" | "idle" | "continued" | "created" => Self::Done,
@@ -51,24 +51,26 @@ impl Serialize for Exit {
     }
 }
 
-/// Longest message and longest hint of a fault, in bytes: they may repeat what was typed or stands in a file.
+/// Longest message and longest hint of a fault, in bytes: they may repeat text of the command line
+/// or of a file.
 const SAID_BYTES_MAX: usize = 2_000;
 
-/// What went wrong, where, and what to do next: each on one line, printable and bounded, whatever it repeats.
+/// A problem, its place and what to do next. Each text is one line, printable and bounded, whatever
+/// it quotes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
-    /// A stable word.
+    /// A stable code.
     pub code: String,
-    /// What was wrong, and where.
+    /// The problem and its place.
     pub message: String,
-    /// What to do next, where there is something.
+    /// The next thing to do, if there is one.
     pub hint: Option<String>,
-    /// How the process ends.
+    /// The exit code.
     pub exit: Exit,
 }
 
 impl Fault {
-    /// A failure without a hint.
+    /// A fault without a hint.
     pub fn new(code: &str, message: impl Into<String>) -> Self {
         Self {
             code: code.to_owned(),
@@ -78,7 +80,7 @@ impl Fault {
         }
     }
 
-    /// A command line that cannot be meant.
+    /// A fault of the command line.
     pub fn usage(message: impl Into<String>) -> Self {
         Self {
             exit: Exit::Usage,
@@ -86,7 +88,7 @@ impl Fault {
         }
     }
 
-    /// The same fault with what to do next.
+    /// The same fault with a hint about what to do next.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(said(&hint.into()));

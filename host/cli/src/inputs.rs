@@ -3,8 +3,8 @@
 use crate::exit::Fault;
 use serde_json::{Map, Value, json};
 
-/// One JSON object of `--inputs` (an object as text) and `--input NAME=VALUE` (values are texts); empty if there are
-/// none.
+/// Merges `--inputs` (a JSON object as text) and `--input NAME=VALUE` (values are texts) into one
+/// JSON object; empty if there are none.
 ///
 /// # Errors
 /// A usage fault, if `--inputs` is no object, or a name is given twice.
@@ -33,10 +33,10 @@ pub fn object(inputs: Option<&str>, pairs: &[(String, String)]) -> Result<String
     })
 }
 
-/// A text as a user's message.
+/// Converts a text to a user's message.
 ///
 /// # Errors
-/// A usage fault, if there is nothing in it.
+/// A usage fault, if the text is empty or blank.
 pub fn message(text: &str) -> Result<String, Fault> {
     if text.trim().is_empty() {
         return Err(Fault::usage("the message is empty").hint("say something, or leave it out"));
@@ -44,7 +44,7 @@ pub fn message(text: &str) -> Result<String, Fault> {
     Ok(json!({"role": "user", "content": [{"type": "text", "text": text}]}).to_string())
 }
 
-/// `NAME=VALUE` of `--input`.
+/// Parses `NAME=VALUE` of `--input`.
 pub(crate) fn pair(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),

@@ -1,7 +1,9 @@
-//! Arguments and output of the `threadkeep` command: what a person types, and what a person or a program reads back.
+//! Arguments and output of the `threadkeep` command: the text a user types, and the text or JSON it
+//! prints.
 //!
-//! Plain structs and no engine: the native host and the bundle under the wasmtime CLI fill the same shapes, so both
-//! answer the same JSON. Nothing here opens a file, reads the environment or knows a rule of the product.
+//! Plain types and no engine: the native host and the bundle under the wasmtime CLI fill the same
+//! types, so both print the same JSON. Nothing here opens a file, reads the environment or knows a
+//! rule of the product.
 
 pub mod answer;
 pub mod args;

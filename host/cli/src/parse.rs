@@ -1,4 +1,5 @@
-//! From the process's arguments to a command, or to what is said instead: help, version, a usage fault.
+//! Parses the process's arguments to a command, or to a reply without one: help, version, a usage
+//! fault.
 
 use crate::args::Arguments;
 use crate::exit::{Exit, Fault};
@@ -7,31 +8,31 @@ use clap::error::ErrorKind;
 use serde_json::{Value, json};
 use std::ffi::OsString;
 
-/// What is said instead of running a command.
+/// A reply to arguments that name no command to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Said {
     /// Help or version, on standard output.
     Text {
         /// `help` or `version`.
         name: &'static str,
-        /// With the escapes of a terminal.
+        /// The text with the escapes of a terminal.
         styled: String,
-        /// Without.
+        /// The text without escapes.
         plain: String,
     },
     /// The command line is wrong.
     Wrong {
-        /// For programs, and for whoever reads no styles.
+        /// The fault, for JSON and for terminals without styles.
         fault: Fault,
-        /// As clap shows it, with the escapes of a terminal.
+        /// The text of clap, with the escapes of a terminal.
         styled: String,
-        /// Without.
+        /// The text without escapes.
         plain: String,
     },
 }
 
 impl Said {
-    /// How the process ends.
+    /// The exit code.
     pub fn exit(&self) -> Exit {
         match self {
             Self::Text { .. } => Exit::Done,
@@ -39,7 +40,7 @@ impl Said {
         }
     }
 
-    /// The one JSON document.
+    /// Returns the one JSON document.
     pub fn document(&self) -> Value {
         match self {
             Self::Text { name, plain, .. } => json!({*name: plain, "exit": self.exit()}),
@@ -48,15 +49,16 @@ impl Said {
     }
 }
 
-/// Parse arguments; the first is the program.
+/// Parses arguments; the first one is the program.
 ///
 /// # Errors
-/// What to say instead.
+/// The reply, if the arguments name no command to run.
 pub fn parse(arguments: &[OsString]) -> Result<Arguments, Box<Said>> {
     Arguments::try_parse_from(arguments).map_err(|error| Box::new(said(&error)))
 }
 
-/// True if `--json` is among the arguments: known before they are understood, so that errors are JSON, too.
+/// Returns true if `--json` is among the arguments. It is known before they are parsed, so that
+/// errors are JSON, too.
 pub fn wants_json(arguments: &[OsString]) -> bool {
     let options = arguments
         .iter()
@@ -89,7 +91,7 @@ fn said(error: &clap::Error) -> Said {
     }
 }
 
-/// clap's text without its frame: what is wrong, on one line, and the usage as what to do.
+/// Converts the text of clap to a fault: the problem on one line, and the usage as the hint.
 fn fault(plain: &str) -> Fault {
     let body = plain.strip_prefix("error: ").unwrap_or(plain);
     let (wrong, rest) = body.split_once("\n\nUsage:").unwrap_or((body, ""));

@@ -1,19 +1,21 @@
-//! Text of models, tools and files on its way to a terminal: what a terminal would obey is made visible instead.
+//! Makes text of models, tools and files safe for a terminal: characters that a terminal would obey
+//! become visible.
 //!
-//! Kept as they are: line feeds, tabs and everything that is only shown. Escape, the other control characters of C0 and
-//! C1, the characters that reorder what stands around them and those without a width are written as their number, so
-//! that no text can move the cursor, set a title, fill a clipboard or pass for another. Which they are, the core says,
-//! for documents too. Each character is judged alone: a text that comes in pieces is as safe as a whole one.
+//! Line feeds, tabs and plain characters are kept. Escape, the other control characters of C0 and
+//! C1, the characters that reorder the text around them and those without a width are written as
+//! their number, so that no text can move the cursor, set a title, fill a clipboard or pass for
+//! another. The core defines these characters, for documents too. Each character is judged alone: a
+//! text that comes in pieces is as safe as a whole one.
 
 use std::borrow::Cow;
 use threadkeep_units::printable::{is_hidden_control, push_visible};
 
-/// The text as a terminal may get it. Carriage returns are dropped: alone they would overwrite a line.
+/// Makes a text safe for a terminal. Drops carriage returns: alone they would overwrite a line.
 pub fn text(text: &str) -> Cow<'_, str> {
     escaped(text, |c| matches!(c, '\n' | '\t'))
 }
 
-/// The same on one line, for cells, names and messages.
+/// Makes a text safe and puts it on one line, for cells, names and messages.
 pub fn line(text: &str) -> Cow<'_, str> {
     escaped(text, |_| false)
 }
@@ -51,7 +53,8 @@ mod tests {
             ("a\r\nb", "a\nb"),
             ("safe\revil", "safeevil"),
             ("\u{202e}txt", "\\u{202e}txt"),
-            // Symptom: a mark of direction, alone, turned a line around. Fix: marks are escaped too.
+            // Symptom: a direction mark alone reversed a line. Fix: direction marks are escaped
+            // too.
             ("a\u{200f}b\u{200e}\u{61c}", "a\\u{200f}b\\u{200e}\\u{61c}"),
             ("in\u{200b}visible\u{feff}", "in\\u{200b}visible\\u{feff}"),
             ("a\u{2028}b", "a\\u{2028}b"),

@@ -1,9 +1,10 @@
-//! Where output goes: answers on standard output, everything else on standard error.
+//! Writes answers to standard output, everything else to standard error.
 //!
-//! With `--json` standard output gets one document and nothing else, in which what a terminal would obey or a reader not
-//! see is escaped. Text on its way to a terminal passes [`crate::printable`]; to a file or a pipe it goes as it is. Standard error is for people and is always made safe. A
-//! reader that goes away does not end a command: what it does to threads matters more than who reads along. Nor does a
-//! disk that is full, but then the answer is lost, and [`Screen::end`] says so.
+//! With `--json`, standard output gets one document and nothing else; characters in it that a
+//! terminal would obey or hide are escaped. Text for a terminal passes [`crate::printable`]; a file
+//! or a pipe gets it unchanged. Standard error is for people and is always made safe. A closed pipe
+//! does not end a command: its effect on threads matters more than its output. Nor does a full
+//! disk, but then the answer is lost, and [`Screen::end`] reports it.
 
 use crate::answer::Answer;
 use crate::exit::{Exit, Fault};
@@ -14,42 +15,42 @@ use serde::Serialize;
 use std::io::{self, ErrorKind, Write};
 use threadkeep_units::printable::escape_json;
 
-/// What is known about both ends.
+/// Properties of standard input and output.
 #[derive(Debug, Clone, Copy)]
 pub struct Ends {
     /// One JSON document on standard output.
     pub json: bool,
-    /// Standard input is a terminal: a person types.
+    /// Standard input is a terminal: a user types.
     pub in_terminal: bool,
     /// Standard output is a terminal.
     pub out_terminal: bool,
     /// Standard error is a terminal.
     pub err_terminal: bool,
-    /// What relative times are relative to; none is the clock.
+    /// The instant to which relative times refer; none is the clock.
     pub now: Option<Timestamp>,
 }
 
-/// Both ends.
+/// Standard output and standard error.
 pub struct Screen {
     out: Box<dyn Write + Send>,
     err: Box<dyn Write + Send>,
     ends: Ends,
-    /// Standard output is in the middle of a line.
+    /// True if standard output is in the middle of a line.
     open_line: bool,
-    /// Standard error shows a line that is erased before the next.
+    /// True if standard error shows a line that is erased before the next.
     live: bool,
-    /// Threads are gone when the command ends.
+    /// True if threads are lost when the command ends.
     forgets: bool,
-    /// Why standard output could not be written, the first time.
+    /// The first error of writing standard output.
     lost: Option<io::Error>,
-    /// What to do if it could not.
+    /// The hint for a lost answer.
     if_lost: String,
 }
 
-/// What to do about a lost answer, where a command says no more.
+/// The hint for a lost answer, where a command sets none.
 const LOST: &str = "only the answer is lost, not what was done: `threadkeep list` and `threadkeep show` say it again";
 
-/// What is said instead of what could be done next with a thread that is gone.
+/// Shown in place of a next step for a thread that is lost.
 const GONE: &str =
     "it was kept in memory and is gone now: leave out --store memory to go on with one";
 
@@ -65,7 +66,7 @@ impl std::fmt::Debug for Screen {
 const ERASE: &str = "\r\x1b[K";
 
 impl Screen {
-    /// A screen.
+    /// A screen over these two streams.
     pub fn new(out: Box<dyn Write + Send>, err: Box<dyn Write + Send>, ends: Ends) -> Self {
         Self {
             out,
@@ -79,12 +80,13 @@ impl Screen {
         }
     }
 
-    /// What to do if the answer cannot be written: it holds what no other command tells.
+    /// Sets the hint for a lost answer, which held something that no other command shows.
     pub fn if_lost(&mut self, what: String) {
         self.if_lost = what;
     }
 
-    /// How the process ends: a command whose answer was lost has failed, whatever it did. A closed pipe is no loss.
+    /// Returns the exit code of the process: a command whose answer was lost has failed, whatever
+    /// it did. A closed pipe is no loss.
     pub fn end(&mut self, exit: Exit) -> Exit {
         let Some(error) = self.lost.take() else {
             return exit;
@@ -100,7 +102,7 @@ impl Screen {
         }
     }
 
-    /// Bytes on standard output, at once.
+    /// Writes bytes to standard output and flushes it.
     fn put(&mut self, bytes: &[u8]) {
         let written = self.out.write_all(bytes).and_then(|()| self.out.flush());
         if let Err(error) = written
@@ -110,27 +112,27 @@ impl Screen {
         }
     }
 
-    /// Threads are gone when the command ends: nothing is suggested that would need one.
+    /// Marks threads as lost when the command ends: no next step is suggested that would need one.
     pub fn forget(&mut self) {
         self.forgets = true;
     }
 
-    /// What can be done with a thread next, if it will still be there.
+    /// Returns the next step for a thread, if it will still exist.
     pub fn next_of<'a>(&self, what: &'a str) -> &'a str {
         if self.forgets { GONE } else { what }
     }
 
-    /// What is known about both ends.
+    /// The properties of standard input and output.
     pub fn ends(&self) -> Ends {
         self.ends
     }
 
-    /// What relative times are relative to.
+    /// The instant to which relative times refer.
     pub fn now(&self) -> Timestamp {
         self.ends.now.unwrap_or_else(Timestamp::now)
     }
 
-    /// Text of an answer, as it comes. Nothing with `--json`.
+    /// Prints a part of an answer's text. Nothing with `--json`.
     pub fn text(&mut self, text: &str) {
         if self.ends.json || text.is_empty() {
             return;
@@ -144,41 +146,43 @@ impl Screen {
         self.put(shown.as_bytes());
     }
 
-    /// A line of an answer. Nothing with `--json`.
+    /// Prints a line of an answer. Nothing with `--json`.
     pub fn line(&mut self, line: &str) {
         self.text(line);
         self.text("\n");
     }
 
-    /// End the line that [`Screen::text`] has left open.
+    /// Ends the line that [`Screen::text`] has left open.
     pub fn end_line(&mut self) {
         if self.open_line {
             self.text("\n");
         }
     }
 
-    /// A line for the person beside the answer. Nothing with `--json`.
+    /// Prints a line for the user on standard error. Nothing with `--json`.
     pub fn note(&mut self, line: &str) {
         if !self.ends.json {
             self.complain(line);
         }
     }
 
-    /// A line that is said whatever was asked for: a warning.
+    /// Prints a warning on standard error, with `--json` too.
     pub fn warn(&mut self, line: &str) {
         self.complain(&format!("warning: {line}"));
     }
 
     fn complain(&mut self, line: &str) {
         self.erase();
-        // Both ends are the same terminal: a note does not begin in the middle of the answer's line.
+        // Both streams are the same terminal: a note does not begin in the middle of the answer's
+        // line.
         if self.open_line && self.ends.out_terminal && self.ends.err_terminal {
             self.text("\n");
         }
         let _ = writeln!(self.err, "{}", printable::text(line));
     }
 
-    /// A line that the next one replaces, on a terminal; nothing elsewhere, or while an answer's line is open.
+    /// Shows a line that the next one replaces, on a terminal; nothing elsewhere, or while an
+    /// answer's line is open.
     pub fn live(&mut self, line: &str) {
         let shared = self.open_line && self.ends.out_terminal;
         if self.ends.json || !self.ends.err_terminal || shared {
@@ -189,7 +193,7 @@ impl Screen {
         self.live = true;
     }
 
-    /// What stands before a line that a person types. Nothing where nobody types or reads it.
+    /// Shows a prompt before a line that the user types. Nothing where no user types or reads it.
     pub fn prompt(&mut self, text: &str) {
         let Ends {
             json,
@@ -206,7 +210,7 @@ impl Screen {
         let _ = self.err.flush();
     }
 
-    /// End the line of a prompt that nobody answered.
+    /// Ends the line of a prompt that got no input.
     pub fn end_prompt(&mut self) {
         self.prompt("\n");
     }
@@ -218,7 +222,7 @@ impl Screen {
         }
     }
 
-    /// The answer of a command, and how it ends.
+    /// Prints the answer of a command and returns its exit code.
     pub fn answer(&mut self, answer: &impl Answer) -> Exit {
         match self.ends.json {
             true => self.document(answer),
@@ -231,7 +235,7 @@ impl Screen {
         answer.exit()
     }
 
-    /// A fault, and how it ends.
+    /// Prints a fault and returns its exit code.
     pub fn fault(&mut self, fault: &Fault) -> Exit {
         if self.ends.json {
             self.document(fault);
@@ -244,13 +248,14 @@ impl Screen {
         fault.exit
     }
 
-    /// Help, version, or what is wrong with the command line.
+    /// Prints help, version, or a fault of the command line.
     pub fn said(&mut self, said: &Said) -> Exit {
         if self.ends.json {
             self.document(&said.document());
             return said.exit();
         }
-        // clap's own words, in which arguments are quoted as they came: the styled form is only for what it wrote itself.
+        // clap's text quotes arguments as they came: the styled form is only for text that clap
+        // wrote itself.
         match said {
             Said::Text { plain, styled, .. } => {
                 let text = if self.ends.out_terminal {
@@ -282,7 +287,7 @@ pub(crate) mod tests {
     use super::*;
     use std::sync::{Arc, Mutex};
 
-    /// What was written to one end.
+    /// The bytes written to one stream.
     #[derive(Clone, Default)]
     pub(crate) struct Written(Arc<Mutex<Vec<u8>>>);
 
@@ -303,7 +308,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// A screen whose ends can be read.
+    /// A screen whose output can be read.
     pub(crate) fn screen(json: bool, terminal: bool) -> (Screen, Written, Written) {
         let (out, err) = (Written::default(), Written::default());
         let ends = Ends {
@@ -336,9 +341,9 @@ pub(crate) mod tests {
         }
     }
 
-    /// Symptom: `--json` on a terminal obeyed what a thread's title said. Cause: JSON demands an
-    /// escape for C0 alone. Fix: DEL, C1 and what hides or turns text are escaped, and the value
-    /// stays the same.
+    /// Symptom: with `--json`, a terminal obeyed controls in a thread's title. Cause: JSON demands
+    /// an escape for C0 alone. Fix: DEL, C1 and characters that hide or reverse text are escaped,
+    /// and the value stays the same.
     #[test]
     fn a_document_escapes_what_a_terminal_would_obey() {
         let text = "\x1b\x7f\u{9b}31m\u{202e}\u{200f}\u{61c}\u{200b}漢🙂\u{200d}";
@@ -394,8 +399,8 @@ pub(crate) mod tests {
         assert_eq!(err.text(), "");
     }
 
-    /// Symptom: `open > /dev/full` ended with 0 and the token was lost. Cause: every failed write was taken for a reader
-    /// that had gone. Fix: only a closed pipe is one.
+    /// Symptom: `open > /dev/full` ended with 0 and the token was lost. Cause: every failed write
+    /// was taken for a closed pipe. Fix: only a closed pipe is one.
     #[test]
     fn a_reader_that_goes_away_ends_nothing_and_a_full_disk_is_told() {
         struct Broken(ErrorKind);

@@ -1,48 +1,50 @@
-//! A run while it goes on: its text on standard output, what it does and what it has used on standard error.
+//! Shows a run while it is performed: its text on standard output, its steps and cost on standard
+//! error.
 //!
-//! A terminal shows text as it comes. A file or a pipe gets only text that counts: what a reply
-//! says is held back until the reply is durable, and goes to standard error if it never is.
+//! A terminal shows text as it comes. A file or a pipe gets only text that counts: the text of a
+//! reply is withheld until the reply is durable, and goes to standard error if it never is.
 
 use crate::answer::Cost;
 use crate::screen::Screen;
 use crate::{money, when};
 
-/// Most bytes of the last reply that are kept for the answer; a longer one is whole in the transcript.
+/// Most bytes of the last reply that are kept for the answer; the transcript has a longer one
+/// whole.
 pub const TEXT_BYTES_MAX: usize = 4 << 20;
 
 /// Most characters of a call's arguments in a note.
 const ARGUMENTS_CHARS_MAX: usize = 120;
 
-/// Seconds without news after which a terminal is told that the run still waits, and everybody that
-/// text is held back.
+/// Seconds without an event after which a terminal shows that the run still waits, and a note says
+/// that text is withheld.
 const QUIET_SECONDS: u64 = 3;
 
-/// Shows one run.
+/// The output of one run.
 #[derive(Debug, Default)]
 pub struct Stream {
     reply: String,
-    /// The reply is over: the next text begins another.
+    /// True if the reply has ended: the next text begins another.
     over: bool,
-    /// Text of the reply under way that standard output has not got: it is no terminal. A reply is
-    /// bounded by the host that asks for it.
+    /// Text of the current reply that was not written yet, as standard output is no terminal. The
+    /// host that requests a reply bounds it.
     held: String,
-    /// It was said that text is held back.
+    /// True once a note has said that text is withheld.
     said_held: bool,
     thinking: bool,
     quiet: u64,
-    /// The person knows which thread it is.
+    /// True if the user knows the thread: no note names it.
     known: bool,
-    /// It waited for its children: it is the same run that goes on.
+    /// True if it waited for its children: the same run goes on afterwards.
     waited: bool,
 }
 
 impl Stream {
-    /// A run that has not begun.
+    /// The output of a run that has not started.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A further run of a thread that the person talks with: its name is not said again.
+    /// The output of a further run of a chat: no note names its thread again.
     pub fn further() -> Self {
         Self {
             known: true,
@@ -50,12 +52,12 @@ impl Stream {
         }
     }
 
-    /// The text of the last reply.
+    /// Returns the text of the last reply.
     pub fn into_reply(self) -> String {
         self.reply
     }
 
-    /// It is held, and its first step is durable.
+    /// The run is held, and its first step is durable.
     pub fn started(&mut self, screen: &mut Screen, thread: &str, run: u64) {
         self.quiet = 0;
         let goes_on = std::mem::take(&mut self.waited);
@@ -64,7 +66,7 @@ impl Stream {
         }
     }
 
-    /// It waits for its children.
+    /// The run waits for its children.
     pub fn children(&mut self, screen: &mut Screen) {
         self.quiet = 0;
         self.waited = true;
@@ -72,14 +74,14 @@ impl Stream {
         screen.note("  waiting for its children");
     }
 
-    /// Something happened in a thread that it spawned, or one of those did.
+    /// An event of a descendant of the thread.
     pub fn child(&mut self, screen: &mut Screen, thread: &str, what: &str) {
         self.quiet = 0;
         screen.end_line();
         screen.note(&format!("  {thread} {what}"));
     }
 
-    /// More text of a reply.
+    /// More text of a reply arrived.
     pub fn text(&mut self, screen: &mut Screen, text: &str) {
         self.quiet = 0;
         self.thinking = false;
@@ -95,7 +97,7 @@ impl Stream {
         }
     }
 
-    /// Nobody performs the run any more. `counts`: its last reply is durable.
+    /// The run is performed no longer. `counts`: its last reply is durable.
     pub fn end(&mut self, screen: &mut Screen, counts: bool) {
         match counts {
             true => self.release(screen),
@@ -103,13 +105,13 @@ impl Stream {
         }
     }
 
-    /// The reply is durable: what was held back of it is shown.
+    /// Writes the withheld text of a reply that is durable.
     fn release(&mut self, screen: &mut Screen) {
         screen.text(&std::mem::take(&mut self.held));
         self.said_held = false;
     }
 
-    /// The reply is void: what was held back of it goes to standard error.
+    /// Writes the withheld text of a void reply to standard error.
     fn discard(&mut self, screen: &mut Screen) {
         let held = std::mem::take(&mut self.held);
         if !held.is_empty() {
@@ -120,7 +122,7 @@ impl Stream {
         self.said_held = false;
     }
 
-    /// The model thinks. Said once for a reply; the thoughts are in the transcript.
+    /// The model is thinking. One note for each reply; the thoughts are in the transcript.
     pub fn thinking(&mut self, screen: &mut Screen) {
         self.quiet = 0;
         if !std::mem::replace(&mut self.thinking, true) {
@@ -128,7 +130,7 @@ impl Stream {
         }
     }
 
-    /// A call runs now.
+    /// A tool call has started.
     pub fn tool_started(&mut self, screen: &mut Screen, name: &str, arguments: &str) {
         self.quiet = 0;
         screen.end_line();
@@ -139,14 +141,14 @@ impl Stream {
         screen.note(&format!("  {name} {}", crate::printable::line(&shown)));
     }
 
-    /// A call is done.
+    /// A tool call is done.
     pub fn tool_done(&mut self, screen: &mut Screen, name: &str, failed: bool, bytes: usize) {
         self.quiet = 0;
         let what = if failed { "failed" } else { "done" };
         screen.note(&format!("  {name} {what}, {bytes} bytes"));
     }
 
-    /// A turn is durable: what the thread has used so far.
+    /// A turn is durable. Shows the cost of the thread so far.
     pub fn turn(&mut self, screen: &mut Screen, cost: &Cost) {
         self.quiet = 0;
         self.over = true;
@@ -156,7 +158,8 @@ impl Stream {
         screen.note(&used(cost));
     }
 
-    /// A provider broke off and another one behind its router begins anew: what was said does not count.
+    /// A provider broke off and another one behind its router begins anew: the text so far does not
+    /// count.
     pub fn restart(&mut self, screen: &mut Screen) {
         self.quiet = 0;
         self.over = true;
@@ -165,7 +168,7 @@ impl Stream {
         screen.note("  the provider broke off; another one begins the reply anew");
     }
 
-    /// An attempt failed and is tried again; what it said does not count.
+    /// An attempt failed and will be repeated; its text does not count.
     pub fn retry(&mut self, screen: &mut Screen, millis: u64, message: &str) {
         self.quiet = 0;
         self.over = true;
@@ -178,7 +181,7 @@ impl Stream {
         ));
     }
 
-    /// A call waits for its turn.
+    /// A call waits until a ceiling admits it.
     pub fn waits(&mut self, screen: &mut Screen, millis: u64, message: &str) {
         self.quiet = 0;
         screen.end_line();
@@ -189,7 +192,7 @@ impl Stream {
         ));
     }
 
-    /// The provider reports more tokens than the call can have come to.
+    /// The provider reports more tokens than the call can have used.
     pub fn disbelieved(&mut self, screen: &mut Screen, reported: u64, counted: u64) {
         screen.end_line();
         screen.note(&format!(
@@ -209,7 +212,7 @@ impl Stream {
     }
 }
 
-/// `turn 2: 250 input and 30 output tokens, 0.00021 USD`.
+/// Formats `turn 2: 250 input and 30 output tokens, 0.00021 USD`.
 fn used(cost: &Cost) -> String {
     format!(
         "turn {}: {} input and {} output tokens, {}",
@@ -273,9 +276,9 @@ mod tests {
     }
 
     /// Symptom: `run > file` had the beginning of a reply twice, and a torn one of an attempt that
-    /// failed. Cause: text was written as it came. Fix: it is held back until its reply is durable.
-    /// Kinds: a retry, a provider that begins anew, a run that stops in the middle, one whose last
-    /// word nobody told.
+    /// failed. Cause: text was written as it came. Fix: it is withheld until its reply is durable.
+    /// Kinds: a retry, a provider that begins anew, a run that stops in the middle, a run whose
+    /// last event never arrived.
     #[test]
     fn a_pipe_gets_only_replies_that_count() {
         type End = fn(&mut Stream, &mut Screen);

@@ -1,16 +1,16 @@
-//! Tables: columns as wide as their longest cell, the last one ragged.
+//! Text tables: columns as wide as their longest cell, the last one ragged.
 
 use crate::printable;
 
-/// Longest cell that widens its column. What is longer is shown whole and pushes its own row only.
+/// Longest cell that widens its column. A longer cell is shown whole and shifts only its own row.
 const WIDTH_MAX: usize = 60;
 
-/// A column is aligned to one side.
+/// The alignment of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
-    /// Words.
+    /// Left, for words.
     Left,
-    /// Numbers.
+    /// Right, for numbers.
     Right,
 }
 
@@ -30,7 +30,7 @@ impl Table {
         }
     }
 
-    /// Add a row: a cell for each column; cells are put on one line.
+    /// Adds a row with a cell for each column; each cell is put on one line.
     pub fn row<T: AsRef<str>>(&mut self, cells: &[T]) {
         let cells = cells
             .iter()
@@ -38,7 +38,7 @@ impl Table {
         self.rows.push(cells.collect());
     }
 
-    /// The lines, without spaces at their ends.
+    /// Returns the lines, without spaces at their ends.
     pub fn lines(&self) -> Vec<String> {
         let widths: Vec<usize> = (0..self.sides.len())
             .map(|column| self.width(column))

@@ -1,29 +1,30 @@
-//! What a line of a chat means: a message of one line or several, or a command of a person at a terminal.
+//! Parses the lines of a chat: messages of one line or several, and commands of a user at a
+//! terminal.
 
 use crate::exit::Fault;
 
-/// What there is to say, for `/help`.
+/// The text of `/help`.
 pub const HELP: &str = "  /title TEXT   give this chat a title
   /quit         leave; so do Ctrl-D, and Ctrl-C twice
   Ctrl-C        stop the reply that is under way
   a line that ends with \\ goes on in the next one; // begins a message with a /";
 
-/// What was said.
+/// A parsed message or command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Said {
     /// A message.
     Message(String),
     /// A title for the chat.
     Title(String),
-    /// What can be said.
+    /// A request for the help text.
     Help(&'static str),
-    /// No more.
+    /// The end of the chat.
     Quit,
-    /// A command that there is not.
+    /// An unknown command, with its fault.
     Unknown(Fault),
 }
 
-/// Lines on their way to being a message.
+/// A parser that joins lines to messages.
 #[derive(Debug, Clone)]
 pub struct Talk {
     commands: bool,
@@ -31,7 +32,7 @@ pub struct Talk {
 }
 
 impl Talk {
-    /// Nothing is said yet. `commands`: a person types, and a line may be one.
+    /// A parser before its first line. `commands`: a user types, so a line may be a command.
     pub fn new(commands: bool) -> Self {
         Self {
             commands,
@@ -39,12 +40,13 @@ impl Talk {
         }
     }
 
-    /// True in the middle of a message.
+    /// Returns true in the middle of a message.
     pub fn is_open(&self) -> bool {
         self.open.is_some()
     }
 
-    /// One more line: what was said with it, if that is whole. An empty line says nothing.
+    /// Parses one more line. Returns the message or command that it completes; an empty line is
+    /// none.
     pub fn line(&mut self, line: &str) -> Option<Said> {
         let (line, more) = match line.strip_suffix('\\') {
             Some(line) => (line, true),
@@ -69,7 +71,7 @@ impl Talk {
         (!text.trim().is_empty()).then_some(Said::Message(text))
     }
 
-    /// There are no more lines: the message that was not finished.
+    /// Ends the input. Returns the message that was not finished.
     pub fn end(self) -> Option<String> {
         self.open.filter(|text| !text.trim().is_empty())
     }

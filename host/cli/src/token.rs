@@ -1,5 +1,6 @@
-//! The token of a hold as people and scripts pass it on: with the name of its thread, because the tokens of all threads
-//! begin with the same numbers, and one in an environment variable is soon forgotten.
+//! The token of a held thread as users and scripts pass it on. It includes the id of its thread,
+//! because the tokens of all threads begin with the same numbers, and one in an environment
+//! variable is soon forgotten.
 
 use crate::exit::Fault;
 use std::fmt;
@@ -21,10 +22,10 @@ impl Token {
         }
     }
 
-    /// Its number, for a call about this thread.
+    /// Returns its number, for a call about this thread.
     ///
     /// # Errors
-    /// A usage fault, if it is the token of another.
+    /// A usage fault, if it is the token of another thread.
     pub fn number_for(&self, thread: &str) -> Result<u64, Fault> {
         if self.thread.eq_ignore_ascii_case(thread) {
             return Ok(self.number);

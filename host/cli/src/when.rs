@@ -1,8 +1,8 @@
-//! Times as a person reads them: how long ago. Documents keep RFC 3339.
+//! Times as text for users: relative ones. Documents keep RFC 3339.
 
 use jiff::Timestamp;
 
-/// Units of a relative time: seconds in it, its name.
+/// Units of a relative time: their seconds and their names.
 const UNITS: [(i64, &str); 4] = [
     (86_400, "day"),
     (3_600, "hour"),
@@ -10,10 +10,11 @@ const UNITS: [(i64, &str); 4] = [
     (1, "second"),
 ];
 
-/// Further away than this, the date says more.
+/// Longest relative time; a time further away is shown as a date.
 const RELATIVE_SECONDS_MAX: i64 = 30 * 86_400;
 
-/// `3 minutes ago`, `in 2 hours`, `now`, or the date; what is no RFC 3339 time is given back as it is.
+/// Formats `3 minutes ago`, `in 2 hours`, `now`, or the date; returns text that is no RFC 3339 time
+/// unchanged.
 pub fn relative(time: &str, now: Timestamp) -> String {
     let Ok(then) = time.parse::<Timestamp>() else {
         return time.to_owned();
@@ -34,7 +35,7 @@ pub fn relative(time: &str, now: Timestamp) -> String {
     }
 }
 
-/// A length of time: `0.4 s`, `12 s`, `3 min 20 s`, `2 h 5 min`.
+/// Formats a duration: `0.4 s`, `12 s`, `3 min 20 s`, `2 h 5 min`.
 pub fn length(millis: u64) -> String {
     let seconds = millis / 1_000;
     match seconds {

@@ -1,4 +1,4 @@
-//! `audit`.
+//! `audit`: checks the store and its documents.
 
 use super::fault;
 use super::open::{Opened, Session};
@@ -10,7 +10,7 @@ use threadkeep_cli::answer::{AuditAnswer, FindingRow};
 use threadkeep_cli::exit::{Exit, Fault};
 use threadkeep_cli::screen::Screen;
 
-/// Look at everything in the store and its documents.
+/// Checks every record of the store and every document.
 pub async fn audit(session: &Session, screen: &mut Screen) -> Result<Exit, Fault> {
     let opened = session.open_to_read(screen)?;
     opened.say_if_empty(screen);
@@ -32,7 +32,7 @@ pub async fn audit(session: &Session, screen: &mut Screen) -> Result<Exit, Fault
     }))
 }
 
-/// A person sees how far it has come.
+/// Runs the audit and shows its progress on the screen.
 async fn watched(opened: &Opened, screen: &mut Screen) -> Result<Report, AuditError> {
     let progress: Arc<Progress> = Arc::default();
     let mut audit = pin!(opened.project().audit_watched(&progress));

@@ -1,4 +1,5 @@
-//! `budget` and `tree`: what threads may spend, and the money of a loop of one's own from a shell.
+//! `budget` and `tree`: the money that threads may spend, and the money of an external loop, such
+//! as a shell script.
 
 use super::fault;
 use super::open::{Opened, Session};
@@ -12,11 +13,11 @@ use threadkeep_cli::args::{self, BudgetCommand};
 use threadkeep_cli::exit::{Exit, Fault};
 use threadkeep_cli::screen::Screen;
 
-/// Most threads that `tree` shows at once; a page of the component's more at most. A terminal shows no more either, and a
-/// cursor goes on.
+/// Most threads that `tree` shows in one answer, plus at most one page of the component. A terminal
+/// shows no more either, and a cursor continues the list.
 const TREE_THREADS_MAX: usize = 1_000;
 
-/// A command about money.
+/// Performs one of the `budget` commands.
 pub async fn budget(
     session: &Session,
     budget: args::Budget,
@@ -42,7 +43,7 @@ async fn show(session: &Session, named: args::Named, screen: &mut Screen) -> Res
     let thread = tenant.get(&named.thread).await.map_err(failed)?;
     let account = tenant.account(&thread.id).await.map_err(failed)?;
     let tree = family::gather(tenant, &thread.id).await.map_err(failed)?;
-    // The account may be that of a thread above, under which others spend as well.
+    // The account may belong to a thread above, under which other threads spend as well.
     let of_account = match account.chain == thread.id {
         true => tree.spend,
         false => {
@@ -89,7 +90,8 @@ async fn hold(session: &Session, hold: args::Hold, screen: &mut Screen) -> Resul
     }))
 }
 
-/// The command line sees to it that one of both is there.
+/// Converts the command line's estimate. The argument parser ensures that a model or an amount is
+/// given.
 fn estimate(asked: args::Estimate) -> ledger::Estimate {
     match asked.model {
         Some(model) => ledger::Estimate::Tokens(ledger::ModelCall {
@@ -114,7 +116,7 @@ fn bill(told: &args::Bill) -> ledger::Bill {
     }
 }
 
-/// Tell what became of a call: a bill, or that nothing was sent.
+/// Settles a call with its bill, or releases it if nothing was sent (`bill` is none).
 async fn told(
     session: &Session,
     thread: &str,
@@ -140,7 +142,7 @@ async fn told(
     }))
 }
 
-/// A thread and all that it spawned.
+/// Shows a thread and all threads that it spawned.
 pub async fn tree(session: &Session, tree: args::Tree, screen: &mut Screen) -> Result<Exit, Fault> {
     let opened = session.open_to_read(screen)?;
     let answer = gather(&opened, &tree).await;
@@ -184,11 +186,11 @@ async fn gather(opened: &Opened, tree: &args::Tree) -> Result<TreeAnswer, CallEr
     })
 }
 
-/// Rows of a tree in its order, each with what the threads under it have spent so far.
+/// Rows of a tree in its order, each with the spend of the threads below it so far.
 #[derive(Default)]
 struct Rows {
     threads: Vec<BranchRow>,
-    /// Places of the rows under which the next thread may lie, from the top down.
+    /// Indexes of the rows under which the next thread may lie, from the top down.
     open: Vec<usize>,
 }
 
@@ -207,7 +209,7 @@ impl Rows {
         });
     }
 
-    /// Adds what a thread at this depth has spent to all rows that it lies under.
+    /// Adds the spend of a thread at this depth to all rows that it lies under.
     fn add_spend(&mut self, depth: u32, spend: u64) {
         let threads = &mut self.threads;
         self.open.retain(|place| threads[*place].depth < depth);
@@ -228,15 +230,16 @@ impl Rows {
     }
 }
 
-/// On whose accounts the threads above the next one draw, from the top down. It is known as far as they were seen.
+/// Accounts on which the ancestors of the next thread draw, from the top down, as far as they were
+/// read.
 #[derive(Default)]
 struct Drawn {
     chains: Vec<Option<String>>,
-    /// False for a page of which threads are left out: then nobody knows which lie above one another.
+    /// False for a page with threads left out: its rows do not show which thread lies above which.
     is_whole: bool,
 }
 
-/// What stands for an account that is missing or cannot be read.
+/// Shown in place of the chain of an account that is missing or cannot be read.
 const NO_ACCOUNT: &str = "an account that cannot be read";
 
 impl Drawn {
@@ -248,7 +251,7 @@ impl Drawn {
         let chain = match (&branch.account, above.cloned().flatten()) {
             (Some(account), _) => account.chain.clone(),
             (None, Some(above)) => above,
-            // The first of a tree below another, or of a later page.
+            // The first thread of a later page, or of a subtree.
             (None, None) => match tenant.account(&branch.thread).await {
                 Ok(account) => account.chain,
                 Err(CallError::Refused(wit::Error::Corrupt(_))) => NO_ACCOUNT.to_owned(),
@@ -263,5 +266,5 @@ impl Drawn {
     }
 }
 
-/// Deepest threads whose account is remembered for those below them.
+/// Largest depth at which the account of a thread is remembered for the threads below it.
 const DEPTH_MAX: usize = 1_000;

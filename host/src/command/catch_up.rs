@@ -1,9 +1,8 @@
-//! Documents that processes left behind when they died: the next command that writes brings them up
-//! to date.
+//! Brings the documents of dead processes up to date, in the next command that writes.
 //!
-//! A process that dies leaves its lock file, whose time says since when it may have changed
-//! threads. The threads that changed since then are looked at, newest first; then the file gets the
-//! time of the look, so that the next command has less to do. `recover` removes it.
+//! A process that dies leaves its lock file, whose time is the earliest time at which it may have
+//! changed threads. The threads that changed since then are refreshed, newest first; then the file
+//! gets the time of this pass, so that the next command has less to do. `recover` removes the file.
 
 use super::fault;
 use super::open::{Opened, stale};
@@ -16,19 +15,20 @@ use threadkeep_cli::screen::Screen;
 /// Threads of one page.
 const PAGE_THREADS: u32 = 100;
 
-/// Most threads that are looked at: more than a process leaves behind, and done in a few seconds.
+/// Most threads that are refreshed in one pass: more than a process leaves behind, and done in a
+/// few seconds.
 const THREADS_MAX: usize = 1_000;
 
-/// Clocks of files are coarser than ours.
+/// Tolerance for file times, which are coarser than the clock.
 const SLACK: Duration = Duration::from_secs(2);
 
-/// Brings up to date what dead processes left behind. What fails is a warning.
+/// Brings the documents that dead processes left behind up to date. A failure is only a warning.
 pub async fn catch_up(opened: &Opened, screen: &mut Screen) {
     let Some(threads) = opened.project().threads() else {
         return;
     };
     let now = SystemTime::now();
-    // What cannot be looked at, `recover` and `doctor` name.
+    // `recover` and `doctor` report lock files that cannot be read.
     let Ok(dead) = authority::dead_since(threads) else {
         return;
     };
@@ -44,7 +44,8 @@ pub async fn catch_up(opened: &Opened, screen: &mut Screen) {
     }
 }
 
-/// False if not all of them could be looked at.
+/// Refreshes the threads that changed since a time. Returns false if some of them could not be
+/// read.
 async fn refresh_since(opened: &Opened, since_seconds: i64, screen: &mut Screen) -> bool {
     let (mut looked_at, mut cursor) = (0, None);
     loop {
@@ -54,8 +55,8 @@ async fn refresh_since(opened: &Opened, since_seconds: i64, screen: &mut Screen)
             .await;
         let Ok(page) = page else { return false };
         for thread in page.threads {
-            // They are listed by the last change of their status: behind one that has not changed
-            // since may stand one that has.
+            // Threads are listed by the last change of their status: a thread that changed since
+            // then may come after one that did not.
             if thread.updated.seconds < since_seconds {
                 continue;
             }
@@ -74,7 +75,7 @@ async fn refresh_since(opened: &Opened, since_seconds: i64, screen: &mut Screen)
     }
 }
 
-/// Whoever holds it writes its documents.
+/// Returns true if a live process holds the thread: that process writes its documents.
 fn is_worked_on(opened: &Opened, thread: &wit::Thread) -> bool {
     let lease = thread.run.lease.as_ref();
     lease.is_some_and(|lease| fault::is_alive(opened, lease))
@@ -85,7 +86,7 @@ async fn refresh(opened: &Opened, thread: &str, screen: &mut Screen) {
         return;
     };
     match documents.refresh(thread).await {
-        // Somebody else is at it.
+        // Another process is writing them.
         Ok(_) | Err(DocumentError::Busy(_)) => {}
         Err(error) => stale(thread, &error.to_string(), screen),
     }

@@ -1,7 +1,8 @@
 //! `chat`: each line of standard input is a message, and a run answers it.
 //!
-//! A new chat is made with its first message, so one in which nothing was said leaves nothing. Only a person at a
-//! terminal has commands (`/quit`, ...): from a file or a program every line is a message.
+//! A new chat is created with its first message, so a chat without messages leaves nothing behind.
+//! Only a user at a terminal has commands (`/quit`, ...): from a file or a program every line is a
+//! message.
 
 use super::drive::{Driven, FirstPress, Watch};
 use super::input::{Input, Line};
@@ -20,7 +21,7 @@ use threadkeep_cli::talk::{Said, Talk};
 const PROMPT: &str = "> ";
 const MORE_PROMPT: &str = ". ";
 
-/// Talk until there is nothing more to say.
+/// Reads messages and runs the thread for each, until the input ends or the user leaves.
 pub async fn chat(session: &Session, chat: args::Chat, screen: &mut Screen) -> Result<Exit, Fault> {
     let mut talking = match &chat.thread {
         Some(thread) => Talking::going_on(session, thread, &chat, screen).await?,
@@ -44,34 +45,35 @@ pub async fn chat(session: &Session, chat: args::Chat, screen: &mut Screen) -> R
     }
 }
 
-/// A chat on its way.
+/// The state of the `chat` command.
 struct Talking<'a> {
     session: &'a Session,
     standing: Standing,
     interrupts: Interrupts,
-    /// How the last run ended.
+    /// Exit code of the last run.
     last: Exit,
 }
 
-/// The thread, which is made when something is said.
+/// The thread of the chat, which is created with the first message.
 enum Standing {
     New(Box<Draft>),
     There {
         opened: Box<Opened>,
         thread: String,
         runs: u32,
-        /// Saying more is what could be done next; else the answer of the last run has said what is.
+        /// True if the next thing to do is another message; otherwise the answer of the last run
+        /// has named it.
         next: bool,
     },
 }
 
-/// What comes next.
+/// The next input of the chat.
 enum Next {
     Message(String),
     Command(Said),
-    /// Nothing more is said.
+    /// The input has ended, or the process was asked to end.
     End,
-    /// Ctrl-C twice.
+    /// The user pressed Ctrl-C twice.
     Left,
 }
 
@@ -151,7 +153,7 @@ impl<'a> Talking<'a> {
         }
     }
 
-    /// The next message or command, of one line or of several.
+    /// Reads the next message or command, which may be several lines long.
     async fn next(
         &mut self,
         input: &mut Input,
@@ -230,7 +232,7 @@ impl<'a> Talking<'a> {
         Ok(())
     }
 
-    /// One message and what is answered.
+    /// Runs the thread with one message and shows the answer.
     async fn turn(&mut self, text: &str, screen: &mut Screen) -> Result<Driven, Fault> {
         let message = inputs::message(text)?;
         if let Standing::New(draft) = &self.standing {
@@ -266,7 +268,7 @@ impl<'a> Talking<'a> {
         *next = status == "idle" || (status == "suspended" && stopped);
         match status {
             "idle" if !json => screen.end_line(),
-            // Stopped by the person, who is here and goes on by saying something.
+            // The user stopped it, is still here and continues with the next message.
             "suspended" if stopped && !json => screen.note("stopped"),
             _ => drop(screen.answer(&driven.answer)),
         }
@@ -274,7 +276,7 @@ impl<'a> Talking<'a> {
     }
 }
 
-/// Only a chat that could go on.
+/// Refuses a thread that is not a chat, and a chat that has ended.
 fn check(thread: &wit::Thread) -> Result<(), Fault> {
     let id = &thread.id;
     if let Some(directive) = &thread.directive {

@@ -1,8 +1,8 @@
-//! The copy of a store that cannot be read where it stands.
+//! Copies a store that cannot be read in its own directory.
 //!
-//! A backup of `registry.db` with its log `registry.db-wal` and without the memory that processes
-//! share (`registry.db-shm`) can only be read where that memory can be made. Where nothing may be
-//! written, both files are copied to a directory for what may be lost, and read there.
+//! A backup that holds `registry.db` and its log `registry.db-wal`, but not the shared memory of
+//! its processes (`registry.db-shm`), can be read only where SQLite can create that memory. In a
+//! directory that cannot be written, both files are copied to a temporary directory and read there.
 
 use super::open::Session;
 use super::temporary::TemporaryDirectory;
@@ -11,15 +11,15 @@ use std::io;
 use threadkeep::project::STORE;
 use threadkeep_cli::exit::Fault;
 
-/// What SQLite adds to the name of a store's log, and of its shared memory.
+/// Suffixes that SQLite adds to a store's name for its log and its shared memory.
 const LOG: &str = "-wal";
 const MEMORY: &str = "-shm";
 
-/// How often the files are copied while somebody writes them.
+/// Most attempts to copy the files while another process writes them.
 const COPIES_MAX: u32 = 3;
 
-/// True if a store has a log with something in it and no shared memory: then nobody has it open,
-/// and reading it needs a directory that can be written.
+/// Returns true if a store has a log that is not empty and no shared memory: then no process has it
+/// open, and reading it needs a directory that can be written.
 pub fn is_needed(threads: &Dir) -> bool {
     let log = threads.symlink_metadata(format!("{STORE}{LOG}"));
     let has_log = log.is_ok_and(|found| found.is_file() && found.len() > 0);
@@ -34,7 +34,7 @@ pub fn make(session: &Session, threads: &Dir) -> Result<TemporaryDirectory, Faul
     for _ in 0..COPIES_MAX {
         let before = read_change_marks(threads).map_err(|error| unreadable(&error))?;
         for name in names() {
-            // A link leads elsewhere, and the metadata is that of what was copied.
+            // A link leads elsewhere; the metadata is that of the file that was copied.
             threads
                 .copy(&name, to, &name)
                 .map_err(|error| copy.failed(&error))?;
@@ -51,7 +51,8 @@ fn names() -> [String; 2] {
     [STORE.to_owned(), format!("{STORE}{LOG}")]
 }
 
-/// Reads size and time of each file, by which a change while it is copied is noticed. Refuses what is no ordinary file.
+/// Reads size and time of each file, so that a change during the copy is noticed. Refuses anything
+/// but an ordinary file.
 fn read_change_marks(threads: &Dir) -> io::Result<Vec<(u64, Option<cap_std::time::SystemTime>)>> {
     let mark = |found: Metadata| match found.is_file() {
         true => Ok((found.len(), found.modified().ok())),
@@ -66,7 +67,7 @@ fn unreadable(error: &io::Error) -> Fault {
     Fault::new("store", message).hint("`threadkeep doctor` says more")
 }
 
-/// What a person is told of a store that is read from a copy.
+/// Builds the notice that a store is read from a copy.
 pub fn notice(copy: &TemporaryDirectory) -> String {
     format!(
         "the store has a log beside it and may not be written: it is read from a copy in {}",

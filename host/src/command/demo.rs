@@ -1,4 +1,5 @@
-//! `demo`: a small project in a directory of its own, run from end to end and then removed. No network, no key.
+//! `demo`: runs a small project in a temporary directory from end to end, then removes it. It needs
+//! no network and no key.
 
 use super::open::Session;
 use super::temporary::TemporaryDirectory;
@@ -20,10 +21,10 @@ const FILES: [(&str, &str); 5] = [
     ("notes/ideas.txt", "a bicycle with a basket for coffee\n"),
 ];
 
-/// Events that the tour shows.
+/// Events that `show` prints in the tour.
 const EVENTS: u32 = 6;
 
-/// Run the tour.
+/// Runs the tour.
 pub async fn demo(session: &Session, screen: &mut Screen) -> Result<Exit, Fault> {
     let common = session.common();
     for (given, option) in [
@@ -90,7 +91,7 @@ async fn tour(
     })
 }
 
-/// The part of an answer that a person would see.
+/// Prints an answer as a user would see it; prints nothing with `--json`.
 fn printed(answer: &impl Answer, screen: &mut Screen) {
     if !screen.ends().json {
         answer.print(screen);

@@ -1,8 +1,10 @@
-//! A run on a screen: its events as they come, Ctrl-C, its documents, and what it answers.
+//! Performs one run on a screen: shows its events, handles Ctrl-C, waits for its documents and
+//! builds the answer.
 //!
-//! Ctrl-C once ends the thread (a chat: only the reply that is under way) and drops the request in flight; twice drops
-//! tools as well; three times gives up waiting for the store. After the first two the thread says how it stands; after
-//! the third `recover` closes it. SIGTERM and SIGHUP suspend the thread, which `resume` goes on with.
+//! The first Ctrl-C cancels the thread (in a chat: stops only the current reply) and drops the
+//! request in flight; the second drops tools as well; the third stops waiting for the store. After
+//! the first two the command reports the status of the thread; after the third `recover` closes its
+//! run. SIGTERM and SIGHUP suspend the thread, and `resume` continues it.
 
 use super::interrupts::{Interrupt, Interrupts};
 use super::open::{Opened, stale};
@@ -24,33 +26,34 @@ use threadkeep_cli::screen::Screen;
 use threadkeep_cli::stream::Stream;
 use tokio::task::JoinHandle;
 
-/// How long a cancel may take to be written before the request is dropped without it, and the end of a run waits for it.
+/// Longest time to wait for a cancel to be written: after it the request is dropped without the
+/// cancel. The end of a run waits as long for it.
 const SIGNAL_TIME_MAX: Duration = Duration::from_secs(5);
 /// Entries of one read.
 const ENTRIES_A_PAGE: u32 = 100;
-/// How often a cancel is tried: others may be writing to the thread.
+/// Most attempts to signal a cancel: other processes may be writing to the thread.
 const SIGNAL_TRIES: u32 = 5;
 
-/// What the first Ctrl-C does.
+/// The effect of the first Ctrl-C.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FirstPress {
-    /// It cancels the thread.
+    /// Cancels the thread.
     Cancels,
-    /// It stops this run of it; the thread can go on.
+    /// Stops this run; the thread can be resumed.
     Stops,
 }
 
-/// Where a run stands once nobody performs it any more.
+/// The result of a run that this process performs no longer.
 pub struct Driven {
-    /// What it answers.
+    /// The answer of the command.
     pub answer: RunAnswer,
-    /// How often Ctrl-C was pressed, or once for a request to end.
+    /// Number of Ctrl-C presses; a request to end counts as one.
     pub presses: u32,
-    /// The process was asked to end.
+    /// True if the process was asked to end.
     pub terminated: bool,
 }
 
-/// Perform a thread that can be started, in place, and say where it stands then.
+/// Performs a thread that can be started in this process, and returns its final answer.
 pub async fn run(
     opened: &Opened,
     thread: &str,
@@ -63,7 +66,7 @@ pub async fn run(
     Ok(driven.answer)
 }
 
-/// What is watched beside the run itself.
+/// One run and the events that this process watches meanwhile.
 pub struct Watch<'a> {
     interrupts: &'a mut Interrupts,
     first: FirstPress,
@@ -76,7 +79,7 @@ pub struct Watch<'a> {
 }
 
 impl<'a> Watch<'a> {
-    /// Nothing has happened yet.
+    /// A run that has not started.
     pub fn new(interrupts: &'a mut Interrupts, first: FirstPress, stream: Stream) -> Self {
         Self {
             interrupts,
@@ -89,7 +92,7 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Perform one run.
+    /// Performs the run.
     pub async fn drive(
         mut self,
         opened: &Opened,
@@ -116,13 +119,13 @@ impl<'a> Watch<'a> {
         tokio::select! {
             biased;
             () = opened.project().usage_noted() => {}
-            // Who leaves now loses a line of the log at most.
+            // A user who leaves now loses at most one line of the log.
             _ = self.interrupts.next() => {}
         }
         self.answer(opened, thread, done, screen).await
     }
 
-    /// `None` if a person would not wait for the end.
+    /// Drives the run to its end. Returns `None` if the user would not wait for the end.
     async fn run(
         &mut self,
         opened: &Opened,
@@ -159,7 +162,7 @@ impl<'a> Watch<'a> {
         done
     }
 
-    /// Ctrl-C was pressed, or the process is to end; false if that is enough.
+    /// Handles Ctrl-C or a request to end. Returns false if the command should end at once.
     fn interrupted(
         &mut self,
         interrupt: Interrupt,
@@ -176,7 +179,7 @@ impl<'a> Watch<'a> {
         }
         self.presses += 1;
         match (self.presses, self.first) {
-            // A cancel is a person's word. Whoever asks the process to end does not ask for that.
+            // A cancel is the decision of a user; a request to end the process is not.
             (1, FirstPress::Cancels) if interrupt == Interrupt::Press => {
                 screen.note("cancelling; press Ctrl-C again to stop at once");
                 self.cancel(tenant, thread, stopper);
@@ -196,7 +199,8 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// The intent first: what the run then submits ends as cancelled and not as stopped.
+    /// Signals the cancel before stopping: the steps that the run then submits end as cancelled,
+    /// not as stopped.
     fn cancel(&mut self, tenant: &Tenant, thread: &str, stopper: &Arc<Stopper>) {
         let (tenant, thread) = (tenant.clone(), thread.to_owned());
         let stopper = Arc::clone(stopper);
@@ -236,7 +240,8 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// What the records say now is the answer; where they say nothing of the failure, the failure is.
+    /// Builds the answer from the records; where the records do not mention the failure, the
+    /// failure is the answer.
     async fn answer(
         mut self,
         opened: &Opened,
@@ -254,7 +259,8 @@ impl<'a> Watch<'a> {
         let now = opened.tenant().get(thread).await;
         let thread = match (&done, now) {
             (Ok(_), Ok(now)) => now,
-            // Somebody has ended it: a kill, or a cancel of ours that came before its first step.
+            // The thread has ended meanwhile: by a kill, or by a cancel of this command before its
+            // first step.
             (Err(_), Ok(now)) if ours && now.outcome.is_some() => now,
             (Err(error), _) => return Err(fault::drive(opened, thread, error)),
             (Ok(_), Err(error)) => return Err(fault::of_thread(opened, thread, &error)),
@@ -285,12 +291,12 @@ impl<'a> Watch<'a> {
     }
 }
 
-/// True if the run ended with a reply: what was told of it last is durable.
+/// Returns true if the run ended with a reply: then the text shown last is durable.
 fn replied(ended: &Ended) -> bool {
     matches!(ended.status.as_str(), "completed" | "idle")
 }
 
-/// Of a child the beginning and the end are shown; what it says is in its transcript.
+/// Shows the beginning and the end of a child's run; its text is in its transcript.
 fn child(stream: &mut Stream, thread: &str, event: &RunEvent, screen: &mut Screen) {
     match event {
         RunEvent::Started { run: 1, .. } => stream.child(screen, thread, "started"),
@@ -303,7 +309,7 @@ fn child(stream: &mut Stream, thread: &str, event: &RunEvent, screen: &mut Scree
     }
 }
 
-/// What was charged for calls of which nobody knows what they cost: those that were dropped or broke.
+/// Charges for calls of unknown cost: calls that were dropped or broke off.
 #[derive(Debug, Default)]
 struct Charges {
     calls: u64,
@@ -312,7 +318,8 @@ struct Charges {
 }
 
 impl Charges {
-    /// Those that stand in the entries of a thread after a version, as far as they can be read.
+    /// Sums the charges in the entries of a thread after a version, as far as the entries can be
+    /// read.
     async fn since(tenant: &Tenant, thread: &str, before: u64) -> Self {
         let mut charges = Self::default();
         let mut after = before;
@@ -370,13 +377,13 @@ async fn signal_cancel(tenant: &Tenant, thread: &str) {
             Err(error) if error.retry_unchanged() => {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
-            // One that was refused came too late: the run has ended.
+            // A refused cancel came too late: the run has ended.
             Ok(_) | Err(_) => return,
         }
     }
 }
 
-/// Wait for the documents, unless a person would not: then they are old, and that is said.
+/// Waits for the documents. If the user does not wait, warns that they are out of date.
 async fn flush(
     writer: &DocumentWriter,
     thread: &str,
@@ -395,7 +402,7 @@ async fn flush(
     }
 }
 
-/// What an answer says beside the record of its thread.
+/// The parts of an answer that the record of its thread does not hold.
 struct Shape {
     text: String,
     stopped: bool,

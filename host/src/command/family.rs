@@ -1,4 +1,4 @@
-//! What a thread and all that lies below it came to: money, and children that need somebody.
+//! Totals of a thread and all threads below it: money, and suspended children.
 
 use super::open::Opened;
 use super::{fault, view};
@@ -7,17 +7,17 @@ use threadkeep::tenant::Tenant;
 use threadkeep::wit::{self, ledger};
 use threadkeep_cli::answer::{FamilyView, SuspendedRow, suspended_advice};
 
-/// Most children that are named because they are suspended; the others are counted.
+/// Most suspended children that are named; the others are counted.
 const SUSPENDED_NAMED_MAX: usize = 20;
 
-/// A thread and all that lies below it, as one sweep of the tree found it.
+/// Totals of a thread and all threads below it, from one pass over the tree.
 #[derive(Debug, Default)]
 pub struct Family {
-    /// Nano-USD settled and charged, open accounts included.
+    /// Nano-USD settled and charged, including open accounts.
     pub spend: u64,
-    /// Threads, with the one that was asked for.
+    /// Number of threads, including the root.
     pub threads: u64,
-    /// Those below it that are suspended, in the order of the tree.
+    /// Suspended threads below it, in the order of the tree.
     suspended: Vec<String>,
     suspended_left_out: u64,
 }
@@ -49,13 +49,13 @@ pub async fn gather(tenant: &Tenant, thread: &str) -> Result<Family, CallError> 
     }
 }
 
-/// The same as the end of a run shows it: each suspended child with its cause and what to do.
+/// Reads the same totals for the end of a run: each suspended child with its cause and what to do.
 pub async fn view(opened: &Opened, thread: &str) -> Result<FamilyView, CallError> {
     let family = gather(opened.tenant(), thread).await?;
     let mut suspended = Vec::with_capacity(family.suspended.len());
     for child in &family.suspended {
         let child = opened.tenant().get(child).await?;
-        // It may have gone on meanwhile.
+        // It may have been resumed meanwhile.
         if child.status == "suspended" {
             suspended.push(row(opened, &child).await?);
         }
@@ -82,8 +82,8 @@ async fn row(opened: &Opened, child: &wit::Thread) -> Result<SuspendedRow, CallE
     })
 }
 
-/// The thread whose cap on money is to be raised before this one can spend more: the first of the
-/// chain whose account it draws on.
+/// Returns the thread whose cap on money must be raised before this one can spend more: the first
+/// thread of the chain whose account it draws on.
 pub async fn payer(tenant: &Tenant, thread: &wit::Thread) -> Result<String, CallError> {
     let of_money = thread
         .cause
@@ -99,8 +99,8 @@ pub async fn payer(tenant: &Tenant, thread: &wit::Thread) -> Result<String, Call
     })
 }
 
-/// Milliseconds that a provider asked to wait before its next attempt: the value of a cause that is
-/// an error.
+/// Returns the milliseconds that a provider asked to wait before the next attempt: the value of a
+/// cause whose reason is an error.
 pub fn wait_of(cause: &wit::Cause) -> Option<u64> {
     cause.value.filter(|_| cause.reason == "error")
 }

@@ -1,4 +1,5 @@
-//! Errors of the host as faults: what was wrong, where, what to do next, and the exit code.
+//! Converts errors of the host to faults: the problem, its place, what to do next, and the exit
+//! code.
 
 use super::open::Opened;
 use std::error::Error;
@@ -16,10 +17,10 @@ use threadkeep_cli::exit::{Exit, Fault};
 /// Most names that a hint lists.
 const NAMED_MAX: usize = 10;
 
-/// Why a store in memory has no thread.
+/// The reason why a store in memory has no such thread.
 pub const FORGETS: &str = "--store memory begins empty and keeps nothing: leave it out to find what is kept in the project";
 
-/// A call of the component that gave no answer.
+/// Converts the error of a call of the component.
 pub fn call(error: &CallError) -> Fault {
     let message = error.to_string();
     match error {
@@ -73,7 +74,7 @@ fn exit(error: &wit::Error) -> Exit {
     }
 }
 
-/// What to do, where a command says more than the description of the error.
+/// Returns what to do, where a command knows more than the description of the error.
 fn advice(error: &wit::Error) -> Option<String> {
     let words = match error {
         wit::Error::Exists(id) => {
@@ -101,7 +102,8 @@ fn advice(error: &wit::Error) -> Option<String> {
     Some(words.to_owned())
 }
 
-/// The same for a thread of an open project: who holds it, and what there is instead.
+/// Converts the error of a call about a thread of an open project: adds who holds it, or where else
+/// to look.
 pub fn of_thread(opened: &Opened, thread: &str, error: &CallError) -> Fault {
     let mut fault = call(error);
     match error {
@@ -118,12 +120,12 @@ pub fn of_thread(opened: &Opened, thread: &str, error: &CallError) -> Fault {
         }
         CallError::Refused(wit::Error::Exceeded(cause)) => {
             let cap = Cap::of_code(&cause.code).unwrap_or(Cap::Spend);
-            // Of money the cause tells what is left, and not which cap leaves it.
+            // For money the cause names what is left, not the cap that limits it.
             let bound = match cap {
                 Cap::Spend => Bound::Thread,
                 cap => bound_at(opened, cap, cause.maximum),
             };
-            // A raise that the account above refused is not mended by itself.
+            // A raise that the account above refused cannot be repeated unchanged.
             fault.hint = match cause.message.contains("raise through") {
                 true => Some(format!("threadkeep raise {thread} --spend USD --through")),
                 false => Some(cap.advice(thread, bound)),
@@ -134,7 +136,7 @@ pub fn of_thread(opened: &Opened, thread: &str, error: &CallError) -> Fault {
     fault
 }
 
-/// Whose cap a suspended thread stands at.
+/// Returns whose cap a suspended thread has reached.
 pub fn bound(opened: &Opened, thread: &wit::Thread) -> Bound {
     let own = &thread.limits;
     let code = thread.cause.as_ref().map(|cause| cause.code.as_str());
@@ -152,7 +154,7 @@ pub fn bound(opened: &Opened, thread: &wit::Thread) -> Bound {
     bound_at(opened, cap, own)
 }
 
-/// The same, from the thread's own cap.
+/// Compares the policy's cap with the thread's own.
 fn bound_at(opened: &Opened, cap: Cap, own: Option<u64>) -> Bound {
     let policy = opened.project().library().policy();
     match (policy.limit(cap.as_str()), own) {
@@ -162,19 +164,20 @@ fn bound_at(opened: &Opened, cap: Cap, own: Option<u64>) -> Bound {
     }
 }
 
-/// A lock file says at once whether a native holder lives.
+/// Returns whether the process that holds the lease lives. Only the lock file of a native holder
+/// tells.
 fn life(opened: &Opened, lease: &wit::Lease) -> Life {
     let threads = opened.project().threads();
     let life = threads.map(|threads| authority::life(threads, &lease.holder));
     life.and_then(Result::ok).unwrap_or(Life::Unknown)
 }
 
-/// True if the process of a holder is known to be gone.
+/// Returns true if the process of a holder is known to be dead.
 pub fn is_dead(opened: &Opened, lease: &wit::Lease) -> bool {
     matches!(life(opened, lease), Life::Dead)
 }
 
-/// True if the process of a holder is known to live.
+/// Returns true if the process of a holder is known to live.
 pub fn is_alive(opened: &Opened, lease: &wit::Lease) -> bool {
     matches!(life(opened, lease), Life::Lives)
 }
@@ -200,14 +203,15 @@ fn busy(opened: &Opened, lease: &wit::Lease) -> String {
     }
 }
 
-/// A name that the library does not have: which ones it has.
+/// Converts the error of a call that names something of the library; a missing name gets a list of
+/// those that exist.
 pub fn of_names(opened: &Opened, error: &CallError) -> Fault {
     let fault = call(error);
     let missing = match error {
         CallError::Refused(wit::Error::NotFound(missing)) => missing,
         CallError::Refused(wit::Error::Invalid(wrong)) if fault.hint.is_none() => {
             return match wrong.field.strip_prefix("inputs.") {
-                // One that is missing has no value; one that the directive does not have is named by it.
+                // A missing input has no value; for an unknown input the value is its name.
                 Some(name) if wrong.value.is_empty() => {
                     fault.hint(format!("give it with --input {name}=VALUE"))
                 }
@@ -229,7 +233,7 @@ pub fn of_names(opened: &Opened, error: &CallError) -> Fault {
     fault.hint(format!("there are: {}{more}", shown.join(", ")))
 }
 
-/// The policy has no room for another run.
+/// Converts the refusal of another run by the policy.
 pub fn no_room(refusal: &Refusal) -> Fault {
     Fault {
         exit: Exit::Busy,
@@ -240,7 +244,7 @@ pub fn no_room(refusal: &Refusal) -> Fault {
     }
 }
 
-/// A run that was not performed to its end.
+/// Converts the error of a run that was not performed to its end.
 pub fn drive(opened: &Opened, thread: &str, error: &DriveError) -> Fault {
     match error {
         DriveError::Call(error) => of_thread(opened, thread, error),
@@ -258,7 +262,7 @@ pub fn drive(opened: &Opened, thread: &str, error: &DriveError) -> Fault {
     }
 }
 
-/// A directory or file that cannot be had.
+/// Converts the error of a directory or file that cannot be opened.
 pub fn authority(error: &AuthorityError) -> Fault {
     let code = match error {
         AuthorityError::Missing { .. } => "missing",
@@ -267,7 +271,7 @@ pub fn authority(error: &AuthorityError) -> Fault {
     Fault::new(code, with_source(error))
 }
 
-/// A project that cannot be opened.
+/// Converts the error of a project that cannot be opened.
 pub fn project(error: &ProjectError) -> Fault {
     match error {
         ProjectError::Authority(error) => match error {
@@ -288,7 +292,7 @@ fn may_not_write(error: &std::io::Error) -> bool {
     matches!(error.kind(), PermissionDenied | ReadOnlyFilesystem)
 }
 
-/// Settings that cannot hold.
+/// Converts the error of settings that cannot take effect.
 pub fn settings(error: &SettingsError) -> Fault {
     match error {
         SettingsError::Unread { .. } => Fault::new("unread-settings", error.to_string())
@@ -300,13 +304,13 @@ pub fn settings(error: &SettingsError) -> Fault {
     }
 }
 
-/// A provider that cannot be made.
+/// Converts the error of a provider that cannot be created.
 pub fn provider(failure: &Failure) -> Fault {
     Fault::new(&failure.code, failure.message.clone())
         .hint("`threadkeep doctor` shows every provider and what it lacks")
 }
 
-/// A recovery that stopped.
+/// Converts the error of a recovery that stopped.
 pub fn recovery(error: &RecoverError) -> Fault {
     match error {
         RecoverError::Call(error) => call(error),
@@ -315,7 +319,7 @@ pub fn recovery(error: &RecoverError) -> Fault {
     }
 }
 
-/// A message with what the operating system said.
+/// Returns the message with those of its sources, such as the operating system's.
 pub fn with_source(error: &(dyn Error + 'static)) -> String {
     let mut message = error.to_string();
     let mut source = error.source();

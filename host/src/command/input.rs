@@ -1,17 +1,19 @@
-//! Lines of standard input as a stream: read by a thread of its own, so that waiting for a person holds up nothing.
+//! Lines of standard input as a stream. A thread of its own reads them, so that waiting for a user
+//! blocks nothing else.
 
 use std::io::{BufRead, Read, stdin};
 use tokio::sync::mpsc;
 
-/// Longest line, in bytes: more than any message or event that the component takes, and little enough to be kept.
+/// Longest line, in bytes: more than any message or event that the component accepts, and little
+/// enough for memory.
 pub const LINE_BYTES_MAX: usize = 1 << 20;
 
-/// What was read.
+/// One item of the stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Line {
     /// A line, without its end.
     Text(String),
-    /// A line that cannot be used, and why. What comes after it is not read.
+    /// A line that cannot be used, and why. The lines after it are not read.
     Bad(String),
 }
 
@@ -21,14 +23,14 @@ pub struct Input {
 }
 
 impl Input {
-    /// Begin to read. One line is read ahead, no more.
+    /// Starts the reading thread. It reads at most one line ahead.
     pub fn read() -> Self {
         let (sender, lines) = mpsc::channel(1);
         std::thread::spawn(move || forward(&mut stdin().lock(), &sender));
         Self { lines }
     }
 
-    /// The next line; none at the end.
+    /// Returns the next line; none at the end.
     pub async fn next(&mut self) -> Option<Line> {
         self.lines.recv().await
     }

@@ -1,4 +1,4 @@
-//! Ctrl-C and the requests to end (SIGTERM, and SIGHUP of a terminal that goes away) as a stream.
+//! Ctrl-C and requests to end (SIGTERM, and SIGHUP when the terminal closes) as a stream.
 
 #[cfg(unix)]
 use std::path::Path;
@@ -6,29 +6,30 @@ use std::path::Path;
 use threadkeep::authority;
 use tokio::sync::mpsc;
 
-/// What reached the process.
+/// An interrupt of the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Interrupt {
-    /// Ctrl-C: how often it was pressed is what it means.
+    /// Ctrl-C; its meaning depends on the number of presses.
     Press,
-    /// SIGTERM or SIGHUP: the run is suspended, and no more however often it comes. Its sender does not look on.
+    /// SIGTERM or SIGHUP: suspends the run, and nothing more however often it comes. Its sender
+    /// does not watch the screen.
     Terminate,
 }
 
-/// What reaches the process. While this lives none of it ends the process by itself.
+/// The interrupts of the process. While this lives, no interrupt ends the process by itself.
 pub struct Interrupts {
     waiting: mpsc::UnboundedReceiver<Interrupt>,
 }
 
 impl Interrupts {
-    /// Listen. Where the system has no such signals, none ever comes.
+    /// Installs the handlers. Where the system has no such signals, none ever comes.
     pub fn listen() -> Self {
         let (sender, waiting) = mpsc::unbounded_channel();
         forward(sender);
         Self { waiting }
     }
 
-    /// The next one.
+    /// Waits for the next interrupt.
     pub async fn next(&mut self) -> Interrupt {
         match self.waiting.recv().await {
             Some(interrupt) => interrupt,
@@ -37,7 +38,7 @@ impl Interrupts {
     }
 }
 
-/// The handlers are there when this returns: what comes after it is not lost.
+/// Installs the handlers before it returns: no signal after that is lost.
 #[cfg(unix)]
 fn forward(sender: mpsc::UnboundedSender<Interrupt>) {
     use tokio::signal::unix::{SignalKind, signal};
@@ -57,11 +58,11 @@ fn forward(sender: mpsc::UnboundedSender<Interrupt>) {
     }
 }
 
-/// Whether whoever started the process asked it to outlive its terminal, as `nohup` does: listening would undo that. Only
-/// Linux says.
+/// Returns true if the process was started to outlive its terminal, as by `nohup`: a SIGHUP handler
+/// would undo that. Only Linux tells.
 #[cfg(unix)]
 fn ignores_hangup() -> bool {
-    /// A page or two; the kernel writes it.
+    /// Most bytes of the status file: the kernel writes a page or two.
     const STATUS_BYTES_MAX: u64 = 64 << 10;
     let status = authority::read_ambient(Path::new("/proc/self/status"), STATUS_BYTES_MAX);
     let status = String::from_utf8(status.unwrap_or_default()).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! `list`.
+//! `list`: one page of threads.
 
 use super::open::Session;
 use super::{fault, view};
@@ -8,7 +8,7 @@ use threadkeep_cli::args;
 use threadkeep_cli::exit::{Exit, Fault};
 use threadkeep_cli::screen::Screen;
 
-/// One page of threads.
+/// Lists one page of threads.
 pub async fn list(session: &Session, list: args::List, screen: &mut Screen) -> Result<Exit, Fault> {
     let opened = session.open_to_read(screen)?;
     let filter = Filter {

@@ -1,6 +1,8 @@
-//! The commands of the binary: each opens what it needs, asks the component, and fills a shape of `threadkeep-cli`.
+//! The commands of the binary. Each opens what it needs, calls the component, and fills an answer
+//! of `threadkeep-cli`.
 //!
-//! No rule of the product lives here; what is refused is refused by the component, and this says so to a person.
+//! No rule of the product lives here: the component refuses, and a command reports the refusal to
+//! the user.
 
 mod audit;
 mod budget;
@@ -33,7 +35,7 @@ use threadkeep_cli::args::{self, Command};
 use threadkeep_cli::exit::{Exit, Fault};
 use threadkeep_cli::screen::Screen;
 
-/// Perform a command; its answer is on the screen when it is done.
+/// Performs a command; its answer is on the screen when it returns.
 pub async fn run(session: &Session, command: Command, screen: &mut Screen) -> Result<Exit, Fault> {
     match command {
         Command::Run(run) => run::run(session, run, screen).await,

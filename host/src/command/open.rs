@@ -1,4 +1,4 @@
-//! From the options of the command line to an engine and an open project.
+//! Opens an engine and a project from the options of the command line.
 
 use super::temporary::TemporaryDirectory;
 use super::{catch_up, copy, fault};
@@ -22,29 +22,29 @@ use threadkeep_cli::args::{Common, Provider, Store};
 use threadkeep_cli::exit::Fault;
 use threadkeep_cli::screen::Screen;
 
-/// What holds for one command: its common options and the process's environment.
+/// The context of one command: its common options and the environment of the process.
 pub struct Session {
     common: Common,
     environment: Environment,
-    /// Made at first use: the component is compiled once.
+    /// Created at first use: the component is compiled once.
     engine: OnceLock<Engine>,
 }
 
-/// An open project, and the documents of its threads if there are any.
+/// An open project, and the documents of its threads if it has any.
 pub struct Opened {
     project: OpenProject,
-    /// None in memory: documents would outlive what they are made from.
+    /// None for a store in memory: documents would outlive the records they are made from.
     documents: Option<Documents>,
-    /// What processes left behind when they died is written, or was looked for.
+    /// True once the documents of dead processes were brought up to date.
     caught_up: AtomicBool,
-    /// A person chose memory: what is made here is gone when the command ends.
+    /// True if the user chose a store in memory: threads are lost when the command ends.
     forgets: bool,
-    /// Where the store is read instead of its own place; it is closed before this is removed.
+    /// The copy in which the store is read; the store is closed before the copy is removed.
     _copy: Option<TemporaryDirectory>,
 }
 
 impl Session {
-    /// A session.
+    /// A session with these options.
     pub fn new(common: Common, environment: Environment) -> Self {
         Self {
             common,
@@ -58,12 +58,12 @@ impl Session {
         &self.common
     }
 
-    /// The process's environment.
+    /// The environment of the process.
     pub fn environment(&self) -> &Environment {
         &self.environment
     }
 
-    /// The project's path, and where it comes from.
+    /// The project's path, and the origin of that path.
     pub fn path(&self) -> (&Path, &'static str) {
         match &self.common.project {
             Some(path) => (path, "--project"),
@@ -71,7 +71,7 @@ impl Session {
         }
     }
 
-    /// The project's directory.
+    /// Opens the project's directory.
     pub fn directory(&self) -> Result<Project, Fault> {
         let (path, _) = self.path();
         Project::open_ambient(path).map_err(|error| {
@@ -79,8 +79,8 @@ impl Session {
         })
     }
 
-    /// What the operator allows: the file of `--policy`, which no project may hold, or the preset of a person's own
-    /// machine.
+    /// Reads the operator's policy: the file of `--policy`, which must lie outside the project, or
+    /// else the preset for a local machine.
     pub fn policy(&self) -> Result<Policy, Fault> {
         let Some(path) = &self.common.policy else {
             return Ok(Policy::preset(Preset::Local));
@@ -104,7 +104,7 @@ impl Session {
         Policy::parse(&text, &name).map_err(|error| bad(error.to_string()))
     }
 
-    /// The book that a policy names, beside its file.
+    /// Opens the book that a policy names, in the directory of the policy file.
     pub fn book(&self, policy: &Policy) -> Result<Option<FileBook>, Fault> {
         let (Some(path), Some(name)) = (&self.common.policy, &policy.book) else {
             return Ok(None);
@@ -113,7 +113,7 @@ impl Session {
         Ok(Some(FileBook::new(dir, name)))
     }
 
-    /// An engine with the operator's cache of native code, or without one.
+    /// Returns an engine, with the operator's cache of native code if there is one.
     pub fn engine(&self) -> Result<Engine, Fault> {
         if let Some(engine) = self.engine.get() {
             return Ok(engine.clone());
@@ -124,7 +124,8 @@ impl Session {
         Ok(self.engine.get_or_init(|| engine).clone())
     }
 
-    /// Where native code is kept between processes, and which variable says so.
+    /// Returns the directory that keeps native code between processes, and the variable that names
+    /// it.
     pub fn cache_path(&self) -> Option<(PathBuf, &'static str)> {
         let from = |name: &'static str, below: &str| {
             let value = PathBuf::from(self.environment.get(name)?);
@@ -140,7 +141,7 @@ impl Session {
             .or_else(|| from("HOME", ".cache/threadkeep"))
     }
 
-    /// The answers that `--provider` names.
+    /// Reads the script of answers that `--provider` names.
     pub fn script(&self) -> Result<Option<Scripted>, Fault> {
         let Some(Provider::Scripted(path)) = &self.common.provider else {
             return Ok(None);
@@ -158,7 +159,8 @@ impl Session {
             .map_err(|error| wrong(error.to_string()))
     }
 
-    /// The project with what is in its store. Nothing is made: one without a store is open over an empty one.
+    /// Opens the project with its store. Creates nothing: a project without a store opens over an
+    /// empty one.
     pub fn open(&self) -> Result<Opened, Fault> {
         let directory = self.project()?;
         let threads = directory.threads_if_present();
@@ -170,7 +172,8 @@ impl Session {
         }
     }
 
-    /// The same for a command that writes nothing: what may not be written is read, too.
+    /// Opens the project for a command that writes nothing: a store that cannot be written can be
+    /// read.
     pub fn open_to_read(&self, screen: &mut Screen) -> Result<Opened, Fault> {
         let directory = self.project()?;
         let threads = directory.threads_if_present();
@@ -208,8 +211,8 @@ impl Session {
         }
     }
 
-    /// The project over an empty store in memory: what is tried there is written nowhere, and what would be too much for
-    /// the real store's quota, that one says, which knows what it holds.
+    /// Opens the project over an empty store in memory: nothing tried there is written. The quota
+    /// is left to the real store, which knows how much it holds.
     pub fn rehearsal(&self) -> Result<Opened, Fault> {
         let policy = Policy {
             quota_bytes: None,
@@ -218,12 +221,12 @@ impl Session {
         self.open_empty(&self.project()?, policy)
     }
 
-    /// The project, for what makes a thread: its store is made if it is missing.
+    /// Opens the project for a command that creates a thread: creates a missing store.
     pub fn open_or_create(&self) -> Result<Opened, Fault> {
         self.open_directory(&self.project()?)
     }
 
-    /// The same in a directory that is held open already.
+    /// Opens the project in a directory that is open already; creates a missing store.
     pub fn open_directory(&self, directory: &Project) -> Result<Opened, Fault> {
         match self.in_memory() {
             true => self.open_empty(directory, self.policy()?),
@@ -235,7 +238,7 @@ impl Session {
         self.common.store == Some(Store::Memory)
     }
 
-    /// A directory without `.ai` is no project, and nothing is made in it.
+    /// Opens the project's directory. Refuses a directory without `.ai`, and creates nothing in it.
     fn project(&self) -> Result<Project, Fault> {
         let directory = self.directory()?;
         let ai = directory.ai().map_err(|error| fault::authority(&error))?;
@@ -292,7 +295,7 @@ fn opened(project: OpenProject, copy: Option<TemporaryDirectory>) -> Result<Open
     })
 }
 
-/// A store that stands in this directory.
+/// Opens the store in this directory.
 #[cfg(feature = "sqlite")]
 pub fn store_in(dir: &Dir) -> Result<Arc<dyn Storage>, Fault> {
     use threadkeep::storage::sqlite::{SqliteOptions, SqliteStore};
@@ -313,13 +316,14 @@ fn counted(project: OpenProject, book: Option<FileBook>) -> OpenProject {
     }
 }
 
-/// Whether anything stands where a store does. A link or a pipe is no store, and opening it says so.
+/// Returns true if anything exists at the store's name. A link or a pipe is no store, and opening
+/// it reports that.
 pub fn has_store(threads: &Dir) -> bool {
     let found = threads.symlink_metadata(STORE);
     !matches!(found, Err(error) if error.kind() == ErrorKind::NotFound)
 }
 
-/// A cache of native code in a directory of the operator's own.
+/// Opens a cache of native code in a private directory of the operator.
 pub fn cache(path: &Path) -> Result<CodeCache, authority::AuthorityError> {
     authority::private_dir_ambient(path).map(CodeCache::new)
 }
@@ -330,22 +334,22 @@ impl Opened {
         &self.project
     }
 
-    /// Its tenant.
+    /// The tenant of the project.
     pub fn tenant(&self) -> &Tenant {
         self.project.tenant()
     }
 
-    /// True if nothing was ever kept here.
+    /// Returns true if the project has never kept a thread.
     pub fn is_empty(&self) -> bool {
         self.project.threads().is_none()
     }
 
-    /// True if what is made here is gone when the command ends.
+    /// Returns true if threads made here are lost when the command ends.
     pub fn forgets(&self) -> bool {
         self.forgets
     }
 
-    /// Say so to a person, who may look in the wrong directory.
+    /// Tells the user that the project is empty: this may be the wrong directory.
     pub fn say_if_empty(&self, screen: &mut Screen) {
         if self.forgets {
             screen.note(fault::FORGETS);
@@ -354,25 +358,25 @@ impl Opened {
         }
     }
 
-    /// Brings the documents up to date that processes left behind when they died, once.
+    /// Brings the documents that dead processes left behind up to date, at most once.
     pub async fn catch_up(&self, screen: &mut Screen) {
         if !self.caught_up.swap(true, Ordering::Relaxed) {
             catch_up::catch_up(self, screen).await;
         }
     }
 
-    /// Its documents.
+    /// The documents of its threads.
     pub fn documents(&self) -> Option<&Documents> {
         self.documents.as_ref()
     }
 
-    /// A writer that follows commits.
+    /// Creates a writer that updates documents after each commit.
     pub fn writer(&self) -> Option<Arc<DocumentWriter>> {
         let documents = self.documents.clone()?;
         Some(Arc::new(DocumentWriter::new(documents)))
     }
 
-    /// Bring the documents of a thread up to date, and those that dead processes left behind. A
+    /// Brings the documents of a thread up to date, and those that dead processes left behind. A
     /// failure is a warning: the records are what counts.
     pub async fn refresh(&self, thread: &str, screen: &mut Screen) {
         self.catch_up(screen).await;
@@ -384,7 +388,7 @@ impl Opened {
     }
 }
 
-/// Say that the documents of a thread are old.
+/// Warns that the documents of a thread are out of date.
 pub fn stale(thread: &str, error: &str, screen: &mut Screen) {
     screen.warn(&format!(
         "the documents of {thread} are not up to date: {error}; `threadkeep repair {thread}` writes them anew"

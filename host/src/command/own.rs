@@ -1,7 +1,9 @@
-//! `open`, `append`, `close`: for a loop of one's own around a thread, such as a shell script.
+//! `open`, `append`, `close`: commands for an external loop that drives a thread, such as a shell
+//! script.
 //!
-//! The token that `open` prints fences every later call. Nothing stores it: `--token` or `THREADKEEP_TOKEN` passes it on,
-//! and a lost one ends with its deadline or by `recover --dead`.
+//! The token that `open` prints fences every later call. No file stores it: `--token` or
+//! `THREADKEEP_TOKEN` passes it on, and the lease of a lost token ends at its deadline or by
+//! `recover --dead`.
 
 use super::fault;
 use super::input::{Input, Line};
@@ -18,26 +20,27 @@ use threadkeep_cli::exit::{Exit, Fault};
 use threadkeep_cli::screen::Screen;
 use threadkeep_cli::token::Token;
 
-/// The variable that passes a token on.
+/// The environment variable that passes a token on.
 const TOKEN: &str = "THREADKEEP_TOKEN";
 
-/// Most bytes of events that are read for one append: more than the component takes in one, so that it is the component
-/// that says what is too much.
+/// Most bytes of events that are read for one append: more than the component accepts in one
+/// append, so that the component reports what is too much.
 const EVENTS_BYTES_MAX: usize = 2 << 20;
 
-/// How often an append without a version is tried. Each that is in vain is one of somebody else's that was not, so this is
-/// how many may write to one thread at the same time.
+/// Most attempts of an append without a version. Each failed attempt means that another process has
+/// appended, so this bounds how many processes may write to one thread at the same time.
 const APPEND_TRIES_MAX: u32 = 64;
 
-/// Hold a thread.
+/// Opens a thread for an external loop and prints the token.
 pub async fn open(session: &Session, open: args::Open, screen: &mut Screen) -> Result<Exit, Fault> {
     let opened = session.open()?;
     let failed = |error| fault::of_thread(&opened, &open.thread, &error);
     let tenant = opened.tenant();
-    // Not a native holder: this process ends, and the hold goes on without it.
+    // Not a native holder: this process ends while the loop goes on.
     let holder = format!("{}/1", super::signal::fresh_id());
     let deadline = deadline(tenant, open.time);
-    // First what can fail without a hold: a token that nobody is told would lock the thread until its deadline.
+    // First the steps that can fail before the thread is held: a token that is never printed would
+    // lock the thread until its deadline.
     let thread_id = tenant.get(&open.thread).await.map_err(failed)?.id;
     let held = tenant.open_thread(&open.thread, &holder, deadline).await;
     let held = held.map_err(failed)?;
@@ -56,7 +59,7 @@ pub async fn open(session: &Session, open: args::Open, screen: &mut Screen) -> R
     }))
 }
 
-/// So long from now.
+/// Returns the instant that lies `time` after now.
 pub fn deadline(tenant: &Tenant, time: Duration) -> wit::Instant {
     let now = tenant.context().clock.now();
     let seconds = i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
@@ -66,7 +69,7 @@ pub fn deadline(tenant: &Tenant, time: Duration) -> wit::Instant {
     }
 }
 
-/// Add the events that stand on standard input, one JSON object a line, as one commit.
+/// Appends the events on standard input, one JSON object a line, as one commit.
 pub async fn append(
     session: &Session,
     append: args::Append,
@@ -86,7 +89,8 @@ pub async fn append(
     written_answer(&opened, thread.id, written, screen).await
 }
 
-/// Whoever names no version means the newest: one that is the newest no more when the append arrives is asked for again.
+/// Appends at the newest version. If another append came first, reads the new version and tries
+/// again.
 async fn append_to_newest(
     tenant: &Tenant,
     thread: &wit::Thread,
@@ -106,7 +110,8 @@ async fn append_to_newest(
     tenant.append(&thread.id, token, newest, events).await
 }
 
-/// The component names an event by its place among the events: a person has lines, of which empty ones are no events.
+/// Replaces the index of an event in the component's message by its line of standard input: empty
+/// lines are no events.
 fn at_line(mut fault: Fault, lines: &[usize]) -> Fault {
     let named = fault.message.strip_prefix("events[").and_then(|rest| {
         let (place, rest) = rest.split_once(']')?;
@@ -122,7 +127,7 @@ fn at_line(mut fault: Fault, lines: &[usize]) -> Fault {
     fault
 }
 
-/// End a hold.
+/// Closes a thread that an external loop holds.
 pub async fn close(
     session: &Session,
     close: args::Close,
@@ -157,14 +162,15 @@ async fn written_answer(
     }))
 }
 
-/// What cannot be done without a token.
+/// Builds the fault of a command that needs a token and got none.
 pub fn needs_token(what: &str) -> Fault {
     Fault::usage(what).hint(format!(
         "give the token of `threadkeep open` with --token or in {TOKEN}"
     ))
 }
 
-/// The option, or the variable: the token of this thread.
+/// Returns the number of the token in the option, or else in the environment variable; none if
+/// neither is set.
 pub fn token(session: &Session, option: Option<Token>, thread: &str) -> Result<Option<u64>, Fault> {
     let token = match (option, session.environment().get(TOKEN)) {
         (Some(token), _) => token,
@@ -178,7 +184,7 @@ pub fn token(session: &Session, option: Option<Token>, thread: &str) -> Result<O
     token.number_for(thread).map(Some)
 }
 
-/// The lines of standard input that are not empty, and their numbers.
+/// Reads the lines of standard input that are not empty, with their line numbers.
 async fn events() -> Result<(Vec<usize>, Vec<String>), Fault> {
     let mut input = Input::read();
     let (mut lines, mut events) = (Vec::new(), Vec::new());

@@ -1,4 +1,4 @@
-//! `recover`.
+//! `recover`: closes the runs of dead processes.
 
 use super::open::Session;
 use super::{fault, view};
@@ -14,14 +14,14 @@ use threadkeep_cli::screen::Screen;
 /// Threads of one page of a list.
 const PAGE_THREADS: u32 = 100;
 
-/// Close the runs of dead holders and bring their documents up to date.
+/// Closes the runs of dead holders and brings their documents up to date.
 pub async fn recover(
     session: &Session,
     recover: args::Recover,
     screen: &mut Screen,
 ) -> Result<Exit, Fault> {
     let opened = session.open()?;
-    // Afterwards nothing says any more who has died.
+    // After the recovery no record tells which processes died.
     opened.catch_up(screen).await;
     let recovered = opened.project().recover_runs(&recover.dead).await;
     let recovered = recovered.map_err(|error| fault::recovery(&error))?;
@@ -42,9 +42,9 @@ pub async fn recover(
     }))
 }
 
-/// Threads that have ended while threads below them were created, wait or were just recovered, so
-/// that nobody drives those unless they are asked for. A tree that somebody performs at this moment
-/// is left out.
+/// Finds threads that have ended while threads below them were created, wait or were just
+/// recovered: no process drives those until the user resumes the top thread. Trees that another
+/// process performs at this moment are left out.
 async fn left_below(tenant: &Tenant, recovered: &[String]) -> Result<Vec<String>, CallError> {
     let mut lowest = recovered.to_vec();
     for status in ["created", "waiting"] {
@@ -75,7 +75,7 @@ async fn left_below(tenant: &Tenant, recovered: &[String]) -> Result<Vec<String>
     Ok(left)
 }
 
-/// The thread at the top of a tree, if it has ended. `tops` remembers it for every thread on the
+/// Returns the top thread of a tree, if it has ended. `tops` remembers it for every thread on the
 /// way.
 async fn top_of(
     tenant: &Tenant,
@@ -93,7 +93,7 @@ async fn top_of(
                 Some(parent) => next = parent,
                 None => break found.outcome.is_some().then_some(found.id),
             },
-            // What cannot be read, or is gone, is named elsewhere.
+            // A thread that is deleted or cannot be read is reported elsewhere.
             Err(CallError::Refused(_)) => break None,
             Err(error) => return Err(error),
         }
@@ -102,7 +102,8 @@ async fn top_of(
     Ok(top)
 }
 
-/// Returns true if a thread of this tree is held. Runs of dead processes were closed before, so its holder lives.
+/// Returns true if a thread of this tree is running. Runs of dead processes were closed before, so
+/// its holder lives.
 async fn is_performed(tenant: &Tenant, top: &str) -> Result<bool, CallError> {
     let mut cursor = None;
     loop {

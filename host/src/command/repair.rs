@@ -1,4 +1,4 @@
-//! `repair`.
+//! `repair`: writes the documents of threads anew.
 
 use super::fault;
 use super::open::{Opened, Session};
@@ -16,7 +16,7 @@ const PAGE_THREADS: u32 = 100;
 /// Most failures that the answer names.
 const FAILED_MAX: usize = 100;
 
-/// Write documents anew.
+/// Writes the documents of the named threads anew, or of all threads.
 pub async fn repair(
     session: &Session,
     repair: args::Repair,
@@ -41,7 +41,7 @@ pub async fn repair(
     Ok(screen.answer(&answer))
 }
 
-/// All ids are known before the first file is written.
+/// Repairs the named threads. All ids are resolved before the first file is written.
 async fn named(
     opened: &Opened,
     documents: &Documents,

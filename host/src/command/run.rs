@@ -12,7 +12,7 @@ use threadkeep_cli::exit::{Exit, Fault};
 use threadkeep_cli::inputs;
 use threadkeep_cli::screen::Screen;
 
-/// Create a thread and carry it to its end. What is refused is refused before anything is written.
+/// Creates a thread and runs it to its end. A refusal comes before anything is written.
 pub async fn run(session: &Session, run: args::Run, screen: &mut Screen) -> Result<Exit, Fault> {
     let given = inputs::object(run.inputs.as_deref(), &run.input)?;
     let message = run.message.as_deref().map(inputs::message).transpose()?;
@@ -25,7 +25,7 @@ pub async fn run(session: &Session, run: args::Run, screen: &mut Screen) -> Resu
     Ok(screen.answer(&answer))
 }
 
-/// Create a thread and leave it there.
+/// Creates a thread without running it.
 pub async fn create(
     session: &Session,
     create: args::Create,
@@ -42,7 +42,7 @@ pub async fn create(
     Ok(screen.answer(&ThreadAnswer::created(view::thread(&thread))))
 }
 
-/// What the command line asks of a new thread.
+/// Builds the draft of a new thread from the options of the command line.
 pub fn draft(
     directive: Option<String>,
     inputs: String,
@@ -62,8 +62,9 @@ pub fn draft(
     }
 }
 
-/// Refuse, before anything is made, what could not be created, or (`runs`) not carried to its end: settings that nobody
-/// would obey, a policy without room for a run, and a model whose provider cannot be made. Which model that is, the component says of a thread in memory.
+/// Refuses, before anything is created, a thread that could not be created, or (with `runs`) not
+/// run to its end: settings that would not take effect, a policy without room for a run, and a
+/// model whose provider cannot be created. The component names that model, from a thread in memory.
 pub async fn rehearse(session: &Session, draft: &Draft, runs: bool) -> Result<(), Fault> {
     let opened = session.rehearsal()?;
     let project = opened.project();
@@ -82,8 +83,9 @@ pub async fn rehearse(session: &Session, draft: &Draft, runs: bool) -> Result<()
         .map_err(|failure| fault::provider(&failure))
 }
 
-/// The same for a thread that is there, if it could go on at all. A suspended one names the model that is fixed for it; an
-/// idle chat takes whatever its files say at its next start, so the model of its last one says nothing.
+/// Makes the same checks for an existing thread that may run again. A suspended thread names the
+/// model that is pinned for it; an idle chat takes the model of its files at its next start, so its
+/// last model tells nothing.
 pub fn check_again(opened: &Opened, thread: &wit::Thread) -> Result<(), Fault> {
     if !matches!(thread.status.as_str(), "created" | "suspended" | "idle") {
         return Ok(());
@@ -100,7 +102,7 @@ pub fn check_again(opened: &Opened, thread: &wit::Thread) -> Result<(), Fault> {
         .map_err(|failure| fault::provider(&failure))
 }
 
-/// Create a thread; its id.
+/// Creates a thread and returns its id.
 pub async fn create_thread(opened: &Opened, draft: Draft) -> Result<String, Fault> {
     match opened.tenant().create(draft).await {
         Ok(thread) => Ok(thread.id),
@@ -108,7 +110,7 @@ pub async fn create_thread(opened: &Opened, draft: Draft) -> Result<String, Faul
     }
 }
 
-/// A fault after the thread was created says that there is one.
+/// Adds a hint to a fault that occurred after the thread was created.
 pub fn created(opened: &Opened, mut fault: Fault, thread: &str) -> Fault {
     match fault.hint {
         _ if opened.forgets() => {
@@ -120,16 +122,16 @@ pub fn created(opened: &Opened, mut fault: Fault, thread: &str) -> Fault {
     }
 }
 
-/// Close what dead processes hold, if that may be in the way of this thread: so that nobody has to
-/// recover it first. The answer is the thread as it stands then.
+/// Closes the runs of dead processes, if they may keep this thread from running, so that `recover`
+/// is not needed first. Returns the thread's new record.
 pub async fn take_from_dead(
     opened: &Opened,
     thread: wit::Thread,
     screen: &mut Screen,
 ) -> Result<wit::Thread, Fault> {
     let in_the_way = match (thread.status.as_str(), &thread.run.lease) {
-        // Those that it waits for may be held by a process that died, which only a lease would say
-        // in the end.
+        // A child that it waits for may be held by a process that died; without this step only the
+        // end of that lease would tell.
         ("waiting", _) => true,
         (_, Some(lease)) => !fault::is_alive(opened, lease),
         (_, None) => false,
@@ -148,7 +150,7 @@ pub async fn take_from_dead(
     now.map_err(|error| fault::of_thread(opened, &thread.id, &error))
 }
 
-/// Go on in place.
+/// Resumes a thread in this process.
 pub async fn resume(
     session: &Session,
     resume: args::Resume,

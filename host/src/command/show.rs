@@ -1,4 +1,4 @@
-//! `show`.
+//! `show`: one thread and its last events.
 
 use super::open::{Opened, Session};
 use super::{fault, view};
@@ -11,14 +11,15 @@ use threadkeep_cli::screen::Screen;
 /// Entries of one page of events.
 const PAGE_ENTRIES: u32 = 100;
 
-/// One thread and its last events.
+/// Shows one thread and its last events.
 pub async fn show(session: &Session, show: args::Show, screen: &mut Screen) -> Result<Exit, Fault> {
     let opened = session.open_to_read(screen)?;
     let answer = shown(&opened, &show.thread, show.events).await?;
     Ok(screen.answer(&answer))
 }
 
-/// A thread with its last `count` events. Each entry has at least one, so no more entries than that are read.
+/// Loads a thread with its last `count` events. Each entry has at least one event, so at most
+/// `count` entries are read.
 pub async fn shown(opened: &Opened, thread: &str, count: u32) -> Result<ShowAnswer, Fault> {
     let failed = |error| fault::of_thread(opened, thread, &error);
     let tenant = opened.tenant();

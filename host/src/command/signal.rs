@@ -1,7 +1,9 @@
-//! `raise`, `cancel`, `kill`, `message`: signals to a thread, whoever holds it; and `title`.
+//! `raise`, `cancel`, `kill`, `message`: signals to a thread, whichever process holds it; and
+//! `title`.
 //!
-//! The component would set any cap below the operator's. `raise` lifts: a person who names a cap that is lower than the
-//! one in force, or that the thread has reached already, has made a mistake and is told before anything is sent.
+//! The component accepts any cap below the operator's. `raise` only lifts: a user who names a cap
+//! that is lower than the one in force, or that the thread has reached already, has made a mistake,
+//! and the command refuses it before a signal is sent.
 
 use super::open::{Opened, Session};
 use super::{fault, view};
@@ -16,7 +18,7 @@ use threadkeep_cli::screen::Screen;
 
 const MILLIS: u64 = 1_000;
 
-/// Lift caps.
+/// Raises caps of a thread.
 pub async fn raise(
     session: &Session,
     raise: args::Raise,
@@ -31,7 +33,7 @@ pub async fn raise(
     let failed = |error| fault::of_thread(&opened, &raise.thread, &error);
     let thread = opened.tenant().get(&raise.thread).await.map_err(failed)?;
     let caps = view::caps(&raise.caps);
-    // What has ended takes no signal at all, and that is said by the component.
+    // A thread that has ended takes no signal; the component reports that.
     if thread.outcome.is_none() {
         check(&thread, &caps)?;
     }
@@ -40,7 +42,7 @@ pub async fn raise(
     send(&opened, &raise.thread, "raise", what, screen).await
 }
 
-/// Refuse caps that lift nothing.
+/// Refuses caps that would not lift anything.
 fn check(thread: &wit::Thread, caps: &wit::Limits) -> Result<(), Fault> {
     let now = &thread.limits;
     for (option, new, force) in [
@@ -76,7 +78,7 @@ fn check(thread: &wit::Thread, caps: &wit::Limits) -> Result<(), Fault> {
     }
 }
 
-/// The caps in force once these are set.
+/// Returns the caps in force once `caps` are set.
 fn lifted(now: &wit::Limits, caps: &wit::Limits) -> wit::Limits {
     wit::Limits {
         turns: caps.turns.or(now.turns),
@@ -88,7 +90,8 @@ fn lifted(now: &wit::Limits, caps: &wit::Limits) -> wit::Limits {
     }
 }
 
-/// The option of the cap that a suspended thread would still stand at under these limits, and what must be exceeded.
+/// Returns the option of the cap that a suspended thread would still have reached under these
+/// limits, and the value that the cap must exceed.
 fn still_reached(thread: &wit::Thread, limits: &wit::Limits) -> Option<(&'static str, u64)> {
     let cause = thread
         .cause
@@ -101,7 +104,8 @@ fn still_reached(thread: &wit::Thread, limits: &wit::Limits) -> Option<(&'static
         "spawns_exceeded" => ("--spawns", limits.spawns?, used),
         "depth_exceeded" => ("--depth", limits.depth?, used.saturating_sub(1)),
         "duration_exceeded" => ("--duration", limits.duration?, used),
-        // The value is what the next call may cost: with what was spent it may just reach the cap.
+        // The value is the price of the next call: with what is spent already it may just reach the
+        // cap.
         "spend_exceeded" => {
             let needed = thread.cost.spend.saturating_add(used);
             ("--spend", limits.spend?, needed.saturating_sub(1))
@@ -122,7 +126,7 @@ fn named(caps: &wit::Limits, option: &str) -> bool {
     }
 }
 
-/// A cap as a person writes it.
+/// Formats a cap as the user writes it.
 fn shown(option: &str, value: u64) -> String {
     match option {
         "--spend" => money::shown(value),
@@ -131,7 +135,7 @@ fn shown(option: &str, value: u64) -> String {
     }
 }
 
-/// End a thread when its step is done.
+/// Cancels a thread: it ends when its current step is done.
 pub async fn cancel(
     session: &Session,
     named: args::Named,
@@ -141,7 +145,7 @@ pub async fn cancel(
     send(&opened, &named.thread, "cancel", SignalKind::Cancel, screen).await
 }
 
-/// End a thread at once.
+/// Kills a thread: it ends at once.
 pub async fn kill(
     session: &Session,
     named: args::Named,
@@ -151,7 +155,7 @@ pub async fn kill(
     send(&opened, &named.thread, "kill", SignalKind::Kill, screen).await
 }
 
-/// Tell a thread something.
+/// Sends a message to a thread.
 pub async fn message(
     session: &Session,
     message: args::Message,
@@ -162,7 +166,7 @@ pub async fn message(
     send(&opened, &message.thread, "message", what, screen).await
 }
 
-/// Give a thread a title, or take it away.
+/// Sets or removes the title of a thread.
 pub async fn title(
     session: &Session,
     title: args::Title,
@@ -216,7 +220,8 @@ async fn send(
     }))
 }
 
-/// Let all that it spawned know. What cannot be told now stands in the records, for `recover` and the next run.
+/// Propagates the end of a thread to the threads that it spawned. An intent that cannot be
+/// propagated now is in the records, for `recover` and the next run.
 async fn tell_children(opened: &Opened, thread: &str, screen: &mut Screen) {
     let tenant = opened.tenant();
     let swept = tenant.sweep_all(Some(thread)).await;
@@ -251,10 +256,10 @@ async fn tell_children(opened: &Opened, thread: &str, screen: &mut Screen) {
     }
 }
 
-/// An id for a signal that is sent once.
+/// Creates an id for a signal that is sent once.
 pub fn fresh_id() -> String {
     let mut bytes = [0_u8; 8];
-    // Without random numbers the component could make no id either; a repeated id with the same content is harmless.
+    // The component needs random numbers as well; a repeated id with the same content is harmless.
     let _ = getrandom::fill(&mut bytes);
     format!("cli-{:016x}", u64::from_be_bytes(bytes))
 }

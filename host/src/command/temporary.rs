@@ -1,4 +1,5 @@
-//! A directory for what lives no longer than a command: the project of `demo`, the copy of a store.
+//! A directory that lives no longer than a command: for the project of `demo`, or the copy of a
+//! store.
 
 use super::fault;
 use super::open::Session;
@@ -15,7 +16,7 @@ pub struct TemporaryDirectory {
 }
 
 impl TemporaryDirectory {
-    /// Makes one in the directory for such, which `TMPDIR` names. Its name says what it is for.
+    /// Creates one in the directory that `TMPDIR` names. `what` becomes a part of its name.
     pub fn make(session: &Session, what: &str) -> Result<Self, Fault> {
         let mut bytes = [0_u8; 8];
         getrandom::fill(&mut bytes).map_err(|error| {
@@ -39,7 +40,7 @@ impl TemporaryDirectory {
         })
     }
 
-    /// Where it is.
+    /// Its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -51,7 +52,7 @@ impl TemporaryDirectory {
             .ok_or_else(|| Fault::new("io", "the temporary directory is gone"))
     }
 
-    /// Another handle of it.
+    /// Opens another handle of it.
     pub fn clone_dir(&self) -> Result<Dir, Fault> {
         self.dir()?.try_clone().map_err(|error| self.failed(&error))
     }
@@ -68,13 +69,13 @@ impl TemporaryDirectory {
         written.map_err(|error| self.failed(&error))
     }
 
-    /// What the operating system said about it.
+    /// Converts an error of the operating system about it.
     pub fn failed(&self, error: &std::io::Error) -> Fault {
         Fault::new("io", format!("{}: {error}", self.path.display()))
             .hint("set TMPDIR to a directory that can be written")
     }
 
-    /// Removes it, and says so if that fails.
+    /// Removes it, and warns if that fails.
     pub fn remove(mut self, screen: &mut Screen) {
         if let Some(Err(error)) = self.dir.take().map(remove_all) {
             screen.warn(&format!("{} stays: {error}", self.path.display()));
@@ -82,11 +83,11 @@ impl TemporaryDirectory {
     }
 }
 
-/// Tries to remove a directory while files in it go by themselves.
+/// Most attempts to remove a directory while another thread removes files in it.
 const REMOVALS_MAX: u32 = 20;
 
-/// Remove a directory with all that is in it. The store may still be closing on another thread, so
-/// that a file is gone between listing and removing: then it is listed again.
+/// Removes a directory with everything in it. The store may still be closing on another thread, so
+/// a file may disappear between listing and removing: then the directory is listed again.
 fn remove_all(dir: Dir) -> std::io::Result<()> {
     for _ in 0..REMOVALS_MAX {
         match dir.try_clone()?.remove_open_dir_all() {
@@ -98,8 +99,8 @@ fn remove_all(dir: Dir) -> std::io::Result<()> {
 }
 
 impl Drop for TemporaryDirectory {
-    /// After a fault on the way: what cannot be removed then stays, in a directory for what may be
-    /// lost.
+    /// Removes it after a fault. If that fails it stays, in the system's directory for temporary
+    /// files.
     fn drop(&mut self) {
         if let Some(dir) = self.dir.take() {
             let _ = remove_all(dir);

@@ -1,4 +1,4 @@
-//! `transcript`.
+//! `transcript`: prints the transcript of a thread.
 
 use super::fault;
 use super::open::{Opened, Session};
@@ -7,10 +7,11 @@ use threadkeep_cli::args;
 use threadkeep_cli::exit::{Exit, Fault};
 use threadkeep_cli::screen::Screen;
 
-/// Largest transcript in one JSON document: it is in memory twice. A larger one is read without `--json`.
+/// Largest transcript in one JSON document, which holds it in memory twice. A larger one is read
+/// without `--json`.
 const DOCUMENT_BYTES_MAX: usize = 64 << 20;
 
-/// The transcript of a thread: a piece at a time for a person, as one document with `--json`.
+/// Prints the transcript of a thread: piece by piece on a screen, as one document with `--json`.
 pub async fn transcript(
     session: &Session,
     asked: args::Transcript,
@@ -33,7 +34,7 @@ pub async fn transcript(
     Ok(Exit::Done)
 }
 
-/// The whole transcript.
+/// Loads the whole transcript.
 pub async fn whole(
     opened: &Opened,
     thread: &str,
@@ -67,7 +68,7 @@ pub async fn whole(
     Ok(answer)
 }
 
-/// What the component calls the parts of a format.
+/// The component's names for the parts of a format.
 fn parts(format: args::Format) -> &'static [&'static str] {
     match format {
         args::Format::Markdown => &["markdown"],

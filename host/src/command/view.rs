@@ -1,4 +1,5 @@
-//! The component's records as the shapes of the command line. One direction: the command line has no records of its own.
+//! Converts the component's records to the types of the command line, in one direction: the command
+//! line has no records of its own.
 
 use serde_json::Value;
 use std::time::Duration;
@@ -12,7 +13,7 @@ use threadkeep_cli::answer::{
 };
 use threadkeep_cli::args::Caps;
 
-/// What a thread used.
+/// Converts the costs of a thread.
 pub fn cost(costs: &Costs) -> Cost {
     Cost {
         turns: costs.turns,
@@ -22,7 +23,7 @@ pub fn cost(costs: &Costs) -> Cost {
     }
 }
 
-/// Why it stands where it stands.
+/// Converts the reason for a thread's status.
 pub fn cause(cause: &wit::Cause) -> Cause {
     Cause {
         reason: cause.reason.clone(),
@@ -31,7 +32,7 @@ pub fn cause(cause: &wit::Cause) -> Cause {
     }
 }
 
-/// Stored JSON. What is not JSON is shown as the text that it is.
+/// Parses stored JSON. Text that is not JSON becomes a JSON string.
 pub fn json(text: &str) -> Value {
     match text {
         "" => Value::Null,
@@ -39,7 +40,7 @@ pub fn json(text: &str) -> Value {
     }
 }
 
-/// A line of a list.
+/// Converts a thread to a row of `list`.
 pub fn row(thread: &wit::Thread) -> ThreadRow {
     ThreadRow {
         thread_id: thread.id.clone(),
@@ -58,7 +59,7 @@ pub fn row(thread: &wit::Thread) -> ThreadRow {
     }
 }
 
-/// A thread that a list cannot show.
+/// Converts a thread that a list cannot show.
 pub fn unreadable(thread: wit::Unreadable) -> UnreadableRow {
     let why = describe(&wit::Error::Corrupt(thread.why));
     UnreadableRow {
@@ -68,7 +69,7 @@ pub fn unreadable(thread: wit::Unreadable) -> UnreadableRow {
     }
 }
 
-/// A whole thread.
+/// Converts a whole thread.
 pub fn thread(thread: &wit::Thread) -> ThreadView {
     let costs = Costs::of(thread);
     ThreadView {
@@ -107,7 +108,7 @@ fn run(run: &wit::Run) -> RunView {
     }
 }
 
-/// An account.
+/// Converts an account.
 pub fn account(account: wit::Account) -> AccountView {
     AccountView::from(Books {
         chain: account.chain,
@@ -122,7 +123,7 @@ pub fn account(account: wit::Account) -> AccountView {
     })
 }
 
-/// Caps in force.
+/// Converts caps in force.
 pub fn limits(limits: &wit::Limits) -> LimitsView {
     LimitsView {
         turns: limits.turns,
@@ -134,7 +135,7 @@ pub fn limits(limits: &wit::Limits) -> LimitsView {
     }
 }
 
-/// Caps of the command line.
+/// Converts caps of the command line.
 pub fn caps(caps: &Caps) -> wit::Limits {
     let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     wit::Limits {
@@ -147,7 +148,7 @@ pub fn caps(caps: &Caps) -> wit::Limits {
     }
 }
 
-/// An event.
+/// Converts an event.
 pub fn event(event: &wit::Event) -> EventView {
     EventView {
         version: event.version,

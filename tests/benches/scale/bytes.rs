@@ -1,4 +1,4 @@
-//! Bytes on disk of entries of 1 to 3 KB, beside the best table that SQLite has for them.
+//! Bytes on disk of entries of 1 to 3 KB, compared with the best table that SQLite has for them.
 
 use super::size::{Size, store};
 use rusqlite::{Connection, params};
@@ -12,7 +12,7 @@ const ENTRIES_PER_COMMIT: usize = 25;
 const SCHEMA: &str = "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;
     CREATE TABLE entry (id INTEGER PRIMARY KEY, value TEXT NOT NULL) STRICT;";
 
-/// Print both.
+/// Prints both sizes.
 pub fn compare(size: Size) {
     let count = size.of(500_000);
     let folder = tempfile::tempdir().expect("a folder");
@@ -35,7 +35,7 @@ pub fn compare(size: Size) {
     );
 }
 
-/// 1,000 to 3,000 bytes.
+/// Returns a text of 1,000 to 3,000 bytes.
 fn text(place: usize) -> String {
     let bytes = 1_000 + place * 7_919 % 2_001;
     let mut text = format!("{{\"n\":{place},\"text\":\"");
@@ -46,7 +46,7 @@ fn text(place: usize) -> String {
     text
 }
 
-/// Which thread an entry belongs to, and its position there.
+/// Returns the thread of an entry, and its position there.
 fn seat(place: usize) -> (usize, usize) {
     (place % THREADS, place / THREADS + 1)
 }

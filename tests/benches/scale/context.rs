@@ -1,7 +1,8 @@
-//! A turn at a thousand messages of context, beside one at ten; and with documents, beside one without.
+//! A turn at a thousand messages of context, compared with one at ten; and with documents, compared
+//! with one without.
 //!
-//! A turn is everything between two requests to the model: the reply's commit, the tool round, its commit, the next
-//! request. The model and the tool answer at once.
+//! A turn is everything between two requests to the model: the reply's commit, the tool round, its
+//! commit, the next request. The model and the tool answer at once.
 
 use super::figures::{median, micros, ratio};
 use super::size::{Size, store};
@@ -25,14 +26,14 @@ const LONG: usize = 1_000;
 /// Messages around each that count.
 const AROUND: usize = 100;
 
-/// Print both comparisons.
+/// Prints both comparisons.
 pub fn compare(size: Size) {
     let long = size.of(LONG * 10).min(LONG);
     let folder = tempfile::tempdir().expect("a folder");
     let bench = Bench::open(folder.path());
     let mut times = [(); 2].map(|()| Vec::new());
     for _ in 0..size.steps(8) {
-        // As many short contexts as have the turns of a long one.
+        // As many short contexts as yield the turns of a long one.
         for _ in 0..size.steps(AROUND / SHORT) {
             times[0].extend(bench.turns(SHORT * 2, SHORT / 2, false));
         }
@@ -56,7 +57,8 @@ pub fn compare(size: Size) {
     documents(&bench, size);
 }
 
-/// The same with documents, which are written off the path of commits: they cost what the machine has no core for.
+/// Prints the same with documents, which are written off the path of commits: they cost time only
+/// if no core is free.
 fn documents(bench: &Bench, size: Size) {
     let mut times = [(); 2].map(|()| Vec::new());
     for _ in 0..size.steps(10) {
@@ -95,7 +97,8 @@ impl Bench {
         }
     }
 
-    /// Run a thread until its context has `most` messages: the turns that began with `least` or more.
+    /// Runs a thread until its context has `most` messages. Returns the turns that began with
+    /// `least` or more.
     fn turns(&self, most: usize, least: usize, documents: bool) -> Vec<Duration> {
         let answers = Arc::new(Answers {
             most,
@@ -129,14 +132,15 @@ impl Bench {
     }
 }
 
-/// A model that calls the tool until the context is as long as it may be. It notes when it was asked.
+/// A model that calls the tool until the context has its largest length. It records the time of
+/// each request.
 struct Answers {
     most: usize,
     asked: Mutex<Vec<(usize, Instant)>>,
 }
 
 impl Answers {
-    /// The turns that began with at least so many messages.
+    /// Returns the turns that began with at least so many messages.
     fn turns(&self, least: usize) -> Vec<Duration> {
         let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
         asked

@@ -1,4 +1,5 @@
-//! A turn's commit in a store of a million entries, and in a thread of ten thousand, beside one in an empty store.
+//! A turn's commit in a store of a million entries, and in a thread of ten thousand, compared with
+//! one in an empty store.
 
 use super::figures::{median, micros, ratio};
 use super::native::{NativeRun, rows, script};
@@ -10,10 +11,10 @@ use threadkeep::storage::{Op, Storage};
 
 /// Entries of each thread that fills the store.
 const ENTRIES_PER_THREAD: usize = 1_000;
-/// Entries of one commit while it is filled.
+/// Entries of one commit while the store is filled.
 const ENTRIES_PER_COMMIT: usize = 500;
 
-/// Print the three.
+/// Prints the three medians.
 pub fn compare(size: Size) {
     let (entries, own) = (size.of(1_000_000), size.of(10_000));
     let folders = [(); 2].map(|()| tempfile::tempdir().expect("a folder"));
@@ -52,7 +53,7 @@ pub fn compare(size: Size) {
     }
 }
 
-/// One step, and what it took.
+/// Performs one step and returns its duration.
 fn take(run: &mut NativeRun, step: usize) -> Duration {
     let (blocks, content) = script(step);
     let begun = Instant::now();
@@ -60,7 +61,7 @@ fn take(run: &mut NativeRun, step: usize) -> Duration {
     begun.elapsed()
 }
 
-/// Entries of other threads, each the text of a real one cut to about 700 bytes.
+/// Appends entries of other threads, each the text of a real one cut to about 700 bytes.
 fn fill(store: &Arc<dyn Storage>, entries: usize) {
     let mut model = NativeRun::start(store);
     let (blocks, content) = script(0);

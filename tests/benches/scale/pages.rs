@@ -1,4 +1,4 @@
-//! A page of 50 of a million threads by every index, beside one of a thousand.
+//! A page of 50 of a million threads by every index, compared with one of a thousand.
 
 use super::figures::{median, micros, ratio};
 use super::size::{Size, store};
@@ -11,11 +11,11 @@ use threadkeep_tests::native::Native;
 
 /// Threads of a page.
 const PAGE: u32 = 50;
-/// Agents and tasks that the threads are shared out to.
+/// Agents and tasks that the threads are distributed over.
 const AGENTS: usize = 10;
 /// Threads of the small store.
 const FEW: usize = 1_000;
-/// Pages that are turned before one is measured in the middle of a list.
+/// Pages that are read from the beginning of a list; each is measured.
 const PAGES_IN: usize = 5;
 
 /// A list: all, or an index and a value.
@@ -30,7 +30,7 @@ const LISTS: [(&str, Filter); 6] = [
     ("parent (nobody's)", Some(("parent", "bench-0-000000"))),
 ];
 
-/// Print one line for each index.
+/// Prints one line for each index.
 pub fn compare(size: Size) {
     let many = size.of(1_000_000);
     let folders = [(); 2].map(|()| tempfile::tempdir().expect("a folder"));
@@ -54,7 +54,7 @@ pub fn compare(size: Size) {
     }
 }
 
-/// A store with so many threads, each made as a user makes it.
+/// Fills a store with so many threads, each created as a user creates it.
 fn keeper(folder: &Path, threads: usize) -> Service<Native> {
     let service = Service::new(Native::new(world::context(&store(folder))));
     for place in 0..threads {
@@ -72,7 +72,7 @@ fn keeper(folder: &Path, threads: usize) -> Service<Native> {
     service
 }
 
-/// What the first pages took, each; every one is of the full size where there are enough threads.
+/// Returns the durations of the first pages; every page is full where there are enough threads.
 fn pages(service: &Service<Native>, filter: Filter) -> Vec<Duration> {
     let (mut cursor, mut times) = (None, Vec::new());
     for _ in 0..PAGES_IN {

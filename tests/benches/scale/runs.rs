@@ -1,4 +1,4 @@
-//! Ten thousand runs that wait: what they hold.
+//! Memory, threads and files of ten thousand waiting runs.
 
 use super::size::{Size, store};
 use super::world::{self, DIRECTIVE_NAME};
@@ -13,12 +13,12 @@ use threadkeep::tenant::Tenant;
 use threadkeep::tools::{ToolEntry, ToolResult, Tools};
 use tokio::task::JoinSet;
 
-/// How long what waits is watched.
+/// The time for which the waiting runs are watched.
 const WATCHED: Duration = Duration::from_secs(5);
-/// How long a provider asks to be left alone.
+/// The time that a provider asks to wait.
 const RETRY_AFTER: Duration = Duration::from_secs(600);
 
-/// Print what the process holds before, with the runs, and after.
+/// Prints the resources of the process before the runs, with them, and after.
 pub fn compare(size: Size) {
     let runs = size.of(100_000).min(10_000);
     let folder = tempfile::tempdir().expect("a folder");
@@ -59,7 +59,7 @@ pub fn compare(size: Size) {
     print("left to the store", &Held::now());
 }
 
-/// As many runs as asked, each on a thread of its own.
+/// Starts as many runs as asked, each on a thread of its own.
 async fn wait(driver: &Driver, tenant: &Tenant, runs: usize) -> JoinSet<()> {
     let mut waiting = JoinSet::new();
     for _ in 0..runs {
@@ -83,7 +83,7 @@ fn print(when: &str, held: &Held) {
     );
 }
 
-/// What this process holds.
+/// The resources of this process.
 struct Held {
     kib: u64,
     threads: usize,
@@ -99,7 +99,8 @@ impl Held {
             let line = status.lines().find(|line| line.starts_with(name));
             line.and_then(|line| line.split_whitespace().nth(1)?.parse().ok())
         };
-        // After the name, which may hold blanks: the 12th and 13th field are ticks of a hundredth of a second.
+        // After the name, which may hold blanks: the 12th and 13th field are ticks of a hundredth
+        // of a second.
         let ticks = stat.rsplit(')').next().unwrap_or_default();
         let ticks = ticks.split_whitespace().skip(11).take(2);
         let ticks: u64 = ticks.filter_map(|ticks| ticks.parse::<u64>().ok()).sum();
@@ -113,7 +114,7 @@ impl Held {
     }
 }
 
-/// A provider that asks everybody to come again later.
+/// A provider that answers every request with a rate limit.
 struct Limited(Arc<AtomicUsize>);
 
 impl Llm for Limited {

@@ -1,4 +1,4 @@
-//! How much a section works with, and stores to work in.
+//! The size of a section's work, and the stores for it.
 
 use cap_std::fs::Dir;
 use std::path::Path;
@@ -6,19 +6,19 @@ use std::sync::Arc;
 use threadkeep::storage::Storage;
 use threadkeep::storage::sqlite::{Durability, SqliteOptions, SqliteStore};
 
-/// How much.
+/// The size of a section's work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Size {
-    /// As little as shows that it works.
+    /// The least that proves that the section works.
     Trial,
-    /// A tenth of what the design names.
+    /// A tenth of the design's numbers.
     Tenth,
-    /// What the design names.
+    /// The design's numbers.
     Full,
 }
 
 impl Size {
-    /// Part of `full`.
+    /// Returns the part of `full` for this size.
     pub fn of(self, full: usize) -> usize {
         match self {
             Self::Trial => (full / 10_000).max(20),
@@ -27,7 +27,7 @@ impl Size {
         }
     }
 
-    /// How often something is measured.
+    /// Returns the number of measurements.
     pub fn steps(self, steps: usize) -> usize {
         match self {
             Self::Trial => 4,
@@ -36,7 +36,8 @@ impl Size {
     }
 }
 
-/// A new store in a folder. It does not wait for the disk: what grows with a store is the work, not the wait.
+/// Creates a store in a folder. It does not wait for the disk: the work grows with a store, the
+/// wait does not.
 pub fn store(folder: &Path) -> Arc<dyn Storage> {
     let dir = Dir::open_ambient_dir(folder, cap_std::ambient_authority()).expect("a folder");
     let options = SqliteOptions {

@@ -1,14 +1,14 @@
-//! One writer: the store's commit, and a whole step, beside the same rows by hand.
+//! One writer: the store's commit, and a whole step, compared with the same rows by hand.
 
 use super::figures::{median, micros, ratio};
 use super::raw::RawRun;
 use super::{Durability, StoreRun, open, rows};
 use std::time::{Duration, Instant};
 
-/// Steps before the clock counts.
+/// Steps before measuring begins.
 const WARM_STEPS: usize = 50;
 
-/// Print the medians of `steps` steps each.
+/// Prints the medians of `steps` steps each.
 pub fn compare(durability: Durability, steps: usize) {
     let folder = tempfile::tempdir().expect("a folder");
     let store = open(folder.path(), durability);

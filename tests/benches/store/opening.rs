@@ -1,11 +1,12 @@
-//! Opening and closing: a store that is there, with one read and one commit, beside a connection that does the same.
+//! Opening and closing an existing store, with one read and one commit, compared with a connection
+//! that does the same.
 
 use super::figures::{median, micros};
 use super::raw::RawRun;
 use super::{Durability, StoreRun, open, rows};
 use std::time::Instant;
 
-/// Print the medians of `steps` times each.
+/// Prints the medians of `steps` times each.
 pub fn compare(steps: usize) {
     let folder = tempfile::tempdir().expect("a folder");
     drop(open(folder.path(), Durability::Normal));

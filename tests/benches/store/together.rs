@@ -1,5 +1,5 @@
-//! Eight writers on threads of their own: one store, which commits what has queued up as one, beside eight connections
-//! that each commit.
+//! Eight writers on their own threads: one store, which commits queued writes as one, compared with
+//! eight connections that each commit.
 
 use super::raw::RawRun;
 use super::{Durability, StoreRun, open, rows};
@@ -9,10 +9,11 @@ use std::thread::scope;
 use std::time::{Duration, Instant};
 
 const WRITERS: u32 = 8;
-/// How often each side is measured; sides take turns and the middle one counts.
+/// Rounds of each side; sides alternate and the median counts.
 const ROUNDS: usize = 3;
 
-/// Print how many times the commits of eight connections the store reaches, with `steps` commits of each writer.
+/// Prints the rate of the store as a multiple of that of eight connections, with `steps` commits of
+/// each writer.
 pub fn compare(durability: Durability, steps: usize) {
     let mut ratios: Vec<f64> = Vec::new();
     let mut last = (0.0, 0.0, 0.0);
@@ -34,7 +35,7 @@ pub fn compare(durability: Durability, steps: usize) {
     );
 }
 
-/// Commits of all writers in a second.
+/// Returns the commits of all writers in a second.
 fn rate(steps: usize, time: Duration) -> f64 {
     steps as f64 * f64::from(WRITERS) / time.as_secs_f64()
 }
@@ -71,7 +72,7 @@ fn by_connections(folder: &Path, durability: Durability, steps: usize) -> Durati
     )
 }
 
-/// Prepare each writer in turn, then let all work at once.
+/// Prepares each writer in order, then lets all work at once.
 fn together<W: Send>(prepare: impl Fn(u32) -> W, work: impl Fn(&mut W) + Sync) -> Duration {
     let writers: Vec<W> = (1..=WRITERS).map(prepare).collect();
     let start = Barrier::new(WRITERS as usize + 1);

@@ -1,4 +1,4 @@
-//! What a budget adds to a turn's commit: runs without one, with one, and below one.
+//! The cost of a budget in a turn's commit: runs without one, with one, and below one.
 
 use super::native::NativeRun;
 use super::world::{self, DIRECTIVE_NAME};
@@ -10,13 +10,14 @@ use threadkeep_core::runner::{self, Completion, Kit, ReplyBlock, Submission};
 use threadkeep_tests::native::Native;
 
 impl NativeRun {
-    /// Over a model that costs nothing, so that no account is written.
+    /// Starts a run on a model that costs nothing, so that no account is written.
     pub fn free(storage: &Arc<dyn Storage>) -> Self {
         let service = Service::new(Native::new(world::context(storage)));
         Self::root(service, Some(world::FREE_NAME.to_owned()))
     }
 
-    /// A child of a child of a child: each with a reserve of its own, or all on the account of the first.
+    /// Starts a run three levels below a root: each level with a reserve of its own, or all on the
+    /// account of the root.
     pub fn deep(storage: &Arc<dyn Storage>, reserve: bool) -> Self {
         let service = Service::new(Native::new(world::context(storage)));
         let mut run = Self::root(service, None);
@@ -35,7 +36,7 @@ impl NativeRun {
         run
     }
 
-    /// Spawn a child and go on with that.
+    /// Spawns a child and continues with its run.
     fn child(self, arguments: &str) -> Self {
         let outcome = runner::Outcome::Completion(Completion {
             blocks: vec![ReplyBlock::ToolUse {

@@ -1,4 +1,4 @@
-//! A fresh instance and a warm call, beside those of a component that does nothing.
+//! A fresh instance and a warm call, compared with those of a component that does nothing.
 
 use super::direct::{State, engine, pooled, prepare, store};
 use super::figures::{median, micros};
@@ -11,8 +11,8 @@ use threadkeep::storage::memory::MemoryStore;
 use threadkeep::wit::{self, registry};
 use wasmtime::component::{Component, Linker, TypedFunc};
 
-/// `(component (core module (func (export "f"))) (func (export "f") (canon lift ...)))`, as bytes: its text would need
-/// a parser for one test.
+/// `(component (core module (func (export "f"))) (func (export "f") (canon lift ...)))`, as bytes:
+/// its text would need a parser for one test.
 const NOTHING: &[u8] = &[
     0x00, 0x61, 0x73, 0x6d, 0x0d, 0x00, 0x01, 0x00, // a component
     0x01, 0x1f, 0x00, 0x61, 0x73, 0x6d, 0x01, 0x00, 0x00, 0x00, // a core module
@@ -30,7 +30,7 @@ const NOTHING: &[u8] = &[
 type List =
     TypedFunc<(registry::Filter, u32, Option<String>), (Result<registry::Page, wit::Error>,)>;
 
-/// Print the medians of `steps` measurements each.
+/// Prints the medians of `steps` measurements each.
 pub fn compare(steps: usize) {
     let storage: Arc<dyn Storage> = Arc::new(MemoryStore::new());
     let engine = engine();
@@ -85,7 +85,7 @@ pub fn compare(steps: usize) {
 
     let (mut warm, mut warm_bare, mut warm_tenant) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..steps {
-        // A limit of 0 is refused before anything is read: what is left is the call.
+        // A limit of 0 is refused before any read: the call itself is measured.
         warm.push(time(|| {
             let (refused,) = list
                 .call(&mut our_store, (registry::Filter::default(), 0, None))
@@ -102,7 +102,7 @@ pub fn compare(steps: usize) {
     print(fresh, fresh_bare, warm, warm_bare, warm_tenant);
 }
 
-/// The table.
+/// Prints the table.
 fn print(
     mut fresh: Vec<Duration>,
     mut fresh_bare: Vec<Duration>,

@@ -1,4 +1,4 @@
-//! A turn's commit by every candidate, step by step beside each other over one store.
+//! A turn's commit by every candidate, step by step over one store.
 
 use super::direct::DirectRun;
 use super::figures::{median, micros, ratio};
@@ -19,7 +19,7 @@ impl Candidate for RawRun {
     }
 }
 
-/// Medians.
+/// Median durations of a turn's commit by each candidate.
 pub struct Comparison {
     native: Duration,
     component: Duration,
@@ -55,8 +55,9 @@ fn store(folder: &std::path::Path, durability: Option<Durability>) -> Arc<dyn St
     Arc::new(SqliteStore::open(&dir, "bench.db", options).expect("a store"))
 }
 
-/// What a budget adds to a turn's commit, by the native service: a thread whose model costs nothing, so that its account is
-/// not written; a root with a budget; children three levels below one, with accounts of their own and without.
+/// Measures a turn's commit of the native service with and without a budget: a thread whose model
+/// costs nothing, so that its account is not written; a root with a budget; children three levels
+/// below one, with accounts of their own and without.
 pub fn compare_budgets(durability: Option<Durability>, warm: usize, steps: usize) -> [Duration; 4] {
     let folder = tempfile::tempdir().expect("a folder");
     let storage = store(folder.path(), durability);
@@ -69,7 +70,7 @@ pub fn compare_budgets(durability: Option<Durability>, warm: usize, steps: usize
     [times[0], times[1], times[2], times[3]]
 }
 
-/// All candidates over one new store: in SQLite, or in memory.
+/// Measures all candidates over one new store: in SQLite, or in memory.
 pub fn compare(durability: Option<Durability>, warm: usize, steps: usize) -> Comparison {
     let folder = tempfile::tempdir().expect("a folder");
     let storage = store(folder.path(), durability);
@@ -94,7 +95,7 @@ pub fn compare(durability: Option<Durability>, warm: usize, steps: usize) -> Com
     }
 }
 
-/// The median step of each.
+/// Returns the median step of each candidate.
 fn measure(candidates: &mut [&mut dyn Candidate], warm: usize, steps: usize) -> Vec<Duration> {
     let mut times = vec![Vec::with_capacity(steps); candidates.len()];
     let count = candidates.len();

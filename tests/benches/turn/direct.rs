@@ -1,4 +1,5 @@
-//! The component called on the caller's thread: wasmtime as the host uses it, without tenant and pool.
+//! Calls the component on the caller's thread: wasmtime as the host uses it, without tenant and
+//! pool.
 
 use super::tenant::{draft, outcome};
 use super::world::Candidate;
@@ -18,7 +19,7 @@ type Start =
 type Submit =
     TypedFunc<(String, u64, u64, runner::Outcome, u64), (Result<runner::Step, wit::Error>,)>;
 
-/// What a store holds, as the host's has it.
+/// The data of a wasmtime store, as in the host.
 pub struct State {
     context: Context,
     meter: Meter,
@@ -31,15 +32,16 @@ impl State {
     }
 }
 
-/// Epochs of a call: more than any has.
+/// Epochs of a call: more than any call takes.
 const EPOCHS: u64 = 1 << 40;
 
-/// The host's configuration.
+/// Creates an engine with the host's configuration.
 pub fn engine() -> Engine {
     Engine::new(&config()).expect("an engine")
 }
 
-/// The same with wasmtime's pool of memories and tables, where the address space has room for one.
+/// Creates an engine with wasmtime's pool of memories and tables, where the address space has room
+/// for one.
 pub fn pooled() -> Option<Engine> {
     const INSTANCES: u32 = 64;
     let mut pool = PoolingAllocationConfig::new();
@@ -62,7 +64,7 @@ fn config() -> Config {
     config
 }
 
-/// The component, compiled and linked.
+/// Compiles and links the component.
 pub fn prepare(engine: &Engine) -> InstancePre<State> {
     let component = Component::new(engine, COMPONENT).expect("the component compiles");
     let mut linker = Linker::new(engine);
@@ -74,14 +76,14 @@ pub fn prepare(engine: &Engine) -> InstancePre<State> {
     linker.instantiate_pre(&component).expect("prepared")
 }
 
-/// A store that no epoch ends.
+/// Creates a store that no epoch ends.
 pub fn store<T>(engine: &Engine, data: T) -> Store<T> {
     let mut store = Store::new(engine, data);
     store.set_epoch_deadline(EPOCHS);
     store
 }
 
-/// A run of its own thread.
+/// A run on its own thread.
 pub struct DirectRun {
     store: Store<State>,
     submit: Submit,

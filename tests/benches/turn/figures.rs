@@ -1,8 +1,8 @@
-//! Medians and how they are printed.
+//! Medians and their format.
 
 use std::time::Duration;
 
-/// The middle one.
+/// Returns the median.
 pub fn median(durations: &mut [Duration]) -> Duration {
     durations.sort_unstable();
     durations

@@ -1,4 +1,4 @@
-//! The same core compiled natively: the component's service over a store, without a component.
+//! Runs the same core compiled natively: the component's service over a store, without a component.
 
 use super::world::Candidate;
 use super::world::{self, DIRECTIVE_NAME, HOLDER};
@@ -13,7 +13,7 @@ use threadkeep_core::runner::{
 use threadkeep_core::thread::{Draft, Overrides, StepKind};
 use threadkeep_tests::native::Native;
 
-/// A run of its own thread.
+/// A run on its own thread.
 pub struct NativeRun {
     pub(super) service: Service<Native>,
     pub(super) thread: String,
@@ -28,7 +28,7 @@ impl NativeRun {
         Self::root(service, None)
     }
 
-    /// A root, over a model of this name or the usual one.
+    /// Creates a root, on a model of this name or the usual one.
     pub(super) fn root(service: Service<Native>, model: Option<String>) -> Self {
         let draft = Draft {
             directive: Some(DIRECTIVE_NAME.to_owned()),
@@ -42,7 +42,7 @@ impl NativeRun {
         Self::begin(service, thread)
     }
 
-    /// Begin a thread that is there.
+    /// Starts a thread that exists.
     pub(super) fn begin(service: Service<Native>, thread: String) -> Self {
         let handed = service
             .start(&thread, None, HOLDER, "key")
@@ -56,7 +56,7 @@ impl NativeRun {
         }
     }
 
-    /// Its id.
+    /// The id of its thread.
     pub fn thread(&self) -> &str {
         &self.thread
     }
@@ -106,7 +106,7 @@ impl Candidate for NativeRun {
     }
 }
 
-/// What the rows of a step hold, for who writes them without us.
+/// Returns the values of the rows of a step, for a candidate that writes them by hand.
 pub fn rows(storage: &Arc<dyn Storage>, run: &NativeRun) -> [String; 3] {
     let key = threadkeep_core::id::key(run.thread());
     let value = |collection| {
@@ -120,7 +120,7 @@ pub fn rows(storage: &Arc<dyn Storage>, run: &NativeRun) -> [String; 3] {
     [value("head"), value("chain"), entry]
 }
 
-/// What the world's script says at a step: a reply, or what the tool gave.
+/// Returns the script's content of a step: a reply, and the tool's result.
 pub fn script(step: usize) -> (String, String) {
     (world::blocks(step), world::prose(step))
 }

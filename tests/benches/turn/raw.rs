@@ -1,4 +1,4 @@
-//! The best that SQLite can do for the same rows: prepared statements, one connection, nothing checked.
+//! The best that SQLite can do for the same rows: prepared statements, one connection, no checks.
 
 use rusqlite::{Connection, params};
 use std::path::Path;
@@ -9,10 +9,10 @@ const SCHEMA: &str = "
     CREATE TABLE IF NOT EXISTS head (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, version INTEGER NOT NULL, value TEXT NOT NULL) STRICT;
     CREATE TABLE IF NOT EXISTS chain (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, version INTEGER NOT NULL, value TEXT NOT NULL) STRICT;
     CREATE TABLE IF NOT EXISTS entry (id INTEGER PRIMARY KEY, value TEXT NOT NULL) STRICT;";
-/// As long as a connection waits for another.
+/// Longest time that a connection waits for another.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Head, chain and entry of each step of one thread.
+/// Writes head, chain and entry of each step of one thread.
 pub struct RawRun {
     connection: Connection,
     rows: [String; 3],
@@ -21,7 +21,8 @@ pub struct RawRun {
 }
 
 impl RawRun {
-    /// A connection of its own to the file, which is made if it is not there. Each thread has a number of its own.
+    /// Opens a connection of its own to the file, which is created if it is missing. Each thread
+    /// has a number of its own.
     pub fn start(path: &Path, durability: Durability, thread: u32, rows: [String; 3]) -> Self {
         let connection = Connection::open(path).expect("a database");
         connection.busy_timeout(BUSY_TIMEOUT).expect("it is set");
@@ -43,7 +44,7 @@ impl RawRun {
         }
     }
 
-    /// One step: head, chain and entry.
+    /// Performs one step: head, chain and entry.
     pub fn commit(&mut self) -> rusqlite::Result<()> {
         let [head, chain, entry] = &self.rows;
         let run = |sql: &str, values: &[&dyn rusqlite::ToSql]| {

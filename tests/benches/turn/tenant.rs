@@ -1,4 +1,4 @@
-//! The component as a user calls it: a tenant of an engine, over the engine's pool.
+//! Calls the component as a user does: by a tenant of an engine, over the engine's pool.
 
 use super::world::Candidate;
 use super::world::{self, DIRECTIVE_NAME, HOLDER};
@@ -15,7 +15,7 @@ pub fn draft() -> registry::Draft {
     threadkeep_tests::fixture::draft(Some(DIRECTIVE_NAME))
 }
 
-/// What is submitted: the result of the open call, or a reply.
+/// Returns the outcome to submit: the result of the open call, or a reply.
 pub fn outcome(
     call: Option<wit::ToolCall>,
     step: usize,
@@ -48,20 +48,20 @@ pub fn outcome(
     }
 }
 
-/// A tenant over a store.
+/// Creates a tenant over a store.
 pub fn tenant(storage: &Arc<dyn Storage>) -> Tenant {
     let engine = Engine::new(Limits::local(), None).expect("an engine");
     Tenant::new(engine, world::context(storage))
 }
 
-/// A runtime with one thread, as a command line has it.
+/// Creates a runtime with one thread, as a command line has it.
 pub fn runtime() -> Runtime {
     tokio::runtime::Builder::new_current_thread()
         .build()
         .expect("a runtime")
 }
 
-/// A run of its own thread.
+/// A run on its own thread.
 pub struct TenantRun {
     runtime: Runtime,
     tenant: Tenant,

@@ -1,4 +1,4 @@
-//! What every candidate works with: one library of documents, one clock, one script of results.
+//! The environment of every candidate: one library of documents, one clock, one script of results.
 
 use std::sync::Arc;
 use threadkeep::component::Context;
@@ -12,27 +12,27 @@ const PLAIN: &str = r#"{"name":"plain","body":"Work.","front":{"capabilities":["
 "limits":{"turns":100000000,"tokens":100000000000,"duration":"100000000"}}}"#;
 const MODEL: &str = r#"{"name":"default","provider":"none","window":1000000000000,"output":4096,
 "prices":{"input":"0.15","output":"0.60"}}"#;
-/// Nothing to hold or to settle: its account is never written.
+/// Holds and settles nothing: its account is never written.
 const FREE: &str = r#"{"name":"free","provider":"none","window":1000000000000,"output":4096,
 "prices":{"input":"0","output":"0"}}"#;
 const TOOL: &str = r#"{"name":"read_file","description":"Read a file.","idempotent":true}"#;
 
-/// Id of the directive and of its threads' holder.
+/// The name of the directive.
 pub const DIRECTIVE_NAME: &str = "bench";
 /// A directive that names no spend: a child that runs it draws on its parent's account.
 pub const PLAIN_NAME: &str = "plain";
 /// The model that costs nothing.
 pub const FREE_NAME: &str = "free";
-/// Who drives.
+/// The holder of the runs.
 pub const HOLDER: &str = "bench/1";
 
-/// Somebody who can do the steps of a run.
+/// A driver that can perform the steps of a run.
 pub trait Candidate {
-    /// Submit the reply, or, if a call is open, its result: one commit.
+    /// Submits the reply, or, if a call is open, its result: one commit.
     fn step(&mut self, step: usize, blocks: &str, content: &str);
 }
 
-/// The documents above.
+/// The library of the documents above.
 pub struct Documents;
 
 impl Library for Documents {
@@ -49,12 +49,12 @@ impl Library for Documents {
     }
 }
 
-/// A tenant's context over a store.
+/// Creates a tenant's context over a store.
 pub fn context(storage: &Arc<dyn Storage>) -> Context {
     Context::new(Arc::clone(storage), Arc::new(Documents))
 }
 
-/// About 2 KB of text, other text for each step.
+/// Returns about 2 KB of text, different for each step.
 pub fn prose(step: usize) -> String {
     format!(
         "{step}: {}",
@@ -62,7 +62,7 @@ pub fn prose(step: usize) -> String {
     )
 }
 
-/// A reply that calls one tool, as `llm.completion` has it.
+/// Returns a reply that calls one tool, in the form of `llm.completion`.
 pub fn blocks(step: usize) -> String {
     let text = prose(step).replace('\n', "\\n");
     format!(

@@ -1,4 +1,4 @@
-//! A loop of the embedder's own: a thread is held, and what happened is appended to its history without the runner.
+//! An external loop: holds a thread and appends messages to its history without the runner.
 
 use serde_json::json;
 use std::error::Error;
@@ -14,7 +14,7 @@ use threadkeep::project::{OpenProject, ProjectOptions};
 use threadkeep::wit::ledger::{Bill, Estimate};
 use threadkeep::wit::registry::Draft;
 
-/// How long the hold lasts if this process dies.
+/// The time for which the lease lasts if this process dies.
 const HOLD: Duration = Duration::from_secs(60);
 
 #[tokio::main(flavor = "current_thread")]
@@ -25,14 +25,14 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let project = OpenProject::open(engine, &directory, options)?;
     let tenant = project.tenant();
 
-    // A thread without a directive is a chat. Nobody holds it, so a message needs no token.
+    // A thread without a directive is a chat. No process holds it, so a message needs no token.
     let thread = tenant.create(Draft::default()).await?.id;
     let question = json!({"type": "message", "role": "user", "content": "What is in notes.txt?"});
     let said = tenant
         .append(&thread, None, 0, vec![question.to_string()])
         .await?;
 
-    // Whoever calls models and tools himself holds it meanwhile: nobody else can write.
+    // A process that calls models and tools itself holds the thread: no other process can write.
     let holder = format!("{}/1", fresh_nonce()?);
     let deadline = tenant.context().clock.now().after(HOLD);
     let held = tenant
@@ -46,7 +46,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let asked = tenant
         .hold(&thread, held.token, "turn-1", estimate, deadline.into())
         .await?;
-    // What the provider's answer cost. A call that nobody tells of is charged by estimate, until somebody does.
+    // The cost of the provider's answer. A call that is not settled is charged by estimate, until
+    // it is settled.
     let bill = Bill::Amount(1_250_000);
     let mut at = tenant.settle(&thread, asked.version, bill).await?;
     for events in [vec![call], vec![result], vec![reply]] {
@@ -64,7 +65,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         said.version
     );
 
-    // The runner goes on where the loop has stopped: the model is sent all of it.
+    // The runner continues where the loop has stopped: the model is sent the whole history.
     let more = user_message("Thank you. Is there milk?");
     let driver = project.driver();
     let ended = driver

@@ -1,4 +1,5 @@
-//! Threadkeep in an engine that is there already: its imports beside the embedder's own, its calls made by hand.
+//! Threadkeep in an existing engine: its imports beside the embedder's own, its exports called by
+//! hand.
 
 use std::error::Error;
 use std::path::Path;
@@ -19,7 +20,7 @@ use wasmtime::{Config, Engine, Store, StoreContextMut, StoreLimits, StoreLimitsB
 /// Ticks of the embedder's own epoch that a call may last.
 const CALL_EPOCHS: u64 = 1_000;
 
-/// What the embedder keeps in each store: one tenant's context is a part of it.
+/// The embedder's data in each store; one tenant's context is a part of it.
 struct Host {
     limits: StoreLimits,
     log: Vec<String>,
@@ -46,7 +47,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The embedder's own imports, and Threadkeep's beside them.
+/// Links the embedder's own imports and Threadkeep's.
 fn link(engine: &Engine) -> Result<ThreadsPre<Host>, wasmtime::Error> {
     let mut linker = Linker::<Host>::new(engine);
     let write = |mut store: StoreContextMut<'_, Host>, (line,): (String,)| {
@@ -80,7 +81,7 @@ fn host() -> Result<Host, Box<dyn Error>> {
     })
 }
 
-/// Create a thread and carry it to its end, step by step; its id.
+/// Creates a thread and runs it to its end, step by step; returns its id.
 fn run(threads: &Threads, store: &mut Store<Host>) -> Result<String, Box<dyn Error>> {
     let draft = Draft {
         inputs: r#"{"file": "notes.txt"}"#.to_owned(),
@@ -99,7 +100,8 @@ fn run(threads: &Threads, store: &mut Store<Host>) -> Result<String, Box<dyn Err
             Some(request) => Outcome::Completion(answer(&request.system)),
             None => Outcome::Waited,
         };
-        // Each call gets its share anew: of imports, and of the epochs that the embedder's own ticker moves.
+        // Each call gets its share anew: of imports, and of the epochs that the embedder's own
+        // ticker advances.
         store.data_mut().meter.begin();
         store.set_epoch_deadline(CALL_EPOCHS);
         step = runner.call_submit(&mut *store, &id, token, step.version, &outcome, 0)??;
@@ -107,7 +109,7 @@ fn run(threads: &Threads, store: &mut Store<Host>) -> Result<String, Box<dyn Err
     Ok(id)
 }
 
-/// Where a real host asks a model.
+/// Stands for the model call of a real host.
 fn answer(prompt: &str) -> Completion {
     let text = format!("I was told: {}", prompt.trim());
     Completion {

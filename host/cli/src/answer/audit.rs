@@ -1,48 +1,48 @@
-//! `audit`: what does not agree in a store, and what to do about it.
+//! `audit`: contradictions in a store, and what to do about them.
 
 use super::{Answer, counted};
 use crate::exit::Exit;
 use crate::screen::Screen;
 use serde::Serialize;
 
-/// One thing that is not as it should be.
+/// One contradiction.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct FindingRow {
-    /// The thread, or the first of the chain whose account it is.
+    /// The thread, or the first thread of the chain that owns the account.
     pub thread_id: String,
-    /// The number of what is broken, from 1.
+    /// The number of the broken invariant, from 1.
     pub invariant: u8,
-    /// A word for it.
+    /// The name of the invariant.
     pub name: String,
-    /// What should be there.
+    /// The expected value.
     pub expected: String,
-    /// What is there.
+    /// The value that was found.
     pub found: String,
-    /// What to do.
+    /// The advice for the operator.
     pub advice: String,
 }
 
-/// What `audit` answers.
+/// The answer of `audit`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct AuditAnswer {
-    /// Threads that were looked at.
+    /// Threads that were checked.
     pub threads: u64,
     /// Entries of their histories.
     pub entries: u64,
-    /// What is wrong.
+    /// The contradictions.
     pub findings: Vec<FindingRow>,
-    /// Findings beyond those.
+    /// Number of findings that are not listed.
     pub left_out: u64,
-    /// Threads and accounts that moved each time they were looked at.
+    /// Threads and accounts that changed each time they were checked.
     pub unsettled: u64,
     /// Threads whose documents this user may not read.
     pub documents_unread: u64,
-    /// How the process ends: 1 if something is wrong.
+    /// The exit code: 1 if there is a finding.
     pub exit: Exit,
 }
 
 impl AuditAnswer {
-    /// `2 threads, 1 entry`.
+    /// Such as `2 threads, 1 entry`.
     fn looked_at(&self) -> String {
         let entries = match self.entries {
             1 => "1 entry".to_owned(),
@@ -71,7 +71,7 @@ impl Answer for AuditAnswer {
             screen.line(&format!("{thread_id}: {name} ({invariant})"));
             screen.line(&format!("  expected  {expected}"));
             screen.line(&format!("  found     {found}"));
-            // The same again would hide what differs.
+            // Repeating the same advice would hide the differences.
             if advice != finding.advice {
                 screen.line(&format!("  to do     {}", finding.advice));
             }

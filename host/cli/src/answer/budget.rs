@@ -1,4 +1,4 @@
-//! Money: accounts, trees of them, and the calls of a loop of one's own.
+//! Money: accounts, their trees, and the calls of an external loop.
 
 use super::thread::quoted;
 use super::{Answer, Cost, UnreadableRow, optional_spend, spend};
@@ -8,17 +8,17 @@ use crate::screen::Screen;
 use crate::table::{Side, Table};
 use serde::Serialize;
 
-/// An account. Always `spent + held + reserved + remaining = limit + debt`, if there is a limit.
+/// An account. With a limit, always `spent + held + reserved + remaining = limit + debt`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct AccountView {
     /// The chain that owns it: the id of its first thread.
     pub chain: String,
     /// The chain whose account it reserves from.
     pub parent: Option<String>,
-    /// Nano-USD; decimal text in JSON, as all amounts here. None is unlimited.
+    /// Nano-USD; decimal text in JSON, like all amounts here. None is unlimited.
     #[serde(serialize_with = "optional_spend")]
     pub limit: Option<u64>,
-    /// Settled and charged, descendants too.
+    /// Settled and charged, including descendants.
     #[serde(serialize_with = "spend")]
     pub spent: u64,
     /// Set aside for calls under way.
@@ -27,25 +27,25 @@ pub struct AccountView {
     /// Set aside for accounts of children.
     #[serde(serialize_with = "spend")]
     pub reserved: u64,
-    /// What is left. None is unlimited.
+    /// The part of the limit that is neither spent, held nor reserved. None is unlimited.
     #[serde(serialize_with = "optional_spend")]
     pub remaining: Option<u64>,
-    /// What is taken above the limit.
+    /// The amount taken above the limit.
     #[serde(serialize_with = "spend")]
     pub debt: u64,
-    /// What its parent has been told of `spent`.
+    /// The part of `spent` that was reported to its parent.
     #[serde(serialize_with = "spend")]
     pub reported: u64,
-    /// Chains and accounts that draw on it: none, and it is closed.
+    /// Chains and accounts that draw on it; an account with none is closed.
     pub users: u32,
-    /// Nothing more is admitted.
+    /// True if no further hold is admitted.
     pub frozen: bool,
-    /// Nano-USD of `reserved` that open accounts below it have spent and not reported yet.
+    /// Nano-USD of `reserved` that open accounts below it have spent and not yet reported.
     #[serde(skip)]
     spent_below: u64,
 }
 
-/// What an account says by itself.
+/// The figures of an account's own record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the fields are those of `AccountView`")]
 pub struct Books {
@@ -85,26 +85,27 @@ impl From<Books> for AccountView {
 const BAR_WIDTH: u64 = 10;
 
 impl AccountView {
-    /// With what its owner and all below it have spent, open accounts included: for a person that
-    /// much of what is reserved is spent.
+    /// Adds the spend of the owner's whole tree, including open accounts: a screen shows that part
+    /// of the reserves as spent.
     #[must_use]
     pub fn with_tree_spend(mut self, tree_spend: u64) -> Self {
         self.spent_below = tree_spend.saturating_sub(self.spent).min(self.reserved);
         self
     }
 
-    /// What a person is shown as spent.
+    /// The amount that a screen shows as spent.
     fn spent_in_all(&self) -> u64 {
         self.spent.saturating_add(self.spent_below)
     }
 
-    /// What accounts below it may still spend.
+    /// The amount that accounts below it may still spend.
     fn still_reserved(&self) -> u64 {
         self.reserved.saturating_sub(self.spent_below)
     }
 
-    /// `[##+-------]`: of the limit `#` is spent, `+` held or reserved, `-` left; nothing without a limit. Whatever is taken
-    /// is rounded up, and as long as anything is left one `-` says so.
+    /// Draws `[##+-------]`: of the limit `#` is spent, `+` held or reserved, `-` left; empty
+    /// without a limit. The amount taken is rounded up, and as long as anything is left at least
+    /// one `-` shows it.
     fn bar(&self) -> String {
         let (Some(limit), Some(remaining)) = (self.limit, self.remaining) else {
             return String::new();
@@ -131,7 +132,7 @@ impl AccountView {
         )
     }
 
-    /// The limit, what is left of it, or what is owed, as a person reads them.
+    /// The limit, and the amount left of it or owed, as a screen shows them.
     fn bounds(&self) -> [String; 2] {
         let left = match (self.remaining, self.debt) {
             (None, _) => "unlimited".to_owned(),
@@ -151,25 +152,25 @@ impl AccountView {
     }
 }
 
-/// What `budget show` answers.
+/// The answer of `budget show`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct BudgetAnswer {
     /// The thread.
     pub thread_id: String,
     /// Its status.
     pub status: String,
-    /// What it used itself.
+    /// Its own cost.
     pub cost: Cost,
-    /// What it and all below it have spent: nano-USD, decimal text in JSON.
+    /// The spend of it and all threads below it: nano-USD, decimal text in JSON.
     #[serde(serialize_with = "spend")]
     pub tree_spend: u64,
-    /// Threads of the tree, with this one.
+    /// Threads of the tree, including this one.
     pub tree_threads: u64,
     /// The account that it draws on.
     pub account: AccountView,
-    /// How the process ends.
+    /// The exit code.
     pub exit: Exit,
-    /// The account is that of its chain.
+    /// True if the account belongs to its own chain.
     #[serde(skip)]
     pub own: bool,
 }
@@ -232,14 +233,14 @@ impl Answer for BudgetAnswer {
 pub struct BranchRow {
     /// The thread.
     pub thread_id: String,
-    /// How far below the thread that was asked for.
+    /// Levels below the thread that was asked for.
     pub depth: u32,
     /// Its status.
     pub status: String,
-    /// What it used itself: nano-USD, decimal text in JSON.
+    /// Its own cost: nano-USD, decimal text in JSON.
     #[serde(serialize_with = "spend")]
     pub spend: u64,
-    /// What it and all below it have spent; likewise.
+    /// The spend of it and all threads below it; likewise.
     #[serde(serialize_with = "spend")]
     pub tree_spend: u64,
     /// The chain whose account it draws on.
@@ -248,16 +249,16 @@ pub struct BranchRow {
     pub account: Option<AccountView>,
 }
 
-/// What `tree` answers.
+/// The answer of `tree`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct TreeAnswer {
-    /// Each after the one that spawned it.
+    /// The threads, each after the thread that spawned it.
     pub threads: Vec<BranchRow>,
     /// Threads of the tree whose records cannot be read.
     pub unreadable: Vec<UnreadableRow>,
-    /// Give it back as `--cursor` to go on.
+    /// Passed back as `--cursor`, continues the list.
     pub cursor: Option<String>,
-    /// How the process ends.
+    /// The exit code.
     pub exit: Exit,
 }
 
@@ -317,24 +318,24 @@ impl Answer for TreeAnswer {
     }
 }
 
-/// Deeper threads are indented no further.
+/// Deepest level that is indented.
 const INDENT_MAX: usize = 20;
 
-/// What `budget hold` answers.
+/// The answer of `budget hold`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct HoldAnswer {
     /// The thread.
     pub thread_id: String,
-    /// The caller's name of the call.
+    /// The caller's name for the call.
     pub key: String,
-    /// Names the call from now on.
+    /// The number of the call, which `budget settle` and `budget release` take.
     pub call: u64,
     /// Nano-USD set aside; decimal text in JSON.
     #[serde(serialize_with = "spend")]
     pub amount: u64,
-    /// Most tokens that the model may write; none for an amount.
+    /// Most tokens that the model may write; none for an estimate in money.
     pub output: Option<u64>,
-    /// How the process ends.
+    /// The exit code.
     pub exit: Exit,
 }
 
@@ -343,7 +344,7 @@ impl Answer for HoldAnswer {
         self.exit
     }
 
-    /// The number alone is the answer, for a variable of a shell.
+    /// Prints only the number on standard output, for a variable of a shell.
     fn print(&self, screen: &mut Screen) {
         screen.line(&self.call.to_string());
         let output = match self.output {
@@ -359,7 +360,7 @@ impl Answer for HoldAnswer {
     }
 }
 
-/// What `budget settle` and `budget release` answer.
+/// The answer of `budget settle` and `budget release`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SettledAnswer {
     /// The thread.
@@ -368,7 +369,7 @@ pub struct SettledAnswer {
     pub call: u64,
     /// The version of the thread now.
     pub version: u64,
-    /// How the process ends.
+    /// The exit code.
     pub exit: Exit,
 }
 
@@ -447,15 +448,15 @@ mod tests {
         }
     }
 
-    /// Symptom: a person saw 0.00 spent while open accounts of children had spent, and as reserved
-    /// what was gone. Cause: an account is told when theirs close. Fix: what the tree spent is
-    /// shown, and the figures still add up to the limit.
+    /// Symptom: a screen showed 0.00 spent while open accounts of children had spent, and showed
+    /// that money as reserved. Cause: an account learns of a child's spend when the child's account
+    /// closes. Fix: the spend of the tree is shown, and the figures still add up to the limit.
     #[test]
     fn what_open_accounts_below_have_spent_is_shown_as_spent() {
         for (spent, reserved, tree, in_all, still, bar) in [
             (100, 500, 400, 400, 200, "[####++----]"),
             (100, 500, 100, 100, 500, "[#+++++----]"),
-            // One below owes: its limit grows when that is told.
+            // One account below owes: its limit grows when the debt is reported.
             (100, 500, 700, 600, 0, "[######----]"),
             (100, 0, 100, 100, 0, "[#---------]"),
         ] {

@@ -1,4 +1,5 @@
-//! `doctor`: what is configured, where each value came from, what works, what is missing and how to mend it.
+//! `doctor`: the configuration, the origin of each value, what works, what is missing and how to
+//! fix it.
 
 use super::Answer;
 use crate::exit::Exit;
@@ -6,37 +7,37 @@ use crate::screen::Screen;
 use crate::table::{Side, Table};
 use serde::Serialize;
 
-/// How it stands with one thing.
+/// The state of one item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
-    /// It works, or is only told.
+    /// It works, or is only information.
     Ok,
-    /// It works and somebody should know.
+    /// It works, but the operator should know about it.
     Warning,
     /// It does not work.
     Bad,
 }
 
-/// One thing.
+/// One item of a section.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Item {
-    /// What.
+    /// Its name.
     pub name: String,
-    /// What it is. Never a secret.
+    /// Its value. Never a secret.
     pub value: String,
-    /// Where the value came from.
+    /// The origin of the value.
     pub origin: Option<String>,
-    /// How it stands.
+    /// Its state.
     pub state: State,
 }
 
-/// Things that belong together.
+/// Items that belong together.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Section {
     /// `engine`, `project`, `models`, `store`, `limits`, `tools`, `locks`, `documents`.
     pub name: String,
-    /// In a fixed order.
+    /// The items, in a fixed order.
     pub items: Vec<Item>,
 }
 
@@ -49,7 +50,7 @@ impl Section {
         }
     }
 
-    /// Add a thing.
+    /// Adds an item.
     pub fn item(
         &mut self,
         state: State,
@@ -65,41 +66,41 @@ impl Section {
         });
     }
 
-    /// Add a thing that works.
+    /// Adds an item that works.
     pub fn ok(&mut self, name: &str, value: impl Into<String>) {
         self.item(State::Ok, name, value, None);
     }
 
-    /// Add a thing that works, with where it came from.
+    /// Adds an item that works, with its origin.
     pub fn from(&mut self, name: &str, value: impl Into<String>, origin: &str) {
         self.item(State::Ok, name, value, Some(origin));
     }
 }
 
-/// Something that is missing or wrong.
+/// A problem: something that is missing or wrong.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Missing {
-    /// What.
+    /// The problem.
     pub what: String,
-    /// How to mend it.
+    /// The way to fix it.
     pub mend: String,
-    /// Everything that works does so without it.
+    /// True if everything that works does so without it.
     pub optional: bool,
 }
 
-/// What could be run.
+/// The kinds of runs that are possible.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Runnable {
     /// A directive, on a model whose provider works.
     pub directives: bool,
     /// A chat.
     pub chats: bool,
-    /// A loop of one's own, which needs no model of the project.
+    /// An external loop, which needs no model of the project.
     pub own_loops: bool,
 }
 
 impl Runnable {
-    /// Something could be run.
+    /// Returns true if any kind of run is possible.
     pub fn any(self) -> bool {
         self.directives || self.chats || self.own_loops
     }
@@ -116,18 +117,18 @@ impl Runnable {
     }
 }
 
-/// What `doctor` answers.
+/// The answer of `doctor`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Diagnosis {
-    /// In a fixed order.
+    /// The sections, in a fixed order.
     pub sections: Vec<Section>,
-    /// What is missing or wrong, and how to mend it.
+    /// The problems, and the way to fix each.
     pub missing: Vec<Missing>,
-    /// True if something could be run.
+    /// True if any kind of run is possible.
     pub works: bool,
-    /// What.
+    /// The kinds of runs that are possible.
     pub runs: Runnable,
-    /// How the process ends: 0 if something could be run.
+    /// The exit code: 0 if any kind of run is possible.
     pub exit: Exit,
 }
 

@@ -1,4 +1,4 @@
-//! `open`, `append` and `close`: what a loop of one's own reads.
+//! `open`, `append` and `close`: the answers for an external loop.
 
 use super::Answer;
 use crate::exit::Exit;
@@ -6,20 +6,20 @@ use crate::screen::Screen;
 use serde::Serialize;
 use serde_json::Value;
 
-/// What `open` answers.
+/// The answer of `open`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct HeldAnswer {
     /// The thread.
     pub thread_id: String,
-    /// Passes to `append` and `close`: `THREAD#NUMBER`.
+    /// The token for `append` and `close`: `THREAD#NUMBER`.
     pub token: String,
-    /// What the first append expects.
+    /// The version that the first append expects.
     pub version: u64,
-    /// The name of the hold, which `recover --dead` takes.
+    /// The name of the holder, which `recover --dead` takes.
     pub holder: String,
-    /// RFC 3339: after it and a grace anybody may end the hold.
+    /// RFC 3339. After it and a grace period any process may release the lease.
     pub deadline: String,
-    /// How the process ends.
+    /// The exit code.
     pub exit: Exit,
 }
 
@@ -28,7 +28,7 @@ impl Answer for HeldAnswer {
         self.exit
     }
 
-    /// The token alone is the answer, for a variable of a shell.
+    /// Prints only the token on standard output, for a variable of a shell.
     fn print(&self, screen: &mut Screen) {
         screen.line(&self.token);
         screen.note(&format!(
@@ -38,18 +38,18 @@ impl Answer for HeldAnswer {
     }
 }
 
-/// What `append` and `close` answer.
+/// The answer of `append` and `close`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct WrittenAnswer {
     /// The thread.
     pub thread_id: String,
-    /// The version that it made: what the next append expects.
+    /// The version that the commit made: the next append expects it.
     pub version: u64,
     /// Its status now.
     pub status: String,
-    /// Messages that were sent to it and that this commit took.
+    /// Messages to the thread that this commit delivered.
     pub mail: Vec<Value>,
-    /// How the process ends.
+    /// The exit code.
     pub exit: Exit,
 }
 
@@ -58,7 +58,7 @@ impl Answer for WrittenAnswer {
         self.exit
     }
 
-    /// Mail is the answer, one message a line: the loop has to take it up.
+    /// Prints the delivered messages, one a line: the loop has to answer them.
     fn print(&self, screen: &mut Screen) {
         for mail in &self.mail {
             screen.line(&mail.to_string());

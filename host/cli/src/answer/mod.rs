@@ -1,4 +1,4 @@
-//! What commands answer: one shape each, as JSON with stable names, and as a person reads it.
+//! The answers of commands: one type each, printed as JSON with stable names or as text for a user.
 
 mod audit;
 mod budget;
@@ -32,19 +32,19 @@ use serde::{Serialize, Serializer};
 
 /// The answer of a command.
 pub trait Answer: Serialize {
-    /// How the process ends.
+    /// The exit code of the process.
     fn exit(&self) -> Exit;
-    /// As a person reads it. The screen has no `--json`.
+    /// Prints the answer as text for a user. The screen has no `--json`.
     fn print(&self, screen: &mut Screen);
 }
 
-/// `1 turn`, `2 turns`.
+/// Formats a count: `1 turn`, `2 turns`.
 fn counted(count: u64, noun: &str) -> String {
     let plural = if count == 1 { "" } else { "s" };
     format!("{count} {noun}{plural}")
 }
 
-/// Nano-USD as exact decimal text.
+/// Serializes nano-USD as exact decimal text.
 fn spend<S: Serializer>(nanos: &u64, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(&money::decimal(*nanos))
 }

@@ -1,4 +1,4 @@
-//! What `doctor --probe` answers.
+//! The answer of `doctor --probe`.
 
 use super::Answer;
 use crate::exit::Exit;
@@ -7,13 +7,13 @@ use crate::screen::Screen;
 use crate::table::{Side, Table};
 use serde::Serialize;
 
-/// Most characters of a reply that are shown to a person.
+/// Most characters of a reply that are shown on a screen.
 const TEXT_CHARS_MAX: usize = 80;
 
 /// Tokens of a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct ProbeUsage {
-    /// Input that no cache is involved in.
+    /// Input that neither came from a cache nor went into one.
     pub input: u64,
     /// Input read from a cache.
     pub cache_read: u64,
@@ -25,34 +25,34 @@ pub struct ProbeUsage {
     pub reasoning: u64,
 }
 
-/// One request to one provider, and what came of it.
+/// The result of one request to one provider.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ProbeAnswer {
     /// Name of the provider in the model table.
     pub provider: String,
-    /// The model that was asked.
+    /// The model that was called.
     pub model: String,
-    /// The address as it is written: a variable by its name.
+    /// The address as it is written, with variables by their names.
     pub address: Option<String>,
-    /// The dialect that it is spoken to in.
+    /// The dialect used with the provider.
     pub dialect: Option<String>,
-    /// True if a whole or cut reply came.
+    /// True if a reply came, whole or cut off.
     pub answered: bool,
-    /// Its text.
+    /// The text of the reply.
     pub text: Option<String>,
-    /// Why it ended.
+    /// The finish reason.
     pub finish: Option<String>,
-    /// Milliseconds until its first part.
+    /// Milliseconds until the first part of the reply.
     pub first_millis: Option<u64>,
     /// Milliseconds in all.
     pub millis: Option<u64>,
-    /// What the provider reported; `null` if nothing.
+    /// The usage that the provider reported; `null` if it reported none.
     pub usage: Option<ProbeUsage>,
-    /// Fields that the server refused, in its words; they were left out then.
+    /// Messages of the server about fields that it refused; the request was repeated without them.
     pub refused: Vec<String>,
-    /// Why there is no reply.
+    /// The reason why there is no reply.
     pub error: Option<String>,
-    /// How the process ends: 0 if the provider answered.
+    /// The exit code: 0 if the provider answered.
     pub exit: Exit,
 }
 

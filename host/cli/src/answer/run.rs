@@ -1,4 +1,4 @@
-//! `run` and `resume`: where a run stands once nobody performs it any more.
+//! `run` and `resume`: the result of a run that this process performs no longer.
 
 use super::{Answer, counted, optional_spend, spend};
 use crate::exit::Exit;
@@ -8,7 +8,7 @@ use crate::{money, when};
 use serde::Serialize;
 use serde_json::Value;
 
-/// What a thread has used.
+/// The cost of a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Cost {
     /// Completed model calls.
@@ -23,7 +23,7 @@ pub struct Cost {
 }
 
 impl Cost {
-    /// For a person, on one line.
+    /// Formats it on one line for a user.
     pub(super) fn shown(&self) -> String {
         format!(
             "{} for {}, {} input and {} output tokens",
@@ -35,7 +35,7 @@ impl Cost {
     }
 }
 
-/// What an operator has to do before a call that a ceiling has refused would pass.
+/// Returns what the operator must do before a call that a ceiling refused would pass.
 pub fn lift(ceiling: &str) -> String {
     match ceiling {
         "book" => "let the operator mend or remove the book that the policy names".to_owned(),
@@ -65,20 +65,20 @@ pub enum Cap {
     Duration,
 }
 
-/// Whose cap a thread stands at.
+/// The origin of a cap that a thread has reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Bound {
-    /// Its own: `raise` lifts it.
+    /// The thread's own cap: `raise` lifts it.
     #[default]
     Thread,
-    /// The operator's, which is lower: no `raise` passes it.
+    /// The operator's cap, which is lower: no `raise` lifts it.
     Policy,
-    /// Both, which are the same.
+    /// Both caps, which are equal.
     Both,
 }
 
 impl Cap {
-    /// The cap that the code of a cause names.
+    /// Returns the cap that the code of a cause names.
     pub fn of_code(code: &str) -> Option<Self> {
         Some(match code {
             "turns_exceeded" => Self::Turns,
@@ -91,7 +91,7 @@ impl Cap {
         })
     }
 
-    /// Its name, in a policy and a directive.
+    /// The name of the cap in a policy and a directive.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Turns => "turns",
@@ -103,7 +103,7 @@ impl Cap {
         }
     }
 
-    /// What to do about a thread that has reached it.
+    /// Returns what to do about a thread that has reached it.
     pub fn advice(self, id: &str, bound: Bound) -> String {
         let option = match self {
             Self::Turns => "--turns N",
@@ -124,46 +124,46 @@ impl Cap {
     }
 }
 
-/// Why a thread stands where it stands.
+/// The reason for a thread's status.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Cause {
-    /// `limit`, `error`, `budget`, `approval`, `cancelled` or `killed`.
+    /// The reason: `limit`, `error`, `budget`, `approval`, `cancelled` or `killed`.
     pub reason: String,
     /// A stable code.
     pub code: String,
-    /// A sentence.
+    /// A sentence for a user.
     pub message: String,
 }
 
-/// A child that is suspended.
+/// A suspended child.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SuspendedRow {
     /// The child.
     pub thread_id: String,
-    /// Why.
+    /// The reason for the suspension.
     pub cause: Option<Cause>,
-    /// What to do about it, where something can be done.
+    /// The next thing to do, if anything can be done.
     pub next: Option<String>,
 }
 
-/// A thread and all that lies below it.
+/// Totals of a thread and all threads below it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct FamilyView {
     /// Nano-USD settled and charged.
     pub spend: u64,
-    /// Threads, with the one at the top.
+    /// Number of threads, including the root.
     pub threads: u64,
-    /// Those below it that are suspended.
+    /// Suspended threads below it.
     pub suspended: Vec<SuspendedRow>,
-    /// How many more there are.
+    /// Number of suspended threads that are not listed.
     pub suspended_left_out: u64,
 }
 
-/// What a person can do about a suspended thread; `None` where to go on would only do the same
+/// Returns what a user can do about a suspended thread; `None` where a resume would only fail
 /// again.
 ///
-/// `payer` is the thread whose cap on money bounds it; `wait` is what a provider asked for, in
-/// milliseconds.
+/// `payer` is the thread whose cap on money bounds it; `wait` is the time that a provider asked to
+/// wait, in milliseconds.
 pub fn suspended_advice(
     id: &str,
     code: &str,
@@ -182,12 +182,12 @@ pub fn suspended_advice(
         return Some(format!("wait {}, then {resume}", when::length(millis)));
     }
     Some(match (Cap::of_code(code), code) {
-        // The resume of whoever owns the account takes along all that draw on it.
+        // The resume of the thread that owns the account also resumes the threads that draw on it.
         (Some(Cap::Spend), _) => Cap::Spend.advice(payer, bound),
         (Some(cap), _) => cap.advice(id, bound),
-        // To go on would send the same request: what to do stands in the cause.
+        // A resume would send the same request; the cause says what to do.
         (None, "window_exceeded" | "provider_context_overflow") => return None,
-        // A full disk is no such cause: its error says that space must be freed.
+        // A full disk has another cause: its error says that space must be freed.
         (None, "store_full") => format!("{}, then {resume}", lift("quota")),
         (None, "provider_quota") => {
             format!(
@@ -201,22 +201,22 @@ pub fn suspended_advice(
     })
 }
 
-/// What `run` and `resume` answer.
+/// The answer of `run` and `resume`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RunAnswer {
     /// The thread.
     pub thread_id: String,
     /// Its status.
     pub status: String,
-    /// How it ended, if it has.
+    /// Its outcome, if it has ended.
     pub outcome: Option<String>,
     /// Text of the last reply.
     pub text: String,
     /// Its result, if it has one.
     pub result: Option<Value>,
-    /// Why, for a status that has a reason.
+    /// The reason, for a status that has one.
     pub cause: Option<Cause>,
-    /// Whose cap it stands at, if it is one.
+    /// The origin of the cap that it has reached, if the cause is a cap.
     #[serde(skip)]
     pub bound: Bound,
     /// The thread whose cap on money bounds it.
@@ -225,18 +225,18 @@ pub struct RunAnswer {
     /// Milliseconds that a provider asked to wait.
     #[serde(skip)]
     pub wait: Option<u64>,
-    /// What the thread used itself.
+    /// Its own cost.
     pub cost: Cost,
-    /// What it and all below it have spent; none if the tree could not be read.
+    /// The spend of it and all threads below it; none if the tree could not be read.
     #[serde(serialize_with = "optional_spend")]
     pub tree_spend: Option<u64>,
-    /// Threads of the tree, with this one.
+    /// Threads of the tree, including this one.
     pub tree_threads: u64,
-    /// Threads below it that are suspended.
+    /// Suspended threads below it.
     pub suspended: Vec<SuspendedRow>,
-    /// How many more there are than those that are named.
+    /// Number of suspended threads that are not listed.
     pub suspended_left_out: u64,
-    /// How the process ends.
+    /// The exit code.
     pub exit: Exit,
 }
 
@@ -245,7 +245,7 @@ impl Answer for RunAnswer {
         self.exit
     }
 
-    /// The text was streamed: the rest goes beside it.
+    /// Prints the summary on standard error: the text of the reply was streamed before.
     fn print(&self, screen: &mut Screen) {
         let mut table = Table::new(&[Side::Left, Side::Left]);
         table.row(&["thread", &self.thread_id]);
@@ -301,7 +301,7 @@ impl RunAnswer {
         self.cost.shown()
     }
 
-    /// What a person can do about a thread that is suspended.
+    /// Returns what a user can do about a suspended thread.
     fn next(&self) -> Option<String> {
         if self.status != "suspended" {
             return None;
@@ -368,9 +368,9 @@ mod tests {
         );
     }
 
-    /// Symptom: the end of a run said nothing of children that wait for somebody, nor what they had
-    /// spent. Fix: both stand there, with what to do. Kinds: one that can go on, one that cannot,
-    /// too many.
+    /// Symptom: the end of a run did not mention suspended children, nor their spend. Fix: it shows
+    /// both, with what to do. Kinds: a child that can be resumed, one that cannot, too many to
+    /// list.
     #[test]
     fn children_that_are_suspended_are_named_with_what_to_do() {
         let child = |id: &str, code: &str, payer: &str| SuspendedRow {

@@ -27,19 +27,19 @@ pub struct ThreadRow {
     pub updated: String,
 }
 
-/// A thread that cannot be read, where others can.
+/// A thread that cannot be read, in an answer about several threads.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct UnreadableRow {
     /// Its id in lower case.
     pub thread_id: String,
     /// A code, as in an error.
     pub code: String,
-    /// Which record, and what is wrong with it.
+    /// The record, and what is wrong with it.
     pub message: String,
 }
 
 impl UnreadableRow {
-    /// Says so to a person.
+    /// Warns the user of it.
     pub(super) fn warn(&self, screen: &mut Screen) {
         let Self {
             thread_id, message, ..
@@ -48,16 +48,16 @@ impl UnreadableRow {
     }
 }
 
-/// What `list` answers.
+/// The answer of `list`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ListAnswer {
     /// One page.
     pub threads: Vec<ThreadRow>,
     /// Threads of the page whose records cannot be read.
     pub unreadable: Vec<UnreadableRow>,
-    /// Give it back as `--cursor` to go on.
+    /// Passed back as `--cursor`, continues the list.
     pub cursor: Option<String>,
-    /// How the process ends.
+    /// The exit code.
     pub exit: Exit,
 }
 
@@ -96,13 +96,14 @@ impl Answer for ListAnswer {
             screen.line(&line);
         }
         if let Some(cursor) = &self.cursor {
-            // A cursor is a key of the store, with its separators: it is quoted for a shell.
+            // A cursor is a key of the store with control characters as separators, so it is quoted
+            // for a shell.
             screen.note(&format!("more: --cursor {}", quoted(cursor)));
         }
     }
 }
 
-/// As `$'...'`, which shells that people use take back as it was.
+/// Quotes a text as `$'...'`, which common shells read back unchanged.
 pub(super) fn quoted(text: &str) -> String {
     let shown: String = text
         .chars()
@@ -134,7 +135,7 @@ pub struct LimitsView {
 }
 
 impl LimitsView {
-    /// For a person, on one line.
+    /// Formats them on one line for a user.
     pub fn shown(&self) -> String {
         let number = |cap: Option<u64>, noun: &str| cap.map(|cap| counted(cap, noun));
         let caps = [
@@ -153,20 +154,20 @@ impl LimitsView {
     }
 }
 
-/// The run that a thread is in, or had last.
+/// The current run of a thread, or its last one.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct RunView {
-    /// From 1; 0 before the first.
+    /// The number of the run, from 1; 0 before the first.
     pub number: u64,
-    /// Who holds it.
+    /// The holder of the thread.
     pub holder: Option<String>,
-    /// Until when.
+    /// The end of the lease, RFC 3339.
     pub expiry: Option<String>,
-    /// The step that is under way.
+    /// The current step.
     pub step: Option<String>,
 }
 
-/// One thread, whole.
+/// One whole thread.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ThreadView {
     /// Its id.
@@ -175,19 +176,19 @@ pub struct ThreadView {
     pub directive: Option<String>,
     /// Its status.
     pub status: String,
-    /// How it ended.
+    /// Its outcome, if it has ended.
     pub outcome: Option<String>,
-    /// Why.
+    /// The reason for its status.
     pub cause: Option<Cause>,
-    /// For people.
+    /// A title for users.
     pub title: Option<String>,
     /// Its owner.
     pub agent: Option<String>,
-    /// A task of the caller's.
+    /// A task name of the caller.
     pub task: Option<String>,
     /// The thread that spawned it.
     pub parent: Option<String>,
-    /// First thread of its chain.
+    /// The first thread of its chain.
     pub chain: String,
     /// The thread that it continues.
     pub previous: Option<String>,
@@ -197,15 +198,15 @@ pub struct ThreadView {
     pub model: String,
     /// Caps.
     pub limits: LimitsView,
-    /// What it may call.
+    /// The tools that it may call.
     pub capabilities: Vec<String>,
-    /// What it was given.
+    /// Its inputs.
     pub inputs: Value,
     /// Its result.
     pub result: Option<Value>,
-    /// What it used.
+    /// Its own cost.
     pub cost: Cost,
-    /// Milliseconds inside steps.
+    /// Milliseconds spent in steps.
     pub duration: u64,
     /// Its run.
     pub run: RunView,
@@ -222,25 +223,25 @@ pub struct ThreadView {
 pub struct EventView {
     /// Version of the entry that holds it.
     pub version: u64,
-    /// Its place in that entry.
+    /// Its index in that entry.
     pub index: u32,
     /// Its type.
     #[serde(rename = "type")]
     pub kind: String,
     /// RFC 3339.
     pub time: String,
-    /// As it is stored.
+    /// Its stored JSON.
     pub body: Value,
 }
 
-/// What `show` answers.
+/// The answer of `show`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ShowAnswer {
     /// The thread.
     pub thread: ThreadView,
     /// Its last events.
     pub events: Vec<EventView>,
-    /// How the process ends.
+    /// The exit code.
     pub exit: Exit,
 }
 
@@ -284,7 +285,7 @@ impl Answer for ShowAnswer {
 }
 
 impl ThreadView {
-    /// Name and value; what is empty is not shown.
+    /// Returns names and values for the table; empty values are not shown.
     fn fields(&self, screen: &Screen) -> Vec<(&'static str, String)> {
         let now = screen.now();
         let text = |value: &Option<String>| value.clone().unwrap_or_default();
@@ -343,7 +344,7 @@ impl RunView {
     }
 }
 
-/// What an event says, on one line.
+/// Returns the gist of an event, on one line.
 fn gist(body: &Value) -> String {
     let text = ["text", "name", "title", "message", "model", "by", "code"]
         .iter()
@@ -358,20 +359,20 @@ fn gist(body: &Value) -> String {
     shown
 }
 
-/// What `create` and `title` answer.
+/// The answer of `create` and `title`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ThreadAnswer {
     /// The thread.
     pub thread: ThreadView,
-    /// How the process ends.
+    /// The exit code.
     pub exit: Exit,
-    /// It was made just now.
+    /// True if this command created the thread.
     #[serde(skip)]
     made: bool,
 }
 
 impl ThreadAnswer {
-    /// Of a thread that was made just now.
+    /// The answer about a thread that was just created.
     pub fn created(thread: ThreadView) -> Self {
         Self {
             made: true,
@@ -379,7 +380,7 @@ impl ThreadAnswer {
         }
     }
 
-    /// Of a thread whose title was set.
+    /// The answer about a thread whose title was set.
     pub fn titled(thread: ThreadView) -> Self {
         Self {
             thread,
@@ -415,7 +416,7 @@ impl Answer for ThreadAnswer {
     }
 }
 
-/// What `transcript` answers with `--json`.
+/// The answer of `transcript` with `--json`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct TranscriptAnswer {
     /// The thread.
@@ -426,7 +427,7 @@ pub struct TranscriptAnswer {
     pub version: u64,
     /// The document.
     pub text: String,
-    /// How the process ends.
+    /// The exit code.
     pub exit: Exit,
 }
 
@@ -440,26 +441,27 @@ impl Answer for TranscriptAnswer {
     }
 }
 
-/// What `raise`, `cancel`, `kill` and `message` answer.
+/// The answer of `raise`, `cancel`, `kill` and `message`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SignalAnswer {
     /// The thread.
     pub thread_id: String,
     /// `raise`, `cancel`, `kill` or `message`.
     pub signal: String,
-    /// Its status now. A cancel of a thread that somebody holds takes effect within seconds, or when its tools are done.
+    /// Its status now. A cancel of a running thread takes effect within seconds, or when its tools
+    /// are done.
     pub status: String,
     /// Caps in force.
     pub limits: LimitsView,
     /// Length of its history.
     pub version: u64,
-    /// It is suspended, and no cap that it stands at is in its way any more.
+    /// True if it is suspended and has reached none of its caps any more.
     #[serde(skip)]
     pub can_go_on: bool,
-    /// A loop of a host's own holds it.
+    /// True if an external loop of its host holds it.
     #[serde(skip)]
     pub own_loop: bool,
-    /// How the process ends.
+    /// The exit code.
     pub exit: Exit,
 }
 

@@ -5,16 +5,16 @@ use crate::exit::Exit;
 use crate::screen::Screen;
 use serde::Serialize;
 
-/// What `recover` answers.
+/// The answer of `recover`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct RecoverAnswer {
     /// Threads whose run was closed: suspended, code `recovered`.
     pub recovered: Vec<String>,
-    /// Threads that it could not look at or not tell of an end, because their records cannot be read.
+    /// Threads whose records cannot be read, so that they were not checked, or not told of an end.
     pub unreadable: Vec<UnreadableRow>,
-    /// Threads that have ended while threads below them have not, and nobody drives those.
+    /// Threads that have ended while threads below them have not, and that no process drives.
     pub left: Vec<String>,
-    /// How the process ends.
+    /// The exit code.
     pub exit: Exit,
 }
 
@@ -51,14 +51,14 @@ impl Answer for RecoverAnswer {
     }
 }
 
-/// What `repair` answers.
+/// The answer of `repair`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct RepairAnswer {
     /// Threads whose documents were written anew.
     pub repaired: Vec<String>,
-    /// Those whose documents could not be written, and why.
+    /// Threads whose documents could not be written, and why.
     pub failed: Vec<String>,
-    /// How the process ends.
+    /// The exit code.
     pub exit: Exit,
 }
 
@@ -82,14 +82,14 @@ impl Answer for RepairAnswer {
     }
 }
 
-/// What `demo` answers.
+/// The answer of `demo`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct DemoAnswer {
     /// The run.
     pub run: RunAnswer,
     /// Its transcript, as Markdown.
     pub transcript: String,
-    /// How the process ends.
+    /// The exit code.
     pub exit: Exit,
 }
 
@@ -98,7 +98,7 @@ impl Answer for DemoAnswer {
         self.exit
     }
 
-    /// Everything was shown as it happened.
+    /// Prints the next steps for the user: everything else was shown as it happened.
     fn print(&self, screen: &mut Screen) {
         screen.line(
             "Your own: write .ai/directives/NAME.md, see what is missing with `threadkeep doctor`,",
@@ -107,19 +107,19 @@ impl Answer for DemoAnswer {
     }
 }
 
-/// What `completions` answers.
+/// The answer of `completions`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct CompletionsAnswer {
     /// The shell.
     pub shell: String,
-    /// What it is to read.
+    /// The script for the shell.
     pub script: String,
-    /// How the process ends.
+    /// The exit code.
     pub exit: Exit,
 }
 
 impl CompletionsAnswer {
-    /// The script of a shell.
+    /// The answer with the script of a shell.
     pub fn new(shell: String, script: String) -> Self {
         Self {
             shell,

@@ -1,4 +1,4 @@
-//! `budget` and `tree`.
+//! The arguments of `budget` and `tree`.
 
 use super::{HOLD_TIME_DEFAULT, Named, duration};
 use crate::money;
@@ -6,7 +6,7 @@ use crate::token::Token;
 use clap::{Args, Subcommand};
 use std::time::Duration;
 
-/// `budget`.
+/// The arguments of `budget`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 A loop of your own holds before each call, so that no crash spends unseen, and tells afterwards what the call came to:
@@ -18,7 +18,7 @@ A loop of your own holds before each call, so that no crash spends unseen, and t
 
 What is still held when the loop ends is charged by estimate, and may be settled later all the same.")]
 pub struct Budget {
-    /// What to do.
+    /// The subcommand.
     #[command(subcommand)]
     pub command: BudgetCommand,
 }
@@ -36,14 +36,14 @@ pub enum BudgetCommand {
     Release(Release),
 }
 
-/// `budget hold`.
+/// The arguments of `budget hold`.
 #[derive(Debug, Args)]
 pub struct Hold {
     /// Its id
     pub thread: String,
-    /// Your name of the call, such as turn-5/attempt-1: with the same name the same answer comes
+    /// Your name for the call, such as turn-5/attempt-1: the same name returns the same answer
     pub key: String,
-    /// What it may come to.
+    /// The estimate of its cost.
     #[command(flatten)]
     pub estimate: Estimate,
     /// By when it will be settled, at most 1h: the hold of the thread lasts at least as long
@@ -54,10 +54,10 @@ pub struct Hold {
     pub token: Option<Token>,
 }
 
-/// What a call may come to: money, or tokens of a model.
+/// The estimate of a call: money, or tokens of a model.
 #[derive(Debug, Clone, PartialEq, Eq, Args)]
 pub struct Estimate {
-    /// What it may cost, in US dollars, such as 0.25
+    /// The estimated cost, in US dollars, such as 0.25
     #[arg(long, value_name = "USD", value_parser = money::parse, required_unless_present = "model",
         conflicts_with_all = ["model", "input", "output"])]
     pub amount: Option<u64>,
@@ -72,7 +72,7 @@ pub struct Estimate {
     pub output: Option<u64>,
 }
 
-/// `budget settle`.
+/// The arguments of `budget settle`.
 #[derive(Debug, Args)]
 pub struct Settle {
     /// Its id
@@ -80,15 +80,15 @@ pub struct Settle {
     /// The number that `budget hold` printed
     #[arg(value_name = "CALL")]
     pub call: u64,
-    /// What it came to.
+    /// The bill of the call.
     #[command(flatten)]
     pub bill: Bill,
 }
 
-/// What a call came to: money, or the tokens that its provider reported.
+/// The bill of a call: money, or the tokens that its provider reported.
 #[derive(Debug, Clone, PartialEq, Eq, Args)]
 pub struct Bill {
-    /// What it cost, in US dollars
+    /// The cost, in US dollars
     #[arg(long, value_name = "USD", value_parser = money::parse, required_unless_present = "input",
         conflicts_with_all = ["input", "output", "cache_read", "cache_write", "reasoning"])]
     pub amount: Option<u64>,
@@ -109,7 +109,7 @@ pub struct Bill {
     pub reasoning: Option<u64>,
 }
 
-/// `budget release`.
+/// The arguments of `budget release`.
 #[derive(Debug, Args)]
 pub struct Release {
     /// Its id
@@ -119,7 +119,7 @@ pub struct Release {
     pub call: u64,
 }
 
-/// `tree`.
+/// The arguments of `tree`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 OWN COST is what a thread used itself; the columns after it are of its account, which counts its descendants too. In the

@@ -1,4 +1,4 @@
-//! The program itself: versions, the component, its native code.
+//! The `engine` section of `doctor`: versions, the component and its native code.
 
 use super::Findings;
 use crate::command::fault;
@@ -7,10 +7,10 @@ use sha2::{Digest, Sha256};
 use threadkeep::engine::{COMPONENT, Engine};
 use threadkeep_cli::answer::{Section, State};
 
-/// The release of wasmtime that this is built with; a test compares it with the lock file.
+/// The release of wasmtime that this program is built with; a test compares it with the lock file.
 const WASMTIME: &str = "48.0.8";
 
-/// The section, and an engine if one can be made.
+/// Adds the section. Returns an engine if one can be created.
 pub fn section(session: &Session, findings: &mut Findings) -> Option<Engine> {
     let mut section = Section::new("engine");
     section.ok("threadkeep", env!("CARGO_PKG_VERSION"));

@@ -1,4 +1,4 @@
-//! Directives, settings, models and providers of a project.
+//! The directives, settings, models and providers of a project.
 
 use super::{Examined, Findings, draft};
 use crate::command::fault;
@@ -16,21 +16,22 @@ use threadkeep::tools::Tools;
 use threadkeep::wit;
 use threadkeep_cli::answer::{Section, State};
 
-/// Most directives that are tried out: the names that the library gives at once.
+/// Most directives that are tried: the library lists no more names at once.
 const DIRECTIVES_MAX: usize = 500;
 
-/// The model of a directive that cannot be tried out without its inputs.
+/// The model of a directive that cannot be tried without its inputs.
 const DEFAULT_MODEL: &str = "default";
 
 /// A directive that the component accepts.
 pub struct Directive {
-    /// The model or tier that it runs on.
+    /// The model or tier that it names.
     pub model: String,
-    /// Its capabilities that grant no tool of this host: it may be meant for another, or for a later one.
+    /// Its capabilities that match no tool of this host: the directive may be meant for another or
+    /// a later host.
     idle: Vec<String>,
 }
 
-/// Every directive: counted, and named if it is wrong.
+/// Tries every directive; counts the usable ones and reports the others.
 pub async fn directives(
     project: &Examined,
     tried: &Tenant,
@@ -81,7 +82,7 @@ pub async fn directives(
     good
 }
 
-/// A thread of it in memory, with something for each of its inputs.
+/// Creates a thread of the directive in memory, with an empty text for each of its inputs.
 async fn try_out(project: &Examined, tried: &Tenant, name: &str) -> Result<Directive, String> {
     let documents = project
         .library
@@ -122,7 +123,8 @@ async fn try_out(project: &Examined, tried: &Tenant, name: &str) -> Result<Direc
     }
 }
 
-/// Capabilities that fit no tool of the catalog. Which a thread may call is the component's to say: this only warns.
+/// Returns the capabilities that match no tool of the catalog. This only warns: the component
+/// decides which tools a thread may call.
 fn idle(project: &Examined, capabilities: Vec<String>) -> Vec<String> {
     let catalog = project.tools.catalog();
     let grants = |capability: &String| {
@@ -138,7 +140,7 @@ fn idle(project: &Examined, capabilities: Vec<String>) -> Vec<String> {
         .collect()
 }
 
-/// Settings files that are there; false if no run could begin beside them.
+/// Adds the settings files that exist. Returns false if one of them prevents every run.
 pub fn settings(project: &Examined, section: &mut Section, findings: &mut Findings) -> bool {
     let mut good = true;
     for name in ["coordination", "state_persistence"] {
@@ -155,7 +157,7 @@ pub fn settings(project: &Examined, section: &mut Section, findings: &mut Findin
             }
         }
     }
-    // What cannot be read was named above.
+    // A directory that cannot be read was reported above.
     for place in project.library.settings_present().unwrap_or_default() {
         let error = SettingsError::Unread { place };
         section.item(State::Bad, "settings", error.to_string(), None);
@@ -168,16 +170,17 @@ pub fn settings(project: &Examined, section: &mut Section, findings: &mut Findin
     good
 }
 
-/// Which providers work.
+/// The providers of the model table and which of them work.
 pub struct Providers {
     table: Option<ModelTable>,
     works: BTreeMap<String, bool>,
-    /// A script answers for every provider.
+    /// True if a script answers for every provider.
     scripted: bool,
 }
 
 impl Providers {
-    /// True if a thread on this model would get answers, as far as that can be seen from here.
+    /// Returns true if a thread on this model would get answers, as far as that is known without a
+    /// call.
     pub fn can(&self, model: &str) -> bool {
         let Some(spec) = self.table.as_ref().and_then(|table| table.resolve(model)) else {
             return false;
@@ -186,7 +189,7 @@ impl Providers {
     }
 }
 
-/// The model table and each provider in it.
+/// Adds the model table and each provider in it.
 pub fn models(session: &Session, project: &Examined, findings: &mut Findings) -> Providers {
     let mut section = Section::new("models");
     let mut providers = Providers {
@@ -247,7 +250,7 @@ fn source(project: &Examined) -> &'static str {
     }
 }
 
-/// One provider; true if it works as far as can be seen without calling it.
+/// Adds one provider. Returns true if it works, as far as that is known without calling it.
 fn provider(
     project: &Examined,
     table: &ModelTable,
@@ -293,8 +296,8 @@ fn provider(
     }
 }
 
-/// The address of a provider as it is written, and which variables set it. A value of a variable is
-/// never shown: it may be the operator's own.
+/// Describes the address of a provider as it is written, with the variables that set it. The value
+/// of a variable is never shown: it may be the operator's own.
 fn address(origins: &ProviderOrigins) -> String {
     match (&origins.base_url, origins.shown_url.as_str()) {
         (_, "") => "no address that can be used".to_owned(),
@@ -326,7 +329,7 @@ fn problem(error: &LibraryError) -> String {
     error.to_string()
 }
 
-/// Where a value comes from, never the value.
+/// Describes the origin of a value, never the value itself.
 fn by(origin: &Origin) -> String {
     match origin {
         Origin::Absent => String::new(),

@@ -1,7 +1,8 @@
-//! `doctor`: what is configured, where each value came from, what works, what is missing and how to mend it.
+//! `doctor`: reports the configuration, the origin of each value, what works, what is missing and
+//! how to fix it.
 //!
-//! It makes nothing that stays: no directory, no store, no lock file. Directives are tried out by creating a thread of
-//! each in memory, so that the component itself judges them.
+//! It creates nothing that stays: no directory, no store, no lock file. Directives are tried by
+//! creating a thread of each in memory, so that the component itself judges them.
 
 mod engine;
 mod library;
@@ -25,7 +26,7 @@ use threadkeep_cli::args;
 use threadkeep_cli::exit::{Exit, Fault};
 use threadkeep_cli::screen::Screen;
 
-/// Look at everything, or ask one provider for one word.
+/// Checks the whole configuration, or with `--probe` sends one provider a small request.
 pub async fn doctor(
     session: &Session,
     doctor: args::Doctor,
@@ -49,7 +50,7 @@ pub async fn doctor(
     Ok(screen.answer(&answer))
 }
 
-/// What was found so far.
+/// The sections and problems found so far.
 #[derive(Default)]
 struct Findings {
     sections: Vec<Section>,
@@ -57,7 +58,7 @@ struct Findings {
 }
 
 impl Findings {
-    /// Something is missing or wrong.
+    /// Adds a problem: something that is missing or wrong.
     fn missing(&mut self, what: impl Into<String>, mend: impl Into<String>) {
         self.missing.push(Missing {
             what: what.into(),
@@ -66,7 +67,7 @@ impl Findings {
         });
     }
 
-    /// Something is missing without which all that works still does.
+    /// Adds something that is missing but that nothing which works depends on.
     fn note(&mut self, what: impl Into<String>, mend: impl Into<String>) {
         self.missing.push(Missing {
             what: what.into(),
@@ -76,17 +77,17 @@ impl Findings {
     }
 }
 
-/// A project as it is looked at: nothing in it was made for that.
+/// A project opened for inspection; opening it creates nothing in it.
 struct Examined {
-    /// `.ai`, if there is one.
+    /// `.ai`, if it exists.
     ai: Option<cap_std::fs::Dir>,
     library: Arc<FilesLibrary>,
     tools: FilesTools,
-    /// `.ai/threads`, if there is one; what is wrong with it.
+    /// `.ai/threads`, if it exists, or the reason why it cannot be used.
     threads: Result<Option<cap_std::fs::Dir>, String>,
 }
 
-/// What could be run.
+/// Examines everything. Returns the kinds of runs that are possible.
 async fn examine(session: &Session, findings: &mut Findings) -> Runnable {
     let engine = engine::section(session, findings);
     let counted = policy::section(session, findings);
@@ -122,7 +123,7 @@ async fn examine(session: &Session, findings: &mut Findings) -> Runnable {
     }
 }
 
-/// The directory and its `.ai`.
+/// Adds the project's directory and its `.ai`.
 fn project(session: &Session, section: &mut Section, findings: &mut Findings) -> Option<Examined> {
     let (path, origin) = session.path();
     let shown = path.display().to_string();
@@ -178,7 +179,7 @@ fn tenant(engine: &Engine, library: Arc<FilesLibrary>, storage: Arc<dyn Storage>
     Tenant::new(engine.clone(), Context::new(storage, library))
 }
 
-/// A thread of a directive, or a chat, with nothing else said.
+/// A draft of a thread of a directive, or of a chat, with only its inputs set.
 fn draft(directive: Option<&str>, inputs: String) -> Draft {
     Draft {
         directive: directive.map(str::to_owned),
@@ -187,8 +188,8 @@ fn draft(directive: Option<&str>, inputs: String) -> Draft {
     }
 }
 
-/// Caps of the preset, as the component gives them to a chat, and what one call may use. The answer
-/// is the model of a chat.
+/// Adds the caps of the preset, as the component gives them to a chat, and the limits of one call.
+/// Returns the model of a chat.
 async fn limits(
     engine: &Engine,
     policy: &str,

@@ -1,4 +1,5 @@
-//! The operator's policy: what it grants, what it bounds, and which file says so.
+//! The `policy` section: what the operator's policy grants, what it bounds, and the file it comes
+//! from.
 
 use super::Findings;
 use crate::command::open::Session;
@@ -7,7 +8,8 @@ use threadkeep::policy::{AddressPrefix, Policy};
 use threadkeep_cli::answer::{Section, State, lift};
 use threadkeep_cli::money;
 
-/// Every bound that is set; what is not named is unbounded. False if no call would be admitted, whatever is left.
+/// Adds every bound that is set; a bound that is not listed is unlimited. Returns false if the
+/// policy would refuse every call.
 pub fn section(session: &Session, findings: &mut Findings) -> bool {
     let mut section = Section::new("policy");
     let good = match session.policy() {
@@ -30,7 +32,7 @@ pub fn section(session: &Session, findings: &mut Findings) -> bool {
     good
 }
 
-/// The book that the policy names, read as a call reads it.
+/// Adds the book that the policy names, read in the way a call reads it.
 fn book(
     session: &Session,
     policy: &Policy,

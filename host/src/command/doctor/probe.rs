@@ -1,4 +1,4 @@
-//! `doctor --probe PROVIDER`: one small request, and what came of it.
+//! `doctor --probe PROVIDER`: sends one small request and reports its result.
 
 use crate::command::fault;
 use crate::command::open::Session;
@@ -59,7 +59,7 @@ pub async fn probe(session: &Session, provider: &str, screen: &mut Screen) -> Re
     Ok(screen.answer(&answer))
 }
 
-/// The first model of the provider, by name.
+/// Returns the first model of the provider, by name.
 fn model_of<'a>(table: &'a ModelTable, provider: &str) -> Result<&'a ModelSpec, Fault> {
     let names: Vec<String> = table.providers().map(|origins| origins.name).collect();
     if !names.iter().any(|name| name == provider) {

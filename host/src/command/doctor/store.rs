@@ -1,4 +1,4 @@
-//! The store, the locks of holders and the documents of a project.
+//! The store, the lock files of processes and the documents of a project.
 
 use super::{Examined, Findings, tenant};
 use crate::command::open::{Session, has_store};
@@ -18,19 +18,20 @@ use threadkeep::wit::registry::Filter;
 use threadkeep_cli::answer::{Section, State};
 use threadkeep_cli::args::Store;
 
-/// Most lock files that are looked at.
+/// Most lock files that are checked.
 const LOCKS_MAX: usize = 1_000;
 
 /// Threads of one page.
 const PAGE_THREADS: u32 = 100;
 
-/// Most threads that are named because they cannot be read: one is enough to look closer.
+/// Most unreadable threads that are named: one is reason enough to investigate.
 const UNREADABLE_MAX: usize = 10;
 
-/// Threads whose documents are compared: the newest. Comparing reads them whole.
+/// Newest threads whose documents are compared. A comparison reads the documents whole.
 const DOCUMENTS_MAX: u32 = 50;
 
-/// Store, locks and documents; false if a run could not be kept.
+/// Adds the sections for store, locks and documents. Returns false if a run could not keep its
+/// records.
 pub async fn sections(
     session: &Session,
     engine: &Engine,
@@ -46,7 +47,7 @@ pub async fn sections(
     section.from("kind", if memory { "memory" } else { "sqlite" }, origin);
     #[cfg(feature = "sqlite")]
     section.from("sqlite", rusqlite::version(), "this program");
-    // A run takes its lock there, also if it keeps its threads in memory.
+    // A run takes its lock there, even if it keeps its threads in memory.
     let writable = writable(project, &mut section, findings);
     let threads = project.threads.as_ref().ok().and_then(Option::as_ref);
     let present = threads.filter(|threads| has_store(threads));
@@ -59,7 +60,7 @@ pub async fn sections(
     };
     match open(session, threads) {
         Ok(store) => {
-            // Not before: reading a pipe in its place would wait for ever.
+            // Only now: reading a pipe in its place would wait for ever.
             section.ok(STORE, size(threads));
             if let Some(copied) = &store.copy {
                 section.item(State::Warning, "read", copy::notice(copied), None);
@@ -92,13 +93,14 @@ pub async fn sections(
     }
 }
 
-/// Whether `.ai/threads`, or `.ai` before the first run, takes files. One is made there and removed.
+/// Checks that `.ai/threads`, or `.ai` before the first run, can be written: creates a file there
+/// and removes it.
 fn writable(project: &Examined, section: &mut Section, findings: &mut Findings) -> bool {
     let (tried, place) = match (&project.threads, &project.ai) {
         (Err(problem), _) => (Err(problem.clone()), ".ai/threads"),
         (Ok(Some(threads)), _) => (try_write(threads, ".ai/threads"), ".ai/threads"),
         (Ok(None), Some(ai)) => (try_write(ai, ".ai"), ".ai"),
-        // It is missing, and that was said.
+        // `.ai` is missing, which was reported above.
         (Ok(None), None) => return false,
     };
     match tried {
@@ -121,12 +123,12 @@ fn try_write(dir: &Dir, place: &str) -> Result<(), String> {
     authority::try_write(dir, place).map_err(|error| fault::with_source(&error))
 }
 
-/// A store that is looked at.
+/// A store that was opened for inspection.
 struct ExaminedStore {
     storage: Arc<dyn Storage>,
-    /// What in it is not text.
+    /// Names of the values in it that are not text.
     foreign: Vec<String>,
-    /// Where it is read, if it cannot be read where it stands.
+    /// The copy that is read, if the store cannot be read in its own directory.
     copy: Option<TemporaryDirectory>,
 }
 
@@ -144,7 +146,8 @@ fn open(session: &Session, threads: &Dir) -> Result<ExaminedStore, String> {
         opened => (opened, None),
     };
     let store = opened.map_err(|error| error.to_string())?;
-    // Nothing is offered beside a damaged file: what would be written anew might be worse than what is there.
+    // Repair of a damaged file is never offered: a rewritten file might be worse than the one that
+    // exists.
     let faults = store.quick_check().map_err(|error| error.to_string())?;
     if let Some(fault) = faults.first() {
         return Err(format!("it is damaged: {fault}"));
@@ -162,10 +165,11 @@ fn open(_: &Session, _: &Dir) -> Result<ExaminedStore, String> {
     Err("this build has no sqlite".to_owned())
 }
 
-/// Size and format. The format stands in the file's header once the first checkpoint has been written.
+/// Describes size and format. The format is in the file's header once the first checkpoint has been
+/// written.
 fn size(threads: &Dir) -> String {
     use std::io::Read;
-    /// Where SQLite keeps `user_version`, and how much of the header that takes.
+    /// Bytes of the header in which SQLite keeps `user_version`.
     const VERSION_AT: std::ops::Range<usize> = 60..64;
     let bytes = threads.metadata(STORE).map_or(0, |metadata| metadata.len());
     let mut header = [0_u8; VERSION_AT.end];
@@ -183,7 +187,7 @@ fn size(threads: &Dir) -> String {
     }
 }
 
-/// How many threads there are of each status; false if they cannot be counted.
+/// Adds the number of threads of each status. Returns false if they cannot be counted.
 async fn statistics(tenant: &Tenant, section: &mut Section, findings: &mut Findings) -> bool {
     let mut counts: BTreeMap<String, u64> = BTreeMap::new();
     let mut cursor = None;
@@ -221,7 +225,7 @@ async fn statistics(tenant: &Tenant, section: &mut Section, findings: &mut Findi
     true
 }
 
-/// Threads whose records cannot be read: the others go on without them.
+/// Reports threads whose records cannot be read; the other threads are not affected.
 async fn unreadable(tenant: &Tenant, section: &mut Section, findings: &mut Findings) {
     let (mut named, mut cursor) = (0, None);
     loop {
@@ -253,7 +257,7 @@ async fn unreadable(tenant: &Tenant, section: &mut Section, findings: &mut Findi
     }
 }
 
-/// The log of what replies used, once there is one.
+/// Adds the usage log of replies, once it exists.
 fn usage(threads: &Dir, section: &mut Section, findings: &mut Findings) {
     match look_at_usage(threads) {
         Ok(None) => {}
@@ -271,7 +275,7 @@ fn usage(threads: &Dir, section: &mut Section, findings: &mut Findings) {
     }
 }
 
-/// Lock files of processes that live, and of those that died; false if no run could take its own.
+/// Adds the lock files of live and of dead processes. Returns false if no run could take its lock.
 fn locks(threads: &Dir, findings: &mut Findings) -> bool {
     let mut section = Section::new("locks");
     if let Err(error) = authority::check_locks(threads) {
@@ -313,7 +317,7 @@ fn locks(threads: &Dir, findings: &mut Findings) -> bool {
     true
 }
 
-/// The documents of the newest threads, compared with their records.
+/// Compares the documents of the newest threads with their records.
 async fn documents(tenant: &Tenant, threads: &Dir, findings: &mut Findings) {
     let mut section = Section::new("documents");
     let page = tenant.list(Filter::default(), DOCUMENTS_MAX, None).await;
@@ -323,7 +327,7 @@ async fn documents(tenant: &Tenant, threads: &Dir, findings: &mut Findings) {
         for thread in &page.threads {
             match compare(&documents, &thread.id).await {
                 Ok(()) => current += 1,
-                // Whoever runs it brings them up to date.
+                // The process that runs it brings them up to date.
                 Err(_) if thread.status == "running" => current += 1,
                 Err(Behind::MayNotBeRead) => unread += 1,
                 Err(Behind::Other(problem)) => {
@@ -347,11 +351,11 @@ async fn documents(tenant: &Tenant, threads: &Dir, findings: &mut Findings) {
     findings.sections.push(section);
 }
 
-/// Why nothing good is said of the documents of a thread.
+/// The reason why the documents of a thread do not count as up to date.
 enum Behind {
     /// This user may not read them.
     MayNotBeRead,
-    /// What they are, or why they cannot be compared.
+    /// Their state, or the reason why they cannot be compared.
     Other(String),
 }
 

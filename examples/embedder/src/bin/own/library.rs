@@ -1,17 +1,18 @@
-//! A library of one's own: what a project keeps in files, given as JSON. `wit/library.wit` says what each kind holds.
+//! A custom library: the documents that a project keeps in files, given as JSON. `wit/library.wit`
+//! says what each kind holds.
 
 use serde_json::json;
 use threadkeep::library::{Library, LibraryError, tool_document};
 use threadkeep::tools::ToolEntry;
 
 pub struct Shelf {
-    /// What the tools say of themselves.
+    /// The entries of the tools.
     pub catalog: Vec<ToolEntry>,
 }
 
 impl Library for Shelf {
     fn get(&self, kind: &str, name: &str) -> Result<Vec<String>, LibraryError> {
-        // An empty name asks for the names there are.
+        // An empty name asks for the list of names.
         Ok(match (kind, name) {
             ("directive", "") => vec!["answer".to_owned()],
             ("directive", "answer") => vec![directive()],

@@ -1,4 +1,4 @@
-//! A model of one's own: it looks one thing up, and then says what it found.
+//! A custom model: it calls a tool once, and then answers with the result.
 
 use serde_json::Value;
 use threadkeep::models::{
@@ -13,7 +13,8 @@ impl Llm for Clerk {
         request: &'a Request,
         on_delta: OnDelta<'a>,
     ) -> BoxFuture<'a, Result<Completion, Failure>> {
-        // A real one sends `request` over its wire here, once, and never tries again by itself: that is the runner's.
+        // A real adapter sends `request` over its wire here, once, and never retries by itself: the
+        // runner does.
         Box::pin(async move {
             let last = request
                 .messages

@@ -1,7 +1,8 @@
-//! A store of one's own: two ordered maps under a lock. The conformance suite of the checkout runs over it.
+//! A custom store: two ordered maps under a lock. The conformance suite of the checkout runs over
+//! it.
 //!
-//! The checks that every store makes alike come from the library; what is left is to keep records and logs, to decide
-//! whether a commit goes through, and then to apply all of it.
+//! The library has the checks that every store makes alike. What is left is to keep records and
+//! logs, to decide whether a commit succeeds, and then to apply all of it.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -92,7 +93,8 @@ impl Storage for MapStore {
         if let Some(found) = kept.conflict(ops) {
             return Ok(Outcome::Conflict(found));
         }
-        // On a copy, so that an append that does not fit leaves nothing behind. A real store has transactions.
+        // On a copy, so that an append that does not fit leaves nothing behind. A real store has
+        // transactions.
         let mut after = kept.clone();
         ops.iter().try_for_each(|op| after.apply(op))?;
         *kept = after;
@@ -112,7 +114,8 @@ impl Kept {
         })
     }
 
-    /// A page ends at its limit and before its size does; its cursor is where the next one begins.
+    /// Builds a page, which ends at its limit and before its largest size; its cursor is the start
+    /// of the next page.
     fn page(&self, keys: &[Key], limit: u32, reverse: bool) -> Page {
         let mut page = Page::default();
         let mut bytes = 0;
@@ -128,7 +131,7 @@ impl Kept {
         page
     }
 
-    /// The records that conditions name, if one of the conditions does not hold.
+    /// Returns the records that conditions name, if one of the conditions does not hold.
     fn conflict(&self, ops: &[Op]) -> Option<Vec<Item>> {
         let mut found = Answer::new();
         let mut refused = false;

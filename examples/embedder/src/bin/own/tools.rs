@@ -1,4 +1,4 @@
-//! Tools of one's own: one that looks words up.
+//! Custom tools: one that looks words up.
 
 use serde_json::Value;
 use std::time::Duration;
@@ -13,7 +13,8 @@ impl Tools for Desk {
             name: "look_up".to_owned(),
             description: "Looks a word up at the desk.".to_owned(),
             schema: r#"{"type": "object", "properties": {"word": {"type": "string"}}, "required": ["word"]}"#.to_owned(),
-            // Running it twice is running it once, so it may run again when a process has died over it.
+            // Running it twice has the effect of running it once, so it may run again after a
+            // process has died during it.
             idempotent: true,
             consent: false,
             timeout: Duration::from_secs(5),

@@ -1,8 +1,9 @@
-//! A service for many tenants in one process, as a skeleton: directories as tenants, strict limits, a policy, a queue,
-//! stores that open on first use, recovery at the start, an orderly end.
+//! A skeleton of a service for many tenants in one process: directories as tenants, strict limits,
+//! a policy, a queue, stores that open on first use, recovery at the start, an orderly end.
 //!
-//! `service TENANTS CACHE POLICY`: each directory in TENANTS is a tenant; CACHE keeps native code and belongs to the
-//! operator alone; POLICY is what the operator allows. It listens on a port of the loopback interface and prints its address. `serve` has the protocol.
+//! `service TENANTS CACHE POLICY`: each directory in TENANTS is a tenant; CACHE keeps native code
+//! and belongs to the operator alone; POLICY is the operator's policy. The service listens on a
+//! port of the loopback interface and prints its address. `serve` has the protocol.
 
 mod serve;
 mod tenants;
@@ -19,7 +20,7 @@ use threadkeep::policy::{Policy, TEXT_BYTES_MAX};
 use threadkeep::storage::sqlite::{Stores, StoresOptions};
 use tokio::net::TcpListener;
 
-/// How long runs may take to write down that they were stopped.
+/// Longest time for runs to record that they were stopped.
 const SHUTDOWN_MAX: Duration = Duration::from_secs(20);
 
 #[tokio::main]
@@ -44,8 +45,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     };
     let tenants = Arc::new(tenants::open_all(&house, Path::new(&root))?);
 
-    // What a process that died has left is closed before anything new begins. What is wrong with a tenant is said, and
-    // is its own trouble.
+    // Runs of dead processes are closed before new ones begin. A problem of one tenant is printed
+    // and does not affect the others.
     for (name, tenant) in &*tenants {
         let ready = match tenant {
             Ok(tenant) => tenant.ready().await.map_err(|error| error.to_string()),
@@ -77,7 +78,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Ctrl-C, or what a supervisor sends.
+/// Waits for Ctrl-C, or the signal of a supervisor.
 async fn shutdown() {
     #[cfg(unix)]
     {

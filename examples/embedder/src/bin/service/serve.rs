@@ -1,7 +1,8 @@
 //! The protocol: one request a line, one line of JSON for an answer.
 //!
-//! `TENANT run DIRECTIVE INPUTS`, where INPUTS is a JSON object, and `TENANT resume THREAD`. Here the line says who
-//! asks; in a real service that follows from the credentials of the connection, and from nothing else.
+//! `TENANT run DIRECTIVE INPUTS`, where INPUTS is a JSON object, and `TENANT resume THREAD`. Here
+//! the line names the tenant; in a real service the credentials of the connection must, and nothing
+//! else.
 
 use crate::tenants::{Tenants, refusal};
 use serde_json::Value;
@@ -12,12 +13,13 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
-/// Longest request. What a client sends without an end of line is read no further.
+/// Longest request. Of a longer line nothing more is read.
 const LINE_BYTES_MAX: u64 = 64 << 10;
 /// Most connections at the same time.
 const CONNECTIONS_MAX: usize = 256;
 
-/// Serve connections until `end`; those that are still there. Once `stop` is raised they take no further request.
+/// Serves connections until `end`, and returns those that are still open. Once `stop` is raised
+/// they take no further request.
 pub async fn accept(
     listener: TcpListener,
     tenants: &Arc<Tenants>,

@@ -1,5 +1,5 @@
-//! The tenants of the service: one directory each, with the operator's policy over its own files. Its store opens on first
-//! use. One that cannot be served does not keep the others from it.
+//! The tenants of the service: one directory each, with the operator's policy over its own files.
+//! Its store opens on first use. A tenant that cannot be served does not affect the others.
 
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -20,41 +20,41 @@ use tokio::sync::{OnceCell, Semaphore};
 
 /// Most tenants of one process.
 const TENANTS_MAX: usize = 1_000;
-/// Runs of one tenant at the same time: one tenant's flood does not take the others' turn.
+/// Runs of one tenant at the same time: one tenant's flood does not hold up the others.
 const RUNS_MAX: usize = 4;
-/// Runs of one tenant that wait for their turn; more are refused at once.
+/// Runs of one tenant that wait for a permit; more are refused at once.
 const WAITING_MAX: usize = 64;
 
-/// What all of them have in common.
+/// The parts that all tenants share.
 pub struct House {
     /// The engine.
     pub engine: Engine,
-    /// What the operator allows each of them.
+    /// The operator's policy for each of them.
     pub policy: Policy,
     /// Their stores, of which few are open.
     pub stores: Stores,
-    /// Raised at the end.
+    /// Raised when the service shuts down.
     pub stop: Stop,
 }
 
-/// By the names of their directories; or why one cannot be served.
+/// The tenants by the names of their directories, or the reason why one cannot be served.
 pub type Tenants = BTreeMap<String, Result<Tenant, String>>;
 
-/// One of them.
+/// One tenant.
 pub struct Tenant {
     name: String,
-    /// What processes that died had left is closed.
+    /// Set once the runs of dead processes are closed.
     ready: OnceCell<()>,
     project: OpenProject,
     driver: Driver,
     documents: Arc<DocumentWriter>,
     stop: Stop,
-    /// Places of runs, and of runs with those that wait.
+    /// Permits for runs, and for runs with those that wait.
     running: Semaphore,
     admitted: Semaphore,
 }
 
-/// Open every directory below `root`. Nothing is opened through a path of a tenant's choice.
+/// Opens every directory below `root`. No path of a tenant's choice is used.
 pub fn open_all(house: &House, root: &Path) -> Result<Tenants, Box<dyn Error>> {
     let root = Dir::open_ambient_dir(root, ambient_authority())?;
     let mut tenants = Tenants::new();
@@ -92,7 +92,7 @@ impl Tenant {
         })
     }
 
-    /// Close the runs of processes that died, once: the first call that can.
+    /// Closes the runs of dead processes, once: in the first call that succeeds.
     pub async fn ready(&self) -> Result<(), RecoverError> {
         let recover = async {
             for thread in self.project.recover(&[]).await? {
@@ -103,14 +103,14 @@ impl Tenant {
         self.ready.get_or_try_init(|| recover).await.copied()
     }
 
-    /// Write the documents that are still to be written.
+    /// Writes the documents that are not yet up to date.
     pub async fn flush(&self) {
         for (thread, error) in self.documents.flush().await.failed {
             eprintln!("the documents of {}/{thread} are old: {error}", self.name);
         }
     }
 
-    /// Create a thread of a directive and carry it to its end.
+    /// Creates a thread of a directive and runs it to its end.
     pub async fn run(&self, directive: &str, inputs: &str) -> Value {
         let draft = Draft {
             inputs: inputs.to_owned(),
@@ -122,7 +122,7 @@ impl Tenant {
         }
     }
 
-    /// Carry on a thread that was stopped, recovered or suspended.
+    /// Resumes a thread that was stopped, recovered or suspended.
     pub async fn carry_on(&self, thread: &str) -> Value {
         let Ok(_admitted) = self.admitted.try_acquire() else {
             return refusal("too many runs of this tenant wait: try again later");
@@ -153,7 +153,7 @@ fn answer(ended: &Ended) -> Value {
     })
 }
 
-/// An error as an answer.
+/// Formats an error as an answer.
 pub fn refusal(message: &str) -> Value {
     json!({"error": message})
 }

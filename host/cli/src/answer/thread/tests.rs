@@ -1,4 +1,4 @@
-//! Tables and pages of threads, as people and as programs get them.
+//! Tests of the tables and pages of threads, as text and as JSON.
 
 use super::*;
 use crate::screen::tests::screen;
