@@ -5,9 +5,9 @@ use super::{Error, Service};
 use crate::ports::Ports;
 use std::cell::Cell;
 use threadkeep_core::error::Error as CoreError;
-use threadkeep_core::key;
 use threadkeep_core::plan::{Loaded, Stored};
 use threadkeep_core::runner::{self, Attempt, Bill, Decision, Estimate, HoldRequest, attempt_key};
+use threadkeep_core::{id, key};
 
 /// Most threads of one page of a tree: for each a child and a sibling are looked for.
 pub const TREE_THREADS_MAX: usize = 50;
@@ -176,7 +176,7 @@ impl<P: Ports> Service<P> {
 
     /// The same, with those that cannot be read.
     pub fn tree_page(&self, thread: &str, cursor: Option<&str>) -> Result<TreePage, Error> {
-        let top = self.load(thread)?.key();
+        let top = self.top_key(thread)?;
         let mut path: Vec<String> = match cursor {
             None => vec![top.clone()],
             Some(cursor) => cursor.split('\n').map(str::to_owned).collect(),
@@ -210,6 +210,21 @@ impl<P: Ports> Service<P> {
             unreadable: many.unreadable,
             cursor,
         })
+    }
+
+    /// Returns the key of a tree's top. One that cannot be read is a thread of the tree like any other;
+    /// one of which no record is left is there as long as the index names a child of it.
+    fn top_key(&self, thread: &str) -> Result<String, Error> {
+        let top = id::key(thread);
+        match self.load(thread) {
+            Ok(_) => Ok(top),
+            Err(missing @ Error::Core(CoreError::NotFound { .. }))
+                if !self.next(&mut vec![top.clone()])? =>
+            {
+                Err(missing)
+            }
+            Err(error) => error.unreadable().map(|_| top),
+        }
     }
 
     /// Go to the next thread of a tree (each as the end of its index entry, which its key ends), which is the first child or else the next child of one above; false at its end.

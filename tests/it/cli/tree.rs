@@ -224,6 +224,7 @@ fn a_child_that_cannot_be_read_is_named_and_stops_no_command() {
     assert_eq!(killed.code, Some(0), "{}", killed.err);
     assert!(killed.err.contains("rich cannot be read"), "{}", killed.err);
     assert_eq!(project.status("poor"), "killed");
+    assert_eq!(project.status("grandchild"), "killed", "told in its place");
     let recovered = project.json(&["recover"]);
     assert_eq!(recovered["exit"], 0, "it comes to its end");
     let unreadable = recovered["unreadable"].as_array().unwrap();
@@ -231,4 +232,45 @@ fn a_child_that_cannot_be_read_is_named_and_stops_no_command() {
     assert!(named, "{recovered:#}");
     let person = project.run(&["recover"]);
     assert!(person.err.contains("rich cannot be read"), "{}", person.err);
+}
+
+/// Symptom: `tree` and `kill` of a thread that could not be read failed whole, and what it had spawned
+/// went on. Fix: what lies below is shown and ended, and what cannot be read is named.
+#[test]
+fn tree_and_kill_of_a_thread_that_cannot_be_read_reach_what_lies_below_it() {
+    for damage in [
+        "UPDATE record_{} SET value = '{' WHERE name = 'rich'",
+        "DELETE FROM record_{} WHERE name = 'rich'",
+    ] {
+        for records in [
+            &["thread"][..],
+            &["head"],
+            &["chain"],
+            &["thread", "head", "chain"],
+        ] {
+            let project = project(family);
+            let store = project.path().join(".ai/threads/registry.db");
+            let store = rusqlite::Connection::open(store).unwrap();
+            for record in records {
+                let damage = damage.replace("{}", record);
+                assert_eq!(store.execute(&damage, []), Ok(1), "{damage}");
+            }
+            let tree = project.json(&["tree", "rich"]);
+            let ids: Vec<&Value> = threads_of(&tree).map(|row| &row["thread_id"]).collect();
+            assert_eq!(ids, ["grandchild"], "{damage} {records:?}: {tree}");
+            assert_eq!(tree["unreadable"][0]["thread_id"], "rich", "{tree}");
+            let killed = project.json(&["kill", "rich"]);
+            assert_eq!(killed["exit"], 1, "{killed}");
+            let said = killed["error"]["message"].as_str().expect("a text");
+            assert!(said.contains("all 1 below it have ended"), "{said}");
+            assert_eq!(project.status("grandchild"), "killed", "{records:?}");
+            assert_eq!(project.status("poor"), "created", "it lies beside");
+        }
+    }
+    let missing = Project::new();
+    missing.json(&["create", "--id", "top"]);
+    for command in ["tree", "kill"] {
+        let refused = missing.json(&[command, "tip"]);
+        assert_eq!(refused["error"]["code"], "not-found", "{refused}");
+    }
 }

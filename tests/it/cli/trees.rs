@@ -191,3 +191,31 @@ fn recover_names_what_lies_below_a_thread_that_has_ended() {
     assert_eq!(statuses(&project), ["completed"; CHILDREN + 1]);
     assert_eq!(project.json(&["recover"])["left"], json!([]));
 }
+
+/// Symptom: `recover` said nothing of a thread that waits and cannot be read; `list` and `doctor` did.
+#[test]
+fn recover_names_a_thread_that_waits_and_cannot_be_read() {
+    for damage in [
+        "DELETE FROM record_thread WHERE name = 'top-1'",
+        "UPDATE record_head SET value = '{' WHERE name = 'top-1'",
+    ] {
+        let (project, policy) = (project(), policy(64));
+        let first = slow_top(&project, &policy);
+        await_status(&project, "running", CHILDREN);
+        first.kill();
+        drop(first.end());
+        let store = project.path().join(".ai/threads/registry.db");
+        let store = rusqlite::Connection::open(store).expect("it is there");
+        assert_eq!(store.execute(damage, []), Ok(1));
+        drop(store);
+        // Once with the runs that it closes, once with nothing else to do.
+        for closed in [CHILDREN, 0] {
+            let recovered = project.json(&["recover"]);
+            let runs = recovered["recovered"].as_array().map(Vec::len);
+            assert_eq!((runs, &recovered["exit"]), (Some(closed), &json!(0)));
+            let named = recovered["unreadable"].as_array().into_iter().flatten();
+            let named: Vec<&Value> = named.map(|row| &row["thread_id"]).collect();
+            assert_eq!(named, ["top-1"], "{damage}: {recovered}");
+        }
+    }
+}
