@@ -9,6 +9,8 @@ use threadkeep_cli::answer::{FamilyView, SuspendedRow, suspended_advice};
 
 /// Most children that are named because they are suspended; the others are counted.
 const SUSPENDED_NAMED_MAX: usize = 20;
+/// Most levels that are climbed from a thread: records that were forged may name each other.
+const LEVELS_MAX: usize = 1_000;
 
 /// A thread and all that lies below it, as one sweep of the tree found it.
 #[derive(Debug, Default)]
@@ -80,6 +82,21 @@ async fn row(opened: &Opened, child: &wit::Thread) -> Result<SuspendedRow, CallE
         cause: cause.map(view::cause),
         next: advised,
     })
+}
+
+/// Returns true if a thread is this one or lies below it, as far as the threads between can be read.
+pub async fn lies_in(tenant: &Tenant, thread: &str, top: &str) -> bool {
+    let mut next = thread.to_owned();
+    for _ in 0..LEVELS_MAX {
+        if next == top {
+            return true;
+        }
+        match tenant.get(&next).await.map(|found| found.parent) {
+            Ok(Some(parent)) => next = parent,
+            Ok(None) | Err(_) => return false,
+        }
+    }
+    false
 }
 
 /// The thread whose cap on money is to be raised before this one can spend more: the first of the

@@ -11,7 +11,7 @@ mod look;
 
 use super::{DriveError, Driver, Ended, RunEvent, Sink, Stop, StopLevel};
 use crate::ceilings::Permit;
-use crate::error::CallError;
+use crate::error::{CallError, describe};
 use crate::wit::{self, runner};
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
@@ -77,6 +77,8 @@ struct Tree<'a> {
     crowded: bool,
     /// Something below the top is created or waits, so that somebody must see to it.
     open: bool,
+    /// The top was closed because its holder had died, and is still to be started again.
+    top_interrupted: bool,
     /// When the whole tree was looked through last.
     surveyed: Option<Instant>,
 }
@@ -117,6 +119,7 @@ impl Driver {
             room: None,
             crowded: false,
             open: false,
+            top_interrupted: false,
             surveyed: None,
         };
         tree.runs.push(Box::pin(async {
@@ -187,7 +190,7 @@ impl Tree<'_> {
             if begun || !self.runs.is_empty() {
                 continue;
             }
-            let goes_on = self.waits() || self.open || self.crowded;
+            let goes_on = self.waits() || self.open || self.crowded || self.top_interrupted;
             if goes_on
                 && !stopped
                 && let Some(full) = self.full.take()
@@ -248,13 +251,18 @@ impl Tree<'_> {
             return;
         }
         tracing::warn!(%thread, %error, "a thread of the tree could not be performed");
+        let message = why_left(&error);
         self.lost = true;
         if let DriveError::Call(CallError::Refused(wit::Error::Full(_))) = &error {
             self.full = Some(error);
         }
-        let refused = self.refused.entry(thread).or_insert((Instant::now(), 0));
+        let refused = self.refused.entry(thread.clone());
+        let refused = refused.or_insert((Instant::now(), 0));
         refused.0 = Instant::now() + REFUSED_PAUSE;
         refused.1 += u32::from(!others);
+        if !others && refused.1 == BEGINS_FAILED_MAX {
+            self.sink_of(&thread).emit(RunEvent::LeftAlone { message });
+        }
     }
 
     /// Keep a place in the line for room as long as something finds none.
@@ -288,10 +296,7 @@ impl Tree<'_> {
         self.running.push(thread.clone());
         self.has_children |= thread != self.top;
         let (driver, stop) = (self.driver, self.stop);
-        let sink = match thread == self.top {
-            true => self.sink.clone(),
-            false => self.sink.of_child(&thread),
-        };
+        let sink = self.sink_of(&thread);
         self.runs.push(Box::pin(async move {
             let done = match proof {
                 Some(proof) => {
@@ -307,6 +312,14 @@ impl Tree<'_> {
             (thread, done)
         }));
         true
+    }
+
+    /// Where the events of a thread of the tree go.
+    fn sink_of(&self, thread: &str) -> Sink {
+        match thread == self.top {
+            true => self.sink.clone(),
+            false => self.sink.of_child(thread),
+        }
     }
 
     /// Was a thread refused a moment ago, or too often?
@@ -330,8 +343,22 @@ async fn wait_for_permit(line: &mut Option<BoxFuture<'_, Permit>>) -> Permit {
     }
 }
 
-/// Does the error say that others have the thread now, or went on with it? Then they see to it.
+/// Why a thread could not be begun, with what would allow it.
+fn why_left(error: &DriveError) -> String {
+    let DriveError::Call(CallError::Refused(refused)) = error else {
+        return error.to_string();
+    };
+    let described = describe(refused);
+    let hint = described.hint.map(|hint| format!(": {hint}"));
+    described.message + &hint.unwrap_or_default()
+}
+
+/// Does the error say that others have the thread now, or went on with it? Then they see to it. One
+/// that is at rest and refuses to begin is with nobody: its account is frozen, say.
 fn is_with_others(error: &DriveError) -> bool {
+    if let DriveError::Call(CallError::Refused(wit::Error::Refused(refusal))) = error {
+        return !matches!(&*refusal.status, "created" | "idle" | "suspended");
+    }
     matches!(
         error,
         DriveError::Fenced(_)
@@ -340,7 +367,7 @@ fn is_with_others(error: &DriveError) -> bool {
             | DriveError::QueueFull(_)
             | DriveError::GivenUp(_)
             | DriveError::Call(CallError::Refused(
-                wit::Error::Busy(_) | wit::Error::Refused(_) | wit::Error::Conflict(_)
+                wit::Error::Busy(_) | wit::Error::Conflict(_)
             ))
     )
 }
