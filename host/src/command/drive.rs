@@ -456,6 +456,7 @@ impl Shape {
             cost: view::cost(&costs),
             tree_spend,
             tree_threads: family.threads,
+            tree_unreadable: family.unreadable,
             suspended: family.suspended,
             suspended_left_out: family.suspended_left_out,
             exit: match self.stopped {

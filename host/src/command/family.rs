@@ -22,6 +22,8 @@ pub struct Family {
     /// Those below it that are suspended, in the order of the tree.
     suspended: Vec<String>,
     suspended_left_out: u64,
+    /// Those whose records are missing or cannot be read: the spend lacks what they have spent.
+    pub unreadable: Vec<String>,
 }
 
 impl Family {
@@ -44,6 +46,8 @@ pub async fn gather(tenant: &Tenant, thread: &str) -> Result<Family, CallError> 
     loop {
         let page = tenant.tree(thread, cursor).await?;
         page.branches.into_iter().for_each(|b| family.add(b));
+        let unreadable = page.unreadable.into_iter();
+        family.unreadable.extend(unreadable.map(|one| one.thread));
         cursor = page.cursor;
         if cursor.is_none() {
             return Ok(family);
@@ -53,13 +57,15 @@ pub async fn gather(tenant: &Tenant, thread: &str) -> Result<Family, CallError> 
 
 /// The same as the end of a run shows it: each suspended child with its cause and what to do.
 pub async fn view(opened: &Opened, thread: &str) -> Result<FamilyView, CallError> {
-    let family = gather(opened.tenant(), thread).await?;
+    let mut family = gather(opened.tenant(), thread).await?;
     let mut suspended = Vec::with_capacity(family.suspended.len());
     for child in &family.suspended {
-        let child = opened.tenant().get(child).await?;
-        // It may have gone on meanwhile.
-        if child.status == "suspended" {
-            suspended.push(row(opened, &child).await?);
+        match opened.tenant().get(child).await {
+            // It may have gone on meanwhile.
+            Ok(child) if child.status != "suspended" => {}
+            Ok(child) => suspended.push(row(opened, &child).await?),
+            Err(CallError::Refused(_)) => family.unreadable.push(child.clone()),
+            Err(error) => return Err(error),
         }
     }
     Ok(FamilyView {
@@ -67,16 +73,21 @@ pub async fn view(opened: &Opened, thread: &str) -> Result<FamilyView, CallError
         threads: family.threads,
         suspended,
         suspended_left_out: family.suspended_left_out,
+        unreadable: family.unreadable,
     })
 }
 
 async fn row(opened: &Opened, child: &wit::Thread) -> Result<SuspendedRow, CallError> {
     let cause = child.cause.as_ref();
-    let payer = payer(opened.tenant(), child).await?;
-    let advised = cause.and_then(|cause| {
-        let bound = fault::bound(opened, child);
-        suspended_advice(&child.id, &cause.code, bound, &payer, wait_of(cause))
-    });
+    let advised = match payer(opened.tenant(), child).await {
+        Ok(payer) => cause.and_then(|cause| {
+            let bound = fault::bound(opened, child);
+            suspended_advice(&child.id, &cause.code, bound, &payer, wait_of(cause))
+        }),
+        // Nobody knows whose money it is: what there is to do is to be found out first.
+        Err(CallError::Refused(_)) => Some("threadkeep audit".to_owned()),
+        Err(error) => return Err(error),
+    };
     Ok(SuspendedRow {
         thread_id: child.id.clone(),
         cause: cause.map(view::cause),

@@ -65,6 +65,7 @@ fn run_answers_a_program_with_one_document() {
             "tree_threads": 1,
             "suspended": [],
             "suspended_left_out": 0,
+            "tree_unreadable": [],
             "exit": 0,
         })
     );

@@ -274,3 +274,26 @@ fn tree_and_kill_of_a_thread_that_cannot_be_read_reach_what_lies_below_it() {
         assert_eq!(refused["error"]["code"], "not-found", "{refused}");
     }
 }
+
+/// Symptom: what a tree had spent left children out that could not be read, and said nothing. Fix: the
+/// sum is that of what can be read, with the names of the others.
+#[test]
+fn a_sum_over_a_tree_names_what_it_lacks() {
+    for record in ["head", "chain"] {
+        let project = project(family);
+        let store = project.path().join(".ai/threads/registry.db");
+        let store = rusqlite::Connection::open(store).unwrap();
+        let broken = format!("UPDATE record_{record} SET value = '{{' WHERE name = 'rich'");
+        assert_eq!(store.execute(&broken, []), Ok(1));
+        drop(store);
+        let budget = project.json(&["budget", "show", "top"]);
+        let told = ["tree_spend", "tree_threads", "tree_unreadable"].map(|field| &budget[field]);
+        let expected = [json!("0.10"), json!(3), json!(["rich"])];
+        assert_eq!(told, [&expected[0], &expected[1], &expected[2]], "{record}");
+        let shown = project.run(&["budget", "show", "top"]).out;
+        let words = "0.10 USD for 3 threads, without rich, which cannot be read";
+        assert!(shown.contains(words), "{shown}");
+        let tree = project.run(&["tree", "top"]);
+        assert!(tree.err.contains("in no SPENT above"), "{}", tree.err);
+    }
+}
