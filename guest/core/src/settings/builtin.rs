@@ -26,7 +26,7 @@ const TOOLS: [(&str, &str, &str); 9] = [
     ),
     (
         "wait_threads",
-        "Wait until the child threads have ended or need somebody, and get their results.",
+        "Wait until the child threads have ended or need somebody, and get their results. A child that was interrupted, or that has run out of money it shares with you, keeps the wait open until it goes on.",
         r#"{"type":"object","properties":{"threads":{"type":"array","items":{"type":"string"},"description":"Ids of 1 to 32 of your children; all of them, at most the newest 32, if you do not say."},"any":{"type":"boolean","description":"Wait for the first of them only."},"timeout":{"type":"integer","description":"Seconds, 600 if you do not say."}}}"#,
     ),
     (
