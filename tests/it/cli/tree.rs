@@ -297,3 +297,33 @@ fn a_sum_over_a_tree_names_what_it_lacks() {
         assert!(tree.err.contains("in no SPENT above"), "{}", tree.err);
     }
 }
+
+/// Symptom: one suspended child whose account was lost made every figure of a run's end null. Fix: the
+/// others stand there, and what to do about it is to find out what is wrong.
+#[test]
+fn a_suspended_child_whose_account_is_lost_takes_no_figure_away() {
+    let project = project(|host| {
+        host.spawn("top", "rich", Some(700_000_001));
+        host.spawn("rich", "grandchild", None);
+    });
+    let store = project.path().join(".ai/threads/registry.db");
+    let store = rusqlite::Connection::open(store).unwrap();
+    let cause = json!({"reason": "budget", "code": "spend_exceeded", "message": "no money"});
+    let short = format!(
+        "UPDATE record_head SET value = json_set(value, '$.status', 'suspended', '$.due', NULL, \
+         '$.cause', json('{cause}')) WHERE name = 'grandchild'"
+    );
+    let lost = "DELETE FROM record_chain WHERE name = 'rich'";
+    for sql in [short.as_str(), lost] {
+        assert_eq!(store.execute(sql, []), Ok(1), "{sql}");
+    }
+    drop(store);
+    let ended = project.json(&["resume", "top", "--message", "Hello."]);
+    assert_eq!(ended["status"], "idle", "{ended:#}");
+    assert_eq!(ended["tree_unreadable"], json!(["rich"]), "{ended:#}");
+    assert_eq!(ended["tree_spend"], ended["cost"]["spend"], "{ended:#}");
+    let child = &ended["suspended"][0];
+    let told = (&child["thread_id"], &child["next"]);
+    let expected = (&json!("grandchild"), &json!("threadkeep audit"));
+    assert_eq!(told, expected, "{ended:#}");
+}

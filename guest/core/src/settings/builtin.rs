@@ -267,6 +267,14 @@ mod tests {
         }
     }
 
+    /// Symptom: a model was not told why its wait for a child that was interrupted does not end.
+    #[test]
+    fn the_description_of_a_wait_says_what_keeps_it_open() {
+        let wait = TOOLS.iter().find(|(name, ..)| *name == "wait_threads");
+        let (_, said, _) = wait.expect("it is one of them");
+        assert!(said.contains("interrupted") && said.contains("keeps the wait open"));
+    }
+
     /// Name, arguments, the field that is refused.
     const CALLS: [(&str, &str, Option<&str>); 23] = [
         ("spawn_thread", r#"{"directive":"d"}"#, None),
