@@ -23,6 +23,9 @@ use threadkeep_core::{id, key};
 
 /// Children that one call of `sweep` visits.
 const SWEEP_THREADS: u32 = 50;
+/// Most pages of threads below those that cannot be read which one call tells: an index that was
+/// forged may name them in a circle.
+const LOST_PAGES_MAX: u32 = 20;
 /// Index entries of one page, and most pages, that are searched for one child.
 const INDEX_PAGE: u32 = 500;
 const INDEX_PAGES_MAX: usize = 10;
@@ -314,10 +317,29 @@ impl<P: Ports> Service<P> {
         // If the intent has become a kill since, the children of earlier pages got only a cancel.
         let from = place.from.filter(|_| place.same_intent).unwrap_or(&start);
         let page = self.scan_names(key::INDEX, (from, &end), SWEEP_THREADS, false)?;
+        let mut unreadable = self.tell_each(&page.keys(), intent)?;
+        let lost = unreadable.iter().map(|(key, _)| key.clone()).collect();
+        unreadable.extend(self.tell_below(lost, intent)?);
+        let kept = !unreadable.is_empty() || place.same_intent && place.kept;
+        if page.cursor.is_none() && !kept {
+            let _ = self.decide(thread, &|loaded, moment| {
+                Ok(runner::swept(loaded, intent, moment)?)
+            })?;
+        }
+        let mark = if kept { KEPT } else { "" };
+        let cursor = page.cursor;
+        Ok(Swept {
+            cursor: cursor.map(|cursor| format!("{}{mark} {cursor}", intent.as_str())),
+            unreadable,
+        })
+    }
+
+    /// Tells each of these threads that it is to end; those that cannot be told are returned.
+    fn tell_each(&self, keys: &[String], intent: Intent) -> Result<Vec<(String, String)>, Error> {
         let Many {
             threads,
             mut unreadable,
-        } = self.load_many(&page.keys())?;
+        } = self.load_many(keys)?;
         for child in threads {
             if child.head.value.status.is_end() && child.chain.value.children == 0 {
                 continue;
@@ -332,18 +354,30 @@ impl<P: Ports> Service<P> {
                 unreadable.push((child.key(), error.unreadable()?));
             }
         }
-        let kept = !unreadable.is_empty() || place.same_intent && place.kept;
-        if page.cursor.is_none() && !kept {
-            let _ = self.decide(thread, &|loaded, moment| {
-                Ok(runner::swept(loaded, intent, moment)?)
-            })?;
+        Ok(unreadable)
+    }
+
+    /// Tells the children of threads that cannot be read, which pass nothing on themselves. Those of
+    /// them that cannot be told either are returned, and theirs are told in turn.
+    pub fn tell_below(
+        &self,
+        mut lost: Vec<String>,
+        intent: Intent,
+    ) -> Result<Vec<(String, String)>, Error> {
+        let (mut unreadable, mut pages) = (Vec::new(), 0);
+        while let Some(parent) = lost.pop() {
+            let (start, end) = key::below(&["parent", &key::index_value(&parent)]);
+            let mut from = Some(start);
+            while let Some(start) = from.take().filter(|_| pages < LOST_PAGES_MAX) {
+                let page = self.scan_names(key::INDEX, (&start, &end), SWEEP_THREADS, false)?;
+                let found = self.tell_each(&page.keys(), intent)?;
+                lost.extend(found.iter().map(|(key, _)| key.clone()));
+                unreadable.extend(found);
+                from = page.cursor;
+                pages += 1;
+            }
         }
-        let mark = if kept { KEPT } else { "" };
-        let cursor = page.cursor;
-        Ok(Swept {
-            cursor: cursor.map(|cursor| format!("{}{mark} {cursor}", intent.as_str())),
-            unreadable,
-        })
+        Ok(unreadable)
     }
 }
 

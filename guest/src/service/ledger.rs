@@ -6,9 +6,9 @@ use super::{Error, Service};
 use crate::ports::Ports;
 use std::cell::Cell;
 use threadkeep_core::error::Error as CoreError;
-use threadkeep_core::key;
 use threadkeep_core::plan::{Loaded, Stored};
 use threadkeep_core::runner::{self, Attempt, Bill, Decision, Estimate, HoldRequest, attempt_key};
+use threadkeep_core::{id, key};
 
 /// Most threads of one page of a tree. Each needs two look-ups: for a child and for a sibling.
 pub const TREE_THREADS_MAX: usize = 50;
@@ -177,7 +177,7 @@ impl<P: Ports> Service<P> {
 
     /// Reads the same page, with the threads that cannot be read.
     pub fn tree_page(&self, thread: &str, cursor: Option<&str>) -> Result<TreePage, Error> {
-        let top = self.load(thread)?.key();
+        let top = self.top_key(thread)?;
         let mut path: Vec<String> = match cursor {
             None => vec![top.clone()],
             Some(cursor) => cursor.split('\n').map(str::to_owned).collect(),
@@ -211,6 +211,21 @@ impl<P: Ports> Service<P> {
             unreadable: many.unreadable,
             cursor,
         })
+    }
+
+    /// Returns the key of a tree's top. One that cannot be read is a thread of the tree like any other;
+    /// one of which no record is left is there as long as the index names a child of it.
+    fn top_key(&self, thread: &str) -> Result<String, Error> {
+        let top = id::key(thread);
+        match self.load(thread) {
+            Ok(_) => Ok(top),
+            Err(missing @ Error::Core(CoreError::NotFound { .. }))
+                if !self.next(&mut vec![top.clone()])? =>
+            {
+                Err(missing)
+            }
+            Err(error) => error.unreadable().map(|_| top),
+        }
     }
 
     /// Advances a path to the next thread of a tree; returns false at the end. Each part of the

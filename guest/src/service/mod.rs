@@ -54,6 +54,11 @@ impl Error {
             other => Err(other),
         }
     }
+
+    /// Returns true if [`Error::unreadable`] says what is wrong with stored data.
+    pub fn is_damage(&self) -> bool {
+        self.clone().unreadable().is_ok()
+    }
 }
 
 impl From<CoreError> for Error {

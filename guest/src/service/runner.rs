@@ -9,7 +9,6 @@ use std::rc::Rc;
 use threadkeep_core::error::Error as CoreError;
 use threadkeep_core::history::{Entry, Message, messages, parse_user};
 use threadkeep_core::json::{self, Fields, FromJson, Taken, ToJson, Value, Wrong};
-use threadkeep_core::key;
 use threadkeep_core::limits::Limits;
 use threadkeep_core::plan::{Expect, Loaded, Plan, Standing, Write, is_to_be_revived, standing};
 use threadkeep_core::runner::{
@@ -19,6 +18,7 @@ use threadkeep_core::runner::{
 use threadkeep_core::settings::Pin;
 use threadkeep_core::thread::{Head, Status, StepKind};
 use threadkeep_core::time::Instant;
+use threadkeep_core::{id, key};
 
 /// Most entries whose messages a step carries with a model call. A driver that is further behind
 /// reads them with `transcript.messages`.
@@ -276,8 +276,14 @@ impl<P: Ports> Service<P> {
                 (name, signal),
                 moment,
             )?)
-        })?;
-        Ok(done.map_or_else(|loaded| loaded, shown))
+        });
+        if let (Err(error), Some(intent)) = (&done, signal.intent())
+            && error.is_damage()
+        {
+            // It cannot be ended itself; what it spawned is told in its place.
+            self.tell_below(vec![id::key(thread)], intent)?;
+        }
+        Ok(done?.map_or_else(|loaded| loaded, shown))
     }
 
     /// Lists threads that need a driver: the longest due first, or those of the tree under one.

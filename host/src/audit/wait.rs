@@ -27,7 +27,7 @@ impl Audit<'_> {
             let Some(waited) = self.waited(root, &tip)? else {
                 return Ok(());
             };
-            let heads = waited.iter().map(|child| Key::new("head", child));
+            let heads = waited.iter().map(|child| Key::new("head", &child.tip));
             let keys: Vec<Key> = std::iter::once(Key::new("head", &tip))
                 .chain(heads)
                 .collect();
@@ -47,54 +47,96 @@ impl Audit<'_> {
         Ok(())
     }
 
-    /// Returns the keys of the tips of the children that a thread waits for; `None` if it does not
-    /// wait.
-    fn waited(&self, root: &str, tip: &str) -> Result<Option<Vec<String>>, StorageError> {
+    /// The children that a thread waits for; `None` if it does not wait.
+    fn waited(&self, root: &str, tip: &str) -> Result<Option<Vec<WaitedChild>>, StorageError> {
         let head = Snapshot::in_parts(self.storage, &[Key::new("head", tip)])?.json("head", tip);
         if text(&head["status"]) != "waiting" || head["wait"].is_null() {
             return Ok(None);
         }
         let numbers: BTreeSet<u64> = list(&head["wait"]["numbers"]).iter().map(number).collect();
         let children = self.children(&self.indexed("chain", root)?)?;
-        let mut tips = Vec::new();
+        let mut waited = Vec::new();
         for child in children {
             let key = [Key::new("chain", &child)];
             let chain = Snapshot::in_parts(self.storage, &key)?.json("chain", &child);
             if key_of(&chain["parent"]) == root && numbers.contains(&number(&chain["number"])) {
-                tips.push(key_of(&chain["tip"]));
+                waited.push(WaitedChild {
+                    tip: key_of(&chain["tip"]),
+                    shares: !list(&chain["above"]).is_empty()
+                        && chain["account"]["parent"].is_null(),
+                });
             }
         }
-        Ok(Some(tips))
+        Ok(Some(waited))
     }
 }
 
-/// Returns true if a child with this head must already have answered a wait for it. A hand-off
-/// continues in the next link, an idle or suspended child with mail or an intent continues or ends
-/// by it, and an interrupted one is revived by the driver of its tree. A cap of the policy could
-/// forbid that, but the policy is not known here.
-fn has_stopped(head: &Value) -> bool {
-    let status = text(&head["status"]);
-    let ended = ["completed", "error", "cancelled", "killed"].contains(&status);
-    let told = head["mail_from"] != head["mail_to"] || !head["intent"].is_null();
-    // A suspended thread that is due was raised, or was notified of the end of its child.
-    let told = told || status == "suspended" && !head["due"].is_null();
-    let code = text(&head["cause"]["code"]);
-    // The head does not say whose money is short.
-    let interrupted = ["recovered", "stopped", "store_full", "spend_exceeded"].contains(&code);
-    ended || ["suspended", "idle"].contains(&status) && !told && !interrupted
+/// A child that is waited for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct WaitedChild {
+    /// Key of the tip of its chain.
+    tip: String,
+    /// It draws on the account that its parent draws on.
+    shares: bool,
 }
 
-fn compare(tip: &str, waited: &[String], records: &Snapshot) -> Suspicion {
+/// Must a child with this head have answered a wait for it, whatever the operator's caps are, which
+/// are not known here? The rule of the core (`standing` in `plan/neighbour.rs`), stated anew: a
+/// hand-off goes on in the next link, a child at rest that was told something goes on or ends by it,
+/// and one that was interrupted is revived by the driver of its tree.
+fn has_stopped(head: &Value, shares: bool) -> bool {
+    let told_to_end = !head["intent"].is_null();
+    match text(&head["status"]) {
+        "completed" | "error" | "cancelled" | "killed" => true,
+        "idle" => !told_to_end && head["mail_from"] == head["mail_to"],
+        "suspended" if told_to_end => false,
+        // A suspended one that is due was raised, or told of a message or of the end of its child.
+        "suspended" => is_capped(head) || head["due"].is_null() && !is_interrupted(head, shares),
+        _ => false,
+    }
+}
+
+/// Has the run reached one of the thread's own caps?
+fn is_capped(head: &Value) -> bool {
+    let (limits, used) = (&head["limits"], &head["counters"]);
+    [
+        ("turns", "run_turns"),
+        ("tokens", "run_tokens"),
+        ("duration", "run_duration"),
+    ]
+    .iter()
+    .any(|(cap, counter)| {
+        let cap = limits[cap].as_u64();
+        cap.is_some_and(|cap| number(&used[counter]) >= cap)
+    })
+}
+
+/// Does the driver of the tree mend the cause of a suspension by itself?
+fn is_interrupted(head: &Value, shares: bool) -> bool {
+    let cause = &head["cause"];
+    match text(&cause["code"]) {
+        "recovered" | "stopped" | "store_full" => true,
+        "spend_exceeded" => {
+            let spent = number(&head["counters"]["spend"]);
+            let left = head["limits"]["spend"].as_u64();
+            let left = left.map(|cap| cap.saturating_sub(spent));
+            shares && left.is_none_or(|left| left >= number(&cause["value"]))
+        }
+        _ => false,
+    }
+}
+
+fn compare(tip: &str, waited: &[WaitedChild], records: &Snapshot) -> Suspicion {
     let mut suspicion = Suspicion::about(tip);
     let head = records.json("head", tip);
     if text(&head["status"]) != "waiting" {
         return suspicion;
     }
     for child in waited {
-        let child_head = records.json("head", child);
-        if has_stopped(&child_head) {
-            let status = &child_head["status"];
-            let expected = format!("to be woken by {}, which is {}", shown(child), text(status));
+        let child_head = records.json("head", &child.tip);
+        if has_stopped(&child_head, child.shares) {
+            let (status, child) = (text(&child_head["status"]), shown(&child.tip));
+            let expected = format!("to be woken by {child}, which is {status}");
             suspicion.of(Invariant::Indexes, expected, "it waits for it still");
         }
     }

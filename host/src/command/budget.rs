@@ -58,6 +58,7 @@ async fn show(session: &Session, named: args::Named, screen: &mut Screen) -> Res
         own: account.chain == thread.chain,
         tree_spend: tree.spend,
         tree_threads: tree.threads,
+        tree_unreadable: tree.unreadable,
         account: view::account(account).with_tree_spend(of_account),
         exit: Exit::Done,
     }))

@@ -9,6 +9,7 @@
 use super::interrupts::{Interrupt, Interrupts};
 use super::open::{Opened, stale};
 use super::{family, fault, view};
+use std::collections::BTreeMap;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,6 +32,8 @@ use tokio::task::JoinHandle;
 const SIGNAL_TIME_MAX: Duration = Duration::from_secs(5);
 /// Entries of one read.
 const ENTRIES_A_PAGE: u32 = 100;
+/// Most threads that are named because a call of theirs was charged; the others are added up.
+const CHARGED_NAMED_MAX: usize = 10;
 /// Most attempts to signal a cancel: other processes may be writing to the thread.
 const SIGNAL_TRIES: u32 = 5;
 
@@ -73,8 +76,8 @@ pub struct Watch<'a> {
     presses: u32,
     terminated: bool,
     cancel: Option<JoinHandle<()>>,
-    /// Version of the thread before the run.
-    before: Option<u64>,
+    /// The threads of the tree that this command performed, each with the version before its first run.
+    performed: BTreeMap<String, u64>,
     stream: Stream,
 }
 
@@ -87,7 +90,7 @@ impl<'a> Watch<'a> {
             presses: 0,
             terminated: false,
             cancel: None,
-            before: None,
+            performed: BTreeMap::new(),
             stream,
         }
     }
@@ -102,8 +105,6 @@ impl<'a> Watch<'a> {
     ) -> Result<Driven, Fault> {
         opened.catch_up(screen).await;
         let writer = opened.writer();
-        let before = opened.tenant().get(thread).await;
-        self.before = before.ok().map(|thread| thread.version);
         let done = self
             .run(opened, thread, input, writer.as_ref(), screen)
             .await;
@@ -212,9 +213,10 @@ impl<'a> Watch<'a> {
     }
 
     fn show(&mut self, event: RunEvent, screen: &mut Screen) {
+        self.note_performed(&event);
         let stream = &mut self.stream;
         match event {
-            RunEvent::Started { thread, run } => stream.started(screen, &thread, run),
+            RunEvent::Started { thread, run, .. } => stream.started(screen, &thread, run),
             RunEvent::Text(text) => stream.text(screen, &text),
             RunEvent::Thinking(_) => stream.thinking(screen),
             RunEvent::ToolNamed(_) | RunEvent::Ended(_) | RunEvent::AfterFailed { .. } => {}
@@ -236,6 +238,20 @@ impl<'a> Watch<'a> {
             RunEvent::Disbelieved { reported, counted } => {
                 stream.disbelieved(screen, reported.total(), counted.total());
             }
+            _ => {}
+        }
+    }
+
+    /// Remembers which threads were performed. What is charged for a call stands in a later entry than
+    /// the one that handed it out.
+    fn note_performed(&mut self, event: &RunEvent) {
+        match event {
+            RunEvent::Started {
+                thread, version, ..
+            } => {
+                self.performed.entry(thread.clone()).or_insert(*version);
+            }
+            RunEvent::Child { event, .. } => self.note_performed(event),
             _ => {}
         }
     }
@@ -265,11 +281,8 @@ impl<'a> Watch<'a> {
             (Err(error), _) => return Err(fault::drive(opened, thread, error)),
             (Ok(_), Err(error)) => return Err(fault::of_thread(opened, thread, &error)),
         };
-        if let Some(before) = self.before {
-            let charges = Charges::since(opened.tenant(), &thread.id, before).await;
-            if let Some(note) = charges.note() {
-                screen.note(&note);
-            }
+        for note in Charges::gather(opened.tenant(), &thread.id, &self.performed).await {
+            screen.note(&note);
         }
         let (presses, terminated) = (self.presses, self.terminated);
         let family = family::view(opened, &thread.id).await;
@@ -300,6 +313,9 @@ fn replied(ended: &Ended) -> bool {
 fn child(stream: &mut Stream, thread: &str, event: &RunEvent, screen: &mut Screen) {
     match event {
         RunEvent::Started { run: 1, .. } => stream.child(screen, thread, "started"),
+        RunEvent::LeftAlone { message } => {
+            stream.child(screen, thread, &format!("is left alone: {message}"));
+        }
         RunEvent::Ended(ended) => {
             let cause = ended.cause.as_ref().map(|why| format!(": {}", why.message));
             let what = format!("{}{}", ended.status, cause.unwrap_or_default());
@@ -318,41 +334,58 @@ struct Charges {
 }
 
 impl Charges {
-    /// Sums the charges in the entries of a thread after a version, as far as the entries can be
-    /// read.
+    /// What is to be said of the threads that were performed: the top first, then its children by name,
+    /// and those together that are too many to be named.
+    async fn gather(tenant: &Tenant, top: &str, performed: &BTreeMap<String, u64>) -> Vec<String> {
+        let (mut notes, mut others) = (Vec::new(), Self::default());
+        if let Some(before) = performed.get(top) {
+            notes.extend(Self::since(tenant, top, *before).await.note(""));
+        }
+        for (thread, before) in performed.iter().filter(|(thread, _)| *thread != top) {
+            let charges = Self::since(tenant, thread, *before).await;
+            match notes.len() < CHARGED_NAMED_MAX {
+                true => notes.extend(charges.note(&format!(" of {thread}"))),
+                false => others.add(&charges),
+            }
+        }
+        notes.extend(others.note(" of other children"));
+        notes
+    }
+
+    /// Those that stand in the events of a thread after a version, as far as they can be read.
     async fn since(tenant: &Tenant, thread: &str, before: u64) -> Self {
         let mut charges = Self::default();
         let mut after = before;
-        while let Ok(page) = tenant.entries(thread, after, ENTRIES_A_PAGE).await {
-            for entry in &page.entries {
-                charges.add(&view::json(&entry.body));
+        while let Ok(page) = tenant.events(thread, after, ENTRIES_A_PAGE).await {
+            for event in page.events.iter().filter(|event| event.kind == "charged") {
+                let body = view::json(&event.body);
+                let amount = |name| body.get(name).and_then(|n| n.as_u64()).unwrap_or(0);
+                charges.add(&Self {
+                    calls: 1,
+                    spend: amount("spend"),
+                    most: amount("most"),
+                });
             }
-            match page.entries.last() {
-                Some(last) if last.version > after => after = last.version,
+            match page.cursor {
+                Some(next) if next > after => after = next,
                 _ => break,
             }
         }
         charges
     }
 
-    fn add(&mut self, entry: &serde_json::Value) {
-        let events = entry.get("events").and_then(|events| events.as_array());
-        for event in events.into_iter().flatten() {
-            if event.get("type").and_then(|kind| kind.as_str()) != Some("charged") {
-                continue;
-            }
-            let amount = |name| event.get(name).and_then(|n| n.as_u64()).unwrap_or(0);
-            self.calls += 1;
-            self.spend = self.spend.saturating_add(amount("spend"));
-            self.most = self.most.saturating_add(amount("most"));
-        }
+    fn add(&mut self, other: &Self) {
+        self.calls += other.calls;
+        self.spend = self.spend.saturating_add(other.spend);
+        self.most = self.most.saturating_add(other.most);
     }
 
-    fn note(&self) -> Option<String> {
+    /// `whose` stands behind the calls.
+    fn note(&self, whose: &str) -> Option<String> {
         let what = match self.calls {
             0 => return None,
-            1 => "one call has".to_owned(),
-            calls => format!("{calls} calls have"),
+            1 => format!("one call{whose} has"),
+            calls => format!("{calls} calls{whose} have"),
         };
         let (spend, most) = (money::shown(self.spend), money::shown(self.most));
         Some(format!(
@@ -429,6 +462,7 @@ impl Shape {
             cost: view::cost(&costs),
             tree_spend,
             tree_threads: family.threads,
+            tree_unreadable: family.unreadable,
             suspended: family.suspended,
             suspended_left_out: family.suspended_left_out,
             exit: match self.stopped {

@@ -9,6 +9,8 @@ use threadkeep_cli::answer::{FamilyView, SuspendedRow, suspended_advice};
 
 /// Most suspended children that are named; the others are counted.
 const SUSPENDED_NAMED_MAX: usize = 20;
+/// Most levels that are climbed from a thread: records that were forged may name each other.
+const LEVELS_MAX: usize = 1_000;
 
 /// Totals of a thread and all threads below it, from one pass over the tree.
 #[derive(Debug, Default)]
@@ -20,6 +22,8 @@ pub struct Family {
     /// Suspended threads below it, in the order of the tree.
     suspended: Vec<String>,
     suspended_left_out: u64,
+    /// Those whose records are missing or cannot be read: the spend lacks what they have spent.
+    pub unreadable: Vec<String>,
 }
 
 impl Family {
@@ -42,6 +46,8 @@ pub async fn gather(tenant: &Tenant, thread: &str) -> Result<Family, CallError> 
     loop {
         let page = tenant.tree(thread, cursor).await?;
         page.branches.into_iter().for_each(|b| family.add(b));
+        let unreadable = page.unreadable.into_iter();
+        family.unreadable.extend(unreadable.map(|one| one.thread));
         cursor = page.cursor;
         if cursor.is_none() {
             return Ok(family);
@@ -51,13 +57,15 @@ pub async fn gather(tenant: &Tenant, thread: &str) -> Result<Family, CallError> 
 
 /// Reads the same totals for the end of a run: each suspended child with its cause and what to do.
 pub async fn view(opened: &Opened, thread: &str) -> Result<FamilyView, CallError> {
-    let family = gather(opened.tenant(), thread).await?;
+    let mut family = gather(opened.tenant(), thread).await?;
     let mut suspended = Vec::with_capacity(family.suspended.len());
     for child in &family.suspended {
-        let child = opened.tenant().get(child).await?;
-        // It may have been resumed meanwhile.
-        if child.status == "suspended" {
-            suspended.push(row(opened, &child).await?);
+        match opened.tenant().get(child).await {
+            // It may have been resumed meanwhile.
+            Ok(child) if child.status != "suspended" => {}
+            Ok(child) => suspended.push(row(opened, &child).await?),
+            Err(CallError::Refused(_)) => family.unreadable.push(child.clone()),
+            Err(error) => return Err(error),
         }
     }
     Ok(FamilyView {
@@ -65,21 +73,41 @@ pub async fn view(opened: &Opened, thread: &str) -> Result<FamilyView, CallError
         threads: family.threads,
         suspended,
         suspended_left_out: family.suspended_left_out,
+        unreadable: family.unreadable,
     })
 }
 
 async fn row(opened: &Opened, child: &wit::Thread) -> Result<SuspendedRow, CallError> {
     let cause = child.cause.as_ref();
-    let payer = payer(opened.tenant(), child).await?;
-    let advised = cause.and_then(|cause| {
-        let bound = fault::bound(opened, child);
-        suspended_advice(&child.id, &cause.code, bound, &payer, wait_of(cause))
-    });
+    let advised = match payer(opened.tenant(), child).await {
+        Ok(payer) => cause.and_then(|cause| {
+            let bound = fault::bound(opened, child);
+            suspended_advice(&child.id, &cause.code, bound, &payer, wait_of(cause))
+        }),
+        // Nobody knows whose money it is: what there is to do is to be found out first.
+        Err(CallError::Refused(_)) => Some("threadkeep audit".to_owned()),
+        Err(error) => return Err(error),
+    };
     Ok(SuspendedRow {
         thread_id: child.id.clone(),
         cause: cause.map(view::cause),
         next: advised,
     })
+}
+
+/// Returns true if a thread is this one or lies below it, as far as the threads between can be read.
+pub async fn lies_in(tenant: &Tenant, thread: &str, top: &str) -> bool {
+    let mut next = thread.to_owned();
+    for _ in 0..LEVELS_MAX {
+        if next == top {
+            return true;
+        }
+        match tenant.get(&next).await.map(|found| found.parent) {
+            Ok(Some(parent)) => next = parent,
+            Ok(None) | Err(_) => return false,
+        }
+    }
+    false
 }
 
 /// Returns the thread whose cap on money must be raised before this one can spend more: the first

@@ -3,8 +3,9 @@
 use super::open::Session;
 use super::{fault, view};
 use std::collections::BTreeMap;
-use threadkeep::error::CallError;
+use threadkeep::error::{CallError, Description, describe};
 use threadkeep::tenant::Tenant;
+use threadkeep::wit;
 use threadkeep::wit::registry::Filter;
 use threadkeep_cli::answer::RecoverAnswer;
 use threadkeep_cli::args;
@@ -33,20 +34,35 @@ pub async fn recover(
     let left = left_below(opened.tenant(), &recovered.closed).await;
     let left = left.map_err(|error| fault::call(&error))?;
     opened.say_if_empty(screen);
-    let unreadable = [recovered.unreadable, swept.unreadable].concat();
+    let mut unreadable = recovered.unreadable;
+    for found in [swept.unreadable, left.unreadable].concat() {
+        if unreadable.iter().all(|known| known.thread != found.thread) {
+            unreadable.push(found);
+        }
+    }
     Ok(screen.answer(&RecoverAnswer {
         recovered: recovered.closed,
         unreadable: unreadable.into_iter().map(view::unreadable).collect(),
-        left,
+        left: left.tops,
         exit: Exit::Done,
     }))
+}
+
+/// What is left below threads that have ended.
+#[derive(Default)]
+struct LeftBelow {
+    /// Those threads.
+    tops: Vec<String>,
+    /// Threads that are created or wait, or lie above such a one, and cannot be read: nobody knows
+    /// whether they are left.
+    unreadable: Vec<wit::Unreadable>,
 }
 
 /// Finds threads that have ended while threads below them were created, wait or were just
 /// recovered: no process drives those until the user resumes the top thread. Trees that another
 /// process performs at this moment are left out.
-async fn left_below(tenant: &Tenant, recovered: &[String]) -> Result<Vec<String>, CallError> {
-    let mut lowest = recovered.to_vec();
+async fn left_below(tenant: &Tenant, recovered: &[String]) -> Result<LeftBelow, CallError> {
+    let (mut lowest, mut left) = (recovered.to_vec(), LeftBelow::default());
     for status in ["created", "waiting"] {
         let filter = Filter {
             status: Some(status.to_owned()),
@@ -57,30 +73,32 @@ async fn left_below(tenant: &Tenant, recovered: &[String]) -> Result<Vec<String>
             let page = tenant.list(filter.clone(), PAGE_THREADS, cursor).await?;
             let children = page.threads.into_iter().filter(|one| one.parent.is_some());
             lowest.extend(children.map(|child| child.id));
+            left.unreadable.extend(page.unreadable);
             cursor = page.cursor;
             if cursor.is_none() {
                 break;
             }
         }
     }
-    let (mut tops, mut left) = (BTreeMap::new(), Vec::new());
+    let mut tops = BTreeMap::new();
     for thread in lowest {
-        let Some(top) = top_of(tenant, &thread, &mut tops).await? else {
+        let Some(top) = top_of(tenant, &thread, &mut tops, &mut left.unreadable).await? else {
             continue;
         };
-        if top != thread && !left.contains(&top) && !is_performed(tenant, &top).await? {
-            left.push(top);
+        if top != thread && !left.tops.contains(&top) && !is_performed(tenant, &top).await? {
+            left.tops.push(top);
         }
     }
     Ok(left)
 }
 
-/// Returns the top thread of a tree, if it has ended. `tops` remembers it for every thread on the
-/// way.
+/// The thread at the top of a tree, if it has ended. `tops` remembers it for every thread on the
+/// way; one that cannot be read ends the way and is named.
 async fn top_of(
     tenant: &Tenant,
     thread: &str,
     tops: &mut BTreeMap<String, Option<String>>,
+    unreadable: &mut Vec<wit::Unreadable>,
 ) -> Result<Option<String>, CallError> {
     let (mut way, mut next) = (Vec::new(), thread.to_owned());
     let top = loop {
@@ -93,13 +111,30 @@ async fn top_of(
                 Some(parent) => next = parent,
                 None => break found.outcome.is_some().then_some(found.id),
             },
-            // A thread that is deleted or cannot be read is reported elsewhere.
-            Err(CallError::Refused(_)) => break None,
+            Err(CallError::Refused(refused)) => {
+                unreadable.push(unreadable_by(&next, refused));
+                break None;
+            }
             Err(error) => return Err(error),
         }
     };
     tops.extend(way.into_iter().map(|passed| (passed, top.clone())));
     Ok(top)
+}
+
+/// Names a thread that a child has as its parent and that cannot be had.
+fn unreadable_by(thread: &str, refused: wit::Error) -> wit::Unreadable {
+    let why = match refused {
+        wit::Error::Corrupt(why) => why,
+        refused => {
+            let Description { code, message, .. } = describe(&refused);
+            wit::Failure { code, message }
+        }
+    };
+    wit::Unreadable {
+        thread: thread.to_owned(),
+        why,
+    }
 }
 
 /// Returns true if a thread of this tree is running. Runs of dead processes were closed before, so

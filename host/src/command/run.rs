@@ -1,6 +1,7 @@
 //! `run`, `resume` and `create`.
 
 use super::drive;
+use super::family;
 use super::fault;
 use super::open::{Opened, Session};
 use super::view;
@@ -142,9 +143,12 @@ pub async fn take_from_dead(
     let recovered = opened.project().recover(&[]).await;
     for recovered in recovered.map_err(|error| fault::recovery(&error))? {
         opened.refresh(&recovered, screen).await;
-        screen.note(&format!(
-            "the process that held {recovered} died: it goes on"
-        ));
+        // Those of other trees wait for whoever resumes them.
+        if family::lies_in(opened.tenant(), &recovered, &thread.id).await {
+            screen.note(&format!(
+                "the process that held {recovered} died: it goes on"
+            ));
+        }
     }
     let now = opened.tenant().get(&thread.id).await;
     now.map_err(|error| fault::of_thread(opened, &thread.id, &error))

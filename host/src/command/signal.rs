@@ -17,6 +17,8 @@ use threadkeep_cli::money;
 use threadkeep_cli::screen::Screen;
 
 const MILLIS: u64 = 1_000;
+/// Most threads that are named because they have not ended; the others are counted.
+const LEFT_NAMED_MAX: usize = 20;
 
 /// Raises caps of a thread.
 pub async fn raise(
@@ -189,10 +191,13 @@ async fn send(
     let failed = |error| fault::of_thread(opened, thread, &error);
     let tenant = opened.tenant();
     let ends = matches!(what, SignalKind::Cancel | SignalKind::Kill);
-    tenant
-        .signal(thread, &fresh_id(), what)
-        .await
-        .map_err(failed)?;
+    if let Err(error) = tenant.signal(thread, &fresh_id(), what).await {
+        let fault = failed(error);
+        return Err(match ends {
+            true => end_below(opened, thread, fault, screen).await,
+            false => fault,
+        });
+    }
     if ends {
         tell_children(opened, thread, screen).await;
     }
@@ -218,6 +223,54 @@ async fn send(
         own_loop: record.run.step.as_deref() == Some("own-loop"),
         exit: Exit::Done,
     }))
+}
+
+/// Ends what lies below a thread that cannot be ended itself, because a record of it is missing or
+/// cannot be read. The component has told its children; the fault then says who has not ended.
+async fn end_below(opened: &Opened, thread: &str, fault: Fault, screen: &mut Screen) -> Fault {
+    let tenant = opened.tenant();
+    // Nothing was told where the records are sound, or where no thread of this name ever was.
+    if tenant.get(thread).await.is_ok() || tenant.tree(thread, None).await.is_err() {
+        return fault;
+    }
+    tell_children(opened, thread, screen).await;
+    let (mut ended, mut left, mut cursor) = (0_u64, Vec::new(), None);
+    loop {
+        let page = match tenant.tree(thread, cursor).await {
+            Ok(page) => page,
+            Err(error) => {
+                left.push(format!("the rest cannot be read ({error})"));
+                break;
+            }
+        };
+        for branch in page.branches.iter().filter(|branch| branch.depth > 0) {
+            match branch.status.as_str() {
+                "completed" | "error" | "cancelled" | "killed" => ended += 1,
+                status => left.push(format!("{} is {status}", branch.thread)),
+            }
+        }
+        let others = page.unreadable.iter();
+        let others = others.filter(|other| !other.thread.eq_ignore_ascii_case(thread));
+        left.extend(others.map(|other| format!("{} cannot be read", other.thread)));
+        cursor = page.cursor;
+        if cursor.is_none() {
+            break;
+        }
+    }
+    let more = left.len().saturating_sub(LEFT_NAMED_MAX);
+    left.truncate(LEFT_NAMED_MAX);
+    if more > 0 {
+        left.push(format!("{more} more have not ended"));
+    }
+    let message = match left.as_slice() {
+        [] => format!("{}; all {ended} below it have ended", fault.message),
+        left => format!(
+            "{}; of those below it {ended} have ended, {}",
+            fault.message,
+            left.join(", ")
+        ),
+    };
+    Fault { message, ..fault }
 }
 
 /// Propagates the end of a thread to the threads that it spawned. An intent that cannot be

@@ -17,6 +17,8 @@ pub enum RunEvent {
         thread: String,
         /// Number of the run.
         run: u64,
+        /// The version that handed out its first step: what is newer is of this run.
+        version: u64,
     },
     /// More text of the reply under way.
     Text(String),
@@ -60,7 +62,12 @@ pub enum RunEvent {
         /// Its event.
         event: Box<RunEvent>,
     },
-    /// A turn is durable.
+    /// It could not be begun, so often that the run of its tree leaves it alone.
+    LeftAlone {
+        /// Why, as it was refused last.
+        message: String,
+    },
+    /// A turn is durable: what the thread has used so far.
     Turn(Costs),
     /// A call waits for its slot, because too many were made in a minute, or for money that other
     /// calls hold.

@@ -311,6 +311,7 @@ impl Driver {
         sink.emit(RunEvent::Started {
             thread: thread.clone(),
             run: handle.thread.run.number,
+            version: handle.step.version,
         });
         let mut run = perform::Run {
             driver: self,

@@ -10,7 +10,7 @@ mod look;
 
 use super::{DriveError, Driver, Ended, RunEvent, Sink, Stop, StopLevel};
 use crate::ceilings::Permit;
-use crate::error::CallError;
+use crate::error::{CallError, describe};
 use crate::wit::{self, runner};
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
@@ -78,6 +78,8 @@ struct Tree<'a> {
     crowded: bool,
     /// True if a thread below the top is created or waiting, and needs a driver.
     open: bool,
+    /// The top was closed because its holder had died, and is still to be started again.
+    top_interrupted: bool,
     /// Time of the last survey of the whole tree.
     surveyed: Option<Instant>,
 }
@@ -118,6 +120,7 @@ impl Driver {
             room: None,
             crowded: false,
             open: false,
+            top_interrupted: false,
             surveyed: None,
         };
         tree.runs.push(Box::pin(async {
@@ -188,7 +191,7 @@ impl Tree<'_> {
             if begun || !self.runs.is_empty() {
                 continue;
             }
-            let goes_on = self.waits() || self.open || self.crowded;
+            let goes_on = self.waits() || self.open || self.crowded || self.top_interrupted;
             if goes_on
                 && !stopped
                 && let Some(full) = self.full.take()
@@ -250,13 +253,18 @@ impl Tree<'_> {
             return;
         }
         tracing::warn!(%thread, %error, "a thread of the tree could not be performed");
+        let message = why_left(&error);
         self.lost = true;
         if let DriveError::Call(CallError::Refused(wit::Error::Full(_))) = &error {
             self.full = Some(error);
         }
-        let refused = self.refused.entry(thread).or_insert((Instant::now(), 0));
+        let refused = self.refused.entry(thread.clone());
+        let refused = refused.or_insert((Instant::now(), 0));
         refused.0 = Instant::now() + REFUSED_PAUSE;
         refused.1 += u32::from(!others);
+        if !others && refused.1 == BEGINS_FAILED_MAX {
+            self.sink_of(&thread).emit(RunEvent::LeftAlone { message });
+        }
     }
 
     /// Keeps a place in the queue for room as long as a thread finds none.
@@ -290,10 +298,7 @@ impl Tree<'_> {
         self.running.push(thread.clone());
         self.has_children |= thread != self.top;
         let (driver, stop) = (self.driver, self.stop);
-        let sink = match thread == self.top {
-            true => self.sink.clone(),
-            false => self.sink.of_child(&thread),
-        };
+        let sink = self.sink_of(&thread);
         self.runs.push(Box::pin(async move {
             let done = match proof {
                 Some(proof) => {
@@ -309,6 +314,14 @@ impl Tree<'_> {
             (thread, done)
         }));
         true
+    }
+
+    /// Where the events of a thread of the tree go.
+    fn sink_of(&self, thread: &str) -> Sink {
+        match thread == self.top {
+            true => self.sink.clone(),
+            false => self.sink.of_child(thread),
+        }
     }
 
     /// True if a thread failed to begin a moment ago, or too often.
@@ -332,9 +345,22 @@ async fn wait_for_permit(line: &mut Option<BoxFuture<'_, Permit>>) -> Permit {
     }
 }
 
-/// True if the error says that another holder has the thread, or continued it, and so takes care of
-/// it.
+/// Why a thread could not be begun, with what would allow it.
+fn why_left(error: &DriveError) -> String {
+    let DriveError::Call(CallError::Refused(refused)) = error else {
+        return error.to_string();
+    };
+    let described = describe(refused);
+    let hint = described.hint.map(|hint| format!(": {hint}"));
+    described.message + &hint.unwrap_or_default()
+}
+
+/// Does the error say that others have the thread now, or went on with it? Then they see to it. One
+/// that is at rest and refuses to begin is with nobody: its account is frozen, say.
 fn is_with_others(error: &DriveError) -> bool {
+    if let DriveError::Call(CallError::Refused(wit::Error::Refused(refusal))) = error {
+        return !matches!(&*refusal.status, "created" | "idle" | "suspended");
+    }
     matches!(
         error,
         DriveError::Fenced(_)
@@ -343,7 +369,7 @@ fn is_with_others(error: &DriveError) -> bool {
             | DriveError::QueueFull(_)
             | DriveError::GivenUp(_)
             | DriveError::Call(CallError::Refused(
-                wit::Error::Busy(_) | wit::Error::Refused(_) | wit::Error::Conflict(_)
+                wit::Error::Busy(_) | wit::Error::Conflict(_)
             ))
     )
 }

@@ -102,3 +102,44 @@ fn an_end_that_is_still_to_be_told_is_due() {
     let alone = set("head", "late", "'$.sweep', 'kill'");
     assert_eq!(unsaid(&kept.planted(&alone), Indexes, "late"), None);
 }
+
+/// Symptom: every child that was short of money passed as one that answers no wait. Fix: the rule of
+/// the core, stated anew: it does so where it draws on its parent's account and has not reached a cap
+/// of its own.
+#[test]
+fn a_wait_is_answered_by_a_child_that_nobody_revives() {
+    let waits = |head: &str, chain: &str| {
+        [
+            "UPDATE record_index SET name = replace(name, 'running', 'waiting') WHERE name LIKE 'status%' AND name LIKE '%' || char(1) || 'open'".to_owned(),
+            set("head", "open", "'$.status', 'waiting', '$.holder', NULL, '$.expiry', NULL, '$.step', NULL, '$.wait', json('{\"numbers\":[1],\"until\":{\"seconds\":1800000600,\"nanos\":0}}')"),
+            set("chain", "plain", &format!("'$.number', 1, '$.parent', 'open'{chain}")),
+            set("thread", "plain", "'$.parent', 'open'"),
+            "UPDATE record_index SET name = replace(name, 'parent' || char(1) || 'top', 'parent' || char(1) || 'open') WHERE name LIKE 'parent%plain'".to_owned(),
+            set("head", "plain", &format!("'$.status', 'suspended', '$.mail_from', 0, '$.mail_to', 0, {head}")),
+        ]
+        .join(";")
+    };
+    let cause = |code: &str| format!("'$.cause', json('{{\"code\":\"{code}\",\"value\":10}}')");
+    let short = cause("spend_exceeded");
+    let own_cap = format!("{short}, '$.limits.spend', json_extract(value, '$.counters.spend') + 9");
+    let more = format!("{short}, '$.limits.spend', json_extract(value, '$.counters.spend') + 10");
+    let own_account = ", '$.account.parent', 'open'";
+    let recovered = cause("recovered");
+    let capped = format!("{recovered}, '$.limits.turns', 0");
+    let kept = Kept::new();
+    for (head, chain, answers) in [
+        (&short, "", false),
+        (&more, "", false),
+        (&own_cap, "", true),
+        (&short, own_account, true),
+        (&recovered, "", false),
+        (&capped, "", true),
+        (&cause("turns_exceeded"), "", true),
+        (&cause("money_held"), "", true),
+    ] {
+        let report = kept.planted(&waits(head, chain));
+        let mut found = report.findings.iter();
+        let woken = found.any(|one| one.expected.starts_with("to be woken by plain"));
+        assert_eq!(woken, answers, "{head} {chain}: {report:#?}");
+    }
+}

@@ -132,6 +132,12 @@ pub fn grove_over(store: Arc<dyn Storage>, spend: &str, pause: Duration, act: Bo
 }
 
 impl Grove {
+    /// How often the model was asked with this prompt.
+    pub fn asked(&self, who: &str) -> usize {
+        let asked = self.actor.asked.lock().unwrap();
+        asked.iter().filter(|asked| *asked == who).count()
+    }
+
     pub async fn top(&self) -> String {
         let draft = threadkeep_tests::fixture::draft(Some("top"));
         self.driver.tenant().create(draft).await.unwrap().id

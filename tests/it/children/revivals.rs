@@ -1,7 +1,7 @@
 //! Interrupted trees through the driver: no child's result is lost, and a run stays until nothing
 //! below it is left to do.
 
-use super::grove::{Act, Grove, call, grove, say};
+use super::grove::{Act, Grove, call, grove, grove_over, say};
 use serde_json::json;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -305,4 +305,121 @@ async fn a_child_that_is_recovered_in_a_live_tree_is_revived() {
     assert_eq!(ended.result.as_deref(), Some(r#""all done""#), "{ended:?}");
     all_are(&grove, &top, 7, "completed").await;
     grove.adds_up(&top).await;
+}
+
+/// Waits until the tree has a top and children of these states, in any order; the children that run.
+async fn await_states(grove: &Grove, top: &str, above: &str, below: &[&str]) -> Vec<String> {
+    loop {
+        let tree = grove.tree(top).await;
+        let mut states: Vec<&str> = tree[1..].iter().map(|one| &*one.status).collect();
+        states.sort_unstable();
+        if tree[0].status == above && states == below {
+            let run = tree[1..].iter().filter(|one| one.status == "running");
+            return run.map(|one| one.thread.clone()).collect();
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// The top spawns two leaves and waits for one of them.
+fn waits_for_one(who: &str, before: usize, _: &str) -> Vec<Block> {
+    let spawn = ("spawn_thread", json!({"directive": "leaf"}));
+    match who {
+        "top" if before == 0 => call(&[spawn.clone(), spawn, (WAIT, json!({"any": true}))]),
+        "top" => say("all done"),
+        _ => say("leaf done"),
+    }
+}
+
+/// Symptom: a driver whose top was run by another process that died ended with "suspended
+/// (recovered)", though it could go on; without room among the `runs` the top was never begun again.
+/// Fix: it goes on with the top, and tries again until there is room.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_top_whose_other_holder_died_goes_on_once_there_is_room() {
+    let grove = grove("1", Duration::from_secs(3), Box::new(waits_for_one));
+    let top = grove.top().await;
+    let (sink, stop) = (Sink::none(), Stop::never());
+    let (one, two) = (with_runs(&grove, 1), with_runs(&grove, 1));
+    let mut first = Box::pin(one.run(&top, None, &sink, &stop));
+    let leaf = tokio::select! {
+        ended = &mut first => panic!("{ended:?}"),
+        run = await_states(&grove, &top, "waiting", &["created", "running"]) => run[0].clone(),
+    };
+    let mut second = Box::pin(run(&two, &top));
+    tokio::select! {
+        ended = &mut first => panic!("{ended:?}"),
+        ended = &mut second => panic!("{ended:?}"),
+        _ = await_states(&grove, &top, "waiting", &["running", "running"]) => {}
+    }
+    drop(first);
+    let tenant = grove.driver.tenant();
+    // The second performs the other leaf, and has no room for the top when its wait is over.
+    let died = async {
+        tenant
+            .signal(&leaf, "kill", SignalKind::Kill)
+            .await
+            .unwrap();
+        let proof = threadkeep::wit::runner::Proof::None;
+        tenant.claim(&top, "dead/1", proof).await.unwrap();
+        let recovered = tenant.recover_all(&["dead/1".to_owned()]).await.unwrap();
+        assert_eq!(recovered.closed, [top.as_str()]);
+    };
+    let (ended, ()) = tokio::join!(second, died);
+    assert_eq!(ended.result.as_deref(), Some(r#""all done""#), "{ended:?}");
+    grove.adds_up(&top).await;
+}
+
+/// A stop that comes before the answer of a wait is looked at: the run is suspended, and its model is
+/// not asked once more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stop_sends_no_call_after_the_answer_of_a_wait() {
+    let grove = grove("1", Duration::from_secs(30), Box::new(waits_for_one));
+    let top = grove.top().await;
+    let (sink, never) = (Sink::none(), Stop::never());
+    let mut first = Box::pin(grove.driver.run(&top, None, &sink, &never));
+    let leaves = tokio::select! {
+        ended = &mut first => panic!("{ended:?}"),
+        run = await_states(&grove, &top, "waiting", &["running", "running"]) => run,
+    };
+    drop(first);
+    let tenant = grove.driver.tenant();
+    let kill = tenant.signal(&leaves[0], "kill", SignalKind::Kill);
+    kill.await.unwrap();
+    let (stopper, stop) = stopper();
+    stopper.raise(StopLevel::Cancel);
+    let proof = threadkeep::wit::runner::Proof::None;
+    let ended = grove.driver.claim(&top, proof, &sink, &stop).await.unwrap();
+    let cause = ended.cause.as_ref().map(|cause| cause.code.as_str());
+    assert_eq!((&*ended.status, cause), ("suspended", Some("stopped")));
+    assert_eq!(
+        grove.asked("top"),
+        1,
+        "the wait was answered, and nothing sent"
+    );
+}
+
+/// The end of a child that cannot be read wakes nobody: whoever looks through the tree finds it, and
+/// the wait goes on without it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_look_through_the_tree_finds_a_child_that_cannot_be_read() {
+    let temp = tempfile::tempdir().unwrap();
+    let store = crate::audit::world::open(temp.path());
+    let grove = grove_over(store, "1", Duration::from_millis(500), five(true));
+    let top = grove.top().await;
+    let driver = with_runs(&grove, 1);
+    let breaks = async {
+        let below = ["created", "created", "created", "created", "running"];
+        await_states(&grove, &top, "waiting", &below).await;
+        let tree = grove.tree(&top).await;
+        let created = tree.iter().rfind(|one| one.status == "created").unwrap();
+        let shell = rusqlite::Connection::open(temp.path().join("registry.db")).unwrap();
+        let broken = "UPDATE record_head SET value = '{' WHERE name = ?1";
+        assert_eq!(shell.execute(broken, [&created.thread]), Ok(1));
+    };
+    let (ended, ()) = tokio::join!(run(&driver, &top), breaks);
+    assert_eq!(ended.result.as_deref(), Some(r#""all done""#), "{ended:?}");
+    let tree = driver.tenant().tree(&top, None).await.unwrap();
+    assert_eq!((tree.branches.len(), tree.unreadable.len()), (5, 1));
+    let done = tree.branches.iter().all(|one| one.status == "completed");
+    assert!(done, "{tree:#?}");
 }

@@ -23,10 +23,10 @@ fn run_streams_text_and_tells_the_rest_beside_it() {
     );
     for part in [
         "run 1 of first\n",
-        "turn 1: 100 input and 10 output tokens, 0.00012 USD\n",
+        "turn 1: 100 input and 10 output tokens, 0.00012 USD so far\n",
         "  read_file {\"path\":\"notes.txt\"}\n",
         "  read_file done, 17 bytes\n",
-        "turn 2: 250 input and 30 output tokens, 0.00031 USD\n",
+        "turn 2: 250 input and 30 output tokens, 0.00031 USD so far\n",
         "thread  first\nstatus  completed\ncost    0.00031 USD for 2 turns, 250 input and 30 output tokens\n",
     ] {
         assert!(ran.err.contains(part), "{part:?} in {}", ran.err);
@@ -65,6 +65,7 @@ fn run_answers_a_program_with_one_document() {
             "tree_threads": 1,
             "suspended": [],
             "suspended_left_out": 0,
+            "tree_unreadable": [],
             "exit": 0,
         })
     );

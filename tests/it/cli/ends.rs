@@ -10,6 +10,14 @@ use threadkeep_tests::binary::{self, Ran};
 
 const HELLO: &str = r#"{"type":"message","role":"user","content":"Hello."}"#;
 
+/// A model that writes so slowly that time is what its calls are charged by.
+const SLOW_MODELS: &str = r#"
+providers: {local: {wire: scripted, file: script.json}}
+models:
+  tiny: {provider: local, window: 32000, output: 1000, rate: 10, prices: {input: "1.00", output: "2.00"}}
+tiers: {default: tiny}
+"#;
+
 /// Parallel appends: more than would all have succeeded without a version before the fix.
 const APPENDS: usize = 8;
 
@@ -175,4 +183,41 @@ fn appends_without_a_version_do_not_conflict() {
     assert_eq!(stale["error"]["code"], "conflict", "{stale}");
     let hint = stale["error"]["hint"].as_str().expect("what to do");
     assert!(hint.contains("threadkeep show talk"), "{hint}");
+}
+
+/// A process is killed in the middle of a call and found an hour later: its call is charged until 20 s
+/// after its last sign, and not for the hour. (The hour is taken off the times that it wrote.)
+#[test]
+fn a_killed_call_is_charged_until_soon_after_its_last_sign() {
+    let project = Project::new();
+    project.write(".ai/config/models.yaml", SLOW_MODELS);
+    let running = project.unending("gone");
+    running.kill();
+    drop(running.end());
+    let store = project.path().join(".ai/threads/registry.db");
+    let store = rusqlite::Connection::open(store).expect("it is there");
+    for (record, time) in [
+        ("head", "$.hold.basis.since.seconds"),
+        ("head", "$.step.started.seconds"),
+        ("partial", "$.time.seconds"),
+    ] {
+        let hour = format!(
+            "UPDATE record_{record} SET value = \
+             json_set(value, '{time}', json_extract(value, '{time}') - 3600) \
+             WHERE name = 'gone' AND json_extract(value, '{time}') > 0"
+        );
+        assert_eq!(store.execute(&hour, []), Ok(1), "{record} {time}");
+    }
+    drop(store);
+    assert_eq!(project.json(&["recover"])["recovered"], json!(["gone"]));
+    let shown = project.json(&["show", "gone", "--events", "50"]);
+    let events = shown["events"].as_array().expect("a list");
+    let charged = events.iter().find(|event| event["type"] == "charged");
+    let charged = charged.unwrap_or_else(|| panic!("{shown:#}"));
+    // Ten tokens a second: the time under way, which was some seconds, and 20 s.
+    let output = charged["body"]["usage"]["output"].as_u64();
+    assert!(
+        output.is_some_and(|output| (200..300).contains(&output)),
+        "{charged:#}"
+    );
 }

@@ -225,6 +225,7 @@ fn a_child_that_cannot_be_read_is_named_and_stops_no_command() {
     assert_eq!(killed.code, Some(0), "{}", killed.err);
     assert!(killed.err.contains("rich cannot be read"), "{}", killed.err);
     assert_eq!(project.status("poor"), "killed");
+    assert_eq!(project.status("grandchild"), "killed", "told in its place");
     let recovered = project.json(&["recover"]);
     assert_eq!(recovered["exit"], 0, "it comes to its end");
     let unreadable = recovered["unreadable"].as_array().unwrap();
@@ -232,4 +233,98 @@ fn a_child_that_cannot_be_read_is_named_and_stops_no_command() {
     assert!(named, "{recovered:#}");
     let person = project.run(&["recover"]);
     assert!(person.err.contains("rich cannot be read"), "{}", person.err);
+}
+
+/// Symptom: `tree` and `kill` of a thread that could not be read failed whole, and what it had spawned
+/// went on. Fix: what lies below is shown and ended, and what cannot be read is named.
+#[test]
+fn tree_and_kill_of_a_thread_that_cannot_be_read_reach_what_lies_below_it() {
+    for damage in [
+        "UPDATE record_{} SET value = '{' WHERE name = 'rich'",
+        "DELETE FROM record_{} WHERE name = 'rich'",
+    ] {
+        for records in [
+            &["thread"][..],
+            &["head"],
+            &["chain"],
+            &["thread", "head", "chain"],
+        ] {
+            let project = project(family);
+            let store = project.path().join(".ai/threads/registry.db");
+            let store = rusqlite::Connection::open(store).unwrap();
+            for record in records {
+                let damage = damage.replace("{}", record);
+                assert_eq!(store.execute(&damage, []), Ok(1), "{damage}");
+            }
+            let tree = project.json(&["tree", "rich"]);
+            let ids: Vec<&Value> = threads_of(&tree).map(|row| &row["thread_id"]).collect();
+            assert_eq!(ids, ["grandchild"], "{damage} {records:?}: {tree}");
+            assert_eq!(tree["unreadable"][0]["thread_id"], "rich", "{tree}");
+            let killed = project.json(&["kill", "rich"]);
+            assert_eq!(killed["exit"], 1, "{killed}");
+            let said = killed["error"]["message"].as_str().expect("a text");
+            assert!(said.contains("all 1 below it have ended"), "{said}");
+            assert_eq!(project.status("grandchild"), "killed", "{records:?}");
+            assert_eq!(project.status("poor"), "created", "it lies beside");
+        }
+    }
+    let missing = Project::new();
+    missing.json(&["create", "--id", "top"]);
+    for command in ["tree", "kill"] {
+        let refused = missing.json(&[command, "tip"]);
+        assert_eq!(refused["error"]["code"], "not-found", "{refused}");
+    }
+}
+
+/// Symptom: what a tree had spent left children out that could not be read, and said nothing. Fix: the
+/// sum is that of what can be read, with the names of the others.
+#[test]
+fn a_sum_over_a_tree_names_what_it_lacks() {
+    for record in ["head", "chain"] {
+        let project = project(family);
+        let store = project.path().join(".ai/threads/registry.db");
+        let store = rusqlite::Connection::open(store).unwrap();
+        let broken = format!("UPDATE record_{record} SET value = '{{' WHERE name = 'rich'");
+        assert_eq!(store.execute(&broken, []), Ok(1));
+        drop(store);
+        let budget = project.json(&["budget", "show", "top"]);
+        let told = ["tree_spend", "tree_threads", "tree_unreadable"].map(|field| &budget[field]);
+        let expected = [json!("0.10"), json!(3), json!(["rich"])];
+        assert_eq!(told, [&expected[0], &expected[1], &expected[2]], "{record}");
+        let shown = project.run(&["budget", "show", "top"]).out;
+        let words = "0.10 USD for 3 threads, without rich, which cannot be read";
+        assert!(shown.contains(words), "{shown}");
+        let tree = project.run(&["tree", "top"]);
+        assert!(tree.err.contains("in no SPENT above"), "{}", tree.err);
+    }
+}
+
+/// Symptom: one suspended child whose account was lost made every figure of a run's end null. Fix: the
+/// others stand there, and what to do about it is to find out what is wrong.
+#[test]
+fn a_suspended_child_whose_account_is_lost_takes_no_figure_away() {
+    let project = project(|host| {
+        host.spawn("top", "rich", Some(700_000_001));
+        host.spawn("rich", "grandchild", None);
+    });
+    let store = project.path().join(".ai/threads/registry.db");
+    let store = rusqlite::Connection::open(store).unwrap();
+    let cause = json!({"reason": "budget", "code": "spend_exceeded", "message": "no money"});
+    let short = format!(
+        "UPDATE record_head SET value = json_set(value, '$.status', 'suspended', '$.due', NULL, \
+         '$.cause', json('{cause}')) WHERE name = 'grandchild'"
+    );
+    let lost = "DELETE FROM record_chain WHERE name = 'rich'";
+    for sql in [short.as_str(), lost] {
+        assert_eq!(store.execute(sql, []), Ok(1), "{sql}");
+    }
+    drop(store);
+    let ended = project.json(&["resume", "top", "--message", "Hello."]);
+    assert_eq!(ended["status"], "idle", "{ended:#}");
+    assert_eq!(ended["tree_unreadable"], json!(["rich"]), "{ended:#}");
+    assert_eq!(ended["tree_spend"], ended["cost"]["spend"], "{ended:#}");
+    let child = &ended["suspended"][0];
+    let told = (&child["thread_id"], &child["next"]);
+    let expected = (&json!("grandchild"), &json!("threadkeep audit"));
+    assert_eq!(told, expected, "{ended:#}");
 }

@@ -156,10 +156,67 @@ fn a_tree_that_was_asked_to_end_goes_on_when_it_is_resumed() {
     let ran = first.end();
     assert_eq!(ran.code, Some(3), "{ran:#?}");
     assert!(ran.err.contains("suspended (stopped)"), "{}", ran.err);
+    // Symptom: only what was charged for calls of the top was told. Fix: that of its children, too.
+    let told = ran.err.matches("nobody knows what one call of ").count();
+    assert_eq!(told, CHILDREN, "{}", ran.err);
     assert_eq!(statuses(&project), ["suspended"; CHILDREN + 1]);
     let ran = resume(&project, &policy).end();
     assert_eq!(ran.code, Some(0), "{ran:#?}");
     check_complete(&project);
+}
+
+/// The top spawns five and ends without them.
+fn ends_above(child_millis: u64) -> String {
+    let spawn = json!({"name": "spawn_thread", "arguments": {"directive": "leaf"}});
+    json!([
+        {"for": "You are the top", "calls": vec![spawn; CHILDREN]},
+        {"for": "You are the top", "text": "All is done."},
+        {"for": "You are a leaf", "text": "A leaf is done.", "delay_ms": child_millis}
+    ])
+    .to_string()
+}
+
+/// Symptom: a child that was created and whose account is frozen kept a run of its tree for ever, and
+/// nobody said why. Fix: the run leaves it alone, says what to do, and ends.
+#[test]
+fn a_run_ends_though_children_are_left_whose_account_is_frozen() {
+    let (project, policy) = (project(), policy(1));
+    project.write("slow.json", &ends_above(590_000));
+    let first = slow_top(&project, &policy);
+    await_status(&project, "completed", 1);
+    await_status(&project, "running", 1);
+    first.kill();
+    drop(first.end());
+    let store = project.path().join(".ai/threads/registry.db");
+    let store = rusqlite::Connection::open(store).expect("it is there");
+    let frozen = "UPDATE record_chain SET value = \
+                  json_set(value, '$.account.frozen', json('true')) WHERE name = 'top-1'";
+    assert_eq!(store.execute(frozen, []), Ok(1));
+    drop(store);
+    let ran = resume(&project, &policy).end();
+    assert_eq!(ran.code, Some(0), "{ran:#?}");
+    let why = "is left alone: ";
+    assert_eq!(ran.err.matches(why).count(), CHILDREN - 1, "{}", ran.err);
+    let what = "that of top-1, is frozen: `kill` ends the thread";
+    assert!(ran.err.contains(what), "{}", ran.err);
+}
+
+/// Symptom: `resume` of one thread said of a run of another tree, which it had closed, that it goes on.
+#[test]
+fn resume_speaks_only_of_its_own_tree() {
+    let project = Project::new();
+    for id in ["one", "other"] {
+        let running = project.unending(id);
+        running.kill();
+        drop(running.end());
+    }
+    let ran = project.run(&["resume", "one", "--provider", "scripted:.ai/script.json"]);
+    assert_eq!(ran.code, Some(0), "{ran:#?}");
+    let told = |id: &str| {
+        ran.err
+            .contains(&format!("the process that held {id} died"))
+    };
+    assert!(told("one") && !told("other"), "{}", ran.err);
 }
 
 /// Symptom: no command named the children of an ended thread that still have to be driven, and none
@@ -167,13 +224,7 @@ fn a_tree_that_was_asked_to_end_goes_on_when_it_is_resumed() {
 #[test]
 fn recover_names_what_lies_below_a_thread_that_has_ended() {
     let (project, policy) = (project(), policy(2));
-    let spawn = json!({"name": "spawn_thread", "arguments": {"directive": "leaf"}});
-    let ends = json!([
-        {"for": "You are the top", "calls": vec![spawn; CHILDREN]},
-        {"for": "You are the top", "text": "All is done."},
-        {"for": "You are a leaf", "text": "A leaf is done.", "delay_ms": 590_000}
-    ]);
-    project.write("slow.json", &ends.to_string());
+    project.write("slow.json", &ends_above(590_000));
     let first = slow_top(&project, &policy);
     await_status(&project, "completed", 1);
     await_status(&project, "running", 2);
@@ -191,4 +242,32 @@ fn recover_names_what_lies_below_a_thread_that_has_ended() {
     assert_eq!(ran.code, Some(0), "{ran:#?}");
     assert_eq!(statuses(&project), ["completed"; CHILDREN + 1]);
     assert_eq!(project.json(&["recover"])["left"], json!([]));
+}
+
+/// Symptom: `recover` said nothing of a thread that waits and cannot be read; `list` and `doctor` did.
+#[test]
+fn recover_names_a_thread_that_waits_and_cannot_be_read() {
+    for damage in [
+        "DELETE FROM record_thread WHERE name = 'top-1'",
+        "UPDATE record_head SET value = '{' WHERE name = 'top-1'",
+    ] {
+        let (project, policy) = (project(), policy(64));
+        let first = slow_top(&project, &policy);
+        await_status(&project, "running", CHILDREN);
+        first.kill();
+        drop(first.end());
+        let store = project.path().join(".ai/threads/registry.db");
+        let store = rusqlite::Connection::open(store).expect("it is there");
+        assert_eq!(store.execute(damage, []), Ok(1));
+        drop(store);
+        // Once with the runs that it closes, once with nothing else to do.
+        for closed in [CHILDREN, 0] {
+            let recovered = project.json(&["recover"]);
+            let runs = recovered["recovered"].as_array().map(Vec::len);
+            assert_eq!((runs, &recovered["exit"]), (Some(closed), &json!(0)));
+            let named = recovered["unreadable"].as_array().into_iter().flatten();
+            let named: Vec<&Value> = named.map(|row| &row["thread_id"]).collect();
+            assert_eq!(named, ["top-1"], "{damage}: {recovered}");
+        }
+    }
 }

@@ -42,6 +42,15 @@ pub struct Raise {
 }
 
 impl Signal {
+    /// What it tells a thread to end by, if it does.
+    pub fn intent(&self) -> Option<Intent> {
+        match self {
+            Self::Cancel => Some(Intent::Cancel),
+            Self::Kill => Some(Intent::Kill),
+            Self::Message(_) | Self::Raise(_) => None,
+        }
+    }
+
     /// Returns a digest of the signal, to recognize a repeated one.
     pub fn digest(&self) -> String {
         match self {

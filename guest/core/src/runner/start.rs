@@ -194,7 +194,9 @@ pub(super) fn allowed(loaded: &Loaded, begins: bool, ceiling: Limits) -> Result<
         return Err(refused(loaded, advice));
     }
     if loaded.account().frozen {
-        return Err(refused(loaded, "its account is frozen"));
+        let owner = loaded.chain.value.draws_on(&loaded.thread.value.chain);
+        let advice = format!("its account, that of {owner}, is frozen: `kill` ends the thread");
+        return Err(refused(loaded, &advice));
     }
     Ok(())
 }

@@ -26,7 +26,7 @@ const TOOLS: [(&str, &str, &str); 9] = [
     ),
     (
         "wait_threads",
-        "Wait until the child threads have ended or need somebody, and get their results.",
+        "Wait until the child threads have ended or need somebody, and get their results. A child that was interrupted, or that has run out of money it shares with you, keeps the wait open until it goes on.",
         r#"{"type":"object","properties":{"threads":{"type":"array","items":{"type":"string"},"description":"Ids of 1 to 32 of your children; all of them, at most the newest 32, if you do not say."},"any":{"type":"boolean","description":"Wait for the first of them only."},"timeout":{"type":"integer","description":"Seconds, 600 if you do not say."}}}"#,
     ),
     (
@@ -266,6 +266,14 @@ mod tests {
             Some(Ok(_)) => None,
             other => panic!("{name} {arguments}: {other:?}"),
         }
+    }
+
+    /// Symptom: a model was not told why its wait for a child that was interrupted does not end.
+    #[test]
+    fn the_description_of_a_wait_says_what_keeps_it_open() {
+        let wait = TOOLS.iter().find(|(name, ..)| *name == "wait_threads");
+        let (_, said, _) = wait.expect("it is one of them");
+        assert!(said.contains("interrupted") && said.contains("keeps the wait open"));
     }
 
     /// Name, arguments and the refused field.

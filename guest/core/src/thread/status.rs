@@ -126,7 +126,7 @@ impl Cause {
 
     /// Returns true if its value and its bound are nano-USD.
     pub fn is_of_money(&self) -> bool {
-        self.code == "spend_exceeded"
+        matches!(&*self.code, "spend_exceeded" | "money_held")
     }
 
     /// Creates a cause with the value reached and its bound.
@@ -142,5 +142,18 @@ impl Cause {
             maximum: Some(maximum),
             ..Self::new(reason, code, message)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Symptom: the amounts of a run that waits for held money were not told as money.
+    #[test]
+    fn what_names_an_amount_is_of_money() {
+        let of_money = |code| Cause::new("budget", code, "").is_of_money();
+        assert!(of_money("spend_exceeded") && of_money("money_held"));
+        assert!(!of_money("turns_exceeded"));
     }
 }

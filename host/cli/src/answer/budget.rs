@@ -1,7 +1,7 @@
 //! Money: accounts, their trees, and the calls of an external loop.
 
 use super::thread::quoted;
-use super::{Answer, Cost, UnreadableRow, optional_spend, spend};
+use super::{Answer, Cost, UnreadableRow, counted, lacking, optional_spend, spend};
 use crate::exit::Exit;
 use crate::money;
 use crate::screen::Screen;
@@ -166,6 +166,8 @@ pub struct BudgetAnswer {
     pub tree_spend: u64,
     /// Threads of the tree, including this one.
     pub tree_threads: u64,
+    /// Threads of the tree that cannot be read: `tree_spend` lacks what they have spent.
+    pub tree_unreadable: Vec<String>,
     /// The account that it draws on.
     pub account: AccountView,
     /// The exit code.
@@ -186,9 +188,13 @@ impl Answer for BudgetAnswer {
             true => "its own".to_owned(),
             false => format!("that of {}", account.chain),
         };
+        let lacks = lacking(&self.tree_unreadable);
         let tree = match self.tree_threads {
-            0 | 1 => String::new(),
-            many => format!("{} for {many} threads", money::shown(self.tree_spend)),
+            0 | 1 if lacks.is_empty() => String::new(),
+            many => {
+                let threads = counted(many, "thread");
+                format!("{} for {threads}{lacks}", money::shown(self.tree_spend))
+            }
         };
         let [limit, left] = account.bounds();
         let mut table = Table::new(&[Side::Left, Side::Left]);
@@ -311,6 +317,9 @@ impl Answer for TreeAnswer {
         }
         for line in table.lines() {
             screen.line(&line);
+        }
+        if !self.unreadable.is_empty() {
+            screen.note("what those have spent that cannot be read is in no SPENT above them");
         }
         if let Some(cursor) = &self.cursor {
             screen.note(&format!("more: --cursor {}", quoted(cursor)));

@@ -44,6 +44,22 @@ fn counted(count: u64, noun: &str) -> String {
     format!("{count} {noun}{plural}")
 }
 
+/// Most threads that are named because a sum lacks what they have spent; the others are counted.
+const LACKING_NAMED_MAX: usize = 5;
+
+/// What a sum over a tree lacks, to stand behind it: nothing where all could be read.
+fn lacking(unreadable: &[String]) -> String {
+    let named = &unreadable[..unreadable.len().min(LACKING_NAMED_MAX)];
+    let more = match unreadable.len() - named.len() {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    match named {
+        [] => String::new(),
+        named => format!(", without {}{more}, which cannot be read", named.join(", ")),
+    }
+}
+
 /// Serializes nano-USD as exact decimal text.
 fn spend<S: Serializer>(nanos: &u64, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(&money::decimal(*nanos))

@@ -1,6 +1,6 @@
 //! `run` and `resume`: the result of a run that this process performs no longer.
 
-use super::{Answer, counted, optional_spend, spend};
+use super::{Answer, counted, lacking, optional_spend, spend};
 use crate::exit::Exit;
 use crate::screen::Screen;
 use crate::table::{Side, Table};
@@ -157,6 +157,8 @@ pub struct FamilyView {
     pub suspended: Vec<SuspendedRow>,
     /// Number of suspended threads that are not listed.
     pub suspended_left_out: u64,
+    /// Threads that cannot be read: `spend` lacks what they have spent.
+    pub unreadable: Vec<String>,
 }
 
 /// Returns what a user can do about a suspended thread; `None` where a resume would only fail
@@ -232,6 +234,8 @@ pub struct RunAnswer {
     pub tree_spend: Option<u64>,
     /// Threads of the tree, including this one.
     pub tree_threads: u64,
+    /// Threads of the tree that cannot be read: `tree_spend` lacks what they have spent.
+    pub tree_unreadable: Vec<String>,
     /// Suspended threads below it.
     pub suspended: Vec<SuspendedRow>,
     /// Number of suspended threads that are not listed.
@@ -251,11 +255,13 @@ impl Answer for RunAnswer {
         table.row(&["thread", &self.thread_id]);
         table.row(&["status", &self.standing()]);
         table.row(&["cost", &self.used()]);
-        if self.tree_threads > 1
+        let lacks = lacking(&self.tree_unreadable);
+        if (self.tree_threads > 1 || !lacks.is_empty())
             && let Some(spend) = self.tree_spend
         {
             let threads = counted(self.tree_threads, "thread");
-            table.row(&["tree", &format!("{} for {threads}", money::shown(spend))]);
+            let sum = format!("{} for {threads}{lacks}", money::shown(spend));
+            table.row(&["tree", &sum]);
         }
         for child in &self.suspended {
             table.row(&["child", &child.standing()]);
@@ -339,6 +345,7 @@ mod tests {
             },
             tree_spend: Some(310_000),
             tree_threads: 1,
+            tree_unreadable: Vec::new(),
             suspended: Vec::new(),
             suspended_left_out: 0,
             exit: Exit::of_status(status),
@@ -352,7 +359,7 @@ mod tests {
             r#"{"thread_id":"a-1","status":"completed","outcome":null,"text":"Done.","result":"Done.","cause":null,"#
                 .to_owned()
                 + r#""cost":{"turns":2,"input_tokens":250,"output_tokens":30,"spend":"0.00031"},"tree_spend":"0.00031","#
-                + r#""tree_threads":1,"suspended":[],"suspended_left_out":0,"exit":0}"#
+                + r#""tree_threads":1,"tree_unreadable":[],"suspended":[],"suspended_left_out":0,"exit":0}"#
         );
     }
 
@@ -382,6 +389,7 @@ mod tests {
         person.answer(&RunAnswer {
             tree_spend: Some(910_000),
             tree_threads: 3,
+            tree_unreadable: vec!["d".to_owned()],
             suspended: vec![
                 child("b", "spend_exceeded", "a-1"),
                 child("c", "window_exceeded", "c"),
@@ -393,7 +401,7 @@ mod tests {
 thread  a-1
 status  completed
 cost    0.00031 USD for 2 turns, 250 input and 30 output tokens
-tree    0.00091 USD for 3 threads
+tree    0.00091 USD for 3 threads, without d, which cannot be read
 child   b is suspended (spend_exceeded): 25 of 25 turns
         next: threadkeep raise a-1 --spend USD, then threadkeep resume a-1
 child   c is suspended (window_exceeded): 25 of 25 turns

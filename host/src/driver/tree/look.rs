@@ -49,7 +49,8 @@ impl Tree<'_> {
         }
         self.look_at_top().await?;
         self.crowded = false;
-        let (mut cursor, mut begun, mut swept) = (None, false, false);
+        let mut begun = !stopped && self.revive_top();
+        let (mut cursor, mut swept) = (None, false);
         let (mut waiting, mut reviving) = (Vec::new(), false);
         let tenant = &self.driver.tenant;
         loop {
@@ -107,12 +108,22 @@ impl Tree<'_> {
         self.kept_sweeps.insert(thread.to_owned());
     }
 
-    /// Updates a waiting top that this driver does not perform: another process may have ended it.
+    /// A top that waits, and that this driver does not perform, may have been ended by somebody
+    /// else. Where its holder died and its run was closed, this is no end: whoever drives the tree
+    /// goes on with it.
     async fn look_at_top(&mut self) -> Result<(), CallError> {
         if !self.waits() || self.running.iter().any(|running| running == self.top) {
             return Ok(());
         }
         let top = self.driver.tenant.get(self.top).await?;
+        let cause = top.cause.as_ref().map(|cause| cause.code.as_str());
+        if (top.status.as_str(), cause) == ("suspended", Some("recovered"))
+            && self.can_be_revived(self.top)
+        {
+            self.top_interrupted = true;
+            return Ok(());
+        }
+        self.top_interrupted = false;
         if !matches!(top.status.as_str(), "waiting" | "running") {
             let ended = Ended::of(&top);
             self.sink.emit(RunEvent::Ended(Box::new(ended.clone())));
@@ -142,11 +153,27 @@ impl Tree<'_> {
         begun
     }
 
+    /// Starts the top again if the process that held it died. Where it finds no room, the next look
+    /// tries again: no list of what is due names a top.
+    fn revive_top(&mut self) -> bool {
+        if !self.top_interrupted {
+            return false;
+        }
+        let begun = self.revive(self.top);
+        self.top_interrupted = !begun && self.can_be_revived(self.top);
+        begun
+    }
+
+    /// May this run start a thread again, now or later?
+    fn can_be_revived(&self, thread: &str) -> bool {
+        let times = self.revived.get(thread).copied().unwrap_or_default();
+        times < REVIVALS_MAX && !self.is_given_up(thread)
+    }
+
     /// True if a suspended thread is about to go on: it may be begun already, or find no room yet.
     fn is_reviving(&self, thread: &str) -> bool {
-        let times = self.revived.get(thread).copied().unwrap_or_default();
         let begun = self.running.iter().any(|running| running == thread);
-        begun || times < REVIVALS_MAX && !self.is_left_alone(thread)
+        begun || self.can_be_revived(thread) && !self.is_left_alone(thread)
     }
 
     /// True if the holder of a thread with an expired lease made no progress for [`GRACE`].
@@ -230,9 +257,7 @@ impl Tree<'_> {
         let closed = self.driver.tenant.recover_all(dead).await?.closed;
         for thread in &closed {
             self.driver.committed(thread);
-            if thread == self.top {
-                self.perform_one(thread, None);
-            }
+            self.top_interrupted |= thread == self.top;
         }
         if !closed.is_empty() {
             self.driver.nudge.notify_one();
@@ -257,10 +282,7 @@ impl Tree<'_> {
         }
         waiting.sort_by_key(|branch| std::cmp::Reverse(branch.depth));
         for branch in waiting {
-            let sink = match branch.thread == self.top {
-                true => self.sink.clone(),
-                false => self.sink.of_child(&branch.thread),
-            };
+            let sink = self.sink_of(&branch.thread);
             let claimed = self
                 .driver
                 .claim(&branch.thread, runner::Proof::None, &sink, self.stop);
