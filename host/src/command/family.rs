@@ -5,7 +5,7 @@ use super::{fault, view};
 use threadkeep::error::CallError;
 use threadkeep::tenant::Tenant;
 use threadkeep::wit::{self, ledger};
-use threadkeep_cli::answer::{FamilyView, SuspendedRow, suspended_advice};
+use threadkeep_cli::answer::{FamilyView, SuspendedRow, advised_code, suspended_advice};
 
 /// Most children that are named because they are suspended; the others are counted.
 const SUSPENDED_NAMED_MAX: usize = 20;
@@ -73,7 +73,8 @@ async fn row(opened: &Opened, child: &wit::Thread) -> Result<SuspendedRow, CallE
     let payer = payer(opened.tenant(), child).await?;
     let advised = cause.and_then(|cause| {
         let bound = fault::bound(opened, child);
-        suspended_advice(&child.id, &cause.code, bound, &payer, wait_of(cause))
+        let code = advised_code(&cause.code, &cause.message);
+        suspended_advice(&child.id, code, bound, &payer, wait_of(cause))
     });
     Ok(SuspendedRow {
         thread_id: child.id.clone(),
