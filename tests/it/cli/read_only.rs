@@ -207,7 +207,7 @@ fn doctor_says_whose_a_store_is_that_may_not_be_read() {
     let reader = Reader::of(&project);
     let store = project.path().join(".ai/threads/registry.db");
     set_writable(&project, false);
-    std::fs::set_permissions(&store, std::fs::Permissions::from_mode(0)).unwrap();
+    std::fs::set_permissions(&store, std::fs::Permissions::from_mode(0o000)).unwrap();
     let owner = store.metadata().unwrap().uid();
     let doctor = reader.run(&project, &["doctor"]);
     let said =
