@@ -15,6 +15,11 @@ use threadkeep_cli::screen::{Ends, Screen};
 /// `threadkeep=debug`. Nothing is logged without it.
 const LOG: &str = "THREADKEEP_LOG";
 
+/// Memory that SQLite may have, in bytes: a command needs a few MiB, with the caches of its connections at most some
+/// tens, which SQLite gives back before it goes without. A row of a planted file could take all that the machine has.
+#[cfg(feature = "sqlite")]
+const SQLITE_MEMORY_BYTES_MAX: u32 = 48 << 20;
+
 fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args_os().collect();
     let environment = Environment::from_process();
@@ -44,6 +49,10 @@ fn main() -> ExitCode {
 }
 
 fn run(session: Session, command: threadkeep_cli::args::Command, screen: &mut Screen) -> Exit {
+    #[cfg(feature = "sqlite")]
+    if let Err(error) = threadkeep::storage::sqlite::limit_process_memory(SQLITE_MEMORY_BYTES_MAX) {
+        return screen.fault(&Fault::new("sqlite", error.to_string()));
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build();

@@ -139,6 +139,17 @@ fn corrupt(key: &str, what: &str) -> Error {
     CoreError::Corrupt(format!("the record of the thread {key} {what}")).into()
 }
 
+fn not_found(thread: &str, nearest: Option<String>) -> Error {
+    let name = cut(thread, ECHO_BYTES_MAX).to_owned();
+    let kind = "thread";
+    CoreError::NotFound {
+        kind,
+        name,
+        nearest,
+    }
+    .into()
+}
+
 /// Returns the keys of the chains above one; none if the list cannot be one that was written.
 fn keys_above(chain: &ChainRecord) -> Vec<String> {
     let above = &chain.above;
@@ -274,14 +285,15 @@ impl<P: Ports> Service<P> {
 
     /// Returns the thread of a key from items that were read for several threads.
     fn loaded(&self, key: &str, items: &[Item]) -> Result<Loaded, Error> {
-        let thread = named(items, key)?;
+        let (thread, head) = (named(items, key)?, stored(items, key::HEAD, key)?);
+        if thread.is_none() && head.is_none() {
+            // Nobody asked for it by name, so the nearest to it is not looked for.
+            return Err(not_found(key, None));
+        }
         let Some(thread) = thread.filter(|thread| id::key(&thread.value.chain) == key) else {
             return self.load(key);
         };
-        let (head, chain) = (
-            stored(items, key::HEAD, key)?,
-            stored(items, key::CHAIN, key)?,
-        );
+        let chain = stored(items, key::CHAIN, key)?;
         match (head, chain) {
             (Some(head), Some(chain)) => Ok(Loaded {
                 thread,
@@ -309,7 +321,8 @@ impl<P: Ports> Service<P> {
         let mut damaged = Vec::new();
         for (name, why) in page.damaged {
             damaged.push((id::shown(&key::last(&name)), why));
-            names.push(name);
+            // One that nobody can read names no thread.
+            names.extend(Some(name).filter(|name| !name.is_empty()));
         }
         if !damaged.is_empty() {
             names.sort();
@@ -334,11 +347,7 @@ impl<P: Ports> Service<P> {
         let ids: Vec<String> = ids.collect();
         let nearest = threadkeep_units::nearest::nearest(thread, ids.iter().map(String::as_str))
             .map(str::to_owned);
-        Error::Core(CoreError::NotFound {
-            kind: "thread",
-            name: cut(thread, ECHO_BYTES_MAX).to_owned(),
-            nearest,
-        })
+        not_found(thread, nearest)
     }
 
     /// Reads one entry of a history.

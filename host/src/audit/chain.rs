@@ -2,7 +2,7 @@
 
 use super::read::{Snapshot, all_names, key_of, list, number, text, unescape};
 use super::{Audit, Invariant, Suspicion, TRIES_MAX, shown};
-use crate::storage::{Key, PAGE_ENTRIES_MAX, StorageError};
+use crate::storage::{KEY_BYTES_MAX, Key, PAGE_ENTRIES_MAX, StorageError};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
@@ -88,6 +88,10 @@ impl Audit<'_> {
     pub(super) fn indexed(&self, name: &str, value: &str) -> Result<Vec<String>, StorageError> {
         let prefix = format!("{name}\u{1}{}", super::read::escape(value));
         let (mut from, end) = (format!("{prefix}\u{1}"), format!("{prefix}\u{2}"));
+        if from.len() > KEY_BYTES_MAX {
+            // No entry can have it.
+            return Ok(Vec::new());
+        }
         let mut keys = Vec::new();
         loop {
             let page = self

@@ -8,6 +8,7 @@ use crate::error::CallError;
 use crate::project::OpenProject;
 use crate::tenant::Tenant;
 use crate::wit::{self, registry::Filter};
+use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -63,23 +64,24 @@ impl OpenProject {
             DocumentError::from(error)
         })?;
         let documents = Documents::new(self.tenant().clone(), threads);
+        let mut named = Named::of(&report);
         let mut cursor = None;
         loop {
             let page = self.tenant().list(Filter::default(), PAGE_THREADS, cursor);
             let page = match page.await {
                 Ok(page) => page,
                 Err(CallError::Refused(wit::Error::Corrupt(why))) => {
-                    unread(&mut report, "", &why.message);
+                    named.unread(&mut report, "", &why.message);
                     return Ok(report);
                 }
                 Err(error) => return Err(error.into()),
             };
             for thread in page.threads {
-                compare(&documents, &thread.id, &mut report).await?;
+                compare(&documents, &thread.id, &mut named, &mut report).await?;
                 progress.documents.fetch_add(1, Ordering::Relaxed);
             }
             for thread in page.unreadable {
-                unread(&mut report, &thread.thread, &thread.why.message);
+                named.unread(&mut report, &thread.thread, &thread.why.message);
             }
             cursor = page.cursor;
             if cursor.is_none() {
@@ -89,13 +91,30 @@ impl OpenProject {
     }
 }
 
-/// Reports that the component cannot read a record that is JSON, unless the thread's history has a
-/// finding already.
-fn unread(report: &mut Report, thread: &str, why: &str) {
-    let known = |finding: &Finding| {
-        finding.thread.eq_ignore_ascii_case(thread) && finding.invariant == Invariant::Histories
-    };
-    if !report.findings.iter().any(known) {
+/// Threads of whose records a report says something, by their keys: as many as it names.
+struct Named(BTreeSet<String>);
+
+impl Named {
+    fn of(report: &Report) -> Self {
+        let findings = report.findings.iter();
+        let histories = findings.filter(|finding| finding.invariant == Invariant::Histories);
+        Self(
+            histories
+                .map(|finding| finding.thread.to_ascii_lowercase())
+                .collect(),
+        )
+    }
+
+    /// Reports that the component cannot read a record that is JSON, unless the thread's history has a
+    /// finding already.
+    fn unread(&mut self, report: &mut Report, thread: &str, why: &str) {
+        let key = shown(thread).to_ascii_lowercase();
+        if self.0.contains(&key) {
+            return;
+        }
+        if report.left_out == 0 {
+            self.0.insert(key);
+        }
         report.add(Finding {
             thread: shown(thread),
             invariant: Invariant::Histories,
@@ -110,6 +129,7 @@ fn unread(report: &mut Report, thread: &str, why: &str) {
 async fn compare(
     documents: &Documents,
     thread: &str,
+    named: &mut Named,
     report: &mut Report,
 ) -> Result<(), AuditError> {
     let mut before: Option<Vec<String>> = None;
@@ -121,7 +141,7 @@ async fn compare(
                 ("transcript.md", states.markdown),
             ]),
             Err(DocumentError::Call(CallError::Refused(wit::Error::Corrupt(why)))) => {
-                unread(report, thread, &why.message);
+                named.unread(report, thread, &why.message);
                 return Ok(());
             }
             Err(DocumentError::Authority(AuthorityError::Io { source, .. }))

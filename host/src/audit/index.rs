@@ -7,11 +7,14 @@ use super::read::{
 use super::{Audit, Invariant, Suspicion, TRIES_MAX, shown};
 use crate::storage::{Key, StorageError};
 use serde_json::Value;
+use std::collections::BTreeSet;
 
 /// Entries that are checked together: each depends on three records.
 const AT_ONCE: usize = 100;
 /// Collections of entries that belong to a thread or chain.
 const COLLECTIONS: [&str; 6] = ["index", "due", "inbox", "partial", "seen", "pin"];
+/// Collections of which it is only asked whether their records can be read.
+const OTHERS: [&str; 3] = ["signature", "sweep", "blob"];
 
 impl Audit<'_> {
     /// Audits every entry of these collections.
@@ -31,39 +34,92 @@ impl Audit<'_> {
                 }
             }
         }
+        for collection in OTHERS {
+            let mut names = Names::new(self.storage, collection);
+            while names.next(&mut self.report)?.is_some() {}
+        }
         Ok(())
     }
 
-    /// Audits entries at one common moment if one can be had, as it nearly always can; else one by
-    /// one.
+    /// All of them at one moment if that can be had, as it nearly always can, and those that are wrong once more
+    /// together; else one by one. So a store with many wrong ones takes no longer than one with many right ones.
     fn entries(&mut self, collection: &str, names: &[String]) -> Result<(), StorageError> {
-        let mut keys = Vec::new();
-        for name in names {
-            keys.extend(self.rests_on(collection, name)?);
-        }
-        keys.sort();
-        keys.dedup();
-        let all = match Snapshot::take(self.storage, &keys) {
+        let all = match self.entries_at_once(collection, names) {
             Ok(all) => all,
             Err(StorageError::Corrupt { .. }) => None,
             Err(error) => return Err(error),
         };
-        for name in names {
-            let right = all
-                .as_ref()
-                .is_some_and(|records| wrong(collection, name, records).is_none());
-            if !right {
-                self.entry(collection, name)?;
+        let Some(records) = all else {
+            return names
+                .iter()
+                .try_for_each(|name| self.entry(collection, name));
+        };
+        let found = names.iter().filter_map(|name| {
+            let (thread, expected) = wrong(collection, name, &records)?;
+            Some((name, thread, expected))
+        });
+        let found: Vec<_> = found.collect();
+        if found.is_empty() {
+            return Ok(());
+        }
+        let stands = records.stands(self.storage)?;
+        for (name, thread, expected) in found {
+            match stands {
+                true => self.note_entry(collection, name, &thread, expected),
+                false => self.entry(collection, name)?,
             }
         }
         Ok(())
     }
 
+    /// What these entries rest on, at one moment.
+    fn entries_at_once(
+        &self,
+        collection: &str,
+        names: &[String],
+    ) -> Result<Option<Snapshot>, StorageError> {
+        let chains = match collection {
+            "inbox" => self.chains_of(names)?,
+            _ => Snapshot::default(),
+        };
+        let rests = names
+            .iter()
+            .flat_map(|name| rests_on(collection, name, &chains));
+        let mut keys: Vec<Key> = rests.collect();
+        keys.sort();
+        keys.dedup();
+        match names.len() {
+            1 => Snapshot::take(self.storage, &keys),
+            // Those of many that do not fit one answer could take any memory.
+            _ => Snapshot::at_once(self.storage, &keys),
+        }
+    }
+
+    /// The chains that entries of an inbox are for, at no common moment: the tip of each leads to a head.
+    fn chains_of(&self, names: &[String]) -> Result<Snapshot, StorageError> {
+        let firsts = names.iter().map(|name| ends(name).0);
+        let keys: BTreeSet<Key> = firsts
+            .filter(|first| !first.is_empty())
+            .map(|first| Key::new("chain", first))
+            .collect();
+        Snapshot::in_parts(self.storage, &Vec::from_iter(keys))
+    }
+
+    fn note_entry(&mut self, collection: &str, name: &str, thread: &str, expected: String) {
+        let invariant = match collection {
+            "pin" => Invariant::Histories,
+            _ => Invariant::Indexes,
+        };
+        let mut suspicion = Suspicion::about(thread);
+        let found = format!("{collection} {}", shown(name));
+        suspicion.of(invariant, expected, found);
+        suspicion.report(&mut self.report);
+    }
+
     /// Audits one entry; repeats that while others change the records that it depends on.
     fn entry(&mut self, collection: &str, name: &str) -> Result<(), StorageError> {
         for _ in 0..TRIES_MAX {
-            let keys = self.rests_on(collection, name)?;
-            let records = match Snapshot::take(self.storage, &keys) {
+            let records = match self.entries_at_once(collection, &[name.to_owned()]) {
                 Ok(Some(records)) => records,
                 Ok(None) => continue,
                 // The record is reported already.
@@ -74,47 +130,35 @@ impl Audit<'_> {
                 return Ok(());
             };
             if records.stands(self.storage)? {
-                let invariant = match collection {
-                    "pin" => Invariant::Histories,
-                    _ => Invariant::Indexes,
-                };
-                let mut suspicion = Suspicion::about(&thread);
-                let found = format!("{collection} {}", shown(name));
-                suspicion.of(invariant, expected, found);
-                suspicion.report(&mut self.report);
+                self.note_entry(collection, name, &thread, expected);
                 return Ok(());
             }
         }
         self.report.unsettled += 1;
         Ok(())
     }
+}
 
-    /// Returns the keys of the entry and of the records that decide if it belongs there.
-    fn rests_on(&self, collection: &str, name: &str) -> Result<Vec<Key>, StorageError> {
-        let (first, last) = ends(name);
-        let of = |collections: &[&str], key: &str| -> Vec<Key> {
-            // An empty part names no record.
-            let named = collections.iter().filter(|_| !key.is_empty());
-            named.map(|collection| Key::new(*collection, key)).collect()
-        };
-        let mut keys = vec![Key::new(collection, name)];
-        match collection {
-            "index" | "due" => keys.extend(of(&["thread", "head"], &last)),
-            "partial" => keys.extend(of(&["head"], name)),
-            "inbox" => {
-                let chain = of(&["chain"], &first);
-                let tip = match Snapshot::in_parts(self.storage, &chain) {
-                    Ok(found) => key_of(&found.json("chain", &first)["tip"]),
-                    Err(StorageError::Corrupt { .. }) => String::new(),
-                    Err(error) => return Err(error),
-                };
-                keys.extend(chain);
-                keys.extend(of(&["head"], &tip));
-            }
-            _ => keys.extend(of(&["chain"], &first)),
+/// The entry and the records that say whether it belongs there. `chains`: those that it may be for.
+fn rests_on(collection: &str, name: &str, chains: &Snapshot) -> Vec<Key> {
+    let (first, last) = ends(name);
+    let of = |collections: &[&str], key: &str| -> Vec<Key> {
+        // An empty part names no record.
+        let named = collections.iter().filter(|_| !key.is_empty());
+        named.map(|collection| Key::new(*collection, key)).collect()
+    };
+    let mut keys = vec![Key::new(collection, name)];
+    match collection {
+        "index" | "due" => keys.extend(of(&["thread", "head"], &last)),
+        "partial" => keys.extend(of(&["head"], name)),
+        "inbox" => {
+            let tip = key_of(&chains.json("chain", &first)["tip"]);
+            keys.extend(of(&["chain"], &first));
+            keys.extend(of(&["head"], &tip));
         }
-        Ok(keys)
+        _ => keys.extend(of(&["chain"], &first)),
     }
+    keys
 }
 
 /// Returns the first and the last part of a key.

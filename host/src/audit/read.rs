@@ -1,7 +1,7 @@
 //! Reading of records for an audit: names page by page, values as snapshots, fields from JSON.
 
 use super::{Finding, Invariant, Report, shown};
-use crate::storage::{Item, Key, PAGE_ENTRIES_MAX, Page, Storage, StorageError};
+use crate::storage::{Item, KEY_BYTES_MAX, Key, PAGE_ENTRIES_MAX, Page, Storage, StorageError};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, VecDeque};
@@ -23,12 +23,8 @@ impl Snapshot {
     /// rounds in a row show the same versions: then all of them had these versions at a moment
     /// between the rounds. `None` if there was no such moment.
     pub(super) fn take(storage: &dyn Storage, keys: &[Key]) -> Result<Option<Self>, StorageError> {
-        if keys.len() <= SNAPSHOT_MAX {
-            match storage.get(keys) {
-                Ok(items) => return Ok(Some(Self::of(keys, items))),
-                Err(StorageError::TooLarge { .. }) => {}
-                Err(error) => return Err(error),
-            }
+        if let Some(all) = Self::at_once(storage, keys)? {
+            return Ok(Some(all));
         }
         let mut before = Self::in_parts(storage, keys)?;
         for _ in 0..super::TRIES_MAX {
@@ -41,15 +37,30 @@ impl Snapshot {
         Ok(None)
     }
 
+    /// These records in one `get`; `None` if they do not fit one.
+    pub(super) fn at_once(
+        storage: &dyn Storage,
+        keys: &[Key],
+    ) -> Result<Option<Self>, StorageError> {
+        if keys.len() > SNAPSHOT_MAX {
+            return Ok(None);
+        }
+        match get_possible(storage, keys) {
+            Ok(items) => Ok(Some(Self::of(keys, items))),
+            Err(StorageError::TooLarge { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Reads records in parts that fit an answer, not all at one moment.
     pub(super) fn in_parts(storage: &dyn Storage, keys: &[Key]) -> Result<Self, StorageError> {
         let mut all = Self::default();
         for part in keys.chunks(SNAPSHOT_MAX / 5) {
-            match storage.get(part) {
+            match get_possible(storage, part) {
                 Ok(items) => all.items.extend(Self::of(part, items).items),
                 Err(StorageError::TooLarge { .. }) => {
                     for one in part.chunks(1) {
-                        let items = storage.get(one)?;
+                        let items = get_possible(storage, one)?;
                         all.items.extend(Self::of(one, items).items);
                     }
                 }
@@ -103,6 +114,16 @@ impl Snapshot {
     pub(super) fn json(&self, collection: &str, name: &str) -> Value {
         let text = self.text(collection, name).unwrap_or_default();
         serde_json::from_str(text).unwrap_or_default()
+    }
+}
+
+/// The records of these that exist. One whose name no record can have, because a forged record says it, does not.
+fn get_possible(storage: &dyn Storage, keys: &[Key]) -> Result<Vec<Item>, StorageError> {
+    let possible = |key: &&Key| (1..=KEY_BYTES_MAX).contains(&key.name.len());
+    let keys: Vec<Key> = keys.iter().filter(possible).cloned().collect();
+    match keys.is_empty() {
+        true => Ok(Vec::new()),
+        false => storage.get(&keys),
     }
 }
 
@@ -211,7 +232,7 @@ impl<'a> Names<'a> {
         let mut names: Vec<String> = page.items.into_iter().map(|item| item.key.name).collect();
         for damaged in page.damaged {
             self.note_unreadable(&damaged.name, &damaged.message, report);
-            names.push(damaged.name);
+            names.extend(Some(damaged.name).filter(|name| !name.is_empty()));
         }
         names.sort();
         names
@@ -253,7 +274,10 @@ impl<'a> Names<'a> {
 pub(super) fn all_names(page: Page) -> Vec<String> {
     let items = page.items.into_iter().map(|item| item.key.name);
     let damaged = page.damaged.into_iter().map(|damaged| damaged.name);
-    let mut names: Vec<String> = items.chain(damaged).collect();
+    let mut names: Vec<String> = items
+        .chain(damaged)
+        .filter(|name| !name.is_empty())
+        .collect();
     names.sort();
     names
 }

@@ -10,6 +10,7 @@
 //! expire. Therefore a file is removed only when its process holds no lease any more: by the
 //! process itself, or after a recovery has closed what it left behind.
 
+use super::private::close_to_others;
 use super::{AuthorityError, child_dir, identity, open_private, private_child_dir, writing};
 use cap_std::fs::{Dir, OpenOptions};
 use std::fs::{File, TryLockError};
@@ -69,6 +70,7 @@ impl HolderLock {
 
     fn take_as(threads: &Dir, nonce: &str) -> Result<Self, AuthorityError> {
         let directory = private_child_dir(threads, DIRECTORY).map_err(|error| error.at(PLACE))?;
+        close_to_others(&directory, PLACE)?;
         let name = file_name(nonce);
         for _ in 0..TRIES {
             if let Some(file) = try_take(&directory, &name)

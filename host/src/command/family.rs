@@ -5,7 +5,7 @@ use super::{fault, view};
 use threadkeep::error::CallError;
 use threadkeep::tenant::Tenant;
 use threadkeep::wit::{self, ledger};
-use threadkeep_cli::answer::{FamilyView, SuspendedRow, suspended_advice};
+use threadkeep_cli::answer::{FamilyView, SuspendedRow, advised_code, suspended_advice};
 
 /// Most suspended children that are named; the others are counted.
 const SUSPENDED_NAMED_MAX: usize = 20;
@@ -82,7 +82,8 @@ async fn row(opened: &Opened, child: &wit::Thread) -> Result<SuspendedRow, CallE
     let advised = match payer(opened.tenant(), child).await {
         Ok(payer) => cause.and_then(|cause| {
             let bound = fault::bound(opened, child);
-            suspended_advice(&child.id, &cause.code, bound, &payer, wait_of(cause))
+            let code = advised_code(&cause.code, &cause.message);
+            suspended_advice(&child.id, code, bound, &payer, wait_of(cause))
         }),
         // Nobody knows whose money it is: what there is to do is to be found out first.
         Err(CallError::Refused(_)) => Some("threadkeep audit".to_owned()),

@@ -182,7 +182,8 @@ pub fn is_alive(opened: &Opened, lease: &wit::Lease) -> bool {
     matches!(life(opened, lease), Life::Lives)
 }
 
-fn busy(opened: &Opened, lease: &wit::Lease) -> String {
+/// What to do about a thread that another process holds.
+pub fn busy(opened: &Opened, lease: &wit::Lease) -> String {
     match life(opened, lease) {
         Life::Dead => format!(
             "its process is dead: `threadkeep resume {}` goes on with it",

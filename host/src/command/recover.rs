@@ -1,7 +1,7 @@
 //! `recover`: closes the runs of dead processes.
 
-use super::open::Session;
-use super::{fault, view};
+use super::open::{Opened, Session};
+use super::{fault, run, view};
 use std::collections::BTreeMap;
 use threadkeep::error::{CallError, Description, describe};
 use threadkeep::tenant::Tenant;
@@ -14,6 +14,9 @@ use threadkeep_cli::screen::Screen;
 
 /// Threads of one page of a list.
 const PAGE_THREADS: u32 = 100;
+
+/// Most held threads that are named: the newest.
+const HELD_NAMED_MAX: u32 = 10;
 
 /// Closes the runs of dead holders and brings their documents up to date.
 pub async fn recover(
@@ -34,6 +37,8 @@ pub async fn recover(
     let left = left_below(opened.tenant(), &recovered.closed).await;
     let left = left.map_err(|error| fault::call(&error))?;
     opened.say_if_empty(screen);
+    let held = name_held(&opened, screen).await;
+    held.map_err(|error| fault::call(&error))?;
     let mut unreadable = recovered.unreadable;
     for found in [swept.unreadable, left.unreadable].concat() {
         if unreadable.iter().all(|known| known.thread != found.thread) {
@@ -46,6 +51,24 @@ pub async fn recover(
         left: left.tops,
         exit: Exit::Done,
     }))
+}
+
+/// Names the threads that processes hold which are not known to be dead, so that a lock which another
+/// program keeps is not mistaken for a run.
+async fn name_held(opened: &Opened, screen: &mut Screen) -> Result<(), CallError> {
+    let filter = Filter {
+        status: Some("running".to_owned()),
+        ..Filter::default()
+    };
+    let page = opened.tenant().list(filter, HELD_NAMED_MAX, None).await?;
+    for lease in page
+        .threads
+        .iter()
+        .filter_map(|held| held.run.lease.as_ref())
+    {
+        run::name_held(opened, lease, screen);
+    }
+    Ok(())
 }
 
 /// What is left below threads that have ended.

@@ -5,7 +5,7 @@ use super::open::{Opened, Session};
 use threadkeep::documents::{DocumentError, Documents};
 use threadkeep::error::CallError;
 use threadkeep::wit::{self, registry::Filter};
-use threadkeep_cli::answer::RepairAnswer;
+use threadkeep_cli::answer::{RepairAnswer, thread_or_unnamed};
 use threadkeep_cli::args;
 use threadkeep_cli::exit::{Exit, Fault};
 use threadkeep_cli::screen::Screen;
@@ -82,7 +82,8 @@ async fn every(
         }
         for thread in page.unreadable {
             let error = CallError::Refused(wit::Error::Corrupt(thread.why));
-            note(answer, thread.thread, Err(error.into()));
+            let name = thread_or_unnamed(&thread.thread).to_owned();
+            note(answer, name, Err(error.into()));
         }
         cursor = page.cursor;
         if cursor.is_none() {

@@ -154,6 +154,44 @@ pub async fn take_from_dead(
     now.map_err(|error| fault::of_thread(opened, &thread.id, &error))
 }
 
+/// Most held threads that are named.
+const HELD_NAMED_MAX: usize = 10;
+
+/// Names the threads below one that another process holds, or whose lock another program keeps: this
+/// run can only wait for those.
+pub async fn name_held_below(opened: &Opened, thread: &str, screen: &mut Screen) {
+    let (mut named, mut cursor) = (0, None);
+    loop {
+        // What cannot be read is told by the run itself.
+        let Ok(page) = opened.tenant().tree(thread, cursor).await else {
+            return;
+        };
+        let running = page.branches.iter().filter(|one| one.status == "running");
+        for branch in running.filter(|one| one.thread != thread) {
+            let held = opened.tenant().get(&branch.thread).await.ok();
+            let Some(lease) = held.and_then(|held| held.run.lease) else {
+                continue;
+            };
+            name_held(opened, &lease, screen);
+            named += 1;
+            if named == HELD_NAMED_MAX {
+                return;
+            }
+        }
+        cursor = page.cursor;
+        if cursor.is_none() {
+            return;
+        }
+    }
+}
+
+/// Says who holds a thread, and what to do if that is nobody of ours.
+pub fn name_held(opened: &Opened, lease: &wit::Lease, screen: &mut Screen) {
+    let (thread, holder) = (&lease.thread, &lease.holder);
+    let next = fault::busy(opened, lease);
+    screen.note(&format!("{thread} is held by {holder}; {next}"));
+}
+
 /// Resumes a thread in this process.
 pub async fn resume(
     session: &Session,
@@ -167,6 +205,7 @@ pub async fn resume(
     let thread = thread.map_err(|error| fault::of_thread(&opened, &resume.thread, &error))?;
     let thread = take_from_dead(&opened, thread, screen).await?;
     check_again(&opened, &thread)?;
+    name_held_below(&opened, &thread.id, screen).await;
     let answer = drive::run(&opened, &thread.id, message, screen).await;
     let answer = answer.map_err(|fault| match fault.hint {
         None if silent && thread.status == "idle" => {

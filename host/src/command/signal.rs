@@ -9,7 +9,7 @@ use super::open::{Opened, Session};
 use super::{fault, view};
 use threadkeep::wit;
 use threadkeep::wit::runner::SignalKind;
-use threadkeep_cli::answer::{SignalAnswer, ThreadAnswer};
+use threadkeep_cli::answer::{SignalAnswer, ThreadAnswer, thread_or_unnamed};
 use threadkeep_cli::args;
 use threadkeep_cli::exit::{Exit, Fault};
 use threadkeep_cli::inputs;
@@ -281,7 +281,8 @@ async fn tell_children(opened: &Opened, thread: &str, screen: &mut Screen) {
     for child in swept.iter().flat_map(|swept| &swept.unreadable) {
         screen.warn(&format!(
             "{} cannot be read and was not told: {} (`threadkeep recover` tries again)",
-            child.thread, child.why.message
+            thread_or_unnamed(&child.thread),
+            child.why.message
         ));
     }
     let mut told = swept.map(|_| None);

@@ -97,7 +97,7 @@ pub struct Item {
 /// A record that the store has and cannot return.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DamagedItem {
-    /// The name of the record, cut to [`KEY_BYTES_MAX`].
+    /// Its name, cut to [`KEY_BYTES_MAX`]; empty if that is its name, or if it is too long to be read.
     pub name: String,
     /// The problem, for a person.
     pub message: String,
@@ -108,7 +108,8 @@ pub struct DamagedItem {
 pub struct Page {
     /// In the order of the scan.
     pub items: Vec<Item>,
-    /// Records of the range that cannot be returned, in the same order. They count for the limit.
+    /// Records of the range that cannot be given, in the same order. They count for the limit, but for those whose name
+    /// cannot be read.
     pub damaged: Vec<DamagedItem>,
     /// Pass it as `start` (reverse: as `end`) to continue; `None` at the end. It is the first name
     /// that was not returned (reverse: the last that was), so it is never longer than a name.

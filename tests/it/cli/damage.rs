@@ -111,3 +111,104 @@ fn oversized_and_forged_records_are_named_and_take_nothing_away() {
         is_plain(&person);
     }
 }
+
+/// Symptom: a key name over 1 MiB was left out of `list` and `audit` unnamed, `audit` with exit code 0; a forged name
+/// without an id was told as `warning:  cannot be read`. Fix: each is named and goes on. The kind: names that are too
+/// long to be read, and that are or end with nothing, in what `list` reads and in what only `audit` does.
+#[test]
+fn records_without_a_readable_name_are_named_and_take_nothing_away() {
+    let long = "printf('%.*c', 2000000, 'x')";
+    let insert = |collection: &str, name: &str| {
+        format!("INSERT INTO record_{collection} (name, version, value) VALUES ({name}, 1, '')")
+    };
+    let recency = "'recency' || char(1) || char(1)";
+    let ends_with_nothing = format!("{recency} || '0000000000000001' || char(1)");
+    let no_id = "an index entry names it, and it is no id";
+    for (planted, in_list, in_audit) in [
+        (
+            insert("index", &format!("{recency} || {long}")),
+            Some("a record of index has a name of 2000009 bytes"),
+            "a record of index has a name of 2000009 bytes",
+        ),
+        (insert("index", &ends_with_nothing), Some(no_id), no_id),
+        (
+            insert("head", long),
+            None,
+            "a record of head has a name of 2000000 bytes",
+        ),
+        (
+            insert("sweep", long),
+            None,
+            "a record of sweep has a name of 2000000 bytes",
+        ),
+        (
+            insert("head", "''"),
+            None,
+            "a record of head has an empty name",
+        ),
+    ] {
+        let project = Project::new();
+        for id in ["a", "b"] {
+            project.finished(id);
+        }
+        plant(&project, &planted);
+        let unnamed = "a record with an empty or unreadable name";
+        let listed = project.json(&["list"]);
+        assert_eq!(listed["exit"], 0, "{planted}: {listed:#}");
+        assert_eq!(ids(&listed, "threads"), ["b", "a"], "{planted}");
+        let expected = if in_list.is_some() { &[""][..] } else { &[] };
+        assert_eq!(
+            ids(&listed, "unreadable"),
+            expected,
+            "{planted}: {listed:#}"
+        );
+        let person = project.run(&["list"]);
+        for said in in_list.iter().flat_map(|said| [said, &unnamed]) {
+            assert!(
+                person.err.contains(said),
+                "{planted}: {said}: {}",
+                person.err
+            );
+        }
+        let audited = project.run(&["audit"]);
+        assert_eq!(audited.code, Some(1), "{planted}: {}", audited.out);
+        for said in [in_audit, unnamed, "2 threads"] {
+            assert!(
+                audited.out.contains(said),
+                "{planted}: {said}: {}",
+                audited.out
+            );
+        }
+    }
+}
+
+/// Symptom: a value of 200 MB under a name of an index took its size in memory of each command. Cause: SQLite compares rows
+/// of an index whole. Fix: what SQLite may have is bounded, and `doctor` names the record.
+#[test]
+fn a_huge_row_of_an_index_is_refused_unread() {
+    let project = Project::new();
+    project.finished("a");
+    plant(
+        &project,
+        "INSERT INTO record_index (name, version, value) \
+         VALUES ('recency' || char(1, 1) || 'huge', 1, zeroblob(90000000))",
+    );
+    for arguments in [&["list"][..], &["audit"], &["recover"], &["show", "a"]] {
+        let ran = project.run(arguments);
+        if ran.code != Some(0) {
+            assert!(
+                ran.err.contains("`threadkeep doctor` names it"),
+                "{}",
+                ran.err
+            );
+        }
+    }
+    let ran = project.run(&["list"]);
+    assert_eq!(ran.code, Some(1), "{}", ran.out);
+    let doctor = project.run(&["doctor"]);
+    assert!(
+        doctor.out.contains("the record index recency"),
+        "{}",
+        doctor.out
+    );
+}

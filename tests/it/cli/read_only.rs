@@ -196,3 +196,24 @@ fn documents_that_may_not_be_read_are_left_out() {
     std::fs::set_permissions(&theirs, std::fs::Permissions::from_mode(0o755)).unwrap();
     set_writable(&project, true);
 }
+
+/// Symptom: of a store that this user may not read, `doctor` said to keep a copy before anything else is tried. Fix: it says
+/// who owns it and what its mode lacks.
+#[test]
+fn doctor_says_whose_a_store_is_that_may_not_be_read() {
+    let project = Project::new();
+    project.finished("one");
+    let reader = Reader::of(&project);
+    let store = project.path().join(".ai/threads/registry.db");
+    set_writable(&project, false);
+    std::fs::set_permissions(&store, std::fs::Permissions::from_mode(0o000)).unwrap();
+    let owner = store.metadata().unwrap().uid();
+    let doctor = reader.run(&project, &["doctor"]);
+    let said =
+        format!("registry.db belongs to the user with the number {owner} and has the mode 0000");
+    for said in [said.as_str(), "have its owner or root let you"] {
+        assert!(doctor.out.contains(said), "{said:?} in {}", doctor.out);
+    }
+    assert!(!doctor.out.contains("keep a copy"), "{}", doctor.out);
+    set_writable(&project, true);
+}

@@ -338,34 +338,73 @@ fn damaged_records_take_no_others_away() {
     }
 }
 
-/// Symptom: one planted name of 5 MB made `list`, `recover` and `doctor` fail without naming it.
-/// Cause: SQLite refuses it while the row is read. Fix: a scan leaves it out, and the check of the
-/// whole file names it. Kind: each collection that is scanned.
+/// Symptom: one planted name of 5 MB took `list`, `recover` and `doctor` away, and was then left out of scans unnamed.
+/// Cause: SQLite refuses it while the row is read. Fix: a scan asks for its length first, and names the record. The kind:
+/// each collection, names that are empty, and names of logs.
 #[test]
-fn a_name_that_is_too_long_to_read_takes_no_others_away() {
+fn a_name_that_cannot_be_read_is_named_and_takes_no_others_away() {
     let fixture = SqliteFixture::new();
     let store = fixture.open();
-    for collection in ["head", "index", "due", "thread"] {
-        commit(
-            &store,
-            &[
-                put(collection, "a", Any, "1"),
-                put(collection, "z", Any, "1"),
-            ],
-        );
+    for (collection, _) in threadkeep::storage::COLLECTIONS {
+        let others = ["a", "b", "z"].map(|name| put(collection, name, Any, "1"));
+        commit(&store, &others);
         let plant = format!(
             "INSERT INTO record_{collection} (name, version, value) \
-             VALUES (printf('%.*c', 5000000, 'd'), 1, '')"
+             VALUES ('', 1, ''), (printf('%.*c', 5000000, 'c'), 1, ''), \
+             (printf('%.*c', 5000001, 'c'), 1, '')"
         );
         fixture.shell().execute_batch(&plant).unwrap();
-        for reverse in [false, true] {
-            let page = store.scan(collection, "", "", 10, reverse).unwrap();
-            assert_eq!(page.items.len(), 2, "{collection}");
+        for (limit, reverse) in [(1, false), (2, false), (10, false), (1, true), (10, true)] {
+            let (mut names, mut said) = (Vec::new(), Vec::new());
+            let (mut start, mut end) = (String::new(), String::new());
+            loop {
+                let page = store.scan(collection, &start, &end, limit, reverse);
+                let page = page.unwrap();
+                names.extend(page.items.into_iter().map(|item| item.key.name));
+                said.extend(page.damaged.into_iter().map(|damaged| {
+                    assert_eq!(damaged.name, "", "{damaged:?}");
+                    damaged.message
+                }));
+                let Some(cursor) = page.cursor else { break };
+                *if reverse { &mut end } else { &mut start } = cursor;
+            }
+            names.sort();
+            said.sort();
+            assert_eq!(names, ["a", "b", "z"], "{collection} {limit} {reverse}");
+            let long = |bytes| {
+                format!("a record of {collection} has a name of {bytes} bytes, the most is 512")
+            };
+            let empty = format!("a record of {collection} has an empty name");
+            assert_eq!(said, [long(5_000_000), long(5_000_001), empty]);
         }
         let named = store.unreadable().unwrap();
         let said = format!("a record of {collection} whose name has 5000000 bytes");
         assert!(named.contains(&said), "{named:?}");
+        let undo = format!("DELETE FROM record_{collection}");
+        fixture.shell().execute_batch(&undo).unwrap();
     }
+    let log = "INSERT INTO partition (id, log, name) \
+         VALUES (99, 'history', printf('%.*c', 5000000, 'd')); \
+         INSERT INTO entry (id, value) VALUES (99 << 32 | 1, x'00')";
+    fixture.shell().execute_batch(log).unwrap();
+    let said = "entry 1 of the log history whose name has 5000000 bytes";
+    assert_eq!(store.unreadable().unwrap(), [said]);
+}
+
+/// Names that cannot be read count for no limit, so a page names ten and counts the others.
+#[test]
+fn a_page_names_some_of_many_names_that_cannot_be_read() {
+    let fixture = SqliteFixture::new();
+    let store = fixture.open();
+    commit(&store, &[put("head", "a", Any, "1")]);
+    let plant = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 15) \
+         INSERT INTO record_head (name, version, value) \
+         SELECT printf('%.*c', 1100000 + i, 'c'), 1, '' FROM n";
+    fixture.shell().execute_batch(plant).unwrap();
+    let page = store.scan("head", "", "", 1, false).unwrap();
+    assert_eq!((page.items.len(), page.damaged.len()), (1, 11), "{page:?}");
+    let last = page.damaged.last().map(|damaged| damaged.message.as_str());
+    assert_eq!(last, Some("5 more records of head have names as long"));
 }
 
 #[test]

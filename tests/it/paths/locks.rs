@@ -4,11 +4,13 @@
 //! names the lock to take.
 
 use super::world::World;
+use crate::cli::fixture::Project;
 use serde_json::Value;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
 use threadkeep_tests::binary::{self, Ran};
 
 /// `<kind>:<path>`; without it [`child`] does nothing.
@@ -217,9 +219,55 @@ fn a_held_lock_of_a_dead_holder_is_named_with_the_way_around_it() {
     for word in [name.as_str(), around.as_str()] {
         assert!(refused.err.contains(word), "{word:?} in {}", refused.err);
     }
+    let recovered = run(&world, &["recover"]);
+    assert_eq!(recovered.code, Some(0), "{recovered:#?}");
+    for word in [name.as_str(), around.as_str()] {
+        assert!(
+            recovered.err.contains(word),
+            "{word:?} in {}",
+            recovered.err
+        );
+    }
     let recovered = run(&world, &["recover", "--dead", &holder]);
     assert_eq!(recovered.code, Some(0), "{recovered:#?}");
     let resumed = run(&world, &["resume", "d"]);
     assert_eq!(resumed.code, Some(0), "{resumed:#?}");
+    drop(locker);
+}
+
+/// Symptom: `resume` of a parent waited in silence for a child whose holder had died, while a stranger held its lock. Fix: the
+/// child is named with its lock, and the way that does not ask it.
+#[test]
+fn a_held_lock_of_a_child_is_named_while_its_parent_waits() {
+    let project = Project::new();
+    project.add_family(5);
+    project.write(".ai/script.json", SLOW);
+    let running = project.start(&["run", "parent", "--id", "p"]);
+    let locks = project.path().join(".ai/threads/locks.d");
+    running.await_err("started");
+    let child = || {
+        let list = project.json(&["list", "--status", "running"]);
+        list["threads"]
+            .as_array()
+            .is_some_and(|threads| !threads.is_empty())
+            && project.status("p") == "waiting"
+    };
+    let until = Instant::now() + Duration::from_secs(60);
+    while !child() {
+        assert!(Instant::now() < until, "no child runs");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    running.kill();
+    running.end();
+    let lock = std::fs::read_dir(locks).unwrap().flatten().next().unwrap();
+    let locker = Locker::hold("file", &lock.path());
+    let name = lock.file_name().into_string().unwrap();
+    for _ in 0..2 {
+        let resumed = project.start(&["resume", "p"]);
+        resumed.await_err(&name);
+        resumed.await_err("threadkeep recover --dead");
+        resumed.kill();
+        resumed.end();
+    }
     drop(locker);
 }

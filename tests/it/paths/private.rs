@@ -91,6 +91,27 @@ fn an_older_directory_is_closed_to_others() {
     }
 }
 
+/// Symptom: a store of mode 0666 and locks of mode 0755 kept them for ever. Cause: only the directory around them was
+/// closed. Fix: what writes closes each. The kind: the store, its log, its lock and the directory of locks.
+#[test]
+fn older_files_of_the_store_are_closed_to_others() {
+    let world = World::new();
+    let threads = world.path.join(".ai/threads");
+    drop(world.open(true).unwrap());
+    for name in ["registry.db", "registry.db.lock"] {
+        set_mode(&threads.join(name), 0o666);
+    }
+    set_mode(&threads.join("locks.d"), 0o755);
+    let output = run_with_mask(&world, "022", &["create", "--id", "c"]);
+    assert!(output.status.success(), "{output:?}");
+    let mut found = Vec::new();
+    walk(threads, &mut found);
+    for path in found {
+        let expected = if path.is_dir() { 0o700 } else { 0o600 };
+        assert_eq!(mode(&path), expected, "{}", path.display());
+    }
+}
+
 /// Symptom: a policy that others could write was obeyed. Cause: its mode was not checked. Fix: it
 /// is refused, with its name. Kind: the policy and its book, writable by the group and by all.
 #[test]

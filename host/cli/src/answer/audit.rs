@@ -1,6 +1,6 @@
 //! `audit`: contradictions in a store, and what to do about them.
 
-use super::{Answer, counted};
+use super::{Answer, counted, thread_or_unnamed};
 use crate::exit::Exit;
 use crate::screen::Screen;
 use serde::Serialize;
@@ -68,7 +68,8 @@ impl Answer for AuditAnswer {
                 found,
                 ..
             } = finding;
-            screen.line(&format!("{thread_id}: {name} ({invariant})"));
+            let thread = thread_or_unnamed(thread_id);
+            screen.line(&format!("{thread}: {name} ({invariant})"));
             screen.line(&format!("  expected  {expected}"));
             screen.line(&format!("  found     {found}"));
             // Repeating the same advice would hide the differences.

@@ -17,11 +17,12 @@ pub use doctor::{Diagnosis, Item, Missing, Runnable, Section, State};
 pub use held::{HeldAnswer, WrittenAnswer};
 pub use probe::{ProbeAnswer, ProbeUsage};
 pub use run::{
-    Bound, Cap, Cause, Cost, FamilyView, RunAnswer, SuspendedRow, lift, suspended_advice,
+    Bound, Cap, Cause, Cost, FamilyView, RunAnswer, SuspendedRow, advised_code, lift,
+    suspended_advice,
 };
 pub use thread::{
     EventView, LimitsView, ListAnswer, RunView, ShowAnswer, SignalAnswer, ThreadAnswer, ThreadRow,
-    ThreadView, TranscriptAnswer, UnreadableRow,
+    ThreadView, TranscriptAnswer, UnreadableRow, thread_or_unnamed,
 };
 pub use upkeep::{CompletionsAnswer, DemoAnswer, RecoverAnswer, RepairAnswer};
 

@@ -161,6 +161,17 @@ pub struct FamilyView {
     pub unreadable: Vec<String>,
 }
 
+/// The code of a failure of which the operator's policy is the cause. A cause ends with that code.
+const OUT_OF_REACH: &str = "out_of_reach";
+
+/// The code of a cause by which it is advised: that of the failure, where that says more.
+pub fn advised_code<'a>(code: &'a str, message: &str) -> &'a str {
+    match code == "provider_permanent" && message.ends_with("(out_of_reach)") {
+        true => OUT_OF_REACH,
+        false => code,
+    }
+}
+
 /// Returns what a user can do about a suspended thread; `None` where a resume would only fail
 /// again.
 ///
@@ -196,6 +207,10 @@ pub fn suspended_advice(
                 "top up the account at the provider, or wait for its next period, then {resume}"
             )
         }
+        (None, OUT_OF_REACH) => format!(
+            "have the operator grant the provider's address in the policy (`hosts`, and `private: true` \
+             for a name), then {resume}"
+        ),
         (None, "provider_permanent") => {
             format!("mend what the provider refuses, then {resume}")
         }
@@ -312,7 +327,8 @@ impl RunAnswer {
         if self.status != "suspended" {
             return None;
         }
-        let code = self.cause.as_ref()?.code.as_str();
+        let cause = self.cause.as_ref()?;
+        let code = advised_code(&cause.code, &cause.message);
         suspended_advice(&self.thread_id, code, self.bound, &self.payer, self.wait)
     }
 }
@@ -456,6 +472,21 @@ child   2 more are suspended: threadkeep list --status suspended
             );
             assert!(next.ends_with("threadkeep resume a-1"), "{next}");
         }
+    }
+
+    /// Symptom: a person was told to mend what the provider refuses, where the operator's policy had refused.
+    #[test]
+    fn what_is_out_of_reach_is_the_operator_s_to_grant() {
+        let advice = |message: &str| {
+            let code = advised_code("provider_permanent", message);
+            suspended_advice("a", code, Bound::Thread, "a", None).unwrap_or_default()
+        };
+        let granted = advice("the policy does not grant them (out_of_reach)");
+        assert!(
+            granted.contains("operator") && granted.contains("policy"),
+            "{granted}"
+        );
+        assert!(advice("no such model (bad_request)").contains("the provider refuses"));
     }
 
     #[test]

@@ -44,7 +44,16 @@ impl UnreadableRow {
         let Self {
             thread_id, message, ..
         } = self;
-        screen.warn(&format!("{thread_id} cannot be read: {message}"));
+        let thread = thread_or_unnamed(thread_id);
+        screen.warn(&format!("{thread} cannot be read: {message}"));
+    }
+}
+
+/// The id of a thread at the beginning of a sentence. A record that names none has words instead.
+pub fn thread_or_unnamed(thread_id: &str) -> &str {
+    match thread_id {
+        "" => "a record with an empty or unreadable name",
+        id => id,
     }
 }
 

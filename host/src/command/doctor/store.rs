@@ -15,7 +15,7 @@ use threadkeep::project::STORE;
 use threadkeep::storage::Storage;
 use threadkeep::tenant::Tenant;
 use threadkeep::wit::registry::Filter;
-use threadkeep_cli::answer::{Section, State};
+use threadkeep_cli::answer::{Section, State, thread_or_unnamed};
 use threadkeep_cli::args::Store;
 
 /// Most lock files that are checked.
@@ -66,9 +66,9 @@ pub async fn sections(
                 section.item(State::Warning, "read", copy::notice(copied), None);
             }
             for name in store.foreign {
-                section.item(State::Bad, &name, "is not text", None);
+                section.item(State::Bad, &name, "is not text, or too long", None);
                 findings.missing(
-                    format!("{name} is not text: somebody else wrote it"),
+                    format!("{name} is not text, or too long: somebody else wrote it"),
                     "mend it from a copy of .ai/threads",
                 );
             }
@@ -83,10 +83,17 @@ pub async fn sections(
         }
         Err(problem) => {
             section.item(State::Bad, STORE, problem.clone(), None);
-            findings.missing(
-                format!("the store cannot be used: {problem}"),
-                "keep a copy of .ai/threads before anything else is tried",
-            );
+            let (lacks, mend) = match denied(threads) {
+                Some(lacks) => (
+                    lacks,
+                    "have its owner or root let you read and write it: nothing is damaged",
+                ),
+                None => (
+                    problem,
+                    "keep a copy of .ai/threads before anything else is tried",
+                ),
+            };
+            findings.missing(format!("the store cannot be used: {lacks}"), mend);
             findings.sections.push(section);
             false
         }
@@ -148,7 +155,14 @@ fn open(session: &Session, threads: &Dir) -> Result<ExaminedStore, String> {
     let store = opened.map_err(|error| error.to_string())?;
     // Repair of a damaged file is never offered: a rewritten file might be worse than the one that
     // exists.
-    let faults = store.quick_check().map_err(|error| error.to_string())?;
+    let faults = match store.quick_check() {
+        Ok(faults) => faults,
+        // A row that is too large to be compared is named all the same.
+        Err(error) => match store.unreadable().unwrap_or_default().first() {
+            Some(name) => return Err(format!("{error}; {name} is not text or too long")),
+            None => return Err(error.to_string()),
+        },
+    };
     if let Some(fault) = faults.first() {
         return Err(format!("it is damaged: {fault}"));
     }
@@ -157,6 +171,38 @@ fn open(session: &Session, threads: &Dir) -> Result<ExaminedStore, String> {
         storage: Arc::new(store),
         foreign,
         copy,
+    })
+}
+
+#[cfg(not(unix))]
+fn denied(_: &Dir) -> Option<String> {
+    None
+}
+
+/// Who owns a file of the store that this user may not read, and what its mode lacks.
+#[cfg(unix)]
+fn denied(threads: &Dir) -> Option<String> {
+    use cap_std::fs::{MetadataExt, PermissionsExt};
+    let names = [
+        STORE.to_owned(),
+        format!("{STORE}-wal"),
+        format!("{STORE}-shm"),
+    ];
+    names.into_iter().find_map(|name| {
+        // A pipe would be waited for.
+        let found = threads.symlink_metadata(&name).ok();
+        let found = found.filter(|found| found.is_file())?;
+        let denied = match threads.open(&name) {
+            Err(error) => error.kind() == ErrorKind::PermissionDenied,
+            Ok(_) => false,
+        };
+        let (owner, mode) = (found.uid(), found.permissions().mode() & 0o7777);
+        denied.then(|| {
+            format!(
+                ".ai/threads/{name} belongs to the user with the number {owner} and has the mode \
+                 {mode:04o}, which does not let you read it"
+            )
+        })
     })
 }
 
@@ -243,8 +289,8 @@ async fn unreadable(tenant: &Tenant, section: &mut Section, findings: &mut Findi
             if named > UNREADABLE_MAX {
                 return;
             }
-            let (id, why) = (thread.thread, thread.why.message);
-            section.item(State::Bad, &id, why.clone(), None);
+            let (id, why) = (thread_or_unnamed(&thread.thread), thread.why.message);
+            section.item(State::Bad, id, why.clone(), None);
             findings.missing(
                 format!("{id} cannot be read: {why}"),
                 "every other thread goes on; mend the record from a copy of .ai/threads",
@@ -333,7 +379,7 @@ async fn documents(tenant: &Tenant, threads: &Dir, findings: &mut Findings) {
                 Err(Behind::Other(problem)) => {
                     section.item(State::Warning, &thread.id, problem.clone(), None);
                     findings.missing(
-                        format!("the documents of {} are {problem}", thread.id),
+                        format!("{}: {problem}", thread.id),
                         format!("threadkeep repair {}", thread.id),
                     );
                 }
@@ -367,15 +413,22 @@ async fn compare(documents: &Documents, thread: &str) -> Result<(), Behind> {
         {
             return Err(Behind::MayNotBeRead);
         }
-        Err(error) => return Err(Behind::Other(fault::with_source(&error))),
+        Err(error) => {
+            let why = fault::with_source(&error);
+            return Err(Behind::Other(format!(
+                "its documents cannot be compared: {why}"
+            )));
+        }
     };
     let mut worst = Ok(());
     for state in [states.thread, states.jsonl, states.markdown] {
         match state {
             DocumentState::Current => {}
-            DocumentState::Stale(_) => worst = worst.and(Err("stale")),
-            DocumentState::Missing => worst = worst.and(Err("missing")),
-            DocumentState::Other => worst = Err("not what the records say: somebody edited them"),
+            DocumentState::Stale(_) => worst = worst.and(Err("its documents are stale")),
+            DocumentState::Missing => worst = worst.and(Err("its documents are missing")),
+            DocumentState::Other => {
+                worst = Err("its documents are not what the records say: somebody edited them");
+            }
         }
     }
     worst.map_err(|problem| Behind::Other(problem.to_owned()))

@@ -83,10 +83,15 @@ fn from_code(code: ErrorCode, extended: i32, message: String) -> StorageError {
         ErrorCode::DiskFull => StorageError::Unavailable {
             message: format!("the disk is full: free space on it ({message})"),
         },
+        // The process bounds what SQLite may have, or the machine is short of it.
+        ErrorCode::OutOfMemory => other(
+            "out-of-memory",
+            "SQLite has no memory left: a row of the database file may be larger than any that is \
+             written here (`threadkeep doctor` names it), or the machine is short of memory",
+        ),
         // Another connection holds the lock, or the machine is short of a resource: the same call
         // may succeed later.
         ErrorCode::DatabaseLocked
-        | ErrorCode::OutOfMemory
         | ErrorCode::OperationInterrupted
         | ErrorCode::SystemIoFailure
         | ErrorCode::CannotOpen => StorageError::Unavailable { message },
@@ -124,7 +129,7 @@ mod tests {
             (ffi::SQLITE_BUSY, "unavailable", "unavailable"),
             (ffi::SQLITE_LOCKED, "unavailable", "unavailable"),
             (ffi::SQLITE_FULL, "unavailable", "unavailable"),
-            (ffi::SQLITE_NOMEM, "unavailable", "outcome-unknown"),
+            (ffi::SQLITE_NOMEM, "out-of-memory", "outcome-unknown"),
             (ffi::SQLITE_IOERR_WRITE, "unavailable", "outcome-unknown"),
             (ffi::SQLITE_IOERR_FSYNC, "unavailable", "outcome-unknown"),
             (ffi::SQLITE_IOERR_READ, "unavailable", "outcome-unknown"),

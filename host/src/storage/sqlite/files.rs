@@ -152,10 +152,17 @@ impl Place {
     }
 
     /// Makes the file if there is none, empty and private: SQLite gives its log and its shared
-    /// memory the mode of the database file.
+    /// memory the mode of the file that they belong to.
+    ///
+    /// Those of this user that are there are closed to others: a copy has the mode that its maker's mask had.
     pub(super) fn make_private(&self) -> Result<(), StorageError> {
         let made = platform::make_private(&self.held.dir, self.name());
-        made.map_err(|error| unwritable(self.name(), &error))
+        made.map_err(|error| unwritable(self.name(), &error))?;
+        for name in &self.names {
+            let closed = platform::close_to_others(&self.held.dir, name);
+            closed.map_err(|error| unavailable(name, &error))?;
+        }
+        Ok(())
     }
 
     /// The queue of this process for the lock file.
@@ -325,7 +332,9 @@ fn unwritable(what: &str, error: &std::io::Error) -> StorageError {
 mod platform {
     use std::os::fd::AsRawFd;
 
-    use rustix::fs::{Access, AtFlags, Mode, OFlags, accessat, fchmod, fstatfs, openat, statat};
+    use rustix::fs::{
+        Access, AtFlags, FileType, Mode, OFlags, accessat, fchmod, fstatfs, openat, statat,
+    };
     use rustix::io::Errno;
 
     use super::*;
@@ -396,6 +405,28 @@ mod platform {
         Ok(openat(dir, name, flags, PRIVATE)?.into())
     }
 
+    /// Takes away what others may do with an ordinary file of this user that has one name.
+    pub(super) fn close_to_others(dir: &Dir, name: &str) -> std::io::Result<()> {
+        let found = match statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(found) => found,
+            Err(Errno::NOENT) => return Ok(()),
+            Err(error) => return Err(error.into()),
+        };
+        let own = found.st_uid == rustix::process::geteuid().as_raw();
+        let file = FileType::from_raw_mode(found.st_mode) == FileType::RegularFile;
+        let open = Mode::from_raw_mode(found.st_mode).intersects(Mode::RWXG | Mode::RWXO);
+        if !own || !file || !open || found.st_nlink != 1 {
+            return Ok(());
+        }
+        // Not by its name, which may be a link by now.
+        let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        match openat(dir, name, flags, Mode::empty()).and_then(|file| fchmod(file, PRIVATE)) {
+            // What may not be written is as its owner wants it; what is gone was of a connection that ended.
+            Err(Errno::NOENT | Errno::ACCESS | Errno::ROFS) => Ok(()),
+            done => Ok(done?),
+        }
+    }
+
     /// Makes an empty file if there is none, whatever the umask of the process is.
     pub(super) fn make_private(dir: &Dir, name: &str) -> std::io::Result<()> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
@@ -431,6 +462,10 @@ mod platform {
     }
 
     pub(super) fn make_private(_dir: &Dir, _name: &str) -> std::io::Result<()> {
+        Ok(())
+    }
+
+    pub(super) fn close_to_others(_dir: &Dir, _name: &str) -> std::io::Result<()> {
         Ok(())
     }
 

@@ -47,6 +47,22 @@ use super::{
     check_log, check_scan,
 };
 
+/// Bounds the memory that SQLite has in this process, for all stores together and for good: a later call can lower it.
+/// Nothing else bounds what one row of a file that somebody planted takes, because SQLite compares the rows of an index
+/// whole, whatever their length is; where it would be more, a call is refused with the code `out-of-memory`. It is for
+/// whoever owns the process: the command does it, and a host of many stores counts 8 MiB of cache for each connection.
+///
+/// # Errors
+/// What SQLite says.
+pub fn limit_process_memory(bytes_max: u32) -> Result<(), StorageError> {
+    let limit = || {
+        let connection = Connection::open_in_memory()?;
+        let sql = format!("PRAGMA hard_heap_limit = {bytes_max}");
+        connection.query_row(&sql, [], |_| Ok(()))
+    };
+    limit().map_err(|error| error::refused(&error))
+}
+
 /// Failures that a commit survives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Durability {

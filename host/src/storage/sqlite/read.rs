@@ -157,29 +157,34 @@ pub(super) fn page(
     } else {
         (&sql.up, &sql.up_below)
     };
-    // One more than the limit, to know whether there is more.
-    let rows = i64::from(limit) + 1;
     let mut statement = connection.prepare_cached(if end.is_empty() { open } else { below })?;
     let mut rows = if end.is_empty() {
-        statement.query(params![start, rows])?
+        statement.query([start])?
     } else {
-        statement.query(params![start, end, rows])?
+        statement.query([start, end])?
     };
     let mut page = Page::default();
-    let (mut bytes, mut last) = (0, String::new());
+    let (mut count, mut bytes, mut last) = (0, 0, String::new());
+    let mut unread = UnreadNames::default();
     while let Some(row) = rows.next()? {
-        let name: String = row.get(0)?;
-        let count = page.items.len() + page.damaged.len();
+        let Some(name) = row.get::<_, Option<String>>(1)? else {
+            unread.add(&mut page, collection, number(row, 0)?);
+            continue;
+        };
         let value = readable_value(row, collection, &name)?;
         bytes += value.as_ref().map_or(0, String::len);
-        if count > 0 && (count == limit as usize || bytes > PAGE_BYTES_MAX) {
-            page.cursor = Some(cursor_at(last, name, reverse));
+        if count > 0 && (count == limit || bytes > PAGE_BYTES_MAX) {
+            let cursor = cursor_at(&last, &name, reverse);
+            if cursor == last || cursor.strip_suffix('\0') == Some(&last) {
+                unread.leave_to_next_page(&mut page);
+            }
+            page.cursor = Some(cursor);
             break;
         }
         match value {
             Ok(value) => page.items.push(Item {
                 key: Key::new(collection, name.clone()),
-                version: number(row, 1)?,
+                version: number(row, 2)?,
                 value,
             }),
             Err(message) => page.damaged.push(DamagedItem {
@@ -187,9 +192,59 @@ pub(super) fn page(
                 message,
             }),
         }
+        count += 1;
         last = name;
+        unread.settle(&page);
     }
+    unread.add_count(&mut page, collection);
     Ok(page)
+}
+
+/// Most names that a page says are too long to be read; it counts the others.
+const UNREAD_NAMES_MAX: u64 = 10;
+
+/// Records of a scan whose names are too long to be read. A page never ends at one, because nobody
+/// could say where to go on, so they count for no limit; each takes a mebibyte of the file.
+#[derive(Default)]
+struct UnreadNames {
+    count: u64,
+    /// The count, and how many records the page said are damaged, at the last one that it has.
+    settled: (u64, usize),
+}
+
+impl UnreadNames {
+    fn add(&mut self, page: &mut Page, collection: &str, bytes: u64) {
+        self.count += 1;
+        if self.count <= UNREAD_NAMES_MAX {
+            page.damaged.push(DamagedItem {
+                name: String::new(),
+                message: format!(
+                    "a record of {collection} has a name of {bytes} bytes, the most is {KEY_BYTES_MAX}"
+                ),
+            });
+        }
+    }
+
+    /// The page has one more record, so it has those before it.
+    fn settle(&mut self, page: &Page) {
+        self.settled = (self.count, page.damaged.len());
+    }
+
+    /// The next page begins behind the last record of this one, and names what follows it.
+    fn leave_to_next_page(&mut self, page: &mut Page) {
+        self.count = self.settled.0;
+        page.damaged.truncate(self.settled.1);
+    }
+
+    fn add_count(&self, page: &mut Page, collection: &str) {
+        let more = self.count.saturating_sub(UNREAD_NAMES_MAX);
+        if more > 0 {
+            page.damaged.push(DamagedItem {
+                name: String::new(),
+                message: format!("{more} more records of {collection} have names as long"),
+            });
+        }
+    }
 }
 
 /// The value of a row of a scan, or the problem of the record.
@@ -199,6 +254,9 @@ fn readable_value(
     name: &str,
 ) -> rusqlite::Result<Result<String, String>> {
     let place = || format!("record {collection}/{}", cut_name(name));
+    if name.is_empty() {
+        return Ok(Err(format!("a record of {collection} has an empty name")));
+    }
     if name.len() > KEY_BYTES_MAX {
         let bytes = name.len();
         return Ok(Err(format!(
@@ -206,7 +264,7 @@ fn readable_value(
             place()
         )));
     }
-    Ok(text_value(row, 2)?.map_err(|problem| format!("{} {problem}", place())))
+    Ok(text_value(row, 3)?.map_err(|problem| format!("{} {problem}", place())))
 }
 
 /// A name, cut to the longest length of names.
@@ -217,18 +275,18 @@ fn cut_name(name: &str) -> &str {
 /// The cursor of a scan that returned the name `last` and has come to the name `next`. A name
 /// longer than the limit cannot be a cursor: then it is a name between the two, and if both are too
 /// long, one that skips all names that begin as `next` does.
-fn cursor_at(last: String, next: String, reverse: bool) -> String {
+fn cursor_at(last: &str, next: &str, reverse: bool) -> String {
     let fits = |name: &str| name.len() < KEY_BYTES_MAX;
     match reverse {
-        false if next.len() <= KEY_BYTES_MAX => next,
-        false if fits(&last) => last + "\0",
+        false if next.len() <= KEY_BYTES_MAX => next.to_owned(),
+        false if fits(last) => format!("{last}\0"),
         false => {
             let begins = &next[..next.floor_char_boundary(KEY_BYTES_MAX - char::MAX.len_utf8())];
             format!("{begins}{}", char::MAX)
         }
-        true if last.len() <= KEY_BYTES_MAX => last,
-        true if fits(&next) => next + "\0",
-        true => cut_name(&next).to_owned(),
+        true if last.len() <= KEY_BYTES_MAX => last.to_owned(),
+        true if fits(next) => format!("{next}\0"),
+        true => cut_name(next).to_owned(),
     }
 }
 
@@ -274,7 +332,7 @@ pub(super) fn unreadable(connection: &Connection, most: usize) -> rusqlite::Resu
             "SELECT CASE WHEN octet_length(name) <= {NAME_READ_BYTES_MAX} \
              THEN 'the record {collection} ' || substr(name, 1, 512) \
              ELSE 'a record of {collection} whose name has ' || octet_length(name) || ' bytes' END, \
-             octet_length(value), CASE WHEN octet_length(name) <= {NAME_READ_BYTES_MAX} \
+             octet_length(value), CASE WHEN octet_length(name) BETWEEN 1 AND {KEY_BYTES_MAX} \
              AND octet_length(value) <= {VALUE_BYTES_MAX} THEN value END FROM record_{collection}"
         );
         not_text(connection, &sql, most, &mut found)?;

@@ -59,7 +59,8 @@ pub(super) const LINES_DOWN: &str = "SELECT id & 4294967295, octet_length(value)
 
 /// Every entry, with a name for a person, and, as in [`LINES_UP`], its bytes and its value.
 pub(super) const ENTRIES: &str = "SELECT 'entry ' || (e.id & 4294967295) || ' of the log ' || \
-     p.log || ' ' || substr(p.name, 1, 512), octet_length(e.value), \
+     p.log || ' ' || CASE WHEN octet_length(p.name) <= 1048576 THEN substr(p.name, 1, 512) \
+     ELSE 'whose name has ' || octet_length(p.name) || ' bytes' END, octet_length(e.value), \
      CASE WHEN octet_length(e.value) <= 1048576 THEN e.value END \
      FROM entry AS e JOIN partition AS p ON p.id = e.id >> 32";
 
@@ -85,8 +86,8 @@ pub(super) struct RecordStatements {
     pub(super) upsert: String,
     /// Parameter: name.
     pub(super) delete: String,
-    /// Name, version, bytes of the value and the value if it may be read, from the name on.
-    /// Parameters: first name, limit; with an end: the end before the limit.
+    /// Bytes of the name and the name if it may be read, version, bytes of the value and the value if it may be read,
+    /// from the name on; without a limit, for the reader stops. Parameters: first name; a bounded one: end.
     pub(super) up: String,
     /// As `up`, below an end.
     pub(super) up_below: String,
@@ -96,19 +97,16 @@ pub(super) struct RecordStatements {
     pub(super) down_below: String,
 }
 
-/// Longest name that a scan returns; this program never writes a longer one. SQLite reads a name
-/// whole or not at all, and refuses one that is longer than a connection may read. `doctor` names
-/// such records.
+/// A scan gives the length of a longer name and not the name, which nobody but somebody else writes: SQLite reads a name
+/// whole or not at all, and refuses one that is longer than a connection may read.
 pub(super) const NAME_READ_BYTES_MAX: usize = 1 << 20;
 
 impl RecordStatements {
     fn of(collection: &str) -> Self {
         let table = format!("record_{collection}");
         let value = value_if_readable();
-        let page = format!(
-            "SELECT name, version, {value} FROM {table} \
-             WHERE name >= ?1 AND octet_length(name) <= {NAME_READ_BYTES_MAX}"
-        );
+        let name = name_if_readable("name");
+        let page = format!("SELECT {name}, version, {value} FROM {table} WHERE name >= ?1");
         let insert = format!(
             "INSERT INTO {table} (name, version, value) VALUES (?1, 1, ?2) ON CONFLICT (name) DO"
         );
@@ -121,10 +119,10 @@ impl RecordStatements {
             upsert: format!("{insert} UPDATE SET version = version + 1, value = excluded.value"),
             insert: format!("{insert} NOTHING"),
             delete: format!("DELETE FROM {table} WHERE name = ?1"),
-            up: format!("{page} ORDER BY name LIMIT ?2"),
-            up_below: format!("{page} AND name < ?2 ORDER BY name LIMIT ?3"),
-            down: format!("{page} ORDER BY name DESC LIMIT ?2"),
-            down_below: format!("{page} AND name < ?2 ORDER BY name DESC LIMIT ?3"),
+            up: format!("{page} ORDER BY name"),
+            up_below: format!("{page} AND name < ?2 ORDER BY name"),
+            down: format!("{page} ORDER BY name DESC"),
+            down_below: format!("{page} AND name < ?2 ORDER BY name DESC"),
         }
     }
 }
@@ -158,6 +156,14 @@ pub(super) fn log_name(place: usize) -> &'static str {
 fn value_if_readable() -> String {
     format!(
         "octet_length(value), CASE WHEN octet_length(value) <= {VALUE_BYTES_MAX} THEN value END"
+    )
+}
+
+/// Two columns: the bytes of a name, and the name unless it is too long to be read.
+fn name_if_readable(column: &str) -> String {
+    format!(
+        "octet_length({column}), \
+         CASE WHEN octet_length({column}) <= {NAME_READ_BYTES_MAX} THEN {column} END"
     )
 }
 
