@@ -2,20 +2,20 @@
 
 #[path = "support/auditor.rs"]
 pub mod auditor;
-#[path = "support/between.rs"]
-pub mod between;
 #[path = "support/binary.rs"]
 pub mod binary;
 #[path = "support/canned.rs"]
 pub mod canned;
 #[path = "support/corpus.rs"]
 pub mod corpus;
+#[path = "support/delegation.rs"]
+pub mod delegation;
 #[path = "support/faulty.rs"]
 pub mod faulty;
 #[path = "support/fixture.rs"]
 pub mod fixture;
-#[path = "support/handed.rs"]
-pub mod handed;
+#[path = "support/interleaved_store.rs"]
+pub mod interleaved_store;
 #[path = "support/judge.rs"]
 pub mod judge;
 #[path = "support/llmock.rs"]

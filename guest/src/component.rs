@@ -1,10 +1,10 @@
 //! The component's two sides: ports over its imports, and its exports over the service.
 
 use crate::convert;
-use crate::ports::{Item, LibraryError, Page, Ports, StorageError};
-use crate::service::Service;
-use threadkeep_core::plan::Write;
-use threadkeep_core::runner::Bill;
+use crate::ports::{HostPorts, LibraryError, ScanPage, StorageError, StoredItem};
+use crate::service::ThreadService;
+use threadkeep_core::plan::StoreWrite;
+use threadkeep_core::runner::CallBill;
 use threadkeep_core::time::Instant;
 
 mod bindings {
@@ -27,10 +27,10 @@ use exports::threadkeep::threads as exported;
 use threadkeep::threads::{clock, library, llm, random, storage, tools, types};
 
 /// The host's ports, over the component's imports.
-pub struct Host;
+pub struct ImportedHost;
 
-impl Ports for Host {
-    fn get(&self, keys: &[(&str, &str)]) -> Result<Vec<Item>, StorageError> {
+impl HostPorts for ImportedHost {
+    fn get(&self, keys: &[(&str, &str)]) -> Result<Vec<StoredItem>, StorageError> {
         let keys: Vec<storage::Key> = keys
             .iter()
             .map(|(collection, name)| convert::key(collection, name))
@@ -46,11 +46,11 @@ impl Ports for Host {
         end: &str,
         limit: u32,
         reverse: bool,
-    ) -> Result<Page, StorageError> {
+    ) -> Result<ScanPage, StorageError> {
         let page = storage::scan(collection, start, end, limit, reverse)
             .map_err(convert::storage_error)?;
         let damaged = page.damaged.into_iter();
-        Ok(Page {
+        Ok(ScanPage {
             items: page.items.into_iter().map(convert::item).collect(),
             damaged: damaged.map(|item| (item.name, item.why.message)).collect(),
             cursor: page.cursor,
@@ -73,7 +73,7 @@ impl Ports for Host {
             .collect())
     }
 
-    fn commit(&self, writes: Vec<Write>, closing: bool) -> Result<bool, StorageError> {
+    fn commit(&self, writes: Vec<StoreWrite>, closing: bool) -> Result<bool, StorageError> {
         let ops: Vec<storage::Op> = writes.into_iter().map(convert::op).collect();
         storage::commit(&ops, closing)
             .map(|outcome| outcome.committed)
@@ -96,33 +96,33 @@ impl Ports for Host {
 /// Keeps `llm` and `tools` in the import list. The runner's own loop will call them. A host links
 /// all that the world names from the first day, so adding the loop breaks no host.
 #[used]
-static KEPT: Kept = (llm::complete, tools::call);
+static KEPT_IMPORTS: KeptImports = (llm::complete, tools::call);
 
-type Kept = (
+type KeptImports = (
     fn(&llm::Request) -> Result<llm::Completion, llm::Error>,
     fn(&[types::ToolCall]) -> Vec<types::ToolOutcome>,
 );
 
 thread_local! {
-    static SERVICE: Service<Host> = const { Service::new(Host) };
+    static SERVICE: ThreadService<ImportedHost> = const { ThreadService::new(ImportedHost) };
 }
 
-fn call<T>(
-    f: impl FnOnce(&Service<Host>) -> Result<T, crate::service::Error>,
+fn call_service<T>(
+    f: impl FnOnce(&ThreadService<ImportedHost>) -> Result<T, crate::service::Error>,
 ) -> Result<T, types::Error> {
     SERVICE.with(|service| f(service).map_err(convert::error))
 }
 
-struct Component;
+struct ThreadsComponent;
 
-impl exported::registry::Guest for Component {
+impl exported::registry::Guest for ThreadsComponent {
     fn create(draft: exported::registry::Draft) -> Result<types::Thread, types::Error> {
         let draft = convert::draft(draft);
-        call(|service| service.create(&draft)).map(|loaded| convert::thread(&loaded))
+        call_service(|service| service.create(&draft)).map(|loaded| convert::thread(&loaded))
     }
 
     fn get(id: String) -> Result<types::Thread, types::Error> {
-        call(|service| service.load(&id)).map(|loaded| convert::thread(&loaded))
+        call_service(|service| service.load(&id)).map(|loaded| convert::thread(&loaded))
     }
 
     fn list(
@@ -132,7 +132,7 @@ impl exported::registry::Guest for Component {
     ) -> Result<exported::registry::Page, types::Error> {
         let filter = convert::filter(filter);
         let chosen = filter.as_ref().map(|(name, value)| (*name, value.as_str()));
-        let (many, cursor) = call(|service| service.list(chosen, limit, cursor))?;
+        let (many, cursor) = call_service(|service| service.list(chosen, limit, cursor))?;
         Ok(exported::registry::Page {
             threads: many.threads.iter().map(convert::thread).collect(),
             unreadable: many
@@ -145,13 +145,13 @@ impl exported::registry::Guest for Component {
     }
 
     fn set_title(id: String, title: Option<String>) -> Result<types::Thread, types::Error> {
-        call(|service| service.set_title(&id, title)).map(|loaded| convert::thread(&loaded))
+        call_service(|service| service.set_title(&id, title)).map(|loaded| convert::thread(&loaded))
     }
 }
 
-impl exported::history::Guest for Component {
+impl exported::history::Guest for ThreadsComponent {
     fn load(id: String, version: Option<u64>) -> Result<exported::history::Snapshot, types::Error> {
-        call(|service| {
+        call_service(|service| {
             let loaded = service.load(&id)?;
             let newest = loaded.head.value.version;
             let version = version.unwrap_or(newest);
@@ -181,7 +181,7 @@ impl exported::history::Guest for Component {
         after: u64,
         limit: u32,
     ) -> Result<exported::history::Page, types::Error> {
-        let (_, lines, cursor) = call(|service| service.entries(&id, after, None, limit))?;
+        let (_, lines, cursor) = call_service(|service| service.entries(&id, after, None, limit))?;
         Ok(exported::history::Page {
             entries: lines.into_iter().map(convert::entry).collect(),
             cursor,
@@ -194,8 +194,8 @@ impl exported::history::Guest for Component {
         deadline: types::Instant,
     ) -> Result<exported::history::Opened, types::Error> {
         let deadline = convert::instant_in(deadline);
-        call(|service| service.open(&thread, &holder, deadline))
-            .map(|loaded| convert::opened(&loaded))
+        call_service(|service| service.open(&thread, &holder, deadline))
+            .map(|loaded| convert::opened_to_wit(&loaded))
     }
 
     fn append(
@@ -204,8 +204,8 @@ impl exported::history::Guest for Component {
         expected: u64,
         change: exported::history::ChangeSet,
     ) -> Result<exported::history::Written, types::Error> {
-        call(|service| service.append(&thread, token, expected, &change.events))
-            .map(|written| convert::written(&written))
+        call_service(|service| service.append(&thread, token, expected, &change.events))
+            .map(|written| convert::append_to_wit(&written))
     }
 
     fn close(
@@ -214,21 +214,21 @@ impl exported::history::Guest for Component {
         outcome: String,
         result: Option<String>,
     ) -> Result<exported::history::Written, types::Error> {
-        call(|service| service.close(&thread, token, &outcome, result))
-            .map(|written| convert::written(&written))
+        call_service(|service| service.close(&thread, token, &outcome, result))
+            .map(|written| convert::append_to_wit(&written))
     }
 }
 
-impl exported::ledger::Guest for Component {
+impl exported::ledger::Guest for ThreadsComponent {
     fn account(thread: String) -> Result<types::Account, types::Error> {
-        call(|service| service.account(&thread)).map(|loaded| convert::account(&loaded))
+        call_service(|service| service.account(&thread)).map(|loaded| convert::account(&loaded))
     }
 
     fn tree(
         thread: String,
         cursor: Option<String>,
     ) -> Result<exported::ledger::TreePage, types::Error> {
-        let page = call(|service| service.tree_page(&thread, cursor.as_deref()))?;
+        let page = call_service(|service| service.tree_page(&thread, cursor.as_deref()))?;
         Ok(exported::ledger::TreePage {
             branches: convert::branches(&page.branches),
             unreadable: page
@@ -248,7 +248,8 @@ impl exported::ledger::Guest for Component {
         deadline: types::Instant,
     ) -> Result<exported::ledger::Admission, types::Error> {
         let (asked, deadline) = (convert::estimate(estimate), convert::instant_in(deadline));
-        call(|service| service.hold(&thread, token, &key, &asked, deadline)).map(convert::admission)
+        call_service(|service| service.hold(&thread, token, &key, &asked, deadline))
+            .map(convert::admission)
     }
 
     fn settle(
@@ -256,21 +257,21 @@ impl exported::ledger::Guest for Component {
         version: u64,
         bill: exported::ledger::Bill,
     ) -> Result<u64, types::Error> {
-        call(|service| service.settle(&thread, version, convert::bill(bill)))
+        call_service(|service| service.settle(&thread, version, convert::bill(bill)))
     }
 
     fn release(thread: String, version: u64) -> Result<u64, types::Error> {
-        call(|service| service.settle(&thread, version, Bill::Nothing))
+        call_service(|service| service.settle(&thread, version, CallBill::Nothing))
     }
 }
 
-impl exported::transcript::Guest for Component {
+impl exported::transcript::Guest for ThreadsComponent {
     fn events(
         id: String,
         after: u64,
         limit: u32,
     ) -> Result<exported::transcript::EventPage, types::Error> {
-        call(|service| {
+        call_service(|service| {
             let (_, lines, cursor) = service.entries(&id, after, None, limit)?;
             Ok(exported::transcript::EventPage {
                 events: lines.iter().flat_map(convert::events).collect(),
@@ -284,7 +285,7 @@ impl exported::transcript::Guest for Component {
         after: u64,
         until: u64,
     ) -> Result<exported::transcript::MessagePage, types::Error> {
-        let (messages, cursor) = call(|service| service.messages(&id, after, until))?;
+        let (messages, cursor) = call_service(|service| service.messages(&id, after, until))?;
         Ok(exported::transcript::MessagePage { messages, cursor })
     }
 
@@ -293,7 +294,7 @@ impl exported::transcript::Guest for Component {
         what: String,
         after: u64,
     ) -> Result<exported::transcript::Piece, types::Error> {
-        let piece = call(|service| service.render(&id, &what, after))?;
+        let piece = call_service(|service| service.render(&id, &what, after))?;
         Ok(exported::transcript::Piece {
             text: piece.text,
             version: piece.version,
@@ -302,14 +303,15 @@ impl exported::transcript::Guest for Component {
     }
 }
 
-impl exported::runner::Guest for Component {
+impl exported::runner::Guest for ThreadsComponent {
     fn start(
         thread: String,
         input: Option<String>,
         holder: String,
         key: String,
     ) -> Result<exported::runner::Handle, types::Error> {
-        call(|service| service.start(&thread, input.as_deref(), &holder, &key)).map(convert::handle)
+        call_service(|service| service.start(&thread, input.as_deref(), &holder, &key))
+            .map(convert::handle_to_wit)
     }
 
     fn claim(
@@ -317,7 +319,8 @@ impl exported::runner::Guest for Component {
         holder: String,
         proof: exported::runner::Proof,
     ) -> Result<exported::runner::Handle, types::Error> {
-        call(|service| service.claim(&thread, &holder, convert::proof(proof))).map(convert::handle)
+        call_service(|service| service.claim(&thread, &holder, convert::proof(proof)))
+            .map(convert::handle_to_wit)
     }
 
     fn submit(
@@ -327,7 +330,7 @@ impl exported::runner::Guest for Component {
         outcome: exported::runner::Outcome,
         have: u64,
     ) -> Result<exported::runner::Step, types::Error> {
-        call(|service| {
+        call_service(|service| {
             let submission = convert::submission(token, version, outcome)?;
             service.submit(&thread, &submission, have)
         })
@@ -339,7 +342,8 @@ impl exported::runner::Guest for Component {
         token: u64,
         partial: String,
     ) -> Result<exported::runner::News, types::Error> {
-        call(|service| service.progress(&thread, token, &partial)).map(convert::news)
+        call_service(|service| service.progress(&thread, token, &partial))
+            .map(convert::verdict_to_wit)
     }
 
     fn signal(
@@ -347,7 +351,7 @@ impl exported::runner::Guest for Component {
         id: String,
         what: exported::runner::SignalKind,
     ) -> Result<u64, types::Error> {
-        call(|service| service.signal(&thread, &id, &convert::signal(what)?))
+        call_service(|service| service.signal(&thread, &id, &convert::signal(what)?))
             .map(|loaded| loaded.head.value.version)
     }
 
@@ -355,7 +359,7 @@ impl exported::runner::Guest for Component {
         thread: String,
         cursor: Option<String>,
     ) -> Result<exported::runner::Swept, types::Error> {
-        call(|service| service.sweep_page(&thread, cursor)).map(convert::swept)
+        call_service(|service| service.sweep_page(&thread, cursor)).map(convert::sweep_page_to_wit)
     }
 
     fn ready(
@@ -363,7 +367,7 @@ impl exported::runner::Guest for Component {
         cursor: Option<String>,
         under: Option<String>,
     ) -> Result<exported::runner::DuePage, types::Error> {
-        let (due, cursor) = call(|service| service.ready(limit, cursor, under.as_deref()))?;
+        let (due, cursor) = call_service(|service| service.ready(limit, cursor, under.as_deref()))?;
         Ok(exported::runner::DuePage {
             threads: due.iter().map(convert::due).collect(),
             cursor,
@@ -371,16 +375,16 @@ impl exported::runner::Guest for Component {
     }
 }
 
-impl exported::maintenance::Guest for Component {
+impl exported::maintenance::Guest for ThreadsComponent {
     fn recover(
         dead: Vec<String>,
         cursor: Option<String>,
     ) -> Result<exported::maintenance::Recovery, types::Error> {
-        call(|service| service.recover(&dead, cursor)).map(convert::recovery)
+        call_service(|service| service.recover(&dead, cursor)).map(convert::recovery)
     }
 
     fn stats(cursor: Option<String>) -> Result<exported::maintenance::Statistics, types::Error> {
-        let (counts, cursor) = call(|service| service.stats(cursor))?;
+        let (counts, cursor) = call_service(|service| service.stats(cursor))?;
         let counts = counts
             .into_iter()
             .map(|(status, threads)| exported::maintenance::Count { status, threads })
@@ -391,6 +395,6 @@ impl exported::maintenance::Guest for Component {
 
 mod export {
     #![allow(unsafe_code, reason = "generated: the entry points of the component")]
-    use super::{Component, bindings};
-    bindings::export!(Component with_types_in bindings);
+    use super::{ThreadsComponent, bindings};
+    bindings::export!(ThreadsComponent with_types_in bindings);
 }

@@ -7,7 +7,7 @@ mod damage;
 mod imports;
 mod ledger;
 
-pub use damage::{recovery, swept, unreadable};
+pub use damage::{recovery, sweep_page_to_wit, unreadable};
 pub use ledger::{account, admission, bill, branches, estimate};
 
 pub use imports::{item, key, library_error, op, storage_error};
@@ -16,20 +16,22 @@ use crate::component::exports::threadkeep::threads as exported;
 use crate::component::threadkeep::threads::{llm, types};
 use crate::ports::{LibraryError, StorageError};
 use crate::service::Error;
-use crate::service::history::{Line, Written};
-use crate::service::runner::{Due, Handed, News};
+use crate::service::history::{AppendOutcome, StoredEntry};
+use crate::service::runner::{DueThread, ProgressVerdict, StepHandle};
 use threadkeep_core::error::Error as CoreError;
 use threadkeep_core::history::{Entry, parse_user};
 use threadkeep_core::json;
 use threadkeep_core::ledger::Usage;
-use threadkeep_core::limits::Limits;
+use threadkeep_core::limits::ThreadCaps;
 use threadkeep_core::money::NanoUsd;
-use threadkeep_core::plan::Loaded;
+use threadkeep_core::plan::LoadedThread;
 use threadkeep_core::runner::{
-    Completion, Kit, LlmFailure, Outcome, Proof, Raise, ReplyBlock, Signal, Submission,
-    ToolOutcome, ToolState,
+    CapRaise, DecisionInputs, HolderProof, LlmCompletion, LlmFailure, ReplyBlock, Signal,
+    StepOutcome, StepSubmission, ToolOutcome, ToolState,
 };
-use threadkeep_core::thread::{Cause, Draft, Head, Overrides, Status, StepKind};
+use threadkeep_core::thread::{
+    CreatorOverrides, Head, StatusCause, StepKind, ThreadDraft, ThreadStatus,
+};
 use threadkeep_core::time::Instant;
 
 #[inline(never)]
@@ -194,8 +196,8 @@ fn usage_in(usage: types::Usage) -> Usage {
     }
 }
 
-fn limits(limits: &Limits) -> types::Limits {
-    let Limits {
+fn limits(limits: &ThreadCaps) -> types::Limits {
+    let ThreadCaps {
         turns,
         tokens,
         spend,
@@ -213,7 +215,7 @@ fn limits(limits: &Limits) -> types::Limits {
     }
 }
 
-fn limits_in(limits: types::Limits) -> Limits {
+fn limits_in(limits: types::Limits) -> ThreadCaps {
     let types::Limits {
         turns,
         tokens,
@@ -222,7 +224,7 @@ fn limits_in(limits: types::Limits) -> Limits {
         depth,
         duration,
     } = limits;
-    Limits {
+    ThreadCaps {
         turns,
         tokens,
         spend: spend.map(NanoUsd::new),
@@ -232,8 +234,8 @@ fn limits_in(limits: types::Limits) -> Limits {
     }
 }
 
-fn cause(cause: &Cause) -> types::Cause {
-    let Cause {
+fn cause(cause: &StatusCause) -> types::Cause {
+    let StatusCause {
         reason,
         code,
         message,
@@ -249,7 +251,7 @@ fn cause(cause: &Cause) -> types::Cause {
     }
 }
 
-fn lease(loaded: &Loaded) -> Option<types::Lease> {
+fn lease(loaded: &LoadedThread) -> Option<types::Lease> {
     let head = &loaded.head.value;
     let holder = head.holder.clone()?;
     let expiry = instant(head.expiry.unwrap_or(head.updated));
@@ -261,7 +263,7 @@ fn lease(loaded: &Loaded) -> Option<types::Lease> {
 }
 
 #[inline(never)]
-pub fn thread(loaded: &Loaded) -> types::Thread {
+pub fn thread(loaded: &LoadedThread) -> types::Thread {
     let (record, head) = (&loaded.thread.value, &loaded.head.value);
     let used = &head.counters;
     types::Thread {
@@ -280,7 +282,9 @@ pub fn thread(loaded: &Loaded) -> types::Thread {
         limits: limits(&head.limits),
         capabilities: record.capabilities.clone(),
         inputs: record.inputs.clone(),
-        outcome: record.outcome.map(|status: Status| status.to_string()),
+        outcome: record
+            .outcome
+            .map(|status: ThreadStatus| status.to_string()),
         result: record.result.clone(),
         cost: types::Cost {
             turns: used.turns,
@@ -301,14 +305,14 @@ pub fn thread(loaded: &Loaded) -> types::Thread {
 }
 
 #[inline(never)]
-pub fn draft(draft: exported::registry::Draft) -> Draft {
-    Draft {
+pub fn draft(draft: exported::registry::Draft) -> ThreadDraft {
+    ThreadDraft {
         id: draft.id,
         directive: draft.directive,
         agent: draft.agent,
         task: draft.task,
         title: draft.title,
-        overrides: Overrides {
+        overrides: CreatorOverrides {
             model: draft.model,
             limits: limits_in(draft.limits),
             capabilities: draft.capabilities,
@@ -332,22 +336,22 @@ pub fn filter(filter: exported::registry::Filter) -> Option<(&'static str, Strin
         .or(filter.chain.map(|value| ("chain", by_key(value))))
 }
 
-pub fn opened(loaded: &Loaded) -> exported::history::Opened {
+pub fn opened_to_wit(loaded: &LoadedThread) -> exported::history::Opened {
     exported::history::Opened {
         version: loaded.head.value.version,
         token: loaded.head.value.token,
     }
 }
 
-pub fn written(written: &Written) -> exported::history::Written {
+pub fn append_to_wit(written: &AppendOutcome) -> exported::history::Written {
     exported::history::Written {
         version: written.version,
         status: written.status.to_string(),
-        mail: written.mail.iter().map(json::text).collect(),
+        mail: written.mail.iter().map(json::to_text).collect(),
     }
 }
 
-pub fn entry(line: Line) -> types::Entry {
+pub fn entry(line: StoredEntry) -> types::Entry {
     types::Entry {
         version: line.entry.version,
         reason: line.entry.reason.as_str().to_owned(),
@@ -358,7 +362,7 @@ pub fn entry(line: Line) -> types::Entry {
 }
 
 #[inline(never)]
-pub fn events(line: &Line) -> Vec<types::Event> {
+pub fn events(line: &StoredEntry) -> Vec<types::Event> {
     (0_u32..)
         .zip(&line.entry.events)
         .map(|(index, event)| types::Event {
@@ -366,13 +370,13 @@ pub fn events(line: &Line) -> Vec<types::Event> {
             index,
             kind: event.kind().to_owned(),
             time: instant(line.entry.time),
-            body: json::text(event),
+            body: json::to_text(event),
         })
         .collect()
 }
 
 #[inline(never)]
-pub fn handle(handed: Handed) -> exported::runner::Handle {
+pub fn handle_to_wit(handed: StepHandle) -> exported::runner::Handle {
     exported::runner::Handle {
         thread: thread(&handed.loaded),
         token: handed.loaded.head.value.token,
@@ -381,7 +385,7 @@ pub fn handle(handed: Handed) -> exported::runner::Handle {
 }
 
 #[inline(never)]
-pub fn step(handed: &Handed) -> exported::runner::Step {
+pub fn step(handed: &StepHandle) -> exported::runner::Step {
     let step = &handed.step;
     exported::runner::Step {
         kind: step.kind.map_or("finished", StepKind::as_str).to_owned(),
@@ -408,7 +412,7 @@ pub fn step(handed: &Handed) -> exported::runner::Step {
 /// Builds the request of a model call. Prompt and tools go only with the first request of a driver
 /// that holds nothing yet.
 #[inline(never)]
-fn request(handed: &Handed) -> llm::Request {
+fn request(handed: &StepHandle) -> llm::Request {
     let pin = handed.pin.as_deref();
     let whole = handed.since == 0 || handed.messages.is_empty();
     llm::Request {
@@ -436,14 +440,14 @@ fn request(handed: &Handed) -> llm::Request {
     }
 }
 
-pub fn proof(proof: exported::runner::Proof) -> Proof {
+pub fn proof(proof: exported::runner::Proof) -> HolderProof {
     match proof {
-        exported::runner::Proof::None => Proof::None,
-        exported::runner::Proof::Watched(seen) => Proof::Watched {
+        exported::runner::Proof::None => HolderProof::None,
+        exported::runner::Proof::Watched(seen) => HolderProof::Watched {
             step: seen.step,
             partial: seen.partial,
         },
-        exported::runner::Proof::Dead => Proof::Dead,
+        exported::runner::Proof::Dead => HolderProof::Dead,
     }
 }
 
@@ -452,29 +456,31 @@ pub fn submission(
     token: u64,
     version: u64,
     outcome: exported::runner::Outcome,
-) -> Result<Submission, Error> {
+) -> Result<StepSubmission, Error> {
     let outcome = match outcome {
-        exported::runner::Outcome::Completion(completion) => Outcome::Completion(Completion {
-            blocks: ReplyBlock::parse_all(&completion.blocks)?,
-            finish: completion.finish,
-            usage: completion.usage.map(usage_in),
-            session: completion.session,
-        }),
-        exported::runner::Outcome::Failure(failed) => Outcome::Failure(failure(failed)),
-        exported::runner::Outcome::Outcomes(outcomes) => Outcome::Outcomes(
+        exported::runner::Outcome::Completion(completion) => {
+            StepOutcome::Completion(LlmCompletion {
+                blocks: ReplyBlock::parse_all(&completion.blocks)?,
+                finish: completion.finish,
+                usage: completion.usage.map(usage_in),
+                session: completion.session,
+            })
+        }
+        exported::runner::Outcome::Failure(failed) => StepOutcome::Failure(failure(failed)),
+        exported::runner::Outcome::Outcomes(outcomes) => StepOutcome::ToolOutcomes(
             outcomes
                 .into_iter()
                 .map(tool_outcome)
                 .collect::<Result<_, _>>()?,
         ),
-        exported::runner::Outcome::Waited => Outcome::Waited,
-        exported::runner::Outcome::Stopped(failed) => Outcome::Stopped(failure(failed)),
+        exported::runner::Outcome::Waited => StepOutcome::Waited,
+        exported::runner::Outcome::Stopped(failed) => StepOutcome::Stopped(failure(failed)),
     };
-    Ok(Submission {
+    Ok(StepSubmission {
         token,
         version,
         outcome,
-        kit: Kit::default(),
+        inputs: DecisionInputs::default(),
     })
 }
 
@@ -506,7 +512,7 @@ fn tool_outcome(outcome: types::ToolOutcome) -> Result<ToolOutcome, Error> {
         "interrupted" => ToolState::Interrupted,
         state => {
             let names = ["done", "interrupted"];
-            return Err(CoreError::unknown(
+            return Err(CoreError::invalid_name(
                 "outcome.state",
                 state,
                 "is not a state of a call",
@@ -529,11 +535,11 @@ fn tool_outcome(outcome: types::ToolOutcome) -> Result<ToolOutcome, Error> {
     })
 }
 
-pub fn news(news: News) -> exported::runner::News {
+pub fn verdict_to_wit(news: ProgressVerdict) -> exported::runner::News {
     let (verdict, message) = match news {
-        News::GoOn => ("go-on", ""),
-        News::Stop => ("stop", "a cancel waits"),
-        News::Fenced => (
+        ProgressVerdict::Continue => ("go-on", ""),
+        ProgressVerdict::Stop => ("stop", "a cancel waits"),
+        ProgressVerdict::Fenced => (
             "fenced",
             "somebody else holds the thread, or its run is over",
         ),
@@ -553,7 +559,7 @@ pub fn signal(signal: exported::runner::SignalKind) -> Result<Signal, Error> {
         }
         exported::runner::SignalKind::Cancel => Signal::Cancel,
         exported::runner::SignalKind::Kill => Signal::Kill,
-        exported::runner::SignalKind::Raise(raised) => Signal::Raise(Raise {
+        exported::runner::SignalKind::Raise(raised) => Signal::Raise(CapRaise {
             caps: limits_in(raised.caps),
             through: raised.through,
         }),
@@ -561,7 +567,7 @@ pub fn signal(signal: exported::runner::SignalKind) -> Result<Signal, Error> {
 }
 
 #[inline(never)]
-pub fn due(due: &Due) -> exported::runner::Due {
+pub fn due(due: &DueThread) -> exported::runner::Due {
     let head = &due.loaded.head.value;
     exported::runner::Due {
         thread: due.loaded.thread.value.id.clone(),
@@ -572,10 +578,10 @@ pub fn due(due: &Due) -> exported::runner::Due {
             partial: due.partial,
         },
         holder: head.holder.clone(),
-        sweep: head.sweep.is_some() || (head.intent.is_some() && !held(head)),
+        sweep: head.sweep.is_some() || (head.intent.is_some() && !is_running(head)),
     }
 }
 
-fn held(head: &Head) -> bool {
-    head.status == Status::Running
+fn is_running(head: &Head) -> bool {
+    head.status == ThreadStatus::Running
 }

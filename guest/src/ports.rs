@@ -1,12 +1,12 @@
 //! The functions that the service needs of its host, in core types. The component implements them
 //! over its imports, tests and benchmarks over a native store.
 
-use threadkeep_core::plan::Write;
+use threadkeep_core::plan::StoreWrite;
 use threadkeep_core::time::Instant;
 
 /// A record as it was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Item {
+pub struct StoredItem {
     /// The collection of the record.
     pub collection: String,
     /// The key of the record.
@@ -19,9 +19,9 @@ pub struct Item {
 
 /// One page of a scan.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Page {
+pub struct ScanPage {
     /// The records, in order.
-    pub items: Vec<Item>,
+    pub items: Vec<StoredItem>,
     /// Records of the range that the store cannot read, in the same order: name and problem.
     pub damaged: Vec<(String, String)>,
     /// Start of the next page.
@@ -67,9 +67,9 @@ pub enum LibraryError {
 
 /// The host, as the service sees it. The contracts are those of the WIT interfaces of the same
 /// names.
-pub trait Ports {
+pub trait HostPorts {
     /// `storage.get` of (collection, key).
-    fn get(&self, keys: &[(&str, &str)]) -> Result<Vec<Item>, StorageError>;
+    fn get(&self, keys: &[(&str, &str)]) -> Result<Vec<StoredItem>, StorageError>;
     /// `storage.scan`.
     fn scan(
         &self,
@@ -78,7 +78,7 @@ pub trait Ports {
         end: &str,
         limit: u32,
         reverse: bool,
-    ) -> Result<Page, StorageError>;
+    ) -> Result<ScanPage, StorageError>;
     /// `storage.read-log` of `history`: (position, text).
     fn read_history(
         &self,
@@ -88,7 +88,7 @@ pub trait Ports {
         reverse: bool,
     ) -> Result<Vec<(u64, String)>, StorageError>;
     /// `storage.commit`: returns true if committed, false after a conflict.
-    fn commit(&self, writes: Vec<Write>, closing: bool) -> Result<bool, StorageError>;
+    fn commit(&self, writes: Vec<StoreWrite>, closing: bool) -> Result<bool, StorageError>;
     /// `clock.now`.
     fn now(&self) -> Instant;
     /// `random.bytes` as hex.

@@ -9,8 +9,8 @@ mod locks;
 mod private;
 
 pub use locks::{
-    HolderLock, Life, NATIVE_PREFIX, check_locks, dead, dead_since, life, lock_place,
-    note_caught_up, sweep,
+    HolderLock, HolderState, NATIVE_PREFIX, check_locks_dir, dead_processes, dead_processes_since,
+    holder_state, lock_file_place, mark_caught_up, remove_lock_files,
 };
 pub(crate) use private::{check_written_by_owner, has_one_name, open_private, private_child_dir};
 
@@ -23,16 +23,16 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 /// The directory of a tenant inside its project.
-pub const AI: &str = ".ai";
+pub const AI_DIR: &str = ".ai";
 
-/// Most variables in an [`Environment`]; a shell has about a hundred. Further ones are left out.
+/// Most variables in an [`EnvironmentSnapshot`]; a shell has about a hundred. Further ones are left out.
 pub const VARIABLES_MAX: usize = 4_096;
 
 /// Longest value that is kept, in bytes. Keys and addresses have less than a kilobyte.
 pub const VARIABLE_BYTES_MAX: usize = 32 << 10;
 
 /// The directory of the store, as errors call it.
-pub(crate) const THREADS: &str = ".ai/threads";
+pub(crate) const THREADS_PATH: &str = ".ai/threads";
 
 /// Suffix of the variables that may hold a provider's key. The writer of the model table chooses
 /// where a value is sent: it may name no other variable, and the policy binds the value to hosts.
@@ -41,7 +41,7 @@ pub const KEY_SUFFIX: &str = "_API_KEY";
 /// Suffix of the variables that a provider's address may begin with.
 pub const ADDRESS_SUFFIX: &str = "_BASE_URL";
 
-/// Longest text that [`Environment::expand`] makes.
+/// Longest text that [`EnvironmentSnapshot::expand`] makes.
 pub const EXPANDED_BYTES_MAX: usize = 64 << 10;
 
 /// Reason why a directory or a file cannot be opened.
@@ -100,7 +100,7 @@ impl AuthorityError {
 
     /// The same error about a place that the caller names better.
     #[must_use]
-    pub(crate) fn at(self, place: &str) -> Self {
+    pub(crate) fn with_place(self, place: &str) -> Self {
         let place = place.to_owned();
         match self {
             Self::Missing { .. } => Self::Missing { place },
@@ -123,11 +123,11 @@ impl AuthorityError {
 
 /// A project directory, held open.
 #[derive(Debug)]
-pub struct Project {
+pub struct ProjectDir {
     dir: Dir,
 }
 
-impl Project {
+impl ProjectDir {
     /// Opens the directory at an ambient path, following links: the operator names it.
     #[expect(clippy::disallowed_methods, reason = "here a name becomes authority")]
     pub fn open_ambient(path: &Path) -> Result<Self, AuthorityError> {
@@ -144,8 +144,8 @@ impl Project {
 
     /// The tenant's `.ai`, if it exists. A symbolic link is refused: with it, a user who can write
     /// to the project could move the store and the directives.
-    pub fn ai(&self) -> Result<Option<Dir>, AuthorityError> {
-        match child_dir(&self.dir, AI) {
+    pub fn ai_dir(&self) -> Result<Option<Dir>, AuthorityError> {
+        match child_dir(&self.dir, AI_DIR) {
             Ok(dir) => Ok(Some(dir)),
             Err(error) if error.is_missing() => Ok(None),
             Err(error) => Err(error),
@@ -153,24 +153,24 @@ impl Project {
     }
 
     /// `.ai`, made if it is missing.
-    pub fn ai_or_create(&self) -> Result<Dir, AuthorityError> {
-        child_dir_or_create(&self.dir, AI)
+    pub fn ai_dir_or_create(&self) -> Result<Dir, AuthorityError> {
+        child_dir_or_create(&self.dir, AI_DIR)
     }
 
     /// `.ai/threads`, made if it is missing: store, documents, lock files. Closed to others (0700).
-    pub fn threads(&self) -> Result<Dir, AuthorityError> {
-        let threads = private_child_dir(&self.ai_or_create()?, "threads");
-        let threads = threads.map_err(|error| error.at(THREADS))?;
-        private::close_to_others(&threads, THREADS)?;
+    pub fn threads_dir_or_create(&self) -> Result<Dir, AuthorityError> {
+        let threads = private_child_dir(&self.ai_dir_or_create()?, "threads");
+        let threads = threads.map_err(|error| error.with_place(THREADS_PATH))?;
+        private::close_to_others(&threads, THREADS_PATH)?;
         Ok(threads)
     }
 
     /// `.ai/threads`, if it is there.
-    pub fn threads_if_present(&self) -> Result<Option<Dir>, AuthorityError> {
-        let Some(ai) = self.ai()? else {
+    pub fn threads_dir(&self) -> Result<Option<Dir>, AuthorityError> {
+        let Some(ai) = self.ai_dir()? else {
             return Ok(None);
         };
-        match child_dir(&ai, "threads").map_err(|error| error.at(THREADS)) {
+        match child_dir(&ai, "threads").map_err(|error| error.with_place(THREADS_PATH)) {
             Ok(dir) => Ok(Some(dir)),
             Err(error) if error.is_missing() => Ok(None),
             Err(error) => Err(error),
@@ -191,10 +191,10 @@ impl Project {
             .split('/')
             .filter(|part| !part.is_empty() && *part != ".")
         {
-            if part == ".." || part.eq_ignore_ascii_case(AI) || path.starts_with('/') {
+            if part == ".." || part.eq_ignore_ascii_case(AI_DIR) || path.starts_with('/') {
                 return Err(leaves());
             }
-            dir = child_dir(&dir, part).map_err(|error| error.at(path))?;
+            dir = child_dir(&dir, part).map_err(|error| error.with_place(path))?;
         }
         Ok(dir)
     }
@@ -207,7 +207,7 @@ pub fn read_ambient(path: &Path, bytes_max: u64) -> Result<Vec<u8>, AuthorityErr
 }
 
 /// As [`read_ambient`], for a file that grants, such as a policy: refused if others can write it.
-pub fn read_own_ambient(path: &Path, bytes_max: u64) -> Result<Vec<u8>, AuthorityError> {
+pub fn read_trusted_ambient(path: &Path, bytes_max: u64) -> Result<Vec<u8>, AuthorityError> {
     let place = path.display().to_string();
     let file = open_ambient(path, &place)?;
     let found = file.metadata();
@@ -276,7 +276,7 @@ fn passes_through(path: &Path, directory: &Path) -> io::Result<bool> {
 
 /// The directory of a file that the operator names.
 #[expect(clippy::disallowed_methods, reason = "here a name becomes authority")]
-pub fn parent_ambient(path: &Path) -> Result<Dir, AuthorityError> {
+pub fn open_parent_ambient(path: &Path) -> Result<Dir, AuthorityError> {
     let place = path.display().to_string();
     let failed = |source| AuthorityError::from_io(&place, source);
     let target = std::fs::canonicalize(path).map_err(failed)?;
@@ -290,7 +290,7 @@ pub fn parent_ambient(path: &Path) -> Result<Dir, AuthorityError> {
 /// temporary files of a command. Refused unless it is closed to other users (mode 0700): a user who
 /// can write native code into a cache can run it here.
 #[expect(clippy::disallowed_methods, reason = "here a name becomes authority")]
-pub fn private_dir_ambient(path: &Path) -> Result<Dir, AuthorityError> {
+pub fn open_private_dir_ambient(path: &Path) -> Result<Dir, AuthorityError> {
     let place = path.display().to_string();
     let failed = |source| AuthorityError::from_io(&place, source);
     let mut builder = std::fs::DirBuilder::new();
@@ -313,7 +313,7 @@ pub fn private_dir_ambient(path: &Path) -> Result<Dir, AuthorityError> {
 }
 
 /// Makes and removes a file to test if a directory is writable. `place` names it in errors.
-pub fn try_write(dir: &Dir, place: &str) -> Result<(), AuthorityError> {
+pub fn check_writable(dir: &Dir, place: &str) -> Result<(), AuthorityError> {
     let failed = |source| AuthorityError::from_io(place, source);
     let mut random = [0_u8; 8];
     getrandom::fill(&mut random).map_err(|error| failed(io::Error::other(error.to_string())))?;
@@ -325,7 +325,7 @@ pub fn try_write(dir: &Dir, place: &str) -> Result<(), AuthorityError> {
 }
 
 /// Device and inode number, which identify a file under any name; `None` if there are none.
-pub(crate) fn identity(metadata: &Metadata) -> Option<(u64, u64)> {
+pub(crate) fn file_identity(metadata: &Metadata) -> Option<(u64, u64)> {
     #[cfg(unix)]
     {
         use cap_std::fs::MetadataExt;
@@ -352,7 +352,7 @@ pub(crate) fn child_dir(parent: &Dir, name: &str) -> Result<Dir, AuthorityError>
     }
     let dir = parent.open_dir(name).map_err(failed)?;
     let opened = dir.dir_metadata().map_err(failed)?;
-    if identity(&seen) != identity(&opened) {
+    if file_identity(&seen) != file_identity(&opened) {
         return Err(AuthorityError::Replaced { place });
     }
     Ok(dir)
@@ -380,7 +380,7 @@ pub(crate) fn open_regular(dir: &Dir, path: &Path, place: &str) -> Result<File, 
     if !dir.metadata(path).map_err(failed)?.is_file() {
         return Err(refused());
     }
-    let file = dir.open_with(path, &reading()).map_err(failed)?;
+    let file = dir.open_with(path, &read_options()).map_err(failed)?;
     if !file.metadata().map_err(failed)?.is_file() {
         return Err(refused());
     }
@@ -389,7 +389,11 @@ pub(crate) fn open_regular(dir: &Dir, path: &Path, place: &str) -> Result<File, 
 
 /// As [`open_regular`], for files of a tenant: a file with a second name is refused. A hard link
 /// leads out of a directory unseen, so its content could belong to another user.
-pub(crate) fn open_own(dir: &Dir, path: &Path, place: &str) -> Result<File, AuthorityError> {
+pub(crate) fn open_without_hard_links(
+    dir: &Dir,
+    path: &Path,
+    place: &str,
+) -> Result<File, AuthorityError> {
     let file = open_regular(dir, path, place)?;
     let opened = file.metadata();
     match opened.map_err(|source| AuthorityError::from_io(place, source))? {
@@ -401,20 +405,20 @@ pub(crate) fn open_own(dir: &Dir, path: &Path, place: &str) -> Result<File, Auth
 }
 
 /// Options for reading without waiting for the other end of a pipe.
-fn reading() -> OpenOptions {
+fn read_options() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.read(true);
-    not_waiting(options)
+    with_nonblock(options)
 }
 
 /// Options for writing an existing file, without waiting for the other end of a pipe.
-fn writing() -> OpenOptions {
+fn write_options() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.write(true);
-    not_waiting(options)
+    with_nonblock(options)
 }
 
-pub(crate) fn not_waiting(mut options: OpenOptions) -> OpenOptions {
+pub(crate) fn with_nonblock(mut options: OpenOptions) -> OpenOptions {
     #[cfg(unix)]
     {
         use cap_std::fs::OpenOptionsExt;
@@ -454,9 +458,9 @@ pub(crate) fn read_bounded(
 /// expanded from it; none of it enters the component. Its `Debug` shows no value.
 ///
 /// The writer of `models.yaml` chooses where a variable is sent, so pass only what may be sent:
-/// [`Environment::for_providers`] for the operator's own project, [`Environment::only`] for others.
+/// [`EnvironmentSnapshot::for_providers`] for the operator's own project, [`EnvironmentSnapshot::with_only`] for others.
 #[derive(Clone, Default)]
-pub struct Environment {
+pub struct EnvironmentSnapshot {
     variables: Arc<BTreeMap<String, String>>,
 }
 
@@ -479,7 +483,7 @@ pub enum ExpandError {
     TooLong,
 }
 
-impl Environment {
+impl EnvironmentSnapshot {
     /// The environment of this process now. Values not UTF-8 or too long are left out.
     #[expect(
         clippy::disallowed_methods,
@@ -495,23 +499,23 @@ impl Environment {
     pub fn from_pairs(pairs: impl IntoIterator<Item = (String, String)>) -> Self {
         let kept = pairs
             .into_iter()
-            .filter(|(name, value)| is_name(name) && value.len() <= VARIABLE_BYTES_MAX);
+            .filter(|(name, value)| is_variable_name(name) && value.len() <= VARIABLE_BYTES_MAX);
         Self {
             variables: Arc::new(kept.take(VARIABLES_MAX).collect()),
         }
     }
 
     /// A copy with only the variables of these names.
-    pub fn only(&self, names: &[&str]) -> Self {
-        self.filtered(|name| names.contains(&name))
+    pub fn with_only(&self, names: &[&str]) -> Self {
+        self.filter_variables(|name| names.contains(&name))
     }
 
     /// Keeps the variables for providers, which end in [`KEY_SUFFIX`] or [`ADDRESS_SUFFIX`].
     pub fn for_providers(&self) -> Self {
-        self.filtered(|name| is_key(name) || is_address(name))
+        self.filter_variables(|name| is_key_variable(name) || is_address_variable(name))
     }
 
-    fn filtered(&self, keep: impl Fn(&str) -> bool) -> Self {
+    fn filter_variables(&self, keep: impl Fn(&str) -> bool) -> Self {
         let kept = self.variables.iter().filter(|(name, _)| keep(name));
         Self {
             variables: Arc::new(
@@ -535,7 +539,7 @@ impl Environment {
         let mut rest = text;
         while let Some((before, after)) = rest.split_once("${") {
             let (name, after) = after.split_once('}').ok_or(ExpandError::Malformed)?;
-            if !is_name(name) {
+            if !is_variable_name(name) {
                 return Err(ExpandError::Malformed);
             }
             let value = self.get(name).ok_or_else(|| ExpandError::Unset {
@@ -558,16 +562,16 @@ impl Environment {
 }
 
 /// True if the key of a provider may name this variable.
-pub fn is_key(name: &str) -> bool {
+pub fn is_key_variable(name: &str) -> bool {
     name.ends_with(KEY_SUFFIX)
 }
 
 /// True if the address of a provider may name this variable.
-pub fn is_address(name: &str) -> bool {
+pub fn is_address_variable(name: &str) -> bool {
     name.ends_with(ADDRESS_SUFFIX)
 }
 
-impl fmt::Debug for Environment {
+impl fmt::Debug for EnvironmentSnapshot {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
             .debug_set()
@@ -576,7 +580,7 @@ impl fmt::Debug for Environment {
     }
 }
 
-fn is_name(name: &str) -> bool {
+fn is_variable_name(name: &str) -> bool {
     let valid = |byte: u8| byte == b'_' || byte.is_ascii_alphanumeric();
     !name.is_empty()
         && name.len() <= 256

@@ -6,17 +6,17 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Seconds since the Unix epoch, negative before it, and nanoseconds within the second.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub struct Time {
+pub struct ClockTime {
     /// Seconds.
     pub seconds: i64,
     /// Below 1,000,000,000.
     pub nanos: u32,
 }
 
-impl Time {
+impl ClockTime {
     /// This time plus `by`; saturates.
     #[must_use]
-    pub fn after(self, by: Duration) -> Self {
+    pub fn saturating_add(self, by: Duration) -> Self {
         let nanos = u64::from(self.nanos) + u64::from(by.subsec_nanos());
         let seconds = by.as_secs() + nanos / 1_000_000_000;
         Self {
@@ -28,7 +28,7 @@ impl Time {
     }
 
     /// The duration from `now` until this time; zero if it is past.
-    pub fn until(self, now: Self) -> Duration {
+    pub fn saturating_duration_since(self, now: Self) -> Duration {
         if self <= now {
             return Duration::ZERO;
         }
@@ -47,25 +47,25 @@ impl Time {
 }
 
 /// A clock. It may stand still and it may step back: nothing correct depends on it.
-pub trait Clock: Send + Sync {
+pub trait HostClock: Send + Sync {
     /// The time now.
-    fn now(&self) -> Time;
+    fn now(&self) -> ClockTime;
 }
 
 /// The system's clock.
 #[derive(Debug, Clone, Copy)]
 pub struct SystemClock;
 
-impl Clock for SystemClock {
-    fn now(&self) -> Time {
+impl HostClock for SystemClock {
+    fn now(&self) -> ClockTime {
         match SystemTime::now().duration_since(UNIX_EPOCH) {
-            Ok(since) => Time {
+            Ok(since) => ClockTime {
                 seconds: i64::try_from(since.as_secs()).unwrap_or(i64::MAX),
                 nanos: since.subsec_nanos(),
             },
             Err(before) => {
                 let ago = i64::try_from(before.duration().as_secs()).unwrap_or(i64::MAX);
-                Time {
+                ClockTime {
                     seconds: -ago,
                     nanos: 0,
                 }
@@ -77,19 +77,19 @@ impl Clock for SystemClock {
 /// A clock that stands still until the caller moves it.
 #[derive(Debug, Default)]
 pub struct ManualClock {
-    now: Mutex<Time>,
+    now: Mutex<ClockTime>,
 }
 
 impl ManualClock {
     /// A clock that stands at this time.
-    pub fn new(now: Time) -> Self {
+    pub fn new(now: ClockTime) -> Self {
         Self {
             now: Mutex::new(now),
         }
     }
 
     /// Sets the clock, forwards or back.
-    pub fn set(&self, now: Time) {
+    pub fn set(&self, now: ClockTime) {
         *self
             .now
             .lock()
@@ -102,12 +102,12 @@ impl ManualClock {
             .now
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner);
-        *now = now.after(by);
+        *now = now.saturating_add(by);
     }
 }
 
-impl Clock for ManualClock {
-    fn now(&self) -> Time {
+impl HostClock for ManualClock {
+    fn now(&self) -> ClockTime {
         *self
             .now
             .lock()
@@ -120,21 +120,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn measures_what_is_left() {
-        let now = Time {
+    fn duration_since_is_exact_and_saturates() {
+        let now = ClockTime {
             seconds: 10,
             nanos: 900_000_000,
         };
         for (time, expected) in [
             (
-                Time {
+                ClockTime {
                     seconds: 11,
                     nanos: 100_000_000,
                 },
                 Duration::from_millis(200),
             ),
             (
-                Time {
+                ClockTime {
                     seconds: 10,
                     nanos: 900_000_001,
                 },
@@ -142,30 +142,30 @@ mod tests {
             ),
             (now, Duration::ZERO),
             (
-                Time {
+                ClockTime {
                     seconds: 1,
                     nanos: 0,
                 },
                 Duration::ZERO,
             ),
         ] {
-            assert_eq!(time.until(now), expected);
+            assert_eq!(time.saturating_duration_since(now), expected);
         }
     }
 
     #[test]
-    fn a_manual_clock_moves_as_told() {
+    fn manual_clock_moves() {
         let clock = ManualClock::default();
         clock.advance(Duration::from_millis(1_500));
         clock.advance(Duration::from_millis(600));
         assert_eq!(
             clock.now(),
-            Time {
+            ClockTime {
                 seconds: 2,
                 nanos: 100_000_000
             }
         );
-        clock.set(Time::default());
-        assert_eq!(clock.now(), Time::default());
+        clock.set(ClockTime::default());
+        assert_eq!(clock.now(), ClockTime::default());
     }
 }

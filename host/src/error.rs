@@ -16,7 +16,7 @@ pub enum CallError {
     /// `unknown`.
     #[error("{}", describe(.0).message)]
     Refused(wit::Error),
-    /// The call reached a limit of [`Limits`](crate::limits::Limits), by name. Its instance, if it
+    /// The call reached a limit of [`EngineLimits`](crate::limits::EngineLimits), by name. Its instance, if it
     /// had one, is dropped; what it had committed stands.
     #[error("a call was stopped by the limit {0}")]
     Limit(&'static str),
@@ -34,7 +34,7 @@ pub enum CallError {
     /// A call that must not be made twice ended with an unknown outcome: check whether it was made
     /// before repeating it.
     #[error("{0}; it may have been done all the same")]
-    Unsure(Box<Self>),
+    OutcomeUnknown(Box<Self>),
 }
 
 impl From<NoAnswer> for CallError {
@@ -50,7 +50,7 @@ impl From<NoAnswer> for CallError {
 
 impl CallError {
     /// The error of a call that wasmtime stopped.
-    pub(crate) fn stopped(trap: &wasmtime::Error) -> Self {
+    pub(crate) fn from_trap(trap: &wasmtime::Error) -> Self {
         if let Some(LimitHit(limit)) = trap.downcast_ref() {
             return Self::Limit(limit);
         }
@@ -74,32 +74,32 @@ impl CallError {
     }
 
     /// True if the error may be caused by what earlier calls left in the instance.
-    pub(crate) fn may_be_of_instance(&self) -> bool {
+    pub(crate) fn may_come_from_instance(&self) -> bool {
         let grown = ["memory_bytes_max", "table_elements_max", "handles_max"];
         match self {
             Self::Trapped(_) => true,
             Self::Limit(limit) => grown.contains(limit),
-            Self::Refused(_) | Self::Abandoned | Self::NoThread | Self::Unsure(_) => false,
+            Self::Refused(_) | Self::Abandoned | Self::NoThread | Self::OutcomeUnknown(_) => false,
         }
     }
 
     /// The error of a call that must not be made twice.
-    pub(crate) fn of_once(self) -> Self {
+    pub(crate) fn for_non_idempotent(self) -> Self {
         let nothing_done = match &self {
             Self::NoThread => true,
             Self::Refused(error) => !matches!(error, wit::Error::Unknown(_)),
             Self::Limit(limit) => *limit == "calls_queued_max",
-            Self::Trapped(_) | Self::Abandoned | Self::Unsure(_) => false,
+            Self::Trapped(_) | Self::Abandoned | Self::OutcomeUnknown(_) => false,
         };
         match nothing_done || !self.retry_unchanged() {
             true => self,
-            false => Self::Unsure(Box::new(self)),
+            false => Self::OutcomeUnknown(Box::new(self)),
         }
     }
 
     /// True if the same call will probably succeed soon: after contention and while a store cannot
     /// be reached.
-    pub(crate) fn is_passing(&self) -> bool {
+    pub(crate) fn is_transient(&self) -> bool {
         matches!(
             self,
             Self::NoThread | Self::Refused(wit::Error::Unavailable(_) | wit::Error::Unknown(_))
@@ -132,14 +132,14 @@ impl CallError {
                 "tenant_memory_bytes_max",
             ]
             .contains(limit),
-            Self::Abandoned | Self::Unsure(_) => false,
+            Self::Abandoned | Self::OutcomeUnknown(_) => false,
         }
     }
 }
 
 /// An error as a person reads it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Description {
+pub struct ErrorDescription {
     /// A stable code: the name of the case in `wit/types.wit`, or the error's own code.
     pub code: String,
     /// The problem and its place.
@@ -148,7 +148,7 @@ pub struct Description {
     pub hint: Option<String>,
 }
 
-impl Description {
+impl ErrorDescription {
     fn new(code: &str, message: String, hint: Option<String>) -> Self {
         Self {
             code: code.to_owned(),
@@ -158,7 +158,7 @@ impl Description {
     }
 }
 
-fn conflict(mismatch: &wit::Mismatch) -> String {
+fn describe_conflict(mismatch: &wit::Mismatch) -> String {
     match mismatch.field.as_str() {
         // Compared by digests, which mean nothing to a person.
         field @ ("estimate" | "bill") => {
@@ -169,7 +169,7 @@ fn conflict(mismatch: &wit::Mismatch) -> String {
 }
 
 /// Describes an error of the component.
-pub fn describe(error: &wit::Error) -> Description {
+pub fn describe(error: &wit::Error) -> ErrorDescription {
     match error {
         wit::Error::Invalid(e) => {
             let value = if e.value.is_empty() {
@@ -178,34 +178,34 @@ pub fn describe(error: &wit::Error) -> Description {
                 format!(" {:?}", e.value)
             };
             let message = format!("{}{value} {}", e.field, e.problem);
-            Description::new("invalid", message, e.nearest.as_deref().map(did_you_mean))
+            ErrorDescription::new("invalid", message, e.nearest.as_deref().map(did_you_mean))
         }
         wit::Error::NotFound(e) => {
             let message = format!("there is no {} {:?}", e.kind, e.name);
-            Description::new("not-found", message, e.nearest.as_deref().map(did_you_mean))
+            ErrorDescription::new("not-found", message, e.nearest.as_deref().map(did_you_mean))
         }
         wit::Error::Deleted(id) => {
-            Description::new("deleted", format!("thread {id} was deleted"), None)
+            ErrorDescription::new("deleted", format!("thread {id} was deleted"), None)
         }
         wit::Error::Exists(id) => {
             let hint = "ids are the same without regard to case: choose another".to_owned();
-            Description::new("exists", format!("a thread {id} exists"), Some(hint))
+            ErrorDescription::new("exists", format!("a thread {id} exists"), Some(hint))
         }
         wit::Error::Busy(e) => {
             let message = format!(
                 "{} is held by {} until {}",
                 e.thread,
                 e.holder,
-                crate::documents::rfc3339(e.expiry)
+                crate::documents::format_rfc3339(e.expiry)
             );
             let hint = "try again later, or `recover` if its holder died".to_owned();
-            Description::new("busy", message, Some(hint))
+            ErrorDescription::new("busy", message, Some(hint))
         }
         wit::Error::Continued(e) => {
             let message = format!("{} was continued by {}", e.thread, e.next);
-            Description::new("continued", message, Some(format!("use {}", e.next)))
+            ErrorDescription::new("continued", message, Some(format!("use {}", e.next)))
         }
-        wit::Error::Refused(e) => Description::new(
+        wit::Error::Refused(e) => ErrorDescription::new(
             "refused",
             format!("{} is {}", e.thread, e.status),
             Some(e.advice.clone()),
@@ -215,24 +215,24 @@ pub fn describe(error: &wit::Error) -> Description {
                 "the run was taken over: token {} was replaced by {}",
                 e.expected, e.actual
             );
-            Description::new("fenced", message, None)
+            ErrorDescription::new("fenced", message, None)
         }
-        wit::Error::Conflict(e) => Description::new("conflict", conflict(e), None),
-        wit::Error::Exceeded(e) => Description::new("exceeded", e.message.clone(), None),
+        wit::Error::Conflict(e) => ErrorDescription::new("conflict", describe_conflict(e), None),
+        wit::Error::Exceeded(e) => ErrorDescription::new("exceeded", e.message.clone(), None),
         wit::Error::Unavailable(e) => {
             let hint = Some("nothing was written: try again".to_owned());
-            Description::new("unavailable", e.message.clone(), hint)
+            ErrorDescription::new("unavailable", e.message.clone(), hint)
         }
         wit::Error::Unknown(e) => {
             let hint = "repeat the same command: it finds out and does nothing twice".to_owned();
-            Description::new("unknown", e.message.clone(), Some(hint))
+            ErrorDescription::new("unknown", e.message.clone(), Some(hint))
         }
         wit::Error::Full(e) => {
             let hint = Some("free space or raise the quota".to_owned());
-            Description::new("full", e.message.clone(), hint)
+            ErrorDescription::new("full", e.message.clone(), hint)
         }
-        wit::Error::Corrupt(e) => Description::new("corrupt", e.message.clone(), None),
-        wit::Error::Other(e) => Description::new(&e.code, e.message.clone(), None),
+        wit::Error::Corrupt(e) => ErrorDescription::new("corrupt", e.message.clone(), None),
+        wit::Error::Other(e) => ErrorDescription::new(&e.code, e.message.clone(), None),
     }
 }
 
@@ -254,7 +254,7 @@ mod tests {
     /// Symptom: a caller who repeated `create`, because the error allowed it, had two threads. Fix:
     /// a call that must not be made twice may be repeated only if nothing can have been done.
     #[test]
-    fn what_may_have_been_made_is_not_to_be_made_again() {
+    fn non_idempotent_calls_are_not_repeated_after_unknown_outcome() {
         for (error, again, once) in [
             (
                 CallError::Refused(wit::Error::Unknown(failure())),
@@ -275,7 +275,7 @@ mod tests {
         ] {
             assert_eq!(error.retry_unchanged(), again, "{error}");
             let told = error.to_string();
-            let of_once = error.of_once();
+            let of_once = error.for_non_idempotent();
             assert_eq!(of_once.retry_unchanged(), once, "{of_once}");
             assert!(of_once.to_string().starts_with(&told), "{of_once}");
         }

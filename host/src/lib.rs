@@ -7,8 +7,8 @@
 //! and enforces ceilings.
 //!
 //! Begin with [`project::OpenProject`], which makes a directory a tenant, or with
-//! [`component::Context::new`] over your own [`storage::Storage`] and [`library::Library`]. Models
-//! are behind [`models::Llm`], tools behind [`tools::Tools`]; [`component::add_to_linker`] serves a
+//! [`component::TenantContext::new`] over your own [`storage::StorageBackend`] and [`library::TenantLibrary`]. Models
+//! are behind [`models::ModelProvider`], tools behind [`tools::ToolSet`]; [`component::add_to_linker`] serves a
 //! wasmtime engine that you already have. The guide is `docs/embedding.md` in the repository; its
 //! code is the crate `examples/embedder`.
 //!

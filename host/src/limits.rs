@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// Bounds of an engine, of each tenant and of each call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct EngineLimits {
     /// Most bytes of all linear memories of one instance. The component works on one page of a
     /// history at a time: 64 MiB is more than any of its calls needs.
     pub memory_bytes_max: usize,
@@ -62,7 +62,7 @@ pub struct Limits {
     pub call_threads_max: usize,
 }
 
-impl Limits {
+impl EngineLimits {
     /// Limits for the user's own machine.
     pub fn local() -> Self {
         Self {
@@ -111,7 +111,7 @@ impl Limits {
     }
 
     /// Every field by its name, with its value as a person reads it.
-    pub fn named(&self) -> [(&'static str, String); 20] {
+    pub fn named_values(&self) -> [(&'static str, String); 20] {
         let Self {
             memory_bytes_max,
             tenant_memory_bytes_max,
@@ -164,7 +164,7 @@ impl Limits {
     }
 
     /// The first contradiction, as the field and a sentence.
-    pub(crate) fn problem(&self) -> Option<(&'static str, String)> {
+    pub(crate) fn find_contradiction(&self) -> Option<(&'static str, String)> {
         if self.calls_running_max == 0 {
             return Some(("calls_running_max", "no call could ever run".to_owned()));
         }
@@ -176,12 +176,12 @@ impl Limits {
             );
             return Some(("calls_running_max", problem));
         }
-        if self.stack_bytes_max > STACK_BYTES_MOST {
-            let problem = format!("a stack has at most {STACK_BYTES_MOST} bytes");
+        if self.stack_bytes_max > STACK_BYTES_BOUND {
+            let problem = format!("a stack has at most {STACK_BYTES_BOUND} bytes");
             return Some(("stack_bytes_max", problem));
         }
-        if self.wall_time_max > WALL_TIME_MOST {
-            let problem = format!("a call takes at most {} s", WALL_TIME_MOST.as_secs());
+        if self.wall_time_max > WALL_TIME_BOUND {
+            let problem = format!("a call takes at most {} s", WALL_TIME_BOUND.as_secs());
             return Some(("wall_time_max", problem));
         }
         None
@@ -189,10 +189,10 @@ impl Limits {
 }
 
 /// Upper bound of `stack_bytes_max`: each thread of the pool reserves that much.
-const STACK_BYTES_MOST: usize = 16 << 20;
+const STACK_BYTES_BOUND: usize = 16 << 20;
 /// Upper bound of `wall_time_max`, a day: a call that takes longer is stuck. Each call adds the
 /// time to an `Instant`, which would overflow for a huge one.
-pub(crate) const WALL_TIME_MOST: Duration = Duration::from_secs(24 * 60 * 60);
+pub(crate) const WALL_TIME_BOUND: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The error of a call that reached the limit of this name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -205,13 +205,13 @@ mod tests {
 
     #[test]
     fn presets_are_in_order_and_what_cannot_work_is_named() {
-        let (local, strict) = (Limits::local(), Limits::strict());
+        let (local, strict) = (EngineLimits::local(), EngineLimits::strict());
         for (what, limits, field) in [
             ("local", local, None),
             ("strict", strict, None),
             (
                 "all threads",
-                Limits {
+                EngineLimits {
                     calls_running_max: local.call_threads_max,
                     ..local
                 },
@@ -219,7 +219,7 @@ mod tests {
             ),
             (
                 "no call",
-                Limits {
+                EngineLimits {
                     calls_running_max: 0,
                     ..strict
                 },
@@ -227,7 +227,7 @@ mod tests {
             ),
             (
                 "a stack of a gigabyte",
-                Limits {
+                EngineLimits {
                     stack_bytes_max: 1 << 30,
                     ..local
                 },
@@ -235,30 +235,30 @@ mod tests {
             ),
             (
                 "a day",
-                Limits {
-                    wall_time_max: WALL_TIME_MOST,
+                EngineLimits {
+                    wall_time_max: WALL_TIME_BOUND,
                     ..local
                 },
                 None,
             ),
             (
                 "more than a day",
-                Limits {
-                    wall_time_max: WALL_TIME_MOST + Duration::from_nanos(1),
+                EngineLimits {
+                    wall_time_max: WALL_TIME_BOUND + Duration::from_nanos(1),
                     ..local
                 },
                 Some("wall_time_max"),
             ),
             (
                 "for ever",
-                Limits {
+                EngineLimits {
                     wall_time_max: Duration::MAX,
                     ..local
                 },
                 Some("wall_time_max"),
             ),
         ] {
-            let problem = limits.problem();
+            let problem = limits.find_contradiction();
             assert_eq!(problem.as_ref().map(|(field, _)| *field), field, "{what}");
         }
     }

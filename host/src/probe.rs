@@ -1,8 +1,10 @@
 //! Probes a provider with one small request, to see whether and how it answers.
 
-use crate::ceilings::Guard;
-use crate::driver::Models;
-use crate::models::{Block, Completion, Delta, Failure, Request, user_message};
+use crate::ceilings::CeilingGuard;
+use crate::driver::ModelProviders;
+use crate::models::{
+    CompletionRequest, ModelCompletion, ModelFailure, ReplyBlock, ReplyDelta, user_message,
+};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -18,23 +20,23 @@ const FIELDS_REFUSED_MAX: usize = 4;
 /// The observations of a probe.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Probe {
+pub struct ProbeReport {
     /// Time until the first part of the reply.
-    pub first: Option<Duration>,
+    pub time_to_first: Option<Duration>,
     /// Time of the whole request.
-    pub whole: Duration,
+    pub total_time: Duration,
     /// Fields that the server refused and that were then left out, in its words.
     pub refused: Vec<String>,
     /// The reply.
-    pub completion: Completion,
+    pub completion: ModelCompletion,
 }
 
-impl Probe {
+impl ProbeReport {
     /// The text of the reply.
     pub fn text(&self) -> String {
-        let text = |block: &Block| match block {
-            Block::Text { text } => Some(text.clone()),
-            Block::Thinking { .. } | Block::ToolUse { .. } => None,
+        let text = |block: &ReplyBlock| match block {
+            ReplyBlock::Text { text } => Some(text.clone()),
+            ReplyBlock::Thinking { .. } | ReplyBlock::ToolUse { .. } => None,
         };
         self.completion.blocks.iter().filter_map(text).collect()
     }
@@ -44,21 +46,25 @@ impl Probe {
 ///
 /// # Errors
 /// The failure of the request, as a run would suspend with it.
-pub async fn probe(models: &dyn Models, guard: &Arc<Guard>, model: &str) -> Result<Probe, Failure> {
+pub async fn probe_model(
+    models: &dyn ModelProviders,
+    guard: &Arc<CeilingGuard>,
+    model: &str,
+) -> Result<ProbeReport, ModelFailure> {
     let (provider, name) = models.provider(model)?;
-    let permit = guard.begin().map_err(|refusal| refusal.failure())?;
-    let request = Request {
+    let permit = guard.admit_run().map_err(|refusal| refusal.to_failure())?;
+    let request = CompletionRequest {
         model: name,
         messages: vec![user_message(QUESTION)],
         output_max: OUTPUT_TOKENS,
-        ..Request::default()
+        ..CompletionRequest::default()
     };
     let mut refused = Vec::new();
     loop {
         let begun = Instant::now();
         let first = Mutex::new(None);
-        let on_delta = |delta: Delta| {
-            if !matches!(delta, Delta::Received(_)) {
+        let on_delta = |delta: ReplyDelta| {
+            if !matches!(delta, ReplyDelta::Received(_)) {
                 let mut first = first.lock().unwrap_or_else(PoisonError::into_inner);
                 first.get_or_insert_with(|| begun.elapsed());
             }
@@ -69,9 +75,9 @@ pub async fn probe(models: &dyn Models, guard: &Arc<Guard>, model: &str) -> Resu
         {
             Ok(completion) => {
                 let first = *first.lock().unwrap_or_else(PoisonError::into_inner);
-                return Ok(Probe {
-                    first,
-                    whole: begun.elapsed(),
+                return Ok(ProbeReport {
+                    time_to_first: first,
+                    total_time: begun.elapsed(),
                     refused,
                     completion,
                 });

@@ -1,28 +1,28 @@
 //! A project directory as one tenant: store, library, models, tools and lock, built from its
 //! contents.
 
-mod reading;
+mod read_only;
 mod recovery;
 
 pub use recovery::RecoverError;
 
-use crate::authority::{self, AuthorityError, Environment, HolderLock, Project};
-use crate::ceilings::{Book, Guard};
+use crate::authority::{self, AuthorityError, EnvironmentSnapshot, HolderLock, ProjectDir};
+use crate::ceilings::{CeilingGuard, UsageBook};
 use crate::clock::SystemClock;
-use crate::component::Context;
+use crate::component::TenantContext;
 use crate::documents::UsageLog;
-use crate::driver::{self, Driver, Models, Work};
+use crate::driver::{self, Driver, ModelProviders, PostRunWork};
 use crate::engine::Engine;
 use crate::library::LibraryError;
 use crate::library::files::{FilesLibrary, Policy};
-use crate::library::models::{ModelTable, ProviderSpec, Wire};
-use crate::models::{Failure, FailureKind, Llm, scripted::Scripted};
-use crate::probe::{self, Probe};
+use crate::library::models::{ModelTable, ProviderSpec, WireProtocol};
+use crate::models::{FailureKind, ModelFailure, ModelProvider, scripted::ScriptedProvider};
+use crate::probe::{self, ProbeReport};
 #[cfg(feature = "sqlite")]
-use crate::storage::sqlite::{SqliteOptions, SqliteStore, Stores};
-use crate::storage::{Storage, StorageError};
+use crate::storage::sqlite::{SqliteOptions, SqliteStore, StorePool};
+use crate::storage::{StorageBackend, StorageError};
 use crate::tenant::Tenant;
-use crate::tools::{Joined, Tools, files::FilesTools};
+use crate::tools::{JoinedTools, ToolSet, files::FilesTools};
 use cap_std::fs::Dir;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -63,15 +63,15 @@ pub struct OpenProject {
     tenant: Tenant,
     library: Arc<FilesLibrary>,
     models: Arc<ProjectModels>,
-    tools: Arc<dyn Tools>,
-    guard: Arc<Guard>,
+    tools: Arc<dyn ToolSet>,
+    guard: Arc<CeilingGuard>,
     /// `None` over an empty store in memory.
     threads: Option<Dir>,
     /// Log of the usage of models; `None` over an empty store in memory.
-    usage: Option<Arc<Work>>,
+    usage: Option<Arc<PostRunWork>>,
     /// State that all its drivers share: no two runs of this process have the same holder name, and
     /// all are under one lock file.
-    shared: Arc<driver::Shared>,
+    driver_shared: Arc<driver::DriverShared>,
 }
 
 /// Options for opening a project.
@@ -79,18 +79,18 @@ pub struct ProjectOptions {
     /// The operator's policy.
     pub policy: Policy,
     /// The variables that providers' addresses and keys may name.
-    pub environment: Environment,
+    pub environment: EnvironmentSnapshot,
     /// A script that answers for every model instead of its provider.
-    pub script: Option<Scripted>,
+    pub script: Option<ScriptedProvider>,
     /// The store; `None` is SQLite in `.ai/threads`.
-    pub store: Option<Arc<dyn Storage>>,
+    pub store: Option<Arc<dyn StorageBackend>>,
     /// The stores of the process, where it has many projects. This project's store then opens on
     /// first use and closes when idle, and the calls that need it report its errors. Without it,
     /// the store is open as long as the project.
     #[cfg(feature = "sqlite")]
-    pub stores: Option<Stores>,
+    pub stores: Option<StorePool>,
     /// Tools of the host beside the project's file tools.
-    pub tools: Vec<Arc<dyn Tools>>,
+    pub tools: Vec<Arc<dyn ToolSet>>,
 }
 
 impl ProjectOptions {
@@ -98,7 +98,7 @@ impl ProjectOptions {
     pub fn new(policy: Policy) -> Self {
         Self {
             policy,
-            environment: Environment::default(),
+            environment: EnvironmentSnapshot::default(),
             script: None,
             store: None,
             #[cfg(feature = "sqlite")]
@@ -115,16 +115,16 @@ impl OpenProject {
     /// If the directory or the store cannot be opened.
     pub fn open(
         engine: Engine,
-        project: &Project,
+        project: &ProjectDir,
         options: ProjectOptions,
     ) -> Result<Self, ProjectError> {
-        let threads = project.threads()?;
+        let threads = project.threads_dir_or_create()?;
         let storage = match &options.store {
             Some(store) => Arc::clone(store),
             None => open_store(&threads, &options)?,
         };
-        let lock = HolderLock::take(&threads)?;
-        Self::over(
+        let lock = HolderLock::acquire(&threads)?;
+        Self::with_storage(
             engine,
             project,
             options,
@@ -140,49 +140,49 @@ impl OpenProject {
     /// If the directory cannot be opened.
     pub fn open_empty(
         engine: Engine,
-        project: &Project,
+        project: &ProjectDir,
         options: ProjectOptions,
     ) -> Result<Self, ProjectError> {
-        let storage = reading::in_memory(options.policy.quota_bytes);
-        Self::over(engine, project, options, storage, None)
+        let storage = read_only::in_memory(options.policy.quota_bytes);
+        Self::with_storage(engine, project, options, storage, None)
     }
 
-    fn over(
+    fn with_storage(
         engine: Engine,
-        project: &Project,
+        project: &ProjectDir,
         options: ProjectOptions,
-        storage: Arc<dyn Storage>,
+        storage: Arc<dyn StorageBackend>,
         place: Option<(Dir, Option<HolderLock>)>,
     ) -> Result<Self, ProjectError> {
-        let files = FilesTools::within(project.tool_grant(".")?, engine.file_pool());
-        let files: Arc<dyn Tools> = Arc::new(files);
-        let tools: Arc<dyn Tools> = match options.tools.is_empty() {
+        let files = FilesTools::with_pool(project.tool_grant(".")?, engine.file_pool());
+        let files: Arc<dyn ToolSet> = Arc::new(files);
+        let tools: Arc<dyn ToolSet> = match options.tools.is_empty() {
             true => files,
-            false => Arc::new(Joined::new([vec![files], options.tools].concat())),
+            false => Arc::new(JoinedTools::new([vec![files], options.tools].concat())),
         };
         let policy = options.policy;
-        let guard = Arc::new(Guard::new(policy.clone(), Arc::new(SystemClock)));
+        let guard = Arc::new(CeilingGuard::new(policy.clone(), Arc::new(SystemClock)));
         let library = Arc::new(FilesLibrary::open(
-            project.ai()?,
+            project.ai_dir()?,
             policy,
             tools.catalog(),
             options.environment,
         ));
-        let context = Context::new(storage, Arc::<FilesLibrary>::clone(&library));
+        let context = TenantContext::new(storage, Arc::<FilesLibrary>::clone(&library));
         let script = options
             .script
-            .map(|script| Arc::new(script) as Arc<dyn Llm>);
+            .map(|script| Arc::new(script) as Arc<dyn ModelProvider>);
         let models = Arc::new(ProjectModels {
             library: Arc::clone(&library),
             script,
-            kept: Mutex::default(),
+            cache: Mutex::default(),
         });
         let (threads, lock) = place.unzip();
         let lock = lock.flatten();
         let tenant = Tenant::new(engine, context);
         let usage = threads
             .as_ref()
-            .map(|threads| log_of(&tenant, threads))
+            .map(|threads| usage_log(&tenant, threads))
             .transpose()?;
         Ok(Self {
             tenant,
@@ -190,7 +190,10 @@ impl OpenProject {
             library,
             models,
             tools,
-            shared: lock.map_or_else(|| driver::Shared::new("no-lock"), driver::Shared::under),
+            driver_shared: lock.map_or_else(
+                || driver::DriverShared::new("no-lock"),
+                driver::DriverShared::with_holder_lock,
+            ),
             threads,
             guard,
         })
@@ -199,15 +202,15 @@ impl OpenProject {
     /// Counts the used totals in this book, instead of one that begins and ends with this value. To
     /// be called before any driver is made.
     #[must_use]
-    pub fn counted_in(mut self, book: Box<dyn Book>) -> Self {
+    pub fn with_book(mut self, book: Box<dyn UsageBook>) -> Self {
         let policy = self.library.policy().clone();
-        self.guard = Arc::new(Guard::over(policy, Arc::new(SystemClock), book));
+        self.guard = Arc::new(CeilingGuard::with_book(policy, Arc::new(SystemClock), book));
         self
     }
 
     /// The guard that holds all runs of the project to the policy's ceilings, whatever driver
     /// performs them.
-    pub fn guard(&self) -> &Arc<Guard> {
+    pub fn guard(&self) -> &Arc<CeilingGuard> {
         &self.guard
     }
 
@@ -231,7 +234,7 @@ impl OpenProject {
     /// # Errors
     /// The failure that a run would suspend with: an unknown model or provider, a key that is not
     /// set, a protocol that this version does not support.
-    pub fn check_model(&self, model: &str) -> Result<(), Failure> {
+    pub fn check_model(&self, model: &str) -> Result<(), ModelFailure> {
         self.models.provider(model).map(drop)
     }
 
@@ -239,8 +242,8 @@ impl OpenProject {
     ///
     /// # Errors
     /// The failure that a run would suspend with.
-    pub async fn probe(&self, model: &str) -> Result<Probe, Failure> {
-        probe::probe(&*self.models, &self.guard, model).await
+    pub async fn probe_model(&self, model: &str) -> Result<ProbeReport, ModelFailure> {
+        probe::probe_model(&*self.models, &self.guard, model).await
     }
 
     /// Refuses settings that this version would ignore.
@@ -256,23 +259,23 @@ impl OpenProject {
 
     /// A driver for the project's threads, under this process's lock.
     pub fn driver(&self) -> Driver {
-        self.driver_with(Arc::<ProjectModels>::clone(&self.models) as Arc<dyn Models>)
+        self.driver_with_models(Arc::<ProjectModels>::clone(&self.models) as Arc<dyn ModelProviders>)
     }
 
     /// A driver with other providers than the project's.
-    pub fn driver_with(&self, models: Arc<dyn Models>) -> Driver {
-        let (tools, shared) = (Arc::clone(&self.tools), Arc::clone(&self.shared));
-        let driver = Driver::sharing(self.tenant.clone(), models, tools, shared);
-        let driver = driver.within(Arc::clone(&self.guard));
+    pub fn driver_with_models(&self, models: Arc<dyn ModelProviders>) -> Driver {
+        let (tools, shared) = (Arc::clone(&self.tools), Arc::clone(&self.driver_shared));
+        let driver = Driver::with_shared_state(self.tenant.clone(), models, tools, shared);
+        let driver = driver.with_guard(Arc::clone(&self.guard));
         match &self.usage {
-            Some(usage) => driver.doing(Arc::clone(usage)),
+            Some(usage) => driver.with_post_run_work(Arc::clone(usage)),
             None => driver,
         }
     }
 
     /// Waits until the usage of models so far is written to `.ai/threads/usage.jsonl`, or could not
     /// be.
-    pub async fn usage_noted(&self) {
+    pub async fn wait_for_usage_log(&self) {
         if let Some(usage) = &self.usage {
             usage.flush().await;
         }
@@ -282,15 +285,19 @@ impl OpenProject {
 /// Longest time for writing one line of the usage log.
 const USAGE_TIME_MAX: Duration = Duration::from_secs(10);
 
-fn log_of(tenant: &Tenant, threads: &Dir) -> Result<Arc<Work>, AuthorityError> {
+fn usage_log(tenant: &Tenant, threads: &Dir) -> Result<Arc<PostRunWork>, AuthorityError> {
     let threads = threads.try_clone();
-    let threads = threads.map_err(|error| AuthorityError::from_io(authority::THREADS, error))?;
+    let threads =
+        threads.map_err(|error| AuthorityError::from_io(authority::THREADS_PATH, error))?;
     let log = Arc::new(UsageLog::new(tenant.clone(), threads));
-    Ok(Arc::new(Work::new(log, USAGE_TIME_MAX)))
+    Ok(Arc::new(PostRunWork::new(log, USAGE_TIME_MAX)))
 }
 
 #[cfg(feature = "sqlite")]
-fn open_store(threads: &Dir, options: &ProjectOptions) -> Result<Arc<dyn Storage>, ProjectError> {
+fn open_store(
+    threads: &Dir,
+    options: &ProjectOptions,
+) -> Result<Arc<dyn StorageBackend>, ProjectError> {
     let own = SqliteOptions {
         quota_bytes: options.policy.quota_bytes,
         ..SqliteOptions::local()
@@ -299,7 +306,8 @@ fn open_store(threads: &Dir, options: &ProjectOptions) -> Result<Arc<dyn Storage
         return Ok(Arc::new(SqliteStore::open(threads, STORE, own)?));
     };
     let threads = threads.try_clone();
-    let threads = threads.map_err(|error| AuthorityError::from_io(authority::THREADS, error))?;
+    let threads =
+        threads.map_err(|error| AuthorityError::from_io(authority::THREADS_PATH, error))?;
     Ok(Arc::new(stores.store(
         move || threads.try_clone(),
         STORE,
@@ -308,7 +316,7 @@ fn open_store(threads: &Dir, options: &ProjectOptions) -> Result<Arc<dyn Storage
 }
 
 #[cfg(not(feature = "sqlite"))]
-fn open_store(_: &Dir, _: &ProjectOptions) -> Result<Arc<dyn Storage>, ProjectError> {
+fn open_store(_: &Dir, _: &ProjectOptions) -> Result<Arc<dyn StorageBackend>, ProjectError> {
     let message = "this build has no sqlite: give a store".to_owned();
     Err(StorageError::Other {
         code: "no-sqlite",
@@ -325,29 +333,29 @@ const MODELS_KEPT_MAX: usize = 10_000;
 /// while a thread runs changes nothing for a model that was used before.
 struct ProjectModels {
     library: Arc<FilesLibrary>,
-    script: Option<Arc<dyn Llm>>,
-    kept: Mutex<Kept>,
+    script: Option<Arc<dyn ModelProvider>>,
+    cache: Mutex<ProviderCache>,
 }
 
 /// Providers made so far in this process.
 #[derive(Default)]
-struct Kept {
+struct ProviderCache {
     /// By the requested model or tier: its provider, and its name there.
-    models: BTreeMap<String, (Arc<dyn Llm>, String)>,
+    models: BTreeMap<String, (Arc<dyn ModelProvider>, String)>,
     /// By name: the models of one provider share it.
-    providers: BTreeMap<String, Arc<dyn Llm>>,
+    providers: BTreeMap<String, Arc<dyn ModelProvider>>,
 }
 
-impl Models for ProjectModels {
-    fn provider(&self, model: &str) -> Result<(Arc<dyn Llm>, String), Failure> {
+impl ModelProviders for ProjectModels {
+    fn provider(&self, model: &str) -> Result<(Arc<dyn ModelProvider>, String), ModelFailure> {
         if let Some(script) = &self.script {
             return Ok((Arc::clone(script), model.to_owned()));
         }
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((provider, name)) = kept.models.get(model) {
             return Ok((Arc::clone(provider), name.clone()));
         }
-        let found = self.find(model, &mut kept.providers)?;
+        let found = self.find_model(model, &mut kept.providers)?;
         if kept.models.len() < MODELS_KEPT_MAX {
             let (provider, name) = &found;
             let entry = (Arc::clone(provider), name.clone());
@@ -359,18 +367,18 @@ impl Models for ProjectModels {
 
 impl ProjectModels {
     /// Resolves a model by the file as it is now.
-    fn find(
+    fn find_model(
         &self,
         model: &str,
-        providers: &mut BTreeMap<String, Arc<dyn Llm>>,
-    ) -> Result<(Arc<dyn Llm>, String), Failure> {
+        providers: &mut BTreeMap<String, Arc<dyn ModelProvider>>,
+    ) -> Result<(Arc<dyn ModelProvider>, String), ModelFailure> {
         let table = self
             .library
             .models()
-            .map_err(|error| unusable("models", &error))?;
+            .map_err(|error| provider_failure("models", &error))?;
         let spec = table.resolve(model).ok_or_else(|| {
             let policy = &self.library.policy().name;
-            permanent(
+            permanent_failure(
                 "unknown_model",
                 format!(
                     "there is no model {model} in .ai/config/models.yaml, or {policy} does not grant it"
@@ -380,27 +388,31 @@ impl ProjectModels {
         if let Some(found) = providers.get(&spec.provider) {
             return Ok((Arc::clone(found), spec.name.clone()));
         }
-        let made = self.make(&table, &spec.provider)?;
+        let made = self.make_provider(&table, &spec.provider)?;
         if providers.len() < MODELS_KEPT_MAX {
             providers.insert(spec.provider.clone(), Arc::clone(&made));
         }
         Ok((made, spec.name.clone()))
     }
 
-    fn make(&self, table: &ModelTable, provider: &str) -> Result<Arc<dyn Llm>, Failure> {
+    fn make_provider(
+        &self,
+        table: &ModelTable,
+        provider: &str,
+    ) -> Result<Arc<dyn ModelProvider>, ModelFailure> {
         let spec = table
             .provider(provider)
-            .map_err(|error| unusable(provider, &error))?;
+            .map_err(|error| provider_failure(provider, &error))?;
         match spec.wire {
-            Wire::OpenAi | Wire::Anthropic => over_http(&spec),
-            Wire::Scripted => {
+            WireProtocol::OpenAi | WireProtocol::Anthropic => over_http(&spec),
+            WireProtocol::Scripted => {
                 let file = spec.file.clone().unwrap_or_default();
                 let text = self
                     .library
-                    .script(&file)
-                    .map_err(|error| unusable(provider, &error))?;
-                let script = Scripted::parse(&text)
-                    .map_err(|error| permanent("bad_script", error.to_string()))?;
+                    .read_script(&file)
+                    .map_err(|error| provider_failure(provider, &error))?;
+                let script = ScriptedProvider::parse(&text)
+                    .map_err(|error| permanent_failure("bad_script", error.to_string()))?;
                 Ok(Arc::new(script))
             }
         }
@@ -412,22 +424,22 @@ impl ProjectModels {
 ///
 /// # Errors
 /// The failure that a run would suspend with.
-pub fn check_provider(spec: &ProviderSpec) -> Result<(), Failure> {
+pub fn check_provider(spec: &ProviderSpec) -> Result<(), ModelFailure> {
     over_http(spec).map(drop)
 }
 
 #[cfg(feature = "http")]
-fn over_http(spec: &ProviderSpec) -> Result<Arc<dyn Llm>, Failure> {
-    use crate::models::anthropic::Anthropic;
-    use crate::models::openai::OpenAi;
-    use crate::models::{ProviderOptions, Times};
-    let (times, default) = (spec.settings.times, Times::default());
+fn over_http(spec: &ProviderSpec) -> Result<Arc<dyn ModelProvider>, ModelFailure> {
+    use crate::models::anthropic::AnthropicProvider;
+    use crate::models::openai::OpenAiProvider;
+    use crate::models::{ProviderOptions, ProviderTimeouts};
+    let (times, default) = (spec.settings.times, ProviderTimeouts::default());
     let options = ProviderOptions {
         name: spec.name.clone(),
         shown_url: Some(spec.shown_url.clone()),
         key: spec.key.clone(),
         reach: spec.reach,
-        times: Times {
+        times: ProviderTimeouts {
             connect: times.connect.unwrap_or(default.connect),
             answer: times.answer.unwrap_or(default.answer),
             idle: times.idle.unwrap_or(default.idle),
@@ -439,11 +451,13 @@ fn over_http(spec: &ProviderSpec) -> Result<Arc<dyn Llm>, Failure> {
         ..ProviderOptions::openai(&spec.base_url)
     };
     let made = match spec.wire {
-        Wire::Anthropic => Anthropic::new(options).map(|made| Arc::new(made) as _),
-        Wire::OpenAi | Wire::Scripted => OpenAi::new(options).map(|made| Arc::new(made) as _),
+        WireProtocol::Anthropic => AnthropicProvider::new(options).map(|made| Arc::new(made) as _),
+        WireProtocol::OpenAi | WireProtocol::Scripted => {
+            OpenAiProvider::new(options).map(|made| Arc::new(made) as _)
+        }
     };
     made.map_err(|error| {
-        permanent(
+        permanent_failure(
             "provider_setup",
             format!("the provider {} cannot be used: {error}", spec.name),
         )
@@ -451,8 +465,8 @@ fn over_http(spec: &ProviderSpec) -> Result<Arc<dyn Llm>, Failure> {
 }
 
 #[cfg(not(feature = "http"))]
-fn over_http(spec: &ProviderSpec) -> Result<Arc<dyn Llm>, Failure> {
-    Err(permanent(
+fn over_http(spec: &ProviderSpec) -> Result<Arc<dyn ModelProvider>, ModelFailure> {
+    Err(permanent_failure(
         "no_http",
         format!(
             "the provider {} needs HTTP, which this build does not have",
@@ -461,24 +475,24 @@ fn over_http(spec: &ProviderSpec) -> Result<Arc<dyn Llm>, Failure> {
     ))
 }
 
-fn unusable(what: &str, error: &LibraryError) -> Failure {
-    permanent("provider_setup", format!("{what}: {error}"))
+fn provider_failure(what: &str, error: &LibraryError) -> ModelFailure {
+    permanent_failure("provider_setup", format!("{what}: {error}"))
 }
 
-fn permanent(code: &str, message: String) -> Failure {
-    Failure::new(FailureKind::Permanent, code, message).not_sent()
+fn permanent_failure(code: &str, message: String) -> ModelFailure {
+    ModelFailure::new(FailureKind::Permanent, code, message).not_sent()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::Preset;
+    use crate::policy::PolicyPreset;
     use std::io::Write;
 
     const TABLE: &str =
         "providers: {p: {wire: scripted, file: s.json}}\nmodels:\n  m: {provider: p}\n";
 
-    fn written(ai: &Dir, path: &str, text: &str) {
+    fn write_file(ai: &Dir, path: &str, text: &str) {
         let mut file = ai.create(path).expect("made");
         file.write_all(text.as_bytes()).expect("written");
     }
@@ -486,22 +500,22 @@ mod tests {
     /// Symptom: a run changed its provider when the file was edited. Cause: the table was read for
     /// every call. Fix: a model's provider is resolved once in a process.
     #[test]
-    fn a_table_that_changes_changes_nothing_for_a_model_in_use() {
+    fn changed_table_keeps_models_in_use() {
         let temp = tempfile::TempDir::new().expect("a temporary directory");
-        let project = Project::open_ambient(temp.path()).expect("it opens");
-        let ai = project.ai_or_create().expect("made");
+        let project = ProjectDir::open_ambient(temp.path()).expect("it opens");
+        let ai = project.ai_dir_or_create().expect("made");
         ai.create_dir("config").expect("made");
-        written(&ai, "config/models.yaml", TABLE);
-        written(&ai, "s.json", "[{\"text\": \"x\"}]");
+        write_file(&ai, "config/models.yaml", TABLE);
+        write_file(&ai, "s.json", "[{\"text\": \"x\"}]");
         let models = ProjectModels {
             library: Arc::new(FilesLibrary::open(
                 Some(ai.try_clone().expect("cloned")),
-                Policy::preset(Preset::Local),
+                Policy::preset(PolicyPreset::Local),
                 Vec::new(),
-                Environment::default(),
+                EnvironmentSnapshot::default(),
             )),
             script: None,
-            kept: Mutex::default(),
+            cache: Mutex::default(),
         };
         let failed = |model| models.provider(model).err().map(|failure| failure.code);
         assert_eq!(failed("other"), Some("unknown_model".to_owned()));
@@ -510,7 +524,7 @@ mod tests {
         let anthropic = TABLE.replace("scripted, file: s.json", "anthropic");
         let changed = [anthropic.as_str(), "models: {}", "no: [table"];
         for text in changed {
-            written(&ai, "config/models.yaml", text);
+            write_file(&ai, "config/models.yaml", text);
             let (again, _) = models.provider("m").expect("it was found before");
             assert!(Arc::ptr_eq(&first, &again), "{text}");
         }

@@ -7,8 +7,8 @@
 mod ledger;
 
 use crate::bindings::Threads;
-use crate::component::Context;
-use crate::engine::{Engine, Instances, Lane, State};
+use crate::component::TenantContext;
+use crate::engine::{Engine, InstanceState, TenantInstances, TenantLane};
 use crate::error::CallError;
 use crate::wit::{self, history, maintenance, registry, runner, transcript};
 use std::collections::HashSet;
@@ -20,11 +20,11 @@ use wasmtime::Store;
 #[derive(Clone)]
 pub struct Tenant {
     engine: Engine,
-    context: Context,
-    lane: Lane,
-    instances: Arc<Instances>,
+    context: TenantContext,
+    lane: TenantLane,
+    instances: Arc<TenantInstances>,
     /// Kept by every call under way, even if its caller is gone.
-    _marked: Option<Arc<()>>,
+    _call_marker: Option<Arc<()>>,
 }
 
 /// Most repetitions of a repeatable call before its error counts.
@@ -34,7 +34,7 @@ const REPEAT_AFTER: Duration = Duration::from_millis(5);
 
 /// Results of a recovery for the given holders.
 #[derive(Debug, Clone, Default)]
-pub struct Recovered {
+pub struct RecoveryReport {
     /// Ids of the threads whose runs were closed.
     pub closed: Vec<String>,
     /// Threads with a lease that cannot be read: the lease may be of any of those holders.
@@ -43,54 +43,54 @@ pub struct Recovered {
 
 /// Results of a sweep over several threads.
 #[derive(Debug, Clone, Default)]
-pub struct SweptThreads {
+pub struct SweepReport {
     /// Number of threads whose propagation was finished.
-    pub passed: u64,
+    pub swept_count: u64,
     /// Children whose missing or unreadable records prevent it: parents keep the propagation.
     pub unreadable: Vec<wit::Unreadable>,
 }
 
 /// Most holders in one call of `recover`.
-const DEAD_AT_ONCE: usize = 500;
+const HOLDERS_PER_CALL_MAX: usize = 500;
 
 /// The result of an export: its answer or its refusal, or a trap.
-type Called<T> = wasmtime::Result<Result<T, wit::Error>>;
+type ExportResult<T> = wasmtime::Result<Result<T, wit::Error>>;
 
 /// The answer of one call; `worn` if its instance served calls before, which may cause an error.
-struct Answer<T> {
+struct CallAnswer<T> {
     result: Result<T, CallError>,
     worn: bool,
 }
 
 impl Tenant {
     /// A tenant of an engine. The context is its identity: no call names a tenant.
-    pub fn new(engine: Engine, context: Context) -> Self {
-        let (lane, instances) = engine.admit();
+    pub fn new(engine: Engine, context: TenantContext) -> Self {
+        let (lane, instances) = engine.add_tenant();
         Self {
             engine,
             context,
             lane,
             instances,
-            _marked: None,
+            _call_marker: None,
         }
     }
 
     /// The same tenant, but each of its calls keeps a clone of `mark` until it is over.
-    pub(crate) fn marked(&self, mark: &Arc<()>) -> Self {
+    pub(crate) fn with_call_marker(&self, mark: &Arc<()>) -> Self {
         Self {
-            _marked: Some(Arc::clone(mark)),
+            _call_marker: Some(Arc::clone(mark)),
             ..self.clone()
         }
     }
 
     /// The resources that the tenant's component may reach.
-    pub fn context(&self) -> &Context {
+    pub fn context(&self) -> &TenantContext {
         &self.context
     }
 
     /// Number of warm instances.
     pub fn instances_warm(&self) -> usize {
-        self.instances.warm()
+        self.instances.warm_count()
     }
 
     /// Linear memory of the live instances, in bytes.
@@ -102,18 +102,19 @@ impl Tenant {
     /// while the store cannot be reached. Every export may be repeated. An error that a worn
     /// instance may have caused is tried once more in a clean one. A lease of another holder is no
     /// contention.
-    async fn call<T: Send + 'static>(
+    async fn call_with_retries<T: Send + 'static>(
         &self,
-        export: impl Fn(&Threads, &mut Store<State>) -> Called<T> + Send + Sync + 'static,
+        export: impl Fn(&Threads, &mut Store<InstanceState>) -> ExportResult<T> + Send + Sync + 'static,
     ) -> Result<T, CallError> {
         let export = Arc::new(export);
         let (mut wait, mut repeats, mut clean) = (REPEAT_AFTER, 0, false);
         loop {
             let call = Arc::clone(&export);
-            let Answer { result, worn } = self.ask(clean, move |c, s| call(c, s)).await;
+            let CallAnswer { result, worn } =
+                self.call_on_pool(clean, move |c, s| call(c, s)).await;
             match result {
-                Err(error) if worn && !clean && error.may_be_of_instance() => clean = true,
-                Err(error) if error.is_passing() && repeats < REPEATS_MAX => {
+                Err(error) if worn && !clean && error.may_come_from_instance() => clean = true,
+                Err(error) if error.is_transient() && repeats < REPEATS_MAX => {
                     repeats += 1;
                     tokio::time::sleep(wait + jitter(wait)).await;
                     wait *= 2;
@@ -126,35 +127,39 @@ impl Tenant {
     /// Calls an export, once.
     async fn call_once<T: Send + 'static>(
         &self,
-        export: impl FnOnce(&Threads, &mut Store<State>) -> Called<T> + Send + 'static,
+        export: impl FnOnce(&Threads, &mut Store<InstanceState>) -> ExportResult<T> + Send + 'static,
     ) -> Result<T, CallError> {
-        self.ask(false, export).await.result
+        self.call_on_pool(false, export).await.result
     }
 
     /// Calls an export on the engine's pool, in a warm instance unless `clean`.
-    async fn ask<T: Send + 'static>(
+    async fn call_on_pool<T: Send + 'static>(
         &self,
         clean: bool,
-        export: impl FnOnce(&Threads, &mut Store<State>) -> Called<T> + Send + 'static,
-    ) -> Answer<T> {
+        export: impl FnOnce(&Threads, &mut Store<InstanceState>) -> ExportResult<T> + Send + 'static,
+    ) -> CallAnswer<T> {
         let tenant = self.clone();
-        let called = self.engine.run(self.lane, move |deadline| {
-            tenant.answer(clean, deadline, export)
+        let called = self.engine.run_call(self.lane, move |deadline| {
+            tenant.call_on_thread(clean, deadline, export)
         });
-        called.await.unwrap_or_else(|none| Answer {
+        called.await.unwrap_or_else(|none| CallAnswer {
             result: Err(none.into()),
             worn: false,
         })
     }
 
     /// Calls an export on this thread.
-    fn answer<T>(
+    fn call_on_thread<T>(
         &self,
         clean: bool,
         deadline: Instant,
-        export: impl FnOnce(&Threads, &mut Store<State>) -> Called<T>,
-    ) -> Answer<T> {
-        let warm = if clean { None } else { self.instances.take() };
+        export: impl FnOnce(&Threads, &mut Store<InstanceState>) -> ExportResult<T>,
+    ) -> CallAnswer<T> {
+        let warm = if clean {
+            None
+        } else {
+            self.instances.take_warm()
+        };
         let instance = match warm {
             Some(instance) => Ok(instance),
             None => self
@@ -164,32 +169,32 @@ impl Tenant {
         let mut instance = match instance {
             Ok(instance) => instance,
             Err(trap) => {
-                return Answer {
-                    result: Err(Self::stopped(&trap)),
+                return CallAnswer {
+                    result: Err(Self::trap_error(&trap)),
                     worn: false,
                 };
             }
         };
         let worn = instance.calls > 0;
         if worn {
-            instance.store.data_mut().meter.begin_until(deadline);
+            instance.store.data_mut().meter.begin_call_until(deadline);
             instance.store.set_epoch_deadline(1);
         }
         instance.calls += 1;
         let result = match export(&instance.exports, &mut instance.store) {
             Ok(answer) => {
-                self.instances.keep(instance, self.engine.limits());
+                self.instances.keep_warm(instance, self.engine.limits());
                 answer.map_err(CallError::Refused)
             }
-            Err(trap) => Err(Self::stopped(&trap)),
+            Err(trap) => Err(Self::trap_error(&trap)),
         };
-        Answer { result, worn }
+        CallAnswer { result, worn }
     }
 
     /// The error of a call that was stopped on this thread.
-    fn stopped(trap: &wasmtime::Error) -> CallError {
-        Engine::blame();
-        CallError::stopped(trap)
+    fn trap_error(trap: &wasmtime::Error) -> CallError {
+        Engine::mark_offender();
+        CallError::from_trap(trap)
     }
 }
 
@@ -205,17 +210,17 @@ pub(crate) fn jitter(most: Duration) -> Duration {
 /// The exports of the component. Contracts, limits and errors are those of `wit/`.
 impl Tenant {
     /// `registry.create`. Not repeated after an unknown outcome, because it might make two threads;
-    /// such an end is [`CallError::Unsure`].
+    /// such an end is [`CallError::OutcomeUnknown`].
     pub async fn create(&self, draft: registry::Draft) -> Result<wit::Thread, CallError> {
         self.call_once(move |c, s| c.threadkeep_threads_registry().call_create(s, &draft))
             .await
-            .map_err(CallError::of_once)
+            .map_err(CallError::for_non_idempotent)
     }
 
     /// `registry.get`.
     pub async fn get(&self, id: &str) -> Result<wit::Thread, CallError> {
         let id = id.to_owned();
-        self.call(move |c, s| c.threadkeep_threads_registry().call_get(s, &id))
+        self.call_with_retries(move |c, s| c.threadkeep_threads_registry().call_get(s, &id))
             .await
     }
 
@@ -226,7 +231,7 @@ impl Tenant {
         limit: u32,
         cursor: Option<String>,
     ) -> Result<registry::Page, CallError> {
-        self.call(move |c, s| {
+        self.call_with_retries(move |c, s| {
             c.threadkeep_threads_registry()
                 .call_list(s, &filter, limit, cursor.as_deref())
         })
@@ -240,7 +245,7 @@ impl Tenant {
         title: Option<String>,
     ) -> Result<wit::Thread, CallError> {
         let id = id.to_owned();
-        self.call(move |c, s| {
+        self.call_with_retries(move |c, s| {
             c.threadkeep_threads_registry()
                 .call_set_title(s, &id, title.as_deref())
         })
@@ -254,8 +259,10 @@ impl Tenant {
         version: Option<u64>,
     ) -> Result<history::Snapshot, CallError> {
         let id = id.to_owned();
-        self.call(move |c, s| c.threadkeep_threads_history().call_load(s, &id, version))
-            .await
+        self.call_with_retries(move |c, s| {
+            c.threadkeep_threads_history().call_load(s, &id, version)
+        })
+        .await
     }
 
     /// `history.entries`.
@@ -266,7 +273,7 @@ impl Tenant {
         limit: u32,
     ) -> Result<history::Page, CallError> {
         let id = id.to_owned();
-        self.call(move |c, s| {
+        self.call_with_retries(move |c, s| {
             c.threadkeep_threads_history()
                 .call_entries(s, &id, after, limit)
         })
@@ -281,7 +288,7 @@ impl Tenant {
         limit: u32,
     ) -> Result<transcript::EventPage, CallError> {
         let id = id.to_owned();
-        self.call(move |c, s| {
+        self.call_with_retries(move |c, s| {
             c.threadkeep_threads_transcript()
                 .call_events(s, &id, after, limit)
         })
@@ -296,7 +303,7 @@ impl Tenant {
         until: u64,
     ) -> Result<transcript::MessagePage, CallError> {
         let id = id.to_owned();
-        self.call(move |c, s| {
+        self.call_with_retries(move |c, s| {
             c.threadkeep_threads_transcript()
                 .call_messages(s, &id, after, until)
         })
@@ -311,7 +318,7 @@ impl Tenant {
         after: u64,
     ) -> Result<transcript::Piece, CallError> {
         let (id, what) = (id.to_owned(), what.to_owned());
-        self.call(move |c, s| {
+        self.call_with_retries(move |c, s| {
             c.threadkeep_threads_transcript()
                 .call_render(s, &id, &what, after)
         })
@@ -327,7 +334,7 @@ impl Tenant {
         key: &str,
     ) -> Result<runner::Handle, CallError> {
         let (thread, holder, key) = (thread.to_owned(), holder.to_owned(), key.to_owned());
-        self.call(move |c, s| {
+        self.call_with_retries(move |c, s| {
             c.threadkeep_threads_runner()
                 .call_start(s, &thread, input.as_deref(), &holder, &key)
         })
@@ -342,7 +349,7 @@ impl Tenant {
         proof: runner::Proof,
     ) -> Result<runner::Handle, CallError> {
         let (thread, holder) = (thread.to_owned(), holder.to_owned());
-        self.call(move |c, s| {
+        self.call_with_retries(move |c, s| {
             c.threadkeep_threads_runner()
                 .call_claim(s, &thread, &holder, proof)
         })
@@ -359,7 +366,7 @@ impl Tenant {
         have: u64,
     ) -> Result<runner::Step, CallError> {
         let thread = thread.to_owned();
-        self.call(move |c, s| {
+        self.call_with_retries(move |c, s| {
             c.threadkeep_threads_runner()
                 .call_submit(s, &thread, token, version, &outcome, have)
         })
@@ -374,7 +381,7 @@ impl Tenant {
         partial: String,
     ) -> Result<runner::News, CallError> {
         let thread = thread.to_owned();
-        self.call(move |c, s| {
+        self.call_with_retries(move |c, s| {
             c.threadkeep_threads_runner()
                 .call_progress(s, &thread, token, &partial)
         })
@@ -389,7 +396,7 @@ impl Tenant {
         what: runner::SignalKind,
     ) -> Result<u64, CallError> {
         let (thread, id) = (thread.to_owned(), id.to_owned());
-        self.call(move |c, s| {
+        self.call_with_retries(move |c, s| {
             c.threadkeep_threads_runner()
                 .call_signal(s, &thread, &id, &what)
         })
@@ -402,7 +409,7 @@ impl Tenant {
         loop {
             let (thread, from) = (thread.to_owned(), cursor);
             let page = self
-                .call(move |c, s| {
+                .call_with_retries(move |c, s| {
                     c.threadkeep_threads_runner()
                         .call_sweep(s, &thread, from.as_deref())
                 })
@@ -416,7 +423,7 @@ impl Tenant {
     }
 
     /// As [`Self::sweep`]; a thread with an unreadable history counts as not notified.
-    pub(crate) async fn sweep_or_name(
+    pub(crate) async fn sweep_or_report(
         &self,
         thread: &str,
     ) -> Result<Vec<wit::Unreadable>, CallError> {
@@ -434,8 +441,8 @@ impl Tenant {
     ///
     /// # Errors
     /// As `runner.ready` and `runner.sweep`.
-    pub async fn sweep_all(&self, under: Option<&str>) -> Result<SweptThreads, CallError> {
-        let mut swept = SweptThreads::default();
+    pub async fn sweep_all(&self, under: Option<&str>) -> Result<SweepReport, CallError> {
+        let mut swept = SweepReport::default();
         let mut kept = HashSet::new();
         let (mut cursor, mut before) = (None, 0);
         loop {
@@ -444,8 +451,8 @@ impl Tenant {
                 if kept.contains(&due.thread) {
                     continue;
                 }
-                let unreadable = self.sweep_or_name(&due.thread).await?;
-                swept.passed += 1;
+                let unreadable = self.sweep_or_report(&due.thread).await?;
+                swept.swept_count += 1;
                 if !unreadable.is_empty() {
                     kept.insert(due.thread.clone());
                     swept.unreadable.extend(unreadable);
@@ -454,10 +461,10 @@ impl Tenant {
             cursor = page.cursor;
             if cursor.is_none() {
                 // A child that was notified may have children of its own.
-                if swept.passed == before {
+                if swept.swept_count == before {
                     return Ok(swept);
                 }
-                before = swept.passed;
+                before = swept.swept_count;
             }
         }
     }
@@ -469,7 +476,7 @@ impl Tenant {
         cursor: Option<String>,
         under: Option<String>,
     ) -> Result<runner::DuePage, CallError> {
-        self.call(move |c, s| {
+        self.call_with_retries(move |c, s| {
             c.threadkeep_threads_runner()
                 .call_ready(s, limit, cursor.as_deref(), under.as_deref())
         })
@@ -482,7 +489,7 @@ impl Tenant {
         dead: Vec<String>,
         cursor: Option<String>,
     ) -> Result<maintenance::Recovery, CallError> {
-        self.call(move |c, s| {
+        self.call_with_retries(move |c, s| {
             c.threadkeep_threads_maintenance()
                 .call_recover(s, &dead, cursor.as_deref())
         })
@@ -493,9 +500,9 @@ impl Tenant {
     ///
     /// # Errors
     /// If a call gives no answer. Runs closed before stay closed.
-    pub async fn recover_all(&self, dead: &[String]) -> Result<Recovered, CallError> {
-        let mut recovered = Recovered::default();
-        for some in dead.chunks(DEAD_AT_ONCE) {
+    pub async fn recover_all(&self, dead: &[String]) -> Result<RecoveryReport, CallError> {
+        let mut recovered = RecoveryReport::default();
+        for some in dead.chunks(HOLDERS_PER_CALL_MAX) {
             let mut cursor = None;
             loop {
                 let page = self.recover(some.to_vec(), cursor).await?;
@@ -523,7 +530,7 @@ impl Tenant {
         &self,
         cursor: Option<String>,
     ) -> Result<maintenance::Statistics, CallError> {
-        self.call(move |c, s| {
+        self.call_with_retries(move |c, s| {
             c.threadkeep_threads_maintenance()
                 .call_stats(s, cursor.as_deref())
         })
@@ -538,7 +545,7 @@ impl Tenant {
         deadline: wit::Instant,
     ) -> Result<history::Opened, CallError> {
         let (thread, holder) = (thread.to_owned(), holder.to_owned());
-        self.call(move |c, s| {
+        self.call_with_retries(move |c, s| {
             c.threadkeep_threads_history()
                 .call_open(s, &thread, &holder, deadline)
         })
@@ -555,7 +562,7 @@ impl Tenant {
         events: Vec<String>,
     ) -> Result<history::Written, CallError> {
         let (thread, change) = (thread.to_owned(), history::ChangeSet { events });
-        self.call(move |c, s| {
+        self.call_with_retries(move |c, s| {
             c.threadkeep_threads_history()
                 .call_append(s, &thread, token, expected, &change)
         })
@@ -571,7 +578,7 @@ impl Tenant {
         result: Option<String>,
     ) -> Result<history::Written, CallError> {
         let (thread, outcome) = (thread.to_owned(), outcome.to_owned());
-        self.call(move |c, s| {
+        self.call_with_retries(move |c, s| {
             c.threadkeep_threads_history().call_close(
                 s,
                 &thread,

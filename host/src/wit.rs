@@ -10,13 +10,13 @@ pub use crate::bindings::exports::threadkeep::threads::{
 pub use crate::bindings::threadkeep::threads::llm;
 pub use crate::bindings::threadkeep::threads::types::*;
 
-use crate::clock::Time;
+use crate::clock::ClockTime;
 use crate::component::convert;
 
 /// A time of the host's clock as the component takes it.
-impl From<Time> for Instant {
-    fn from(time: Time) -> Self {
-        convert::instant(time)
+impl From<ClockTime> for Instant {
+    fn from(time: ClockTime) -> Self {
+        convert::time_to_wit(time)
     }
 }
 
@@ -53,7 +53,7 @@ impl Default for registry::Draft {
 
 impl registry::Draft {
     /// A draft of a thread of this directive without other settings.
-    pub fn of(directive: impl Into<String>) -> Self {
+    pub fn for_directive(directive: impl Into<String>) -> Self {
         Self {
             directive: Some(directive.into()),
             ..Self::default()

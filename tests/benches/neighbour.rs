@@ -11,10 +11,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use threadkeep::clock::SystemClock;
-use threadkeep::component::{Context, SystemRandom};
+use threadkeep::component::{SystemRandom, TenantContext};
 use threadkeep::engine::{CodeCache, Engine};
-use threadkeep::limits::Limits;
-use threadkeep::storage::Storage;
+use threadkeep::limits::EngineLimits;
+use threadkeep::storage::StorageBackend;
 use threadkeep::storage::memory::MemoryStore;
 use threadkeep::tenant::Tenant;
 use threadkeep_tests::fixture::{MapLibrary, draft};
@@ -61,13 +61,13 @@ fn main() {
         if named && !given.iter().any(|it| it == attack) {
             continue;
         }
-        let mut world = World::new(attack, &cache);
+        let mut world = NeighbourBench::new(attack, &cache);
         world.run(rounds, calls).print(attack);
     }
 }
 
 /// A neighbour and an attacker on the threads of one engine.
-struct World {
+struct NeighbourBench {
     runtime: Runtime,
     neighbour: Tenant,
     attacker: Tenant,
@@ -76,24 +76,24 @@ struct World {
 
 /// Times of the neighbour's calls.
 #[derive(Default)]
-struct Times {
+struct CallTimes {
     quiet: Vec<Duration>,
     attacked: Vec<Duration>,
     attacks: u64,
 }
 
-impl World {
+impl NeighbourBench {
     fn new(attack: &str, cache: &CodeCache) -> Self {
-        let limits = Limits {
+        let limits = EngineLimits {
             // An attack ends soon after its round; a list of 200 MB fits in the memory.
             compute_time_max: Duration::from_millis(500),
             memory_bytes_max: 256 << 20,
             tenant_memory_bytes_max: 2 << 30,
-            ..Limits::strict()
+            ..EngineLimits::strict()
         };
         let engine = Engine::new(limits, Some(cache)).expect("an engine");
-        let program = programs::component(attack);
-        let evil = engine.beside(&program, None).expect("an engine");
+        let program = programs::build_program(attack);
+        let evil = engine.prepare_sibling(&program, None).expect("an engine");
         Self {
             runtime: runtime(),
             neighbour: tenant(engine),
@@ -102,12 +102,12 @@ impl World {
         }
     }
 
-    fn run(&mut self, rounds: usize, calls: usize) -> Times {
-        let mut times = Times::default();
+    fn run(&mut self, rounds: usize, calls: usize) -> CallTimes {
+        let mut times = CallTimes::default();
         self.measure(calls, &mut Vec::new());
         for _ in 0..rounds {
             self.measure(calls, &mut times.quiet);
-            times.attacks += self.attacked(calls, &mut times.attacked);
+            times.attacks += self.measure_under_attack(calls, &mut times.attacked);
         }
         times
     }
@@ -125,7 +125,7 @@ impl World {
 
     /// Measures while attackers attack, each one call after another; returns the number of attacks
     /// that ended.
-    fn attacked(&self, calls: usize, times: &mut Vec<Duration>) -> u64 {
+    fn measure_under_attack(&self, calls: usize, times: &mut Vec<Duration>) -> u64 {
         let (over, attacks) = (AtomicBool::new(false), AtomicU64::new(0));
         std::thread::scope(|scope| {
             for _ in 0..self.at_once {
@@ -145,7 +145,7 @@ impl World {
     }
 }
 
-impl Times {
+impl CallTimes {
     fn print(mut self, attack: &str) {
         let at = |times: &mut Vec<Duration>, percent: usize| {
             times.sort_unstable();
@@ -163,9 +163,9 @@ impl Times {
 }
 
 fn tenant(engine: Engine) -> Tenant {
-    let storage: Arc<dyn Storage> = Arc::new(MemoryStore::new());
+    let storage: Arc<dyn StorageBackend> = Arc::new(MemoryStore::new());
     let large = serde_json::Value::String("x".repeat(1 << 20)).to_string();
-    let context = Context {
+    let context = TenantContext {
         storage,
         library: Arc::new(MapLibrary::small().with("large", "large", &large)),
         clock: Arc::new(SystemClock),

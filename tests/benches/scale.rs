@@ -25,12 +25,12 @@ mod size;
 #[path = "turn/world.rs"]
 mod world;
 
-use size::Size;
+use size::BenchSize;
 
 /// A section and its name.
-type Section = (&'static str, fn(Size));
+type BenchSection = (&'static str, fn(BenchSize));
 
-const SECTIONS: [Section; 5] = [
+const SECTIONS: [BenchSection; 5] = [
     ("bytes", bytes::compare),
     ("entries", entries::compare),
     ("context", context::compare),
@@ -43,9 +43,9 @@ fn main() {
     let has = |word: &str| given.iter().any(|argument| argument == word);
     // `cargo test --benches` runs this file, too: then it only proves that the bench works.
     let size = match (has("--bench"), has("--full")) {
-        (false, _) => Size::Trial,
-        (true, false) => Size::Tenth,
-        (true, true) => Size::Full,
+        (false, _) => BenchSize::Trial,
+        (true, false) => BenchSize::Tenth,
+        (true, true) => BenchSize::Full,
     };
     let named = SECTIONS.iter().any(|(name, _)| has(name));
     for (name, compare) in SECTIONS {

@@ -18,8 +18,8 @@ mod together;
 
 use cap_std::fs::Dir;
 use std::path::Path;
-use threadkeep::storage::sqlite::{Durability, SqliteOptions, SqliteStore};
-use threadkeep::storage::{Expect, Key, Op, Outcome, Storage};
+use threadkeep::storage::sqlite::{CommitDurability, SqliteOptions, SqliteStore};
+use threadkeep::storage::{CommitOp, CommitOutcome, RecordExpectation, RecordKey, StorageBackend};
 
 /// Steps that count, of each candidate.
 const STEPS: usize = 4_000;
@@ -39,12 +39,12 @@ fn main() {
         .collect();
     let wanted = |word: &str| words.is_empty() || words.iter().any(|given| given == word);
     if wanted("alone") {
-        alone::compare(Durability::Normal, steps(STEPS));
-        alone::compare(Durability::Full, steps(STEPS_DURABLE));
+        alone::compare(CommitDurability::Normal, steps(STEPS));
+        alone::compare(CommitDurability::Full, steps(STEPS_DURABLE));
     }
     if wanted("together") {
-        together::compare(Durability::Full, steps(STEPS_DURABLE));
-        together::compare(Durability::Normal, steps(STEPS));
+        together::compare(CommitDurability::Full, steps(STEPS_DURABLE));
+        together::compare(CommitDurability::Normal, steps(STEPS));
     }
     if wanted("opening") {
         opening::compare(steps(STEPS_DURABLE));
@@ -62,7 +62,7 @@ fn rows() -> [String; 3] {
     [text(1_100), text(500), text(2_600)]
 }
 
-fn open(folder: &Path, durability: Durability) -> SqliteStore {
+fn open(folder: &Path, durability: CommitDurability) -> SqliteStore {
     let dir = Dir::open_ambient_dir(folder, cap_std::ambient_authority()).expect("a folder");
     let options = SqliteOptions {
         durability,
@@ -75,14 +75,14 @@ fn open(folder: &Path, durability: Durability) -> SqliteStore {
 struct StoreRun<'a> {
     store: &'a SqliteStore,
     rows: [String; 3],
-    keys: [Key; 2],
+    keys: [RecordKey; 2],
     version: u64,
 }
 
 impl<'a> StoreRun<'a> {
     fn start(store: &'a SqliteStore, thread: u32) -> Self {
         let name = format!("bench-{thread}");
-        let keys = ["head", "chain"].map(|collection| Key::new(collection, name.clone()));
+        let keys = ["head", "chain"].map(|collection| RecordKey::new(collection, name.clone()));
         Self {
             store,
             rows: rows(),
@@ -98,21 +98,21 @@ impl<'a> StoreRun<'a> {
 
     fn commit(&mut self) {
         let expect = match self.version {
-            0 => Expect::Absent,
-            version => Expect::Version(version),
+            0 => RecordExpectation::Absent,
+            version => RecordExpectation::Version(version),
         };
         let [head, chain, entry] = self.rows.clone();
         let [head_key, chain_key] = self.keys.clone();
         let partition = head_key.name.clone();
-        let put = |key, value| Op::Put { key, expect, value };
-        let append = Op::Append {
+        let put = |key, value| CommitOp::Put { key, expect, value };
+        let append = CommitOp::Append {
             log: "history".to_owned(),
             partition,
             at: self.version + 1,
             value: entry,
         };
         let ops = [put(head_key, head), put(chain_key, chain), append];
-        assert_eq!(self.store.commit(&ops, false), Ok(Outcome::Committed));
+        assert_eq!(self.store.commit(&ops, false), Ok(CommitOutcome::Committed));
         self.version += 1;
     }
 }

@@ -26,7 +26,7 @@ mod tenant;
 #[path = "turn/world.rs"]
 mod world;
 
-use threadkeep::storage::sqlite::Durability;
+use threadkeep::storage::sqlite::CommitDurability;
 
 /// Steps of each candidate before measuring begins: they warm caches, statements and code.
 const WARM_STEPS: usize = 40;
@@ -50,13 +50,13 @@ fn main() {
         ("memory", None, steps(STEPS), ""),
         (
             "sqlite NORMAL",
-            Some(Durability::Normal),
+            Some(CommitDurability::Normal),
             steps(STEPS),
             "0.80",
         ),
         (
             "sqlite FULL",
-            Some(Durability::Full),
+            Some(CommitDurability::Full),
             steps(STEPS_DURABLE),
             "0.95",
         ),
@@ -75,8 +75,16 @@ fn main() {
     );
     for (name, durability, steps) in [
         ("memory", None, steps(STEPS)),
-        ("sqlite NORMAL", Some(Durability::Normal), steps(STEPS)),
-        ("sqlite FULL", Some(Durability::Full), steps(STEPS_DURABLE)),
+        (
+            "sqlite NORMAL",
+            Some(CommitDurability::Normal),
+            steps(STEPS),
+        ),
+        (
+            "sqlite FULL",
+            Some(CommitDurability::Full),
+            steps(STEPS_DURABLE),
+        ),
     ] {
         let [none, root, own, shared] =
             candidates::compare_budgets(durability, WARM_STEPS.min(steps), steps);

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// A fenced block.
-pub(crate) struct Block {
+pub(crate) struct FencedBlock {
     /// Text behind the opening fence.
     pub(crate) info: String,
     /// Its lines.
@@ -16,13 +16,13 @@ pub(crate) struct Block {
 }
 
 /// Every fenced block, in order.
-pub(crate) fn blocks(markdown: &str) -> Vec<Block> {
+pub(crate) fn blocks(markdown: &str) -> Vec<FencedBlock> {
     let mut blocks = Vec::new();
-    let mut open: Option<Block> = None;
+    let mut open: Option<FencedBlock> = None;
     for line in markdown.lines() {
         match (line.strip_prefix("```"), &mut open) {
             (Some(info), None) => {
-                open = Some(Block {
+                open = Some(FencedBlock {
                     info: info.to_owned(),
                     text: String::new(),
                 })

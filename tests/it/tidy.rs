@@ -10,7 +10,7 @@ mod rust;
 mod tree;
 mod wit;
 
-use tree::File;
+use tree::SourceFile;
 
 /// STYLE.md, rule 22: longer than a screen is more than one idea.
 const FUNCTION_LINES_MAX: usize = 70;
@@ -61,7 +61,7 @@ const GROWING: [&str; 1] = ["RunEvent"];
 const CLOSED_ERRORS: [&str; 2] = ["StorageError", "LibraryError"];
 
 /// Checks one file and returns its problems.
-type Check = fn(&File) -> Vec<String>;
+type FileCheck = fn(&SourceFile) -> Vec<String>;
 
 fn assert_tidy(problems: Vec<String>) {
     assert!(
@@ -73,7 +73,7 @@ fn assert_tidy(problems: Vec<String>) {
 }
 
 /// Runs a check of one file over all files.
-fn each(check: impl Fn(&File) -> Vec<String>) {
+fn check_files(check: impl Fn(&SourceFile) -> Vec<String>) {
     let files = tree::files();
     assert!(
         files.len() > 10,
@@ -85,39 +85,39 @@ fn each(check: impl Fn(&File) -> Vec<String>) {
 
 #[test]
 fn functions_are_short() {
-    each(long_functions);
+    check_files(long_functions);
 }
 
 #[test]
 fn files_are_short() {
-    each(long_file);
+    check_files(long_file);
 }
 
 #[test]
 fn rust_files_open_with_their_purpose() {
-    each(missing_module_doc);
+    check_files(missing_module_doc);
 }
 
 #[test]
 fn open_ends_name_an_issue() {
-    each(open_ends);
+    check_files(open_ends);
 }
 
 #[test]
 fn unsafe_code_is_where_the_design_allows_it() {
-    each(unsafe_elsewhere);
+    check_files(forbidden_unsafe);
 }
 
 #[test]
 fn there_are_no_stray_files() {
-    each(stray);
+    check_files(stray_file);
 }
 
 #[test]
 fn wit_items_have_docs_and_a_version() {
-    each(|file| {
+    check_files(|file| {
         if file.is("wit") {
-            wit::undocumented(file)
+            wit::documentation_gaps(file)
         } else {
             Vec::new()
         }
@@ -125,8 +125,8 @@ fn wit_items_have_docs_and_a_version() {
 }
 
 #[test]
-fn what_may_grow_says_so_and_nothing_else_does() {
-    each(growth);
+fn only_growing_enums_are_non_exhaustive() {
+    check_files(growth_problems);
 }
 
 #[test]
@@ -136,7 +136,7 @@ fn wit_hash_stands_in_the_changelog() {
 
 #[test]
 fn markdown_links_lead_somewhere() {
-    each(|file| {
+    check_files(|file| {
         if file.is("md") {
             markdown::broken_links(file, tree::exists)
         } else {
@@ -145,7 +145,7 @@ fn markdown_links_lead_somewhere() {
     });
 }
 
-fn long_functions(file: &File) -> Vec<String> {
+fn long_functions(file: &SourceFile) -> Vec<String> {
     if !file.is("rs") {
         return Vec::new();
     }
@@ -153,7 +153,7 @@ fn long_functions(file: &File) -> Vec<String> {
         .into_iter()
         .filter(|function| function.lines > FUNCTION_LINES_MAX);
     long.map(|function| {
-        let rust::Function { name, line, lines } = function;
+        let rust::FunctionSpan { name, line, lines } = function;
         format!(
             "{}:{line}: function `{name}` has {lines} lines, the limit is {FUNCTION_LINES_MAX}",
             file.path
@@ -162,7 +162,7 @@ fn long_functions(file: &File) -> Vec<String> {
     .collect()
 }
 
-fn long_file(file: &File) -> Vec<String> {
+fn long_file(file: &SourceFile) -> Vec<String> {
     let lines = file.text.lines().count();
     if !["rs", "wit", "sql"].iter().any(|kind| file.is(kind)) || lines <= FILE_LINES_MAX {
         return Vec::new();
@@ -173,7 +173,7 @@ fn long_file(file: &File) -> Vec<String> {
     )]
 }
 
-fn missing_module_doc(file: &File) -> Vec<String> {
+fn missing_module_doc(file: &SourceFile) -> Vec<String> {
     if !file.is("rs") || file.text.starts_with("//!") {
         return Vec::new();
     }
@@ -184,7 +184,7 @@ fn missing_module_doc(file: &File) -> Vec<String> {
 }
 
 /// Files that may contain unsafe code: the lint `unsafe_code` is denied everywhere else.
-fn unsafe_elsewhere(file: &File) -> Vec<String> {
+fn forbidden_unsafe(file: &SourceFile) -> Vec<String> {
     let host = file.is("rs") && file.path.starts_with("host/");
     let lifts = host && rust::without_literals(&file.text).contains("unsafe_code");
     if !lifts || UNSAFE.contains(&file.path.as_str()) {
@@ -198,7 +198,7 @@ fn unsafe_elsewhere(file: &File) -> Vec<String> {
 
 /// Compares the guide's list of enums that may grow with their `non_exhaustive` attributes, both
 /// ways.
-fn growth(file: &File) -> Vec<String> {
+fn growth_problems(file: &SourceFile) -> Vec<String> {
     let library = file.is("rs")
         && file.path.starts_with("host/src/")
         && !file.path.starts_with("host/src/command/");
@@ -224,7 +224,7 @@ fn growth(file: &File) -> Vec<String> {
     problems
 }
 
-fn open_ends(file: &File) -> Vec<String> {
+fn open_ends(file: &SourceFile) -> Vec<String> {
     if file.path != ".ci/run" && !CODE.iter().any(|kind| file.is(kind)) {
         return Vec::new();
     }
@@ -257,7 +257,7 @@ fn is_open_end(line: &str) -> bool {
     !after_hash.any(|rest| rest.starts_with(|first: char| first.is_ascii_digit()))
 }
 
-fn stray(file: &File) -> Vec<String> {
+fn stray_file(file: &SourceFile) -> Vec<String> {
     let known = file.path.starts_with("tests/fixtures/")
         || NAMES.contains(&file.path.as_str())
         || KINDS.iter().any(|kind| file.is(kind));
@@ -275,17 +275,17 @@ fn stray(file: &File) -> Vec<String> {
 mod tests {
     use super::*;
 
-    fn file(path: &str, text: &str) -> File {
-        File {
+    fn file(path: &str, text: &str) -> SourceFile {
+        SourceFile {
             path: path.into(),
             text: text.into(),
         }
     }
 
     #[test]
-    fn what_is_untidy_is_found() {
+    fn untidy_files_are_found() {
         let body = "    x();\n".repeat(FUNCTION_LINES_MAX - 1);
-        let cases: [(Check, File, usize); 15] = [
+        let cases: [(FileCheck, SourceFile, usize); 15] = [
             (
                 long_functions,
                 file("a.rs", &format!("fn f() {{\n{body}}}\n")),
@@ -315,23 +315,23 @@ mod tests {
             ),
             (open_ends, file("a.sql", "-- TODO (#12)\n"), 0),
             (
-                unsafe_elsewhere,
+                forbidden_unsafe,
                 file("host/src/a.rs", "#![allow(unsafe_code, reason)]"),
                 1,
             ),
             (
-                unsafe_elsewhere,
+                forbidden_unsafe,
                 file("host/src/a.rs", "x(\"unsafe_code\");"),
                 0,
             ),
             (
-                unsafe_elsewhere,
+                forbidden_unsafe,
                 file(UNSAFE[0], "#![allow(unsafe_code)]"),
                 0,
             ),
-            (stray, file("host/registry.db", ""), 1),
-            (stray, file("notes", ""), 1),
-            (stray, file("tests/fixtures/v1/registry.db", ""), 0),
+            (stray_file, file("host/registry.db", ""), 1),
+            (stray_file, file("notes", ""), 1),
+            (stray_file, file("tests/fixtures/v1/registry.db", ""), 0),
         ];
         for (at, (check, file, count)) in cases.into_iter().enumerate() {
             assert_eq!(check(&file).len(), count, "case {at}: {}", file.path);
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_grow_and_does_not_say_so_is_found() {
+    fn missing_non_exhaustive_is_found() {
         let cases = [
             ("pub enum AError {\n", 1),
             ("#[non_exhaustive]\npub enum RunEvent {\n", 0),
@@ -348,8 +348,12 @@ mod tests {
             ("/// Closed.\npub enum Op {\n", 0),
         ];
         for (text, count) in cases {
-            assert_eq!(growth(&file("host/src/a.rs", text)).len(), count, "{text}");
-            assert!(growth(&file("host/src/command/a.rs", text)).is_empty());
+            assert_eq!(
+                growth_problems(&file("host/src/a.rs", text)).len(),
+                count,
+                "{text}"
+            );
+            assert!(growth_problems(&file("host/src/command/a.rs", text)).is_empty());
         }
     }
 }

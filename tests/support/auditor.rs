@@ -1,9 +1,9 @@
 //! The host's audit for tests: each finding as a sentence.
 
-use threadkeep::storage::Storage;
+use threadkeep::storage::StorageBackend;
 
 /// Audits a store at rest; returns its findings, empty if there are none.
-pub fn audit(store: &dyn Storage) -> Vec<String> {
+pub fn audit(store: &dyn StorageBackend) -> Vec<String> {
     let report = threadkeep::audit::audit(store).expect("the store answers");
     let findings = report.findings.iter();
     let mut said: Vec<String> = findings.map(ToString::to_string).collect();

@@ -14,7 +14,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Longest time to wait for a process's output or end: the machine may be busy.
-const PATIENCE: Duration = Duration::from_secs(120);
+const WAIT_TIME_MAX: Duration = Duration::from_secs(120);
 
 const NAME: &str = "threadkeep";
 
@@ -98,7 +98,7 @@ pub fn command(project: &Path) -> Command {
 
 /// The result of a process that has ended.
 #[derive(Debug)]
-pub struct Ran {
+pub struct ProcessOutput {
     /// Its exit code; `None` if a signal ended it.
     pub code: Option<i32>,
     /// Standard output.
@@ -107,7 +107,7 @@ pub struct Ran {
     pub err: String,
 }
 
-impl Ran {
+impl ProcessOutput {
     /// Returns the one JSON document on standard output, whose `exit` is the exit code.
     ///
     /// # Panics
@@ -129,9 +129,9 @@ impl Ran {
 ///
 /// # Panics
 /// If it cannot be started.
-pub fn run(mut command: Command) -> Ran {
+pub fn run_to_end(mut command: Command) -> ProcessOutput {
     let output = command.output().expect("the command starts");
-    Ran {
+    ProcessOutput {
         code: output.status.code(),
         out: String::from_utf8(output.stdout).expect("standard output is UTF-8"),
         err: String::from_utf8(output.stderr).expect("standard error is UTF-8"),
@@ -142,15 +142,15 @@ pub fn run(mut command: Command) -> Ran {
 ///
 /// # Panics
 /// If it cannot be started.
-pub fn feed(command: Command, input: &str) -> Ran {
-    start_fed(command, input).end()
+pub fn run_with_input(command: Command, input: &str) -> ProcessOutput {
+    start_with_input(command, input).wait_for_end()
 }
 
 /// Starts a command with this text on standard input, and watches it.
 ///
 /// # Panics
 /// If it cannot be started.
-pub fn start_fed(mut command: Command, input: &str) -> Running {
+pub fn start_with_input(mut command: Command, input: &str) -> RunningProcess {
     command.stdin(Stdio::piped());
     let mut running = start(command);
     if let Some(mut end) = running.child.stdin.take() {
@@ -162,24 +162,24 @@ pub fn start_fed(mut command: Command, input: &str) -> Running {
 
 /// A process that is watched while it runs; killed when dropped.
 #[derive(Debug)]
-pub struct Running {
+pub struct RunningProcess {
     child: Child,
-    out: Reader,
-    err: Reader,
+    out: StreamReader,
+    err: StreamReader,
 }
 
 /// Starts a command and watches it.
 ///
 /// # Panics
 /// If it cannot be started.
-pub fn start(mut command: Command) -> Running {
+pub fn start(mut command: Command) -> RunningProcess {
     let mut child = command.spawn().expect("the command starts");
-    let out = Reader::new(child.stdout.take().expect("standard output is a pipe"));
-    let err = Reader::new(child.stderr.take().expect("standard error is a pipe"));
-    Running { child, out, err }
+    let out = StreamReader::new(child.stdout.take().expect("standard output is a pipe"));
+    let err = StreamReader::new(child.stderr.take().expect("standard error is a pipe"));
+    RunningProcess { child, out, err }
 }
 
-impl Running {
+impl RunningProcess {
     /// Waits until standard error holds this text.
     ///
     /// # Panics
@@ -237,18 +237,18 @@ impl Running {
     ///
     /// # Panics
     /// If the process does not end in time.
-    pub fn end(mut self) -> Ran {
-        let status = self.wait();
-        Ran {
+    pub fn wait_for_end(mut self) -> ProcessOutput {
+        let status = self.wait_for_exit();
+        ProcessOutput {
             code: status.code(),
-            out: self.out.rest(),
-            err: self.err.rest(),
+            out: self.out.join_and_read(),
+            err: self.err.join_and_read(),
         }
     }
 
-    fn wait(&mut self) -> ExitStatus {
+    fn wait_for_exit(&mut self) -> ExitStatus {
         let began = Instant::now();
-        while began.elapsed() < PATIENCE {
+        while began.elapsed() < WAIT_TIME_MAX {
             if let Some(status) = self.child.try_wait().expect("a child can be asked") {
                 return status;
             }
@@ -258,7 +258,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -267,12 +267,12 @@ impl Drop for Running {
 
 /// Reads an output stream as it comes.
 #[derive(Debug)]
-struct Reader {
+struct StreamReader {
     shared: Arc<(Mutex<Vec<u8>>, Condvar)>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Reader {
+impl StreamReader {
     fn new(end: impl Read + Send + 'static) -> Self {
         let shared = Arc::<(Mutex<Vec<u8>>, Condvar)>::default();
         let own = Arc::clone(&shared);
@@ -300,7 +300,10 @@ impl Reader {
     fn wait_for(&self, text: &str) {
         let bytes = self.shared.0.lock().unwrap_or_else(PoisonError::into_inner);
         let missing = |bytes: &mut Vec<u8>| !String::from_utf8_lossy(bytes).contains(text);
-        let waited = self.shared.1.wait_timeout_while(bytes, PATIENCE, missing);
+        let waited = self
+            .shared
+            .1
+            .wait_timeout_while(bytes, WAIT_TIME_MAX, missing);
         let (bytes, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
         assert!(
             !timeout.timed_out(),
@@ -309,7 +312,7 @@ impl Reader {
         );
     }
 
-    fn rest(&mut self) -> String {
+    fn join_and_read(&mut self) -> String {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }

@@ -1,7 +1,7 @@
 //! A model server with answers written by hand, byte for byte, for behaviour that no correct server
 //! shows.
 
-use crate::llmock::Wire;
+use crate::llmock::MockWire;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -12,13 +12,13 @@ pub const SSE: &str =
 
 /// A server that reports each request that it has read.
 #[derive(Debug)]
-pub struct Canned {
+pub struct CannedServer {
     address: std::net::SocketAddr,
     /// Head and body of each request.
     pub requests: Receiver<String>,
 }
 
-impl Canned {
+impl CannedServer {
     /// Starts a server that gives the first connection the first answer, and so on, and every
     /// further one the last.
     pub fn start(answers: Vec<String>) -> Self {
@@ -47,10 +47,10 @@ impl Canned {
     }
 
     /// Its `base_url` for one wire.
-    pub fn base_url(&self, wire: Wire) -> String {
+    pub fn base_url(&self, wire: MockWire) -> String {
         match wire {
-            Wire::OpenAi => format!("http://{}/v1", self.address),
-            Wire::Anthropic => format!("http://{}", self.address),
+            MockWire::OpenAi => format!("http://{}/v1", self.address),
+            MockWire::Anthropic => format!("http://{}", self.address),
         }
     }
 }

@@ -16,7 +16,7 @@ const FILES: [&str; 5] = [
 ];
 
 /// Names that are dangerous, or that name a file of Threadkeep.
-const ODD: &[&str] = &[
+const ODD_NAMES: &[&str] = &[
     "",
     ".",
     "..",
@@ -100,14 +100,14 @@ const ODD: &[&str] = &[
 ];
 
 /// Names that are valid ids: those that are accepted must not collide.
-const PLAIN: &[&str] = &["Twin", "twin", "TWIN", "a/b", "A/b", "con1", "x_y-Z9"];
+const PLAIN_NAMES: &[&str] = &["Twin", "twin", "TWIN", "a/b", "A/b", "con1", "x_y-Z9"];
 
 /// Returns every name, with those that lead from each depth of a project to the tree outside it,
 /// which is called `outside` and lies beside it.
-pub fn names(outside: &Path) -> Vec<String> {
-    let mut names: Vec<String> = ODD
+pub fn hostile_names(outside: &Path) -> Vec<String> {
+    let mut names: Vec<String> = ODD_NAMES
         .iter()
-        .chain(PLAIN)
+        .chain(PLAIN_NAMES)
         .map(|name| (*name).to_owned())
         .collect();
     for bytes in [201, 300, 10_000] {
@@ -149,17 +149,17 @@ pub fn may_be_an_id(name: &str) -> bool {
 
 /// A tree outside a project, with a snapshot of its first state.
 #[derive(Debug)]
-pub struct Outside {
+pub struct OutsideTree {
     path: PathBuf,
     before: BTreeMap<PathBuf, String>,
 }
 
-impl Outside {
+impl OutsideTree {
     /// Creates files and a directory in a new directory `path`.
     ///
     /// # Panics
     /// If one cannot be created.
-    pub fn plant(path: &Path) -> Self {
+    pub fn create(path: &Path) -> Self {
         for file in FILES {
             let file = path.join(file);
             std::fs::create_dir_all(file.parent().expect("it is in a directory")).expect("made");
@@ -167,7 +167,7 @@ impl Outside {
         }
         Self {
             path: path.to_owned(),
-            before: seen(path),
+            before: snapshot_tree(path),
         }
     }
 
@@ -181,13 +181,17 @@ impl Outside {
     /// # Panics
     /// If something was, after `what`.
     pub fn assert_untouched(&self, what: &str) {
-        assert_eq!(seen(&self.path), self.before, "the outside after {what}");
+        assert_eq!(
+            snapshot_tree(&self.path),
+            self.before,
+            "the outside after {what}"
+        );
     }
 }
 
 /// Returns every entry below a directory: its type, length, modification time and content. The
 /// number of hard links is left out: tests create hard links.
-fn seen(path: &Path) -> BTreeMap<PathBuf, String> {
+fn snapshot_tree(path: &Path) -> BTreeMap<PathBuf, String> {
     let mut seen = BTreeMap::new();
     let mut waiting = vec![path.to_owned()];
     while let Some(path) = waiting.pop() {
@@ -206,15 +210,15 @@ fn seen(path: &Path) -> BTreeMap<PathBuf, String> {
 
 /// The number of names that an interface was tried with, and their results.
 #[derive(Debug)]
-pub struct Tally {
+pub struct NameTally {
     entry: String,
     refused: usize,
     accepted: usize,
 }
 
-impl Tally {
+impl NameTally {
     /// A tally for an interface that takes names.
-    pub fn of(entry: &str) -> Self {
+    pub fn for_entry(entry: &str) -> Self {
         Self {
             entry: entry.to_owned(),
             refused: 0,
@@ -231,18 +235,18 @@ impl Tally {
     }
 
     /// Returns the number of accepted names.
-    pub fn accepted(&self) -> usize {
+    pub fn accepted_count(&self) -> usize {
         self.accepted
     }
 }
 
 /// Formats the tallies as a table.
-pub fn table(tallies: &[Tally]) -> String {
+pub fn format_tallies(tallies: &[NameTally]) -> String {
     let mut table = format!(
         "{:<34} {:>5} {:>7} {:>8}\n",
         "entry", "names", "refused", "accepted"
     );
-    for Tally {
+    for NameTally {
         entry,
         refused,
         accepted,

@@ -3,11 +3,14 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use threadkeep::storage::{Item, Key, Line, Op, Outcome, Page, Storage, StorageError};
+use threadkeep::storage::{
+    CommitOp, CommitOutcome, LogEntry, RecordKey, RecordPage, StorageBackend, StorageError,
+    StoredRecord,
+};
 
 /// The commit at which a store dies, and its result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Death {
+pub enum DeathPoint {
     /// The commit is never made.
     Before(u64),
     /// The commit is made and its answer never arrives.
@@ -19,16 +22,16 @@ pub enum Death {
 }
 
 /// A store that dies at a chosen commit.
-pub struct Faulty {
-    inner: Arc<dyn Storage>,
-    death: Death,
+pub struct FaultyStore {
+    inner: Arc<dyn StorageBackend>,
+    death: DeathPoint,
     commits: AtomicU64,
     dead: AtomicU64,
 }
 
-impl Faulty {
+impl FaultyStore {
     /// A store over `inner` that dies at the commit that `death` counts, from 1.
-    pub fn new(inner: Arc<dyn Storage>, death: Death) -> Self {
+    pub fn new(inner: Arc<dyn StorageBackend>, death: DeathPoint) -> Self {
         Self {
             inner,
             death,
@@ -42,35 +45,35 @@ impl Faulty {
         self.commits.load(Ordering::SeqCst)
     }
 
-    fn alive(&self) -> Result<(), StorageError> {
+    fn check_alive(&self) -> Result<(), StorageError> {
         match self.dead.load(Ordering::SeqCst) {
             0 => Ok(()),
-            _ => Err(gone()),
+            _ => Err(dead_error()),
         }
     }
 
     fn die(&self) -> StorageError {
         self.dead.store(1, Ordering::SeqCst);
-        gone()
+        dead_error()
     }
 }
 
-fn gone() -> StorageError {
+fn dead_error() -> StorageError {
     StorageError::Other {
         code: "dead",
         message: "the process of this store is dead".to_owned(),
     }
 }
 
-fn unknown() -> StorageError {
+fn unknown_error() -> StorageError {
     StorageError::OutcomeUnknown {
         message: "the answer was lost".to_owned(),
     }
 }
 
-impl Storage for Faulty {
-    fn get(&self, keys: &[Key]) -> Result<Vec<Item>, StorageError> {
-        self.alive()?;
+impl StorageBackend for FaultyStore {
+    fn get(&self, keys: &[RecordKey]) -> Result<Vec<StoredRecord>, StorageError> {
+        self.check_alive()?;
         self.inner.get(keys)
     }
 
@@ -81,8 +84,8 @@ impl Storage for Faulty {
         end: &str,
         limit: u32,
         reverse: bool,
-    ) -> Result<Page, StorageError> {
-        self.alive()?;
+    ) -> Result<RecordPage, StorageError> {
+        self.check_alive()?;
         self.inner.scan(collection, start, end, limit, reverse)
     }
 
@@ -93,25 +96,25 @@ impl Storage for Faulty {
         start: u64,
         limit: u32,
         reverse: bool,
-    ) -> Result<Vec<Line>, StorageError> {
-        self.alive()?;
+    ) -> Result<Vec<LogEntry>, StorageError> {
+        self.check_alive()?;
         self.inner.read_log(log, partition, start, limit, reverse)
     }
 
-    fn commit(&self, ops: &[Op], closing: bool) -> Result<Outcome, StorageError> {
-        self.alive()?;
+    fn commit(&self, ops: &[CommitOp], closing: bool) -> Result<CommitOutcome, StorageError> {
+        self.check_alive()?;
         let n = self.commits.fetch_add(1, Ordering::SeqCst) + 1;
         match self.death {
-            Death::Before(at) if at == n => Err(self.die()),
-            Death::After(at) if at == n => {
+            DeathPoint::Before(at) if at == n => Err(self.die()),
+            DeathPoint::After(at) if at == n => {
                 self.inner.commit(ops, closing)?;
                 Err(self.die())
             }
-            Death::Unknown(at) if at == n => {
+            DeathPoint::Unknown(at) if at == n => {
                 self.inner.commit(ops, closing)?;
-                Err(unknown())
+                Err(unknown_error())
             }
-            Death::UnknownLost(at) if at == n => Err(unknown()),
+            DeathPoint::UnknownLost(at) if at == n => Err(unknown_error()),
             _ => self.inner.commit(ops, closing),
         }
     }

@@ -1,7 +1,7 @@
 //! A small library that tests run with: two directives, a chat's model, three tools, all in memory.
 
 use std::collections::BTreeMap;
-use threadkeep::library::{Library, LibraryError};
+use threadkeep::library::{LibraryError, TenantLibrary};
 use threadkeep::wit::registry;
 
 /// Documents by (kind, name).
@@ -78,7 +78,7 @@ models:
 tiers: {default: tiny}
 "#;
 
-impl Library for MapLibrary {
+impl TenantLibrary for MapLibrary {
     fn get(&self, kind: &str, name: &str) -> Result<Vec<String>, LibraryError> {
         if name.is_empty() {
             let names = self.documents.keys().filter(|(of, _)| of == kind);

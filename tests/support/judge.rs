@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// Decides on the number of the request (from 0), its body, and its path with the query.
-type Judge = dyn Fn(usize, &Value, &str) -> ServerAnswer + Send + Sync;
+type JudgeFunction = dyn Fn(usize, &Value, &str) -> ServerAnswer + Send + Sync;
 
 /// The event that ends a stream on the OpenAI wire.
 const DONE: &str = "data: [DONE]\n\n";
@@ -223,7 +223,7 @@ impl JudgeServer {
     ) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
         let address = listener.local_addr().expect("an address");
-        let judge: Arc<Judge> = Arc::new(judge);
+        let judge: Arc<JudgeFunction> = Arc::new(judge);
         let seen = Arc::<Mutex<Vec<SeenRequest>>>::default();
         let kept = Arc::clone(&seen);
         std::thread::spawn(move || {
@@ -251,7 +251,7 @@ impl JudgeServer {
 ///
 /// # Panics
 /// If there is no answer.
-pub fn in_turn(
+pub fn answer_in_order(
     answers: Vec<ServerAnswer>,
 ) -> impl Fn(usize, &Value, &str) -> ServerAnswer + Send + Sync + 'static {
     move |number, _, _| {
@@ -260,7 +260,7 @@ pub fn in_turn(
     }
 }
 
-fn serve(mut stream: TcpStream, judge: &Judge, seen: &Mutex<Vec<SeenRequest>>) {
+fn serve(mut stream: TcpStream, judge: &JudgeFunction, seen: &Mutex<Vec<SeenRequest>>) {
     let Some(request) = SeenRequest::parse(&read_request(&mut stream)) else {
         return;
     };
@@ -312,13 +312,13 @@ pub fn usage_chunk(input: u64, output: u64) -> Value {
 }
 
 /// A whole stream of the OpenAI wire with its end mark.
-pub fn sse(chunks: &[Value]) -> ServerAnswer {
+pub fn stream_reply(chunks: &[Value]) -> ServerAnswer {
     ServerAnswer::stream().send_chunks(chunks).send_done()
 }
 
 /// A reply of text: 100 input and 10 output tokens.
 pub fn text_reply(text: &str) -> ServerAnswer {
-    sse(&[
+    stream_reply(&[
         chunk(&json!({"role": "assistant", "content": text}), None),
         finish_chunk("stop"),
         usage_chunk(100, 10),
@@ -334,7 +334,7 @@ pub fn read_file_call(index: u64, path: &str, id: &str) -> Value {
 
 /// A reply of calls: 100 input and 10 output tokens.
 pub fn call_reply(calls: &[Value]) -> ServerAnswer {
-    sse(&[
+    stream_reply(&[
         calls_chunk(calls),
         finish_chunk("tool_calls"),
         usage_chunk(100, 10),
@@ -348,7 +348,7 @@ pub fn refuse(status: u16, body: &Value) -> ServerAnswer {
 
 /// The events of a reply of text on the Anthropic wire, the last one `message_stop`: 100 input and
 /// 10 output tokens.
-pub fn anthropic(reason: &str, text: &str) -> Vec<Value> {
+pub fn anthropic_events(reason: &str, text: &str) -> Vec<Value> {
     let message = json!({"id": "m1", "type": "message", "role": "assistant", "content": [],
         "model": "m", "usage": {"input_tokens": 100, "output_tokens": 1}});
     vec![

@@ -10,9 +10,9 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use threadkeep::models::anthropic::Anthropic;
-use threadkeep::models::openai::OpenAi;
-use threadkeep::models::{Llm, ProviderOptions, Secret, Times};
+use threadkeep::models::anthropic::AnthropicProvider;
+use threadkeep::models::openai::OpenAiProvider;
+use threadkeep::models::{ModelProvider, ProviderOptions, ProviderTimeouts, SecretText};
 
 /// Longest time for a server to start: it is an interpreter, and the machine may be busy.
 const START_TIMEOUT: Duration = Duration::from_secs(120);
@@ -28,14 +28,14 @@ const EVENT_PAUSE_MILLIS: &str = "20";
 
 /// A wire protocol that both llmock and the host speak.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wire {
+pub enum MockWire {
     /// Chat completions.
     OpenAi,
     /// Messages.
     Anthropic,
 }
 
-impl Wire {
+impl MockWire {
     /// Both wires.
     pub const ALL: [Self; 2] = [Self::OpenAi, Self::Anthropic];
 
@@ -54,13 +54,13 @@ impl Wire {
         key: Option<&str>,
         answer: Duration,
         idle: Duration,
-    ) -> Arc<dyn Llm> {
-        let times = Times {
+    ) -> Arc<dyn ModelProvider> {
+        let times = ProviderTimeouts {
             answer,
             idle,
-            ..Times::default()
+            ..ProviderTimeouts::default()
         };
-        let key = key.map(Secret::new);
+        let key = key.map(SecretText::new);
         match self {
             Self::OpenAi => {
                 let options = ProviderOptions {
@@ -68,7 +68,7 @@ impl Wire {
                     times,
                     ..ProviderOptions::openai(base_url)
                 };
-                Arc::new(OpenAi::new(options).expect("the options are right"))
+                Arc::new(OpenAiProvider::new(options).expect("the options are right"))
             }
             Self::Anthropic => {
                 let options = ProviderOptions {
@@ -76,7 +76,7 @@ impl Wire {
                     times,
                     ..ProviderOptions::anthropic(base_url)
                 };
-                Arc::new(Anthropic::new(options).expect("the options are right"))
+                Arc::new(AnthropicProvider::new(options).expect("the options are right"))
             }
         }
     }
@@ -84,12 +84,12 @@ impl Wire {
 
 /// A running server, ended when dropped.
 #[derive(Debug)]
-pub struct Llmock {
+pub struct LlmockServer {
     child: Child,
     address: SocketAddr,
 }
 
-impl Llmock {
+impl LlmockServer {
     /// Starts a server on a free port of this machine. Returns none, with a printed line, if llmock
     /// is not installed.
     ///
@@ -102,7 +102,7 @@ impl Llmock {
             let address = free_address();
             let child = match spawn(address) {
                 Ok(child) => child,
-                Err(error) if error.kind() == ErrorKind::NotFound => return skip(),
+                Err(error) if error.kind() == ErrorKind::NotFound => return skip_test(),
                 Err(error) => panic!("llmock cannot be started: {error}"),
             };
             let mut server = Self { child, address };
@@ -114,38 +114,38 @@ impl Llmock {
     }
 
     /// Returns the `base_url` that speaks this wire.
-    pub fn base_url(&self, wire: Wire) -> String {
+    pub fn base_url(&self, wire: MockWire) -> String {
         match wire {
-            Wire::OpenAi => format!("http://{}/v1", self.address),
-            Wire::Anthropic => format!("http://{}/anthropic", self.address),
+            MockWire::OpenAi => format!("http://{}/v1", self.address),
+            MockWire::Anthropic => format!("http://{}/anthropic", self.address),
         }
     }
 
     /// Queues behaviours: `[{"type": "fail", "status": 429}, ...]`.
-    pub fn scenario(&self, behaviors: &Value) {
+    pub fn queue_behaviors(&self, behaviors: &Value) {
         let body = serde_json::json!({ "behaviors": behaviors }).to_string();
-        let (status, answer) = self.control("POST", "/_llmock/scenario", &body);
+        let (status, answer) = self.call_control("POST", "/_llmock/scenario", &body);
         assert_eq!(status, 201, "llmock refuses the scenario: {answer}");
     }
 
     /// Returns the behaviours that no request has consumed yet.
     pub fn pending(&self) -> Vec<Value> {
-        list(&self.read("/_llmock/scenario"), "pending")
+        read_list(&self.read("/_llmock/scenario"), "pending")
     }
 
     /// Returns every request that it served, oldest first.
     pub fn requests(&self) -> Vec<Value> {
-        list(&self.read("/_llmock/requests"), "requests")
+        read_list(&self.read("/_llmock/requests"), "requests")
     }
 
     /// Returns its findings about the client since the last reset, each FAIL and each WARN.
     pub fn findings(&self) -> Vec<Value> {
-        list(&self.read("/_llmock/verdict"), "findings")
+        read_list(&self.read("/_llmock/verdict"), "findings")
     }
 
     /// Forgets requests and behaviours.
     pub fn reset(&self) {
-        let (status, answer) = self.control("POST", "/_llmock/reset", "");
+        let (status, answer) = self.call_control("POST", "/_llmock/reset", "");
         assert_eq!(status, 200, "llmock does not reset: {answer}");
     }
 
@@ -166,17 +166,17 @@ impl Llmock {
     }
 
     fn read(&self, path: &str) -> Value {
-        let (status, answer) = self.control("GET", path, "");
+        let (status, answer) = self.call_control("GET", path, "");
         assert_eq!(status, 200, "llmock does not answer {path}: {answer}");
         serde_json::from_str(&answer).expect("llmock answers JSON")
     }
 
-    fn control(&self, method: &str, path: &str, body: &str) -> (u16, String) {
+    fn call_control(&self, method: &str, path: &str, body: &str) -> (u16, String) {
         exchange(self.address, method, path, body).expect("llmock answers")
     }
 }
 
-impl Drop for Llmock {
+impl Drop for LlmockServer {
     fn drop(&mut self) {
         // The child was not waited for, so its process id is still its own. A child that has ended
         // is no problem.
@@ -185,7 +185,7 @@ impl Drop for Llmock {
     }
 }
 
-fn skip() -> Option<Llmock> {
+fn skip_test() -> Option<LlmockServer> {
     assert_ne!(
         std::env::var("CI").as_deref(),
         Ok("true"),
@@ -227,7 +227,7 @@ fn spawn(address: SocketAddr) -> std::io::Result<Child> {
         .spawn()
 }
 
-fn list(answer: &Value, name: &str) -> Vec<Value> {
+fn read_list(answer: &Value, name: &str) -> Vec<Value> {
     answer[name]
         .as_array()
         .expect("llmock answers a list")

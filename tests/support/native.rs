@@ -3,38 +3,38 @@
 
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
-use threadkeep::component::{Context, NoRandom, Random};
+use threadkeep::component::{RandomSource, RandomUnavailable, TenantContext};
 use threadkeep::library::LibraryError as HostLibraryError;
-use threadkeep::storage::{self, Key, Op, Outcome};
-use threadkeep_component::ports::{Item, LibraryError, Page, Ports, StorageError};
-use threadkeep_core::plan::{Expect, Write};
+use threadkeep::storage::{self, CommitOp, CommitOutcome, RecordKey};
+use threadkeep_component::ports::{HostPorts, LibraryError, ScanPage, StorageError, StoredItem};
+use threadkeep_core::plan::{StoreWrite, WriteCondition};
 use threadkeep_core::time::Instant;
 
 /// Ports over a host's context.
-pub struct Native {
-    context: Context,
+pub struct NativePorts {
+    context: TenantContext,
 }
 
-impl Native {
+impl NativePorts {
     /// Ports over the context that a tenant's component would use.
-    pub fn new(context: Context) -> Self {
+    pub fn new(context: TenantContext) -> Self {
         Self { context }
     }
 
     /// The host's context.
-    pub fn context(&self) -> &Context {
+    pub fn context(&self) -> &TenantContext {
         &self.context
     }
 }
 
 /// Random bytes that count up, so that a seed repeats a history exactly.
 #[derive(Debug, Default)]
-pub struct Counter {
+pub struct CountingRandom {
     next: AtomicU64,
 }
 
-impl Random for Counter {
-    fn fill(&self, bytes: &mut [u8]) -> Result<(), NoRandom> {
+impl RandomSource for CountingRandom {
+    fn fill(&self, bytes: &mut [u8]) -> Result<(), RandomUnavailable> {
         let n = self.next.fetch_add(1, Ordering::Relaxed) + 1;
         let digits = n.to_be_bytes();
         let kept = bytes.len().min(digits.len());
@@ -45,11 +45,11 @@ impl Random for Counter {
     }
 }
 
-impl Ports for Native {
-    fn get(&self, keys: &[(&str, &str)]) -> Result<Vec<Item>, StorageError> {
-        let keys: Vec<Key> = keys
+impl HostPorts for NativePorts {
+    fn get(&self, keys: &[(&str, &str)]) -> Result<Vec<StoredItem>, StorageError> {
+        let keys: Vec<RecordKey> = keys
             .iter()
-            .map(|(collection, name)| Key::new(*collection, *name))
+            .map(|(collection, name)| RecordKey::new(*collection, *name))
             .collect();
         let items = self.context.storage.get(&keys).map_err(storage_error)?;
         Ok(items.into_iter().map(item).collect())
@@ -62,14 +62,14 @@ impl Ports for Native {
         end: &str,
         limit: u32,
         reverse: bool,
-    ) -> Result<Page, StorageError> {
+    ) -> Result<ScanPage, StorageError> {
         let page = self
             .context
             .storage
             .scan(collection, start, end, limit, reverse)
             .map_err(storage_error)?;
         let damaged = page.damaged.into_iter();
-        Ok(Page {
+        Ok(ScanPage {
             items: page.items.into_iter().map(item).collect(),
             damaged: damaged.map(|item| (item.name, item.message)).collect(),
             cursor: page.cursor,
@@ -94,16 +94,16 @@ impl Ports for Native {
             .collect())
     }
 
-    fn commit(&self, writes: Vec<Write>, closing: bool) -> Result<bool, StorageError> {
-        let ops: Vec<Op> = writes.into_iter().map(op).collect();
+    fn commit(&self, writes: Vec<StoreWrite>, closing: bool) -> Result<bool, StorageError> {
+        let ops: Vec<CommitOp> = writes.into_iter().map(op).collect();
         match self
             .context
             .storage
             .commit(&ops, closing)
             .map_err(storage_error)?
         {
-            Outcome::Committed => Ok(true),
-            Outcome::Conflict(_) => Ok(false),
+            CommitOutcome::Committed => Ok(true),
+            CommitOutcome::Conflict(_) => Ok(false),
         }
     }
 
@@ -154,8 +154,8 @@ impl Ports for Native {
     }
 }
 
-fn item(item: storage::Item) -> Item {
-    Item {
+fn item(item: storage::StoredRecord) -> StoredItem {
+    StoredItem {
         collection: item.key.collection,
         name: item.key.name,
         version: item.version,
@@ -163,38 +163,38 @@ fn item(item: storage::Item) -> Item {
     }
 }
 
-fn op(write: Write) -> Op {
+fn op(write: StoreWrite) -> CommitOp {
     match write {
-        Write::Check {
+        StoreWrite::Check {
             collection,
             key,
             version,
-        } => Op::Check {
-            key: Key::new(collection, key),
-            expect: storage::Expect::Version(version),
+        } => CommitOp::Check {
+            key: RecordKey::new(collection, key),
+            expect: storage::RecordExpectation::Version(version),
         },
-        Write::Put {
+        StoreWrite::Put {
             collection,
             key,
             expect,
             value,
-        } => Op::Put {
-            key: Key::new(collection, key),
+        } => CommitOp::Put {
+            key: RecordKey::new(collection, key),
             expect: match expect {
-                Expect::Any => storage::Expect::Any,
-                Expect::Absent => storage::Expect::Absent,
-                Expect::Version(version) => storage::Expect::Version(version),
+                WriteCondition::Any => storage::RecordExpectation::Any,
+                WriteCondition::Absent => storage::RecordExpectation::Absent,
+                WriteCondition::Version(version) => storage::RecordExpectation::Version(version),
             },
             value,
         },
-        Write::Delete { collection, key } => Op::Delete {
-            key: Key::new(collection, key),
+        StoreWrite::Delete { collection, key } => CommitOp::Delete {
+            key: RecordKey::new(collection, key),
         },
-        Write::Append {
+        StoreWrite::Append {
             partition,
             at,
             value,
-        } => Op::Append {
+        } => CommitOp::Append {
             log: "history".to_owned(),
             partition,
             at,

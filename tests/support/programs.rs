@@ -11,23 +11,23 @@ use wit_parser::abi::{AbiVariant, WasmType};
 use wit_parser::{Resolve, SizeAlign, SourceMap, TypeDefKind, WorldId, WorldItem};
 
 /// Replacements in the text of module and contract: they make a component of another contract.
-pub type Edits<'a> = &'a [(&'a str, &'a str)];
+pub type TextEdits<'a> = &'a [(&'a str, &'a str)];
 
 /// Builds a component of `tests/programs/<name>.wat`.
 ///
 /// # Panics
 /// If there is no such file, or it is no program.
-pub fn component(name: &str) -> Vec<u8> {
-    let text = read(&folder("programs").join(format!("{name}.wat")));
+pub fn build_program(name: &str) -> Vec<u8> {
+    let text = read_text(&folder("programs").join(format!("{name}.wat")));
     let whole = text
         .lines()
         .any(|line| line.trim_start().starts_with("(component"));
     match whole {
-        true => with_inside(
-            of_module("(module (memory (export \"memory\") 1))", &[]),
+        true => embed_component(
+            build_component("(module (memory (export \"memory\") 1))", &[]),
             &text,
         ),
-        false => of_module(&text, &[]),
+        false => build_component(&text, &[]),
     }
 }
 
@@ -35,9 +35,9 @@ pub fn component(name: &str) -> Vec<u8> {
 ///
 /// # Panics
 /// If module and world do not fit each other.
-pub fn of_module(text: &str, edits: Edits<'_>) -> Vec<u8> {
-    let (resolve, world) = contract(edits);
-    let mut text = edited(text, edits).into_owned();
+pub fn build_component(text: &str, edits: TextEdits<'_>) -> Vec<u8> {
+    let (resolve, world) = parse_contract(edits);
+    let mut text = apply_edits(text, edits).into_owned();
     let end = text.rfind(')').expect("a module ends with )");
     text.truncate(end);
     add_exports(&mut text, &resolve, world);
@@ -54,8 +54,8 @@ pub fn of_module(text: &str, edits: Edits<'_>) -> Vec<u8> {
 ///
 /// # Panics
 /// If there is no such record, or it has no such field.
-pub fn offset(record: &str, field: &str) -> usize {
-    let (resolve, _) = contract(&[]);
+pub fn field_offset(record: &str, field: &str) -> usize {
+    let (resolve, _) = parse_contract(&[]);
     let mut sizes = SizeAlign::default();
     sizes.fill(&resolve).expect("every type has a size");
     let fields = resolve.types.iter().find_map(|(_, kind)| match &kind.kind {
@@ -70,7 +70,7 @@ pub fn offset(record: &str, field: &str) -> usize {
 }
 
 /// Parses `wit/`, edited.
-fn contract(edits: Edits<'_>) -> (Resolve, WorldId) {
+fn parse_contract(edits: TextEdits<'_>) -> (Resolve, WorldId) {
     let mut sources = SourceMap::default();
     let mut files: Vec<PathBuf> = std::fs::read_dir(folder("../wit"))
         .expect("wit/ can be listed")
@@ -80,7 +80,7 @@ fn contract(edits: Edits<'_>) -> (Resolve, WorldId) {
     files.sort();
     for file in files {
         let name = file.display().to_string();
-        sources.push_str(&name, edited(&read(&file), edits));
+        sources.push_str(&name, apply_edits(&read_text(&file), edits));
     }
     let mut resolve = Resolve::default();
     let group = sources
@@ -105,7 +105,10 @@ fn add_exports(text: &mut String, resolve: &Resolve, world: WorldId) {
                 continue;
             }
             let signature = resolve.wasm_signature(AbiVariant::GuestExport, function);
-            let (params, results) = (types(&signature.params), types(&signature.results));
+            let (params, results) = (
+                type_names(&signature.params),
+                type_names(&signature.results),
+            );
             let _ = writeln!(
                 text,
                 "(func (export {name:?}) (param {params}) (result {results}) (unreachable))"
@@ -120,7 +123,7 @@ fn add_exports(text: &mut String, resolve: &Resolve, world: WorldId) {
     text.push(')');
 }
 
-fn types(types: &[WasmType]) -> String {
+fn type_names(types: &[WasmType]) -> String {
     let names = types.iter().map(|kind| match kind {
         WasmType::I32 | WasmType::Pointer | WasmType::Length => "i32",
         WasmType::I64 | WasmType::PointerOrI64 => "i64",
@@ -131,22 +134,22 @@ fn types(types: &[WasmType]) -> String {
 }
 
 /// Embeds another component in one, instantiated with it: two sections at the end.
-fn with_inside(mut outer: Vec<u8>, inner: &str) -> Vec<u8> {
+fn embed_component(mut outer: Vec<u8>, inner: &str) -> Vec<u8> {
     const COMPONENT: u8 = 4;
     const INSTANCE: u8 = 5;
     let inner = wat::parse_str(inner).unwrap_or_else(|error| panic!("{error}"));
-    let index = sections(&outer).filter(|id| *id == COMPONENT).count();
-    section(&mut outer, COMPONENT, &inner);
+    let index = section_ids(&outer).filter(|id| *id == COMPONENT).count();
+    push_section(&mut outer, COMPONENT, &inner);
     // One instance, of the component with this index, without arguments.
     let mut instance = vec![1, 0];
-    number(&mut instance, index);
+    push_leb128(&mut instance, index);
     instance.push(0);
-    section(&mut outer, INSTANCE, &instance);
+    push_section(&mut outer, INSTANCE, &instance);
     outer
 }
 
 /// Returns the kinds of a component's sections.
-fn sections(component: &[u8]) -> impl Iterator<Item = u8> + '_ {
+fn section_ids(component: &[u8]) -> impl Iterator<Item = u8> + '_ {
     let mut rest = &component[8..];
     std::iter::from_fn(move || {
         let (id, mut after) = rest.split_first()?;
@@ -164,14 +167,14 @@ fn sections(component: &[u8]) -> impl Iterator<Item = u8> + '_ {
     })
 }
 
-fn section(component: &mut Vec<u8>, id: u8, content: &[u8]) {
+fn push_section(component: &mut Vec<u8>, id: u8, content: &[u8]) {
     component.push(id);
-    number(component, content.len());
+    push_leb128(component, content.len());
     component.extend_from_slice(content);
 }
 
 /// Writes a number as LEB128.
-fn number(bytes: &mut Vec<u8>, mut number: usize) {
+fn push_leb128(bytes: &mut Vec<u8>, mut number: usize) {
     loop {
         let low = (number & 0x7f) as u8;
         number >>= 7;
@@ -182,7 +185,7 @@ fn number(bytes: &mut Vec<u8>, mut number: usize) {
     }
 }
 
-fn edited<'a>(text: &'a str, edits: Edits<'_>) -> Cow<'a, str> {
+fn apply_edits<'a>(text: &'a str, edits: TextEdits<'_>) -> Cow<'a, str> {
     edits.iter().fold(Cow::Borrowed(text), |text, (from, to)| {
         Cow::Owned(text.replace(from, to))
     })
@@ -192,6 +195,6 @@ fn folder(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
 }
 
-fn read(path: &Path) -> String {
+fn read_text(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }

@@ -5,7 +5,7 @@
 //! checkout, if there is one. No database is fetched: the same commit gets the same answer on any
 //! day.
 
-use crate::skips::Skips;
+use crate::skips::SkippedParts;
 use crate::{component, embed, paths, process, setup};
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
@@ -27,20 +27,20 @@ const ALL: [&str; 6] = ["fmt", "clippy", "deny", "features", "outside", "package
 pub fn run(steps: &[String]) -> Result<()> {
     let all = ALL.map(String::from);
     let steps = if steps.is_empty() { &all[..] } else { steps };
-    let mut skips = Skips::default();
+    let mut skips = SkippedParts::default();
     for step in steps {
         match step.as_str() {
             "fmt" => fmt()?,
             "clippy" => clippy()?,
             "deny" => deny(&mut skips)?,
-            "features" => embed::features()?,
-            "outside" => embed::outside()?,
-            "package" => embed::package()?,
+            "features" => embed::check_features()?,
+            "outside" => embed::check_guide_crate()?,
+            "package" => embed::check_package()?,
             other => bail!("there is no check `{other}`: {}", ALL.join(", ")),
         }
     }
     skips.print();
-    skips.judge()
+    skips.fail_in_ci()
 }
 
 fn fmt() -> Result<()> {
@@ -56,7 +56,7 @@ fn clippy() -> Result<()> {
     process::run(cargo.args(["--workspace", "--all-targets", "--", "-D", "warnings"]))
 }
 
-fn deny(skips: &mut Skips) -> Result<()> {
+fn deny(skips: &mut SkippedParts) -> Result<()> {
     let version = process::output(process::cargo().args(["deny", "--version"]));
     if version.is_none_or(|version| !version.ends_with(DENY_VERSION)) {
         skips.add(format!(
@@ -75,7 +75,7 @@ fn advisories() -> Result<()> {
         println!("no advisories were checked: there is no snapshot at {SNAPSHOT}");
         return Ok(());
     }
-    let databases = lay_out(&snapshot)?;
+    let databases = prepare_databases(&snapshot)?;
     let mut deny = process::cargo();
     deny.env("THREADKEEP_ADVISORY_DATABASES", &databases);
     process::run(deny.args(["deny", "--offline", "check", "advisories"]))
@@ -84,7 +84,7 @@ fn advisories() -> Result<()> {
 /// Prepares a folder of databases that points to the snapshot, and returns it: cargo-deny wants a
 /// checkout with a fresh `FETCH_HEAD`, under a name of its own choice. The age of the snapshot is
 /// not checked.
-fn lay_out(snapshot: &Path) -> Result<PathBuf> {
+fn prepare_databases(snapshot: &Path) -> Result<PathBuf> {
     let databases = paths::target_dir()?.join("advisory-databases");
     let database = databases.join(DATABASE_FOLDER);
     let create = || -> std::io::Result<()> {

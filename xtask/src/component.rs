@@ -25,8 +25,8 @@ const FEATURES: &str = "-Ctarget-feature=+simd128";
 
 /// Builds, wraps, checks and writes the component; prints its size.
 pub fn run() -> Result<()> {
-    let module = build()?;
-    let component = wrap(&module)?;
+    let module = build_module()?;
+    let component = wrap_module(&module)?;
     let imports = check_imports(&component)?;
     let zipped = gzip_bytes(&component)?;
     check_size(component.len(), zipped)?;
@@ -64,7 +64,7 @@ fn gzip_bytes(component: &[u8]) -> Result<usize> {
 
 /// Compiles the guest and reads the core module. The crate type is named here only: for a crate
 /// that is a Rust library as well, cargo silently leaves out link-time optimisation.
-fn build() -> Result<Vec<u8>> {
+fn build_module() -> Result<Vec<u8>> {
     let mut cargo = process::locked_cargo("rustc");
     cargo.args([
         "--quiet",
@@ -103,7 +103,7 @@ fn path_remapping() -> String {
     format!("--remap-path-prefix={cargo_home}=/cargo\u{1f}--remap-path-prefix={root}=/threadkeep")
 }
 
-fn wrap(module: &[u8]) -> Result<Vec<u8>> {
+fn wrap_module(module: &[u8]) -> Result<Vec<u8>> {
     let mut encoder = ComponentEncoder::default();
     encoder.validate(true);
     encoder
@@ -211,9 +211,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_component_has_no_imports_to_read() {
+    fn other_files_have_no_imports_to_read() {
         assert!(imports(b"no wasm").is_err());
-        assert!(wrap(b"\0asm\x01\0\0\0 and more").is_err());
+        assert!(wrap_module(b"\0asm\x01\0\0\0 and more").is_err());
     }
 
     #[test]

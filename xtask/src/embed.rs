@@ -31,7 +31,7 @@ const SETS: [(&str, Option<&str>, &[&str]); 3] = [
 ];
 
 /// The path of the guide's crate from the root of the checkout.
-const OUTSIDE: &str = "examples/embedder";
+const GUIDE_CRATE: &str = "examples/embedder";
 
 /// The profile of an embedder's own build: no optimisation. Without debug information it takes half
 /// the time.
@@ -43,7 +43,7 @@ const PROFILE: [&str; 4] = [
 ];
 
 /// Checks the library with each feature set: no warning, and no forbidden dependency.
-pub fn features() -> Result<()> {
+pub fn check_features() -> Result<()> {
     setup::run()?;
     component::run()?;
     for (set, own, foreign) in SETS {
@@ -51,24 +51,24 @@ pub fn features() -> Result<()> {
         let mut clippy = process::locked_cargo("clippy");
         clippy
             .args(["--package", "threadkeep", "--lib"])
-            .args(selected(set));
+            .args(feature_arguments(set));
         process::run(clippy.args(["--", "-D", "warnings"]))?;
-        let tree = tree(set)?;
+        let tree = dependency_names(set)?;
         check_tree(set, own, foreign, &tree)?;
     }
     Ok(())
 }
 
-fn selected(set: &str) -> [&str; 3] {
+fn feature_arguments(set: &str) -> [&str; 3] {
     ["--no-default-features", "--features", set]
 }
 
 /// Returns the names of the crates in a build with this feature set.
-fn tree(set: &str) -> Result<Vec<String>> {
+fn dependency_names(set: &str) -> Result<Vec<String>> {
     let mut tree = process::locked_cargo("tree");
     tree.args(["--package", "threadkeep", "--edges", "normal,build"])
         .args(["--prefix", "none", "--format", "{p}"])
-        .args(selected(set));
+        .args(feature_arguments(set));
     let text = process::output(&mut tree).context("cargo tree gives no answer")?;
     let names = text.lines().filter_map(|line| line.split(' ').next());
     Ok(names.map(str::to_owned).collect())
@@ -87,26 +87,26 @@ fn check_tree(set: &str, own: Option<&str>, foreign: &[&str], tree: &[String]) -
 
 /// Formats, compiles and runs the crate of the guide, and runs the library's own tests with its
 /// features.
-pub fn outside() -> Result<()> {
+pub fn check_guide_crate() -> Result<()> {
     setup::run()?;
     component::run()?;
-    let folder = paths::root().join(OUTSIDE);
+    let folder = paths::root().join(GUIDE_CRATE);
     let manifest = folder.join("Cargo.toml");
     // The same versions as in the workspace: cargo removes the crates that this one does not need.
     std::fs::copy(paths::root().join("Cargo.lock"), folder.join("Cargo.lock"))
-        .with_context(|| format!("cannot write the lock file of {OUTSIDE}"))?;
+        .with_context(|| format!("cannot write the lock file of {GUIDE_CRATE}"))?;
     let mut fmt = process::cargo();
     fmt.args(["fmt", "--check", "--manifest-path"])
         .arg(&manifest);
     process::run(&mut fmt)?;
-    let mut test = outside_cargo()?;
+    let mut test = guide_cargo()?;
     process::run(test.arg("--manifest-path").arg(&manifest))?;
-    let mut library = outside_cargo()?;
+    let mut library = guide_cargo()?;
     library.args(["--package", "threadkeep", "--lib"]);
-    process::run(library.args(selected("sqlite")))
+    process::run(library.args(feature_arguments("sqlite")))
 }
 
-fn outside_cargo() -> Result<Command> {
+fn guide_cargo() -> Result<Command> {
     let mut cargo = process::cargo();
     cargo
         .args(["test", "--offline", "--target-dir"])
@@ -117,14 +117,14 @@ fn outside_cargo() -> Result<Command> {
 
 /// Checks that the crate as it would be published carries the contract and exactly these bytes of
 /// the component.
-pub fn package() -> Result<()> {
+pub fn check_package() -> Result<()> {
     setup::run()?;
     component::run()?;
     let carried = paths::root().join("host").join("component");
     std::fs::create_dir_all(&carried).context("cannot create host/component")?;
     let packed = std::fs::copy(paths::component()?, carried.join("threadkeep.wasm"))
         .context("cannot copy the component")
-        .and_then(|_| pack());
+        .and_then(|_| build_package());
     // Left there, it would hide a newer component from a build of the checkout elsewhere.
     std::fs::remove_dir_all(&carried).context("cannot remove host/component")?;
     let unpacked = packed?;
@@ -142,7 +142,7 @@ pub fn package() -> Result<()> {
 }
 
 /// Packages the host with the workspace crates that it depends on, and unpacks it.
-fn pack() -> Result<PathBuf> {
+fn build_package() -> Result<PathBuf> {
     let mut cargo = process::cargo();
     cargo.args(["package", "--no-verify", "--allow-dirty", "--offline"]);
     for package in ["threadkeep", "threadkeep-cli", "threadkeep-units"] {

@@ -38,9 +38,9 @@ pub fn program(name: impl AsRef<OsStr>) -> Command {
 pub fn run(command: &mut Command) -> Result<()> {
     let status = command
         .status()
-        .with_context(|| format!("cannot start {}", shown(command)))?;
+        .with_context(|| format!("cannot start {}", describe_command(command)))?;
     if !status.success() {
-        bail!("{} failed ({status})", shown(command));
+        bail!("{} failed ({status})", describe_command(command));
     }
     Ok(())
 }
@@ -54,7 +54,7 @@ pub fn output(command: &mut Command) -> Option<String> {
     Some(String::from_utf8(output.stdout).ok()?.trim().to_owned())
 }
 
-fn shown(command: &Command) -> String {
+fn describe_command(command: &Command) -> String {
     let name = PathBuf::from(command.get_program());
     let name = name
         .file_name()

@@ -11,9 +11,9 @@ pub const PREFIX: &str = "skipped: ";
 
 /// The skipped parts, in the order of their discovery.
 #[derive(Debug, Default)]
-pub struct Skips(Vec<String>);
+pub struct SkippedParts(Vec<String>);
 
-impl Skips {
+impl SkippedParts {
     /// Adds a skipped part.
     pub fn add(&mut self, what: String) {
         self.0.push(what);
@@ -32,7 +32,7 @@ impl Skips {
     }
 
     /// Returns an error in CI if any part was skipped: nothing is optional there.
-    pub fn judge(&self) -> Result<()> {
+    pub fn fail_in_ci(&self) -> Result<()> {
         if process::in_ci() && !self.0.is_empty() {
             bail!("{} skipped, and CI=true allows none", self.0.len());
         }

@@ -4,7 +4,7 @@
 //! The harness shows the output of passing tests only at the end (`--show-output`). Of that output
 //! the `skipped:` lines are counted and the rest is dropped.
 
-use crate::skips::{PREFIX, Skips};
+use crate::skips::{PREFIX, SkippedParts};
 use crate::{component, process, setup};
 use anyhow::{Context, Result, bail};
 use std::io::{BufRead, BufReader};
@@ -22,27 +22,27 @@ pub fn run(filters: &[String]) -> Result<()> {
     cargo
         .args(["--workspace", "--no-fail-fast", "--", "--show-output"])
         .args(filters);
-    let (report, ended_well) = watch(&mut cargo)?;
+    let (report, ended_well) = run_tests(&mut cargo)?;
     report.print();
     if !ended_well {
         bail!("tests failed, or did not compile or finish");
     }
-    report.skips.judge()
+    report.skips.fail_in_ci()
 }
 
 /// Starts the tests, prints their output as it comes, and counts. The flag is true if cargo ended
 /// well.
-fn watch(cargo: &mut Command) -> Result<(Report, bool)> {
+fn run_tests(cargo: &mut Command) -> Result<(TestReport, bool)> {
     let mut child = cargo
         .stdout(Stdio::piped())
         .spawn()
         .context("cannot start cargo test")?;
     let output = child.stdout.take().context("cargo test has no output")?;
-    let mut report = Report::default();
+    let mut report = TestReport::default();
     for line in BufReader::new(output).split(b'\n') {
         let line = line.context("cannot read the output of cargo test")?;
         let line = String::from_utf8_lossy(&line);
-        if report.take(&line) {
+        if report.count_line(&line) {
             println!("{line}");
         }
     }
@@ -52,17 +52,17 @@ fn watch(cargo: &mut Command) -> Result<(Report, bool)> {
 
 /// Sums over all test binaries, and the position in the output of the current one.
 #[derive(Debug, Default)]
-struct Report {
+struct TestReport {
     passed: usize,
     failed: usize,
-    skips: Skips,
+    skips: SkippedParts,
     in_successes: bool,
     test: String,
 }
 
-impl Report {
+impl TestReport {
     /// Reads one line of output. Returns true if it is to be shown.
-    fn take(&mut self, line: &str) -> bool {
+    fn count_line(&mut self, line: &str) -> bool {
         if let Some(result) = line.strip_prefix("test result: ") {
             self.passed += number_before(result, " passed");
             self.failed += number_before(result, " failed");
@@ -134,8 +134,11 @@ test result: ok. 10 passed; 0 failed; 0 ignored; 0 measured; 3 filtered out; fin
 
     #[test]
     fn binaries_are_summed_and_skips_are_named() {
-        let mut report = Report::default();
-        let shown: Vec<&str> = OUTPUT.lines().filter(|line| report.take(line)).collect();
+        let mut report = TestReport::default();
+        let shown: Vec<&str> = OUTPUT
+            .lines()
+            .filter(|line| report.count_line(line))
+            .collect();
         assert_eq!(
             (report.passed, report.failed, report.skips.count()),
             (12, 1, 1)

@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_ours_is_refused() {
+    fn foreign_imports_are_refused() {
         let refused = [
             ("package a:b@0.1.0;\nimport wasi:io/poll@0.2.0;", "wasi"),
             ("package a:b@0.1.0;\nimport f: func();", "inline function"),

@@ -3,11 +3,11 @@
 
 use std::error::Error;
 use std::path::Path;
-use threadkeep::authority::Project;
-use threadkeep::driver::{RunEvent, Sink, Stop};
+use threadkeep::authority::ProjectDir;
+use threadkeep::driver::{EventSink, RunEvent, StopReceiver};
 use threadkeep::engine::Engine;
-use threadkeep::limits::Limits;
-use threadkeep::policy::{Policy, Preset};
+use threadkeep::limits::EngineLimits;
+use threadkeep::policy::{Policy, PolicyPreset};
 use threadkeep::project::{OpenProject, ProjectOptions};
 use threadkeep::wit::registry::Draft;
 
@@ -15,23 +15,23 @@ use threadkeep::wit::registry::Draft;
 async fn main() -> Result<(), Box<dyn Error>> {
     // One engine serves any number of tenants. Creating it compiles the component, which takes a
     // moment.
-    let engine = Engine::new(Limits::local(), None)?;
+    let engine = Engine::new(EngineLimits::local(), None)?;
     // The directory is the tenant: its directives and models are read from it, its records are
     // written to it.
-    let directory = Project::open_ambient(Path::new("project"))?;
-    let options = ProjectOptions::new(Policy::preset(Preset::Local));
+    let directory = ProjectDir::open_ambient(Path::new("project"))?;
+    let options = ProjectOptions::new(Policy::preset(PolicyPreset::Local));
     let project = OpenProject::open(engine, &directory, options)?;
 
     let draft = Draft {
         inputs: r#"{"file": "notes.txt"}"#.to_owned(),
-        ..Draft::of("describe")
+        ..Draft::for_directive("describe")
     };
     let thread = project.tenant().create(draft).await?;
 
-    let (sink, mut events) = Sink::channel();
+    let (sink, mut events) = EventSink::channel();
     let ended = project
         .driver()
-        .run(&thread.id, None, &sink, &Stop::never())
+        .run(&thread.id, None, &sink, &StopReceiver::never())
         .await?;
     while let Ok(event) = events.try_recv() {
         if let RunEvent::ToolStarted {

@@ -7,7 +7,7 @@ use std::process::Command;
 const GUIDE: &str = include_str!("../../../docs/embedding.md");
 
 /// Creates a fresh folder with a copy of the project in it.
-fn folder(name: &str) -> PathBuf {
+fn fresh_folder(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let _ = std::fs::remove_dir_all(&folder);
     copy(
@@ -33,7 +33,7 @@ fn copy(from: &Path, to: &Path) {
 }
 
 /// Returns the output that the guide shows for a command.
-fn told(command: &str) -> String {
+fn expected_output(command: &str) -> String {
     let blocks = GUIDE.split("```console\n").skip(1);
     let commands = blocks.filter_map(|rest| rest.split("```").next());
     let mut parts = commands.flat_map(|block| block.split("$ ").skip(1));
@@ -43,30 +43,30 @@ fn told(command: &str) -> String {
         .to_owned()
 }
 
-fn prints(binary: &str, command: &str, name: &str) {
+fn check_output(binary: &str, command: &str, name: &str) {
     let output = Command::new(binary)
-        .current_dir(folder(name))
+        .current_dir(fresh_folder(name))
         .output()
         .unwrap();
     let said = String::from_utf8(output.stdout).unwrap();
     let failed = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.success(), "{said}{failed}");
-    assert_eq!(said, told(command), "$ {command}\n{failed}");
+    assert_eq!(said, expected_output(command), "$ {command}\n{failed}");
 }
 
 #[test]
 fn the_first_program() {
-    prints(env!("CARGO_BIN_EXE_embedder"), "cargo run", "first");
+    check_output(env!("CARGO_BIN_EXE_embedder"), "cargo run", "first");
 }
 
 #[test]
 fn everything_of_ones_own() {
-    prints(env!("CARGO_BIN_EXE_own"), "cargo run --bin own", "own");
+    check_output(env!("CARGO_BIN_EXE_own"), "cargo run --bin own", "own");
 }
 
 #[test]
 fn in_an_engine_that_is_there_already() {
-    prints(
+    check_output(
         env!("CARGO_BIN_EXE_linker"),
         "cargo run --bin linker",
         "linker",
@@ -75,7 +75,7 @@ fn in_an_engine_that_is_there_already() {
 
 #[test]
 fn a_loop_of_ones_own() {
-    prints(
+    check_output(
         env!("CARGO_BIN_EXE_append"),
         "cargo run --bin append",
         "append",

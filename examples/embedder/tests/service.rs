@@ -15,7 +15,7 @@ const SLOW: &str = r#"[
 ]"#;
 
 /// Creates a fresh folder of tenants: each has a directive `work` and a model with this script.
-fn tenants(name: &str, names: &[&str]) -> PathBuf {
+fn create_tenants(name: &str, names: &[&str]) -> PathBuf {
     let root = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let _ = std::fs::remove_dir_all(&root);
     for tenant in names {
@@ -24,13 +24,13 @@ fn tenants(name: &str, names: &[&str]) -> PathBuf {
         std::fs::create_dir_all(ai.join("config")).unwrap();
         std::fs::write(root.join("tenants").join(tenant).join("notes.txt"), *tenant).unwrap();
         std::fs::write(ai.join("directives/work.md"), DIRECTIVE).unwrap();
-        provider(&root, tenant, "script");
-        script(&root, tenant, 0);
+        write_model_table(&root, tenant, "script");
+        write_script(&root, tenant, 0);
     }
     root
 }
 
-fn provider(root: &Path, tenant: &str, name: &str) {
+fn write_model_table(root: &Path, tenant: &str, name: &str) {
     let table = format!(
         "providers: {{{name}: {{wire: scripted, file: script.json}}}}\nmodels:\n  tiny: {{provider: {name}, window: 32000, \
          output: 500, prices: {{input: \"1\", output: \"2\"}}}}\ntiers: {{default: tiny}}\n"
@@ -44,7 +44,7 @@ fn provider(root: &Path, tenant: &str, name: &str) {
     .unwrap();
 }
 
-fn script(root: &Path, tenant: &str, delay_ms: u32) {
+fn write_script(root: &Path, tenant: &str, delay_ms: u32) {
     let text = SLOW.replace("DELAY", &delay_ms.to_string());
     std::fs::write(
         root.join("tenants").join(tenant).join(".ai/script.json"),
@@ -54,7 +54,7 @@ fn script(root: &Path, tenant: &str, delay_ms: u32) {
 }
 
 /// The running service; killed when dropped.
-struct Service {
+struct ServiceProcess {
     child: Child,
     said: Lines<BufReader<ChildStdout>>,
     /// The lines that it printed before it listened.
@@ -62,14 +62,14 @@ struct Service {
     address: String,
 }
 
-impl Drop for Service {
+impl Drop for ServiceProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-impl Service {
+impl ServiceProcess {
     fn start(root: &Path) -> Self {
         // All tests share one cache: the component is compiled once.
         let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("native-code");
@@ -99,8 +99,8 @@ impl Service {
         }
     }
 
-    fn connect(&self) -> Client {
-        Client(BufReader::new(TcpStream::connect(&self.address).unwrap()))
+    fn connect(&self) -> ServiceClient {
+        ServiceClient(BufReader::new(TcpStream::connect(&self.address).unwrap()))
     }
 
     fn signal(&self, which: &str) {
@@ -115,14 +115,14 @@ impl Service {
     }
 
     /// Returns all lines that it prints from now to its end.
-    fn rest(&mut self) -> Vec<String> {
+    fn remaining_lines(&mut self) -> Vec<String> {
         self.said.by_ref().map(Result::unwrap).collect()
     }
 }
 
-struct Client(BufReader<TcpStream>);
+struct ServiceClient(BufReader<TcpStream>);
 
-impl Client {
+impl ServiceClient {
     fn send(&mut self, request: &str) {
         self.0
             .get_mut()
@@ -143,7 +143,7 @@ impl Client {
 }
 
 /// Waits until the run of a tenant has written its first turn; returns the id of its thread.
-fn begun(root: &Path, tenant: &str) -> String {
+fn wait_for_first_turn(root: &Path, tenant: &str) -> String {
     let threads = root.join("tenants").join(tenant).join(".ai/threads");
     loop {
         let folders = std::fs::read_dir(&threads).into_iter().flatten().flatten();
@@ -161,9 +161,9 @@ fn begun(root: &Path, tenant: &str) -> String {
 
 #[test]
 fn tenants_are_served_side_by_side_within_the_operators_policy() {
-    let root = tenants("side-by-side", &["a", "b", "c"]);
-    provider(&root, "c", "elsewhere");
-    let service = Service::start(&root);
+    let root = create_tenants("side-by-side", &["a", "b", "c"]);
+    write_model_table(&root, "c", "elsewhere");
+    let service = ServiceProcess::start(&root);
     let (mut one, mut two) = (service.connect(), service.connect());
     one.send("a run work {}");
     two.send("b run work {}");
@@ -202,7 +202,7 @@ fn tenants_are_served_side_by_side_within_the_operators_policy() {
 }
 
 /// Returns the tenants whose stores the service has open.
-fn open_stores(root: &Path, service: &Service) -> Vec<String> {
+fn open_stores(root: &Path, service: &ServiceProcess) -> Vec<String> {
     let files = std::fs::read_dir(format!("/proc/{}/fd", service.child.id())).unwrap();
     let root = root.canonicalize().unwrap().join("tenants");
     let mut open: Vec<_> = files
@@ -218,13 +218,13 @@ fn open_stores(root: &Path, service: &Service) -> Vec<String> {
 
 #[test]
 fn a_tenant_that_cannot_be_served_is_its_own_trouble_and_stores_open_on_first_use() {
-    let root = tenants("trouble", &["a", "b", "broken", "hopeless"]);
+    let root = create_tenants("trouble", &["a", "b", "broken", "hopeless"]);
     let at = |tenant: &str| root.join("tenants").join(tenant).join(".ai");
     std::fs::create_dir(at("broken").join("threads")).unwrap();
     let store = at("broken").join("threads/registry.db");
     std::fs::write(&store, "no database".repeat(1_000)).unwrap();
     std::fs::write(at("hopeless").join("threads"), "a file").unwrap();
-    let service = Service::start(&root);
+    let service = ServiceProcess::start(&root);
     let none: [&str; 0] = [];
     assert_eq!(open_stores(&root, &service), none);
     let mut client = service.connect();
@@ -245,12 +245,12 @@ fn a_tenant_that_cannot_be_served_is_its_own_trouble_and_stores_open_on_first_us
 
 #[test]
 fn a_run_that_is_stopped_by_the_end_of_the_service_goes_on_in_the_next() {
-    let root = tenants("orderly", &["a"]);
-    script(&root, "a", 60_000);
-    let mut service = Service::start(&root);
+    let root = create_tenants("orderly", &["a"]);
+    write_script(&root, "a", 60_000);
+    let mut service = ServiceProcess::start(&root);
     let (mut client, _idle) = (service.connect(), service.connect());
     client.send("a run work {}");
-    let thread = begun(&root, "a");
+    let thread = wait_for_first_turn(&root, "a");
     service.signal("-TERM");
     let answer = client.answer();
     assert_eq!(
@@ -258,10 +258,13 @@ fn a_run_that_is_stopped_by_the_end_of_the_service_goes_on_in_the_next() {
         (&"suspended".into(), &"stopped".into()),
         "{answer}"
     );
-    assert_eq!(service.rest(), ["shutting down", "all runs are written"]);
+    assert_eq!(
+        service.remaining_lines(),
+        ["shutting down", "all runs are written"]
+    );
 
-    script(&root, "a", 0);
-    let service = Service::start(&root);
+    write_script(&root, "a", 0);
+    let service = ServiceProcess::start(&root);
     assert_eq!(service.before, [""; 0]);
     let answer = service.connect().ask(&format!("a resume {thread}"));
     assert_eq!(
@@ -273,17 +276,17 @@ fn a_run_that_is_stopped_by_the_end_of_the_service_goes_on_in_the_next() {
 
 #[test]
 fn a_run_that_dies_with_the_service_is_recovered_by_the_next() {
-    let root = tenants("killed", &["a"]);
-    script(&root, "a", 60_000);
-    let service = Service::start(&root);
+    let root = create_tenants("killed", &["a"]);
+    write_script(&root, "a", 60_000);
+    let service = ServiceProcess::start(&root);
     let mut client = service.connect();
     client.send("a run work {}");
-    let thread = begun(&root, "a");
+    let thread = wait_for_first_turn(&root, "a");
     service.signal("-KILL");
     drop(service);
 
-    script(&root, "a", 0);
-    let service = Service::start(&root);
+    write_script(&root, "a", 0);
+    let service = ServiceProcess::start(&root);
     assert_eq!(service.before, [format!("recovered a/{thread}")]);
     let answer = service.connect().ask(&format!("a resume {thread}"));
     assert_eq!(

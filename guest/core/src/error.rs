@@ -3,7 +3,7 @@
 //! The cases are those of `error` in `wit/types.wit` that core itself can raise. The errors of
 //! storage belong to the service that loads and commits.
 
-use crate::thread::Cause;
+use crate::thread::StatusCause;
 use crate::time::Instant;
 use threadkeep_units::printable::is_hidden_control;
 
@@ -12,7 +12,7 @@ pub const ECHO_BYTES_MAX: usize = 200;
 
 /// Longest `field` and longest `problem` of an error, in bytes. Both may hold names that come from
 /// files or callers.
-const WORDS_BYTES_MAX: usize = 800;
+const MESSAGE_PART_BYTES_MAX: usize = 800;
 
 /// A refused request. Nothing was written.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -90,7 +90,7 @@ pub enum Error {
     },
     /// A cap or the budget does not allow it.
     #[error("{}", .0.message)]
-    Exceeded(Cause),
+    Exceeded(StatusCause),
     /// Stored data contradict each other.
     #[error("the stored data contradict each other: {0}")]
     Corrupt(String),
@@ -100,26 +100,31 @@ impl Error {
     /// Makes an error for a value that is not allowed.
     pub fn invalid(field: impl Into<String>, value: &str, problem: impl Into<String>) -> Self {
         Self::Invalid {
-            field: words(field.into()),
+            field: bounded_message(field.into()),
             value: cut(value, ECHO_BYTES_MAX).to_owned(),
-            problem: words(problem.into()),
+            problem: bounded_message(problem.into()),
             nearest: None,
         }
     }
 
     /// Makes an error for a name that is not among `names`; it carries the nearest of them.
-    pub fn unknown(field: impl Into<String>, value: &str, problem: &str, names: &[&str]) -> Self {
+    pub fn invalid_name(
+        field: impl Into<String>,
+        value: &str,
+        problem: &str,
+        names: &[&str],
+    ) -> Self {
         Self::Invalid {
-            field: words(field.into()),
+            field: bounded_message(field.into()),
             value: cut(value, ECHO_BYTES_MAX).to_owned(),
-            problem: words(problem.to_owned()),
+            problem: bounded_message(problem.to_owned()),
             nearest: threadkeep_units::nearest::nearest(value, names.iter().copied())
                 .map(str::to_owned),
         }
     }
 
     /// Returns true if the caller may repeat the same call unchanged.
-    pub fn retry_unchanged(&self) -> bool {
+    pub fn can_retry_unchanged(&self) -> bool {
         match self {
             Self::Busy { .. } => true,
             Self::Invalid { .. }
@@ -137,8 +142,8 @@ impl Error {
 
 /// Bounds a part of a message, and replaces each character that a terminal would obey instead of
 /// showing it.
-fn words(text: String) -> String {
-    let shown = cut(&text, WORDS_BYTES_MAX);
+fn bounded_message(text: String) -> String {
+    let shown = cut(&text, MESSAGE_PART_BYTES_MAX);
     if shown.len() == text.len() && !text.contains(is_hidden_control) {
         return text;
     }
@@ -177,8 +182,8 @@ mod tests {
             };
             assert_eq!((field.as_str(), problem.as_str()), (expected, expected));
         }
-        let long = "漢".repeat(WORDS_BYTES_MAX);
-        let unknown = Error::unknown(long.clone(), "", &long, &[]);
-        assert!(unknown.to_string().len() <= 2 * WORDS_BYTES_MAX + 2);
+        let long = "漢".repeat(MESSAGE_PART_BYTES_MAX);
+        let unknown = Error::invalid_name(long.clone(), "", &long, &[]);
+        assert!(unknown.to_string().len() <= 2 * MESSAGE_PART_BYTES_MAX + 2);
     }
 }

@@ -3,9 +3,9 @@
 
 /// Estimates the tokens of a text, rounded up. Four ASCII characters, two characters of other
 /// alphabets, or one of anything else (CJK, emoji) make a token.
-pub fn tokens(text: &str) -> u64 {
+pub fn estimate_tokens(text: &str) -> u64 {
     let (words, rest) = text.as_bytes().as_chunks::<8>();
-    let quarters = |bytes: &[u8]| bytes.iter().map(|byte| quarters(*byte)).sum::<u64>();
+    let quarters = |bytes: &[u8]| bytes.iter().map(|byte| quarter_tokens(*byte)).sum::<u64>();
     let whole = words.iter().map(|word| match word.is_ascii() {
         true => 8,
         false => quarters(word),
@@ -15,7 +15,7 @@ pub fn tokens(text: &str) -> u64 {
 
 /// Returns the quarters of a token that a character counts, by its first byte in UTF-8. The bytes
 /// after the first count nothing.
-fn quarters(byte: u8) -> u64 {
+fn quarter_tokens(byte: u8) -> u64 {
     match byte {
         0..=0x7f => 1,
         0x80..=0xbf => 0,
@@ -42,7 +42,7 @@ mod tests {
             ("\u{2000}\u{ffff}\u{10000}\u{10ffff}", 4),
             ("eight by eight, then Привет", 9),
         ] {
-            assert_eq!(tokens(text), expected, "{text:?}");
+            assert_eq!(estimate_tokens(text), expected, "{text:?}");
         }
     }
 }

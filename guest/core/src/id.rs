@@ -16,7 +16,7 @@ pub const SEGMENTS_MAX: usize = 16;
 const DEVICES: [&str; 4] = ["con", "prn", "aux", "nul"];
 
 /// Checks a name of a thread or directive. `field` names the argument in the error.
-pub fn check(field: &str, name: &str) -> Result<(), Error> {
+pub fn check_id(field: &str, name: &str) -> Result<(), Error> {
     let refuse = |problem: &str| Err(Error::invalid(field, name, problem));
     if name.is_empty() {
         return refuse("is empty: it needs segments of letters, digits, _ and - joined by /");
@@ -56,7 +56,7 @@ pub fn key(id: &str) -> String {
 /// Makes a new id: `<directive>-<unix ms>-<random hex>`; the id of a chat begins with `chat`.
 /// `random` is at least six hex digits. A long name of a directive is cut, so that the id is valid
 /// for each valid name.
-pub fn generate(directive: Option<&str>, now: Instant, random: &str) -> String {
+pub fn generate_id(directive: Option<&str>, now: Instant, random: &str) -> String {
     let end = format!("-{}-{random}", now.millis());
     let name = cut(
         directive.unwrap_or("chat"),
@@ -67,7 +67,7 @@ pub fn generate(directive: Option<&str>, now: Instant, random: &str) -> String {
 
 /// Makes a name that may be no id printable for a message: it cuts the name to [`ID_BYTES_MAX`] and
 /// replaces each character that is not visible ASCII.
-pub fn shown(name: &str) -> String {
+pub fn printable_id(name: &str) -> String {
     let plain = |c: char| if c.is_ascii_graphic() { c } else { '\u{fffd}' };
     cut(name, ID_BYTES_MAX).chars().map(plain).collect()
 }
@@ -94,7 +94,7 @@ mod tests {
             "com10",
             "console",
         ] {
-            check("thread", id).unwrap();
+            check_id("thread", id).unwrap();
         }
     }
 
@@ -126,7 +126,7 @@ mod tests {
             &long,
             &deep,
         ] {
-            assert!(check("thread", id).is_err(), "{id:?}");
+            assert!(check_id("thread", id).is_err(), "{id:?}");
         }
     }
 

@@ -49,18 +49,18 @@ pub fn join(parts: &[&str]) -> String {
 
 /// Returns the range of the keys that begin with these parts and have at least one more: `start <=
 /// key < end`.
-pub fn below(parts: &[&str]) -> (String, String) {
+pub fn prefix_range(parts: &[&str]) -> (String, String) {
     let prefix = join(parts);
     (format!("{prefix}\u{1}"), format!("{prefix}\u{2}"))
 }
 
 /// Returns the last part of a key.
-pub fn last(key: &str) -> String {
+pub fn last_part(key: &str) -> String {
     unescape(key.rsplit('\u{1}').next().unwrap_or(key))
 }
 
 /// Encodes a number as text that sorts as the number does.
-pub fn number(n: u64) -> String {
+pub fn encode_number(n: u64) -> String {
     format!("{n:016x}")
 }
 
@@ -68,8 +68,8 @@ pub fn number(n: u64) -> String {
 pub const RECENCY: &str = "recency";
 
 /// Makes the key of an index entry. `millis` orders the threads of one value.
-pub fn index(name: &str, value: &str, millis: u64, thread: &str) -> String {
-    join(&[name, &index_value(value), &number(millis), thread])
+pub fn index_key(name: &str, value: &str, millis: u64, thread: &str) -> String {
+    join(&[name, &index_value(value), &encode_number(millis), thread])
 }
 
 /// Returns the form of a value that an index key holds: the value, or its digest if it is too long.
@@ -107,7 +107,7 @@ mod tests {
         assert_ne!(join(&["a\u{1}b", "c"]), join(&["a", "b\u{1}c"]));
         assert_ne!(join(&["a\u{2}1b"]), join(&["a\u{1}b"]));
         assert_eq!(
-            last(&join(&["x", "a\u{1}\u{2}\u{0}b"])),
+            last_part(&join(&["x", "a\u{1}\u{2}\u{0}b"])),
             "a\u{1}\u{2}\u{0}b"
         );
     }
@@ -124,12 +124,12 @@ mod tests {
 
     #[test]
     fn ranges_hold_what_begins_with_the_parts() {
-        let (start, end) = below(&["status", "idle"]);
-        let inside = index("status", "idle", 7, "x");
+        let (start, end) = prefix_range(&["status", "idle"]);
+        let inside = index_key("status", "idle", 7, "x");
         assert!(start <= inside && inside < end);
         for outside in [
-            index("status", "idle2", 7, "x"),
-            index("status", "idl", 7, "x"),
+            index_key("status", "idle2", 7, "x"),
+            index_key("status", "idl", 7, "x"),
             join(&["status", "idle"]),
         ] {
             assert!(outside < start || outside >= end, "{outside:?}");
@@ -141,7 +141,7 @@ mod tests {
         let thread = "t".repeat(200);
         for value in ["é".repeat(400), "\u{1}".repeat(220), "x".repeat(220)] {
             assert!(
-                index("directive", &value, u64::MAX, &thread).len() <= 512,
+                index_key("directive", &value, u64::MAX, &thread).len() <= 512,
                 "{value:?}"
             );
         }

@@ -12,7 +12,7 @@ pub const CAP_MAX: u64 = i64::MAX as u64;
 
 /// Six caps. Turns, tokens and duration count for a run; spend, spawns and depth for a chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Limits {
+pub struct ThreadCaps {
     /// Most model calls.
     pub turns: Option<u64>,
     /// Most tokens, of every kind together.
@@ -27,7 +27,7 @@ pub struct Limits {
     pub duration: Option<u64>,
 }
 
-record!(Limits {
+record!(ThreadCaps {
     turns,
     tokens,
     spend,
@@ -36,7 +36,7 @@ record!(Limits {
     duration
 });
 
-impl Limits {
+impl ThreadCaps {
     /// No caps at all.
     pub const NONE: Self = Self {
         turns: None,
@@ -68,7 +68,7 @@ impl Limits {
     };
 
     /// Returns the preset of this name.
-    pub fn preset(name: &str) -> Option<Self> {
+    pub fn for_preset(name: &str) -> Option<Self> {
         match name {
             "local" => Some(Self::LOCAL),
             "strict" => Some(Self::STRICT),
@@ -89,7 +89,7 @@ impl Limits {
     }
 
     /// Returns the first cap that is above the same cap of `most`: its name and both values.
-    pub fn above(self, most: Self) -> Option<(&'static str, String, String)> {
+    pub fn first_cap_above(self, most: Self) -> Option<(&'static str, String, String)> {
         let count = |value: Option<u64>| value.map(|value| (value, value.to_string()));
         let money =
             |value: Option<NanoUsd>| value.map(|value| (value.get(), format!("{value} USD")));
@@ -161,9 +161,9 @@ mod tests {
 
     #[test]
     fn names_the_first_cap_that_is_above_another() {
-        let (local, strict) = (Limits::LOCAL, Limits::STRICT);
+        let (local, strict) = (ThreadCaps::LOCAL, ThreadCaps::STRICT);
         let text = |(name, asked, most): (&str, String, String)| format!("{name} {asked} {most}");
-        let spend = |spend| Limits { spend, ..strict };
+        let spend = |spend| ThreadCaps { spend, ..strict };
         for (asked, expected) in [
             (local, Some("turns 25 10")),
             (strict, None),
@@ -173,27 +173,30 @@ mod tests {
             ),
             (spend(None), Some("spend unlimited 0.10 USD")),
         ] {
-            assert_eq!(asked.above(strict).map(text).as_deref(), expected);
+            assert_eq!(asked.first_cap_above(strict).map(text).as_deref(), expected);
         }
-        assert_eq!(Limits::NONE.above(Limits::NONE), None);
+        assert_eq!(ThreadCaps::NONE.first_cap_above(ThreadCaps::NONE), None);
     }
 
     #[test]
     fn overrides_and_lowers() {
-        let asked = Limits {
+        let asked = ThreadCaps {
             turns: Some(99),
             spend: Some(NanoUsd::new(5)),
-            ..Limits::NONE
+            ..ThreadCaps::NONE
         };
-        let merged = Limits::LOCAL
+        let merged = ThreadCaps::LOCAL
             .overridden_by(asked)
-            .lowered_to(Limits::STRICT);
+            .lowered_to(ThreadCaps::STRICT);
         assert_eq!(
             (merged.turns, merged.spend),
             (Some(10), Some(NanoUsd::new(5)))
         );
         assert_eq!(merged.tokens, Some(200_000));
-        assert_eq!(Limits::NONE.lowered_to(Limits::NONE), Limits::NONE);
-        assert_eq!(Limits::preset("lokal"), None);
+        assert_eq!(
+            ThreadCaps::NONE.lowered_to(ThreadCaps::NONE),
+            ThreadCaps::NONE
+        );
+        assert_eq!(ThreadCaps::for_preset("lokal"), None);
     }
 }

@@ -1,7 +1,7 @@
 //! Money in records and from outside; its arithmetic and text are in `threadkeep-units`.
 
 use crate::error::Error;
-use crate::json::{FromJson, ToJson, Value, Wrong};
+use crate::json::{FromJson, JsonError, JsonValue, ToJson};
 pub use threadkeep_units::money::{AmountError, NanoUsd};
 
 /// Checks the cost of one call, as it is reported from outside.
@@ -25,11 +25,11 @@ impl ToJson for NanoUsd {
 }
 
 impl FromJson for NanoUsd {
-    fn read(value: Value<'_>) -> Result<Self, Wrong> {
+    fn read(value: JsonValue<'_>) -> Result<Self, JsonError> {
         u64::read(value).map(Self::new)
     }
 
-    fn hollow() -> Self {
+    fn placeholder() -> Self {
         Self::ZERO
     }
 }

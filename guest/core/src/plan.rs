@@ -6,20 +6,23 @@
 //! the same plan.
 
 mod money;
-mod neighbour;
+mod related_thread;
 
-pub use money::Funds;
-pub use neighbour::{Neighbour, Standing, is_to_be_revived, standing};
+pub use money::ChainFunds;
+pub use related_thread::{RelatedThread, WaitStanding, is_to_be_revived, wait_standing};
 
 use crate::error::{self, Error};
-use crate::history::{Admitted, Answer, Entry, Event, Raised, Reason, Settled, messages_of};
-use crate::json::{self, Fields, ToJson};
+use crate::history::{
+    AdmittedAttempt, CommitReason, Entry, Event, RaisedEvent, SettledHold, StepAnswer,
+    provider_messages_of,
+};
+use crate::json::{self, ObjectWriter, ToJson};
 use crate::key;
-use crate::ledger::{Account, ChargeBasis, Refusal, TOKENS_PER_SECOND, UnknownBill};
-use crate::limits::Limits;
-use crate::runner::Mail;
-use crate::settings::Pin;
-use crate::thread::{Cause, ChainRecord, FORMAT, Head, ThreadRecord};
+use crate::ledger::{Account, ChargeBasis, LedgerRefusal, TOKENS_PER_SECOND, UnknownBill};
+use crate::limits::ThreadCaps;
+use crate::runner::InboxMessage;
+use crate::settings::PinnedSettings;
+use crate::thread::{ChainRecord, FORMAT, Head, StatusCause, ThreadRecord};
 use crate::time::Instant;
 use crate::{estimate, hash, id};
 
@@ -28,7 +31,7 @@ pub const ENTRY_BYTES_MAX: usize = 1_000_000;
 
 /// A record as it was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Stored<T> {
+pub struct StoredRecord<T> {
     /// The store's version of it: the guard.
     pub version: u64,
     /// Content of the record.
@@ -37,29 +40,29 @@ pub struct Stored<T> {
 
 /// The three records that decide about a thread, read as one snapshot.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Loaded {
+pub struct LoadedThread {
     /// Definition of the thread.
-    pub thread: Stored<ThreadRecord>,
+    pub thread: StoredRecord<ThreadRecord>,
     /// State of the thread.
-    pub head: Stored<Head>,
+    pub head: StoredRecord<Head>,
     /// Its chain and account.
-    pub chain: Stored<ChainRecord>,
+    pub chain: StoredRecord<ChainRecord>,
     /// The chains of [`ChainRecord::above`], in that order; empty where a thread is loaded to be
-    /// shown, or where one of them is missing or cannot be read (see [`Loaded::has_lost_account`]).
-    pub above: Vec<Stored<ChainRecord>>,
+    /// shown, or where one of them is missing or cannot be read (see [`LoadedThread::has_lost_account`]).
+    pub above: Vec<StoredRecord<ChainRecord>>,
     /// The thread that spawned it, if one did and its head can be read; `None` where a thread is
     /// loaded to be shown.
-    pub parent: Option<Neighbour>,
+    pub parent: Option<RelatedThread>,
 }
 
-impl Loaded {
+impl LoadedThread {
     /// Key of the thread's records.
     pub fn key(&self) -> String {
         id::key(&self.thread.value.id)
     }
 
     /// Key of the records of its chain.
-    pub fn root(&self) -> String {
+    pub fn chain_key(&self) -> String {
         id::key(&self.thread.value.chain)
     }
 
@@ -82,7 +85,7 @@ impl Loaded {
 
 /// Condition on a record before it is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Expect {
+pub enum WriteCondition {
     /// No condition: the record may exist or not.
     Any,
     /// The record must not exist.
@@ -93,7 +96,7 @@ pub enum Expect {
 
 /// One write of a commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Write {
+pub enum StoreWrite {
     /// Requires the record to be at this version, and writes nothing.
     Check {
         /// Its collection.
@@ -110,7 +113,7 @@ pub enum Write {
         /// Its key.
         key: String,
         /// Condition on the record before.
-        expect: Expect,
+        expect: WriteCondition,
         /// Its text.
         value: String,
     },
@@ -134,9 +137,9 @@ pub enum Write {
 
 /// The writes of a commit, all or nothing, and the thread's records afterwards.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Plan {
+pub struct CommitPlan {
     /// The writes, in order.
-    pub writes: Vec<Write>,
+    pub writes: Vec<StoreWrite>,
     /// True if the plan only records the truth about something that has already happened.
     pub closing: bool,
     /// The thread's record afterwards.
@@ -145,7 +148,7 @@ pub struct Plan {
     pub head: Head,
     /// Its chain afterwards.
     pub chain: ChainRecord,
-    /// The chains above it afterwards, as [`Loaded::above`].
+    /// The chains above it afterwards, as [`LoadedThread::above`].
     pub above: Vec<ChainRecord>,
     /// The entry that it appends, if it appends one.
     pub entry: Option<Entry>,
@@ -154,54 +157,54 @@ pub struct Plan {
 /// Inputs that every decision shares: its time, the name of its commit, and the operator's
 /// settings.
 #[derive(Debug, Clone, Copy)]
-pub struct Moment<'a> {
+pub struct DecisionContext<'a> {
     /// Time of the decision.
     pub now: Instant,
     /// Random name of the commit, at least 16 hex digits.
     pub commit: &'a str,
     /// The operator's current upper bounds of caps; a decision that admits nothing needs none.
-    pub ceiling: Limits,
+    pub ceiling: ThreadCaps,
     /// The operator's choice of the charge for an attempt whose usage is never reported.
     pub unknown_bill: UnknownBill,
     /// Message of the store when it had no room for the decision before. If it is set, no further
     /// step is handed out: the run stops, and what has happened is recorded.
-    pub full: Option<&'a str>,
+    pub store_full_message: Option<&'a str>,
 }
 
 /// Builder of the change of one thread, from which a plan is made.
 #[derive(Debug)]
-pub struct Change<'a> {
-    loaded: &'a Loaded,
-    moment: Moment<'a>,
+pub struct ThreadChange<'a> {
+    loaded: &'a LoadedThread,
+    moment: DecisionContext<'a>,
     /// The thread's record as changed so far.
     pub thread: ThreadRecord,
     /// The head as changed so far.
     pub head: Head,
-    /// The chain as changed so far; its account is changed by [`Change::on_account`].
+    /// The chain as changed so far; its account is changed by [`ThreadChange::update_accounts`].
     pub chain: ChainRecord,
     above: Vec<ChainRecord>,
     /// True if the chain draws on its account.
     draws: bool,
     /// Refusal of a charge that an account cannot contradict: the records are corrupt, and nothing
     /// is written.
-    contradiction: Option<Refusal>,
+    contradiction: Option<LedgerRefusal>,
     /// The events of the entry so far.
     pub events: Vec<Event>,
     /// The step that the entry answers.
-    pub answers: Option<Answer>,
+    pub answers: Option<StepAnswer>,
     /// Settlement of the hold of that step.
-    pub settled: Option<Settled>,
+    pub settled: Option<SettledHold>,
     /// The attempt that the entry admits.
-    pub admitted: Option<Admitted>,
+    pub admitted: Option<AdmittedAttempt>,
     /// Waiting inbox messages that this change may move into the history.
-    pub mail: Vec<Mail>,
+    pub mail: Vec<InboxMessage>,
     /// Indexes of the events that stand for messages whose records are lost.
     pub lost_mail: Vec<u32>,
     /// Charges for calls of an external loop that ended with the change and were not settled.
-    pub charges: Vec<Settled>,
-    beside: Vec<neighbour::Touched>,
+    pub charges: Vec<SettledHold>,
+    related_heads: Vec<related_thread::ChangedHead>,
     /// Writes beyond the records of the thread.
-    pub extra: Vec<Write>,
+    pub extra: Vec<StoreWrite>,
     /// True if the change only records the truth about something that has already happened.
     pub closing: bool,
     /// True if the provider has already counted the assistant's message.
@@ -209,9 +212,9 @@ pub struct Change<'a> {
     sealed: bool,
 }
 
-impl<'a> Change<'a> {
+impl<'a> ThreadChange<'a> {
     /// Creates a change of the loaded thread.
-    pub fn new(loaded: &'a Loaded, moment: Moment<'a>) -> Self {
+    pub fn new(loaded: &'a LoadedThread, moment: DecisionContext<'a>) -> Self {
         Self {
             loaded,
             moment,
@@ -223,7 +226,7 @@ impl<'a> Change<'a> {
                 .iter()
                 .map(|above| above.value.clone())
                 .collect(),
-            draws: loaded.head.value.status.draws(),
+            draws: loaded.head.value.status.draws_on_account(),
             contradiction: None,
             events: Vec::new(),
             answers: None,
@@ -232,7 +235,7 @@ impl<'a> Change<'a> {
             mail: Vec::new(),
             lost_mail: Vec::new(),
             charges: Vec::new(),
-            beside: Vec::new(),
+            related_heads: Vec::new(),
             extra: Vec::new(),
             closing: false,
             counted: false,
@@ -241,7 +244,11 @@ impl<'a> Change<'a> {
     }
 
     /// Creates a change that may also take the inbox messages `mail`.
-    pub fn with(loaded: &'a Loaded, mail: Vec<Mail>, moment: Moment<'a>) -> Self {
+    pub fn with_mail(
+        loaded: &'a LoadedThread,
+        mail: Vec<InboxMessage>,
+        moment: DecisionContext<'a>,
+    ) -> Self {
         Self {
             mail,
             ..Self::new(loaded, moment)
@@ -249,7 +256,7 @@ impl<'a> Change<'a> {
     }
 
     /// The thread as it was loaded.
-    pub fn loaded(&self) -> &'a Loaded {
+    pub fn loaded_thread(&self) -> &'a LoadedThread {
         self.loaded
     }
 
@@ -259,12 +266,12 @@ impl<'a> Change<'a> {
     }
 
     /// Caps in force: the thread's own, and the operator's where those are lower now.
-    pub fn limits(&self) -> Limits {
+    pub fn limits(&self) -> ThreadCaps {
         self.head.limits.lowered_to(self.moment.ceiling)
     }
 
     /// The operator's upper bounds of caps.
-    pub fn ceiling(&self) -> Limits {
+    pub fn ceiling(&self) -> ThreadCaps {
         self.moment.ceiling
     }
 
@@ -283,10 +290,10 @@ impl<'a> Change<'a> {
     }
 
     /// Returns the cause that forbids to hand out more, if the store has no room for it.
-    pub fn store_full(&self) -> Option<Cause> {
-        let said = error::cut(self.moment.full?, 500);
+    pub fn store_full_cause(&self) -> Option<StatusCause> {
+        let said = error::cut(self.moment.store_full_message?, 500);
         let message = format!("{said}: free space or raise the quota, then resume");
-        Some(Cause::new("limit", "store_full", message))
+        Some(StatusCause::new("limit", "store_full", message))
     }
 
     /// The version that the entry of this change will have.
@@ -295,30 +302,33 @@ impl<'a> Change<'a> {
     }
 
     /// Adds an event; returns its index in the entry.
-    pub fn push(&mut self, event: Event) -> u32 {
+    pub fn push_event(&mut self, event: Event) -> u32 {
         self.events.push(event);
         (self.events.len() - 1) as u32
     }
 
     /// Adds the messages of the events so far to the request prefix and the context estimate. Later
     /// events must not be messages.
-    pub fn seal(&mut self) {
+    pub fn count_messages(&mut self) {
         if self.sealed {
             return;
         }
         self.sealed = true;
-        for message in messages_of(self.version(), &self.events) {
+        for message in provider_messages_of(self.version(), &self.events) {
             self.head.prefix = hash::sha256(&[&self.head.prefix, &message]);
             let assistant = message.starts_with(r#"{"role":"assistant""#);
             self.head.asked = !assistant;
             if !(self.counted && assistant) {
-                self.head.context = self.head.context.saturating_add(estimate::tokens(&message));
+                self.head.context = self
+                    .head
+                    .context
+                    .saturating_add(estimate::estimate_tokens(&message));
             }
         }
     }
 
     /// Returns the SHA-256 of the request that would be sent now.
-    pub fn request_hash(&self, pin: &Pin, output: u64) -> String {
+    pub fn request_hash(&self, pin: &PinnedSettings, output: u64) -> String {
         let pinned = self.thread.pin.as_deref().unwrap_or_default();
         hash::sha256(&[
             pinned,
@@ -329,11 +339,11 @@ impl<'a> Change<'a> {
     }
 
     /// Turns the change into the plan of a commit of the thread: records and one entry.
-    pub fn into_plan(mut self, reason: Reason) -> Result<Plan, Error> {
-        self.seal();
-        self.tell_raised();
-        self.tell_late();
-        self.consistent()?;
+    pub fn into_plan(mut self, reason: CommitReason) -> Result<CommitPlan, Error> {
+        self.count_messages();
+        self.push_raised_caps();
+        self.apply_reported_usage();
+        self.check_consistent()?;
         let entry = self.take_entry(reason);
         let text = entry.to_text();
         if text.len() > ENTRY_BYTES_MAX {
@@ -345,9 +355,9 @@ impl<'a> Change<'a> {
         }
         self.head.version = entry.version;
         self.head.hash = Entry::hash_of(&text);
-        let mut plan = self.head_plan();
-        plan.writes.push(Write::Append {
-            partition: self_key(&plan),
+        let mut plan = self.build_head_plan();
+        plan.writes.push(StoreWrite::Append {
+            partition: plan_thread_key(&plan),
             at: entry.version,
             value: text,
         });
@@ -357,33 +367,33 @@ impl<'a> Change<'a> {
 
     /// Adds an event for caps that were lifted since the last entry, by this commit or while the
     /// thread was held.
-    fn tell_raised(&mut self) {
+    fn push_raised_caps(&mut self) {
         let limits = self.head.limits;
         if limits != self.thread.limits {
             self.thread.limits = limits;
-            self.push(Event::Raised(Raised { limits }));
+            self.push_event(Event::Raised(RaisedEvent { limits }));
         }
     }
 
     /// Turns the change into a plan without an entry: the head, and the writes that were added. For
     /// a commit that another caller makes to a thread that is held.
-    pub fn into_head_plan(self) -> Result<Plan, Error> {
-        self.consistent()?;
-        Ok(self.head_plan())
+    pub fn into_head_plan(self) -> Result<CommitPlan, Error> {
+        self.check_consistent()?;
+        Ok(self.build_head_plan())
     }
 
-    fn head_plan(mut self) -> Plan {
+    fn build_head_plan(mut self) -> CommitPlan {
         self.head.updated = self.moment.now;
         if self.head.sweep.is_some() {
             self.head.due = Some(0);
         }
         let mut writes = Vec::with_capacity(4 + self.extra.len());
         self.wake_parent();
-        self.write_beside(&mut writes);
+        self.write_related_heads(&mut writes);
         self.write_due(&mut writes);
         self.write_indexes(&mut writes);
         let key = self.loaded.key();
-        put(
+        push_replacement(
             &mut writes,
             key::HEAD,
             &key,
@@ -391,10 +401,10 @@ impl<'a> Change<'a> {
             &self.head,
         );
         if self.chain != self.loaded.chain.value {
-            put(
+            push_replacement(
                 &mut writes,
                 key::CHAIN,
-                &self.loaded.root(),
+                &self.loaded.chain_key(),
                 self.loaded.chain.version,
                 &self.chain,
             );
@@ -402,7 +412,7 @@ impl<'a> Change<'a> {
         let above = self.loaded.above.iter().zip(&self.above);
         for ((stored, above), root) in above.zip(&self.chain.above) {
             if *above != stored.value {
-                put(
+                push_replacement(
                     &mut writes,
                     key::CHAIN,
                     &id::key(root),
@@ -412,7 +422,7 @@ impl<'a> Change<'a> {
             }
         }
         if self.thread != self.loaded.thread.value {
-            put(
+            push_replacement(
                 &mut writes,
                 key::THREAD,
                 &key,
@@ -429,7 +439,7 @@ impl<'a> Change<'a> {
             closing,
             ..
         } = self;
-        Plan {
+        CommitPlan {
             writes,
             closing,
             thread,
@@ -441,7 +451,7 @@ impl<'a> Change<'a> {
     }
 
     /// Moves the events and settlements of the change into its entry.
-    fn take_entry(&mut self, reason: Reason) -> Entry {
+    fn take_entry(&mut self, reason: CommitReason) -> Entry {
         Entry {
             format: FORMAT,
             version: self.version(),
@@ -461,92 +471,94 @@ impl<'a> Change<'a> {
     /// Replaces the due entry of the thread where its time has changed. A thread that is created,
     /// waiting or held, or that has mail to take, has one; it is never later than its true time. It
     /// stays where it is while a run goes on, so that a turn does not move it.
-    fn write_due(&mut self, writes: &mut Vec<Write>) {
+    fn write_due(&mut self, writes: &mut Vec<StoreWrite>) {
         let before = self.loaded.head.value.due;
         if self.head.due == before {
             return;
         }
         let key = self.loaded.key();
         if let Some(time) = before {
-            writes.push(Write::Delete {
+            writes.push(StoreWrite::Delete {
                 collection: key::DUE,
                 key: due_key(time, &key),
             });
         }
         if let Some(time) = self.head.due {
-            writes.push(due(time, &key, &self.thread.chain));
+            writes.push(due_write(time, &key, &self.thread.chain));
         }
     }
 
-    fn write_indexes(&mut self, writes: &mut Vec<Write>) {
+    fn write_indexes(&mut self, writes: &mut Vec<StoreWrite>) {
         let key = self.loaded.key();
         let before = &self.loaded.head.value;
         if before.status == self.head.status {
             return;
         }
         let (was, now) = (before.recency, self.moment.now.millis());
-        writes.push(unindex("status", before.status.as_str(), was, &key));
-        writes.push(index("status", self.head.status.as_str(), now, &key));
+        writes.push(index_delete("status", before.status.as_str(), was, &key));
+        writes.push(index_write("status", self.head.status.as_str(), now, &key));
         // In the same millisecond the key of the entry is the same, and a commit may name a key
         // only once.
         if now != was {
-            writes.push(unindex(key::RECENCY, "", was, &key));
-            writes.push(index(key::RECENCY, "", now, &key));
+            writes.push(index_delete(key::RECENCY, "", was, &key));
+            writes.push(index_write(key::RECENCY, "", now, &key));
             self.head.recency = now;
         }
     }
 }
 
-fn self_key(plan: &Plan) -> String {
+fn plan_thread_key(plan: &CommitPlan) -> String {
     id::key(&plan.thread.id)
 }
 
-fn put(
-    writes: &mut Vec<Write>,
+fn push_replacement(
+    writes: &mut Vec<StoreWrite>,
     collection: &'static str,
     key: &str,
     version: u64,
     value: &impl ToJson,
 ) {
-    let value = json::text(value);
-    writes.push(Write::Put {
+    let value = json::to_text(value);
+    writes.push(StoreWrite::Put {
         collection,
         key: key.to_owned(),
-        expect: Expect::Version(version),
+        expect: WriteCondition::Version(version),
         value,
     });
 }
 
 /// Returns the write of an index entry.
-pub fn index(name: &str, value: &str, millis: u64, thread: &str) -> Write {
-    let key = key::index(name, value, millis, thread);
-    Write::Put {
+pub fn index_write(name: &str, value: &str, millis: u64, thread: &str) -> StoreWrite {
+    let key = key::index_key(name, value, millis, thread);
+    StoreWrite::Put {
         collection: key::INDEX,
         key,
-        expect: Expect::Any,
+        expect: WriteCondition::Any,
         value: String::new(),
     }
 }
 
-fn unindex(name: &str, value: &str, millis: u64, thread: &str) -> Write {
-    Write::Delete {
+fn index_delete(name: &str, value: &str, millis: u64, thread: &str) -> StoreWrite {
+    StoreWrite::Delete {
         collection: key::INDEX,
-        key: key::index(name, value, millis, thread),
+        key: key::index_key(name, value, millis, thread),
     }
 }
 
 fn due_key(millis: u64, thread: &str) -> String {
-    key::join(&[&key::number(millis), thread])
+    key::join(&[&key::encode_number(millis), thread])
 }
 
 /// Returns the write of a due entry at a time in milliseconds.
-pub fn due(millis: u64, thread: &str, chain: &str) -> Write {
+pub fn due_write(millis: u64, thread: &str, chain: &str) -> StoreWrite {
     let mut value = String::new();
-    Fields::new(&mut value).add("root", &id::key(chain)).end();
-    Write::Put {
+    ObjectWriter::new(&mut value)
+        .add("root", &id::key(chain))
+        .finish();
+    StoreWrite::Put {
         collection: key::DUE,
         key: due_key(millis, thread),
-        expect: Expect::Any,
+        expect: WriteCondition::Any,
         value,
     }
 }

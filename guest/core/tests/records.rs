@@ -1,29 +1,29 @@
 //! Pins the texts of records and entries. Every later version reads, hashes and compares byte for
 //! byte a history that one version wrote. Texts may be added here and never change.
 
-use threadkeep_core::history::{Entry, Event, messages};
+use threadkeep_core::history::{Entry, Event, provider_messages};
 use threadkeep_core::json;
 use threadkeep_core::ledger::Usage;
 use threadkeep_core::money::NanoUsd;
-use threadkeep_core::plan::{Loaded, Stored};
+use threadkeep_core::plan::{LoadedThread, StoredRecord};
 use threadkeep_core::runner::{
-    Attempt, Completion, LlmFailure, Outcome, ReplyBlock, ToolOutcome, ToolState,
+    Attempt, LlmCompletion, LlmFailure, ReplyBlock, StepOutcome, ToolOutcome, ToolState,
 };
-use threadkeep_core::settings::Pin;
-use threadkeep_core::thread::{ChainRecord, Charged, Head, OwnHold, ThreadRecord};
+use threadkeep_core::settings::PinnedSettings;
+use threadkeep_core::thread::{ChainRecord, ChargedAttempt, ExternalHold, Head, ThreadRecord};
 use threadkeep_core::transcript::{jsonl, manifest, state_json, thread_json};
 
 /// A function that reads a text and writes it again.
 macro_rules! rewrite {
     ($type:ty) => {
-        |text| json::text(&json::read::<$type>(text).unwrap())
+        |text| json::to_text(&json::read::<$type>(text).unwrap())
     };
 }
 
 /// Reads a text and writes it again.
-type Rewrite = fn(&str) -> String;
+type RewriteFn = fn(&str) -> String;
 
-const RECORDS: [(Rewrite, &str); 13] = [
+const RECORDS: [(RewriteFn, &str); 13] = [
     (
         rewrite!(ThreadRecord),
         r#"{"format":1,"id":"Research-1","directive":"research","parent":"p","chain":"Research-1","previous":"a","next":"b","agent":"ann","task":"t","title":"A \"title\" \\ \u0000\b\f\n\r\t\u001f/é漢🙂","model":"default","limits":{"turns":1,"tokens":2,"spend":18446744073709551615,"spawns":4,"depth":5,"duration":6},"capabilities":["execute.tool.*","x"],"overrides":{"model":"m","limits":{"turns":null,"tokens":null,"spend":null,"spawns":null,"depth":null,"duration":null},"capabilities":["c"]},"inputs":"{\"topic\":0.10}","pin":"00","outcome":"completed","result":"\"done\"","created":{"seconds":-5,"nanos":999999999}}"#,
@@ -45,7 +45,7 @@ const RECORDS: [(Rewrite, &str); 13] = [
         r#"{"format":1,"tip":"t","parent":"p","children":1,"forks":2,"account":{"parent":"a","limit":1000000000,"spent":1,"held":2,"reserved":3,"reported":4,"users":5,"frozen":true}}"#,
     ),
     (
-        rewrite!(Pin),
+        rewrite!(PinnedSettings),
         r#"{"format":1,"prompt":"p","model":{"name":"m","provider":"q","window":200000,"output":4096,"prices":{"input":150000000,"output":600000000,"read":75000000,"write":150000000}},"tools":[{"name":"read_file","description":"d","schema":"{\"type\":\"object\"}","idempotent":true,"consent":false,"timeout":120000}],"limits":{"turns":25,"tokens":1000000,"spend":1000000000,"spawns":50,"depth":10,"duration":1800000},"capabilities":["execute.tool.*"]}"#,
     ),
     (
@@ -65,7 +65,7 @@ const RECORDS: [(Rewrite, &str); 13] = [
         r#"{"format":1,"version":7,"reason":"attempt","time":{"seconds":0,"nanos":0},"run":1,"commit":"","previous":"","admitted":{"hold":200,"output":4096,"request":"ff","key":"turn-1"},"charged":[{"version":6,"hold":100,"spend":100,"how":"charged"}],"events":[]}"#,
     ),
     (
-        rewrite!(OwnHold),
+        rewrite!(ExternalHold),
         r#"{"version":7,"key":"turn-1","model":"m","amount":5,"prices":{"input":1,"output":2,"read":3,"write":4},"tokens":9}"#,
     ),
     (
@@ -73,7 +73,7 @@ const RECORDS: [(Rewrite, &str); 13] = [
         r#"{"version":7,"amount":5,"output":9,"estimate":"aa","bill":"bb"}"#,
     ),
     (
-        rewrite!(Charged),
+        rewrite!(ChargedAttempt),
         r#"{"version":7,"hold":{"amount":5,"prices":{"input":1,"output":2,"read":3,"write":4}},"run":2,"tokens":9,"late":{"spend":4,"usage":{"input":1,"output":2,"read":3,"write":4,"reasoning":0},"recorded":true}}"#,
     ),
 ];
@@ -230,7 +230,7 @@ fn messages_keep_their_bytes() {
         .replace("\"events\":[]", &format!("\"events\":[{events}]"));
     let entry = Entry::from_text(&text).unwrap();
     assert_eq!(
-        messages(&entry),
+        provider_messages(&entry),
         [
             r#"{"role":"user","content":[{"type":"text","text":"a\u0000b 漢🙂"},{"type":"text","text":""}]}"#,
             r#"{"role":"assistant","content":[{"type":"tool_use","id":"call_1_2","name":"read","arguments":"{\"a\": 1.50}"}]}"#,
@@ -263,7 +263,7 @@ fn failure() -> LlmFailure {
     }
 }
 
-fn completion() -> Completion {
+fn completion() -> LlmCompletion {
     let thinking = |raw: Option<&str>| ReplyBlock::Thinking {
         text: "t".into(),
         raw: raw.map(str::to_owned),
@@ -275,7 +275,7 @@ fn completion() -> Completion {
         raw: None,
     };
     let text = ReplyBlock::Text { text: "t".into() };
-    Completion {
+    LlmCompletion {
         blocks: vec![text, thinking(None), thinking(Some("{}")), call],
         finish: "stop".into(),
         usage: Some(usage()),
@@ -285,7 +285,7 @@ fn completion() -> Completion {
 
 #[test]
 fn outcomes_keep_their_bytes() {
-    let bare = Completion {
+    let bare = LlmCompletion {
         blocks: Vec::new(),
         finish: "stop".into(),
         usage: None,
@@ -302,40 +302,40 @@ fn outcomes_keep_their_bytes() {
     let outcomes = vec![outcome(ToolState::Done), outcome(ToolState::Interrupted)];
     for (outcome, text) in [
         (
-            Outcome::Completion(completion()),
+            StepOutcome::Completion(completion()),
             r#"{"completion":{"blocks":[{"type":"text","text":"t"},{"type":"thinking","text":"t","raw":null},{"type":"thinking","text":"t","raw":"{}"},{"type":"tool_use","id":"i","name":"n","arguments":"{}"}],"finish":"stop","usage":{"input":1,"output":2,"read":3,"write":4,"reasoning":5},"session":"s"}}"#,
         ),
         (
-            Outcome::Completion(bare),
+            StepOutcome::Completion(bare),
             r#"{"completion":{"blocks":[],"finish":"stop","usage":null,"session":null}}"#,
         ),
         (
-            Outcome::Failure(failure()),
+            StepOutcome::Failure(failure()),
             r#"{"failure":{"kind":"transient","code":"c","message":"m","retry":5,"sent":true,"usage":{"input":1,"output":2,"read":3,"write":4,"reasoning":5},"partial":"p"}}"#,
         ),
         (
-            Outcome::Stopped(LlmFailure::default()),
+            StepOutcome::Stopped(LlmFailure::default()),
             r#"{"stopped":{"kind":"","code":"","message":"","retry":null,"sent":false,"usage":null,"partial":""}}"#,
         ),
         (
-            Outcome::Outcomes(outcomes),
+            StepOutcome::ToolOutcomes(outcomes),
             r#"{"outcomes":[{"version":7,"index":1,"state":"done","failed":false,"content":"c","cost":9},{"version":7,"index":1,"state":"interrupted","failed":false,"content":"c","cost":9}]}"#,
         ),
-        (Outcome::Waited, r#""waited""#),
+        (StepOutcome::Waited, r#""waited""#),
     ] {
-        assert_eq!(json::text(&outcome), text);
+        assert_eq!(json::to_text(&outcome), text);
     }
 }
 
 #[test]
 fn documents_keep_their_bytes() {
-    fn stored<T>(value: T) -> Stored<T> {
-        Stored { version: 1, value }
+    fn with_store_version<T>(value: T) -> StoredRecord<T> {
+        StoredRecord { version: 1, value }
     }
-    let load = |thread: usize, head: usize| Loaded {
-        thread: stored(json::read(RECORDS[thread].1).unwrap()),
-        head: stored(json::read(RECORDS[head].1).unwrap()),
-        chain: stored(json::read(RECORDS[4].1).unwrap()),
+    let load = |thread: usize, head: usize| LoadedThread {
+        thread: with_store_version(json::read(RECORDS[thread].1).unwrap()),
+        head: with_store_version(json::read(RECORDS[head].1).unwrap()),
+        chain: with_store_version(json::read(RECORDS[4].1).unwrap()),
         above: Vec::new(),
         parent: None,
     };
@@ -348,7 +348,7 @@ fn documents_keep_their_bytes() {
     let documents = [
         thread_json(&full).unwrap(),
         thread_json(&bare).unwrap(),
-        state_json(&full, &messages(&entry), "now").unwrap(),
+        state_json(&full, &provider_messages(&entry), "now").unwrap(),
         state_json(&bare, &[], "now").unwrap(),
         manifest(&full).unwrap(),
         manifest(&bare).unwrap(),

@@ -1,8 +1,8 @@
 //! Conversions between WIT and core of results that name unreadable records.
 
 use super::{exported, lease, types};
-use crate::service::children::Swept;
-use crate::service::maintenance::Recovery;
+use crate::service::children::SweepPage;
+use crate::service::maintenance::RecoveryPage;
 
 pub fn unreadable((thread, message): (String, String)) -> types::Unreadable {
     let why = types::Failure {
@@ -12,14 +12,14 @@ pub fn unreadable((thread, message): (String, String)) -> types::Unreadable {
     types::Unreadable { thread, why }
 }
 
-pub fn swept(swept: Swept) -> exported::runner::Swept {
+pub fn sweep_page_to_wit(swept: SweepPage) -> exported::runner::Swept {
     exported::runner::Swept {
         unreadable: swept.unreadable.into_iter().map(unreadable).collect(),
         cursor: swept.cursor,
     }
 }
 
-pub fn recovery(recovery: Recovery) -> exported::maintenance::Recovery {
+pub fn recovery(recovery: RecoveryPage) -> exported::maintenance::Recovery {
     exported::maintenance::Recovery {
         closed: recovery.closed,
         held: recovery.held.iter().filter_map(lease).collect(),

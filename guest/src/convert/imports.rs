@@ -1,8 +1,8 @@
 //! Conversions between WIT and core on the side of the imports: storage and library.
 
 use crate::component::threadkeep::threads::{library, storage};
-use crate::ports::{Item, LibraryError, StorageError};
-use threadkeep_core::plan::{Expect, Write};
+use crate::ports::{LibraryError, StorageError, StoredItem};
+use threadkeep_core::plan::{StoreWrite, WriteCondition};
 
 pub fn key(collection: &str, name: &str) -> storage::Key {
     storage::Key {
@@ -11,8 +11,8 @@ pub fn key(collection: &str, name: &str) -> storage::Key {
     }
 }
 
-pub fn item(item: storage::Item) -> Item {
-    Item {
+pub fn item(item: storage::Item) -> StoredItem {
+    StoredItem {
         collection: item.key.collection,
         name: item.key.name,
         version: item.version,
@@ -20,17 +20,17 @@ pub fn item(item: storage::Item) -> Item {
     }
 }
 
-fn expectation(expect: Expect) -> storage::Expectation {
+fn expectation(expect: WriteCondition) -> storage::Expectation {
     match expect {
-        Expect::Any => storage::Expectation::Any,
-        Expect::Absent => storage::Expectation::Absent,
-        Expect::Version(version) => storage::Expectation::Version(version),
+        WriteCondition::Any => storage::Expectation::Any,
+        WriteCondition::Absent => storage::Expectation::Absent,
+        WriteCondition::Version(version) => storage::Expectation::Version(version),
     }
 }
 
-pub fn op(write: Write) -> storage::Op {
+pub fn op(write: StoreWrite) -> storage::Op {
     match write {
-        Write::Check {
+        StoreWrite::Check {
             collection,
             key: name,
             version,
@@ -38,7 +38,7 @@ pub fn op(write: Write) -> storage::Op {
             key: key(collection, &name),
             expect: storage::Expectation::Version(version),
         }),
-        Write::Put {
+        StoreWrite::Put {
             collection,
             key: name,
             expect,
@@ -48,11 +48,11 @@ pub fn op(write: Write) -> storage::Op {
             expect: expectation(expect),
             value,
         }),
-        Write::Delete {
+        StoreWrite::Delete {
             collection,
             key: name,
         } => storage::Op::Delete(key(collection, &name)),
-        Write::Append {
+        StoreWrite::Append {
             partition,
             at,
             value,

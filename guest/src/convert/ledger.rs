@@ -1,14 +1,14 @@
 //! Conversions between WIT and core for the interface `ledger`.
 
 use super::{exported, types, usage_in};
-use crate::service::ledger::{Admission, Asked};
+use crate::service::ledger::{HoldAdmission, UnresolvedEstimate};
 use threadkeep_core::ledger::Account;
 use threadkeep_core::money::NanoUsd;
-use threadkeep_core::plan::Loaded;
-use threadkeep_core::runner::Bill;
+use threadkeep_core::plan::LoadedThread;
+use threadkeep_core::runner::CallBill;
 
 /// Returns the account that a thread draws on.
-pub fn account(loaded: &Loaded) -> types::Account {
+pub fn account(loaded: &LoadedThread) -> types::Account {
     let chain = loaded.chain.value.draws_on(&loaded.thread.value.chain);
     one(chain, loaded.account())
 }
@@ -28,8 +28,8 @@ fn one(chain: &str, account: &Account) -> types::Account {
     }
 }
 
-pub fn branches(branches: &[(Loaded, u32)]) -> Vec<exported::ledger::Branch> {
-    let branch = |(loaded, depth): &(Loaded, u32)| {
+pub fn branches(branches: &[(LoadedThread, u32)]) -> Vec<exported::ledger::Branch> {
+    let branch = |(loaded, depth): &(LoadedThread, u32)| {
         let chain = &loaded.chain.value;
         let own = chain.has_account();
         exported::ledger::Branch {
@@ -43,16 +43,18 @@ pub fn branches(branches: &[(Loaded, u32)]) -> Vec<exported::ledger::Branch> {
     branches.iter().map(branch).collect()
 }
 
-pub fn estimate(estimate: exported::ledger::Estimate) -> Asked {
+pub fn estimate(estimate: exported::ledger::Estimate) -> UnresolvedEstimate {
     match estimate {
         exported::ledger::Estimate::Tokens(call) => {
-            Asked::Tokens(call.model, call.input, call.output)
+            UnresolvedEstimate::Tokens(call.model, call.input, call.output)
         }
-        exported::ledger::Estimate::Amount(amount) => Asked::Amount(NanoUsd::new(amount)),
+        exported::ledger::Estimate::Amount(amount) => {
+            UnresolvedEstimate::Amount(NanoUsd::new(amount))
+        }
     }
 }
 
-pub fn admission(admission: Admission) -> exported::ledger::Admission {
+pub fn admission(admission: HoldAdmission) -> exported::ledger::Admission {
     exported::ledger::Admission {
         version: admission.version,
         amount: admission.amount,
@@ -60,9 +62,9 @@ pub fn admission(admission: Admission) -> exported::ledger::Admission {
     }
 }
 
-pub fn bill(bill: exported::ledger::Bill) -> Bill {
+pub fn bill(bill: exported::ledger::Bill) -> CallBill {
     match bill {
-        exported::ledger::Bill::Usage(usage) => Bill::Usage(usage_in(usage)),
-        exported::ledger::Bill::Amount(amount) => Bill::Amount(NanoUsd::new(amount)),
+        exported::ledger::Bill::Usage(usage) => CallBill::Usage(usage_in(usage)),
+        exported::ledger::Bill::Amount(amount) => CallBill::Amount(NanoUsd::new(amount)),
     }
 }

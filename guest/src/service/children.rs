@@ -4,52 +4,58 @@
 //! A thread reaches the threads of its own chain and those that lie under it. Other threads are
 //! reported as not found, so that their ids are not given away.
 
-use super::store::Many;
-use super::{Error, Service};
-use crate::ports::{LibraryError, Ports, StorageError};
+use super::store::LoadedPage;
+use super::{Error, ThreadService};
+use crate::ports::{HostPorts, LibraryError, StorageError};
 use threadkeep_core::error::{Error as CoreError, cut};
-use threadkeep_core::history::{Entry, Event, Message, Role, escaped_bytes};
-use threadkeep_core::json::Fields;
-use threadkeep_core::ledger::Grant;
-use threadkeep_core::limits::Limits;
-use threadkeep_core::plan::{Loaded, Neighbour};
+use threadkeep_core::history::{Entry, Event, Message, MessageRole, escaped_bytes};
+use threadkeep_core::json::ObjectWriter;
+use threadkeep_core::ledger::ReserveGrant;
+use threadkeep_core::limits::ThreadCaps;
+use threadkeep_core::plan::{LoadedThread, RelatedThread};
 use threadkeep_core::runner::{
-    self, CALLS_MAX, Child, Kit, Mail, Outcome, Prepared, ReplyBlock, SENT_BYTES_MAX, Spawning,
-    Waiting,
+    self, CALLS_MAX, ChildSnapshot, DecisionInputs, InboxMessage, PreparedCall, ReplyBlock,
+    SENT_BYTES_MAX, SpawnRequest, StepOutcome, WaitRequest,
 };
-use threadkeep_core::settings::{Builtin, Pin, Spawn, Waits, is_builtin};
-use threadkeep_core::thread::{ChainRecord, Draft, Intent, Overrides, WAIT_MAX};
+use threadkeep_core::settings::{
+    BuiltinCall, PinnedSettings, SpawnCall, WaitCall, is_builtin_tool,
+};
+use threadkeep_core::thread::{ChainRecord, CreatorOverrides, EndIntent, ThreadDraft, WAIT_MAX};
 use threadkeep_core::{id, key};
 
 /// Children that one call of `sweep` visits.
-const SWEEP_THREADS: u32 = 50;
+const SWEEP_CHILDREN_MAX: u32 = 50;
 /// Most pages of threads below those that cannot be read which one call tells: an index that was
 /// forged may name them in a circle.
 const LOST_PAGES_MAX: u32 = 20;
 /// Index entries of one page, and most pages, that are searched for one child.
-const INDEX_PAGE: u32 = 500;
+const INDEX_PAGE_ENTRIES: u32 = 500;
 const INDEX_PAGES_MAX: usize = 10;
 
-impl<P: Ports> Service<P> {
+impl<P: HostPorts> ThreadService<P> {
     /// Loads the inputs of a decision besides the thread's records; `round` holds the calls of its
     /// open round.
-    pub fn kit(&self, loaded: &Loaded, round: Option<&Entry>) -> Result<Kit, Error> {
-        Ok(Kit {
+    pub fn load_decision_inputs(
+        &self,
+        loaded: &LoadedThread,
+        round: Option<&Entry>,
+    ) -> Result<DecisionInputs, Error> {
+        Ok(DecisionInputs {
             mail: self.mail(loaded)?,
             prepared: Vec::new(),
-            waiting: self.waiting(loaded, round)?,
+            waiting: self.open_wait(loaded, round)?,
         })
     }
 
     /// Looks up the threads that the calls of a reply name, for calls of the runner's own tools.
-    pub fn prepare(
+    pub fn prepare_calls(
         &self,
-        loaded: &Loaded,
-        pin: Option<&Pin>,
-        outcome: &Outcome,
-        ceiling: Limits,
-    ) -> Result<Vec<Option<Prepared>>, Error> {
-        let (Outcome::Completion(completion), Some(pin)) = (outcome, pin) else {
+        loaded: &LoadedThread,
+        pin: Option<&PinnedSettings>,
+        outcome: &StepOutcome,
+        ceiling: ThreadCaps,
+    ) -> Result<Vec<Option<PreparedCall>>, Error> {
+        let (StepOutcome::Completion(completion), Some(pin)) = (outcome, pin) else {
             return Ok(Vec::new());
         };
         let mut prepared = Vec::new();
@@ -63,79 +69,90 @@ impl<P: Ports> Service<P> {
             if prepared.len() >= CALLS_MAX {
                 break;
             }
-            let own = pin.tool(name).is_some() && is_builtin(name);
-            let call = own.then(|| Builtin::parse(name, arguments)).flatten();
+            let own = pin.find_tool(name).is_some() && is_builtin_tool(name);
+            let call = own.then(|| BuiltinCall::parse(name, arguments)).flatten();
             prepared.push(match call {
                 None => None,
-                Some(Err(error)) => Some(Prepared::Answer(error.to_string(), true)),
-                Some(Ok(call)) => Some(refused(self.prepare_one(loaded, call, ceiling))?),
+                Some(Err(error)) => Some(PreparedCall::Answer(error.to_string(), true)),
+                Some(Ok(call)) => {
+                    Some(refusal_as_answer(self.prepare_call(loaded, call, ceiling))?)
+                }
             });
         }
         Ok(prepared)
     }
 
-    fn prepare_one(
+    fn prepare_call(
         &self,
-        loaded: &Loaded,
-        call: Builtin,
-        ceiling: Limits,
-    ) -> Result<Prepared, Error> {
+        loaded: &LoadedThread,
+        call: BuiltinCall,
+        ceiling: ThreadCaps,
+    ) -> Result<PreparedCall, Error> {
         Ok(match call {
-            Builtin::Spawn(spawn) => self.spawning(loaded, *spawn, ceiling)?,
-            Builtin::Wait(waits) => Prepared::Wait(self.waits_for(loaded, &waits, false)?),
-            Builtin::Status(thread) => answer(status(&self.reach(loaded, &thread)?)),
-            Builtin::List(status) => answer(self.list_under(loaded, status.as_deref())?),
-            Builtin::Send(thread, text) => self.sending(loaded, &thread, text)?,
-            Builtin::Stop(thread, at_once) => {
-                let to = self.other(loaded, &thread)?;
+            BuiltinCall::Spawn(spawn) => self.prepare_spawn(loaded, *spawn, ceiling)?,
+            BuiltinCall::Wait(waits) => {
+                PreparedCall::Wait(self.load_waiting(loaded, &waits, false)?)
+            }
+            BuiltinCall::Status(thread) => {
+                as_answer(status_json(&self.load_reachable(loaded, &thread)?))
+            }
+            BuiltinCall::List(status) => as_answer(self.list_under(loaded, status.as_deref())?),
+            BuiltinCall::Send(thread, text) => self.prepare_message(loaded, &thread, text)?,
+            BuiltinCall::Stop(thread, at_once) => {
+                let to = self.load_other_chain(loaded, &thread)?;
                 let intent = if at_once {
-                    Intent::Kill
+                    EndIntent::Kill
                 } else {
-                    Intent::Cancel
+                    EndIntent::Cancel
                 };
-                match to.head.value.status.is_end() {
-                    true => answer(status(&to)),
-                    false => Prepared::Stop(Box::new(neighbour(to)), intent),
+                match to.head.value.status.is_terminal() {
+                    true => as_answer(status_json(&to)),
+                    false => PreparedCall::Stop(Box::new(into_neighbour(to)), intent),
                 }
             }
-            Builtin::Read(thread, last) => {
-                answer(self.newest_messages(&self.reach(loaded, &thread)?, last)?)
+            BuiltinCall::Read(thread, last) => {
+                as_answer(self.newest_messages(&self.load_reachable(loaded, &thread)?, last)?)
             }
-            Builtin::Aggregate(threads, from) => {
-                let waits = Waits {
+            BuiltinCall::Aggregate(threads, from) => {
+                let waits = WaitCall {
                     threads,
                     any: false,
                     timeout: 0,
                 };
-                Prepared::Results(self.waits_for(loaded, &waits, false)?.children, from)
+                PreparedCall::Results(self.load_waiting(loaded, &waits, false)?.children, from)
             }
         })
     }
 
-    fn spawning(&self, loaded: &Loaded, spawn: Spawn, ceiling: Limits) -> Result<Prepared, Error> {
+    fn prepare_spawn(
+        &self,
+        loaded: &LoadedThread,
+        spawn: SpawnCall,
+        ceiling: ThreadCaps,
+    ) -> Result<PreparedCall, Error> {
         let parent = &loaded.thread.value;
         let limits = loaded.head.value.limits.lowered_to(ceiling);
-        let draft = Draft {
+        let draft = ThreadDraft {
             id: None,
             directive: Some(spawn.directive),
             agent: parent.agent.clone(),
             task: parent.task.clone(),
             title: spawn.title,
-            overrides: Overrides {
+            overrides: CreatorOverrides {
                 model: spawn.model,
                 limits: spawn.limits,
                 capabilities: Vec::new(),
-                within: Some(runner::within(limits, &parent.capabilities)),
+                within: Some(runner::child_bounds(limits, &parent.capabilities)),
             },
             inputs: spawn.inputs,
         };
-        let resolved = self.resolve(&draft)?;
+        let resolved = self.resolve_draft(&draft)?;
         let grant = resolved.reserve.map(|amount| match spawn.clamp {
-            true => Grant::AtMost(amount),
-            false => Grant::Exactly(amount),
+            true => ReserveGrant::AtMost(amount),
+            false => ReserveGrant::Exactly(amount),
         });
         let random = self.ports.random(8);
-        Ok(Prepared::Spawn(Box::new(Spawning {
+        Ok(PreparedCall::Spawn(Box::new(SpawnRequest {
             draft,
             resolved,
             grant,
@@ -143,9 +160,14 @@ impl<P: Ports> Service<P> {
         })))
     }
 
-    fn sending(&self, loaded: &Loaded, thread: &str, text: String) -> Result<Prepared, Error> {
-        let to = self.other(loaded, thread)?;
-        if to.head.value.status.is_end() {
+    fn prepare_message(
+        &self,
+        loaded: &LoadedThread,
+        thread: &str,
+        text: String,
+    ) -> Result<PreparedCall, Error> {
+        let to = self.load_other_chain(loaded, thread)?;
+        if to.head.value.status.is_terminal() {
             let problem = "has ended and takes no more messages";
             return Err(CoreError::invalid("send_message.thread", thread, problem).into());
         }
@@ -153,13 +175,17 @@ impl<P: Ports> Service<P> {
             let problem = format!("is longer than {SENT_BYTES_MAX} bytes");
             return Err(CoreError::invalid("send_message.message", "", problem).into());
         }
-        let waiting = self.mail(&to)?.iter().map(Mail::bytes).sum();
-        let message = Message::text(Role::User, text);
-        Ok(Prepared::Send(Box::new(neighbour(to)), message, waiting))
+        let waiting = self.mail(&to)?.iter().map(InboxMessage::json_bytes).sum();
+        let message = Message::text(MessageRole::User, text);
+        Ok(PreparedCall::Send(
+            Box::new(into_neighbour(to)),
+            message,
+            waiting,
+        ))
     }
 
     /// Loads a thread that this one reaches: of its own chain, or under it.
-    fn reach(&self, loaded: &Loaded, thread: &str) -> Result<Loaded, Error> {
+    fn load_reachable(&self, loaded: &LoadedThread, thread: &str) -> Result<LoadedThread, Error> {
         let hidden = || {
             Error::from(CoreError::NotFound {
                 kind: "thread",
@@ -184,14 +210,14 @@ impl<P: Ports> Service<P> {
             }
             let items = self.ports.get(&[(key::CHAIN, &id::key(&parent))])?;
             let Some(item) = items.first() else { break };
-            chain = super::store::parse::<ChainRecord>(item)?;
+            chain = super::store::parse_record::<ChainRecord>(item)?;
         }
         Err(hidden())
     }
 
     /// Loads a thread that this one reaches and that is not of its own chain.
-    fn other(&self, loaded: &Loaded, thread: &str) -> Result<Loaded, Error> {
-        let found = self.reach(loaded, thread)?;
+    fn load_other_chain(&self, loaded: &LoadedThread, thread: &str) -> Result<LoadedThread, Error> {
+        let found = self.load_reachable(loaded, thread)?;
         match found.thread.value.chain == loaded.thread.value.chain {
             true => Err(CoreError::invalid("thread", thread, "is your own").into()),
             false => Ok(found),
@@ -199,9 +225,9 @@ impl<P: Ports> Service<P> {
     }
 
     /// Returns the ids of the newest children, oldest first.
-    fn children(&self, loaded: &Loaded) -> Result<Vec<String>, Error> {
+    fn newest_children(&self, loaded: &LoadedThread) -> Result<Vec<String>, Error> {
         let parent = key::index_value(&loaded.key());
-        let (start, end) = key::below(&["parent", &parent]);
+        let (start, end) = key::prefix_range(&["parent", &parent]);
         let most = WAIT_MAX as u32;
         let page = self.scan_names(key::INDEX, (&start, &end), most, true)?;
         let mut children = page.keys();
@@ -213,13 +239,18 @@ impl<P: Ports> Service<P> {
     /// the head of the waiting thread was read: a child that ends replaces that head, so a decision
     /// with older children conflicts. A child that cannot be read is among them, and ends the wait
     /// for it as unreadable. `known` says that the threads were found to be children before.
-    fn waits_for(&self, loaded: &Loaded, waits: &Waits, known: bool) -> Result<Waiting, Error> {
+    fn load_waiting(
+        &self,
+        loaded: &LoadedThread,
+        waits: &WaitCall,
+        known: bool,
+    ) -> Result<WaitRequest, Error> {
         let all = match waits.threads.is_empty() {
-            true => self.children(loaded)?,
+            true => self.newest_children(loaded)?,
             false => Vec::new(),
         };
         for thread in &waits.threads {
-            id::check("threads", thread)?;
+            id::check_id("threads", thread)?;
         }
         let known = known || !all.is_empty();
         let threads = if all.is_empty() { &waits.threads } else { &all };
@@ -234,19 +265,19 @@ impl<P: Ports> Service<P> {
             children.push(match own {
                 Some(child) => {
                     let (thread, head, chain) = (&child.thread, &child.head, &child.chain);
-                    Child::new(&thread.value, &head.value, &chain.value)
+                    ChildSnapshot::new(&thread.value, &head.value, &chain.value)
                 }
                 None if child.is_none() && (known || self.is_indexed_child(loaded, key)?) => {
-                    Child::unreadable(&id::shown(thread))
+                    ChildSnapshot::unreadable(&id::printable_id(thread))
                 }
-                None => return Err(no_child(thread)),
+                None => return Err(child_not_found(thread)),
             });
         }
         if waits.threads.is_empty() {
             // Children of one reply were made in the same millisecond.
             children.sort_by_key(|child| child.number);
         }
-        Ok(Waiting {
+        Ok(WaitRequest {
             any: waits.any,
             timeout: waits.timeout,
             all: waits.threads.is_empty(),
@@ -256,12 +287,12 @@ impl<P: Ports> Service<P> {
 
     /// Returns true if the index names a thread as a child of another. It is used where the child's
     /// own records cannot tell.
-    fn is_indexed_child(&self, loaded: &Loaded, child: &str) -> Result<bool, Error> {
-        let (start, end) = key::below(&["parent", &key::index_value(&loaded.key())]);
+    fn is_indexed_child(&self, loaded: &LoadedThread, child: &str) -> Result<bool, Error> {
+        let (start, end) = key::prefix_range(&["parent", &key::index_value(&loaded.key())]);
         let mut from = Some(start);
         for _ in 0..INDEX_PAGES_MAX {
             let Some(start) = from.take() else { break };
-            let page = self.scan_names(key::INDEX, (&start, &end), INDEX_PAGE, false)?;
+            let page = self.scan_names(key::INDEX, (&start, &end), INDEX_PAGE_ENTRIES, false)?;
             if page.keys().iter().any(|key| key == child) {
                 return Ok(true);
             }
@@ -271,27 +302,31 @@ impl<P: Ports> Service<P> {
     }
 
     /// Loads the wait of a thread's open round, if it has one.
-    fn waiting(&self, loaded: &Loaded, round: Option<&Entry>) -> Result<Option<Waiting>, Error> {
+    fn open_wait(
+        &self,
+        loaded: &LoadedThread,
+        round: Option<&Entry>,
+    ) -> Result<Option<WaitRequest>, Error> {
         let open = loaded.head.value.round.as_ref();
         let call = open.and_then(|open| open.calls.iter().find(|call| call.waits));
         let (Some(call), Some(round)) = (call, round) else {
             return Ok(None);
         };
         let used = match round.events.get(call.index as usize) {
-            Some(Event::ToolUse(used)) => Builtin::parse(&used.name, &used.arguments),
+            Some(Event::ToolUse(used)) => BuiltinCall::parse(&used.name, &used.arguments),
             _ => None,
         };
-        let Some(Ok(Builtin::Wait(waits))) = used else {
+        let Some(Ok(BuiltinCall::Wait(waits))) = used else {
             let message = format!(
                 "the open wait of {} is not in its history",
                 loaded.thread.value.id
             );
             return Err(CoreError::Corrupt(message).into());
         };
-        self.waits_for(loaded, &waits, true).map(Some)
+        self.load_waiting(loaded, &waits, true).map(Some)
     }
 
-    /// Does the same as [`Service::sweep_page`]. Returns the start of the next page, or `None` if
+    /// Does the same as [`ThreadService::sweep_page`]. Returns the start of the next page, or `None` if
     /// all children were visited.
     pub fn sweep(&self, thread: &str, cursor: Option<String>) -> Result<Option<String>, Error> {
         Ok(self.sweep_page(thread, cursor)?.cursor)
@@ -300,58 +335,68 @@ impl<P: Ports> Service<P> {
     /// Applies the end intent of a thread, and propagates it to a page of its children. If it
     /// cannot reach a child, the head of the thread keeps the intent, and a later sweep propagates
     /// it again.
-    pub fn sweep_page(&self, thread: &str, cursor: Option<String>) -> Result<Swept, Error> {
+    pub fn sweep_page(&self, thread: &str, cursor: Option<String>) -> Result<SweepPage, Error> {
         let _ = self.decide_or_close(thread, &|loaded, moment| {
             let round = self.round(loaded)?;
             let mail = self.mail(loaded)?;
-            let moment = self.under_policy(moment)?;
-            Ok(runner::end(loaded, round.as_ref(), mail, moment)?)
+            let moment = self.with_current_ceilings(moment)?;
+            Ok(runner::apply_intent(loaded, round.as_ref(), mail, moment)?)
         })?;
         let loaded = self.load(thread)?;
         let Some(intent) = loaded.head.value.sweep else {
-            return Ok(Swept::default());
+            return Ok(SweepPage::default());
         };
-        let (start, end) = key::below(&["parent", &key::index_value(&loaded.key())]);
+        let (start, end) = key::prefix_range(&["parent", &key::index_value(&loaded.key())]);
         let place = SweepCursor::parse(cursor.as_deref(), intent);
         super::store::check_cursor(place.from.or(cursor.as_deref()), &start, &end)?;
         // If the intent has become a kill since, the children of earlier pages got only a cancel.
         let from = place.from.filter(|_| place.same_intent).unwrap_or(&start);
-        let page = self.scan_names(key::INDEX, (from, &end), SWEEP_THREADS, false)?;
+        let page = self.scan_names(key::INDEX, (from, &end), SWEEP_CHILDREN_MAX, false)?;
         let mut unreadable = self.tell_each(&page.keys(), intent)?;
         let lost = unreadable.iter().map(|(key, _)| key.clone()).collect();
         unreadable.extend(self.tell_below(lost, intent)?);
-        let kept = !unreadable.is_empty() || place.same_intent && place.kept;
+        let kept = !unreadable.is_empty() || place.same_intent && place.has_unreached;
         if page.cursor.is_none() && !kept {
             let _ = self.decide(thread, &|loaded, moment| {
-                Ok(runner::swept(loaded, intent, moment)?)
+                Ok(runner::finish_propagation(loaded, intent, moment)?)
             })?;
         }
-        let mark = if kept { KEPT } else { "" };
+        let mark = if kept { UNREACHED_MARK } else { "" };
         let cursor = page.cursor;
-        Ok(Swept {
+        Ok(SweepPage {
             cursor: cursor.map(|cursor| format!("{}{mark} {cursor}", intent.as_str())),
             unreadable,
         })
     }
 
     /// Tells each of these threads that it is to end; those that cannot be told are returned.
-    fn tell_each(&self, keys: &[String], intent: Intent) -> Result<Vec<(String, String)>, Error> {
-        let Many {
+    fn tell_each(
+        &self,
+        keys: &[String],
+        intent: EndIntent,
+    ) -> Result<Vec<(String, String)>, Error> {
+        let LoadedPage {
             threads,
             mut unreadable,
         } = self.load_many(keys)?;
         for child in threads {
-            if child.head.value.status.is_end() && child.chain.value.children == 0 {
+            if child.head.value.status.is_terminal() && child.chain.value.children == 0 {
                 continue;
             }
             let told = self.decide_or_close(&child.thread.value.id, &|loaded, moment| {
                 let round = self.round(loaded)?;
                 let mail = self.mail(loaded)?;
-                let moment = self.under_policy(moment)?;
-                Ok(runner::tell(loaded, round.as_ref(), mail, intent, moment)?)
+                let moment = self.with_current_ceilings(moment)?;
+                Ok(runner::propagate_intent(
+                    loaded,
+                    round.as_ref(),
+                    mail,
+                    intent,
+                    moment,
+                )?)
             });
             if let Err(error) = told {
-                unreadable.push((child.key(), error.unreadable()?));
+                unreadable.push((child.key(), error.into_damage_message()?));
             }
         }
         Ok(unreadable)
@@ -362,14 +407,15 @@ impl<P: Ports> Service<P> {
     pub fn tell_below(
         &self,
         mut lost: Vec<String>,
-        intent: Intent,
+        intent: EndIntent,
     ) -> Result<Vec<(String, String)>, Error> {
         let (mut unreadable, mut pages) = (Vec::new(), 0);
         while let Some(parent) = lost.pop() {
-            let (start, end) = key::below(&["parent", &key::index_value(&parent)]);
+            let (start, end) = key::prefix_range(&["parent", &key::index_value(&parent)]);
             let mut from = Some(start);
             while let Some(start) = from.take().filter(|_| pages < LOST_PAGES_MAX) {
-                let page = self.scan_names(key::INDEX, (&start, &end), SWEEP_THREADS, false)?;
+                let page =
+                    self.scan_names(key::INDEX, (&start, &end), SWEEP_CHILDREN_MAX, false)?;
                 let found = self.tell_each(&page.keys(), intent)?;
                 lost.extend(found.iter().map(|(key, _)| key.clone()));
                 unreadable.extend(found);
@@ -383,7 +429,7 @@ impl<P: Ports> Service<P> {
 
 /// The result of one page of a sweep.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Swept {
+pub struct SweepPage {
     /// Start of the next page.
     pub cursor: Option<String>,
     /// Children that the intent could not reach: name and problem.
@@ -391,28 +437,28 @@ pub struct Swept {
 }
 
 /// Mark behind the intent in a cursor: the intent could not reach a child of an earlier page.
-const KEPT: &str = "!";
+const UNREACHED_MARK: &str = "!";
 
 /// The parts of a sweep's cursor: the intent that was propagated so far, and the next key.
 struct SweepCursor<'a> {
     same_intent: bool,
-    kept: bool,
+    has_unreached: bool,
     from: Option<&'a str>,
 }
 
 impl<'a> SweepCursor<'a> {
-    fn parse(cursor: Option<&'a str>, intent: Intent) -> Self {
+    fn parse(cursor: Option<&'a str>, intent: EndIntent) -> Self {
         let (told, from) = cursor.and_then(|cursor| cursor.split_once(' ')).unzip();
         let told = told.unwrap_or_default();
         Self {
-            same_intent: told.trim_end_matches(KEPT) == intent.as_str(),
-            kept: told.ends_with(KEPT),
+            same_intent: told.trim_end_matches(UNREACHED_MARK) == intent.as_str(),
+            has_unreached: told.ends_with(UNREACHED_MARK),
             from,
         }
     }
 }
 
-fn no_child(thread: &str) -> Error {
+fn child_not_found(thread: &str) -> Error {
     CoreError::NotFound {
         kind: "child thread",
         name: cut(thread, 200).to_owned(),
@@ -421,12 +467,12 @@ fn no_child(thread: &str) -> Error {
     .into()
 }
 
-fn answer(text: String) -> Prepared {
-    Prepared::Answer(text, false)
+fn as_answer(text: String) -> PreparedCall {
+    PreparedCall::Answer(text, false)
 }
 
-fn neighbour(loaded: Loaded) -> Neighbour {
-    Neighbour {
+fn into_neighbour(loaded: LoadedThread) -> RelatedThread {
+    RelatedThread {
         id: loaded.thread.value.id,
         chain: loaded.thread.value.chain,
         head: loaded.head,
@@ -435,7 +481,7 @@ fn neighbour(loaded: Loaded) -> Neighbour {
 
 /// Turns a refusal into the answer of the call, because the model asked for something it cannot
 /// have. A store that fails is an error of the whole decision.
-fn refused(prepared: Result<Prepared, Error>) -> Result<Prepared, Error> {
+fn refusal_as_answer(prepared: Result<PreparedCall, Error>) -> Result<PreparedCall, Error> {
     let text = match prepared {
         Ok(prepared) => return Ok(prepared),
         Err(Error::Core(error)) => error.to_string(),
@@ -454,16 +500,16 @@ fn refused(prepared: Result<Prepared, Error>) -> Result<Prepared, Error> {
         )) => message,
         Err(error @ Error::Storage(_)) => return Err(error),
     };
-    Ok(Prepared::Answer(text, true))
+    Ok(PreparedCall::Answer(text, true))
 }
 
 /// Renders the status of a thread as JSON, for a model.
-fn status(loaded: &Loaded) -> String {
+fn status_json(loaded: &LoadedThread) -> String {
     let (head, account) = (&loaded.head.value, loaded.account());
     let cause = head.cause.as_ref();
     let cause = cause.map(|cause| format!("{}: {}", cause.code, cut(&cause.message, 500)));
     let mut text = String::new();
-    Fields::new(&mut text)
+    ObjectWriter::new(&mut text)
         .add("thread", &loaded.thread.value.id)
         .add("status", head.status.as_str())
         .add_present("cause", &cause)
@@ -478,6 +524,6 @@ fn status(loaded: &Loaded) -> String {
             "left_usd",
             &account.limit.map(|_| account.room(None).to_string()),
         )
-        .end();
+        .finish();
     text
 }

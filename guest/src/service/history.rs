@@ -1,14 +1,14 @@
 //! Histories: read in pages as they are stored, and written by hosts that run their own loop.
 
-use super::registry::shown;
-use super::{Error, Service};
-use crate::ports::Ports;
+use super::registry::loaded_from_plan;
+use super::{Error, ThreadService};
+use crate::ports::HostPorts;
 use threadkeep_core::error::Error as CoreError;
 use threadkeep_core::hash::sha256;
-use threadkeep_core::history::{Entry, Event, Message, Reason, Role, parse_events};
-use threadkeep_core::plan::Loaded;
-use threadkeep_core::runner::{self, Append, Ending};
-use threadkeep_core::thread::{CHARGED_MAX, Status};
+use threadkeep_core::history::{CommitReason, Entry, Event, Message, MessageRole, parse_events};
+use threadkeep_core::plan::LoadedThread;
+use threadkeep_core::runner::{self, AppendRequest, LoopEnding};
+use threadkeep_core::thread::{CHARGED_MAX, ThreadStatus};
 use threadkeep_core::time::Instant;
 
 /// Most entries of one page.
@@ -16,7 +16,7 @@ pub const PAGE_ENTRIES_MAX: u32 = 500;
 
 /// An entry with its stored text.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Line {
+pub struct StoredEntry {
     /// The entry.
     pub entry: Entry,
     /// The text as it is stored.
@@ -25,19 +25,19 @@ pub struct Line {
 
 /// The result of an append, or of the end of a hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Written {
+pub struct AppendOutcome {
     /// The version that the call made.
     pub version: u64,
     /// The current status of the thread.
-    pub status: Status,
+    pub status: ThreadStatus,
     /// Messages that the call took from the inbox.
     pub mail: Vec<Message>,
 }
 
 /// A page of entries: the thread, the entries after a version, and the start of the next page.
-pub type Page = (Loaded, Vec<Line>, Option<u64>);
+pub type EntryPage = (LoadedThread, Vec<StoredEntry>, Option<u64>);
 
-impl<P: Ports> Service<P> {
+impl<P: HostPorts> ThreadService<P> {
     /// Reads entries after `after`, up to `until` (the newest if it is `None`). The head is read
     /// first, so several calls agree about all entries below its version.
     pub fn entries(
@@ -46,7 +46,7 @@ impl<P: Ports> Service<P> {
         after: u64,
         until: Option<u64>,
         limit: u32,
-    ) -> Result<Page, Error> {
+    ) -> Result<EntryPage, Error> {
         if limit == 0 || limit > PAGE_ENTRIES_MAX {
             return Err(CoreError::invalid("limit", &limit.to_string(), "must be 1 to 500").into());
         }
@@ -71,28 +71,33 @@ impl<P: Ports> Service<P> {
         let mut lines = Vec::with_capacity(texts.len());
         for (expected, (position, text)) in (after + 1..).zip(texts) {
             if position != expected {
-                return Err(gap(&loaded, expected));
+                return Err(missing_entry(&loaded, expected));
             }
-            lines.push(Line {
+            lines.push(StoredEntry {
                 entry: Entry::from_text(&text)?,
                 text,
             });
         }
         let last = after + lines.len() as u64;
         if lines.is_empty() {
-            return Err(gap(&loaded, after + 1));
+            return Err(missing_entry(&loaded, after + 1));
         }
         Ok((loaded, lines, (last < until).then_some(last)))
     }
 
     /// Takes the lease of a thread for a loop of the host's own.
-    pub fn open(&self, thread: &str, holder: &str, deadline: Instant) -> Result<Loaded, Error> {
+    pub fn open(
+        &self,
+        thread: &str,
+        holder: &str,
+        deadline: Instant,
+    ) -> Result<LoadedThread, Error> {
         let done = self.decide(thread, &|loaded, moment| {
             let mail = self.mail(loaded)?;
-            let moment = self.under_policy(moment)?;
+            let moment = self.with_current_ceilings(moment)?;
             Ok(runner::open(loaded, holder, deadline, mail, moment)?)
         })?;
-        Ok(done.map_or_else(|loaded| loaded, shown))
+        Ok(done.map_or_else(|loaded| loaded, loaded_from_plan))
     }
 
     /// Adds events to a history, with the token of its holder, or without one if the thread has no
@@ -103,7 +108,7 @@ impl<P: Ports> Service<P> {
         token: Option<u64>,
         expected: u64,
         texts: &[String],
-    ) -> Result<Written, Error> {
+    ) -> Result<AppendOutcome, Error> {
         let events = parse_events(texts)?;
         let count = events.len();
         let mut parts = vec!["append"];
@@ -112,7 +117,7 @@ impl<P: Ports> Service<P> {
         let done = self.decide(thread, &|loaded, moment| {
             let round = self.round(loaded)?;
             let answer = self.entry_after(loaded, expected)?;
-            let append = Append {
+            let append = AppendRequest {
                 token,
                 expected,
                 digest: digest.clone(),
@@ -134,11 +139,11 @@ impl<P: Ports> Service<P> {
                 (loaded.head.value, entry)
             }
         };
-        Ok(written(head.status, entry, count, expected))
+        Ok(append_outcome(head.status, entry, count, expected))
     }
 
     /// Reads the entry after a version that the history has passed.
-    fn entry_after(&self, loaded: &Loaded, version: u64) -> Result<Option<Entry>, Error> {
+    fn entry_after(&self, loaded: &LoadedThread, version: u64) -> Result<Option<Entry>, Error> {
         match version < loaded.head.value.version {
             true => self.entry(&loaded.key(), version + 1),
             false => Ok(None),
@@ -152,13 +157,13 @@ impl<P: Ports> Service<P> {
         token: u64,
         outcome: &str,
         result: Option<String>,
-    ) -> Result<Written, Error> {
-        let ending = Ending::parse(outcome, result)?;
+    ) -> Result<AppendOutcome, Error> {
+        let ending = LoopEnding::parse(outcome, result)?;
         let done = self.decide(thread, &|loaded, moment| {
             let head = &loaded.head.value;
             // Only a repeated call needs the newest entry: the lease has ended then.
             let newest = match head.step {
-                None => self.newest(loaded)?,
+                None => self.newest_own_entry(loaded)?,
                 Some(_) => None,
             };
             let (round, mail) = (self.round(loaded)?, self.mail(loaded)?);
@@ -174,23 +179,23 @@ impl<P: Ports> Service<P> {
         let (head, entry) = match done {
             Ok(plan) => (plan.head, plan.entry),
             Err(loaded) => {
-                let entry = self.newest(&loaded)?;
+                let entry = self.newest_own_entry(&loaded)?;
                 (loaded.head.value, entry)
             }
         };
-        Ok(written(head.status, entry, 0, head.version))
+        Ok(append_outcome(head.status, entry, 0, head.version))
     }
 
     /// Reads the newest entry that is no late settlement of a charged call. After the end of a
     /// lease there is at most one such settlement for each charged call.
-    fn newest(&self, loaded: &Loaded) -> Result<Option<Entry>, Error> {
+    fn newest_own_entry(&self, loaded: &LoadedThread) -> Result<Option<Entry>, Error> {
         let key = loaded.key();
         let newest = loaded.head.value.version;
         for version in (1..=newest).rev().take(CHARGED_MAX + 1) {
             let entry = self.entry(&key, version)?;
             if entry
                 .as_ref()
-                .is_none_or(|entry| entry.reason != Reason::Settled)
+                .is_none_or(|entry| entry.reason != CommitReason::Settled)
             {
                 return Ok(entry);
             }
@@ -201,25 +206,30 @@ impl<P: Ports> Service<P> {
 
 /// Returns the result of a call whose entry begins with `count` events of the caller. Users'
 /// messages after them came from the inbox.
-fn written(status: Status, entry: Option<Entry>, count: usize, before: u64) -> Written {
+fn append_outcome(
+    status: ThreadStatus,
+    entry: Option<Entry>,
+    count: usize,
+    before: u64,
+) -> AppendOutcome {
     let version = entry.as_ref().map_or(before, |entry| entry.version);
     let mut mail = Vec::new();
     if let Some(entry) = entry {
         for event in entry.events.into_iter().skip(count) {
             match event {
-                Event::Message(message) if message.role == Role::User => mail.push(message),
+                Event::Message(message) if message.role == MessageRole::User => mail.push(message),
                 _ => {}
             }
         }
     }
-    Written {
+    AppendOutcome {
         version,
         status,
         mail,
     }
 }
 
-fn gap(loaded: &Loaded, version: u64) -> Error {
+fn missing_entry(loaded: &LoadedThread, version: u64) -> Error {
     CoreError::Corrupt(format!(
         "version {version} of {} is missing",
         loaded.thread.value.id

@@ -1,13 +1,15 @@
 //! Money: accounts, trees of them, and the holds that hosts with a loop of their own make and
 //! settle.
 
-use super::store::parse;
-use super::{Error, Service};
-use crate::ports::Ports;
+use super::store::parse_record;
+use super::{Error, ThreadService};
+use crate::ports::HostPorts;
 use std::cell::Cell;
 use threadkeep_core::error::Error as CoreError;
-use threadkeep_core::plan::{Loaded, Stored};
-use threadkeep_core::runner::{self, Attempt, Bill, Decision, Estimate, HoldRequest, attempt_key};
+use threadkeep_core::plan::{LoadedThread, StoredRecord};
+use threadkeep_core::runner::{
+    self, Attempt, CallBill, CommitDecision, HoldEstimate, HoldRequest, attempt_key,
+};
 use threadkeep_core::{id, key};
 
 /// Most threads of one page of a tree. Each needs two look-ups: for a child and for a sibling.
@@ -17,13 +19,13 @@ pub const TREE_THREADS_MAX: usize = 50;
 const TREE_DEPTH_MAX: usize = 1_000;
 
 /// Threads of a page of a tree with their depths, and the start of the next page.
-pub type Branches = (Vec<(Loaded, u32)>, Option<String>);
+pub type BranchPage = (Vec<(LoadedThread, u32)>, Option<String>);
 
 /// A page of a tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TreePage {
     /// Threads with their depths.
-    pub branches: Vec<(Loaded, u32)>,
+    pub branches: Vec<(LoadedThread, u32)>,
     /// Threads of the page whose records are missing or cannot be read: name and problem.
     pub unreadable: Vec<(String, String)>,
     /// Start of the next page.
@@ -32,7 +34,7 @@ pub struct TreePage {
 
 /// The call that a hold is made for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Asked {
+pub enum UnresolvedEstimate {
     /// A call of a model: its name, tokens read, most tokens written.
     Tokens(String, u64, u64),
     /// An amount of money.
@@ -41,7 +43,7 @@ pub enum Asked {
 
 /// The result of a hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Admission {
+pub struct HoldAdmission {
     /// The version that admitted the attempt.
     pub version: u64,
     /// The amount set aside, in nano-USD.
@@ -50,7 +52,7 @@ pub struct Admission {
     pub output: u64,
 }
 
-impl From<&Attempt> for Admission {
+impl From<&Attempt> for HoldAdmission {
     fn from(attempt: &Attempt) -> Self {
         Self {
             version: attempt.version,
@@ -60,36 +62,36 @@ impl From<&Attempt> for Admission {
     }
 }
 
-impl<P: Ports> Service<P> {
+impl<P: HostPorts> ThreadService<P> {
     /// Sets money aside for a call.
     pub fn hold(
         &self,
         thread: &str,
         token: u64,
         name: &str,
-        asked: &Asked,
+        asked: &UnresolvedEstimate,
         deadline: threadkeep_core::time::Instant,
-    ) -> Result<Admission, Error> {
-        let estimate = self.estimate(asked)?;
+    ) -> Result<HoldAdmission, Error> {
+        let estimate = self.resolve_estimate(asked)?;
         let request = HoldRequest {
             token,
             key: name,
             estimate: &estimate,
             deadline,
         };
-        let known = Cell::new(Admission::default());
+        let known = Cell::new(HoldAdmission::default());
         let done = self.decide(thread, &|loaded, moment| {
-            let seen = self.attempt(&attempt_key(loaded, name))?;
+            let seen = self.load_attempt(&attempt_key(loaded, name))?;
             let seen = seen.map(|seen| seen.value);
             if let Some(seen) = &seen {
-                known.set(Admission::from(seen));
+                known.set(HoldAdmission::from(seen));
             }
-            let moment = self.under_policy(moment)?;
+            let moment = self.with_current_ceilings(moment)?;
             Ok(runner::hold(loaded, seen.as_ref(), &request, moment)?)
         })?;
         let admitted = done.ok().and_then(|plan| plan.entry).and_then(|entry| {
             let admitted = entry.admitted?;
-            Some(Admission {
+            Some(HoldAdmission {
                 version: entry.version,
                 amount: admitted.hold.get(),
                 output: admitted.output,
@@ -98,41 +100,41 @@ impl<P: Ports> Service<P> {
         Ok(admitted.unwrap_or(known.get()))
     }
 
-    fn estimate(&self, asked: &Asked) -> Result<Estimate, Error> {
+    fn resolve_estimate(&self, asked: &UnresolvedEstimate) -> Result<HoldEstimate, Error> {
         let (name, input, output) = match asked {
-            Asked::Amount(amount) => return Ok(Estimate::Amount(*amount)),
-            Asked::Tokens(name, input, output) => (name, *input, *output),
+            UnresolvedEstimate::Amount(amount) => return Ok(HoldEstimate::Amount(*amount)),
+            UnresolvedEstimate::Tokens(name, input, output) => (name, *input, *output),
         };
         let model = self.model(name)?;
         if model.prices.is_none() {
             let problem = "has no prices: give them in .ai/config/models.yaml, or hold an amount";
             return Err(CoreError::invalid("estimate.model", name, problem).into());
         }
-        Ok(Estimate::Tokens {
+        Ok(HoldEstimate::Tokens {
             model: Box::new(model),
             input,
             output,
         })
     }
 
-    fn attempt(&self, name: &str) -> Result<Option<Stored<Attempt>>, Error> {
+    fn load_attempt(&self, name: &str) -> Result<Option<StoredRecord<Attempt>>, Error> {
         let items = self.ports.get(&[(key::SEEN, name)])?;
         let item = items.first();
         item.map(|item| {
-            Ok(Stored {
+            Ok(StoredRecord {
                 version: item.version,
-                value: parse(item)?,
+                value: parse_record(item)?,
             })
         })
         .transpose()
     }
 
     /// Settles a call with its bill; returns the version of the thread afterwards.
-    pub fn settle(&self, thread: &str, version: u64, bill: Bill) -> Result<u64, Error> {
+    pub fn settle(&self, thread: &str, version: u64, bill: CallBill) -> Result<u64, Error> {
         let done = self.decide(thread, &|loaded, moment| {
-            let known = self.known(loaded, version)?;
+            let known = self.load_admitted_attempt(loaded, version)?;
             let known = known.as_ref().map(|(name, known)| (name.as_str(), known));
-            let decided: Decision = runner::settle(loaded, known, version, bill, moment)?;
+            let decided: CommitDecision = runner::settle(loaded, known, version, bill, moment)?;
             Ok(decided)
         })?;
         Ok(match done {
@@ -142,11 +144,11 @@ impl<P: Ports> Service<P> {
     }
 
     /// Loads the record of the call that a version admitted, if a host made it itself.
-    fn known(
+    fn load_admitted_attempt(
         &self,
-        loaded: &Loaded,
+        loaded: &LoadedThread,
         version: u64,
-    ) -> Result<Option<(String, Stored<Attempt>)>, Error> {
+    ) -> Result<Option<(String, StoredRecord<Attempt>)>, Error> {
         if version == 0 || version > loaded.head.value.version {
             return Ok(None);
         }
@@ -155,11 +157,11 @@ impl<P: Ports> Service<P> {
             return Ok(None);
         };
         let name = attempt_key(loaded, &name);
-        Ok(self.attempt(&name)?.map(|attempt| (name, attempt)))
+        Ok(self.load_attempt(&name)?.map(|attempt| (name, attempt)))
     }
 
     /// Loads a thread with the account that it draws on.
-    pub fn account(&self, thread: &str) -> Result<Loaded, Error> {
+    pub fn account(&self, thread: &str) -> Result<LoadedThread, Error> {
         let loaded = self.load(thread)?;
         if loaded.has_lost_account() {
             let message = format!("an account above {thread} is missing or cannot be read");
@@ -170,7 +172,7 @@ impl<P: Ports> Service<P> {
 
     /// Reads a page of a thread and all that it spawned, each after its spawner, with its depth.
     /// Threads that cannot be read are left out. The second value is the start of the next page.
-    pub fn tree(&self, thread: &str, cursor: Option<&str>) -> Result<Branches, Error> {
+    pub fn tree(&self, thread: &str, cursor: Option<&str>) -> Result<BranchPage, Error> {
         let page = self.tree_page(thread, cursor)?;
         Ok((page.branches, page.cursor))
     }
@@ -187,18 +189,18 @@ impl<P: Ports> Service<P> {
             return Err(CoreError::invalid("cursor", cursor, "is not one of this tree").into());
         }
         let (mut keys, mut depths) = (Vec::new(), Vec::new());
-        let mut found = cursor.is_none() || self.next(&mut path)?;
+        let mut found = cursor.is_none() || self.advance_tree_path(&mut path)?;
         while found && keys.len() < TREE_THREADS_MAX {
-            keys.extend(path.last().map(|last| key::last(last)));
+            keys.extend(path.last().map(|last| key::last_part(last)));
             depths.push((path.len() - 1) as u32);
             if keys.len() == TREE_THREADS_MAX {
                 break;
             }
-            found = self.next(&mut path)?;
+            found = self.advance_tree_path(&mut path)?;
         }
         let cursor = found.then(|| path.join("\n"));
         let many = self.load_many(&keys)?;
-        let depth = |loaded: &Loaded| {
+        let depth = |loaded: &LoadedThread| {
             let at = keys.iter().position(|key| *key == loaded.key());
             at.map_or(0, |at| depths[at])
         };
@@ -220,22 +222,22 @@ impl<P: Ports> Service<P> {
         match self.load(thread) {
             Ok(_) => Ok(top),
             Err(missing @ Error::Core(CoreError::NotFound { .. }))
-                if !self.next(&mut vec![top.clone()])? =>
+                if !self.advance_tree_path(&mut vec![top.clone()])? =>
             {
                 Err(missing)
             }
-            Err(error) => error.unreadable().map(|_| top),
+            Err(error) => error.into_damage_message().map(|_| top),
         }
     }
 
     /// Advances a path to the next thread of a tree; returns false at the end. Each part of the
     /// path is the end of an index entry's key, which ends with the thread's key. The next thread
     /// is the first child, or else the next sibling of the thread or of one above it.
-    fn next(&self, path: &mut Vec<String>) -> Result<bool, Error> {
+    fn advance_tree_path(&self, path: &mut Vec<String>) -> Result<bool, Error> {
         let mut after = String::new();
         while let Some(parent) = path.last() {
-            let parent = key::index_value(&key::last(parent));
-            let (start, end) = key::below(&["parent", &parent]);
+            let parent = key::index_value(&key::last_part(parent));
+            let (start, end) = key::prefix_range(&["parent", &parent]);
             let from = match after.is_empty() {
                 true => start.clone(),
                 false => format!("{start}{after}\0"),

@@ -2,13 +2,13 @@
 
 use super::runner::is_dead;
 use super::store::check_cursor;
-use super::{Error, Service};
-use crate::ports::Ports;
+use super::{Error, ThreadService};
+use crate::ports::HostPorts;
 use std::collections::BTreeMap;
 use threadkeep_core::error::Error as CoreError;
-use threadkeep_core::plan::Loaded;
-use threadkeep_core::runner::{self, Decision};
-use threadkeep_core::thread::Status;
+use threadkeep_core::plan::LoadedThread;
+use threadkeep_core::runner::{self, CommitDecision};
+use threadkeep_core::thread::ThreadStatus;
 use threadkeep_core::{id, key};
 
 /// Threads that one call visits.
@@ -18,20 +18,20 @@ pub const DEAD_MAX: usize = 1_000;
 
 /// The result of one call of `recover`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Recovery {
+pub struct RecoveryPage {
     /// Ids of threads whose run the call closed.
     pub closed: Vec<String>,
     /// Threads whose holder was not named as dead.
-    pub held: Vec<Loaded>,
+    pub held: Vec<LoadedThread>,
     /// Threads whose records cannot be read: key and problem.
     pub unreadable: Vec<(String, String)>,
     /// Start of the next page.
     pub cursor: Option<String>,
 }
 
-impl<P: Ports> Service<P> {
+impl<P: HostPorts> ThreadService<P> {
     /// Closes the runs of dead holders, a page of held threads at a time.
-    pub fn recover(&self, dead: &[String], cursor: Option<String>) -> Result<Recovery, Error> {
+    pub fn recover(&self, dead: &[String], cursor: Option<String>) -> Result<RecoveryPage, Error> {
         if dead.len() > DEAD_MAX {
             return Err(CoreError::invalid(
                 "dead",
@@ -40,18 +40,18 @@ impl<P: Ports> Service<P> {
             )
             .into());
         }
-        let (start, end) = key::below(&["status", Status::Running.as_str()]);
+        let (start, end) = key::prefix_range(&["status", ThreadStatus::Running.as_str()]);
         check_cursor(cursor.as_deref(), &start, &end)?;
         let start = cursor.unwrap_or(start);
         let page = self.scan_names(key::INDEX, (&start, &end), PAGE_THREADS, false)?;
         let many = self.load_many(&page.keys())?;
-        let mut recovery = Recovery {
+        let mut recovery = RecoveryPage {
             unreadable: [many.unreadable, page.damaged].concat(),
             cursor: page.cursor,
-            ..Recovery::default()
+            ..RecoveryPage::default()
         };
         for loaded in many.threads {
-            if loaded.head.value.status != Status::Running {
+            if loaded.head.value.status != ThreadStatus::Running {
                 continue;
             }
             if !is_dead(dead, &loaded) {
@@ -62,7 +62,7 @@ impl<P: Ports> Service<P> {
                 Ok(true) => recovery.closed.push(loaded.thread.value.id),
                 Ok(false) => {}
                 Err(error) => {
-                    let why = error.unreadable()?;
+                    let why = error.into_damage_message()?;
                     recovery.unreadable.push((loaded.key(), why));
                 }
             }
@@ -71,14 +71,14 @@ impl<P: Ports> Service<P> {
     }
 
     /// Closes a run; returns false if another call has closed it in the meantime.
-    fn close_run(&self, dead: &[String], loaded: &Loaded) -> Result<bool, Error> {
+    fn close_run(&self, dead: &[String], loaded: &LoadedThread) -> Result<bool, Error> {
         let done = self.decide(&loaded.thread.value.id, &|loaded, moment| {
-            if loaded.head.value.status != Status::Running || !is_dead(dead, loaded) {
-                return Ok(Decision::Repeat);
+            if loaded.head.value.status != ThreadStatus::Running || !is_dead(dead, loaded) {
+                return Ok(CommitDecision::Repeat);
             }
             let round = self.round(loaded)?;
             // The operator's caps, too, decide if the parent keeps waiting for the thread.
-            let moment = self.under_policy(moment)?;
+            let moment = self.with_current_ceilings(moment)?;
             Ok(runner::recover(
                 loaded,
                 round.as_ref(),
@@ -95,14 +95,14 @@ impl<P: Ports> Service<P> {
         &self,
         cursor: Option<String>,
     ) -> Result<(BTreeMap<String, u64>, Option<String>), Error> {
-        let (start, end) = key::below(&["status"]);
+        let (start, end) = key::prefix_range(&["status"]);
         check_cursor(cursor.as_deref(), &start, &end)?;
         let start = cursor.unwrap_or(start);
         let page = self.scan_names(key::INDEX, (&start, &end), 500, false)?;
         let mut counts = BTreeMap::new();
         for name in &page.names {
             if let Some(status) = name.split('\u{1}').nth(1) {
-                *counts.entry(id::shown(status)).or_insert(0) += 1;
+                *counts.entry(id::printable_id(status)).or_insert(0) += 1;
             }
         }
         Ok((counts, page.cursor))

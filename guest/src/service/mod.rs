@@ -1,25 +1,25 @@
-//! The exports of the component over [`Ports`]: load, ask the core, commit.
+//! The exports of the component over [`HostPorts`]: load, ask the core, commit.
 //!
 //! Each function here does bounded work. A conflict is decided again from fresh records, at most
-//! [`store::CONFLICTS_MAX`] times. Then the caller gets `unavailable` with the code
+//! [`store::DECISION_TRIES_MAX`] times. Then the caller gets `unavailable` with the code
 //! [`store::CONTENTION`] and may repeat the same call.
 
 pub mod children;
 pub mod history;
 pub mod ledger;
-mod looks;
 pub mod maintenance;
 pub mod registry;
 pub mod resolve;
 pub mod runner;
 pub mod store;
+mod thread_queries;
 pub mod transcript;
 
-use crate::ports::{LibraryError, Ports, StorageError};
+use crate::ports::{HostPorts, LibraryError, StorageError};
 use std::cell::RefCell;
 use std::rc::Rc;
 use threadkeep_core::error::Error as CoreError;
-use threadkeep_core::settings::Pin;
+use threadkeep_core::settings::PinnedSettings;
 
 /// Most pins that a warm instance keeps. A pin never changes, so a turn need not read and parse it
 /// again.
@@ -43,7 +43,7 @@ impl Error {
     ///
     /// # Errors
     /// Any other error, unchanged.
-    pub fn unreadable(self) -> Result<String, Self> {
+    pub fn into_damage_message(self) -> Result<String, Self> {
         match self {
             Self::Core(CoreError::Corrupt(message))
             | Self::Storage(
@@ -55,9 +55,9 @@ impl Error {
         }
     }
 
-    /// Returns true if [`Error::unreadable`] says what is wrong with stored data.
+    /// Returns true if [`Error::into_damage_message`] says what is wrong with stored data.
     pub fn is_damage(&self) -> bool {
-        self.clone().unreadable().is_ok()
+        self.clone().into_damage_message().is_ok()
     }
 }
 
@@ -81,12 +81,12 @@ impl From<LibraryError> for Error {
 
 /// The service: the host's ports, and a small cache of records that never change.
 #[derive(Debug)]
-pub struct Service<P> {
+pub struct ThreadService<P> {
     ports: P,
-    pins: RefCell<Vec<(String, Rc<Pin>)>>,
+    pins: RefCell<Vec<(String, Rc<PinnedSettings>)>>,
 }
 
-impl<P: Ports> Service<P> {
+impl<P: HostPorts> ThreadService<P> {
     /// Makes a service over a host.
     pub const fn new(ports: P) -> Self {
         Self {
@@ -100,7 +100,7 @@ impl<P: Ports> Service<P> {
         &self.ports
     }
 
-    fn cached_pin(&self, hash: &str) -> Option<Rc<Pin>> {
+    fn cached_pin(&self, hash: &str) -> Option<Rc<PinnedSettings>> {
         self.pins
             .borrow()
             .iter()
@@ -108,7 +108,7 @@ impl<P: Ports> Service<P> {
             .map(|(_, pin)| Rc::clone(pin))
     }
 
-    fn cache_pin(&self, hash: &str, pin: Pin) -> Rc<Pin> {
+    fn cache_pin(&self, hash: &str, pin: PinnedSettings) -> Rc<PinnedSettings> {
         let pin = Rc::new(pin);
         let mut pins = self.pins.borrow_mut();
         if pins.len() >= PINS_MAX {

@@ -1,34 +1,34 @@
 //! The registry: create, get, list, title.
 
-use super::store::{Many, check_cursor};
-use super::{Error, Service};
-use crate::ports::Ports;
+use super::store::{LoadedPage, check_cursor};
+use super::{Error, ThreadService};
+use crate::ports::HostPorts;
 use threadkeep_core::error::Error as CoreError;
-use threadkeep_core::history::{Event, Reason, Title};
+use threadkeep_core::history::{CommitReason, Event, TitleEvent};
 use threadkeep_core::key;
-use threadkeep_core::plan::{Change, Loaded, Plan, Stored};
-use threadkeep_core::runner::Decision;
-use threadkeep_core::thread::{self, Draft, Status};
+use threadkeep_core::plan::{CommitPlan, LoadedThread, StoredRecord, ThreadChange};
+use threadkeep_core::runner::CommitDecision;
+use threadkeep_core::thread::{self, ThreadDraft, ThreadStatus};
 
 /// Most threads of one page.
 pub const PAGE_THREADS_MAX: u32 = 100;
 
 /// A filter of threads: the name of an index and a value; `None` lists all.
-pub type Filter<'a> = Option<(&'static str, &'a str)>;
+pub type IndexFilter<'a> = Option<(&'static str, &'a str)>;
 
 /// Returns a plan's records as if they had just been loaded. Their store versions are unknown; a
 /// record that is only shown does not need them.
-pub fn shown(plan: Plan) -> Loaded {
-    Loaded {
-        thread: Stored {
+pub fn loaded_from_plan(plan: CommitPlan) -> LoadedThread {
+    LoadedThread {
+        thread: StoredRecord {
             version: 0,
             value: plan.thread,
         },
-        head: Stored {
+        head: StoredRecord {
             version: 0,
             value: plan.head,
         },
-        chain: Stored {
+        chain: StoredRecord {
             version: 0,
             value: plan.chain,
         },
@@ -37,14 +37,14 @@ pub fn shown(plan: Plan) -> Loaded {
     }
 }
 
-impl<P: Ports> Service<P> {
+impl<P: HostPorts> ThreadService<P> {
     /// Creates a thread; fails if its id exists.
-    pub fn create(&self, draft: &Draft) -> Result<Loaded, Error> {
-        let resolved = self.resolve(draft)?;
+    pub fn create(&self, draft: &ThreadDraft) -> Result<LoadedThread, Error> {
+        let resolved = self.resolve_draft(draft)?;
         let now = self.ports.now();
         let plan = thread::create(draft, resolved, None, now, &self.ports.random(8))?;
         if self.commit(&plan)? {
-            return Ok(shown(plan));
+            return Ok(loaded_from_plan(plan));
         }
         Err(CoreError::Exists(plan.thread.id).into())
     }
@@ -52,21 +52,28 @@ impl<P: Ports> Service<P> {
     /// Lists a page of threads, newest first: all, or those of an index.
     pub fn list(
         &self,
-        filter: Filter<'_>,
+        filter: IndexFilter<'_>,
         limit: u32,
         cursor: Option<String>,
-    ) -> Result<(Many, Option<String>), Error> {
+    ) -> Result<(LoadedPage, Option<String>), Error> {
         if limit == 0 || limit > PAGE_THREADS_MAX {
             return Err(CoreError::invalid("limit", &limit.to_string(), "must be 1 to 100").into());
         }
         if let Some(("status", status)) = filter
-            && !Status::ALL.iter().any(|known| known.as_str() == status)
+            && !ThreadStatus::ALL
+                .iter()
+                .any(|known| known.as_str() == status)
         {
-            let names: Vec<&str> = Status::ALL.iter().map(|known| known.as_str()).collect();
-            return Err(CoreError::unknown("status", status, "is not a status", &names).into());
+            let names: Vec<&str> = ThreadStatus::ALL
+                .iter()
+                .map(|known| known.as_str())
+                .collect();
+            return Err(
+                CoreError::invalid_name("status", status, "is not a status", &names).into(),
+            );
         }
         let (name, value) = filter.unwrap_or((key::RECENCY, ""));
-        let (start, end) = key::below(&[name, &key::index_value(value)]);
+        let (start, end) = key::prefix_range(&[name, &key::index_value(value)]);
         check_cursor(cursor.as_deref(), &start, &end)?;
         let end = cursor.unwrap_or(end);
         let page = self.scan_names(key::INDEX, (&start, &end), limit, true)?;
@@ -77,24 +84,24 @@ impl<P: Ports> Service<P> {
 
     /// Sets or removes the title. The title of a held thread changes without an entry in its
     /// history.
-    pub fn set_title(&self, thread: &str, title: Option<String>) -> Result<Loaded, Error> {
+    pub fn set_title(&self, thread: &str, title: Option<String>) -> Result<LoadedThread, Error> {
         thread::check_title(title.as_deref())?;
         let done = self.decide(thread, &|loaded, moment| {
             if loaded.thread.value.title == title {
-                return Ok(Decision::Repeat);
+                return Ok(CommitDecision::Repeat);
             }
-            let mut change = Change::new(loaded, moment);
+            let mut change = ThreadChange::new(loaded, moment);
             change.thread.title.clone_from(&title);
-            let plan = if loaded.head.value.status == Status::Running {
+            let plan = if loaded.head.value.status == ThreadStatus::Running {
                 change.into_head_plan()?
             } else {
-                change.push(Event::Title(Title {
+                change.push_event(Event::Title(TitleEvent {
                     title: title.clone(),
                 }));
-                change.into_plan(Reason::Changed)?
+                change.into_plan(CommitReason::Changed)?
             };
-            Ok(Decision::Commit(Box::new(plan)))
+            Ok(CommitDecision::Commit(Box::new(plan)))
         })?;
-        Ok(done.map_or_else(|loaded| loaded, shown))
+        Ok(done.map_or_else(|loaded| loaded, loaded_from_plan))
     }
 }

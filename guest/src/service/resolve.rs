@@ -1,36 +1,37 @@
 //! Resolves the settings of a thread: directive, model, tools and policy from the library, fixed in
 //! a pin.
 
-use super::{Error, Service};
-use crate::ports::Ports;
+use super::{Error, ThreadService};
+use crate::ports::HostPorts;
 use std::rc::Rc;
 use threadkeep_core::error::{ECHO_BYTES_MAX, Error as CoreError, cut};
-use threadkeep_core::json::{Map, Value};
-use threadkeep_core::plan::{Loaded, Moment};
+use threadkeep_core::json::{JsonObject, JsonValue};
+use threadkeep_core::plan::{DecisionContext, LoadedThread};
 use threadkeep_core::settings::{
-    Directive, Model, Pin, Policy, ToolDef, builtins, check_asked, pin,
+    Directive, Model, PinnedSettings, Policy, ToolDef, builtin_tools, check_draft_capabilities,
+    resolve_settings,
 };
-use threadkeep_core::thread::{Draft, Overrides, Resolved};
+use threadkeep_core::thread::{CreatorOverrides, ResolvedDraft, ThreadDraft};
 use threadkeep_core::{id, key};
 
 /// The model of a thread that names none.
 const DEFAULT_MODEL: &str = "default";
 
 /// The pin of a thread, and its text and hash if it is a new one.
-pub type Pinned = (Rc<Pin>, Option<(String, String)>);
+pub type PinForStart = (Rc<PinnedSettings>, Option<(String, String)>);
 
-impl<P: Ports> Service<P> {
+impl<P: HostPorts> ThreadService<P> {
     /// Checks a draft against the library and fills it in.
-    pub fn resolve(&self, draft: &Draft) -> Result<Resolved, Error> {
+    pub fn resolve_draft(&self, draft: &ThreadDraft) -> Result<ResolvedDraft, Error> {
         let directive = self.directive(draft.directive.as_deref())?;
         let catalog = self.catalog()?;
         let asked = &draft.overrides.capabilities;
-        check_asked(draft.directive.as_deref(), asked, &catalog)?;
-        let pin = self.fresh_pin(directive.as_ref(), &draft.inputs, &draft.overrides, catalog)?;
+        check_draft_capabilities(draft.directive.as_deref(), asked, &catalog)?;
+        let pin = self.new_pin(directive.as_ref(), &draft.inputs, &draft.overrides, catalog)?;
         pin.to_text()?;
         let inputs = match &directive {
             Some(directive) => directive.resolve_inputs(&draft.inputs)?,
-            None if draft.inputs.is_empty() => Map::new(),
+            None if draft.inputs.is_empty() => JsonObject::new(),
             None => {
                 return Err(
                     CoreError::invalid("inputs", &draft.inputs, "a chat takes no inputs").into(),
@@ -41,20 +42,21 @@ impl<P: Ports> Service<P> {
             .as_ref()
             .and_then(|directive| directive.limits.spend);
         let named = draft.overrides.limits.spend.or(own);
-        Ok(Resolved {
+        Ok(ResolvedDraft {
             reserve: named.map(|named| named.min(pin.limits.spend.unwrap_or(named))),
             model: model_name(directive.as_ref(), &draft.overrides),
             limits: pin.limits,
             capabilities: pin.capabilities,
-            inputs: Value::Object(inputs).to_string(),
+            inputs: JsonValue::Object(inputs).to_string(),
         })
     }
 
     /// Returns the pin of a thread, or a new one if it has none or is a chat whose files have
     /// changed.
-    pub fn pin_for_start(&self, loaded: &Loaded) -> Result<Pinned, Error> {
+    pub fn pin_for_start(&self, loaded: &LoadedThread) -> Result<PinForStart, Error> {
         let thread = &loaded.thread.value;
-        let suspended = loaded.head.value.status == threadkeep_core::thread::Status::Suspended;
+        let suspended =
+            loaded.head.value.status == threadkeep_core::thread::ThreadStatus::Suspended;
         if thread.pin.is_some() && (thread.directive.is_some() || suspended) {
             return Ok((self.pin(loaded)?, None));
         }
@@ -65,7 +67,7 @@ impl<P: Ports> Service<P> {
             ""
         };
         let catalog = self.catalog()?;
-        let pin = self.fresh_pin(directive.as_ref(), inputs, &thread.overrides, catalog)?;
+        let pin = self.new_pin(directive.as_ref(), inputs, &thread.overrides, catalog)?;
         let (text, hash) = pin.to_text()?;
         if thread.pin.as_deref() == Some(&hash) {
             return Ok((self.pin(loaded)?, None));
@@ -74,7 +76,7 @@ impl<P: Ports> Service<P> {
     }
 
     /// Returns the pin of a thread.
-    pub fn pin(&self, loaded: &Loaded) -> Result<Rc<Pin>, Error> {
+    pub fn pin(&self, loaded: &LoadedThread) -> Result<Rc<PinnedSettings>, Error> {
         let thread = &loaded.thread.value;
         let missing = || CoreError::Corrupt(format!("the pin of {} is missing", thread.id));
         let hash = thread.pin.as_deref().ok_or_else(missing)?;
@@ -84,11 +86,11 @@ impl<P: Ports> Service<P> {
         let name = key::join(&[&id::key(&thread.chain), hash]);
         let items = self.ports.get(&[(key::PIN, &name)])?;
         let item = items.first().ok_or_else(missing)?;
-        Ok(self.cache_pin(hash, Pin::from_text(&item.value)?))
+        Ok(self.cache_pin(hash, PinnedSettings::from_text(&item.value)?))
     }
 
     /// Returns the pin of a thread, or `None` if it was never started.
-    pub fn pin_if_any(&self, loaded: &Loaded) -> Result<Option<Rc<Pin>>, Error> {
+    pub fn pin_if_any(&self, loaded: &LoadedThread) -> Result<Option<Rc<PinnedSettings>>, Error> {
         let pinned = loaded.thread.value.pin.is_some();
         pinned.then(|| self.pin(loaded)).transpose()
     }
@@ -96,36 +98,41 @@ impl<P: Ports> Service<P> {
     /// Reads the operator's policy, with the preset for threads that set no caps.
     fn policy(&self) -> Result<Policy, Error> {
         let preset = self.ports.library("settings", "preset")?;
-        self.policy_over(preset.first().map(String::as_str))
+        self.policy_with_preset(preset.first().map(String::as_str))
     }
 
     #[inline(never)]
-    pub(super) fn policy_over(&self, preset: Option<&str>) -> Result<Policy, Error> {
+    pub(super) fn policy_with_preset(&self, preset: Option<&str>) -> Result<Policy, Error> {
         let policy = self.ports.library("settings", "policy")?;
         Ok(Policy::parse(preset, policy.first().map(String::as_str))?)
     }
 
     /// Returns the same moment with the ceilings that the operator sets now, whatever they were
     /// when the thread was created.
-    pub fn under_policy<'a>(&self, moment: Moment<'a>) -> Result<Moment<'a>, Error> {
-        let policy = self.policy_over(None)?;
-        Ok(Moment {
+    pub fn with_current_ceilings<'a>(
+        &self,
+        moment: DecisionContext<'a>,
+    ) -> Result<DecisionContext<'a>, Error> {
+        let policy = self.policy_with_preset(None)?;
+        Ok(DecisionContext {
             ceiling: policy.limits,
             unknown_bill: policy.unknown_bill,
             ..moment
         })
     }
 
-    fn fresh_pin(
+    fn new_pin(
         &self,
         directive: Option<&Directive>,
         inputs: &str,
-        overrides: &Overrides,
+        overrides: &CreatorOverrides,
         catalog: Vec<ToolDef>,
-    ) -> Result<Pin, Error> {
+    ) -> Result<PinnedSettings, Error> {
         let model = self.model(&model_name(directive, overrides))?;
         let policy = self.policy()?;
-        Ok(pin(directive, inputs, overrides, model, catalog, &policy)?)
+        Ok(resolve_settings(
+            directive, inputs, overrides, model, catalog, &policy,
+        )?)
     }
 
     /// Returns every tool of the host, and the runner's own tools.
@@ -137,13 +144,13 @@ impl<P: Ports> Service<P> {
                 catalog.push(ToolDef::parse(&text)?);
             }
         }
-        catalog.extend(builtins());
+        catalog.extend(builtin_tools());
         Ok(catalog)
     }
 
     fn directive(&self, name: Option<&str>) -> Result<Option<Directive>, Error> {
         let Some(name) = name else { return Ok(None) };
-        id::check("directive", name)?;
+        id::check_id("directive", name)?;
         match self.ports.library("directive", name)?.first() {
             Some(text) => Ok(Some(Directive::parse(text)?)),
             None => Err(self.not_found("directive", name)?),
@@ -170,7 +177,7 @@ impl<P: Ports> Service<P> {
     }
 }
 
-fn model_name(directive: Option<&Directive>, overrides: &Overrides) -> String {
+fn model_name(directive: Option<&Directive>, overrides: &CreatorOverrides) -> String {
     overrides
         .model
         .clone()

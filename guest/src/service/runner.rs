@@ -1,22 +1,27 @@
 //! The runner: each call loads the inputs of a decision, commits it, and returns the next step of
 //! the driver.
 
-use super::registry::shown;
+use super::registry::loaded_from_plan;
 use super::store::check_cursor;
-use super::{Error, Service};
-use crate::ports::{Ports, StorageError};
+use super::{Error, ThreadService};
+use crate::ports::{HostPorts, StorageError};
 use std::rc::Rc;
 use threadkeep_core::error::Error as CoreError;
-use threadkeep_core::history::{Entry, Message, messages, parse_user};
-use threadkeep_core::json::{self, Fields, FromJson, Taken, ToJson, Value, Wrong};
-use threadkeep_core::limits::Limits;
-use threadkeep_core::plan::{Expect, Loaded, Plan, Standing, Write, is_to_be_revived, standing};
-use threadkeep_core::runner::{
-    self, Decision, KeptPartial, Kit, MAIL_MAX, Mail, PARTIAL_BYTES_MAX, Proof, Signal,
-    StartRequest, Step, Submission,
+use threadkeep_core::history::{Entry, Message, parse_user, provider_messages};
+use threadkeep_core::json::{
+    self, FromJson, JsonError, JsonValue, ObjectReader, ObjectWriter, ToJson,
 };
-use threadkeep_core::settings::Pin;
-use threadkeep_core::thread::{Head, Status, StepKind};
+use threadkeep_core::limits::ThreadCaps;
+use threadkeep_core::plan::{
+    CommitPlan, LoadedThread, StoreWrite, WaitStanding, WriteCondition, is_to_be_revived,
+    wait_standing,
+};
+use threadkeep_core::runner::{
+    self, CommitDecision, DecisionInputs, HolderProof, InboxMessage, KeptPartial, MAIL_MAX,
+    PARTIAL_BYTES_MAX, Signal, StartRequest, Step, StepSubmission,
+};
+use threadkeep_core::settings::PinnedSettings;
+use threadkeep_core::thread::{Head, StepKind, ThreadStatus};
 use threadkeep_core::time::Instant;
 use threadkeep_core::{id, key};
 
@@ -26,13 +31,13 @@ const ENTRIES_CARRIED_MAX: u64 = 8;
 
 /// A step for a driver, with the data that a model call needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Handed {
+pub struct StepHandle {
     /// The thread in its current state.
-    pub loaded: Loaded,
+    pub loaded: LoadedThread,
     /// The step.
     pub step: Step,
     /// Prompt, model and tools, for a model call.
-    pub pin: Option<Rc<Pin>>,
+    pub pin: Option<Rc<PinnedSettings>>,
     /// Versions up to this one are not in `messages`.
     pub since: u64,
     /// Messages of the entries after it.
@@ -41,9 +46,9 @@ pub struct Handed {
 
 /// The verdict on a step in progress, for its driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum News {
+pub enum ProgressVerdict {
     /// Continue the step.
-    GoOn,
+    Continue,
     /// A cancel waits: stop the step and submit `stopped`.
     Stop,
     /// Another holder has the thread.
@@ -52,9 +57,9 @@ pub enum News {
 
 /// A thread that needs a driver.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Due {
+pub struct DueThread {
     /// Its records.
-    pub loaded: Loaded,
+    pub loaded: LoadedThread,
     /// Store version of its partial, 0 if there is none.
     pub partial: u64,
 }
@@ -69,17 +74,17 @@ struct PartialRecord {
 
 impl ToJson for PartialRecord {
     fn write(&self, out: &mut String) {
-        Fields::new(out)
+        ObjectWriter::new(out)
             .add("step", &self.step)
             .add("text", &self.text)
             .add_present("time", &self.time)
-            .end();
+            .finish();
     }
 }
 
 impl FromJson for PartialRecord {
-    fn read(value: Value<'_>) -> Result<Self, Wrong> {
-        let mut taken = Taken::new(value)?;
+    fn read(value: JsonValue<'_>) -> Result<Self, JsonError> {
+        let mut taken = ObjectReader::new(value)?;
         Ok(Self {
             step: taken.field("step")?,
             text: taken.field("text")?,
@@ -87,7 +92,7 @@ impl FromJson for PartialRecord {
         })
     }
 
-    fn hollow() -> Self {
+    fn placeholder() -> Self {
         Self {
             step: 0,
             text: String::new(),
@@ -96,7 +101,7 @@ impl FromJson for PartialRecord {
     }
 }
 
-impl<P: Ports> Service<P> {
+impl<P: HostPorts> ThreadService<P> {
     /// Begins a run, or continues a suspended one.
     pub fn start(
         &self,
@@ -104,11 +109,11 @@ impl<P: Ports> Service<P> {
         input: Option<&str>,
         holder: &str,
         name: &str,
-    ) -> Result<Handed, Error> {
+    ) -> Result<StepHandle, Error> {
         let input: Option<Message> = input.map(parse_user).transpose()?;
         let done = self.decide(thread, &|loaded, moment| {
             let (pin, fresh) = match loaded.head.value.status {
-                Status::Created | Status::Idle | Status::Suspended => {
+                ThreadStatus::Created | ThreadStatus::Idle | ThreadStatus::Suspended => {
                     let (pin, fresh) = self.pin_for_start(loaded)?;
                     (Some(pin), fresh)
                 }
@@ -118,9 +123,9 @@ impl<P: Ports> Service<P> {
                 input: input.clone(),
                 holder,
                 key: name,
-                kit: self.kit(loaded, self.round(loaded)?.as_ref())?,
+                inputs: self.load_decision_inputs(loaded, self.round(loaded)?.as_ref())?,
             };
-            let moment = self.under_policy(moment)?;
+            let moment = self.with_current_ceilings(moment)?;
             Ok(runner::start(
                 loaded,
                 pin.as_deref(),
@@ -129,17 +134,26 @@ impl<P: Ports> Service<P> {
                 moment,
             )?)
         })?;
-        self.hand(done, 0)
+        self.hand_out_step(done, 0)
     }
 
     /// Takes over a thread whose holder is gone.
-    pub fn claim(&self, thread: &str, holder: &str, proof: Proof) -> Result<Handed, Error> {
+    pub fn claim(
+        &self,
+        thread: &str,
+        holder: &str,
+        proof: HolderProof,
+    ) -> Result<StepHandle, Error> {
         let done = self.decide_or_close(thread, &|loaded, moment| {
             let round = self.round(loaded)?;
             let partial = self.partial(loaded)?;
             let pin = self.pin_if_any(loaded)?;
-            let claimer = (holder, proof, self.kit(loaded, round.as_ref())?);
-            let moment = self.under_policy(moment)?;
+            let claimer = (
+                holder,
+                proof,
+                self.load_decision_inputs(loaded, round.as_ref())?,
+            );
+            let moment = self.with_current_ceilings(moment)?;
             Ok(runner::claim(
                 loaded,
                 pin.as_deref(),
@@ -149,16 +163,16 @@ impl<P: Ports> Service<P> {
                 moment,
             )?)
         })?;
-        self.hand(done, 0)
+        self.hand_out_step(done, 0)
     }
 
     /// Applies the result of a step.
     pub fn submit(
         &self,
         thread: &str,
-        submission: &Submission,
+        submission: &StepSubmission,
         have: u64,
-    ) -> Result<Handed, Error> {
+    ) -> Result<StepHandle, Error> {
         let done = self.decide_or_close(thread, &|loaded, moment| {
             let pin = self.pin_if_any(loaded)?;
             let round = self.round(loaded)?;
@@ -171,14 +185,15 @@ impl<P: Ports> Service<P> {
                 true => self.entry(&loaded.key(), submission.version + 1)?,
                 false => None,
             };
-            let moment = self.under_policy(moment)?;
+            let moment = self.with_current_ceilings(moment)?;
             let mut submission = submission.clone();
             if pending {
                 let outcome = &submission.outcome;
-                let prepared = self.prepare(loaded, pin.as_deref(), outcome, moment.ceiling)?;
-                submission.kit = Kit {
+                let prepared =
+                    self.prepare_calls(loaded, pin.as_deref(), outcome, moment.ceiling)?;
+                submission.inputs = DecisionInputs {
                     prepared,
-                    ..self.kit(loaded, round.as_ref())?
+                    ..self.load_decision_inputs(loaded, round.as_ref())?
                 };
             }
             Ok(runner::submit(
@@ -190,11 +205,11 @@ impl<P: Ports> Service<P> {
                 moment,
             )?)
         })?;
-        self.hand(done, have)
+        self.hand_out_step(done, have)
     }
 
     /// Stores the partial text of a stream, and returns the verdict on the step.
-    pub fn progress(&self, thread: &str, token: u64, text: &str) -> Result<News, Error> {
+    pub fn progress(&self, thread: &str, token: u64, text: &str) -> Result<ProgressVerdict, Error> {
         if threadkeep_core::history::escaped_bytes(text) > PARTIAL_BYTES_MAX {
             return Err(CoreError::invalid(
                 "partial",
@@ -205,8 +220,8 @@ impl<P: Ports> Service<P> {
         }
         let loaded = self.load(thread)?;
         let head = &loaded.head.value;
-        if head.token != token || head.status != Status::Running {
-            return Ok(News::Fenced);
+        if head.token != token || head.status != ThreadStatus::Running {
+            return Ok(ProgressVerdict::Fenced);
         }
         if let (false, Some(step)) = (text.is_empty(), &head.step) {
             let record = PartialRecord {
@@ -214,16 +229,16 @@ impl<P: Ports> Service<P> {
                 text: text.to_owned(),
                 time: Some(self.ports.now()),
             };
-            let (key, value) = (loaded.key(), json::text(&record));
-            let check = Write::Check {
+            let (key, value) = (loaded.key(), json::to_text(&record));
+            let check = StoreWrite::Check {
                 collection: key::HEAD,
                 key: key.clone(),
                 version: loaded.head.version,
             };
-            let put = Write::Put {
+            let put = StoreWrite::Put {
                 collection: key::PARTIAL,
                 key,
-                expect: Expect::Any,
+                expect: WriteCondition::Any,
                 value,
             };
             // If the head has moved, the text may belong to no step any more. The next progress
@@ -236,25 +251,25 @@ impl<P: Ports> Service<P> {
             }
         }
         Ok(if head.intent.is_some() {
-            News::Stop
+            ProgressVerdict::Stop
         } else {
-            News::GoOn
+            ProgressVerdict::Continue
         })
     }
 
     /// Sends a signal; returns the thread afterwards. The same id with the same content is applied
     /// once.
-    pub fn signal(&self, thread: &str, name: &str, signal: &Signal) -> Result<Loaded, Error> {
+    pub fn signal(&self, thread: &str, name: &str, signal: &Signal) -> Result<LoadedThread, Error> {
         if name.is_empty() || name.len() > 128 || name.chars().any(char::is_control) {
             let problem = "must be 1 to 128 bytes without control characters";
             return Err(CoreError::invalid("id", name, problem).into());
         }
         let done = self.decide(thread, &|loaded, moment| {
-            let seen = key::join(&[&loaded.root(), name]);
+            let seen = key::join(&[&loaded.chain_key(), name]);
             if let Some(item) = self.ports.get(&[(key::SEEN, &seen)])?.first() {
                 let (expected, actual) = (signal.digest(), item.value.clone());
                 return match expected == actual {
-                    true => Ok(Decision::Repeat),
+                    true => Ok(CommitDecision::Repeat),
                     false => Err(CoreError::Conflict {
                         field: "content",
                         expected,
@@ -265,7 +280,7 @@ impl<P: Ports> Service<P> {
             }
             let round = self.round(loaded)?;
             let moment = match signal {
-                Signal::Raise(_) => self.under_policy(moment)?,
+                Signal::Raise(_) => self.with_current_ceilings(moment)?,
                 Signal::Message(_) | Signal::Cancel | Signal::Kill => moment,
             };
             let signal = signal.clone();
@@ -283,7 +298,7 @@ impl<P: Ports> Service<P> {
             // It cannot be ended itself; what it spawned is told in its place.
             self.tell_below(vec![id::key(thread)], intent)?;
         }
-        Ok(done?.map_or_else(|loaded| loaded, shown))
+        Ok(done?.map_or_else(|loaded| loaded, loaded_from_plan))
     }
 
     /// Lists threads that need a driver: the longest due first, or those of the tree under one.
@@ -292,7 +307,7 @@ impl<P: Ports> Service<P> {
         limit: u32,
         cursor: Option<String>,
         under: Option<&str>,
-    ) -> Result<(Vec<Due>, Option<String>), Error> {
+    ) -> Result<(Vec<DueThread>, Option<String>), Error> {
         if limit == 0 || limit > super::registry::PAGE_THREADS_MAX {
             return Err(CoreError::invalid("limit", &limit.to_string(), "must be 1 to 100").into());
         }
@@ -300,7 +315,7 @@ impl<P: Ports> Service<P> {
         let (many, cursor) = match under {
             Some(top) => self.tree(top, cursor.as_deref())?,
             None => {
-                let (due, cursor) = self.due(now, limit, cursor)?;
+                let (due, cursor) = self.due_page(now, limit, cursor)?;
                 (due.into_iter().map(|loaded| (loaded, 0)).collect(), cursor)
             }
         };
@@ -308,21 +323,25 @@ impl<P: Ports> Service<P> {
         for (loaded, depth) in many {
             // The driver of a tree decides itself about starting the top; the threads below
             // continue with it.
-            let due_now = wants_somebody(&loaded.head.value, now)
-                && !self.is_capped(&loaded, &mut ceiling)?;
+            let due_now =
+                needs_driver(&loaded.head.value, now) && !self.is_capped(&loaded, &mut ceiling)?;
             if !due_now && (depth == 0 || !self.is_to_be_revived(&loaded, &mut ceiling)?) {
                 continue;
             }
             let partial = self.partial(&loaded)?.version;
-            due.push(Due { loaded, partial });
+            due.push(DueThread { loaded, partial });
         }
         Ok((due, cursor))
     }
 
     /// Returns true if a suspended thread, made due by a message, cannot go on before a raise.
-    fn is_capped(&self, loaded: &Loaded, ceiling: &mut Option<Limits>) -> Result<bool, Error> {
+    fn is_capped(
+        &self,
+        loaded: &LoadedThread,
+        ceiling: &mut Option<ThreadCaps>,
+    ) -> Result<bool, Error> {
         let head = &loaded.head.value;
-        if head.status != Status::Suspended || head.intent.is_some() || head.sweep.is_some() {
+        if head.status != ThreadStatus::Suspended || head.intent.is_some() || head.sweep.is_some() {
             return Ok(false);
         }
         Ok(runner::is_start_refused(
@@ -333,11 +352,11 @@ impl<P: Ports> Service<P> {
 
     /// Returns the operator's caps, which the host is asked for once a call, and only where a
     /// thread is suspended.
-    fn read_ceiling(&self, known: &mut Option<Limits>) -> Result<Limits, Error> {
+    fn read_ceiling(&self, known: &mut Option<ThreadCaps>) -> Result<ThreadCaps, Error> {
         if let Some(ceiling) = known {
             return Ok(*ceiling);
         }
-        let ceiling = self.policy_over(None)?.limits;
+        let ceiling = self.policy_with_preset(None)?.limits;
         *known = Some(ceiling);
         Ok(ceiling)
     }
@@ -346,46 +365,46 @@ impl<P: Ports> Service<P> {
     /// again. A thread that cannot be read is not.
     fn is_to_be_revived(
         &self,
-        shown: &Loaded,
-        ceiling: &mut Option<Limits>,
+        shown: &LoadedThread,
+        ceiling: &mut Option<ThreadCaps>,
     ) -> Result<bool, Error> {
         let shares = !shown.chain.value.has_account();
         let head = &shown.head.value;
-        if head.status != Status::Suspended
-            || standing(head, shares, Limits::NONE) != Standing::Interrupted
+        if head.status != ThreadStatus::Suspended
+            || wait_standing(head, shares, ThreadCaps::NONE) != WaitStanding::Interrupted
         {
             return Ok(false);
         }
         let ceiling = self.read_ceiling(ceiling)?;
         match self.load(&shown.thread.value.id) {
             Ok(loaded) => Ok(is_to_be_revived(&loaded, ceiling)),
-            Err(error) => error.unreadable().map(|_| false),
+            Err(error) => error.into_damage_message().map(|_| false),
         }
     }
 
     /// Reads a page of the threads that have a due entry whose time has come.
-    fn due(
+    fn due_page(
         &self,
         now: Instant,
         limit: u32,
         cursor: Option<String>,
-    ) -> Result<(Vec<Loaded>, Option<String>), Error> {
+    ) -> Result<(Vec<LoadedThread>, Option<String>), Error> {
         // If the clock has stepped back since the previous page, its cursor lies behind the end,
         // and nothing is due.
-        check_cursor(cursor.as_deref(), "", &key::number(u64::MAX))?;
-        let end = key::number(now.millis().saturating_add(1));
+        check_cursor(cursor.as_deref(), "", &key::encode_number(u64::MAX))?;
+        let end = key::encode_number(now.millis().saturating_add(1));
         let start = cursor.unwrap_or_default();
         let page = self.scan_names(key::DUE, (&start, &end), limit, false)?;
         Ok((self.load_many(&page.keys())?.threads, page.cursor))
     }
 
     /// Reads the partial text of the pending step's stream, if it was stored and can be read.
-    pub fn partial(&self, loaded: &Loaded) -> Result<KeptPartial, Error> {
+    pub fn partial(&self, loaded: &LoadedThread) -> Result<KeptPartial, Error> {
         let items = self.get_readable(&[(key::PARTIAL, &loaded.key())])?;
         let Some(item) = items.first() else {
             return Ok(KeptPartial::default());
         };
-        let Ok(record) = super::store::parse::<PartialRecord>(item) else {
+        let Ok(record) = super::store::parse_record::<PartialRecord>(item) else {
             return Ok(KeptPartial {
                 version: item.version,
                 ..KeptPartial::default()
@@ -407,14 +426,14 @@ impl<P: Ports> Service<P> {
     /// Reads the mail that waits: one item for each message that the head counts, also where its
     /// record is missing or cannot be read.
     #[inline(never)]
-    pub fn mail(&self, loaded: &Loaded) -> Result<Vec<Mail>, Error> {
+    pub fn mail(&self, loaded: &LoadedThread) -> Result<Vec<InboxMessage>, Error> {
         let head = &loaded.head.value;
-        if head.mail() == 0 {
+        if head.mail_count() == 0 {
             return Ok(Vec::new());
         }
-        let root = loaded.root();
+        let root = loaded.chain_key();
         let names: Vec<String> = (head.mail_from..head.mail_to.min(head.mail_from + MAIL_MAX))
-            .map(|n| key::join(&[&root, &key::number(n)]))
+            .map(|n| key::join(&[&root, &key::encode_number(n)]))
             .collect();
         let pairs: Vec<(&str, &str)> = names
             .iter()
@@ -423,19 +442,23 @@ impl<P: Ports> Service<P> {
         let items = self.get_readable(&pairs)?;
         let mail = names.into_iter().map(|key| {
             let item = items.iter().find(|item| item.name == key);
-            let message = item.and_then(|item| super::store::parse(item).ok());
-            Mail { key, message }
+            let message = item.and_then(|item| super::store::parse_record(item).ok());
+            InboxMessage { key, message }
         });
         Ok(mail.collect())
     }
 
     /// Returns the pending step of the committed plan, or of the thread as loaded if nothing was
     /// committed.
-    fn hand(&self, done: Result<Plan, Loaded>, have: u64) -> Result<Handed, Error> {
+    fn hand_out_step(
+        &self,
+        done: Result<CommitPlan, LoadedThread>,
+        have: u64,
+    ) -> Result<StepHandle, Error> {
         let (loaded, entry) = match done {
             Ok(mut plan) => {
                 let entry = plan.entry.take();
-                (shown(plan), entry)
+                (loaded_from_plan(plan), entry)
             }
             Err(loaded) => (loaded, None),
         };
@@ -449,12 +472,14 @@ impl<P: Ports> Service<P> {
             }
             (None, _) => None,
         };
-        let step = runner::step(&loaded.head.value, pin.as_deref(), round)?;
+        let step = runner::pending_step(&loaded.head.value, pin.as_deref(), round)?;
         let (since, messages) = match step.kind {
-            Some(StepKind::CallLlm) => self.carried(&loaded, have, step.version, entry)?,
+            Some(StepKind::CallLlm) => {
+                self.messages_to_carry(&loaded, have, step.version, entry)?
+            }
             _ => (0, Vec::new()),
         };
-        Ok(Handed {
+        Ok(StepHandle {
             loaded,
             step,
             pin,
@@ -465,9 +490,9 @@ impl<P: Ports> Service<P> {
 
     /// Returns the messages after `have` up to the step's version, if they are few; otherwise none,
     /// and the driver reads them itself.
-    fn carried(
+    fn messages_to_carry(
         &self,
-        loaded: &Loaded,
+        loaded: &LoadedThread,
         have: u64,
         until: u64,
         entry: Option<Entry>,
@@ -497,11 +522,11 @@ impl<P: Ports> Service<P> {
                 return Ok((until, Vec::new()));
             }
             for (_, text) in lines {
-                texts.extend(messages(&Entry::from_text(&text)?));
+                texts.extend(provider_messages(&Entry::from_text(&text)?));
             }
         }
         if let Some(entry) = own {
-            texts.extend(messages(entry));
+            texts.extend(provider_messages(entry));
         }
         Ok((have, texts))
     }
@@ -509,14 +534,15 @@ impl<P: Ports> Service<P> {
 
 /// Returns true if a thread is due and no holder drives it. A held thread needs no driver until its
 /// lease expires, except to propagate an end intent to its children.
-fn wants_somebody(head: &Head, now: Instant) -> bool {
+fn needs_driver(head: &Head, now: Instant) -> bool {
     let due = head.due.is_some_and(|due| due <= now.millis());
-    let held = head.status == Status::Running && head.expiry.is_some_and(|expiry| expiry >= now);
+    let held =
+        head.status == ThreadStatus::Running && head.expiry.is_some_and(|expiry| expiry >= now);
     due && (!held || head.sweep.is_some())
 }
 
 /// Returns true if the thread's holder is in the list. Ids of holders are compared byte for byte.
-pub fn is_dead(dead: &[String], loaded: &Loaded) -> bool {
+pub fn is_dead(dead: &[String], loaded: &LoadedThread) -> bool {
     loaded
         .head
         .value

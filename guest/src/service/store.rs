@@ -1,27 +1,29 @@
 //! Loads records by id and entries by version, and commits plans.
 
-use super::{Error, Service};
-use crate::ports::{Item, Ports, StorageError};
+use super::{Error, ThreadService};
+use crate::ports::{HostPorts, StorageError, StoredItem};
 use threadkeep_core::error::{ECHO_BYTES_MAX, Error as CoreError, cut};
 use threadkeep_core::history::Entry;
 use threadkeep_core::json::{self, FromJson};
 use threadkeep_core::ledger::{ACCOUNTS_MAX, UnknownBill};
-use threadkeep_core::limits::Limits;
-use threadkeep_core::plan::{Loaded, Moment, Neighbour, Plan, Stored, Write};
-use threadkeep_core::runner::Decision;
+use threadkeep_core::limits::ThreadCaps;
+use threadkeep_core::plan::{
+    CommitPlan, DecisionContext, LoadedThread, RelatedThread, StoreWrite, StoredRecord,
+};
+use threadkeep_core::runner::CommitDecision;
 use threadkeep_core::thread::{ChainRecord, Head, ThreadRecord};
 use threadkeep_core::{id, key};
 
 /// Most times that a conflicting decision is made before the caller gets `unavailable`.
-pub const CONFLICTS_MAX: u32 = 3;
+pub const DECISION_TRIES_MAX: u32 = 3;
 /// Code of `unavailable` if other writers were faster each time. One writer always succeeds, so the
 /// same call, repeated after a while, succeeds too.
 pub const CONTENTION: &str = "contention";
-/// Most reads of [`Service::load`]: the thread, its chain if that has another key, and the chains
+/// Most reads of [`ThreadService::load`]: the thread, its chain if that has another key, and the chains
 /// above it.
 const LOAD_READS_MAX: u32 = 3;
 /// Most tries of a commit whose outcome is unknown.
-const UNKNOWN_MAX: u32 = 3;
+const UNKNOWN_OUTCOME_TRIES_MAX: u32 = 3;
 /// Longest cursor, in bytes. A cursor is a key of the store.
 const CURSOR_BYTES_MAX: usize = 512;
 /// Ids that are compared to find the nearest one to an id that does not exist.
@@ -29,9 +31,9 @@ const NEAREST_IDS_MAX: u32 = 200;
 
 /// Threads that were loaded together.
 #[derive(Debug, Default)]
-pub struct Many {
+pub struct LoadedPage {
     /// Threads that could be read.
-    pub threads: Vec<Loaded>,
+    pub threads: Vec<LoadedThread>,
     /// Threads that could not: key and problem.
     pub unreadable: Vec<(String, String)>,
 }
@@ -50,12 +52,12 @@ pub struct NamePage {
 impl NamePage {
     /// Returns the keys of the threads, which the names end with.
     pub fn keys(&self) -> Vec<String> {
-        self.names.iter().map(|name| key::last(name)).collect()
+        self.names.iter().map(|name| key::last_part(name)).collect()
     }
 }
 
 /// Parses a stored text as a record.
-pub fn parse<T: FromJson>(item: &Item) -> Result<T, Error> {
+pub fn parse_record<T: FromJson>(item: &StoredItem) -> Result<T, Error> {
     json::read(&item.value).map_err(|e| {
         Error::Core(CoreError::Corrupt(format!(
             "the record {} {:?} cannot be read: {e}",
@@ -75,18 +77,18 @@ pub fn check_cursor(cursor: Option<&str>, start: &str, end: &str) -> Result<(), 
 }
 
 #[inline(never)]
-fn stored<T: FromJson>(
-    items: &[Item],
+fn find_record<T: FromJson>(
+    items: &[StoredItem],
     collection: &str,
     name: &str,
-) -> Result<Option<Stored<T>>, Error> {
+) -> Result<Option<StoredRecord<T>>, Error> {
     items
         .iter()
         .find(|item| item.collection == collection && item.name == name)
         .map(|item| {
-            Ok(Stored {
+            Ok(StoredRecord {
                 version: item.version,
-                value: parse(item)?,
+                value: parse_record(item)?,
             })
         })
         .transpose()
@@ -94,10 +96,16 @@ fn stored<T: FromJson>(
 
 /// Returns the spawner of a thread, if its head is among the items and can be read.
 #[inline(never)]
-fn spawner(items: &[Item], thread: &ThreadRecord, chain: &ChainRecord) -> Option<Neighbour> {
+fn find_spawner(
+    items: &[StoredItem],
+    thread: &ThreadRecord,
+    chain: &ChainRecord,
+) -> Option<RelatedThread> {
     let (parent, of) = (thread.parent.as_ref()?, chain.parent.as_ref()?);
-    let head = stored(items, key::HEAD, &id::key(parent)).ok().flatten()?;
-    Some(Neighbour {
+    let head = find_record(items, key::HEAD, &id::key(parent))
+        .ok()
+        .flatten()?;
+    Some(RelatedThread {
         id: parent.clone(),
         chain: of.clone(),
         head,
@@ -107,26 +115,36 @@ fn spawner(items: &[Item], thread: &ThreadRecord, chain: &ChainRecord) -> Option
 /// Returns the chains above another, from the nearest up to the first that is missing or cannot be
 /// read.
 #[inline(never)]
-fn accounts_above(items: &[Item], chain: &ChainRecord) -> Vec<Stored<ChainRecord>> {
+fn accounts_above(items: &[StoredItem], chain: &ChainRecord) -> Vec<StoredRecord<ChainRecord>> {
     let above = chain.above.iter();
     above
-        .map_while(|root| stored(items, key::CHAIN, &id::key(root)).ok().flatten())
+        .map_while(|root| {
+            find_record(items, key::CHAIN, &id::key(root))
+                .ok()
+                .flatten()
+        })
         .collect()
 }
 
 /// Returns the thread record under this key. A record of another thread, or with an invalid chain
 /// id, is an error.
 #[inline(never)]
-fn named(items: &[Item], key: &str) -> Result<Option<Stored<ThreadRecord>>, Error> {
-    let record: Option<Stored<ThreadRecord>> = stored(items, key::THREAD, key)?;
+fn find_thread_record(
+    items: &[StoredItem],
+    key: &str,
+) -> Result<Option<StoredRecord<ThreadRecord>>, Error> {
+    let record: Option<StoredRecord<ThreadRecord>> = find_record(items, key::THREAD, key)?;
     match record {
         Some(record) if id::key(&record.value.id) != key => {
-            let other = id::shown(&record.value.id);
-            Err(corrupt(key, &format!("is of another thread, {other:?}")))
+            let other = id::printable_id(&record.value.id);
+            Err(corrupt_record(
+                key,
+                &format!("is of another thread, {other:?}"),
+            ))
         }
-        Some(record) if id::check("chain", &record.value.chain).is_err() => {
-            let other = id::shown(&record.value.chain);
-            Err(corrupt(
+        Some(record) if id::check_id("chain", &record.value.chain).is_err() => {
+            let other = id::printable_id(&record.value.chain);
+            Err(corrupt_record(
                 key,
                 &format!("names a chain that is no id, {other:?}"),
             ))
@@ -135,7 +153,7 @@ fn named(items: &[Item], key: &str) -> Result<Option<Stored<ThreadRecord>>, Erro
     }
 }
 
-fn corrupt(key: &str, what: &str) -> Error {
+fn corrupt_record(key: &str, what: &str) -> Error {
     CoreError::Corrupt(format!("the record of the thread {key} {what}")).into()
 }
 
@@ -154,17 +172,17 @@ fn not_found(thread: &str, nearest: Option<String>) -> Error {
 fn keys_above(chain: &ChainRecord) -> Vec<String> {
     let above = &chain.above;
     let valid =
-        above.len() <= ACCOUNTS_MAX && above.iter().all(|id| id::check("above", id).is_ok());
+        above.len() <= ACCOUNTS_MAX && above.iter().all(|id| id::check_id("above", id).is_ok());
     let above = above.iter().filter(|_| valid);
     above.map(|id| id::key(id)).collect()
 }
 
-impl<P: Ports> Service<P> {
+impl<P: HostPorts> ThreadService<P> {
     /// Loads the records of a thread, with the chains whose accounts lie above its own, as one
     /// snapshot. A root needs one read. A parent or an account above that is missing or cannot be
     /// read is left out, so that its thread can still be loaded.
-    pub fn load(&self, thread: &str) -> Result<Loaded, Error> {
-        id::check("thread", thread)?;
+    pub fn load(&self, thread: &str) -> Result<LoadedThread, Error> {
+        id::check_id("thread", thread)?;
         let own = id::key(thread);
         let (mut root, mut above, mut parent) = (own.clone(), Vec::new(), None::<String>);
         for _ in 0..LOAD_READS_MAX {
@@ -179,17 +197,20 @@ impl<P: Ports> Service<P> {
             let parents = parent.iter().map(|parent| (key::HEAD, parent.as_str()));
             let beside: Vec<(&str, &str)> = chains.chain(parents).collect();
             let items = self.read_with_neighbours(&records, &beside)?;
-            let record = named(&items, &own)?;
-            let head: Option<Stored<Head>> = stored(&items, key::HEAD, &own)?;
+            let record = find_thread_record(&items, &own)?;
+            let head: Option<StoredRecord<Head>> = find_record(&items, key::HEAD, &own)?;
             let (record, head) = match (record, head) {
                 (Some(record), Some(head)) => (record, head),
                 (None, None) => return Err(self.missing_thread(thread)),
-                (None, Some(_)) => return Err(corrupt(&own, "is missing")),
-                (Some(_), None) => return Err(corrupt(&own, "is there and its head is missing")),
+                (None, Some(_)) => return Err(corrupt_record(&own, "is missing")),
+                (Some(_), None) => {
+                    return Err(corrupt_record(&own, "is there and its head is missing"));
+                }
             };
             let chain_key = id::key(&record.value.chain);
             let known = root == chain_key;
-            let chain: Option<Stored<ChainRecord>> = stored(&items, key::CHAIN, &chain_key)?;
+            let chain: Option<StoredRecord<ChainRecord>> =
+                find_record(&items, key::CHAIN, &chain_key)?;
             // The chains above a chain never change, so the second or third read has all of them.
             let wanted = match &chain {
                 None if known => break,
@@ -197,8 +218,8 @@ impl<P: Ports> Service<P> {
                 Some(chain) => keys_above(&chain.value),
             };
             if let Some(chain) = chain.filter(|_| known && wanted == above) {
-                return Ok(Loaded {
-                    parent: spawner(&items, &record.value, &chain.value),
+                return Ok(LoadedThread {
+                    parent: find_spawner(&items, &record.value, &chain.value),
                     above: accounts_above(&items, &chain.value),
                     thread: record,
                     head,
@@ -207,7 +228,7 @@ impl<P: Ports> Service<P> {
             }
             (root, above) = (chain_key, wanted);
             let spawned_by = record.value.parent.as_deref();
-            let spawned_by = spawned_by.filter(|parent| id::check("parent", parent).is_ok());
+            let spawned_by = spawned_by.filter(|parent| id::check_id("parent", parent).is_ok());
             parent = spawned_by.map(id::key);
         }
         let message = format!("the chain record of {thread} is missing");
@@ -220,7 +241,7 @@ impl<P: Ports> Service<P> {
         &self,
         own: &[(&str, &str)],
         neighbours: &[(&str, &str)],
-    ) -> Result<Vec<Item>, Error> {
+    ) -> Result<Vec<StoredItem>, Error> {
         match self.ports.get(&[own, neighbours].concat()) {
             Err(StorageError::Corrupt(..) | StorageError::TooLarge(..)) => {}
             done => return Ok(done?),
@@ -232,7 +253,7 @@ impl<P: Ports> Service<P> {
 
     /// Reads those of the records that exist and that the store can read: in one read, or one by
     /// one if one of them cannot be read.
-    pub fn get_readable(&self, keys: &[(&str, &str)]) -> Result<Vec<Item>, Error> {
+    pub fn get_readable(&self, keys: &[(&str, &str)]) -> Result<Vec<StoredItem>, Error> {
         match self.ports.get(keys) {
             Err(StorageError::Corrupt(..) | StorageError::TooLarge(..)) => {}
             done => return Ok(done?),
@@ -251,8 +272,10 @@ impl<P: Ports> Service<P> {
     /// Loads the threads of a list of keys, in order, for display: without the chains above.
     /// Threads that are missing or cannot be read are listed apart, so that the others can still be
     /// loaded.
-    pub fn load_many(&self, keys: &[String]) -> Result<Many, Error> {
-        let ids = keys.iter().filter(|key| id::check("thread", key).is_ok());
+    pub fn load_many(&self, keys: &[String]) -> Result<LoadedPage, Error> {
+        let ids = keys
+            .iter()
+            .filter(|key| id::check_id("thread", key).is_ok());
         let pairs: Vec<(&str, &str)> = ids
             .flat_map(|key| {
                 [key::THREAD, key::HEAD, key::CHAIN].map(|collection| (collection, key.as_str()))
@@ -264,28 +287,33 @@ impl<P: Ports> Service<P> {
             Err(StorageError::Corrupt(..) | StorageError::TooLarge(..)) => None,
             Err(error) => return Err(error.into()),
         };
-        let mut many = Many::default();
+        let mut many = LoadedPage::default();
         for key in keys {
-            if id::check("thread", key).is_err() {
+            if id::check_id("thread", key).is_err() {
                 let why = "an index entry names it, and it is no id".to_owned();
-                many.unreadable.push((id::shown(key), why));
+                many.unreadable.push((id::printable_id(key), why));
                 continue;
             }
             let found = match &items {
-                Some(items) => self.loaded(key, items),
+                Some(items) => self.loaded_from_items(key, items),
                 None => self.load(key),
             };
             match found {
                 Ok(loaded) => many.threads.push(loaded),
-                Err(error) => many.unreadable.push((key.clone(), error.unreadable()?)),
+                Err(error) => many
+                    .unreadable
+                    .push((key.clone(), error.into_damage_message()?)),
             }
         }
         Ok(many)
     }
 
     /// Returns the thread of a key from items that were read for several threads.
-    fn loaded(&self, key: &str, items: &[Item]) -> Result<Loaded, Error> {
-        let (thread, head) = (named(items, key)?, stored(items, key::HEAD, key)?);
+    fn loaded_from_items(&self, key: &str, items: &[StoredItem]) -> Result<LoadedThread, Error> {
+        let (thread, head) = (
+            find_thread_record(items, key)?,
+            find_record(items, key::HEAD, key)?,
+        );
         if thread.is_none() && head.is_none() {
             // Nobody asked for it by name, so the nearest to it is not looked for.
             return Err(not_found(key, None));
@@ -293,9 +321,9 @@ impl<P: Ports> Service<P> {
         let Some(thread) = thread.filter(|thread| id::key(&thread.value.chain) == key) else {
             return self.load(key);
         };
-        let chain = stored(items, key::CHAIN, key)?;
+        let chain = find_record(items, key::CHAIN, key)?;
         match (head, chain) {
-            (Some(head), Some(chain)) => Ok(Loaded {
+            (Some(head), Some(chain)) => Ok(LoadedThread {
                 thread,
                 head,
                 chain,
@@ -320,7 +348,7 @@ impl<P: Ports> Service<P> {
         let mut names: Vec<String> = page.items.into_iter().map(|item| item.name).collect();
         let mut damaged = Vec::new();
         for (name, why) in page.damaged {
-            damaged.push((id::shown(&key::last(&name)), why));
+            damaged.push((id::printable_id(&key::last_part(&name)), why));
             // One that nobody can read names no thread.
             names.extend(Some(name).filter(|name| !name.is_empty()));
         }
@@ -338,12 +366,14 @@ impl<P: Ports> Service<P> {
     }
 
     fn missing_thread(&self, thread: &str) -> Error {
-        let (start, end) = key::below(&[key::RECENCY]);
+        let (start, end) = key::prefix_range(&[key::RECENCY]);
         let page = self
             .scan_names(key::INDEX, (&start, &end), NEAREST_IDS_MAX, true)
             .unwrap_or_default();
         let ids: Vec<String> = page.keys();
-        let ids = ids.into_iter().filter(|id| id::check("thread", id).is_ok());
+        let ids = ids
+            .into_iter()
+            .filter(|id| id::check_id("thread", id).is_ok());
         let ids: Vec<String> = ids.collect();
         let nearest = threadkeep_units::nearest::nearest(thread, ids.iter().map(String::as_str))
             .map(str::to_owned);
@@ -361,7 +391,7 @@ impl<P: Ports> Service<P> {
 
     /// Reads the entry that holds the calls of a head's open round, if it has one.
     #[inline(never)]
-    pub fn round(&self, loaded: &Loaded) -> Result<Option<Entry>, Error> {
+    pub fn round(&self, loaded: &LoadedThread) -> Result<Option<Entry>, Error> {
         match &loaded.head.value.round {
             Some(round) => self.entry(&loaded.key(), round.version),
             None => Ok(None),
@@ -373,8 +403,8 @@ impl<P: Ports> Service<P> {
     pub fn decide(
         &self,
         thread: &str,
-        decide: &dyn Fn(&Loaded, Moment<'_>) -> Result<Decision, Error>,
-    ) -> Result<Result<Plan, Loaded>, Error> {
+        decide: &dyn Fn(&LoadedThread, DecisionContext<'_>) -> Result<CommitDecision, Error>,
+    ) -> Result<Result<CommitPlan, LoadedThread>, Error> {
         self.decide_in(thread, false, decide)
     }
 
@@ -383,8 +413,8 @@ impl<P: Ports> Service<P> {
     pub fn decide_or_close(
         &self,
         thread: &str,
-        decide: &dyn Fn(&Loaded, Moment<'_>) -> Result<Decision, Error>,
-    ) -> Result<Result<Plan, Loaded>, Error> {
+        decide: &dyn Fn(&LoadedThread, DecisionContext<'_>) -> Result<CommitDecision, Error>,
+    ) -> Result<Result<CommitPlan, LoadedThread>, Error> {
         self.decide_in(thread, true, decide)
     }
 
@@ -392,23 +422,23 @@ impl<P: Ports> Service<P> {
         &self,
         thread: &str,
         closes: bool,
-        decide: &dyn Fn(&Loaded, Moment<'_>) -> Result<Decision, Error>,
-    ) -> Result<Result<Plan, Loaded>, Error> {
+        decide: &dyn Fn(&LoadedThread, DecisionContext<'_>) -> Result<CommitDecision, Error>,
+    ) -> Result<Result<CommitPlan, LoadedThread>, Error> {
         let mut full: Option<String> = None;
-        for _ in 0..CONFLICTS_MAX {
+        for _ in 0..DECISION_TRIES_MAX {
             let loaded = self.load(thread)?;
             let (now, commit) = (self.ports.now(), self.ports.random(8));
-            let moment = Moment {
+            let moment = DecisionContext {
                 now,
                 commit: &commit,
-                full: full.as_deref(),
-                ceiling: Limits::NONE,
+                store_full_message: full.as_deref(),
+                ceiling: ThreadCaps::NONE,
                 unknown_bill: UnknownBill::Estimate,
             };
             let (plan, error) = match decide(&loaded, moment)? {
-                Decision::Repeat => return Ok(Err(loaded)),
-                Decision::Commit(plan) => (plan, None),
-                Decision::Late(plan, error) => (plan, Some(error)),
+                CommitDecision::Repeat => return Ok(Err(loaded)),
+                CommitDecision::Commit(plan) => (plan, None),
+                CommitDecision::CommitThenFail(plan, error) => (plan, Some(error)),
             };
             match self.commit(&plan) {
                 Ok(true) => return error.map_or(Ok(Ok(*plan)), |error| Err(error.into())),
@@ -429,11 +459,13 @@ impl<P: Ports> Service<P> {
 
     /// Commits a plan; returns true if it is written, false after a conflict. If the outcome is
     /// unknown, the entry in the history tells.
-    pub fn commit(&self, plan: &Plan) -> Result<bool, Error> {
-        for _ in 0..UNKNOWN_MAX {
+    pub fn commit(&self, plan: &CommitPlan) -> Result<bool, Error> {
+        for _ in 0..UNKNOWN_OUTCOME_TRIES_MAX {
             match self.ports.commit(plan.writes.clone(), plan.closing) {
                 Ok(committed) => return Ok(committed),
-                Err(StorageError::OutcomeUnknown(code, message)) => match self.find_out(plan)? {
+                Err(StorageError::OutcomeUnknown(code, message)) => match self
+                    .resolve_unknown_outcome(plan)?
+                {
                     Some(committed) => return Ok(committed),
                     None if plan.entry.is_some() => {}
                     None => {
@@ -451,8 +483,8 @@ impl<P: Ports> Service<P> {
 
     /// Resolves an unknown outcome by the entry at the position: true for this commit's own, false
     /// for another's, `None` if there is none.
-    fn find_out(&self, plan: &Plan) -> Result<Option<bool>, Error> {
-        let (Some(entry), Some(Write::Append { partition, at, .. })) =
+    fn resolve_unknown_outcome(&self, plan: &CommitPlan) -> Result<Option<bool>, Error> {
+        let (Some(entry), Some(StoreWrite::Append { partition, at, .. })) =
             (&plan.entry, plan.writes.last())
         else {
             return Ok(None);

@@ -1,10 +1,10 @@
 //! Documents and messages made from histories, in pages.
 
 use super::history::PAGE_ENTRIES_MAX;
-use super::{Error, Service};
-use crate::ports::Ports;
+use super::{Error, ThreadService};
+use crate::ports::HostPorts;
 use threadkeep_core::error::Error as CoreError;
-use threadkeep_core::history::{Entry, messages};
+use threadkeep_core::history::{Entry, provider_messages};
 use threadkeep_core::transcript;
 
 /// Most bytes of one page of messages or of one piece of a document.
@@ -12,7 +12,7 @@ const PAGE_BYTES_MAX: usize = 4 << 20;
 
 /// A piece of a document.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Piece {
+pub struct DocumentPiece {
     /// Its text.
     pub text: String,
     /// The version that the document now reaches.
@@ -21,7 +21,7 @@ pub struct Piece {
     pub cursor: Option<u64>,
 }
 
-impl<P: Ports> Service<P> {
+impl<P: HostPorts> ThreadService<P> {
     /// Reads messages of the entries after `after` up to `until` (0: the newest).
     pub fn messages(
         &self,
@@ -33,7 +33,7 @@ impl<P: Ports> Service<P> {
         let (_, lines, mut cursor) = self.entries(thread, after, until, PAGE_ENTRIES_MAX)?;
         let (mut texts, mut bytes) = (Vec::new(), 0);
         for line in &lines {
-            let own = messages(&line.entry);
+            let own = provider_messages(&line.entry);
             bytes += own.iter().map(String::len).sum::<usize>();
             if bytes > PAGE_BYTES_MAX && !texts.is_empty() {
                 cursor = Some(line.entry.version - 1);
@@ -45,21 +45,23 @@ impl<P: Ports> Service<P> {
     }
 
     /// Renders a document, or a piece of one.
-    pub fn render(&self, thread: &str, what: &str, after: u64) -> Result<Piece, Error> {
+    pub fn render(&self, thread: &str, what: &str, after: u64) -> Result<DocumentPiece, Error> {
         match what {
-            "markdown" => self.pieces(thread, after, &|entry| Ok(transcript::markdown(entry))),
-            "jsonl" => self.pieces(thread, after, &transcript::jsonl),
+            "markdown" => {
+                self.render_piece(thread, after, &|entry| Ok(transcript::markdown(entry)))
+            }
+            "jsonl" => self.render_piece(thread, after, &transcript::jsonl),
             "manifest" | "thread" | "state" => {
                 let loaded = self.load(thread)?;
                 let text = match what {
                     "manifest" => transcript::manifest(&loaded)?,
                     "thread" => transcript::thread_json(&loaded)?,
                     _ => {
-                        let window = self.window(thread)?;
+                        let window = self.live_window(thread)?;
                         transcript::state_json(&loaded, &window, &self.ports.now().rfc3339())?
                     }
                 };
-                Ok(Piece {
+                Ok(DocumentPiece {
                     text,
                     version: loaded.head.value.version,
                     cursor: None,
@@ -67,12 +69,12 @@ impl<P: Ports> Service<P> {
             }
             other => {
                 let names = ["markdown", "jsonl", "manifest", "thread", "state"];
-                Err(CoreError::unknown("what", other, "is not a document", &names).into())
+                Err(CoreError::invalid_name("what", other, "is not a document", &names).into())
             }
         }
     }
 
-    fn window(&self, thread: &str) -> Result<Vec<String>, Error> {
+    fn live_window(&self, thread: &str) -> Result<Vec<String>, Error> {
         let (mut all, mut after) = (Vec::new(), 0);
         loop {
             let (mut page, cursor) = self.messages(thread, after, 0)?;
@@ -88,12 +90,12 @@ impl<P: Ports> Service<P> {
         }
     }
 
-    fn pieces(
+    fn render_piece(
         &self,
         thread: &str,
         after: u64,
         render: &dyn Fn(&Entry) -> Result<String, CoreError>,
-    ) -> Result<Piece, Error> {
+    ) -> Result<DocumentPiece, Error> {
         let (loaded, lines, mut cursor) = self.entries(thread, after, None, PAGE_ENTRIES_MAX)?;
         let (mut text, mut version) = (String::new(), after.min(loaded.head.value.version));
         for line in &lines {
@@ -105,7 +107,7 @@ impl<P: Ports> Service<P> {
             text.push_str(&own);
             version = line.entry.version;
         }
-        Ok(Piece {
+        Ok(DocumentPiece {
             text,
             version,
             cursor,

@@ -83,7 +83,7 @@ impl TokenPrices {
 
     /// Returns the most that a call can cost which reads `input` tokens, whatever their kind, and
     /// writes `output` tokens.
-    pub fn ceiling(&self, input: u64, output: u64) -> NanoUsd {
+    pub fn max_cost(&self, input: u64, output: u64) -> NanoUsd {
         let dearest = Self {
             input: self.input.max(self.write).max(self.read),
             ..*self
@@ -97,8 +97,8 @@ impl TokenPrices {
 
     /// Returns the most output tokens that `money` pays for beside `input` input tokens; `u64::MAX`
     /// if output is free.
-    pub fn output_for(&self, money: NanoUsd, input: u64) -> u64 {
-        let left = u128::from(money.saturating_sub(self.ceiling(input, 0)).get()) * 1_000_000;
+    pub fn affordable_output(&self, money: NanoUsd, input: u64) -> u64 {
+        let left = u128::from(money.saturating_sub(self.max_cost(input, 0)).get()) * 1_000_000;
         match u128::from(self.output.get()) {
             0 => u64::MAX,
             price => u64::try_from(left / price).unwrap_or(u64::MAX),
@@ -144,14 +144,14 @@ mod tests {
     #[test]
     fn output_for_fits_the_ceiling() {
         for (money, input) in [(1_000_000, 1_000), (187_500, 1_000), (10, 1_000), (600, 0)] {
-            let output = PRICES.output_for(NanoUsd::new(money), input);
+            let output = PRICES.affordable_output(NanoUsd::new(money), input);
             assert!(
-                output == 0 || PRICES.ceiling(input, output).get() <= money + 1,
+                output == 0 || PRICES.max_cost(input, output).get() <= money + 1,
                 "{money} {input} {output}"
             );
         }
         assert_eq!(
-            TokenPrices::default().output_for(NanoUsd::ZERO, 9),
+            TokenPrices::default().affordable_output(NanoUsd::ZERO, 9),
             u64::MAX
         );
     }

@@ -2,9 +2,11 @@
 
 mod budget;
 
-pub use budget::{Bill, Budget, BudgetCommand, Estimate, Hold, Release, Settle, Tree};
+pub use budget::{
+    BillArgs, BudgetArgs, BudgetCommand, EstimateArgs, HoldArgs, ReleaseArgs, SettleArgs, TreeArgs,
+};
 
-use crate::token::Token;
+use crate::token::LeaseToken;
 use crate::{inputs, money};
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
@@ -55,29 +57,29 @@ What a project has and what it lacks is said by threadkeep doctor.";
     subcommand_required = true,
     arg_required_else_help = true
 )]
-pub struct Arguments {
+pub struct CommandLine {
     /// The options of every command.
     #[command(flatten)]
-    pub common: Common,
+    pub common: CommonArgs,
     /// The command.
     #[command(subcommand)]
-    pub command: Command,
+    pub command: CliCommand,
 }
 
 /// The options of every command.
 #[derive(Debug, Clone, Args)]
-pub struct Common {
+pub struct CommonArgs {
     /// The project: the directory that holds `.ai` [default: .]
     #[arg(long, global = true, value_name = "DIR")]
     pub project: Option<PathBuf>,
     /// Where threads are kept: in `.ai/threads/registry.db`, or in memory until the command ends
     /// [default: sqlite]
     #[arg(long, global = true, value_name = "KIND")]
-    pub store: Option<Store>,
+    pub store: Option<StoreKind>,
     /// Answer for every model from this script: `scripted:FILE` [default: as .ai/config/models.yaml
     /// says]
     #[arg(long, global = true, value_name = "PROVIDER", value_parser = provider)]
-    pub provider: Option<Provider>,
+    pub provider: Option<ProviderOverride>,
     /// The operator's policy: a YAML file outside the project [default: everything, with the caps
     /// of the preset local]
     #[arg(long, global = true, value_name = "FILE")]
@@ -89,7 +91,7 @@ pub struct Common {
 
 /// The place where threads are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Store {
+pub enum StoreKind {
     /// In `.ai/threads/registry.db`.
     Sqlite,
     /// Nowhere: gone when the command ends.
@@ -98,67 +100,67 @@ pub enum Store {
 
 /// A source of answers that replaces the project's providers.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Provider {
+pub enum ProviderOverride {
     /// A file of answers.
     Scripted(PathBuf),
 }
 
 /// A command.
 #[derive(Debug, Subcommand)]
-pub enum Command {
+pub enum CliCommand {
     /// Run a directive: create a thread and carry it to its end
-    Run(Run),
+    Run(RunArgs),
     /// Talk: a new chat, or one that is idle or suspended; each line of standard input is a message
-    Chat(Chat),
+    Chat(ChatArgs),
     /// Go on with a thread that is suspended, idle or not started yet, in place
-    Resume(Resume),
+    Resume(ResumeArgs),
     /// Make a thread without running it: of a directive, or a chat
-    Create(Create),
+    Create(CreateArgs),
     /// Send a message to a thread: a running one gets it before its next turn
-    Message(Message),
+    Message(MessageArgs),
     /// List threads, newest first
-    List(List),
+    List(ListArgs),
     /// Show one thread and its last events
-    Show(Show),
+    Show(ShowArgs),
     /// Print the transcript of a thread
-    Transcript(Transcript),
+    Transcript(TranscriptArgs),
     /// Lift caps of a thread, so that a suspended one can be resumed
-    Raise(Raise),
+    Raise(RaiseArgs),
     /// Hold a thread for a loop of your own, and print the token of the hold
-    Open(Open),
+    Open(OpenArgs),
     /// Add events to the history of a thread: one JSON object a line of standard input
-    Append(Append),
+    Append(AppendArgs),
     /// End a hold: the thread is idle again, or has ended
-    Close(Close),
+    Close(CloseArgs),
     /// Give a thread a title, or take it away
-    Title(Title),
+    Title(TitleArgs),
     /// End a thread: a model call under way is dropped, tools finish first
     #[command(after_help = CANCELS)]
-    Cancel(Named),
+    Cancel(ThreadArgs),
     /// End a thread at once
-    Kill(Named),
+    Kill(ThreadArgs),
     /// Show what a thread may spend, and hold and settle the money of a loop of your own
-    Budget(Budget),
+    Budget(BudgetArgs),
     /// Show a thread and all that it spawned, with what each spent and has left
-    Tree(Tree),
+    Tree(TreeArgs),
     /// Close the runs of processes that died; `resume` goes on with their threads
-    Recover(Recover),
+    Recover(RecoverArgs),
     /// Write the documents of threads anew from the store
-    Repair(Repair),
+    Repair(RepairArgs),
     /// Check that histories, heads, accounts, indexes and documents agree; writes nothing
     #[command(after_help = AUDITS)]
     Audit,
     /// Say what is configured, where each value came from, what works and what is missing
-    Doctor(Doctor),
+    Doctor(DoctorArgs),
     /// Run a small project from end to end, with no network and no key
     Demo,
     /// Print what a shell needs to complete commands and options
-    Completions(Completions),
+    Completions(CompletionsArgs),
 }
 
 /// The options of `doctor`.
 #[derive(Debug, Default, Args)]
-pub struct Doctor {
+pub struct DoctorArgs {
     /// Make one small request to this provider of the model table, and say what came of it; it may
     /// cost a little
     #[arg(long, value_name = "PROVIDER")]
@@ -167,7 +169,7 @@ pub struct Doctor {
 
 /// Caps. A cap that is left out is the directive's, then the preset's.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
-pub struct Caps {
+pub struct CapArgs {
     /// Most model calls of a run
     #[arg(long, value_name = "N")]
     pub turns: Option<u64>,
@@ -188,7 +190,7 @@ pub struct Caps {
     pub duration: Option<Duration>,
 }
 
-impl Caps {
+impl CapArgs {
     /// True if no cap is named.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
@@ -201,7 +203,7 @@ impl Caps {
 Ctrl-C once cancels the run, twice stops it at once. Either way the thread says how it ended, and what it cost is kept.
 
   threadkeep run describe --input file=notes.txt --spend 0.10")]
-pub struct Run {
+pub struct RunArgs {
     /// Name of the directive: its file is .ai/directives/<DIRECTIVE>.md
     pub directive: String,
     /// An input of the directive, as text; may be repeated
@@ -215,18 +217,18 @@ pub struct Run {
     pub message: Option<String>,
     /// The properties of the new thread.
     #[command(flatten)]
-    pub thread: NewThread,
+    pub thread: NewThreadArgs,
 }
 
 /// The properties of a new thread.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
-pub struct NewThread {
+pub struct NewThreadArgs {
     /// A model or tier, instead of the directive's or the default one
     #[arg(long, value_name = "NAME")]
     pub model: Option<String>,
     /// Caps, at most the operator's.
     #[command(flatten)]
-    pub caps: Caps,
+    pub caps: CapArgs,
     /// The id of the thread, instead of a new one: letters, digits, _ and - in segments joined by /
     #[arg(long, value_name = "ID")]
     pub id: Option<String>,
@@ -249,7 +251,7 @@ reply, twice it leaves. With --json each message gets one document, on one line.
 
   threadkeep chat --capability 'execute.tool.*'
   echo 'What is a lease?' | threadkeep chat")]
-pub struct Chat {
+pub struct ChatArgs {
     /// The chat to go on with, instead of a new one
     pub thread: Option<String>,
     /// A capability of a new chat, such as execute.tool.read_file or execute.tool.*; may be
@@ -258,7 +260,7 @@ pub struct Chat {
     pub capability: Vec<String>,
     /// The properties of a new chat.
     #[command(flatten)]
-    pub new: NewThread,
+    pub new: NewThreadArgs,
 }
 
 /// The arguments of `create`.
@@ -268,7 +270,7 @@ Nothing runs: `threadkeep resume` starts it, `threadkeep chat` talks with a chat
 your own. The id alone goes to standard output:
 
   thread=$(threadkeep create describe --input file=notes.txt)")]
-pub struct Create {
+pub struct CreateArgs {
     /// Name of a directive; a chat without it
     pub directive: Option<String>,
     /// An input of the directive, as text; may be repeated
@@ -282,12 +284,12 @@ pub struct Create {
     pub capability: Vec<String>,
     /// The properties of the new thread.
     #[command(flatten)]
-    pub thread: NewThread,
+    pub thread: NewThreadArgs,
 }
 
 /// The arguments of `message`.
 #[derive(Debug, Args)]
-pub struct Message {
+pub struct MessageArgs {
     /// Its id
     pub thread: String,
     /// The text of the message
@@ -299,7 +301,7 @@ pub struct Message {
 #[command(
     override_usage = "threadkeep title <THREAD> <TEXT>\n       threadkeep title <THREAD> --none"
 )]
-pub struct Title {
+pub struct TitleArgs {
     /// Its id
     pub thread: String,
     /// The title: one line, at most 200 characters
@@ -321,7 +323,7 @@ The token alone goes to standard output:
   export THREADKEEP_TOKEN=$(threadkeep open my-chat)
   echo '{\"type\": \"message\", \"role\": \"user\", \"content\": \"Hello.\"}' | threadkeep append my-chat
   threadkeep close my-chat idle")]
-pub struct Open {
+pub struct OpenArgs {
     /// Its id
     pub thread: String,
     /// The time to hold it, at most 1h: after it another process may end the hold
@@ -336,12 +338,12 @@ All lines are one commit. Messages that were sent to the thread meanwhile are ta
 Without a token, events can be added to a thread that nobody holds.
 
   echo '{\"type\": \"message\", \"role\": \"user\", \"content\": \"Hello.\"}' | threadkeep append my-chat")]
-pub struct Append {
+pub struct AppendArgs {
     /// Its id
     pub thread: String,
     /// The token of a hold, THREAD#NUMBER [default: THREADKEEP_TOKEN, if it is set]
     #[arg(long, value_name = "TOKEN")]
-    pub token: Option<Token>,
+    pub token: Option<LeaseToken>,
     /// The version that you saw: if the thread is at another, nothing is added [default: the
     /// newest]
     #[arg(long, value_name = "VERSION")]
@@ -350,14 +352,14 @@ pub struct Append {
 
 /// The arguments of `close`.
 #[derive(Debug, Args)]
-pub struct Close {
+pub struct CloseArgs {
     /// Its id
     pub thread: String,
     /// The outcome of the hold
-    pub outcome: Outcome,
+    pub outcome: CloseOutcome,
     /// The token of the hold, THREAD#NUMBER [default: THREADKEEP_TOKEN]
     #[arg(long, value_name = "TOKEN")]
-    pub token: Option<Token>,
+    pub token: Option<LeaseToken>,
     /// The result of a completed thread, any JSON; or of an error: {"code": ..., "message": ...}
     #[arg(long, value_name = "JSON")]
     pub result: Option<String>,
@@ -365,7 +367,7 @@ pub struct Close {
 
 /// The outcome of a hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Outcome {
+pub enum CloseOutcome {
     /// The thread is idle and takes the next input.
     Idle,
     /// The thread has completed.
@@ -374,7 +376,7 @@ pub enum Outcome {
     Error,
 }
 
-impl Outcome {
+impl CloseOutcome {
     /// The name of the outcome.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -391,14 +393,14 @@ impl Outcome {
   source <(threadkeep completions bash)                            # in ~/.bashrc
   threadkeep completions zsh > ~/.zfunc/_threadkeep                # a directory of $fpath
   threadkeep completions fish > ~/.config/fish/completions/threadkeep.fish")]
-pub struct Completions {
+pub struct CompletionsArgs {
     /// The shell
     pub shell: clap_complete::Shell,
 }
 
 /// The arguments of `resume`.
 #[derive(Debug, Args)]
-pub struct Resume {
+pub struct ResumeArgs {
     /// Its id
     pub thread: String,
     /// A message to send first
@@ -408,10 +410,10 @@ pub struct Resume {
 
 /// The arguments of `list`.
 #[derive(Debug, Args)]
-pub struct List {
+pub struct ListArgs {
     /// The threads to list.
     #[command(flatten)]
-    pub filter: Filter,
+    pub filter: ListFilter,
     /// The number of threads, 1 to 100
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=i64::from(LIST_MAX)))]
     pub limit: u32,
@@ -424,7 +426,7 @@ pub struct List {
 /// creation with a filter of another kind.
 #[derive(Debug, Clone, Default, Args)]
 #[group(multiple = false)]
-pub struct Filter {
+pub struct ListFilter {
     /// With this status
     #[arg(long, value_name = "STATUS", value_parser = STATUSES)]
     pub status: Option<String>,
@@ -447,7 +449,7 @@ pub struct Filter {
 
 /// The arguments of `show`.
 #[derive(Debug, Args)]
-pub struct Show {
+pub struct ShowArgs {
     /// Its id
     pub thread: String,
     /// The number of its last events, at most 100
@@ -457,17 +459,17 @@ pub struct Show {
 
 /// The arguments of `transcript`.
 #[derive(Debug, Args)]
-pub struct Transcript {
+pub struct TranscriptArgs {
     /// Its id
     pub thread: String,
     /// The format of the transcript
     #[arg(long, value_name = "FORMAT", default_value = "markdown")]
-    pub format: Format,
+    pub format: TranscriptFormat,
 }
 
 /// Formats of a transcript.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Format {
+pub enum TranscriptFormat {
     /// Markdown, for people.
     Markdown,
     /// JSON lines: a manifest, then one event a line.
@@ -476,7 +478,7 @@ pub enum Format {
     State,
 }
 
-impl Format {
+impl TranscriptFormat {
     /// The name of the format.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -489,12 +491,12 @@ impl Format {
 
 /// The arguments of `raise`.
 #[derive(Debug, Args)]
-pub struct Raise {
+pub struct RaiseArgs {
     /// Its id
     pub thread: String,
     /// The new caps; those that are left out stay.
     #[command(flatten)]
-    pub caps: Caps,
+    pub caps: CapArgs,
     /// Raise the accounts above as well where they lack room for the spend
     #[arg(long)]
     pub through: bool,
@@ -502,7 +504,7 @@ pub struct Raise {
 
 /// The arguments of a command that takes a thread and nothing else.
 #[derive(Debug, Args)]
-pub struct Named {
+pub struct ThreadArgs {
     /// Its id
     pub thread: String,
 }
@@ -512,7 +514,7 @@ pub struct Named {
 #[command(after_help = "\
 A process that dies lets go of its lock file, so its runs are found without a word from you. A holder on another
 machine, or under another host, must be named with --dead by somebody who knows that it is gone.")]
-pub struct Recover {
+pub struct RecoverArgs {
     /// A holder that is known to be dead, as `show` and `busy` errors name it; may be repeated
     #[arg(long, value_name = "HOLDER")]
     pub dead: Vec<String>,
@@ -520,22 +522,27 @@ pub struct Recover {
 
 /// The arguments of `repair`.
 #[derive(Debug, Args)]
-pub struct Repair {
+pub struct RepairArgs {
     /// The ids of the threads; all threads if none is named
     #[arg(value_name = "THREAD")]
     pub threads: Vec<String>,
 }
 
 /// Returns the script that completes commands and options in a shell.
-pub fn completions(shell: clap_complete::Shell) -> String {
+pub fn generate_completions(shell: clap_complete::Shell) -> String {
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Arguments::command(), "threadkeep", &mut script);
+    clap_complete::generate(
+        shell,
+        &mut CommandLine::command(),
+        "threadkeep",
+        &mut script,
+    );
     String::from_utf8_lossy(&script).into_owned()
 }
 
-fn provider(text: &str) -> Result<Provider, String> {
+fn provider(text: &str) -> Result<ProviderOverride, String> {
     match text.split_once(':') {
-        Some(("scripted", file)) if !file.is_empty() => Ok(Provider::Scripted(file.into())),
+        Some(("scripted", file)) if !file.is_empty() => Ok(ProviderOverride::Scripted(file.into())),
         _ => {
             Err("a provider is scripted:FILE; others are set in .ai/config/models.yaml".to_owned())
         }
@@ -566,7 +573,7 @@ mod tests {
 
     #[test]
     fn the_command_line_is_consistent() {
-        Arguments::command().debug_assert();
+        CommandLine::command().debug_assert();
     }
 
     #[test]
@@ -595,7 +602,7 @@ mod tests {
     fn providers() {
         assert_eq!(
             provider("scripted:a:b.json"),
-            Ok(Provider::Scripted("a:b.json".into()))
+            Ok(ProviderOverride::Scripted("a:b.json".into()))
         );
         for text in ["", "scripted", "scripted:", "openai", "openai:x"] {
             assert!(provider(text).is_err(), "{text:?}");

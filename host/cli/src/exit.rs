@@ -6,7 +6,7 @@ use serde::ser::{SerializeStruct, Serializer};
 
 /// The exit code of the process, and the field `exit` of every JSON document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Exit {
+pub enum CommandExit {
     /// Done.
     Done,
     /// The command failed, or the run did not end well.
@@ -21,7 +21,7 @@ pub enum Exit {
     Stopped,
 }
 
-impl Exit {
+impl CommandExit {
     /// The number.
     pub fn code(self) -> u8 {
         match self {
@@ -35,7 +35,7 @@ impl Exit {
     }
 
     /// Returns the exit code of a command whose run has this status.
-    pub fn of_status(status: &str) -> Self {
+    pub fn from_status(status: &str) -> Self {
         match status {
             "completed" | "idle" | "continued" | "created" => Self::Done,
             "suspended" | "waiting" => Self::Suspended,
@@ -45,7 +45,7 @@ impl Exit {
     }
 }
 
-impl Serialize for Exit {
+impl Serialize for CommandExit {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_u8(self.code())
     }
@@ -53,12 +53,12 @@ impl Serialize for Exit {
 
 /// Longest message and longest hint of a fault, in bytes: they may repeat text of the command line
 /// or of a file.
-const SAID_BYTES_MAX: usize = 2_000;
+const FAULT_TEXT_BYTES_MAX: usize = 2_000;
 
 /// A problem, its place and what to do next. Each text is one line, printable and bounded, whatever
 /// it quotes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Fault {
+pub struct CommandFault {
     /// A stable code.
     pub code: String,
     /// The problem and its place.
@@ -66,57 +66,57 @@ pub struct Fault {
     /// The next thing to do, if there is one.
     pub hint: Option<String>,
     /// The exit code.
-    pub exit: Exit,
+    pub exit: CommandExit,
 }
 
-impl Fault {
+impl CommandFault {
     /// A fault without a hint.
     pub fn new(code: &str, message: impl Into<String>) -> Self {
         Self {
             code: code.to_owned(),
-            message: said(&message.into()),
+            message: bounded_line(&message.into()),
             hint: None,
-            exit: Exit::Error,
+            exit: CommandExit::Error,
         }
     }
 
     /// A fault of the command line.
     pub fn usage(message: impl Into<String>) -> Self {
         Self {
-            exit: Exit::Usage,
+            exit: CommandExit::Usage,
             ..Self::new("usage", message)
         }
     }
 
     /// The same fault with a hint about what to do next.
     #[must_use]
-    pub fn hint(mut self, hint: impl Into<String>) -> Self {
-        self.hint = Some(said(&hint.into()));
+    pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(bounded_line(&hint.into()));
         self
     }
 }
 
-fn said(words: &str) -> String {
+fn bounded_line(words: &str) -> String {
     let shown = printable::line(words);
-    match shown.len() > SAID_BYTES_MAX {
+    match shown.len() > FAULT_TEXT_BYTES_MAX {
         true => format!(
             "{}…",
-            &shown[..shown.floor_char_boundary(SAID_BYTES_MAX - 3)]
+            &shown[..shown.floor_char_boundary(FAULT_TEXT_BYTES_MAX - 3)]
         ),
         false => shown.into_owned(),
     }
 }
 
-impl Serialize for Fault {
+impl Serialize for CommandFault {
     /// `{"error": {"code", "message", "hint"}, "exit"}`.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
-        struct Error<'a> {
+        struct ErrorBody<'a> {
             code: &'a str,
             message: &'a str,
             hint: Option<&'a str>,
         }
-        let error = Error {
+        let error = ErrorBody {
             code: &self.code,
             message: &self.message,
             hint: self.hint.as_deref(),
@@ -134,13 +134,13 @@ mod tests {
 
     #[test]
     fn a_fault_is_one_document() {
-        let fault = Fault::usage("no such thing").hint("try another");
+        let fault = CommandFault::usage("no such thing").with_hint("try another");
         let text = serde_json::to_string(&fault).unwrap();
         assert_eq!(
             text,
             r#"{"error":{"code":"usage","message":"no such thing","hint":"try another"},"exit":2}"#
         );
-        let bare = serde_json::to_string(&Fault::new("x", "y")).unwrap();
+        let bare = serde_json::to_string(&CommandFault::new("x", "y")).unwrap();
         assert_eq!(
             bare,
             r#"{"error":{"code":"x","message":"y","hint":null},"exit":1}"#
@@ -148,15 +148,15 @@ mod tests {
     }
 
     #[test]
-    fn what_a_fault_repeats_is_bounded_and_printable() {
-        let long = format!("a\0b\n\u{1b}[2J{}", "漢".repeat(SAID_BYTES_MAX));
-        let fault = Fault::usage(long.clone()).hint(long);
+    fn fault_texts_are_bounded_and_printable() {
+        let long = format!("a\0b\n\u{1b}[2J{}", "漢".repeat(FAULT_TEXT_BYTES_MAX));
+        let fault = CommandFault::usage(long.clone()).with_hint(long);
         for said in [fault.message, fault.hint.unwrap()] {
             assert!(
                 said.starts_with("a\\u{0}b \\u{1b}[2J漢") && said.ends_with("漢…"),
                 "{said}"
             );
-            assert!(said.len() <= SAID_BYTES_MAX);
+            assert!(said.len() <= FAULT_TEXT_BYTES_MAX);
         }
     }
 
@@ -175,9 +175,9 @@ mod tests {
             ("waiting", 3),
             ("running", 4),
         ] {
-            assert_eq!(Exit::of_status(status).code(), code, "{status}");
+            assert_eq!(CommandExit::from_status(status).code(), code, "{status}");
         }
-        assert_eq!(Exit::Usage.code(), 2);
-        assert_eq!(Exit::Stopped.code(), 130);
+        assert_eq!(CommandExit::Usage.code(), 2);
+        assert_eq!(CommandExit::Stopped.code(), 130);
     }
 }

@@ -7,6 +7,7 @@
 
 pub mod answer;
 pub mod args;
+pub mod chat_input;
 pub mod exit;
 pub mod inputs;
 pub mod money;
@@ -15,6 +16,5 @@ pub mod printable;
 pub mod screen;
 pub mod stream;
 pub mod table;
-pub mod talk;
+pub mod time_format;
 pub mod token;
-pub mod when;

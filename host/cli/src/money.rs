@@ -3,13 +3,13 @@
 use threadkeep_units::money::{AmountError, NanoUsd};
 
 /// Formats an amount exactly: at least two decimals, no zeros after them. `0.00021`, `1.00`.
-pub fn decimal(nanos: u64) -> String {
+pub fn format_decimal(nanos: u64) -> String {
     NanoUsd::new(nanos).to_string()
 }
 
 /// Formats an amount for a person, with the currency: `0.00021 USD`.
-pub fn shown(nanos: u64) -> String {
-    format!("{} USD", decimal(nanos))
+pub fn format_usd(nanos: u64) -> String {
+    format!("{} USD", format_decimal(nanos))
 }
 
 /// Reads a plain decimal such as `0.25`.
@@ -43,6 +43,6 @@ mod tests {
             assert!(refused.contains(sentence), "{text}: {refused}");
         }
         assert_eq!(parse("0.25"), Ok(250_000_000));
-        assert_eq!(shown(210_000), "0.00021 USD");
+        assert_eq!(format_usd(210_000), "0.00021 USD");
     }
 }

@@ -1,8 +1,8 @@
 //! Parses the process's arguments to a command, or to a reply without one: help, version, a usage
 //! fault.
 
-use crate::args::Arguments;
-use crate::exit::{Exit, Fault};
+use crate::args::CommandLine;
+use crate::exit::{CommandExit, CommandFault};
 use clap::Parser;
 use clap::error::ErrorKind;
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ use std::ffi::OsString;
 
 /// A reply to arguments that name no command to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Said {
+pub enum ParseReply {
     /// Help or version, on standard output.
     Text {
         /// `help` or `version`.
@@ -23,7 +23,7 @@ pub enum Said {
     /// The command line is wrong.
     Wrong {
         /// The fault, for JSON and for terminals without styles.
-        fault: Fault,
+        fault: CommandFault,
         /// The text of clap, with the escapes of a terminal.
         styled: String,
         /// The text without escapes.
@@ -31,17 +31,17 @@ pub enum Said {
     },
 }
 
-impl Said {
+impl ParseReply {
     /// The exit code.
-    pub fn exit(&self) -> Exit {
+    pub fn exit(&self) -> CommandExit {
         match self {
-            Self::Text { .. } => Exit::Done,
-            Self::Wrong { .. } => Exit::Usage,
+            Self::Text { .. } => CommandExit::Done,
+            Self::Wrong { .. } => CommandExit::Usage,
         }
     }
 
     /// Returns the one JSON document.
-    pub fn document(&self) -> Value {
+    pub fn to_document(&self) -> Value {
         match self {
             Self::Text { name, plain, .. } => json!({*name: plain, "exit": self.exit()}),
             Self::Wrong { fault, .. } => serde_json::to_value(fault).unwrap_or_default(),
@@ -53,8 +53,8 @@ impl Said {
 ///
 /// # Errors
 /// The reply, if the arguments name no command to run.
-pub fn parse(arguments: &[OsString]) -> Result<Arguments, Box<Said>> {
-    Arguments::try_parse_from(arguments).map_err(|error| Box::new(said(&error)))
+pub fn parse(arguments: &[OsString]) -> Result<CommandLine, Box<ParseReply>> {
+    CommandLine::try_parse_from(arguments).map_err(|error| Box::new(to_reply(&error)))
 }
 
 /// Returns true if `--json` is among the arguments. It is known before they are parsed, so that
@@ -67,10 +67,10 @@ pub fn wants_json(arguments: &[OsString]) -> bool {
     options.into_iter().any(|argument| argument == "--json")
 }
 
-fn said(error: &clap::Error) -> Said {
+fn to_reply(error: &clap::Error) -> ParseReply {
     let rendered = error.render();
     let (styled, plain) = (rendered.ansi().to_string(), rendered.to_string());
-    let text = |name, styled, plain| Said::Text {
+    let text = |name, styled, plain| ParseReply::Text {
         name,
         styled,
         plain,
@@ -78,13 +78,13 @@ fn said(error: &clap::Error) -> Said {
     match error.kind() {
         ErrorKind::DisplayHelp => text("help", styled, plain),
         ErrorKind::DisplayVersion => text("version", styled, plain.trim_end().to_owned()),
-        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => Said::Wrong {
-            fault: Fault::usage("no command is given").hint("see `threadkeep --help`"),
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => ParseReply::Wrong {
+            fault: CommandFault::usage("no command is given").with_hint("see `threadkeep --help`"),
             styled,
             plain,
         },
-        _ => Said::Wrong {
-            fault: fault(&plain),
+        _ => ParseReply::Wrong {
+            fault: to_fault(&plain),
             styled,
             plain,
         },
@@ -92,7 +92,7 @@ fn said(error: &clap::Error) -> Said {
 }
 
 /// Converts the text of clap to a fault: the problem on one line, and the usage as the hint.
-fn fault(plain: &str) -> Fault {
+fn to_fault(plain: &str) -> CommandFault {
     let body = plain.strip_prefix("error: ").unwrap_or(plain);
     let (wrong, rest) = body.split_once("\n\nUsage:").unwrap_or((body, ""));
     let wrong = wrong
@@ -106,13 +106,13 @@ fn fault(plain: &str) -> Fault {
         "" => "see `threadkeep --help`".to_owned(),
         usage => format!("usage: {usage}"),
     };
-    Fault::usage(words.join(" ")).hint(hint)
+    CommandFault::usage(words.join(" ")).with_hint(hint)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::args::{Command, Provider, Store};
+    use crate::args::{CliCommand, ProviderOverride, StoreKind};
 
     fn arguments(line: &str) -> Vec<OsString> {
         std::iter::once("threadkeep")
@@ -129,8 +129,11 @@ mod tests {
         ] {
             let parsed = parse(&arguments(line)).unwrap();
             assert_eq!(parsed.common.project.as_deref(), Some("p".as_ref()));
-            assert_eq!(parsed.common.store, Some(Store::Memory));
-            assert_eq!(parsed.common.provider, Some(Provider::Scripted("s".into())));
+            assert_eq!(parsed.common.store, Some(StoreKind::Memory));
+            assert_eq!(
+                parsed.common.provider,
+                Some(ProviderOverride::Scripted("s".into()))
+            );
             assert!(parsed.common.json);
         }
     }
@@ -139,7 +142,7 @@ mod tests {
     fn a_run_with_everything() {
         let line = "run a/b --input x=1 --input y=2=3 --message hi --model fast --turns 3 --tokens 4 --spend 0.5 \
                     --duration 1m --id my-1 --title t";
-        let Command::Run(run) = parse(&arguments(line)).unwrap().command else {
+        let CliCommand::Run(run) = parse(&arguments(line)).unwrap().command else {
             panic!("it is a run");
         };
         assert_eq!(run.input[1], ("y".to_owned(), "2=3".to_owned()));
@@ -148,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_a_usage_fault() {
+    fn wrong_arguments_are_usage_faults() {
         for (line, word) in [
             ("", "no command"),
             ("--json", "subcommand"),
@@ -178,20 +181,20 @@ mod tests {
             ("list --frobnicate", "--frobnicate"),
         ] {
             let said = parse(&arguments(line)).unwrap_err();
-            let Said::Wrong { fault, .. } = &*said else {
+            let ParseReply::Wrong { fault, .. } = &*said else {
                 panic!("{line:?}: {said:?}");
             };
             assert!(fault.message.contains(word), "{line:?}: {fault:?}");
             assert!(!fault.message.contains('\n'));
             assert!(fault.hint.is_some());
-            assert_eq!(said.document()["exit"], 2, "{line:?}");
+            assert_eq!(said.to_document()["exit"], 2, "{line:?}");
         }
     }
 
     #[test]
     fn both_ways_of_a_title_are_shown() {
         let said = parse(&arguments("title a")).unwrap_err();
-        let hint = said.document()["error"]["hint"].to_string();
+        let hint = said.to_document()["error"]["hint"].to_string();
         assert!(
             hint.contains("title <THREAD> <TEXT> or threadkeep title <THREAD> --none"),
             "{hint}"
@@ -207,9 +210,9 @@ mod tests {
             ("-V", "version"),
         ] {
             let said = parse(&arguments(line)).unwrap_err();
-            assert_eq!(said.exit(), Exit::Done, "{line}");
+            assert_eq!(said.exit(), CommandExit::Done, "{line}");
             assert!(
-                said.document()[name]
+                said.to_document()[name]
                     .as_str()
                     .unwrap()
                     .contains("threadkeep"),

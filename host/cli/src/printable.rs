@@ -12,15 +12,15 @@ use threadkeep_units::printable::{is_hidden_control, push_visible};
 
 /// Makes a text safe for a terminal. Drops carriage returns: alone they would overwrite a line.
 pub fn text(text: &str) -> Cow<'_, str> {
-    escaped(text, |c| matches!(c, '\n' | '\t'))
+    escape_controls(text, |c| matches!(c, '\n' | '\t'))
 }
 
 /// Makes a text safe and puts it on one line, for cells, names and messages.
 pub fn line(text: &str) -> Cow<'_, str> {
-    escaped(text, |_| false)
+    escape_controls(text, |_| false)
 }
 
-fn escaped(text: &str, kept: impl Fn(char) -> bool) -> Cow<'_, str> {
+fn escape_controls(text: &str, kept: impl Fn(char) -> bool) -> Cow<'_, str> {
     let bad = |c: char| is_hidden_control(c) && !kept(c);
     if !text.contains(bad) {
         return Cow::Borrowed(text);
@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_terminal_would_obey_is_shown() {
+    fn terminal_controls_are_made_visible() {
         for (given, expected) in [
             ("plain\n\ttext", "plain\n\ttext"),
             ("漢🙂 é e\u{301} \u{200d}", "漢🙂 é e\u{301} \u{200d}"),

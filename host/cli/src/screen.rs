@@ -4,11 +4,11 @@
 //! terminal would obey or hide are escaped. Text for a terminal passes [`crate::printable`]; a file
 //! or a pipe gets it unchanged. Standard error is for people and is always made safe. A closed pipe
 //! does not end a command: its effect on threads matters more than its output. Nor does a full
-//! disk, but then the answer is lost, and [`Screen::end`] reports it.
+//! disk, but then the answer is lost, and [`OutputScreen::finish`] reports it.
 
-use crate::answer::Answer;
-use crate::exit::{Exit, Fault};
-use crate::parse::Said;
+use crate::answer::CommandAnswer;
+use crate::exit::{CommandExit, CommandFault};
+use crate::parse::ParseReply;
 use crate::printable;
 use jiff::Timestamp;
 use serde::Serialize;
@@ -17,7 +17,7 @@ use threadkeep_units::printable::escape_json;
 
 /// Properties of standard input and output.
 #[derive(Debug, Clone, Copy)]
-pub struct Ends {
+pub struct StreamProperties {
     /// One JSON document on standard output.
     pub json: bool,
     /// Standard input is a terminal: a user types.
@@ -31,33 +31,33 @@ pub struct Ends {
 }
 
 /// Standard output and standard error.
-pub struct Screen {
+pub struct OutputScreen {
     out: Box<dyn Write + Send>,
     err: Box<dyn Write + Send>,
-    ends: Ends,
+    properties: StreamProperties,
     /// True if standard output is in the middle of a line.
     open_line: bool,
     /// True if standard error shows a line that is erased before the next.
     live: bool,
     /// True if threads are lost when the command ends.
-    forgets: bool,
+    threads_lost: bool,
     /// The first error of writing standard output.
-    lost: Option<io::Error>,
+    write_error: Option<io::Error>,
     /// The hint for a lost answer.
-    if_lost: String,
+    lost_hint: String,
 }
 
 /// The hint for a lost answer, where a command sets none.
-const LOST: &str = "only the answer is lost, not what was done: `threadkeep list` and `threadkeep show` say it again";
+const LOST_ANSWER_HINT: &str = "only the answer is lost, not what was done: `threadkeep list` and `threadkeep show` say it again";
 
 /// Shown in place of a next step for a thread that is lost.
-const GONE: &str =
+const LOST_THREAD_NOTICE: &str =
     "it was kept in memory and is gone now: leave out --store memory to go on with one";
 
-impl std::fmt::Debug for Screen {
+impl std::fmt::Debug for OutputScreen {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Screen")
-            .field("ends", &self.ends)
+            .field("ends", &self.properties)
             .finish_non_exhaustive()
     }
 }
@@ -65,127 +65,135 @@ impl std::fmt::Debug for Screen {
 /// Moves to the beginning of the line and erases it.
 const ERASE: &str = "\r\x1b[K";
 
-impl Screen {
+impl OutputScreen {
     /// A screen over these two streams.
-    pub fn new(out: Box<dyn Write + Send>, err: Box<dyn Write + Send>, ends: Ends) -> Self {
+    pub fn new(
+        out: Box<dyn Write + Send>,
+        err: Box<dyn Write + Send>,
+        ends: StreamProperties,
+    ) -> Self {
         Self {
             out,
             err,
-            ends,
+            properties: ends,
             open_line: false,
             live: false,
-            forgets: false,
-            lost: None,
-            if_lost: LOST.to_owned(),
+            threads_lost: false,
+            write_error: None,
+            lost_hint: LOST_ANSWER_HINT.to_owned(),
         }
     }
 
     /// Sets the hint for a lost answer, which held something that no other command shows.
-    pub fn if_lost(&mut self, what: String) {
-        self.if_lost = what;
+    pub fn set_lost_hint(&mut self, what: String) {
+        self.lost_hint = what;
     }
 
     /// Returns the exit code of the process: a command whose answer was lost has failed, whatever
     /// it did. A closed pipe is no loss.
-    pub fn end(&mut self, exit: Exit) -> Exit {
-        let Some(error) = self.lost.take() else {
+    pub fn finish(&mut self, exit: CommandExit) -> CommandExit {
+        let Some(error) = self.write_error.take() else {
             return exit;
         };
-        self.complain(&format!(
+        self.print_err(&format!(
             "error: standard output cannot be written: {error}"
         ));
-        let next = format!("  next: {}", self.if_lost);
-        self.complain(&next);
+        let next = format!("  next: {}", self.lost_hint);
+        self.print_err(&next);
         match exit {
-            Exit::Done => Exit::Error,
+            CommandExit::Done => CommandExit::Error,
             exit => exit,
         }
     }
 
     /// Writes bytes to standard output and flushes it.
-    fn put(&mut self, bytes: &[u8]) {
+    fn write_out(&mut self, bytes: &[u8]) {
         let written = self.out.write_all(bytes).and_then(|()| self.out.flush());
         if let Err(error) = written
             && error.kind() != ErrorKind::BrokenPipe
         {
-            self.lost.get_or_insert(error);
+            self.write_error.get_or_insert(error);
         }
     }
 
     /// Marks threads as lost when the command ends: no next step is suggested that would need one.
-    pub fn forget(&mut self) {
-        self.forgets = true;
+    pub fn mark_threads_lost(&mut self) {
+        self.threads_lost = true;
     }
 
     /// Returns the next step for a thread, if it will still exist.
-    pub fn next_of<'a>(&self, what: &'a str) -> &'a str {
-        if self.forgets { GONE } else { what }
+    pub fn next_step_for<'a>(&self, what: &'a str) -> &'a str {
+        if self.threads_lost {
+            LOST_THREAD_NOTICE
+        } else {
+            what
+        }
     }
 
     /// The properties of standard input and output.
-    pub fn ends(&self) -> Ends {
-        self.ends
+    pub fn properties(&self) -> StreamProperties {
+        self.properties
     }
 
     /// The instant to which relative times refer.
     pub fn now(&self) -> Timestamp {
-        self.ends.now.unwrap_or_else(Timestamp::now)
+        self.properties.now.unwrap_or_else(Timestamp::now)
     }
 
     /// Prints a part of an answer's text. Nothing with `--json`.
-    pub fn text(&mut self, text: &str) {
-        if self.ends.json || text.is_empty() {
+    pub fn print_text(&mut self, text: &str) {
+        if self.properties.json || text.is_empty() {
             return;
         }
         self.erase();
-        let shown = match self.ends.out_terminal {
+        let shown = match self.properties.out_terminal {
             true => printable::text(text),
             false => text.into(),
         };
         self.open_line = !shown.ends_with('\n');
-        self.put(shown.as_bytes());
+        self.write_out(shown.as_bytes());
     }
 
     /// Prints a line of an answer. Nothing with `--json`.
-    pub fn line(&mut self, line: &str) {
-        self.text(line);
-        self.text("\n");
+    pub fn print_line(&mut self, line: &str) {
+        self.print_text(line);
+        self.print_text("\n");
     }
 
-    /// Ends the line that [`Screen::text`] has left open.
+    /// Ends the line that [`OutputScreen::print_text`] has left open.
     pub fn end_line(&mut self) {
         if self.open_line {
-            self.text("\n");
+            self.print_text("\n");
         }
     }
 
     /// Prints a line for the user on standard error. Nothing with `--json`.
     pub fn note(&mut self, line: &str) {
-        if !self.ends.json {
-            self.complain(line);
+        if !self.properties.json {
+            self.print_err(line);
         }
     }
 
     /// Prints a warning on standard error, with `--json` too.
     pub fn warn(&mut self, line: &str) {
-        self.complain(&format!("warning: {line}"));
+        self.print_err(&format!("warning: {line}"));
     }
 
-    fn complain(&mut self, line: &str) {
+    fn print_err(&mut self, line: &str) {
         self.erase();
         // Both streams are the same terminal: a note does not begin in the middle of the answer's
         // line.
-        if self.open_line && self.ends.out_terminal && self.ends.err_terminal {
-            self.text("\n");
+        if self.open_line && self.properties.out_terminal && self.properties.err_terminal {
+            self.print_text("\n");
         }
         let _ = writeln!(self.err, "{}", printable::text(line));
     }
 
     /// Shows a line that the next one replaces, on a terminal; nothing elsewhere, or while an
     /// answer's line is open.
-    pub fn live(&mut self, line: &str) {
-        let shared = self.open_line && self.ends.out_terminal;
-        if self.ends.json || !self.ends.err_terminal || shared {
+    pub fn show_live(&mut self, line: &str) {
+        let shared = self.open_line && self.properties.out_terminal;
+        if self.properties.json || !self.properties.err_terminal || shared {
             return;
         }
         let _ = write!(self.err, "{ERASE}{}", printable::line(line));
@@ -195,12 +203,12 @@ impl Screen {
 
     /// Shows a prompt before a line that the user types. Nothing where no user types or reads it.
     pub fn prompt(&mut self, text: &str) {
-        let Ends {
+        let StreamProperties {
             json,
             in_terminal,
             err_terminal,
             ..
-        } = self.ends;
+        } = self.properties;
         if json || !in_terminal || !err_terminal {
             return;
         }
@@ -223,9 +231,9 @@ impl Screen {
     }
 
     /// Prints the answer of a command and returns its exit code.
-    pub fn answer(&mut self, answer: &impl Answer) -> Exit {
-        match self.ends.json {
-            true => self.document(answer),
+    pub fn print_answer(&mut self, answer: &impl CommandAnswer) -> CommandExit {
+        match self.properties.json {
+            true => self.print_document(answer),
             false => {
                 self.end_line();
                 answer.print(self);
@@ -236,48 +244,48 @@ impl Screen {
     }
 
     /// Prints a fault and returns its exit code.
-    pub fn fault(&mut self, fault: &Fault) -> Exit {
-        if self.ends.json {
-            self.document(fault);
+    pub fn print_fault(&mut self, fault: &CommandFault) -> CommandExit {
+        if self.properties.json {
+            self.print_document(fault);
             return fault.exit;
         }
-        self.complain(&format!("error: {}", fault.message));
+        self.print_err(&format!("error: {}", fault.message));
         if let Some(hint) = &fault.hint {
-            self.complain(&format!("  next: {hint}"));
+            self.print_err(&format!("  next: {hint}"));
         }
         fault.exit
     }
 
     /// Prints help, version, or a fault of the command line.
-    pub fn said(&mut self, said: &Said) -> Exit {
-        if self.ends.json {
-            self.document(&said.document());
+    pub fn print_reply(&mut self, said: &ParseReply) -> CommandExit {
+        if self.properties.json {
+            self.print_document(&said.to_document());
             return said.exit();
         }
         // clap's text quotes arguments as they came: the styled form is only for text that clap
         // wrote itself.
         match said {
-            Said::Text { plain, styled, .. } => {
-                let text = if self.ends.out_terminal {
+            ParseReply::Text { plain, styled, .. } => {
+                let text = if self.properties.out_terminal {
                     styled
                 } else {
                     plain
                 };
-                self.put(format!("{}\n", text.trim_end()).as_bytes());
+                self.write_out(format!("{}\n", text.trim_end()).as_bytes());
             }
-            Said::Wrong { plain, .. } => {
+            ParseReply::Wrong { plain, .. } => {
                 let _ = writeln!(self.err, "{}", printable::text(plain.trim_end()));
             }
         }
         said.exit()
     }
 
-    fn document(&mut self, document: &impl Serialize) {
+    fn print_document(&mut self, document: &impl Serialize) {
         // A document of ours has no map keys that are not text: only writing it can fail.
         if let Ok(text) = serde_json::to_string(document) {
             let mut text = escape_json(&text).into_owned();
             text.push('\n');
-            self.put(text.as_bytes());
+            self.write_out(text.as_bytes());
         }
     }
 }
@@ -289,15 +297,15 @@ pub(crate) mod tests {
 
     /// The bytes written to one stream.
     #[derive(Clone, Default)]
-    pub(crate) struct Written(Arc<Mutex<Vec<u8>>>);
+    pub(crate) struct WrittenBytes(Arc<Mutex<Vec<u8>>>);
 
-    impl Written {
+    impl WrittenBytes {
         pub(crate) fn text(&self) -> String {
             String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
         }
     }
 
-    impl Write for Written {
+    impl Write for WrittenBytes {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
             self.0.lock().unwrap().extend_from_slice(bytes);
             Ok(bytes.len())
@@ -309,16 +317,16 @@ pub(crate) mod tests {
     }
 
     /// A screen whose output can be read.
-    pub(crate) fn screen(json: bool, terminal: bool) -> (Screen, Written, Written) {
-        let (out, err) = (Written::default(), Written::default());
-        let ends = Ends {
+    pub(crate) fn screen(json: bool, terminal: bool) -> (OutputScreen, WrittenBytes, WrittenBytes) {
+        let (out, err) = (WrittenBytes::default(), WrittenBytes::default());
+        let ends = StreamProperties {
             json,
             in_terminal: terminal,
             out_terminal: terminal,
             err_terminal: terminal,
             now: "2026-03-10T12:00:00Z".parse().ok(),
         };
-        let screen = Screen::new(Box::new(out.clone()), Box::new(err.clone()), ends);
+        let screen = OutputScreen::new(Box::new(out.clone()), Box::new(err.clone()), ends);
         (screen, out, err)
     }
 
@@ -333,7 +341,7 @@ pub(crate) mod tests {
             (true, false, ""),
         ] {
             let (mut screen, out, err) = screen(json, terminal);
-            screen.text(EVIL);
+            screen.print_text(EVIL);
             screen.note(EVIL);
             assert_eq!(out.text(), expected);
             assert_eq!(err.text().is_empty(), json);
@@ -349,7 +357,7 @@ pub(crate) mod tests {
         let text = "\x1b\x7f\u{9b}31m\u{202e}\u{200f}\u{61c}\u{200b}漢🙂\u{200d}";
         for terminal in [false, true] {
             let (mut screen, out, _) = screen(true, terminal);
-            screen.document(&text);
+            screen.print_document(&text);
             let expected = r#""\u001b\u007f\u009b31m\u202e\u200f\u061c\u200b漢🙂"#;
             assert_eq!(out.text(), format!("{expected}\u{200d}\"\n"));
             let read: String = serde_json::from_str(&out.text()).unwrap();
@@ -360,10 +368,10 @@ pub(crate) mod tests {
     #[test]
     fn notes_begin_on_their_own_line() {
         let (mut screen, out, err) = screen(false, true);
-        screen.text("half");
-        screen.live("never shown in the middle of a line");
+        screen.print_text("half");
+        screen.show_live("never shown in the middle of a line");
         screen.note("note");
-        screen.text("other half");
+        screen.print_text("other half");
         screen.end_line();
         screen.end_line();
         assert_eq!(out.text(), "half\nother half\n");
@@ -373,27 +381,28 @@ pub(crate) mod tests {
     #[test]
     fn a_live_line_is_erased_and_needs_a_terminal() {
         let (mut on_terminal, _, err) = screen(false, true);
-        on_terminal.live("1 s");
-        on_terminal.live("2 s");
+        on_terminal.show_live("1 s");
+        on_terminal.show_live("2 s");
         on_terminal.note("done");
         assert_eq!(err.text(), format!("{ERASE}1 s{ERASE}2 s{ERASE}done\n"));
         let (mut piped, _, err) = screen(false, false);
-        piped.live("1 s");
+        piped.show_live("1 s");
         assert_eq!(err.text(), "");
     }
 
     #[test]
     fn a_fault_says_what_to_do_next() {
-        let fault = Fault::new("not-found", "there is no thread \"x\x1b\"").hint("did you mean y?");
+        let fault = CommandFault::new("not-found", "there is no thread \"x\x1b\"")
+            .with_hint("did you mean y?");
         let (mut person, out, err) = screen(false, true);
-        assert_eq!(person.fault(&fault), Exit::Error);
+        assert_eq!(person.print_fault(&fault), CommandExit::Error);
         assert_eq!(out.text(), "");
         assert_eq!(
             err.text(),
             "error: there is no thread \"x\\u{1b}\"\n  next: did you mean y?\n"
         );
         let (mut program, out, err) = screen(true, true);
-        program.fault(&fault);
+        program.print_fault(&fault);
         assert_eq!(out.text().lines().count(), 1);
         assert!(out.text().contains(r"\\u{1b}"), "{}", out.text());
         assert_eq!(err.text(), "");
@@ -403,8 +412,8 @@ pub(crate) mod tests {
     /// was taken for a closed pipe. Fix: only a closed pipe is one.
     #[test]
     fn a_reader_that_goes_away_ends_nothing_and_a_full_disk_is_told() {
-        struct Broken(ErrorKind);
-        impl Write for Broken {
+        struct BrokenWriter(ErrorKind);
+        impl Write for BrokenWriter {
             fn write(&mut self, _: &[u8]) -> io::Result<usize> {
                 Err(self.0.into())
             }
@@ -413,23 +422,36 @@ pub(crate) mod tests {
             }
         }
         for (kind, before, after, said) in [
-            (ErrorKind::BrokenPipe, Exit::Done, Exit::Done, false),
-            (ErrorKind::StorageFull, Exit::Done, Exit::Error, true),
+            (
+                ErrorKind::BrokenPipe,
+                CommandExit::Done,
+                CommandExit::Done,
+                false,
+            ),
             (
                 ErrorKind::StorageFull,
-                Exit::Suspended,
-                Exit::Suspended,
+                CommandExit::Done,
+                CommandExit::Error,
+                true,
+            ),
+            (
+                ErrorKind::StorageFull,
+                CommandExit::Suspended,
+                CommandExit::Suspended,
                 true,
             ),
         ] {
             for json in [false, true] {
                 let (whole, _, err) = screen(json, false);
-                let mut screen =
-                    Screen::new(Box::new(Broken(kind)), Box::new(err.clone()), whole.ends());
-                screen.if_lost("look elsewhere".to_owned());
-                screen.line("text");
-                screen.document(&"text");
-                assert_eq!(screen.end(before), after, "{kind}");
+                let mut screen = OutputScreen::new(
+                    Box::new(BrokenWriter(kind)),
+                    Box::new(err.clone()),
+                    whole.properties(),
+                );
+                screen.set_lost_hint("look elsewhere".to_owned());
+                screen.print_line("text");
+                screen.print_document(&"text");
+                assert_eq!(screen.finish(before), after, "{kind}");
                 let told = err.text();
                 let expected = ["standard output cannot be written", "next: look elsewhere"];
                 assert!(

@@ -4,9 +4,9 @@
 //! A terminal shows text as it comes. A file or a pipe gets only text that counts: the text of a
 //! reply is withheld until the reply is durable, and goes to standard error if it never is.
 
-use crate::answer::Cost;
-use crate::screen::Screen;
-use crate::{money, when};
+use crate::answer::ThreadCost;
+use crate::screen::OutputScreen;
+use crate::{money, time_format};
 
 /// Most bytes of the last reply that are kept for the answer; the transcript has a longer one
 /// whole.
@@ -21,7 +21,7 @@ const QUIET_SECONDS: u64 = 3;
 
 /// The output of one run.
 #[derive(Debug, Default)]
-pub struct Stream {
+pub struct RunStream {
     reply: String,
     /// True if the reply has ended: the next text begins another.
     over: bool,
@@ -38,14 +38,14 @@ pub struct Stream {
     waited: bool,
 }
 
-impl Stream {
+impl RunStream {
     /// The output of a run that has not started.
     pub fn new() -> Self {
         Self::default()
     }
 
     /// The output of a further run of a chat: no note names its thread again.
-    pub fn further() -> Self {
+    pub fn for_further_run() -> Self {
         Self {
             known: true,
             ..Self::default()
@@ -58,7 +58,7 @@ impl Stream {
     }
 
     /// The run is held, and its first step is durable.
-    pub fn started(&mut self, screen: &mut Screen, thread: &str, run: u64) {
+    pub fn show_start(&mut self, screen: &mut OutputScreen, thread: &str, run: u64) {
         self.quiet = 0;
         let goes_on = std::mem::take(&mut self.waited);
         if !self.known && !goes_on {
@@ -67,7 +67,7 @@ impl Stream {
     }
 
     /// The run waits for its children.
-    pub fn children(&mut self, screen: &mut Screen) {
+    pub fn show_child_wait(&mut self, screen: &mut OutputScreen) {
         self.quiet = 0;
         self.waited = true;
         screen.end_line();
@@ -75,14 +75,14 @@ impl Stream {
     }
 
     /// An event of a descendant of the thread.
-    pub fn child(&mut self, screen: &mut Screen, thread: &str, what: &str) {
+    pub fn show_child(&mut self, screen: &mut OutputScreen, thread: &str, what: &str) {
         self.quiet = 0;
         screen.end_line();
         screen.note(&format!("  {thread} {what}"));
     }
 
     /// More text of a reply arrived.
-    pub fn text(&mut self, screen: &mut Screen, text: &str) {
+    pub fn show_text(&mut self, screen: &mut OutputScreen, text: &str) {
         self.quiet = 0;
         self.thinking = false;
         if std::mem::take(&mut self.over) {
@@ -90,29 +90,29 @@ impl Stream {
         }
         let room = TEXT_BYTES_MAX.saturating_sub(self.reply.len());
         self.reply.push_str(&text[..text.floor_char_boundary(room)]);
-        let ends = screen.ends();
+        let ends = screen.properties();
         match ends.json || ends.out_terminal {
-            true => screen.text(text),
+            true => screen.print_text(text),
             false => self.held.push_str(text),
         }
     }
 
     /// The run is performed no longer. `counts`: its last reply is durable.
-    pub fn end(&mut self, screen: &mut Screen, counts: bool) {
+    pub fn end(&mut self, screen: &mut OutputScreen, counts: bool) {
         match counts {
-            true => self.release(screen),
-            false => self.discard(screen),
+            true => self.release_text(screen),
+            false => self.discard_text(screen),
         }
     }
 
     /// Writes the withheld text of a reply that is durable.
-    fn release(&mut self, screen: &mut Screen) {
-        screen.text(&std::mem::take(&mut self.held));
+    fn release_text(&mut self, screen: &mut OutputScreen) {
+        screen.print_text(&std::mem::take(&mut self.held));
         self.said_held = false;
     }
 
     /// Writes the withheld text of a void reply to standard error.
-    fn discard(&mut self, screen: &mut Screen) {
+    fn discard_text(&mut self, screen: &mut OutputScreen) {
         let held = std::mem::take(&mut self.held);
         if !held.is_empty() {
             screen.note(&format!(
@@ -123,7 +123,7 @@ impl Stream {
     }
 
     /// The model is thinking. One note for each reply; the thoughts are in the transcript.
-    pub fn thinking(&mut self, screen: &mut Screen) {
+    pub fn show_thinking(&mut self, screen: &mut OutputScreen) {
         self.quiet = 0;
         if !std::mem::replace(&mut self.thinking, true) {
             screen.note("  thinking");
@@ -131,7 +131,7 @@ impl Stream {
     }
 
     /// A tool call has started.
-    pub fn tool_started(&mut self, screen: &mut Screen, name: &str, arguments: &str) {
+    pub fn show_tool_start(&mut self, screen: &mut OutputScreen, name: &str, arguments: &str) {
         self.quiet = 0;
         screen.end_line();
         let mut shown: String = arguments.chars().take(ARGUMENTS_CHARS_MAX).collect();
@@ -142,58 +142,64 @@ impl Stream {
     }
 
     /// A tool call is done.
-    pub fn tool_done(&mut self, screen: &mut Screen, name: &str, failed: bool, bytes: usize) {
+    pub fn show_tool_end(
+        &mut self,
+        screen: &mut OutputScreen,
+        name: &str,
+        failed: bool,
+        bytes: usize,
+    ) {
         self.quiet = 0;
         let what = if failed { "failed" } else { "done" };
         screen.note(&format!("  {name} {what}, {bytes} bytes"));
     }
 
     /// A turn is durable. Shows the cost of the thread so far.
-    pub fn turn(&mut self, screen: &mut Screen, cost: &Cost) {
+    pub fn show_turn(&mut self, screen: &mut OutputScreen, cost: &ThreadCost) {
         self.quiet = 0;
         self.over = true;
         self.thinking = false;
-        self.release(screen);
+        self.release_text(screen);
         screen.end_line();
-        screen.note(&used(cost));
+        screen.note(&describe_turn(cost));
     }
 
     /// A provider broke off and another one behind its router begins anew: the text so far does not
     /// count.
-    pub fn restart(&mut self, screen: &mut Screen) {
+    pub fn show_restart(&mut self, screen: &mut OutputScreen) {
         self.quiet = 0;
         self.over = true;
-        self.discard(screen);
+        self.discard_text(screen);
         screen.end_line();
         screen.note("  the provider broke off; another one begins the reply anew");
     }
 
     /// An attempt failed and will be repeated; its text does not count.
-    pub fn retry(&mut self, screen: &mut Screen, millis: u64, message: &str) {
+    pub fn show_retry(&mut self, screen: &mut OutputScreen, millis: u64, message: &str) {
         self.quiet = 0;
         self.over = true;
-        self.discard(screen);
+        self.discard_text(screen);
         screen.end_line();
         screen.note(&format!(
             "  {}; next attempt in {}",
             crate::printable::line(message),
-            when::length(millis)
+            time_format::format_duration(millis)
         ));
     }
 
     /// A call waits until a ceiling admits it.
-    pub fn waits(&mut self, screen: &mut Screen, millis: u64, message: &str) {
+    pub fn show_wait(&mut self, screen: &mut OutputScreen, millis: u64, message: &str) {
         self.quiet = 0;
         screen.end_line();
         screen.note(&format!(
             "  {}; it goes on in {}",
             crate::printable::line(message),
-            when::length(millis)
+            time_format::format_duration(millis)
         ));
     }
 
     /// The provider reports more tokens than the call can have used.
-    pub fn disbelieved(&mut self, screen: &mut Screen, reported: u64, counted: u64) {
+    pub fn show_usage_mismatch(&mut self, screen: &mut OutputScreen, reported: u64, counted: u64) {
         screen.end_line();
         screen.note(&format!(
             "  the provider reports {reported} tokens, which cannot be: {counted} are counted"
@@ -201,25 +207,28 @@ impl Stream {
     }
 
     /// A second has passed.
-    pub fn tick(&mut self, screen: &mut Screen) {
+    pub fn tick(&mut self, screen: &mut OutputScreen) {
         self.quiet += 1;
         if self.quiet >= QUIET_SECONDS {
             if !self.held.is_empty() && !std::mem::replace(&mut self.said_held, true) {
                 screen.note("  a reply is under way; it is shown when it is whole");
             }
-            screen.live(&format!("  waiting, {}", when::length(self.quiet * 1_000)));
+            screen.show_live(&format!(
+                "  waiting, {}",
+                time_format::format_duration(self.quiet * 1_000)
+            ));
         }
     }
 }
 
 /// `turn 2: 250 input and 30 output tokens, 0.00021 USD so far`: the sums of the thread.
-fn used(cost: &Cost) -> String {
+fn describe_turn(cost: &ThreadCost) -> String {
     format!(
         "turn {}: {} input and {} output tokens, {} so far",
         cost.turns,
         cost.input_tokens,
         cost.output_tokens,
-        money::shown(cost.spend)
+        money::format_usd(cost.spend)
     )
 }
 
@@ -228,8 +237,8 @@ mod tests {
     use super::*;
     use crate::screen::tests::screen;
 
-    fn cost(turns: u64) -> Cost {
-        Cost {
+    fn cost(turns: u64) -> ThreadCost {
+        ThreadCost {
             turns,
             input_tokens: 100,
             output_tokens: 10,
@@ -240,20 +249,20 @@ mod tests {
     #[test]
     fn a_run_with_a_tool() {
         let (mut screen, out, err) = screen(false, false);
-        let mut stream = Stream::new();
-        stream.started(&mut screen, "a-1", 1);
-        stream.thinking(&mut screen);
-        stream.thinking(&mut screen);
-        stream.text(&mut screen, "Let me ");
-        stream.text(&mut screen, "look.");
-        stream.turn(&mut screen, &cost(1));
-        stream.tool_started(&mut screen, "read_file", "{\"path\":\n\"x\"}");
-        stream.tool_done(&mut screen, "read_file", false, 25);
-        stream.retry(&mut screen, 1_500, "overloaded");
-        stream.waits(&mut screen, 20_000, "too many calls");
-        stream.disbelieved(&mut screen, 1_000_000_000, 21_000);
-        stream.text(&mut screen, "It holds a note.");
-        stream.turn(&mut screen, &cost(2));
+        let mut stream = RunStream::new();
+        stream.show_start(&mut screen, "a-1", 1);
+        stream.show_thinking(&mut screen);
+        stream.show_thinking(&mut screen);
+        stream.show_text(&mut screen, "Let me ");
+        stream.show_text(&mut screen, "look.");
+        stream.show_turn(&mut screen, &cost(1));
+        stream.show_tool_start(&mut screen, "read_file", "{\"path\":\n\"x\"}");
+        stream.show_tool_end(&mut screen, "read_file", false, 25);
+        stream.show_retry(&mut screen, 1_500, "overloaded");
+        stream.show_wait(&mut screen, 20_000, "too many calls");
+        stream.show_usage_mismatch(&mut screen, 1_000_000_000, 21_000);
+        stream.show_text(&mut screen, "It holds a note.");
+        stream.show_turn(&mut screen, &cost(2));
         assert_eq!(out.text(), "Let me look.\nIt holds a note.\n");
         assert_eq!(
             err.text(),
@@ -266,12 +275,12 @@ mod tests {
     }
 
     #[test]
-    fn what_a_failed_attempt_said_is_no_reply() {
+    fn text_of_failed_attempt_is_no_reply() {
         let (mut screen, ..) = screen(true, false);
-        let mut stream = Stream::new();
-        stream.text(&mut screen, "half a");
-        stream.retry(&mut screen, 0, "cut off");
-        stream.text(&mut screen, "whole");
+        let mut stream = RunStream::new();
+        stream.show_text(&mut screen, "half a");
+        stream.show_retry(&mut screen, 0, "cut off");
+        stream.show_text(&mut screen, "whole");
         assert_eq!(stream.into_reply(), "whole");
     }
 
@@ -281,27 +290,27 @@ mod tests {
     /// last event never arrived.
     #[test]
     fn a_pipe_gets_only_replies_that_count() {
-        type End = fn(&mut Stream, &mut Screen);
-        let rows: [(End, &str, bool); 5] = [
+        type EndAction = fn(&mut RunStream, &mut OutputScreen);
+        let rows: [(EndAction, &str, bool); 5] = [
             (
-                |stream, screen| stream.turn(screen, &cost(1)),
+                |stream, screen| stream.show_turn(screen, &cost(1)),
                 "torn\n",
                 false,
             ),
             (
-                |stream, screen| stream.retry(screen, 0, "cut off"),
+                |stream, screen| stream.show_retry(screen, 0, "cut off"),
                 "",
                 true,
             ),
-            (|stream, screen| stream.restart(screen), "", true),
+            (|stream, screen| stream.show_restart(screen), "", true),
             (|stream, screen| stream.end(screen, false), "", true),
             (|stream, screen| stream.end(screen, true), "torn", false),
         ];
         for (end, on_out, on_err) in rows {
             for terminal in [false, true] {
                 let (mut screen, out, err) = screen(false, terminal);
-                let mut stream = Stream::new();
-                stream.text(&mut screen, "torn");
+                let mut stream = RunStream::new();
+                stream.show_text(&mut screen, "torn");
                 assert_eq!(out.text() == "torn", terminal, "a terminal sees it live");
                 end(&mut stream, &mut screen);
                 let said = err.text().contains("torn");
@@ -314,10 +323,10 @@ mod tests {
     }
 
     #[test]
-    fn that_text_is_held_back_is_said_once() {
+    fn withheld_text_is_noted_once() {
         let (mut piped, _, err) = screen(false, false);
-        let mut stream = Stream::new();
-        stream.text(&mut piped, "Begun");
+        let mut stream = RunStream::new();
+        stream.show_text(&mut piped, "Begun");
         for _ in 0..3 * QUIET_SECONDS {
             stream.tick(&mut piped);
         }
@@ -330,7 +339,7 @@ mod tests {
     #[test]
     fn a_quiet_run_is_shown_to_a_terminal_only() {
         let (mut on_terminal, _, err) = screen(false, true);
-        let mut stream = Stream::new();
+        let mut stream = RunStream::new();
         for _ in 0..QUIET_SECONDS {
             stream.tick(&mut on_terminal);
         }
@@ -345,9 +354,9 @@ mod tests {
     #[test]
     fn the_reply_is_bounded() {
         let (mut screen, ..) = screen(true, false);
-        let mut stream = Stream::new();
+        let mut stream = RunStream::new();
         for _ in 0..=TEXT_BYTES_MAX / (3 << 16) {
-            stream.text(&mut screen, &"漢".repeat(1 << 16));
+            stream.show_text(&mut screen, &"漢".repeat(1 << 16));
         }
         let reply = stream.into_reply();
         assert!(reply.len() <= TEXT_BYTES_MAX && reply.len() > TEXT_BYTES_MAX - 4);

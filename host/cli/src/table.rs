@@ -7,7 +7,7 @@ const WIDTH_MAX: usize = 60;
 
 /// The alignment of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Side {
+pub enum ColumnAlignment {
     /// Left, for words.
     Left,
     /// Right, for numbers.
@@ -16,14 +16,14 @@ pub enum Side {
 
 /// A table without a header, or with one as its first row.
 #[derive(Debug, Clone, Default)]
-pub struct Table {
-    sides: Vec<Side>,
+pub struct TextTable {
+    sides: Vec<ColumnAlignment>,
     rows: Vec<Vec<String>>,
 }
 
-impl Table {
+impl TextTable {
     /// A table with these columns.
-    pub fn new(sides: &[Side]) -> Self {
+    pub fn new(sides: &[ColumnAlignment]) -> Self {
         Self {
             sides: sides.to_vec(),
             rows: Vec::new(),
@@ -31,7 +31,7 @@ impl Table {
     }
 
     /// Adds a row with a cell for each column; each cell is put on one line.
-    pub fn row<T: AsRef<str>>(&mut self, cells: &[T]) {
+    pub fn add_row<T: AsRef<str>>(&mut self, cells: &[T]) {
         let cells = cells
             .iter()
             .map(|cell| printable::line(cell.as_ref()).into_owned());
@@ -47,8 +47,8 @@ impl Table {
             let cells = row.iter().zip(&self.sides).zip(&widths);
             let padded: Vec<String> = cells
                 .map(|((cell, side), &width)| match side {
-                    Side::Left => format!("{cell:<width$}"),
-                    Side::Right => format!("{cell:>width$}"),
+                    ColumnAlignment::Left => format!("{cell:<width$}"),
+                    ColumnAlignment::Right => format!("{cell:>width$}"),
                 })
                 .collect();
             padded.join("  ").trim_end().to_owned()
@@ -71,10 +71,14 @@ mod tests {
 
     #[test]
     fn columns_are_aligned() {
-        let mut table = Table::new(&[Side::Left, Side::Right, Side::Left]);
-        table.row(&["THREAD", "COST", "TITLE"]);
-        table.row(&["a", "0.10 USD", ""]);
-        table.row(&["longer", "1.00 USD", "two\nlines \x1b[2J"]);
+        let mut table = TextTable::new(&[
+            ColumnAlignment::Left,
+            ColumnAlignment::Right,
+            ColumnAlignment::Left,
+        ]);
+        table.add_row(&["THREAD", "COST", "TITLE"]);
+        table.add_row(&["a", "0.10 USD", ""]);
+        table.add_row(&["longer", "1.00 USD", "two\nlines \x1b[2J"]);
         assert_eq!(
             table.lines(),
             [
@@ -87,10 +91,10 @@ mod tests {
 
     #[test]
     fn one_long_cell_does_not_push_the_others() {
-        let mut table = Table::new(&[Side::Left, Side::Left]);
+        let mut table = TextTable::new(&[ColumnAlignment::Left, ColumnAlignment::Left]);
         let long = "x".repeat(WIDTH_MAX + 1);
-        table.row(&["a", "b"]);
-        table.row(&[long.as_str(), "c"]);
+        table.add_row(&["a", "b"]);
+        table.add_row(&[long.as_str(), "c"]);
         assert_eq!(table.lines(), ["a  b".to_owned(), format!("{long}  c")]);
     }
 }

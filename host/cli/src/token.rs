@@ -2,18 +2,18 @@
 //! because the tokens of all threads begin with the same numbers, and one in an environment
 //! variable is soon forgotten.
 
-use crate::exit::Fault;
+use crate::exit::CommandFault;
 use std::fmt;
 use std::str::FromStr;
 
-/// `THREAD#NUMBER`. No thread's id has a `#` in it.
+/// `THREAD_SCHEMA#NUMBER`. No thread's id has a `#` in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Token {
+pub struct LeaseToken {
     thread: String,
     number: u64,
 }
 
-impl Token {
+impl LeaseToken {
     /// The token of a thread.
     pub fn new(thread: &str, number: u64) -> Self {
         Self {
@@ -26,24 +26,24 @@ impl Token {
     ///
     /// # Errors
     /// A usage fault, if it is the token of another thread.
-    pub fn number_for(&self, thread: &str) -> Result<u64, Fault> {
+    pub fn number_for(&self, thread: &str) -> Result<u64, CommandFault> {
         if self.thread.eq_ignore_ascii_case(thread) {
             return Ok(self.number);
         }
         let message = format!("the token {self} is not of {thread}");
-        Err(Fault::usage(message).hint(format!(
+        Err(CommandFault::usage(message).with_hint(format!(
             "give the one that `threadkeep open {thread}` printed, with --token or in THREADKEEP_TOKEN"
         )))
     }
 }
 
-impl fmt::Display for Token {
+impl fmt::Display for LeaseToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}#{}", self.thread, self.number)
     }
 }
 
-impl FromStr for Token {
+impl FromStr for LeaseToken {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -62,7 +62,7 @@ mod tests {
 
     #[test]
     fn a_token_is_of_one_thread() {
-        let token: Token = "a/My-Chat#7".parse().unwrap();
+        let token: LeaseToken = "a/My-Chat#7".parse().unwrap();
         assert_eq!(token.to_string(), "a/My-Chat#7");
         assert_eq!(token.number_for("A/my-chat"), Ok(7));
         let other = token.number_for("a/other").unwrap_err();
@@ -76,7 +76,7 @@ mod tests {
             "a#7 ",
             "a#99999999999999999999",
         ] {
-            assert!(text.parse::<Token>().is_err(), "{text:?}");
+            assert!(text.parse::<LeaseToken>().is_err(), "{text:?}");
         }
     }
 }

@@ -1,29 +1,32 @@
 //! The audit of one account: its sums, beside the threads and accounts that draw on it.
 
-use super::Invariant::Ledger;
-use super::read::{Snapshot, key_of, list, number, text};
-use super::{Audit, Suspicion, TRIES_MAX};
-use crate::storage::{Key, StorageError};
+use super::StoreInvariant::Ledger;
+use super::record_reader::{RecordSnapshot, key_of, list, number, text};
+use super::{StoreAudit, TRIES_MAX, UnconfirmedFindings};
+use crate::storage::{RecordKey, StorageError};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
 /// The chains and accounts that draw on an account. Members are fixed when a chain is created and
 /// never leave; only new ones are added.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Drawing {
+struct AccountMembers {
     /// Chains, each with its links.
     chains: Vec<(String, Vec<String>)>,
     /// Chains below that have an account of their own, which is funded from this one.
     accounts: Vec<String>,
 }
 
-impl Drawing {
-    fn keys(&self) -> Vec<Key> {
-        let accounts = self.accounts.iter().map(|root| Key::new("chain", root));
+impl AccountMembers {
+    fn record_keys(&self) -> Vec<RecordKey> {
+        let accounts = self
+            .accounts
+            .iter()
+            .map(|root| RecordKey::new("chain", root));
         let chains = self.chains.iter();
         let chains = chains.flat_map(|(root, links)| {
-            let heads = links.iter().map(|link| Key::new("head", link));
-            std::iter::once(Key::new("chain", root)).chain(heads)
+            let heads = links.iter().map(|link| RecordKey::new("head", link));
+            std::iter::once(RecordKey::new("chain", root)).chain(heads)
         });
         chains.chain(accounts).collect()
     }
@@ -31,17 +34,17 @@ impl Drawing {
 
 /// The sums that an account should have.
 #[derive(Default)]
-struct Sums {
+struct AccountSums {
     held: u64,
     spent: u64,
     reserved: u64,
     users: u64,
 }
 
-impl Audit<'_> {
+impl StoreAudit<'_> {
     /// Audits the account of a chain, if it has one of its own; repeats that while others change
     /// it.
-    pub(super) fn account(&mut self, root: &str) -> Result<(), StorageError> {
+    pub(super) fn audit_account(&mut self, root: &str) -> Result<(), StorageError> {
         match self.compare_account(root) {
             // A record that cannot be read is reported already, and without it there is no sum.
             Err(StorageError::Corrupt { .. }) => Ok(()),
@@ -50,25 +53,27 @@ impl Audit<'_> {
     }
 
     fn compare_account(&mut self, root: &str) -> Result<(), StorageError> {
-        let chain = Snapshot::in_parts(self.storage, &[Key::new("chain", root)])?;
+        let chain = RecordSnapshot::read_in_parts(self.storage, &[RecordKey::new("chain", root)])?;
         if !has_account(&chain.json("chain", root)) {
             return Ok(());
         }
         for _ in 0..TRIES_MAX {
-            let drawing = self.drawing(root)?;
-            let Some(records) = Snapshot::take(self.storage, &drawing.keys())? else {
+            let drawing = self.find_members(root)?;
+            let Some(records) =
+                RecordSnapshot::read_at_one_moment(self.storage, &drawing.record_keys())?
+            else {
                 continue;
             };
             let account = records.json("chain", root)["account"].clone();
-            let Some(sums) = self.sums(&drawing, &records) else {
+            let Some(sums) = self.recompute_sums(&drawing, &records) else {
                 return Ok(());
             };
-            let suspicion = compare(root, &account, &sums);
+            let suspicion = compare_sums(root, &account, &sums);
             if suspicion.is_empty() {
                 return Ok(());
             }
-            if records.stands(self.storage)? && self.drawing(root)? == drawing {
-                suspicion.report(&mut self.report);
+            if records.is_unchanged(self.storage)? && self.find_members(root)? == drawing {
+                suspicion.report_to(&mut self.report);
                 return Ok(());
             }
         }
@@ -78,20 +83,21 @@ impl Audit<'_> {
 
     /// Returns the members of the account of a chain: the chain itself, and the chains below it
     /// that have no account of their own.
-    fn drawing(&self, root: &str) -> Result<Drawing, StorageError> {
-        let mut drawing = Drawing::default();
+    fn find_members(&self, root: &str) -> Result<AccountMembers, StorageError> {
+        let mut drawing = AccountMembers::default();
         let mut known = BTreeSet::from([root.to_owned()]);
         let mut open = vec![root.to_owned()];
         while let Some(chain) = open.pop() {
-            let links = self.indexed("chain", &chain)?;
+            let links = self.find_indexed("chain", &chain)?;
             for link in &links {
-                for child in self.indexed("parent", link)? {
+                for child in self.find_indexed("parent", link)? {
                     if !known.insert(child.clone()) {
                         continue;
                     }
                     // A thread that is not the first link of its chain has no chain record.
-                    let key = [Key::new("chain", &child)];
-                    let record = Snapshot::in_parts(self.storage, &key)?.json("chain", &child);
+                    let key = [RecordKey::new("chain", &child)];
+                    let record =
+                        RecordSnapshot::read_in_parts(self.storage, &key)?.json("chain", &child);
                     if !record.is_object() {
                         continue;
                     }
@@ -109,8 +115,12 @@ impl Audit<'_> {
     }
 
     /// Recomputes the sums. `None` if a record cannot be read, which is reported already.
-    fn sums(&self, drawing: &Drawing, records: &Snapshot) -> Option<Sums> {
-        let mut sums = Sums::default();
+    fn recompute_sums(
+        &self,
+        drawing: &AccountMembers,
+        records: &RecordSnapshot,
+    ) -> Option<AccountSums> {
+        let mut sums = AccountSums::default();
         for (root, links) in &drawing.chains {
             let tip = key_of(&records.json("chain", root)["tip"]);
             for link in links {
@@ -126,7 +136,7 @@ impl Audit<'_> {
                 let counted = number(&head["counters"]["spend"]);
                 let spent = self.spent.get(link).copied().unwrap_or(counted);
                 sums.spent = sums.spent.saturating_add(spent);
-                sums.users += u64::from(*link == tip && draws(text(&head["status"])));
+                sums.users += u64::from(*link == tip && reserves_money(text(&head["status"])));
             }
         }
         for root in &drawing.accounts {
@@ -153,15 +163,15 @@ fn has_account(chain: &Value) -> bool {
 }
 
 /// Returns true if a thread of this status reserves money. An idle or ended thread reserves none.
-fn draws(status: &str) -> bool {
+fn reserves_money(status: &str) -> bool {
     ["created", "running", "waiting", "suspended"].contains(&status)
 }
 
-fn compare(root: &str, account: &Value, sums: &Sums) -> Suspicion {
-    let mut suspicion = Suspicion::about(root);
+fn compare_sums(root: &str, account: &Value, sums: &AccountSums) -> UnconfirmedFindings {
+    let mut suspicion = UnconfirmedFindings::for_thread(root);
     if !account.is_object() {
         let expected = "an account in the record of the chain";
-        suspicion.of(super::Invariant::Histories, expected, "none");
+        suspicion.add(super::StoreInvariant::Histories, expected, "none");
         return suspicion;
     }
     for (what, expected) in [
@@ -170,15 +180,15 @@ fn compare(root: &str, account: &Value, sums: &Sums) -> Suspicion {
         ("reserved", sums.reserved),
         ("users", sums.users),
     ] {
-        suspicion.differ(Ledger, what, expected, number(&account[what]));
+        suspicion.expect_equal(Ledger, what, expected, number(&account[what]));
     }
-    bounds(account, &mut suspicion);
+    check_bounds(account, &mut suspicion);
     suspicion
 }
 
 /// Checks the rules that hold for a single account. A root account may exceed its limit: the excess
 /// is its debt.
-fn bounds(account: &Value, suspicion: &mut Suspicion) {
+fn check_bounds(account: &Value, suspicion: &mut UnconfirmedFindings) {
     let of = |what: &str| number(&account[what]);
     let taken = [of("spent"), of("held"), of("reserved")];
     let taken = taken.into_iter().fold(0, u64::saturating_add);
@@ -189,16 +199,16 @@ fn bounds(account: &Value, suspicion: &mut Suspicion) {
             Some(limit) => format!("at most its limit of {limit} spent, held and reserved"),
             None => "a limit: it is of a child".to_owned(),
         };
-        suspicion.of(Ledger, expected, format!("{taken}"));
+        suspicion.add(Ledger, expected, format!("{taken}"));
     }
     if child && closed {
-        suspicion.differ(Ledger, "closed, reported", of("spent"), of("reported"));
+        suspicion.expect_equal(Ledger, "closed, reported", of("spent"), of("reported"));
     }
     if closed {
         let aside = of("held").saturating_add(of("reserved"));
-        suspicion.differ(Ledger, "closed, held and reserved", 0, aside);
+        suspicion.expect_equal(Ledger, "closed, held and reserved", 0, aside);
     }
     if !child {
-        suspicion.differ(Ledger, "of a root, reported", 0, of("reported"));
+        suspicion.expect_equal(Ledger, "of a root, reported", 0, of("reported"));
     }
 }

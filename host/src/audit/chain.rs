@@ -1,14 +1,14 @@
 //! The audit of one chain: its links, its tip, and the chains above it.
 
-use super::read::{Snapshot, all_names, key_of, list, number, text, unescape};
-use super::{Audit, Invariant, Suspicion, TRIES_MAX, shown};
-use crate::storage::{KEY_BYTES_MAX, Key, PAGE_ENTRIES_MAX, StorageError};
+use super::record_reader::{RecordSnapshot, all_names, key_of, list, number, text, unescape};
+use super::{StoreAudit, StoreInvariant, TRIES_MAX, UnconfirmedFindings, printable_text};
+use crate::storage::{KEY_BYTES_MAX, PAGE_ENTRIES_MAX, RecordKey, StorageError};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-impl Audit<'_> {
+impl StoreAudit<'_> {
     /// Audits one chain; repeats that while others change it.
-    pub(super) fn chain(&mut self, root: &str) -> Result<(), StorageError> {
+    pub(super) fn audit_chain(&mut self, root: &str) -> Result<(), StorageError> {
         match self.compare_chain(root) {
             // A record that cannot be read is reported already, and without it there is nothing to
             // compare.
@@ -19,20 +19,20 @@ impl Audit<'_> {
 
     fn compare_chain(&mut self, root: &str) -> Result<(), StorageError> {
         for _ in 0..TRIES_MAX {
-            let links = self.indexed("chain", root)?;
-            let children = self.children(&links)?;
-            let Some(records) = self.of_chain(root, &links, &children)? else {
+            let links = self.find_indexed("chain", root)?;
+            let children = self.find_children(&links)?;
+            let Some(records) = self.read_chain(root, &links, &children)? else {
                 continue;
             };
-            let mut suspicion = Suspicion::about(root);
-            linked(root, &links, &records, &mut suspicion);
-            spawned(root, &records, &mut suspicion);
-            numbered(root, &children, &records, &mut suspicion);
+            let mut suspicion = UnconfirmedFindings::for_thread(root);
+            check_links(root, &links, &records, &mut suspicion);
+            check_parent(root, &records, &mut suspicion);
+            check_numbers(root, &children, &records, &mut suspicion);
             let above = !records.json("chain", root)["parent"].is_null();
-            if above && self.is_circle(root)? {
+            if above && self.is_cyclic(root)? {
                 let expected = "parents that end with a root";
-                suspicion.of(
-                    Invariant::Chains,
+                suspicion.add(
+                    StoreInvariant::Chains,
                     expected,
                     "chains that lead back to themselves",
                 );
@@ -40,9 +40,10 @@ impl Audit<'_> {
             if suspicion.is_empty() {
                 return Ok(());
             }
-            let same = self.indexed("chain", root)? == links && self.children(&links)? == children;
-            if same && records.stands(self.storage)? {
-                suspicion.report(&mut self.report);
+            let same = self.find_indexed("chain", root)? == links
+                && self.find_children(&links)? == children;
+            if same && records.is_unchanged(self.storage)? {
+                suspicion.report_to(&mut self.report);
                 return Ok(());
             }
         }
@@ -51,42 +52,49 @@ impl Audit<'_> {
     }
 
     /// Returns the threads whose parent is one of these links, in the order of the index.
-    pub(super) fn children(&self, links: &[String]) -> Result<Vec<String>, StorageError> {
+    pub(super) fn find_children(&self, links: &[String]) -> Result<Vec<String>, StorageError> {
         let mut children = Vec::new();
         for link in links {
-            children.extend(self.indexed("parent", link)?);
+            children.extend(self.find_indexed("parent", link)?);
         }
         Ok(children)
     }
 
     /// Reads a chain, its links, the thread and chain that spawned it, and the chains of its
     /// children, at one moment.
-    fn of_chain(
+    fn read_chain(
         &self,
         root: &str,
         links: &[String],
         children: &[String],
-    ) -> Result<Option<Snapshot>, StorageError> {
-        let own = [Key::new("chain", root), Key::new("thread", root)];
-        let first = Snapshot::in_parts(self.storage, &own)?;
+    ) -> Result<Option<RecordSnapshot>, StorageError> {
+        let own = [
+            RecordKey::new("chain", root),
+            RecordKey::new("thread", root),
+        ];
+        let first = RecordSnapshot::read_in_parts(self.storage, &own)?;
         let above = key_of(&first.json("chain", root)["parent"]);
         let parent = key_of(&first.json("thread", root)["parent"]);
-        let threads = links.iter().map(|link| Key::new("thread", link));
-        let children = children.iter().map(|child| Key::new("chain", child));
-        let mut keys: Vec<Key> = own.into_iter().chain(threads).chain(children).collect();
+        let threads = links.iter().map(|link| RecordKey::new("thread", link));
+        let children = children.iter().map(|child| RecordKey::new("chain", child));
+        let mut keys: Vec<RecordKey> = own.into_iter().chain(threads).chain(children).collect();
         for (collection, name) in [("chain", above), ("thread", parent)] {
             if !name.is_empty() {
-                keys.push(Key::new(collection, name));
+                keys.push(RecordKey::new(collection, name));
             }
         }
         keys.sort();
         keys.dedup();
-        Snapshot::take(self.storage, &keys)
+        RecordSnapshot::read_at_one_moment(self.storage, &keys)
     }
 
     /// Returns the keys of the threads that the index has under a value.
-    pub(super) fn indexed(&self, name: &str, value: &str) -> Result<Vec<String>, StorageError> {
-        let prefix = format!("{name}\u{1}{}", super::read::escape(value));
+    pub(super) fn find_indexed(
+        &self,
+        name: &str,
+        value: &str,
+    ) -> Result<Vec<String>, StorageError> {
+        let prefix = format!("{name}\u{1}{}", super::record_reader::escape(value));
         let (mut from, end) = (format!("{prefix}\u{1}"), format!("{prefix}\u{2}"));
         if from.len() > KEY_BYTES_MAX {
             // No entry can have it.
@@ -113,11 +121,12 @@ impl Audit<'_> {
     /// Returns true if a chain lies above itself. The mark that is compared moves on ever more
     /// rarely (Brent's algorithm), so that a cycle is found wherever it begins and however long it
     /// is.
-    fn is_circle(&self, root: &str) -> Result<bool, StorageError> {
+    fn is_cyclic(&self, root: &str) -> Result<bool, StorageError> {
         let (mut mark, mut at) = (root.to_owned(), root.to_owned());
         let (mut steps, mut until) = (0_u64, 1_u64);
         loop {
-            let above = Snapshot::in_parts(self.storage, &[Key::new("chain", &at)]);
+            let above =
+                RecordSnapshot::read_in_parts(self.storage, &[RecordKey::new("chain", &at)]);
             let above = key_of(&above?.json("chain", &at)["parent"]);
             if above.is_empty() || above == mark {
                 return Ok(!above.is_empty());
@@ -134,12 +143,17 @@ impl Audit<'_> {
 }
 
 /// Checks the links of a chain, one after the other, up to its tip.
-fn linked(root: &str, links: &[String], records: &Snapshot, suspicion: &mut Suspicion) {
+fn check_links(
+    root: &str,
+    links: &[String],
+    records: &RecordSnapshot,
+    suspicion: &mut UnconfirmedFindings,
+) {
     let chain = records.json("chain", root);
     if !chain.is_object() {
         let expected = "a record of the chain";
-        return suspicion.of(
-            Invariant::Histories,
+        return suspicion.add(
+            StoreInvariant::Histories,
             expected,
             "a text that is no JSON object",
         );
@@ -150,8 +164,8 @@ fn linked(root: &str, links: &[String], records: &Snapshot, suspicion: &mut Susp
     loop {
         if !left.remove(at.as_str()) {
             let expected = "links that the index knows, each once, up to the tip";
-            let found = format!("{} after {}", shown(&at), shown(&before));
-            return suspicion.of(Invariant::Chains, expected, found);
+            let found = format!("{} after {}", printable_text(&at), printable_text(&before));
+            return suspicion.add(StoreInvariant::Chains, expected, found);
         }
         let thread = records.json("thread", &at);
         if !thread.is_object() {
@@ -160,17 +174,21 @@ fn linked(root: &str, links: &[String], records: &Snapshot, suspicion: &mut Susp
         }
         let previous = key_of(&thread["previous"]);
         if previous != before {
-            let expected = format!("{:?} before {}", shown(&before), shown(&at));
-            let found = format!("{:?}", shown(&previous));
-            suspicion.of(Invariant::Chains, expected, found);
+            let expected = format!(
+                "{:?} before {}",
+                printable_text(&before),
+                printable_text(&at)
+            );
+            let found = format!("{:?}", printable_text(&previous));
+            suspicion.add(StoreInvariant::Chains, expected, found);
         }
         if key_of(&thread["chain"]) != root {
             let found = format!(
                 "{} in the chain {}",
-                shown(&at),
-                shown(text(&thread["chain"]))
+                printable_text(&at),
+                printable_text(text(&thread["chain"]))
             );
-            suspicion.of(Invariant::Chains, "threads of this chain", found);
+            suspicion.add(StoreInvariant::Chains, "threads of this chain", found);
         }
         let next = key_of(&thread["next"]);
         if next.is_empty() {
@@ -179,17 +197,21 @@ fn linked(root: &str, links: &[String], records: &Snapshot, suspicion: &mut Susp
         before = std::mem::replace(&mut at, next);
     }
     if at != tip {
-        let expected = format!("the tip {}, the last link", shown(&at));
-        suspicion.of(Invariant::Chains, expected, shown(&tip));
+        let expected = format!("the tip {}, the last link", printable_text(&at));
+        suspicion.add(StoreInvariant::Chains, expected, printable_text(&tip));
     }
     if let Some(loose) = left.first() {
-        let found = format!("{} besides", shown(loose));
-        suspicion.of(Invariant::Chains, "threads that link to one another", found);
+        let found = format!("{} besides", printable_text(loose));
+        suspicion.add(
+            StoreInvariant::Chains,
+            "threads that link to one another",
+            found,
+        );
     }
 }
 
 /// Checks the chain's parent, and the accounts above its own.
-fn spawned(root: &str, records: &Snapshot, suspicion: &mut Suspicion) {
+fn check_parent(root: &str, records: &RecordSnapshot, suspicion: &mut UnconfirmedFindings) {
     let chain = records.json("chain", root);
     let above = key_of(&chain["parent"]);
     let parent = key_of(&records.json("thread", root)["parent"]);
@@ -201,10 +223,14 @@ fn spawned(root: &str, records: &Snapshot, suspicion: &mut Suspicion) {
     if above != of {
         let expected = format!(
             "the chain {:?} of its parent {:?} above it",
-            shown(&of),
-            shown(&parent)
+            printable_text(&of),
+            printable_text(&parent)
         );
-        suspicion.of(Invariant::Chains, expected, format!("{:?}", shown(&above)));
+        suspicion.add(
+            StoreInvariant::Chains,
+            expected,
+            format!("{:?}", printable_text(&above)),
+        );
         return;
     }
     let parent = records.json("chain", &above);
@@ -222,24 +248,29 @@ fn spawned(root: &str, records: &Snapshot, suspicion: &mut Suspicion) {
             expected.len()
         );
         let found = format!("{} others", found.len());
-        suspicion.of(Invariant::Chains, expected, found);
+        suspicion.add(StoreInvariant::Chains, expected, found);
     }
     let account = key_of(&chain["account"]["parent"]);
     if !account.is_empty() && found.first() != Some(&account) {
         let expected = "an account under the nearest above it";
-        let found = format!("one under {}", shown(&account));
-        suspicion.of(Invariant::Chains, expected, found);
+        let found = format!("one under {}", printable_text(&account));
+        suspicion.add(StoreInvariant::Chains, expected, found);
     }
 }
 
 /// Checks the numbers of the chains that a parent has spawned: each is unique and at most the
 /// count. A root has no number.
-fn numbered(root: &str, children: &[String], records: &Snapshot, suspicion: &mut Suspicion) {
+fn check_numbers(
+    root: &str,
+    children: &[String],
+    records: &RecordSnapshot,
+    suspicion: &mut UnconfirmedFindings,
+) {
     let chain = records.json("chain", root);
     let (spawned, below) = (number(&chain["children"]), number(&chain["depth"]) + 1);
     let rootless = chain["parent"].is_null() && number(&chain["number"]) > 0;
-    suspicion.wrong(
-        Invariant::Chains,
+    suspicion.add_if(
+        StoreInvariant::Chains,
         rootless,
         "no number: it is a root",
         "one",
@@ -255,12 +286,12 @@ fn numbered(root: &str, children: &[String], records: &Snapshot, suspicion: &mut
         let (n, depth) = (number(&record["number"]), number(&record["depth"]));
         if n == 0 || n > spawned || !taken.insert(n) {
             let expected = format!("children with numbers of their own up to {spawned}");
-            let found = format!("{} with the number {n}", shown(child));
-            suspicion.of(Invariant::Chains, expected, found);
+            let found = format!("{} with the number {n}", printable_text(child));
+            suspicion.add(StoreInvariant::Chains, expected, found);
         }
         if !record["depth"].is_null() && depth != below {
-            let expected = format!("{} chains above {}", below, shown(child));
-            suspicion.of(Invariant::Chains, expected, format!("{depth}"));
+            let expected = format!("{} chains above {}", below, printable_text(child));
+            suspicion.add(StoreInvariant::Chains, expected, format!("{depth}"));
         }
     }
 }

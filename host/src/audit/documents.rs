@@ -1,9 +1,12 @@
 //! The audit of a tenant and of a project: the store, on a blocking thread, then the documents of
 //! its threads.
 
-use super::{AuditError, Finding, Invariant, Progress, Report, audit_watched, shown};
+use super::{
+    AuditError, AuditFinding, AuditProgress, AuditReport, StoreInvariant, audit_with_progress,
+    printable_text,
+};
 use crate::authority::AuthorityError;
-use crate::documents::{DocumentError, DocumentState, Documents};
+use crate::documents::{DocumentError, DocumentState, ThreadDocuments};
 use crate::error::CallError;
 use crate::project::OpenProject;
 use crate::tenant::Tenant;
@@ -21,18 +24,21 @@ impl Tenant {
     ///
     /// # Errors
     /// If the store cannot be read at all. Faults of its records are in the report.
-    pub async fn audit(&self) -> Result<Report, AuditError> {
-        self.audit_watched(&Arc::default()).await
+    pub async fn audit(&self) -> Result<AuditReport, AuditError> {
+        self.audit_with_progress(&Arc::default()).await
     }
 
     /// Audits the store and reports its progress.
     ///
     /// # Errors
     /// As [`Tenant::audit`].
-    pub async fn audit_watched(&self, progress: &Arc<Progress>) -> Result<Report, AuditError> {
+    pub async fn audit_with_progress(
+        &self,
+        progress: &Arc<AuditProgress>,
+    ) -> Result<AuditReport, AuditError> {
         let storage = Arc::clone(&self.context().storage);
         let progress = Arc::clone(progress);
-        let audit = move || audit_watched(&*storage, &progress);
+        let audit = move || audit_with_progress(&*storage, &progress);
         match tokio::task::spawn_blocking(audit).await {
             Ok(done) => Ok(done?),
             Err(_) => Err(AuditError::Abandoned),
@@ -46,24 +52,28 @@ impl OpenProject {
     /// # Errors
     /// If the store or the component does not answer. Faults of records and documents are in the
     /// report.
-    pub async fn audit(&self) -> Result<Report, AuditError> {
-        self.audit_watched(&Arc::default()).await
+    pub async fn audit(&self) -> Result<AuditReport, AuditError> {
+        self.audit_with_progress(&Arc::default()).await
     }
 
     /// Audits the project and reports the progress.
     ///
     /// # Errors
     /// As [`OpenProject::audit`].
-    pub async fn audit_watched(&self, progress: &Arc<Progress>) -> Result<Report, AuditError> {
-        let mut report = self.tenant().audit_watched(progress).await?;
+    pub async fn audit_with_progress(
+        &self,
+        progress: &Arc<AuditProgress>,
+    ) -> Result<AuditReport, AuditError> {
+        let mut report = self.tenant().audit_with_progress(progress).await?;
         let Some(threads) = self.threads() else {
             return Ok(report);
         };
         let threads = threads.try_clone().map_err(|error| {
-            let error = crate::authority::AuthorityError::from_io(crate::authority::THREADS, error);
+            let error =
+                crate::authority::AuthorityError::from_io(crate::authority::THREADS_PATH, error);
             DocumentError::from(error)
         })?;
-        let documents = Documents::new(self.tenant().clone(), threads);
+        let documents = ThreadDocuments::new(self.tenant().clone(), threads);
         let mut named = Named::of(&report);
         let mut cursor = None;
         loop {
@@ -71,17 +81,17 @@ impl OpenProject {
             let page = match page.await {
                 Ok(page) => page,
                 Err(CallError::Refused(wit::Error::Corrupt(why))) => {
-                    named.unread(&mut report, "", &why.message);
+                    named.report_unreadable(&mut report, "", &why.message);
                     return Ok(report);
                 }
                 Err(error) => return Err(error.into()),
             };
             for thread in page.threads {
-                compare(&documents, &thread.id, &mut named, &mut report).await?;
+                compare_documents(&documents, &thread.id, &mut named, &mut report).await?;
                 progress.documents.fetch_add(1, Ordering::Relaxed);
             }
             for thread in page.unreadable {
-                named.unread(&mut report, &thread.thread, &thread.why.message);
+                named.report_unreadable(&mut report, &thread.thread, &thread.why.message);
             }
             cursor = page.cursor;
             if cursor.is_none() {
@@ -95,9 +105,9 @@ impl OpenProject {
 struct Named(BTreeSet<String>);
 
 impl Named {
-    fn of(report: &Report) -> Self {
+    fn of(report: &AuditReport) -> Self {
         let findings = report.findings.iter();
-        let histories = findings.filter(|finding| finding.invariant == Invariant::Histories);
+        let histories = findings.filter(|finding| finding.invariant == StoreInvariant::Histories);
         Self(
             histories
                 .map(|finding| finding.thread.to_ascii_lowercase())
@@ -107,41 +117,41 @@ impl Named {
 
     /// Reports that the component cannot read a record that is JSON, unless the thread's history has a
     /// finding already.
-    fn unread(&mut self, report: &mut Report, thread: &str, why: &str) {
-        let key = shown(thread).to_ascii_lowercase();
+    fn report_unreadable(&mut self, report: &mut AuditReport, thread: &str, why: &str) {
+        let key = printable_text(thread).to_ascii_lowercase();
         if self.0.contains(&key) {
             return;
         }
         if report.left_out == 0 {
             self.0.insert(key);
         }
-        report.add(Finding {
-            thread: shown(thread),
-            invariant: Invariant::Histories,
+        report.add(AuditFinding {
+            thread: printable_text(thread),
+            invariant: StoreInvariant::Histories,
             expected: "records that the component can read".to_owned(),
-            found: shown(why),
+            found: printable_text(why),
         });
     }
 }
 
 /// Compares the documents of a thread. A document that differs from its records counts if two
 /// checks in a row find so; each check has the directory locked.
-async fn compare(
-    documents: &Documents,
+async fn compare_documents(
+    documents: &ThreadDocuments,
     thread: &str,
     named: &mut Named,
-    report: &mut Report,
+    report: &mut AuditReport,
 ) -> Result<(), AuditError> {
     let mut before: Option<Vec<String>> = None;
     loop {
         let others = match documents.check(thread).await {
-            Ok(states) => others([
+            Ok(states) => find_differing([
                 ("thread.json", states.thread),
                 ("transcript.jsonl", states.jsonl),
                 ("transcript.md", states.markdown),
             ]),
             Err(DocumentError::Call(CallError::Refused(wit::Error::Corrupt(why)))) => {
-                named.unread(report, thread, &why.message);
+                named.report_unreadable(report, thread, &why.message);
                 return Ok(());
             }
             Err(DocumentError::Authority(AuthorityError::Io { source, .. }))
@@ -150,7 +160,7 @@ async fn compare(
                 report.documents_unread += 1;
                 return Ok(());
             }
-            Err(DocumentError::Authority(error)) => vec![shown(&error.to_string())],
+            Err(DocumentError::Authority(error)) => vec![printable_text(&error.to_string())],
             Err(DocumentError::Busy(_)) => {
                 report.unsettled += 1;
                 return Ok(());
@@ -162,9 +172,9 @@ async fn compare(
         }
         if before.as_ref() == Some(&others) {
             for found in others {
-                report.add(Finding {
+                report.add(AuditFinding {
                     thread: thread.to_owned(),
-                    invariant: Invariant::Documents,
+                    invariant: StoreInvariant::Documents,
                     expected: "documents made from the records, current or older".to_owned(),
                     found,
                 });
@@ -175,7 +185,7 @@ async fn compare(
     }
 }
 
-fn others(states: [(&str, DocumentState); 3]) -> Vec<String> {
+fn find_differing(states: [(&str, DocumentState); 3]) -> Vec<String> {
     let others = states
         .into_iter()
         .filter(|(_, state)| *state == DocumentState::Other);

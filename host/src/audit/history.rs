@@ -1,13 +1,13 @@
 //! The replay of the entries of one history, and the faults of the entries themselves.
 
-use super::read::{digest, list, number, text};
-use super::{Audit, Invariant, Suspicion};
+use super::record_reader::{list, number, sha256_hex, text};
+use super::{StoreAudit, StoreInvariant, UnconfirmedFindings};
 use crate::storage::StorageError;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The kinds of tokens that are counted.
-pub(super) const KINDS: [&str; 5] = ["input", "output", "read", "write", "reasoning"];
+pub(super) const TOKEN_KINDS: [&str; 5] = ["input", "output", "read", "write", "reasoning"];
 /// Entries of one read.
 const PAGE_ENTRIES: u32 = 100;
 
@@ -15,12 +15,12 @@ const PAGE_ENTRIES: u32 = 100;
 struct ChargedAttempt {
     spend: u64,
     /// Tokens that were counted for it, by kind: estimated from its text, or zero.
-    usage: [u64; KINDS.len()],
+    usage: [u64; TOKEN_KINDS.len()],
 }
 
 /// The state that a history leads to. Entries never change, so each is replayed once, also while
 /// the thread continues.
-pub(super) struct Told {
+pub(super) struct HistoryReplay {
     pub(super) version: u64,
     pub(super) hash: String,
     pub(super) run: u64,
@@ -33,15 +33,15 @@ pub(super) struct Told {
     /// The hold of the runner's attempt, and those of calls of an external loop, each by the
     /// version that admitted it.
     pub(super) open_hold: Option<(u64, u64)>,
-    pub(super) own_holds: BTreeMap<u64, u64>,
+    pub(super) external_holds: BTreeMap<u64, u64>,
     /// Charged attempts that no correction has followed, by the version that admitted them.
     charged: BTreeMap<u64, ChargedAttempt>,
     /// Faults of the entries themselves.
-    pub(super) wrong: Suspicion,
+    pub(super) entry_findings: UnconfirmedFindings,
 }
 
-impl Told {
-    pub(super) fn of(thread: &str) -> Self {
+impl HistoryReplay {
+    pub(super) fn new(thread: &str) -> Self {
         Self {
             version: 0,
             hash: String::new(),
@@ -52,14 +52,14 @@ impl Told {
             tokens: [0; 5],
             open_calls: BTreeSet::new(),
             open_hold: None,
-            own_holds: BTreeMap::new(),
+            external_holds: BTreeMap::new(),
             charged: BTreeMap::new(),
-            wrong: Suspicion::about(thread),
+            entry_findings: UnconfirmedFindings::for_thread(thread),
         }
     }
 
     /// Replays an entry that stands at `position`.
-    fn entry(&mut self, position: u64, stored: &str) {
+    fn replay_entry(&mut self, position: u64, stored: &str) {
         let entry: Value = serde_json::from_str(stored).unwrap_or_default();
         let version = self.version + 1;
         if position != version || number(&entry["version"]) != version {
@@ -70,16 +70,20 @@ impl Told {
                 ),
                 false => format!("no JSON object at the position {position}"),
             };
-            self.wrong
-                .of(Invariant::Histories, format!("the entry {version}"), found);
+            self.entry_findings.add(
+                StoreInvariant::Histories,
+                format!("the entry {version}"),
+                found,
+            );
         }
         if text(&entry["previous"]) != self.hash {
             let expected = format!("the entry {position} to name the hash of the one before");
             let found = "another hash: it, or the one before, was changed";
-            self.wrong.of(Invariant::Histories, expected, found);
+            self.entry_findings
+                .add(StoreInvariant::Histories, expected, found);
         }
         self.version = position;
-        self.hash = digest(stored);
+        self.hash = sha256_hex(stored);
         let run = number(&entry["run"]);
         if run != self.run {
             self.run = run;
@@ -87,39 +91,41 @@ impl Told {
         }
         let settled = Some(&entry["settled"]).filter(|settled| settled.is_object());
         for settled in settled.into_iter().chain(list(&entry["charged"])) {
-            self.settled(settled);
+            self.apply_settlement(settled);
         }
         for (index, event) in list(&entry["events"]).iter().enumerate() {
-            self.event(index as u64, event);
+            self.apply_event(index as u64, event);
         }
         if entry["admitted"].is_object() {
-            self.admitted(&entry["admitted"]);
+            self.apply_admission(&entry["admitted"]);
         }
     }
 
-    fn admitted(&mut self, admitted: &Value) {
+    fn apply_admission(&mut self, admitted: &Value) {
         let (version, hold) = (self.version, number(&admitted["hold"]));
         if !admitted["key"].is_null() {
-            self.own_holds.insert(version, hold);
+            self.external_holds.insert(version, hold);
             return;
         }
         if !self.open_calls.is_empty() {
             let expected =
                 format!("results of all calls before the version {version} asks a model");
             let found = format!("{} without one", self.open_calls.len());
-            self.wrong.of(Invariant::Calls, expected, found);
+            self.entry_findings
+                .add(StoreInvariant::Calls, expected, found);
         }
         if let Some((open, _)) = self.open_hold.replace((version, hold)) {
             let expected = format!("the attempt {open} to be settled before another is admitted");
             let found = format!("the version {version} admits one beside it");
-            self.wrong.of(Invariant::Holders, expected, found);
+            self.entry_findings
+                .add(StoreInvariant::Holders, expected, found);
         }
     }
 
-    fn settled(&mut self, settled: &Value) {
+    fn apply_settlement(&mut self, settled: &Value) {
         let (of, hold) = (number(&settled["version"]), number(&settled["hold"]));
         let (spend, how) = (number(&settled["spend"]), text(&settled["how"]));
-        let open = match self.own_holds.remove(&of) {
+        let open = match self.external_holds.remove(&of) {
             Some(hold) => Some((of, hold)),
             None => self.open_hold.take(),
         };
@@ -132,7 +138,8 @@ impl Told {
                 "the version {} settles the attempt {of} with a hold of {hold} nano-USD",
                 self.version
             );
-            self.wrong.of(Invariant::Ledger, expected, found);
+            self.entry_findings
+                .add(StoreInvariant::Ledger, expected, found);
         }
         let right = match how {
             "charged" | "estimated" => spend <= hold,
@@ -142,37 +149,40 @@ impl Told {
         if !right {
             let expected = format!("the attempt {of} {how} by the rule");
             let found = format!("a hold of {hold} and a spend of {spend} nano-USD");
-            self.wrong.of(Invariant::Ledger, expected, found);
+            self.entry_findings
+                .add(StoreInvariant::Ledger, expected, found);
         }
         if matches!(how, "charged" | "estimated") {
-            let usage = KINDS.map(|kind| number(&settled["usage"][kind]));
+            let usage = TOKEN_KINDS.map(|kind| number(&settled["usage"][kind]));
             self.charged.insert(of, ChargedAttempt { spend, usage });
         }
         self.spend = self.spend.saturating_add(spend);
-        self.used(&settled["usage"]);
+        self.add_usage(&settled["usage"]);
     }
 
-    fn used(&mut self, usage: &Value) {
-        for (sum, kind) in self.tokens.iter_mut().zip(KINDS) {
+    fn add_usage(&mut self, usage: &Value) {
+        for (sum, kind) in self.tokens.iter_mut().zip(TOKEN_KINDS) {
             *sum = sum.saturating_add(number(&usage[kind]));
         }
     }
 
-    fn event(&mut self, index: u64, event: &Value) {
+    fn apply_event(&mut self, index: u64, event: &Value) {
         let version = self.version;
         match text(&event["type"]) {
             "tool_use" => {
                 if let Some((other, _)) = self.open_calls.iter().find(|call| call.0 != version) {
                     let expected = format!("results of the calls of the version {other}");
                     let found = format!("more calls in the version {version}");
-                    self.wrong.of(Invariant::Calls, expected, found);
+                    self.entry_findings
+                        .add(StoreInvariant::Calls, expected, found);
                 }
                 self.open_calls.insert((version, index));
             }
             "message" if text(&event["role"]) == "user" && !self.open_calls.is_empty() => {
                 let expected = "no message between calls and their results";
                 let found = format!("a user's in the version {version}");
-                self.wrong.of(Invariant::Calls, expected, found);
+                self.entry_findings
+                    .add(StoreInvariant::Calls, expected, found);
             }
             "tool_result" => {
                 let call = (number(&event["version"]), number(&event["index"]));
@@ -180,7 +190,8 @@ impl Told {
                     let (of, at) = call;
                     let expected = format!("one result of the call {at} of the version {of}");
                     let found = format!("a second one in the version {version}, or no such call");
-                    self.wrong.of(Invariant::Calls, expected, found);
+                    self.entry_findings
+                        .add(StoreInvariant::Calls, expected, found);
                 }
                 self.spend = self.spend.saturating_add(number(&event["cost"]));
             }
@@ -188,18 +199,21 @@ impl Told {
                 self.turns += 1;
                 self.run_turns += 1;
             }
-            "usage_corrected" => self.corrected(event),
+            "usage_corrected" => self.apply_correction(event),
             _ => {}
         }
     }
 
-    fn corrected(&mut self, event: &Value) {
+    fn apply_correction(&mut self, event: &Value) {
         let (of, charged) = (number(&event["version"]), number(&event["charged"]));
         let attempt = self.charged.remove(&of);
         let was = attempt.as_ref().map(|attempt| attempt.spend);
-        let estimated = attempt.map_or([0; KINDS.len()], |attempt| attempt.usage);
+        let estimated = attempt.map_or([0; TOKEN_KINDS.len()], |attempt| attempt.usage);
         // A correction that reports only money keeps the estimated tokens.
-        if KINDS.iter().any(|kind| number(&event["usage"][kind]) > 0) {
+        if TOKEN_KINDS
+            .iter()
+            .any(|kind| number(&event["usage"][kind]) > 0)
+        {
             for (sum, estimated) in self.tokens.iter_mut().zip(estimated) {
                 *sum = sum.saturating_sub(estimated);
             }
@@ -214,20 +228,21 @@ impl Told {
                 ),
             };
             let found = format!("one of {charged} nano-USD in the version {}", self.version);
-            self.wrong.of(Invariant::Ledger, expected, found);
+            self.entry_findings
+                .add(StoreInvariant::Ledger, expected, found);
         }
         let without = self.spend.saturating_sub(charged);
         self.spend = without.saturating_add(number(&event["spend"]));
-        self.used(&event["usage"]);
+        self.add_usage(&event["usage"]);
     }
 }
 
-impl Audit<'_> {
+impl StoreAudit<'_> {
     /// Replays a history up to and including a version, or to its end if that comes first.
-    pub(super) fn follow(
+    pub(super) fn replay_history(
         &mut self,
         key: &str,
-        told: &mut Told,
+        told: &mut HistoryReplay,
         version: u64,
     ) -> Result<(), StorageError> {
         while told.version < version {
@@ -242,7 +257,7 @@ impl Audit<'_> {
                     return Ok(());
                 }
                 self.report.entries += 1;
-                told.entry(line.position, &line.value);
+                told.replay_entry(line.position, &line.value);
             }
         }
         Ok(())

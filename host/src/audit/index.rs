@@ -1,33 +1,34 @@
 //! The audit of entries by which other records are found: each must belong to a thread that
 //! confirms it.
 
-use super::read::{
-    Names, Snapshot, digest, escape, index_key, key_of, millis, number, text, unescape,
+use super::record_reader::{
+    CollectionNames, RecordSnapshot, escape, index_key, key_of, millis, number, sha256_hex, text,
+    unescape,
 };
-use super::{Audit, Invariant, Suspicion, TRIES_MAX, shown};
-use crate::storage::{Key, StorageError};
+use super::{StoreAudit, StoreInvariant, TRIES_MAX, UnconfirmedFindings, printable_text};
+use crate::storage::{RecordKey, StorageError};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
 /// Entries that are checked together: each depends on three records.
-const AT_ONCE: usize = 100;
+const ENTRIES_AT_ONCE: usize = 100;
 /// Collections of entries that belong to a thread or chain.
 const COLLECTIONS: [&str; 6] = ["index", "due", "inbox", "partial", "seen", "pin"];
 /// Collections of which it is only asked whether their records can be read.
 const OTHERS: [&str; 3] = ["signature", "sweep", "blob"];
 
-impl Audit<'_> {
+impl StoreAudit<'_> {
     /// Audits every entry of these collections.
-    pub(super) fn entries_of_indexes(&mut self) -> Result<(), StorageError> {
+    pub(super) fn audit_index_entries(&mut self) -> Result<(), StorageError> {
         for collection in COLLECTIONS {
-            let mut names = Names::new(self.storage, collection);
-            let mut some = Vec::with_capacity(AT_ONCE);
+            let mut names = CollectionNames::new(self.storage, collection);
+            let mut some = Vec::with_capacity(ENTRIES_AT_ONCE);
             loop {
-                let name = names.next(&mut self.report)?;
+                let name = names.next_name(&mut self.report)?;
                 let last = name.is_none();
                 some.extend(name);
-                if some.len() == AT_ONCE || last {
-                    self.entries(collection, &std::mem::take(&mut some))?;
+                if some.len() == ENTRIES_AT_ONCE || last {
+                    self.audit_entries(collection, &std::mem::take(&mut some))?;
                 }
                 if last {
                     break;
@@ -35,15 +36,15 @@ impl Audit<'_> {
             }
         }
         for collection in OTHERS {
-            let mut names = Names::new(self.storage, collection);
-            while names.next(&mut self.report)?.is_some() {}
+            let mut names = CollectionNames::new(self.storage, collection);
+            while names.next_name(&mut self.report)?.is_some() {}
         }
         Ok(())
     }
 
     /// All of them at one moment if that can be had, as it nearly always can, and those that are wrong once more
     /// together; else one by one. So a store with many wrong ones takes no longer than one with many right ones.
-    fn entries(&mut self, collection: &str, names: &[String]) -> Result<(), StorageError> {
+    fn audit_entries(&mut self, collection: &str, names: &[String]) -> Result<(), StorageError> {
         let all = match self.entries_at_once(collection, names) {
             Ok(all) => all,
             Err(StorageError::Corrupt { .. }) => None,
@@ -52,21 +53,21 @@ impl Audit<'_> {
         let Some(records) = all else {
             return names
                 .iter()
-                .try_for_each(|name| self.entry(collection, name));
+                .try_for_each(|name| self.audit_entry(collection, name));
         };
         let found = names.iter().filter_map(|name| {
-            let (thread, expected) = wrong(collection, name, &records)?;
+            let (thread, expected) = find_fault(collection, name, &records)?;
             Some((name, thread, expected))
         });
         let found: Vec<_> = found.collect();
         if found.is_empty() {
             return Ok(());
         }
-        let stands = records.stands(self.storage)?;
+        let stands = records.is_unchanged(self.storage)?;
         for (name, thread, expected) in found {
             match stands {
                 true => self.note_entry(collection, name, &thread, expected),
-                false => self.entry(collection, name)?,
+                false => self.audit_entry(collection, name)?,
             }
         }
         Ok(())
@@ -77,47 +78,47 @@ impl Audit<'_> {
         &self,
         collection: &str,
         names: &[String],
-    ) -> Result<Option<Snapshot>, StorageError> {
+    ) -> Result<Option<RecordSnapshot>, StorageError> {
         let chains = match collection {
             "inbox" => self.chains_of(names)?,
-            _ => Snapshot::default(),
+            _ => RecordSnapshot::default(),
         };
         let rests = names
             .iter()
-            .flat_map(|name| rests_on(collection, name, &chains));
-        let mut keys: Vec<Key> = rests.collect();
+            .flat_map(|name| dependency_keys(collection, name, &chains));
+        let mut keys: Vec<RecordKey> = rests.collect();
         keys.sort();
         keys.dedup();
         match names.len() {
-            1 => Snapshot::take(self.storage, &keys),
+            1 => RecordSnapshot::read_at_one_moment(self.storage, &keys),
             // Those of many that do not fit one answer could take any memory.
-            _ => Snapshot::at_once(self.storage, &keys),
+            _ => RecordSnapshot::at_once(self.storage, &keys),
         }
     }
 
     /// The chains that entries of an inbox are for, at no common moment: the tip of each leads to a head.
-    fn chains_of(&self, names: &[String]) -> Result<Snapshot, StorageError> {
-        let firsts = names.iter().map(|name| ends(name).0);
-        let keys: BTreeSet<Key> = firsts
+    fn chains_of(&self, names: &[String]) -> Result<RecordSnapshot, StorageError> {
+        let firsts = names.iter().map(|name| key_ends(name).0);
+        let keys: BTreeSet<RecordKey> = firsts
             .filter(|first| !first.is_empty())
-            .map(|first| Key::new("chain", first))
+            .map(|first| RecordKey::new("chain", first))
             .collect();
-        Snapshot::in_parts(self.storage, &Vec::from_iter(keys))
+        RecordSnapshot::read_in_parts(self.storage, &Vec::from_iter(keys))
     }
 
     fn note_entry(&mut self, collection: &str, name: &str, thread: &str, expected: String) {
         let invariant = match collection {
-            "pin" => Invariant::Histories,
-            _ => Invariant::Indexes,
+            "pin" => StoreInvariant::Histories,
+            _ => StoreInvariant::Indexes,
         };
-        let mut suspicion = Suspicion::about(thread);
-        let found = format!("{collection} {}", shown(name));
-        suspicion.of(invariant, expected, found);
-        suspicion.report(&mut self.report);
+        let mut suspicion = UnconfirmedFindings::for_thread(thread);
+        let found = format!("{collection} {}", printable_text(name));
+        suspicion.add(invariant, expected, found);
+        suspicion.report_to(&mut self.report);
     }
 
     /// Audits one entry; repeats that while others change the records that it depends on.
-    fn entry(&mut self, collection: &str, name: &str) -> Result<(), StorageError> {
+    fn audit_entry(&mut self, collection: &str, name: &str) -> Result<(), StorageError> {
         for _ in 0..TRIES_MAX {
             let records = match self.entries_at_once(collection, &[name.to_owned()]) {
                 Ok(Some(records)) => records,
@@ -126,10 +127,10 @@ impl Audit<'_> {
                 Err(StorageError::Corrupt { .. }) => return Ok(()),
                 Err(error) => return Err(error),
             };
-            let Some((thread, expected)) = wrong(collection, name, &records) else {
+            let Some((thread, expected)) = find_fault(collection, name, &records) else {
                 return Ok(());
             };
-            if records.stands(self.storage)? {
+            if records.is_unchanged(self.storage)? {
                 self.note_entry(collection, name, &thread, expected);
                 return Ok(());
             }
@@ -140,14 +141,16 @@ impl Audit<'_> {
 }
 
 /// The entry and the records that say whether it belongs there. `chains`: those that it may be for.
-fn rests_on(collection: &str, name: &str, chains: &Snapshot) -> Vec<Key> {
-    let (first, last) = ends(name);
-    let of = |collections: &[&str], key: &str| -> Vec<Key> {
+fn dependency_keys(collection: &str, name: &str, chains: &RecordSnapshot) -> Vec<RecordKey> {
+    let (first, last) = key_ends(name);
+    let of = |collections: &[&str], key: &str| -> Vec<RecordKey> {
         // An empty part names no record.
         let named = collections.iter().filter(|_| !key.is_empty());
-        named.map(|collection| Key::new(*collection, key)).collect()
+        named
+            .map(|collection| RecordKey::new(*collection, key))
+            .collect()
     };
-    let mut keys = vec![Key::new(collection, name)];
+    let mut keys = vec![RecordKey::new(collection, name)];
     match collection {
         "index" | "due" => keys.extend(of(&["thread", "head"], &last)),
         "partial" => keys.extend(of(&["head"], name)),
@@ -162,7 +165,7 @@ fn rests_on(collection: &str, name: &str, chains: &Snapshot) -> Vec<Key> {
 }
 
 /// Returns the first and the last part of a key.
-fn ends(name: &str) -> (String, String) {
+fn key_ends(name: &str) -> (String, String) {
     let first = name.split('\u{1}').next().unwrap_or_default();
     let last = name.rsplit('\u{1}').next().unwrap_or_default();
     (unescape(first), unescape(last))
@@ -170,11 +173,11 @@ fn ends(name: &str) -> (String, String) {
 
 /// Returns the owner of a wrong entry, and what should be there instead; `None` if the entry is
 /// right or gone.
-fn wrong(collection: &str, name: &str, records: &Snapshot) -> Option<(String, String)> {
+fn find_fault(collection: &str, name: &str, records: &RecordSnapshot) -> Option<(String, String)> {
     if !records.has(collection, name) {
         return None;
     }
-    let (first, last) = ends(name);
+    let (first, last) = key_ends(name);
     let (owner, right) = match collection {
         "index" | "due" => {
             let (thread, head) = (records.json("thread", &last), records.json("head", &last));
@@ -200,7 +203,7 @@ fn wrong(collection: &str, name: &str, records: &Snapshot) -> Option<(String, St
             (first, n.is_ok_and(|n| waiting.contains(&n)))
         }
         "pin" => {
-            let fits = records.text("pin", name).map(digest) == Some(last);
+            let fits = records.text("pin", name).map(sha256_hex) == Some(last);
             let has = records.has("chain", &first);
             (first, fits && has)
         }
@@ -238,7 +241,7 @@ fn is_indexed(name: &str, key: &str, thread: &Value, head: &Value) -> bool {
 }
 
 /// Returns true if the head gives exactly this due time, and the entry names the thread's chain.
-fn is_due(name: &str, key: &str, thread: &Value, head: &Value, records: &Snapshot) -> bool {
+fn is_due(name: &str, key: &str, thread: &Value, head: &Value, records: &RecordSnapshot) -> bool {
     let due = head["due"].as_u64();
     let named = due.map(|due| format!("{due:016x}\u{1}{}", escape(key)));
     let root = records.json("due", name)["root"].clone();

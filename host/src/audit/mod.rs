@@ -2,7 +2,7 @@
 //! compared.
 //!
 //! It shares no code with the core that writes the records: it reads them as JSON, by the
-//! documented names, and computes its own sums. It runs over any [`Storage`], also while others
+//! documented names, and computes its own sums. It runs over any [`StorageBackend`], also while others
 //! write. A finding counts only if one `get` of all records that it depends on shows it again, each
 //! record at the same version as before. Records that change too often for that are counted as
 //! unsettled. Memory is bounded by a page, by the records of one chain and its children, by the
@@ -19,14 +19,14 @@ mod documents;
 mod head;
 mod history;
 mod index;
-mod read;
+mod record_reader;
 mod thread;
 mod wait;
 
 use crate::documents::DocumentError;
 use crate::error::CallError;
-use crate::storage::{Storage, StorageError};
-use read::Names;
+use crate::storage::{StorageBackend, StorageError};
+use record_reader::CollectionNames;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -39,11 +39,11 @@ const TRIES_MAX: u32 = 10;
 const SHOWN_BYTES_MAX: usize = 200;
 /// Longest `expected` or `found` text of a finding, in bytes: it may list the open calls of a
 /// history.
-const SAID_BYTES_MAX: usize = 1_000;
+const FINDING_TEXT_BYTES_MAX: usize = 1_000;
 
 /// An invariant of a store, in the order of DESIGN.md, section 15.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Invariant {
+pub enum StoreInvariant {
     /// 1: histories have no gaps, hashes chain, heads match; records that a thread names can be
     /// read.
     Histories,
@@ -65,7 +65,7 @@ pub enum Invariant {
     Documents,
 }
 
-impl Invariant {
+impl StoreInvariant {
     /// Returns its number in DESIGN.md, section 15.
     pub fn number(self) -> u8 {
         self as u8 + 1
@@ -112,19 +112,19 @@ impl Invariant {
 
 /// One violation of an invariant.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Finding {
+pub struct AuditFinding {
     /// The thread, or the root of the chain that owns the account: its id if that can be read, else
     /// its key.
     pub thread: String,
     /// The broken invariant.
-    pub invariant: Invariant,
+    pub invariant: StoreInvariant,
     /// The expected state.
     pub expected: String,
     /// The state that was found.
     pub found: String,
 }
 
-impl std::fmt::Display for Finding {
+impl std::fmt::Display for AuditFinding {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self {
             thread,
@@ -142,13 +142,13 @@ impl std::fmt::Display for Finding {
 
 /// The result of an audit.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Report {
+pub struct AuditReport {
     /// Number of threads that were audited.
     pub threads: u64,
     /// Number of history entries that were read.
     pub entries: u64,
     /// The first [`FINDINGS_MAX`] findings.
-    pub findings: Vec<Finding>,
+    pub findings: Vec<AuditFinding>,
     /// Number of further findings.
     pub left_out: u64,
     /// Number of threads and accounts that seemed wrong and changed during each repeated check. The
@@ -159,13 +159,13 @@ pub struct Report {
     pub documents_unread: u64,
 }
 
-impl Report {
+impl AuditReport {
     /// Returns true if nothing is wrong.
     pub fn is_clean(&self) -> bool {
         self.findings.is_empty() && self.left_out == 0
     }
 
-    pub(crate) fn add(&mut self, finding: Finding) {
+    pub(crate) fn add(&mut self, finding: AuditFinding) {
         match self.findings.len() < FINDINGS_MAX {
             true => self.findings.push(finding),
             false => self.left_out += 1,
@@ -175,12 +175,12 @@ impl Report {
 
 /// The progress of an audit, for an observer on another thread.
 #[derive(Debug, Default)]
-pub struct Progress {
+pub struct AuditProgress {
     threads: AtomicU64,
     documents: AtomicU64,
 }
 
-impl Progress {
+impl AuditProgress {
     /// Returns the number of threads that were audited.
     pub fn threads(&self) -> u64 {
         self.threads.load(Ordering::Relaxed)
@@ -214,76 +214,84 @@ pub enum AuditError {
 ///
 /// # Errors
 /// The store's error if it cannot be read at all. A single unreadable record is a finding.
-pub fn audit(storage: &dyn Storage) -> Result<Report, StorageError> {
-    audit_watched(storage, &Progress::default())
+pub fn audit(storage: &dyn StorageBackend) -> Result<AuditReport, StorageError> {
+    audit_with_progress(storage, &AuditProgress::default())
 }
 
 /// Audits a store and reports the progress.
 ///
 /// # Errors
 /// As [`audit`].
-pub fn audit_watched(storage: &dyn Storage, progress: &Progress) -> Result<Report, StorageError> {
-    let mut audit = Audit {
+pub fn audit_with_progress(
+    storage: &dyn StorageBackend,
+    progress: &AuditProgress,
+) -> Result<AuditReport, StorageError> {
+    let mut audit = StoreAudit {
         storage,
-        report: Report::default(),
+        report: AuditReport::default(),
         spent: BTreeMap::new(),
     };
-    let mut heads = Names::new(storage, "head");
-    while let Some(key) = heads.next(&mut audit.report)? {
+    let mut heads = CollectionNames::new(storage, "head");
+    while let Some(key) = heads.next_name(&mut audit.report)? {
         audit.report.threads += 1;
         progress.threads.fetch_add(1, Ordering::Relaxed);
-        audit.thread(&key)?;
+        audit.audit_thread(&key)?;
     }
     audit.threads_without_heads()?;
-    let mut chains = Names::new(storage, "chain");
-    while let Some(root) = chains.next(&mut audit.report)? {
-        audit.chain(&root)?;
-        audit.wait(&root)?;
-        audit.account(&root)?;
+    let mut chains = CollectionNames::new(storage, "chain");
+    while let Some(root) = chains.next_name(&mut audit.report)? {
+        audit.audit_chain(&root)?;
+        audit.audit_wait(&root)?;
+        audit.audit_account(&root)?;
     }
-    audit.entries_of_indexes()?;
+    audit.audit_index_entries()?;
     Ok(audit.report)
 }
 
 /// An audit in progress.
-struct Audit<'a> {
-    storage: &'a dyn Storage,
-    report: Report,
+struct StoreAudit<'a> {
+    storage: &'a dyn StorageBackend,
+    report: AuditReport,
     /// The real spending of threads whose counter is wrong, by their key. Every other counter
     /// agreed with its history. At most as many as there are findings.
     spent: BTreeMap<String, u64>,
 }
 
 /// The findings about one thread, account or entry, until a second read confirms them.
-struct Suspicion {
+struct UnconfirmedFindings {
     thread: String,
-    findings: Vec<Finding>,
+    findings: Vec<AuditFinding>,
 }
 
-impl Suspicion {
-    fn about(thread: &str) -> Self {
+impl UnconfirmedFindings {
+    fn for_thread(thread: &str) -> Self {
         Self {
-            thread: shown(thread),
+            thread: printable_text(thread),
             findings: Vec::new(),
         }
     }
 
-    fn of(&mut self, invariant: Invariant, expected: impl Into<String>, found: impl Into<String>) {
+    fn add(
+        &mut self,
+        invariant: StoreInvariant,
+        expected: impl Into<String>,
+        found: impl Into<String>,
+    ) {
         // The findings of one history are bounded like those of the report.
         if self.findings.len() <= FINDINGS_MAX {
-            self.findings.push(Finding {
+            self.findings.push(AuditFinding {
                 thread: self.thread.clone(),
                 invariant,
-                expected: cut(expected.into(), SAID_BYTES_MAX),
-                found: cut(found.into(), SAID_BYTES_MAX),
+                expected: truncate_text(expected.into(), FINDING_TEXT_BYTES_MAX),
+                found: truncate_text(found.into(), FINDING_TEXT_BYTES_MAX),
             });
         }
     }
 
     /// Adds a finding if the two numbers differ.
-    fn differ(&mut self, invariant: Invariant, what: &str, expected: u64, found: u64) {
+    fn expect_equal(&mut self, invariant: StoreInvariant, what: &str, expected: u64, found: u64) {
         if expected != found {
-            self.of(
+            self.add(
                 invariant,
                 format!("{what} {expected}"),
                 format!("{what} {found}"),
@@ -292,9 +300,9 @@ impl Suspicion {
     }
 
     /// Adds a finding if `wrong` is true.
-    fn wrong(&mut self, invariant: Invariant, wrong: bool, expected: &str, found: &str) {
+    fn add_if(&mut self, invariant: StoreInvariant, wrong: bool, expected: &str, found: &str) {
         if wrong {
-            self.of(invariant, expected, found);
+            self.add(invariant, expected, found);
         }
     }
 
@@ -302,7 +310,7 @@ impl Suspicion {
         self.findings.is_empty()
     }
 
-    fn report(self, report: &mut Report) {
+    fn report_to(self, report: &mut AuditReport) {
         for finding in self.findings {
             report.add(finding);
         }
@@ -310,7 +318,7 @@ impl Suspicion {
 }
 
 /// Makes a text of a record fit for a finding: bounded, on one line.
-fn shown(text: &str) -> String {
+fn printable_text(text: &str) -> String {
     let kept = &text[..text.floor_char_boundary(SHOWN_BYTES_MAX + 1)];
     // Characters that control a terminal or the direction of writing become spaces; other text is
     // unchanged.
@@ -321,10 +329,10 @@ fn shown(text: &str) -> String {
         c if c.is_control() => ' ',
         c => c,
     };
-    cut(kept.chars().map(plain).collect(), SHOWN_BYTES_MAX)
+    truncate_text(kept.chars().map(plain).collect(), SHOWN_BYTES_MAX)
 }
 
-fn cut(mut text: String, bytes_max: usize) -> String {
+fn truncate_text(mut text: String, bytes_max: usize) -> String {
     if text.len() > bytes_max {
         text.truncate(text.floor_char_boundary(bytes_max));
         text.push('…');
@@ -339,37 +347,37 @@ mod tests {
     #[test]
     fn invariants_have_the_numbers_of_the_design() {
         let all = [
-            Invariant::Histories,
-            Invariant::Calls,
-            Invariant::Chains,
-            Invariant::Holders,
-            Invariant::Ledger,
-            Invariant::Counters,
-            Invariant::Indexes,
-            Invariant::Documents,
+            StoreInvariant::Histories,
+            StoreInvariant::Calls,
+            StoreInvariant::Chains,
+            StoreInvariant::Holders,
+            StoreInvariant::Ledger,
+            StoreInvariant::Counters,
+            StoreInvariant::Indexes,
+            StoreInvariant::Documents,
         ];
-        assert_eq!(all.map(Invariant::number), [1, 2, 3, 4, 5, 6, 7, 8]);
+        assert_eq!(all.map(StoreInvariant::number), [1, 2, 3, 4, 5, 6, 7, 8]);
     }
 
     #[test]
     fn a_report_names_so_many_findings_and_counts_the_rest() {
-        let mut report = Report::default();
-        let mut suspicion = Suspicion::about(&"漢\n".repeat(1_000));
+        let mut report = AuditReport::default();
+        let mut suspicion = UnconfirmedFindings::for_thread(&"漢\n".repeat(1_000));
         assert!(suspicion.thread.len() < SHOWN_BYTES_MAX + 4);
         assert!(!suspicion.thread.contains('\n'));
         for n in 0..FINDINGS_MAX as u64 + 10 {
-            suspicion.differ(Invariant::Counters, "turns", n, n + 1);
+            suspicion.expect_equal(StoreInvariant::Counters, "turns", n, n + 1);
         }
-        let long = "漢".repeat(SAID_BYTES_MAX);
-        let mut other = Suspicion::about("t");
-        other.of(Invariant::Calls, long.clone(), long);
+        let long = "漢".repeat(FINDING_TEXT_BYTES_MAX);
+        let mut other = UnconfirmedFindings::for_thread("t");
+        other.add(StoreInvariant::Calls, long.clone(), long);
         for said in [&other.findings[0].expected, &other.findings[0].found] {
             assert!(
-                said.len() < SAID_BYTES_MAX + 4 && said.ends_with("漢…"),
+                said.len() < FINDING_TEXT_BYTES_MAX + 4 && said.ends_with("漢…"),
                 "{said}"
             );
         }
-        suspicion.report(&mut report);
+        suspicion.report_to(&mut report);
         assert_eq!(report.findings.len(), FINDINGS_MAX);
         assert!(report.left_out > 0 && !report.is_clean());
     }

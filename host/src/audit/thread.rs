@@ -1,32 +1,34 @@
 //! The audit of one thread: its records at one moment, compared with its history up to then.
 
-use super::history::Told;
-use super::read::{Names, Snapshot, digest, escape, index_key, key_of, millis, number, text};
-use super::{Audit, Invariant, Suspicion, TRIES_MAX, shown};
-use crate::storage::{Key, StorageError};
+use super::history::HistoryReplay;
+use super::record_reader::{
+    CollectionNames, RecordSnapshot, escape, index_key, key_of, millis, number, sha256_hex, text,
+};
+use super::{StoreAudit, StoreInvariant, TRIES_MAX, UnconfirmedFindings, printable_text};
+use crate::storage::{RecordKey, StorageError};
 use serde_json::Value;
 
 /// Most messages of an inbox that are checked: more than may wait.
-const MAIL_MAX: u64 = 64;
+const MESSAGES_MAX: u64 = 64;
 /// Threads whose heads are read together.
 const HEADS_AT_ONCE: usize = 100;
 
 /// The records of a thread at one moment.
-pub(super) struct Seen {
+pub(super) struct ThreadRecords {
     pub(super) key: String,
     pub(super) thread: Value,
     pub(super) head: Value,
     pub(super) root: String,
-    pub(super) records: Snapshot,
+    pub(super) records: RecordSnapshot,
 }
 
-impl Seen {
+impl ThreadRecords {
     pub(super) fn status(&self) -> &str {
         text(&self.head["status"])
     }
 
     /// Returns the index entries that must exist.
-    fn indexes(&self) -> Vec<String> {
+    fn index_names(&self) -> Vec<String> {
         let (moved, made) = (
             number(&self.head["recency"]),
             millis(&self.thread["created"]),
@@ -48,70 +50,80 @@ impl Seen {
         keys
     }
 
-    fn due(&self) -> Option<String> {
+    fn due_name(&self) -> Option<String> {
         let due = self.head["due"].as_u64()?;
         Some(format!("{due:016x}\u{1}{}", escape(&self.key)))
     }
 
-    fn inbox(&self) -> Vec<String> {
+    fn inbox_names(&self) -> Vec<String> {
         let (from, to) = (
             number(&self.head["mail_from"]),
             number(&self.head["mail_to"]),
         );
-        let to = to.min(from.saturating_add(MAIL_MAX));
+        let to = to.min(from.saturating_add(MESSAGES_MAX));
         (from..to)
             .map(|n| format!("{}\u{1}{n:016x}", escape(&self.root)))
             .collect()
     }
 
-    fn pin(&self) -> Option<String> {
+    fn pin_name(&self) -> Option<String> {
         let pin = self.thread["pin"].as_str()?;
         Some(format!("{}\u{1}{pin}", escape(&self.root)))
     }
 
     /// Returns the keys of everything that the thread and its head name.
-    fn names(&self) -> Vec<Key> {
-        let own = [Key::new("thread", &self.key), Key::new("head", &self.key)];
-        let chain = (!self.root.is_empty()).then(|| Key::new("chain", &self.root));
+    fn record_keys(&self) -> Vec<RecordKey> {
+        let own = [
+            RecordKey::new("thread", &self.key),
+            RecordKey::new("head", &self.key),
+        ];
+        let chain = (!self.root.is_empty()).then(|| RecordKey::new("chain", &self.root));
         let indexes = self
-            .indexes()
+            .index_names()
             .into_iter()
-            .map(|name| Key::new("index", name));
-        let due = self.due().map(|name| Key::new("due", name));
-        let inbox = self.inbox().into_iter().map(|name| Key::new("inbox", name));
-        let pin = self.pin().map(|name| Key::new("pin", name));
+            .map(|name| RecordKey::new("index", name));
+        let due = self.due_name().map(|name| RecordKey::new("due", name));
+        let inbox = self
+            .inbox_names()
+            .into_iter()
+            .map(|name| RecordKey::new("inbox", name));
+        let pin = self.pin_name().map(|name| RecordKey::new("pin", name));
         let all = own.into_iter().chain(chain).chain(indexes);
         all.chain(due).chain(inbox).chain(pin).collect()
     }
 }
 
-impl Audit<'_> {
+impl StoreAudit<'_> {
     /// Audits one thread; repeats that while others change it.
-    pub(super) fn thread(&mut self, key: &str) -> Result<(), StorageError> {
-        let mut told = Told::of(key);
+    pub(super) fn audit_thread(&mut self, key: &str) -> Result<(), StorageError> {
+        let mut told = HistoryReplay::new(key);
         for _ in 0..TRIES_MAX {
-            let seen = match self.see(key) {
+            let seen = match self.read_thread(key) {
                 Ok(Some(seen)) => seen,
                 Ok(None) => continue,
-                Err(StorageError::Corrupt { message }) => return self.unreadable(key, &message),
+                Err(StorageError::Corrupt { message }) => {
+                    return self.report_unreadable(key, &message);
+                }
                 Err(error) => return Err(error),
             };
             let version = number(&seen.head["version"]);
-            match self.follow(key, &mut told, version) {
+            match self.replay_history(key, &mut told, version) {
                 Ok(()) => {}
-                Err(StorageError::Corrupt { message }) => return self.unreadable(key, &message),
+                Err(StorageError::Corrupt { message }) => {
+                    return self.report_unreadable(key, &message);
+                }
                 Err(error) => return Err(error),
             }
-            let suspicion = self.compare(&seen, &told)?;
-            if suspicion.is_empty() && told.wrong.is_empty() {
+            let suspicion = self.compare_thread(&seen, &told)?;
+            if suspicion.is_empty() && told.entry_findings.is_empty() {
                 return Ok(());
             }
-            if seen.records.stands(self.storage)? {
+            if seen.records.is_unchanged(self.storage)? {
                 if number(&seen.head["counters"]["spend"]) != told.spend {
                     self.note_spent(key, told.spend);
                 }
-                told.wrong.report(&mut self.report);
-                suspicion.report(&mut self.report);
+                told.entry_findings.report_to(&mut self.report);
+                suspicion.report_to(&mut self.report);
                 return Ok(());
             }
         }
@@ -127,26 +139,28 @@ impl Audit<'_> {
         }
     }
 
-    fn unreadable(&mut self, key: &str, message: &str) -> Result<(), StorageError> {
-        let mut suspicion = Suspicion::about(key);
+    fn report_unreadable(&mut self, key: &str, message: &str) -> Result<(), StorageError> {
+        let mut suspicion = UnconfirmedFindings::for_thread(key);
         let expected = "records and entries that can be read";
-        suspicion.of(Invariant::Histories, expected, shown(message));
-        suspicion.report(&mut self.report);
+        suspicion.add(StoreInvariant::Histories, expected, printable_text(message));
+        suspicion.report_to(&mut self.report);
         Ok(())
     }
 
     /// Reads the records of a thread and all that they name, at one moment. `None` if they changed
     /// meanwhile.
-    fn see(&self, key: &str) -> Result<Option<Seen>, StorageError> {
-        let own = [Key::new("thread", key), Key::new("head", key)];
-        let first = Snapshot::take(self.storage, &own)?.unwrap_or_default();
-        let mut seen = of_records(key, first);
+    fn read_thread(&self, key: &str) -> Result<Option<ThreadRecords>, StorageError> {
+        let own = [RecordKey::new("thread", key), RecordKey::new("head", key)];
+        let first = RecordSnapshot::read_at_one_moment(self.storage, &own)?.unwrap_or_default();
+        let mut seen = to_thread_records(key, first);
         for _ in 0..TRIES_MAX {
-            let Some(records) = Snapshot::take(self.storage, &seen.names())? else {
+            let Some(records) =
+                RecordSnapshot::read_at_one_moment(self.storage, &seen.record_keys())?
+            else {
                 return Ok(None);
             };
-            let again = of_records(key, records);
-            if again.names() == seen.names() {
+            let again = to_thread_records(key, records);
+            if again.record_keys() == seen.record_keys() {
                 return Ok(Some(again));
             }
             seen = again;
@@ -154,8 +168,12 @@ impl Audit<'_> {
         Ok(None)
     }
 
-    fn compare(&self, seen: &Seen, told: &Told) -> Result<Suspicion, StorageError> {
-        let mut suspicion = Suspicion::about(&seen.key);
+    fn compare_thread(
+        &self,
+        seen: &ThreadRecords,
+        told: &HistoryReplay,
+    ) -> Result<UnconfirmedFindings, StorageError> {
+        let mut suspicion = UnconfirmedFindings::for_thread(&seen.key);
         let records = &seen.records;
         for collection in ["thread", "head"] {
             let record = records.json(collection, &seen.key);
@@ -165,25 +183,25 @@ impl Audit<'_> {
             };
             let expected = format!("a record {collection}");
             let wrong = !record.is_object();
-            suspicion.wrong(Invariant::Histories, wrong, &expected, found);
+            suspicion.add_if(StoreInvariant::Histories, wrong, &expected, found);
         }
         if !seen.head.is_object() {
             return Ok(suspicion);
         }
-        self.whole(seen, told, &mut suspicion)?;
-        super::head::compare(seen, told, &mut suspicion);
+        self.check_history_end(seen, told, &mut suspicion)?;
+        super::head::compare_head(seen, told, &mut suspicion);
         if seen.thread.is_object() {
-            named(seen, &mut suspicion);
+            check_named_records(seen, &mut suspicion);
         }
         Ok(suspicion)
     }
 
     /// Checks that the history ends where the head says.
-    fn whole(
+    fn check_history_end(
         &self,
-        seen: &Seen,
-        told: &Told,
-        suspicion: &mut Suspicion,
+        seen: &ThreadRecords,
+        told: &HistoryReplay,
+        suspicion: &mut UnconfirmedFindings,
     ) -> Result<(), StorageError> {
         let version = number(&seen.head["version"]);
         let next = version.saturating_add(1);
@@ -193,39 +211,39 @@ impl Audit<'_> {
         if let Some(line) = more.first() {
             let expected = format!("a history of {version} entries, as its head says");
             let found = format!("an entry {}", line.position);
-            suspicion.of(Invariant::Histories, expected, found);
+            suspicion.add(StoreInvariant::Histories, expected, found);
         }
         let what = "a history of so many entries:";
-        suspicion.differ(Invariant::Histories, what, version, told.version);
+        suspicion.expect_equal(StoreInvariant::Histories, what, version, told.version);
         let hash = text(&seen.head["hash"]);
         let wrong = told.version == version && hash != told.hash;
         let expected = "the hash of the newest entry in the head";
-        suspicion.wrong(Invariant::Histories, wrong, expected, "another hash");
+        suspicion.add_if(StoreInvariant::Histories, wrong, expected, "another hash");
         if told.version > 0 {
             let run = number(&seen.head["run"]);
-            suspicion.differ(Invariant::Histories, "run", told.run, run);
+            suspicion.expect_equal(StoreInvariant::Histories, "run", told.run, run);
         }
         Ok(())
     }
 
     /// Audits records of threads that have no head.
     pub(super) fn threads_without_heads(&mut self) -> Result<(), StorageError> {
-        let mut names = Names::new(self.storage, "thread");
+        let mut names = CollectionNames::new(self.storage, "thread");
         let mut heads = Vec::with_capacity(HEADS_AT_ONCE);
         loop {
-            let name = names.next(&mut self.report)?;
+            let name = names.next_name(&mut self.report)?;
             let last = name.is_none();
-            heads.extend(name.map(|name| Key::new("head", name)));
+            heads.extend(name.map(|name| RecordKey::new("head", name)));
             if heads.len() == HEADS_AT_ONCE || last {
-                let found = match Snapshot::in_parts(self.storage, &heads) {
+                let found = match RecordSnapshot::read_in_parts(self.storage, &heads) {
                     Ok(found) => found,
                     // The record is reported already.
-                    Err(StorageError::Corrupt { .. }) => Snapshot::default(),
+                    Err(StorageError::Corrupt { .. }) => RecordSnapshot::default(),
                     Err(error) => return Err(error),
                 };
                 for head in std::mem::take(&mut heads) {
                     if found.is_missing(&head) {
-                        self.thread(&head.name)?;
+                        self.audit_thread(&head.name)?;
                     }
                 }
             }
@@ -236,9 +254,9 @@ impl Audit<'_> {
     }
 }
 
-fn of_records(key: &str, records: Snapshot) -> Seen {
+fn to_thread_records(key: &str, records: RecordSnapshot) -> ThreadRecords {
     let thread = records.json("thread", key);
-    Seen {
+    ThreadRecords {
         key: key.to_owned(),
         root: key_of(&thread["chain"]),
         head: records.json("head", key),
@@ -248,40 +266,40 @@ fn of_records(key: &str, records: Snapshot) -> Seen {
 }
 
 /// Checks that everything that the thread and its head name exists.
-fn named(seen: &Seen, suspicion: &mut Suspicion) {
+fn check_named_records(seen: &ThreadRecords, suspicion: &mut UnconfirmedFindings) {
     let records = &seen.records;
     let wrong = !records.has("chain", &seen.root);
-    let expected = format!("a record of its chain {}", shown(&seen.root));
-    suspicion.wrong(Invariant::Chains, wrong, &expected, "none");
+    let expected = format!("a record of its chain {}", printable_text(&seen.root));
+    suspicion.add_if(StoreInvariant::Chains, wrong, &expected, "none");
     let id = text(&seen.thread["id"]);
     let wrong = !id.eq_ignore_ascii_case(&seen.key);
-    let found = format!("a record of {}", shown(id));
-    suspicion.wrong(Invariant::Histories, wrong, "its own record", &found);
-    for name in seen.indexes() {
+    let found = format!("a record of {}", printable_text(id));
+    suspicion.add_if(StoreInvariant::Histories, wrong, "its own record", &found);
+    for name in seen.index_names() {
         if !records.has("index", &name) {
-            let expected = format!("the index entry {}", shown(&name));
-            suspicion.of(Invariant::Indexes, expected, "none");
+            let expected = format!("the index entry {}", printable_text(&name));
+            suspicion.add(StoreInvariant::Indexes, expected, "none");
         }
     }
-    if let Some(name) = seen.due().filter(|name| !records.has("due", name)) {
-        let expected = format!("the due entry {}", shown(&name));
-        suspicion.of(Invariant::Indexes, expected, "none");
+    if let Some(name) = seen.due_name().filter(|name| !records.has("due", name)) {
+        let expected = format!("the due entry {}", printable_text(&name));
+        suspicion.add(StoreInvariant::Indexes, expected, "none");
     }
-    for name in seen.inbox() {
+    for name in seen.inbox_names() {
         if !records.has("inbox", &name) {
-            let expected = format!("the message {} in its inbox", shown(&name));
-            suspicion.of(Invariant::Indexes, expected, "none");
+            let expected = format!("the message {} in its inbox", printable_text(&name));
+            suspicion.add(StoreInvariant::Indexes, expected, "none");
         }
     }
-    if let Some(name) = seen.pin() {
+    if let Some(name) = seen.pin_name() {
         let pin = records.text("pin", &name);
-        let wrong = pin.is_none_or(|pin| !name.ends_with(&digest(pin)));
+        let wrong = pin.is_none_or(|pin| !name.ends_with(&sha256_hex(pin)));
         let found = if pin.is_some() {
             "another text"
         } else {
             "none"
         };
         let expected = "a pin whose hash the thread names";
-        suspicion.wrong(Invariant::Histories, wrong, expected, found);
+        suspicion.add_if(StoreInvariant::Histories, wrong, expected, found);
     }
 }

@@ -1,15 +1,15 @@
 //! The audit of waits: a thread must not wait for a child that has stopped, because then its
 //! wake-up was lost.
 
-use super::read::{Snapshot, key_of, list, number, text};
-use super::{Audit, Invariant, Suspicion, TRIES_MAX, shown};
-use crate::storage::{Key, StorageError};
+use super::record_reader::{RecordSnapshot, key_of, list, number, text};
+use super::{StoreAudit, StoreInvariant, TRIES_MAX, UnconfirmedFindings, printable_text};
+use crate::storage::{RecordKey, StorageError};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-impl Audit<'_> {
+impl StoreAudit<'_> {
     /// Audits the wait of the tip of a chain, if it waits; repeats that while others change it.
-    pub(super) fn wait(&mut self, root: &str) -> Result<(), StorageError> {
+    pub(super) fn audit_wait(&mut self, root: &str) -> Result<(), StorageError> {
         match self.compare_wait(root) {
             // A record that cannot be read is reported already.
             Err(StorageError::Corrupt { .. }) => Ok(()),
@@ -19,27 +19,32 @@ impl Audit<'_> {
 
     fn compare_wait(&mut self, root: &str) -> Result<(), StorageError> {
         for _ in 0..TRIES_MAX {
-            let chain = Snapshot::in_parts(self.storage, &[Key::new("chain", root)])?;
+            let chain =
+                RecordSnapshot::read_in_parts(self.storage, &[RecordKey::new("chain", root)])?;
             let tip = key_of(&chain.json("chain", root)["tip"]);
             if tip.is_empty() {
                 return Ok(());
             }
-            let Some(waited) = self.waited(root, &tip)? else {
+            let Some(waited) = self.awaited_children(root, &tip)? else {
                 return Ok(());
             };
-            let heads = waited.iter().map(|child| Key::new("head", &child.tip));
-            let keys: Vec<Key> = std::iter::once(Key::new("head", &tip))
+            let heads = waited
+                .iter()
+                .map(|child| RecordKey::new("head", &child.tip));
+            let keys: Vec<RecordKey> = std::iter::once(RecordKey::new("head", &tip))
                 .chain(heads)
                 .collect();
-            let Some(records) = Snapshot::take(self.storage, &keys)? else {
+            let Some(records) = RecordSnapshot::read_at_one_moment(self.storage, &keys)? else {
                 continue;
             };
-            let suspicion = compare(&tip, &waited, &records);
+            let suspicion = check_wait(&tip, &waited, &records);
             if suspicion.is_empty() {
                 return Ok(());
             }
-            if records.stands(self.storage)? && self.waited(root, &tip)? == Some(waited) {
-                suspicion.report(&mut self.report);
+            if records.is_unchanged(self.storage)?
+                && self.awaited_children(root, &tip)? == Some(waited)
+            {
+                suspicion.report_to(&mut self.report);
                 return Ok(());
             }
         }
@@ -48,17 +53,22 @@ impl Audit<'_> {
     }
 
     /// The children that a thread waits for; `None` if it does not wait.
-    fn waited(&self, root: &str, tip: &str) -> Result<Option<Vec<WaitedChild>>, StorageError> {
-        let head = Snapshot::in_parts(self.storage, &[Key::new("head", tip)])?.json("head", tip);
+    fn awaited_children(
+        &self,
+        root: &str,
+        tip: &str,
+    ) -> Result<Option<Vec<WaitedChild>>, StorageError> {
+        let head = RecordSnapshot::read_in_parts(self.storage, &[RecordKey::new("head", tip)])?
+            .json("head", tip);
         if text(&head["status"]) != "waiting" || head["wait"].is_null() {
             return Ok(None);
         }
         let numbers: BTreeSet<u64> = list(&head["wait"]["numbers"]).iter().map(number).collect();
-        let children = self.children(&self.indexed("chain", root)?)?;
+        let children = self.find_children(&self.find_indexed("chain", root)?)?;
         let mut waited = Vec::new();
         for child in children {
-            let key = [Key::new("chain", &child)];
-            let chain = Snapshot::in_parts(self.storage, &key)?.json("chain", &child);
+            let key = [RecordKey::new("chain", &child)];
+            let chain = RecordSnapshot::read_in_parts(self.storage, &key)?.json("chain", &child);
             if key_of(&chain["parent"]) == root && numbers.contains(&number(&chain["number"])) {
                 waited.push(WaitedChild {
                     tip: key_of(&chain["tip"]),
@@ -81,7 +91,7 @@ struct WaitedChild {
 }
 
 /// Must a child with this head have answered a wait for it, whatever the operator's caps are, which
-/// are not known here? The rule of the core (`standing` in `plan/neighbour.rs`), stated anew: a
+/// are not known here? The rule of the core (`wait_standing` in `plan/related_thread.rs`), stated anew: a
 /// hand-off goes on in the next link, a child at rest that was told something goes on or ends by it,
 /// and one that was interrupted is revived by the driver of its tree.
 fn has_stopped(head: &Value, shares: bool) -> bool {
@@ -126,8 +136,8 @@ fn is_interrupted(head: &Value, shares: bool) -> bool {
     }
 }
 
-fn compare(tip: &str, waited: &[WaitedChild], records: &Snapshot) -> Suspicion {
-    let mut suspicion = Suspicion::about(tip);
+fn check_wait(tip: &str, waited: &[WaitedChild], records: &RecordSnapshot) -> UnconfirmedFindings {
+    let mut suspicion = UnconfirmedFindings::for_thread(tip);
     let head = records.json("head", tip);
     if text(&head["status"]) != "waiting" {
         return suspicion;
@@ -135,14 +145,14 @@ fn compare(tip: &str, waited: &[WaitedChild], records: &Snapshot) -> Suspicion {
     for child in waited {
         let child_head = records.json("head", &child.tip);
         if has_stopped(&child_head, child.shares) {
-            let (status, child) = (text(&child_head["status"]), shown(&child.tip));
+            let (status, child) = (text(&child_head["status"]), printable_text(&child.tip));
             let expected = format!("to be woken by {child}, which is {status}");
-            suspicion.of(Invariant::Indexes, expected, "it waits for it still");
+            suspicion.add(StoreInvariant::Indexes, expected, "it waits for it still");
         }
     }
     let all = list(&head["wait"]["numbers"]).is_empty();
     let late = all && head["due"].as_u64() != Some(0);
     let expected = "a due entry at once: all that it waited for have stopped";
-    suspicion.wrong(Invariant::Indexes, late, expected, "a later one");
+    suspicion.add_if(StoreInvariant::Indexes, late, expected, "a later one");
     suspicion
 }

@@ -11,7 +11,9 @@
 //! process itself, or after a recovery has closed what it left behind.
 
 use super::private::close_to_others;
-use super::{AuthorityError, child_dir, identity, open_private, private_child_dir, writing};
+use super::{
+    AuthorityError, child_dir, file_identity, open_private, private_child_dir, write_options,
+};
 use cap_std::fs::{Dir, OpenOptions};
 use std::fs::{File, TryLockError};
 use std::io;
@@ -21,8 +23,8 @@ use std::time::SystemTime;
 /// have it, and nothing is ever concluded about them from a missing file.
 pub const NATIVE_PREFIX: &str = "native-";
 
-/// Largest number of lock files that [`dead`] examines.
-pub const SWEPT_MAX: usize = 1_000;
+/// Largest number of lock files that [`dead_processes`] examines.
+pub const LOCK_FILES_MAX: usize = 1_000;
 
 const DIRECTORY: &str = "locks.d";
 
@@ -33,19 +35,19 @@ const PLACE: &str = ".ai/threads/locks.d";
 const TRIES: usize = 8;
 
 /// The lock of this process in one tenant's directory. Dropping it declares that the process holds
-/// no lease any more; [`HolderLock::leave`] declares that it may hold some.
+/// no lease any more; [`HolderLock::abandon`] declares that it may hold some.
 #[derive(Debug)]
 pub struct HolderLock {
     directory: Dir,
     nonce: String,
     /// Locked as long as it is open.
     _file: File,
-    left: bool,
+    abandoned: bool,
 }
 
 /// State of a holder's process, according to the lock files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Life {
+pub enum HolderState {
     /// The lock file is locked.
     Lives,
     /// The lock file exists and is not locked.
@@ -56,36 +58,37 @@ pub enum Life {
 
 impl HolderLock {
     /// Takes a lock under a fresh random nonce. `threads` is `.ai/threads`.
-    pub fn take(threads: &Dir) -> Result<Self, AuthorityError> {
+    pub fn acquire(threads: &Dir) -> Result<Self, AuthorityError> {
         let mut random = [0_u8; 8];
         getrandom::fill(&mut random).map_err(|error| AuthorityError::Io {
             place: "the system's random numbers".to_owned(),
             source: io::Error::other(error.to_string()),
         })?;
-        Self::take_as(
+        Self::acquire_as(
             threads,
             &format!("{NATIVE_PREFIX}{:016x}", u64::from_be_bytes(random)),
         )
     }
 
-    fn take_as(threads: &Dir, nonce: &str) -> Result<Self, AuthorityError> {
-        let directory = private_child_dir(threads, DIRECTORY).map_err(|error| error.at(PLACE))?;
+    fn acquire_as(threads: &Dir, nonce: &str) -> Result<Self, AuthorityError> {
+        let directory =
+            private_child_dir(threads, DIRECTORY).map_err(|error| error.with_place(PLACE))?;
         close_to_others(&directory, PLACE)?;
         let name = file_name(nonce);
         for _ in 0..TRIES {
-            if let Some(file) = try_take(&directory, &name)
-                .map_err(|error| AuthorityError::from_io(&place(&name), error))?
+            if let Some(file) = create_locked(&directory, &name)
+                .map_err(|error| AuthorityError::from_io(&display_place(&name), error))?
             {
                 return Ok(Self {
                     directory,
                     nonce: nonce.to_owned(),
                     _file: file,
-                    left: false,
+                    abandoned: false,
                 });
             }
         }
         Err(AuthorityError::Replaced {
-            place: place(&name),
+            place: display_place(&name),
         })
     }
 
@@ -95,22 +98,22 @@ impl HolderLock {
     }
 
     /// State of the process of `holder` (`<nonce>` or `<nonce>/<n>`) in the same directory.
-    pub fn life(&self, holder: &str) -> Result<Life, AuthorityError> {
+    pub fn holder_state(&self, holder: &str) -> Result<HolderState, AuthorityError> {
         let nonce = holder.split_once('/').map_or(holder, |(nonce, _)| nonce);
         match is_nonce(nonce) {
-            true => life_of(&self.directory, &file_name(nonce)),
-            false => Ok(Life::Unknown),
+            true => state_from_file(&self.directory, &file_name(nonce)),
+            false => Ok(HolderState::Unknown),
         }
     }
 
     /// Releases the lock as a crash would: the file stays and declares that the leases of this
     /// process can be recovered.
-    pub fn leave(mut self) {
-        self.left = true;
+    pub fn abandon(mut self) {
+        self.abandoned = true;
     }
 
     /// The holder name for this process's run number `run`.
-    pub fn holder(&self, run: u64) -> String {
+    pub fn holder_name(&self, run: u64) -> String {
         format!("{}/{run}", self.nonce)
     }
 }
@@ -118,7 +121,7 @@ impl HolderLock {
 impl Drop for HolderLock {
     fn drop(&mut self) {
         // A file that cannot be removed is swept after the next recovery.
-        if !self.left {
+        if !self.abandoned {
             let _ = self.directory.remove_file(file_name(&self.nonce));
         }
     }
@@ -126,39 +129,39 @@ impl Drop for HolderLock {
 
 /// Refuses a `locks.d` in which no process could take its lock: a link, or anything else than a
 /// directory.
-pub fn check_locks(threads: &Dir) -> Result<(), AuthorityError> {
-    directory(threads).map(drop)
+pub fn check_locks_dir(threads: &Dir) -> Result<(), AuthorityError> {
+    open_locks_dir(threads).map(drop)
 }
 
 /// The lock file of the process of `holder`, as errors call it.
-pub fn lock_place(holder: &str) -> String {
-    place(&file_name(nonce_of(holder)))
+pub fn lock_file_place(holder: &str) -> String {
+    display_place(&file_name(nonce_of(holder)))
 }
 
 /// State of the process of `holder` (`<nonce>` or `<nonce>/<n>`).
-pub fn life(threads: &Dir, holder: &str) -> Result<Life, AuthorityError> {
+pub fn holder_state(threads: &Dir, holder: &str) -> Result<HolderState, AuthorityError> {
     let nonce = nonce_of(holder);
     if !is_nonce(nonce) {
-        return Ok(Life::Unknown);
+        return Ok(HolderState::Unknown);
     }
-    match directory(threads)? {
-        Some(directory) => life_of(&directory, &file_name(nonce)),
-        None => Ok(Life::Unknown),
+    match open_locks_dir(threads)? {
+        Some(directory) => state_from_file(&directory, &file_name(nonce)),
+        None => Ok(HolderState::Unknown),
     }
 }
 
-/// The nonces of dead processes that have lock files; at most [`SWEPT_MAX`] files are examined.
-pub fn dead(threads: &Dir) -> Result<Vec<String>, AuthorityError> {
+/// The nonces of dead processes that have lock files; at most [`LOCK_FILES_MAX`] files are examined.
+pub fn dead_processes(threads: &Dir) -> Result<Vec<String>, AuthorityError> {
     let failed = |error| AuthorityError::from_io(PLACE, error);
-    let Some(directory) = directory(threads)? else {
+    let Some(directory) = open_locks_dir(threads)? else {
         return Ok(Vec::new());
     };
     let mut dead = Vec::new();
-    for entry in directory.entries().map_err(failed)?.take(SWEPT_MAX) {
+    for entry in directory.entries().map_err(failed)?.take(LOCK_FILES_MAX) {
         let name = entry.map_err(failed)?.file_name();
         let nonce = name.to_str().and_then(|name| name.strip_suffix(".lock"));
         if let Some(nonce) = nonce.filter(|nonce| is_nonce(nonce))
-            && life_of(&directory, &file_name(nonce))? == Life::Dead
+            && state_from_file(&directory, &file_name(nonce))? == HolderState::Dead
         {
             dead.push(nonce.to_owned());
         }
@@ -167,12 +170,12 @@ pub fn dead(threads: &Dir) -> Result<Vec<String>, AuthorityError> {
 }
 
 /// The dead processes that have lock files, each with the time since when it may have left
-/// documents unwritten: the modification time of its file. At most [`SWEPT_MAX`] files are
+/// documents unwritten: the modification time of its file. At most [`LOCK_FILES_MAX`] files are
 /// examined.
-pub fn dead_since(threads: &Dir) -> Result<Vec<(String, SystemTime)>, AuthorityError> {
+pub fn dead_processes_since(threads: &Dir) -> Result<Vec<(String, SystemTime)>, AuthorityError> {
     let mut found = Vec::new();
-    for nonce in dead(threads)? {
-        if let Some((file, place)) = lock_file(threads, &nonce)? {
+    for nonce in dead_processes(threads)? {
+        if let Some((file, place)) = open_lock_file(threads, &nonce)? {
             let changed = file.metadata().and_then(|metadata| metadata.modified());
             let changed = changed.map_err(|error| AuthorityError::from_io(&place, error))?;
             found.push((nonce, changed));
@@ -183,13 +186,13 @@ pub fn dead_since(threads: &Dir) -> Result<Vec<(String, SystemTime)>, AuthorityE
 
 /// Records in the lock files of these dead processes, as modification time, that the documents they
 /// left behind are written until `now`.
-pub fn note_caught_up(
+pub fn mark_caught_up(
     threads: &Dir,
     dead: &[(String, SystemTime)],
     now: SystemTime,
 ) -> Result<(), AuthorityError> {
     for (nonce, _) in dead {
-        if let Some((file, place)) = lock_file(threads, nonce)? {
+        if let Some((file, place)) = open_lock_file(threads, nonce)? {
             let noted = file.set_modified(now);
             noted.map_err(|error| AuthorityError::from_io(&place, error))?;
         }
@@ -198,36 +201,36 @@ pub fn note_caught_up(
 }
 
 /// Opens the lock file of a process, if it exists; also returns the name for errors.
-fn lock_file(threads: &Dir, nonce: &str) -> Result<Option<(File, String)>, AuthorityError> {
-    let Some(directory) = directory(threads)? else {
+fn open_lock_file(threads: &Dir, nonce: &str) -> Result<Option<(File, String)>, AuthorityError> {
+    let Some(directory) = open_locks_dir(threads)? else {
         return Ok(None);
     };
     let name = file_name(nonce);
-    let file = existing(&directory, &name)?;
-    Ok(file.map(|file| (file, place(&name))))
+    let file = open_existing(&directory, &name)?;
+    Ok(file.map(|file| (file, display_place(&name))))
 }
 
-/// Removes the lock files of these processes, which [`dead`] listed before their leases were
+/// Removes the lock files of these processes, which [`dead_processes`] listed before their leases were
 /// closed, and returns the number removed. Processes that died since are not in the list.
-pub fn sweep(threads: &Dir, dead: &[String]) -> Result<usize, AuthorityError> {
-    let Some(directory) = directory(threads)? else {
+pub fn remove_lock_files(threads: &Dir, dead: &[String]) -> Result<usize, AuthorityError> {
+    let Some(directory) = open_locks_dir(threads)? else {
         return Ok(0);
     };
     let mut removed = 0;
     for nonce in dead.iter().filter(|nonce| is_nonce(nonce)) {
-        removed += usize::from(remove_free(&directory, &file_name(nonce))?);
+        removed += usize::from(remove_if_unlocked(&directory, &file_name(nonce))?);
     }
     Ok(removed)
 }
 
-fn directory(threads: &Dir) -> Result<Option<Dir>, AuthorityError> {
-    match child_dir(threads, DIRECTORY).map_err(|error| error.at(PLACE)) {
+fn open_locks_dir(threads: &Dir) -> Result<Option<Dir>, AuthorityError> {
+    match child_dir(threads, DIRECTORY).map_err(|error| error.with_place(PLACE)) {
         Err(error) if error.is_missing() => Ok(None),
         found => found.map(Some),
     }
 }
 
-fn place(name: &str) -> String {
+fn display_place(name: &str) -> String {
     format!("{PLACE}/{name}")
 }
 
@@ -251,11 +254,11 @@ fn is_nonce(nonce: &str) -> bool {
 
 /// Makes the file and locks it. `None` if a sweep meanwhile removed the file as that of a dead
 /// process.
-fn try_take(directory: &Dir, name: &str) -> io::Result<Option<File>> {
+fn create_locked(directory: &Dir, name: &str) -> io::Result<Option<File>> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);
     let file = open_private(directory, name, options)?.into_std();
-    if taken(file.try_lock())? {
+    if is_acquired(file.try_lock())? {
         return Ok(directory.try_exists(name)?.then_some(file));
     }
     let _ = directory.remove_file(name);
@@ -264,32 +267,32 @@ fn try_take(directory: &Dir, name: &str) -> io::Result<Option<File>> {
 
 /// Tests whether the lock of this file is held, if the file exists. The lock taken by the test ends
 /// with the handle.
-fn life_of(directory: &Dir, name: &str) -> Result<Life, AuthorityError> {
-    let Some(file) = existing(directory, name)? else {
-        return Ok(Life::Unknown);
+fn state_from_file(directory: &Dir, name: &str) -> Result<HolderState, AuthorityError> {
+    let Some(file) = open_existing(directory, name)? else {
+        return Ok(HolderState::Unknown);
     };
-    let free = taken(file.try_lock_shared());
-    match free.map_err(|error| AuthorityError::from_io(&place(name), error))? {
-        true => Ok(Life::Dead),
-        false => Ok(Life::Lives),
+    let free = is_acquired(file.try_lock_shared());
+    match free.map_err(|error| AuthorityError::from_io(&display_place(name), error))? {
+        true => Ok(HolderState::Dead),
+        false => Ok(HolderState::Lives),
     }
 }
 
 /// Removes the file if its lock is free. The lock is held during the removal: a process that locks
 /// the file afterwards finds it gone.
-fn remove_free(directory: &Dir, name: &str) -> Result<bool, AuthorityError> {
-    let Some(file) = existing(directory, name)? else {
+fn remove_if_unlocked(directory: &Dir, name: &str) -> Result<bool, AuthorityError> {
+    let Some(file) = open_existing(directory, name)? else {
         return Ok(false);
     };
-    let free = taken(file.try_lock());
-    let free = free.map_err(|error| AuthorityError::from_io(&place(name), error))?;
+    let free = is_acquired(file.try_lock());
+    let free = free.map_err(|error| AuthorityError::from_io(&display_place(name), error))?;
     Ok(free && directory.remove_file(name).is_ok())
 }
 
 /// Opens an existing lock file. Anything but a regular file is refused, even if it takes the file's
 /// place meanwhile; opening does not wait for a pipe.
-fn existing(directory: &Dir, name: &str) -> Result<Option<File>, AuthorityError> {
-    let place = place(name);
+fn open_existing(directory: &Dir, name: &str) -> Result<Option<File>, AuthorityError> {
+    let place = display_place(name);
     let failed = |error| AuthorityError::from_io(&place, error);
     let absent = |error| match failed(error) {
         error if error.is_missing() => Ok(None),
@@ -305,17 +308,17 @@ fn existing(directory: &Dir, name: &str) -> Result<Option<File>, AuthorityError>
     if !seen.is_file() {
         return Err(AuthorityError::NotRegular { place });
     }
-    let file = match directory.open_with(name, &writing()) {
+    let file = match directory.open_with(name, &write_options()) {
         Err(error) => return absent(error),
         Ok(file) => file,
     };
-    if identity(&seen) != identity(&file.metadata().map_err(failed)?) {
+    if file_identity(&seen) != file_identity(&file.metadata().map_err(failed)?) {
         return Err(AuthorityError::Replaced { place });
     }
     Ok(Some(file.into_std()))
 }
 
-fn taken(tried: Result<(), TryLockError>) -> io::Result<bool> {
+fn is_acquired(tried: Result<(), TryLockError>) -> io::Result<bool> {
     match tried {
         Ok(()) => Ok(true),
         Err(TryLockError::WouldBlock) => Ok(false),

@@ -16,10 +16,10 @@ const FILE_MODE: u32 = 0o600;
 const DIRECTORY_MODE: u32 = 0o700;
 /// All mode bits of group and others.
 #[cfg(unix)]
-const OTHERS: u32 = 0o077;
+const OTHERS_MODE_BITS: u32 = 0o077;
 /// The mode bits that let others write.
 #[cfg(unix)]
-const OTHERS_WRITE: u32 = 0o022;
+const OTHERS_WRITE_BITS: u32 = 0o022;
 
 /// Opens a file and makes it private, whether it existed or not. The options say whether it may
 /// exist.
@@ -37,9 +37,9 @@ pub(crate) fn open_private(dir: &Dir, name: &str, mut options: OpenOptions) -> i
     {
         use cap_std::fs::PermissionsExt;
         let found = file.metadata()?;
-        let mode = found.permissions().mode() & (OTHERS | DIRECTORY_MODE);
+        let mode = found.permissions().mode() & (OTHERS_MODE_BITS | DIRECTORY_MODE);
         // Not through a second name: the file may be anything.
-        if mode != FILE_MODE && is_own(&found) && has_one_name(&found) {
+        if mode != FILE_MODE && is_owned_by_user(&found) && has_one_name(&found) {
             file.set_permissions(cap_std::fs::Permissions::from_mode(FILE_MODE))?;
         }
     }
@@ -82,7 +82,7 @@ pub(crate) fn close_to_others(dir: &Dir, place: &str) -> Result<(), AuthorityErr
         let failed = |source| AuthorityError::from_io(place, source);
         let found = dir.dir_metadata().map_err(failed)?;
         let mode = found.permissions().mode();
-        if mode & OTHERS == 0 || !is_own(&found) {
+        if mode & OTHERS_MODE_BITS == 0 || !is_owned_by_user(&found) {
             return Ok(());
         }
         match set_mode(dir, mode & DIRECTORY_MODE) {
@@ -107,10 +107,10 @@ pub(crate) fn check_written_by_owner(found: &Metadata, place: &str) -> Result<()
             let source = io::Error::other(problem.to_owned());
             Err(AuthorityError::from_io(place, source))
         };
-        if found.permissions().mode() & OTHERS_WRITE != 0 {
+        if found.permissions().mode() & OTHERS_WRITE_BITS != 0 {
             return refused("others may write it: set its mode to 0600");
         }
-        if !is_own(found) && found.uid() != 0 {
+        if !is_owned_by_user(found) && found.uid() != 0 {
             return refused("it belongs to another user, who may write it: make it your own");
         }
     }
@@ -135,7 +135,7 @@ pub(crate) fn has_one_name(metadata: &Metadata) -> bool {
 }
 
 #[cfg(unix)]
-fn is_own(found: &Metadata) -> bool {
+fn is_owned_by_user(found: &Metadata) -> bool {
     use cap_std::fs::MetadataExt;
     found.uid() == rustix::process::geteuid().as_raw()
 }

@@ -3,14 +3,14 @@
 use super::*;
 use tempfile::TempDir;
 
-fn project() -> (TempDir, Project) {
+fn temp_project() -> (TempDir, ProjectDir) {
     let temp = TempDir::new().expect("a temporary directory");
-    let project = Project::open_ambient(temp.path()).expect("it opens");
+    let project = ProjectDir::open_ambient(temp.path()).expect("it opens");
     (temp, project)
 }
 
 /// The name of the variant.
-fn word<T>(result: Result<T, AuthorityError>) -> &'static str {
+fn variant_name<T>(result: Result<T, AuthorityError>) -> &'static str {
     match result {
         Ok(_) => "ok",
         Err(AuthorityError::Missing { .. }) => "missing",
@@ -26,60 +26,60 @@ fn word<T>(result: Result<T, AuthorityError>) -> &'static str {
 }
 
 #[test]
-fn the_rooms_of_a_project() {
-    let (temp, project) = project();
-    assert!(project.ai().expect("readable").is_none());
-    project.threads().expect("made");
-    project.threads().expect("opened again");
+fn project_directories_are_made_once() {
+    let (temp, project) = temp_project();
+    assert!(project.ai_dir().expect("readable").is_none());
+    project.threads_dir_or_create().expect("made");
+    project.threads_dir_or_create().expect("opened again");
     assert!(temp.path().join(".ai/threads").is_dir());
-    assert!(project.ai().expect("readable").is_some());
+    assert!(project.ai_dir().expect("readable").is_some());
     assert_eq!(
-        word(Project::open_ambient(&temp.path().join("none"))),
+        variant_name(ProjectDir::open_ambient(&temp.path().join("none"))),
         "missing"
     );
     std::fs::write(temp.path().join("file"), "x").expect("written");
     assert_eq!(
-        word(Project::open_ambient(&temp.path().join("file"))),
+        variant_name(ProjectDir::open_ambient(&temp.path().join("file"))),
         "not a directory"
     );
 }
 
 #[cfg(unix)]
 #[test]
-fn links_in_place_of_rooms() {
+fn links_in_place_of_directories_are_refused() {
     use std::os::unix::fs::symlink;
     let elsewhere = TempDir::new().expect("a temporary directory");
-    let (temp, inside) = project();
-    symlink(elsewhere.path(), temp.path().join(AI)).expect("linked");
-    assert_eq!(word(inside.ai()), "link");
-    assert_eq!(word(inside.ai_or_create()), "link");
-    assert_eq!(word(inside.threads()), "link");
+    let (temp, inside) = temp_project();
+    symlink(elsewhere.path(), temp.path().join(AI_DIR)).expect("linked");
+    assert_eq!(variant_name(inside.ai_dir()), "link");
+    assert_eq!(variant_name(inside.ai_dir_or_create()), "link");
+    assert_eq!(variant_name(inside.threads_dir_or_create()), "link");
 
-    let (temp, inside) = project();
+    let (temp, inside) = temp_project();
     std::fs::create_dir(temp.path().join("real")).expect("made");
-    symlink("real", temp.path().join(AI)).expect("linked");
+    symlink("real", temp.path().join(AI_DIR)).expect("linked");
     assert_eq!(
-        word(inside.ai()),
+        variant_name(inside.ai_dir()),
         "link",
         "a link that stays inside is one, too"
     );
 
-    let (temp, inside) = project();
-    symlink("nowhere", temp.path().join(AI)).expect("linked");
+    let (temp, inside) = temp_project();
+    symlink("nowhere", temp.path().join(AI_DIR)).expect("linked");
     assert_eq!(
-        word(inside.ai()),
+        variant_name(inside.ai_dir()),
         "link",
         "a link to nothing must not look like a project without .ai"
     );
 
-    let (temp, inside) = project();
-    std::fs::create_dir(temp.path().join(AI)).expect("made");
+    let (temp, inside) = temp_project();
+    std::fs::create_dir(temp.path().join(AI_DIR)).expect("made");
     symlink(elsewhere.path(), temp.path().join(".ai/threads")).expect("linked");
-    assert_eq!(word(inside.threads()), "link");
+    assert_eq!(variant_name(inside.threads_dir_or_create()), "link");
 
-    let (temp, inside) = project();
-    std::fs::write(temp.path().join(AI), "x").expect("written");
-    assert_eq!(word(inside.ai()), "not a directory");
+    let (temp, inside) = temp_project();
+    std::fs::write(temp.path().join(AI_DIR), "x").expect("written");
+    assert_eq!(variant_name(inside.ai_dir()), "not a directory");
     assert_eq!(
         std::fs::read_dir(elsewhere.path())
             .expect("readable")
@@ -89,8 +89,8 @@ fn links_in_place_of_rooms() {
 }
 
 #[test]
-fn grants() {
-    let (temp, project) = project();
+fn tool_grants_stay_inside_project() {
+    let (temp, project) = temp_project();
     for path in ["src/deep", ".ai/threads"] {
         std::fs::create_dir_all(temp.path().join(path)).expect("made");
     }
@@ -112,23 +112,26 @@ fn grants() {
     ];
     for (path, expected) in table {
         let expected = if path == "/" { "ok" } else { expected };
-        assert_eq!(word(project.tool_grant(path)), expected, "{path:?}");
+        assert_eq!(variant_name(project.tool_grant(path)), expected, "{path:?}");
     }
 }
 
 #[test]
-fn files_from_outside() {
+fn ambient_files_are_bounded_and_regular() {
     let temp = TempDir::new().expect("a temporary directory");
     let path = temp.path().join("script.json");
     std::fs::write(&path, "12345").expect("written");
     assert_eq!(read_ambient(&path, 5).expect("it fits"), b"12345");
-    assert_eq!(word(read_ambient(&path, 4)), "too large");
-    assert_eq!(word(read_ambient(temp.path(), 4)), "not regular");
-    assert_eq!(word(read_ambient(&temp.path().join("none"), 4)), "missing");
+    assert_eq!(variant_name(read_ambient(&path, 4)), "too large");
+    assert_eq!(variant_name(read_ambient(temp.path(), 4)), "not regular");
+    assert_eq!(
+        variant_name(read_ambient(&temp.path().join("none"), 4)),
+        "missing"
+    );
 }
 
-fn environment(pairs: &[(&str, &str)]) -> Environment {
-    Environment::from_pairs(
+fn environment(pairs: &[(&str, &str)]) -> EnvironmentSnapshot {
+    EnvironmentSnapshot::from_pairs(
         pairs
             .iter()
             .map(|(name, value)| ((*name).to_owned(), (*value).to_owned())),
@@ -136,7 +139,7 @@ fn environment(pairs: &[(&str, &str)]) -> Environment {
 }
 
 #[test]
-fn variables() {
+fn variables_are_expanded_once() {
     let long = "x".repeat(VARIABLE_BYTES_MAX);
     let variables = environment(&[("A", "1"), ("B_2", "${A}"), ("EMPTY", ""), ("LONG", &long)]);
     let unset = |name: &str| {
@@ -172,7 +175,7 @@ fn variables() {
 }
 
 #[test]
-fn what_a_snapshot_holds() {
+fn snapshot_filters_and_bounds_variables() {
     let variables = environment(&[
         ("X_API_KEY", "sk-1"),
         ("X_BASE_URL", "u"),
@@ -182,31 +185,36 @@ fn what_a_snapshot_holds() {
     assert_eq!(variables.for_providers().get("X_API_KEY"), Some("sk-1"));
     assert_eq!(variables.for_providers().get("X_BASE_URL"), Some("u"));
     assert_eq!(variables.for_providers().get("SECRET"), None);
-    assert_eq!(variables.only(&["SECRET"]).get("X_API_KEY"), None);
+    assert_eq!(variables.with_only(&["SECRET"]).get("X_API_KEY"), None);
     assert_eq!(variables.get("a=b"), None);
     assert!(!format!("{variables:?}").contains("sk-1"));
 
     let too_long = "x".repeat(VARIABLE_BYTES_MAX + 1);
     assert_eq!(environment(&[("A", &too_long)]).get("A"), None);
-    let many =
-        Environment::from_pairs((0..=VARIABLES_MAX).map(|n| (format!("V{n}"), "x".to_owned())));
+    let many = EnvironmentSnapshot::from_pairs(
+        (0..=VARIABLES_MAX).map(|n| (format!("V{n}"), "x".to_owned())),
+    );
     assert_eq!(many.get("V0"), Some("x"));
     assert_eq!(many.get(&format!("V{VARIABLES_MAX}")), None);
 }
 
 #[test]
-fn who_is_dead() {
-    let (_temp, project) = project();
-    let threads = project.threads().expect("made");
+fn dead_processes_are_told_from_living_and_unknown() {
+    let (_temp, project) = temp_project();
+    let threads = project.threads_dir_or_create().expect("made");
     let gone = "native-0000000000000000";
-    let of = |holder: &str| life(&threads, holder).expect("readable");
-    assert_eq!(of(gone), Life::Unknown, "no lock was ever taken here");
-    let lock = HolderLock::take(&threads).expect("taken");
-    let other = HolderLock::take(&threads).expect("taken");
+    let of = |holder: &str| holder_state(&threads, holder).expect("readable");
+    assert_eq!(
+        of(gone),
+        HolderState::Unknown,
+        "no lock was ever taken here"
+    );
+    let lock = HolderLock::acquire(&threads).expect("taken");
+    let other = HolderLock::acquire(&threads).expect("taken");
     assert_ne!(lock.nonce(), other.nonce());
-    assert_eq!(of(lock.nonce()), Life::Lives);
-    assert_eq!(of(&lock.holder(7)), Life::Lives);
-    assert_eq!(of(&format!("{gone}/1")), Life::Unknown);
+    assert_eq!(of(lock.nonce()), HolderState::Lives);
+    assert_eq!(of(&lock.holder_name(7)), HolderState::Lives);
+    assert_eq!(of(&format!("{gone}/1")), HolderState::Unknown);
 
     // No conclusion about holders that no native process here can be.
     for holder in [
@@ -218,44 +226,44 @@ fn who_is_dead() {
         "native-../../../registry",
         "NATIVE-0000000000000000",
     ] {
-        assert_eq!(of(holder), Life::Unknown, "{holder:?}");
+        assert_eq!(of(holder), HolderState::Unknown, "{holder:?}");
     }
 
-    let (holder, left) = (lock.holder(1), other.holder(1));
+    let (holder, left) = (lock.holder_name(1), other.holder_name(1));
     drop(lock);
-    assert_eq!(of(&holder), Life::Unknown, "it holds nothing");
-    assert_eq!(of(&left), Life::Lives);
-    other.leave();
-    assert_eq!(of(&left), Life::Dead);
+    assert_eq!(of(&holder), HolderState::Unknown, "it holds nothing");
+    assert_eq!(of(&left), HolderState::Lives);
+    other.abandon();
+    assert_eq!(of(&left), HolderState::Dead);
 }
 
 /// A killed process leaves its file behind, unlocked.
 #[test]
-fn what_the_dead_leave_behind() {
-    let (temp, project) = project();
-    let threads = project.threads().expect("made");
-    let lock = HolderLock::take(&threads).expect("taken");
+fn lock_files_of_dead_processes_are_removed() {
+    let (temp, project) = temp_project();
+    let threads = project.threads_dir_or_create().expect("made");
+    let lock = HolderLock::acquire(&threads).expect("taken");
     let directory = temp.path().join(".ai/threads/locks.d");
     let left = directory.join("native-00000000000000aa.lock");
     std::fs::write(&left, "").expect("written");
     std::fs::write(directory.join("notes.txt"), "").expect("written");
-    let of = |holder: &str| life(&threads, holder).expect("readable");
-    assert_eq!(of("native-00000000000000aa/3"), Life::Dead);
-    let found = dead(&threads).expect("readable");
+    let of = |holder: &str| holder_state(&threads, holder).expect("readable");
+    assert_eq!(of("native-00000000000000aa/3"), HolderState::Dead);
+    let found = dead_processes(&threads).expect("readable");
     assert_eq!(found, ["native-00000000000000aa"]);
     let all = [found, vec![lock.nonce().to_owned(), "notes.txt".to_owned()]].concat();
-    assert_eq!(sweep(&threads, &all).expect("swept"), 1);
+    assert_eq!(remove_lock_files(&threads, &all).expect("swept"), 1);
     assert!(!left.exists());
     assert_eq!(
         std::fs::read_dir(&directory).expect("readable").count(),
         2,
         "the living and the foreign stay"
     );
-    assert_eq!(of(lock.nonce()), Life::Lives);
+    assert_eq!(of(lock.nonce()), HolderState::Lives);
 
     std::fs::create_dir(&left).expect("made");
     assert_eq!(
-        word(life(&threads, "native-00000000000000aa")),
+        variant_name(holder_state(&threads, "native-00000000000000aa")),
         "not regular",
         "a directory is no lock, and no answer"
     );

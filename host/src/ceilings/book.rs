@@ -1,7 +1,7 @@
 //! Storage of the totals that a tenant has used: in memory, or in a file of the operator that
 //! outlives the process.
 
-use super::Refusal;
+use super::CeilingRefusal;
 use crate::authority::{self, AuthorityError};
 use cap_std::fs::{Dir, File, OpenOptions};
 use serde::{Deserialize, Serialize};
@@ -27,7 +27,7 @@ const LOCK_POLL: Duration = Duration::from_millis(5);
 /// most that it can come to; so is a call whose process died.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Used {
+pub struct UsageTotals {
     /// Nano-USD spent on models.
     pub spend_nanos: u64,
     /// Model calls of unknown cost, because the operator has no price for the model.
@@ -42,8 +42,8 @@ pub struct Used {
     pub tool_bytes: u64,
 }
 
-impl Used {
-    fn each(&mut self) -> [&mut u64; 6] {
+impl UsageTotals {
+    fn fields_mut(&mut self) -> [&mut u64; 6] {
         let Self {
             spend_nanos,
             unpriced_calls,
@@ -64,7 +64,7 @@ impl Used {
 
     /// Adds as much as fits and returns what was added.
     pub(super) fn add(&mut self, mut more: Self) -> Self {
-        for (total, more) in self.each().into_iter().zip(more.each()) {
+        for (total, more) in self.fields_mut().into_iter().zip(more.fields_mut()) {
             *more = (*more).min(u64::MAX - *total);
             *total += *more;
         }
@@ -73,20 +73,20 @@ impl Used {
 
     /// Replaces the amounts added for a call by its actual amounts.
     pub(super) fn replace(&mut self, mut held: Self, mut actual: Self) {
-        let pairs = held.each().into_iter().zip(actual.each());
-        for (total, (held, actual)) in self.each().into_iter().zip(pairs) {
+        let pairs = held.fields_mut().into_iter().zip(actual.fields_mut());
+        for (total, (held, actual)) in self.fields_mut().into_iter().zip(pairs) {
             *total = total.saturating_sub(*held).saturating_add(*actual);
         }
     }
 }
 
 /// Stores the used totals. An embedder implements it to keep them in a database.
-pub trait Book: Send + Sync {
+pub trait UsageBook: Send + Sync {
     /// The totals used so far.
     ///
     /// # Errors
     /// If they cannot be read.
-    fn used(&self) -> Result<Used, Refusal>;
+    fn read_totals(&self) -> Result<UsageTotals, CeilingRefusal>;
 
     /// Changes the totals exclusively: no other change happens meanwhile. If `change` refuses,
     /// nothing changes. The change is durable, where the book is, when this returns. `change` may
@@ -96,37 +96,37 @@ pub trait Book: Send + Sync {
     /// The refusal of `change`, or a refusal because the totals cannot be stored.
     fn change(
         &self,
-        change: &mut dyn FnMut(&mut Used) -> Result<(), Refusal>,
-    ) -> Result<(), Refusal>;
+        change: &mut dyn FnMut(&mut UsageTotals) -> Result<(), CeilingRefusal>,
+    ) -> Result<(), CeilingRefusal>;
 
     /// True if a change may wait for a disk, a lock or a network. It is then made on a thread for
     /// blocking work, one change of a guard at a time, and never on a thread of the async runtime.
-    fn blocks(&self) -> bool {
+    fn may_block(&self) -> bool {
         true
     }
 }
 
-/// A book that ends with the process. [`Book::used`] is the snapshot from which a later process may
+/// A book that ends with the process. [`UsageBook::read_totals`] is the snapshot from which a later process may
 /// continue.
 #[derive(Debug, Default)]
-pub struct InMemory(Mutex<Used>);
+pub struct InMemoryBook(Mutex<UsageTotals>);
 
-impl InMemory {
+impl InMemoryBook {
     /// A book that continues from totals used before.
-    pub fn from(used: Used) -> Self {
+    pub fn from_totals(used: UsageTotals) -> Self {
         Self(Mutex::new(used))
     }
 }
 
-impl Book for InMemory {
-    fn used(&self) -> Result<Used, Refusal> {
+impl UsageBook for InMemoryBook {
+    fn read_totals(&self) -> Result<UsageTotals, CeilingRefusal> {
         Ok(*self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn change(
         &self,
-        change: &mut dyn FnMut(&mut Used) -> Result<(), Refusal>,
-    ) -> Result<(), Refusal> {
+        change: &mut dyn FnMut(&mut UsageTotals) -> Result<(), CeilingRefusal>,
+    ) -> Result<(), CeilingRefusal> {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut used = *kept;
         change(&mut used)?;
@@ -134,7 +134,7 @@ impl Book for InMemory {
         Ok(())
     }
 
-    fn blocks(&self) -> bool {
+    fn may_block(&self) -> bool {
         false
     }
 }
@@ -147,7 +147,7 @@ pub struct FileBook {
     name: String,
     lock_wait_max: Duration,
     /// True if the last wait for the lock was in vain.
-    stuck: AtomicBool,
+    last_wait_failed: AtomicBool,
 }
 
 impl FileBook {
@@ -158,7 +158,7 @@ impl FileBook {
             dir,
             name: name.to_owned(),
             lock_wait_max: LOCK_WAIT_MAX,
-            stuck: AtomicBool::new(false),
+            last_wait_failed: AtomicBool::new(false),
         }
     }
 
@@ -168,7 +168,7 @@ impl FileBook {
         options.write(true).create(true);
         let name = format!("{}.lock", self.name);
         let lock = authority::open_private(&self.dir, &name, options)?.into_std();
-        let longest = match self.stuck.load(Ordering::Relaxed) {
+        let longest = match self.last_wait_failed.load(Ordering::Relaxed) {
             true => LOCK_WAIT_STUCK_MAX.min(self.lock_wait_max),
             false => self.lock_wait_max,
         };
@@ -176,7 +176,7 @@ impl FileBook {
         loop {
             match lock.try_lock() {
                 Ok(()) => {
-                    self.stuck.store(false, Ordering::Relaxed);
+                    self.last_wait_failed.store(false, Ordering::Relaxed);
                     return Ok(lock);
                 }
                 Err(TryLockError::Error(error)) => return Err(error),
@@ -184,7 +184,7 @@ impl FileBook {
                     std::thread::sleep(LOCK_POLL);
                 }
                 Err(TryLockError::WouldBlock) => {
-                    self.stuck.store(true, Ordering::Relaxed);
+                    self.last_wait_failed.store(true, Ordering::Relaxed);
                     let problem = format!(
                         "another process keeps {name} locked: end that process, or try again"
                     );
@@ -194,27 +194,27 @@ impl FileBook {
         }
     }
 
-    fn read(&self) -> Result<Used, Refusal> {
+    fn read(&self) -> Result<UsageTotals, CeilingRefusal> {
         let file = match authority::open_regular(&self.dir, Path::new(&self.name), &self.name) {
             Ok(file) => file,
-            Err(error) if error.is_missing() => return Ok(Used::default()),
-            Err(error) => return Err(self.refused(&error)),
+            Err(error) if error.is_missing() => return Ok(UsageTotals::default()),
+            Err(error) => return Err(self.book_refusal(&error)),
         };
         // A user who can write the file can lower the recorded spending.
         let found = file.metadata();
-        let found = found.map_err(|error| self.refused(&error))?;
+        let found = found.map_err(|error| self.book_refusal(&error))?;
         authority::check_written_by_owner(&found, &self.name)
-            .map_err(|error| self.refused(&error))?;
+            .map_err(|error| self.book_refusal(&error))?;
         let bytes = authority::read_bounded(file, &self.name, BOOK_BYTES_MAX);
-        let bytes = bytes.map_err(|error| self.refused(&error))?;
+        let bytes = bytes.map_err(|error| self.book_refusal(&error))?;
         // Parsed as a map first: serde would read a list as the struct, field by field.
         let table: serde_json::Map<_, _> =
-            serde_json::from_slice(&bytes).map_err(|error| self.refused(&error))?;
-        serde_json::from_value(table.into()).map_err(|error| self.refused(&error))
+            serde_json::from_slice(&bytes).map_err(|error| self.book_refusal(&error))?;
+        serde_json::from_value(table.into()).map_err(|error| self.book_refusal(&error))
     }
 
     /// Writes atomically and durably: temporary file, fsync, rename, fsync of the directory.
-    fn write(&self, used: &Used) -> io::Result<()> {
+    fn write(&self, used: &UsageTotals) -> io::Result<()> {
         let temporary = format!("{}.new", self.name);
         // A file left by a dead process or planted under this name is removed, not written through.
         match self.dir.remove_file(&temporary) {
@@ -232,12 +232,12 @@ impl FileBook {
         Ok(())
     }
 
-    fn refused(&self, error: &dyn std::error::Error) -> Refusal {
+    fn book_refusal(&self, error: &dyn std::error::Error) -> CeilingRefusal {
         let mut message = format!("the operator's book {} cannot be kept: {error}", self.name);
         if let Some(source) = error.source() {
             message = format!("{message}: {source}");
         }
-        Refusal {
+        CeilingRefusal {
             ceiling: "book",
             message,
             retry_after: None,
@@ -245,18 +245,18 @@ impl FileBook {
     }
 }
 
-impl Book for FileBook {
-    fn used(&self) -> Result<Used, Refusal> {
+impl UsageBook for FileBook {
+    fn read_totals(&self) -> Result<UsageTotals, CeilingRefusal> {
         self.read()
     }
 
     fn change(
         &self,
-        change: &mut dyn FnMut(&mut Used) -> Result<(), Refusal>,
-    ) -> Result<(), Refusal> {
+        change: &mut dyn FnMut(&mut UsageTotals) -> Result<(), CeilingRefusal>,
+    ) -> Result<(), CeilingRefusal> {
         let failed = |error: io::Error| {
             let source = AuthorityError::from_io(&self.name, error);
-            self.refused(&source)
+            self.book_refusal(&source)
         };
         let _lock = self.lock().map_err(failed)?;
         let before = self.read()?;
@@ -277,7 +277,7 @@ impl Book for FileBook {
 mod tests {
     use super::*;
 
-    fn spend(book: &dyn Book, nanos: u64) -> Result<(), Refusal> {
+    fn spend(book: &dyn UsageBook, nanos: u64) -> Result<(), CeilingRefusal> {
         book.change(&mut |used| {
             used.spend_nanos += nanos;
             Ok(())
@@ -300,24 +300,24 @@ mod tests {
         threads
             .into_iter()
             .for_each(|thread| thread.join().expect("done"));
-        assert_eq!(open().used().map(|used| used.spend_nanos), Ok(20));
+        assert_eq!(open().read_totals().map(|used| used.spend_nanos), Ok(20));
         let refused = open().change(&mut |used| {
             used.spend_nanos = 0;
-            Err(Refusal {
+            Err(CeilingRefusal {
                 ceiling: "spend",
                 message: String::new(),
                 retry_after: None,
             })
         });
         assert!(refused.is_err());
-        assert_eq!(open().used().map(|used| used.spend_nanos), Ok(20));
+        assert_eq!(open().read_totals().map(|used| used.spend_nanos), Ok(20));
     }
 
     /// Symptom: a process that stopped while it held the lock hung every run of every other
     /// process. Cause: the wait for the lock was unbounded. Fix: the wait is bounded, and the call
     /// refused.
     #[test]
-    fn a_lock_that_somebody_keeps_is_refused_and_not_awaited_for_ever() {
+    fn held_lock_is_refused_after_bounded_wait() {
         let temp = tempfile::TempDir::new().expect("a temporary directory");
         let dir = Dir::open_ambient_dir(temp.path(), cap_std::ambient_authority());
         let mut book = FileBook::new(dir.expect("opened"), "used.json");
@@ -333,12 +333,12 @@ mod tests {
                 told.contains("used.json.lock") && told.contains("end that process"),
                 "{told}"
             );
-            assert!(book.stuck.load(Ordering::Relaxed));
+            assert!(book.last_wait_failed.load(Ordering::Relaxed));
         }
         drop(lock);
         spend(&book, 1).expect("it is free now");
-        assert!(!book.stuck.load(Ordering::Relaxed));
-        assert_eq!(book.used().map(|used| used.spend_nanos), Ok(2));
+        assert!(!book.last_wait_failed.load(Ordering::Relaxed));
+        assert_eq!(book.read_totals().map(|used| used.spend_nanos), Ok(2));
     }
 
     /// Symptom: every user of a machine could hold the lock of a book, or write the book. Cause:
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_waits_for_the_lock_goes_on_when_it_is_free() {
+    fn waiting_change_continues_when_lock_is_free() {
         let temp = tempfile::TempDir::new().expect("a temporary directory");
         let dir = Dir::open_ambient_dir(temp.path(), cap_std::ambient_authority());
         let mut book = FileBook::new(dir.expect("opened"), "used.json");
@@ -386,14 +386,14 @@ mod tests {
             drop(lock);
             waits.join().expect("done").expect("it is free now");
         });
-        assert_eq!(book.used().map(|used| used.spend_nanos), Ok(2));
+        assert_eq!(book.read_totals().map(|used| used.spend_nanos), Ok(2));
     }
 
     #[test]
-    fn totals_saturate_and_give_back_no_more_than_was_added() {
-        let spend = |spend_nanos| Used {
+    fn totals_saturate() {
+        let spend = |spend_nanos| UsageTotals {
             spend_nanos,
-            ..Used::default()
+            ..UsageTotals::default()
         };
         let mut used = spend(u64::MAX - 5);
         let held = used.add(spend(9));
@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_book_refuses_everything() {
+    fn malformed_book_refuses_everything() {
         let temp = tempfile::TempDir::new().expect("a temporary directory");
         let dir = Dir::open_ambient_dir(temp.path(), cap_std::ambient_authority());
         let book = FileBook::new(dir.expect("opened"), "used.json");
@@ -416,6 +416,6 @@ mod tests {
             assert!(refused.message.contains("used.json"), "{refused}");
         }
         std::fs::write(temp.path().join("used.json"), r#"{"spend_nanos": 7}"#).expect("written");
-        assert_eq!(book.used().map(|used| used.spend_nanos), Ok(7));
+        assert_eq!(book.read_totals().map(|used| used.spend_nanos), Ok(7));
     }
 }

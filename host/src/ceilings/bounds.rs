@@ -2,23 +2,23 @@
 //! held to the sizes that the built-in ones keep, and a provider's usage to what the call can have
 //! come to.
 
-use super::Used;
+use super::UsageTotals;
 use crate::models::{
-    BLOCKS_MAX, Block, Completion, Delta, Failure, FailureKind, OnDelta, REPLY_BYTES_MAX, Request,
-    Usage, answer_bytes_max,
+    BLOCKS_MAX, CompletionRequest, FailureKind, ModelCompletion, ModelFailure, OnDelta,
+    REPLY_BYTES_MAX, ReplyBlock, ReplyDelta, Usage, answer_bytes_max,
 };
-use crate::tools::{RESULT_BYTES_MAX, ToolResult, cut};
+use crate::tools::{RESULT_BYTES_MAX, ToolResult, bound_result};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use threadkeep_units::price::TokenPrices;
 use threadkeep_units::unknown_bill::{TOKENS_PER_SECOND, output_tokens_in};
 
 /// Longest code and longest message of a failure, in bytes each: built-in ones have a few hundred.
-const WORDS_BYTES_MAX: usize = 4 << 10;
+const FAILURE_TEXT_BYTES_MAX: usize = 4 << 10;
 
 /// Factor up to which reported tokens are believed, relative to those the call was admitted with:
 /// providers count in their own way, and some let a model think beyond the output maximum.
-const BELIEVED_TIMES: u64 = 2;
+const BELIEVED_FACTOR: u64 = 2;
 /// Tokens believed in addition to the factor: prompts that providers prepend have a few thousand at
 /// most.
 const BELIEVED_TOKENS: u64 = 10_000;
@@ -29,64 +29,67 @@ const TOKEN_BYTES_MAX: u64 = 16;
 
 /// Counts of what has arrived of a reply so far.
 #[derive(Debug, Default)]
-pub(super) struct Arrived {
+pub(super) struct ArrivedBytes {
     /// Bytes over the network, where there is one.
-    wire: AtomicU64,
+    network_bytes: AtomicU64,
     /// Bytes of text and thinking.
-    said: AtomicU64,
+    text_bytes: AtomicU64,
 }
 
-impl Arrived {
+impl ArrivedBytes {
     /// Counts a delta, and passes it on unless the reply exceeds its maximal size.
-    pub(super) fn pass(&self, delta: Delta, on_delta: OnDelta<'_>) {
+    pub(super) fn count_and_forward(&self, delta: ReplyDelta, on_delta: OnDelta<'_>) {
         let (counter, bytes) = match &delta {
-            Delta::Received(bytes) => (&self.wire, *bytes),
-            Delta::Text(text) | Delta::Thinking(text) | Delta::ToolUse(text) => {
-                (&self.said, text.len() as u64)
+            ReplyDelta::Received(bytes) => (&self.network_bytes, *bytes),
+            ReplyDelta::Text(text) | ReplyDelta::Thinking(text) | ReplyDelta::ToolUse(text) => {
+                (&self.text_bytes, text.len() as u64)
             }
-            Delta::Restarted => (&self.said, 0),
+            ReplyDelta::Restarted => (&self.text_bytes, 0),
         };
         let more = |before: u64| Some(before.saturating_add(bytes));
         let before = counter.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
         let before = before.unwrap_or(u64::MAX);
         let room = (REPLY_BYTES_MAX as u64).saturating_sub(before);
-        if matches!(delta, Delta::Received(_)) || bytes <= room {
+        if matches!(delta, ReplyDelta::Received(_)) || bytes <= room {
             on_delta(delta);
         }
     }
 }
 
 /// The most that a model call may come to.
-pub(super) fn most_of_model(request: &Request, prices: Option<&TokenPrices>) -> Used {
+pub(super) fn max_model_usage(
+    request: &CompletionRequest,
+    prices: Option<&TokenPrices>,
+) -> UsageTotals {
     let bytes = request_bytes(request);
-    Used {
-        spend_nanos: prices.map_or(0, |prices| prices.ceiling(bytes, request.output_max).get()),
+    UsageTotals {
+        spend_nanos: prices.map_or(0, |prices| prices.max_cost(bytes, request.output_max).get()),
         unpriced_calls: u64::from(prices.is_none()),
         model_calls: 1,
         model_bytes: bytes.saturating_add(answer_bytes_max(request.output_max)),
-        ..Used::default()
+        ..UsageTotals::default()
     }
 }
 
 /// Upper bound of the use of a tool call.
-pub(super) fn most_of_tool(arguments: &str) -> Used {
-    Used {
+pub(super) fn max_tool_usage(arguments: &str) -> UsageTotals {
+    UsageTotals {
         tool_calls: 1,
         tool_bytes: (arguments.len() + RESULT_BYTES_MAX) as u64,
-        ..Used::default()
+        ..UsageTotals::default()
     }
 }
 
 /// Actual use of a model call that was admitted with `most`. A call of unknown cost is charged what
 /// its time allowed, or the full hold if the policy says so; a call of which something arrived
 /// costs at least the minimum for those bytes.
-pub(super) fn came_to(
-    most: &Used,
-    request: &Request,
+pub(super) fn actual_model_usage(
+    most: &UsageTotals,
+    request: &CompletionRequest,
     prices: Option<&TokenPrices>,
-    (answer, arrived): (&Result<Completion, Failure>, &Arrived),
+    (answer, arrived): (&Result<ModelCompletion, ModelFailure>, &ArrivedBytes),
     under_way: Option<Duration>,
-) -> Used {
+) -> UsageTotals {
     let (usage, sent, kept) = match answer {
         Ok(completion) => (completion.usage, true, reply_bytes(completion)),
         Err(failure) => {
@@ -95,13 +98,13 @@ pub(super) fn came_to(
         }
     };
     if !sent {
-        return Used::default();
+        return UsageTotals::default();
     }
-    let said = kept.max(arrived.said.load(Ordering::Relaxed));
+    let said = kept.max(arrived.text_bytes.load(Ordering::Relaxed));
     let said = said.min(REPLY_BYTES_MAX as u64);
     let asked = request_bytes(request);
     let spend_nanos = match (usage, prices) {
-        (Some(usage), Some(prices)) => prices.cost(usage).get().max(least(prices, asked, said)),
+        (Some(usage), Some(prices)) => prices.cost(usage).get().max(min_cost(prices, asked, said)),
         (None, Some(prices)) => match under_way {
             Some(time) => {
                 // The rate that the component takes where a model's entry names none. A tenant's
@@ -109,14 +112,14 @@ pub(super) fn came_to(
                 let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
                 let written = output_tokens_in(TOKENS_PER_SECOND, millis);
                 let written = written.max(said).min(request.output_max);
-                prices.ceiling(asked, written).get().min(most.spend_nanos)
+                prices.max_cost(asked, written).get().min(most.spend_nanos)
             }
             None => most.spend_nanos,
         },
         (_, None) => most.spend_nanos,
     };
-    let came = said.max(arrived.wire.load(Ordering::Relaxed));
-    Used {
+    let came = said.max(arrived.network_bytes.load(Ordering::Relaxed));
+    UsageTotals {
         spend_nanos,
         model_bytes: asked.saturating_add(came).min(most.model_bytes),
         ..*most
@@ -124,7 +127,7 @@ pub(super) fn came_to(
 }
 
 /// The least that a call can have cost; nothing if nothing arrived.
-fn least(prices: &TokenPrices, asked_bytes: u64, said_bytes: u64) -> u64 {
+fn min_cost(prices: &TokenPrices, asked_bytes: u64, said_bytes: u64) -> u64 {
     if said_bytes == 0 {
         return 0;
     }
@@ -141,10 +144,10 @@ fn least(prices: &TokenPrices, asked_bytes: u64, said_bytes: u64) -> u64 {
 }
 
 /// The believed part of a usage: of input tokens and of output tokens, each at most
-/// [`BELIEVED_TIMES`] times what the call was admitted with and [`BELIEVED_TOKENS`] more.
-pub(super) fn believed(usage: Usage, request: &Request) -> Usage {
+/// [`BELIEVED_FACTOR`] times what the call was admitted with and [`BELIEVED_TOKENS`] more.
+pub(super) fn clamp_usage(usage: Usage, request: &CompletionRequest) -> Usage {
     let believed = |tokens: u64| {
-        let times = tokens.saturating_mul(BELIEVED_TIMES);
+        let times = tokens.saturating_mul(BELIEVED_FACTOR);
         times.saturating_add(BELIEVED_TOKENS)
     };
     let mut read = believed(request_bytes(request));
@@ -164,8 +167,10 @@ pub(super) fn believed(usage: Usage, request: &Request) -> Usage {
 }
 
 /// The reply, refused if it is larger than a reply may be.
-pub(super) fn answer(answer: Result<Completion, Failure>) -> Result<Completion, Failure> {
-    let completion = answer.map_err(failure)?;
+pub(super) fn bound_completion(
+    answer: Result<ModelCompletion, ModelFailure>,
+) -> Result<ModelCompletion, ModelFailure> {
+    let completion = answer.map_err(bound_failure)?;
     let session = completion.session.as_ref().map_or(0, String::len);
     let words = (completion.finish.len() + session) as u64;
     let (bytes, blocks) = (reply_bytes(&completion) + words, completion.blocks.len());
@@ -175,15 +180,15 @@ pub(super) fn answer(answer: Result<Completion, Failure>) -> Result<Completion, 
     let message = format!(
         "the model's reply has {bytes} bytes in {blocks} blocks, at most {REPLY_BYTES_MAX} in {BLOCKS_MAX} are taken"
     );
-    Err(Failure {
+    Err(ModelFailure {
         usage: completion.usage,
-        ..Failure::new(FailureKind::Permanent, "reply_too_large", message)
+        ..ModelFailure::new(FailureKind::Permanent, "reply_too_large", message)
     })
 }
 
-fn failure(mut failure: Failure) -> Failure {
-    shorten(&mut failure.code, WORDS_BYTES_MAX);
-    shorten(&mut failure.message, WORDS_BYTES_MAX);
+fn bound_failure(mut failure: ModelFailure) -> ModelFailure {
+    shorten(&mut failure.code, FAILURE_TEXT_BYTES_MAX);
+    shorten(&mut failure.message, FAILURE_TEXT_BYTES_MAX);
     shorten(&mut failure.partial, REPLY_BYTES_MAX);
     failure
 }
@@ -193,14 +198,14 @@ fn shorten(text: &mut String, bytes: usize) {
 }
 
 /// The result, cut to the maximal size of a result.
-pub(super) fn result(result: ToolResult) -> ToolResult {
+pub(super) fn bound_tool_result(result: ToolResult) -> ToolResult {
     ToolResult {
-        content: cut(result.content),
+        content: bound_result(result.content),
         ..result
     }
 }
 
-fn request_bytes(request: &Request) -> u64 {
+fn request_bytes(request: &CompletionRequest) -> u64 {
     let tools = request
         .tools
         .iter()
@@ -209,11 +214,11 @@ fn request_bytes(request: &Request) -> u64 {
     (request.system.len() + tools.sum::<usize>() + messages.sum::<usize>()) as u64
 }
 
-fn reply_bytes(completion: &Completion) -> u64 {
+fn reply_bytes(completion: &ModelCompletion) -> u64 {
     let bytes = completion.blocks.iter().map(|block| match block {
-        Block::Text { text } => text.len(),
-        Block::Thinking { text, raw } => text.len() + raw.as_ref().map_or(0, String::len),
-        Block::ToolUse {
+        ReplyBlock::Text { text } => text.len(),
+        ReplyBlock::Thinking { text, raw } => text.len() + raw.as_ref().map_or(0, String::len),
+        ReplyBlock::ToolUse {
             id,
             name,
             arguments,

@@ -1,13 +1,13 @@
 //! Ceilings: bounds on what passes through the host, whatever the component decides.
 //!
 //! A wrong or replaced component cannot spend or touch more: each model call and each tool call
-//! goes through the [`Permit`] of its run, which knows the operator's policy and nothing of
+//! goes through the [`RunPermit`] of its run, which knows the operator's policy and nothing of
 //! threads. A call that would pass a ceiling is refused *before* it is sent. For money and bytes
 //! the worst case is recorded in the book first and replaced by the reported use afterwards. So
 //! concurrent calls cannot pass a ceiling together, and a process that dies in between has counted
 //! too much and never too little.
 //!
-//! A refusal of a model call is a [`Failure`] with the code `ceiling_<name>`; the runner suspends
+//! A refusal of a model call is a [`ModelFailure`](crate::models::ModelFailure) with the code `ceiling_<name>`; the runner suspends
 //! the run with it, and a person who raises the ceiling resumes it. A refused tool call is a failed
 //! result, which the model reads.
 
@@ -18,19 +18,19 @@ mod money;
 mod permit;
 mod rate;
 
-pub use book::{Book, FileBook, InMemory, Used};
-pub use guard::Guard;
-pub(crate) use guard::Settling;
-pub use permit::{Called, Note, Permit};
-pub use rate::WAIT_MAX;
+pub use book::{FileBook, InMemoryBook, UsageBook, UsageTotals};
+pub use guard::CeilingGuard;
+pub(crate) use guard::PendingSettlement;
+pub use permit::{CallNotice, RunPermit, ToolCallOutcome};
+pub use rate::SLOT_WAIT_MAX;
 
-use crate::models::{Failure, FailureKind};
+use crate::models::{FailureKind, ModelFailure};
 use std::time::Duration;
 
 /// Bounds on what may pass through the host. `None` sets no bound, zero lets nothing pass. Money,
 /// calls and bytes are totals of all runs of a tenant since its book was begun.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Ceilings {
+pub struct HostCeilings {
     /// Money for models, in nano-USD, by the operator's prices and the usage that providers report.
     pub spend_nanos_max: Option<u64>,
     /// True if a model without a price of the operator may be called beside a ceiling of money. It
@@ -51,7 +51,7 @@ pub struct Ceilings {
     pub argument_bytes_max: Option<u64>,
     /// Model and tool calls a minute, by the host's clock. That many may be made at once; then one
     /// for each share of the minute. A call that comes too early waits for its slot, at most
-    /// [`WAIT_MAX`] and half of its own time, and is refused if that is not enough.
+    /// [`SLOT_WAIT_MAX`] and half of its own time, and is refused if that is not enough.
     pub calls_per_minute_max: Option<u64>,
     /// Time from the first step of a run to its last, waits included. Calls still under way then
     /// are dropped.
@@ -65,7 +65,7 @@ pub struct Ceilings {
     pub runs_max: Option<u64>,
 }
 
-impl Ceilings {
+impl HostCeilings {
     /// No ceilings at all.
     pub const fn none() -> Self {
         Self {
@@ -86,7 +86,7 @@ impl Ceilings {
 
     /// Every ceiling as a policy file names it, and its value if it is set: money in nano-USD, time
     /// in seconds.
-    pub fn named(&self) -> [(&'static str, Option<String>); 12] {
+    pub fn named_values(&self) -> [(&'static str, Option<String>); 12] {
         let Self {
             spend_nanos_max,
             unpriced,
@@ -121,13 +121,13 @@ impl Ceilings {
 }
 
 /// Prefix of the error codes of ceilings.
-pub const CODE: &str = "ceiling_";
+pub const CODE_PREFIX: &str = "ceiling_";
 
 /// Refusal of a call or a run by a ceiling. Nothing was sent, unless the time of the run ended
 /// while the call was under way.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
-pub struct Refusal {
+pub struct CeilingRefusal {
     /// The ceiling, as a policy file names it; `models` and `tools` for what is not granted, `book`
     /// where the totals cannot be stored.
     pub ceiling: &'static str,
@@ -137,15 +137,15 @@ pub struct Refusal {
     pub retry_after: Option<Duration>,
 }
 
-impl Refusal {
+impl CeilingRefusal {
     /// The error code, `ceiling_<name>`.
     pub fn code(&self) -> String {
-        format!("{CODE}{}", self.ceiling)
+        format!("{CODE_PREFIX}{}", self.ceiling)
     }
 
     /// The refusal as the failure of a model call that was not sent.
-    pub fn failure(&self) -> Failure {
-        Failure {
+    pub fn to_failure(&self) -> ModelFailure {
+        ModelFailure {
             kind: match self.retry_after {
                 Some(_) => FailureKind::RateLimited,
                 None => FailureKind::Permanent,

@@ -1,12 +1,12 @@
 //! The operator's prices of a model, read from the text of a table.
 
-use crate::library::models::Prices;
+use crate::library::models::ModelPrices;
 use threadkeep_units::money::NanoUsd;
 use threadkeep_units::price::TokenPrices;
 
 /// Reads the prices of a table; a kind without a price of its own costs what input costs. `None` if
 /// one of them is no amount.
-pub(super) fn token_prices(prices: &Prices) -> Option<TokenPrices> {
+pub(super) fn token_prices(prices: &ModelPrices) -> Option<TokenPrices> {
     let amount = |text: &String| NanoUsd::parse(text).ok();
     let input = amount(&prices.input)?;
     let or_input = |price: &Option<String>| match price {
@@ -27,7 +27,7 @@ mod tests {
 
     #[test]
     fn kinds_without_a_price_cost_what_input_costs() {
-        let prices = Prices {
+        let prices = ModelPrices {
             input: "2".to_owned(),
             output: "4".to_owned(),
             read: None,

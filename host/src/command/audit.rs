@@ -1,30 +1,33 @@
 //! `audit`: checks the store and its documents.
 
 use super::fault;
-use super::open::{Opened, Session};
+use super::session::{CommandProject, CommandSession};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
-use threadkeep::audit::{AuditError, Finding, Progress, Report};
+use threadkeep::audit::{AuditError, AuditFinding, AuditProgress, AuditReport};
 use threadkeep_cli::answer::{AuditAnswer, FindingRow};
-use threadkeep_cli::exit::{Exit, Fault};
-use threadkeep_cli::screen::Screen;
+use threadkeep_cli::exit::{CommandExit, CommandFault};
+use threadkeep_cli::screen::OutputScreen;
 
 /// Checks every record of the store and every document.
-pub async fn audit(session: &Session, screen: &mut Screen) -> Result<Exit, Fault> {
+pub async fn audit(
+    session: &CommandSession,
+    screen: &mut OutputScreen,
+) -> Result<CommandExit, CommandFault> {
     let opened = session.open_to_read(screen)?;
-    opened.say_if_empty(screen);
-    let report = watched(&opened, screen)
+    opened.note_if_empty(screen);
+    let report = run_with_progress(&opened, screen)
         .await
-        .map_err(|error| failed(&error))?;
+        .map_err(|error| audit_fault(&error))?;
     let exit = match report.is_clean() {
-        true => Exit::Done,
-        false => Exit::Error,
+        true => CommandExit::Done,
+        false => CommandExit::Error,
     };
-    Ok(screen.answer(&AuditAnswer {
+    Ok(screen.print_answer(&AuditAnswer {
         threads: report.threads,
         entries: report.entries,
-        findings: report.findings.into_iter().map(row).collect(),
+        findings: report.findings.into_iter().map(finding_row).collect(),
         left_out: report.left_out,
         unsettled: report.unsettled,
         documents_unread: report.documents_unread,
@@ -33,9 +36,12 @@ pub async fn audit(session: &Session, screen: &mut Screen) -> Result<Exit, Fault
 }
 
 /// Runs the audit and shows its progress on the screen.
-async fn watched(opened: &Opened, screen: &mut Screen) -> Result<Report, AuditError> {
-    let progress: Arc<Progress> = Arc::default();
-    let mut audit = pin!(opened.project().audit_watched(&progress));
+async fn run_with_progress(
+    opened: &CommandProject,
+    screen: &mut OutputScreen,
+) -> Result<AuditReport, AuditError> {
+    let progress: Arc<AuditProgress> = Arc::default();
+    let mut audit = pin!(opened.project().audit_with_progress(&progress));
     let mut tick = tokio::time::interval(Duration::from_millis(500));
     loop {
         tokio::select! {
@@ -43,17 +49,17 @@ async fn watched(opened: &Opened, screen: &mut Screen) -> Result<Report, AuditEr
             report = &mut audit => return report,
             _ = tick.tick() => match (progress.threads(), progress.documents()) {
                 (0, _) => {}
-                (threads, 0) => screen.live(&format!("  looking: {threads} threads")),
+                (threads, 0) => screen.show_live(&format!("  looking: {threads} threads")),
                 (threads, documents) => {
-                    screen.live(&format!("  comparing documents: {documents} of {threads} threads"));
+                    screen.show_live(&format!("  comparing documents: {documents} of {threads} threads"));
                 }
             },
         }
     }
 }
 
-fn row(finding: Finding) -> FindingRow {
-    let Finding {
+fn finding_row(finding: AuditFinding) -> FindingRow {
+    let AuditFinding {
         thread,
         invariant,
         expected,
@@ -69,13 +75,13 @@ fn row(finding: Finding) -> FindingRow {
     }
 }
 
-fn failed(error: &AuditError) -> Fault {
+fn audit_fault(error: &AuditError) -> CommandFault {
     match error {
-        AuditError::Call(error) => fault::call(error),
-        error => Fault::new(
+        AuditError::Call(error) => fault::from_call(error),
+        error => CommandFault::new(
             "audit",
             format!("the audit came to no end: {}", fault::with_source(error)),
         )
-        .hint("`threadkeep doctor` says what works; nothing was written"),
+        .with_hint("`threadkeep doctor` says what works; nothing was written"),
     }
 }

@@ -2,16 +2,16 @@
 //! as a shell script.
 
 use super::fault;
-use super::open::{Opened, Session};
-use super::{family, own, view};
-use threadkeep::driver::Costs;
+use super::session::{CommandProject, CommandSession};
+use super::{external_loop, tree_totals, view};
+use threadkeep::driver::ThreadCosts;
 use threadkeep::error::CallError;
 use threadkeep::tenant::Tenant;
 use threadkeep::wit::{self, ledger};
 use threadkeep_cli::answer::{BranchRow, BudgetAnswer, HoldAnswer, SettledAnswer, TreeAnswer};
 use threadkeep_cli::args::{self, BudgetCommand};
-use threadkeep_cli::exit::{Exit, Fault};
-use threadkeep_cli::screen::Screen;
+use threadkeep_cli::exit::{CommandExit, CommandFault};
+use threadkeep_cli::screen::OutputScreen;
 
 /// Most threads that `tree` shows in one answer, plus at most one page of the component. A terminal
 /// shows no more either, and a cursor continues the list.
@@ -19,40 +19,46 @@ const TREE_THREADS_MAX: usize = 1_000;
 
 /// Performs one of the `budget` commands.
 pub async fn budget(
-    session: &Session,
-    budget: args::Budget,
-    screen: &mut Screen,
-) -> Result<Exit, Fault> {
+    session: &CommandSession,
+    budget: args::BudgetArgs,
+    screen: &mut OutputScreen,
+) -> Result<CommandExit, CommandFault> {
     match budget.command {
         BudgetCommand::Show(named) => show(session, named, screen).await,
         BudgetCommand::Hold(asked) => hold(session, asked, screen).await,
         BudgetCommand::Settle(settle) => {
-            let bill = bill(&settle.bill);
-            told(session, &settle.thread, settle.call, Some(bill), screen).await
+            let bill = to_bill(&settle.bill);
+            settle_or_release(session, &settle.thread, settle.call, Some(bill), screen).await
         }
         BudgetCommand::Release(release) => {
-            told(session, &release.thread, release.call, None, screen).await
+            settle_or_release(session, &release.thread, release.call, None, screen).await
         }
     }
 }
 
-async fn show(session: &Session, named: args::Named, screen: &mut Screen) -> Result<Exit, Fault> {
+async fn show(
+    session: &CommandSession,
+    named: args::ThreadArgs,
+    screen: &mut OutputScreen,
+) -> Result<CommandExit, CommandFault> {
     let opened = session.open_to_read(screen)?;
-    let failed = |error| fault::of_thread(&opened, &named.thread, &error);
+    let failed = |error| fault::from_thread_call(&opened, &named.thread, &error);
     let tenant = opened.tenant();
     let thread = tenant.get(&named.thread).await.map_err(failed)?;
     let account = tenant.account(&thread.id).await.map_err(failed)?;
-    let tree = family::gather(tenant, &thread.id).await.map_err(failed)?;
+    let tree = tree_totals::load_totals(tenant, &thread.id)
+        .await
+        .map_err(failed)?;
     // The account may belong to a thread above, under which other threads spend as well.
     let of_account = match account.chain == thread.id {
         true => tree.spend,
         false => {
-            let owner = family::gather(tenant, &account.chain).await;
+            let owner = tree_totals::load_totals(tenant, &account.chain).await;
             owner.map_err(failed)?.spend
         }
     };
-    Ok(screen.answer(&BudgetAnswer {
-        cost: view::cost(&Costs::of(&thread)),
+    Ok(screen.print_answer(&BudgetAnswer {
+        cost: view::cost(&ThreadCosts::from_thread(&thread)),
         thread_id: thread.id,
         status: thread.status,
         own: account.chain == thread.chain,
@@ -60,40 +66,46 @@ async fn show(session: &Session, named: args::Named, screen: &mut Screen) -> Res
         tree_threads: tree.threads,
         tree_unreadable: tree.unreadable,
         account: view::account(account).with_tree_spend(of_account),
-        exit: Exit::Done,
+        exit: CommandExit::Done,
     }))
 }
 
-async fn hold(session: &Session, hold: args::Hold, screen: &mut Screen) -> Result<Exit, Fault> {
-    let Some(token) = own::token(session, hold.token, &hold.thread)? else {
-        return Err(own::needs_token("money is held with the token of the hold"));
+async fn hold(
+    session: &CommandSession,
+    hold: args::HoldArgs,
+    screen: &mut OutputScreen,
+) -> Result<CommandExit, CommandFault> {
+    let Some(token) = external_loop::find_token(session, hold.token, &hold.thread)? else {
+        return Err(external_loop::missing_token(
+            "money is held with the token of the hold",
+        ));
     };
     let opened = session.open()?;
-    let failed = |error| fault::of_thread(&opened, &hold.thread, &error);
+    let failed = |error| fault::from_thread_call(&opened, &hold.thread, &error);
     let tenant = opened.tenant();
     let thread = tenant.get(&hold.thread).await.map_err(failed)?.id;
-    let deadline = own::deadline(tenant, hold.time);
+    let deadline = external_loop::deadline_after(tenant, hold.time);
     let asked = hold.estimate;
     let of_tokens = asked.model.is_some();
     let held = tenant
-        .hold(&thread, token, &hold.key, estimate(asked), deadline)
+        .hold(&thread, token, &hold.key, to_estimate(asked), deadline)
         .await
         .map_err(failed)?;
-    opened.refresh(&thread, screen).await;
-    screen.if_lost("the same command again prints the number of the call".to_owned());
-    Ok(screen.answer(&HoldAnswer {
+    opened.refresh_documents(&thread, screen).await;
+    screen.set_lost_hint("the same command again prints the number of the call".to_owned());
+    Ok(screen.print_answer(&HoldAnswer {
         thread_id: thread,
         key: hold.key,
         call: held.version,
         amount: held.amount,
         output: of_tokens.then_some(held.output),
-        exit: Exit::Done,
+        exit: CommandExit::Done,
     }))
 }
 
 /// Converts the command line's estimate. The argument parser ensures that a model or an amount is
 /// given.
-fn estimate(asked: args::Estimate) -> ledger::Estimate {
+fn to_estimate(asked: args::EstimateArgs) -> ledger::Estimate {
     match asked.model {
         Some(model) => ledger::Estimate::Tokens(ledger::ModelCall {
             model,
@@ -104,7 +116,7 @@ fn estimate(asked: args::Estimate) -> ledger::Estimate {
     }
 }
 
-fn bill(told: &args::Bill) -> ledger::Bill {
+fn to_bill(told: &args::BillArgs) -> ledger::Bill {
     match told.amount {
         Some(amount) => ledger::Bill::Amount(amount),
         None => ledger::Bill::Usage(wit::Usage {
@@ -118,15 +130,15 @@ fn bill(told: &args::Bill) -> ledger::Bill {
 }
 
 /// Settles a call with its bill, or releases it if nothing was sent (`bill` is none).
-async fn told(
-    session: &Session,
+async fn settle_or_release(
+    session: &CommandSession,
     thread: &str,
     call: u64,
     bill: Option<ledger::Bill>,
-    screen: &mut Screen,
-) -> Result<Exit, Fault> {
+    screen: &mut OutputScreen,
+) -> Result<CommandExit, CommandFault> {
     let opened = session.open()?;
-    let failed = |error| fault::of_thread(&opened, thread, &error);
+    let failed = |error| fault::from_thread_call(&opened, thread, &error);
     let tenant = opened.tenant();
     let thread_id = tenant.get(thread).await.map_err(failed)?.id;
     let version = match bill {
@@ -134,28 +146,35 @@ async fn told(
         None => tenant.release(&thread_id, call).await,
     };
     let version = version.map_err(failed)?;
-    opened.refresh(&thread_id, screen).await;
-    Ok(screen.answer(&SettledAnswer {
+    opened.refresh_documents(&thread_id, screen).await;
+    Ok(screen.print_answer(&SettledAnswer {
         thread_id,
         call,
         version,
-        exit: Exit::Done,
+        exit: CommandExit::Done,
     }))
 }
 
 /// Shows a thread and all threads that it spawned.
-pub async fn tree(session: &Session, tree: args::Tree, screen: &mut Screen) -> Result<Exit, Fault> {
+pub async fn tree(
+    session: &CommandSession,
+    tree: args::TreeArgs,
+    screen: &mut OutputScreen,
+) -> Result<CommandExit, CommandFault> {
     let opened = session.open_to_read(screen)?;
-    let answer = gather(&opened, &tree).await;
-    let answer = answer.map_err(|error| fault::of_thread(&opened, &tree.thread, &error))?;
-    Ok(screen.answer(&answer))
+    let answer = load_tree(&opened, &tree).await;
+    let answer = answer.map_err(|error| fault::from_thread_call(&opened, &tree.thread, &error))?;
+    Ok(screen.print_answer(&answer))
 }
 
-async fn gather(opened: &Opened, tree: &args::Tree) -> Result<TreeAnswer, CallError> {
+async fn load_tree(
+    opened: &CommandProject,
+    tree: &args::TreeArgs,
+) -> Result<TreeAnswer, CallError> {
     let tenant = opened.tenant();
-    let (mut rows, mut cursor) = (Rows::default(), tree.cursor.clone());
+    let (mut rows, mut cursor) = (TreeRows::default(), tree.cursor.clone());
     let mut unreadable = Vec::new();
-    let mut drawn = Drawn::default();
+    let mut drawn = AncestorAccounts::default();
     let mut more = None;
     loop {
         let page = tenant.tree(&tree.thread, cursor).await?;
@@ -168,7 +187,7 @@ async fn gather(opened: &Opened, tree: &args::Tree) -> Result<TreeAnswer, CallEr
                 rows.add_spend(branch.depth, branch.spend);
                 continue;
             }
-            let draws_on = drawn.by(tenant, &branch).await?;
+            let draws_on = drawn.account_of(tenant, &branch).await?;
             rows.push(branch, draws_on);
         }
         cursor = page.cursor;
@@ -180,22 +199,22 @@ async fn gather(opened: &Opened, tree: &args::Tree) -> Result<TreeAnswer, CallEr
         }
     }
     Ok(TreeAnswer {
-        threads: rows.finish(),
+        threads: rows.into_rows(),
         unreadable,
         cursor: more,
-        exit: Exit::Done,
+        exit: CommandExit::Done,
     })
 }
 
 /// Rows of a tree in its order, each with the spend of the threads below it so far.
 #[derive(Default)]
-struct Rows {
+struct TreeRows {
     threads: Vec<BranchRow>,
     /// Indexes of the rows under which the next thread may lie, from the top down.
     open: Vec<usize>,
 }
 
-impl Rows {
+impl TreeRows {
     fn push(&mut self, branch: ledger::Branch, draws_on: String) {
         self.add_spend(branch.depth, branch.spend);
         self.open.push(self.threads.len());
@@ -220,7 +239,7 @@ impl Rows {
         }
     }
 
-    fn finish(self) -> Vec<BranchRow> {
+    fn into_rows(self) -> Vec<BranchRow> {
         let rows = self.threads.into_iter().map(|row| BranchRow {
             account: row
                 .account
@@ -234,17 +253,21 @@ impl Rows {
 /// Accounts on which the ancestors of the next thread draw, from the top down, as far as they were
 /// read.
 #[derive(Default)]
-struct Drawn {
+struct AncestorAccounts {
     chains: Vec<Option<String>>,
     /// False for a page with threads left out: its rows do not show which thread lies above which.
     is_whole: bool,
 }
 
 /// Shown in place of the chain of an account that is missing or cannot be read.
-const NO_ACCOUNT: &str = "an account that cannot be read";
+const UNREADABLE_ACCOUNT: &str = "an account that cannot be read";
 
-impl Drawn {
-    async fn by(&mut self, tenant: &Tenant, branch: &ledger::Branch) -> Result<String, CallError> {
+impl AncestorAccounts {
+    async fn account_of(
+        &mut self,
+        tenant: &Tenant,
+        branch: &ledger::Branch,
+    ) -> Result<String, CallError> {
         let depth = usize::try_from(branch.depth).unwrap_or(usize::MAX);
         let above = depth.checked_sub(1);
         let above = above.and_then(|above| self.chains.get(above));
@@ -255,7 +278,7 @@ impl Drawn {
             // The first thread of a later page, or of a subtree.
             (None, None) => match tenant.account(&branch.thread).await {
                 Ok(account) => account.chain,
-                Err(CallError::Refused(wit::Error::Corrupt(_))) => NO_ACCOUNT.to_owned(),
+                Err(CallError::Refused(wit::Error::Corrupt(_))) => UNREADABLE_ACCOUNT.to_owned(),
                 Err(error) => return Err(error),
             },
         };

@@ -5,12 +5,12 @@
 //! gets the time of this pass, so that the next command has less to do. `recover` removes the file.
 
 use super::fault;
-use super::open::{Opened, stale};
+use super::session::{CommandProject, warn_stale};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use threadkeep::authority;
 use threadkeep::documents::DocumentError;
 use threadkeep::wit::{self, registry::Filter};
-use threadkeep_cli::screen::Screen;
+use threadkeep_cli::screen::OutputScreen;
 
 /// Threads of one page.
 const PAGE_THREADS: u32 = 100;
@@ -23,13 +23,13 @@ const THREADS_MAX: usize = 1_000;
 const SLACK: Duration = Duration::from_secs(2);
 
 /// Brings the documents that dead processes left behind up to date. A failure is only a warning.
-pub async fn catch_up(opened: &Opened, screen: &mut Screen) {
+pub async fn catch_up(opened: &CommandProject, screen: &mut OutputScreen) {
     let Some(threads) = opened.project().threads() else {
         return;
     };
     let now = SystemTime::now();
     // `recover` and `doctor` report lock files that cannot be read.
-    let Ok(dead) = authority::dead_since(threads) else {
+    let Ok(dead) = authority::dead_processes_since(threads) else {
         return;
     };
     let Some(since) = dead.iter().map(|(_, since)| *since).min() else {
@@ -40,13 +40,17 @@ pub async fn catch_up(opened: &Opened, screen: &mut Screen) {
     let since_seconds = i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
     if refresh_since(opened, since_seconds, screen).await {
         // If that fails, the next command looks at the same threads again.
-        let _ = authority::note_caught_up(threads, &dead, now);
+        let _ = authority::mark_caught_up(threads, &dead, now);
     }
 }
 
 /// Refreshes the threads that changed since a time. Returns false if some of them could not be
 /// read.
-async fn refresh_since(opened: &Opened, since_seconds: i64, screen: &mut Screen) -> bool {
+async fn refresh_since(
+    opened: &CommandProject,
+    since_seconds: i64,
+    screen: &mut OutputScreen,
+) -> bool {
     let (mut looked_at, mut cursor) = (0, None);
     loop {
         let page = opened
@@ -64,8 +68,8 @@ async fn refresh_since(opened: &Opened, since_seconds: i64, screen: &mut Screen)
                 return false;
             }
             looked_at += 1;
-            if !is_worked_on(opened, &thread) {
-                refresh(opened, &thread.id, screen).await;
+            if !is_held_by_live_process(opened, &thread) {
+                refresh_documents(opened, &thread.id, screen).await;
             }
         }
         cursor = page.cursor;
@@ -76,18 +80,18 @@ async fn refresh_since(opened: &Opened, since_seconds: i64, screen: &mut Screen)
 }
 
 /// Returns true if a live process holds the thread: that process writes its documents.
-fn is_worked_on(opened: &Opened, thread: &wit::Thread) -> bool {
+fn is_held_by_live_process(opened: &CommandProject, thread: &wit::Thread) -> bool {
     let lease = thread.run.lease.as_ref();
     lease.is_some_and(|lease| fault::is_alive(opened, lease))
 }
 
-async fn refresh(opened: &Opened, thread: &str, screen: &mut Screen) {
+async fn refresh_documents(opened: &CommandProject, thread: &str, screen: &mut OutputScreen) {
     let Some(documents) = opened.documents() else {
         return;
     };
     match documents.refresh(thread).await {
         // Another process is writing them.
         Ok(_) | Err(DocumentError::Busy(_)) => {}
-        Err(error) => stale(thread, &error.to_string(), screen),
+        Err(error) => warn_stale(thread, &error.to_string(), screen),
     }
 }

@@ -4,41 +4,45 @@
 //! Only a user at a terminal has commands (`/quit`, ...): from a file or a program every line is a
 //! message.
 
-use super::drive::{Driven, FirstPress, Watch};
-use super::input::{Input, Line};
-use super::interrupts::{Interrupt, Interrupts};
-use super::open::{Opened, Session};
+use super::drive::{DriveOutcome, FirstPress, RunWatch};
+use super::input::{InputLine, InputLines};
+use super::interrupts::{InterruptStream, ProcessInterrupt};
+use super::session::{CommandProject, CommandSession};
 use super::{fault, run};
 use threadkeep::wit;
 use threadkeep::wit::registry::Draft;
 use threadkeep_cli::args;
-use threadkeep_cli::exit::{Exit, Fault};
+use threadkeep_cli::chat_input::{ChatParser, ChatRequest};
+use threadkeep_cli::exit::{CommandExit, CommandFault};
 use threadkeep_cli::inputs;
-use threadkeep_cli::screen::Screen;
-use threadkeep_cli::stream::Stream;
-use threadkeep_cli::talk::{Said, Talk};
+use threadkeep_cli::screen::OutputScreen;
+use threadkeep_cli::stream::RunStream;
 
 const PROMPT: &str = "> ";
 const MORE_PROMPT: &str = ". ";
 
 /// Reads messages and runs the thread for each, until the input ends or the user leaves.
-pub async fn chat(session: &Session, chat: args::Chat, screen: &mut Screen) -> Result<Exit, Fault> {
+pub async fn chat(
+    session: &CommandSession,
+    chat: args::ChatArgs,
+    screen: &mut OutputScreen,
+) -> Result<CommandExit, CommandFault> {
     let mut talking = match &chat.thread {
-        Some(thread) => Talking::going_on(session, thread, &chat, screen).await?,
-        None => Talking::anew(session, chat).await?,
+        Some(thread) => ChatSession::for_existing_thread(session, thread, &chat, screen).await?,
+        None => ChatSession::for_new_thread(session, chat).await?,
     };
-    let person = screen.ends().in_terminal;
-    let done = talking.talk(person, screen).await?;
+    let person = screen.properties().in_terminal;
+    let done = talking.exchange_messages(person, screen).await?;
     match talking.standing {
-        Standing::New(_) if !person => {
-            Err(Fault::usage("nothing was said: standard input was empty")
-                .hint("give it a message a line: echo 'Hello.' | threadkeep chat"))
-        }
-        Standing::New(_) => Ok(done),
-        Standing::There { thread, next, .. } => {
+        ChatThread::New(_) if !person => Err(CommandFault::usage(
+            "nothing was said: standard input was empty",
+        )
+        .with_hint("give it a message a line: echo 'Hello.' | threadkeep chat")),
+        ChatThread::New(_) => Ok(done),
+        ChatThread::Existing { thread, next, .. } => {
             if next {
                 let next = format!("threadkeep chat {thread}");
-                screen.note(&format!("next: {}", screen.next_of(&next)));
+                screen.note(&format!("next: {}", screen.next_step_for(&next)));
             }
             Ok(done)
         }
@@ -46,19 +50,19 @@ pub async fn chat(session: &Session, chat: args::Chat, screen: &mut Screen) -> R
 }
 
 /// The state of the `chat` command.
-struct Talking<'a> {
-    session: &'a Session,
-    standing: Standing,
-    interrupts: Interrupts,
+struct ChatSession<'a> {
+    session: &'a CommandSession,
+    standing: ChatThread,
+    interrupts: InterruptStream,
     /// Exit code of the last run.
-    last: Exit,
+    last: CommandExit,
 }
 
 /// The thread of the chat, which is created with the first message.
-enum Standing {
+enum ChatThread {
     New(Box<Draft>),
-    There {
-        opened: Box<Opened>,
+    Existing {
+        opened: Box<CommandProject>,
         thread: String,
         runs: u32,
         /// True if the next thing to do is another message; otherwise the answer of the last run
@@ -68,83 +72,89 @@ enum Standing {
 }
 
 /// The next input of the chat.
-enum Next {
+enum ChatInput {
     Message(String),
-    Command(Said),
+    Command(ChatRequest),
     /// The input has ended, or the process was asked to end.
     End,
     /// The user pressed Ctrl-C twice.
     Left,
 }
 
-impl<'a> Talking<'a> {
-    async fn anew(session: &'a Session, chat: args::Chat) -> Result<Self, Fault> {
-        let draft = run::draft(None, String::new(), chat.capability, chat.new);
+impl<'a> ChatSession<'a> {
+    async fn for_new_thread(
+        session: &'a CommandSession,
+        chat: args::ChatArgs,
+    ) -> Result<Self, CommandFault> {
+        let draft = run::new_draft(None, String::new(), chat.capability, chat.new);
         run::rehearse(session, &draft, true).await?;
-        Ok(Self::with(session, Standing::New(Box::new(draft))))
+        Ok(Self::with_thread(session, ChatThread::New(Box::new(draft))))
     }
 
-    async fn going_on(
-        session: &'a Session,
+    async fn for_existing_thread(
+        session: &'a CommandSession,
         thread: &str,
-        chat: &args::Chat,
-        screen: &mut Screen,
-    ) -> Result<Self, Fault> {
-        if chat.new != args::NewThread::default() || !chat.capability.is_empty() {
+        chat: &args::ChatArgs,
+        screen: &mut OutputScreen,
+    ) -> Result<Self, CommandFault> {
+        if chat.new != args::NewThreadArgs::default() || !chat.capability.is_empty() {
             let message =
                 "model, caps, id, title, agent, task and capabilities are those of a new chat";
-            return Err(
-                Fault::usage(message).hint(format!("threadkeep chat {thread}, without them"))
-            );
+            return Err(CommandFault::usage(message)
+                .with_hint(format!("threadkeep chat {thread}, without them")));
         }
         let opened = session.open()?;
         let found = opened.tenant().get(thread).await;
-        let found = found.map_err(|error| fault::of_thread(&opened, thread, &error))?;
-        check(&found)?;
-        let found = run::take_from_dead(&opened, found, screen).await?;
-        run::check_again(&opened, &found)?;
-        let standing = Standing::There {
+        let found = found.map_err(|error| fault::from_thread_call(&opened, thread, &error))?;
+        check_open_chat(&found)?;
+        let found = run::recover_from_dead_holder(&opened, found, screen).await?;
+        run::check_resumable(&opened, &found)?;
+        let standing = ChatThread::Existing {
             opened: Box::new(opened),
             thread: found.id,
             runs: 0,
             next: true,
         };
-        Ok(Self::with(session, standing))
+        Ok(Self::with_thread(session, standing))
     }
 
-    fn with(session: &'a Session, standing: Standing) -> Self {
+    fn with_thread(session: &'a CommandSession, standing: ChatThread) -> Self {
         Self {
             session,
             standing,
-            interrupts: Interrupts::listen(),
-            last: Exit::Done,
+            interrupts: InterruptStream::listen(),
+            last: CommandExit::Done,
         }
     }
 
-    async fn talk(&mut self, person: bool, screen: &mut Screen) -> Result<Exit, Fault> {
-        let mut input = Input::read();
+    async fn exchange_messages(
+        &mut self,
+        person: bool,
+        screen: &mut OutputScreen,
+    ) -> Result<CommandExit, CommandFault> {
+        let mut input = InputLines::start();
         if person {
             screen.note("/help says what you can do here");
         }
         loop {
-            let text = match self.next(&mut input, person, screen).await? {
-                Next::End => return Ok(self.last),
-                Next::Left => return Ok(Exit::Stopped),
-                Next::Command(said) => {
-                    self.command(said, screen).await;
+            let text = match self.read_input(&mut input, person, screen).await? {
+                ChatInput::End => return Ok(self.last),
+                ChatInput::Left => return Ok(CommandExit::Stopped),
+                ChatInput::Command(said) => {
+                    self.run_command(said, screen).await;
                     continue;
                 }
-                Next::Message(text) => text,
+                ChatInput::Message(text) => text,
             };
-            match self.turn(&text, screen).await {
-                Err(fault) if person && fault.exit != Exit::Stopped => {
-                    self.last = screen.fault(&fault);
+            match self.run_turn(&text, screen).await {
+                Err(fault) if person && fault.exit != CommandExit::Stopped => {
+                    self.last = screen.print_fault(&fault);
                 }
                 Err(fault) => return Err(fault),
                 Ok(driven) => {
                     self.last = driven.answer.exit;
                     let over = driven.answer.outcome.is_some() || driven.terminated;
-                    let stuck = !person && self.last != Exit::Done;
+                    let stuck = !person && self.last != CommandExit::Done;
                     if over || stuck || driven.presses > 1 {
                         return Ok(self.last);
                     }
@@ -154,68 +164,79 @@ impl<'a> Talking<'a> {
     }
 
     /// Reads the next message or command, which may be several lines long.
-    async fn next(
+    async fn read_input(
         &mut self,
-        input: &mut Input,
+        input: &mut InputLines,
         person: bool,
-        screen: &mut Screen,
-    ) -> Result<Next, Fault> {
-        let mut talk = Talk::new(person);
+        screen: &mut OutputScreen,
+    ) -> Result<ChatInput, CommandFault> {
+        let mut talk = ChatParser::new(person);
         let mut pressed = false;
         loop {
-            screen.prompt(if talk.is_open() { MORE_PROMPT } else { PROMPT });
+            screen.prompt(if talk.is_in_message() {
+                MORE_PROMPT
+            } else {
+                PROMPT
+            });
             let line = tokio::select! {
                 biased;
                 interrupt = self.interrupts.next() => {
-                    if interrupt == Interrupt::Terminate || std::mem::replace(&mut pressed, true) {
+                    if interrupt == ProcessInterrupt::Terminate || std::mem::replace(&mut pressed, true) {
                         screen.end_prompt();
-                        return Ok(if interrupt == Interrupt::Terminate { Next::End } else { Next::Left });
+                        return Ok(if interrupt == ProcessInterrupt::Terminate { ChatInput::End } else { ChatInput::Left });
                     }
                     screen.end_prompt();
                     screen.note("press Ctrl-C again, or Ctrl-D, to leave");
-                    talk = Talk::new(person);
+                    talk = ChatParser::new(person);
                     continue;
                 }
                 line = input.next() => line,
             };
             pressed = false;
             let said = match line {
-                Some(Line::Text(line)) => talk.line(&line),
-                Some(Line::Bad(why)) => {
-                    return Err(Fault::new("invalid", format!("standard input {why}")));
+                Some(InputLine::Text(line)) => talk.parse_line(&line),
+                Some(InputLine::Bad(why)) => {
+                    return Err(CommandFault::new(
+                        "invalid",
+                        format!("standard input {why}"),
+                    ));
                 }
                 None => {
                     screen.end_prompt();
-                    return Ok(talk.end().map_or(Next::End, Next::Message));
+                    return Ok(talk.finish().map_or(ChatInput::End, ChatInput::Message));
                 }
             };
             match said {
-                Some(Said::Message(text)) => return Ok(Next::Message(text)),
-                Some(Said::Quit) => return Ok(Next::End),
-                Some(command) => return Ok(Next::Command(command)),
+                Some(ChatRequest::Message(text)) => return Ok(ChatInput::Message(text)),
+                Some(ChatRequest::Quit) => return Ok(ChatInput::End),
+                Some(command) => return Ok(ChatInput::Command(command)),
                 None => {}
             }
         }
     }
 
-    async fn command(&mut self, said: Said, screen: &mut Screen) {
+    async fn run_command(&mut self, said: ChatRequest, screen: &mut OutputScreen) {
         match said {
-            Said::Title(title) => {
-                if let Err(fault) = self.title(title, screen).await {
-                    screen.fault(&fault);
+            ChatRequest::Title(title) => {
+                if let Err(fault) = self.set_title(title, screen).await {
+                    screen.print_fault(&fault);
                 }
             }
-            Said::Unknown(fault) => {
-                screen.fault(&fault);
+            ChatRequest::Unknown(fault) => {
+                screen.print_fault(&fault);
             }
-            Said::Help(text) => screen.note(text),
-            Said::Message(_) | Said::Quit => {}
+            ChatRequest::Help(text) => screen.note(text),
+            ChatRequest::Message(_) | ChatRequest::Quit => {}
         }
     }
 
-    async fn title(&mut self, title: String, screen: &mut Screen) -> Result<(), Fault> {
+    async fn set_title(
+        &mut self,
+        title: String,
+        screen: &mut OutputScreen,
+    ) -> Result<(), CommandFault> {
         match &mut self.standing {
-            Standing::New(draft) => {
+            ChatThread::New(draft) => {
                 let titled = Draft {
                     title: Some(title),
                     ..(**draft).clone()
@@ -223,71 +244,74 @@ impl<'a> Talking<'a> {
                 run::rehearse(self.session, &titled, false).await?;
                 **draft = titled;
             }
-            Standing::There { opened, thread, .. } => {
+            ChatThread::Existing { opened, thread, .. } => {
                 let titled = opened.tenant().set_title(thread, Some(title)).await;
-                titled.map_err(|error| fault::of_thread(opened, thread, &error))?;
-                opened.refresh(thread, screen).await;
+                titled.map_err(|error| fault::from_thread_call(opened, thread, &error))?;
+                opened.refresh_documents(thread, screen).await;
             }
         }
         Ok(())
     }
 
     /// Runs the thread with one message and shows the answer.
-    async fn turn(&mut self, text: &str, screen: &mut Screen) -> Result<Driven, Fault> {
-        let message = inputs::message(text)?;
-        if let Standing::New(draft) = &self.standing {
+    async fn run_turn(
+        &mut self,
+        text: &str,
+        screen: &mut OutputScreen,
+    ) -> Result<DriveOutcome, CommandFault> {
+        let message = inputs::user_message(text)?;
+        if let ChatThread::New(draft) = &self.standing {
             let opened = self.session.open_or_create()?;
             let thread = run::create_thread(&opened, (**draft).clone()).await?;
-            self.standing = Standing::There {
+            self.standing = ChatThread::Existing {
                 opened: Box::new(opened),
                 thread,
                 runs: 0,
                 next: true,
             };
         }
-        let Standing::There {
+        let ChatThread::Existing {
             opened,
             thread,
             runs,
             next,
         } = &mut self.standing
         else {
-            return Err(Fault::new("no-thread", "the chat has no thread"));
+            return Err(CommandFault::new("no-thread", "the chat has no thread"));
         };
         let stream = if *runs == 0 {
-            Stream::new()
+            RunStream::new()
         } else {
-            Stream::further()
+            RunStream::for_further_run()
         };
         *runs += 1;
-        let watch = Watch::new(&mut self.interrupts, FirstPress::Stops, stream);
+        let watch = RunWatch::new(&mut self.interrupts, FirstPress::Stops, stream);
         let driven = watch.drive(opened, thread, Some(message), screen).await;
-        let driven = driven.map_err(|fault| run::created(opened, fault, thread))?;
-        let json = screen.ends().json;
+        let driven = driven.map_err(|fault| run::with_created_hint(opened, fault, thread))?;
+        let json = screen.properties().json;
         let (status, stopped) = (driven.answer.status.as_str(), driven.presses == 1);
         *next = status == "idle" || (status == "suspended" && stopped);
         match status {
             "idle" if !json => screen.end_line(),
             // The user stopped it, is still here and continues with the next message.
             "suspended" if stopped && !json => screen.note("stopped"),
-            _ => drop(screen.answer(&driven.answer)),
+            _ => drop(screen.print_answer(&driven.answer)),
         }
         Ok(driven)
     }
 }
 
 /// Refuses a thread that is not a chat, and a chat that has ended.
-fn check(thread: &wit::Thread) -> Result<(), Fault> {
+fn check_open_chat(thread: &wit::Thread) -> Result<(), CommandFault> {
     let id = &thread.id;
     if let Some(directive) = &thread.directive {
         let message = format!("{id} is a thread of the directive {directive}, not a chat");
-        return Err(
-            Fault::new("refused", message).hint(format!("threadkeep resume {id} --message TEXT"))
-        );
+        return Err(CommandFault::new("refused", message)
+            .with_hint(format!("threadkeep resume {id} --message TEXT")));
     }
     match &thread.outcome {
-        Some(outcome) => Err(Fault::new("refused", format!("{id} is {outcome}"))
-            .hint("it has ended: `threadkeep chat` begins another")),
+        Some(outcome) => Err(CommandFault::new("refused", format!("{id} is {outcome}"))
+            .with_hint("it has ended: `threadkeep chat` begins another")),
         None => Ok(()),
     }
 }

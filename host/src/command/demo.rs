@@ -1,16 +1,16 @@
 //! `demo`: runs a small project in a temporary directory from end to end, then removes it. It needs
 //! no network and no key.
 
-use super::open::Session;
+use super::session::CommandSession;
 use super::temporary::TemporaryDirectory;
 use super::{drive, run, show, transcript};
 use std::path::Path;
-use threadkeep::authority::Project;
+use threadkeep::authority::ProjectDir;
 use threadkeep::wit::registry::Draft;
-use threadkeep_cli::answer::{Answer, DemoAnswer};
-use threadkeep_cli::args::Format;
-use threadkeep_cli::exit::{Exit, Fault};
-use threadkeep_cli::screen::Screen;
+use threadkeep_cli::answer::{CommandAnswer, DemoAnswer};
+use threadkeep_cli::args::TranscriptFormat;
+use threadkeep_cli::exit::{CommandExit, CommandFault};
+use threadkeep_cli::screen::OutputScreen;
 
 /// Name and content of each file of the project.
 const FILES: [(&str, &str); 5] = [
@@ -25,7 +25,10 @@ const FILES: [(&str, &str); 5] = [
 const EVENTS: u32 = 6;
 
 /// Runs the tour.
-pub async fn demo(session: &Session, screen: &mut Screen) -> Result<Exit, Fault> {
+pub async fn demo(
+    session: &CommandSession,
+    screen: &mut OutputScreen,
+) -> Result<CommandExit, CommandFault> {
     let common = session.common();
     for (given, option) in [
         (common.project.is_some(), "--project"),
@@ -35,55 +38,56 @@ pub async fn demo(session: &Session, screen: &mut Screen) -> Result<Exit, Fault>
         if given {
             let message =
                 format!("demo brings its own project, store and answers: {option} cannot be given");
-            return Err(Fault::usage(message).hint("threadkeep demo"));
+            return Err(CommandFault::usage(message).with_hint("threadkeep demo"));
         }
     }
-    let temporary = TemporaryDirectory::make(session, "demo")?;
+    let temporary = TemporaryDirectory::create(session, "demo")?;
     for (path, text) in FILES {
         temporary.write(path, text)?;
     }
-    introduce(temporary.path(), screen);
-    let answer = tour(session, &temporary, screen).await;
+    print_introduction(temporary.path(), screen);
+    let answer = run_tour(session, &temporary, screen).await;
     temporary.remove(screen);
-    Ok(screen.answer(&answer?))
+    Ok(screen.print_answer(&answer?))
 }
 
-fn introduce(path: &Path, screen: &mut Screen) {
-    screen.line("A project is a directory with .ai in it. This one is in");
-    screen.line(&format!("{} and is removed at the end.", path.display()));
+fn print_introduction(path: &Path, screen: &mut OutputScreen) {
+    screen.print_line("A project is a directory with .ai in it. This one is in");
+    screen.print_line(&format!("{} and is removed at the end.", path.display()));
     for (path, text) in FILES {
         if path.ends_with(".md") || path.starts_with("notes") {
-            screen.line(&format!("\n{path}:"));
+            screen.print_line(&format!("\n{path}:"));
             text.lines()
-                .for_each(|line| screen.line(&format!("  {line}")));
+                .for_each(|line| screen.print_line(&format!("  {line}")));
         }
     }
-    screen.line("\nIts model answers from a script, so nothing leaves this machine. What it answers is made up; the");
-    screen.line("tools, the accounts and the records are real.");
+    screen.print_line("\nIts model answers from a script, so nothing leaves this machine. What it answers is made up; the");
+    screen.print_line("tools, the accounts and the records are real.");
 }
 
-async fn tour(
-    session: &Session,
+async fn run_tour(
+    session: &CommandSession,
     temporary: &TemporaryDirectory,
-    screen: &mut Screen,
-) -> Result<DemoAnswer, Fault> {
-    let project = Project::from_dir(temporary.clone_dir()?);
+    screen: &mut OutputScreen,
+) -> Result<DemoAnswer, CommandFault> {
+    let project = ProjectDir::from_dir(temporary.clone_dir()?);
     let opened = session.open_directory(&project)?;
-    screen.line("\n$ threadkeep run tour --input word=coffee");
+    screen.print_line("\n$ threadkeep run tour --input word=coffee");
     let draft = Draft {
         title: Some("A tour of threadkeep".to_owned()),
         inputs: r#"{"word": "coffee"}"#.to_owned(),
-        ..Draft::of("tour")
+        ..Draft::for_directive("tour")
     };
     let thread = run::create_thread(&opened, draft).await?;
     let run = drive::run(&opened, &thread, None, screen).await?;
-    run_printed(&run, screen);
-    screen.line(&format!("\n$ threadkeep show {thread} --events {EVENTS}"));
-    let shown = show::shown(&opened, &thread, EVENTS).await?;
-    printed(&shown, screen);
-    screen.line(&format!("\n$ threadkeep transcript {thread}"));
-    let transcript = transcript::whole(&opened, &thread, Format::Markdown).await?;
-    printed(&transcript, screen);
+    print_run(&run, screen);
+    screen.print_line(&format!("\n$ threadkeep show {thread} --events {EVENTS}"));
+    let shown = show::load_thread(&opened, &thread, EVENTS).await?;
+    print_plain(&shown, screen);
+    screen.print_line(&format!("\n$ threadkeep transcript {thread}"));
+    let transcript =
+        transcript::load_transcript(&opened, &thread, TranscriptFormat::Markdown).await?;
+    print_plain(&transcript, screen);
     Ok(DemoAnswer {
         exit: run.exit,
         run,
@@ -92,14 +96,14 @@ async fn tour(
 }
 
 /// Prints an answer as a user would see it; prints nothing with `--json`.
-fn printed(answer: &impl Answer, screen: &mut Screen) {
-    if !screen.ends().json {
+fn print_plain(answer: &impl CommandAnswer, screen: &mut OutputScreen) {
+    if !screen.properties().json {
         answer.print(screen);
         screen.end_line();
     }
 }
 
-fn run_printed(run: &impl Answer, screen: &mut Screen) {
+fn print_run(run: &impl CommandAnswer, screen: &mut OutputScreen) {
     screen.end_line();
-    printed(run, screen);
+    print_plain(run, screen);
 }

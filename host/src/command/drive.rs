@@ -6,25 +6,25 @@
 //! the first two the command reports the status of the thread; after the third `recover` closes its
 //! run. SIGTERM and SIGHUP suspend the thread, and `resume` continues it.
 
-use super::interrupts::{Interrupt, Interrupts};
-use super::open::{Opened, stale};
-use super::{family, fault, view};
+use super::interrupts::{InterruptStream, ProcessInterrupt};
+use super::session::{CommandProject, warn_stale};
+use super::{fault, tree_totals, view};
 use std::collections::BTreeMap;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use threadkeep::documents::DocumentWriter;
 use threadkeep::driver::{
-    DriveError, Ended, Observer, RunEvent, Sink, StopLevel, Stopper, stopper,
+    CommitObserver, DriveError, EndedRun, EventSink, RunEvent, StopLevel, StopSender, stop_channel,
 };
 use threadkeep::tenant::Tenant;
 use threadkeep::wit;
 use threadkeep::wit::runner::SignalKind;
-use threadkeep_cli::answer::{FamilyView, RunAnswer};
-use threadkeep_cli::exit::{Exit, Fault};
+use threadkeep_cli::answer::{RunAnswer, TreeTotalsView};
+use threadkeep_cli::exit::{CommandExit, CommandFault};
 use threadkeep_cli::money;
-use threadkeep_cli::screen::Screen;
-use threadkeep_cli::stream::Stream;
+use threadkeep_cli::screen::OutputScreen;
+use threadkeep_cli::stream::RunStream;
 use tokio::task::JoinHandle;
 
 /// Longest time to wait for a cancel to be written: after it the request is dropped without the
@@ -47,7 +47,7 @@ pub enum FirstPress {
 }
 
 /// The result of a run that this process performs no longer.
-pub struct Driven {
+pub struct DriveOutcome {
     /// The answer of the command.
     pub answer: RunAnswer,
     /// Number of Ctrl-C presses; a request to end counts as one.
@@ -58,32 +58,32 @@ pub struct Driven {
 
 /// Performs a thread that can be started in this process, and returns its final answer.
 pub async fn run(
-    opened: &Opened,
+    opened: &CommandProject,
     thread: &str,
     input: Option<String>,
-    screen: &mut Screen,
-) -> Result<RunAnswer, Fault> {
-    let mut interrupts = Interrupts::listen();
-    let watch = Watch::new(&mut interrupts, FirstPress::Cancels, Stream::new());
+    screen: &mut OutputScreen,
+) -> Result<RunAnswer, CommandFault> {
+    let mut interrupts = InterruptStream::listen();
+    let watch = RunWatch::new(&mut interrupts, FirstPress::Cancels, RunStream::new());
     let driven = watch.drive(opened, thread, input, screen).await?;
     Ok(driven.answer)
 }
 
 /// One run and the events that this process watches meanwhile.
-pub struct Watch<'a> {
-    interrupts: &'a mut Interrupts,
+pub struct RunWatch<'a> {
+    interrupts: &'a mut InterruptStream,
     first: FirstPress,
     presses: u32,
     terminated: bool,
     cancel: Option<JoinHandle<()>>,
     /// The threads of the tree that this command performed, each with the version before its first run.
     performed: BTreeMap<String, u64>,
-    stream: Stream,
+    stream: RunStream,
 }
 
-impl<'a> Watch<'a> {
+impl<'a> RunWatch<'a> {
     /// A run that has not started.
-    pub fn new(interrupts: &'a mut Interrupts, first: FirstPress, stream: Stream) -> Self {
+    pub fn new(interrupts: &'a mut InterruptStream, first: FirstPress, stream: RunStream) -> Self {
         Self {
             interrupts,
             first,
@@ -98,49 +98,49 @@ impl<'a> Watch<'a> {
     /// Performs the run.
     pub async fn drive(
         mut self,
-        opened: &Opened,
+        opened: &CommandProject,
         thread: &str,
         input: Option<String>,
-        screen: &mut Screen,
-    ) -> Result<Driven, Fault> {
+        screen: &mut OutputScreen,
+    ) -> Result<DriveOutcome, CommandFault> {
         opened.catch_up(screen).await;
-        let writer = opened.writer();
+        let writer = opened.document_writer();
         let done = self
-            .run(opened, thread, input, writer.as_ref(), screen)
+            .perform(opened, thread, input, writer.as_ref(), screen)
             .await;
         if let Some(cancel) = self.cancel.take() {
             let _ = tokio::time::timeout(SIGNAL_TIME_MAX, cancel).await;
             if let Some(writer) = &writer {
-                writer.committed(thread);
+                writer.on_commit(thread);
             }
         }
         if let Some(writer) = writer {
-            flush(&writer, thread, self.interrupts, screen).await;
+            flush_documents(&writer, thread, self.interrupts, screen).await;
         }
         tokio::select! {
             biased;
-            () = opened.project().usage_noted() => {}
+            () = opened.project().wait_for_usage_log() => {}
             // A user who leaves now loses at most one line of the log.
             _ = self.interrupts.next() => {}
         }
-        self.answer(opened, thread, done, screen).await
+        self.build_answer(opened, thread, done, screen).await
     }
 
     /// Drives the run to its end. Returns `None` if the user would not wait for the end.
-    async fn run(
+    async fn perform(
         &mut self,
-        opened: &Opened,
+        opened: &CommandProject,
         thread: &str,
         input: Option<String>,
         writer: Option<&Arc<DocumentWriter>>,
-        screen: &mut Screen,
-    ) -> Option<Result<Ended, DriveError>> {
+        screen: &mut OutputScreen,
+    ) -> Option<Result<EndedRun, DriveError>> {
         let mut driver = opened.project().driver();
         if let Some(writer) = writer {
-            driver = driver.observed(Arc::<DocumentWriter>::clone(writer));
+            driver = driver.with_observer(Arc::<DocumentWriter>::clone(writer));
         }
-        let (sink, mut events) = Sink::channel();
-        let (stopper, stop) = stopper();
+        let (sink, mut events) = EventSink::channel();
+        let (stopper, stop) = stop_channel();
         let stopper = Arc::new(stopper);
         let mut run = pin!(driver.run(thread, input, &sink, &stop));
         let mut second = tokio::time::interval(Duration::from_secs(1));
@@ -148,31 +148,31 @@ impl<'a> Watch<'a> {
             tokio::select! {
                 biased;
                 interrupt = self.interrupts.next() => {
-                    if !self.interrupted(interrupt, opened.tenant(), thread, &stopper, screen) {
+                    if !self.handle_interrupt(interrupt, opened.tenant(), thread, &stopper, screen) {
                         break None;
                     }
                 }
-                Some(event) = events.recv() => self.show(event, screen),
+                Some(event) = events.recv() => self.show_event(event, screen),
                 done = &mut run => break Some(done),
                 _ = second.tick() => self.stream.tick(screen),
             }
         };
         while let Ok(event) = events.try_recv() {
-            self.show(event, screen);
+            self.show_event(event, screen);
         }
         done
     }
 
     /// Handles Ctrl-C or a request to end. Returns false if the command should end at once.
-    fn interrupted(
+    fn handle_interrupt(
         &mut self,
-        interrupt: Interrupt,
+        interrupt: ProcessInterrupt,
         tenant: &Tenant,
         thread: &str,
-        stopper: &Arc<Stopper>,
-        screen: &mut Screen,
+        stopper: &Arc<StopSender>,
+        screen: &mut OutputScreen,
     ) -> bool {
-        if interrupt == Interrupt::Terminate {
+        if interrupt == ProcessInterrupt::Terminate {
             self.terminated = true;
             if self.presses > 0 {
                 return true;
@@ -181,9 +181,9 @@ impl<'a> Watch<'a> {
         self.presses += 1;
         match (self.presses, self.first) {
             // A cancel is the decision of a user; a request to end the process is not.
-            (1, FirstPress::Cancels) if interrupt == Interrupt::Press => {
+            (1, FirstPress::Cancels) if interrupt == ProcessInterrupt::Press => {
                 screen.note("cancelling; press Ctrl-C again to stop at once");
-                self.cancel(tenant, thread, stopper);
+                self.spawn_cancel(tenant, thread, stopper);
                 true
             }
             (1, _) => {
@@ -202,7 +202,7 @@ impl<'a> Watch<'a> {
 
     /// Signals the cancel before stopping: the steps that the run then submits end as cancelled,
     /// not as stopped.
-    fn cancel(&mut self, tenant: &Tenant, thread: &str, stopper: &Arc<Stopper>) {
+    fn spawn_cancel(&mut self, tenant: &Tenant, thread: &str, stopper: &Arc<StopSender>) {
         let (tenant, thread) = (tenant.clone(), thread.to_owned());
         let stopper = Arc::clone(stopper);
         self.cancel = Some(tokio::spawn(async move {
@@ -212,31 +212,31 @@ impl<'a> Watch<'a> {
         }));
     }
 
-    fn show(&mut self, event: RunEvent, screen: &mut Screen) {
+    fn show_event(&mut self, event: RunEvent, screen: &mut OutputScreen) {
         self.note_performed(&event);
         let stream = &mut self.stream;
         match event {
-            RunEvent::Started { thread, run, .. } => stream.started(screen, &thread, run),
-            RunEvent::Text(text) => stream.text(screen, &text),
-            RunEvent::Thinking(_) => stream.thinking(screen),
+            RunEvent::Started { thread, run, .. } => stream.show_start(screen, &thread, run),
+            RunEvent::Text(text) => stream.show_text(screen, &text),
+            RunEvent::Thinking(_) => stream.show_thinking(screen),
             RunEvent::ToolNamed(_) | RunEvent::Ended(_) | RunEvent::AfterFailed { .. } => {}
-            RunEvent::Restarted => stream.restart(screen),
-            RunEvent::Waits { .. } => stream.children(screen),
-            RunEvent::Child { thread, event } => child(stream, &thread, &event, screen),
+            RunEvent::Restarted => stream.show_restart(screen),
+            RunEvent::Waits { .. } => stream.show_child_wait(screen),
+            RunEvent::Child { thread, event } => show_child_event(stream, &thread, &event, screen),
             RunEvent::ToolStarted {
                 name, arguments, ..
-            } => stream.tool_started(screen, &name, &arguments),
+            } => stream.show_tool_start(screen, &name, &arguments),
             RunEvent::ToolDone {
                 name,
                 failed,
                 bytes,
                 ..
-            } => stream.tool_done(screen, &name, failed, bytes),
-            RunEvent::Turn(costs) => stream.turn(screen, &view::cost(&costs)),
-            RunEvent::Retry { millis, message } => stream.retry(screen, millis, &message),
-            RunEvent::Waiting { millis, message } => stream.waits(screen, millis, &message),
+            } => stream.show_tool_end(screen, &name, failed, bytes),
+            RunEvent::Turn(costs) => stream.show_turn(screen, &view::cost(&costs)),
+            RunEvent::Retry { millis, message } => stream.show_retry(screen, millis, &message),
+            RunEvent::Waiting { millis, message } => stream.show_wait(screen, millis, &message),
             RunEvent::Disbelieved { reported, counted } => {
-                stream.disbelieved(screen, reported.total(), counted.total());
+                stream.show_usage_mismatch(screen, reported.total(), counted.total());
             }
             _ => {}
         }
@@ -258,19 +258,19 @@ impl<'a> Watch<'a> {
 
     /// Builds the answer from the records; where the records do not mention the failure, the
     /// failure is the answer.
-    async fn answer(
+    async fn build_answer(
         mut self,
-        opened: &Opened,
+        opened: &CommandProject,
         thread: &str,
-        done: Option<Result<Ended, DriveError>>,
-        screen: &mut Screen,
-    ) -> Result<Driven, Fault> {
-        let counts = matches!(&done, Some(Ok(ended)) if replied(ended));
+        done: Option<Result<EndedRun, DriveError>>,
+        screen: &mut OutputScreen,
+    ) -> Result<DriveOutcome, CommandFault> {
+        let counts = matches!(&done, Some(Ok(ended)) if ended_with_reply(ended));
         self.stream.end(screen, counts);
         screen.end_line();
         let ours = self.presses > 0 || matches!(done, Some(Err(DriveError::Fenced(_))));
         let Some(done) = done else {
-            return Err(left(thread));
+            return Err(abandoned_fault(thread));
         };
         let now = opened.tenant().get(thread).await;
         let thread = match (&done, now) {
@@ -278,26 +278,26 @@ impl<'a> Watch<'a> {
             // The thread has ended meanwhile: by a kill, or by a cancel of this command before its
             // first step.
             (Err(_), Ok(now)) if ours && now.outcome.is_some() => now,
-            (Err(error), _) => return Err(fault::drive(opened, thread, error)),
-            (Ok(_), Err(error)) => return Err(fault::of_thread(opened, thread, &error)),
+            (Err(error), _) => return Err(fault::from_drive(opened, thread, error)),
+            (Ok(_), Err(error)) => return Err(fault::from_thread_call(opened, thread, &error)),
         };
-        for note in Charges::gather(opened.tenant(), &thread.id, &self.performed).await {
+        for note in UnknownCostCharges::gather(opened.tenant(), &thread.id, &self.performed).await {
             screen.note(&note);
         }
         let (presses, terminated) = (self.presses, self.terminated);
-        let family = family::view(opened, &thread.id).await;
+        let family = tree_totals::load_view(opened, &thread.id).await;
         let family = family.map_err(|error| {
             screen.warn(&format!("the threads below it cannot be read: {error}"));
         });
-        let payer = family::payer(opened.tenant(), &thread).await;
-        let shape = Shape {
+        let payer = tree_totals::payer(opened.tenant(), &thread).await;
+        let shape = AnswerParts {
             text: self.stream.into_reply(),
             stopped: presses > 1,
             family: family.ok(),
             payer: payer.unwrap_or_else(|_| thread.id.clone()),
         };
-        Ok(Driven {
-            answer: shape.answer(opened, &thread),
+        Ok(DriveOutcome {
+            answer: shape.into_answer(opened, &thread),
             presses,
             terminated,
         })
@@ -305,21 +305,26 @@ impl<'a> Watch<'a> {
 }
 
 /// Returns true if the run ended with a reply: then the text shown last is durable.
-fn replied(ended: &Ended) -> bool {
+fn ended_with_reply(ended: &EndedRun) -> bool {
     matches!(ended.status.as_str(), "completed" | "idle")
 }
 
 /// Shows the beginning and the end of a child's run; its text is in its transcript.
-fn child(stream: &mut Stream, thread: &str, event: &RunEvent, screen: &mut Screen) {
+fn show_child_event(
+    stream: &mut RunStream,
+    thread: &str,
+    event: &RunEvent,
+    screen: &mut OutputScreen,
+) {
     match event {
-        RunEvent::Started { run: 1, .. } => stream.child(screen, thread, "started"),
+        RunEvent::Started { run: 1, .. } => stream.show_child(screen, thread, "started"),
         RunEvent::LeftAlone { message } => {
-            stream.child(screen, thread, &format!("is left alone: {message}"));
+            stream.show_child(screen, thread, &format!("is left alone: {message}"));
         }
         RunEvent::Ended(ended) => {
             let cause = ended.cause.as_ref().map(|why| format!(": {}", why.message));
             let what = format!("{}{}", ended.status, cause.unwrap_or_default());
-            stream.child(screen, thread, &what);
+            stream.show_child(screen, thread, &what);
         }
         _ => {}
     }
@@ -327,40 +332,40 @@ fn child(stream: &mut Stream, thread: &str, event: &RunEvent, screen: &mut Scree
 
 /// Charges for calls of unknown cost: calls that were dropped or broke off.
 #[derive(Debug, Default)]
-struct Charges {
+struct UnknownCostCharges {
     calls: u64,
     spend: u64,
     most: u64,
 }
 
-impl Charges {
+impl UnknownCostCharges {
     /// What is to be said of the threads that were performed: the top first, then its children by name,
     /// and those together that are too many to be named.
     async fn gather(tenant: &Tenant, top: &str, performed: &BTreeMap<String, u64>) -> Vec<String> {
         let (mut notes, mut others) = (Vec::new(), Self::default());
         if let Some(before) = performed.get(top) {
-            notes.extend(Self::since(tenant, top, *before).await.note(""));
+            notes.extend(Self::load_since(tenant, top, *before).await.to_note(""));
         }
         for (thread, before) in performed.iter().filter(|(thread, _)| *thread != top) {
-            let charges = Self::since(tenant, thread, *before).await;
+            let charges = Self::load_since(tenant, thread, *before).await;
             match notes.len() < CHARGED_NAMED_MAX {
-                true => notes.extend(charges.note(&format!(" of {thread}"))),
-                false => others.add(&charges),
+                true => notes.extend(charges.to_note(&format!(" of {thread}"))),
+                false => others.add_entry(&charges),
             }
         }
-        notes.extend(others.note(" of other children"));
+        notes.extend(others.to_note(" of other children"));
         notes
     }
 
     /// Those that stand in the events of a thread after a version, as far as they can be read.
-    async fn since(tenant: &Tenant, thread: &str, before: u64) -> Self {
+    async fn load_since(tenant: &Tenant, thread: &str, before: u64) -> Self {
         let mut charges = Self::default();
         let mut after = before;
         while let Ok(page) = tenant.events(thread, after, ENTRIES_A_PAGE).await {
             for event in page.events.iter().filter(|event| event.kind == "charged") {
-                let body = view::json(&event.body);
+                let body = view::parse_json(&event.body);
                 let amount = |name| body.get(name).and_then(|n| n.as_u64()).unwrap_or(0);
-                charges.add(&Self {
+                charges.add_entry(&Self {
                     calls: 1,
                     spend: amount("spend"),
                     most: amount("most"),
@@ -374,32 +379,32 @@ impl Charges {
         charges
     }
 
-    fn add(&mut self, other: &Self) {
+    fn add_entry(&mut self, other: &Self) {
         self.calls += other.calls;
         self.spend = self.spend.saturating_add(other.spend);
         self.most = self.most.saturating_add(other.most);
     }
 
     /// `whose` stands behind the calls.
-    fn note(&self, whose: &str) -> Option<String> {
+    fn to_note(&self, whose: &str) -> Option<String> {
         let what = match self.calls {
             0 => return None,
             1 => format!("one call{whose} has"),
             calls => format!("{calls} calls{whose} have"),
         };
-        let (spend, most) = (money::shown(self.spend), money::shown(self.most));
+        let (spend, most) = (money::format_usd(self.spend), money::format_usd(self.most));
         Some(format!(
             "nobody knows what {what} cost: {spend} is charged; at most it was {most}"
         ))
     }
 }
 
-fn left(thread: &str) -> Fault {
-    let fault = Fault::new("abandoned", format!("{thread} was left while it ran"));
+fn abandoned_fault(thread: &str) -> CommandFault {
+    let fault = CommandFault::new("abandoned", format!("{thread} was left while it ran"));
     let next = format!("threadkeep resume {thread}");
-    Fault {
-        exit: Exit::Stopped,
-        ..fault.hint(next)
+    CommandFault {
+        exit: CommandExit::Stopped,
+        ..fault.with_hint(next)
     }
 }
 
@@ -417,36 +422,36 @@ async fn signal_cancel(tenant: &Tenant, thread: &str) {
 }
 
 /// Waits for the documents. If the user does not wait, warns that they are out of date.
-async fn flush(
+async fn flush_documents(
     writer: &DocumentWriter,
     thread: &str,
-    interrupts: &mut Interrupts,
-    screen: &mut Screen,
+    interrupts: &mut InterruptStream,
+    screen: &mut OutputScreen,
 ) {
     let flushed = tokio::select! {
         biased;
         flushed = writer.flush() => flushed,
         _ = interrupts.next() => {
-            return stale(thread, "they were not waited for", screen);
+            return warn_stale(thread, "they were not waited for", screen);
         }
     };
     for (thread, error) in &flushed.failed {
-        stale(thread, &error.to_string(), screen);
+        warn_stale(thread, &error.to_string(), screen);
     }
 }
 
 /// The parts of an answer that the record of its thread does not hold.
-struct Shape {
+struct AnswerParts {
     text: String,
     stopped: bool,
     /// None if the tree could not be read.
-    family: Option<FamilyView>,
+    family: Option<TreeTotalsView>,
     payer: String,
 }
 
-impl Shape {
-    fn answer(self, opened: &Opened, thread: &wit::Thread) -> RunAnswer {
-        let costs = threadkeep::driver::Costs::of(thread);
+impl AnswerParts {
+    fn into_answer(self, opened: &CommandProject, thread: &wit::Thread) -> RunAnswer {
+        let costs = threadkeep::driver::ThreadCosts::from_thread(thread);
         let tree_spend = self.family.as_ref().map(|family| family.spend);
         let family = self.family.unwrap_or_default();
         RunAnswer {
@@ -454,11 +459,11 @@ impl Shape {
             status: thread.status.clone(),
             outcome: thread.outcome.clone(),
             text: self.text,
-            result: thread.result.as_deref().map(view::json),
+            result: thread.result.as_deref().map(view::parse_json),
             cause: thread.cause.as_ref().map(view::cause),
-            bound: fault::bound(opened, thread),
+            bound: fault::cap_source(opened, thread),
             payer: self.payer,
-            wait: thread.cause.as_ref().and_then(family::wait_of),
+            wait: thread.cause.as_ref().and_then(tree_totals::retry_wait),
             cost: view::cost(&costs),
             tree_spend,
             tree_threads: family.threads,
@@ -466,8 +471,8 @@ impl Shape {
             suspended: family.suspended,
             suspended_left_out: family.suspended_left_out,
             exit: match self.stopped {
-                true => Exit::Stopped,
-                false => Exit::of_status(&thread.status),
+                true => CommandExit::Stopped,
+                false => CommandExit::from_status(&thread.status),
             },
         }
     }

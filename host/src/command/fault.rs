@@ -1,66 +1,66 @@
 //! Converts errors of the host to faults: the problem, its place, what to do next, and the exit
 //! code.
 
-use super::open::Opened;
+use super::session::CommandProject;
 use std::error::Error;
-use threadkeep::authority::{self, AuthorityError, Life};
-use threadkeep::ceilings::Refusal;
+use threadkeep::authority::{self, AuthorityError, HolderState};
+use threadkeep::ceilings::CeilingRefusal;
 use threadkeep::driver::DriveError;
 use threadkeep::error::{CallError, describe};
 use threadkeep::library::LibraryError;
-use threadkeep::models::Failure;
+use threadkeep::models::ModelFailure;
 use threadkeep::project::{ProjectError, RecoverError, SettingsError};
 use threadkeep::wit;
-use threadkeep_cli::answer::{Bound, Cap, lift};
-use threadkeep_cli::exit::{Exit, Fault};
+use threadkeep_cli::answer::{CapKind, CapSource, ceiling_advice};
+use threadkeep_cli::exit::{CommandExit, CommandFault};
 
 /// Most names that a hint lists.
 const NAMED_MAX: usize = 10;
 
 /// The reason why a store in memory has no such thread.
-pub const FORGETS: &str = "--store memory begins empty and keeps nothing: leave it out to find what is kept in the project";
+pub const MEMORY_STORE_HINT: &str = "--store memory begins empty and keeps nothing: leave it out to find what is kept in the project";
 
 /// Converts the error of a call of the component.
-pub fn call(error: &CallError) -> Fault {
+pub fn from_call(error: &CallError) -> CommandFault {
     let message = error.to_string();
     match error {
         CallError::Refused(refused) => {
             let described = describe(refused);
-            let fault = Fault {
-                exit: exit(refused),
-                ..Fault::new(&described.code, described.message)
+            let fault = CommandFault {
+                exit: exit_for(refused),
+                ..CommandFault::new(&described.code, described.message)
             };
             match advice(refused).or(described.hint) {
-                Some(hint) => fault.hint(hint),
+                Some(hint) => fault.with_hint(hint),
                 None => fault,
             }
         }
-        CallError::Limit(_) => Fault::new("limit", message)
-            .hint("try again; what was committed stands, `threadkeep show` says what"),
-        CallError::Trapped(_) => Fault::new("trapped", message)
-            .hint("this is a fault of ours: please report it; what was committed stands"),
-        CallError::Abandoned => Fault::new("abandoned", message),
-        CallError::NoThread => Fault::new("no-thread", message).hint(
+        CallError::Limit(_) => CommandFault::new("limit", message)
+            .with_hint("try again; what was committed stands, `threadkeep show` says what"),
+        CallError::Trapped(_) => CommandFault::new("trapped", message)
+            .with_hint("this is a fault of ours: please report it; what was committed stands"),
+        CallError::Abandoned => CommandFault::new("abandoned", message),
+        CallError::NoThread => CommandFault::new("no-thread", message).with_hint(
             "nothing was written: end what holds threads, or raise `ulimit -u`, and try again",
         ),
-        CallError::Unsure(inner) => Fault {
+        CallError::OutcomeUnknown(inner) => CommandFault {
             message,
             hint: Some(
                 "`threadkeep list` shows whether the thread was made: look first".to_owned(),
             ),
-            ..call(inner)
+            ..from_call(inner)
         },
-        _ => Fault::new("other", message),
+        _ => CommandFault::new("other", message),
     }
 }
 
-fn exit(error: &wit::Error) -> Exit {
+fn exit_for(error: &wit::Error) -> CommandExit {
     match error {
         wit::Error::Busy(_)
         | wit::Error::Exists(_)
         | wit::Error::Fenced(_)
-        | wit::Error::Conflict(_) => Exit::Busy,
-        wit::Error::Exceeded(_) => Exit::Suspended,
+        | wit::Error::Conflict(_) => CommandExit::Busy,
+        wit::Error::Exceeded(_) => CommandExit::Suspended,
         wit::Error::Invalid(_)
         | wit::Error::NotFound(_)
         | wit::Error::Deleted(_)
@@ -70,7 +70,7 @@ fn exit(error: &wit::Error) -> Exit {
         | wit::Error::Unknown(_)
         | wit::Error::Full(_)
         | wit::Error::Corrupt(_)
-        | wit::Error::Other(_) => Exit::Error,
+        | wit::Error::Other(_) => CommandExit::Error,
     }
 }
 
@@ -104,14 +104,14 @@ fn advice(error: &wit::Error) -> Option<String> {
 
 /// Converts the error of a call about a thread of an open project: adds who holds it, or where else
 /// to look.
-pub fn of_thread(opened: &Opened, thread: &str, error: &CallError) -> Fault {
-    let mut fault = call(error);
+pub fn from_thread_call(opened: &CommandProject, thread: &str, error: &CallError) -> CommandFault {
+    let mut fault = from_call(error);
     match error {
         CallError::Refused(wit::Error::Busy(lease)) => {
-            fault.hint = Some(busy(opened, lease));
+            fault.hint = Some(busy_hint(opened, lease));
         }
-        CallError::Refused(wit::Error::NotFound(_)) if opened.forgets() => {
-            fault.hint = Some(FORGETS.to_owned());
+        CallError::Refused(wit::Error::NotFound(_)) if opened.is_memory_only() => {
+            fault.hint = Some(MEMORY_STORE_HINT.to_owned());
         }
         CallError::Refused(wit::Error::NotFound(_)) if opened.is_empty() => {
             let hint =
@@ -119,11 +119,11 @@ pub fn of_thread(opened: &Opened, thread: &str, error: &CallError) -> Fault {
             fault.hint = Some(hint.to_owned());
         }
         CallError::Refused(wit::Error::Exceeded(cause)) => {
-            let cap = Cap::of_code(&cause.code).unwrap_or(Cap::Spend);
+            let cap = CapKind::from_code(&cause.code).unwrap_or(CapKind::Spend);
             // For money the cause names what is left, not the cap that limits it.
             let bound = match cap {
-                Cap::Spend => Bound::Thread,
-                cap => bound_at(opened, cap, cause.maximum),
+                CapKind::Spend => CapSource::Thread,
+                cap => cap_source_at(opened, cap, cause.maximum),
             };
             // A raise that the account above refused cannot be repeated unchanged.
             fault.hint = match cause.message.contains("raise through") {
@@ -137,67 +137,67 @@ pub fn of_thread(opened: &Opened, thread: &str, error: &CallError) -> Fault {
 }
 
 /// Returns whose cap a suspended thread has reached.
-pub fn bound(opened: &Opened, thread: &wit::Thread) -> Bound {
+pub fn cap_source(opened: &CommandProject, thread: &wit::Thread) -> CapSource {
     let own = &thread.limits;
     let code = thread.cause.as_ref().map(|cause| cause.code.as_str());
-    let Some(cap) = code.and_then(Cap::of_code) else {
-        return Bound::Thread;
+    let Some(cap) = code.and_then(CapKind::from_code) else {
+        return CapSource::Thread;
     };
     let own = match cap {
-        Cap::Turns => own.turns,
-        Cap::Tokens => own.tokens,
-        Cap::Spend => own.spend,
-        Cap::Spawns => own.spawns,
-        Cap::Depth => own.depth,
-        Cap::Duration => own.duration,
+        CapKind::Turns => own.turns,
+        CapKind::Tokens => own.tokens,
+        CapKind::Spend => own.spend,
+        CapKind::Spawns => own.spawns,
+        CapKind::Depth => own.depth,
+        CapKind::Duration => own.duration,
     };
-    bound_at(opened, cap, own)
+    cap_source_at(opened, cap, own)
 }
 
 /// Compares the policy's cap with the thread's own.
-fn bound_at(opened: &Opened, cap: Cap, own: Option<u64>) -> Bound {
+fn cap_source_at(opened: &CommandProject, cap: CapKind, own: Option<u64>) -> CapSource {
     let policy = opened.project().library().policy();
     match (policy.limit(cap.as_str()), own) {
-        (Some(most), Some(own)) if most == own => Bound::Both,
-        (Some(most), own) if own.is_none_or(|own| most < own) => Bound::Policy,
-        _ => Bound::Thread,
+        (Some(most), Some(own)) if most == own => CapSource::Both,
+        (Some(most), own) if own.is_none_or(|own| most < own) => CapSource::Policy,
+        _ => CapSource::Thread,
     }
 }
 
 /// Returns whether the process that holds the lease lives. Only the lock file of a native holder
 /// tells.
-fn life(opened: &Opened, lease: &wit::Lease) -> Life {
+fn holder_life(opened: &CommandProject, lease: &wit::Lease) -> HolderState {
     let threads = opened.project().threads();
-    let life = threads.map(|threads| authority::life(threads, &lease.holder));
-    life.and_then(Result::ok).unwrap_or(Life::Unknown)
+    let life = threads.map(|threads| authority::holder_state(threads, &lease.holder));
+    life.and_then(Result::ok).unwrap_or(HolderState::Unknown)
 }
 
 /// Returns true if the process of a holder is known to be dead.
-pub fn is_dead(opened: &Opened, lease: &wit::Lease) -> bool {
-    matches!(life(opened, lease), Life::Dead)
+pub fn is_dead(opened: &CommandProject, lease: &wit::Lease) -> bool {
+    matches!(holder_life(opened, lease), HolderState::Dead)
 }
 
 /// Returns true if the process of a holder is known to live.
-pub fn is_alive(opened: &Opened, lease: &wit::Lease) -> bool {
-    matches!(life(opened, lease), Life::Lives)
+pub fn is_alive(opened: &CommandProject, lease: &wit::Lease) -> bool {
+    matches!(holder_life(opened, lease), HolderState::Lives)
 }
 
 /// What to do about a thread that another process holds.
-pub fn busy(opened: &Opened, lease: &wit::Lease) -> String {
-    match life(opened, lease) {
-        Life::Dead => format!(
+pub fn busy_hint(opened: &CommandProject, lease: &wit::Lease) -> String {
+    match holder_life(opened, lease) {
+        HolderState::Dead => format!(
             "its process is dead: `threadkeep resume {}` goes on with it",
             lease.thread
         ),
-        Life::Lives => {
-            let lock = authority::lock_place(&lease.holder);
+        HolderState::Lives => {
+            let lock = authority::lock_file_place(&lease.holder);
             format!(
                 "its process is alive, for {lock} is locked: wait for it, or end it with \
                  `threadkeep cancel`; if another program keeps that lock: `threadkeep recover --dead {}`",
                 lease.holder
             )
         }
-        Life::Unknown => format!(
+        HolderState::Unknown => format!(
             "wait for it; if its host is gone: `threadkeep recover --dead {}`",
             lease.holder
         ),
@@ -206,15 +206,15 @@ pub fn busy(opened: &Opened, lease: &wit::Lease) -> String {
 
 /// Converts the error of a call that names something of the library; a missing name gets a list of
 /// those that exist.
-pub fn of_names(opened: &Opened, error: &CallError) -> Fault {
-    let fault = call(error);
+pub fn from_named_call(opened: &CommandProject, error: &CallError) -> CommandFault {
+    let fault = from_call(error);
     let missing = match error {
         CallError::Refused(wit::Error::NotFound(missing)) => missing,
         CallError::Refused(wit::Error::Invalid(wrong)) if fault.hint.is_none() => {
             return match wrong.field.strip_prefix("inputs.") {
                 // A missing input has no value; for an unknown input the value is its name.
                 Some(name) if wrong.value.is_empty() => {
-                    fault.hint(format!("give it with --input {name}=VALUE"))
+                    fault.with_hint(format!("give it with --input {name}=VALUE"))
                 }
                 Some(_) | None => fault,
             };
@@ -231,60 +231,67 @@ pub fn of_names(opened: &Opened, error: &CallError) -> Fault {
     }
     let more = if names.len() > NAMED_MAX { ", ..." } else { "" };
     let shown: Vec<&str> = names.iter().take(NAMED_MAX).map(String::as_str).collect();
-    fault.hint(format!("there are: {}{more}", shown.join(", ")))
+    fault.with_hint(format!("there are: {}{more}", shown.join(", ")))
 }
 
 /// Converts the refusal of another run by the policy.
-pub fn no_room(refusal: &Refusal) -> Fault {
-    Fault {
-        exit: Exit::Busy,
-        ..Fault::new(&refusal.code(), refusal.message.clone()).hint(match refusal.ceiling {
-            "runs" => format!("wait until another run has ended, or {}", lift("runs")),
-            ceiling => lift(ceiling),
-        })
+pub fn from_refusal(refusal: &CeilingRefusal) -> CommandFault {
+    CommandFault {
+        exit: CommandExit::Busy,
+        ..CommandFault::new(&refusal.code(), refusal.message.clone()).with_hint(
+            match refusal.ceiling {
+                "runs" => format!(
+                    "wait until another run has ended, or {}",
+                    ceiling_advice("runs")
+                ),
+                ceiling => ceiling_advice(ceiling),
+            },
+        )
     }
 }
 
 /// Converts the error of a run that was not performed to its end.
-pub fn drive(opened: &Opened, thread: &str, error: &DriveError) -> Fault {
+pub fn from_drive(opened: &CommandProject, thread: &str, error: &DriveError) -> CommandFault {
     match error {
-        DriveError::Call(error) => of_thread(opened, thread, error),
-        DriveError::Ceiling(refusal) => no_room(refusal),
-        DriveError::Fenced(_) => Fault {
-            exit: Exit::Busy,
-            ..Fault::new("fenced", error.to_string())
-                .hint(format!("`threadkeep show {thread}` says how it stands"))
+        DriveError::Call(error) => from_thread_call(opened, thread, error),
+        DriveError::Ceiling(refusal) => from_refusal(refusal),
+        DriveError::Fenced(_) => CommandFault {
+            exit: CommandExit::Busy,
+            ..CommandFault::new("fenced", error.to_string())
+                .with_hint(format!("`threadkeep show {thread}` says how it stands"))
         },
-        DriveError::Waited { .. } | DriveError::QueueFull(_) | DriveError::GivenUp(_) => Fault {
-            exit: Exit::Busy,
-            ..Fault::new("busy", error.to_string()).hint("try again later")
-        },
-        _ => Fault::new("other", with_source(error)),
+        DriveError::Waited { .. } | DriveError::QueueFull(_) | DriveError::GivenUp(_) => {
+            CommandFault {
+                exit: CommandExit::Busy,
+                ..CommandFault::new("busy", error.to_string()).with_hint("try again later")
+            }
+        }
+        _ => CommandFault::new("other", with_source(error)),
     }
 }
 
 /// Converts the error of a directory or file that cannot be opened.
-pub fn authority(error: &AuthorityError) -> Fault {
+pub fn from_authority(error: &AuthorityError) -> CommandFault {
     let code = match error {
         AuthorityError::Missing { .. } => "missing",
         _ => "io",
     };
-    Fault::new(code, with_source(error))
+    CommandFault::new(code, with_source(error))
 }
 
 /// Converts the error of a project that cannot be opened.
-pub fn project(error: &ProjectError) -> Fault {
+pub fn from_project(error: &ProjectError) -> CommandFault {
     match error {
         ProjectError::Authority(error) => match error {
-            AuthorityError::Io { source, .. } if may_not_write(source) => authority(error).hint(
+            AuthorityError::Io { source, .. } if may_not_write(source) => from_authority(error).with_hint(
                 "this user may not write there; what only reads works: `threadkeep list`, `show`, `transcript`",
             ),
-            error => authority(error),
+            error => from_authority(error),
         },
         ProjectError::Store(_) => {
-            Fault::new("store", with_source(error)).hint("`threadkeep doctor` says more")
+            CommandFault::new("store", with_source(error)).with_hint("`threadkeep doctor` says more")
         }
-        _ => Fault::new("other", with_source(error)),
+        _ => CommandFault::new("other", with_source(error)),
     }
 }
 
@@ -294,29 +301,29 @@ fn may_not_write(error: &std::io::Error) -> bool {
 }
 
 /// Converts the error of settings that cannot take effect.
-pub fn settings(error: &SettingsError) -> Fault {
+pub fn from_settings(error: &SettingsError) -> CommandFault {
     match error {
-        SettingsError::Unread { .. } => Fault::new("unread-settings", error.to_string())
-            .hint("move it away or empty it: what stands in it would not hold"),
+        SettingsError::Unread { .. } => CommandFault::new("unread-settings", error.to_string())
+            .with_hint("move it away or empty it: what stands in it would not hold"),
         SettingsError::Library(LibraryError::Invalid { .. }) => {
-            Fault::new("invalid", error.to_string())
+            CommandFault::new("invalid", error.to_string())
         }
-        _ => Fault::new("settings", error.to_string()),
+        _ => CommandFault::new("settings", error.to_string()),
     }
 }
 
 /// Converts the error of a provider that cannot be created.
-pub fn provider(failure: &Failure) -> Fault {
-    Fault::new(&failure.code, failure.message.clone())
-        .hint("`threadkeep doctor` shows every provider and what it lacks")
+pub fn from_provider(failure: &ModelFailure) -> CommandFault {
+    CommandFault::new(&failure.code, failure.message.clone())
+        .with_hint("`threadkeep doctor` shows every provider and what it lacks")
 }
 
 /// Converts the error of a recovery that stopped.
-pub fn recovery(error: &RecoverError) -> Fault {
+pub fn from_recovery(error: &RecoverError) -> CommandFault {
     match error {
-        RecoverError::Call(error) => call(error),
-        RecoverError::Authority(error) => authority(error),
-        _ => Fault::new("other", with_source(error)),
+        RecoverError::Call(error) => from_call(error),
+        RecoverError::Authority(error) => from_authority(error),
+        _ => CommandFault::new("other", with_source(error)),
     }
 }
 

@@ -10,7 +10,7 @@ pub const LINE_BYTES_MAX: usize = 1 << 20;
 
 /// One item of the stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Line {
+pub enum InputLine {
     /// A line, without its end.
     Text(String),
     /// A line that cannot be used, and why. The lines after it are not read.
@@ -18,53 +18,53 @@ pub enum Line {
 }
 
 /// The lines of standard input.
-pub struct Input {
-    lines: mpsc::Receiver<Line>,
+pub struct InputLines {
+    lines: mpsc::Receiver<InputLine>,
 }
 
-impl Input {
+impl InputLines {
     /// Starts the reading thread. It reads at most one line ahead.
-    pub fn read() -> Self {
+    pub fn start() -> Self {
         let (sender, lines) = mpsc::channel(1);
-        std::thread::spawn(move || forward(&mut stdin().lock(), &sender));
+        std::thread::spawn(move || forward_lines(&mut stdin().lock(), &sender));
         Self { lines }
     }
 
     /// Returns the next line; none at the end.
-    pub async fn next(&mut self) -> Option<Line> {
+    pub async fn next(&mut self) -> Option<InputLine> {
         self.lines.recv().await
     }
 }
 
-fn forward(reader: &mut impl BufRead, sender: &mpsc::Sender<Line>) {
+fn forward_lines(reader: &mut impl BufRead, sender: &mpsc::Sender<InputLine>) {
     while let Some(line) = next_line(reader) {
-        let last = matches!(line, Line::Bad(_));
+        let last = matches!(line, InputLine::Bad(_));
         if sender.blocking_send(line).is_err() || last {
             return;
         }
     }
 }
 
-fn next_line(reader: &mut impl BufRead) -> Option<Line> {
+fn next_line(reader: &mut impl BufRead) -> Option<InputLine> {
     let mut bytes = Vec::new();
     let mut bounded = reader.take(LINE_BYTES_MAX as u64 + 1);
     match bounded.read_until(b'\n', &mut bytes) {
         Ok(0) => return None,
         Ok(_) => {}
-        Err(error) => return Some(Line::Bad(format!("cannot be read: {error}"))),
+        Err(error) => return Some(InputLine::Bad(format!("cannot be read: {error}"))),
     }
     if bytes.ends_with(b"\n") {
         bytes.pop();
         bytes.pop_if(|last| *last == b'\r');
     }
     if bytes.len() > LINE_BYTES_MAX {
-        return Some(Line::Bad(format!(
+        return Some(InputLine::Bad(format!(
             "has a line of more than {LINE_BYTES_MAX} bytes"
         )));
     }
     Some(match String::from_utf8(bytes) {
-        Ok(text) => Line::Text(text),
-        Err(_) => Line::Bad("has a line that is not UTF-8".to_owned()),
+        Ok(text) => InputLine::Text(text),
+        Err(_) => InputLine::Bad("has a line that is not UTF-8".to_owned()),
     })
 }
 
@@ -72,14 +72,14 @@ fn next_line(reader: &mut impl BufRead) -> Option<Line> {
 mod tests {
     use super::*;
 
-    fn lines(bytes: &[u8]) -> Vec<Line> {
+    fn lines(bytes: &[u8]) -> Vec<InputLine> {
         let mut reader = bytes;
         std::iter::from_fn(|| next_line(&mut reader)).collect()
     }
 
     #[test]
     fn lines_lose_their_ends_and_nothing_else() {
-        let text = |text: &str| Line::Text(text.to_owned());
+        let text = |text: &str| InputLine::Text(text.to_owned());
         assert_eq!(lines(b""), []);
         assert_eq!(lines(b"\n"), [text("")]);
         assert_eq!(
@@ -89,12 +89,14 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_used_is_told() {
+    fn unusable_lines_are_reported() {
         let longest = vec![b'x'; LINE_BYTES_MAX];
         assert_eq!(lines(&longest).len(), 1);
-        assert!(matches!(&lines(&longest)[0], Line::Text(line) if line.len() == LINE_BYTES_MAX));
+        assert!(
+            matches!(&lines(&longest)[0], InputLine::Text(line) if line.len() == LINE_BYTES_MAX)
+        );
         let longer = vec![b'x'; LINE_BYTES_MAX + 1];
-        assert!(matches!(&lines(&longer)[0], Line::Bad(why) if why.contains("more than")));
-        assert!(matches!(&lines(b"\xff\n")[0], Line::Bad(why) if why.contains("UTF-8")));
+        assert!(matches!(&lines(&longer)[0], InputLine::Bad(why) if why.contains("more than")));
+        assert!(matches!(&lines(b"\xff\n")[0], InputLine::Bad(why) if why.contains("UTF-8")));
     }
 }

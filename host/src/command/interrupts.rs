@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 
 /// An interrupt of the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Interrupt {
+pub enum ProcessInterrupt {
     /// Ctrl-C; its meaning depends on the number of presses.
     Press,
     /// SIGTERM or SIGHUP: suspends the run, and nothing more however often it comes. Its sender
@@ -17,11 +17,11 @@ pub enum Interrupt {
 }
 
 /// The interrupts of the process. While this lives, no interrupt ends the process by itself.
-pub struct Interrupts {
-    waiting: mpsc::UnboundedReceiver<Interrupt>,
+pub struct InterruptStream {
+    waiting: mpsc::UnboundedReceiver<ProcessInterrupt>,
 }
 
-impl Interrupts {
+impl InterruptStream {
     /// Installs the handlers. Where the system has no such signals, none ever comes.
     pub fn listen() -> Self {
         let (sender, waiting) = mpsc::unbounded_channel();
@@ -30,7 +30,7 @@ impl Interrupts {
     }
 
     /// Waits for the next interrupt.
-    pub async fn next(&mut self) -> Interrupt {
+    pub async fn next(&mut self) -> ProcessInterrupt {
         match self.waiting.recv().await {
             Some(interrupt) => interrupt,
             None => std::future::pending().await,
@@ -40,12 +40,12 @@ impl Interrupts {
 
 /// Installs the handlers before it returns: no signal after that is lost.
 #[cfg(unix)]
-fn forward(sender: mpsc::UnboundedSender<Interrupt>) {
+fn forward(sender: mpsc::UnboundedSender<ProcessInterrupt>) {
     use tokio::signal::unix::{SignalKind, signal};
-    let hangup = (!ignores_hangup()).then_some((SignalKind::hangup(), Interrupt::Terminate));
+    let hangup = (!ignores_hangup()).then_some((SignalKind::hangup(), ProcessInterrupt::Terminate));
     let others = [
-        (SignalKind::interrupt(), Interrupt::Press),
-        (SignalKind::terminate(), Interrupt::Terminate),
+        (SignalKind::interrupt(), ProcessInterrupt::Press),
+        (SignalKind::terminate(), ProcessInterrupt::Terminate),
     ];
     for (kind, interrupt) in others.into_iter().chain(hangup) {
         let Ok(mut signals) = signal(kind) else {
@@ -73,8 +73,10 @@ fn ignores_hangup() -> bool {
 }
 
 #[cfg(not(unix))]
-fn forward(sender: mpsc::UnboundedSender<Interrupt>) {
+fn forward(sender: mpsc::UnboundedSender<ProcessInterrupt>) {
     tokio::spawn(async move {
-        while tokio::signal::ctrl_c().await.is_ok() && sender.send(Interrupt::Press).is_ok() {}
+        while tokio::signal::ctrl_c().await.is_ok() && sender.send(ProcessInterrupt::Press).is_ok()
+        {
+        }
     });
 }

@@ -1,15 +1,19 @@
 //! `list`: one page of threads.
 
-use super::open::Session;
+use super::session::CommandSession;
 use super::{fault, view};
 use threadkeep::wit::registry::Filter;
 use threadkeep_cli::answer::ListAnswer;
 use threadkeep_cli::args;
-use threadkeep_cli::exit::{Exit, Fault};
-use threadkeep_cli::screen::Screen;
+use threadkeep_cli::exit::{CommandExit, CommandFault};
+use threadkeep_cli::screen::OutputScreen;
 
 /// Lists one page of threads.
-pub async fn list(session: &Session, list: args::List, screen: &mut Screen) -> Result<Exit, Fault> {
+pub async fn list(
+    session: &CommandSession,
+    list: args::ListArgs,
+    screen: &mut OutputScreen,
+) -> Result<CommandExit, CommandFault> {
     let opened = session.open_to_read(screen)?;
     let filter = Filter {
         status: list.filter.status,
@@ -20,12 +24,12 @@ pub async fn list(session: &Session, list: args::List, screen: &mut Screen) -> R
         chain: list.filter.chain,
     };
     let page = opened.tenant().list(filter, list.limit, list.cursor).await;
-    let page = page.map_err(|error| fault::call(&error))?;
-    opened.say_if_empty(screen);
-    Ok(screen.answer(&ListAnswer {
-        threads: page.threads.iter().map(view::row).collect(),
+    let page = page.map_err(|error| fault::from_call(&error))?;
+    opened.note_if_empty(screen);
+    Ok(screen.print_answer(&ListAnswer {
+        threads: page.threads.iter().map(view::thread_row).collect(),
         unreadable: page.unreadable.into_iter().map(view::unreadable).collect(),
         cursor: page.cursor,
-        exit: Exit::Done,
+        exit: CommandExit::Done,
     }))
 }

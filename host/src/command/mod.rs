@@ -8,63 +8,67 @@ mod audit;
 mod budget;
 mod catch_up;
 mod chat;
-mod copy;
 mod demo;
 mod doctor;
 mod drive;
-mod family;
+mod external_loop;
 mod fault;
 mod input;
 mod interrupts;
 mod list;
-mod open;
-mod own;
 mod recover;
 mod repair;
 mod run;
+mod session;
 mod show;
 mod signal;
+mod store_copy;
 mod temporary;
 mod transcript;
+mod tree_totals;
 mod view;
 
-pub use open::Session;
+pub use session::CommandSession;
 
 use threadkeep_cli::answer::CompletionsAnswer;
-use threadkeep_cli::args::{self, Command};
-use threadkeep_cli::exit::{Exit, Fault};
-use threadkeep_cli::screen::Screen;
+use threadkeep_cli::args::{self, CliCommand};
+use threadkeep_cli::exit::{CommandExit, CommandFault};
+use threadkeep_cli::screen::OutputScreen;
 
 /// Performs a command; its answer is on the screen when it returns.
-pub async fn run(session: &Session, command: Command, screen: &mut Screen) -> Result<Exit, Fault> {
+pub async fn run(
+    session: &CommandSession,
+    command: CliCommand,
+    screen: &mut OutputScreen,
+) -> Result<CommandExit, CommandFault> {
     match command {
-        Command::Run(run) => run::run(session, run, screen).await,
-        Command::Chat(chat) => chat::chat(session, chat, screen).await,
-        Command::Resume(resume) => run::resume(session, resume, screen).await,
-        Command::Create(create) => run::create(session, create, screen).await,
-        Command::Message(message) => signal::message(session, message, screen).await,
-        Command::List(list) => list::list(session, list, screen).await,
-        Command::Show(show) => show::show(session, show, screen).await,
-        Command::Transcript(transcript) => {
+        CliCommand::Run(run) => run::run(session, run, screen).await,
+        CliCommand::Chat(chat) => chat::chat(session, chat, screen).await,
+        CliCommand::Resume(resume) => run::resume(session, resume, screen).await,
+        CliCommand::Create(create) => run::create(session, create, screen).await,
+        CliCommand::Message(message) => signal::message(session, message, screen).await,
+        CliCommand::List(list) => list::list(session, list, screen).await,
+        CliCommand::Show(show) => show::show(session, show, screen).await,
+        CliCommand::Transcript(transcript) => {
             transcript::transcript(session, transcript, screen).await
         }
-        Command::Raise(raise) => signal::raise(session, raise, screen).await,
-        Command::Open(open) => own::open(session, open, screen).await,
-        Command::Append(append) => own::append(session, append, screen).await,
-        Command::Close(close) => own::close(session, close, screen).await,
-        Command::Title(title) => signal::title(session, title, screen).await,
-        Command::Cancel(named) => signal::cancel(session, named, screen).await,
-        Command::Kill(named) => signal::kill(session, named, screen).await,
-        Command::Budget(budget) => budget::budget(session, budget, screen).await,
-        Command::Tree(tree) => budget::tree(session, tree, screen).await,
-        Command::Recover(recover) => recover::recover(session, recover, screen).await,
-        Command::Repair(repair) => repair::repair(session, repair, screen).await,
-        Command::Audit => audit::audit(session, screen).await,
-        Command::Doctor(doctor) => doctor::doctor(session, doctor, screen).await,
-        Command::Demo => demo::demo(session, screen).await,
-        Command::Completions(completions) => {
-            let script = args::completions(completions.shell);
-            Ok(screen.answer(&CompletionsAnswer::new(
+        CliCommand::Raise(raise) => signal::raise(session, raise, screen).await,
+        CliCommand::Open(open) => external_loop::open(session, open, screen).await,
+        CliCommand::Append(append) => external_loop::append(session, append, screen).await,
+        CliCommand::Close(close) => external_loop::close(session, close, screen).await,
+        CliCommand::Title(title) => signal::title(session, title, screen).await,
+        CliCommand::Cancel(named) => signal::cancel(session, named, screen).await,
+        CliCommand::Kill(named) => signal::kill(session, named, screen).await,
+        CliCommand::Budget(budget) => budget::budget(session, budget, screen).await,
+        CliCommand::Tree(tree) => budget::tree(session, tree, screen).await,
+        CliCommand::Recover(recover) => recover::recover(session, recover, screen).await,
+        CliCommand::Repair(repair) => repair::repair(session, repair, screen).await,
+        CliCommand::Audit => audit::audit(session, screen).await,
+        CliCommand::Doctor(doctor) => doctor::doctor(session, doctor, screen).await,
+        CliCommand::Demo => demo::demo(session, screen).await,
+        CliCommand::Completions(completions) => {
+            let script = args::generate_completions(completions.shell);
+            Ok(screen.print_answer(&CompletionsAnswer::new(
                 completions.shell.to_string(),
                 script,
             )))

@@ -1,16 +1,16 @@
 //! `recover`: closes the runs of dead processes.
 
-use super::open::{Opened, Session};
+use super::session::{CommandProject, CommandSession};
 use super::{fault, run, view};
 use std::collections::BTreeMap;
-use threadkeep::error::{CallError, Description, describe};
+use threadkeep::error::{CallError, ErrorDescription, describe};
 use threadkeep::tenant::Tenant;
 use threadkeep::wit;
 use threadkeep::wit::registry::Filter;
 use threadkeep_cli::answer::RecoverAnswer;
 use threadkeep_cli::args;
-use threadkeep_cli::exit::{Exit, Fault};
-use threadkeep_cli::screen::Screen;
+use threadkeep_cli::exit::{CommandExit, CommandFault};
+use threadkeep_cli::screen::OutputScreen;
 
 /// Threads of one page of a list.
 const PAGE_THREADS: u32 = 100;
@@ -20,42 +20,42 @@ const HELD_NAMED_MAX: u32 = 10;
 
 /// Closes the runs of dead holders and brings their documents up to date.
 pub async fn recover(
-    session: &Session,
-    recover: args::Recover,
-    screen: &mut Screen,
-) -> Result<Exit, Fault> {
+    session: &CommandSession,
+    recover: args::RecoverArgs,
+    screen: &mut OutputScreen,
+) -> Result<CommandExit, CommandFault> {
     let opened = session.open()?;
     // After the recovery no record tells which processes died.
     opened.catch_up(screen).await;
     let recovered = opened.project().recover_runs(&recover.dead).await;
-    let recovered = recovered.map_err(|error| fault::recovery(&error))?;
+    let recovered = recovered.map_err(|error| fault::from_recovery(&error))?;
     let swept = opened.tenant().sweep_all(None).await;
-    let swept = swept.map_err(|error| fault::call(&error))?;
+    let swept = swept.map_err(|error| fault::from_call(&error))?;
     for thread in &recovered.closed {
-        opened.refresh(thread, screen).await;
+        opened.refresh_documents(thread, screen).await;
     }
-    let left = left_below(opened.tenant(), &recovered.closed).await;
-    let left = left.map_err(|error| fault::call(&error))?;
-    opened.say_if_empty(screen);
+    let left = find_abandoned_tops(opened.tenant(), &recovered.closed).await;
+    let left = left.map_err(|error| fault::from_call(&error))?;
+    opened.note_if_empty(screen);
     let held = name_held(&opened, screen).await;
-    held.map_err(|error| fault::call(&error))?;
+    held.map_err(|error| fault::from_call(&error))?;
     let mut unreadable = recovered.unreadable;
     for found in [swept.unreadable, left.unreadable].concat() {
         if unreadable.iter().all(|known| known.thread != found.thread) {
             unreadable.push(found);
         }
     }
-    Ok(screen.answer(&RecoverAnswer {
+    Ok(screen.print_answer(&RecoverAnswer {
         recovered: recovered.closed,
         unreadable: unreadable.into_iter().map(view::unreadable).collect(),
         left: left.tops,
-        exit: Exit::Done,
+        exit: CommandExit::Done,
     }))
 }
 
 /// Names the threads that processes hold which are not known to be dead, so that a lock which another
 /// program keeps is not mistaken for a run.
-async fn name_held(opened: &Opened, screen: &mut Screen) -> Result<(), CallError> {
+async fn name_held(opened: &CommandProject, screen: &mut OutputScreen) -> Result<(), CallError> {
     let filter = Filter {
         status: Some("running".to_owned()),
         ..Filter::default()
@@ -84,7 +84,10 @@ struct LeftBelow {
 /// Finds threads that have ended while threads below them were created, wait or were just
 /// recovered: no process drives those until the user resumes the top thread. Trees that another
 /// process performs at this moment are left out.
-async fn left_below(tenant: &Tenant, recovered: &[String]) -> Result<LeftBelow, CallError> {
+async fn find_abandoned_tops(
+    tenant: &Tenant,
+    recovered: &[String],
+) -> Result<LeftBelow, CallError> {
     let (mut lowest, mut left) = (recovered.to_vec(), LeftBelow::default());
     for status in ["created", "waiting"] {
         let filter = Filter {
@@ -105,10 +108,11 @@ async fn left_below(tenant: &Tenant, recovered: &[String]) -> Result<LeftBelow, 
     }
     let mut tops = BTreeMap::new();
     for thread in lowest {
-        let Some(top) = top_of(tenant, &thread, &mut tops, &mut left.unreadable).await? else {
+        let Some(top) = find_ended_top(tenant, &thread, &mut tops, &mut left.unreadable).await?
+        else {
             continue;
         };
-        if top != thread && !left.tops.contains(&top) && !is_performed(tenant, &top).await? {
+        if top != thread && !left.tops.contains(&top) && !has_running_thread(tenant, &top).await? {
             left.tops.push(top);
         }
     }
@@ -117,7 +121,7 @@ async fn left_below(tenant: &Tenant, recovered: &[String]) -> Result<LeftBelow, 
 
 /// The thread at the top of a tree, if it has ended. `tops` remembers it for every thread on the
 /// way; one that cannot be read ends the way and is named.
-async fn top_of(
+async fn find_ended_top(
     tenant: &Tenant,
     thread: &str,
     tops: &mut BTreeMap<String, Option<String>>,
@@ -150,7 +154,7 @@ fn unreadable_by(thread: &str, refused: wit::Error) -> wit::Unreadable {
     let why = match refused {
         wit::Error::Corrupt(why) => why,
         refused => {
-            let Description { code, message, .. } = describe(&refused);
+            let ErrorDescription { code, message, .. } = describe(&refused);
             wit::Failure { code, message }
         }
     };
@@ -162,7 +166,7 @@ fn unreadable_by(thread: &str, refused: wit::Error) -> wit::Unreadable {
 
 /// Returns true if a thread of this tree is running. Runs of dead processes were closed before, so
 /// its holder lives.
-async fn is_performed(tenant: &Tenant, top: &str) -> Result<bool, CallError> {
+async fn has_running_thread(tenant: &Tenant, top: &str) -> Result<bool, CallError> {
     let mut cursor = None;
     loop {
         let page = tenant.tree(top, cursor).await?;

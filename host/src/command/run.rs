@@ -1,54 +1,62 @@
 //! `run`, `resume` and `create`.
 
 use super::drive;
-use super::family;
 use super::fault;
-use super::open::{Opened, Session};
+use super::session::{CommandProject, CommandSession};
+use super::tree_totals;
 use super::view;
 use threadkeep::wit;
 use threadkeep::wit::registry::Draft;
 use threadkeep_cli::answer::ThreadAnswer;
 use threadkeep_cli::args;
-use threadkeep_cli::exit::{Exit, Fault};
+use threadkeep_cli::exit::{CommandExit, CommandFault};
 use threadkeep_cli::inputs;
-use threadkeep_cli::screen::Screen;
+use threadkeep_cli::screen::OutputScreen;
 
 /// Creates a thread and runs it to its end. A refusal comes before anything is written.
-pub async fn run(session: &Session, run: args::Run, screen: &mut Screen) -> Result<Exit, Fault> {
-    let given = inputs::object(run.inputs.as_deref(), &run.input)?;
-    let message = run.message.as_deref().map(inputs::message).transpose()?;
-    let draft = draft(Some(run.directive), given, Vec::new(), run.thread);
+pub async fn run(
+    session: &CommandSession,
+    run: args::RunArgs,
+    screen: &mut OutputScreen,
+) -> Result<CommandExit, CommandFault> {
+    let given = inputs::merge_inputs(run.inputs.as_deref(), &run.input)?;
+    let message = run
+        .message
+        .as_deref()
+        .map(inputs::user_message)
+        .transpose()?;
+    let draft = new_draft(Some(run.directive), given, Vec::new(), run.thread);
     rehearse(session, &draft, true).await?;
     let opened = session.open_or_create()?;
     let thread = create_thread(&opened, draft).await?;
     let done = drive::run(&opened, &thread, message, screen).await;
-    let answer = done.map_err(|fault| created(&opened, fault, &thread))?;
-    Ok(screen.answer(&answer))
+    let answer = done.map_err(|fault| with_created_hint(&opened, fault, &thread))?;
+    Ok(screen.print_answer(&answer))
 }
 
 /// Creates a thread without running it.
 pub async fn create(
-    session: &Session,
-    create: args::Create,
-    screen: &mut Screen,
-) -> Result<Exit, Fault> {
-    let given = inputs::object(create.inputs.as_deref(), &create.input)?;
-    let draft = draft(create.directive, given, create.capability, create.thread);
+    session: &CommandSession,
+    create: args::CreateArgs,
+    screen: &mut OutputScreen,
+) -> Result<CommandExit, CommandFault> {
+    let given = inputs::merge_inputs(create.inputs.as_deref(), &create.input)?;
+    let draft = new_draft(create.directive, given, create.capability, create.thread);
     rehearse(session, &draft, false).await?;
     let opened = session.open_or_create()?;
     let thread = create_thread(&opened, draft).await?;
-    opened.refresh(&thread, screen).await;
+    opened.refresh_documents(&thread, screen).await;
     let thread = opened.tenant().get(&thread).await;
-    let thread = thread.map_err(|error| fault::call(&error))?;
-    Ok(screen.answer(&ThreadAnswer::created(view::thread(&thread))))
+    let thread = thread.map_err(|error| fault::from_call(&error))?;
+    Ok(screen.print_answer(&ThreadAnswer::for_created(view::thread(&thread))))
 }
 
 /// Builds the draft of a new thread from the options of the command line.
-pub fn draft(
+pub fn new_draft(
     directive: Option<String>,
     inputs: String,
     capabilities: Vec<String>,
-    new: args::NewThread,
+    new: args::NewThreadArgs,
 ) -> Draft {
     Draft {
         id: new.id,
@@ -66,70 +74,78 @@ pub fn draft(
 /// Refuses, before anything is created, a thread that could not be created, or (with `runs`) not
 /// run to its end: settings that would not take effect, a policy without room for a run, and a
 /// model whose provider cannot be created. The component names that model, from a thread in memory.
-pub async fn rehearse(session: &Session, draft: &Draft, runs: bool) -> Result<(), Fault> {
-    let opened = session.rehearsal()?;
+pub async fn rehearse(
+    session: &CommandSession,
+    draft: &Draft,
+    runs: bool,
+) -> Result<(), CommandFault> {
+    let opened = session.open_rehearsal()?;
     let project = opened.project();
     project
         .check_settings()
-        .map_err(|error| fault::settings(&error))?;
+        .map_err(|error| fault::from_settings(&error))?;
     let tried = project.tenant().create(draft.clone()).await;
-    let tried = tried.map_err(|error| fault::of_names(&opened, &error))?;
+    let tried = tried.map_err(|error| fault::from_named_call(&opened, &error))?;
     if !runs {
         return Ok(());
     }
-    let room = project.guard().begin();
-    room.map_err(|refusal| fault::no_room(&refusal))?;
+    let room = project.guard().admit_run();
+    room.map_err(|refusal| fault::from_refusal(&refusal))?;
     project
         .check_model(&tried.model)
-        .map_err(|failure| fault::provider(&failure))
+        .map_err(|failure| fault::from_provider(&failure))
 }
 
 /// Makes the same checks for an existing thread that may run again. A suspended thread names the
 /// model that is pinned for it; an idle chat takes the model of its files at its next start, so its
 /// last model tells nothing.
-pub fn check_again(opened: &Opened, thread: &wit::Thread) -> Result<(), Fault> {
+pub fn check_resumable(opened: &CommandProject, thread: &wit::Thread) -> Result<(), CommandFault> {
     if !matches!(thread.status.as_str(), "created" | "suspended" | "idle") {
         return Ok(());
     }
     let project = opened.project();
     project
         .check_settings()
-        .map_err(|error| fault::settings(&error))?;
+        .map_err(|error| fault::from_settings(&error))?;
     if thread.status == "idle" {
         return Ok(());
     }
     project
         .check_model(&thread.model)
-        .map_err(|failure| fault::provider(&failure))
+        .map_err(|failure| fault::from_provider(&failure))
 }
 
 /// Creates a thread and returns its id.
-pub async fn create_thread(opened: &Opened, draft: Draft) -> Result<String, Fault> {
+pub async fn create_thread(opened: &CommandProject, draft: Draft) -> Result<String, CommandFault> {
     match opened.tenant().create(draft).await {
         Ok(thread) => Ok(thread.id),
-        Err(error) => Err(fault::of_names(opened, &error)),
+        Err(error) => Err(fault::from_named_call(opened, &error)),
     }
 }
 
 /// Adds a hint to a fault that occurred after the thread was created.
-pub fn created(opened: &Opened, mut fault: Fault, thread: &str) -> Fault {
+pub fn with_created_hint(
+    opened: &CommandProject,
+    mut fault: CommandFault,
+    thread: &str,
+) -> CommandFault {
     match fault.hint {
-        _ if opened.forgets() => {
+        _ if opened.is_memory_only() => {
             fault.hint = Some("nothing is kept of it: --store memory".to_owned());
             fault
         }
         Some(_) => fault,
-        None => fault.hint(format!("the thread is there: threadkeep show {thread}")),
+        None => fault.with_hint(format!("the thread is there: threadkeep show {thread}")),
     }
 }
 
 /// Closes the runs of dead processes, if they may keep this thread from running, so that `recover`
 /// is not needed first. Returns the thread's new record.
-pub async fn take_from_dead(
-    opened: &Opened,
+pub async fn recover_from_dead_holder(
+    opened: &CommandProject,
     thread: wit::Thread,
-    screen: &mut Screen,
-) -> Result<wit::Thread, Fault> {
+    screen: &mut OutputScreen,
+) -> Result<wit::Thread, CommandFault> {
     let in_the_way = match (thread.status.as_str(), &thread.run.lease) {
         // A child that it waits for may be held by a process that died; without this step only the
         // end of that lease would tell.
@@ -141,17 +157,17 @@ pub async fn take_from_dead(
         return Ok(thread);
     }
     let recovered = opened.project().recover(&[]).await;
-    for recovered in recovered.map_err(|error| fault::recovery(&error))? {
-        opened.refresh(&recovered, screen).await;
+    for recovered in recovered.map_err(|error| fault::from_recovery(&error))? {
+        opened.refresh_documents(&recovered, screen).await;
         // Those of other trees wait for whoever resumes them.
-        if family::lies_in(opened.tenant(), &recovered, &thread.id).await {
+        if tree_totals::lies_in(opened.tenant(), &recovered, &thread.id).await {
             screen.note(&format!(
                 "the process that held {recovered} died: it goes on"
             ));
         }
     }
     let now = opened.tenant().get(&thread.id).await;
-    now.map_err(|error| fault::of_thread(opened, &thread.id, &error))
+    now.map_err(|error| fault::from_thread_call(opened, &thread.id, &error))
 }
 
 /// Most held threads that are named.
@@ -159,7 +175,7 @@ const HELD_NAMED_MAX: usize = 10;
 
 /// Names the threads below one that another process holds, or whose lock another program keeps: this
 /// run can only wait for those.
-pub async fn name_held_below(opened: &Opened, thread: &str, screen: &mut Screen) {
+pub async fn name_held_below(opened: &CommandProject, thread: &str, screen: &mut OutputScreen) {
     let (mut named, mut cursor) = (0, None);
     loop {
         // What cannot be read is told by the run itself.
@@ -186,32 +202,37 @@ pub async fn name_held_below(opened: &Opened, thread: &str, screen: &mut Screen)
 }
 
 /// Says who holds a thread, and what to do if that is nobody of ours.
-pub fn name_held(opened: &Opened, lease: &wit::Lease, screen: &mut Screen) {
+pub fn name_held(opened: &CommandProject, lease: &wit::Lease, screen: &mut OutputScreen) {
     let (thread, holder) = (&lease.thread, &lease.holder);
-    let next = fault::busy(opened, lease);
+    let next = fault::busy_hint(opened, lease);
     screen.note(&format!("{thread} is held by {holder}; {next}"));
 }
 
 /// Resumes a thread in this process.
 pub async fn resume(
-    session: &Session,
-    resume: args::Resume,
-    screen: &mut Screen,
-) -> Result<Exit, Fault> {
-    let message = resume.message.as_deref().map(inputs::message).transpose()?;
+    session: &CommandSession,
+    resume: args::ResumeArgs,
+    screen: &mut OutputScreen,
+) -> Result<CommandExit, CommandFault> {
+    let message = resume
+        .message
+        .as_deref()
+        .map(inputs::user_message)
+        .transpose()?;
     let silent = message.is_none();
     let opened = session.open()?;
     let thread = opened.tenant().get(&resume.thread).await;
-    let thread = thread.map_err(|error| fault::of_thread(&opened, &resume.thread, &error))?;
-    let thread = take_from_dead(&opened, thread, screen).await?;
-    check_again(&opened, &thread)?;
+    let thread =
+        thread.map_err(|error| fault::from_thread_call(&opened, &resume.thread, &error))?;
+    let thread = recover_from_dead_holder(&opened, thread, screen).await?;
+    check_resumable(&opened, &thread)?;
     name_held_below(&opened, &thread.id, screen).await;
     let answer = drive::run(&opened, &thread.id, message, screen).await;
     let answer = answer.map_err(|fault| match fault.hint {
         None if silent && thread.status == "idle" => {
-            fault.hint(format!("threadkeep resume {} --message TEXT", thread.id))
+            fault.with_hint(format!("threadkeep resume {} --message TEXT", thread.id))
         }
         _ => fault,
     })?;
-    Ok(screen.answer(&answer))
+    Ok(screen.print_answer(&answer))
 }

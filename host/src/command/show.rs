@@ -1,27 +1,35 @@
 //! `show`: one thread and its last events.
 
-use super::open::{Opened, Session};
+use super::session::{CommandProject, CommandSession};
 use super::{fault, view};
 use std::collections::VecDeque;
 use threadkeep_cli::answer::ShowAnswer;
 use threadkeep_cli::args;
-use threadkeep_cli::exit::{Exit, Fault};
-use threadkeep_cli::screen::Screen;
+use threadkeep_cli::exit::{CommandExit, CommandFault};
+use threadkeep_cli::screen::OutputScreen;
 
 /// Entries of one page of events.
 const PAGE_ENTRIES: u32 = 100;
 
 /// Shows one thread and its last events.
-pub async fn show(session: &Session, show: args::Show, screen: &mut Screen) -> Result<Exit, Fault> {
+pub async fn show(
+    session: &CommandSession,
+    show: args::ShowArgs,
+    screen: &mut OutputScreen,
+) -> Result<CommandExit, CommandFault> {
     let opened = session.open_to_read(screen)?;
-    let answer = shown(&opened, &show.thread, show.events).await?;
-    Ok(screen.answer(&answer))
+    let answer = load_thread(&opened, &show.thread, show.events).await?;
+    Ok(screen.print_answer(&answer))
 }
 
 /// Loads a thread with its last `count` events. Each entry has at least one event, so at most
 /// `count` entries are read.
-pub async fn shown(opened: &Opened, thread: &str, count: u32) -> Result<ShowAnswer, Fault> {
-    let failed = |error| fault::of_thread(opened, thread, &error);
+pub async fn load_thread(
+    opened: &CommandProject,
+    thread: &str,
+    count: u32,
+) -> Result<ShowAnswer, CommandFault> {
+    let failed = |error| fault::from_thread_call(opened, thread, &error);
     let tenant = opened.tenant();
     let record = tenant.get(thread).await.map_err(failed)?;
     let wanted = count as usize;
@@ -39,6 +47,6 @@ pub async fn shown(opened: &Opened, thread: &str, count: u32) -> Result<ShowAnsw
     Ok(ShowAnswer {
         thread: view::thread(&record),
         events: events.into(),
-        exit: Exit::Done,
+        exit: CommandExit::Done,
     })
 }

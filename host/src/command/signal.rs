@@ -5,47 +5,47 @@
 //! that is lower than the one in force, or that the thread has reached already, has made a mistake,
 //! and the command refuses it before a signal is sent.
 
-use super::open::{Opened, Session};
+use super::session::{CommandProject, CommandSession};
 use super::{fault, view};
 use threadkeep::wit;
 use threadkeep::wit::runner::SignalKind;
 use threadkeep_cli::answer::{SignalAnswer, ThreadAnswer, thread_or_unnamed};
 use threadkeep_cli::args;
-use threadkeep_cli::exit::{Exit, Fault};
+use threadkeep_cli::exit::{CommandExit, CommandFault};
 use threadkeep_cli::inputs;
 use threadkeep_cli::money;
-use threadkeep_cli::screen::Screen;
+use threadkeep_cli::screen::OutputScreen;
 
-const MILLIS: u64 = 1_000;
+const MILLIS_PER_SECOND: u64 = 1_000;
 /// Most threads that are named because they have not ended; the others are counted.
 const LEFT_NAMED_MAX: usize = 20;
 
 /// Raises caps of a thread.
 pub async fn raise(
-    session: &Session,
-    raise: args::Raise,
-    screen: &mut Screen,
-) -> Result<Exit, Fault> {
+    session: &CommandSession,
+    raise: args::RaiseArgs,
+    screen: &mut OutputScreen,
+) -> Result<CommandExit, CommandFault> {
     if raise.caps.is_empty() {
-        return Err(Fault::usage("no cap is named").hint(
+        return Err(CommandFault::usage("no cap is named").with_hint(
             "name one or more of --turns, --tokens, --spend, --spawns, --depth and --duration",
         ));
     }
     let opened = session.open()?;
-    let failed = |error| fault::of_thread(&opened, &raise.thread, &error);
+    let failed = |error| fault::from_thread_call(&opened, &raise.thread, &error);
     let thread = opened.tenant().get(&raise.thread).await.map_err(failed)?;
     let caps = view::caps(&raise.caps);
     // A thread that has ended takes no signal; the component reports that.
     if thread.outcome.is_none() {
-        check(&thread, &caps)?;
+        check_raise(&thread, &caps)?;
     }
     let through = raise.through;
     let what = SignalKind::Raise(wit::runner::Raised { caps, through });
-    send(&opened, &raise.thread, "raise", what, screen).await
+    send_signal(&opened, &raise.thread, "raise", what, screen).await
 }
 
 /// Refuses caps that would not lift anything.
-fn check(thread: &wit::Thread, caps: &wit::Limits) -> Result<(), Fault> {
+fn check_raise(thread: &wit::Thread, caps: &wit::Limits) -> Result<(), CommandFault> {
     let now = &thread.limits;
     for (option, new, force) in [
         ("--turns", caps.turns, now.turns),
@@ -57,31 +57,33 @@ fn check(thread: &wit::Thread, caps: &wit::Limits) -> Result<(), Fault> {
     ] {
         let Some(new) = new else { continue };
         if force.is_none_or(|force| new < force) {
-            let force = force.map_or("no such cap".to_owned(), |force| shown(option, force));
+            let force = force.map_or("no such cap".to_owned(), |force| format_cap(option, force));
             let message = format!(
                 "{option} {} lifts nothing: {force} is in force for {}",
-                shown(option, new),
+                format_cap(option, new),
                 thread.id
             );
-            return Err(Fault::usage(message).hint("name a higher cap, or leave the option out"));
+            return Err(CommandFault::usage(message)
+                .with_hint("name a higher cap, or leave the option out"));
         }
     }
-    let raised = lifted(now, caps);
-    match still_reached(thread, &raised) {
-        Some((option, used)) if named(caps, option) => {
-            let used = shown(option, used);
+    let raised = merge_caps(now, caps);
+    match find_reached_cap(thread, &raised) {
+        Some((option, used)) if has_cap(caps, option) => {
+            let used = format_cap(option, used);
             let message = format!(
                 "{option} is too low for {}: it needs more than {used}",
                 thread.id
             );
-            Err(Fault::usage(message).hint(format!("name more than {used} with {option}")))
+            Err(CommandFault::usage(message)
+                .with_hint(format!("name more than {used} with {option}")))
         }
         Some(_) | None => Ok(()),
     }
 }
 
 /// Returns the caps in force once `caps` are set.
-fn lifted(now: &wit::Limits, caps: &wit::Limits) -> wit::Limits {
+fn merge_caps(now: &wit::Limits, caps: &wit::Limits) -> wit::Limits {
     wit::Limits {
         turns: caps.turns.or(now.turns),
         tokens: caps.tokens.or(now.tokens),
@@ -94,7 +96,7 @@ fn lifted(now: &wit::Limits, caps: &wit::Limits) -> wit::Limits {
 
 /// Returns the option of the cap that a suspended thread would still have reached under these
 /// limits, and the value that the cap must exceed.
-fn still_reached(thread: &wit::Thread, limits: &wit::Limits) -> Option<(&'static str, u64)> {
+fn find_reached_cap(thread: &wit::Thread, limits: &wit::Limits) -> Option<(&'static str, u64)> {
     let cause = thread
         .cause
         .as_ref()
@@ -117,7 +119,7 @@ fn still_reached(thread: &wit::Thread, limits: &wit::Limits) -> Option<(&'static
     (limit <= used).then_some((option, used))
 }
 
-fn named(caps: &wit::Limits, option: &str) -> bool {
+fn has_cap(caps: &wit::Limits, option: &str) -> bool {
     match option {
         "--turns" => caps.turns.is_some(),
         "--tokens" => caps.tokens.is_some(),
@@ -129,66 +131,66 @@ fn named(caps: &wit::Limits, option: &str) -> bool {
 }
 
 /// Formats a cap as the user writes it.
-fn shown(option: &str, value: u64) -> String {
+fn format_cap(option: &str, value: u64) -> String {
     match option {
-        "--spend" => money::shown(value),
-        "--duration" => format!("{} s", value.div_ceil(MILLIS)),
+        "--spend" => money::format_usd(value),
+        "--duration" => format!("{} s", value.div_ceil(MILLIS_PER_SECOND)),
         _ => value.to_string(),
     }
 }
 
 /// Cancels a thread: it ends when its current step is done.
 pub async fn cancel(
-    session: &Session,
-    named: args::Named,
-    screen: &mut Screen,
-) -> Result<Exit, Fault> {
+    session: &CommandSession,
+    named: args::ThreadArgs,
+    screen: &mut OutputScreen,
+) -> Result<CommandExit, CommandFault> {
     let opened = session.open()?;
-    send(&opened, &named.thread, "cancel", SignalKind::Cancel, screen).await
+    send_signal(&opened, &named.thread, "cancel", SignalKind::Cancel, screen).await
 }
 
 /// Kills a thread: it ends at once.
 pub async fn kill(
-    session: &Session,
-    named: args::Named,
-    screen: &mut Screen,
-) -> Result<Exit, Fault> {
+    session: &CommandSession,
+    named: args::ThreadArgs,
+    screen: &mut OutputScreen,
+) -> Result<CommandExit, CommandFault> {
     let opened = session.open()?;
-    send(&opened, &named.thread, "kill", SignalKind::Kill, screen).await
+    send_signal(&opened, &named.thread, "kill", SignalKind::Kill, screen).await
 }
 
 /// Sends a message to a thread.
 pub async fn message(
-    session: &Session,
-    message: args::Message,
-    screen: &mut Screen,
-) -> Result<Exit, Fault> {
-    let what = SignalKind::Message(inputs::message(&message.text)?);
+    session: &CommandSession,
+    message: args::MessageArgs,
+    screen: &mut OutputScreen,
+) -> Result<CommandExit, CommandFault> {
+    let what = SignalKind::Message(inputs::user_message(&message.text)?);
     let opened = session.open()?;
-    send(&opened, &message.thread, "message", what, screen).await
+    send_signal(&opened, &message.thread, "message", what, screen).await
 }
 
 /// Sets or removes the title of a thread.
 pub async fn title(
-    session: &Session,
-    title: args::Title,
-    screen: &mut Screen,
-) -> Result<Exit, Fault> {
+    session: &CommandSession,
+    title: args::TitleArgs,
+    screen: &mut OutputScreen,
+) -> Result<CommandExit, CommandFault> {
     let opened = session.open()?;
     let titled = opened.tenant().set_title(&title.thread, title.text).await;
-    let titled = titled.map_err(|error| fault::of_thread(&opened, &title.thread, &error))?;
-    opened.refresh(&titled.id, screen).await;
-    Ok(screen.answer(&ThreadAnswer::titled(view::thread(&titled))))
+    let titled = titled.map_err(|error| fault::from_thread_call(&opened, &title.thread, &error))?;
+    opened.refresh_documents(&titled.id, screen).await;
+    Ok(screen.print_answer(&ThreadAnswer::for_titled(view::thread(&titled))))
 }
 
-async fn send(
-    opened: &Opened,
+async fn send_signal(
+    opened: &CommandProject,
     thread: &str,
     name: &str,
     what: SignalKind,
-    screen: &mut Screen,
-) -> Result<Exit, Fault> {
-    let failed = |error| fault::of_thread(opened, thread, &error);
+    screen: &mut OutputScreen,
+) -> Result<CommandExit, CommandFault> {
+    let failed = |error| fault::from_thread_call(opened, thread, &error);
     let tenant = opened.tenant();
     let ends = matches!(what, SignalKind::Cancel | SignalKind::Kill);
     if let Err(error) = tenant.signal(thread, &fresh_id(), what).await {
@@ -199,12 +201,12 @@ async fn send(
         });
     }
     if ends {
-        tell_children(opened, thread, screen).await;
+        propagate_to_children(opened, thread, screen).await;
     }
     let record = tenant.get(thread).await.map_err(failed)?;
-    opened.refresh(&record.id, screen).await;
+    opened.refresh_documents(&record.id, screen).await;
     let can_go_on =
-        record.status == "suspended" && still_reached(&record, &record.limits).is_none();
+        record.status == "suspended" && find_reached_cap(&record, &record.limits).is_none();
     let dead = record
         .run
         .lease
@@ -213,7 +215,7 @@ async fn send(
     if name == "cancel" && dead {
         screen.note("the process that holds it is dead: `threadkeep recover` ends it");
     }
-    Ok(screen.answer(&SignalAnswer {
+    Ok(screen.print_answer(&SignalAnswer {
         thread_id: record.id,
         signal: name.to_owned(),
         status: record.status,
@@ -221,19 +223,24 @@ async fn send(
         version: record.version,
         can_go_on,
         own_loop: record.run.step.as_deref() == Some("own-loop"),
-        exit: Exit::Done,
+        exit: CommandExit::Done,
     }))
 }
 
 /// Ends what lies below a thread that cannot be ended itself, because a record of it is missing or
 /// cannot be read. The component has told its children; the fault then says who has not ended.
-async fn end_below(opened: &Opened, thread: &str, fault: Fault, screen: &mut Screen) -> Fault {
+async fn end_below(
+    opened: &CommandProject,
+    thread: &str,
+    fault: CommandFault,
+    screen: &mut OutputScreen,
+) -> CommandFault {
     let tenant = opened.tenant();
     // Nothing was told where the records are sound, or where no thread of this name ever was.
     if tenant.get(thread).await.is_ok() || tenant.tree(thread, None).await.is_err() {
         return fault;
     }
-    tell_children(opened, thread, screen).await;
+    propagate_to_children(opened, thread, screen).await;
     let (mut ended, mut left, mut cursor) = (0_u64, Vec::new(), None);
     loop {
         let page = match tenant.tree(thread, cursor).await {
@@ -270,12 +277,12 @@ async fn end_below(opened: &Opened, thread: &str, fault: Fault, screen: &mut Scr
             left.join(", ")
         ),
     };
-    Fault { message, ..fault }
+    CommandFault { message, ..fault }
 }
 
 /// Propagates the end of a thread to the threads that it spawned. An intent that cannot be
 /// propagated now is in the records, for `recover` and the next run.
-async fn tell_children(opened: &Opened, thread: &str, screen: &mut Screen) {
+async fn propagate_to_children(opened: &CommandProject, thread: &str, screen: &mut OutputScreen) {
     let tenant = opened.tenant();
     let swept = tenant.sweep_all(Some(thread)).await;
     for child in swept.iter().flat_map(|swept| &swept.unreadable) {
@@ -301,7 +308,7 @@ async fn tell_children(opened: &Opened, thread: &str, screen: &mut Screen) {
             }
         };
         for branch in page.branches.iter().filter(|branch| branch.depth > 0) {
-            opened.refresh(&branch.thread, screen).await;
+            opened.refresh_documents(&branch.thread, screen).await;
         }
         match page.cursor {
             None => return,

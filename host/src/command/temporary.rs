@@ -2,12 +2,12 @@
 //! store.
 
 use super::fault;
-use super::open::Session;
+use super::session::CommandSession;
 use cap_std::fs::Dir;
 use std::path::{Path, PathBuf};
 use threadkeep::authority;
-use threadkeep_cli::exit::Fault;
-use threadkeep_cli::screen::Screen;
+use threadkeep_cli::exit::CommandFault;
+use threadkeep_cli::screen::OutputScreen;
 
 /// A directory that lives no longer than a command. Dropping it removes it.
 pub struct TemporaryDirectory {
@@ -17,10 +17,10 @@ pub struct TemporaryDirectory {
 
 impl TemporaryDirectory {
     /// Creates one in the directory that `TMPDIR` names. `what` becomes a part of its name.
-    pub fn make(session: &Session, what: &str) -> Result<Self, Fault> {
+    pub fn create(session: &CommandSession, what: &str) -> Result<Self, CommandFault> {
         let mut bytes = [0_u8; 8];
         getrandom::fill(&mut bytes).map_err(|error| {
-            Fault::new(
+            CommandFault::new(
                 "random",
                 format!("the system has no random numbers: {error}"),
             )
@@ -31,8 +31,8 @@ impl TemporaryDirectory {
             .find_map(|name| environment.get(name));
         let name = format!("threadkeep-{what}-{:016x}", u64::from_be_bytes(bytes));
         let path = Path::new(base.unwrap_or("/tmp")).join(name);
-        let dir = authority::private_dir_ambient(&path).map_err(|error| {
-            fault::authority(&error).hint("set TMPDIR to a directory that can be written")
+        let dir = authority::open_private_dir_ambient(&path).map_err(|error| {
+            fault::from_authority(&error).with_hint("set TMPDIR to a directory that can be written")
         })?;
         Ok(Self {
             dir: Some(dir),
@@ -46,19 +46,21 @@ impl TemporaryDirectory {
     }
 
     /// The directory.
-    pub fn dir(&self) -> Result<&Dir, Fault> {
+    pub fn dir(&self) -> Result<&Dir, CommandFault> {
         self.dir
             .as_ref()
-            .ok_or_else(|| Fault::new("io", "the temporary directory is gone"))
+            .ok_or_else(|| CommandFault::new("io", "the temporary directory is gone"))
     }
 
     /// Opens another handle of it.
-    pub fn clone_dir(&self) -> Result<Dir, Fault> {
-        self.dir()?.try_clone().map_err(|error| self.failed(&error))
+    pub fn clone_dir(&self) -> Result<Dir, CommandFault> {
+        self.dir()?
+            .try_clone()
+            .map_err(|error| self.io_fault(&error))
     }
 
     /// Writes a file below it.
-    pub fn write(&self, path: &str, text: &str) -> Result<(), Fault> {
+    pub fn write(&self, path: &str, text: &str) -> Result<(), CommandFault> {
         let dir = self.dir()?;
         let written = match Path::new(path).parent() {
             Some(parent) => dir
@@ -66,17 +68,17 @@ impl TemporaryDirectory {
                 .and_then(|()| dir.write(path, text)),
             None => dir.write(path, text),
         };
-        written.map_err(|error| self.failed(&error))
+        written.map_err(|error| self.io_fault(&error))
     }
 
     /// Converts an error of the operating system about it.
-    pub fn failed(&self, error: &std::io::Error) -> Fault {
-        Fault::new("io", format!("{}: {error}", self.path.display()))
-            .hint("set TMPDIR to a directory that can be written")
+    pub fn io_fault(&self, error: &std::io::Error) -> CommandFault {
+        CommandFault::new("io", format!("{}: {error}", self.path.display()))
+            .with_hint("set TMPDIR to a directory that can be written")
     }
 
     /// Removes it, and warns if that fails.
-    pub fn remove(mut self, screen: &mut Screen) {
+    pub fn remove(mut self, screen: &mut OutputScreen) {
         if let Some(Err(error)) = self.dir.take().map(remove_all) {
             screen.warn(&format!("{} stays: {error}", self.path.display()));
         }

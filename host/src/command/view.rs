@@ -3,19 +3,19 @@
 
 use serde_json::Value;
 use std::time::Duration;
-use threadkeep::documents::rfc3339;
-use threadkeep::driver::Costs;
+use threadkeep::documents::format_rfc3339;
+use threadkeep::driver::ThreadCosts;
 use threadkeep::error::describe;
 use threadkeep::wit;
 use threadkeep_cli::answer::{
-    AccountView, Books, Cause, Cost, EventView, LimitsView, RunView, ThreadRow, ThreadView,
-    UnreadableRow,
+    AccountFigures, AccountView, EventView, LimitsView, RunView, StatusCause, ThreadCost,
+    ThreadRow, ThreadView, UnreadableRow,
 };
-use threadkeep_cli::args::Caps;
+use threadkeep_cli::args::CapArgs;
 
 /// Converts the costs of a thread.
-pub fn cost(costs: &Costs) -> Cost {
-    Cost {
+pub fn cost(costs: &ThreadCosts) -> ThreadCost {
+    ThreadCost {
         turns: costs.turns,
         input_tokens: costs.input_tokens,
         output_tokens: costs.output_tokens,
@@ -24,8 +24,8 @@ pub fn cost(costs: &Costs) -> Cost {
 }
 
 /// Converts the reason for a thread's status.
-pub fn cause(cause: &wit::Cause) -> Cause {
-    Cause {
+pub fn cause(cause: &wit::Cause) -> StatusCause {
+    StatusCause {
         reason: cause.reason.clone(),
         code: cause.code.clone(),
         message: cause.message.clone(),
@@ -33,7 +33,7 @@ pub fn cause(cause: &wit::Cause) -> Cause {
 }
 
 /// Parses stored JSON. Text that is not JSON becomes a JSON string.
-pub fn json(text: &str) -> Value {
+pub fn parse_json(text: &str) -> Value {
     match text {
         "" => Value::Null,
         text => serde_json::from_str(text).unwrap_or_else(|_| Value::from(text)),
@@ -41,7 +41,7 @@ pub fn json(text: &str) -> Value {
 }
 
 /// Converts a thread to a row of `list`.
-pub fn row(thread: &wit::Thread) -> ThreadRow {
+pub fn thread_row(thread: &wit::Thread) -> ThreadRow {
     ThreadRow {
         thread_id: thread.id.clone(),
         directive: thread.directive.clone(),
@@ -52,10 +52,10 @@ pub fn row(thread: &wit::Thread) -> ThreadRow {
         task: thread.task.clone(),
         parent: thread.parent.clone(),
         model: thread.model.clone(),
-        cost: cost(&Costs::of(thread)),
+        cost: cost(&ThreadCosts::from_thread(thread)),
         version: thread.version,
-        created: rfc3339(thread.created),
-        updated: rfc3339(thread.updated),
+        created: format_rfc3339(thread.created),
+        updated: format_rfc3339(thread.updated),
     }
 }
 
@@ -71,7 +71,7 @@ pub fn unreadable(thread: wit::Unreadable) -> UnreadableRow {
 
 /// Converts a whole thread.
 pub fn thread(thread: &wit::Thread) -> ThreadView {
-    let costs = Costs::of(thread);
+    let costs = ThreadCosts::from_thread(thread);
     ThreadView {
         thread_id: thread.id.clone(),
         directive: thread.directive.clone(),
@@ -88,14 +88,14 @@ pub fn thread(thread: &wit::Thread) -> ThreadView {
         model: thread.model.clone(),
         limits: limits(&thread.limits),
         capabilities: thread.capabilities.clone(),
-        inputs: json(&thread.inputs),
-        result: thread.result.as_deref().map(json),
+        inputs: parse_json(&thread.inputs),
+        result: thread.result.as_deref().map(parse_json),
         cost: cost(&costs),
         duration: costs.duration_millis,
         run: run(&thread.run),
         version: thread.version,
-        created: rfc3339(thread.created),
-        updated: rfc3339(thread.updated),
+        created: format_rfc3339(thread.created),
+        updated: format_rfc3339(thread.updated),
     }
 }
 
@@ -103,14 +103,14 @@ fn run(run: &wit::Run) -> RunView {
     RunView {
         number: run.number,
         holder: run.lease.as_ref().map(|lease| lease.holder.clone()),
-        expiry: run.lease.as_ref().map(|lease| rfc3339(lease.expiry)),
+        expiry: run.lease.as_ref().map(|lease| format_rfc3339(lease.expiry)),
         step: run.step.clone(),
     }
 }
 
 /// Converts an account.
 pub fn account(account: wit::Account) -> AccountView {
-    AccountView::from(Books {
+    AccountView::from(AccountFigures {
         chain: account.chain,
         parent: account.parent,
         limit: account.limit,
@@ -136,7 +136,7 @@ pub fn limits(limits: &wit::Limits) -> LimitsView {
 }
 
 /// Converts caps of the command line.
-pub fn caps(caps: &Caps) -> wit::Limits {
+pub fn caps(caps: &CapArgs) -> wit::Limits {
     let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     wit::Limits {
         turns: caps.turns,
@@ -154,7 +154,7 @@ pub fn event(event: &wit::Event) -> EventView {
         version: event.version,
         index: event.index,
         kind: event.kind.clone(),
-        time: rfc3339(event.time),
-        body: json(&event.body),
+        time: format_rfc3339(event.time),
+        body: parse_json(&event.body),
     }
 }

@@ -1,19 +1,22 @@
 //! Conversions between WIT and the host's own types: exhaustive both ways, only in this file.
 
 use crate::bindings::threadkeep::threads::{library, llm, storage, types};
-use crate::clock::Time;
+use crate::clock::ClockTime;
 use crate::library::LibraryError;
-use crate::models::{Block, Completion, Failure, Usage};
-use crate::storage::{Expect, Item, Key, Line, Op, Outcome, Page, StorageError};
+use crate::models::{ModelCompletion, ModelFailure, ReplyBlock, Usage};
+use crate::storage::{
+    CommitOp, CommitOutcome, LogEntry, RecordExpectation, RecordKey, RecordPage, StorageError,
+    StoredRecord,
+};
 
-pub(crate) fn key_in(key: storage::Key) -> Key {
-    Key {
+pub(crate) fn key_from_wit(key: storage::Key) -> RecordKey {
+    RecordKey {
         collection: key.collection,
         name: key.name,
     }
 }
 
-pub(crate) fn item(item: Item) -> storage::Item {
+pub(crate) fn item_to_wit(item: StoredRecord) -> storage::Item {
     let key = storage::Key {
         collection: item.key.collection,
         name: item.key.name,
@@ -25,7 +28,7 @@ pub(crate) fn item(item: Item) -> storage::Item {
     }
 }
 
-pub(crate) fn page(page: Page) -> storage::Page {
+pub(crate) fn page_to_wit(page: RecordPage) -> storage::Page {
     let damaged = page.damaged.into_iter().map(|item| storage::Damaged {
         name: item.name,
         why: types::Failure {
@@ -34,46 +37,48 @@ pub(crate) fn page(page: Page) -> storage::Page {
         },
     });
     storage::Page {
-        items: page.items.into_iter().map(item).collect(),
+        items: page.items.into_iter().map(item_to_wit).collect(),
         damaged: damaged.collect(),
         cursor: page.cursor,
     }
 }
 
-pub(crate) fn line(line: Line) -> storage::Line {
+pub(crate) fn log_entry_to_wit(line: LogEntry) -> storage::Line {
     storage::Line {
         position: line.position,
         value: line.value,
     }
 }
 
-fn expect_in(expect: storage::Expectation) -> Expect {
+fn expectation_from_wit(expect: storage::Expectation) -> RecordExpectation {
     match expect {
-        storage::Expectation::Any => Expect::Any,
-        storage::Expectation::Absent => Expect::Absent,
-        storage::Expectation::Version(version) => Expect::Version(version),
+        storage::Expectation::Any => RecordExpectation::Any,
+        storage::Expectation::Absent => RecordExpectation::Absent,
+        storage::Expectation::Version(version) => RecordExpectation::Version(version),
     }
 }
 
-pub(crate) fn op_in(op: storage::Op) -> Op {
+pub(crate) fn op_from_wit(op: storage::Op) -> CommitOp {
     match op {
-        storage::Op::Check(op) => Op::Check {
-            key: key_in(op.key),
-            expect: expect_in(op.expect),
+        storage::Op::Check(op) => CommitOp::Check {
+            key: key_from_wit(op.key),
+            expect: expectation_from_wit(op.expect),
         },
-        storage::Op::Put(op) => Op::Put {
-            key: key_in(op.key),
-            expect: expect_in(op.expect),
+        storage::Op::Put(op) => CommitOp::Put {
+            key: key_from_wit(op.key),
+            expect: expectation_from_wit(op.expect),
             value: op.value,
         },
-        storage::Op::Delete(key) => Op::Delete { key: key_in(key) },
-        storage::Op::Append(op) => Op::Append {
+        storage::Op::Delete(key) => CommitOp::Delete {
+            key: key_from_wit(key),
+        },
+        storage::Op::Append(op) => CommitOp::Append {
             log: op.log,
             partition: op.partition,
             at: op.at,
             value: op.value,
         },
-        storage::Op::Trim(op) => Op::Trim {
+        storage::Op::Trim(op) => CommitOp::Trim {
             log: op.log,
             partition: op.partition,
             below: op.below,
@@ -81,20 +86,20 @@ pub(crate) fn op_in(op: storage::Op) -> Op {
     }
 }
 
-pub(crate) fn outcome(outcome: Outcome) -> storage::Outcome {
+pub(crate) fn outcome_to_wit(outcome: CommitOutcome) -> storage::Outcome {
     match outcome {
-        Outcome::Committed => storage::Outcome {
+        CommitOutcome::Committed => storage::Outcome {
             committed: true,
             found: Vec::new(),
         },
-        Outcome::Conflict(found) => storage::Outcome {
+        CommitOutcome::Conflict(found) => storage::Outcome {
             committed: false,
-            found: found.into_iter().map(item).collect(),
+            found: found.into_iter().map(item_to_wit).collect(),
         },
     }
 }
 
-pub(crate) fn storage_error(error: StorageError) -> storage::Error {
+pub(crate) fn storage_error_to_wit(error: StorageError) -> storage::Error {
     let failure = |code: &str| types::Failure {
         code: code.to_owned(),
         message: error.to_string(),
@@ -113,7 +118,7 @@ pub(crate) fn storage_error(error: StorageError) -> storage::Error {
     }
 }
 
-pub(crate) fn library_error(error: LibraryError) -> library::Error {
+pub(crate) fn library_error_to_wit(error: LibraryError) -> library::Error {
     match error {
         LibraryError::Invalid {
             place,
@@ -137,21 +142,21 @@ pub(crate) fn library_error(error: LibraryError) -> library::Error {
     }
 }
 
-pub(crate) fn instant(time: Time) -> types::Instant {
+pub(crate) fn time_to_wit(time: ClockTime) -> types::Instant {
     types::Instant {
         seconds: time.seconds,
         nanos: time.nanos,
     }
 }
 
-pub(crate) fn time_in(time: types::Instant) -> Time {
-    Time {
+pub(crate) fn time_from_wit(time: types::Instant) -> ClockTime {
+    ClockTime {
         seconds: time.seconds,
         nanos: time.nanos,
     }
 }
 
-fn usage(usage: Usage) -> types::Usage {
+fn usage_to_wit(usage: Usage) -> types::Usage {
     let Usage {
         input,
         output,
@@ -168,23 +173,23 @@ fn usage(usage: Usage) -> types::Usage {
     }
 }
 
-pub(crate) fn completion(completion: &Completion) -> llm::Completion {
-    let blocks: Vec<serde_json::Value> = completion.blocks.iter().map(block).collect();
+pub(crate) fn completion_to_wit(completion: &ModelCompletion) -> llm::Completion {
+    let blocks: Vec<serde_json::Value> = completion.blocks.iter().map(block_to_json).collect();
     llm::Completion {
         blocks: serde_json::Value::Array(blocks).to_string(),
         finish: completion.finish.clone(),
-        usage: completion.usage.map(usage),
+        usage: completion.usage.map(usage_to_wit),
         session: completion.session.clone(),
     }
 }
 
-fn block(block: &Block) -> serde_json::Value {
+fn block_to_json(block: &ReplyBlock) -> serde_json::Value {
     match block {
-        Block::Text { text } => serde_json::json!({"type": "text", "text": text}),
-        Block::Thinking { text, raw } => {
+        ReplyBlock::Text { text } => serde_json::json!({"type": "text", "text": text}),
+        ReplyBlock::Thinking { text, raw } => {
             serde_json::json!({"type": "thinking", "text": text, "raw": raw})
         }
-        Block::ToolUse {
+        ReplyBlock::ToolUse {
             id,
             name,
             arguments,
@@ -199,7 +204,7 @@ fn block(block: &Block) -> serde_json::Value {
     }
 }
 
-pub(crate) fn failure(failure: &Failure) -> llm::Error {
+pub(crate) fn failure_to_wit(failure: &ModelFailure) -> llm::Error {
     llm::Error {
         kind: failure.kind.as_str().to_owned(),
         code: failure.code.clone(),
@@ -208,7 +213,7 @@ pub(crate) fn failure(failure: &Failure) -> llm::Error {
             .retry_after
             .map(|after| u64::try_from(after.as_millis()).unwrap_or(u64::MAX)),
         sent: failure.sent,
-        usage: failure.usage.map(usage),
+        usage: failure.usage.map(usage_to_wit),
         partial: failure.partial.clone(),
     }
 }

@@ -1,45 +1,50 @@
-//! The imports of the component, implemented on a [`View`]: translation and metering only.
+//! The imports of the component, implemented on a [`ImportView`]: translation and metering only.
 
-use super::{Context, View, convert, size};
+use super::{ImportView, TenantContext, convert, size};
 use crate::bindings::threadkeep::threads::{clock, library, llm, random, storage, tools, types};
-use crate::storage::{Answer, deadline};
+use crate::storage::{BoundedRecords, deadline};
 use wasmtime::Result;
 
 /// Most random bytes of one call: ids need eight.
 const RANDOM_BYTES_MAX: u32 = 64;
 
-impl View<'_> {
+impl ImportView<'_> {
     /// Serves an import: `bytes` is the size of its arguments, `size` measures its answer.
     fn serve<T>(
         &mut self,
         bytes: usize,
-        import: impl FnOnce(&Context) -> T,
+        import: impl FnOnce(&TenantContext) -> T,
         size: impl FnOnce(&T) -> usize,
     ) -> Result<T> {
-        let entered = self.meter.enter(bytes)?;
+        let entered = self.meter.enter_import(bytes)?;
         let context = self.context;
         let answer = deadline::serve_until(self.meter.deadline(), || import(context));
-        self.meter.leave(entered, size(&answer))?;
+        self.meter.leave_import(entered, size(&answer))?;
         Ok(answer)
     }
 }
 
-impl types::Host for View<'_> {}
+impl types::Host for ImportView<'_> {}
 
-impl storage::Host for View<'_> {
+impl storage::Host for ImportView<'_> {
     fn get(
         &mut self,
         keys: Vec<storage::Key>,
     ) -> Result<std::result::Result<Vec<storage::Item>, storage::Error>> {
-        let keys: Vec<_> = keys.into_iter().map(convert::key_in).collect();
+        let keys: Vec<_> = keys.into_iter().map(convert::key_from_wit).collect();
         let items = self.serve(
             size::keys(&keys),
-            |context| context.storage.get(&keys).and_then(Answer::whole),
+            |context| {
+                context
+                    .storage
+                    .get(&keys)
+                    .and_then(BoundedRecords::check_all_fit)
+            },
             size::items,
         )?;
         Ok(items
-            .map(|items| items.into_iter().map(convert::item).collect())
-            .map_err(convert::storage_error))
+            .map(|items| items.into_iter().map(convert::item_to_wit).collect())
+            .map_err(convert::storage_error_to_wit))
     }
 
     fn scan(
@@ -58,7 +63,9 @@ impl storage::Host for View<'_> {
             },
             size::page,
         )?;
-        Ok(page.map(convert::page).map_err(convert::storage_error))
+        Ok(page
+            .map(convert::page_to_wit)
+            .map_err(convert::storage_error_to_wit))
     }
 
     fn read_log(
@@ -78,8 +85,8 @@ impl storage::Host for View<'_> {
             size::lines,
         )?;
         Ok(lines
-            .map(|lines| lines.into_iter().map(convert::line).collect())
-            .map_err(convert::storage_error))
+            .map(|lines| lines.into_iter().map(convert::log_entry_to_wit).collect())
+            .map_err(convert::storage_error_to_wit))
     }
 
     fn commit(
@@ -87,26 +94,31 @@ impl storage::Host for View<'_> {
         ops: Vec<storage::Op>,
         closing: bool,
     ) -> Result<std::result::Result<storage::Outcome, storage::Error>> {
-        let ops: Vec<_> = ops.into_iter().map(convert::op_in).collect();
+        let ops: Vec<_> = ops.into_iter().map(convert::op_from_wit).collect();
         let outcome = self.serve(
             size::ops(&ops),
-            |context| context.storage.commit(&ops, closing).map(Answer::fitting),
+            |context| {
+                context
+                    .storage
+                    .commit(&ops, closing)
+                    .map(BoundedRecords::trim_conflict)
+            },
             size::outcome,
         )?;
         Ok(outcome
-            .map(convert::outcome)
-            .map_err(convert::storage_error))
+            .map(convert::outcome_to_wit)
+            .map_err(convert::storage_error_to_wit))
     }
 }
 
-impl clock::Host for View<'_> {
+impl clock::Host for ImportView<'_> {
     fn now(&mut self) -> Result<types::Instant> {
         let now = self.serve(0, |context| context.clock.now(), |_| 0)?;
-        Ok(convert::instant(now))
+        Ok(convert::time_to_wit(now))
     }
 }
 
-impl random::Host for View<'_> {
+impl random::Host for ImportView<'_> {
     fn bytes(&mut self, count: u32) -> Result<String> {
         if count > RANDOM_BYTES_MAX {
             wasmtime::bail!(
@@ -120,7 +132,7 @@ impl random::Host for View<'_> {
     }
 }
 
-impl library::Host for View<'_> {
+impl library::Host for ImportView<'_> {
     fn get(
         &mut self,
         kind: String,
@@ -131,13 +143,13 @@ impl library::Host for View<'_> {
             |context| context.library.get(&kind, &name),
             size::documents,
         )?;
-        Ok(documents.map_err(convert::library_error))
+        Ok(documents.map_err(convert::library_error_to_wit))
     }
 }
 
 /// A host with its own driver answers model and tool calls itself; the component's own loop, which
 /// would call these imports, does not exist yet.
-impl llm::Host for View<'_> {
+impl llm::Host for ImportView<'_> {
     fn complete(
         &mut self,
         _: llm::Request,
@@ -146,7 +158,7 @@ impl llm::Host for View<'_> {
     }
 }
 
-impl tools::Host for View<'_> {
+impl tools::Host for ImportView<'_> {
     fn call(&mut self, _: Vec<types::ToolCall>) -> Result<Vec<types::ToolOutcome>> {
         wasmtime::bail!("tools.call: this host drives tool calls itself")
     }

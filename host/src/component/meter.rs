@@ -1,13 +1,13 @@
 //! Measures what one call has used: imports, bytes both ways, time. The host counts by itself,
 //! whatever the component says.
 
-use crate::limits::{LimitHit, Limits, WALL_TIME_MOST};
+use crate::limits::{EngineLimits, LimitHit, WALL_TIME_BOUND};
 use std::time::{Duration, Instant};
 
 /// Counts one call after another; each store of the component has one.
 #[derive(Debug)]
-pub struct Meter {
-    limits: Limits,
+pub struct CallMeter {
+    limits: EngineLimits,
     begun: Instant,
     deadline: Instant,
     host_calls: u32,
@@ -18,17 +18,17 @@ pub struct Meter {
 
 /// Time at which an import call entered the host.
 #[must_use]
-pub(super) struct Entered(Instant);
+pub(super) struct EnteredImport(Instant);
 
-impl Meter {
+impl CallMeter {
     /// A meter on which a call begins now.
-    pub fn new(limits: &Limits) -> Self {
+    pub fn new(limits: &EngineLimits) -> Self {
         let now = Instant::now();
         Self {
             limits: *limits,
             begun: now,
             // An engine made by the embedder has not had its limits checked.
-            deadline: now + limits.wall_time_max.min(WALL_TIME_MOST),
+            deadline: now + limits.wall_time_max.min(WALL_TIME_BOUND),
             host_calls: 0,
             host_bytes: 0,
             answer_bytes: 0,
@@ -37,18 +37,18 @@ impl Meter {
     }
 
     /// Begins a call: everything counts from zero. For hosts with their own engine.
-    pub fn begin(&mut self) {
+    pub fn begin_call(&mut self) {
         *self = Self::new(&self.limits);
     }
 
     /// Begins a call whose answer is awaited until `deadline`.
-    pub(crate) fn begin_until(&mut self, deadline: Instant) {
-        self.begin();
+    pub(crate) fn begin_call_until(&mut self, deadline: Instant) {
+        self.begin_call();
         self.deadline = deadline;
     }
 
     /// Time that the call has computed: all but the time inside imports.
-    pub fn computed(&self) -> Duration {
+    pub fn compute_time(&self) -> Duration {
         self.begun.elapsed().saturating_sub(self.host_time)
     }
 
@@ -67,13 +67,13 @@ impl Meter {
     /// # Errors
     /// The limit that the call has reached.
     pub(crate) fn check_time(&self) -> Result<(), LimitHit> {
-        if self.computed() >= self.limits.compute_time_max {
+        if self.compute_time() >= self.limits.compute_time_max {
             return Err(LimitHit("compute_time_max"));
         }
-        self.check_wall()
+        self.check_deadline()
     }
 
-    fn check_wall(&self) -> Result<(), LimitHit> {
+    fn check_deadline(&self) -> Result<(), LimitHit> {
         match Instant::now() < self.deadline {
             true => Ok(()),
             false => Err(LimitHit("wall_time_max")),
@@ -81,7 +81,7 @@ impl Meter {
     }
 
     /// Counts an import call with arguments of `bytes` bytes.
-    pub(super) fn enter(&mut self, bytes: usize) -> Result<Entered, LimitHit> {
+    pub(super) fn enter_import(&mut self, bytes: usize) -> Result<EnteredImport, LimitHit> {
         self.host_calls += 1;
         if self.host_calls > self.limits.host_calls_max {
             return Err(LimitHit("host_calls_max"));
@@ -90,17 +90,21 @@ impl Meter {
         if self.host_bytes > self.limits.host_bytes_max {
             return Err(LimitHit("host_bytes_max"));
         }
-        Ok(Entered(Instant::now()))
+        Ok(EnteredImport(Instant::now()))
     }
 
     /// Counts the answer of the import, of `bytes` bytes.
-    pub(super) fn leave(&mut self, entered: Entered, bytes: usize) -> Result<(), LimitHit> {
+    pub(super) fn leave_import(
+        &mut self,
+        entered: EnteredImport,
+        bytes: usize,
+    ) -> Result<(), LimitHit> {
         self.host_time += entered.0.elapsed();
         self.answer_bytes = self.answer_bytes.saturating_add(bytes);
         if self.answer_bytes > self.limits.answer_bytes_max {
             return Err(LimitHit("answer_bytes_max"));
         }
-        self.check_wall()
+        self.check_deadline()
     }
 }
 
@@ -110,11 +114,11 @@ mod tests {
 
     /// Symptom: a call panicked when it began. Cause: `Instant` cannot represent so distant a time.
     #[test]
-    fn a_time_without_end_is_no_panic() {
-        let limits = Limits {
+    fn unbounded_wall_time_does_not_panic() {
+        let limits = EngineLimits {
             wall_time_max: Duration::MAX,
-            ..Limits::local()
+            ..EngineLimits::local()
         };
-        assert_eq!(Meter::new(&limits).check_time(), Ok(()));
+        assert_eq!(CallMeter::new(&limits).check_time(), Ok(()));
     }
 }

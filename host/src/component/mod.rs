@@ -10,11 +10,11 @@ mod meter;
 mod size;
 
 pub use crate::bindings::{Threads, ThreadsPre};
-pub use meter::Meter;
+pub use meter::CallMeter;
 
-use crate::clock::{Clock, SystemClock};
-use crate::library::Library;
-use crate::storage::Storage;
+use crate::clock::{HostClock, SystemClock};
+use crate::library::TenantLibrary;
+use crate::storage::StorageBackend;
 use std::sync::Arc;
 use wasmtime::component::{HasData, Linker};
 
@@ -22,44 +22,44 @@ use wasmtime::component::{HasData, Linker};
 /// traps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("there are no random numbers")]
-pub struct NoRandom;
+pub struct RandomUnavailable;
 
 /// Gives random bytes for ids.
-pub trait Random: Send + Sync {
+pub trait RandomSource: Send + Sync {
     /// Fills the buffer.
     ///
     /// # Errors
     /// If it cannot be filled; its content is then not used.
-    fn fill(&self, bytes: &mut [u8]) -> Result<(), NoRandom>;
+    fn fill(&self, bytes: &mut [u8]) -> Result<(), RandomUnavailable>;
 }
 
 /// The operating system's random numbers.
 #[derive(Debug, Clone, Copy)]
 pub struct SystemRandom;
 
-impl Random for SystemRandom {
-    fn fill(&self, bytes: &mut [u8]) -> Result<(), NoRandom> {
-        getrandom::fill(bytes).map_err(|_| NoRandom)
+impl RandomSource for SystemRandom {
+    fn fill(&self, bytes: &mut [u8]) -> Result<(), RandomUnavailable> {
+        getrandom::fill(bytes).map_err(|_| RandomUnavailable)
     }
 }
 
 /// Resources that one tenant's component may reach.
 #[derive(Clone)]
-pub struct Context {
+pub struct TenantContext {
     /// The tenant's record store.
-    pub storage: Arc<dyn Storage>,
+    pub storage: Arc<dyn StorageBackend>,
     /// The tenant's files and policy.
-    pub library: Arc<dyn Library>,
+    pub library: Arc<dyn TenantLibrary>,
     /// The time that the component is shown.
-    pub clock: Arc<dyn Clock>,
+    pub clock: Arc<dyn HostClock>,
     /// The random numbers that the component is given.
-    pub random: Arc<dyn Random>,
+    pub random: Arc<dyn RandomSource>,
 }
 
-impl Context {
+impl TenantContext {
     /// A store and a library, with the clock and the random numbers of the system. Set the fields
     /// for others.
-    pub fn new(storage: Arc<dyn Storage>, library: Arc<dyn Library>) -> Self {
+    pub fn new(storage: Arc<dyn StorageBackend>, library: Arc<dyn TenantLibrary>) -> Self {
         Self {
             storage,
             library,
@@ -70,18 +70,18 @@ impl Context {
 }
 
 /// A borrowed context with the meter of the call, on which the imports are implemented.
-pub struct View<'a> {
+pub struct ImportView<'a> {
     /// The context of the tenant.
-    pub context: &'a Context,
+    pub context: &'a TenantContext,
     /// The meter of the store: the host resets it when a call begins.
-    pub meter: &'a mut Meter,
+    pub meter: &'a mut CallMeter,
 }
 
-/// Marker by which the linker finds the [`View`] of the imports.
-pub struct HasView;
+/// Marker by which the linker finds the [`ImportView`] of the imports.
+pub struct HasImportView;
 
-impl HasData for HasView {
-    type Data<'a> = View<'a>;
+impl HasData for HasImportView {
+    type Data<'a> = ImportView<'a>;
 }
 
 /// Adds every import of world `threads` to a linker; `view` finds context and meter in the
@@ -92,7 +92,7 @@ impl HasData for HasView {
 /// If the linker already has one of the names.
 pub fn add_to_linker<T: Send + 'static>(
     linker: &mut Linker<T>,
-    view: fn(&mut T) -> View<'_>,
+    view: fn(&mut T) -> ImportView<'_>,
 ) -> wasmtime::Result<()> {
-    Threads::add_to_linker::<T, HasView>(linker, view)
+    Threads::add_to_linker::<T, HasImportView>(linker, view)
 }

@@ -2,16 +2,18 @@
 //! constant for each thing around them, so that a million empty things are counted too.
 
 use crate::library::LibraryError;
-use crate::storage::{Item, Key, Line, Op, Outcome, Page, StorageError};
+use crate::storage::{
+    CommitOp, CommitOutcome, LogEntry, RecordKey, RecordPage, StorageError, StoredRecord,
+};
 
 /// Cost of one thing beside its texts: about what it takes in the host's memory.
 const THING_BYTES: usize = 64;
 
-pub(super) fn keys(keys: &[Key]) -> usize {
+pub(super) fn keys(keys: &[RecordKey]) -> usize {
     keys.iter().map(key).sum()
 }
 
-fn key(key: &Key) -> usize {
+fn key(key: &RecordKey) -> usize {
     THING_BYTES + key.collection.len() + key.name.len()
 }
 
@@ -19,37 +21,37 @@ pub(super) fn texts(texts: &[&str]) -> usize {
     texts.iter().map(|text| THING_BYTES + text.len()).sum()
 }
 
-pub(super) fn ops(ops: &[Op]) -> usize {
+pub(super) fn ops(ops: &[CommitOp]) -> usize {
     ops.iter().map(op).sum()
 }
 
-fn op(op: &Op) -> usize {
+fn op(op: &CommitOp) -> usize {
     match op {
-        Op::Check { key: name, .. } | Op::Delete { key: name } => key(name),
-        Op::Put {
+        CommitOp::Check { key: name, .. } | CommitOp::Delete { key: name } => key(name),
+        CommitOp::Put {
             key: name, value, ..
         } => key(name) + value.len(),
-        Op::Append {
+        CommitOp::Append {
             log,
             partition,
             value,
             ..
         } => texts(&[log, partition]) + value.len(),
-        Op::Trim { log, partition, .. } => texts(&[log, partition]),
+        CommitOp::Trim { log, partition, .. } => texts(&[log, partition]),
     }
 }
 
-fn item(item: &Item) -> usize {
+fn item(item: &StoredRecord) -> usize {
     key(&item.key) + item.value.len()
 }
 
-pub(super) fn items(answer: &Result<Vec<Item>, StorageError>) -> usize {
+pub(super) fn items(answer: &Result<Vec<StoredRecord>, StorageError>) -> usize {
     answer
         .as_ref()
         .map_or(THING_BYTES, |items| items.iter().map(item).sum())
 }
 
-pub(super) fn page(answer: &Result<Page, StorageError>) -> usize {
+pub(super) fn page(answer: &Result<RecordPage, StorageError>) -> usize {
     answer.as_ref().map_or(THING_BYTES, |page| {
         let damaged = page.damaged.iter();
         let damaged: usize = damaged
@@ -59,16 +61,16 @@ pub(super) fn page(answer: &Result<Page, StorageError>) -> usize {
     })
 }
 
-pub(super) fn lines(answer: &Result<Vec<Line>, StorageError>) -> usize {
+pub(super) fn lines(answer: &Result<Vec<LogEntry>, StorageError>) -> usize {
     answer.as_ref().map_or(THING_BYTES, |lines| {
         lines.iter().map(|line| texts(&[&line.value])).sum()
     })
 }
 
-pub(super) fn outcome(answer: &Result<Outcome, StorageError>) -> usize {
+pub(super) fn outcome(answer: &Result<CommitOutcome, StorageError>) -> usize {
     match answer {
-        Ok(Outcome::Conflict(found)) => found.iter().map(item).sum(),
-        Ok(Outcome::Committed) | Err(_) => THING_BYTES,
+        Ok(CommitOutcome::Conflict(found)) => found.iter().map(item).sum(),
+        Ok(CommitOutcome::Committed) | Err(_) => THING_BYTES,
     }
 }
 

@@ -3,13 +3,13 @@
 //!
 //! All access goes through the directory that was given. A symbolic link at a directory or at a
 //! file name is refused, also one that replaces an entry after its check; nothing outside is read,
-//! written or removed. [`Replacement`] is the only helper that writes a file atomically and
+//! written or removed. [`FileReplacement`] is the only helper that writes a file atomically and
 //! durably. The content of documents is decided elsewhere.
 
 use super::DocumentError;
 use crate::authority::{
-    AuthorityError, THREADS, child_dir, has_one_name, identity, open_own, open_private,
-    private_child_dir, read_bounded,
+    AuthorityError, THREADS_PATH, child_dir, file_identity, has_one_name, open_private,
+    open_without_hard_links, private_child_dir, read_bounded,
 };
 use cap_std::fs::{Dir, File, Metadata, OpenOptions};
 use std::io::{self, Write};
@@ -32,29 +32,29 @@ const TEMPORARY: &str = ".new";
 
 /// The action if the directory of a thread is missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Absent {
+pub(super) enum MissingDirectory {
     Make,
     Leave,
 }
 
 /// The directory of a thread's documents, locked against other writers while this value lives.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct DocumentDirectory {
     dir: Dir,
     id: String,
     /// Another handle of the locked directory; `None` where directories cannot be locked.
     _lock: Option<std::fs::File>,
 }
 
-impl Place {
+impl DocumentDirectory {
     /// Opens and locks the directory of a thread; makes it if wanted. It blocks.
     pub(super) fn open(
         threads: &Dir,
         id: &str,
-        absent: Absent,
+        absent: MissingDirectory,
     ) -> Result<Option<Self>, DocumentError> {
-        let segments = segments(id)?;
-        let mut place = String::from(THREADS);
+        let segments = split_id(id)?;
+        let mut place = String::from(THREADS_PATH);
         let mut dir = threads
             .try_clone()
             .map_err(|source| AuthorityError::from_io(&place, source))?;
@@ -62,16 +62,16 @@ impl Place {
             place = format!("{place}/{segment}");
             dir = match (child_dir(&dir, segment), absent) {
                 (Ok(child), _) => child,
-                (Err(error), Absent::Leave) if error.is_missing() => return Ok(None),
-                (Err(error), Absent::Make) if error.is_missing() => {
+                (Err(error), MissingDirectory::Leave) if error.is_missing() => return Ok(None),
+                (Err(error), MissingDirectory::Make) if error.is_missing() => {
                     let child = private_child_dir(&dir, segment);
                     sync_dir(&dir).map_err(|source| AuthorityError::from_io(&place, source))?;
-                    child.map_err(|error| error.at(&place))?
+                    child.map_err(|error| error.with_place(&place))?
                 }
-                (Err(error), _) => return Err(error.at(&place).into()),
+                (Err(error), _) => return Err(error.with_place(&place).into()),
             };
         }
-        let lock = lock(&dir, id)?;
+        let lock = lock_dir(&dir, id)?;
         Ok(Some(Self {
             dir,
             id: id.to_owned(),
@@ -86,11 +86,11 @@ impl Place {
 
     /// Returns the metadata of a regular file, or `None` if the name is free; anything else is an
     /// error.
-    pub(super) fn look(&self, name: &str) -> Result<Option<Metadata>, DocumentError> {
-        let place = || self.place(name);
+    pub(super) fn check_file(&self, name: &str) -> Result<Option<Metadata>, DocumentError> {
+        let place = || self.shown_path(name);
         match self.dir.symlink_metadata(name) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(self.failed(name, error)),
+            Err(error) => Err(self.to_error(name, error)),
             Ok(seen) if seen.is_symlink() => Err(AuthorityError::Link { place: place() }.into()),
             Ok(seen) if seen.is_file() => Ok(Some(seen)),
             Ok(_) => Err(AuthorityError::NotRegular { place: place() }.into()),
@@ -98,25 +98,25 @@ impl Place {
     }
 
     /// Opens a document for reading; `None` if there is none. A file with a second name is refused.
-    pub(super) fn reading(&self, name: &str) -> Result<Option<File>, DocumentError> {
-        let Some(seen) = self.look(name)? else {
+    pub(super) fn open_for_reading(&self, name: &str) -> Result<Option<File>, DocumentError> {
+        let Some(seen) = self.check_file(name)? else {
             return Ok(None);
         };
-        let file = open_own(&self.dir, Path::new(name), &self.place(name))?;
-        self.same(name, &seen, file).map(Some)
+        let file = open_without_hard_links(&self.dir, Path::new(name), &self.shown_path(name))?;
+        self.check_identity(name, &seen, file).map(Some)
     }
 
     /// Opens a document for reading and writing; `None` if there is none, or if the file has a
     /// second name, through which it must not be changed.
-    pub(super) fn writing(&self, name: &str) -> Result<Option<File>, DocumentError> {
-        let Some(seen) = self.look(name)?.filter(has_one_name) else {
+    pub(super) fn open_for_writing(&self, name: &str) -> Result<Option<File>, DocumentError> {
+        let Some(seen) = self.check_file(name)?.filter(has_one_name) else {
             return Ok(None);
         };
         let mut options = OpenOptions::new();
         options.read(true).write(true);
         let opened = self.dir.open_with(name, &options);
-        let file = opened.map_err(|error| self.failed(name, error))?;
-        self.same(name, &seen, file).map(Some)
+        let file = opened.map_err(|error| self.to_error(name, error))?;
+        self.check_identity(name, &seen, file).map(Some)
     }
 
     /// Reads a whole document of at most `bytes_max` bytes.
@@ -125,49 +125,59 @@ impl Place {
         name: &str,
         bytes_max: u64,
     ) -> Result<Option<Vec<u8>>, DocumentError> {
-        match self.reading(name)? {
-            Some(file) => Ok(Some(read_bounded(file, &self.place(name), bytes_max)?)),
+        match self.open_for_reading(name)? {
+            Some(file) => Ok(Some(read_bounded(file, &self.shown_path(name), bytes_max)?)),
             None => Ok(None),
         }
     }
 
     /// Converts an error of the operating system about a document.
-    pub(super) fn failed(&self, name: &str, source: io::Error) -> DocumentError {
-        AuthorityError::from_io(&self.place(name), source).into()
+    pub(super) fn to_error(&self, name: &str, source: io::Error) -> DocumentError {
+        AuthorityError::from_io(&self.shown_path(name), source).into()
     }
 
-    fn same(&self, name: &str, seen: &Metadata, file: File) -> Result<File, DocumentError> {
-        let opened = file.metadata().map_err(|error| self.failed(name, error))?;
-        if identity(seen) != identity(&opened) || !opened.is_file() {
-            let place = self.place(name);
+    fn check_identity(
+        &self,
+        name: &str,
+        seen: &Metadata,
+        file: File,
+    ) -> Result<File, DocumentError> {
+        let opened = file
+            .metadata()
+            .map_err(|error| self.to_error(name, error))?;
+        if file_identity(seen) != file_identity(&opened) || !opened.is_file() {
+            let place = self.shown_path(name);
             return Err(AuthorityError::Replaced { place }.into());
         }
         Ok(file)
     }
 
-    fn place(&self, name: &str) -> String {
-        format!("{THREADS}/{}/{name}", self.id)
+    fn shown_path(&self, name: &str) -> String {
+        format!("{THREADS_PATH}/{}/{name}", self.id)
     }
 }
 
 /// A file that is written beside the one that it will replace: temporary, fsync, rename, fsync the
-/// directory. Until [`Replacement::commit`] nothing has changed; if dropped before, it leaves
+/// directory. Until [`FileReplacement::commit`] nothing has changed; if dropped before, it leaves
 /// nothing behind.
 #[derive(Debug)]
-pub(super) struct Replacement {
-    place: Arc<Place>,
+pub(super) struct FileReplacement {
+    place: Arc<DocumentDirectory>,
     name: &'static str,
     temporary: String,
     file: File,
     committed: bool,
 }
 
-impl Replacement {
+impl FileReplacement {
     /// Begins to replace the file at `name`, which must be a regular file or missing.
-    pub(super) fn begin(place: Arc<Place>, name: &'static str) -> Result<Self, DocumentError> {
-        place.look(name)?;
+    pub(super) fn begin(
+        place: Arc<DocumentDirectory>,
+        name: &'static str,
+    ) -> Result<Self, DocumentError> {
+        place.check_file(name)?;
         let temporary = format!("{name}{TEMPORARY}");
-        let failed = |error| place.failed(&temporary, error);
+        let failed = |error| place.to_error(&temporary, error);
         match place.dir.remove_file(&temporary) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
             Ok(()) | Err(_) => {}
@@ -188,15 +198,15 @@ impl Replacement {
     pub(super) fn write(&mut self, bytes: &[u8]) -> Result<(), DocumentError> {
         self.file
             .write_all(bytes)
-            .map_err(|error| self.place.failed(&self.temporary, error))
+            .map_err(|error| self.place.to_error(&self.temporary, error))
     }
 
     /// Puts the new file in place, durably.
     pub(super) fn commit(mut self) -> Result<(), DocumentError> {
         let (place, name) = (Arc::clone(&self.place), self.name);
-        let failed = |error| place.failed(name, error);
+        let failed = |error| place.to_error(name, error);
         self.file.sync_all().map_err(failed)?;
-        place.look(name)?;
+        place.check_file(name)?;
         let renamed = place.dir.rename(&self.temporary, &place.dir, name);
         renamed.map_err(failed)?;
         self.committed = true;
@@ -204,7 +214,7 @@ impl Replacement {
     }
 }
 
-impl Drop for Replacement {
+impl Drop for FileReplacement {
     fn drop(&mut self) {
         if !self.committed {
             // A file that cannot be removed is removed by the next writer.
@@ -214,7 +224,7 @@ impl Drop for Replacement {
 }
 
 /// Splits an id into segments, each a plain name without special meaning.
-fn segments(id: &str) -> Result<Vec<&str>, DocumentError> {
+fn split_id(id: &str) -> Result<Vec<&str>, DocumentError> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
     let valid = |segment: &&str| !segment.is_empty() && segment.bytes().all(plain);
     let segments: Vec<&str> = id.split('/').take(SEGMENTS_MAX + 1).collect();
@@ -226,13 +236,13 @@ fn segments(id: &str) -> Result<Vec<&str>, DocumentError> {
 
 /// Opens the directory as a file: the handle of a [`Dir`] may be path-only, and such a handle can
 /// be neither locked nor synced.
-fn handle(dir: &Dir) -> io::Result<std::fs::File> {
+fn open_as_file(dir: &Dir) -> io::Result<std::fs::File> {
     dir.open(".").map(File::into_std)
 }
 
 #[cfg(unix)]
 fn sync_dir(dir: &Dir) -> io::Result<()> {
-    handle(dir)?.sync_all()
+    open_as_file(dir)?.sync_all()
 }
 
 /// On other systems a directory cannot be synced.
@@ -244,8 +254,8 @@ fn sync_dir(_: &Dir) -> io::Result<()> {
 /// Locks the directory itself, so that no lock file lies beside the documents. Where it cannot be
 /// locked, nothing excludes a second process; the check of the file's end or a repair fixes what
 /// two of them write.
-fn lock(dir: &Dir, id: &str) -> Result<Option<std::fs::File>, DocumentError> {
-    let Ok(file) = handle(dir) else {
+fn lock_dir(dir: &Dir, id: &str) -> Result<Option<std::fs::File>, DocumentError> {
+    let Ok(file) = open_as_file(dir) else {
         return Ok(None);
     };
     let since = Instant::now();
@@ -275,8 +285,8 @@ mod tests {
         (temporary, dir)
     }
 
-    fn replace(place: &Arc<Place>, text: &[u8]) -> Result<(), DocumentError> {
-        let mut replacement = Replacement::begin(Arc::clone(place), "thread.json")?;
+    fn replace(place: &Arc<DocumentDirectory>, text: &[u8]) -> Result<(), DocumentError> {
+        let mut replacement = FileReplacement::begin(Arc::clone(place), "thread.json")?;
         replacement.write(text)?;
         replacement.commit()
     }
@@ -290,7 +300,7 @@ mod tests {
             &deep,
         ];
         for id in ids {
-            let refused = Place::open(&dir, id, Absent::Make);
+            let refused = DocumentDirectory::open(&dir, id, MissingDirectory::Make);
             assert!(matches!(refused, Err(DocumentError::Id(_))), "{id:?}");
         }
         assert_eq!(dir.entries().unwrap().count(), 0);
@@ -299,8 +309,16 @@ mod tests {
     #[test]
     fn directories_are_made_only_when_wanted() {
         let (_temporary, dir) = threads();
-        assert!(Place::open(&dir, "a/B/c", Absent::Leave).unwrap().is_none());
-        assert!(Place::open(&dir, "a/B/c", Absent::Make).unwrap().is_some());
+        assert!(
+            DocumentDirectory::open(&dir, "a/B/c", MissingDirectory::Leave)
+                .unwrap()
+                .is_none()
+        );
+        assert!(
+            DocumentDirectory::open(&dir, "a/B/c", MissingDirectory::Make)
+                .unwrap()
+                .is_some()
+        );
         assert!(dir.is_dir("a/B/c"));
     }
 
@@ -308,11 +326,18 @@ mod tests {
     #[test]
     fn a_second_writer_waits_for_the_first() {
         let (_temporary, dir) = threads();
-        let first = Place::open(&dir, "a", Absent::Make).unwrap().unwrap();
+        let first = DocumentDirectory::open(&dir, "a", MissingDirectory::Make)
+            .unwrap()
+            .unwrap();
         assert!(first._lock.is_some(), "directories can be locked here");
         std::thread::scope(|scope| {
-            let second =
-                scope.spawn(|| drop(Place::open(&dir, "a", Absent::Make).unwrap().unwrap()));
+            let second = scope.spawn(|| {
+                drop(
+                    DocumentDirectory::open(&dir, "a", MissingDirectory::Make)
+                        .unwrap()
+                        .unwrap(),
+                )
+            });
             std::thread::sleep(LOCK_POLL * 20);
             assert!(!second.is_finished(), "two write at once");
             drop(first);
@@ -323,9 +348,13 @@ mod tests {
     #[test]
     fn a_replacement_is_whole_or_nothing() {
         let (_temporary, dir) = threads();
-        let place = Arc::new(Place::open(&dir, "a", Absent::Make).unwrap().unwrap());
+        let place = Arc::new(
+            DocumentDirectory::open(&dir, "a", MissingDirectory::Make)
+                .unwrap()
+                .unwrap(),
+        );
         replace(&place, b"one").unwrap();
-        let mut dropped = Replacement::begin(Arc::clone(&place), "thread.json").unwrap();
+        let mut dropped = FileReplacement::begin(Arc::clone(&place), "thread.json").unwrap();
         dropped.write(b"tw").unwrap();
         drop(dropped);
         assert_eq!(dir.read("a/thread.json").unwrap(), b"one");
@@ -350,11 +379,19 @@ mod tests {
     fn what_is_no_regular_file_is_refused() {
         let (_temporary, dir) = threads();
         dir.write("outside", "keep").unwrap();
-        let place = Arc::new(Place::open(&dir, "a", Absent::Make).unwrap().unwrap());
+        let place = Arc::new(
+            DocumentDirectory::open(&dir, "a", MissingDirectory::Make)
+                .unwrap()
+                .unwrap(),
+        );
         for target in ["../outside", "gone", "thread.json"] {
             dir.symlink(target, "a/thread.json").unwrap();
             assert_eq!(word(&replace(&place, b"x")), "link", "{target}");
-            assert_eq!(word(&place.writing("thread.json")), "link", "{target}");
+            assert_eq!(
+                word(&place.open_for_writing("thread.json")),
+                "link",
+                "{target}"
+            );
             assert_eq!(word(&place.read("thread.json", 9)), "link", "{target}");
             dir.remove_file("a/thread.json").unwrap();
         }
@@ -365,7 +402,7 @@ mod tests {
         dir.create_dir("a/thread.json").unwrap();
         assert_eq!(word(&replace(&place, b"x")), "not-regular");
         dir.hard_link("outside", &dir, "a/transcript.md").unwrap();
-        assert!(place.writing("transcript.md").unwrap().is_none());
+        assert!(place.open_for_writing("transcript.md").unwrap().is_none());
         assert_eq!(dir.read("outside").unwrap(), b"keep");
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! These are `.ai/threads/<thread id>/thread.json`, `transcript.md` and `transcript.jsonl`. Records
 //! are the truth; a document is current or older than the head. Any other content is found by
-//! [`Documents::check`] and fixed by [`Documents::repair`]. There is no record of how far a
+//! [`ThreadDocuments::check`] and fixed by [`ThreadDocuments::repair`]. There is no record of how far a
 //! document reaches: each document shows that itself. The file's end is compared with the records
 //! before anything is appended; an edit in the middle is found only by `check`.
 //!
@@ -15,15 +15,15 @@ mod transcript;
 mod usage;
 mod writer;
 
-pub use usage::{USAGE, UsageLog, look_at_usage};
-pub use writer::{DocumentWriter, Flushed};
+pub use usage::{USAGE_FILE, UsageLog, usage_log_bytes};
+pub use writer::{DocumentWriter, FlushReport};
 
 use crate::authority::AuthorityError;
 use crate::error::CallError;
 use crate::tenant::Tenant;
 use crate::wit::{self, Instant, registry, transcript::Piece};
 use cap_std::fs::Dir;
-use files::{Absent, Place, Replacement};
+use files::{DocumentDirectory, FileReplacement, MissingDirectory};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use threadkeep_units::time::rfc3339_seconds;
@@ -35,12 +35,12 @@ use transcript::Transcript;
 const STRIPES: usize = 64;
 /// Most threads whose documents are processed at once; the others wait. Each keeps a thread of the
 /// runtime busy with files, and more than this write no faster to one disk.
-const TURNS_MAX: usize = 8;
+const CONCURRENT_MAX: usize = 8;
 
 /// Largest `thread.json` that is compared: a result has less than 1 MiB as it is stored.
 const THREAD_BYTES_MAX: u64 = 8 << 20;
 
-/// Threads of one page of [`Documents::repair_all`], which is the registry's maximum.
+/// Threads of one page of [`ThreadDocuments::repair_all`], which is the registry's maximum.
 const PAGE_THREADS: u32 = 100;
 
 /// Most failures that a report names; the others are counted.
@@ -59,7 +59,7 @@ pub enum Document {
 
 impl Document {
     /// The name of its file.
-    pub fn file(self) -> &'static str {
+    pub fn file_name(self) -> &'static str {
         match self {
             Self::Thread => "thread.json",
             Self::Jsonl => "transcript.jsonl",
@@ -68,7 +68,7 @@ impl Document {
     }
 
     /// Returns the component's name for it.
-    fn what(self) -> &'static str {
+    fn component_name(self) -> &'static str {
         match self {
             Self::Thread => "thread",
             Self::Jsonl => "jsonl",
@@ -105,16 +105,16 @@ pub struct DocumentStates {
 
 /// The result of a refresh or a repair.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refreshed {
+pub struct RefreshReport {
     /// The version that all three documents reach at least.
     pub version: u64,
     /// Transcripts whose file could not be continued and was rebuilt.
     pub rebuilt: Vec<Document>,
 }
 
-/// The result of [`Documents::repair_all`].
+/// The result of [`ThreadDocuments::repair_all`].
 #[derive(Debug, Default)]
-pub struct Repaired {
+pub struct RepairReport {
     /// Number of threads whose documents are right now.
     pub threads: u64,
     /// The first [`FAILURES_MAX`] threads whose documents are not, with the errors.
@@ -123,8 +123,8 @@ pub struct Repaired {
     pub left_out: u64,
 }
 
-impl Repaired {
-    fn note(&mut self, thread: String, error: DocumentError) {
+impl RepairReport {
+    fn add_failure(&mut self, thread: String, error: DocumentError) {
         if self.failed.len() < FAILURES_MAX {
             self.failed.push((thread, error));
         } else {
@@ -165,27 +165,27 @@ pub enum DocumentError {
 
 /// Writes and checks the documents of a tenant's threads. Cheap to clone.
 #[derive(Clone)]
-pub struct Documents {
-    inner: Arc<Inner>,
+pub struct ThreadDocuments {
+    inner: Arc<DocumentsState>,
 }
 
-struct Inner {
+struct DocumentsState {
     tenant: Tenant,
     threads: Dir,
     stripes: [Mutex<()>; STRIPES],
-    room: Semaphore,
+    permits: Semaphore,
 }
 
-impl Documents {
+impl ThreadDocuments {
     /// Makes the documents of a tenant in `threads`, its directory `.ai/threads`.
     pub fn new(tenant: Tenant, threads: Dir) -> Self {
         let stripes = std::array::from_fn(|_| Mutex::new(()));
         Self {
-            inner: Arc::new(Inner {
+            inner: Arc::new(DocumentsState {
                 tenant,
                 threads,
                 stripes,
-                room: Semaphore::new(TURNS_MAX),
+                permits: Semaphore::new(CONCURRENT_MAX),
             }),
         }
     }
@@ -196,16 +196,16 @@ impl Documents {
     /// # Errors
     /// The first failure. Every document is then unchanged, up to date, or torn at its end, which
     /// the next refresh repairs.
-    pub async fn refresh(&self, thread: &str) -> Result<Refreshed, DocumentError> {
-        self.write(thread, false).await
+    pub async fn refresh(&self, thread: &str) -> Result<RefreshReport, DocumentError> {
+        self.write_documents(thread, false).await
     }
 
     /// Rebuilds the documents of a thread, whatever their files hold now.
     ///
     /// # Errors
-    /// As [`Documents::refresh`].
-    pub async fn repair(&self, thread: &str) -> Result<Refreshed, DocumentError> {
-        self.write(thread, true).await
+    /// As [`ThreadDocuments::refresh`].
+    pub async fn repair(&self, thread: &str) -> Result<RefreshReport, DocumentError> {
+        self.write_documents(thread, true).await
     }
 
     /// Rebuilds the documents of every thread.
@@ -213,8 +213,8 @@ impl Documents {
     /// # Errors
     /// If the threads cannot be listed. A thread whose documents cannot be written is named in the
     /// answer.
-    pub async fn repair_all(&self) -> Result<Repaired, DocumentError> {
-        let (mut repaired, mut cursor) = (Repaired::default(), None);
+    pub async fn repair_all(&self) -> Result<RepairReport, DocumentError> {
+        let (mut repaired, mut cursor) = (RepairReport::default(), None);
         loop {
             let tenant = &self.inner.tenant;
             let page = tenant
@@ -223,12 +223,12 @@ impl Documents {
             for thread in page.threads {
                 match self.repair(&thread.id).await {
                     Ok(_) => repaired.threads += 1,
-                    Err(error) => repaired.note(thread.id, error),
+                    Err(error) => repaired.add_failure(thread.id, error),
                 }
             }
             for thread in page.unreadable {
                 let error = CallError::Refused(wit::Error::Corrupt(thread.why));
-                repaired.note(thread.thread, error.into());
+                repaired.add_failure(thread.thread, error.into());
             }
             cursor = page.cursor;
             if cursor.is_none() {
@@ -242,20 +242,20 @@ impl Documents {
     /// # Errors
     /// If the records or the files cannot be read, or an entry is not a regular file.
     pub async fn check(&self, thread: &str) -> Result<DocumentStates, DocumentError> {
-        let _turn = self.turn(thread).await;
-        let Some(place) = self.place(thread, Absent::Leave).await? else {
+        let _turn = self.acquire_permit(thread).await;
+        let Some(place) = self.open_directory(thread, MissingDirectory::Leave).await? else {
             return Ok(DocumentStates {
                 thread: DocumentState::Missing,
                 jsonl: DocumentState::Missing,
                 markdown: DocumentState::Missing,
             });
         };
-        let record = self.record(&place).await?;
+        let record = self.render_thread(&place).await?;
         let tenant = &self.inner.tenant;
-        let jsonl = Transcript::jsonl(tenant, &place).await?;
-        let markdown = Transcript::markdown(tenant, &place, record.version);
+        let jsonl = Transcript::new_jsonl(tenant, &place).await?;
+        let markdown = Transcript::new_markdown(tenant, &place, record.version);
         Ok(DocumentStates {
-            thread: blocking({
+            thread: run_blocking({
                 let place = Arc::clone(&place);
                 move || check_thread(&place, &record)
             })
@@ -265,40 +265,48 @@ impl Documents {
         })
     }
 
-    async fn write(&self, thread: &str, rebuild: bool) -> Result<Refreshed, DocumentError> {
-        let _turn = self.turn(thread).await;
-        let place = self.place(thread, Absent::Make).await?;
+    async fn write_documents(
+        &self,
+        thread: &str,
+        rebuild: bool,
+    ) -> Result<RefreshReport, DocumentError> {
+        let _turn = self.acquire_permit(thread).await;
+        let place = self.open_directory(thread, MissingDirectory::Make).await?;
         let place = place.ok_or(DocumentError::Abandoned)?;
-        let record = self.record(&place).await?;
+        let record = self.render_thread(&place).await?;
         let (version, mut rebuilt) = (record.version, Vec::new());
         let there = Arc::clone(&place);
-        let written = blocking(move || write_thread(&there, record.text.as_bytes())).await;
-        let jsonl = match Transcript::jsonl(&self.inner.tenant, &place).await {
-            Ok(jsonl) => bring(&jsonl, Document::Jsonl, rebuild, &mut rebuilt).await,
+        let written = run_blocking(move || write_thread(&there, record.text.as_bytes())).await;
+        let jsonl = match Transcript::new_jsonl(&self.inner.tenant, &place).await {
+            Ok(jsonl) => update_transcript(&jsonl, Document::Jsonl, rebuild, &mut rebuilt).await,
             Err(error) => Err(error),
         };
-        let markdown = Transcript::markdown(&self.inner.tenant, &place, version);
-        let markdown = bring(&markdown, Document::Markdown, rebuild, &mut rebuilt).await;
+        let markdown = Transcript::new_markdown(&self.inner.tenant, &place, version);
+        let markdown =
+            update_transcript(&markdown, Document::Markdown, rebuild, &mut rebuilt).await;
         written.and(jsonl).and(markdown)?;
-        Ok(Refreshed { version, rebuilt })
+        Ok(RefreshReport { version, rebuilt })
     }
 
     /// Waits until no other task works on the documents of this thread, and for one of the permits.
-    async fn turn(&self, thread: &str) -> (MutexGuard<'_, ()>, Option<SemaphorePermit<'_>>) {
+    async fn acquire_permit(
+        &self,
+        thread: &str,
+    ) -> (MutexGuard<'_, ()>, Option<SemaphorePermit<'_>>) {
         let mut hasher = DefaultHasher::new();
         thread.to_ascii_lowercase().hash(&mut hasher);
         let stripe = hasher.finish() % STRIPES as u64;
         let turn = self.inner.stripes[stripe as usize].lock().await;
         // The semaphore is never closed.
-        (turn, self.inner.room.acquire().await.ok())
+        (turn, self.inner.permits.acquire().await.ok())
     }
 
     /// Opens the directory of a thread, under its id in the case of its record.
-    async fn place(
+    async fn open_directory(
         &self,
         thread: &str,
-        absent: Absent,
-    ) -> Result<Option<Arc<Place>>, DocumentError> {
+        absent: MissingDirectory,
+    ) -> Result<Option<Arc<DocumentDirectory>>, DocumentError> {
         let id = self.inner.tenant.get(thread).await?.id;
         if !id.eq_ignore_ascii_case(thread) {
             return Err(DocumentError::Component(
@@ -306,19 +314,20 @@ impl Documents {
             ));
         }
         let inner = Arc::clone(&self.inner);
-        let place = blocking(move || Place::open(&inner.threads, &id, absent)).await?;
+        let place =
+            run_blocking(move || DocumentDirectory::open(&inner.threads, &id, absent)).await?;
         Ok(place.map(Arc::new))
     }
 
     /// Reads the content of `thread.json`. Called while the directory is locked, so that no older
     /// content follows a newer one.
-    async fn record(&self, place: &Place) -> Result<Piece, DocumentError> {
-        let what = Document::Thread.what();
+    async fn render_thread(&self, place: &DocumentDirectory) -> Result<Piece, DocumentError> {
+        let what = Document::Thread.component_name();
         Ok(self.inner.tenant.render(place.id(), what, 0).await?)
     }
 }
 
-async fn bring(
+async fn update_transcript(
     transcript: &Transcript<'_>,
     document: Document,
     rebuild: bool,
@@ -334,8 +343,8 @@ async fn bring(
 }
 
 /// Replaces `thread.json`, unless it is already equal.
-fn write_thread(place: &Arc<Place>, text: &[u8]) -> Result<(), DocumentError> {
-    let name = Document::Thread.file();
+fn write_thread(place: &Arc<DocumentDirectory>, text: &[u8]) -> Result<(), DocumentError> {
+    let name = Document::Thread.file_name();
     match place.read(name, text.len() as u64) {
         Ok(Some(found)) if found == text => return Ok(()),
         Err(DocumentError::Authority(
@@ -344,13 +353,13 @@ fn write_thread(place: &Arc<Place>, text: &[u8]) -> Result<(), DocumentError> {
         | Ok(_) => {}
         Err(error) => return Err(error),
     }
-    let mut replacement = Replacement::begin(Arc::clone(place), name)?;
+    let mut replacement = FileReplacement::begin(Arc::clone(place), name)?;
     replacement.write(text)?;
     replacement.commit()
 }
 
-fn check_thread(place: &Place, record: &Piece) -> Result<DocumentState, DocumentError> {
-    let found = match place.read(Document::Thread.file(), THREAD_BYTES_MAX) {
+fn check_thread(place: &DocumentDirectory, record: &Piece) -> Result<DocumentState, DocumentError> {
+    let found = match place.read(Document::Thread.file_name(), THREAD_BYTES_MAX) {
         Ok(Some(found)) => found,
         Ok(None) => return Ok(DocumentState::Missing),
         Err(DocumentError::Authority(
@@ -388,7 +397,7 @@ fn thread_mark(text: &[u8]) -> Option<ThreadMark> {
 }
 
 /// Runs blocking file work off the async runtime's own threads.
-async fn blocking<T: Send + 'static>(
+async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, DocumentError> + Send + 'static,
 ) -> Result<T, DocumentError> {
     match tokio::task::spawn_blocking(work).await {
@@ -398,6 +407,6 @@ async fn blocking<T: Send + 'static>(
 }
 
 /// Formats a time for people and documents: RFC 3339 in UTC, to the second.
-pub fn rfc3339(time: Instant) -> String {
+pub fn format_rfc3339(time: Instant) -> String {
     rfc3339_seconds(time.seconds)
 }

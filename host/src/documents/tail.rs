@@ -22,7 +22,7 @@ const COMMENT: &[u8] = b"<!-- version ";
 
 /// The end of a transcript.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Tail {
+pub(super) struct TranscriptTail {
     /// The version that the last whole unit names; 0 if there is none.
     pub(super) version: u64,
     /// The file's bytes of that version, up to its last whole unit.
@@ -33,9 +33,9 @@ pub(super) struct Tail {
 
 /// The last whole unit in a part of a file.
 #[derive(Debug, PartialEq, Eq)]
-enum Unit {
+enum TailUnit {
     /// The unit belongs to this version, of which the part holds these bytes.
-    At {
+    Found {
         version: u64,
         start: usize,
         end: usize,
@@ -43,39 +43,43 @@ enum Unit {
     /// There is no unit.
     None,
     /// More of the file must be read.
-    Beyond,
+    NeedsMore,
     /// The content is not a transcript of this program.
     Foreign,
 }
 
 /// Reads the end of a transcript whose head has `head` bytes; `None` if it cannot be continued. It
 /// blocks.
-pub(super) fn read(file: &mut File, document: Document, head: u64) -> io::Result<Option<Tail>> {
+pub(super) fn read_tail(
+    file: &mut File,
+    document: Document,
+    head: u64,
+) -> io::Result<Option<TranscriptTail>> {
     let length = file.metadata()?.len();
     for window in [TAIL_BYTES_FIRST, TAIL_BYTES_MAX] {
         let from = head.max(length.saturating_sub(window));
         let bytes = read_at(file, from, length.saturating_sub(from))?;
         match last_unit(&bytes, document, from == head) {
-            Unit::At {
+            TailUnit::Found {
                 version,
                 start,
                 end,
             } => {
-                return Ok(Some(Tail {
+                return Ok(Some(TranscriptTail {
                     version,
                     last: bytes[start..end].to_vec(),
                     whole: from + end as u64,
                 }));
             }
-            Unit::None => {
-                return Ok(Some(Tail {
+            TailUnit::None => {
+                return Ok(Some(TranscriptTail {
                     version: 0,
                     last: Vec::new(),
                     whole: head,
                 }));
             }
-            Unit::Beyond => {}
-            Unit::Foreign => return Ok(None),
+            TailUnit::NeedsMore => {}
+            TailUnit::Foreign => return Ok(None),
         }
     }
     Ok(None)
@@ -93,18 +97,18 @@ pub(super) fn read_at(file: &mut File, from: u64, count: u64) -> io::Result<Vec<
 /// Returns the version up to which the first `matched` bytes of a piece are whole; `after` is the
 /// version before the piece. The piece is made from records, so it is parsed from its beginning,
 /// where no text in it can be mistaken for an entry's end.
-pub(super) fn reached(piece: &[u8], matched: usize, document: Document, after: u64) -> u64 {
+pub(super) fn reached_version(piece: &[u8], matched: usize, document: Document, after: u64) -> u64 {
     match document {
-        Document::Markdown => entries_reached(&piece[..matched], after),
-        Document::Jsonl | Document::Thread => lines_reached(piece, matched, after),
+        Document::Markdown => version_by_entries(&piece[..matched], after),
+        Document::Jsonl | Document::Thread => version_by_lines(piece, matched, after),
     }
 }
 
-fn lines_reached(piece: &[u8], matched: usize, after: u64) -> u64 {
+fn version_by_lines(piece: &[u8], matched: usize, after: u64) -> u64 {
     let (mut reached, mut end) = (after, 0);
     for line in piece.split_inclusive(|&byte| byte == b'\n') {
         end += line.len();
-        match event_of(line) {
+        match parse_event_id(line) {
             // All lines of earlier entries are present, but not all lines of this entry.
             Some((version, _)) if end > matched => return reached.min(version - 1),
             Some((version, _)) => reached = version,
@@ -114,12 +118,12 @@ fn lines_reached(piece: &[u8], matched: usize, after: u64) -> u64 {
     reached
 }
 
-fn entries_reached(piece: &[u8], after: u64) -> u64 {
+fn version_by_entries(piece: &[u8], after: u64) -> u64 {
     let (mut reached, mut start, mut from) = (after, 0, 0);
-    while let Some(found) = find(&piece[from..], COMMENT) {
+    while let Some(found) = find_bytes(&piece[from..], COMMENT) {
         let at = from + found;
         from = at + COMMENT.len();
-        if let Some((version, count, size)) = comment(&piece[at..])
+        if let Some((version, count, size)) = parse_comment(&piece[at..])
             && count == at - start
         {
             (reached, start) = (version, at + size);
@@ -128,46 +132,46 @@ fn entries_reached(piece: &[u8], after: u64) -> u64 {
     reached
 }
 
-fn find(bytes: &[u8], part: &[u8]) -> Option<usize> {
+fn find_bytes(bytes: &[u8], part: &[u8]) -> Option<usize> {
     bytes.windows(part.len()).position(|window| window == part)
 }
 
-fn last_unit(bytes: &[u8], document: Document, from_head: bool) -> Unit {
+fn last_unit(bytes: &[u8], document: Document, from_head: bool) -> TailUnit {
     let found = match document {
         Document::Markdown => last_entry(bytes, from_head),
         Document::Jsonl | Document::Thread => last_lines(bytes, from_head),
     };
     match found {
-        Unit::None | Unit::Foreign if !from_head => Unit::Beyond,
+        TailUnit::None | TailUnit::Foreign if !from_head => TailUnit::NeedsMore,
         found => found,
     }
 }
 
 /// Finds the lines of the last whole line's entry: the line's index is the number of lines before
 /// it.
-fn last_lines(bytes: &[u8], from_head: bool) -> Unit {
+fn last_lines(bytes: &[u8], from_head: bool) -> TailUnit {
     let Some(end) = bytes.iter().rposition(|&byte| byte == b'\n') else {
-        return Unit::None;
+        return TailUnit::None;
     };
     let mut starts = line_starts_before(bytes, end, from_head);
     let Some(last) = starts.next() else {
-        return Unit::Beyond;
+        return TailUnit::NeedsMore;
     };
-    let Some((version, index)) = event_of(&bytes[last..=end]) else {
-        return Unit::Foreign;
+    let Some((version, index)) = parse_event_id(&bytes[last..=end]) else {
+        return TailUnit::Foreign;
     };
     let first = match index.checked_sub(1) {
         None => Some(last),
         Some(before) => starts.nth(before),
     };
     match first {
-        Some(start) => Unit::At {
+        Some(start) => TailUnit::Found {
             version,
             start,
             end: end + 1,
         },
-        None if from_head => Unit::Foreign,
-        None => Unit::Beyond,
+        None if from_head => TailUnit::Foreign,
+        None => TailUnit::NeedsMore,
     }
 }
 
@@ -183,38 +187,38 @@ fn line_starts_before(
 }
 
 /// Parses the event's version and index in a line.
-fn event_of(line: &[u8]) -> Option<(u64, usize)> {
+fn parse_event_id(line: &[u8]) -> Option<(u64, usize)> {
     #[derive(Deserialize)]
-    struct Line {
+    struct EventLine {
         event: (u64, u32),
     }
-    let line: Line = serde_json::from_slice(line).ok()?;
+    let line: EventLine = serde_json::from_slice(line).ok()?;
     (line.event.0 > 0).then_some((line.event.0, line.event.1 as usize))
 }
 
 /// Finds the last entry that is closed by its comment.
-fn last_entry(bytes: &[u8], from_head: bool) -> Unit {
+fn last_entry(bytes: &[u8], from_head: bool) -> TailUnit {
     let mut until = bytes.len();
     loop {
         let found = bytes[..until].windows(COMMENT.len());
         let Some(at) = found.into_iter().rposition(|window| window == COMMENT) else {
-            return Unit::None;
+            return TailUnit::None;
         };
         let begins = if at == 0 {
             from_head
         } else {
             bytes[at - 1] == b'\n'
         };
-        match comment(&bytes[at..]).filter(|_| begins) {
+        match parse_comment(&bytes[at..]).filter(|_| begins) {
             Some((version, count, size)) => {
                 return match at.checked_sub(count) {
-                    Some(start) => Unit::At {
+                    Some(start) => TailUnit::Found {
                         version,
                         start,
                         end: at + size,
                     },
-                    None if from_head => Unit::Foreign,
-                    None => Unit::Beyond,
+                    None if from_head => TailUnit::Foreign,
+                    None => TailUnit::NeedsMore,
                 };
             }
             None => until = at,
@@ -224,11 +228,11 @@ fn last_entry(bytes: &[u8], from_head: bool) -> Unit {
 
 /// Parses a comment: version, bytes of the entry, and bytes of the comment itself with the empty
 /// line after it.
-fn comment(bytes: &[u8]) -> Option<(u64, usize, usize)> {
+fn parse_comment(bytes: &[u8]) -> Option<(u64, usize, usize)> {
     /// Two numbers of at most 20 digits and the words around them.
     const COMMENT_BYTES_MAX: usize = 80;
     let bytes = &bytes[..bytes.len().min(COMMENT_BYTES_MAX)];
-    let end = find(bytes, b"\n\n")?;
+    let end = find_bytes(bytes, b"\n\n")?;
     let text = std::str::from_utf8(&bytes[COMMENT.len()..end]).ok()?;
     let (version, count) = text.strip_suffix(" bytes -->")?.split_once(", ")?;
     let version = version.parse().ok().filter(|&version: &u64| version > 0)?;
@@ -239,8 +243,8 @@ fn comment(bytes: &[u8]) -> Option<(u64, usize, usize)> {
 mod tests {
     use super::*;
 
-    fn at(version: u64, start: usize, end: usize) -> Unit {
-        Unit::At {
+    fn found_unit(version: u64, start: usize, end: usize) -> TailUnit {
+        TailUnit::Found {
             version,
             start,
             end,
@@ -253,19 +257,23 @@ mod tests {
         let both = format!("{first}\n{second}\n");
         let other = format!("{{\"event\":[3,0]}}\n{both}");
         for (text, from_head, expected) in [
-            ("", true, Unit::None),
-            ("", false, Unit::Beyond),
-            ("{\"ev", true, Unit::None),
-            ("x\n", true, Unit::Foreign),
-            ("{\"event\":[0,0]}\n", true, Unit::Foreign),
-            ("{\"event\":[1,-1]}\n", true, Unit::Foreign),
-            ("{\"event\":[1,7]}\n", true, Unit::Foreign),
-            ("{\"event\":[1,7]}\n", false, Unit::Beyond),
-            (&both, true, at(4, 0, 32)),
-            (&both, false, Unit::Beyond),
-            (&other, false, at(4, 16, 48)),
-            (&other[..other.len() - 1], true, at(4, 16, 32)),
-            (&format!("{other}{{\"event\":[5"), true, at(4, 16, 48)),
+            ("", true, TailUnit::None),
+            ("", false, TailUnit::NeedsMore),
+            ("{\"ev", true, TailUnit::None),
+            ("x\n", true, TailUnit::Foreign),
+            ("{\"event\":[0,0]}\n", true, TailUnit::Foreign),
+            ("{\"event\":[1,-1]}\n", true, TailUnit::Foreign),
+            ("{\"event\":[1,7]}\n", true, TailUnit::Foreign),
+            ("{\"event\":[1,7]}\n", false, TailUnit::NeedsMore),
+            (&both, true, found_unit(4, 0, 32)),
+            (&both, false, TailUnit::NeedsMore),
+            (&other, false, found_unit(4, 16, 48)),
+            (&other[..other.len() - 1], true, found_unit(4, 16, 32)),
+            (
+                &format!("{other}{{\"event\":[5"),
+                true,
+                found_unit(4, 16, 48),
+            ),
         ] {
             assert_eq!(
                 last_unit(text.as_bytes(), Document::Jsonl, from_head),
@@ -280,22 +288,30 @@ mod tests {
         let one = "abc\n<!-- version 7, 4 bytes -->\n\n";
         let whole = one.len();
         for (text, from_head, expected) in [
-            ("", true, Unit::None),
-            ("abc", false, Unit::Beyond),
-            (one, true, at(7, 0, whole)),
-            (&one[..whole - 1], true, Unit::None),
+            ("", true, TailUnit::None),
+            ("abc", false, TailUnit::NeedsMore),
+            (one, true, found_unit(7, 0, whole)),
+            (&one[..whole - 1], true, TailUnit::None),
             (
                 &format!("x\n{one}torn <!-- version 8, 5 bytes -->\n\n"),
                 false,
-                at(7, 2, whole + 2),
+                found_unit(7, 2, whole + 2),
             ),
-            ("c\n<!-- version 7, 4 bytes -->\n\n", false, Unit::Beyond),
-            ("c\n<!-- version 7, 4 bytes -->\n\n", true, Unit::Foreign),
-            ("<!-- version 0, 0 bytes -->\n\n", true, Unit::None),
+            (
+                "c\n<!-- version 7, 4 bytes -->\n\n",
+                false,
+                TailUnit::NeedsMore,
+            ),
+            (
+                "c\n<!-- version 7, 4 bytes -->\n\n",
+                true,
+                TailUnit::Foreign,
+            ),
+            ("<!-- version 0, 0 bytes -->\n\n", true, TailUnit::None),
             (
                 "<!-- version 99999999999999999999999, 0 bytes -->\n\n",
                 true,
-                Unit::None,
+                TailUnit::None,
             ),
         ] {
             assert_eq!(
@@ -311,7 +327,7 @@ mod tests {
         let piece = b"{\"event\":[4,0]}\n{\"event\":[4,1]}\n{\"event\":[6,0]}\n";
         for (matched, expected) in [(0, 2), (15, 2), (16, 3), (31, 3), (32, 4), (47, 4), (48, 6)] {
             assert_eq!(
-                reached(piece, matched, Document::Jsonl, 2),
+                reached_version(piece, matched, Document::Jsonl, 2),
                 expected,
                 "{matched}"
             );
@@ -327,7 +343,7 @@ mod tests {
             (all - 1, 4),
             (all, 6),
         ] {
-            let found = reached(piece.as_bytes(), matched, Document::Markdown, 2);
+            let found = reached_version(piece.as_bytes(), matched, Document::Markdown, 2);
             assert_eq!(found, expected, "{matched}");
         }
     }

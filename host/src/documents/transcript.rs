@@ -5,9 +5,9 @@
 //! rebuilt beside the old one and put in its place. The manifest line, the only part that is
 //! rewritten in place, is written after the events that it counts.
 
-use super::files::{Place, Replacement};
-use super::tail::{self, Tail};
-use super::{Document, DocumentError, DocumentState, blocking};
+use super::files::{DocumentDirectory, FileReplacement};
+use super::tail::{self, TranscriptTail};
+use super::{Document, DocumentError, DocumentState, run_blocking};
 use crate::authority::AuthorityError;
 use crate::tenant::Tenant;
 use cap_std::fs::File;
@@ -20,7 +20,7 @@ const MANIFEST_BYTES: usize = 1_024;
 /// One transcript of one thread, while its directory is locked.
 pub(super) struct Transcript<'a> {
     tenant: &'a Tenant,
-    place: Arc<Place>,
+    place: Arc<DocumentDirectory>,
     document: Document,
     head: Arc<[u8]>,
     /// The version of the thread's head when `head` was made, or an older one.
@@ -29,15 +29,19 @@ pub(super) struct Transcript<'a> {
 
 impl<'a> Transcript<'a> {
     /// `transcript.md`: a title line, then entries.
-    pub(super) fn markdown(tenant: &'a Tenant, place: &Arc<Place>, version: u64) -> Self {
+    pub(super) fn new_markdown(
+        tenant: &'a Tenant,
+        place: &Arc<DocumentDirectory>,
+        version: u64,
+    ) -> Self {
         let head = format!("# {}\n\n", place.id()).into_bytes();
         Self::new(tenant, place, Document::Markdown, head, version)
     }
 
     /// `transcript.jsonl`: the manifest line as the records give it, then events.
-    pub(super) async fn jsonl(
+    pub(super) async fn new_jsonl(
         tenant: &'a Tenant,
-        place: &Arc<Place>,
+        place: &Arc<DocumentDirectory>,
     ) -> Result<Self, DocumentError> {
         let piece = tenant.render(place.id(), "manifest", 0).await?;
         let head = piece.text.into_bytes();
@@ -59,7 +63,7 @@ impl<'a> Transcript<'a> {
 
     fn new(
         tenant: &'a Tenant,
-        place: &Arc<Place>,
+        place: &Arc<DocumentDirectory>,
         document: Document,
         head: Vec<u8>,
         version: u64,
@@ -80,13 +84,13 @@ impl<'a> Transcript<'a> {
             self.document,
             Arc::clone(&self.head),
         );
-        let (there, open) = blocking(move || {
-            let there = place.look(document.file())?.is_some();
-            Ok((there, open(&place, document, &head)?))
+        let (there, open) = run_blocking(move || {
+            let there = place.check_file(document.file_name())?.is_some();
+            Ok((there, open_transcript(&place, document, &head)?))
         })
         .await?;
         if let Some(open) = open
-            && self.go_on(open).await?
+            && self.append_missing(open).await?
         {
             return Ok(false);
         }
@@ -101,21 +105,21 @@ impl<'a> Transcript<'a> {
             self.document,
             Arc::clone(&self.head),
         );
-        let mut replacement = blocking(move || {
-            let mut replacement = Replacement::begin(place, document.file())?;
+        let mut replacement = run_blocking(move || {
+            let mut replacement = FileReplacement::begin(place, document.file_name())?;
             replacement.write(&head)?;
             Ok(replacement)
         })
         .await?;
         let mut pieces = self.pieces(0);
-        while let Some(text) = pieces.next().await? {
-            replacement = blocking(move || {
+        while let Some(text) = pieces.next_piece().await? {
+            replacement = run_blocking(move || {
                 replacement.write(text.as_bytes())?;
                 Ok(replacement)
             })
             .await?;
         }
-        blocking(move || replacement.commit()).await
+        run_blocking(move || replacement.commit()).await
     }
 
     /// Compares the whole file with its records.
@@ -125,14 +129,17 @@ impl<'a> Transcript<'a> {
             self.document,
             Arc::clone(&self.head),
         );
-        let opened = blocking(move || match place.reading(document.file())? {
-            Some(mut file) => {
-                let found = tail::read_at(&mut file, 0, head.len() as u64);
-                let found = found.map_err(|error| place.failed(document.file(), error))?;
-                Ok(Some((file, head_state(document, &head, &found))))
-            }
-            None => Ok(None),
-        })
+        let opened = run_blocking(
+            move || match place.open_for_reading(document.file_name())? {
+                Some(mut file) => {
+                    let found = tail::read_at(&mut file, 0, head.len() as u64);
+                    let found =
+                        found.map_err(|error| place.to_error(document.file_name(), error))?;
+                    Ok(Some((file, head_state(document, &head, &found))))
+                }
+                None => Ok(None),
+            },
+        )
         .await;
         if let Err(DocumentError::Authority(AuthorityError::HardLink { .. })) = opened {
             return Ok(DocumentState::Other);
@@ -140,12 +147,12 @@ impl<'a> Transcript<'a> {
         match opened? {
             None => Ok(DocumentState::Missing),
             Some((_, DocumentState::Other)) => Ok(DocumentState::Other),
-            Some((file, head)) => self.compare(file, head).await,
+            Some((file, head)) => self.compare_rest(file, head).await,
         }
     }
 
     /// Compares everything after the head, whose own state is `head`.
-    async fn compare(
+    async fn compare_rest(
         &self,
         mut file: File,
         head: DocumentState,
@@ -153,15 +160,15 @@ impl<'a> Transcript<'a> {
         let mut pieces = self.pieces(0);
         loop {
             let after = pieces.reached;
-            let text = pieces.next().await?;
+            let text = pieces.next_piece().await?;
             // One byte after the end of the records must not exist.
             let expected = text.clone().unwrap_or_default();
             let place = Arc::clone(&self.place);
             let (document, from) = (self.document, self.head.len() as u64 + pieces.bytes_before);
-            let (opened, found) = blocking(move || {
+            let (opened, found) = run_blocking(move || {
                 let count = expected.len().max(1) as u64;
                 let found = tail::read_at(&mut file, from, count)
-                    .map_err(|error| place.failed(document.file(), error))?;
+                    .map_err(|error| place.to_error(document.file_name(), error))?;
                 Ok((file, found))
             })
             .await?;
@@ -173,7 +180,8 @@ impl<'a> Transcript<'a> {
                     return Ok(DocumentState::Other);
                 }
                 Some(text) if found.len() < text.len() => {
-                    let version = tail::reached(text.as_bytes(), found.len(), document, after);
+                    let version =
+                        tail::reached_version(text.as_bytes(), found.len(), document, after);
                     return Ok(DocumentState::Stale(version));
                 }
                 Some(_) => {}
@@ -183,13 +191,13 @@ impl<'a> Transcript<'a> {
 
     /// Appends the missing part and returns true, if the file's end agrees with the records; else
     /// changes nothing and returns false.
-    async fn go_on(&self, open: Open) -> Result<bool, DocumentError> {
-        let Open {
+    async fn append_missing(&self, open: OpenTranscript) -> Result<bool, DocumentError> {
+        let OpenTranscript {
             mut file,
             tail,
             manifest,
         } = open;
-        let Tail {
+        let TranscriptTail {
             version,
             last,
             whole,
@@ -198,7 +206,7 @@ impl<'a> Transcript<'a> {
             return Ok(false);
         }
         let mut pieces = self.pieces(version.saturating_sub(1));
-        let first = pieces.next().await?.unwrap_or_default();
+        let first = pieces.next_piece().await?.unwrap_or_default();
         let Some(rest) = first.as_bytes().strip_prefix(last.as_slice()) else {
             return Ok(false);
         };
@@ -206,14 +214,14 @@ impl<'a> Transcript<'a> {
         loop {
             let (place, document) = (Arc::clone(&self.place), self.document);
             let written;
-            (file, at, written) = blocking(move || {
-                let failed = |error| place.failed(document.file(), error);
+            (file, at, written) = run_blocking(move || {
+                let failed = |error| place.to_error(document.file_name(), error);
                 let written = write_at_end(&file, at, &text).map_err(failed)?;
                 Ok((file, at + text.len() as u64, written))
             })
             .await?;
             changed |= written;
-            match pieces.next().await? {
+            match pieces.next_piece().await? {
                 Some(more) => text = more.into_bytes(),
                 None => break,
             }
@@ -223,19 +231,19 @@ impl<'a> Transcript<'a> {
             self.document,
             Arc::clone(&self.head),
         );
-        blocking(move || {
-            finish(&file, manifest.then_some(&head), changed)
-                .map_err(|error| place.failed(document.file(), error))
+        run_blocking(move || {
+            write_manifest(&file, manifest.then_some(&head), changed)
+                .map_err(|error| place.to_error(document.file_name(), error))
         })
         .await?;
         Ok(true)
     }
 
-    fn pieces(&self, after: u64) -> Pieces<'_> {
-        Pieces {
+    fn pieces(&self, after: u64) -> TranscriptPieces<'_> {
+        TranscriptPieces {
             tenant: self.tenant,
             id: self.place.id(),
-            what: self.document.what(),
+            what: self.document.component_name(),
             next: Some(after),
             reached: after,
             bytes_before: 0,
@@ -245,20 +253,24 @@ impl<'a> Transcript<'a> {
 }
 
 /// A file that may be continued.
-struct Open {
+struct OpenTranscript {
     file: File,
-    tail: Tail,
+    tail: TranscriptTail,
     /// True if its manifest line must be rewritten.
     manifest: bool,
 }
 
 /// Opens a file and finds its last whole version; `None` if it does not exist or cannot be
 /// continued.
-fn open(place: &Place, document: Document, head: &[u8]) -> Result<Option<Open>, DocumentError> {
-    let Some(mut file) = place.writing(document.file())? else {
+fn open_transcript(
+    place: &DocumentDirectory,
+    document: Document,
+    head: &[u8],
+) -> Result<Option<OpenTranscript>, DocumentError> {
+    let Some(mut file) = place.open_for_writing(document.file_name())? else {
         return Ok(None);
     };
-    let failed = |error| place.failed(document.file(), error);
+    let failed = |error| place.to_error(document.file_name(), error);
     let found = tail::read_at(&mut file, 0, head.len() as u64).map_err(failed)?;
     if head_state(document, head, &found) == DocumentState::Other
         && !is_manifest_of(place.id(), &found)
@@ -266,8 +278,8 @@ fn open(place: &Place, document: Document, head: &[u8]) -> Result<Option<Open>, 
         return Ok(None);
     }
     let manifest = found != head;
-    let tail = tail::read(&mut file, document, head.len() as u64).map_err(failed)?;
-    Ok(tail.map(|tail| Open {
+    let tail = tail::read_tail(&mut file, document, head.len() as u64).map_err(failed)?;
+    Ok(tail.map(|tail| OpenTranscript {
         file,
         tail,
         manifest,
@@ -288,7 +300,7 @@ fn write_at_end(mut file: &File, at: u64, text: &[u8]) -> io::Result<bool> {
 }
 
 /// Makes the appended part durable, then writes the manifest, which counts it.
-fn finish(mut file: &File, manifest: Option<&Arc<[u8]>>, changed: bool) -> io::Result<()> {
+fn write_manifest(mut file: &File, manifest: Option<&Arc<[u8]>>, changed: bool) -> io::Result<()> {
     if changed {
         file.sync_data()?;
     }
@@ -344,7 +356,7 @@ fn manifest_mark(line: &[u8]) -> Option<ManifestMark> {
 }
 
 /// The pieces of a document after a version. The component must advance with each.
-struct Pieces<'a> {
+struct TranscriptPieces<'a> {
     tenant: &'a Tenant,
     id: &'a str,
     what: &'static str,
@@ -356,9 +368,9 @@ struct Pieces<'a> {
     bytes: u64,
 }
 
-impl Pieces<'_> {
+impl TranscriptPieces<'_> {
     /// Returns the next piece, which may be empty; `None` after the last.
-    async fn next(&mut self) -> Result<Option<String>, DocumentError> {
+    async fn next_piece(&mut self) -> Result<Option<String>, DocumentError> {
         self.bytes_before = self.bytes;
         let Some(after) = self.next else {
             return Ok(None);

@@ -11,11 +11,11 @@
 //! processes stay whole. A line that a full disk cut short is closed by the next one. The file only
 //! grows; if a user moves it away, a new one is begun.
 
-use super::blocking;
+use super::run_blocking;
 use crate::authority::{
-    AuthorityError, THREADS, has_one_name, identity, not_waiting, open_private,
+    AuthorityError, THREADS_PATH, file_identity, has_one_name, open_private, with_nonblock,
 };
-use crate::driver::{AfterRun, Ended, Replied};
+use crate::driver::{AfterRun, DurableReply, EndedRun};
 use crate::models::BoxFuture;
 use crate::tenant::Tenant;
 use crate::wit::Instant;
@@ -26,7 +26,7 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use threadkeep_units::time::rfc3339_millis;
 
 /// Name of the file in `.ai/threads`.
-pub const USAGE: &str = "usage.jsonl";
+pub const USAGE_FILE: &str = "usage.jsonl";
 /// Longest line, in bytes: ids and names are bounded far below, and one write of a few thousand
 /// bytes is not divided.
 const LINE_BYTES_MAX: usize = 8 << 10;
@@ -44,17 +44,17 @@ impl UsageLog {
         Self { tenant, threads }
     }
 
-    async fn note(&self, replied: &Replied) -> Result<(), Box<dyn Error + Send + Sync>> {
+    async fn log_reply(&self, replied: &DurableReply) -> Result<(), Box<dyn Error + Send + Sync>> {
         let before = replied.version.saturating_sub(1);
         let page = self.tenant.events(&replied.thread, before, 1).await?;
         for event in page.events.iter().filter(|event| event.kind == "result") {
-            let result: Told = serde_json::from_str(&event.body)?;
+            let result: ResultEvent = serde_json::from_str(&event.body)?;
             if result.estimated || event.version != replied.version {
                 continue;
             }
-            let line = line(replied, event.time, &result)?;
+            let line = format_line(replied, event.time, &result)?;
             let threads = self.threads.try_clone()?;
-            blocking(move || Ok(append(&threads, &line)?)).await?;
+            run_blocking(move || Ok(append_line(&threads, &line)?)).await?;
         }
         Ok(())
     }
@@ -62,12 +62,12 @@ impl UsageLog {
 
 impl AfterRun for UsageLog {
     fn name(&self) -> &str {
-        USAGE
+        USAGE_FILE
     }
 
-    fn after<'a>(
+    fn after_run<'a>(
         &'a self,
-        _: &'a Ended,
+        _: &'a EndedRun,
     ) -> BoxFuture<'a, Result<(), Box<dyn Error + Send + Sync>>> {
         Box::pin(async { Ok(()) })
     }
@@ -78,24 +78,24 @@ impl AfterRun for UsageLog {
 
     fn after_reply<'a>(
         &'a self,
-        replied: &'a Replied,
+        replied: &'a DurableReply,
     ) -> BoxFuture<'a, Result<(), Box<dyn Error + Send + Sync>>> {
-        Box::pin(self.note(replied))
+        Box::pin(self.log_reply(replied))
     }
 }
 
 /// The event `result` as it is stored.
 #[derive(Deserialize)]
-struct Told {
+struct ResultEvent {
     model: String,
-    usage: Tokens,
+    usage: TokenCounts,
     spend: u64,
     duration: u64,
     estimated: bool,
 }
 
 #[derive(Deserialize)]
-struct Tokens {
+struct TokenCounts {
     input: u64,
     output: u64,
     read: u64,
@@ -105,7 +105,7 @@ struct Tokens {
 /// One line, with its fields in order. Only `costUsd` is not an integer; its digits are exact.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Record<'a> {
+struct UsageRecord<'a> {
     timestamp: String,
     agent_id: &'a str,
     thread_id: &'a str,
@@ -120,8 +120,12 @@ struct Record<'a> {
     version: u64,
 }
 
-fn line(replied: &Replied, time: Instant, told: &Told) -> Result<Vec<u8>, serde_json::Error> {
-    let mut line = serde_json::to_vec(&Record {
+fn format_line(
+    replied: &DurableReply,
+    time: Instant,
+    told: &ResultEvent,
+) -> Result<Vec<u8>, serde_json::Error> {
+    let mut line = serde_json::to_vec(&UsageRecord {
         timestamp: rfc3339_millis(time.seconds, time.nanos),
         // As in the manifest of a transcript.
         agent_id: replied.agent.as_deref().unwrap_or("default"),
@@ -130,7 +134,7 @@ fn line(replied: &Replied, time: Instant, told: &Told) -> Result<Vec<u8>, serde_
         output_tokens: told.usage.output,
         cache_read_tokens: told.usage.read,
         cache_creation_tokens: told.usage.write,
-        cost_usd: dollars(told.spend)?,
+        cost_usd: nanos_to_usd(told.spend)?,
         duration_ms: told.duration,
         turns: 1,
         model: &told.model,
@@ -141,17 +145,17 @@ fn line(replied: &Replied, time: Instant, told: &Told) -> Result<Vec<u8>, serde_
 }
 
 /// Converts nano-USD to a number with exact digits.
-fn dollars(nanos: u64) -> Result<serde_json::Number, serde_json::Error> {
+fn nanos_to_usd(nanos: u64) -> Result<serde_json::Number, serde_json::Error> {
     let text = format!("{}.{:09}", nanos / 1_000_000_000, nanos % 1_000_000_000);
     serde_json::from_str(text.trim_end_matches('0').trim_end_matches('.'))
 }
 
-fn failed(source: io::Error) -> AuthorityError {
-    AuthorityError::from_io(&place(), source)
+fn to_error(source: io::Error) -> AuthorityError {
+    AuthorityError::from_io(&log_place(), source)
 }
 
-fn place() -> String {
-    format!("{THREADS}/{USAGE}")
+fn log_place() -> String {
+    format!("{THREADS_PATH}/{USAGE_FILE}")
 }
 
 /// Returns the size of the log in bytes; `None` if it does not exist.
@@ -159,15 +163,15 @@ fn place() -> String {
 /// # Errors
 /// If its place is taken by a link, a directory, a pipe, or a file with a second name. No line is
 /// written then.
-pub fn look_at_usage(threads: &Dir) -> Result<Option<u64>, AuthorityError> {
-    Ok(look(threads)?.map(|metadata| metadata.len()))
+pub fn usage_log_bytes(threads: &Dir) -> Result<Option<u64>, AuthorityError> {
+    Ok(check_log(threads)?.map(|metadata| metadata.len()))
 }
 
-fn look(threads: &Dir) -> Result<Option<Metadata>, AuthorityError> {
-    let place = place();
-    match threads.symlink_metadata(USAGE) {
+fn check_log(threads: &Dir) -> Result<Option<Metadata>, AuthorityError> {
+    let place = log_place();
+    match threads.symlink_metadata(USAGE_FILE) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(failed(error)),
+        Err(error) => Err(to_error(error)),
         Ok(seen) if seen.is_symlink() => Err(AuthorityError::Link { place }),
         Ok(seen) if !seen.is_file() => Err(AuthorityError::NotRegular { place }),
         Ok(seen) if !has_one_name(&seen) => Err(AuthorityError::HardLink { place }),
@@ -177,35 +181,35 @@ fn look(threads: &Dir) -> Result<Option<Metadata>, AuthorityError> {
 
 /// Opens the log for appending. A file that replaces it between the two checks is opened but never
 /// written to.
-fn open(threads: &Dir) -> Result<File, AuthorityError> {
-    look(threads)?;
+fn open_log(threads: &Dir) -> Result<File, AuthorityError> {
+    check_log(threads)?;
     let mut options = OpenOptions::new();
     options.read(true).append(true).create(true);
-    let file = open_private(threads, USAGE, not_waiting(options)).map_err(failed)?;
-    let opened = file.metadata().map_err(failed)?;
-    let there = look(threads)?;
-    if there.is_none_or(|there| identity(&there) != identity(&opened)) {
-        return Err(AuthorityError::Replaced { place: place() });
+    let file = open_private(threads, USAGE_FILE, with_nonblock(options)).map_err(to_error)?;
+    let opened = file.metadata().map_err(to_error)?;
+    let there = check_log(threads)?;
+    if there.is_none_or(|there| file_identity(&there) != file_identity(&opened)) {
+        return Err(AuthorityError::Replaced { place: log_place() });
     }
     Ok(file)
 }
 
 /// Appends a line, in one write.
-fn append(threads: &Dir, line: &[u8]) -> Result<(), AuthorityError> {
+fn append_line(threads: &Dir, line: &[u8]) -> Result<(), AuthorityError> {
     if line.len() > LINE_BYTES_MAX {
         let bytes_max = LINE_BYTES_MAX as u64;
-        let place = place();
+        let place = log_place();
         return Err(AuthorityError::TooLarge { place, bytes_max });
     }
-    let mut file = open(threads)?;
+    let mut file = open_log(threads)?;
     let mut whole = Vec::with_capacity(line.len() + 1);
-    if is_torn(&mut file).map_err(failed)? {
+    if is_torn(&mut file).map_err(to_error)? {
         whole.push(b'\n');
     }
     whole.extend_from_slice(line);
-    let written = file.write(&whole).map_err(failed)?;
+    let written = file.write(&whole).map_err(to_error)?;
     if written < whole.len() {
-        return Err(failed(io::ErrorKind::StorageFull.into()));
+        return Err(to_error(io::ErrorKind::StorageFull.into()));
     }
     Ok(())
 }
@@ -236,10 +240,10 @@ mod tests {
         (temporary, dir)
     }
 
-    fn told(spend: u64) -> Told {
-        Told {
+    fn result_event(spend: u64) -> ResultEvent {
+        ResultEvent {
             model: "a \"model\"".to_owned(),
-            usage: Tokens {
+            usage: TokenCounts {
                 input: 100,
                 output: 10,
                 read: 3,
@@ -251,8 +255,8 @@ mod tests {
         }
     }
 
-    fn replied() -> Replied {
-        Replied {
+    fn reply_notice() -> DurableReply {
+        DurableReply {
             thread: "a/b".to_owned(),
             agent: None,
             version: 7,
@@ -274,7 +278,7 @@ mod tests {
             (20_000_000_000, "20"),
             (u64::MAX, "18446744073.709551615"),
         ] {
-            let line = line(&replied(), TIME, &told(nanos)).unwrap();
+            let line = format_line(&reply_notice(), TIME, &result_event(nanos)).unwrap();
             let expected = format!(
                 "{{\"timestamp\":\"2026-02-17T10:00:56.007Z\",\"agentId\":\"default\",\"threadId\":\"a/b\",\"inputTokens\":100,\"outputTokens\":10,\"cacheReadTokens\":3,\"cacheCreationTokens\":2,\"costUsd\":{cost},\"durationMs\":1234,\"turns\":1,\"model\":\"a \\\"model\\\"\",\"version\":7}}\n"
             );
@@ -285,19 +289,19 @@ mod tests {
     #[test]
     fn lines_are_added_and_a_torn_one_is_closed() {
         let (_temporary, dir) = threads();
-        append(&dir, b"one\n").unwrap();
-        append(&dir, b"two\n").unwrap();
-        assert_eq!(dir.read(USAGE).unwrap(), b"one\ntwo\n");
-        dir.write(USAGE, "one\ntw").unwrap();
-        append(&dir, b"three\n").unwrap();
-        assert_eq!(dir.read(USAGE).unwrap(), b"one\ntw\nthree\n");
-        assert_eq!(look_at_usage(&dir).unwrap(), Some(13));
+        append_line(&dir, b"one\n").unwrap();
+        append_line(&dir, b"two\n").unwrap();
+        assert_eq!(dir.read(USAGE_FILE).unwrap(), b"one\ntwo\n");
+        dir.write(USAGE_FILE, "one\ntw").unwrap();
+        append_line(&dir, b"three\n").unwrap();
+        assert_eq!(dir.read(USAGE_FILE).unwrap(), b"one\ntw\nthree\n");
+        assert_eq!(usage_log_bytes(&dir).unwrap(), Some(13));
         let long = vec![b'x'; LINE_BYTES_MAX + 1];
         assert!(matches!(
-            append(&dir, &long),
+            append_line(&dir, &long),
             Err(AuthorityError::TooLarge { .. })
         ));
-        assert_eq!(look_at_usage(&dir).unwrap(), Some(13));
+        assert_eq!(usage_log_bytes(&dir).unwrap(), Some(13));
     }
 
     #[cfg(unix)]
@@ -305,33 +309,33 @@ mod tests {
     fn what_is_no_ordinary_file_is_not_written_to() {
         let (temporary, dir) = threads();
         let refused = |what: &str| {
-            let error = append(&dir, b"x\n").expect_err(what);
+            let error = append_line(&dir, b"x\n").expect_err(what);
             assert_eq!(
                 std::mem::discriminant(&error),
-                std::mem::discriminant(&look_at_usage(&dir).expect_err(what)),
+                std::mem::discriminant(&usage_log_bytes(&dir).expect_err(what)),
                 "{what}"
             );
             error
         };
         dir.write("registry.db", "keep").unwrap();
-        for target in ["registry.db", "gone", USAGE, "/etc/hostname"] {
-            dir.symlink_contents(target, USAGE).unwrap();
+        for target in ["registry.db", "gone", USAGE_FILE, "/etc/hostname"] {
+            dir.symlink_contents(target, USAGE_FILE).unwrap();
             assert!(matches!(refused(target), AuthorityError::Link { .. }));
-            dir.remove_file(USAGE).unwrap();
+            dir.remove_file(USAGE_FILE).unwrap();
         }
-        dir.hard_link("registry.db", &dir, USAGE).unwrap();
+        dir.hard_link("registry.db", &dir, USAGE_FILE).unwrap();
         assert!(matches!(
             refused("a second name"),
             AuthorityError::HardLink { .. }
         ));
-        dir.remove_file(USAGE).unwrap();
-        dir.create_dir(USAGE).unwrap();
+        dir.remove_file(USAGE_FILE).unwrap();
+        dir.create_dir(USAGE_FILE).unwrap();
         assert!(matches!(
             refused("a directory"),
             AuthorityError::NotRegular { .. }
         ));
-        dir.remove_dir(USAGE).unwrap();
-        let path = temporary.path().join(USAGE);
+        dir.remove_dir(USAGE_FILE).unwrap();
+        let path = temporary.path().join(USAGE_FILE);
         std::os::unix::net::UnixListener::bind(&path).unwrap();
         assert!(matches!(
             refused("a socket"),

@@ -6,8 +6,8 @@
 //! and a failure never reaches the run; failures are kept until a flush takes them. Work that is
 //! lost when the process ends is done by the thread's next refresh, or by `repair`.
 
-use super::{DocumentError, Documents, FAILURES_MAX};
-use crate::driver::Observer;
+use super::{DocumentError, FAILURES_MAX, ThreadDocuments};
+use crate::driver::CommitObserver;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{Notify, watch};
@@ -24,7 +24,7 @@ const WAITING_MAX: usize = 10_000;
 
 /// The failures that a flush returns.
 #[derive(Debug, Default)]
-pub struct Flushed {
+pub struct FlushReport {
     /// Threads whose newest refresh failed since the last flush, with the errors: at most
     /// [`FAILURES_MAX`].
     pub failed: Vec<(String, DocumentError)>,
@@ -35,7 +35,7 @@ pub struct Flushed {
 /// Refreshes documents in the background. If it is dropped, the background task finishes the queue
 /// and then ends.
 pub struct DocumentWriter {
-    shared: Arc<Shared>,
+    shared: Arc<SharedQueue>,
 }
 
 impl DocumentWriter {
@@ -43,7 +43,7 @@ impl DocumentWriter {
     ///
     /// # Panics
     /// Outside a tokio runtime.
-    pub fn new(documents: Documents) -> Self {
+    pub fn new(documents: ThreadDocuments) -> Self {
         Self::spawn(move |thread| {
             let documents = documents.clone();
             async move { documents.refresh(&thread).await.map(drop) }
@@ -55,16 +55,16 @@ impl DocumentWriter {
         R: Fn(String) -> F + Send + 'static,
         F: Future<Output = Result<(), DocumentError>> + Send + 'static,
     {
-        let shared = Arc::new(Shared::default());
-        tokio::spawn(work(Worker(Arc::clone(&shared)), refresh));
+        let shared = Arc::new(SharedQueue::default());
+        tokio::spawn(run_worker(WorkerGuard(Arc::clone(&shared)), refresh));
         Self { shared }
     }
 
     /// Waits until the documents of everything that was committed before this call are written, or
     /// have failed. Each failure is returned once.
-    pub async fn flush(&self) -> Flushed {
+    pub async fn flush(&self) -> FlushReport {
         let mut steps = self.shared.steps.subscribe();
-        let until = self.shared.lock().told;
+        let until = self.shared.lock().notification_count;
         while !self.shared.lock().is_done(until) {
             // The sender lives as long as `self`.
             if steps.changed().await.is_err() {
@@ -75,9 +75,9 @@ impl DocumentWriter {
     }
 }
 
-impl Observer for DocumentWriter {
-    fn committed(&self, thread: &str) {
-        self.shared.lock().tell(&thread.to_ascii_lowercase());
+impl CommitObserver for DocumentWriter {
+    fn on_commit(&self, thread: &str) {
+        self.shared.lock().enqueue(&thread.to_ascii_lowercase());
         self.shared.wake.notify_one();
     }
 }
@@ -90,28 +90,28 @@ impl Drop for DocumentWriter {
 }
 
 #[derive(Default)]
-struct Shared {
-    state: Mutex<State>,
+struct SharedQueue {
+    state: Mutex<RefreshQueue>,
     /// Wakes the background task.
     wake: Notify,
     /// Changes after each refresh and at the end.
     steps: watch::Sender<()>,
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl SharedQueue {
+    fn lock(&self) -> MutexGuard<'_, RefreshQueue> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 #[derive(Default)]
-struct State {
+struct RefreshQueue {
     /// Threads to refresh, in the order of their first notification, each with its number.
     queue: VecDeque<(u64, String)>,
     queued: HashSet<String>,
     under_way: BTreeMap<String, u64>,
     /// Number of notifications so far.
-    told: u64,
+    notification_count: u64,
     failed: BTreeMap<String, DocumentError>,
     left_out: u64,
     /// True once the writer was dropped.
@@ -120,9 +120,9 @@ struct State {
     ended: bool,
 }
 
-impl State {
-    fn tell(&mut self, thread: &str) {
-        self.told += 1;
+impl RefreshQueue {
+    fn enqueue(&mut self, thread: &str) {
+        self.notification_count += 1;
         if self.queued.contains(thread) {
             return;
         }
@@ -131,14 +131,15 @@ impl State {
                 true => DocumentError::Abandoned,
                 false => DocumentError::TooMany,
             };
-            return self.fail(thread, why);
+            return self.add_failure(thread, why);
         }
         self.queued.insert(thread.to_owned());
-        self.queue.push_back((self.told, thread.to_owned()));
+        self.queue
+            .push_back((self.notification_count, thread.to_owned()));
     }
 
     /// Takes the next thread to refresh, which is then under way.
-    fn next(&mut self) -> Option<String> {
+    fn start_next(&mut self) -> Option<String> {
         if self.under_way.len() >= REFRESHES_MAX {
             return None;
         }
@@ -154,11 +155,11 @@ impl State {
         self.under_way.remove(thread);
         match result {
             Ok(()) => drop(self.failed.remove(thread)),
-            Err(error) => self.fail(thread, error),
+            Err(error) => self.add_failure(thread, error),
         }
     }
 
-    fn fail(&mut self, thread: &str, error: DocumentError) {
+    fn add_failure(&mut self, thread: &str, error: DocumentError) {
         if self.failed.len() < FAILURES_MAX || self.failed.contains_key(thread) {
             self.failed.insert(thread.to_owned(), error);
         } else {
@@ -173,20 +174,20 @@ impl State {
         self.ended || open.all(|number| number > until)
     }
 
-    fn end(&mut self) {
+    fn end_all(&mut self) {
         self.ended = true;
         let left = std::mem::take(&mut self.queue)
             .into_iter()
             .map(|(_, thread)| thread);
         let left = left.chain(std::mem::take(&mut self.under_way).into_keys());
         for thread in left.collect::<Vec<_>>() {
-            self.fail(&thread, DocumentError::Abandoned);
+            self.add_failure(&thread, DocumentError::Abandoned);
         }
         self.queued.clear();
     }
 
-    fn take_failures(&mut self) -> Flushed {
-        Flushed {
+    fn take_failures(&mut self) -> FlushReport {
+        FlushReport {
             failed: std::mem::take(&mut self.failed).into_iter().collect(),
             left_out: std::mem::take(&mut self.left_out),
         }
@@ -194,16 +195,16 @@ impl State {
 }
 
 /// The background task's guard: however the task ends, flushes stop waiting for it.
-struct Worker(Arc<Shared>);
+struct WorkerGuard(Arc<SharedQueue>);
 
-impl Drop for Worker {
+impl Drop for WorkerGuard {
     fn drop(&mut self) {
-        self.0.lock().end();
+        self.0.lock().end_all();
         self.0.steps.send_replace(());
     }
 }
 
-async fn work<R, F>(worker: Worker, refresh: R)
+async fn run_worker<R, F>(worker: WorkerGuard, refresh: R)
 where
     R: Fn(String) -> F + Send + 'static,
     F: Future<Output = Result<(), DocumentError>> + Send + 'static,
@@ -212,7 +213,7 @@ where
     let (mut running, mut names) = (JoinSet::new(), HashMap::new());
     loop {
         // The guard must not live across an await.
-        while let Some(thread) = { shared.lock().next() } {
+        while let Some(thread) = { shared.lock().start_next() } {
             let handle = running.spawn(refresh(thread.clone()));
             names.insert(handle.id(), thread);
         }
@@ -221,13 +222,13 @@ where
         }
         tokio::select! {
             () = shared.wake.notified() => {}
-            Some(done) = running.join_next_with_id() => finish(shared, &mut names, done),
+            Some(done) = running.join_next_with_id() => finish_refresh(shared, &mut names, done),
         }
     }
 }
 
-fn finish(
-    shared: &Shared,
+fn finish_refresh(
+    shared: &SharedQueue,
     names: &mut HashMap<Id, String>,
     done: Result<(Id, Result<(), DocumentError>), JoinError>,
 ) {
@@ -249,21 +250,21 @@ mod tests {
     use super::*;
     use tokio::sync::Semaphore;
 
-    struct Log {
+    struct RefreshLog {
         done: Mutex<Vec<String>>,
         gate: Semaphore,
     }
 
-    impl Log {
-        fn done(&self) -> Vec<String> {
+    impl RefreshLog {
+        fn done_threads(&self) -> Vec<String> {
             self.done.lock().unwrap().clone()
         }
     }
 
     /// Makes a writer whose refreshes wait for the gate if the thread's name begins with `slow`,
     /// and fail or panic by name.
-    fn writer() -> (DocumentWriter, Arc<Log>) {
-        let log = Arc::new(Log {
+    fn test_writer() -> (DocumentWriter, Arc<RefreshLog>) {
+        let log = Arc::new(RefreshLog {
             done: Mutex::default(),
             gate: Semaphore::new(0),
         });
@@ -287,18 +288,18 @@ mod tests {
 
     #[tokio::test]
     async fn many_commits_become_one_refresh() {
-        let (writer, log) = writer();
-        writer.committed("slow");
+        let (writer, log) = test_writer();
+        writer.on_commit("slow");
         while writer.shared.lock().under_way.is_empty() {
             tokio::task::yield_now().await;
         }
         for _ in 0..100 {
-            writer.committed("Slow");
-            writer.committed("quick");
+            writer.on_commit("Slow");
+            writer.on_commit("quick");
         }
         log.gate.add_permits(2);
         assert!(writer.flush().await.failed.is_empty());
-        let done = log.done();
+        let done = log.done_threads();
         let count = |name: &str| done.iter().filter(|done| *done == name).count();
         assert_eq!(
             count("slow"),
@@ -310,9 +311,9 @@ mod tests {
 
     #[tokio::test]
     async fn failures_are_kept_until_asked_for_or_made_good() {
-        let (writer, log) = writer();
+        let (writer, log) = test_writer();
         for name in ["bad-1", "panic-1", "good"] {
-            writer.committed(name);
+            writer.on_commit(name);
         }
         let flushed = writer.flush().await;
         let names: Vec<&str> = flushed
@@ -323,18 +324,18 @@ mod tests {
         assert_eq!(names, ["bad-1", "panic-1"]);
         assert!(writer.flush().await.failed.is_empty(), "handed over once");
         for n in 0..FAILURES_MAX + 7 {
-            writer.committed(&format!("bad-{n}"));
+            writer.on_commit(&format!("bad-{n}"));
         }
         let flushed = writer.flush().await;
         assert_eq!((flushed.failed.len(), flushed.left_out), (FAILURES_MAX, 7));
-        assert_eq!(log.done().len(), 2 + FAILURES_MAX + 7);
+        assert_eq!(log.done_threads().len(), 2 + FAILURES_MAX + 7);
     }
 
     #[tokio::test]
     async fn a_success_makes_an_earlier_failure_good() {
-        let mut state = State::default();
-        state.tell("a");
-        assert_eq!(state.next().as_deref(), Some("a"));
+        let mut state = RefreshQueue::default();
+        state.enqueue("a");
+        assert_eq!(state.start_next().as_deref(), Some("a"));
         state.finish("a", Err(DocumentError::Abandoned));
         assert_eq!(state.failed.len(), 1);
         state.finish("a", Ok(()));
@@ -343,10 +344,10 @@ mod tests {
 
     #[test]
     fn what_waits_is_bounded() {
-        let mut state = State::default();
+        let mut state = RefreshQueue::default();
         for n in 0..WAITING_MAX + FAILURES_MAX + 5 {
-            state.tell(&format!("t-{n}"));
-            state.tell("t-0");
+            state.enqueue(&format!("t-{n}"));
+            state.enqueue("t-0");
         }
         assert_eq!(state.queue.len(), WAITING_MAX);
         let flushed = state.take_failures();
@@ -358,16 +359,16 @@ mod tests {
                 .all(|(_, e)| matches!(e, DocumentError::TooMany))
         );
         for _ in 0..REFRESHES_MAX {
-            assert!(state.next().is_some());
+            assert!(state.start_next().is_some());
         }
-        assert!(state.next().is_none(), "enough are under way");
+        assert!(state.start_next().is_none(), "enough are under way");
     }
 
     #[tokio::test]
     async fn dropping_writes_what_waits() {
-        let (writer, log) = writer();
+        let (writer, log) = test_writer();
         for n in 0..20 {
-            writer.committed(&format!("t-{n}"));
+            writer.on_commit(&format!("t-{n}"));
         }
         let shared = Arc::clone(&writer.shared);
         drop(writer);
@@ -375,7 +376,7 @@ mod tests {
         while !shared.lock().ended {
             steps.changed().await.unwrap();
         }
-        assert_eq!(log.done().len(), 20);
+        assert_eq!(log.done_threads().len(), 20);
         assert!(shared.lock().failed.is_empty());
     }
 
@@ -387,10 +388,10 @@ mod tests {
                 .unwrap()
         };
         let first = runtime();
-        let (writer, _log) = first.block_on(async { writer() });
-        writer.committed("slow");
+        let (writer, _log) = first.block_on(async { test_writer() });
+        writer.on_commit("slow");
         drop(first);
-        writer.committed("late");
+        writer.on_commit("late");
         let flushed = runtime().block_on(writer.flush());
         assert_eq!(flushed.failed.len(), 2);
     }

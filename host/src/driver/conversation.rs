@@ -2,19 +2,19 @@
 //! provider sees the same bytes as before.
 
 use crate::error::CallError;
-use crate::models::{Request, ToolSpec};
+use crate::models::{CompletionRequest, ToolSpec};
 use crate::tenant::Tenant;
 use crate::wit::llm;
 
 /// The request of a thread's model calls: each adds to it, nothing of it is copied.
 #[derive(Debug, Default)]
-pub(super) struct Conversation {
-    pub(super) request: Request,
+pub(super) struct ThreadConversation {
+    pub(super) request: CompletionRequest,
     /// The version whose messages the request holds.
-    pub(super) have: u64,
+    pub(super) held_version: u64,
 }
 
-impl Conversation {
+impl ThreadConversation {
     /// Takes over the messages that a step carries; reads those that it does not.
     pub(super) async fn extend(
         &mut self,
@@ -24,30 +24,30 @@ impl Conversation {
         asked: &llm::Request,
     ) -> Result<(), CallError> {
         let request = &mut self.request;
-        if self.have == 0 {
+        if self.held_version == 0 {
             request.system.clone_from(&asked.system);
-            request.tools = asked.tools.iter().map(spec).collect();
+            request.tools = asked.tools.iter().map(tool_spec).collect();
         }
-        let mut after = self.have;
+        let mut after = self.held_version;
         while after < asked.since {
             let page = tenant.messages(thread, after, asked.since).await?;
             request.messages.extend(page.messages);
             after = page.cursor.unwrap_or(asked.since);
         }
         request.messages.extend(asked.messages.iter().cloned());
-        self.have = version;
+        self.held_version = version;
         Ok(())
     }
 
     /// Completes the request for a step, for the provider that knows the model by this name.
-    pub(super) fn ask(&mut self, model: String, asked: &llm::Request) {
+    pub(super) fn complete_request(&mut self, model: String, asked: &llm::Request) {
         self.request.model = model;
         self.request.output_max = asked.output;
         self.request.session.clone_from(&asked.session);
     }
 }
 
-fn spec(tool: &crate::wit::Tool) -> ToolSpec {
+fn tool_spec(tool: &crate::wit::Tool) -> ToolSpec {
     ToolSpec {
         name: tool.name.clone(),
         description: tool.description.clone(),

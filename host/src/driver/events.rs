@@ -1,7 +1,7 @@
 //! Events of a run while it goes on: a typed stream. Deltas are no promise; what an event calls
 //! done is durable.
 
-use crate::ceilings::Note;
+use crate::ceilings::CallNotice;
 use crate::models::Usage;
 use crate::wit;
 use std::sync::Arc;
@@ -68,7 +68,7 @@ pub enum RunEvent {
         message: String,
     },
     /// A turn is durable: what the thread has used so far.
-    Turn(Costs),
+    Turn(ThreadCosts),
     /// A call waits for its slot, because too many were made in a minute, or for money that other
     /// calls hold.
     Waiting {
@@ -92,7 +92,7 @@ pub enum RunEvent {
         message: String,
     },
     /// The run stopped or ended, durably.
-    Ended(Box<Ended>),
+    Ended(Box<EndedRun>),
     /// Work after the run failed; the run itself stays as it ended.
     AfterFailed {
         /// Name of the work.
@@ -104,7 +104,7 @@ pub enum RunEvent {
 
 /// Totals that a thread has used so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Costs {
+pub struct ThreadCosts {
     /// Completed model calls.
     pub turns: u64,
     /// Tokens that models read, including those from caches.
@@ -117,9 +117,9 @@ pub struct Costs {
     pub duration_millis: u64,
 }
 
-impl Costs {
+impl ThreadCosts {
     /// The totals of a thread.
-    pub fn of(thread: &wit::Thread) -> Self {
+    pub fn from_thread(thread: &wit::Thread) -> Self {
         let usage = &thread.cost.usage;
         Self {
             turns: thread.cost.turns,
@@ -136,7 +136,7 @@ impl Costs {
 
 /// Reason why a run stopped.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Why {
+pub struct StopCause {
     /// `limit`, `error`, `budget`, `approval`, `cancelled` or `killed`.
     pub reason: String,
     /// A stable code.
@@ -147,7 +147,7 @@ pub struct Why {
 
 /// State of a thread whose run is no longer performed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ended {
+pub struct EndedRun {
     /// The thread.
     pub thread: String,
     /// Its status.
@@ -155,28 +155,28 @@ pub struct Ended {
     /// The outcome, if the run has ended.
     pub outcome: Option<String>,
     /// The reason, for a status that has one.
-    pub cause: Option<Why>,
+    pub cause: Option<StopCause>,
     /// The result, JSON, if there is one.
     pub result: Option<String>,
     /// Totals that the thread used.
-    pub costs: Costs,
+    pub costs: ThreadCosts,
     /// Length of the thread's history.
     pub version: u64,
 }
 
-impl Ended {
-    pub(crate) fn of(thread: &wit::Thread) -> Self {
+impl EndedRun {
+    pub(crate) fn from_thread(thread: &wit::Thread) -> Self {
         Self {
             thread: thread.id.clone(),
             status: thread.status.clone(),
             outcome: thread.outcome.clone(),
-            cause: thread.cause.as_ref().map(|cause| Why {
+            cause: thread.cause.as_ref().map(|cause| StopCause {
                 reason: cause.reason.clone(),
                 code: cause.code.clone(),
                 message: cause.message.clone(),
             }),
             result: thread.result.clone(),
-            costs: Costs::of(thread),
+            costs: ThreadCosts::from_thread(thread),
             version: thread.version,
         }
     }
@@ -184,13 +184,13 @@ impl Ended {
 
 /// Destination of events. Emitting never blocks, with or without a listener.
 #[derive(Debug, Clone, Default)]
-pub struct Sink {
+pub struct EventSink {
     sender: Option<mpsc::UnboundedSender<RunEvent>>,
     /// The child whose events are sent here.
     child: Option<Arc<str>>,
 }
 
-impl Sink {
+impl EventSink {
     /// A sink without a listener.
     pub fn none() -> Self {
         Self::default()
@@ -209,16 +209,16 @@ impl Sink {
         )
     }
 
-    /// A receiver of the notices of a permit, for `Permit::tell`.
-    pub(super) fn notes(&self) -> impl Fn(Note) + Send + Sync + 'static {
+    /// A receiver of the notices of a permit, for `RunPermit::tell`.
+    pub(super) fn notice_receiver(&self) -> impl Fn(CallNotice) + Send + Sync + 'static {
         let sink = self.clone();
         move |note| {
             sink.emit(match note {
-                Note::Waits { wait, message } => RunEvent::Waiting {
+                CallNotice::Waits { wait, message } => RunEvent::Waiting {
                     millis: u64::try_from(wait.as_millis()).unwrap_or(u64::MAX),
                     message,
                 },
-                Note::Disbelieved { reported, counted } => {
+                CallNotice::Disbelieved { reported, counted } => {
                     RunEvent::Disbelieved { reported, counted }
                 }
             });
@@ -226,7 +226,7 @@ impl Sink {
     }
 
     /// A sink into the same stream, for events of a child.
-    pub(super) fn of_child(&self, thread: &str) -> Self {
+    pub(super) fn for_child(&self, thread: &str) -> Self {
         Self {
             sender: self.sender.clone(),
             child: Some(thread.into()),

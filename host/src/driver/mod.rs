@@ -5,76 +5,76 @@
 //! durable. Dropping the future of [`Driver::run`] drops the request in flight and leaves a thread
 //! that [`Driver::recover_lost`] closes, as does the next run that meets it.
 
-mod after;
-mod begin;
 mod conversation;
 mod events;
 mod nonce;
 mod perform;
+mod post_run_work;
 mod queue;
+mod run_admission;
 mod stop;
 mod tree;
 
-pub(crate) use after::Work;
-pub use after::{AFTER_QUEUE_MAX, AFTER_TIME_MAX, AfterRun, Replied};
-pub use events::{Costs, Ended, RunEvent, Sink, Why};
+pub use events::{EndedRun, EventSink, RunEvent, StopCause, ThreadCosts};
 pub use nonce::fresh_nonce;
-pub(crate) use queue::Shared;
+pub(crate) use post_run_work::PostRunWork;
+pub use post_run_work::{AFTER_QUEUE_MAX, AFTER_TIME_MAX, AfterRun, DurableReply};
+pub(crate) use queue::DriverShared;
 pub use queue::{LOST_MAX, OnBusy, WAITERS_MAX};
-pub use stop::{Stop, StopLevel, Stopper, stopper};
+pub use stop::{StopLevel, StopReceiver, StopSender, stop_channel};
 pub use tree::TREE_RUNS_MAX;
 
-use crate::ceilings::{Guard, Permit, Refusal};
+use crate::ceilings::{CeilingGuard, CeilingRefusal, RunPermit};
 use crate::error::CallError;
-use crate::models::{Failure, Llm};
-use crate::policy::{Policy, Preset};
-use crate::tenant::{Recovered, Tenant};
-use crate::tools::Tools;
+use crate::models::{ModelFailure, ModelProvider};
+use crate::policy::{Policy, PolicyPreset};
+use crate::tenant::{RecoveryReport, Tenant};
+use crate::tools::ToolSet;
 use crate::wit::{self, runner};
-use begin::{Admitted, not_held};
-use conversation::Conversation;
-use queue::{Holding, by_whom};
+use conversation::ThreadConversation;
+use queue::{RunLease, describe_holder};
+use run_admission::{RunAdmission, release_if_refused};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::Notify;
 
 /// Attempts at reading how a run ended: a store that fails so often will fail its next user too.
-const ENDED_READS_MAX: u32 = 4;
+const END_READS_MAX: u32 = 4;
 /// The pause after the first failed attempt; it doubles.
-const ENDED_PAUSE: Duration = Duration::from_millis(100);
+const END_READ_PAUSE: Duration = Duration::from_millis(100);
 
 /// Finds the provider of a model.
-pub trait Models: Send + Sync {
+pub trait ModelProviders: Send + Sync {
     /// The provider, and the name by which it knows the model.
     ///
     /// # Errors
     /// A failure that the runner can act on: an unknown model or a provider that is not set up is
     /// `permanent`.
-    fn provider(&self, model: &str) -> Result<(Arc<dyn Llm>, String), Failure>;
+    fn provider(&self, model: &str) -> Result<(Arc<dyn ModelProvider>, String), ModelFailure>;
 }
 
 /// Notified of every durable change of a thread, after it; must not block.
-pub trait Observer: Send + Sync {
+pub trait CommitObserver: Send + Sync {
     /// A commit on `thread` was made.
-    fn committed(&self, thread: &str);
+    fn on_commit(&self, thread: &str);
 }
 
 /// Performs runs of one tenant. Cheap to clone.
 #[derive(Clone)]
 pub struct Driver {
     tenant: Tenant,
-    models: Arc<dyn Models>,
-    tools: Arc<dyn Tools>,
-    observer: Option<Arc<dyn Observer>>,
-    guard: Arc<Guard>,
-    after: Vec<Arc<Work>>,
+    models: Arc<dyn ModelProviders>,
+    tools: Arc<dyn ToolSet>,
+    observer: Option<Arc<dyn CommitObserver>>,
+    guard: Arc<CeilingGuard>,
+    post_run_work: Vec<Arc<PostRunWork>>,
     on_busy: OnBusy,
-    shared: Arc<Shared>,
+    shared: Arc<DriverShared>,
     /// Notified when a thread has propagated to others: there may be more to do in its tree.
-    nudge: Arc<Notify>,
+    tree_changed: Arc<Notify>,
     /// Set once the first run of the tree has begun.
-    began: Arc<AtomicBool>,
+    has_begun: Arc<AtomicBool>,
 }
 
 /// Reason why a run could not be performed to its end. The thread is as its last commit left it.
@@ -90,10 +90,10 @@ pub enum DriveError {
     /// The operator's policy allows no more runs, still so at the end of the time that
     /// [`OnBusy::Queue`] names. Nothing was written.
     #[error("{0}")]
-    Ceiling(Refusal),
+    Ceiling(CeilingRefusal),
     /// The run did not reach the head of the queue within the time that [`OnBusy::Queue`] names.
     /// Nothing was written.
-    #[error("{thread} {}; waited {} s for it", by_whom(.lease.as_ref()), .waited.as_secs())]
+    #[error("{thread} {}; waited {} s for it", describe_holder(.lease.as_ref()), .waited.as_secs())]
     Waited {
         /// The thread.
         thread: String,
@@ -116,52 +116,55 @@ impl Driver {
     /// what it leaves (`authority::HolderLock`). It has no ceilings until it is given a guard.
     pub fn new(
         tenant: Tenant,
-        models: Arc<dyn Models>,
-        tools: Arc<dyn Tools>,
+        models: Arc<dyn ModelProviders>,
+        tools: Arc<dyn ToolSet>,
         nonce: &str,
     ) -> Self {
-        Self::sharing(tenant, models, tools, Shared::new(nonce))
+        Self::with_shared_state(tenant, models, tools, DriverShared::new(nonce))
     }
 
     /// One of several drivers of a process over one store.
-    pub(crate) fn sharing(
+    pub(crate) fn with_shared_state(
         tenant: Tenant,
-        models: Arc<dyn Models>,
-        tools: Arc<dyn Tools>,
-        shared: Arc<Shared>,
+        models: Arc<dyn ModelProviders>,
+        tools: Arc<dyn ToolSet>,
+        shared: Arc<DriverShared>,
     ) -> Self {
         let clock = Arc::clone(&tenant.context().clock);
         Self {
-            guard: Arc::new(Guard::new(Policy::preset(Preset::Local), clock)),
+            guard: Arc::new(CeilingGuard::new(
+                Policy::preset(PolicyPreset::Local),
+                clock,
+            )),
             tenant,
             models,
             tools,
             observer: None,
-            after: Vec::new(),
+            post_run_work: Vec::new(),
             on_busy: OnBusy::Refuse,
             shared,
-            nudge: Arc::default(),
-            began: Arc::default(),
+            tree_changed: Arc::default(),
+            has_begun: Arc::default(),
         }
     }
 
     /// Holds every run to the ceilings of this guard, which all drivers of the tenant share.
     #[must_use]
-    pub fn within(mut self, guard: Arc<Guard>) -> Self {
+    pub fn with_guard(mut self, guard: Arc<CeilingGuard>) -> Self {
         self.guard = guard;
         self
     }
 
     /// Notifies `observer` of every durable change.
     #[must_use]
-    pub fn observed(mut self, observer: Arc<dyn Observer>) -> Self {
+    pub fn with_observer(mut self, observer: Arc<dyn CommitObserver>) -> Self {
         self.observer = Some(observer);
         self
     }
 
     /// Sets what a run does about a thread that has a lease; by default the run is refused.
     #[must_use]
-    pub fn on_busy(mut self, on_busy: OnBusy) -> Self {
+    pub fn with_on_busy(mut self, on_busy: OnBusy) -> Self {
         self.on_busy = on_busy;
         self
     }
@@ -169,21 +172,21 @@ impl Driver {
     /// Does `work` after each run, on its own task. A stream of events ends once the work after its
     /// run is done.
     #[must_use]
-    pub fn after_run(self, work: Arc<dyn AfterRun>) -> Self {
-        self.doing(Arc::new(Work::new(work, AFTER_TIME_MAX)))
+    pub fn with_after_run(self, work: Arc<dyn AfterRun>) -> Self {
+        self.with_post_run_work(Arc::new(PostRunWork::new(work, AFTER_TIME_MAX)))
     }
 
-    /// As [`Self::after_run`], with a queue that other drivers share.
+    /// As [`Self::with_after_run`], with a queue that other drivers share.
     #[must_use]
-    pub(crate) fn doing(mut self, work: Arc<Work>) -> Self {
-        self.after.push(work);
+    pub(crate) fn with_post_run_work(mut self, work: Arc<PostRunWork>) -> Self {
+        self.post_run_work.push(work);
         self
     }
 
     /// Waits until the work after all runs that have stopped or ended so far is done, or has
     /// failed.
-    pub async fn after_runs_done(&self) {
-        for work in &self.after {
+    pub async fn wait_for_post_run_work(&self) {
+        for work in &self.post_run_work {
             work.flush().await;
         }
     }
@@ -206,10 +209,10 @@ impl Driver {
         &self,
         thread: &str,
         input: Option<String>,
-        sink: &Sink,
-        stop: &Stop,
-    ) -> Result<Ended, DriveError> {
-        self.tree(None, (thread, input), sink, stop).await
+        sink: &EventSink,
+        stop: &StopReceiver,
+    ) -> Result<EndedRun, DriveError> {
+        self.run_tree(None, (thread, input), sink, stop).await
     }
 
     /// Takes over a thread that waits, or whose holder is gone, and performs it without the threads
@@ -221,28 +224,29 @@ impl Driver {
         &self,
         thread: &str,
         proof: runner::Proof,
-        sink: &Sink,
-        stop: &Stop,
-    ) -> Result<Ended, DriveError> {
-        let permit = self.guard.begin().map_err(DriveError::Ceiling)?;
-        self.claim_with(permit, (thread, proof), sink, stop).await
+        sink: &EventSink,
+        stop: &StopReceiver,
+    ) -> Result<EndedRun, DriveError> {
+        let permit = self.guard.admit_run().map_err(DriveError::Ceiling)?;
+        self.claim_with_permit(permit, (thread, proof), sink, stop)
+            .await
     }
 
     /// As [`Self::claim`], with a permit obtained before.
-    async fn claim_with(
+    async fn claim_with_permit(
         &self,
-        permit: Permit,
+        permit: RunPermit,
         (thread, proof): (&str, runner::Proof),
-        sink: &Sink,
-        stop: &Stop,
-    ) -> Result<Ended, DriveError> {
-        let mut holding = self.shared.holding();
-        let driver = self.marked(&holding);
-        holding.may_hold();
+        sink: &EventSink,
+        stop: &StopReceiver,
+    ) -> Result<EndedRun, DriveError> {
+        let mut holding = self.shared.new_run_lease();
+        let driver = self.with_call_marker(&holding);
+        holding.mark_held();
         let claimed = driver.tenant.claim(thread, &holding.holder, proof).await;
-        let handle = claimed.inspect_err(|error| not_held(error, &mut holding))?;
-        let begun = (handle, Admitted::at_once(permit));
-        driver.held(begun, &mut holding, sink, stop).await
+        let handle = claimed.inspect_err(|error| release_if_refused(error, &mut holding))?;
+        let begun = (handle, RunAdmission::from_permit(permit));
+        driver.perform_leased(begun, &mut holding, sink, stop).await
     }
 
     /// Closes the runs of this process whose futures were dropped, or that could not be performed
@@ -252,11 +256,11 @@ impl Driver {
     /// # Errors
     /// If the component gives no answer.
     pub async fn recover_lost(&self) -> Result<Vec<String>, CallError> {
-        Ok(self.close_lost().await?.closed)
+        Ok(self.close_lost_runs().await?.closed)
     }
 
-    pub(crate) async fn close_lost(&self) -> Result<Recovered, CallError> {
-        let lost = self.shared.lost();
+    pub(crate) async fn close_lost_runs(&self) -> Result<RecoveryReport, CallError> {
+        let lost = self.shared.lost_runs();
         let (holders, quiet): (Vec<String>, Vec<bool>) = lost.into_iter().unzip();
         let recovered = self.tenant.recover_all(&holders).await?;
         if !recovered.unreadable.is_empty() {
@@ -265,49 +269,53 @@ impl Driver {
         // The last call of a run may still be under way and take the lease only now.
         let over = holders.into_iter().zip(quiet).filter(|(_, quiet)| *quiet);
         let over: Vec<String> = over.map(|(holder, _)| holder).collect();
-        self.shared.forget(&over);
+        self.shared.forget_lost(&over);
         Ok(recovered)
     }
 
     /// The same driver for one run: every call of it counts as one of the run.
-    fn marked(&self, holding: &Holding) -> Self {
+    fn with_call_marker(&self, holding: &RunLease) -> Self {
         Self {
-            tenant: self.tenant.marked(&holding.calls),
+            tenant: self.tenant.with_call_marker(&holding.call_marker),
             ..self.clone()
         }
     }
 
     /// Performs a run that has its lease. Without `release`, dropping the lease records the run as
     /// lost.
-    async fn held(
+    async fn perform_leased(
         &self,
-        (handle, mut admitted): (runner::Handle, Admitted),
-        holding: &mut Holding,
-        sink: &Sink,
-        stop: &Stop,
-    ) -> Result<Ended, DriveError> {
-        admitted.permit.tell(sink.notes());
-        let done = self.perform(handle, &admitted.permit, sink, stop).await;
+        (handle, mut admitted): (runner::Handle, RunAdmission),
+        holding: &mut RunLease,
+        sink: &EventSink,
+        stop: &StopReceiver,
+    ) -> Result<EndedRun, DriveError> {
+        admitted.permit.set_notice_receiver(sink.notice_receiver());
+        let done = self
+            .perform_steps(handle, &admitted.permit, sink, stop)
+            .await;
         if matches!(done, Ok(_) | Err(DriveError::Fenced(_))) {
             holding.release();
         }
         if let Ok(ended) = &done
             && ended.status != "waiting"
         {
-            self.after.iter().for_each(|work| work.ended(ended, sink));
+            self.post_run_work
+                .iter()
+                .for_each(|work| work.queue_ended_run(ended, sink));
         }
         done
     }
 
-    async fn perform(
+    async fn perform_steps(
         &self,
         handle: runner::Handle,
-        permit: &Permit,
-        sink: &Sink,
-        stop: &Stop,
-    ) -> Result<Ended, DriveError> {
+        permit: &RunPermit,
+        sink: &EventSink,
+        stop: &StopReceiver,
+    ) -> Result<EndedRun, DriveError> {
         let thread = handle.thread.id.clone();
-        self.committed(&thread);
+        self.notify_commit(&thread);
         sink.emit(RunEvent::Started {
             thread: thread.clone(),
             run: handle.thread.run.number,
@@ -321,19 +329,19 @@ impl Driver {
             permit,
             sink,
             stop: stop.clone(),
-            conversation: Conversation::default(),
-            told_wait: None,
+            conversation: ThreadConversation::default(),
+            reported_wait: None,
         };
         let mut step = handle.step;
         // A thread that was never run has no descendants.
-        if !self.began.swap(true, Ordering::Relaxed) && step.version > 1 {
-            self.nudge.notify_one();
+        if !self.has_begun.swap(true, Ordering::Relaxed) && step.version > 1 {
+            self.tree_changed.notify_one();
         }
         while step.kind != "finished" {
             step = run.perform(step).await?;
-            self.committed(&thread);
+            self.notify_commit(&thread);
         }
-        let ended = Ended::of(&self.ended(&thread).await?);
+        let ended = EndedRun::from_thread(&self.read_ended_thread(&thread).await?);
         sink.emit(match ended.status.as_str() {
             "waiting" => RunEvent::Waits { thread },
             _ => RunEvent::Ended(Box::new(ended.clone())),
@@ -343,9 +351,9 @@ impl Driver {
 
     /// Reads the thread of a run that is over. The end is durable, so a failed read is repeated
     /// before the run is reported as failed.
-    async fn ended(&self, thread: &str) -> Result<wit::Thread, CallError> {
-        let mut pause = ENDED_PAUSE;
-        for _ in 1..ENDED_READS_MAX {
+    async fn read_ended_thread(&self, thread: &str) -> Result<wit::Thread, CallError> {
+        let mut pause = END_READ_PAUSE;
+        for _ in 1..END_READS_MAX {
             match self.tenant.get(thread).await {
                 Ok(found) => return Ok(found),
                 Err(error) => tracing::warn!(%thread, %error, "how a run ended cannot be read"),
@@ -356,9 +364,9 @@ impl Driver {
         self.tenant.get(thread).await
     }
 
-    fn committed(&self, thread: &str) {
+    fn notify_commit(&self, thread: &str) {
         if let Some(observer) = &self.observer {
-            observer.committed(thread);
+            observer.on_commit(thread);
         }
     }
 }

@@ -1,8 +1,8 @@
 //! A nonce for a process that holds threads without a lock file.
 
-use crate::component::NoRandom;
+use crate::component::RandomUnavailable;
 
-/// Prefix of the nonce. Not `authority::NATIVE_PREFIX`, for which a lock file shows whether the
+/// Prefix of the nonce. Not `from_authority::NATIVE_PREFIX`, for which a lock file shows whether the
 /// holder lives.
 const PREFIX: &str = "host-";
 
@@ -11,9 +11,9 @@ const PREFIX: &str = "host-";
 ///
 /// # Errors
 /// If the system has no random numbers.
-pub fn fresh_nonce() -> Result<String, NoRandom> {
+pub fn fresh_nonce() -> Result<String, RandomUnavailable> {
     let mut random = [0_u8; 8];
-    getrandom::fill(&mut random).map_err(|_| NoRandom)?;
+    getrandom::fill(&mut random).map_err(|_| RandomUnavailable)?;
     Ok(format!("{PREFIX}{:016x}", u64::from_be_bytes(random)))
 }
 

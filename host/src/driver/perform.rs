@@ -1,10 +1,15 @@
 //! One step of one run: performed, then submitted.
 
-use super::conversation::Conversation;
-use super::{Costs, DriveError, Driver, Replied, RunEvent, Sink, Stop, StopLevel};
-use crate::ceilings::{Called, Permit, Settling};
+use super::conversation::ThreadConversation;
+use super::{
+    DriveError, Driver, DurableReply, EventSink, RunEvent, StopLevel, StopReceiver, ThreadCosts,
+};
+use crate::ceilings::{PendingSettlement, RunPermit, ToolCallOutcome};
 use crate::component::convert;
-use crate::models::{BoxFuture, Completion, Delta, Failure, FailureKind, Llm, OnDelta, Request};
+use crate::models::{
+    BoxFuture, CompletionRequest, FailureKind, ModelCompletion, ModelFailure, ModelProvider,
+    OnDelta, ReplyDelta,
+};
 use crate::wit::{self, llm, runner};
 use futures_util::future::join_all;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -36,16 +41,16 @@ pub(super) struct Run<'a> {
     pub(super) agent: Option<String>,
     pub(super) token: u64,
     /// Admits every model and tool call.
-    pub(super) permit: &'a Permit,
-    pub(super) sink: &'a Sink,
-    pub(super) stop: Stop,
-    pub(super) conversation: Conversation,
+    pub(super) permit: &'a RunPermit,
+    pub(super) sink: &'a EventSink,
+    pub(super) stop: StopReceiver,
+    pub(super) conversation: ThreadConversation,
     /// The last step whose wait for money was reported: a step keeps its number while it waits on.
-    pub(super) told_wait: Option<u64>,
+    pub(super) reported_wait: Option<u64>,
 }
 
 /// Reason why a step was not performed to its end.
-enum Interrupted {
+enum StepInterruption {
     /// A cancel, or a stop by the caller: the component must be told.
     Stopped,
     /// Another holder has the thread: nothing more to submit.
@@ -53,7 +58,7 @@ enum Interrupted {
 }
 
 /// Schedule of the polls of a step under way.
-struct Asking {
+struct PollSchedule {
     count: u32,
     gap: Duration,
     gap_max: Duration,
@@ -61,7 +66,7 @@ struct Asking {
     written: usize,
 }
 
-impl Asking {
+impl PollSchedule {
     fn new(gap_max: Duration) -> Self {
         Self {
             count: 0,
@@ -73,13 +78,13 @@ impl Asking {
 
     /// Advances the poll counter; returns the partial text to persist, or an empty string if none
     /// is due or nothing new arrived.
-    fn text(&mut self, partial: &Mutex<String>) -> String {
+    fn next_partial(&mut self, partial: &Mutex<String>) -> String {
         self.count += 1;
         self.gap = (self.gap * 2).min(self.gap_max);
         if !self.count.is_multiple_of(POLLS_PER_PARTIAL) {
             return String::new();
         }
-        let text = text(partial);
+        let text = partial_text(partial);
         if text.len() == self.written {
             return String::new();
         }
@@ -89,13 +94,13 @@ impl Asking {
 }
 
 /// A provider that records whether it was asked: a call that waits for its slot has sent nothing.
-struct Noted<'a> {
-    provider: &'a dyn Llm,
+struct ObservedProvider<'a> {
+    provider: &'a dyn ModelProvider,
     asked: AtomicBool,
 }
 
-impl<'a> Noted<'a> {
-    fn new(provider: &'a dyn Llm) -> Self {
+impl<'a> ObservedProvider<'a> {
+    fn new(provider: &'a dyn ModelProvider) -> Self {
         Self {
             provider,
             asked: AtomicBool::new(false),
@@ -107,12 +112,12 @@ impl<'a> Noted<'a> {
     }
 }
 
-impl Llm for Noted<'_> {
+impl ModelProvider for ObservedProvider<'_> {
     fn complete<'a>(
         &'a self,
-        request: &'a Request,
+        request: &'a CompletionRequest,
         on_delta: OnDelta<'a>,
-    ) -> BoxFuture<'a, Result<Completion, Failure>> {
+    ) -> BoxFuture<'a, Result<ModelCompletion, ModelFailure>> {
         self.asked.store(true, Ordering::Relaxed);
         self.provider.complete(request, on_delta)
     }
@@ -120,7 +125,7 @@ impl Llm for Noted<'_> {
 
 /// True if a reply may propagate to other threads. It may err towards true, which costs only a look
 /// at the tree.
-fn tells(blocks: &str) -> bool {
+fn may_propagate(blocks: &str) -> bool {
     [
         "spawn_thread",
         "send_message",
@@ -137,10 +142,11 @@ impl Run<'_> {
         let outcome = match step.kind.as_str() {
             "call-llm" => self.call_llm(&step).await?,
             "call-tools" => self.call_tools(&step).await?,
-            _ => self.wait(&step).await?,
+            _ => self.perform_wait(&step).await?,
         };
         let replied = matches!(outcome, runner::Outcome::Completion(_));
-        let tells = matches!(&outcome, runner::Outcome::Completion(reply) if tells(&reply.blocks));
+        let tells =
+            matches!(&outcome, runner::Outcome::Completion(reply) if may_propagate(&reply.blocks));
         let failed = match &outcome {
             runner::Outcome::Failure(failure) => Some(failure.message.clone()),
             _ => None,
@@ -150,21 +156,22 @@ impl Run<'_> {
         if replied {
             // No other holder writes between a step and its result, so the result is the next
             // version.
-            let replied = Replied {
+            let replied = DurableReply {
                 thread: self.thread.clone(),
                 agent: self.agent.clone(),
                 version: step.version + 1,
             };
-            for work in &self.driver.after {
-                work.replied(&replied, self.sink);
+            for work in &self.driver.post_run_work {
+                work.queue_reply(&replied, self.sink);
             }
         }
         if tells {
-            self.driver.nudge.notify_one();
+            self.driver.tree_changed.notify_one();
         }
         // Only for listeners: the run goes on if the read fails.
         if replied && let Ok(thread) = tenant.get(&self.thread).await {
-            self.sink.emit(RunEvent::Turn(Costs::of(&thread)));
+            self.sink
+                .emit(RunEvent::Turn(ThreadCosts::from_thread(&thread)));
         }
         if let (Some(message), "wait") = (failed, next.kind.as_str()) {
             let millis = next.until.map_or(0, |until| self.millis_until(until));
@@ -180,25 +187,25 @@ impl Run<'_> {
         step: &runner::Step,
         outcome: runner::Outcome,
     ) -> Result<runner::Step, DriveError> {
-        let (tenant, have) = (&self.driver.tenant, self.conversation.have);
+        let (tenant, have) = (&self.driver.tenant, self.conversation.held_version);
         let mut pause = SUBMIT_PAUSE;
         for _ in 0..SUBMIT_REPEATS_MAX {
             let outcome = outcome.clone();
             let given = tenant.submit(&self.thread, self.token, step.version, outcome, have);
             match given.await {
-                Err(error) if error.is_passing() => {
+                Err(error) if error.is_transient() => {
                     tracing::debug!(thread = self.thread, %error, "a result is given again");
                 }
-                given => return self.given(given),
+                given => return self.map_submit_error(given),
             }
             tokio::time::sleep(pause / 2 + crate::tenant::jitter(pause / 2)).await;
             pause = (pause * 2).min(SUBMIT_PAUSE_MAX);
         }
         let given = tenant.submit(&self.thread, self.token, step.version, outcome, have);
-        self.given(given.await)
+        self.map_submit_error(given.await)
     }
 
-    fn given(
+    fn map_submit_error(
         &self,
         given: Result<runner::Step, crate::error::CallError>,
     ) -> Result<runner::Step, DriveError> {
@@ -213,12 +220,12 @@ impl Run<'_> {
     async fn call_llm(&mut self, step: &runner::Step) -> Result<runner::Outcome, DriveError> {
         let Some(asked) = &step.request else {
             let kind = FailureKind::Permanent;
-            let none = Failure::new(kind, "no_request", "the step has no request").not_sent();
-            return Ok(runner::Outcome::Failure(convert::failure(&none)));
+            let none = ModelFailure::new(kind, "no_request", "the step has no request").not_sent();
+            return Ok(runner::Outcome::Failure(convert::failure_to_wit(&none)));
         };
         if self.stop.level() >= StopLevel::Cancel {
             // A wait may have been answered while the driver was being stopped.
-            let stopped = failure(FailureKind::Cancelled, "stopped", "nothing was sent");
+            let stopped = llm_failure(FailureKind::Cancelled, "stopped", "nothing was sent");
             return Ok(runner::Outcome::Stopped(llm::Error {
                 sent: false,
                 ..stopped
@@ -229,56 +236,64 @@ impl Run<'_> {
             .await?;
         let (provider, name) = match self.driver.models.provider(&asked.model) {
             Ok(found) => found,
-            Err(failed) => return Ok(runner::Outcome::Failure(convert::failure(&failed))),
+            Err(failed) => return Ok(runner::Outcome::Failure(convert::failure_to_wit(&failed))),
         };
-        self.conversation.ask(name, asked);
+        self.conversation.complete_request(name, asked);
         let request = &self.conversation.request;
         let partial = Mutex::new(String::new());
-        let on_delta = |delta: Delta| {
-            if let Some(event) = note(delta, &partial) {
+        let on_delta = |delta: ReplyDelta| {
+            if let Some(event) = delta_event(delta, &partial) {
                 self.sink.emit(event);
             }
         };
-        let provider = Noted::new(&*provider);
-        let left = self.until(step.deadline);
-        let call = self.permit.ask(&provider, request, &on_delta, left);
-        let answer = self.watched(call, StopLevel::Cancel, &partial, POLL).await;
-        Ok(match settled(answer).await {
-            Ok(Ok(completion)) => {
-                runner::Outcome::Completion(convert::completion(&kept(completion)))
-            }
+        let provider = ObservedProvider::new(&*provider);
+        let left = self.time_until(step.deadline);
+        let call = self
+            .permit
+            .complete_unsettled(&provider, request, &on_delta, left);
+        let answer = self
+            .perform_with_polls(call, StopLevel::Cancel, &partial, POLL)
+            .await;
+        Ok(match await_settlement(answer).await {
+            Ok(Ok(completion)) => runner::Outcome::Completion(convert::completion_to_wit(
+                &drop_empty_texts(completion),
+            )),
             Ok(Err(mut failed)) => {
                 if failed.partial.is_empty() {
-                    failed.partial = text(&partial);
+                    failed.partial = partial_text(&partial);
                 }
-                runner::Outcome::Failure(convert::failure(&failed))
+                runner::Outcome::Failure(convert::failure_to_wit(&failed))
             }
-            Err(Interrupted::Stopped) => {
-                let stopped = failure(FailureKind::Cancelled, "stopped", "the request was dropped");
+            Err(StepInterruption::Stopped) => {
+                let stopped =
+                    llm_failure(FailureKind::Cancelled, "stopped", "the request was dropped");
                 runner::Outcome::Stopped(llm::Error {
                     sent: provider.was_asked(),
-                    partial: text(&partial),
+                    partial: partial_text(&partial),
                     ..stopped
                 })
             }
-            Err(Interrupted::Fenced) => return Err(DriveError::Fenced(self.thread.clone())),
+            Err(StepInterruption::Fenced) => return Err(DriveError::Fenced(self.thread.clone())),
         })
     }
 
     async fn call_tools(&mut self, step: &runner::Step) -> Result<runner::Outcome, DriveError> {
         // A round that went on past its step's deadline could run while another holder claims the
         // thread.
-        let left = self.until(step.deadline);
+        let left = self.time_until(step.deadline);
         let round = join_all(step.calls.iter().map(|call| self.call_tool(call, left)));
         let partial = Mutex::default();
-        match self.watched(round, StopLevel::Now, &partial, POLL).await {
+        match self
+            .perform_with_polls(round, StopLevel::Now, &partial, POLL)
+            .await
+        {
             Ok(round) => {
                 let (outcomes, settling): (Vec<_>, Vec<_>) = round.into_iter().unzip();
-                join_all(settling.into_iter().map(Settling::wait)).await;
+                join_all(settling.into_iter().map(PendingSettlement::wait)).await;
                 Ok(runner::Outcome::Outcomes(outcomes))
             }
-            Err(Interrupted::Stopped) => {
-                let stopped = failure(
+            Err(StepInterruption::Stopped) => {
+                let stopped = llm_failure(
                     FailureKind::Cancelled,
                     "stopped",
                     "the calls were abandoned",
@@ -288,7 +303,7 @@ impl Run<'_> {
                     ..stopped
                 }))
             }
-            Err(Interrupted::Fenced) => Err(DriveError::Fenced(self.thread.clone())),
+            Err(StepInterruption::Fenced) => Err(DriveError::Fenced(self.thread.clone())),
         }
     }
 
@@ -296,7 +311,7 @@ impl Run<'_> {
         &self,
         call: &wit::ToolCall,
         left: Duration,
-    ) -> (wit::ToolOutcome, Settling) {
+    ) -> (wit::ToolOutcome, PendingSettlement) {
         let id = format!("call_{}_{}", call.version, call.index);
         let (name, arguments) = (call.name.clone(), call.arguments.clone());
         self.sink.emit(RunEvent::ToolStarted {
@@ -308,9 +323,9 @@ impl Run<'_> {
         let tools = &*self.driver.tools;
         let called = self
             .permit
-            .use_tool(tools, (&call.name, &call.arguments), longest);
+            .call_tool_unsettled(tools, (&call.name, &call.arguments), longest);
         let (called, settling) = called.await;
-        let Called {
+        let ToolCallOutcome {
             result,
             interrupted,
         } = called;
@@ -334,30 +349,32 @@ impl Run<'_> {
         (outcome, settling)
     }
 
-    async fn wait(&mut self, step: &runner::Step) -> Result<runner::Outcome, DriveError> {
-        let left = step.until.map_or(Duration::ZERO, |until| self.until(until));
-        self.tell_wait(step.version, left).await;
+    async fn perform_wait(&mut self, step: &runner::Step) -> Result<runner::Outcome, DriveError> {
+        let left = step
+            .until
+            .map_or(Duration::ZERO, |until| self.time_until(until));
+        self.report_money_wait(step.version, left).await;
         let (wait, partial) = (tokio::time::sleep(left), Mutex::default());
-        let waited = self.watched(wait, StopLevel::Cancel, &partial, POLL_WAIT_MAX);
+        let waited = self.perform_with_polls(wait, StopLevel::Cancel, &partial, POLL_WAIT_MAX);
         match waited.await {
             Ok(()) => Ok(runner::Outcome::Waited),
-            Err(Interrupted::Stopped) => {
-                let stopped = failure(FailureKind::Cancelled, "stopped", "the wait was ended");
+            Err(StepInterruption::Stopped) => {
+                let stopped = llm_failure(FailureKind::Cancelled, "stopped", "the wait was ended");
                 Ok(runner::Outcome::Stopped(llm::Error {
                     sent: false,
                     ..stopped
                 }))
             }
-            Err(Interrupted::Fenced) => Err(DriveError::Fenced(self.thread.clone())),
+            Err(StepInterruption::Fenced) => Err(DriveError::Fenced(self.thread.clone())),
         }
     }
 
     /// Reports, once a step, that the run waits for money held by other calls.
-    async fn tell_wait(&mut self, step: u64, left: Duration) {
-        if self.told_wait == Some(step) {
+    async fn report_money_wait(&mut self, step: u64, left: Duration) {
+        if self.reported_wait == Some(step) {
             return;
         }
-        self.told_wait = Some(step);
+        self.reported_wait = Some(step);
         // Only for listeners: the run waits all the same.
         let Ok(thread) = self.driver.tenant.get(&self.thread).await else {
             return;
@@ -376,26 +393,28 @@ impl Run<'_> {
     /// dropped when the component says so, or when the stop reaches `level`. The first poll comes
     /// after a second, each later one after twice the time, at most `gap_max`. Neither the work nor
     /// a stop waits for the answer of a poll.
-    async fn watched<T>(
+    async fn perform_with_polls<T>(
         &self,
         work: impl Future<Output = T>,
         level: StopLevel,
         partial: &Mutex<String>,
         gap_max: Duration,
-    ) -> Result<T, Interrupted> {
+    ) -> Result<T, StepInterruption> {
         let mut work = std::pin::pin!(work);
         let mut stop = self.stop.clone();
-        let mut asking = Asking::new(gap_max);
+        let mut asking = PollSchedule::new(gap_max);
         loop {
             let verdict = tokio::select! {
                 biased;
                 done = &mut work => return Ok(done),
-                () = stop.reached(level) => return Err(Interrupted::Stopped),
-                verdict = self.ask(&mut asking, partial) => verdict,
+                () = stop.wait_for_level(level) => return Err(StepInterruption::Stopped),
+                verdict = self.poll_progress(&mut asking, partial) => verdict,
             };
             match verdict.as_deref() {
-                Some("fenced") => return Err(Interrupted::Fenced),
-                Some("stop") if level == StopLevel::Cancel => return Err(Interrupted::Stopped),
+                Some("fenced") => return Err(StepInterruption::Fenced),
+                Some("stop") if level == StopLevel::Cancel => {
+                    return Err(StepInterruption::Stopped);
+                }
                 _ => {}
             }
         }
@@ -404,25 +423,32 @@ impl Run<'_> {
     /// Polls the component, when a poll is due, and persists the text so far. A failed poll is no
     /// reason to lose the work: the next one asks again, and `submit` decides. A poll that is
     /// dropped while under way writes nothing once the thread has moved on.
-    async fn ask(&self, asking: &mut Asking, partial: &Mutex<String>) -> Option<String> {
+    async fn poll_progress(
+        &self,
+        asking: &mut PollSchedule,
+        partial: &Mutex<String>,
+    ) -> Option<String> {
         tokio::time::sleep(asking.gap).await;
-        let text = asking.text(partial);
+        let text = asking.next_partial(partial);
         let tenant = &self.driver.tenant;
         let news = tenant.progress(&self.thread, self.token, text).await;
         news.ok().map(|news| news.verdict)
     }
 
-    fn until(&self, time: wit::Instant) -> Duration {
-        convert::time_in(time).until(self.driver.tenant.context().clock.now())
+    fn time_until(&self, time: wit::Instant) -> Duration {
+        convert::time_from_wit(time)
+            .saturating_duration_since(self.driver.tenant.context().clock.now())
     }
 
     fn millis_until(&self, time: wit::Instant) -> u64 {
-        u64::try_from(self.until(time).as_millis()).unwrap_or(u64::MAX)
+        u64::try_from(self.time_until(time).as_millis()).unwrap_or(u64::MAX)
     }
 }
 
 /// Returns the answer once its totals are written, which no stop interrupts.
-async fn settled<T>(answered: Result<(T, Settling), Interrupted>) -> Result<T, Interrupted> {
+async fn await_settlement<T>(
+    answered: Result<(T, PendingSettlement), StepInterruption>,
+) -> Result<T, StepInterruption> {
     let (answer, settling) = answered?;
     settling.wait().await;
     Ok(answer)
@@ -430,9 +456,9 @@ async fn settled<T>(answered: Result<(T, Settling), Interrupted>) -> Result<T, I
 
 /// Turns a delta into an event; text is also appended to the partial, from the beginning and
 /// without gaps.
-fn note(delta: Delta, partial: &Mutex<String>) -> Option<RunEvent> {
+fn delta_event(delta: ReplyDelta, partial: &Mutex<String>) -> Option<RunEvent> {
     Some(match delta {
-        Delta::Text(text) => {
+        ReplyDelta::Text(text) => {
             let mut kept = partial.lock().unwrap_or_else(PoisonError::into_inner);
             if kept.len() < PARTIAL_BYTES_MAX {
                 kept.push_str(&text);
@@ -440,19 +466,19 @@ fn note(delta: Delta, partial: &Mutex<String>) -> Option<RunEvent> {
             drop(kept);
             RunEvent::Text(text)
         }
-        Delta::Thinking(text) => RunEvent::Thinking(text),
-        Delta::ToolUse(name) => RunEvent::ToolNamed(name),
-        Delta::Restarted => {
+        ReplyDelta::Thinking(text) => RunEvent::Thinking(text),
+        ReplyDelta::ToolUse(name) => RunEvent::ToolNamed(name),
+        ReplyDelta::Restarted => {
             let mut kept = partial.lock().unwrap_or_else(PoisonError::into_inner);
             kept.clear();
             drop(kept);
             RunEvent::Restarted
         }
-        Delta::Received(_) => return None,
+        ReplyDelta::Received(_) => return None,
     })
 }
 
-fn text(partial: &Mutex<String>) -> String {
+fn partial_text(partial: &Mutex<String>) -> String {
     let kept = partial.lock().unwrap_or_else(PoisonError::into_inner);
     let mut end = kept.len().min(PARTIAL_BYTES_MAX);
     while !kept.is_char_boundary(end) {
@@ -462,13 +488,13 @@ fn text(partial: &Mutex<String>) -> String {
 }
 
 /// Removes empty texts, which providers refuse when they come back.
-fn kept(mut completion: Completion) -> Completion {
-    completion
-        .blocks
-        .retain(|block| !matches!(block, crate::models::Block::Text { text } if text.is_empty()));
+fn drop_empty_texts(mut completion: ModelCompletion) -> ModelCompletion {
+    completion.blocks.retain(
+        |block| !matches!(block, crate::models::ReplyBlock::Text { text } if text.is_empty()),
+    );
     completion
 }
 
-fn failure(kind: FailureKind, code: &str, message: &str) -> llm::Error {
-    convert::failure(&Failure::new(kind, code, message))
+fn llm_failure(kind: FailureKind, code: &str, message: &str) -> llm::Error {
+    convert::failure_to_wit(&ModelFailure::new(kind, code, message))
 }

@@ -5,8 +5,8 @@
 //! there is no order: the first in each process polls until the lease is free. A waiter that leaves
 //! gives up its place.
 
-use super::{Stop, StopLevel};
-use crate::authority::{HolderLock, Life};
+use super::{StopLevel, StopReceiver};
+use crate::authority::{HolderLock, HolderState};
 use crate::wit;
 use std::collections::{HashMap, VecDeque};
 use std::pin::Pin;
@@ -39,86 +39,86 @@ const POLL_FIRST: Duration = Duration::from_millis(20);
 const POLL_LAST: Duration = Duration::from_secs(1);
 
 /// State that the drivers of one process share over one store.
-pub(crate) struct Shared {
+pub(crate) struct DriverShared {
     nonce: Box<str>,
     runs: AtomicU64,
-    lines: Mutex<HashMap<String, Line>>,
-    lost: Mutex<VecDeque<Lost>>,
+    queues: Mutex<HashMap<String, ThreadQueue>>,
+    lost: Mutex<VecDeque<LostRun>>,
     /// The lock file of the process, kept as long as there is a driver or a run: it shows that the
     /// holders live.
     lock: Option<HolderLock>,
 }
 
 /// The runs that want one thread.
-struct Line {
-    turn: Arc<Semaphore>,
+struct ThreadQueue {
+    head: Arc<Semaphore>,
     members: usize,
 }
 
 /// A run that is no longer performed, though its thread may still have its lease.
-struct Lost {
+struct LostRun {
     holder: String,
     /// Dead once no call of the run is under way.
     calls: Weak<()>,
 }
 
-impl Shared {
+impl DriverShared {
     pub(crate) fn new(nonce: &str) -> Arc<Self> {
-        Self::over(nonce.into(), None)
+        Self::with_nonce_and_lock(nonce.into(), None)
     }
 
     /// With a lock file, which stays behind if there are lost runs that were not recovered.
-    pub(crate) fn under(lock: HolderLock) -> Arc<Self> {
-        Self::over(lock.nonce().into(), Some(lock))
+    pub(crate) fn with_holder_lock(lock: HolderLock) -> Arc<Self> {
+        Self::with_nonce_and_lock(lock.nonce().into(), Some(lock))
     }
 
-    fn over(nonce: Box<str>, lock: Option<HolderLock>) -> Arc<Self> {
+    fn with_nonce_and_lock(nonce: Box<str>, lock: Option<HolderLock>) -> Arc<Self> {
         Arc::new(Self {
             nonce,
             runs: AtomicU64::new(0),
-            lines: Mutex::default(),
+            queues: Mutex::default(),
             lost: Mutex::default(),
             lock,
         })
     }
 
     /// A holder name for one more run. Unless released, dropping it records the run as lost.
-    pub(super) fn holding(self: &Arc<Self>) -> Holding {
+    pub(super) fn new_run_lease(self: &Arc<Self>) -> RunLease {
         let run = self.runs.fetch_add(1, Ordering::Relaxed) + 1;
-        Holding {
+        RunLease {
             shared: Arc::clone(self),
             holder: format!("{}/{run}", self.nonce),
-            calls: Arc::new(()),
+            call_marker: Arc::new(()),
             held: false,
         }
     }
 
     /// Joins the queue of a thread; `None` if the queue is full.
-    pub(super) fn join(self: &Arc<Self>, thread: &str) -> Option<Place> {
+    pub(super) fn join_queue(self: &Arc<Self>, thread: &str) -> Option<QueuePlace> {
         let thread = thread.to_ascii_lowercase();
-        let mut lines = lock(&self.lines);
-        let line = lines.entry(thread.clone()).or_insert_with(|| Line {
-            turn: Arc::new(Semaphore::new(1)),
+        let mut lines = lock(&self.queues);
+        let line = lines.entry(thread.clone()).or_insert_with(|| ThreadQueue {
+            head: Arc::new(Semaphore::new(1)),
             members: 0,
         });
         if line.members > WAITERS_MAX {
             return None;
         }
         line.members += 1;
-        let turn = Arc::clone(&line.turn);
+        let turn = Arc::clone(&line.head);
         drop(lines);
-        Some(Place {
+        Some(QueuePlace {
             shared: Arc::clone(self),
             thread,
-            turn,
+            head: turn,
             permit: None,
         })
     }
 
     /// Holders of lost runs, each with true if no call of the run is under way any more.
-    pub(crate) fn lost(&self) -> Vec<(String, bool)> {
+    pub(crate) fn lost_runs(&self) -> Vec<(String, bool)> {
         let lost = lock(&self.lost);
-        let seen = |lost: &Lost| (lost.holder.clone(), lost.calls.strong_count() == 0);
+        let seen = |lost: &LostRun| (lost.holder.clone(), lost.calls.strong_count() == 0);
         lost.iter().map(seen).collect()
     }
 
@@ -127,46 +127,46 @@ impl Shared {
     }
 
     /// State of the process of a holder.
-    pub(super) fn life(&self, holder: &str) -> Life {
-        let life = self.lock.as_ref().map(|lock| lock.life(holder));
+    pub(super) fn holder_state(&self, holder: &str) -> HolderState {
+        let life = self.lock.as_ref().map(|lock| lock.holder_state(holder));
         match life {
             Some(Ok(life)) => life,
             Some(Err(error)) => {
                 tracing::warn!(holder, %error, "a lock file cannot be looked at");
-                Life::Unknown
+                HolderState::Unknown
             }
-            None => Life::Unknown,
+            None => HolderState::Unknown,
         }
     }
 
     /// Forgets lost runs that were recovered after their last call had ended: they have no lease.
-    pub(crate) fn forget(&self, recovered: &[String]) {
+    pub(crate) fn forget_lost(&self, recovered: &[String]) {
         lock(&self.lost).retain(|lost| !recovered.contains(&lost.holder));
     }
 }
 
-impl Drop for Shared {
+impl Drop for DriverShared {
     fn drop(&mut self) {
         let lost = self.lost.get_mut();
         let held = !lost.unwrap_or_else(PoisonError::into_inner).is_empty();
         if let Some(lock) = self.lock.take_if(|_| held) {
-            lock.leave();
+            lock.abandon();
         }
     }
 }
 
 /// The holder name of a run, and whether it may have a lease.
-pub(super) struct Holding {
-    shared: Arc<Shared>,
+pub(super) struct RunLease {
+    shared: Arc<DriverShared>,
     pub(super) holder: String,
     /// Cloned by every call of the run.
-    pub(super) calls: Arc<()>,
+    pub(super) call_marker: Arc<()>,
     held: bool,
 }
 
-impl Holding {
+impl RunLease {
     /// Marks that from now on the thread may have a lease under this name.
-    pub(super) fn may_hold(&mut self) {
+    pub(super) fn mark_held(&mut self) {
         self.held = true;
     }
 
@@ -176,7 +176,7 @@ impl Holding {
     }
 }
 
-impl Drop for Holding {
+impl Drop for RunLease {
     fn drop(&mut self) {
         if !self.held {
             return;
@@ -185,39 +185,39 @@ impl Drop for Holding {
         if lost.len() >= LOST_MAX {
             lost.pop_front();
         }
-        lost.push_back(Lost {
+        lost.push_back(LostRun {
             holder: std::mem::take(&mut self.holder),
-            calls: Arc::downgrade(&self.calls),
+            calls: Arc::downgrade(&self.call_marker),
         });
     }
 }
 
 /// A place in the queue of a thread. The run at the head stays there until its place is dropped.
-pub(super) struct Place {
-    shared: Arc<Shared>,
+pub(super) struct QueuePlace {
+    shared: Arc<DriverShared>,
     thread: String,
-    turn: Arc<Semaphore>,
+    head: Arc<Semaphore>,
     permit: Option<OwnedSemaphorePermit>,
 }
 
-impl Place {
+impl QueuePlace {
     /// Moves to the head of the queue if it is free.
-    pub(super) fn turn_at_once(&mut self) -> bool {
-        self.permit = Arc::clone(&self.turn).try_acquire_owned().ok();
+    pub(super) fn try_reach_head(&mut self) -> bool {
+        self.permit = Arc::clone(&self.head).try_acquire_owned().ok();
         self.permit.is_some()
     }
 
     /// Waits for the head of the queue.
-    pub(super) async fn turn(&mut self) {
+    pub(super) async fn reach_head(&mut self) {
         // The semaphore is never closed; it serves in the order of asking.
-        self.permit = Arc::clone(&self.turn).acquire_owned().await.ok();
+        self.permit = Arc::clone(&self.head).acquire_owned().await.ok();
     }
 }
 
-impl Drop for Place {
+impl Drop for QueuePlace {
     fn drop(&mut self) {
         self.permit = None;
-        let mut lines = lock(&self.shared.lines);
+        let mut lines = lock(&self.shared.queues);
         if let Some(line) = lines.get_mut(&self.thread) {
             line.members -= 1;
             if line.members == 0 {
@@ -228,11 +228,11 @@ impl Drop for Place {
 }
 
 /// Deadline and stop of a wait in the queue.
-pub(super) struct Patience<'a> {
+pub(super) struct WaitDeadline<'a> {
     pub(super) thread: &'a str,
     pub(super) wait: Duration,
     over: Pin<Box<tokio::time::Sleep>>,
-    stop: Stop,
+    stop: StopReceiver,
 }
 
 /// Reason why a wait ended in vain.
@@ -244,8 +244,8 @@ pub(super) enum WaitEnd {
     Stopped,
 }
 
-impl<'a> Patience<'a> {
-    pub(super) fn new(thread: &'a str, wait: Duration, stop: &Stop) -> Self {
+impl<'a> WaitDeadline<'a> {
+    pub(super) fn new(thread: &'a str, wait: Duration, stop: &StopReceiver) -> Self {
         Self {
             thread,
             wait,
@@ -255,10 +255,13 @@ impl<'a> Patience<'a> {
     }
 
     /// Waits for `done`, until the deadline or a stop.
-    pub(super) async fn until<T>(&mut self, done: impl Future<Output = T>) -> Result<T, WaitEnd> {
+    pub(super) async fn wait_for<T>(
+        &mut self,
+        done: impl Future<Output = T>,
+    ) -> Result<T, WaitEnd> {
         tokio::select! {
             biased;
-            () = self.stop.reached(StopLevel::Cancel) => Err(WaitEnd::Stopped),
+            () = self.stop.wait_for_level(StopLevel::Cancel) => Err(WaitEnd::Stopped),
             done = done => Ok(done),
             () = &mut self.over => Err(WaitEnd::Late),
         }
@@ -266,28 +269,28 @@ impl<'a> Patience<'a> {
 }
 
 /// Polls for a lease: less and less often, with jitter.
-pub(super) struct Polls {
+pub(super) struct LeasePolls {
     wait: Duration,
 }
 
-impl Polls {
+impl LeasePolls {
     pub(super) fn new() -> Self {
         Self { wait: POLL_FIRST }
     }
 
-    pub(super) async fn next(&mut self) {
+    pub(super) async fn wait_for_next(&mut self) {
         tokio::time::sleep(self.wait / 2 + crate::tenant::jitter(self.wait / 2)).await;
         self.wait = (self.wait * 2).min(POLL_LAST);
     }
 }
 
 /// Text for an error: `is held by X until T`, or that the holder changed.
-pub(super) fn by_whom(lease: Option<&wit::Lease>) -> String {
+pub(super) fn describe_holder(lease: Option<&wit::Lease>) -> String {
     match lease {
         Some(lease) => format!(
             "is held by {} until {}",
             lease.holder,
-            crate::documents::rfc3339(lease.expiry)
+            crate::documents::format_rfc3339(lease.expiry)
         ),
         None => "changes hands, and others were first".to_owned(),
     }
@@ -303,14 +306,14 @@ mod tests {
     use futures_util::FutureExt;
 
     #[tokio::test]
-    async fn turns_come_in_order_and_a_waiter_that_leaves_hurts_nobody() {
-        let shared = Shared::new("n");
-        let mut first = shared.join("A").expect("there is room");
-        first.turn().await;
-        let mut places: Vec<Place> = (0..4).filter_map(|_| shared.join("a")).collect();
+    async fn waiters_are_served_in_order_and_may_leave() {
+        let shared = DriverShared::new("n");
+        let mut first = shared.join_queue("A").expect("there is room");
+        first.reach_head().await;
+        let mut places: Vec<QueuePlace> = (0..4).filter_map(|_| shared.join_queue("a")).collect();
         let mut waits: Vec<_> = places
             .iter_mut()
-            .map(|place| Box::pin(place.turn()))
+            .map(|place| Box::pin(place.reach_head()))
             .collect();
         for wait in &mut waits {
             assert_eq!(wait.now_or_never(), None, "they wait");
@@ -324,40 +327,42 @@ mod tests {
         assert_eq!((&mut waits[0]).now_or_never(), Some(()));
         drop(waits);
         drop(places);
-        assert!(lock(&shared.lines).is_empty(), "nobody is left");
+        assert!(lock(&shared.queues).is_empty(), "nobody is left");
     }
 
     #[test]
-    fn a_line_is_bounded() {
-        let shared = Shared::new("n");
-        let places: Vec<Place> = (0..=WAITERS_MAX).filter_map(|_| shared.join("t")).collect();
+    fn queue_is_bounded() {
+        let shared = DriverShared::new("n");
+        let places: Vec<QueuePlace> = (0..=WAITERS_MAX)
+            .filter_map(|_| shared.join_queue("t"))
+            .collect();
         assert_eq!(places.len(), WAITERS_MAX + 1, "one and those who wait");
-        assert!(shared.join("T").is_none());
-        assert!(shared.join("other").is_some());
+        assert!(shared.join_queue("T").is_none());
+        assert!(shared.join_queue("other").is_some());
         drop(places);
-        assert!(shared.join("t").is_some());
+        assert!(shared.join_queue("t").is_some());
     }
 
     #[test]
     fn a_run_is_lost_until_it_is_recovered_after_its_last_call() {
-        let shared = Shared::new("n");
-        drop(shared.holding());
-        assert!(shared.lost().is_empty(), "it held nothing");
-        let mut holding = shared.holding();
-        holding.may_hold();
-        let (holder, call) = (holding.holder.clone(), Arc::clone(&holding.calls));
+        let shared = DriverShared::new("n");
+        drop(shared.new_run_lease());
+        assert!(shared.lost_runs().is_empty(), "it held nothing");
+        let mut holding = shared.new_run_lease();
+        holding.mark_held();
+        let (holder, call) = (holding.holder.clone(), Arc::clone(&holding.call_marker));
         drop(holding);
-        assert_eq!(shared.lost(), [(holder.clone(), false)]);
+        assert_eq!(shared.lost_runs(), [(holder.clone(), false)]);
         drop(call);
-        assert_eq!(shared.lost(), [(holder.clone(), true)]);
+        assert_eq!(shared.lost_runs(), [(holder.clone(), true)]);
         assert!(shared.is_lost(&holder));
-        shared.forget(&[holder]);
-        assert!(shared.lost().is_empty());
-        let mut ended = shared.holding();
-        ended.may_hold();
+        shared.forget_lost(&[holder]);
+        assert!(shared.lost_runs().is_empty());
+        let mut ended = shared.new_run_lease();
+        ended.mark_held();
         ended.release();
         drop(ended);
-        assert!(shared.lost().is_empty());
+        assert!(shared.lost_runs().is_empty());
     }
 
     /// Symptom: the lost runs of a process that ended were recovered only after their leases
@@ -365,19 +370,19 @@ mod tests {
     /// as that of a killed process.
     #[test]
     fn a_lock_file_stays_for_runs_that_are_lost() {
-        use crate::authority::{Life, Project, life};
+        use crate::authority::{HolderState, ProjectDir, holder_state};
         let temp = tempfile::TempDir::new().expect("a temporary directory");
-        let project = Project::open_ambient(temp.path()).expect("it opens");
-        let threads = project.threads().expect("made");
-        for (lost, expected) in [(true, Life::Dead), (false, Life::Unknown)] {
-            let lock = HolderLock::take(&threads).expect("taken");
+        let project = ProjectDir::open_ambient(temp.path()).expect("it opens");
+        let threads = project.threads_dir_or_create().expect("made");
+        for (lost, expected) in [(true, HolderState::Dead), (false, HolderState::Unknown)] {
+            let lock = HolderLock::acquire(&threads).expect("taken");
             let nonce = lock.nonce().to_owned();
-            let shared = Shared::under(lock);
-            let mut holding = shared.holding();
-            holding.may_hold();
-            let now = || life(&threads, &nonce).expect("readable");
+            let shared = DriverShared::with_holder_lock(lock);
+            let mut holding = shared.new_run_lease();
+            holding.mark_held();
+            let now = || holder_state(&threads, &nonce).expect("readable");
             drop(shared);
-            assert_eq!(now(), Life::Lives, "a run keeps the lock");
+            assert_eq!(now(), HolderState::Lives, "a run keeps the lock");
             if !lost {
                 holding.release();
             }
@@ -388,11 +393,11 @@ mod tests {
 
     #[test]
     fn lost_runs_are_bounded() {
-        let shared = Shared::new("n");
+        let shared = DriverShared::new("n");
         for _ in 0..=LOST_MAX {
-            shared.holding().may_hold();
+            shared.new_run_lease().mark_held();
         }
-        let lost = shared.lost();
+        let lost = shared.lost_runs();
         assert_eq!(lost.len(), LOST_MAX);
         assert_eq!(lost[0].0, "n/2", "the oldest is forgotten");
     }

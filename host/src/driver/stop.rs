@@ -16,11 +16,11 @@ pub enum StopLevel {
 
 /// The sending end of a stop: raises the level.
 #[derive(Debug)]
-pub struct Stopper {
+pub struct StopSender {
     sender: watch::Sender<StopLevel>,
 }
 
-impl Stopper {
+impl StopSender {
     /// Raises the level; it never falls.
     pub fn raise(&self, level: StopLevel) {
         self.sender.send_if_modified(|now| {
@@ -38,13 +38,13 @@ impl Stopper {
 
 /// The receiving end of a stop: watches the level.
 #[derive(Debug, Clone)]
-pub struct Stop {
+pub struct StopReceiver {
     receiver: watch::Receiver<StopLevel>,
-    /// Keeps the channel open if there is no [`Stopper`].
+    /// Keeps the channel open if there is no [`StopSender`].
     _own: Option<std::sync::Arc<watch::Sender<StopLevel>>>,
 }
 
-impl Stop {
+impl StopReceiver {
     /// A stop that is never raised. (Signals still reach the run.)
     pub fn never() -> Self {
         let (sender, receiver) = watch::channel(StopLevel::Run);
@@ -60,7 +60,7 @@ impl Stop {
     }
 
     /// Waits until the level is at least this; for ever if the stopper is gone.
-    pub async fn reached(&mut self, level: StopLevel) {
+    pub async fn wait_for_level(&mut self, level: StopLevel) {
         if self.receiver.wait_for(|now| *now >= level).await.is_err() {
             std::future::pending::<()>().await;
         }
@@ -68,11 +68,11 @@ impl Stop {
 }
 
 /// Makes both ends of a stop.
-pub fn stopper() -> (Stopper, Stop) {
+pub fn stop_channel() -> (StopSender, StopReceiver) {
     let (sender, receiver) = watch::channel(StopLevel::Run);
     (
-        Stopper { sender },
-        Stop {
+        StopSender { sender },
+        StopReceiver {
             receiver,
             _own: None,
         },

@@ -8,8 +8,8 @@
 
 mod look;
 
-use super::{DriveError, Driver, Ended, RunEvent, Sink, Stop, StopLevel};
-use crate::ceilings::Permit;
+use super::{DriveError, Driver, EndedRun, EventSink, RunEvent, StopLevel, StopReceiver};
+use crate::ceilings::RunPermit;
 use crate::error::{CallError, describe};
 use crate::wit::{self, runner};
 use futures_util::StreamExt;
@@ -40,15 +40,15 @@ const BEGINS_FAILED_MAX: u32 = 5;
 const REVIVALS_MAX: u32 = 64;
 
 /// The outcome of one run of the tree.
-type Done = (String, Result<Ended, DriveError>);
+type TreeRunResult = (String, Result<EndedRun, DriveError>);
 
 /// The runs of one tree that this driver performs.
-struct Tree<'a> {
+struct RunTree<'a> {
     driver: &'a Driver,
     top: &'a str,
-    sink: &'a Sink,
-    stop: &'a Stop,
-    runs: FuturesUnordered<BoxFuture<'a, Done>>,
+    sink: &'a EventSink,
+    stop: &'a StopReceiver,
+    runs: FuturesUnordered<BoxFuture<'a, TreeRunResult>>,
     running: Vec<String>,
     /// Threads that failed to begin: the time until which they are left alone, and the number of
     /// failures.
@@ -59,25 +59,25 @@ struct Tree<'a> {
     /// is unchanged.
     silent: HashMap<String, ((u64, u64), Instant)>,
     /// The outcome of the top's run so far.
-    result: Option<Result<Ended, DriveError>>,
-    failed: u32,
+    result: Option<Result<EndedRun, DriveError>>,
+    failed_looks: u32,
     has_children: bool,
     /// True if a run of the tree failed, and may still have its lease.
-    lost: bool,
+    has_lost_run: bool,
     /// The error of a child that could not begin because the store was full.
-    full: Option<DriveError>,
+    full_store_error: Option<DriveError>,
     /// Threads with an unreadable child, which their sweep cannot notify of an end.
-    kept_sweeps: HashSet<String>,
+    unfinished_sweeps: HashSet<String>,
     /// Threads of the tree that were found to be unreadable.
     unreadable: HashSet<String>,
     /// A place in the queue for room among the runs of the policy, while a thread waits for room.
-    line: Option<BoxFuture<'a, Permit>>,
+    queue_place: Option<BoxFuture<'a, RunPermit>>,
     /// The permit that the queue has just given.
-    room: Option<Permit>,
+    queued_permit: Option<RunPermit>,
     /// True if a due thread finds no room.
-    crowded: bool,
+    lacks_room: bool,
     /// True if a thread below the top is created or waiting, and needs a driver.
-    open: bool,
+    has_open_threads: bool,
     /// The top was closed because its holder had died, and is still to be started again.
     top_interrupted: bool,
     /// Time of the last survey of the whole tree.
@@ -86,20 +86,20 @@ struct Tree<'a> {
 
 impl Driver {
     /// Begins a run and performs it with all that it spawns.
-    pub(super) async fn tree(
+    pub(super) async fn run_tree(
         &self,
-        permit: Option<Permit>,
+        permit: Option<RunPermit>,
         (thread, input): (&str, Option<String>),
-        sink: &Sink,
-        stop: &Stop,
-    ) -> Result<Ended, DriveError> {
+        sink: &EventSink,
+        stop: &StopReceiver,
+    ) -> Result<EndedRun, DriveError> {
         // A separate notification: changes in other trees are no reason to look at this one.
         let driver = Self {
-            nudge: Arc::default(),
-            began: Arc::default(),
+            tree_changed: Arc::default(),
+            has_begun: Arc::default(),
             ..self.clone()
         };
-        let tree = Tree {
+        let tree = RunTree {
             driver: &driver,
             top: thread,
             sink,
@@ -110,38 +110,40 @@ impl Driver {
             revived: HashMap::new(),
             silent: HashMap::new(),
             result: None,
-            failed: 0,
+            failed_looks: 0,
             has_children: false,
-            lost: false,
-            full: None,
-            kept_sweeps: HashSet::new(),
+            has_lost_run: false,
+            full_store_error: None,
+            unfinished_sweeps: HashSet::new(),
             unreadable: HashSet::new(),
-            line: None,
-            room: None,
-            crowded: false,
-            open: false,
+            queue_place: None,
+            queued_permit: None,
+            lacks_room: false,
+            has_open_threads: false,
             top_interrupted: false,
             surveyed: None,
         };
         tree.runs.push(Box::pin(async {
-            let done = driver.begin_top(permit, (thread, input), sink, stop).await;
+            let done = driver
+                .begin_top_run(permit, (thread, input), sink, stop)
+                .await;
             (thread.to_owned(), done)
         }));
-        tree.perform().await
+        tree.drive_tree().await
     }
 
     /// Begins the run of the top. A top that waits for its children resumes by itself, and the
     /// input is sent to it as a signal. A top that has ended may have children that have not: they
     /// are driven without it.
-    async fn begin_top(
+    async fn begin_top_run(
         &self,
-        permit: Option<Permit>,
+        permit: Option<RunPermit>,
         (thread, input): (&str, Option<String>),
-        sink: &Sink,
-        stop: &Stop,
-    ) -> Result<Ended, DriveError> {
+        sink: &EventSink,
+        stop: &StopReceiver,
+    ) -> Result<EndedRun, DriveError> {
         let begun = self
-            .begin(permit, (thread, input.clone()), sink, stop)
+            .begin_run(permit, (thread, input.clone()), sink, stop)
             .await;
         let Err(DriveError::Call(CallError::Refused(wit::Error::Refused(_)))) = &begun else {
             return begun;
@@ -149,40 +151,42 @@ impl Driver {
         let top = self.tenant.get(thread).await?;
         match top.status.as_str() {
             "waiting" => {}
-            _ if top.outcome.is_some() && input.is_none() && self.is_open_below(thread).await? => {}
+            _ if top.outcome.is_some()
+                && input.is_none()
+                && self.has_open_descendants(thread).await? => {}
             _ => return begun,
         }
         if let Some(message) = input {
-            let id = format!("message:{}", self.shared.holding().holder);
+            let id = format!("message:{}", self.shared.new_run_lease().holder);
             let message = runner::SignalKind::Message(message);
             self.tenant.signal(thread, &id, message).await?;
         }
-        Ok(Ended::of(&top))
+        Ok(EndedRun::from_thread(&top))
     }
 }
 
-impl Tree<'_> {
-    async fn perform(mut self) -> Result<Ended, DriveError> {
+impl RunTree<'_> {
+    async fn drive_tree(mut self) -> Result<EndedRun, DriveError> {
         let mut pause = LOOK_FIRST;
         let mut stop = self.stop.clone();
         let mut stopped = false;
         loop {
-            let looks_around = self.looks_around();
+            let looks_around = self.needs_unprompted_looks();
             tokio::select! {
                 biased;
-                Some(done) = self.runs.next() => self.stopped(done),
-                () = self.driver.nudge.notified() => {}
-                () = stop.reached(StopLevel::Cancel), if !stopped => stopped = true,
-                room = wait_for_permit(&mut self.line), if self.line.is_some() => {
-                    (self.line, self.room) = (None, Some(room));
+                Some(done) = self.runs.next() => self.record_stopped_run(done),
+                () = self.driver.tree_changed.notified() => {}
+                () = stop.wait_for_level(StopLevel::Cancel), if !stopped => stopped = true,
+                room = wait_for_permit(&mut self.queue_place), if self.queue_place.is_some() => {
+                    (self.queue_place, self.queued_permit) = (None, Some(room));
                 }
                 () = tokio::time::sleep(pause), if looks_around => {}
             }
             // The holder of a top that this driver could not begin takes care of its tree.
             let asked_to_stop = stopped;
             stopped |= matches!(self.result, Some(Err(_)));
-            let begun = self.look(stopped).await?;
-            self.stand_in_line(stopped);
+            let begun = self.look_at_tree(stopped).await?;
+            self.update_queue_place(stopped);
             pause = if begun {
                 LOOK_FIRST
             } else {
@@ -191,10 +195,13 @@ impl Tree<'_> {
             if begun || !self.runs.is_empty() {
                 continue;
             }
-            let goes_on = self.waits() || self.open || self.crowded || self.top_interrupted;
+            let goes_on = self.is_top_waiting()
+                || self.has_open_threads
+                || self.lacks_room
+                || self.top_interrupted;
             if goes_on
                 && !stopped
-                && let Some(full) = self.full.take()
+                && let Some(full) = self.full_store_error.take()
             {
                 // Room in the store, which the tree waits for, will not be freed.
                 return Err(full);
@@ -203,18 +210,18 @@ impl Tree<'_> {
                 self.suspend_waiting().await;
             }
             if stopped || !goes_on {
-                return self.ended().await;
+                return self.top_outcome().await;
             }
         }
     }
 
     /// The outcome of the top. A waiting top may have been ended since.
-    async fn ended(self) -> Result<Ended, DriveError> {
-        if !self.waits() {
+    async fn top_outcome(self) -> Result<EndedRun, DriveError> {
+        if !self.is_top_waiting() {
             let none = || Err(DriveError::GivenUp(self.top.to_owned()));
             return self.result.unwrap_or_else(none);
         }
-        let ended = Ended::of(&self.driver.ended(self.top).await?);
+        let ended = EndedRun::from_thread(&self.driver.read_ended_thread(self.top).await?);
         if ended.status != "waiting" {
             self.sink.emit(RunEvent::Ended(Box::new(ended.clone())));
         }
@@ -223,16 +230,16 @@ impl Tree<'_> {
 
     /// True if unprompted looks are needed: a thread that has spawned nothing has no tree to look
     /// at.
-    fn looks_around(&self) -> bool {
+    fn needs_unprompted_looks(&self) -> bool {
         self.result.is_some() || self.running.len() > 1
     }
 
-    fn waits(&self) -> bool {
+    fn is_top_waiting(&self) -> bool {
         matches!(&self.result, Some(Ok(ended)) if ended.status == "waiting")
     }
 
     /// Records that a run of the tree has stopped.
-    fn stopped(&mut self, (thread, done): Done) {
+    fn record_stopped_run(&mut self, (thread, done): TreeRunResult) {
         self.running.retain(|running| *running != thread);
         let top = thread == self.top;
         let error = match done {
@@ -245,18 +252,18 @@ impl Tree<'_> {
             }
             Err(error) => error,
         };
-        let others = is_with_others(&error);
+        let others = is_held_elsewhere(&error);
         // A top that has stopped in order and could not be started again counts as stopped.
-        let replaces = self.result.is_none() || !others && self.waits();
+        let replaces = self.result.is_none() || !others && self.is_top_waiting();
         if top && replaces {
             self.result = Some(Err(error));
             return;
         }
         tracing::warn!(%thread, %error, "a thread of the tree could not be performed");
         let message = why_left(&error);
-        self.lost = true;
+        self.has_lost_run = true;
         if let DriveError::Call(CallError::Refused(wit::Error::Full(_))) = &error {
-            self.full = Some(error);
+            self.full_store_error = Some(error);
         }
         let refused = self.refused.entry(thread.clone());
         let refused = refused.or_insert((Instant::now(), 0));
@@ -268,30 +275,33 @@ impl Tree<'_> {
     }
 
     /// Keeps a place in the queue for room as long as a thread finds none.
-    fn stand_in_line(&mut self, stopped: bool) {
+    fn update_queue_place(&mut self, stopped: bool) {
         // An unused permit is returned to others.
-        self.room = None;
-        if !self.crowded || stopped {
-            self.line = None;
-        } else if self.line.is_none() {
-            self.line = Some(Box::pin(self.driver.guard.begin_in_turn()));
+        self.queued_permit = None;
+        if !self.lacks_room || stopped {
+            self.queue_place = None;
+        } else if self.queue_place.is_none() {
+            self.queue_place = Some(Box::pin(self.driver.guard.admit_run_queued()));
         }
     }
 
     /// A permit for one more run.
-    fn permit(&mut self) -> Option<Permit> {
-        let permit = self.room.take().or_else(|| self.driver.guard.begin().ok());
-        self.crowded |= permit.is_none();
+    fn take_permit(&mut self) -> Option<RunPermit> {
+        let permit = self
+            .queued_permit
+            .take()
+            .or_else(|| self.driver.guard.admit_run().ok());
+        self.lacks_room |= permit.is_none();
         permit
     }
 
     /// Performs a thread, unless it is being performed already or failed to begin a moment ago.
-    fn perform_one(&mut self, thread: &str, proof: Option<runner::Proof>) -> bool {
+    fn perform_thread(&mut self, thread: &str, proof: Option<runner::Proof>) -> bool {
         let running = self.running.iter().any(|running| running == thread);
-        if running || self.is_left_alone(thread) || self.running.len() >= TREE_RUNS_MAX {
+        if running || self.is_backing_off(thread) || self.running.len() >= TREE_RUNS_MAX {
             return false;
         }
-        let Some(permit) = self.permit() else {
+        let Some(permit) = self.take_permit() else {
             return false;
         };
         let thread = thread.to_owned();
@@ -303,11 +313,11 @@ impl Tree<'_> {
             let done = match proof {
                 Some(proof) => {
                     driver
-                        .claim_with(permit, (&thread, proof), &sink, stop)
+                        .claim_with_permit(permit, (&thread, proof), &sink, stop)
                         .await
                 }
                 None => {
-                    let begun = driver.begin(Some(permit), (&thread, None), &sink, stop);
+                    let begun = driver.begin_run(Some(permit), (&thread, None), &sink, stop);
                     begun.await
                 }
             };
@@ -317,15 +327,15 @@ impl Tree<'_> {
     }
 
     /// Where the events of a thread of the tree go.
-    fn sink_of(&self, thread: &str) -> Sink {
+    fn sink_of(&self, thread: &str) -> EventSink {
         match thread == self.top {
             true => self.sink.clone(),
-            false => self.sink.of_child(thread),
+            false => self.sink.for_child(thread),
         }
     }
 
     /// True if a thread failed to begin a moment ago, or too often.
-    fn is_left_alone(&self, thread: &str) -> bool {
+    fn is_backing_off(&self, thread: &str) -> bool {
         let refused = self.refused.get(thread);
         refused.is_some_and(|(until, _)| *until > Instant::now()) || self.is_given_up(thread)
     }
@@ -338,7 +348,7 @@ impl Tree<'_> {
 }
 
 /// Waits for the permit of the queue, or for ever if this tree is not in it.
-async fn wait_for_permit(line: &mut Option<BoxFuture<'_, Permit>>) -> Permit {
+async fn wait_for_permit(line: &mut Option<BoxFuture<'_, RunPermit>>) -> RunPermit {
     match line {
         Some(line) => line.await,
         None => std::future::pending().await,
@@ -357,7 +367,7 @@ fn why_left(error: &DriveError) -> String {
 
 /// Does the error say that others have the thread now, or went on with it? Then they see to it. One
 /// that is at rest and refuses to begin is with nobody: its account is frozen, say.
-fn is_with_others(error: &DriveError) -> bool {
+fn is_held_elsewhere(error: &DriveError) -> bool {
     if let DriveError::Call(CallError::Refused(wit::Error::Refused(refusal))) = error {
         return !matches!(&*refusal.status, "created" | "idle" | "suspended");
     }

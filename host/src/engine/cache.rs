@@ -38,7 +38,7 @@ impl CodeCache {
     }
 
     /// Number of compilations, each because no usable native code was found.
-    pub fn compilations(&self) -> u64 {
+    pub fn compilation_count(&self) -> u64 {
         self.compilations.load(Ordering::Relaxed)
     }
 
@@ -49,7 +49,7 @@ impl CodeCache {
         engine: &wasmtime::Engine,
         bytes: &[u8],
     ) -> wasmtime::Result<Component> {
-        let name = name(engine, bytes);
+        let name = file_name(engine, bytes);
         if let Some(code) = self.read(&name) {
             // SAFETY: the bytes were written by `write` below, from `Component::serialize` of the
             // same engine configuration and component, into a directory that only the operator can
@@ -86,7 +86,7 @@ impl CodeCache {
             // not written through.
             let _ = self.dir.remove_file(&temporary);
             let mut options = OpenOptions::new();
-            private(options.write(true).create_new(true));
+            set_private_mode(options.write(true).create_new(true));
             let mut file = self.dir.open_with(&temporary, &options)?;
             file.write_all(&Sha256::digest(code))?;
             file.write_all(code)?;
@@ -112,7 +112,7 @@ fn is_ours(file: &Metadata) -> bool {
 }
 
 /// Makes the file private, whatever the umask of the process is.
-fn private(options: &mut OpenOptions) {
+fn set_private_mode(options: &mut OpenOptions) {
     #[cfg(unix)]
     {
         use cap_std::fs::OpenOptionsExt;
@@ -122,7 +122,7 @@ fn private(options: &mut OpenOptions) {
     let _ = options;
 }
 
-fn name(engine: &wasmtime::Engine, bytes: &[u8]) -> String {
+fn file_name(engine: &wasmtime::Engine, bytes: &[u8]) -> String {
     let component: String = Sha256::digest(bytes)
         .iter()
         .take(16)

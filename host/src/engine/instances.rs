@@ -1,24 +1,24 @@
 //! The live instances of one tenant: the warm ones, which wait for a call, and the memory of all.
 
-use super::State;
+use super::InstanceState;
 use crate::bindings::Threads;
-use crate::limits::Limits;
+use crate::limits::EngineLimits;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use wasmtime::Store;
 
 /// An instance of the component with its wasmtime store.
-pub(crate) struct Instance {
-    pub(crate) store: Store<State>,
+pub(crate) struct ComponentInstance {
+    pub(crate) store: Store<InstanceState>,
     pub(crate) exports: Threads,
     /// Number of calls that the instance has served.
     pub(crate) calls: u32,
     idle_since: Instant,
 }
 
-impl Instance {
-    pub(crate) fn new(store: Store<State>, exports: Threads) -> Self {
+impl ComponentInstance {
+    pub(crate) fn new(store: Store<InstanceState>, exports: Threads) -> Self {
         Self {
             store,
             exports,
@@ -30,20 +30,20 @@ impl Instance {
 
 /// The warm instances of one tenant, and the linear memory of all its instances.
 #[derive(Default)]
-pub(crate) struct Instances {
+pub(crate) struct TenantInstances {
     /// Ordered by last use, the most recent last.
-    warm: Mutex<Vec<Instance>>,
+    warm: Mutex<Vec<ComponentInstance>>,
     memory_bytes: AtomicUsize,
 }
 
-impl Instances {
+impl TenantInstances {
     /// Takes a warm instance, if there is one.
-    pub(crate) fn take(&self) -> Option<Instance> {
+    pub(crate) fn take_warm(&self) -> Option<ComponentInstance> {
         self.lock().pop()
     }
 
     /// Keeps a clean instance for the next call, or drops it as the limits say.
-    pub(crate) fn keep(&self, mut instance: Instance, limits: &Limits) {
+    pub(crate) fn keep_warm(&self, mut instance: ComponentInstance, limits: &EngineLimits) {
         let mut warm = self.lock();
         if instance.calls < limits.instance_calls_max && warm.len() < limits.instances_warm_max {
             instance.idle_since = Instant::now();
@@ -55,19 +55,19 @@ impl Instances {
     pub(crate) fn drop_idle(&self, most: Duration) {
         let mut warm = self.lock();
         let old = warm.partition_point(|instance| instance.idle_since.elapsed() > most);
-        let dropped: Vec<Instance> = warm.drain(..old).collect();
+        let dropped: Vec<ComponentInstance> = warm.drain(..old).collect();
         drop(warm);
         drop(dropped);
     }
 
     /// Drops all warm instances.
-    pub(crate) fn drop_all(&self) {
+    pub(crate) fn drop_warm(&self) {
         let dropped = std::mem::take(&mut *self.lock());
         drop(dropped);
     }
 
     /// Number of warm instances.
-    pub(crate) fn warm(&self) -> usize {
+    pub(crate) fn warm_count(&self) -> usize {
         self.lock().len()
     }
 
@@ -77,7 +77,7 @@ impl Instances {
     }
 
     /// Counts memory, unless the sum would exceed `most`; true if counted.
-    pub(super) fn take_memory(&self, bytes: usize, most: usize) -> bool {
+    pub(super) fn reserve_memory(&self, bytes: usize, most: usize) -> bool {
         let taken = self
             .memory_bytes
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |held| {
@@ -86,11 +86,11 @@ impl Instances {
         taken.is_ok()
     }
 
-    pub(super) fn give_memory(&self, bytes: usize) {
+    pub(super) fn release_memory(&self, bytes: usize) {
         self.memory_bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Instance>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<ComponentInstance>> {
         self.warm.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -3,23 +3,23 @@
 //! Growth beyond a limit is a trap at once, not a refusal that the guest could ignore: a guest that
 //! grows for ever would otherwise be stopped for its time, under the wrong name.
 
-use super::instances::Instances;
-use crate::limits::{LimitHit, Limits};
+use super::instances::TenantInstances;
+use crate::limits::{EngineLimits, LimitHit};
 use std::sync::Weak;
 use wasmtime::{ResourceLimiter, Result};
 
 /// Sums over all memories and all tables of one instance.
-pub(crate) struct Limiter {
-    limits: Limits,
-    tenant: Weak<Instances>,
+pub(crate) struct InstanceLimiter {
+    limits: EngineLimits,
+    tenant: Weak<TenantInstances>,
     memory_bytes: usize,
     table_elements: usize,
     /// Amount added by the growth under way, to be given back if it fails.
     growing: usize,
 }
 
-impl Limiter {
-    pub(crate) fn new(limits: &Limits, tenant: Weak<Instances>) -> Self {
+impl InstanceLimiter {
+    pub(crate) fn new(limits: &EngineLimits, tenant: Weak<TenantInstances>) -> Self {
         Self {
             limits: *limits,
             tenant,
@@ -29,48 +29,48 @@ impl Limiter {
         }
     }
 
-    fn take_from_tenant(&self, bytes: usize) -> Result<(), LimitHit> {
+    fn reserve_tenant_memory(&self, bytes: usize) -> Result<(), LimitHit> {
         // A tenant that is gone has no calls.
         let hit = LimitHit("tenant_memory_bytes_max");
         let tenant = self.tenant.upgrade().ok_or(hit)?;
         let most = self.limits.tenant_memory_bytes_max;
-        if !tenant.take_memory(bytes, most) {
-            tenant.drop_all();
-            if !tenant.take_memory(bytes, most) {
+        if !tenant.reserve_memory(bytes, most) {
+            tenant.drop_warm();
+            if !tenant.reserve_memory(bytes, most) {
                 return Err(hit);
             }
         }
         Ok(())
     }
 
-    fn give_to_tenant(&self, bytes: usize) {
+    fn release_tenant_memory(&self, bytes: usize) {
         if let Some(tenant) = self.tenant.upgrade() {
-            tenant.give_memory(bytes);
+            tenant.release_memory(bytes);
         }
     }
 }
 
-impl Drop for Limiter {
+impl Drop for InstanceLimiter {
     fn drop(&mut self) {
-        self.give_to_tenant(self.memory_bytes);
+        self.release_tenant_memory(self.memory_bytes);
     }
 }
 
-impl ResourceLimiter for Limiter {
+impl ResourceLimiter for InstanceLimiter {
     fn memory_growing(&mut self, now: usize, then: usize, _: Option<usize>) -> Result<bool> {
         let more = then.saturating_sub(now);
         let bytes = self.memory_bytes.saturating_add(more);
         if bytes > self.limits.memory_bytes_max {
             return Err(LimitHit("memory_bytes_max").into());
         }
-        self.take_from_tenant(more)?;
+        self.reserve_tenant_memory(more)?;
         (self.memory_bytes, self.growing) = (bytes, more);
         Ok(true)
     }
 
     fn memory_grow_failed(&mut self, _: wasmtime::Error) -> Result<()> {
         self.memory_bytes -= self.growing;
-        self.give_to_tenant(self.growing);
+        self.release_tenant_memory(self.growing);
         self.growing = 0;
         Ok(())
     }

@@ -14,15 +14,15 @@ mod priority;
 mod queue;
 
 pub use cache::CodeCache;
-pub(crate) use instances::{Instance, Instances};
-pub(crate) use limiter::Limiter;
-pub(crate) use pool::{Lane, NoAnswer};
+pub(crate) use instances::{ComponentInstance, TenantInstances};
+pub(crate) use limiter::InstanceLimiter;
+pub(crate) use pool::{NoAnswer, TenantLane};
 
 use crate::bindings::ThreadsPre;
-use crate::component::{Context, Meter, View, add_to_linker};
-use crate::limits::Limits;
+use crate::component::{CallMeter, ImportView, TenantContext, add_to_linker};
+use crate::limits::EngineLimits;
 use crate::tools::files::FilePool;
-use pool::Pool;
+use pool::CallPool;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 use wasmtime::component::types::ComponentItem;
@@ -33,7 +33,7 @@ use wasmtime::{Config, Store, UpdateDeadline};
 const EPOCH: Duration = Duration::from_millis(10);
 /// Computing time after which a call lowers its priority. The component's own calls take a few
 /// milliseconds.
-const LONG: Duration = Duration::from_millis(20);
+const LONG_CALL_TIME: Duration = Duration::from_millis(20);
 /// Interval in epochs at which the ticker drops idle instances.
 const EPOCHS_PER_SWEEP: u32 = 100;
 
@@ -51,7 +51,7 @@ pub enum EngineError {
     /// The limits contradict each other.
     #[error("the limit {field} cannot be: {problem}")]
     Limits {
-        /// Field of [`Limits`].
+        /// Field of [`EngineLimits`].
         field: &'static str,
         /// The contradiction, and a value that would be right.
         problem: String,
@@ -86,26 +86,26 @@ pub enum EngineError {
 }
 
 /// Data of one store: the tenant's context, the meter of its calls and the limits of its instance.
-pub(crate) struct State {
-    pub(crate) context: Context,
-    pub(crate) meter: Meter,
-    pub(crate) limiter: Limiter,
+pub(crate) struct InstanceState {
+    pub(crate) context: TenantContext,
+    pub(crate) meter: CallMeter,
+    pub(crate) limiter: InstanceLimiter,
 }
 
 /// A compiled component, ready for any number of tenants. Cheap to clone.
 #[derive(Clone)]
 pub struct Engine {
-    shared: Arc<Shared>,
-    pre: ThreadsPre<State>,
+    shared: Arc<EngineShared>,
+    pre: ThreadsPre<InstanceState>,
 }
 
 /// State that all components of an engine share.
-struct Shared {
+struct EngineShared {
     engine: wasmtime::Engine,
-    limits: Limits,
-    pool: Pool,
+    limits: EngineLimits,
+    pool: CallPool,
     files: FilePool,
-    tenants: Mutex<Vec<Weak<Instances>>>,
+    tenants: Mutex<Vec<Weak<TenantInstances>>>,
 }
 
 impl Engine {
@@ -114,7 +114,7 @@ impl Engine {
     ///
     /// # Errors
     /// If the limits contradict each other, or wasmtime refuses the component.
-    pub fn new(limits: Limits, cache: Option<&CodeCache>) -> Result<Self, EngineError> {
+    pub fn new(limits: EngineLimits, cache: Option<&CodeCache>) -> Result<Self, EngineError> {
         Self::with_component(COMPONENT, limits, cache)
     }
 
@@ -125,22 +125,23 @@ impl Engine {
     /// it.
     pub fn with_component(
         bytes: &[u8],
-        limits: Limits,
+        limits: EngineLimits,
         cache: Option<&CodeCache>,
     ) -> Result<Self, EngineError> {
-        if let Some((field, problem)) = limits.problem() {
+        if let Some((field, problem)) = limits.find_contradiction() {
             return Err(EngineError::Limits { field, problem });
         }
-        let engine = wasmtime::Engine::new(&config(&limits)).map_err(EngineError::Config)?;
+        let engine =
+            wasmtime::Engine::new(&wasmtime_config(&limits)).map_err(EngineError::Config)?;
         let pre = prepare(&engine, bytes, cache)?;
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(EngineShared {
             engine,
             limits,
-            pool: Pool::new(&limits),
+            pool: CallPool::new(&limits),
             files: FilePool::new(),
             tenants: Mutex::default(),
         });
-        tick(&shared, std::thread::Builder::new())?;
+        start_ticker(&shared, std::thread::Builder::new())?;
         Ok(Self { shared, pre })
     }
 
@@ -149,7 +150,11 @@ impl Engine {
     ///
     /// # Errors
     /// If the bytes are no component of the world, or wasmtime refuses it.
-    pub fn beside(&self, bytes: &[u8], cache: Option<&CodeCache>) -> Result<Self, EngineError> {
+    pub fn prepare_sibling(
+        &self,
+        bytes: &[u8],
+        cache: Option<&CodeCache>,
+    ) -> Result<Self, EngineError> {
         Ok(Self {
             shared: Arc::clone(&self.shared),
             pre: prepare(&self.shared.engine, bytes, cache)?,
@@ -157,32 +162,32 @@ impl Engine {
     }
 
     /// The limits of every call.
-    pub fn limits(&self) -> &Limits {
+    pub fn limits(&self) -> &EngineLimits {
         &self.shared.limits
     }
 
     /// A lane of the pool and a set of instances for a new tenant.
-    pub(crate) fn admit(&self) -> (Lane, Arc<Instances>) {
-        let instances = Arc::new(Instances::default());
+    pub(crate) fn add_tenant(&self) -> (TenantLane, Arc<TenantInstances>) {
+        let instances = Arc::new(TenantInstances::default());
         let mut tenants = self.shared.tenants();
         tenants.push(Arc::downgrade(&instances));
-        (self.shared.pool.lane(), instances)
+        (self.shared.pool.add_lane(), instances)
     }
 
     /// A new instance whose first call must end by `deadline`. Its instantiation already counts.
     pub(crate) fn instantiate(
         &self,
-        context: &Context,
-        tenant: &Arc<Instances>,
+        context: &TenantContext,
+        tenant: &Arc<TenantInstances>,
         deadline: Instant,
-    ) -> wasmtime::Result<Instance> {
+    ) -> wasmtime::Result<ComponentInstance> {
         let limits = self.limits();
-        let mut meter = Meter::new(limits);
-        meter.begin_until(deadline);
-        let state = State {
+        let mut meter = CallMeter::new(limits);
+        meter.begin_call_until(deadline);
+        let state = InstanceState {
             context: context.clone(),
             meter,
-            limiter: Limiter::new(limits, Arc::downgrade(tenant)),
+            limiter: InstanceLimiter::new(limits, Arc::downgrade(tenant)),
         };
         let mut store = Store::new(&self.shared.engine, state);
         store.limiter(|state| &mut state.limiter);
@@ -191,12 +196,12 @@ impl Engine {
         store.set_hostcall_fuel(limits.host_call_bytes_max);
         store.set_max_component_handles(limits.handles_max);
         let exports = self.pre.instantiate(&mut store)?;
-        Ok(Instance::new(store, exports))
+        Ok(ComponentInstance::new(store, exports))
     }
 
     /// Marks the call on this thread as stopped: the next calls of its tenant run at low priority.
-    pub(crate) fn blame() {
-        priority::blame();
+    pub(crate) fn mark_offender() {
+        priority::mark_offender();
     }
 
     /// The threads that the file tools of this engine's tenants share.
@@ -205,17 +210,17 @@ impl Engine {
     }
 
     /// Runs a call on the pool.
-    pub(crate) async fn run<T: Send + 'static>(
+    pub(crate) async fn run_call<T: Send + 'static>(
         &self,
-        lane: Lane,
+        lane: TenantLane,
         call: impl FnOnce(Instant) -> T + Send + 'static,
     ) -> Result<T, NoAnswer> {
-        self.shared.pool.run(lane, call).await
+        self.shared.pool.run_call(lane, call).await
     }
 }
 
-impl Shared {
-    fn tenants(&self) -> std::sync::MutexGuard<'_, Vec<Weak<Instances>>> {
+impl EngineShared {
+    fn tenants(&self) -> std::sync::MutexGuard<'_, Vec<Weak<TenantInstances>>> {
         self.tenants.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -232,10 +237,10 @@ impl Shared {
     }
 }
 
-fn on_epoch(meter: &Meter) -> wasmtime::Result<UpdateDeadline> {
+fn on_epoch(meter: &CallMeter) -> wasmtime::Result<UpdateDeadline> {
     meter.check_time()?;
-    if priority::computed_by_call() > LONG {
-        priority::lower();
+    if priority::call_cpu_time() > LONG_CALL_TIME {
+        priority::lower_priority();
     }
     Ok(UpdateDeadline::Continue(1))
 }
@@ -245,14 +250,14 @@ fn prepare(
     engine: &wasmtime::Engine,
     bytes: &[u8],
     cache: Option<&CodeCache>,
-) -> Result<ThreadsPre<State>, EngineError> {
+) -> Result<ThreadsPre<InstanceState>, EngineError> {
     let component = match cache {
         Some(cache) => cache.load_or_compile(engine, bytes),
         None => Component::new(engine, bytes),
     }
     .map_err(EngineError::Compile)?;
-    let mut linker = Linker::<State>::new(engine);
-    add_to_linker(&mut linker, |state| View {
+    let mut linker = Linker::<InstanceState>::new(engine);
+    add_to_linker(&mut linker, |state| ImportView {
         context: &state.context,
         meter: &mut state.meter,
     })
@@ -260,11 +265,11 @@ fn prepare(
     linker
         .instantiate_pre(&component)
         .and_then(ThreadsPre::new)
-        .map_err(|error| other_version(engine, &component).unwrap_or(EngineError::World(error)))
+        .map_err(|error| version_mismatch(engine, &component).unwrap_or(EngineError::World(error)))
 }
 
 /// The error of a component that was made for another version, if that is why it does not fit.
-fn other_version(engine: &wasmtime::Engine, component: &Component) -> Option<EngineError> {
+fn version_mismatch(engine: &wasmtime::Engine, component: &Component) -> Option<EngineError> {
     let kind = component.component_type();
     let imports = kind.imports(engine).map(|(name, item)| (name, item.ty));
     let exports = kind.exports(engine).map(|(name, item)| (name, item.ty));
@@ -279,7 +284,7 @@ fn other_version(engine: &wasmtime::Engine, component: &Component) -> Option<Eng
 }
 
 /// Turns off what the component does not need.
-fn config(limits: &Limits) -> Config {
+fn wasmtime_config(limits: &EngineLimits) -> Config {
     let mut config = Config::new();
     config.epoch_interruption(true);
     config.max_wasm_stack(limits.stack_bytes_max);
@@ -294,7 +299,10 @@ fn config(limits: &Limits) -> Config {
 }
 
 /// Starts the ticker, which advances the epoch for all stores of an engine and ends with it.
-fn tick(shared: &Arc<Shared>, thread: std::thread::Builder) -> Result<(), EngineError> {
+fn start_ticker(
+    shared: &Arc<EngineShared>,
+    thread: std::thread::Builder,
+) -> Result<(), EngineError> {
     let shared = Arc::downgrade(shared);
     let ticker = move || {
         for epoch in 1_u32.. {
@@ -303,7 +311,7 @@ fn tick(shared: &Arc<Shared>, thread: std::thread::Builder) -> Result<(), Engine
                 return;
             };
             shared.engine.increment_epoch();
-            shared.pool.tend();
+            shared.pool.run_upkeep();
             if epoch.is_multiple_of(EPOCHS_PER_SWEEP) {
                 shared.drop_idle_instances();
             }
@@ -320,16 +328,16 @@ mod tests {
     /// Symptom: no call was ever stopped, and no caller answered in time. Cause: a failure to start
     /// the ticker was ignored. Fix: without a ticker, making the engine fails.
     #[test]
-    fn an_engine_whose_ticker_cannot_start_is_none() {
-        let limits = Limits::strict();
-        let shared = Arc::new(Shared {
-            engine: wasmtime::Engine::new(&config(&limits)).expect("an engine"),
+    fn engine_without_ticker_is_refused() {
+        let limits = EngineLimits::strict();
+        let shared = Arc::new(EngineShared {
+            engine: wasmtime::Engine::new(&wasmtime_config(&limits)).expect("an engine"),
             limits,
-            pool: Pool::new(&limits),
+            pool: CallPool::new(&limits),
             files: FilePool::new(),
             tenants: Mutex::default(),
         });
-        let refused = tick(
+        let refused = start_ticker(
             &shared,
             std::thread::Builder::new().stack_size(pool::STACK_BYTES_REFUSED),
         );
@@ -337,7 +345,7 @@ mod tests {
             matches!(refused, Err(EngineError::Thread(_))),
             "{refused:?}"
         );
-        let started = tick(&shared, std::thread::Builder::new());
+        let started = start_ticker(&shared, std::thread::Builder::new());
         assert!(started.is_ok(), "{started:?}");
     }
 }

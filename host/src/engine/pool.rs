@@ -12,17 +12,17 @@
 //! the places is never used for the low class.
 
 use super::priority;
-pub(crate) use super::queue::Lane;
-use super::queue::{Call, Queue, Side, Started, Ticket, Work};
-use crate::limits::Limits;
+pub(crate) use super::queue::TenantLane;
+use super::queue::{CallClosure, CallQueue, CallTicket, PriorityClass, QueuedCall, StartedCall};
+use crate::limits::EngineLimits;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
 /// Time after which an idle thread ends.
-const IDLE: Duration = Duration::from_secs(10);
+const IDLE_TIME_MAX: Duration = Duration::from_secs(10);
 /// Shorter idle time of a low-priority thread, whose place others may need.
-const LOW_IDLE: Duration = Duration::from_millis(50);
+const LOW_IDLE_TIME_MAX: Duration = Duration::from_millis(50);
 /// Stack for the host's own code in a call: imports, down to the database.
 const HOST_STACK_BYTES: usize = 2 << 20;
 /// A stack size that no system can give: a thread with it cannot be started.
@@ -43,21 +43,21 @@ pub(crate) enum NoAnswer {
 }
 
 /// A bounded pool of threads with fair queues; see the documentation of the module.
-pub(crate) struct Pool {
-    inner: Arc<Inner>,
+pub(crate) struct CallPool {
+    inner: Arc<PoolInner>,
 }
 
-struct Inner {
-    queue: Mutex<Queue>,
+struct PoolInner {
+    queue: Mutex<CallQueue>,
     ready: Condvar,
     low_ready: Condvar,
-    limits: Limits,
+    limits: EngineLimits,
 }
 
-struct Slot<T>(Mutex<Option<oneshot::Sender<Result<T, NoAnswer>>>>);
+struct AnswerSlot<T>(Mutex<Option<oneshot::Sender<Result<T, NoAnswer>>>>);
 
-impl<T> Slot<T> {
-    fn answer(&self, answer: Result<T, NoAnswer>) {
+impl<T> AnswerSlot<T> {
+    fn send_answer(&self, answer: Result<T, NoAnswer>) {
         let caller = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(caller) = caller {
             // The caller may be gone.
@@ -66,17 +66,17 @@ impl<T> Slot<T> {
     }
 }
 
-impl<T: Send> Ticket for Slot<T> {
+impl<T: Send> CallTicket for AnswerSlot<T> {
     fn expire(&self) {
-        self.answer(Err(NoAnswer::TimeOver));
+        self.send_answer(Err(NoAnswer::TimeOver));
     }
 }
 
-impl Pool {
-    pub(crate) fn new(limits: &Limits) -> Self {
+impl CallPool {
+    pub(crate) fn new(limits: &EngineLimits) -> Self {
         Self {
-            inner: Arc::new(Inner {
-                queue: Mutex::new(Queue::new(limits)),
+            inner: Arc::new(PoolInner {
+                queue: Mutex::new(CallQueue::new(limits)),
                 ready: Condvar::new(),
                 low_ready: Condvar::new(),
                 limits: *limits,
@@ -85,35 +85,35 @@ impl Pool {
     }
 
     /// A lane for a new tenant.
-    pub(crate) fn lane(&self) -> Lane {
-        self.inner.lock().lane()
+    pub(crate) fn add_lane(&self) -> TenantLane {
+        self.inner.lock().add_lane()
     }
 
     /// Runs a call, passing it its deadline. Dropping the future does not stop it.
-    pub(crate) async fn run<T: Send + 'static>(
+    pub(crate) async fn run_call<T: Send + 'static>(
         &self,
-        lane: Lane,
+        lane: TenantLane,
         call: impl FnOnce(Instant) -> T + Send + 'static,
     ) -> Result<T, NoAnswer> {
         let (caller, answered) = oneshot::channel();
-        let slot = Arc::new(Slot(Mutex::new(Some(caller))));
+        let slot = Arc::new(AnswerSlot(Mutex::new(Some(caller))));
         let deadline = Instant::now() + self.inner.limits.wall_time_max;
-        let accepted = Call {
+        let accepted = QueuedCall {
             lane,
             deadline,
-            ticket: Arc::clone(&slot) as Arc<dyn Ticket>,
+            ticket: Arc::clone(&slot) as Arc<dyn CallTicket>,
         };
-        let work = Box::new(move || slot.answer(Ok(call(deadline))));
-        self.inner.accept(accepted, work)?;
+        let work = Box::new(move || slot.send_answer(Ok(call(deadline))));
+        self.inner.accept_call(accepted, work)?;
         answered.await.unwrap_or(Err(NoAnswer::Abandoned))
     }
 
     /// Answers the callers whose time has passed, returns lanes from the low class, and starts
     /// missing threads.
-    pub(crate) fn tend(&self) {
+    pub(crate) fn run_upkeep(&self) {
         let now = Instant::now();
         let mut dropped = Vec::new();
-        for (call, work) in self.inner.overdue(now) {
+        for (call, work) in self.inner.take_overdue(now) {
             call.ticket.expire();
             dropped.extend(work);
         }
@@ -123,14 +123,14 @@ impl Pool {
             let _ = std::thread::Builder::new().spawn(move || drop(dropped));
         }
         let mut queue = self.inner.lock();
-        queue.raise(now);
-        for side in [Side::Normal, Side::Low] {
-            self.inner.serve(&mut queue, side);
+        queue.raise_expired_lanes(now);
+        for side in [PriorityClass::Normal, PriorityClass::Low] {
+            self.inner.serve_class(&mut queue, side);
         }
     }
 }
 
-impl Drop for Pool {
+impl Drop for CallPool {
     fn drop(&mut self) {
         self.inner.lock().closed = true;
         self.inner.ready.notify_all();
@@ -138,15 +138,15 @@ impl Drop for Pool {
     }
 }
 
-impl Inner {
-    fn lock(&self) -> MutexGuard<'_, Queue> {
+impl PoolInner {
+    fn lock(&self) -> MutexGuard<'_, CallQueue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn accept(self: &Arc<Self>, call: Call, work: Work) -> Result<(), NoAnswer> {
+    fn accept_call(self: &Arc<Self>, call: QueuedCall, work: CallClosure) -> Result<(), NoAnswer> {
         let mut queue = self.lock();
-        let side = queue.side(call.lane);
-        let number = match queue.push(call, work, self.limits.calls_queued_max) {
+        let side = queue.class_of(call.lane);
+        let number = match queue.push_call(call, work, self.limits.calls_queued_max) {
             Ok(number) => number,
             Err(refused) => {
                 // The work may take long to drop: not while the queue is locked.
@@ -155,9 +155,9 @@ impl Inner {
                 return Err(NoAnswer::QueueFull);
             }
         };
-        self.serve(&mut queue, side);
-        if queue.threads() == 0 {
-            let withdrawn = queue.withdraw(number);
+        self.serve_class(&mut queue, side);
+        if queue.thread_count() == 0 {
+            let withdrawn = queue.remove_call(number);
             drop(queue);
             drop(withdrawn);
             return Err(NoAnswer::NoThread);
@@ -166,39 +166,39 @@ impl Inner {
     }
 
     /// Wakes a thread for a class that has a startable call, or starts the missing threads.
-    fn serve(self: &Arc<Self>, queue: &mut Queue, side: Side) {
-        let half = queue.half(side);
+    fn serve_class(self: &Arc<Self>, queue: &mut CallQueue, side: PriorityClass) {
+        let half = queue.class_queue(side);
         if half.startable == 0 {
             return;
         }
         let missing = half.startable.saturating_sub(half.idle);
         let full = (0..missing).any(|_| !self.start_thread(queue, side));
         // Without a free place, a thread of the other class may make room.
-        if side == Side::Normal || full {
+        if side == PriorityClass::Normal || full {
             self.ready.notify_one();
         }
-        if side == Side::Low || full {
+        if side == PriorityClass::Low || full {
             self.low_ready.notify_one();
         }
     }
 
     /// True if a thread was started.
-    fn start_thread(self: &Arc<Self>, queue: &mut Queue, side: Side) -> bool {
-        let refused = side == Side::Low && queue.low.threads >= self.low_threads_max();
-        if queue.closed || refused || queue.threads() >= self.limits.call_threads_max {
+    fn start_thread(self: &Arc<Self>, queue: &mut CallQueue, side: PriorityClass) -> bool {
+        let refused = side == PriorityClass::Low && queue.low.threads >= self.low_threads_max();
+        if queue.closed || refused || queue.thread_count() >= self.limits.call_threads_max {
             return false;
         }
         let inner = Arc::clone(self);
         let started = std::thread::Builder::new()
-            .name(format!("threadkeep-call-{}", queue.threads()))
+            .name(format!("threadkeep-call-{}", queue.thread_count()))
             .stack_size(HOST_STACK_BYTES + self.limits.stack_bytes_max)
             .spawn(move || {
-                if side == Side::Low {
-                    priority::lower();
+                if side == PriorityClass::Low {
+                    priority::lower_priority();
                 }
-                inner.work(side);
+                inner.run_thread(side);
             });
-        let half = queue.half(side);
+        let half = queue.class_queue(side);
         half.threads += usize::from(started.is_ok());
         // Until it begins it counts as one that waits for a call.
         half.idle += usize::from(started.is_ok());
@@ -213,62 +213,62 @@ impl Inner {
     /// Removes the calls whose time has passed, with their work if they still wait. The caller
     /// drops the work when the queue is unlocked, because it may own the last reference to a
     /// tenant, down to a store that closes.
-    fn overdue(&self, now: Instant) -> Vec<(Call, Option<Work>)> {
+    fn take_overdue(&self, now: Instant) -> Vec<(QueuedCall, Option<CallClosure>)> {
         let mut overdue = Vec::new();
         let mut queue = self.lock();
         while let Some((&number, first)) = queue.calls.first_key_value()
             && first.deadline <= now
         {
-            overdue.extend(queue.withdraw(number));
+            overdue.extend(queue.remove_call(number));
         }
         overdue
     }
 
-    fn work(self: &Arc<Self>, mut side: Side) {
-        self.lock().half(side).idle -= 1;
-        while let Some(Started { number, lane, work }) = self.next(&mut side) {
-            priority::begin();
+    fn run_thread(self: &Arc<Self>, mut side: PriorityClass) {
+        self.lock().class_queue(side).idle -= 1;
+        while let Some(StartedCall { number, lane, work }) = self.next_call(&mut side) {
+            priority::begin_call();
             // A panic drops the sender of the answer, which tells the caller; the thread lives on.
             let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
-            let stopped = priority::take_blame();
+            let stopped = priority::take_offender_mark();
             let mut queue = self.lock();
             let answered = queue.calls.remove(&number);
-            queue.change(lane, |state| state.running -= 1);
-            let stepped_back = side == Side::Normal && priority::is_low();
+            queue.update_lane(lane, |state| state.running -= 1);
+            let stepped_back = side == PriorityClass::Normal && priority::is_low();
             if stepped_back {
-                step_down(&mut queue, &mut side);
+                move_to_low_class(&mut queue, &mut side);
             }
             if stepped_back || stopped {
-                queue.lower(lane, Instant::now());
+                queue.lower_lane(lane, Instant::now());
             }
             drop(queue);
             drop(answered);
         }
         let mut queue = self.lock();
-        queue.half(side).threads -= 1;
-        for side in [Side::Normal, Side::Low] {
-            self.serve(&mut queue, side);
+        queue.class_queue(side).threads -= 1;
+        for side in [PriorityClass::Normal, PriorityClass::Low] {
+            self.serve_class(&mut queue, side);
         }
     }
 
     /// The next call; `None` when the thread is to end.
-    fn next(&self, side: &mut Side) -> Option<Started> {
+    fn next_call(&self, side: &mut PriorityClass) -> Option<StartedCall> {
         let mut queue = self.lock();
         loop {
-            let full = queue.threads() >= self.limits.call_threads_max;
+            let full = queue.thread_count() >= self.limits.call_threads_max;
             let place_needed = full && queue.normal.lacks_threads();
             let too_many = queue.low.threads > self.low_threads_max();
-            if *side == Side::Low && (place_needed || too_many) {
+            if *side == PriorityClass::Low && (place_needed || too_many) {
                 return None;
             }
-            if let Some(started) = queue.take(*side) {
+            if let Some(started) = queue.take_next(*side) {
                 return Some(started);
             }
             let room = queue.low.threads < self.low_threads_max();
-            if full && room && *side == Side::Normal && queue.low.lacks_threads() {
-                step_down(&mut queue, side);
+            if full && room && *side == PriorityClass::Normal && queue.low.lacks_threads() {
+                move_to_low_class(&mut queue, side);
                 drop(queue);
-                priority::lower();
+                priority::lower_priority();
                 queue = self.lock();
                 continue;
             }
@@ -276,37 +276,37 @@ impl Inner {
                 return None;
             }
             let timed_out;
-            (queue, timed_out) = self.wait(queue, *side);
-            if timed_out && queue.half(*side).startable == 0 {
+            (queue, timed_out) = self.wait_for_call(queue, *side);
+            if timed_out && queue.class_queue(*side).startable == 0 {
                 return None;
             }
         }
     }
 
     /// Waits for a call; true if none came within the idle time.
-    fn wait<'a>(
+    fn wait_for_call<'a>(
         &'a self,
-        mut queue: MutexGuard<'a, Queue>,
-        side: Side,
-    ) -> (MutexGuard<'a, Queue>, bool) {
+        mut queue: MutexGuard<'a, CallQueue>,
+        side: PriorityClass,
+    ) -> (MutexGuard<'a, CallQueue>, bool) {
         let (ready, most) = match side {
-            Side::Normal => (&self.ready, IDLE),
-            Side::Low => (&self.low_ready, LOW_IDLE),
+            PriorityClass::Normal => (&self.ready, IDLE_TIME_MAX),
+            PriorityClass::Low => (&self.low_ready, LOW_IDLE_TIME_MAX),
         };
-        queue.half(side).idle += 1;
+        queue.class_queue(side).idle += 1;
         let (mut queue, waited) = ready
             .wait_timeout(queue, most)
             .unwrap_or_else(PoisonError::into_inner);
-        queue.half(side).idle -= 1;
+        queue.class_queue(side).idle -= 1;
         (queue, waited.timed_out())
     }
 }
 
 /// Moves a thread from the normal to the low class.
-fn step_down(queue: &mut Queue, side: &mut Side) {
+fn move_to_low_class(queue: &mut CallQueue, side: &mut PriorityClass) {
     queue.normal.threads -= 1;
     queue.low.threads += 1;
-    *side = Side::Low;
+    *side = PriorityClass::Low;
 }
 
 #[cfg(test)]

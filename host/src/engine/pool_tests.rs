@@ -4,20 +4,20 @@ use super::*;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
-fn limits() -> Limits {
-    Limits {
+fn limits() -> EngineLimits {
+    EngineLimits {
         call_threads_max: 3,
         calls_running_max: 2,
-        ..Limits::strict()
+        ..EngineLimits::strict()
     }
 }
 
 #[tokio::test]
 async fn runs_calls_side_by_side_and_survives_a_panic() {
-    let pool = Pool::new(&limits());
-    let lane = pool.lane();
+    let pool = CallPool::new(&limits());
+    let lane = pool.add_lane();
     assert_eq!(
-        pool.run(lane, |_| panic!("on purpose"))
+        pool.run_call(lane, |_| panic!("on purpose"))
             .await
             .map(|(): ()| ()),
         Err(NoAnswer::Abandoned)
@@ -25,8 +25,8 @@ async fn runs_calls_side_by_side_and_survives_a_panic() {
     let left = Arc::new(Barrier::new(2));
     let right = Arc::clone(&left);
     let both = tokio::join!(
-        pool.run(lane, move |_| left.wait().is_leader()),
-        pool.run(lane, move |_| right.wait().is_leader())
+        pool.run_call(lane, move |_| left.wait().is_leader()),
+        pool.run_call(lane, move |_| right.wait().is_leader())
     );
     assert_ne!(both.0, both.1);
 }
@@ -34,12 +34,12 @@ async fn runs_calls_side_by_side_and_survives_a_panic() {
 #[tokio::test]
 async fn no_more_calls_run_at_once_than_the_lane_and_the_pool_allow() {
     for (lanes, most) in [(1, 2), (4, 3)] {
-        let pool = Pool::new(&limits());
-        let lanes: Vec<Lane> = (0..lanes).map(|_| pool.lane()).collect();
+        let pool = CallPool::new(&limits());
+        let lanes: Vec<TenantLane> = (0..lanes).map(|_| pool.add_lane()).collect();
         let (running, seen) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
         let calls = (0..64).map(|n| {
             let (running, seen) = (Arc::clone(&running), Arc::clone(&seen));
-            pool.run(lanes[n % lanes.len()], move |_| {
+            pool.run_call(lanes[n % lanes.len()], move |_| {
                 seen.fetch_max(running.fetch_add(1, SeqCst) + 1, SeqCst);
                 std::thread::sleep(Duration::from_millis(1));
                 running.fetch_sub(1, SeqCst);
@@ -56,12 +56,12 @@ async fn no_more_calls_run_at_once_than_the_lane_and_the_pool_allow() {
 /// counts.
 #[tokio::test]
 async fn a_call_that_waits_has_not_computed() {
-    let pool = Pool::new(&limits());
-    let computed = pool.run(pool.lane(), |_| {
+    let pool = CallPool::new(&limits());
+    let computed = pool.run_call(pool.add_lane(), |_| {
         std::thread::sleep(Duration::from_millis(50));
-        let waited = priority::computed_by_call();
+        let waited = priority::call_cpu_time();
         let mut sum = 0_u64;
-        while priority::computed_by_call() <= waited {
+        while priority::call_cpu_time() <= waited {
             sum = std::hint::black_box(sum.wrapping_add(1));
         }
         waited
@@ -74,22 +74,22 @@ async fn a_call_that_waits_has_not_computed() {
 #[tokio::test]
 async fn lanes_take_turns() {
     // One thread: of two, the system may keep one waiting while the other runs all of its lane.
-    let one = Limits {
+    let one = EngineLimits {
         call_threads_max: 1,
         calls_running_max: 1,
         ..limits()
     };
-    let pool = Pool::new(&one);
-    let (greedy, modest) = (pool.lane(), pool.lane());
+    let pool = CallPool::new(&one);
+    let (greedy, modest) = (pool.add_lane(), pool.add_lane());
     let gate = Arc::new(Barrier::new(2));
     let order = Arc::new(Mutex::new(Vec::new()));
     let call = |lane, name: &'static str| {
         let order = Arc::clone(&order);
-        pool.run(lane, move |_| order.lock().unwrap().push(name))
+        pool.run_call(lane, move |_| order.lock().unwrap().push(name))
     };
     let hold = |lane| {
         let gate = Arc::clone(&gate);
-        pool.run(lane, move |_| {
+        pool.run_call(lane, move |_| {
             gate.wait();
         })
     };
@@ -114,25 +114,25 @@ async fn lanes_take_turns() {
 
 #[tokio::test]
 async fn a_full_queue_refuses_and_another_lane_does_not_notice() {
-    let small = Limits {
+    let small = EngineLimits {
         calls_queued_max: 1,
         calls_running_max: 1,
         ..limits()
     };
-    let pool = Pool::new(&small);
-    let (full, other) = (pool.lane(), pool.lane());
+    let pool = CallPool::new(&small);
+    let (full, other) = (pool.add_lane(), pool.add_lane());
     let gate = Arc::new(Barrier::new(2));
     let (held, queued, refused, answered) = tokio::join!(
-        pool.run(full, {
+        pool.run_call(full, {
             let gate = Arc::clone(&gate);
             move |_| {
                 gate.wait();
             }
         }),
-        pool.run(full, |_| 1),
-        pool.run(full, |_| 2),
+        pool.run_call(full, |_| 1),
+        pool.run_call(full, |_| 2),
         async {
-            let answered = pool.run(other, |_| 3).await;
+            let answered = pool.run_call(other, |_| 3).await;
             let gate = Arc::clone(&gate);
             tokio::task::spawn_blocking(move || gate.wait())
                 .await
@@ -148,30 +148,30 @@ async fn a_full_queue_refuses_and_another_lane_does_not_notice() {
 /// occupied until the call returns.
 #[tokio::test]
 async fn time_passes_for_calls_that_run_and_for_calls_that_wait() {
-    let short = Limits {
+    let short = EngineLimits {
         calls_running_max: 1,
         calls_queued_max: 1,
         wall_time_max: Duration::ZERO,
         ..limits()
     };
-    let pool = Pool::new(&short);
-    let lane = pool.lane();
+    let pool = CallPool::new(&short);
+    let lane = pool.add_lane();
     let (gate, began) = (Arc::new(Barrier::new(2)), Arc::new(Barrier::new(2)));
     let (stuck, waiting, ()) = tokio::join!(
-        pool.run(lane, {
+        pool.run_call(lane, {
             let (gate, began) = (Arc::clone(&gate), Arc::clone(&began));
             move |_| {
                 began.wait();
                 gate.wait();
             }
         }),
-        pool.run(lane, |_| ()),
+        pool.run_call(lane, |_| ()),
         async {
             let began = Arc::clone(&began);
             tokio::task::spawn_blocking(move || began.wait())
                 .await
                 .unwrap();
-            pool.tend();
+            pool.run_upkeep();
         },
     );
     assert_eq!(stuck, Err(NoAnswer::TimeOver));
@@ -193,24 +193,24 @@ async fn time_passes_for_calls_that_run_and_for_calls_that_wait() {
 /// all the same. Fix: the call is refused and removed.
 #[tokio::test]
 async fn a_call_that_no_thread_can_be_started_for_is_refused() {
-    let none = Limits {
+    let none = EngineLimits {
         stack_bytes_max: STACK_BYTES_REFUSED,
         ..limits()
     };
-    let pool = Pool::new(&none);
-    let lane = pool.lane();
+    let pool = CallPool::new(&none);
+    let lane = pool.add_lane();
     for _ in 0..2 {
-        assert_eq!(pool.run(lane, |_| ()).await, Err(NoAnswer::NoThread));
+        assert_eq!(pool.run_call(lane, |_| ()).await, Err(NoAnswer::NoThread));
         let queue = pool.inner.lock();
         assert!(queue.calls.is_empty() && queue.normal.startable == 0);
-        assert_eq!((queue.threads(), queue.normal.idle), (0, 0));
+        assert_eq!((queue.thread_count(), queue.normal.idle), (0, 0));
     }
 }
 
 /// Captured by a call: records whether the queue was unlocked when the call was dropped.
-struct Kept(Arc<Inner>, std::sync::mpsc::Sender<bool>);
+struct DropProbe(Arc<PoolInner>, std::sync::mpsc::Sender<bool>);
 
-impl Drop for Kept {
+impl Drop for DropProbe {
     fn drop(&mut self) {
         // Another thread may lock the queue for a moment; a thread that keeps it locked while
         // dropping this is seen every time.
@@ -225,42 +225,42 @@ impl Drop for Kept {
 /// Symptom: all tenants waited while a store closed. Cause: the work of a call that had waited too
 /// long, or was one too many, was dropped with the queue locked. Fix: it is dropped afterwards.
 #[tokio::test]
-async fn what_a_forgotten_call_holds_is_dropped_while_the_queue_is_free() {
-    let short = Limits {
+async fn forgotten_calls_are_dropped_outside_queue_lock() {
+    let short = EngineLimits {
         calls_running_max: 1,
         calls_queued_max: 1,
         wall_time_max: Duration::ZERO,
         ..limits()
     };
-    let none = Limits {
+    let none = EngineLimits {
         stack_bytes_max: STACK_BYTES_REFUSED,
         ..limits()
     };
-    let (pool, threadless) = (Pool::new(&short), Pool::new(&none));
-    let lane = pool.lane();
+    let (pool, threadless) = (CallPool::new(&short), CallPool::new(&none));
+    let lane = pool.add_lane();
     let (gate, began) = (Arc::new(Barrier::new(2)), Arc::new(Barrier::new(2)));
     let (noted, notes) = std::sync::mpsc::channel();
-    let keeping = |pool: &Pool| {
-        let kept = Kept(Arc::clone(&pool.inner), noted.clone());
+    let keeping = |pool: &CallPool| {
+        let kept = DropProbe(Arc::clone(&pool.inner), noted.clone());
         move |_: Instant| drop(kept)
     };
     let (stuck, expired, refused, unstarted, ()) = tokio::join!(
-        pool.run(lane, {
+        pool.run_call(lane, {
             let (gate, began) = (Arc::clone(&gate), Arc::clone(&began));
             move |_| {
                 began.wait();
                 gate.wait();
             }
         }),
-        pool.run(lane, keeping(&pool)),
-        pool.run(lane, keeping(&pool)),
-        threadless.run(threadless.lane(), keeping(&threadless)),
+        pool.run_call(lane, keeping(&pool)),
+        pool.run_call(lane, keeping(&pool)),
+        threadless.run_call(threadless.add_lane(), keeping(&threadless)),
         async {
             let began = Arc::clone(&began);
             tokio::task::spawn_blocking(move || began.wait())
                 .await
                 .unwrap();
-            pool.tend();
+            pool.run_upkeep();
         },
     );
     assert_eq!(expired, Err(NoAnswer::TimeOver));
@@ -274,21 +274,21 @@ async fn what_a_forgotten_call_holds_is_dropped_while_the_queue_is_free() {
 }
 
 /// True if a call of the lane runs on a low-priority thread.
-async fn is_low(pool: &Pool, lane: Lane) -> bool {
-    let low = pool.run(lane, |_| priority::is_low()).await;
+async fn is_low(pool: &CallPool, lane: TenantLane) -> bool {
+    let low = pool.run_call(lane, |_| priority::is_low()).await;
     low.expect("answered")
 }
 
 /// The tenant of a call that was stopped, or computed long, runs at low priority for a while.
 #[tokio::test]
 async fn a_lane_whose_call_was_stopped_or_stepped_back_runs_low_for_a_while() {
-    for stopped in [priority::blame as fn(), priority::lower] {
-        let pool = Pool::new(&limits());
-        let (bad, good) = (pool.lane(), pool.lane());
+    for stopped in [priority::mark_offender as fn(), priority::lower_priority] {
+        let pool = CallPool::new(&limits());
+        let (bad, good) = (pool.add_lane(), pool.add_lane());
         assert!(!is_low(&pool, bad).await, "nothing was done yet");
-        assert_eq!(pool.run(bad, move |_| stopped()).await, Ok(()));
+        assert_eq!(pool.run_call(bad, move |_| stopped()).await, Ok(()));
         // The answer is sent before the thread reports what became of the call.
-        while pool.inner.lock().side(bad) == Side::Normal {
+        while pool.inner.lock().class_of(bad) == PriorityClass::Normal {
             std::thread::yield_now();
         }
         for _ in 0..5 {
@@ -297,7 +297,7 @@ async fn a_lane_whose_call_was_stopped_or_stepped_back_runs_low_for_a_while() {
         }
         pool.inner
             .lock()
-            .raise(Instant::now() + Duration::from_secs(60));
+            .raise_expired_lanes(Instant::now() + Duration::from_secs(60));
         assert!(!is_low(&pool, bad).await, "it is forgotten");
     }
 }
@@ -305,20 +305,20 @@ async fn a_lane_whose_call_was_stopped_or_stepped_back_runs_low_for_a_while() {
 /// A pool with one thread serves both classes, whichever comes first.
 #[tokio::test]
 async fn one_place_serves_both_sides_in_turn() {
-    let one = Limits {
+    let one = EngineLimits {
         call_threads_max: 1,
         calls_running_max: 1,
         ..limits()
     };
-    let pool = Pool::new(&one);
-    let (bad, good) = (pool.lane(), pool.lane());
+    let pool = CallPool::new(&one);
+    let (bad, good) = (pool.add_lane(), pool.add_lane());
     for _ in 0..3 {
         assert!(!is_low(&pool, good).await);
-        pool.inner.lock().lower(bad, Instant::now());
+        pool.inner.lock().lower_lane(bad, Instant::now());
         assert!(is_low(&pool, bad).await);
         let (low, ()) = tokio::join!(is_low(&pool, good), async {
             while !pool.inner.lock().lanes.is_empty() {
-                pool.tend();
+                pool.run_upkeep();
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
         });
@@ -330,22 +330,22 @@ async fn one_place_serves_both_sides_in_turn() {
 /// Cause: a low-priority thread took the next call of its class before it checked whether its place
 /// was needed. Fix: it checks first, and a quarter of the places is never for the low class.
 #[tokio::test]
-async fn a_backlog_on_the_low_side_leaves_places_for_others() {
-    let few = Limits {
+async fn low_class_backlog_leaves_places_for_others() {
+    let few = EngineLimits {
         call_threads_max: 4,
         calls_running_max: 3,
         ..limits()
     };
-    let pool = Pool::new(&few);
-    let (bad, worse, good) = (pool.lane(), pool.lane(), pool.lane());
+    let pool = CallPool::new(&few);
+    let (bad, worse, good) = (pool.add_lane(), pool.add_lane(), pool.add_lane());
     let (over, began) = (Arc::new(Mutex::new(())), Arc::new(AtomicUsize::new(0)));
     let held = over.lock().unwrap();
     for lane in [bad, worse] {
-        pool.inner.lock().lower(lane, Instant::now());
+        pool.inner.lock().lower_lane(lane, Instant::now());
     }
     let long = |lane| {
         let (over, began) = (Arc::clone(&over), Arc::clone(&began));
-        pool.run(lane, move |_| {
+        pool.run_call(lane, move |_| {
             began.fetch_add(1, SeqCst);
             drop(over.lock());
         })
@@ -367,29 +367,38 @@ async fn a_backlog_on_the_low_side_leaves_places_for_others() {
 
 /// Waiting calls move with their lane from one class to the other, and back.
 #[test]
-fn a_lane_takes_its_waiting_calls_along() {
-    struct Nobody;
-    impl Ticket for Nobody {
+fn waiting_calls_move_with_their_lane() {
+    struct IgnoredTicket;
+    impl CallTicket for IgnoredTicket {
         fn expire(&self) {}
     }
-    let mut queue = Queue::new(&limits());
-    let (lane, other, now) = (queue.lane(), queue.lane(), Instant::now());
+    let mut queue = CallQueue::new(&limits());
+    let (lane, other, now) = (queue.add_lane(), queue.add_lane(), Instant::now());
     for lane in [lane, other, lane] {
-        let call = Call {
+        let call = QueuedCall {
             lane,
             deadline: now,
-            ticket: Arc::new(Nobody),
+            ticket: Arc::new(IgnoredTicket),
         };
-        assert!(queue.push(call, Box::new(|| ()), 9).is_ok());
+        assert!(queue.push_call(call, Box::new(|| ()), 9).is_ok());
     }
-    queue.lower(lane, now);
+    queue.lower_lane(lane, now);
     assert_eq!((queue.normal.startable, queue.low.startable), (1, 2));
-    assert_eq!(queue.take(Side::Low).map(|it| it.lane), Some(lane));
-    assert_eq!(queue.take(Side::Normal).map(|it| it.lane), Some(other));
-    assert!(queue.take(Side::Normal).is_none());
-    queue.raise(now);
+    assert_eq!(
+        queue.take_next(PriorityClass::Low).map(|it| it.lane),
+        Some(lane)
+    );
+    assert_eq!(
+        queue.take_next(PriorityClass::Normal).map(|it| it.lane),
+        Some(other)
+    );
+    assert!(queue.take_next(PriorityClass::Normal).is_none());
+    queue.raise_expired_lanes(now);
     assert_eq!(queue.low.startable, 1, "not yet");
-    queue.raise(now + Duration::from_secs(60));
+    queue.raise_expired_lanes(now + Duration::from_secs(60));
     assert_eq!((queue.normal.startable, queue.low.startable), (1, 0));
-    assert_eq!(queue.take(Side::Normal).map(|it| it.lane), Some(lane));
+    assert_eq!(
+        queue.take_next(PriorityClass::Normal).map(|it| it.lane),
+        Some(lane)
+    );
 }

@@ -15,18 +15,18 @@ thread_local! {
 }
 
 /// Marks the begin of a call on this thread.
-pub(super) fn begin() {
-    BEGAN.set(computed());
+pub(super) fn begin_call() {
+    BEGAN.set(thread_cpu_time());
 }
 
 /// CPU time of the call on this thread, imports included. Not elapsed time: where others keep all
 /// cores busy, a short call would be taken for a long one, and then wait for all others.
-pub(super) fn computed_by_call() -> Duration {
-    computed().saturating_sub(BEGAN.get())
+pub(super) fn call_cpu_time() -> Duration {
+    thread_cpu_time().saturating_sub(BEGAN.get())
 }
 
 #[cfg(target_os = "linux")]
-fn computed() -> Duration {
+fn thread_cpu_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     let nanos = u32::try_from(time.tv_nsec).unwrap_or(0);
     Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), nanos)
@@ -41,7 +41,7 @@ fn computed() -> Duration {
 ///
 /// It sets the idle policy and not the lowest niceness: a thread that wakes takes the core from an
 /// idle one at once, but waits for a nice one until its slice is over, which is some milliseconds.
-pub(super) fn lower() {
+pub(super) fn lower_priority() {
     #[cfg(target_os = "linux")]
     if !LOW.get() {
         use thread_priority::{
@@ -60,11 +60,11 @@ pub(super) fn is_low() -> bool {
 }
 
 /// Marks the call on this thread as stopped by a limit or a trap.
-pub(super) fn blame() {
+pub(super) fn mark_offender() {
     BLAMED.set(true);
 }
 
 /// True if the call was marked since the last question.
-pub(super) fn take_blame() -> bool {
+pub(super) fn take_offender_mark() -> bool {
     BLAMED.take()
 }

@@ -4,7 +4,7 @@
 //! with a call that lowered its priority or was stopped moves to the low class for a while, whose
 //! threads have the lowest priority.
 
-use crate::limits::Limits;
+use crate::limits::EngineLimits;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,44 +15,44 @@ const LOW_FOR: Duration = Duration::from_secs(1);
 
 /// Identifies the tenant of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Lane(u64);
+pub(crate) struct TenantLane(u64);
 
 /// The work of a thread for one call.
-pub(super) type Work = Box<dyn FnOnce() + Send>;
+pub(super) type CallClosure = Box<dyn FnOnce() + Send>;
 
 /// Answers a caller whose time has passed, unless it was answered before.
-pub(super) trait Ticket: Send + Sync {
+pub(super) trait CallTicket: Send + Sync {
     fn expire(&self);
 }
 
 /// A call from asking to answering.
-pub(super) struct Call {
-    pub(super) lane: Lane,
+pub(super) struct QueuedCall {
+    pub(super) lane: TenantLane,
     pub(super) deadline: Instant,
-    pub(super) ticket: Arc<dyn Ticket>,
+    pub(super) ticket: Arc<dyn CallTicket>,
 }
 
 /// The class of threads that serves a lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Side {
+pub(super) enum PriorityClass {
     Normal,
     Low,
 }
 
 #[derive(Default)]
-pub(super) struct LaneState {
+pub(super) struct LaneCalls {
     /// By number of the call, so oldest first.
-    pub(super) waiting: BTreeMap<u64, Work>,
+    pub(super) waiting: BTreeMap<u64, CallClosure>,
     pub(super) running: usize,
     /// True if the lane is in the round of its class.
-    listed: bool,
+    in_round: bool,
 }
 
 /// The lanes and threads of one class.
 #[derive(Default)]
-pub(super) struct Half {
+pub(super) struct ClassQueue {
     /// Lanes with a startable call, in round-robin order.
-    turns: VecDeque<Lane>,
+    round: VecDeque<TenantLane>,
     /// Calls that wait only for a thread.
     pub(super) startable: usize,
     pub(super) threads: usize,
@@ -60,43 +60,43 @@ pub(super) struct Half {
 }
 
 #[derive(Default)]
-pub(super) struct Queue {
+pub(super) struct CallQueue {
     numbers: u64,
     running_max: usize,
     /// Lanes with a waiting or running call.
-    pub(super) lanes: HashMap<Lane, LaneState>,
+    pub(super) lanes: HashMap<TenantLane, LaneCalls>,
     /// Lanes in the low class, and until when.
-    low_until: HashMap<Lane, Instant>,
-    pub(super) normal: Half,
-    pub(super) low: Half,
+    low_until: HashMap<TenantLane, Instant>,
+    pub(super) normal: ClassQueue,
+    pub(super) low: ClassQueue,
     /// By number: all calls have the same time, so the first is the first to expire.
-    pub(super) calls: BTreeMap<u64, Call>,
+    pub(super) calls: BTreeMap<u64, QueuedCall>,
     pub(super) closed: bool,
 }
 
 /// A call that a thread starts next.
-pub(super) struct Started {
+pub(super) struct StartedCall {
     pub(super) number: u64,
-    pub(super) lane: Lane,
-    pub(super) work: Work,
+    pub(super) lane: TenantLane,
+    pub(super) work: CallClosure,
 }
 
-impl Half {
+impl ClassQueue {
     /// True if more calls wait for a thread than threads wait for a call.
     pub(super) fn lacks_threads(&self) -> bool {
         self.startable > self.idle
     }
 }
 
-impl LaneState {
+impl LaneCalls {
     fn startable(&self, running_max: usize) -> usize {
         let room = running_max.saturating_sub(self.running);
         self.waiting.len().min(room)
     }
 }
 
-impl Queue {
-    pub(super) fn new(limits: &Limits) -> Self {
+impl CallQueue {
+    pub(super) fn new(limits: &EngineLimits) -> Self {
         Self {
             running_max: limits.calls_running_max,
             ..Self::default()
@@ -104,39 +104,44 @@ impl Queue {
     }
 
     /// A new lane.
-    pub(super) fn lane(&mut self) -> Lane {
-        Lane(self.number())
+    pub(super) fn add_lane(&mut self) -> TenantLane {
+        TenantLane(self.next_number())
     }
 
-    fn number(&mut self) -> u64 {
+    fn next_number(&mut self) -> u64 {
         self.numbers += 1;
         self.numbers
     }
 
-    pub(super) fn side(&self, lane: Lane) -> Side {
+    pub(super) fn class_of(&self, lane: TenantLane) -> PriorityClass {
         match self.low_until.contains_key(&lane) {
-            true => Side::Low,
-            false => Side::Normal,
+            true => PriorityClass::Low,
+            false => PriorityClass::Normal,
         }
     }
 
-    pub(super) fn half(&mut self, side: Side) -> &mut Half {
+    pub(super) fn class_queue(&mut self, side: PriorityClass) -> &mut ClassQueue {
         match side {
-            Side::Normal => &mut self.normal,
-            Side::Low => &mut self.low,
+            PriorityClass::Normal => &mut self.normal,
+            PriorityClass::Low => &mut self.low,
         }
     }
 
     /// Threads of both classes.
-    pub(super) fn threads(&self) -> usize {
+    pub(super) fn thread_count(&self) -> usize {
         self.normal.threads + self.low.threads
     }
 
     /// Queues a call and returns its number, or its work if `queued_max` calls wait already.
-    pub(super) fn push(&mut self, call: Call, work: Work, queued_max: usize) -> Result<u64, Work> {
-        let (lane, number) = (call.lane, self.number());
+    pub(super) fn push_call(
+        &mut self,
+        call: QueuedCall,
+        work: CallClosure,
+        queued_max: usize,
+    ) -> Result<u64, CallClosure> {
+        let (lane, number) = (call.lane, self.next_number());
         let most = self.running_max.saturating_add(queued_max);
-        let refused = self.change(lane, |state| {
+        let refused = self.update_lane(lane, |state| {
             if state.waiting.len() + state.running >= most {
                 return Some(work);
             }
@@ -153,19 +158,23 @@ impl Queue {
     }
 
     /// Changes a lane, and updates the counts and the round of its class.
-    pub(super) fn change<T>(&mut self, lane: Lane, f: impl FnOnce(&mut LaneState) -> T) -> T {
-        let (running_max, side) = (self.running_max, self.side(lane));
+    pub(super) fn update_lane<T>(
+        &mut self,
+        lane: TenantLane,
+        f: impl FnOnce(&mut LaneCalls) -> T,
+    ) -> T {
+        let (running_max, side) = (self.running_max, self.class_of(lane));
         let state = self.lanes.entry(lane).or_default();
         let before = state.startable(running_max);
         let result = f(state);
         let now = state.startable(running_max);
-        let newly = now > 0 && !state.listed;
-        state.listed |= newly;
-        let over = state.waiting.is_empty() && state.running == 0 && !state.listed;
-        let half = self.half(side);
+        let newly = now > 0 && !state.in_round;
+        state.in_round |= newly;
+        let over = state.waiting.is_empty() && state.running == 0 && !state.in_round;
+        let half = self.class_queue(side);
         half.startable = half.startable + now - before;
         if newly {
-            half.turns.push_back(lane);
+            half.round.push_back(lane);
         }
         if over {
             self.lanes.remove(&lane);
@@ -174,18 +183,18 @@ impl Queue {
     }
 
     /// Removes a call, and its work if it still waits.
-    pub(super) fn withdraw(&mut self, number: u64) -> Option<(Call, Option<Work>)> {
+    pub(super) fn remove_call(&mut self, number: u64) -> Option<(QueuedCall, Option<CallClosure>)> {
         let call = self.calls.remove(&number)?;
-        let work = self.change(call.lane, |state| state.waiting.remove(&number));
+        let work = self.update_lane(call.lane, |state| state.waiting.remove(&number));
         Some((call, work))
     }
 
     /// The next call of a class, round-robin.
-    pub(super) fn take(&mut self, side: Side) -> Option<Started> {
+    pub(super) fn take_next(&mut self, side: PriorityClass) -> Option<StartedCall> {
         let running_max = self.running_max;
-        while let Some(lane) = self.half(side).turns.pop_front() {
-            let taken = self.change(lane, |state| {
-                state.listed = false;
+        while let Some(lane) = self.class_queue(side).round.pop_front() {
+            let taken = self.update_lane(lane, |state| {
+                state.in_round = false;
                 if state.running >= running_max {
                     return None;
                 }
@@ -194,46 +203,46 @@ impl Queue {
                 taken
             });
             if let Some((number, work)) = taken {
-                return Some(Started { number, lane, work });
+                return Some(StartedCall { number, lane, work });
             }
         }
         None
     }
 
     /// Moves a lane to the low class, because one of its calls lowered its priority or was stopped.
-    pub(super) fn lower(&mut self, lane: Lane, now: Instant) {
-        if self.side(lane) == Side::Normal {
-            self.swap(lane, Side::Normal, Side::Low);
+    pub(super) fn lower_lane(&mut self, lane: TenantLane, now: Instant) {
+        if self.class_of(lane) == PriorityClass::Normal {
+            self.move_lane(lane, PriorityClass::Normal, PriorityClass::Low);
         }
         self.low_until.insert(lane, now + LOW_FOR);
     }
 
     /// Returns the lanes whose time in the low class is over.
-    pub(super) fn raise(&mut self, now: Instant) {
-        let over: Vec<Lane> = self
+    pub(super) fn raise_expired_lanes(&mut self, now: Instant) {
+        let over: Vec<TenantLane> = self
             .low_until
             .iter()
             .filter(|(_, until)| **until <= now)
             .map(|(lane, _)| *lane)
             .collect();
         for lane in over {
-            self.swap(lane, Side::Low, Side::Normal);
+            self.move_lane(lane, PriorityClass::Low, PriorityClass::Normal);
             self.low_until.remove(&lane);
         }
     }
 
-    fn swap(&mut self, lane: Lane, from: Side, to: Side) {
+    fn move_lane(&mut self, lane: TenantLane, from: PriorityClass, to: PriorityClass) {
         let Some(state) = self.lanes.get(&lane) else {
             return;
         };
-        let (startable, listed) = (state.startable(self.running_max), state.listed);
-        let half = self.half(from);
+        let (startable, listed) = (state.startable(self.running_max), state.in_round);
+        let half = self.class_queue(from);
         half.startable -= startable;
-        half.turns.retain(|other| *other != lane);
-        let half = self.half(to);
+        half.round.retain(|other| *other != lane);
+        let half = self.class_queue(to);
         half.startable += startable;
         if listed {
-            half.turns.push_back(lane);
+            half.round.push_back(lane);
         }
     }
 }

@@ -8,8 +8,8 @@
 mod names;
 
 use super::models::ModelTable;
-use super::{Library, LibraryError, front, tool_document, yaml};
-use crate::authority::{self, AuthorityError, Environment};
+use super::{LibraryError, TenantLibrary, front_matter, tool_document, yaml};
+use crate::authority::{self, AuthorityError, EnvironmentSnapshot};
 pub use crate::policy::Policy;
 use crate::tools::ToolEntry;
 use cap_std::fs::Dir;
@@ -46,7 +46,7 @@ pub struct FilesLibrary {
     ai: Option<Dir>,
     policy: Policy,
     catalog: Vec<ToolEntry>,
-    environment: Environment,
+    environment: EnvironmentSnapshot,
     /// [`ENTRIES_MAX`], less in tests.
     entries_max: usize,
 }
@@ -59,7 +59,7 @@ impl FilesLibrary {
         ai: Option<Dir>,
         policy: Policy,
         catalog: Vec<ToolEntry>,
-        environment: Environment,
+        environment: EnvironmentSnapshot,
     ) -> Self {
         Self {
             ai,
@@ -72,11 +72,11 @@ impl FilesLibrary {
 
     /// Reads the models and providers that the tenant may use.
     pub fn models(&self) -> Result<ModelTable, LibraryError> {
-        Ok(self.own_models()?.restricted(&self.policy))
+        Ok(self.unrestricted_models()?.restrict_to_policy(&self.policy))
     }
 
     /// Reads the models and providers that the tenant's file asks for, without the policy.
-    fn own_models(&self) -> Result<ModelTable, LibraryError> {
+    fn unrestricted_models(&self) -> Result<ModelTable, LibraryError> {
         let text = self.config("models.yaml")?;
         ModelTable::load(text.as_deref(), self.environment.clone())
     }
@@ -91,7 +91,7 @@ impl FilesLibrary {
     pub fn settings_present(&self) -> Result<Vec<String>, LibraryError> {
         let mut present = Vec::new();
         for file in [&COORDINATION_FILES[..], &[STATE_FILE]].concat() {
-            match self.config_value(file)? {
+            match self.read_config(file)? {
                 Some(Value::Object(keys)) if !keys.is_empty() => {
                     present.push(format!(".ai/config/{file}"));
                 }
@@ -102,8 +102,8 @@ impl FilesLibrary {
     }
 
     /// Reads the answers of a scripted provider; `file` is relative to `.ai`.
-    pub fn script(&self, file: &str) -> Result<String, LibraryError> {
-        let shown = names::shown(file);
+    pub fn read_script(&self, file: &str) -> Result<String, LibraryError> {
+        let shown = names::printable_name(file);
         let place = format!(".ai/{shown}");
         let missing = || {
             invalid(
@@ -117,21 +117,21 @@ impl FilesLibrary {
     }
 
     fn directive(&self, name: &str) -> Result<Vec<String>, LibraryError> {
-        let Some((place, bytes)) = self.document("directives", name)? else {
+        let Some((place, bytes)) = self.find_document("directives", name)? else {
             return Ok(Vec::new());
         };
-        let document = front_of(&place, &bytes)?;
+        let document = parse_document(&place, &bytes)?;
         Ok(vec![
             json!({"name": name, "body": document.body, "front": document.front}).to_string(),
         ])
     }
 
     fn knowledge(&self, name: &str) -> Result<Vec<String>, LibraryError> {
-        let Some((place, bytes)) = self.document("knowledge", name)? else {
+        let Some((place, bytes)) = self.find_document("knowledge", name)? else {
             return Ok(Vec::new());
         };
         Ok(vec![
-            json!({"name": name, "body": front_of(&place, &bytes)?.body}).to_string(),
+            json!({"name": name, "body": parse_document(&place, &bytes)?.body}).to_string(),
         ])
     }
 
@@ -146,11 +146,11 @@ impl FilesLibrary {
                 .collect());
         }
         match table.resolve(name) {
-            Some(model) => Ok(vec![model.document().to_string()]),
+            Some(model) => Ok(vec![model.to_document().to_string()]),
             // The model exists but is not granted. The error says so, because the tenant would
             // otherwise look for a typing error.
-            None => match self.own_models()?.resolve(name) {
-                Some(own) => Err(self.policy.refuse(own)),
+            None => match self.unrestricted_models()?.resolve(name) {
+                Some(own) => Err(self.policy.model_refusal(own)),
                 None => Ok(Vec::new()),
             },
         }
@@ -181,9 +181,9 @@ impl FilesLibrary {
                     .to_vec());
             }
             "preset" => Some(json!({"name": self.policy.preset.as_str()})),
-            "policy" => Some(self.policy.document()),
+            "policy" => Some(self.policy.to_guest_document()),
             "coordination" => self.coordination()?,
-            "state_persistence" => self.config_value(STATE_FILE)?,
+            "state_persistence" => self.read_config(STATE_FILE)?,
             _ => None,
         };
         Ok(value.map(|value| value.to_string()).into_iter().collect())
@@ -193,7 +193,7 @@ impl FilesLibrary {
     /// error, because nothing says which one holds.
     fn coordination(&self) -> Result<Option<Value>, LibraryError> {
         let [one, other] = COORDINATION_FILES;
-        match (self.config_value(one)?, self.config_value(other)?) {
+        match (self.read_config(one)?, self.read_config(other)?) {
             (Some(_), Some(_)) => {
                 let problem = format!(".ai/config/{other} is there too; keep one of them");
                 Err(invalid(&format!(".ai/config/{one}"), "", problem))
@@ -202,7 +202,7 @@ impl FilesLibrary {
         }
     }
 
-    fn config_value(&self, file: &str) -> Result<Option<Value>, LibraryError> {
+    fn read_config(&self, file: &str) -> Result<Option<Value>, LibraryError> {
         let Some(text) = self.config(file)? else {
             return Ok(None);
         };
@@ -213,7 +213,7 @@ impl FilesLibrary {
             Ok(other) => {
                 let problem = format!(
                     "settings are keys with values, and not {}",
-                    front::kind(&other)
+                    front_matter::value_noun(&other)
                 );
                 Err(invalid(&place(1), "", problem))
             }
@@ -226,7 +226,7 @@ impl FilesLibrary {
     }
 
     fn config(&self, file: &str) -> Result<Option<String>, LibraryError> {
-        let Some(root) = self.room("config")? else {
+        let Some(root) = self.open_subdirectory("config")? else {
             return Ok(None);
         };
         read_text(
@@ -238,53 +238,64 @@ impl FilesLibrary {
     }
 
     /// Reads a Markdown file by name; returns its place for errors, and its bytes.
-    fn document(&self, room: &str, name: &str) -> Result<Option<(String, Vec<u8>)>, LibraryError> {
-        names::check(name)
-            .map_err(|problem| invalid(&format!(".ai/{room}"), &names::shown(name), problem))?;
+    fn find_document(
+        &self,
+        room: &str,
+        name: &str,
+    ) -> Result<Option<(String, Vec<u8>)>, LibraryError> {
+        names::check_name(name).map_err(|problem| {
+            invalid(
+                &format!(".ai/{room}"),
+                &names::printable_name(name),
+                problem,
+            )
+        })?;
         let place = format!(".ai/{room}/{name}.md");
-        let Some(root) = self.room(room)? else {
+        let Some(root) = self.open_subdirectory(room)? else {
             return Ok(None);
         };
-        match names::find(&root, name, self.entries_max).map_err(|error| failed(&place, error))? {
-            names::Found::Nothing => Ok(None),
-            names::Found::Twin(twin) => {
+        match names::find_file(&root, name, self.entries_max)
+            .map_err(|error| to_library_error(&place, error))?
+        {
+            names::FoundFile::Nothing => Ok(None),
+            names::FoundFile::DiffersInCase(twin) => {
                 let problem = format!(
                     "{twin} differs from it in upper and lower case only; rename one of them"
                 );
                 Err(invalid(&place, name, problem))
             }
-            names::Found::File(path) => {
+            names::FoundFile::File(path) => {
                 let bytes = read_bytes(&root, &path, &place, DOCUMENT_BYTES_MAX)?;
                 Ok(bytes.map(|bytes| (place, bytes)))
             }
         }
     }
 
-    fn listed(&self, room: &str) -> Result<Vec<String>, LibraryError> {
-        match self.room(room)? {
-            Some(root) => names::list(&root, self.entries_max)
-                .map_err(|error| failed(&format!(".ai/{room}"), error)),
+    fn list_names(&self, room: &str) -> Result<Vec<String>, LibraryError> {
+        match self.open_subdirectory(room)? {
+            Some(root) => names::list_names(&root, self.entries_max)
+                .map_err(|error| to_library_error(&format!(".ai/{room}"), error)),
             None => Ok(Vec::new()),
         }
     }
 
     /// Opens a directory directly below `.ai`; `None` if it does not exist.
-    fn room(&self, room: &str) -> Result<Option<Dir>, LibraryError> {
+    fn open_subdirectory(&self, room: &str) -> Result<Option<Dir>, LibraryError> {
         let Some(ai) = &self.ai else {
             return Ok(None);
         };
         let place = format!(".ai/{room}");
-        let opened = authority::child_dir(ai, room).map_err(|error| error.at(&place));
-        optional(&place, opened)
+        let opened = authority::child_dir(ai, room).map_err(|error| error.with_place(&place));
+        none_if_missing(&place, opened)
     }
 }
 
-impl Library for FilesLibrary {
+impl TenantLibrary for FilesLibrary {
     fn get(&self, kind: &str, name: &str) -> Result<Vec<String>, LibraryError> {
         match (kind, name) {
-            ("directive", "") => self.listed("directives"),
+            ("directive", "") => self.list_names("directives"),
             ("directive", name) => self.directive(name),
-            ("knowledge", "") => self.listed("knowledge"),
+            ("knowledge", "") => self.list_names("knowledge"),
             ("knowledge", name) => self.knowledge(name),
             ("model", name) => self.model(name),
             ("tool", name) => self.tool(name),
@@ -298,8 +309,8 @@ impl Library for FilesLibrary {
     }
 }
 
-fn front_of(place: &str, bytes: &[u8]) -> Result<front::Document, LibraryError> {
-    front::parse(bytes)
+fn parse_document(place: &str, bytes: &[u8]) -> Result<front_matter::MarkdownFile, LibraryError> {
+    front_matter::parse(bytes)
         .map_err(|error| invalid(&format!("{place}:{}", error.line()), "", error.problem()))
 }
 
@@ -312,7 +323,7 @@ fn read_text(
     let Some(bytes) = read_bytes(dir, path, place, bytes_max)? else {
         return Ok(None);
     };
-    let text = front::utf8(&bytes)
+    let text = front_matter::decode_utf8(&bytes)
         .map_err(|error| invalid(&format!("{place}:{}", error.line()), "", error.problem()))?;
     Ok(Some(text.to_owned()))
 }
@@ -323,24 +334,27 @@ fn read_bytes(
     place: &str,
     bytes_max: u64,
 ) -> Result<Option<Vec<u8>>, LibraryError> {
-    let file = authority::open_own(dir, Path::new(path), place);
-    optional(
+    let file = authority::open_without_hard_links(dir, Path::new(path), place);
+    none_if_missing(
         place,
         file.and_then(|file| authority::read_bounded(file, place, bytes_max)),
     )
 }
 
-fn optional<T>(place: &str, result: Result<T, AuthorityError>) -> Result<Option<T>, LibraryError> {
+fn none_if_missing<T>(
+    place: &str,
+    result: Result<T, AuthorityError>,
+) -> Result<Option<T>, LibraryError> {
     match result {
         Ok(value) => Ok(Some(value)),
         Err(error) if error.is_missing() => Ok(None),
-        Err(error) => Err(failed(place, error)),
+        Err(error) => Err(to_library_error(place, error)),
     }
 }
 
 /// Converts an error. A file that exists and is not acceptable is invalid; an error of the
 /// operating system may be temporary.
-fn failed(place: &str, error: AuthorityError) -> LibraryError {
+fn to_library_error(place: &str, error: AuthorityError) -> LibraryError {
     match error {
         AuthorityError::Io { source, .. } => LibraryError::Unavailable {
             message: format!("{place}: {source}"),

@@ -5,7 +5,7 @@
 //! exist and which values they may have. Numbers keep the digits they were written with.
 
 pub mod files;
-pub mod front;
+pub mod front_matter;
 pub mod models;
 pub mod yaml;
 
@@ -43,7 +43,7 @@ pub enum LibraryError {
 }
 
 /// Provides documents by kind and name. `wit/library.wit` documents the JSON of each kind.
-pub trait Library: Send + Sync {
+pub trait TenantLibrary: Send + Sync {
     /// Returns at most one document for a name, none if it does not exist; returns all names of the
     /// kind if `name` is empty.
     fn get(&self, kind: &str, name: &str) -> Result<Vec<String>, LibraryError>;

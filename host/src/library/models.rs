@@ -9,16 +9,16 @@
 //! of a variable may be sent: see `access`.
 
 mod access;
-pub(crate) mod read;
 mod settings;
+pub(crate) mod table_reader;
 
 use super::LibraryError;
-use crate::authority::{Environment, ExpandError};
-use crate::models::{CALL_TIME, IDLE_TIME, Secret};
-use crate::policy::{Address, NetworkReach, Policy};
-use access::Grants;
+use crate::authority::{EnvironmentSnapshot, ExpandError};
+use crate::models::{CALL_TIME, IDLE_TIME, SecretText};
+use crate::policy::{NetworkReach, Policy, ProviderAddress};
+use access::PolicyGrants;
 use serde_json::{Map, Value, json};
-pub use settings::{ProviderSettings, ProviderTimes};
+pub use settings::{ProviderSettings, TimeoutSettings};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use threadkeep_units::nearest::nearest;
@@ -44,14 +44,14 @@ pub const TOKENS_MAX: u64 = 1_000_000_000;
 pub const PRICE_DIGITS_MAX: (usize, usize) = (7, 9);
 
 /// The source of the table, as errors name it.
-pub const PLACE: &str = ".ai/config/models.yaml";
+pub const TABLE_PLACE: &str = ".ai/config/models.yaml";
 
 const BUILT_IN: &str = include_str!("models_builtin.yaml");
 const BUILT_IN_PLACE: &str = "the built-in model table";
 
 /// The protocol of a provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wire {
+pub enum WireProtocol {
     /// OpenAI's chat completions, which many other servers speak too.
     OpenAi,
     /// Anthropic's messages.
@@ -60,7 +60,7 @@ pub enum Wire {
     Scripted,
 }
 
-impl Wire {
+impl WireProtocol {
     /// Every word for `wire`.
     pub const WORDS: [&str; 3] = ["openai", "anthropic", "scripted"];
 
@@ -80,7 +80,7 @@ impl Wire {
     }
 
     /// Returns the address that holds if none is given.
-    fn base_url(self) -> Option<&'static str> {
+    fn default_base_url(self) -> Option<&'static str> {
         match self {
             Self::OpenAi => Some("https://api.openai.com/v1"),
             Self::Anthropic => Some("https://api.anthropic.com"),
@@ -95,19 +95,19 @@ pub struct ProviderSpec {
     /// Its name in the table.
     pub name: String,
     /// The protocol.
-    pub wire: Wire,
-    /// Its address without a slash at the end; empty for [`Wire::Scripted`].
+    pub wire: WireProtocol,
+    /// Its address without a slash at the end; empty for [`WireProtocol::Scripted`].
     pub base_url: String,
     /// The network addresses that it may be at.
     pub reach: NetworkReach,
     /// The key, if it has one.
-    pub key: Option<Secret>,
+    pub key: Option<SecretText>,
     /// The address as it is written, with variables by name, for errors.
     pub shown_url: String,
     /// The settings of the protocol.
     pub settings: ProviderSettings,
     /// Further headers, with the variables in them replaced.
-    pub headers: Vec<(String, Secret)>,
+    pub headers: Vec<(String, SecretText)>,
     /// By model: fields that are added to the body of its requests.
     pub model_options: BTreeMap<String, Map<String, Value>>,
     /// The file of answers of a scripted provider, relative to `.ai`.
@@ -133,12 +133,12 @@ pub struct ModelSpec {
     pub options: Map<String, Value>,
     /// Prices. `None` if the file gives none: a thread must then allow unpriced calls to use the
     /// model.
-    pub prices: Option<Prices>,
+    pub prices: Option<ModelPrices>,
 }
 
 /// Prices of a model as decimal text, USD per million tokens.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Prices {
+pub struct ModelPrices {
     /// Price of input that no cache is involved in.
     pub input: String,
     /// Price of output.
@@ -151,7 +151,7 @@ pub struct Prices {
 
 impl ModelSpec {
     /// Returns the document for the guest (`wit/library.wit`). Unknown values are left out.
-    pub fn document(&self) -> Value {
+    pub fn to_document(&self) -> Value {
         let mut document = json!({"name": self.name, "provider": self.provider});
         if let Some(window) = self.window {
             document["window"] = window.into();
@@ -167,14 +167,14 @@ impl ModelSpec {
             document["rate"] = rate.into();
         }
         if let Some(prices) = &self.prices {
-            document["prices"] = prices.document();
+            document["prices"] = prices.to_document();
         }
         document
     }
 }
 
-impl Prices {
-    fn document(&self) -> Value {
+impl ModelPrices {
+    fn to_document(&self) -> Value {
         let mut document = json!({"input": self.input, "output": self.output});
         for (kind, price) in [("read", &self.read), ("write", &self.write)] {
             if let Some(price) = price {
@@ -188,7 +188,7 @@ impl Prices {
 /// A provider as it was written, with no variable replaced yet.
 #[derive(Debug, Clone)]
 struct ProviderEntry {
-    wire: Wire,
+    wire: WireProtocol,
     base_url: Option<String>,
     key: Option<String>,
     settings: ProviderSettings,
@@ -199,7 +199,7 @@ struct ProviderEntry {
 
 /// The source of a provider's field. The value is not included, because it may be a secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Origin {
+pub enum FieldOrigin {
     /// The field is missing.
     Absent,
     /// The value is written out in the file.
@@ -208,8 +208,8 @@ pub enum Origin {
     Variables(Vec<String>),
 }
 
-impl Origin {
-    fn of(text: Option<&str>) -> Self {
+impl FieldOrigin {
+    fn from_text(text: Option<&str>) -> Self {
         let Some(text) = text else {
             return Self::Absent;
         };
@@ -231,14 +231,14 @@ pub struct ProviderOrigins {
     /// Its name in the table.
     pub name: String,
     /// The protocol.
-    pub wire: Wire,
+    pub wire: WireProtocol,
     /// Source of its address.
-    pub base_url: Origin,
+    pub base_url: FieldOrigin,
     /// The address as it is written, with variables that are set by name; empty if it has none that
     /// may be shown.
     pub shown_url: String,
     /// Source of its key.
-    pub key: Origin,
+    pub key: FieldOrigin,
 }
 
 /// The models, providers and tiers of a tenant.
@@ -247,10 +247,10 @@ pub struct ModelTable {
     models: BTreeMap<String, ModelSpec>,
     tiers: BTreeMap<String, String>,
     providers: BTreeMap<String, ProviderEntry>,
-    environment: Environment,
+    environment: EnvironmentSnapshot,
     /// The provider grants of the operator's policy; `None` if the policy does not mention
     /// providers.
-    grants: Option<Grants>,
+    grants: Option<PolicyGrants>,
     /// Name of the policy that refuses private addresses unless it grants them.
     private_refused_by: Option<String>,
     /// Name of the policy that bounds models or money, and therefore options.
@@ -259,16 +259,19 @@ pub struct ModelTable {
 
 impl ModelTable {
     /// Parses the table in `text`, the content of the file. `None` means the built-in table.
-    pub fn load(text: Option<&str>, environment: Environment) -> Result<Self, LibraryError> {
+    pub fn load(
+        text: Option<&str>,
+        environment: EnvironmentSnapshot,
+    ) -> Result<Self, LibraryError> {
         match text {
-            Some(text) => read::table(text, PLACE, environment),
+            Some(text) => table_reader::read_table(text, TABLE_PLACE, environment),
             None => Self::built_in(environment),
         }
     }
 
     /// Returns the table of a project without a file.
-    pub fn built_in(environment: Environment) -> Result<Self, LibraryError> {
-        read::table(BUILT_IN, BUILT_IN_PLACE, environment)
+    pub fn built_in(environment: EnvironmentSnapshot) -> Result<Self, LibraryError> {
+        table_reader::read_table(BUILT_IN, BUILT_IN_PLACE, environment)
     }
 
     /// Returns the model of this name, or the model of the tier with this name.
@@ -303,7 +306,7 @@ impl ModelTable {
 
     /// Restricts the table to what the operator grants. The operator's prices replace the table's,
     /// and no time is longer than the operator's.
-    pub fn restricted(mut self, policy: &Policy) -> Self {
+    pub fn restrict_to_policy(mut self, policy: &Policy) -> Self {
         let least = |own: Option<Duration>, most: Option<Duration>, usual: Duration| match most {
             Some(most) => Some(own.unwrap_or(usual).min(most)),
             None => own,
@@ -328,7 +331,7 @@ impl ModelTable {
         }
         self.tiers
             .retain(|_, model| self.models.contains_key(model));
-        self.grants = Grants::of(policy);
+        self.grants = PolicyGrants::from_policy(policy);
         let refuses = policy.refuses_private_addresses();
         self.private_refused_by = refuses.then(|| policy.name.clone());
         let bounds = policy.models.is_some()
@@ -352,20 +355,20 @@ impl ModelTable {
             .providers
             .get(name)
             .ok_or_else(|| self.unknown_provider(name))?;
-        let base_url = self.base_url(entry)?;
-        let key = self.key(entry)?;
+        let base_url = self.expand_base_url(entry)?;
+        let key = self.read_key(entry)?;
         let headers = entry.settings.headers.iter();
         let headers = headers
             .map(|(header, text)| {
-                let value = match Origin::of(Some(text)) {
-                    Origin::Variables(_) => self.secret(entry, header, text)?,
-                    Origin::Absent | Origin::Written => Secret::plain(text),
+                let value = match FieldOrigin::from_text(Some(text)) {
+                    FieldOrigin::Variables(_) => self.expand_secret(entry, header, text)?,
+                    FieldOrigin::Absent | FieldOrigin::Written => SecretText::plain(text),
                 };
                 Ok((header.clone(), value))
             })
             .collect::<Result<_, LibraryError>>()?;
         self.check_access(name, entry, &base_url)?;
-        let reach = self.reach(name, entry, &base_url)?;
+        let reach = self.permitted_reach(name, entry, &base_url)?;
         self.check_options(name, entry)?;
         let own = self.models.values().filter(|model| model.provider == name);
         Ok(ProviderSpec {
@@ -411,20 +414,20 @@ impl ModelTable {
         self.providers.iter().map(|(name, entry)| ProviderOrigins {
             name: name.clone(),
             wire: entry.wire,
-            base_url: Origin::of(entry.base_url.as_deref()),
+            base_url: FieldOrigin::from_text(entry.base_url.as_deref()),
             // A text that is not an address may be a secret.
             shown_url: self
-                .base_url(entry)
+                .expand_base_url(entry)
                 .map(|url| self.shown_url(entry, &url))
                 .unwrap_or_default(),
-            key: Origin::of(entry.key.as_deref()),
+            key: FieldOrigin::from_text(entry.key.as_deref()),
         })
     }
 
     fn unknown_provider(&self, name: &str) -> LibraryError {
         let known = self.providers.keys().map(String::as_str);
         LibraryError::Invalid {
-            place: PLACE.to_owned(),
+            place: TABLE_PLACE.to_owned(),
             value: name.chars().take(NAME_BYTES_MAX).collect(),
             problem: match &self.grants {
                 None => "there is no such provider".to_owned(),
@@ -437,17 +440,17 @@ impl ModelTable {
         }
     }
 
-    fn base_url(&self, entry: &ProviderEntry) -> Result<String, LibraryError> {
-        let own = entry.wire.base_url().unwrap_or_default().to_owned();
+    fn expand_base_url(&self, entry: &ProviderEntry) -> Result<String, LibraryError> {
+        let own = entry.wire.default_base_url().unwrap_or_default().to_owned();
         let Some(text) = &entry.base_url else {
             return Ok(own);
         };
         let url = match self.environment.expand(text) {
             Ok(url) => url,
-            Err(ExpandError::Unset { name }) if is_only(text, &name) => return Ok(own),
+            Err(ExpandError::Unset { name }) if is_single_variable(text, &name) => return Ok(own),
             Err(error) => return Err(entry.invalid("base_url", text, error.to_string())),
         };
-        match Address::of_url(&url) {
+        match ProviderAddress::from_url(&url) {
             Some(_) => Ok(url.trim_end_matches('/').to_owned()),
             // The error shows the text, not the value, which may be a secret.
             None => Err(entry.invalid(
@@ -467,11 +470,11 @@ impl ModelTable {
         }
     }
 
-    fn key(&self, entry: &ProviderEntry) -> Result<Option<Secret>, LibraryError> {
+    fn read_key(&self, entry: &ProviderEntry) -> Result<Option<SecretText>, LibraryError> {
         let Some(text) = &entry.key else {
             return Ok(None);
         };
-        let key = self.secret(entry, "key", text)?;
+        let key = self.expand_secret(entry, "key", text)?;
         match key.expose().bytes().all(|byte| byte.is_ascii_graphic()) {
             true => Ok(Some(key)),
             false => Err(entry.invalid(
@@ -483,14 +486,14 @@ impl ModelTable {
     }
 
     /// Returns the value of a field with the variables in it replaced.
-    fn secret(
+    fn expand_secret(
         &self,
         entry: &ProviderEntry,
         field: &str,
         text: &str,
-    ) -> Result<Secret, LibraryError> {
+    ) -> Result<SecretText, LibraryError> {
         match self.environment.expand(text) {
-            Ok(value) => Ok(Secret::new(value)),
+            Ok(value) => Ok(SecretText::new(value)),
             Err(ExpandError::Unset { name }) => {
                 let problem = format!(
                     "the environment variable {name} is not set; set it, or leave {field} out if the server needs none"
@@ -514,7 +517,7 @@ impl ProviderEntry {
 }
 
 /// Returns true if the text is `${name}` and nothing else.
-fn is_only(text: &str, name: &str) -> bool {
+fn is_single_variable(text: &str, name: &str) -> bool {
     text.strip_prefix("${")
         .and_then(|rest| rest.strip_suffix('}'))
         == Some(name)

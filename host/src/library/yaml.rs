@@ -112,23 +112,27 @@ pub enum YamlProblem {
 /// Parses a YAML text; an empty one is `null`. Errors count lines from `first_line`, for a text
 /// that is cut out of a larger file.
 pub fn parse(text: &str, first_line: usize) -> Result<Value, YamlError> {
-    walk(text, first_line, &[]).map(|(value, _)| value)
+    parse_with_path(text, first_line, &[]).map(|(value, _)| value)
 }
 
 /// Returns the line of the key at `path` (mapping keys and list indexes) in a text that [`parse`]
 /// accepts, or the line of its nearest ancestor that exists. It parses again, so that only errors
 /// pay for it.
 pub fn line_of(text: &str, first_line: usize, path: &[&str]) -> usize {
-    walk(text, first_line, path).map_or(first_line, |(_, line)| line)
+    parse_with_path(text, first_line, path).map_or(first_line, |(_, line)| line)
 }
 
-fn walk(text: &str, first_line: usize, path: &[&str]) -> Result<(Value, usize), YamlError> {
+fn parse_with_path(
+    text: &str,
+    first_line: usize,
+    path: &[&str],
+) -> Result<(Value, usize), YamlError> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    check_text(text).map_err(|error| error.moved(first_line))?;
-    let mut builder = Builder::new(path);
+    check_text(text).map_err(|error| error.shift_lines(first_line))?;
+    let mut builder = ValueBuilder::new(path);
     builder
         .read(Parser::new_from_str(text))
-        .map_err(|error| error.moved(first_line))?;
+        .map_err(|error| error.shift_lines(first_line))?;
     let line = builder.found.saturating_sub(1) + first_line;
     Ok((builder.root.unwrap_or(Value::Null), line))
 }
@@ -164,7 +168,7 @@ fn check_text(text: &str) -> Result<(), YamlError> {
 }
 
 impl YamlError {
-    fn at(span: Span, problem: YamlProblem) -> Self {
+    fn at_span(span: Span, problem: YamlProblem) -> Self {
         Self {
             line: span.start.line().max(1),
             column: span.start.col() + 1,
@@ -172,7 +176,7 @@ impl YamlError {
         }
     }
 
-    fn moved(mut self, first_line: usize) -> Self {
+    fn shift_lines(mut self, first_line: usize) -> Self {
         let before = first_line.saturating_sub(1);
         self.line += before;
         if let YamlProblem::DuplicateKey { first, .. } = &mut self.problem {
@@ -200,7 +204,7 @@ impl From<ScanError> for YamlError {
 }
 
 /// A list or table that is not finished.
-enum Frame {
+enum OpenContainer {
     List(Vec<Value>),
     Table {
         values: Map<String, Value>,
@@ -209,9 +213,9 @@ enum Frame {
     },
 }
 
-struct Builder<'a> {
+struct ValueBuilder<'a> {
     root: Option<Value>,
-    frames: Vec<Frame>,
+    frames: Vec<OpenContainer>,
     nodes: usize,
     documents: usize,
     /// The path that [`line_of`] looks for, the number of its parts that the open frames match, and
@@ -221,7 +225,7 @@ struct Builder<'a> {
     found: usize,
 }
 
-impl<'a> Builder<'a> {
+impl<'a> ValueBuilder<'a> {
     fn new(wanted: &'a [&'a str]) -> Self {
         Self {
             root: None,
@@ -237,45 +241,46 @@ impl<'a> Builder<'a> {
     fn read(&mut self, mut parser: Parser<'_, StrInput<'_>>) -> Result<(), YamlError> {
         while let Some(next) = parser.next_event() {
             let (event, span) = next?;
-            self.take(event, span)
-                .map_err(|problem| YamlError::at(span, problem))?;
+            self.handle_event(event, span)
+                .map_err(|problem| YamlError::at_span(span, problem))?;
         }
         Ok(())
     }
 
-    fn take(&mut self, event: Event<'_>, span: Span) -> Result<(), YamlProblem> {
+    fn handle_event(&mut self, event: Event<'_>, span: Span) -> Result<(), YamlProblem> {
         match event {
             Event::Nothing | Event::StreamStart | Event::StreamEnd | Event::DocumentEnd => Ok(()),
-            Event::DocumentStart(_) => self.document(),
+            Event::DocumentStart(_) => self.begin_document(),
             Event::Alias(_) => Err(YamlProblem::Alias),
             Event::Scalar(text, style, anchor, tag) => {
-                self.node(anchor, tag.is_some())?;
-                match self.missing_key() {
-                    true => self.key(&text, style, span.start.line()),
-                    false => scalar(&text, style).map(|value| self.value(value, span.start.line())),
+                self.count_node(anchor, tag.is_some())?;
+                match self.expects_key() {
+                    true => self.add_key(&text, style, span.start.line()),
+                    false => parse_scalar(&text, style)
+                        .map(|value| self.add_scalar(value, span.start.line())),
                 }
             }
             Event::SequenceStart(anchor, tag) => {
-                self.node(anchor, tag.is_some())?;
-                self.open(Frame::List(Vec::new()), span.start.line())
+                self.count_node(anchor, tag.is_some())?;
+                self.open_container(OpenContainer::List(Vec::new()), span.start.line())
             }
             Event::MappingStart(anchor, tag) => {
-                self.node(anchor, tag.is_some())?;
-                let table = Frame::Table {
+                self.count_node(anchor, tag.is_some())?;
+                let table = OpenContainer::Table {
                     values: Map::new(),
                     lines: HashMap::new(),
                     key: None,
                 };
-                self.open(table, span.start.line())
+                self.open_container(table, span.start.line())
             }
             Event::SequenceEnd | Event::MappingEnd => {
-                self.close();
+                self.close_container();
                 Ok(())
             }
         }
     }
 
-    fn document(&mut self) -> Result<(), YamlProblem> {
+    fn begin_document(&mut self) -> Result<(), YamlProblem> {
         self.documents += 1;
         if self.documents > 1 {
             Err(YamlProblem::SecondDocument)
@@ -284,7 +289,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    fn node(&mut self, anchor: usize, tagged: bool) -> Result<(), YamlProblem> {
+    fn count_node(&mut self, anchor: usize, tagged: bool) -> Result<(), YamlProblem> {
         self.nodes += 1;
         match () {
             () if anchor != 0 => Err(YamlProblem::Anchor),
@@ -295,24 +300,27 @@ impl<'a> Builder<'a> {
     }
 
     /// Returns true if the innermost container is a mapping that expects a key.
-    fn missing_key(&self) -> bool {
-        matches!(self.frames.last(), Some(Frame::Table { key: None, .. }))
+    fn expects_key(&self) -> bool {
+        matches!(
+            self.frames.last(),
+            Some(OpenContainer::Table { key: None, .. })
+        )
     }
 
-    fn key(&mut self, text: &str, style: ScalarStyle, line: usize) -> Result<(), YamlProblem> {
+    fn add_key(&mut self, text: &str, style: ScalarStyle, line: usize) -> Result<(), YamlProblem> {
         if text.is_empty() || (style == ScalarStyle::Plain && is_null(text)) {
             return Err(YamlProblem::EmptyKey);
         }
         if text.len() > KEY_BYTES_MAX {
             return Err(YamlProblem::LongKey);
         }
-        self.look(text, line);
-        let Some(Frame::Table { lines, key, .. }) = self.frames.last_mut() else {
+        self.match_path_part(text, line);
+        let Some(OpenContainer::Table { lines, key, .. }) = self.frames.last_mut() else {
             return Ok(());
         };
         if let Some(first) = lines.insert(text.to_owned(), line) {
             return Err(YamlProblem::DuplicateKey {
-                key: clipped(text),
+                key: truncate_text(text),
                 first,
             });
         }
@@ -320,36 +328,36 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    fn open(&mut self, frame: Frame, line: usize) -> Result<(), YamlProblem> {
-        if self.missing_key() {
+    fn open_container(&mut self, frame: OpenContainer, line: usize) -> Result<(), YamlProblem> {
+        if self.expects_key() {
             return Err(YamlProblem::ComplexKey);
         }
         if self.frames.len() == DEPTH_MAX {
             return Err(YamlProblem::TooDeep);
         }
-        self.look_item(line);
+        self.match_list_item(line);
         self.frames.push(frame);
         Ok(())
     }
 
-    fn close(&mut self) {
+    fn close_container(&mut self) {
         let value = match self.frames.pop() {
-            Some(Frame::List(values)) => Value::Array(values),
-            Some(Frame::Table { values, .. }) => Value::Object(values),
+            Some(OpenContainer::List(values)) => Value::Array(values),
+            Some(OpenContainer::Table { values, .. }) => Value::Object(values),
             None => return,
         };
-        self.put(value);
+        self.add_value(value);
     }
 
-    fn value(&mut self, value: Value, line: usize) {
-        self.look_item(line);
-        self.put(value);
+    fn add_scalar(&mut self, value: Value, line: usize) {
+        self.match_list_item(line);
+        self.add_value(value);
     }
 
-    fn put(&mut self, value: Value) {
+    fn add_value(&mut self, value: Value) {
         match self.frames.last_mut() {
-            Some(Frame::List(values)) => values.push(value),
-            Some(Frame::Table { values, key, .. }) => {
+            Some(OpenContainer::List(values)) => values.push(value),
+            Some(OpenContainer::Table { values, key, .. }) => {
                 if let Some(key) = key.take() {
                     values.insert(key, value);
                 }
@@ -359,14 +367,14 @@ impl<'a> Builder<'a> {
         self.matched = self.matched.min(self.frames.len().saturating_sub(1));
     }
 
-    fn look_item(&mut self, line: usize) {
-        if let Some(Frame::List(values)) = self.frames.last() {
-            self.look(&values.len().to_string(), line);
+    fn match_list_item(&mut self, line: usize) {
+        if let Some(OpenContainer::List(values)) = self.frames.last() {
+            self.match_path_part(&values.len().to_string(), line);
         }
     }
 
     /// Compares a name at the current depth with the next part of the wanted path.
-    fn look(&mut self, name: &str, line: usize) {
+    fn match_path_part(&mut self, name: &str, line: usize) {
         let level = self.frames.len() - 1;
         if self.matched == level && self.wanted.get(level) == Some(&name) {
             self.matched += 1;
@@ -376,7 +384,7 @@ impl<'a> Builder<'a> {
 }
 
 /// Converts a scalar by the core schema. Text in quotes or in a block stays text.
-fn scalar(text: &str, style: ScalarStyle) -> Result<Value, YamlProblem> {
+fn parse_scalar(text: &str, style: ScalarStyle) -> Result<Value, YamlProblem> {
     if style != ScalarStyle::Plain {
         return Ok(Value::String(text.to_owned()));
     }
@@ -385,12 +393,13 @@ fn scalar(text: &str, style: ScalarStyle) -> Result<Value, YamlProblem> {
         "true" | "True" | "TRUE" => Ok(Value::Bool(true)),
         "false" | "False" | "FALSE" => Ok(Value::Bool(false)),
         _ if is_not_finite(text) => Err(YamlProblem::NotFinite {
-            text: clipped(text),
+            text: truncate_text(text),
         }),
         _ if is_other_base(text) => Err(YamlProblem::OtherBase {
-            text: clipped(text),
+            text: truncate_text(text),
         }),
-        _ => number(text).map(|number| number.unwrap_or_else(|| Value::String(text.to_owned()))),
+        _ => parse_number(text)
+            .map(|number| number.unwrap_or_else(|| Value::String(text.to_owned()))),
     }
 }
 
@@ -411,7 +420,7 @@ fn is_other_base(text: &str) -> bool {
 
 /// Converts a decimal number with its digits kept; `None` if the text is not a number. JSON
 /// requires a digit on both sides of the point.
-fn number(text: &str) -> Result<Option<Value>, YamlProblem> {
+fn parse_number(text: &str) -> Result<Option<Value>, YamlProblem> {
     let Some((whole, fraction, exponent)) = number_parts(text) else {
         return Ok(None);
     };
@@ -420,7 +429,7 @@ fn number(text: &str) -> Result<Option<Value>, YamlProblem> {
     }
     if whole.len() > 1 && whole.starts_with('0') {
         return Err(YamlProblem::LeadingZeros {
-            text: clipped(text),
+            text: truncate_text(text),
         });
     }
     let sign = if text.starts_with('-') { "-" } else { "" };
@@ -460,7 +469,7 @@ fn number_parts(text: &str) -> Option<(&str, Option<&str>, Option<&str>)> {
 }
 
 /// Truncates a text for an error.
-fn clipped(text: &str) -> String {
+fn truncate_text(text: &str) -> String {
     text.chars().take(60).collect()
 }
 

@@ -1,15 +1,15 @@
 //! Anthropic's messages over HTTP, and servers that speak the same.
 //!
-//! One call of [`Llm::complete`](super::Llm::complete) is one `POST {base_url}/v1/messages` with
+//! One call of [`ModelProvider::complete`](super::ModelProvider::complete) is one `POST {base_url}/v1/messages` with
 //! `stream: true`. `wire` makes the body, `reply` puts the reply together; the exchange itself is
 //! that of every adapter over HTTP.
 
 mod reply;
 mod wire;
 
-use super::http::normal::EncodeError;
-use super::http::{self, Adapter, Endpoint, SetupError};
-use super::{ProviderOptions, Request};
+use super::http::normal_form::EncodeError;
+use super::http::{self, ProviderEndpoint, SetupError, WireAdapter};
+use super::{CompletionRequest, ProviderOptions};
 use reqwest::Url;
 
 /// The version of the wire that the adapter speaks.
@@ -17,15 +17,15 @@ const VERSION: &str = "2023-06-01";
 
 /// A provider that speaks Anthropic's messages.
 ///
-/// With [`Dialect::cache`](super::dialect::Dialect::cache) every request asks for what it holds to
+/// With [`ServerDialect::cache`](super::dialect::ServerDialect::cache) every request asks for what it holds to
 /// be cached. A request is the beginning of the next one, so every turn after the first reads its
 /// beginning at a tenth of the price; what is new costs a quarter more.
 #[derive(Debug)]
-pub struct Anthropic {
-    endpoint: Endpoint,
+pub struct AnthropicProvider {
+    endpoint: ProviderEndpoint,
 }
 
-impl Anthropic {
+impl AnthropicProvider {
     /// Sets a provider up. Connects to nothing.
     ///
     /// # Errors
@@ -36,33 +36,33 @@ impl Anthropic {
             Some(shown) if shown.trim_end_matches('/').ends_with("/v1") => "/messages",
             _ => "/v1/messages",
         };
-        let mut endpoint = Endpoint::new(url, path, options)?;
+        let mut endpoint = ProviderEndpoint::new(url, path, options)?;
         endpoint.add_header("anthropic-version", VERSION);
         Ok(Self { endpoint })
     }
 }
 
-impl Adapter for Anthropic {
-    type Reply = reply::Reply;
+impl WireAdapter for AnthropicProvider {
+    type WireReply = reply::AnthropicReply;
 
-    fn endpoint(&self) -> &Endpoint {
+    fn endpoint(&self) -> &ProviderEndpoint {
         &self.endpoint
     }
 
-    fn encode(&self, request: &Request) -> Result<Vec<u8>, EncodeError> {
+    fn encode(&self, request: &CompletionRequest) -> Result<Vec<u8>, EncodeError> {
         let cache = self.endpoint.dialect.dialect_for(&request.model).cache;
         let options = self.endpoint.model_options(&request.model);
         wire::encode(request, &self.endpoint.name, cache, options)
     }
 
-    fn begin_reply(&self, request: &Request) -> reply::Reply {
-        reply::Reply::of(&self.endpoint.name, request.output_max)
+    fn begin_reply(&self, request: &CompletionRequest) -> reply::AnthropicReply {
+        reply::AnthropicReply::new(&self.endpoint.name, request.output_max)
     }
 }
 
 /// Returns the address of the messages endpoint. `base` may end in `/v1` or leave it out.
 fn messages_url(base: &str) -> Result<Url, SetupError> {
-    let mut url = http::address(base)?;
+    let mut url = http::parse_base_url(base)?;
     let path = url.path().trim_end_matches('/');
     let path = path.strip_suffix("/v1").unwrap_or(path);
     let path = format!("{path}/v1/messages");
@@ -73,7 +73,7 @@ fn messages_url(base: &str) -> Result<Url, SetupError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::models::Secret;
+    use crate::models::SecretText;
 
     #[test]
     fn addresses() {
@@ -101,12 +101,12 @@ mod tests {
     #[test]
     fn setting_up_repeats_no_key() {
         let options = |key: &str| ProviderOptions {
-            key: Some(Secret::new(key)),
+            key: Some(SecretText::new(key)),
             ..ProviderOptions::anthropic("https://host")
         };
-        let error = Anthropic::new(options("sk-ant-0123456789\n")).unwrap_err();
+        let error = AnthropicProvider::new(options("sk-ant-0123456789\n")).unwrap_err();
         assert_eq!(error, SetupError::Key);
-        let made = Anthropic::new(options("sk-ant-0123456789")).unwrap();
+        let made = AnthropicProvider::new(options("sk-ant-0123456789")).unwrap();
         let shown = format!("{made:?} {error} {:?}", options("sk-ant-0123456789"));
         assert!(!shown.contains("sk-ant"), "{shown}");
     }

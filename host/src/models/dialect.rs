@@ -5,7 +5,7 @@
 //! else [`GENERIC`]. Single settings may be switched in `models.yaml` beside it. To add a dialect,
 //! add an entry to [`DIALECTS`].
 
-use crate::policy::Address;
+use crate::policy::ProviderAddress;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -52,7 +52,7 @@ pub enum KeyHeader {
 
 /// Demands, refusals and field names of one kind of server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Dialect {
+pub struct ServerDialect {
     /// Its name in `models.yaml`.
     pub name: &'static str,
     /// Hosts known to speak this dialect. One that begins with a dot matches the end of a host.
@@ -80,7 +80,7 @@ pub struct Dialect {
 }
 
 /// OpenAI's wire as most servers speak it, strict ones and templates of local models included.
-pub const GENERIC: Dialect = Dialect {
+pub const GENERIC: ServerDialect = ServerDialect {
     name: "generic",
     hosts: &[],
     key_header: KeyHeader::Bearer,
@@ -95,7 +95,7 @@ pub const GENERIC: Dialect = Dialect {
 };
 
 /// Anthropic's wire.
-pub const ANTHROPIC: Dialect = Dialect {
+pub const ANTHROPIC: ServerDialect = ServerDialect {
     name: "anthropic",
     hosts: &[],
     key_header: KeyHeader::Plain("x-api-key"),
@@ -104,16 +104,16 @@ pub const ANTHROPIC: Dialect = Dialect {
 };
 
 /// Every dialect of OpenAI's wire.
-pub const DIALECTS: [Dialect; 9] = [
+pub const DIALECTS: [ServerDialect; 9] = [
     GENERIC,
-    Dialect {
+    ServerDialect {
         name: "openai",
         hosts: &["api.openai.com"],
         output_field: OutputField::MaxCompletionTokens,
         user_after_result: true,
         ..GENERIC
     },
-    Dialect {
+    ServerDialect {
         name: "azure",
         hosts: &[".openai.azure.com", ".services.ai.azure.com"],
         key_header: KeyHeader::Plain("api-key"),
@@ -121,7 +121,7 @@ pub const DIALECTS: [Dialect; 9] = [
         user_after_result: true,
         ..GENERIC
     },
-    Dialect {
+    ServerDialect {
         name: "mistral",
         hosts: &["api.mistral.ai", "codestral.mistral.ai"],
         output_field: OutputField::MaxTokens,
@@ -129,14 +129,14 @@ pub const DIALECTS: [Dialect; 9] = [
         return_thinking: ReturnThinking::Never,
         ..GENERIC
     },
-    Dialect {
+    ServerDialect {
         name: "deepseek",
         hosts: &["api.deepseek.com"],
         output_field: OutputField::MaxTokens,
         return_thinking: ReturnThinking::Always,
         ..GENERIC
     },
-    Dialect {
+    ServerDialect {
         name: "gemini",
         hosts: &["generativelanguage.googleapis.com"],
         output_field: OutputField::MaxTokens,
@@ -144,7 +144,7 @@ pub const DIALECTS: [Dialect; 9] = [
         foreign_signature: Some("skip_thought_signature_validator"),
         ..GENERIC
     },
-    Dialect {
+    ServerDialect {
         name: "kimi",
         hosts: &["api.moonshot.ai", "api.moonshot.cn"],
         output_field: OutputField::MaxTokens,
@@ -152,7 +152,7 @@ pub const DIALECTS: [Dialect; 9] = [
         no_thinking: " ",
         ..GENERIC
     },
-    Dialect {
+    ServerDialect {
         name: "groq",
         hosts: &["api.groq.com"],
         output_field: OutputField::MaxCompletionTokens,
@@ -160,7 +160,7 @@ pub const DIALECTS: [Dialect; 9] = [
         user_after_result: true,
         ..GENERIC
     },
-    Dialect {
+    ServerDialect {
         name: "xai",
         hosts: &["api.x.ai"],
         output_field: OutputField::MaxCompletionTokens,
@@ -168,17 +168,17 @@ pub const DIALECTS: [Dialect; 9] = [
     },
 ];
 
-impl Dialect {
+impl ServerDialect {
     /// Finds the dialect of OpenAI's wire with this name.
-    pub fn named(name: &str) -> Option<Self> {
+    pub fn find_by_name(name: &str) -> Option<Self> {
         DIALECTS.into_iter().find(|dialect| dialect.name == name)
     }
 
     /// Returns the dialect of the host of this address, or [`GENERIC`] if the host is unknown.
-    pub fn of_address(base_url: &str) -> Self {
-        let address = Address::of_url(base_url.trim());
-        let host = address.as_ref().map_or("", Address::host);
-        let is_known = |dialect: &Dialect| {
+    pub fn for_address(base_url: &str) -> Self {
+        let address = ProviderAddress::from_url(base_url.trim());
+        let host = address.as_ref().map_or("", ProviderAddress::host);
+        let is_known = |dialect: &ServerDialect| {
             let mut hosts = dialect.hosts.iter();
             hosts.any(|known| *known == host || (known.starts_with('.') && host.ends_with(known)))
         };
@@ -186,7 +186,7 @@ impl Dialect {
     }
 
     /// Returns true if the field for the output maximum of this model is `max_completion_tokens`.
-    pub(super) fn is_renamed_for(&self, model: &str) -> bool {
+    pub(super) fn uses_max_completion_tokens(&self, model: &str) -> bool {
         match self.output_field {
             OutputField::MaxTokens => false,
             OutputField::MaxCompletionTokens => true,
@@ -201,9 +201,9 @@ impl Dialect {
 /// that model, once, and the runner's next attempt is a different request. A refusal costs nothing.
 #[derive(Debug)]
 pub struct LearnedDialect {
-    first: Dialect,
+    first: ServerDialect,
     /// By model, at most [`MODELS_MAX`].
-    learned: Mutex<BTreeMap<String, Learned>>,
+    learned: Mutex<BTreeMap<String, LearnedSettings>>,
 }
 
 /// Most models of one provider for which refusals are remembered.
@@ -211,7 +211,7 @@ const MODELS_MAX: usize = 1_000;
 
 /// Settings that a server's refusals have switched; `None` where it has refused nothing.
 #[derive(Debug, Clone, Copy, Default)]
-struct Learned {
+struct LearnedSettings {
     output_field: Option<OutputField>,
     stream_options: Option<bool>,
     return_thinking: Option<ReturnThinking>,
@@ -237,7 +237,7 @@ const DEMANDING_WORDS: [&str; 5] = ["missing", "must", "required", "passed back"
 
 impl LearnedDialect {
     /// Starts with nothing learned.
-    pub fn new(first: Dialect) -> Self {
+    pub fn new(first: ServerDialect) -> Self {
         Self {
             first,
             learned: Mutex::default(),
@@ -245,15 +245,15 @@ impl LearnedDialect {
     }
 
     /// Returns the dialect that currently holds for this model.
-    pub fn dialect_for(&self, model: &str) -> Dialect {
+    pub fn dialect_for(&self, model: &str) -> ServerDialect {
         let learned = self.lock().get(model).copied().unwrap_or_default();
         let first = self.first;
-        let usual = if first.is_renamed_for(model) {
+        let usual = if first.uses_max_completion_tokens(model) {
             OutputField::MaxCompletionTokens
         } else {
             OutputField::MaxTokens
         };
-        Dialect {
+        ServerDialect {
             output_field: learned.output_field.unwrap_or(usual),
             stream_options: learned.stream_options.unwrap_or(first.stream_options),
             return_thinking: learned.return_thinking.unwrap_or(first.return_thinking),
@@ -265,26 +265,26 @@ impl LearnedDialect {
 
     /// Learns from the sentence with which a server refused a request for this model. `asked` is
     /// the dialect of that request. Returns true if the next request will be different.
-    pub fn learn(&self, sentence: &str, model: &str, asked: Dialect) -> bool {
+    pub fn learn(&self, sentence: &str, model: &str, asked: ServerDialect) -> bool {
         let mut all = self.lock();
         if all.len() >= MODELS_MAX && !all.contains_key(model) {
             return false;
         }
         let learned = all.entry(model.to_owned()).or_default();
-        learned.take_refusal(sentence, asked);
+        learned.apply_refusal(sentence, asked);
         drop(all);
         // A concurrent call may have learned the same.
         self.dialect_for(model) != asked
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Learned>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, LearnedSettings>> {
         self.learned.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Learned {
+impl LearnedSettings {
     /// Switches the field that the sentence names, unless it was switched before.
-    fn take_refusal(&mut self, sentence: &str, asked: Dialect) {
+    fn apply_refusal(&mut self, sentence: &str, asked: ServerDialect) {
         let sentence = sentence.to_ascii_lowercase();
         let says = |list: &[&str]| list.iter().any(|word| sentence.contains(word));
         let refuses = says(&REFUSING_WORDS);
@@ -344,12 +344,12 @@ mod tests {
             ("http://127.0.0.1:8080/v1", "generic"),
             ("no address", "generic"),
         ] {
-            assert_eq!(Dialect::of_address(address).name, name, "{address}");
+            assert_eq!(ServerDialect::for_address(address).name, name, "{address}");
         }
         for dialect in DIALECTS {
-            assert_eq!(Dialect::named(dialect.name), Some(dialect));
+            assert_eq!(ServerDialect::find_by_name(dialect.name), Some(dialect));
         }
-        assert_eq!(Dialect::named("Mistral"), None);
+        assert_eq!(ServerDialect::find_by_name("Mistral"), None);
     }
 
     #[test]
@@ -368,7 +368,11 @@ mod tests {
             ("o100", false),
             ("olmo", false),
         ] {
-            assert_eq!(GENERIC.is_renamed_for(model), renamed, "{model}");
+            assert_eq!(
+                GENERIC.uses_max_completion_tokens(model),
+                renamed,
+                "{model}"
+            );
         }
     }
 

@@ -9,7 +9,7 @@ pub mod anthropic;
 pub mod dialect;
 #[cfg(feature = "http")]
 mod http;
-mod one;
+mod one_provider;
 #[cfg(feature = "http")]
 pub mod openai;
 #[cfg(feature = "http")]
@@ -20,11 +20,11 @@ mod secret;
 mod server_rules_tests;
 
 #[cfg(feature = "http")]
-pub use http::{SetupError, Times};
-pub use one::OneProvider;
+pub use http::{ProviderTimeouts, SetupError};
+pub use one_provider::OneProvider;
 #[cfg(feature = "http")]
 pub use options::ProviderOptions;
-pub use secret::Secret;
+pub use secret::SecretText;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -76,7 +76,7 @@ pub struct ToolSpec {
 /// A request to a provider. All of it is as pinned and stored, so that the same request is the same
 /// bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Request {
+pub struct CompletionRequest {
     /// The model's name on the provider's wire.
     pub model: String,
     /// The system prompt; empty if there is none.
@@ -104,7 +104,7 @@ pub struct Request {
 
 /// One block of a reply, in the order in which the model wrote them.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Block {
+pub enum ReplyBlock {
     /// Text for the reader.
     Text {
         /// The text.
@@ -132,9 +132,9 @@ pub enum Block {
 
 /// A complete reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Completion {
+pub struct ModelCompletion {
     /// The blocks, in order.
-    pub blocks: Vec<Block>,
+    pub blocks: Vec<ReplyBlock>,
     /// `stop`, `tool_use`, `length`, `content_filter`, or a provider's own word, which is never
     /// that of a complete reply.
     pub finish: String,
@@ -178,7 +178,7 @@ impl FailureKind {
 /// A failure of a model call, in place of a completion.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message} ({code})")]
-pub struct Failure {
+pub struct ModelFailure {
     /// The kind.
     pub kind: FailureKind,
     /// A short stable code: `http_503`, `stream_unfinished`, `bad_chunk`, `connect`, `timeout`, ...
@@ -195,7 +195,7 @@ pub struct Failure {
     pub partial: String,
 }
 
-impl Failure {
+impl ModelFailure {
     /// Makes a failure of which nothing is known except that the request may have been sent.
     pub fn new(kind: FailureKind, code: impl Into<String>, message: impl Into<String>) -> Self {
         Self {
@@ -219,7 +219,7 @@ impl Failure {
 
 /// A part of a reply that streams. Only the completion counts.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Delta {
+pub enum ReplyDelta {
     /// More text.
     Text(String),
     /// More thinking.
@@ -235,7 +235,7 @@ pub enum Delta {
 }
 
 /// A callback for deltas. It must not block.
-pub type OnDelta<'a> = &'a (dyn Fn(Delta) + Send + Sync);
+pub type OnDelta<'a> = &'a (dyn Fn(ReplyDelta) + Send + Sync);
 
 /// Returns a text as a user's message in the normal form, the input of `Driver::run`.
 pub fn user_message(text: &str) -> String {
@@ -247,11 +247,11 @@ pub fn user_message(text: &str) -> String {
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// A model provider. Dropping the future drops the request in flight.
-pub trait Llm: Send + Sync {
+pub trait ModelProvider: Send + Sync {
     /// Makes exactly one request. The caller bounds its time, its deltas and its answer as well.
     fn complete<'a>(
         &'a self,
-        request: &'a Request,
+        request: &'a CompletionRequest,
         on_delta: OnDelta<'a>,
-    ) -> BoxFuture<'a, Result<Completion, Failure>>;
+    ) -> BoxFuture<'a, Result<ModelCompletion, ModelFailure>>;
 }

@@ -1,7 +1,7 @@
 //! OpenAI-compatible chat completions over HTTP (OpenAI, Ollama, vLLM, llama.cpp, OpenRouter and
 //! others).
 //!
-//! One call of [`Llm::complete`](super::Llm::complete) is one `POST {base_url}/chat/completions`
+//! One call of [`ModelProvider::complete`](super::ModelProvider::complete) is one `POST {base_url}/chat/completions`
 //! with `stream: true`. `wire` makes the body, `reply` puts the reply together; the exchange itself
 //! is that of every adapter over HTTP.
 
@@ -10,49 +10,49 @@ mod reply;
 mod usage;
 mod wire;
 
-use super::http::normal::EncodeError;
-use super::http::{self, Adapter, Endpoint, SetupError};
-use super::{ProviderOptions, Request};
+use super::http::normal_form::EncodeError;
+use super::http::{self, ProviderEndpoint, SetupError, WireAdapter};
+use super::{CompletionRequest, ProviderOptions};
 use reqwest::Url;
 
 /// A provider that speaks OpenAI's chat completions.
 #[derive(Debug)]
-pub struct OpenAi {
-    endpoint: Endpoint,
+pub struct OpenAiProvider {
+    endpoint: ProviderEndpoint,
 }
 
-impl OpenAi {
+impl OpenAiProvider {
     /// Sets a provider up. Connects to nothing.
     ///
     /// # Errors
     /// If the address, a header or the key cannot be used, or there are no certificates to trust.
     pub fn new(options: ProviderOptions) -> Result<Self, SetupError> {
         let url = completions_url(&options.base_url)?;
-        let endpoint = Endpoint::new(url, "/chat/completions", options)?;
+        let endpoint = ProviderEndpoint::new(url, "/chat/completions", options)?;
         Ok(Self { endpoint })
     }
 }
 
-impl Adapter for OpenAi {
-    type Reply = reply::Reply;
+impl WireAdapter for OpenAiProvider {
+    type WireReply = reply::OpenAiReply;
 
-    fn endpoint(&self) -> &Endpoint {
+    fn endpoint(&self) -> &ProviderEndpoint {
         &self.endpoint
     }
 
-    fn encode(&self, request: &Request) -> Result<Vec<u8>, EncodeError> {
+    fn encode(&self, request: &CompletionRequest) -> Result<Vec<u8>, EncodeError> {
         let dialect = self.endpoint.dialect.dialect_for(&request.model);
         let options = self.endpoint.model_options(&request.model);
         wire::encode(request, &self.endpoint.name, dialect, options)
     }
 
-    fn begin_reply(&self, request: &Request) -> reply::Reply {
-        reply::Reply::of(&self.endpoint.name, request.output_max)
+    fn begin_reply(&self, request: &CompletionRequest) -> reply::OpenAiReply {
+        reply::OpenAiReply::new(&self.endpoint.name, request.output_max)
     }
 }
 
 fn completions_url(base: &str) -> Result<Url, SetupError> {
-    let mut url = http::address(base)?;
+    let mut url = http::parse_base_url(base)?;
     let path = url.path().trim_end_matches('/');
     // Some people configure the whole address.
     let path = path.strip_suffix("/chat/completions").unwrap_or(path);
@@ -64,7 +64,7 @@ fn completions_url(base: &str) -> Result<Url, SetupError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::models::Secret;
+    use crate::models::SecretText;
 
     #[test]
     fn addresses() {
@@ -100,15 +100,15 @@ mod tests {
     #[test]
     fn setting_up_repeats_no_key_and_leaves_nothing_global() {
         let options = |base: &str, key: &str| ProviderOptions {
-            key: Some(Secret::new(key)),
+            key: Some(SecretText::new(key)),
             ..ProviderOptions::openai(base)
         };
-        let error = OpenAi::new(options("http://host/v1", "sk-0123456789\n")).unwrap_err();
+        let error = OpenAiProvider::new(options("http://host/v1", "sk-0123456789\n")).unwrap_err();
         assert_eq!(error, SetupError::Key);
         assert!(!error.to_string().contains("sk-"), "{error}");
-        let made = OpenAi::new(options("http://host/v1", "sk-0123456789")).unwrap();
+        let made = OpenAiProvider::new(options("http://host/v1", "sk-0123456789")).unwrap();
         assert!(!format!("{made:?}").contains("sk-"), "{made:?}");
-        OpenAi::new(options("https://host/v1", "sk-0123456789")).unwrap();
+        OpenAiProvider::new(options("https://host/v1", "sk-0123456789")).unwrap();
         // Symptom: an embedder's own choice of cryptography was refused. Cause: setting up an https
         // provider chose it for the whole process. Fix: the client gets a configuration of its own.
         assert!(rustls::crypto::CryptoProvider::get_default().is_none());

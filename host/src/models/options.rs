@@ -1,7 +1,7 @@
 //! Settings to reach one provider over HTTP and to speak its dialect.
 
-use super::dialect::{ANTHROPIC, Dialect};
-use super::{Secret, Times};
+use super::dialect::{ANTHROPIC, ServerDialect};
+use super::{ProviderTimeouts, SecretText};
 use crate::policy::NetworkReach;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -20,15 +20,15 @@ pub struct ProviderOptions {
     /// value of a variable puts the variable's name here.
     pub shown_url: Option<String>,
     /// The key, sent in the header that the dialect names. Local servers need none.
-    pub key: Option<Secret>,
+    pub key: Option<SecretText>,
     /// Network addresses that a connection may be made to.
     pub reach: NetworkReach,
     /// Timeouts of its calls.
-    pub times: Times,
+    pub times: ProviderTimeouts,
     /// Demands and refusals of its servers.
-    pub dialect: Dialect,
+    pub dialect: ServerDialect,
     /// Further headers, by name.
-    pub headers: Vec<(String, Secret)>,
+    pub headers: Vec<(String, SecretText)>,
     /// Query parameters of the address.
     pub query: Vec<(String, String)>,
     /// By model: fields that are added to the body of its requests, such as `temperature`.
@@ -40,23 +40,23 @@ impl ProviderOptions {
     /// host.
     pub fn openai(base_url: impl Into<String>) -> Self {
         let base_url = base_url.into();
-        let dialect = Dialect::of_address(&base_url);
-        Self::with("openai", base_url, dialect)
+        let dialect = ServerDialect::for_address(&base_url);
+        Self::with_dialect("openai", base_url, dialect)
     }
 
     /// Makes the options of a provider of Anthropic's wire, without a key.
     pub fn anthropic(base_url: impl Into<String>) -> Self {
-        Self::with("anthropic", base_url.into(), ANTHROPIC)
+        Self::with_dialect("anthropic", base_url.into(), ANTHROPIC)
     }
 
-    fn with(name: &str, base_url: String, dialect: Dialect) -> Self {
+    fn with_dialect(name: &str, base_url: String, dialect: ServerDialect) -> Self {
         Self {
             name: name.to_owned(),
             base_url,
             shown_url: None,
             key: None,
             reach: NetworkReach::Anywhere,
-            times: Times::default(),
+            times: ProviderTimeouts::default(),
             dialect,
             headers: Vec::new(),
             query: Vec::new(),

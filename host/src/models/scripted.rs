@@ -33,9 +33,10 @@
 mod script;
 
 use super::{
-    Block, BoxFuture, Completion, Delta, Failure, FailureKind, Llm, OnDelta, Request, Usage,
+    BoxFuture, CompletionRequest, FailureKind, ModelCompletion, ModelFailure, ModelProvider,
+    OnDelta, ReplyBlock, ReplyDelta, Usage,
 };
-use script::{Answer, Fail, Pace, Said, Script};
+use script::{ReplyScript, ScriptChoice, ScriptedAnswer, ScriptedFailure, StreamPace};
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -79,44 +80,47 @@ pub enum ScriptError {
 
 /// A provider that answers from a script.
 #[derive(Debug)]
-pub struct Scripted {
-    script: Script,
+pub struct ScriptedProvider {
+    script: ReplyScript,
     /// Number of failed tries by hash of the conversation.
     tries: Mutex<HashMap<[u8; 32], u64>>,
 }
 
-impl Scripted {
+impl ScriptedProvider {
     /// Parses a script: a JSON list of replies, or one reply a line.
     pub fn parse(text: &str) -> Result<Self, ScriptError> {
         Ok(Self {
-            script: Script::parse(text)?,
+            script: ReplyScript::parse(text)?,
             tries: Mutex::default(),
         })
     }
 
-    async fn answer(
+    async fn answer_request(
         &self,
-        request: &Request,
+        request: &CompletionRequest,
         on_delta: OnDelta<'_>,
-    ) -> Result<Completion, Failure> {
-        let place = place(request).map_err(unreadable)?;
+    ) -> Result<ModelCompletion, ModelFailure> {
+        let place = find_position(request).map_err(unreadable_failure)?;
         let opening = [request.system.as_str(), &place.first];
-        let key = conversation(request);
-        match self.script.choose(&opening, place.turns, self.tries(&key)) {
-            Said::Ended => Err(ended(place.turns)),
-            Said::Fail(fail) => {
-                self.count(key);
+        let key = conversation_hash(request);
+        match self
+            .script
+            .choose(&opening, place.turns, self.try_count(&key))
+        {
+            ScriptChoice::Ended => Err(script_ended_failure(place.turns)),
+            ScriptChoice::Fail(fail) => {
+                self.count_try(key);
                 Err(play_fail(fail, on_delta).await)
             }
-            Said::Answer(answer) => {
+            ScriptChoice::Answer(answer) => {
                 let completion = play_answer(answer, request, on_delta).await;
-                self.forget(&key);
+                self.forget_tries(&key);
                 Ok(completion)
             }
         }
     }
 
-    fn tries(&self, key: &[u8; 32]) -> u64 {
+    fn try_count(&self, key: &[u8; 32]) -> u64 {
         self.tries
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -125,7 +129,7 @@ impl Scripted {
             .unwrap_or(0)
     }
 
-    fn count(&self, key: [u8; 32]) {
+    fn count_try(&self, key: [u8; 32]) {
         let mut tries = self.tries.lock().unwrap_or_else(PoisonError::into_inner);
         if tries.len() >= TRIES_MAX && !tries.contains_key(&key) {
             tries.clear();
@@ -133,7 +137,7 @@ impl Scripted {
         *tries.entry(key).or_default() += 1;
     }
 
-    fn forget(&self, key: &[u8; 32]) {
+    fn forget_tries(&self, key: &[u8; 32]) {
         self.tries
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -141,18 +145,18 @@ impl Scripted {
     }
 }
 
-impl Llm for Scripted {
+impl ModelProvider for ScriptedProvider {
     fn complete<'a>(
         &'a self,
-        request: &'a Request,
+        request: &'a CompletionRequest,
         on_delta: OnDelta<'a>,
-    ) -> BoxFuture<'a, Result<Completion, Failure>> {
-        Box::pin(self.answer(request, on_delta))
+    ) -> BoxFuture<'a, Result<ModelCompletion, ModelFailure>> {
+        Box::pin(self.answer_request(request, on_delta))
     }
 }
 
 /// The position of a request in its conversation.
-struct Place {
+struct ScriptPosition {
     /// Texts of the first message.
     first: String,
     /// Number of assistant messages.
@@ -160,14 +164,14 @@ struct Place {
 }
 
 /// Finds the position of a request. The error is the index of a message that cannot be parsed.
-fn place(request: &Request) -> Result<Place, usize> {
+fn find_position(request: &CompletionRequest) -> Result<ScriptPosition, usize> {
     #[derive(serde::Deserialize)]
-    struct Role {
+    struct RoleField {
         role: String,
     }
     let mut turns = 0;
     for (index, message) in request.messages.iter().enumerate() {
-        let role: Role = serde_json::from_str(message).map_err(|_| index)?;
+        let role: RoleField = serde_json::from_str(message).map_err(|_| index)?;
         turns += u64::from(role.role == "assistant");
     }
     let first = request
@@ -175,7 +179,7 @@ fn place(request: &Request) -> Result<Place, usize> {
         .first()
         .map(|message| first_text(message))
         .unwrap_or_default();
-    Ok(Place { first, turns })
+    Ok(ScriptPosition { first, turns })
 }
 
 fn first_text(message: &str) -> String {
@@ -192,7 +196,7 @@ fn first_text(message: &str) -> String {
 
 /// Returns the hash that all tries of one conversation share. The output maximum is not part of it,
 /// because the runner may lower it from one try to the next.
-fn conversation(request: &Request) -> [u8; 32] {
+fn conversation_hash(request: &CompletionRequest) -> [u8; 32] {
     let mut hash = Sha256::new();
     for part in [&request.model, &request.system]
         .into_iter()
@@ -204,13 +208,13 @@ fn conversation(request: &Request) -> [u8; 32] {
     hash.finalize().into()
 }
 
-fn unreadable(index: usize) -> Failure {
+fn unreadable_failure(index: usize) -> ModelFailure {
     let message = format!("message {index} of the conversation is not in the normal form");
-    permanent("request_unreadable", message)
+    permanent_failure("request_unreadable", message)
 }
 
-fn ended(turns: u64) -> Failure {
-    permanent(
+fn script_ended_failure(turns: u64) -> ModelFailure {
+    permanent_failure(
         "script_ended",
         format!(
             "the script has no reply for request {} of this conversation",
@@ -219,14 +223,14 @@ fn ended(turns: u64) -> Failure {
     )
 }
 
-fn permanent(code: &str, message: String) -> Failure {
-    Failure::new(FailureKind::Permanent, code, message).not_sent()
+fn permanent_failure(code: &str, message: String) -> ModelFailure {
+    ModelFailure::new(FailureKind::Permanent, code, message).not_sent()
 }
 
-async fn play_fail(fail: &Fail, on_delta: OnDelta<'_>) -> Failure {
+async fn play_fail(fail: &ScriptedFailure, on_delta: OnDelta<'_>) -> ModelFailure {
     wait(fail.pace.delay).await;
-    stream(&fail.partial, &fail.pace, Delta::Text, on_delta).await;
-    Failure {
+    stream_text(&fail.partial, &fail.pace, ReplyDelta::Text, on_delta).await;
+    ModelFailure {
         kind: fail.kind,
         code: fail.code.clone(),
         message: fail.message.clone(),
@@ -237,27 +241,33 @@ async fn play_fail(fail: &Fail, on_delta: OnDelta<'_>) -> Failure {
     }
 }
 
-async fn play_answer(answer: &Answer, request: &Request, on_delta: OnDelta<'_>) -> Completion {
+async fn play_answer(
+    answer: &ScriptedAnswer,
+    request: &CompletionRequest,
+    on_delta: OnDelta<'_>,
+) -> ModelCompletion {
     wait(answer.pace.delay).await;
     for block in &answer.completion.blocks {
         match block {
-            Block::Text { text } => stream(text, &answer.pace, Delta::Text, on_delta).await,
-            Block::Thinking { text, .. } => {
-                stream(text, &answer.pace, Delta::Thinking, on_delta).await
+            ReplyBlock::Text { text } => {
+                stream_text(text, &answer.pace, ReplyDelta::Text, on_delta).await
             }
-            Block::ToolUse { name, .. } => on_delta(Delta::ToolUse(name.clone())),
+            ReplyBlock::Thinking { text, .. } => {
+                stream_text(text, &answer.pace, ReplyDelta::Thinking, on_delta).await
+            }
+            ReplyBlock::ToolUse { name, .. } => on_delta(ReplyDelta::ToolUse(name.clone())),
         }
     }
     let mut completion = answer.completion.clone();
     if answer.estimate {
-        completion.usage = Some(estimate(request, &completion.blocks));
+        completion.usage = Some(estimate_usage(request, &completion.blocks));
     }
     completion
 }
 
 /// Estimates usage: four bytes a token, at least one token. The same request and reply always cost
 /// the same.
-fn estimate(request: &Request, blocks: &[Block]) -> Usage {
+fn estimate_usage(request: &CompletionRequest, blocks: &[ReplyBlock]) -> Usage {
     let tools = request
         .tools
         .iter()
@@ -274,7 +284,12 @@ fn estimate(request: &Request, blocks: &[Block]) -> Usage {
     }
 }
 
-async fn stream(text: &str, pace: &Pace, delta: fn(String) -> Delta, on_delta: OnDelta<'_>) {
+async fn stream_text(
+    text: &str,
+    pace: &StreamPace,
+    delta: fn(String) -> ReplyDelta,
+    on_delta: OnDelta<'_>,
+) {
     let mut rest = text;
     while !rest.is_empty() {
         let end = rest

@@ -5,13 +5,13 @@ use std::fmt;
 /// A provider's key, or another value of its headers. It has no `Display` and no `Serialize`, and
 /// its `Debug` shows nothing of it.
 #[derive(Clone)]
-pub struct Secret {
+pub struct SecretText {
     value: String,
     /// True for a value that may be shown: a person wrote it out in a file, and it is not a key.
     shown: bool,
 }
 
-impl Secret {
+impl SecretText {
     /// Wraps a key.
     pub fn new(value: impl Into<String>) -> Self {
         Self {
@@ -39,7 +39,7 @@ impl Secret {
     }
 }
 
-impl fmt::Debug for Secret {
+impl fmt::Debug for SecretText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Secret(..)")
     }
@@ -47,11 +47,11 @@ impl fmt::Debug for Secret {
 
 #[cfg(test)]
 mod tests {
-    use super::Secret;
+    use super::SecretText;
 
     #[test]
     fn debug_shows_nothing_of_it() {
-        let shown = format!("{:?}", Some(Secret::new("sk-12345678")));
+        let shown = format!("{:?}", Some(SecretText::new("sk-12345678")));
         assert_eq!(shown, "Some(Secret(..))");
     }
 }

@@ -11,31 +11,31 @@ mod broken_chats;
 mod broken_messages;
 mod chat_rules;
 mod histories;
-mod written;
+mod history_writer;
 
-use super::anthropic::Anthropic;
-use super::dialect::{ANTHROPIC, DIALECTS, Dialect};
-use super::http::Adapter;
-use super::openai::OpenAi;
-use super::{ProviderOptions, Request, ToolSpec};
-use chat_rules::{REASONING_MODELS, RuleCheck, ServerRules, ThinkingRule, require, says};
+use super::anthropic::AnthropicProvider;
+use super::dialect::{ANTHROPIC, DIALECTS, ServerDialect};
+use super::http::WireAdapter;
+use super::openai::OpenAiProvider;
+use super::{CompletionRequest, ProviderOptions, ToolSpec};
+use chat_rules::{REASONING_MODELS, RuleCheck, ServerRules, ThinkingRule, has_text, require};
 use histories::{RandomHistory, any_history};
+use history_writer::{OWN_SIGNATURE, OWN_THOUGHT, PROVIDER, SIGNED_THOUGHT};
 use proptest::prelude::*;
 use proptest::test_runner::{TestError, TestRunner};
 use serde_json::Value;
-use written::{OWN_SIGNATURE, OWN_THOUGHT, PROVIDER, SIGNED_THOUGHT};
 
 /// Conversations for each property. Each is sent to every server, at each of its model calls.
 const CASES: u32 = 256;
 
 /// An adapter, set up for the servers of one dialect.
 enum TestedServer {
-    Chat(OpenAi, ServerRules),
-    Messages(Anthropic),
+    Chat(OpenAiProvider, ServerRules),
+    Messages(AnthropicProvider),
 }
 
 impl TestedServer {
-    fn new(dialect: Dialect) -> Self {
+    fn new(dialect: ServerDialect) -> Self {
         let address = "http://127.0.0.1:9/v1";
         let is_anthropic = dialect == ANTHROPIC;
         let options = ProviderOptions {
@@ -44,10 +44,10 @@ impl TestedServer {
             ..ProviderOptions::openai(address)
         };
         if is_anthropic {
-            Self::Messages(Anthropic::new(options).expect("it is set up"))
+            Self::Messages(AnthropicProvider::new(options).expect("it is set up"))
         } else {
-            let rules = ServerRules::of(dialect.name);
-            Self::Chat(OpenAi::new(options).expect("it is set up"), rules)
+            let rules = ServerRules::for_dialect(dialect.name);
+            Self::Chat(OpenAiProvider::new(options).expect("it is set up"), rules)
         }
     }
 
@@ -63,7 +63,7 @@ impl TestedServer {
         }
     }
 
-    fn encode(&self, request: &Request) -> String {
+    fn encode(&self, request: &CompletionRequest) -> String {
         let body = match self {
             Self::Chat(adapter, _) => adapter.encode(request),
             Self::Messages(adapter) => adapter.encode(request),
@@ -81,7 +81,7 @@ impl TestedServer {
     /// Returns the thinking of a message that must be sent back to this server.
     fn returned_thoughts<'a>(&self, blocks: &'a [Value]) -> Vec<&'a str> {
         let calls = blocks.iter().any(|block| block["type"] == "tool_use");
-        let last_said = blocks.iter().rposition(is_said);
+        let last_said = blocks.iter().rposition(is_sent_alone);
         let (mark, end) = match self {
             // Thinking at the end of a message is left out.
             Self::Messages(_) => (SIGNED_THOUGHT, last_said),
@@ -117,13 +117,13 @@ fn any_frame() -> impl Strategy<Value = RequestFrame> {
 }
 
 impl RequestFrame {
-    fn request(&self, messages: &[Value]) -> Request {
+    fn request(&self, messages: &[Value]) -> CompletionRequest {
         let tool = ToolSpec {
             name: "read_file".into(),
             description: "Reads.".into(),
             schema: r#"{"type":"object"}"#.into(),
         };
-        Request {
+        CompletionRequest {
             model: self.model.into(),
             system: self.system.into(),
             tools: self.has_tool.then_some(tool).into_iter().collect(),
@@ -206,10 +206,10 @@ fn blocks(message: &Value) -> &[Value] {
 }
 
 /// Returns true for a block that is sent by itself: not for thinking, nor for a blank text.
-fn is_said(block: &Value) -> bool {
+fn is_sent_alone(block: &Value) -> bool {
     let is_text = block["type"] == "text";
     let is_thinking = block["type"] == "thinking";
-    !is_thinking && (!is_text || says(block["text"].as_str()))
+    !is_thinking && (!is_text || has_text(block["text"].as_str()))
 }
 
 fn role_of(message: Option<&Value>) -> &str {
@@ -233,7 +233,7 @@ fn each_body_is_the_beginning_of_the_next() {
                 &written.messages[..points[0]],
                 &written.messages[..points[1]],
             );
-            let is_sent = |message: &&Value| blocks(message).iter().any(is_said);
+            let is_sent = |message: &&Value| blocks(message).iter().any(is_sent_alone);
             let last = role_of(before.iter().rfind(is_sent));
             let next = role_of(after[points[0]..].iter().find(is_sent));
             let before = server.encode(&frame.request(before));

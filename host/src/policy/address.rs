@@ -12,17 +12,17 @@ pub const ADDRESS_BYTES_MAX: usize = 2_048;
 
 /// Scheme, host and port.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Address {
+pub struct ProviderAddress {
     secure: bool,
     /// In lower case.
     host: String,
     port: u16,
 }
 
-impl Address {
+impl ProviderAddress {
     /// Parses the address of a URL, such as `https://api.openai.com/v1`; the part after the host
     /// and port is ignored.
-    pub fn of_url(url: &str) -> Option<Self> {
+    pub fn from_url(url: &str) -> Option<Self> {
         let (secure, rest) = match (url.strip_prefix("https://"), url.strip_prefix("http://")) {
             (Some(rest), _) => (true, rest),
             (None, Some(rest)) => (false, rest),
@@ -33,10 +33,10 @@ impl Address {
             return None;
         }
         let end = rest.find('/').unwrap_or(rest.len());
-        Self::of_authority(secure, &rest[..end])
+        Self::from_authority(secure, &rest[..end])
     }
 
-    fn of_authority(secure: bool, authority: &str) -> Option<Self> {
+    fn from_authority(secure: bool, authority: &str) -> Option<Self> {
         let (host, port) = match authority.strip_prefix('[') {
             Some(rest) => {
                 let (inner, after) = rest.split_once(']')?;
@@ -98,7 +98,7 @@ fn is_host(host: &str) -> bool {
     labels && (!numeric || host.parse::<Ipv4Addr>().is_ok())
 }
 
-impl fmt::Display for Address {
+impl fmt::Display for ProviderAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (scheme, own) = if self.secure {
             ("https", 443)
@@ -139,7 +139,7 @@ mod tests {
                 false,
             ),
         ] {
-            let address = Address::of_url(url).expect(url);
+            let address = ProviderAddress::from_url(url).expect(url);
             assert_eq!(
                 (address.to_string().as_str(), address.is_loopback()),
                 (shown, loopback)
@@ -180,8 +180,11 @@ mod tests {
             "https://[::g]",
             "https://é.test",
         ] {
-            assert_eq!(Address::of_url(url), None, "{url}");
+            assert_eq!(ProviderAddress::from_url(url), None, "{url}");
         }
-        assert!(Address::of_url(&format!("https://a/{}", "x".repeat(ADDRESS_BYTES_MAX))).is_none());
+        assert!(
+            ProviderAddress::from_url(&format!("https://a/{}", "x".repeat(ADDRESS_BYTES_MAX)))
+                .is_none()
+        );
     }
 }

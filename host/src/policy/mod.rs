@@ -10,16 +10,16 @@ mod prefix;
 mod reach;
 mod read;
 
-pub use address::Address;
+pub use address::ProviderAddress;
 pub use prefix::AddressPrefix;
 pub use reach::{NetworkReach, is_public};
 pub use read::TEXT_BYTES_MAX;
 pub use threadkeep_units::unknown_bill::UnknownBill;
 
-use crate::ceilings::Ceilings;
+use crate::ceilings::HostCeilings;
 use crate::library::LibraryError;
-use crate::library::models::{ModelSpec, Prices, Wire};
-use crate::storage::Quota;
+use crate::library::models::{ModelPrices, ModelSpec, WireProtocol};
+use crate::storage::StorageQuota;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -37,19 +37,19 @@ pub struct Policy {
     /// The name in errors and in `doctor`: a file as the operator named it, or a preset.
     pub name: String,
     /// The preset whose caps hold where the policy sets none.
-    pub preset: Preset,
+    pub preset: PolicyPreset,
     /// Caps that no thread may exceed, as the guest reads them: `turns`, `tokens`, `spend`,
     /// `spawns`, `depth`, `duration`.
     pub limits: Map<String, Value>,
     /// Models that may be used, by the names that their providers know. A price of the operator
     /// replaces the tenant's own; without one, ceilings use the built-in table.
-    pub models: Option<BTreeMap<String, Option<Prices>>>,
+    pub models: Option<BTreeMap<String, Option<ModelPrices>>>,
     /// Tools that may be called: names, with `*` for any ending.
     pub tools: Option<Vec<String>>,
     /// Providers that may be used, by their names in the tenant's table.
     pub providers: Option<BTreeMap<String, ProviderGrant>>,
     /// Bounds on what passes through the host.
-    pub ceilings: Ceilings,
+    pub ceilings: HostCeilings,
     /// Charge for a model call of unknown cost.
     pub unknown_bill: UnknownBill,
     /// Bytes that the tenant's store may hold.
@@ -68,7 +68,7 @@ fn billionths(text: &str) -> Option<u64> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProviderGrant {
     /// The protocol of the provider; `None` leaves it to the tenant.
-    pub wire: Option<Wire>,
+    pub wire: Option<WireProtocol>,
     /// Its address must be below one of these.
     pub hosts: Vec<AddressPrefix>,
     /// True if the names of its hosts may resolve to private addresses, where the policy refuses
@@ -80,7 +80,7 @@ pub struct ProviderGrant {
 
 /// A named set of caps, whose numbers the component has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Preset {
+pub enum PolicyPreset {
     /// For a user's own project.
     Local,
     /// For tenants that do not trust each other: lower caps, a bounded store, and no provider at a
@@ -88,7 +88,7 @@ pub enum Preset {
     Strict,
 }
 
-impl Preset {
+impl PolicyPreset {
     /// All presets.
     pub const ALL: [Self; 2] = [Self::Local, Self::Strict];
 
@@ -103,10 +103,10 @@ impl Preset {
 
 impl Policy {
     /// A preset that grants every tool, model and provider and sets no ceiling.
-    pub fn preset(preset: Preset) -> Self {
+    pub fn preset(preset: PolicyPreset) -> Self {
         let quota_bytes = match preset {
-            Preset::Local => None,
-            Preset::Strict => Some(Quota::STRICT_LIMIT_BYTES),
+            PolicyPreset::Local => None,
+            PolicyPreset::Strict => Some(StorageQuota::STRICT_LIMIT_BYTES),
         };
         Self {
             name: format!("the preset {}", preset.as_str()),
@@ -115,7 +115,7 @@ impl Policy {
             models: None,
             tools: None,
             providers: None,
-            ceilings: Ceilings::none(),
+            ceilings: HostCeilings::none(),
             unknown_bill: UnknownBill::default(),
             quota_bytes,
             book: None,
@@ -127,15 +127,15 @@ impl Policy {
     /// # Errors
     /// The first problem, with its line and the nearest valid name.
     pub fn parse(text: &str, name: &str) -> Result<Self, LibraryError> {
-        read::policy(text, name)
+        read::parse_policy(text, name)
     }
 
     /// True if providers at loopback, link-local and private addresses are refused unless they are
     /// granted.
     pub fn refuses_private_addresses(&self) -> bool {
         match self.preset {
-            Preset::Local => false,
-            Preset::Strict => true,
+            PolicyPreset::Local => false,
+            PolicyPreset::Strict => true,
         }
     }
 
@@ -150,7 +150,7 @@ impl Policy {
     pub fn grants_tool(&self, tool: &str) -> bool {
         self.tools
             .as_ref()
-            .is_none_or(|tools| tools.iter().any(|pattern| fits(pattern, tool)))
+            .is_none_or(|tools| tools.iter().any(|pattern| matches_pattern(pattern, tool)))
     }
 
     /// The cap that no thread may pass, in the unit of its record: nano-USD, milliseconds, or a
@@ -171,16 +171,16 @@ impl Policy {
 
     /// The error for a model of the tenant's own table that is not granted, with the nearest
     /// granted one.
-    pub fn refuse(&self, model: &ModelSpec) -> LibraryError {
+    pub fn model_refusal(&self, model: &ModelSpec) -> LibraryError {
         let (what, value, names): (_, _, Vec<&str>) = match self.grants_model(&model.name) {
-            true => ("provider", &model.provider, keys(&self.providers)),
-            false => ("model", &model.name, keys(&self.models)),
+            true => ("provider", &model.provider, granted_names(&self.providers)),
+            false => ("model", &model.name, granted_names(&self.models)),
         };
         let shown = match names.as_slice() {
             [] => "it grants none".to_owned(),
             names => format!(
                 "it grants {}",
-                names[..names.len().min(SHOWN_MAX)].join(", ")
+                names[..names.len().min(REFUSAL_NAMES_MAX)].join(", ")
             ),
         };
         LibraryError::Invalid {
@@ -195,7 +195,7 @@ impl Policy {
     }
 
     /// The policy as a document for the guest (`wit/library.wit`).
-    pub(crate) fn document(&self) -> Value {
+    pub(crate) fn to_guest_document(&self) -> Value {
         let mut document = json!({"limits": self.limits});
         if let Some(tools) = &self.tools {
             let capabilities = tools.iter().map(|tool| format!("execute.tool.{tool}"));
@@ -209,7 +209,7 @@ impl Policy {
 }
 
 /// True if the pattern equals the name, or its beginning before a `*` at the end.
-pub fn fits(pattern: &str, name: &str) -> bool {
+pub fn matches_pattern(pattern: &str, name: &str) -> bool {
     match pattern.strip_suffix('*') {
         Some(beginning) => name.starts_with(beginning),
         None => name == pattern,
@@ -217,9 +217,9 @@ pub fn fits(pattern: &str, name: &str) -> bool {
 }
 
 /// Most granted names that a refusal lists.
-const SHOWN_MAX: usize = 10;
+const REFUSAL_NAMES_MAX: usize = 10;
 
-fn keys<T>(granted: &Option<BTreeMap<String, T>>) -> Vec<&str> {
+fn granted_names<T>(granted: &Option<BTreeMap<String, T>>) -> Vec<&str> {
     granted
         .iter()
         .flatten()

@@ -4,13 +4,13 @@
 //! one: without `.`, `..`, empty parts, escapes, parameters or backslashes. Below a whole host any
 //! path is at the same server, so its text does not matter.
 
-use super::Address;
+use super::ProviderAddress;
 use std::fmt;
 
 /// Scheme, host, port and the beginning of a path, which ends where a part of the path ends.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct AddressPrefix {
-    address: Address,
+    address: ProviderAddress,
     /// Begins with a slash and does not end with one; empty for the whole host.
     path: String,
 }
@@ -18,7 +18,7 @@ pub struct AddressPrefix {
 impl AddressPrefix {
     /// Parses a prefix of a policy: `api.openai.com`, `api.test:8443` and `gateway.test/team-a` are
     /// reached by `https`; `http://` must be written out. A slash at the end means nothing.
-    pub fn of_text(text: &str) -> Option<Self> {
+    pub fn from_text(text: &str) -> Option<Self> {
         let url = match text {
             url if url.starts_with("https://") || url.starts_with("http://") => url.to_owned(),
             host => format!("https://{host}"),
@@ -26,19 +26,19 @@ impl AddressPrefix {
         let url = url.strip_suffix('/').unwrap_or(&url);
         let path = path_of(url);
         is_plain(path).then_some(Self {
-            address: Address::of_url(url)?,
+            address: ProviderAddress::from_url(url)?,
             path: path.to_owned(),
         })
     }
 
     /// Returns true if the prefix is on this scheme, host and port.
-    pub fn is_on(&self, address: &Address) -> bool {
+    pub fn is_on(&self, address: &ProviderAddress) -> bool {
         self.address == *address
     }
 
     /// Returns true if the URL, and everything below it, is below this prefix.
     pub fn covers(&self, url: &str) -> bool {
-        if Address::of_url(url).as_ref() != Some(&self.address) {
+        if ProviderAddress::from_url(url).as_ref() != Some(&self.address) {
             return false;
         }
         if self.path.is_empty() {
@@ -100,7 +100,7 @@ mod tests {
             ("a.test/*é", None),
             ("", None),
         ] {
-            let prefix = AddressPrefix::of_text(text).map(|prefix| prefix.to_string());
+            let prefix = AddressPrefix::from_text(text).map(|prefix| prefix.to_string());
             assert_eq!(prefix.as_deref(), shown, "{text}");
         }
     }
@@ -165,7 +165,7 @@ mod tests {
     #[test]
     fn a_prefix_covers_what_lies_below_it_and_nothing_else() {
         for (text, url, covered) in COVERED {
-            let prefix = AddressPrefix::of_text(text).expect(text);
+            let prefix = AddressPrefix::from_text(text).expect(text);
             assert_eq!(prefix.covers(url), *covered, "{text} and {url}");
         }
     }

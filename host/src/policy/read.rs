@@ -1,13 +1,15 @@
 //! Parses a policy from YAML: every key must be known, every value of its kind, every name
 //! possible.
 
-use super::{AddressPrefix, NAMES_MAX, Policy, Preset, ProviderGrant, UnknownBill, billionths};
+use super::{
+    AddressPrefix, NAMES_MAX, Policy, PolicyPreset, ProviderGrant, UnknownBill, billionths,
+};
 use crate::authority;
-use crate::ceilings::Ceilings;
+use crate::ceilings::HostCeilings;
 use crate::library::LibraryError;
-use crate::library::models::Prices;
-use crate::library::models::read::{Path, Reader};
-use crate::library::{front, yaml};
+use crate::library::models::ModelPrices;
+use crate::library::models::table_reader::{ConfigReader, KeyPath};
+use crate::library::{front_matter, yaml};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -44,82 +46,88 @@ const CEILINGS: [&str; 12] = [
 ];
 
 /// Parses a whole policy. `name` stands for the file in errors.
-pub(super) fn policy(text: &str, name: &str) -> Result<Policy, LibraryError> {
-    let reader = Reader { text, place: name };
+pub(super) fn parse_policy(text: &str, name: &str) -> Result<Policy, LibraryError> {
+    let reader = ConfigReader { text, place: name };
     let value = reader.parse()?;
     let empty = Map::new();
     let root = match &value {
         Value::Null => &empty,
-        value => reader.object(&[], value)?,
+        value => reader.expect_object(&[], value)?,
     };
-    reader.known(&[], root, &KEYS)?;
-    let preset = preset(&reader, root)?;
+    reader.check_keys(&[], root, &KEYS)?;
+    let preset = parse_preset(&reader, root)?;
     let based_on = Policy::preset(preset);
     Ok(Policy {
         name: name.to_owned(),
         preset,
-        limits: limits(&reader, root.get("limits"))?,
-        models: models(&reader, root.get("models"))?,
-        tools: texts(&reader, &["tools"], root.get("tools"))?,
-        providers: providers(&reader, root.get("providers"))?,
-        ceilings: ceilings(&reader, root.get("ceilings"))?,
-        unknown_bill: unknown_bill(&reader, root)?,
+        limits: parse_limits(&reader, root.get("limits"))?,
+        models: parse_models(&reader, root.get("models"))?,
+        tools: parse_texts(&reader, &["tools"], root.get("tools"))?,
+        providers: parse_providers(&reader, root.get("providers"))?,
+        ceilings: parse_ceilings(&reader, root.get("ceilings"))?,
+        unknown_bill: parse_unknown_bill(&reader, root)?,
         quota_bytes: match root.get("quota") {
             None => based_on.quota_bytes,
-            Some(value) => whole(&reader, &["quota"], Some(value))?,
+            Some(value) => parse_whole(&reader, &["quota"], Some(value))?,
         },
-        book: book(&reader, root)?,
+        book: parse_book(&reader, root)?,
     })
 }
 
-fn preset(reader: &Reader<'_>, root: &Map<String, Value>) -> Result<Preset, LibraryError> {
+fn parse_preset(
+    reader: &ConfigReader<'_>,
+    root: &Map<String, Value>,
+) -> Result<PolicyPreset, LibraryError> {
     let Some(name) = reader.optional_text(&["preset"], root)? else {
-        return Ok(Preset::Local);
+        return Ok(PolicyPreset::Local);
     };
-    let known = Preset::ALL.map(Preset::as_str);
-    let name = reader.one_of(&["preset"], &name, "preset", &known)?;
-    let named = Preset::ALL
+    let known = PolicyPreset::ALL.map(PolicyPreset::as_str);
+    let name = reader.check_word(&["preset"], &name, "preset", &known)?;
+    let named = PolicyPreset::ALL
         .into_iter()
         .find(|preset| preset.as_str() == name);
-    // `one_of` has checked the name.
-    Ok(named.unwrap_or(Preset::Local))
+    // `check_word` has checked the name.
+    Ok(named.unwrap_or(PolicyPreset::Local))
 }
 
 /// Caps are passed to the guest as they are written; a value that it would not understand is
 /// refused here, before there is any thread.
-fn limits(reader: &Reader<'_>, value: Option<&Value>) -> Result<Map<String, Value>, LibraryError> {
-    let Some(value) = present(value) else {
+fn parse_limits(
+    reader: &ConfigReader<'_>,
+    value: Option<&Value>,
+) -> Result<Map<String, Value>, LibraryError> {
+    let Some(value) = non_null(value) else {
         return Ok(Map::new());
     };
-    let table = reader.object(&["limits"], value)?;
-    reader.known(&["limits"], table, &LIMITS)?;
+    let table = reader.expect_object(&["limits"], value)?;
+    reader.check_keys(&["limits"], table, &LIMITS)?;
     for (name, value) in table {
-        let path: Path<'_> = &["limits", name];
+        let path: KeyPath<'_> = &["limits", name];
         match name.as_str() {
-            "spend" | "duration" => decimal(reader, path, Some(value)).map(drop)?,
-            _ => whole(reader, path, Some(value)).map(drop)?,
+            "spend" | "duration" => parse_decimal(reader, path, Some(value)).map(drop)?,
+            _ => parse_whole(reader, path, Some(value)).map(drop)?,
         }
     }
     Ok(table.clone())
 }
 
 /// Granted models by name, each with `{prices}` or nothing.
-fn models(
-    reader: &Reader<'_>,
+fn parse_models(
+    reader: &ConfigReader<'_>,
     value: Option<&Value>,
-) -> Result<Option<BTreeMap<String, Option<Prices>>>, LibraryError> {
-    let Some(value) = present(value) else {
+) -> Result<Option<BTreeMap<String, Option<ModelPrices>>>, LibraryError> {
+    let Some(value) = non_null(value) else {
         return Ok(None);
     };
     let mut models = BTreeMap::new();
-    for (name, value) in reader.section("models", Some(value), NAMES_MAX)? {
-        let path: Path<'_> = &["models", name];
-        let prices = match present(Some(value)) {
+    for (name, value) in reader.read_section("models", Some(value), NAMES_MAX)? {
+        let path: KeyPath<'_> = &["models", name];
+        let prices = match non_null(Some(value)) {
             None => None,
             Some(value) => {
-                let table = reader.object(path, value)?;
-                reader.known(path, table, &["prices"])?;
-                reader.prices(name, table.get("prices"))?
+                let table = reader.expect_object(path, value)?;
+                reader.check_keys(path, table, &["prices"])?;
+                reader.read_prices(name, table.get("prices"))?
             }
         };
         models.insert(name.to_owned(), prices);
@@ -127,37 +135,41 @@ fn models(
     Ok(Some(models))
 }
 
-fn providers(
-    reader: &Reader<'_>,
+fn parse_providers(
+    reader: &ConfigReader<'_>,
     value: Option<&Value>,
 ) -> Result<Option<BTreeMap<String, ProviderGrant>>, LibraryError> {
-    let Some(value) = present(value) else {
+    let Some(value) = non_null(value) else {
         return Ok(None);
     };
-    let section = reader.section("providers", Some(value), NAMES_MAX)?;
+    let section = reader.read_section("providers", Some(value), NAMES_MAX)?;
     let granted = section
         .into_iter()
-        .map(|(name, value)| Ok((name.to_owned(), provider(reader, name, value)?)));
+        .map(|(name, value)| Ok((name.to_owned(), parse_provider(reader, name, value)?)));
     granted.collect::<Result<_, _>>().map(Some)
 }
 
-fn provider(reader: &Reader<'_>, name: &str, value: &Value) -> Result<ProviderGrant, LibraryError> {
-    let path: Path<'_> = &["providers", name];
+fn parse_provider(
+    reader: &ConfigReader<'_>,
+    name: &str,
+    value: &Value,
+) -> Result<ProviderGrant, LibraryError> {
+    let path: KeyPath<'_> = &["providers", name];
     let empty = Map::new();
     let table = match value {
         Value::Null => &empty,
-        value => reader.object(path, value)?,
+        value => reader.expect_object(path, value)?,
     };
-    reader.known(path, table, &["wire", "hosts", "keys", "private"])?;
+    reader.check_keys(path, table, &["wire", "hosts", "keys", "private"])?;
     let wire = match table.get("wire") {
-        Some(_) => Some(reader.wire(path, table)?),
+        Some(_) => Some(reader.read_wire(path, table)?),
         None => None,
     };
-    let hosts_at: Path<'_> = &["providers", name, "hosts"];
-    let keys_at: Path<'_> = &["providers", name, "keys"];
-    let hosts = texts(reader, hosts_at, table.get("hosts"))?.unwrap_or_default();
-    let keys = texts(reader, keys_at, table.get("keys"))?.unwrap_or_default();
-    if let Some(key) = keys.iter().find(|key| !authority::is_key(key)) {
+    let hosts_at: KeyPath<'_> = &["providers", name, "hosts"];
+    let keys_at: KeyPath<'_> = &["providers", name, "keys"];
+    let hosts = parse_texts(reader, hosts_at, table.get("hosts"))?.unwrap_or_default();
+    let keys = parse_texts(reader, keys_at, table.get("keys"))?.unwrap_or_default();
+    if let Some(key) = keys.iter().find(|key| !authority::is_key_variable(key)) {
         let problem = format!(
             "a key is the name of a variable that ends in {}",
             authority::KEY_SUFFIX
@@ -167,28 +179,31 @@ fn provider(reader: &Reader<'_>, name: &str, value: &Value) -> Result<ProviderGr
     let hosts = hosts.into_iter().map(|host| {
         let problem = "a host is such as api.openai.com, api.test:8443, http://127.0.0.1:11434 or, with the beginning \
                        of a path in plain letters, gateway.test/team-a/v1";
-        AddressPrefix::of_text(&host)
+        AddressPrefix::from_text(&host)
             .ok_or_else(|| reader.invalid(hosts_at, &host, problem.to_owned(), None))
     });
     Ok(ProviderGrant {
         wire,
         hosts: hosts.collect::<Result<_, _>>()?,
-        private: flag(reader, &["providers", name, "private"], table)?,
+        private: parse_flag(reader, &["providers", name, "private"], table)?,
         keys,
     })
 }
 
-fn ceilings(reader: &Reader<'_>, value: Option<&Value>) -> Result<Ceilings, LibraryError> {
-    let Some(value) = present(value) else {
-        return Ok(Ceilings::none());
+fn parse_ceilings(
+    reader: &ConfigReader<'_>,
+    value: Option<&Value>,
+) -> Result<HostCeilings, LibraryError> {
+    let Some(value) = non_null(value) else {
+        return Ok(HostCeilings::none());
     };
-    let table = reader.object(&["ceilings"], value)?;
-    reader.known(&["ceilings"], table, &CEILINGS)?;
-    let number = |name: &str| whole(reader, &["ceilings", name], table.get(name));
-    let unpriced = flag(reader, &["ceilings", "unpriced"], table)?;
+    let table = reader.expect_object(&["ceilings"], value)?;
+    reader.check_keys(&["ceilings"], table, &CEILINGS)?;
+    let number = |name: &str| parse_whole(reader, &["ceilings", name], table.get(name));
+    let unpriced = parse_flag(reader, &["ceilings", "unpriced"], table)?;
     let time = |name: &str| {
-        let path: Path<'_> = &["ceilings", name];
-        let seconds = decimal(reader, path, table.get(name))?;
+        let path: KeyPath<'_> = &["ceilings", name];
+        let seconds = parse_decimal(reader, path, table.get(name))?;
         let time = seconds.map(Duration::from_nanos);
         // A run time of zero is refused by name; a call time of zero could only cut every call.
         if name != "run_time" && time.is_some_and(|time| time.as_millis() == 0) {
@@ -197,8 +212,8 @@ fn ceilings(reader: &Reader<'_>, value: Option<&Value>) -> Result<Ceilings, Libr
         }
         Ok::<_, LibraryError>(time)
     };
-    Ok(Ceilings {
-        spend_nanos_max: decimal(reader, &["ceilings", "spend"], table.get("spend"))?,
+    Ok(HostCeilings {
+        spend_nanos_max: parse_decimal(reader, &["ceilings", "spend"], table.get("spend"))?,
         unpriced,
         model_calls_max: number("model_calls")?,
         model_bytes_max: number("model_bytes")?,
@@ -213,20 +228,23 @@ fn ceilings(reader: &Reader<'_>, value: Option<&Value>) -> Result<Ceilings, Libr
     })
 }
 
-fn unknown_bill(
-    reader: &Reader<'_>,
+fn parse_unknown_bill(
+    reader: &ConfigReader<'_>,
     root: &Map<String, Value>,
 ) -> Result<UnknownBill, LibraryError> {
-    let path: Path<'_> = &["unknown_bill"];
+    let path: KeyPath<'_> = &["unknown_bill"];
     let Some(word) = reader.optional_text(path, root)? else {
         return Ok(UnknownBill::default());
     };
-    let word = reader.one_of(path, &word, "rule for unknown bills", &UnknownBill::WORDS)?;
+    let word = reader.check_word(path, &word, "rule for unknown bills", &UnknownBill::WORDS)?;
     Ok(UnknownBill::from_word(&word).unwrap_or_default())
 }
 
 /// Parses the name of a file beside the policy.
-fn book(reader: &Reader<'_>, root: &Map<String, Value>) -> Result<Option<String>, LibraryError> {
+fn parse_book(
+    reader: &ConfigReader<'_>,
+    root: &Map<String, Value>,
+) -> Result<Option<String>, LibraryError> {
     let book = reader.optional_text(&["book"], root)?;
     let plain = |name: &str| {
         let letter = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
@@ -241,15 +259,15 @@ fn book(reader: &Reader<'_>, root: &Map<String, Value>) -> Result<Option<String>
     }
 }
 
-fn present(value: Option<&Value>) -> Option<&Value> {
+fn non_null(value: Option<&Value>) -> Option<&Value> {
     value.filter(|value| !value.is_null())
 }
 
 /// Parses the key at the end of the path in its table: true or false, and false where it is left
 /// out.
-fn flag(
-    reader: &Reader<'_>,
-    path: Path<'_>,
+fn parse_flag(
+    reader: &ConfigReader<'_>,
+    path: KeyPath<'_>,
     table: &Map<String, Value>,
 ) -> Result<bool, LibraryError> {
     let name = path.last().copied().unwrap_or_default();
@@ -257,18 +275,21 @@ fn flag(
         None | Some(Value::Null) => Ok(false),
         Some(Value::Bool(flag)) => Ok(*flag),
         Some(other) => {
-            let problem = format!("true or false is needed here, not {}", front::kind(other));
+            let problem = format!(
+                "true or false is needed here, not {}",
+                front_matter::value_noun(other)
+            );
             Err(reader.invalid(path, "", problem, None))
         }
     }
 }
 
-fn whole(
-    reader: &Reader<'_>,
-    path: Path<'_>,
+fn parse_whole(
+    reader: &ConfigReader<'_>,
+    path: KeyPath<'_>,
     value: Option<&Value>,
 ) -> Result<Option<u64>, LibraryError> {
-    let Some(value) = present(value) else {
+    let Some(value) = non_null(value) else {
         return Ok(None);
     };
     let problem = || "a whole number, zero or more, is needed here".to_owned();
@@ -279,12 +300,12 @@ fn whole(
 }
 
 /// Parses a decimal with at most nine places, in billionths.
-fn decimal(
-    reader: &Reader<'_>,
-    path: Path<'_>,
+fn parse_decimal(
+    reader: &ConfigReader<'_>,
+    path: KeyPath<'_>,
     value: Option<&Value>,
 ) -> Result<Option<u64>, LibraryError> {
-    let text = match present(value) {
+    let text = match non_null(value) {
         None => return Ok(None),
         Some(Value::String(text)) => text.clone(),
         Some(other) => other.to_string(),
@@ -296,18 +317,18 @@ fn decimal(
     }
 }
 
-fn texts(
-    reader: &Reader<'_>,
-    path: Path<'_>,
+fn parse_texts(
+    reader: &ConfigReader<'_>,
+    path: KeyPath<'_>,
     value: Option<&Value>,
 ) -> Result<Option<Vec<String>>, LibraryError> {
-    let Some(value) = present(value) else {
+    let Some(value) = non_null(value) else {
         return Ok(None);
     };
     let problem = || format!("a list of at most {NAMES_MAX} names is needed here");
     let items = value.as_array().filter(|items| items.len() <= NAMES_MAX);
     let items = items.ok_or_else(|| reader.invalid(path, "", problem(), None))?;
-    let text = |item: &Value| reader.text(path, item).map(str::to_owned);
+    let text = |item: &Value| reader.expect_text(path, item).map(str::to_owned);
     items.iter().map(text).collect::<Result<_, _>>().map(Some)
 }
 

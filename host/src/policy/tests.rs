@@ -30,14 +30,14 @@ quota: 1000
 book: used.json
 "#;
 
-fn parsed(text: &str) -> Policy {
+fn parse_ok(text: &str) -> Policy {
     Policy::parse(text, "policy.yaml").expect(text)
 }
 
 #[test]
 fn every_key_is_read() {
-    let policy = parsed(FULL);
-    let ceilings = Ceilings {
+    let policy = parse_ok(FULL);
+    let ceilings = HostCeilings {
         spend_nanos_max: Some(5_000_000_000),
         unpriced: true,
         model_calls_max: Some(1),
@@ -60,7 +60,7 @@ fn every_key_is_read() {
     assert_eq!(texts, ("policy.yaml", "strict", Some("used.json")));
     assert_eq!(policy.quota_bytes, Some(1_000));
     assert_eq!(
-        policy.document().to_string(),
+        policy.to_guest_document().to_string(),
         r#"{"limits":{"turns":20,"tokens":400000,"spend":0.50,"spawns":3,"depth":2,"duration":600},"capabilities":["execute.tool.read_file","execute.tool.list_*"]}"#
     );
     let models = policy.models.expect("granted");
@@ -74,7 +74,10 @@ fn every_key_is_read() {
     );
     let providers = policy.providers.expect("granted");
     let openai = &providers["openai"];
-    assert_eq!((openai.wire, openai.keys.len()), (Some(Wire::OpenAi), 1));
+    assert_eq!(
+        (openai.wire, openai.keys.len()),
+        (Some(WireProtocol::OpenAi), 1)
+    );
     assert_eq!(openai.hosts[0].to_string(), "https://api.openai.com");
     assert_eq!((openai.private, providers["local"].private), (false, true));
     assert_eq!(
@@ -84,30 +87,30 @@ fn every_key_is_read() {
 }
 
 #[test]
-fn what_is_left_out_is_the_presets() {
+fn omitted_keys_come_from_preset() {
     let cases = [
-        ("", Preset::Local),
-        ("{}", Preset::Local),
-        ("preset: local", Preset::Local),
-        ("preset: strict", Preset::Strict),
+        ("", PolicyPreset::Local),
+        ("{}", PolicyPreset::Local),
+        ("preset: local", PolicyPreset::Local),
+        ("preset: strict", PolicyPreset::Strict),
     ];
     for (text, preset) in cases {
         let expected = Policy {
             name: "policy.yaml".to_owned(),
             ..Policy::preset(preset)
         };
-        assert_eq!(parsed(text), expected, "{text:?}");
+        assert_eq!(parse_ok(text), expected, "{text:?}");
     }
-    assert_eq!(parsed("preset: strict\nquota: null").quota_bytes, None);
-    assert_eq!(parsed("tools: []").tools, Some(Vec::new()));
-    assert!(!parsed("tools: []").grants_tool("read_file"));
-    assert!(!parsed("models: {}").grants_model("gpt-4o"));
+    assert_eq!(parse_ok("preset: strict\nquota: null").quota_bytes, None);
+    assert_eq!(parse_ok("tools: []").tools, Some(Vec::new()));
+    assert!(!parse_ok("tools: []").grants_tool("read_file"));
+    assert!(!parse_ok("models: {}").grants_model("gpt-4o"));
 }
 
 /// A file, the line of its error, a part of the sentence, and the suggested name.
-type Refused<'a> = (&'a str, usize, &'a str, Option<&'a str>);
+type RefusedPolicy<'a> = (&'a str, usize, &'a str, Option<&'a str>);
 
-const REFUSED: &[Refused<'_>] = &[
+const REFUSED: &[RefusedPolicy<'_>] = &[
     ("modles: {}", 1, "not known here", Some("models")),
     ("- a", 1, "not a list", None),
     (

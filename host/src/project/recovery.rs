@@ -1,10 +1,10 @@
 //! Recovery of a project: the runs of processes that have died.
 
 use super::OpenProject;
-use crate::authority::{self, AuthorityError, Life};
-use crate::clock::Time;
+use crate::authority::{self, AuthorityError, HolderState};
+use crate::clock::ClockTime;
 use crate::error::CallError;
-use crate::tenant::Recovered;
+use crate::tenant::RecoveryReport;
 use crate::wit;
 
 /// Seconds after the expiry of a lease in which its holder may still return.
@@ -27,19 +27,24 @@ impl OpenProject {
     ///
     /// # Errors
     /// As [`OpenProject::recover`].
-    pub async fn recover_runs(&self, also_dead: &[String]) -> Result<Recovered, RecoverError> {
+    pub async fn recover_runs(&self, also_dead: &[String]) -> Result<RecoveryReport, RecoverError> {
         let mut dead: Vec<String> = also_dead.to_vec();
         // Listed before their leases are examined: a process that dies later keeps its file for the
         // next recovery.
-        let left = self.threads.as_ref().map(authority::dead).transpose()?;
-        let mut recovered = Recovered::default();
+        let left = self
+            .threads
+            .as_ref()
+            .map(authority::dead_processes)
+            .transpose()?;
+        let mut recovered = RecoveryReport::default();
         let mut cursor = None;
         loop {
             let page = self.tenant.recover(Vec::new(), cursor).await?;
             let now = self.tenant.context().clock.now();
             for lease in &page.held {
                 let Some(threads) = &self.threads else { break };
-                let gone = is_gone(authority::life(threads, &lease.holder)?, lease, now);
+                let gone =
+                    is_holder_gone(authority::holder_state(threads, &lease.holder)?, lease, now);
                 if gone && !dead.contains(&lease.holder) {
                     dead.push(lease.holder.clone());
                 }
@@ -51,21 +56,21 @@ impl OpenProject {
             }
         }
         let by_name = self.tenant.recover_all(&dead).await?;
-        let lost = self.driver().close_lost().await?;
+        let lost = self.driver().close_lost_runs().await?;
         for found in [by_name, lost] {
             recovered.closed.extend(found.closed);
             add_unreadable(&mut recovered, found.unreadable);
         }
         let all_read = recovered.unreadable.is_empty();
         if let (Some(threads), Some(left), true) = (&self.threads, left, all_read) {
-            authority::sweep(threads, &left)?;
+            authority::remove_lock_files(threads, &left)?;
         }
         Ok(recovered)
     }
 }
 
 /// Adds the threads that are not in the list yet.
-fn add_unreadable(recovered: &mut Recovered, threads: Vec<wit::Unreadable>) {
+fn add_unreadable(recovered: &mut RecoveryReport, threads: Vec<wit::Unreadable>) {
     for thread in threads {
         let known = |named: &wit::Unreadable| named.thread == thread.thread;
         if !recovered.unreadable.iter().any(known) {
@@ -76,11 +81,11 @@ fn add_unreadable(recovered: &mut Recovered, threads: Vec<wit::Unreadable>) {
 
 /// A holder without a lock file (an external loop, or the file was removed) is gone when its lease
 /// and the grace have expired.
-fn is_gone(life: Life, lease: &wit::Lease, now: Time) -> bool {
+fn is_holder_gone(life: HolderState, lease: &wit::Lease, now: ClockTime) -> bool {
     match life {
-        Life::Lives => false,
-        Life::Dead => true,
-        Life::Unknown => now.seconds > lease.expiry.seconds.saturating_add(GRACE_SECONDS),
+        HolderState::Lives => false,
+        HolderState::Dead => true,
+        HolderState::Unknown => now.seconds > lease.expiry.seconds.saturating_add(GRACE_SECONDS),
     }
 }
 
@@ -105,11 +110,11 @@ mod tests {
     #[test]
     fn a_holder_is_gone_after_its_lease_and_grace_unless_a_lock_file_speaks_for_it() {
         for (life, now, gone) in [
-            (Life::Unknown, 100, false),
-            (Life::Unknown, 115, false),
-            (Life::Unknown, 116, true),
-            (Life::Lives, 10_000, false),
-            (Life::Dead, 100, true),
+            (HolderState::Unknown, 100, false),
+            (HolderState::Unknown, 115, false),
+            (HolderState::Unknown, 116, true),
+            (HolderState::Lives, 10_000, false),
+            (HolderState::Dead, 100, true),
         ] {
             let expiry = wit::Instant {
                 seconds: 100,
@@ -120,11 +125,11 @@ mod tests {
                 holder: "native-0/1".to_owned(),
                 expiry,
             };
-            let now = Time {
+            let now = ClockTime {
                 seconds: now,
                 nanos: 0,
             };
-            assert_eq!(is_gone(life, &lease, now), gone, "{life:?} {now:?}");
+            assert_eq!(is_holder_gone(life, &lease, now), gone, "{life:?} {now:?}");
         }
     }
 }

@@ -1,8 +1,8 @@
 //! The deadline of the call that this thread serves.
 //!
 //! Storage is synchronous and answers on the caller's own thread, so the deadline is a thread-local
-//! value and [`Storage`](super::Storage) need not pass it. A backend that can interrupt its reads
-//! asks [`current`]; writes are not interrupted, because a commit may include those of other
+//! value and [`StorageBackend`](super::StorageBackend) need not pass it. A backend that can interrupt its reads
+//! asks [`current_deadline`]; writes are not interrupted, because a commit may include those of other
 //! callers.
 
 use std::cell::Cell;
@@ -35,6 +35,6 @@ pub(crate) fn serve_until<T>(deadline: Instant, serve: impl FnOnce() -> T) -> T 
         reason = "the one backend that can interrupt its reads is SQLite"
     )
 )]
-pub(crate) fn current() -> Option<Instant> {
+pub(crate) fn current_deadline() -> Option<Instant> {
     DEADLINE.get()
 }

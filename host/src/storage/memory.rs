@@ -8,17 +8,18 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 use std::sync::{PoisonError, RwLock};
 
-use super::check::{collection_place, condition_of, holds, log_place, misfit};
+use super::check::{collection_index, condition_of, log_index, meets_condition, position_error};
 use super::quota::{entry_bytes, partition_bytes, record_bytes};
 use super::{
-    Answer, COLLECTIONS, Item, Key, LOGS, Line, Op, Outcome, PAGE_BYTES_MAX, Page, Quota, Storage,
-    StorageError, check_commit, check_get, check_log, check_scan,
+    BoundedRecords, COLLECTIONS, CommitOp, CommitOutcome, LOGS, LogEntry, PAGE_BYTES_MAX,
+    RecordKey, RecordPage, StorageBackend, StorageError, StorageQuota, StoredRecord, check_commit,
+    check_get, check_log, check_scan,
 };
 
 /// A store in memory; see the documentation of the module.
 #[derive(Debug)]
 pub struct MemoryStore {
-    state: RwLock<State>,
+    state: RwLock<MemoryState>,
 }
 
 impl MemoryStore {
@@ -34,60 +35,60 @@ impl MemoryStore {
     }
 
     /// An empty store with a quota.
-    pub fn with_quota(quota: Quota) -> Self {
+    pub fn with_quota(quota: StorageQuota) -> Self {
         let store = Self::new();
         store.set_quota(Some(quota));
         store
     }
 
     /// Sets or removes the quota. Existing contents stay, even where they exceed the quota.
-    pub fn set_quota(&self, quota: Option<Quota>) {
+    pub fn set_quota(&self, quota: Option<StorageQuota>) {
         let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
         state.quota = quota;
     }
 }
 
 #[derive(Debug, Default)]
-struct State {
-    records: [BTreeMap<String, Record>; COLLECTIONS.len()],
-    logs: [BTreeMap<String, Log>; LOGS.len()],
+struct MemoryState {
+    records: [BTreeMap<String, MemoryRecord>; COLLECTIONS.len()],
+    logs: [BTreeMap<String, MemoryLog>; LOGS.len()],
     used_bytes: u64,
-    quota: Option<Quota>,
+    quota: Option<StorageQuota>,
 }
 
 #[derive(Debug)]
-struct Record {
+struct MemoryRecord {
     version: u64,
     value: String,
 }
 
 /// The entries of one log. A log without entries is not in the map.
 #[derive(Debug)]
-struct Log {
+struct MemoryLog {
     /// Position of the first entry.
     first: u64,
     lines: VecDeque<String>,
 }
 
-impl Log {
+impl MemoryLog {
     /// The position that the next entry gets.
-    fn next(&self) -> u64 {
+    fn next_position(&self) -> u64 {
         self.first + self.lines.len() as u64
     }
 
-    fn line(&self, position: u64) -> Option<&String> {
+    fn entry_at(&self, position: u64) -> Option<&String> {
         let place = position.checked_sub(self.first)?;
         self.lines.get(usize::try_from(place).ok()?)
     }
 }
 
-impl Storage for MemoryStore {
-    fn get(&self, keys: &[Key]) -> Result<Vec<Item>, StorageError> {
+impl StorageBackend for MemoryStore {
+    fn get(&self, keys: &[RecordKey]) -> Result<Vec<StoredRecord>, StorageError> {
         check_get(keys)?;
         let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
-        let mut answer = Answer::new();
+        let mut answer = BoundedRecords::new();
         for key in keys {
-            if let Some(item) = state.item(key)? {
+            if let Some(item) = state.read_item(key)? {
                 answer.push(item)?;
             }
         }
@@ -101,10 +102,10 @@ impl Storage for MemoryStore {
         end: &str,
         limit: u32,
         reverse: bool,
-    ) -> Result<Page, StorageError> {
+    ) -> Result<RecordPage, StorageError> {
         let place = check_scan(collection, start, end, limit)?;
         if !end.is_empty() && start >= end {
-            return Ok(Page::default());
+            return Ok(RecordPage::default());
         }
         let upper = if end.is_empty() {
             Bound::Unbounded
@@ -114,9 +115,9 @@ impl Storage for MemoryStore {
         let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
         let range = state.records[place].range::<str, _>((Bound::Included(start), upper));
         Ok(if reverse {
-            page(collection, range.rev(), limit, true)
+            build_page(collection, range.rev(), limit, true)
         } else {
-            page(collection, range, limit, false)
+            build_page(collection, range, limit, false)
         })
     }
 
@@ -127,7 +128,7 @@ impl Storage for MemoryStore {
         start: u64,
         limit: u32,
         reverse: bool,
-    ) -> Result<Vec<Line>, StorageError> {
+    ) -> Result<Vec<LogEntry>, StorageError> {
         let place = check_log(log, partition, limit)?;
         let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
         let Some(log) = state.logs[place].get(partition) else {
@@ -135,41 +136,41 @@ impl Storage for MemoryStore {
         };
         Ok(if reverse {
             let above = if start == 0 {
-                log.next()
+                log.next_position()
             } else {
-                log.next().min(start.saturating_add(1))
+                log.next_position().min(start.saturating_add(1))
             };
-            lines(log, (log.first..above).rev(), limit)
+            read_entries(log, (log.first..above).rev(), limit)
         } else {
-            lines(log, log.first.max(start)..log.next(), limit)
+            read_entries(log, log.first.max(start)..log.next_position(), limit)
         })
     }
 
-    fn commit(&self, ops: &[Op], closing: bool) -> Result<Outcome, StorageError> {
+    fn commit(&self, ops: &[CommitOp], closing: bool) -> Result<CommitOutcome, StorageError> {
         check_commit(ops)?;
         let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
-        if let Some(found) = state.conflict(ops)? {
-            return Ok(Outcome::Conflict(found));
+        if let Some(found) = state.find_conflict(ops)? {
+            return Ok(CommitOutcome::Conflict(found));
         }
-        let growth = state.plan(ops)?;
+        let growth = state.plan_growth(ops)?;
         let used_bytes = match state.quota {
             Some(quota) => quota.admit(state.used_bytes, growth, closing)?,
             None => state.used_bytes.saturating_add_signed(growth),
         };
         // The point of no return: names, conditions, positions and the quota are checked.
         for op in ops {
-            state.apply(op)?;
+            state.apply_op(op)?;
         }
         state.used_bytes = used_bytes;
-        Ok(Outcome::Committed)
+        Ok(CommitOutcome::Committed)
     }
 }
 
-impl State {
-    fn item(&self, key: &Key) -> Result<Option<Item>, StorageError> {
-        let place = collection_place(&key.collection)?;
+impl MemoryState {
+    fn read_item(&self, key: &RecordKey) -> Result<Option<StoredRecord>, StorageError> {
+        let place = collection_index(&key.collection)?;
         let found = self.records[place].get(&key.name);
-        Ok(found.map(|record| Item {
+        Ok(found.map(|record| StoredRecord {
             key: key.clone(),
             version: record.version,
             value: record.value.clone(),
@@ -177,12 +178,12 @@ impl State {
     }
 
     /// The records that `ops` have a condition on, if one of the conditions does not hold.
-    fn conflict(&self, ops: &[Op]) -> Result<Option<Vec<Item>>, StorageError> {
-        let mut found = Answer::new();
+    fn find_conflict(&self, ops: &[CommitOp]) -> Result<Option<Vec<StoredRecord>>, StorageError> {
+        let mut found = BoundedRecords::new();
         let mut refused = false;
         for (key, expect) in ops.iter().filter_map(condition_of) {
-            let item = self.item(key)?;
-            refused |= !holds(expect, item.as_ref().map(|item| item.version));
+            let item = self.read_item(key)?;
+            refused |= !meets_condition(expect, item.as_ref().map(|item| item.version));
             item.into_iter()
                 .for_each(|item| found.push_if_it_fits(item));
         }
@@ -190,98 +191,100 @@ impl State {
     }
 
     /// The change of the store's bytes by `ops`, or the error of an append that does not fit.
-    fn plan(&self, ops: &[Op]) -> Result<i64, StorageError> {
+    fn plan_growth(&self, ops: &[CommitOp]) -> Result<i64, StorageError> {
         let mut growth = 0;
         let mut logs = BTreeMap::new();
         for op in ops {
             growth += match op {
-                Op::Check { .. } => 0,
-                Op::Put { key, value, .. } => {
-                    record_bytes(key.name.len(), value.len()) - self.counted(key)?
+                CommitOp::Check { .. } => 0,
+                CommitOp::Put { key, value, .. } => {
+                    record_bytes(key.name.len(), value.len()) - self.record_usage(key)?
                 }
-                Op::Delete { key } => -self.counted(key)?,
-                Op::Append {
+                CommitOp::Delete { key } => -self.record_usage(key)?,
+                CommitOp::Append {
                     log,
                     partition,
                     at,
                     value,
                 } => {
-                    let planned = self.planned(&mut logs, log, partition)?;
+                    let planned = self.planned_log(&mut logs, log, partition)?;
                     planned
-                        .append(*at, value.len())
-                        .map_err(|last| misfit(log, partition, *at, last))?
+                        .plan_append(*at, value.len())
+                        .map_err(|last| position_error(log, partition, *at, last))?
                 }
-                Op::Trim {
+                CommitOp::Trim {
                     log,
                     partition,
                     below,
-                } => self.planned(&mut logs, log, partition)?.trim(*below),
+                } => self
+                    .planned_log(&mut logs, log, partition)?
+                    .plan_trim(*below),
             };
         }
         Ok(growth)
     }
 
     /// The bytes that an existing record counts for.
-    fn counted(&self, key: &Key) -> Result<i64, StorageError> {
-        let found = self.records[collection_place(&key.collection)?].get(&key.name);
+    fn record_usage(&self, key: &RecordKey) -> Result<i64, StorageError> {
+        let found = self.records[collection_index(&key.collection)?].get(&key.name);
         Ok(found.map_or(0, |record| record_bytes(key.name.len(), record.value.len())))
     }
 
-    fn planned<'plan, 'ops, 'state>(
+    fn planned_log<'plan, 'ops, 'state>(
         &'state self,
-        logs: &'plan mut BTreeMap<(usize, &'ops str), Planned<'state, 'ops>>,
+        logs: &'plan mut BTreeMap<(usize, &'ops str), PlannedLog<'state, 'ops>>,
         log: &str,
         partition: &'ops str,
-    ) -> Result<&'plan mut Planned<'state, 'ops>, StorageError> {
-        let place = log_place(log)?;
-        let begin = || Planned::begin(partition, self.logs[place].get(partition));
+    ) -> Result<&'plan mut PlannedLog<'state, 'ops>, StorageError> {
+        let place = log_index(log)?;
+        let begin = || PlannedLog::begin_plan(partition, self.logs[place].get(partition));
         Ok(logs.entry((place, partition)).or_insert_with(begin))
     }
 
-    fn apply(&mut self, op: &Op) -> Result<(), StorageError> {
+    fn apply_op(&mut self, op: &CommitOp) -> Result<(), StorageError> {
         match op {
-            Op::Check { .. } => {}
-            Op::Put { key, value, .. } => {
-                let records = &mut self.records[collection_place(&key.collection)?];
+            CommitOp::Check { .. } => {}
+            CommitOp::Put { key, value, .. } => {
+                let records = &mut self.records[collection_index(&key.collection)?];
                 let version = records
                     .get(&key.name)
                     .map_or(1, |record| record.version + 1);
                 records.insert(
                     key.name.clone(),
-                    Record {
+                    MemoryRecord {
                         version,
                         value: value.clone(),
                     },
                 );
             }
-            Op::Delete { key } => {
-                self.records[collection_place(&key.collection)?].remove(&key.name);
+            CommitOp::Delete { key } => {
+                self.records[collection_index(&key.collection)?].remove(&key.name);
             }
-            Op::Append {
+            CommitOp::Append {
                 log,
                 partition,
                 at,
                 value,
             } => {
-                let logs = &mut self.logs[log_place(log)?];
-                let log = logs.entry(partition.clone()).or_insert_with(|| Log {
+                let logs = &mut self.logs[log_index(log)?];
+                let log = logs.entry(partition.clone()).or_insert_with(|| MemoryLog {
                     first: 1,
                     lines: VecDeque::new(),
                 });
-                debug_assert_eq!(log.next(), *at, "the plan checked it");
+                debug_assert_eq!(log.next_position(), *at, "the plan checked it");
                 log.lines.push_back(value.clone());
             }
-            Op::Trim {
+            CommitOp::Trim {
                 log,
                 partition,
                 below,
-            } => trim(&mut self.logs[log_place(log)?], partition, *below),
+            } => trim_log(&mut self.logs[log_index(log)?], partition, *below),
         }
         Ok(())
     }
 }
 
-fn trim(logs: &mut BTreeMap<String, Log>, partition: &str, below: u64) {
+fn trim_log(logs: &mut BTreeMap<String, MemoryLog>, partition: &str, below: u64) {
     let Some(log) = logs.get_mut(partition) else {
         return;
     };
@@ -294,10 +297,10 @@ fn trim(logs: &mut BTreeMap<String, Log>, partition: &str, below: u64) {
 }
 
 /// State of one log after the operations planned so far.
-struct Planned<'state, 'ops> {
+struct PlannedLog<'state, 'ops> {
     partition: &'ops str,
     /// The existing entries, below `fresh`.
-    base: Option<&'state Log>,
+    base: Option<&'state MemoryLog>,
     /// Position of the first entry.
     first: u64,
     /// Position of the first entry that this commit adds.
@@ -306,9 +309,9 @@ struct Planned<'state, 'ops> {
     added: Vec<usize>,
 }
 
-impl<'state, 'ops> Planned<'state, 'ops> {
-    fn begin(partition: &'ops str, base: Option<&'state Log>) -> Self {
-        let (first, fresh) = base.map_or((1, 1), |log| (log.first, log.next()));
+impl<'state, 'ops> PlannedLog<'state, 'ops> {
+    fn begin_plan(partition: &'ops str, base: Option<&'state MemoryLog>) -> Self {
+        let (first, fresh) = base.map_or((1, 1), |log| (log.first, log.next_position()));
         Self {
             partition,
             base,
@@ -318,13 +321,13 @@ impl<'state, 'ops> Planned<'state, 'ops> {
         }
     }
 
-    fn next(&self) -> u64 {
+    fn next_position(&self) -> u64 {
         self.fresh + self.added.len() as u64
     }
 
     /// Plans an append: the growth in bytes, or the last position if `at` does not follow it.
-    fn append(&mut self, at: u64, value_bytes: usize) -> Result<i64, u64> {
-        let next = self.next();
+    fn plan_append(&mut self, at: u64, value_bytes: usize) -> Result<i64, u64> {
+        let next = self.next_position();
         if at != next {
             return Err(next - 1);
         }
@@ -338,24 +341,24 @@ impl<'state, 'ops> Planned<'state, 'ops> {
     }
 
     /// Plans a trim: the growth in bytes, never above zero.
-    fn trim(&mut self, below: u64) -> i64 {
-        let next = self.next();
+    fn plan_trim(&mut self, below: u64) -> i64 {
+        let next = self.next_position();
         let below = below.min(next);
         let before = self.first;
         let mut growth = 0;
         while self.first < below {
-            growth -= entry_bytes(self.size(self.first));
+            growth -= entry_bytes(self.entry_size(self.first));
             self.first += 1;
         }
         if self.first == next && before != next {
             // All entries are gone: the log begins again.
             growth -= partition_bytes(self.partition.len());
-            *self = Self::begin(self.partition, None);
+            *self = Self::begin_plan(self.partition, None);
         }
         growth
     }
 
-    fn size(&self, position: u64) -> usize {
+    fn entry_size(&self, position: u64) -> usize {
         match position.checked_sub(self.fresh) {
             Some(place) => usize::try_from(place)
                 .ok()
@@ -363,19 +366,19 @@ impl<'state, 'ops> Planned<'state, 'ops> {
                 .map_or(0, |size| *size),
             None => self
                 .base
-                .and_then(|log| log.line(position))
+                .and_then(|log| log.entry_at(position))
                 .map_or(0, String::len),
         }
     }
 }
 
-fn page<'a>(
+fn build_page<'a>(
     collection: &str,
-    range: impl Iterator<Item = (&'a String, &'a Record)>,
+    range: impl Iterator<Item = (&'a String, &'a MemoryRecord)>,
     limit: u32,
     reverse: bool,
-) -> Page {
-    let mut page = Page::default();
+) -> RecordPage {
+    let mut page = RecordPage::default();
     let mut bytes = 0;
     for (name, record) in range {
         bytes += record.value.len();
@@ -388,8 +391,8 @@ fn page<'a>(
             });
             break;
         }
-        let key = Key::new(collection, name);
-        page.items.push(Item {
+        let key = RecordKey::new(collection, name);
+        page.items.push(StoredRecord {
             key,
             version: record.version,
             value: record.value.clone(),
@@ -398,18 +401,22 @@ fn page<'a>(
     page
 }
 
-fn lines(log: &Log, positions: impl Iterator<Item = u64>, limit: u32) -> Vec<Line> {
+fn read_entries(
+    log: &MemoryLog,
+    positions: impl Iterator<Item = u64>,
+    limit: u32,
+) -> Vec<LogEntry> {
     let mut lines = Vec::new();
     let mut bytes = 0;
     for position in positions.take(limit as usize) {
-        let Some(value) = log.line(position) else {
+        let Some(value) = log.entry_at(position) else {
             break;
         };
         bytes += value.len();
         if bytes > PAGE_BYTES_MAX && !lines.is_empty() {
             break;
         }
-        lines.push(Line {
+        lines.push(LogEntry {
             position,
             value: value.clone(),
         });

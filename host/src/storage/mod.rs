@@ -5,7 +5,7 @@
 //! Backends hold no domain rule: they know the names and sizes of collections and logs, and nothing
 //! of the contents of a value.
 
-mod answer;
+mod bounded_records;
 mod check;
 pub(crate) mod deadline;
 pub mod memory;
@@ -13,9 +13,11 @@ mod quota;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 
-pub use answer::Answer;
+pub use bounded_records::BoundedRecords;
 pub use check::{check_commit, check_get, check_log, check_scan};
-pub use quota::{ENTRY_BYTES_OVERHEAD, PARTITION_BYTES_OVERHEAD, Quota, RECORD_BYTES_OVERHEAD};
+pub use quota::{
+    ENTRY_BYTES_OVERHEAD, PARTITION_BYTES_OVERHEAD, RECORD_BYTES_OVERHEAD, StorageQuota,
+};
 
 /// Longest key and longest log partition, in bytes. An id is at most 200 bytes and an index key
 /// holds a name, a value and an id; SQLite keeps keys of this size inside one page.
@@ -38,7 +40,7 @@ pub const ANSWER_BYTES_MAX: usize = COMMIT_BYTES_MAX;
 
 /// Size class of the records of a collection, by which a backend can lay them out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Shape {
+pub enum RecordSizeClass {
     /// Under about 1,000 bytes with their key, always.
     Small,
     /// May be larger.
@@ -46,19 +48,19 @@ pub enum Shape {
 }
 
 /// Every collection and its size class. Other names are refused.
-pub const COLLECTIONS: [(&str, Shape); 12] = [
-    ("thread", Shape::Large),
-    ("pin", Shape::Large),
-    ("head", Shape::Large),
-    ("chain", Shape::Large),
-    ("index", Shape::Small),
-    ("due", Shape::Small),
-    ("inbox", Shape::Large),
-    ("seen", Shape::Small),
-    ("partial", Shape::Large),
-    ("signature", Shape::Small),
-    ("sweep", Shape::Small),
-    ("blob", Shape::Small),
+pub const COLLECTIONS: [(&str, RecordSizeClass); 12] = [
+    ("thread", RecordSizeClass::Large),
+    ("pin", RecordSizeClass::Large),
+    ("head", RecordSizeClass::Large),
+    ("chain", RecordSizeClass::Large),
+    ("index", RecordSizeClass::Small),
+    ("due", RecordSizeClass::Small),
+    ("inbox", RecordSizeClass::Large),
+    ("seen", RecordSizeClass::Small),
+    ("partial", RecordSizeClass::Large),
+    ("signature", RecordSizeClass::Small),
+    ("sweep", RecordSizeClass::Small),
+    ("blob", RecordSizeClass::Small),
 ];
 
 /// Every log. Other names are refused.
@@ -66,14 +68,14 @@ pub const LOGS: [&str; 2] = ["history", "blob"];
 
 /// Name of a record.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Key {
+pub struct RecordKey {
     /// One of [`COLLECTIONS`].
     pub collection: String,
     /// 1 to [`KEY_BYTES_MAX`] bytes.
     pub name: String,
 }
 
-impl Key {
+impl RecordKey {
     /// A key, unchecked: [`check_get`] and [`check_commit`] check it.
     pub fn new(collection: impl Into<String>, name: impl Into<String>) -> Self {
         Self {
@@ -85,9 +87,9 @@ impl Key {
 
 /// A record as it is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Item {
+pub struct StoredRecord {
     /// The name of the record.
-    pub key: Key,
+    pub key: RecordKey,
     /// 1 when the record was created, one more with each put.
     pub version: u64,
     /// The text of the record.
@@ -105,9 +107,9 @@ pub struct DamagedItem {
 
 /// One page of a scan.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Page {
+pub struct RecordPage {
     /// In the order of the scan.
-    pub items: Vec<Item>,
+    pub items: Vec<StoredRecord>,
     /// Records of the range that cannot be given, in the same order. They count for the limit, but for those whose name
     /// cannot be read.
     pub damaged: Vec<DamagedItem>,
@@ -118,7 +120,7 @@ pub struct Page {
 
 /// One entry of a log.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Line {
+pub struct LogEntry {
     /// The position in the log, from 1.
     pub position: u64,
     /// The text of the entry.
@@ -127,7 +129,7 @@ pub struct Line {
 
 /// Condition on a record of a commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Expect {
+pub enum RecordExpectation {
     /// Any version, or no record.
     Any,
     /// There must be no record.
@@ -138,27 +140,27 @@ pub enum Expect {
 
 /// One operation of a commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Op {
-    /// A condition that writes nothing; [`Expect::Any`] is refused.
+pub enum CommitOp {
+    /// A condition that writes nothing; [`RecordExpectation::Any`] is refused.
     Check {
         /// The record.
-        key: Key,
+        key: RecordKey,
         /// The condition.
-        expect: Expect,
+        expect: RecordExpectation,
     },
     /// Replaces or creates a record.
     Put {
         /// The record.
-        key: Key,
+        key: RecordKey,
         /// The condition before the put.
-        expect: Expect,
+        expect: RecordExpectation,
         /// The new text of the record.
         value: String,
     },
     /// Removes a record; nothing happens if there is none.
     Delete {
         /// The record.
-        key: Key,
+        key: RecordKey,
     },
     /// Adds an entry to a log at its last position plus 1; any other position is
     /// [`StorageError::Corrupt`].
@@ -185,13 +187,13 @@ pub enum Op {
 
 /// The outcome of a commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outcome {
+pub enum CommitOutcome {
     /// The whole commit is written and durable.
     Committed,
     /// Nothing is written. Contains the records that exist among those with a condition, with their
     /// current values, in the order in which the commit names them. A record that would bring the
     /// values over [`ANSWER_BYTES_MAX`] is left out.
-    Conflict(Vec<Item>),
+    Conflict(Vec<StoredRecord>),
 }
 
 /// Error of a storage call.
@@ -262,10 +264,10 @@ impl StorageError {
 
 /// Durable storage of one tenant. Synchronous: called on the host's own threads, never on those of
 /// an async runtime.
-pub trait Storage: Send + Sync {
+pub trait StorageBackend: Send + Sync {
     /// Returns the records that exist among `keys`, in the order asked, as one snapshot. More than
     /// [`ANSWER_BYTES_MAX`] of values are [`StorageError::TooLarge`].
-    fn get(&self, keys: &[Key]) -> Result<Vec<Item>, StorageError>;
+    fn get(&self, keys: &[RecordKey]) -> Result<Vec<StoredRecord>, StorageError>;
 
     /// Returns the records of `collection` with `start <= key < end` as one snapshot, at most
     /// `limit`. An empty `start` is the beginning, an empty `end` the end.
@@ -276,7 +278,7 @@ pub trait Storage: Send + Sync {
         end: &str,
         limit: u32,
         reverse: bool,
-    ) -> Result<Page, StorageError>;
+    ) -> Result<RecordPage, StorageError>;
 
     /// Returns the entries of a log from `start` upwards (reverse: downwards; 0 begins at the
     /// newest) as one snapshot.
@@ -287,11 +289,11 @@ pub trait Storage: Send + Sync {
         start: u64,
         limit: u32,
         reverse: bool,
-    ) -> Result<Vec<Line>, StorageError>;
+    ) -> Result<Vec<LogEntry>, StorageError>;
 
-    /// Writes all of `ops` or nothing; durable when it returns [`Outcome::Committed`]. Refusals are
+    /// Writes all of `ops` or nothing; durable when it returns [`CommitOutcome::Committed`]. Refusals are
     /// checked in this order: sizes and names, conditions (a conflict), positions of appends
     /// (corrupt), quota. So a caller that read something stale gets a conflict, not an error about
     /// a position that no longer fits.
-    fn commit(&self, ops: &[Op], closing: bool) -> Result<Outcome, StorageError>;
+    fn commit(&self, ops: &[CommitOp], closing: bool) -> Result<CommitOutcome, StorageError>;
 }

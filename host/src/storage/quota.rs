@@ -17,7 +17,7 @@ pub const PARTITION_BYTES_OVERHEAD: u64 = 64;
 
 /// A bound on the contents of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Quota {
+pub struct StorageQuota {
     /// Bytes that any commit may fill.
     pub limit_bytes: u64,
     /// Bytes above the limit that only closing commits may fill, so that a full store can still
@@ -25,7 +25,7 @@ pub struct Quota {
     pub closing_margin_bytes: u64,
 }
 
-impl Quota {
+impl StorageQuota {
     /// The limit of the preset `strict` where the policy sets none: about a million events.
     pub const STRICT_LIMIT_BYTES: u64 = 1 << 30;
 
@@ -51,21 +51,21 @@ impl Quota {
 
 /// The bytes that a record counts for.
 pub(super) fn record_bytes(name_bytes: usize, value_bytes: usize) -> i64 {
-    signed(name_bytes as u64 + value_bytes as u64 + RECORD_BYTES_OVERHEAD)
+    to_signed(name_bytes as u64 + value_bytes as u64 + RECORD_BYTES_OVERHEAD)
 }
 
 /// The bytes that a log entry counts for.
 pub(super) fn entry_bytes(value_bytes: usize) -> i64 {
-    signed(value_bytes as u64 + ENTRY_BYTES_OVERHEAD)
+    to_signed(value_bytes as u64 + ENTRY_BYTES_OVERHEAD)
 }
 
 /// The bytes that a non-empty log counts for.
 pub(super) fn partition_bytes(name_bytes: usize) -> i64 {
-    signed(name_bytes as u64 + PARTITION_BYTES_OVERHEAD)
+    to_signed(name_bytes as u64 + PARTITION_BYTES_OVERHEAD)
 }
 
 /// Sizes in memory are below 2^63.
-fn signed(bytes: u64) -> i64 {
+fn to_signed(bytes: u64) -> i64 {
     i64::try_from(bytes).unwrap_or(i64::MAX)
 }
 
@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     fn admits_up_to_the_limit_and_a_closing_commit_up_to_the_margin() {
-        let quota = Quota {
+        let quota = StorageQuota {
             limit_bytes: 100,
             closing_margin_bytes: 10,
         };

@@ -8,7 +8,7 @@ impl Tenant {
     /// `ledger.account`: the account that a thread's chain draws on.
     pub async fn account(&self, thread: &str) -> Result<wit::Account, CallError> {
         let thread = thread.to_owned();
-        self.call(move |c, s| c.threadkeep_threads_ledger().call_account(s, &thread))
+        self.call_with_retries(move |c, s| c.threadkeep_threads_ledger().call_account(s, &thread))
             .await
     }
 
@@ -19,7 +19,7 @@ impl Tenant {
         cursor: Option<String>,
     ) -> Result<ledger::TreePage, CallError> {
         let thread = thread.to_owned();
-        self.call(move |c, s| {
+        self.call_with_retries(move |c, s| {
             c.threadkeep_threads_ledger()
                 .call_tree(s, &thread, cursor.as_deref())
         })
@@ -37,7 +37,7 @@ impl Tenant {
         deadline: wit::Instant,
     ) -> Result<ledger::Admission, CallError> {
         let (thread, key) = (thread.to_owned(), key.to_owned());
-        self.call(move |c, s| {
+        self.call_with_retries(move |c, s| {
             c.threadkeep_threads_ledger()
                 .call_hold(s, &thread, token, &key, &estimate, deadline)
         })
@@ -53,7 +53,7 @@ impl Tenant {
         bill: ledger::Bill,
     ) -> Result<u64, CallError> {
         let thread = thread.to_owned();
-        self.call(move |c, s| {
+        self.call_with_retries(move |c, s| {
             c.threadkeep_threads_ledger()
                 .call_settle(s, &thread, version, bill)
         })
@@ -63,7 +63,7 @@ impl Tenant {
     /// `ledger.release`: releases a held call of which nothing was sent.
     pub async fn release(&self, thread: &str, version: u64) -> Result<u64, CallError> {
         let thread = thread.to_owned();
-        self.call(move |c, s| {
+        self.call_with_retries(move |c, s| {
             c.threadkeep_threads_ledger()
                 .call_release(s, &thread, version)
         })

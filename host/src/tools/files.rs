@@ -19,10 +19,10 @@ mod work;
 
 pub use pool::{CALLS_MAX, FilePool};
 
-use super::{ToolEntry, ToolResult, Tools, cut};
+use super::{ToolEntry, ToolResult, ToolSet, bound_result};
 use crate::models::BoxFuture;
 use cap_std::fs::Dir;
-use grant::Grant;
+use grant::GrantedDirectory;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -43,50 +43,50 @@ pub const GRANT_CALLS_MAX: usize = CALLS_MAX / 2;
 /// The three tools over one grant.
 #[derive(Debug, Clone)]
 pub struct FilesTools {
-    grant: Arc<Grant>,
-    room: Arc<Semaphore>,
+    grant: Arc<GrantedDirectory>,
+    permits: Arc<Semaphore>,
     pool: FilePool,
 }
 
 impl FilesTools {
     /// Makes tools that read below `grant` and nothing else, with a pool of their own.
     pub fn new(grant: Dir) -> Self {
-        Self::within(grant, FilePool::new())
+        Self::with_pool(grant, FilePool::new())
     }
 
     /// Makes tools that share a pool with others.
-    pub fn within(grant: Dir, pool: FilePool) -> Self {
+    pub fn with_pool(grant: Dir, pool: FilePool) -> Self {
         Self {
-            grant: Arc::new(Grant::new(grant)),
-            room: Arc::new(Semaphore::new(GRANT_CALLS_MAX)),
+            grant: Arc::new(GrantedDirectory::new(grant)),
+            permits: Arc::new(Semaphore::new(GRANT_CALLS_MAX)),
             pool,
         }
     }
 }
 
 /// A tool's function, and its description for the catalog.
-struct Tool {
+struct FileTool {
     name: &'static str,
     description: &'static str,
     schema: &'static str,
-    run: fn(&Grant, &str, &Stop) -> Result<String, String>,
+    run: fn(&GrantedDirectory, &str, &StopFlag) -> Result<String, String>,
 }
 
-const TOOLS: [Tool; 3] = [
-    Tool {
+const TOOLS: [FileTool; 3] = [
+    FileTool {
         name: "list_files",
         description: "List the files and directories in a directory, with sizes. Paths are relative to the root of \
                       the granted directory.",
         schema: list::SCHEMA,
         run: list::run,
     },
-    Tool {
+    FileTool {
         name: "read_file",
         description: "Read a text file, or some of its lines. A result that is cut says with which offset to go on.",
         schema: read::SCHEMA,
         run: read::run,
     },
-    Tool {
+    FileTool {
         name: "search_files",
         description: "Find lines that contain a text or match a regular expression, in a file or in all files below \
                       a directory. Answers path:line: text.",
@@ -95,9 +95,9 @@ const TOOLS: [Tool; 3] = [
     },
 ];
 
-impl Tools for FilesTools {
+impl ToolSet for FilesTools {
     fn catalog(&self) -> Vec<ToolEntry> {
-        let entry = |tool: &Tool| ToolEntry {
+        let entry = |tool: &FileTool| ToolEntry {
             name: tool.name.to_owned(),
             description: tool.description.to_owned(),
             schema: tool.schema.to_owned(),
@@ -112,15 +112,15 @@ impl Tools for FilesTools {
         Box::pin(async move {
             let Some(tool) = TOOLS.iter().find(|tool| tool.name == name) else {
                 let hint = suggestion(name, TOOLS.iter().map(|tool| tool.name));
-                return ToolResult::failed(format!("there is no tool of this name{hint}"));
+                return ToolResult::failure(format!("there is no tool of this name{hint}"));
             };
-            let stop = Stop::default();
+            let stop = StopFlag::default();
             let _guard = StopOnDrop(stop.clone());
             let (grant, arguments) = (Arc::clone(&self.grant), arguments.to_owned());
             let run = tool.run;
             // The semaphore is never closed. A call keeps its permit until its thread is done, even
             // if the caller has stopped waiting.
-            let place = Arc::clone(&self.room).acquire_owned().await;
+            let place = Arc::clone(&self.permits).acquire_owned().await;
             let (sender, answer) = oneshot::channel();
             let work = move || {
                 // A call that was abandoned while it waited for a thread is not begun.
@@ -132,12 +132,12 @@ impl Tools for FilesTools {
             };
             if let Err(error) = self.pool.submit(Box::new(work)) {
                 let problem = format!("{name}: no thread can be started ({error}); try again");
-                return ToolResult::failed(problem);
+                return ToolResult::failure(problem);
             }
             match answer.await {
-                Ok(Ok(content)) => ToolResult::ok(cut(content)),
-                Ok(Err(problem)) => ToolResult::failed(cut(format!("{name}: {problem}"))),
-                Err(_) => ToolResult::failed(format!("{name}: the call was stopped; try again")),
+                Ok(Ok(content)) => ToolResult::ok(bound_result(content)),
+                Ok(Err(problem)) => ToolResult::failure(bound_result(format!("{name}: {problem}"))),
+                Err(_) => ToolResult::failure(format!("{name}: the call was stopped; try again")),
             }
         })
     }
@@ -145,15 +145,15 @@ impl Tools for FilesTools {
 
 /// A flag that is set when the caller no longer waits for the answer.
 #[derive(Debug, Clone, Default)]
-struct Stop(Arc<AtomicBool>);
+struct StopFlag(Arc<AtomicBool>);
 
-impl Stop {
+impl StopFlag {
     fn is_set(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-struct StopOnDrop(Stop);
+struct StopOnDrop(StopFlag);
 
 impl Drop for StopOnDrop {
     fn drop(&mut self) {

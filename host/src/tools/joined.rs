@@ -1,21 +1,21 @@
 //! The union of several sets of tools: a project's file tools and those that a host adds.
 
-use super::{ToolEntry, ToolResult, Tools};
+use super::{ToolEntry, ToolResult, ToolSet};
 use crate::models::BoxFuture;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// The union of several sets of tools. If two sets have a tool of the same name, the earlier set's
 /// is offered and called.
-pub struct Joined {
+pub struct JoinedTools {
     catalog: Vec<ToolEntry>,
     /// The set that each tool belongs to, by the tool's name.
-    owners: BTreeMap<String, Arc<dyn Tools>>,
+    owners: BTreeMap<String, Arc<dyn ToolSet>>,
 }
 
-impl Joined {
+impl JoinedTools {
     /// Joins sets in this order. Each catalog is read once, here.
-    pub fn new(sets: Vec<Arc<dyn Tools>>) -> Self {
+    pub fn new(sets: Vec<Arc<dyn ToolSet>>) -> Self {
         let (mut catalog, mut owners) = (Vec::new(), BTreeMap::new());
         for set in sets {
             for entry in set.catalog() {
@@ -29,7 +29,7 @@ impl Joined {
     }
 }
 
-impl Tools for Joined {
+impl ToolSet for JoinedTools {
     fn catalog(&self) -> Vec<ToolEntry> {
         self.catalog.clone()
     }
@@ -38,7 +38,7 @@ impl Tools for Joined {
         match self.owners.get(name) {
             Some(owner) => owner.call(name, arguments),
             None => Box::pin(async move {
-                ToolResult::failed(format!(
+                ToolResult::failure(format!(
                     "there is no tool {name}: call one of those offered"
                 ))
             }),
@@ -52,9 +52,9 @@ mod tests {
     use std::time::Duration;
 
     /// A set of tools that answer with the set's name.
-    struct Named(&'static str, &'static [&'static str]);
+    struct NamedTools(&'static str, &'static [&'static str]);
 
-    impl Tools for Named {
+    impl ToolSet for NamedTools {
         fn catalog(&self) -> Vec<ToolEntry> {
             let entry = |name: &&str| ToolEntry {
                 name: (*name).to_owned(),
@@ -74,9 +74,9 @@ mod tests {
 
     #[tokio::test]
     async fn each_tool_is_called_where_it_was_found_first() {
-        let joined = Joined::new(vec![
-            Arc::new(Named("first", &["a", "b"])),
-            Arc::new(Named("second", &["b", "c"])),
+        let joined = JoinedTools::new(vec![
+            Arc::new(NamedTools("first", &["a", "b"])),
+            Arc::new(NamedTools("second", &["b", "c"])),
         ]);
         let offered: Vec<_> = joined
             .catalog()

@@ -8,7 +8,7 @@
 pub mod files;
 mod joined;
 
-pub use joined::Joined;
+pub use joined::JoinedTools;
 
 use crate::models::BoxFuture;
 use std::time::Duration;
@@ -60,7 +60,7 @@ impl ToolResult {
     }
 
     /// Makes a failed result: a sentence that tells the model what to do.
-    pub fn failed(content: impl Into<String>) -> Self {
+    pub fn failure(content: impl Into<String>) -> Self {
         Self {
             content: content.into(),
             failed: true,
@@ -70,7 +70,7 @@ impl ToolResult {
 
 /// Bounds a result to [`RESULT_BYTES_MAX`], cut between characters, with a note. The tools of this
 /// crate stay within the bound themselves; this covers oversights, and tools of other crates.
-pub(crate) fn cut(mut content: String) -> String {
+pub(crate) fn bound_result(mut content: String) -> String {
     if content.len() > RESULT_BYTES_MAX {
         content.truncate(content.floor_char_boundary(CONTENT_BYTES_MAX));
         content.push_str("\n[the result was cut here; ask for less]");
@@ -79,7 +79,7 @@ pub(crate) fn cut(mut content: String) -> String {
 }
 
 /// A set of tools. Dropping the future abandons the call.
-pub trait Tools: Send + Sync {
+pub trait ToolSet: Send + Sync {
     /// Returns every tool of this set, in a fixed order.
     fn catalog(&self) -> Vec<ToolEntry>;
 

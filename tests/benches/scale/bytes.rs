@@ -1,9 +1,9 @@
 //! Bytes on disk of entries of 1 to 3 KB, compared with the best table that SQLite has for them.
 
-use super::size::{Size, store};
+use super::size::{BenchSize, store};
 use rusqlite::{Connection, params};
 use std::path::Path;
-use threadkeep::storage::Op;
+use threadkeep::storage::CommitOp;
 
 /// Threads that the entries belong to.
 const THREADS: usize = 50;
@@ -13,10 +13,10 @@ const SCHEMA: &str = "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;
     CREATE TABLE entry (id INTEGER PRIMARY KEY, value TEXT NOT NULL) STRICT;";
 
 /// Prints both sizes.
-pub fn compare(size: Size) {
-    let count = size.of(500_000);
+pub fn compare(size: BenchSize) {
+    let count = size.scale_count(500_000);
     let folder = tempfile::tempdir().expect("a folder");
-    fill_ours(folder.path(), count);
+    fill_store(folder.path(), count);
     fill_raw(&folder.path().join("raw.db"), count);
     let bytes = |name: &str| {
         let found = folder.path().join(name).metadata();
@@ -47,19 +47,19 @@ fn text(place: usize) -> String {
 }
 
 /// Returns the thread of an entry, and its position there.
-fn seat(place: usize) -> (usize, usize) {
+fn thread_and_position(place: usize) -> (usize, usize) {
     (place % THREADS, place / THREADS + 1)
 }
 
-fn fill_ours(folder: &Path, count: usize) {
+fn fill_store(folder: &Path, count: usize) {
     let store = store(folder);
     let places: Vec<usize> = (0..count).collect();
     for some in places.chunks(ENTRIES_PER_COMMIT) {
-        let ops: Vec<Op> = some
+        let ops: Vec<CommitOp> = some
             .iter()
             .map(|place| {
-                let (thread, at) = seat(*place);
-                Op::Append {
+                let (thread, at) = thread_and_position(*place);
+                CommitOp::Append {
                     log: "history".to_owned(),
                     partition: format!("bench/thread-{thread}"),
                     at: at as u64,
@@ -78,7 +78,7 @@ fn fill_raw(path: &Path, count: usize) {
     for some in places.chunks(ENTRIES_PER_COMMIT) {
         let commit = connection.transaction().expect("a transaction");
         for place in some {
-            let (thread, at) = seat(*place);
+            let (thread, at) = thread_and_position(*place);
             commit
                 .prepare_cached("INSERT INTO entry (id, value) VALUES (?1, ?2)")
                 .and_then(|mut insert| {

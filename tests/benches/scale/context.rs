@@ -5,19 +5,22 @@
 //! commit, the next request. The model and the tool answer at once.
 
 use super::figures::{median, micros, ratio};
-use super::size::{Size, store};
+use super::size::{BenchSize, store};
 use super::world::{self, DIRECTIVE_NAME};
 use cap_std::fs::Dir;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use threadkeep::documents::{DocumentWriter, Documents};
-use threadkeep::driver::{Driver, Models, Sink, Stop};
+use threadkeep::documents::{DocumentWriter, ThreadDocuments};
+use threadkeep::driver::{Driver, EventSink, ModelProviders, StopReceiver};
 use threadkeep::engine::Engine;
-use threadkeep::limits::Limits;
-use threadkeep::models::{Block, BoxFuture, Completion, Failure, Llm, OnDelta, Request, Usage};
+use threadkeep::limits::EngineLimits;
+use threadkeep::models::{
+    BoxFuture, CompletionRequest, ModelCompletion, ModelFailure, ModelProvider, OnDelta,
+    ReplyBlock, Usage,
+};
 use threadkeep::tenant::Tenant;
-use threadkeep::tools::{ToolEntry, ToolResult, Tools};
+use threadkeep::tools::{ToolEntry, ToolResult, ToolSet};
 use tokio::runtime::Runtime;
 
 /// Messages of the short context, and of the long one.
@@ -27,10 +30,10 @@ const LONG: usize = 1_000;
 const AROUND: usize = 100;
 
 /// Prints both comparisons.
-pub fn compare(size: Size) {
-    let long = size.of(LONG * 10).min(LONG);
+pub fn compare(size: BenchSize) {
+    let long = size.scale_count(LONG * 10).min(LONG);
     let folder = tempfile::tempdir().expect("a folder");
-    let bench = Bench::open(folder.path());
+    let bench = ContextBench::open(folder.path());
     let mut times = [(); 2].map(|()| Vec::new());
     for _ in 0..size.steps(8) {
         // As many short contexts as yield the turns of a long one.
@@ -54,12 +57,12 @@ pub fn compare(size: Size) {
         micros(long_time),
         ratio(short, long_time)
     );
-    documents(&bench, size);
+    compare_documents(&bench, size);
 }
 
 /// Prints the same with documents, which are written off the path of commits: they cost time only
 /// if no core is free.
-fn documents(bench: &Bench, size: Size) {
+fn compare_documents(bench: &ContextBench, size: BenchSize) {
     let mut times = [(); 2].map(|()| Vec::new());
     for _ in 0..size.steps(10) {
         for (place, documents) in [false, true].into_iter().enumerate() {
@@ -77,15 +80,15 @@ fn documents(bench: &Bench, size: Size) {
 }
 
 /// A tenant, its runtime and the folder of its documents.
-struct Bench {
+struct ContextBench {
     runtime: Runtime,
     tenant: Tenant,
     threads: Dir,
 }
 
-impl Bench {
+impl ContextBench {
     fn open(folder: &Path) -> Self {
-        let engine = Engine::new(Limits::local(), None).expect("an engine");
+        let engine = Engine::new(EngineLimits::local(), None).expect("an engine");
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .enable_all()
@@ -100,31 +103,33 @@ impl Bench {
     /// Runs a thread until its context has `most` messages. Returns the turns that began with
     /// `least` or more.
     fn turns(&self, most: usize, least: usize, documents: bool) -> Vec<Duration> {
-        let answers = Arc::new(Answers {
+        let answers = Arc::new(LoopingModel {
             most,
             asked: Mutex::default(),
         });
-        let model: Arc<dyn Llm> = Arc::<Answers>::clone(&answers);
+        let model: Arc<dyn ModelProvider> = Arc::<LoopingModel>::clone(&answers);
         let nonce = "bench";
         let mut driver = Driver::new(
             self.tenant.clone(),
-            Arc::new(OneModel(model)),
+            Arc::new(LoopingModels(model)),
             Arc::new(OneTool),
             nonce,
         );
         self.runtime.block_on(async {
             let threads = self.threads.try_clone().expect("a folder");
-            let writer = Arc::new(DocumentWriter::new(Documents::new(
+            let writer = Arc::new(DocumentWriter::new(ThreadDocuments::new(
                 self.tenant.clone(),
                 threads,
             )));
             if documents {
-                driver = driver.observed(Arc::<DocumentWriter>::clone(&writer));
+                driver = driver.with_observer(Arc::<DocumentWriter>::clone(&writer));
             }
             let draft = threadkeep_tests::fixture::draft(Some(DIRECTIVE_NAME));
             let thread = self.tenant.create(draft).await.expect("created").id;
-            let (sink, _events) = Sink::channel();
-            let ended = driver.run(&thread, None, &sink, &Stop::never()).await;
+            let (sink, _events) = EventSink::channel();
+            let ended = driver
+                .run(&thread, None, &sink, &StopReceiver::never())
+                .await;
             assert_eq!(ended.expect("it ran").thread, thread);
             writer.flush().await;
         });
@@ -134,12 +139,12 @@ impl Bench {
 
 /// A model that calls the tool until the context has its largest length. It records the time of
 /// each request.
-struct Answers {
+struct LoopingModel {
     most: usize,
     asked: Mutex<Vec<(usize, Instant)>>,
 }
 
-impl Answers {
+impl LoopingModel {
     /// Returns the turns that began with at least so many messages.
     fn turns(&self, least: usize) -> Vec<Duration> {
         let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
@@ -153,27 +158,27 @@ impl Answers {
     }
 }
 
-impl Llm for Answers {
+impl ModelProvider for LoopingModel {
     fn complete<'a>(
         &'a self,
-        request: &'a Request,
+        request: &'a CompletionRequest,
         _: OnDelta<'a>,
-    ) -> BoxFuture<'a, Result<Completion, Failure>> {
+    ) -> BoxFuture<'a, Result<ModelCompletion, ModelFailure>> {
         let messages = request.messages.len();
         let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
         asked.push((messages, Instant::now()));
         drop(asked);
-        let text = Block::Text {
+        let text = ReplyBlock::Text {
             text: world::prose(messages),
         };
-        let call = Block::ToolUse {
+        let call = ReplyBlock::ToolUse {
             id: "call".to_owned(),
             name: "read_file".to_owned(),
             arguments: format!("{{\"path\":\"notes/{messages}.txt\"}}"),
             raw: None,
         };
         let last = messages >= self.most;
-        let completion = Completion {
+        let completion = ModelCompletion {
             blocks: match last {
                 true => vec![text],
                 false => vec![text, call],
@@ -190,17 +195,17 @@ impl Llm for Answers {
     }
 }
 
-struct OneModel(Arc<dyn Llm>);
+struct LoopingModels(Arc<dyn ModelProvider>);
 
-impl Models for OneModel {
-    fn provider(&self, model: &str) -> Result<(Arc<dyn Llm>, String), Failure> {
+impl ModelProviders for LoopingModels {
+    fn provider(&self, model: &str) -> Result<(Arc<dyn ModelProvider>, String), ModelFailure> {
         Ok((Arc::clone(&self.0), model.to_owned()))
     }
 }
 
 struct OneTool;
 
-impl Tools for OneTool {
+impl ToolSet for OneTool {
     fn catalog(&self) -> Vec<ToolEntry> {
         Vec::new()
     }

@@ -3,11 +3,11 @@
 
 use super::figures::{median, micros, ratio};
 use super::native::{NativeRun, rows, script};
-use super::size::{Size, store};
-use super::world::Candidate;
+use super::size::{BenchSize, store};
+use super::world::BenchCandidate;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use threadkeep::storage::{Op, Storage};
+use threadkeep::storage::{CommitOp, StorageBackend};
 
 /// Entries of each thread that fills the store.
 const ENTRIES_PER_THREAD: usize = 1_000;
@@ -15,14 +15,14 @@ const ENTRIES_PER_THREAD: usize = 1_000;
 const ENTRIES_PER_COMMIT: usize = 500;
 
 /// Prints the three medians.
-pub fn compare(size: Size) {
-    let (entries, own) = (size.of(1_000_000), size.of(10_000));
+pub fn compare(size: BenchSize) {
+    let (entries, own) = (size.scale_count(1_000_000), size.scale_count(10_000));
     let folders = [(); 2].map(|()| tempfile::tempdir().expect("a folder"));
     let [empty, full] = [0, 1].map(|place: usize| store(folders[place].path()));
     fill(&full, entries);
     let mut long = NativeRun::start(&empty);
     for step in 0..own {
-        take(&mut long, step);
+        time_step(&mut long, step);
     }
     let mut fresh = NativeRun::start(&empty);
     let mut crowded = NativeRun::start(&full);
@@ -32,7 +32,7 @@ pub fn compare(size: Size) {
         let runs = [&mut fresh, &mut crowded, &mut long];
         for turn in 0..runs.len() {
             let place = (step + turn) % runs.len();
-            let taken = take(runs[place], step);
+            let taken = time_step(runs[place], step);
             if step >= warm {
                 times[place].push(taken);
             }
@@ -54,7 +54,7 @@ pub fn compare(size: Size) {
 }
 
 /// Performs one step and returns its duration.
-fn take(run: &mut NativeRun, step: usize) -> Duration {
+fn time_step(run: &mut NativeRun, step: usize) -> Duration {
     let (blocks, content) = script(step);
     let begun = Instant::now();
     run.step(step, &blocks, &content);
@@ -62,15 +62,15 @@ fn take(run: &mut NativeRun, step: usize) -> Duration {
 }
 
 /// Appends entries of other threads, each the text of a real one cut to about 700 bytes.
-fn fill(store: &Arc<dyn Storage>, entries: usize) {
+fn fill(store: &Arc<dyn StorageBackend>, entries: usize) {
     let mut model = NativeRun::start(store);
     let (blocks, content) = script(0);
     model.step(0, &blocks, &content);
     let [_, _, entry] = rows(store, &model);
     let text: String = entry.chars().take(700).collect();
     for first in (0..entries).step_by(ENTRIES_PER_COMMIT) {
-        let ops: Vec<Op> = (first..entries.min(first + ENTRIES_PER_COMMIT))
-            .map(|place| Op::Append {
+        let ops: Vec<CommitOp> = (first..entries.min(first + ENTRIES_PER_COMMIT))
+            .map(|place| CommitOp::Append {
                 log: "history".to_owned(),
                 partition: format!("filled-{}", place / ENTRIES_PER_THREAD),
                 at: (place % ENTRIES_PER_THREAD) as u64 + 1,

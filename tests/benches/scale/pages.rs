@@ -1,13 +1,13 @@
 //! A page of 50 of a million threads by every index, compared with one of a thousand.
 
 use super::figures::{median, micros, ratio};
-use super::size::{Size, store};
+use super::size::{BenchSize, store};
 use super::world::{self, DIRECTIVE_NAME};
 use std::path::Path;
 use std::time::{Duration, Instant};
-use threadkeep_component::service::Service;
-use threadkeep_core::thread::{Draft, Overrides};
-use threadkeep_tests::native::Native;
+use threadkeep_component::service::ThreadService;
+use threadkeep_core::thread::{CreatorOverrides, ThreadDraft};
+use threadkeep_tests::native::NativePorts;
 
 /// Threads of a page.
 const PAGE: u32 = 50;
@@ -19,9 +19,9 @@ const FEW: usize = 1_000;
 const PAGES_IN: usize = 5;
 
 /// A list: all, or an index and a value.
-type Filter = Option<(&'static str, &'static str)>;
+type PageFilter = Option<(&'static str, &'static str)>;
 
-const LISTS: [(&str, Filter); 6] = [
+const LISTS: [(&str, PageFilter); 6] = [
     ("all, newest first", None),
     ("status", Some(("status", "created"))),
     ("directive", Some(("directive", DIRECTIVE_NAME))),
@@ -31,17 +31,17 @@ const LISTS: [(&str, Filter); 6] = [
 ];
 
 /// Prints one line for each index.
-pub fn compare(size: Size) {
-    let many = size.of(1_000_000);
+pub fn compare(size: BenchSize) {
+    let many = size.scale_count(1_000_000);
     let folders = [(); 2].map(|()| tempfile::tempdir().expect("a folder"));
-    let few = keeper(folders[0].path(), FEW.min(many));
-    let full = keeper(folders[1].path(), many);
+    let few = filled_service(folders[0].path(), FEW.min(many));
+    let full = filled_service(folders[1].path(), many);
     println!("a page of {PAGE} of {many} threads, median, beside one of {FEW}; flat is 1.00");
     for (name, filter) in LISTS {
         let mut times = [(); 2].map(|()| Vec::new());
         for _ in 0..size.steps(60) {
             for (place, keeper) in [&few, &full].into_iter().enumerate() {
-                times[place].extend(pages(keeper, filter));
+                times[place].extend(time_pages(keeper, filter));
             }
         }
         let [few, full] = times.map(|mut times| median(&mut times));
@@ -55,16 +55,16 @@ pub fn compare(size: Size) {
 }
 
 /// Fills a store with so many threads, each created as a user creates it.
-fn keeper(folder: &Path, threads: usize) -> Service<Native> {
-    let service = Service::new(Native::new(world::context(&store(folder))));
+fn filled_service(folder: &Path, threads: usize) -> ThreadService<NativePorts> {
+    let service = ThreadService::new(NativePorts::new(world::context(&store(folder))));
     for place in 0..threads {
-        let draft = Draft {
+        let draft = ThreadDraft {
             id: None,
             directive: Some(DIRECTIVE_NAME.to_owned()),
             agent: Some(format!("agent-{}", place % AGENTS)),
             task: Some(format!("task-{}", place % AGENTS)),
             title: None,
-            overrides: Overrides::default(),
+            overrides: CreatorOverrides::default(),
             inputs: String::new(),
         };
         service.create(&draft).expect("created");
@@ -73,7 +73,7 @@ fn keeper(folder: &Path, threads: usize) -> Service<Native> {
 }
 
 /// Returns the durations of the first pages; every page is full where there are enough threads.
-fn pages(service: &Service<Native>, filter: Filter) -> Vec<Duration> {
+fn time_pages(service: &ThreadService<NativePorts>, filter: PageFilter) -> Vec<Duration> {
     let (mut cursor, mut times) = (None, Vec::new());
     for _ in 0..PAGES_IN {
         let begun = Instant::now();

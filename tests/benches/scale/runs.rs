@@ -1,16 +1,19 @@
 //! Memory, threads and files of ten thousand waiting runs.
 
-use super::size::{Size, store};
+use super::size::{BenchSize, store};
 use super::world::{self, DIRECTIVE_NAME};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
-use threadkeep::driver::{Driver, Models, Sink, Stop};
+use threadkeep::driver::{Driver, EventSink, ModelProviders, StopReceiver};
 use threadkeep::engine::Engine;
-use threadkeep::limits::Limits;
-use threadkeep::models::{BoxFuture, Completion, Failure, FailureKind, Llm, OnDelta, Request};
+use threadkeep::limits::EngineLimits;
+use threadkeep::models::{
+    BoxFuture, CompletionRequest, FailureKind, ModelCompletion, ModelFailure, ModelProvider,
+    OnDelta,
+};
 use threadkeep::tenant::Tenant;
-use threadkeep::tools::{ToolEntry, ToolResult, Tools};
+use threadkeep::tools::{ToolEntry, ToolResult, ToolSet};
 use tokio::task::JoinSet;
 
 /// The time for which the waiting runs are watched.
@@ -19,10 +22,10 @@ const WATCHED: Duration = Duration::from_secs(5);
 const RETRY_AFTER: Duration = Duration::from_secs(600);
 
 /// Prints the resources of the process before the runs, with them, and after.
-pub fn compare(size: Size) {
-    let runs = size.of(100_000).min(10_000);
+pub fn compare(size: BenchSize) {
+    let runs = size.scale_count(100_000).min(10_000);
     let folder = tempfile::tempdir().expect("a folder");
-    let engine = Engine::new(Limits::local(), None).expect("an engine");
+    let engine = Engine::new(EngineLimits::local(), None).expect("an engine");
     let tenant = Tenant::new(engine, world::context(&store(folder.path())));
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -30,25 +33,25 @@ pub fn compare(size: Size) {
         .build()
         .expect("a runtime");
     println!("{runs} runs of one tenant that wait for a provider");
-    print("before", &Held::now());
+    print("before", &ProcessResources::measure());
     runtime.block_on(async {
         let asked = Arc::new(AtomicUsize::new(0));
-        let model = Arc::new(Limited(Arc::clone(&asked)));
+        let model = Arc::new(RateLimitedModel(Arc::clone(&asked)));
         let driver = Driver::new(
             tenant.clone(),
-            Arc::new(OneModel(model)),
+            Arc::new(RateLimitedModels(model)),
             Arc::new(NoTools),
             "b",
         );
         let begun = Instant::now();
-        let mut waiting = wait(&driver, &tenant, runs).await;
+        let mut waiting = start_waiting_runs(&driver, &tenant, runs).await;
         while asked.load(Ordering::Relaxed) < runs {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         println!("  started in {:.1} s", begun.elapsed().as_secs_f64());
-        let cpu = Held::now().cpu;
+        let cpu = ProcessResources::measure().cpu;
         tokio::time::sleep(WATCHED).await;
-        let held = Held::now();
+        let held = ProcessResources::measure();
         print("while they wait", &held);
         println!(
             "  cores busy while they wait: {:.2}",
@@ -56,11 +59,11 @@ pub fn compare(size: Size) {
         );
         waiting.shutdown().await;
     });
-    print("left to the store", &Held::now());
+    print("left to the store", &ProcessResources::measure());
 }
 
 /// Starts as many runs as asked, each on a thread of its own.
-async fn wait(driver: &Driver, tenant: &Tenant, runs: usize) -> JoinSet<()> {
+async fn start_waiting_runs(driver: &Driver, tenant: &Tenant, runs: usize) -> JoinSet<()> {
     let mut waiting = JoinSet::new();
     for _ in 0..runs {
         let draft = threadkeep_tests::fixture::draft(Some(DIRECTIVE_NAME));
@@ -68,7 +71,7 @@ async fn wait(driver: &Driver, tenant: &Tenant, runs: usize) -> JoinSet<()> {
         let driver = driver.clone();
         waiting.spawn(async move {
             let ended = driver
-                .run(&thread, None, &Sink::none(), &Stop::never())
+                .run(&thread, None, &EventSink::none(), &StopReceiver::never())
                 .await;
             panic!("it ended: {ended:?}");
         });
@@ -76,7 +79,7 @@ async fn wait(driver: &Driver, tenant: &Tenant, runs: usize) -> JoinSet<()> {
     waiting
 }
 
-fn print(when: &str, held: &Held) {
+fn print(when: &str, held: &ProcessResources) {
     println!(
         "  {when:20} {:>7} KiB   {:>4} threads   {:>4} open files",
         held.kib, held.threads, held.files
@@ -84,15 +87,15 @@ fn print(when: &str, held: &Held) {
 }
 
 /// The resources of this process.
-struct Held {
+struct ProcessResources {
     kib: u64,
     threads: usize,
     files: usize,
     cpu: Duration,
 }
 
-impl Held {
-    fn now() -> Self {
+impl ProcessResources {
+    fn measure() -> Self {
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
         let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
         let number = |name: &str| {
@@ -115,16 +118,16 @@ impl Held {
 }
 
 /// A provider that answers every request with a rate limit.
-struct Limited(Arc<AtomicUsize>);
+struct RateLimitedModel(Arc<AtomicUsize>);
 
-impl Llm for Limited {
+impl ModelProvider for RateLimitedModel {
     fn complete<'a>(
         &'a self,
-        _: &'a Request,
+        _: &'a CompletionRequest,
         _: OnDelta<'a>,
-    ) -> BoxFuture<'a, Result<Completion, Failure>> {
+    ) -> BoxFuture<'a, Result<ModelCompletion, ModelFailure>> {
         self.0.fetch_add(1, Ordering::Relaxed);
-        Box::pin(std::future::ready(Err(Failure {
+        Box::pin(std::future::ready(Err(ModelFailure {
             kind: FailureKind::RateLimited,
             code: "http_429".to_owned(),
             message: "come again later".to_owned(),
@@ -136,22 +139,22 @@ impl Llm for Limited {
     }
 }
 
-struct OneModel(Arc<dyn Llm>);
+struct RateLimitedModels(Arc<dyn ModelProvider>);
 
-impl Models for OneModel {
-    fn provider(&self, model: &str) -> Result<(Arc<dyn Llm>, String), Failure> {
+impl ModelProviders for RateLimitedModels {
+    fn provider(&self, model: &str) -> Result<(Arc<dyn ModelProvider>, String), ModelFailure> {
         Ok((Arc::clone(&self.0), model.to_owned()))
     }
 }
 
 struct NoTools;
 
-impl Tools for NoTools {
+impl ToolSet for NoTools {
     fn catalog(&self) -> Vec<ToolEntry> {
         Vec::new()
     }
 
     fn call<'a>(&'a self, name: &'a str, _: &'a str) -> BoxFuture<'a, ToolResult> {
-        Box::pin(std::future::ready(ToolResult::failed(name)))
+        Box::pin(std::future::ready(ToolResult::failure(name)))
     }
 }

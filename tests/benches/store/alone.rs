@@ -2,14 +2,14 @@
 
 use super::figures::{median, micros, ratio};
 use super::raw::RawRun;
-use super::{Durability, StoreRun, open, rows};
+use super::{CommitDurability, StoreRun, open, rows};
 use std::time::{Duration, Instant};
 
 /// Steps before measuring begins.
 const WARM_STEPS: usize = 50;
 
 /// Prints the medians of `steps` steps each.
-pub fn compare(durability: Durability, steps: usize) {
+pub fn compare(durability: CommitDurability, steps: usize) {
     let folder = tempfile::tempdir().expect("a folder");
     let store = open(folder.path(), durability);
     let mut raw = RawRun::start(&folder.path().join("raw.db"), durability, 1, rows());

@@ -3,20 +3,20 @@
 
 use super::figures::{median, micros};
 use super::raw::RawRun;
-use super::{Durability, StoreRun, open, rows};
+use super::{CommitDurability, StoreRun, open, rows};
 use std::time::Instant;
 
 /// Prints the medians of `steps` times each.
 pub fn compare(steps: usize) {
     let folder = tempfile::tempdir().expect("a folder");
-    drop(open(folder.path(), Durability::Normal));
+    drop(open(folder.path(), CommitDurability::Normal));
     let (mut opens, mut uses, mut raws) = (Vec::new(), Vec::new(), Vec::new());
     for step in 1..=steps as u32 {
         let begun = Instant::now();
-        drop(open(folder.path(), Durability::Normal));
+        drop(open(folder.path(), CommitDurability::Normal));
         opens.push(begun.elapsed());
         let begun = Instant::now();
-        let store = open(folder.path(), Durability::Normal);
+        let store = open(folder.path(), CommitDurability::Normal);
         let mut run = StoreRun::start(&store, step);
         run.get();
         run.commit();
@@ -24,7 +24,7 @@ pub fn compare(steps: usize) {
         uses.push(begun.elapsed());
         let begun = Instant::now();
         let path = folder.path().join("raw.db");
-        let mut run = RawRun::start(&path, Durability::Normal, step, rows());
+        let mut run = RawRun::start(&path, CommitDurability::Normal, step, rows());
         run.commit().expect("committed");
         drop(run);
         raws.push(begun.elapsed());

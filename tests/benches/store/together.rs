@@ -2,7 +2,7 @@
 //! eight connections that each commit.
 
 use super::raw::RawRun;
-use super::{Durability, StoreRun, open, rows};
+use super::{CommitDurability, StoreRun, open, rows};
 use std::path::Path;
 use std::sync::Barrier;
 use std::thread::scope;
@@ -14,14 +14,14 @@ const ROUNDS: usize = 3;
 
 /// Prints the rate of the store as a multiple of that of eight connections, with `steps` commits of
 /// each writer.
-pub fn compare(durability: Durability, steps: usize) {
+pub fn compare(durability: CommitDurability, steps: usize) {
     let mut ratios: Vec<f64> = Vec::new();
     let mut last = (0.0, 0.0, 0.0);
     for _ in 0..ROUNDS {
         let folder = tempfile::tempdir().expect("a folder");
-        let alone = rate(steps, one_writer(folder.path(), durability, steps));
-        let connections = rate(steps, by_connections(folder.path(), durability, steps));
-        let store = rate(steps, by_store(folder.path(), durability, steps));
+        let alone = rate(steps, time_one_writer(folder.path(), durability, steps));
+        let connections = rate(steps, time_connections(folder.path(), durability, steps));
+        let store = rate(steps, time_store(folder.path(), durability, steps));
         ratios.push(store / connections);
         last = (alone, connections, store);
     }
@@ -40,7 +40,7 @@ fn rate(steps: usize, time: Duration) -> f64 {
     steps as f64 * f64::from(WRITERS) / time.as_secs_f64()
 }
 
-fn one_writer(folder: &Path, durability: Durability, steps: usize) -> Duration {
+fn time_one_writer(folder: &Path, durability: CommitDurability, steps: usize) -> Duration {
     let folder = folder.join("alone");
     std::fs::create_dir(&folder).expect("a folder");
     let store = open(&folder, durability);
@@ -51,9 +51,9 @@ fn one_writer(folder: &Path, durability: Durability, steps: usize) -> Duration {
     begun.elapsed()
 }
 
-fn by_store(folder: &Path, durability: Durability, steps: usize) -> Duration {
+fn time_store(folder: &Path, durability: CommitDurability, steps: usize) -> Duration {
     let store = open(folder, durability);
-    together(
+    run_writers(
         |thread| StoreRun::start(&store, thread),
         |run| {
             for _ in 0..steps {
@@ -64,16 +64,16 @@ fn by_store(folder: &Path, durability: Durability, steps: usize) -> Duration {
     )
 }
 
-fn by_connections(folder: &Path, durability: Durability, steps: usize) -> Duration {
+fn time_connections(folder: &Path, durability: CommitDurability, steps: usize) -> Duration {
     let path = folder.join("raw.db");
-    together(
+    run_writers(
         |thread| RawRun::start(&path, durability, thread, rows()),
         |run| (0..steps).for_each(|_| run.commit().expect("committed")),
     )
 }
 
 /// Prepares each writer in order, then lets all work at once.
-fn together<W: Send>(prepare: impl Fn(u32) -> W, work: impl Fn(&mut W) + Sync) -> Duration {
+fn run_writers<W: Send>(prepare: impl Fn(u32) -> W, work: impl Fn(&mut W) + Sync) -> Duration {
     let writers: Vec<W> = (1..=WRITERS).map(prepare).collect();
     let start = Barrier::new(WRITERS as usize + 1);
     scope(|scope| {

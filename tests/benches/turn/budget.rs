@@ -3,24 +3,24 @@
 use super::native::NativeRun;
 use super::world::{self, DIRECTIVE_NAME};
 use std::sync::Arc;
-use threadkeep::storage::Storage;
-use threadkeep_component::service::Service;
+use threadkeep::storage::StorageBackend;
+use threadkeep_component::service::ThreadService;
 use threadkeep_core::ledger::Usage;
-use threadkeep_core::runner::{self, Completion, Kit, ReplyBlock, Submission};
-use threadkeep_tests::native::Native;
+use threadkeep_core::runner::{self, DecisionInputs, LlmCompletion, ReplyBlock, StepSubmission};
+use threadkeep_tests::native::NativePorts;
 
 impl NativeRun {
     /// Starts a run on a model that costs nothing, so that no account is written.
-    pub fn free(storage: &Arc<dyn Storage>) -> Self {
-        let service = Service::new(Native::new(world::context(storage)));
-        Self::root(service, Some(world::FREE_NAME.to_owned()))
+    pub fn start_free(storage: &Arc<dyn StorageBackend>) -> Self {
+        let service = ThreadService::new(NativePorts::new(world::context(storage)));
+        Self::start_root(service, Some(world::FREE_NAME.to_owned()))
     }
 
     /// Starts a run three levels below a root: each level with a reserve of its own, or all on the
     /// account of the root.
-    pub fn deep(storage: &Arc<dyn Storage>, reserve: bool) -> Self {
-        let service = Service::new(Native::new(world::context(storage)));
-        let mut run = Self::root(service, None);
+    pub fn start_deep(storage: &Arc<dyn StorageBackend>, reserve: bool) -> Self {
+        let service = ThreadService::new(NativePorts::new(world::context(storage)));
+        let mut run = Self::start_root(service, None);
         for level in 1..=3_u64 {
             let limits = match reserve {
                 true => format!(r#","limits":{{"spend":{}}}"#, 100_000 / level),
@@ -31,14 +31,14 @@ impl NativeRun {
             } else {
                 world::PLAIN_NAME
             };
-            run = run.child(&format!(r#"{{"directive":"{name}"{limits}}}"#));
+            run = run.spawn_child(&format!(r#"{{"directive":"{name}"{limits}}}"#));
         }
         run
     }
 
     /// Spawns a child and continues with its run.
-    fn child(self, arguments: &str) -> Self {
-        let outcome = runner::Outcome::Completion(Completion {
+    fn spawn_child(self, arguments: &str) -> Self {
+        let outcome = runner::StepOutcome::Completion(LlmCompletion {
             blocks: vec![ReplyBlock::ToolUse {
                 id: "x".to_owned(),
                 name: "spawn_thread".to_owned(),
@@ -49,11 +49,11 @@ impl NativeRun {
             usage: Some(Usage::default()),
             session: None,
         });
-        let submission = Submission {
+        let submission = StepSubmission {
             token: self.token,
             version: self.version,
             outcome,
-            kit: Kit::default(),
+            inputs: DecisionInputs::default(),
         };
         let (service, thread) = (self.service, self.thread);
         service.submit(&thread, &submission, 0).expect("submitted");
@@ -66,6 +66,6 @@ impl NativeRun {
             .value
             .id
             .clone();
-        Self::begin(service, child)
+        Self::start_thread(service, child)
     }
 }

@@ -1,12 +1,12 @@
 //! A fresh instance and a warm call, compared with those of a component that does nothing.
 
-use super::direct::{State, engine, pooled, prepare, store};
+use super::direct::{HostStoreData, engine, pooled_engine, prepare, store};
 use super::figures::{median, micros};
 use super::tenant::{runtime, tenant};
 use super::world;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use threadkeep::storage::Storage;
+use threadkeep::storage::StorageBackend;
 use threadkeep::storage::memory::MemoryStore;
 use threadkeep::wit::{self, registry};
 use wasmtime::component::{Component, Linker, TypedFunc};
@@ -27,12 +27,12 @@ const NOTHING: &[u8] = &[
     0x0b, 0x07, 0x01, 0x00, 0x01, 0x66, 0x01, 0x00, 0x00, // and exported
 ];
 
-type List =
+type ListFunction =
     TypedFunc<(registry::Filter, u32, Option<String>), (Result<registry::Page, wit::Error>,)>;
 
 /// Prints the medians of `steps` measurements each.
 pub fn compare(steps: usize) {
-    let storage: Arc<dyn Storage> = Arc::new(MemoryStore::new());
+    let storage: Arc<dyn StorageBackend> = Arc::new(MemoryStore::new());
     let engine = engine();
     let (ours, nothing) = (
         prepare(&engine),
@@ -42,18 +42,18 @@ pub fn compare(steps: usize) {
         .instantiate_pre(&nothing)
         .expect("it is linked");
 
-    let pool = pooled().map(|engine| (prepare(&engine), engine));
+    let pool = pooled_engine().map(|engine| (prepare(&engine), engine));
     let (mut fresh, mut fresh_bare, mut fresh_pooled) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..steps {
         let context = world::context(&storage);
         fresh.push(time(|| {
-            ours.instantiate(store(&engine, State::new(context)))
+            ours.instantiate(store(&engine, HostStoreData::new(context)))
                 .expect("an instance");
         }));
         if let Some((ours, engine)) = &pool {
             let context = world::context(&storage);
             fresh_pooled.push(time(|| {
-                ours.instantiate(store(engine, State::new(context)))
+                ours.instantiate(store(engine, HostStoreData::new(context)))
                     .expect("an instance");
             }));
         }
@@ -72,7 +72,7 @@ pub fn compare(steps: usize) {
     let mut bare_store = store(&engine, ());
     let instance = bare.instantiate(&mut bare_store).expect("an instance");
     let f: TypedFunc<(), ()> = instance.get_typed_func(&mut bare_store, "f").expect("f");
-    let mut our_store = store(&engine, State::new(world::context(&storage)));
+    let mut our_store = store(&engine, HostStoreData::new(world::context(&storage)));
     let instance = ours.instantiate(&mut our_store).expect("an instance");
     let registry =
         instance.get_export_index(&mut our_store, None, "threadkeep:threads/registry@0.1.0");
@@ -80,7 +80,7 @@ pub fn compare(steps: usize) {
     let list = instance
         .get_func(&mut our_store, place.expect("exported"))
         .expect("a function");
-    let list: List = list.typed(&our_store).expect("its type");
+    let list: ListFunction = list.typed(&our_store).expect("its type");
     let (runtime, tenant) = (runtime(), tenant(&storage));
 
     let (mut warm, mut warm_bare, mut warm_tenant) = (Vec::new(), Vec::new(), Vec::new());

@@ -5,29 +5,29 @@ use super::figures::{median, micros, ratio};
 use super::native::{NativeRun, rows, script};
 use super::raw::RawRun;
 use super::tenant::TenantRun;
-use super::world::Candidate;
+use super::world::BenchCandidate;
 use cap_std::fs::Dir;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use threadkeep::storage::Storage;
+use threadkeep::storage::StorageBackend;
 use threadkeep::storage::memory::MemoryStore;
-use threadkeep::storage::sqlite::{Durability, SqliteOptions, SqliteStore};
+use threadkeep::storage::sqlite::{CommitDurability, SqliteOptions, SqliteStore};
 
-impl Candidate for RawRun {
+impl BenchCandidate for RawRun {
     fn step(&mut self, _: usize, _: &str, _: &str) {
         self.commit().expect("committed");
     }
 }
 
 /// Median durations of a turn's commit by each candidate.
-pub struct Comparison {
+pub struct CandidateMedians {
     native: Duration,
     component: Duration,
     tenant: Duration,
     raw: Option<Duration>,
 }
 
-impl Comparison {
+impl CandidateMedians {
     pub fn print(&self, store: &str, goal: &str) {
         println!(
             "  {store:16} {:>9} {:>10} {:>10} {:>10} {:>9} {:>10} {goal:>7}",
@@ -42,7 +42,10 @@ impl Comparison {
 }
 
 /// A new store in this folder: SQLite, or one in memory.
-fn store(folder: &std::path::Path, durability: Option<Durability>) -> Arc<dyn Storage> {
+fn store(
+    folder: &std::path::Path,
+    durability: Option<CommitDurability>,
+) -> Arc<dyn StorageBackend> {
     let Some(durability) = durability else {
         return Arc::new(MemoryStore::new());
     };
@@ -58,20 +61,29 @@ fn store(folder: &std::path::Path, durability: Option<Durability>) -> Arc<dyn St
 /// Measures a turn's commit of the native service with and without a budget: a thread whose model
 /// costs nothing, so that its account is not written; a root with a budget; children three levels
 /// below one, with accounts of their own and without.
-pub fn compare_budgets(durability: Option<Durability>, warm: usize, steps: usize) -> [Duration; 4] {
+pub fn compare_budgets(
+    durability: Option<CommitDurability>,
+    warm: usize,
+    steps: usize,
+) -> [Duration; 4] {
     let folder = tempfile::tempdir().expect("a folder");
     let storage = store(folder.path(), durability);
-    let mut free = NativeRun::free(&storage);
+    let mut free = NativeRun::start_free(&storage);
     let mut root = NativeRun::start(&storage);
-    let mut own = NativeRun::deep(&storage, true);
-    let mut shared = NativeRun::deep(&storage, false);
-    let mut candidates: [&mut dyn Candidate; 4] = [&mut free, &mut root, &mut own, &mut shared];
+    let mut own = NativeRun::start_deep(&storage, true);
+    let mut shared = NativeRun::start_deep(&storage, false);
+    let mut candidates: [&mut dyn BenchCandidate; 4] =
+        [&mut free, &mut root, &mut own, &mut shared];
     let times = measure(&mut candidates, warm, steps);
     [times[0], times[1], times[2], times[3]]
 }
 
 /// Measures all candidates over one new store: in SQLite, or in memory.
-pub fn compare(durability: Option<Durability>, warm: usize, steps: usize) -> Comparison {
+pub fn compare(
+    durability: Option<CommitDurability>,
+    warm: usize,
+    steps: usize,
+) -> CandidateMedians {
     let folder = tempfile::tempdir().expect("a folder");
     let storage = store(folder.path(), durability);
     let mut native = NativeRun::start(&storage);
@@ -83,11 +95,12 @@ pub fn compare(durability: Option<Durability>, warm: usize, steps: usize) -> Com
     let mut tenant = TenantRun::start(&storage);
     let mut raw = durability
         .map(|durability| RawRun::start(&folder.path().join("raw.db"), durability, 1, rows));
-    let mut candidates: Vec<&mut dyn Candidate> = vec![&mut native, &mut component, &mut tenant];
-    candidates.extend(raw.as_mut().map(|raw| raw as &mut dyn Candidate));
+    let mut candidates: Vec<&mut dyn BenchCandidate> =
+        vec![&mut native, &mut component, &mut tenant];
+    candidates.extend(raw.as_mut().map(|raw| raw as &mut dyn BenchCandidate));
     let mut times = measure(&mut candidates, warm, steps).into_iter();
     let mut next = || times.next();
-    Comparison {
+    CandidateMedians {
         native: next().unwrap_or_default(),
         component: next().unwrap_or_default(),
         tenant: next().unwrap_or_default(),
@@ -96,7 +109,7 @@ pub fn compare(durability: Option<Durability>, warm: usize, steps: usize) -> Com
 }
 
 /// Returns the median step of each candidate.
-fn measure(candidates: &mut [&mut dyn Candidate], warm: usize, steps: usize) -> Vec<Duration> {
+fn measure(candidates: &mut [&mut dyn BenchCandidate], warm: usize, steps: usize) -> Vec<Duration> {
     let mut times = vec![Vec::with_capacity(steps); candidates.len()];
     let count = candidates.len();
     for step in 0..warm + steps {

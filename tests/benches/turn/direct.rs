@@ -2,32 +2,32 @@
 //! pool.
 
 use super::tenant::{draft, outcome};
-use super::world::Candidate;
+use super::world::BenchCandidate;
 use super::world::{self, HOLDER};
 use std::sync::Arc;
-use threadkeep::component::{Context, Meter, View, add_to_linker};
+use threadkeep::component::{CallMeter, ImportView, TenantContext, add_to_linker};
 use threadkeep::engine::COMPONENT;
-use threadkeep::limits::Limits;
-use threadkeep::storage::Storage;
+use threadkeep::limits::EngineLimits;
+use threadkeep::storage::StorageBackend;
 use threadkeep::wit::{self, registry, runner};
 use wasmtime::component::{Component, InstancePre, Linker, TypedFunc};
 use wasmtime::{Config, Engine, InstanceAllocationStrategy, PoolingAllocationConfig, Store};
 
-type Create = TypedFunc<(registry::Draft,), (Result<wit::Thread, wit::Error>,)>;
-type Start =
+type CreateFunction = TypedFunc<(registry::Draft,), (Result<wit::Thread, wit::Error>,)>;
+type StartFunction =
     TypedFunc<(String, Option<String>, String, String), (Result<runner::Handle, wit::Error>,)>;
-type Submit =
+type SubmitFunction =
     TypedFunc<(String, u64, u64, runner::Outcome, u64), (Result<runner::Step, wit::Error>,)>;
 
 /// The data of a wasmtime store, as in the host.
-pub struct State {
-    context: Context,
-    meter: Meter,
+pub struct HostStoreData {
+    context: TenantContext,
+    meter: CallMeter,
 }
 
-impl State {
-    pub fn new(context: Context) -> Self {
-        let meter = Meter::new(&Limits::local());
+impl HostStoreData {
+    pub fn new(context: TenantContext) -> Self {
+        let meter = CallMeter::new(&EngineLimits::local());
         Self { context, meter }
     }
 }
@@ -42,14 +42,14 @@ pub fn engine() -> Engine {
 
 /// Creates an engine with wasmtime's pool of memories and tables, where the address space has room
 /// for one.
-pub fn pooled() -> Option<Engine> {
+pub fn pooled_engine() -> Option<Engine> {
     const INSTANCES: u32 = 64;
     let mut pool = PoolingAllocationConfig::new();
     pool.total_component_instances(INSTANCES)
         .total_core_instances(4 * INSTANCES)
         .total_memories(INSTANCES)
         .total_tables(4 * INSTANCES)
-        .max_memory_size(Limits::strict().memory_bytes_max)
+        .max_memory_size(EngineLimits::strict().memory_bytes_max)
         .linear_memory_keep_resident(2 << 20)
         .table_keep_resident(64 << 10);
     let mut config = config();
@@ -65,10 +65,10 @@ fn config() -> Config {
 }
 
 /// Compiles and links the component.
-pub fn prepare(engine: &Engine) -> InstancePre<State> {
+pub fn prepare(engine: &Engine) -> InstancePre<HostStoreData> {
     let component = Component::new(engine, COMPONENT).expect("the component compiles");
     let mut linker = Linker::new(engine);
-    add_to_linker(&mut linker, |state: &mut State| View {
+    add_to_linker(&mut linker, |state: &mut HostStoreData| ImportView {
         context: &state.context,
         meter: &mut state.meter,
     })
@@ -85,8 +85,8 @@ pub fn store<T>(engine: &Engine, data: T) -> Store<T> {
 
 /// A run on its own thread.
 pub struct DirectRun {
-    store: Store<State>,
-    submit: Submit,
+    store: Store<HostStoreData>,
+    submit: SubmitFunction,
     thread: String,
     token: u64,
     version: u64,
@@ -94,10 +94,10 @@ pub struct DirectRun {
 }
 
 impl DirectRun {
-    pub fn start(storage: &Arc<dyn Storage>) -> Self {
+    pub fn start(storage: &Arc<dyn StorageBackend>) -> Self {
         let engine = engine();
         let pre = prepare(&engine);
-        let mut store = store(&engine, State::new(world::context(storage)));
+        let mut store = store(&engine, HostStoreData::new(world::context(storage)));
         let instance = pre.instantiate(&mut store).expect("an instance");
         let mut export = |interface: &str, name: &str| {
             let interface = format!("threadkeep:threads/{interface}@0.1.0");
@@ -112,9 +112,9 @@ impl DirectRun {
             export("runner", "start"),
             export("runner", "submit"),
         );
-        let create: Create = create.typed(&store).expect("its type");
-        let start: Start = start.typed(&store).expect("its type");
-        let submit: Submit = submit.typed(&store).expect("its type");
+        let create: CreateFunction = create.typed(&store).expect("its type");
+        let start: StartFunction = start.typed(&store).expect("its type");
+        let submit: SubmitFunction = submit.typed(&store).expect("its type");
         let (created,) = create.call(&mut store, (draft(),)).expect("no trap");
         let thread = created.expect("created").id;
         let given = (thread.clone(), None, HOLDER.to_owned(), "key".to_owned());
@@ -131,7 +131,7 @@ impl DirectRun {
     }
 }
 
-impl Candidate for DirectRun {
+impl BenchCandidate for DirectRun {
     fn step(&mut self, step: usize, blocks: &str, content: &str) {
         let outcome = outcome(self.calls.pop(), step, blocks, content);
         let given = (

@@ -1,21 +1,21 @@
 //! Runs the same core compiled natively: the component's service over a store, without a component.
 
-use super::world::Candidate;
+use super::world::BenchCandidate;
 use super::world::{self, DIRECTIVE_NAME, HOLDER};
 use std::sync::Arc;
-use threadkeep::storage::{Key, Storage};
-use threadkeep_component::service::Service;
+use threadkeep::storage::{RecordKey, StorageBackend};
+use threadkeep_component::service::ThreadService;
 use threadkeep_core::ledger::Usage;
 use threadkeep_core::money::NanoUsd;
 use threadkeep_core::runner::{
-    self, Completion, Kit, ReplyBlock, Submission, ToolOutcome, ToolState,
+    self, DecisionInputs, LlmCompletion, ReplyBlock, StepSubmission, ToolOutcome, ToolState,
 };
-use threadkeep_core::thread::{Draft, Overrides, StepKind};
-use threadkeep_tests::native::Native;
+use threadkeep_core::thread::{CreatorOverrides, StepKind, ThreadDraft};
+use threadkeep_tests::native::NativePorts;
 
 /// A run on its own thread.
 pub struct NativeRun {
-    pub(super) service: Service<Native>,
+    pub(super) service: ThreadService<NativePorts>,
     pub(super) thread: String,
     pub(super) token: u64,
     pub(super) version: u64,
@@ -23,27 +23,27 @@ pub struct NativeRun {
 }
 
 impl NativeRun {
-    pub fn start(storage: &Arc<dyn Storage>) -> Self {
-        let service = Service::new(Native::new(world::context(storage)));
-        Self::root(service, None)
+    pub fn start(storage: &Arc<dyn StorageBackend>) -> Self {
+        let service = ThreadService::new(NativePorts::new(world::context(storage)));
+        Self::start_root(service, None)
     }
 
     /// Creates a root, on a model of this name or the usual one.
-    pub(super) fn root(service: Service<Native>, model: Option<String>) -> Self {
-        let draft = Draft {
+    pub(super) fn start_root(service: ThreadService<NativePorts>, model: Option<String>) -> Self {
+        let draft = ThreadDraft {
             directive: Some(DIRECTIVE_NAME.to_owned()),
-            overrides: Overrides {
+            overrides: CreatorOverrides {
                 model,
-                ..Overrides::default()
+                ..CreatorOverrides::default()
             },
-            ..Draft::default()
+            ..ThreadDraft::default()
         };
         let thread = service.create(&draft).expect("created").thread.value.id;
-        Self::begin(service, thread)
+        Self::start_thread(service, thread)
     }
 
     /// Starts a thread that exists.
-    pub(super) fn begin(service: Service<Native>, thread: String) -> Self {
+    pub(super) fn start_thread(service: ThreadService<NativePorts>, thread: String) -> Self {
         let handed = service
             .start(&thread, None, HOLDER, "key")
             .expect("started");
@@ -62,10 +62,10 @@ impl NativeRun {
     }
 }
 
-impl Candidate for NativeRun {
+impl BenchCandidate for NativeRun {
     fn step(&mut self, step: usize, blocks: &str, content: &str) {
         let outcome = match self.calls.pop() {
-            None => runner::Outcome::Completion(Completion {
+            None => runner::StepOutcome::Completion(LlmCompletion {
                 blocks: ReplyBlock::parse_all(blocks).expect("blocks"),
                 finish: "tool_use".to_owned(),
                 usage: Some(Usage {
@@ -75,7 +75,7 @@ impl Candidate for NativeRun {
                 }),
                 session: None,
             }),
-            Some((version, index)) => runner::Outcome::Outcomes(vec![ToolOutcome {
+            Some((version, index)) => runner::StepOutcome::ToolOutcomes(vec![ToolOutcome {
                 version,
                 index,
                 state: ToolState::Done,
@@ -84,11 +84,11 @@ impl Candidate for NativeRun {
                 cost: NanoUsd::ZERO,
             }]),
         };
-        let submission = Submission {
+        let submission = StepSubmission {
             token: self.token,
             version: self.version,
             outcome,
-            kit: Kit::default(),
+            inputs: DecisionInputs::default(),
         };
         let handed = self.service.submit(&self.thread, &submission, self.version);
         let handed = handed.expect("submitted");
@@ -107,11 +107,11 @@ impl Candidate for NativeRun {
 }
 
 /// Returns the values of the rows of a step, for a candidate that writes them by hand.
-pub fn rows(storage: &Arc<dyn Storage>, run: &NativeRun) -> [String; 3] {
+pub fn rows(storage: &Arc<dyn StorageBackend>, run: &NativeRun) -> [String; 3] {
     let key = threadkeep_core::id::key(run.thread());
     let value = |collection| {
         let items = storage
-            .get(&[Key::new(collection, key.clone())])
+            .get(&[RecordKey::new(collection, key.clone())])
             .expect("read");
         items.first().expect("there").value.clone()
     };

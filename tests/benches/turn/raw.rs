@@ -3,7 +3,7 @@
 use rusqlite::{Connection, params};
 use std::path::Path;
 use std::time::Duration;
-use threadkeep::storage::sqlite::Durability;
+use threadkeep::storage::sqlite::CommitDurability;
 
 const SCHEMA: &str = "
     CREATE TABLE IF NOT EXISTS head (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, version INTEGER NOT NULL, value TEXT NOT NULL) STRICT;
@@ -23,12 +23,17 @@ pub struct RawRun {
 impl RawRun {
     /// Opens a connection of its own to the file, which is created if it is missing. Each thread
     /// has a number of its own.
-    pub fn start(path: &Path, durability: Durability, thread: u32, rows: [String; 3]) -> Self {
+    pub fn start(
+        path: &Path,
+        durability: CommitDurability,
+        thread: u32,
+        rows: [String; 3],
+    ) -> Self {
         let connection = Connection::open(path).expect("a database");
         connection.busy_timeout(BUSY_TIMEOUT).expect("it is set");
         let synchronous = match durability {
-            Durability::Full => "FULL",
-            Durability::Normal => "NORMAL",
+            CommitDurability::Full => "FULL",
+            CommitDurability::Normal => "NORMAL",
         };
         let set_up = format!(
             "PRAGMA journal_mode = WAL; PRAGMA synchronous = {synchronous}; {SCHEMA}

@@ -1,11 +1,11 @@
 //! Calls the component as a user does: by a tenant of an engine, over the engine's pool.
 
-use super::world::Candidate;
+use super::world::BenchCandidate;
 use super::world::{self, DIRECTIVE_NAME, HOLDER};
 use std::sync::Arc;
 use threadkeep::engine::Engine;
-use threadkeep::limits::Limits;
-use threadkeep::storage::Storage;
+use threadkeep::limits::EngineLimits;
+use threadkeep::storage::StorageBackend;
 use threadkeep::tenant::Tenant;
 use threadkeep::wit::{self, llm, registry, runner};
 use tokio::runtime::Runtime;
@@ -49,8 +49,8 @@ pub fn outcome(
 }
 
 /// Creates a tenant over a store.
-pub fn tenant(storage: &Arc<dyn Storage>) -> Tenant {
-    let engine = Engine::new(Limits::local(), None).expect("an engine");
+pub fn tenant(storage: &Arc<dyn StorageBackend>) -> Tenant {
+    let engine = Engine::new(EngineLimits::local(), None).expect("an engine");
     Tenant::new(engine, world::context(storage))
 }
 
@@ -72,7 +72,7 @@ pub struct TenantRun {
 }
 
 impl TenantRun {
-    pub fn start(storage: &Arc<dyn Storage>) -> Self {
+    pub fn start(storage: &Arc<dyn StorageBackend>) -> Self {
         let (runtime, tenant) = (runtime(), tenant(storage));
         let thread = runtime
             .block_on(tenant.create(draft()))
@@ -91,7 +91,7 @@ impl TenantRun {
     }
 }
 
-impl Candidate for TenantRun {
+impl BenchCandidate for TenantRun {
     fn step(&mut self, step: usize, blocks: &str, content: &str) {
         let outcome = outcome(self.calls.pop(), step, blocks, content);
         let submitted = self.runtime.block_on(self.tenant.submit(

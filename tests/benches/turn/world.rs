@@ -1,9 +1,9 @@
 //! The environment of every candidate: one library of documents, one clock, one script of results.
 
 use std::sync::Arc;
-use threadkeep::component::Context;
-use threadkeep::library::{Library, LibraryError};
-use threadkeep::storage::Storage;
+use threadkeep::component::TenantContext;
+use threadkeep::library::{LibraryError, TenantLibrary};
+use threadkeep::storage::StorageBackend;
 
 /// Caps and window that no benchmark reaches.
 const DIRECTIVE: &str = r#"{"name":"bench","body":"Work.","front":{"capabilities":["execute.tool.*"],
@@ -27,15 +27,15 @@ pub const FREE_NAME: &str = "free";
 pub const HOLDER: &str = "bench/1";
 
 /// A driver that can perform the steps of a run.
-pub trait Candidate {
+pub trait BenchCandidate {
     /// Submits the reply, or, if a call is open, its result: one commit.
     fn step(&mut self, step: usize, blocks: &str, content: &str);
 }
 
 /// The library of the documents above.
-pub struct Documents;
+pub struct BenchLibrary;
 
-impl Library for Documents {
+impl TenantLibrary for BenchLibrary {
     fn get(&self, kind: &str, name: &str) -> Result<Vec<String>, LibraryError> {
         Ok(match (kind, name) {
             ("directive", DIRECTIVE_NAME) => vec![DIRECTIVE.to_owned()],
@@ -50,8 +50,8 @@ impl Library for Documents {
 }
 
 /// Creates a tenant's context over a store.
-pub fn context(storage: &Arc<dyn Storage>) -> Context {
-    Context::new(Arc::clone(storage), Arc::new(Documents))
+pub fn context(storage: &Arc<dyn StorageBackend>) -> TenantContext {
+    TenantContext::new(Arc::clone(storage), Arc::new(BenchLibrary))
 }
 
 /// Returns about 2 KB of text, different for each step.

@@ -1,9 +1,9 @@
 //! The command `audit` as people and programs use it.
 
-use crate::cli::fixture::Project;
+use crate::cli::fixture::CliProject;
 use serde_json::json;
 
-fn plant(project: &Project, sql: &str) {
+fn plant(project: &CliProject, sql: &str) {
     let store = project.path().join(".ai/threads/registry.db");
     let shell = rusqlite::Connection::open(store).unwrap();
     shell.execute_batch(sql).unwrap();
@@ -11,7 +11,7 @@ fn plant(project: &Project, sql: &str) {
 
 #[test]
 fn a_sound_project_is_said_to_be_so_in_one_line() {
-    let project = Project::new();
+    let project = CliProject::new();
     let empty = project.run(&["audit"]);
     assert_eq!(
         (empty.code, empty.out.as_str()),
@@ -19,8 +19,8 @@ fn a_sound_project_is_said_to_be_so_in_one_line() {
     );
     assert!(empty.err.contains("there is no store yet"), "{}", empty.err);
     assert!(!project.exists(".ai/threads"), "nothing is made");
-    project.finished("a");
-    project.finished("b");
+    project.finish_thread("a");
+    project.finish_thread("b");
     let audited = project.json(&["audit"]);
     assert_eq!(
         (&audited["threads"], &audited["findings"]),
@@ -40,9 +40,9 @@ fn a_sound_project_is_said_to_be_so_in_one_line() {
 
 #[test]
 fn what_is_wrong_is_named_with_what_to_do() {
-    let project = Project::new();
-    project.finished("a");
-    project.finished("b");
+    let project = CliProject::new();
+    project.finish_thread("a");
+    project.finish_thread("b");
     let spent =
         "UPDATE record_chain SET value = json_set(value, '$.account.spent', 1) WHERE name = 'b'";
     plant(&project, spent);
@@ -105,8 +105,8 @@ fn what_is_wrong_is_named_with_what_to_do() {
 /// Audits a project while a run in it goes on: neither disturbs the other.
 #[test]
 fn a_run_goes_on_while_it_is_audited() {
-    let project = Project::new();
-    let running = project.unending("slow");
+    let project = CliProject::new();
+    let running = project.start_unending("slow");
     for _ in 0..3 {
         let audited = project.json(&["audit"]);
         assert_eq!(
@@ -115,6 +115,6 @@ fn a_run_goes_on_while_it_is_audited() {
         );
     }
     assert_eq!(project.json(&["cancel", "slow"])["exit"], 0);
-    running.end();
+    running.wait_for_end();
     assert_eq!(project.json(&["audit"])["findings"], json!([]));
 }

@@ -1,9 +1,9 @@
 //! Documents beside their records.
 
 use crate::component::project::{describe_draft, open, project_dir};
-use threadkeep::audit::Invariant;
-use threadkeep::documents::Documents;
-use threadkeep::driver::{Sink, Stop};
+use threadkeep::audit::StoreInvariant;
+use threadkeep::documents::ThreadDocuments;
+use threadkeep::driver::{EventSink, StopReceiver};
 use threadkeep_tests::fixture::SCRIPTED_MODELS;
 
 const SCRIPT: &str = r#"[{"text": "It holds a note."}]"#;
@@ -15,13 +15,13 @@ async fn a_document_is_current_or_older_and_never_other() {
     let project = open(dir, None, &[]);
     let thread = project.tenant().create(describe_draft()).await.unwrap().id;
     let threads = project.threads().unwrap().try_clone().unwrap();
-    let documents = Documents::new(project.tenant().clone(), threads);
+    let documents = ThreadDocuments::new(project.tenant().clone(), threads);
     let clean = || async { project.audit().await.unwrap().findings.is_empty() };
     assert!(clean().await, "missing is older");
     documents.refresh(&thread).await.unwrap();
     let ended = project
         .driver()
-        .run(&thread, None, &Sink::none(), &Stop::never())
+        .run(&thread, None, &EventSink::none(), &StopReceiver::never())
         .await
         .unwrap();
     assert_eq!(ended.status, "completed");
@@ -39,7 +39,7 @@ async fn a_document_is_current_or_older_and_never_other() {
         };
         assert_eq!(
             (&finding.thread, finding.invariant),
-            (&thread, Invariant::Documents)
+            (&thread, StoreInvariant::Documents)
         );
         assert!(finding.found.contains(name), "{finding}");
         documents.repair(&thread).await.unwrap();
@@ -51,6 +51,6 @@ async fn a_document_is_current_or_older_and_never_other() {
         std::os::unix::fs::symlink("/etc/passwd", place.join("thread.json")).unwrap();
         let found = project.audit().await.unwrap().findings;
         assert_eq!(found.len(), 1, "{found:#?}");
-        assert_eq!(found[0].invariant, Invariant::Documents);
+        assert_eq!(found[0].invariant, StoreInvariant::Documents);
     }
 }

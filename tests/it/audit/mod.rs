@@ -1,9 +1,9 @@
 //! The audit: it finds nothing in a sound store that has every kind of record, and finds every
 //! violation that is planted there.
 
+mod child_records;
 mod cli;
 mod documents;
-mod family;
-mod live;
-mod planted;
-pub(crate) mod world;
+pub(crate) mod fixture;
+mod live_stores;
+mod planted_violations;

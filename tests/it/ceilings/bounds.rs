@@ -1,24 +1,24 @@
 //! Bounds on values that an embedder's own provider and tools hand to the host, and on the usage
 //! that a provider reports.
 
-use super::world::{
-    ARGUMENTS, LONG, Model, REQUEST_BYTES, Tool, WORST_NANOS, call, complete, fails, guard,
-    request, says, usage,
+use super::fixture::{
+    ARGUMENTS, CountedModel, CountedTool, LONG, REQUEST_BYTES, WORST_NANOS, call, complete, fails,
+    guard, request, says, usage,
 };
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use threadkeep::ceilings::{Ceilings, Note};
+use threadkeep::ceilings::{CallNotice, HostCeilings};
 use threadkeep::models::{
-    BLOCKS_MAX, Block, Completion, Delta, Failure, FailureKind, REPLY_BYTES_MAX, Usage,
-    answer_bytes_max,
+    BLOCKS_MAX, FailureKind, ModelCompletion, ModelFailure, REPLY_BYTES_MAX, ReplyBlock,
+    ReplyDelta, Usage, answer_bytes_max,
 };
 use threadkeep::tools::RESULT_BYTES_MAX;
 
 /// A reply of `blocks` blocks of `bytes` bytes each.
-fn reply(blocks: usize, bytes: usize) -> Completion {
+fn reply(blocks: usize, bytes: usize) -> ModelCompletion {
     let text = "é".repeat(bytes / 2);
-    Completion {
-        blocks: vec![Block::Text { text }; blocks],
+    ModelCompletion {
+        blocks: vec![ReplyBlock::Text { text }; blocks],
         finish: String::new(),
         usage: usage(10, 1),
         session: None,
@@ -30,7 +30,7 @@ fn reply(blocks: usize, bytes: usize) -> Completion {
 /// permit bounds all of them.
 #[tokio::test]
 async fn replies_of_any_provider_are_bounded() {
-    let of = |session: usize| Completion {
+    let of = |session: usize| ModelCompletion {
         session: Some("s".repeat(session)),
         ..reply(1, 0)
     };
@@ -42,9 +42,9 @@ async fn replies_of_any_provider_are_bounded() {
         ("a session", of(REPLY_BYTES_MAX), true),
         ("a larger one", of(REPLY_BYTES_MAX + 1), false),
     ] {
-        let guard = guard(Ceilings::none());
-        let model = Model::answering(Ok(completion.clone()));
-        let answer = complete(&guard.begin().unwrap(), &model, "known").await;
+        let guard = guard(HostCeilings::none());
+        let model = CountedModel::answering(Ok(completion.clone()));
+        let answer = complete(&guard.admit_run().unwrap(), &model, "known").await;
         if fits {
             assert!(answer == Ok(completion), "{what}");
             continue;
@@ -57,24 +57,24 @@ async fn replies_of_any_provider_are_bounded() {
             "{what}"
         );
         assert_eq!(failure.usage, usage(10, 1), "it is paid for");
-        assert_eq!(guard.used().unwrap().spend_nanos, 24_000, "{what}");
+        assert_eq!(guard.used_totals().unwrap().spend_nanos, 24_000, "{what}");
     }
 }
 
 #[tokio::test]
 async fn failures_and_deltas_of_any_provider_are_bounded() {
     let long = "é".repeat(REPLY_BYTES_MAX);
-    let failure = Failure {
+    let failure = ModelFailure {
         partial: long.clone(),
         code: long.clone(),
-        ..Failure::new(FailureKind::Transient, "", long)
+        ..ModelFailure::new(FailureKind::Transient, "", long)
     };
-    let piece = Delta::Text("x".repeat(REPLY_BYTES_MAX / 2));
-    let model = Model {
+    let piece = ReplyDelta::Text("x".repeat(REPLY_BYTES_MAX / 2));
+    let model = CountedModel {
         deltas: vec![piece.clone(), piece.clone(), piece],
-        ..Model::answering(Err(failure))
+        ..CountedModel::answering(Err(failure))
     };
-    let permit = guard(Ceilings::none()).begin().unwrap();
+    let permit = guard(HostCeilings::none()).admit_run().unwrap();
     let told = Mutex::new(0);
     let on_delta = |_| *told.lock().unwrap() += 1;
     let request = request("known");
@@ -92,29 +92,29 @@ async fn failures_and_deltas_of_any_provider_are_bounded() {
 #[tokio::test]
 async fn results_of_any_tool_are_bounded() {
     for more in [0, RESULT_BYTES_MAX, 100 * RESULT_BYTES_MAX] {
-        let guard = guard(Ceilings::none());
-        let tool = Tool {
+        let guard = guard(HostCeilings::none());
+        let tool = CountedTool {
             more,
-            ..Tool::default()
+            ..CountedTool::default()
         };
-        let called = call(&guard.begin().unwrap(), &tool, "read_file").await;
+        let called = call(&guard.admit_run().unwrap(), &tool, "read_file").await;
         let content = called.result.content;
         assert!(content.len() <= RESULT_BYTES_MAX, "{more}");
         assert_eq!(content.ends_with("ask for less]"), more > 0, "{more}");
         let bytes = (ARGUMENTS.len() + content.len()) as u64;
-        assert_eq!(guard.used().unwrap().tool_bytes, bytes, "{more}");
+        assert_eq!(guard.used_totals().unwrap().tool_bytes, bytes, "{more}");
     }
 }
 
-type Answer = Result<Completion, Failure>;
+type ProviderAnswer = Result<ModelCompletion, ModelFailure>;
 
 /// A provider's answer, the usage that the component is told, and the money in the book.
-fn usages() -> [(&'static str, Answer, Option<Usage>, u64); 7] {
-    let long = Block::Text {
+fn usages() -> [(&'static str, ProviderAnswer, Option<Usage>, u64); 7] {
+    let long = ReplyBlock::Text {
         text: "x".repeat(16_000),
     };
     let reply = |usage| {
-        Ok(Completion {
+        Ok(ModelCompletion {
             blocks: vec![long.clone()],
             ..says(usage).unwrap()
         })
@@ -151,7 +151,7 @@ fn usages() -> [(&'static str, Answer, Option<Usage>, u64); 7] {
         ),
         (
             "none, and refused",
-            Err(Failure {
+            Err(ModelFailure {
                 partial: String::new(),
                 ..fails(true, usage(0, 0)).unwrap_err()
             }),
@@ -168,23 +168,23 @@ fn usages() -> [(&'static str, Answer, Option<Usage>, u64); 7] {
 #[tokio::test]
 async fn usage_is_believed_within_reason() {
     for (what, answer, told, nanos) in usages() {
-        let guard = guard(Ceilings::none());
-        let mut permit = guard.begin().unwrap();
+        let guard = guard(HostCeilings::none());
+        let mut permit = guard.admit_run().unwrap();
         let notes = Arc::new(Mutex::new(Vec::new()));
         let kept = Arc::clone(&notes);
-        permit.tell(move |note| kept.lock().unwrap().push(note));
-        let model = Model::answering(answer.clone());
+        permit.set_notice_receiver(move |note| kept.lock().unwrap().push(note));
+        let model = CountedModel::answering(answer.clone());
         let answered = complete(&permit, &model, "known").await;
-        let of = |answer: &Answer| match answer {
+        let of = |answer: &ProviderAnswer| match answer {
             Ok(completion) => completion.usage,
             Err(failure) => failure.usage,
         };
         assert_eq!(of(&answered), told, "{what}");
-        assert_eq!(guard.used().unwrap().spend_nanos, nanos, "{what}");
+        assert_eq!(guard.used_totals().unwrap().spend_nanos, nanos, "{what}");
         let (reported, counted) = (of(&answer), of(&answered));
-        let expected: Vec<Note> = match (reported, counted) {
+        let expected: Vec<CallNotice> = match (reported, counted) {
             (Some(reported), Some(counted)) if reported != counted => {
-                vec![Note::Disbelieved { reported, counted }]
+                vec![CallNotice::Disbelieved { reported, counted }]
             }
             _ => Vec::new(),
         };
@@ -202,8 +202,8 @@ async fn every_kind_of_tokens_is_held_to_reason() {
         write: all,
         reasoning: all,
     };
-    let permit = guard(Ceilings::none()).begin().unwrap();
-    let model = Model::answering(says(Some(absurd)));
+    let permit = guard(HostCeilings::none()).admit_run().unwrap();
+    let model = CountedModel::answering(says(Some(absurd)));
     let usage = complete(&permit, &model, "known")
         .await
         .unwrap()
@@ -223,23 +223,23 @@ async fn every_kind_of_tokens_is_held_to_reason() {
 /// Fix: the bytes on the wire count, and no stream may be longer than the bytes that were held for
 /// it.
 #[tokio::test]
-async fn what_came_over_the_wire_counts() {
+async fn bytes_on_the_wire_are_counted() {
     for (received, expected) in [
         (0, 10),
         (5, 10),
         (1_000_000, 1_000_000),
         (u64::MAX, answer_bytes_max(50)),
     ] {
-        let guard = guard(Ceilings::none());
-        let model = Model {
-            deltas: vec![Delta::Received(received)],
-            ..Model::answering(says(usage(1, 1)))
+        let guard = guard(HostCeilings::none());
+        let model = CountedModel {
+            deltas: vec![ReplyDelta::Received(received)],
+            ..CountedModel::answering(says(usage(1, 1)))
         };
-        complete(&guard.begin().unwrap(), &model, "known")
+        complete(&guard.admit_run().unwrap(), &model, "known")
             .await
             .unwrap();
         assert_eq!(
-            guard.used().unwrap().model_bytes,
+            guard.used_totals().unwrap().model_bytes,
             REQUEST_BYTES + expected,
             "{received}"
         );
@@ -252,29 +252,29 @@ async fn what_came_over_the_wire_counts() {
 /// time.
 #[tokio::test]
 async fn a_call_that_takes_too_long_says_whether_it_was_sent() {
-    let guard = guard(Ceilings {
+    let guard = guard(HostCeilings {
         calls_per_minute_max: Some(1),
-        ..Ceilings::none()
+        ..HostCeilings::none()
     });
-    let permit = guard.begin().unwrap();
-    let silent = Model {
+    let permit = guard.admit_run().unwrap();
+    let silent = CountedModel {
         gate: tokio::sync::Semaphore::new(0),
-        ..Model::answering(says(None))
+        ..CountedModel::answering(says(None))
     };
     let request = request("known");
     let late = permit.complete(&silent, &request, &|_| {}, Duration::from_millis(20));
     let late = late.await.unwrap_err();
     assert_eq!(
-        (late.code.as_str(), late.sent, silent.reached()),
+        (late.code.as_str(), late.sent, silent.call_count()),
         ("timeout", true, 1)
     );
-    assert_eq!(guard.used().unwrap().spend_nanos, WORST_NANOS);
-    let tool = Tool {
+    assert_eq!(guard.used_totals().unwrap().spend_nanos, WORST_NANOS);
+    let tool = CountedTool {
         slow: true,
-        ..Tool::default()
+        ..CountedTool::default()
     };
     let refused = permit
-        .call(&tool, "read_file", ARGUMENTS, Duration::from_secs(10))
+        .call_tool(&tool, "read_file", ARGUMENTS, Duration::from_secs(10))
         .await;
     assert!(
         !refused.interrupted
@@ -290,17 +290,17 @@ async fn a_call_that_takes_too_long_says_whether_it_was_sent() {
 /// and another host could take the thread over meanwhile. Cause: its time began after the wait.
 /// Fix: the wait is part of it.
 #[tokio::test]
-async fn waiting_for_a_turn_is_part_of_a_calls_time() {
-    let guard = guard(Ceilings {
+async fn time_in_the_rate_queue_counts_for_the_call() {
+    let guard = guard(HostCeilings {
         calls_per_minute_max: Some(120),
-        ..Ceilings::none()
+        ..HostCeilings::none()
     });
-    let permit = guard.begin().unwrap();
+    let permit = guard.admit_run().unwrap();
     let (quick, slow) = (
-        Tool::default(),
-        Tool {
+        CountedTool::default(),
+        CountedTool {
             slow: true,
-            ..Tool::default()
+            ..CountedTool::default()
         },
     );
     for _ in 0..120 {
@@ -311,7 +311,7 @@ async fn waiting_for_a_turn_is_part_of_a_calls_time() {
     let behind = tokio::time::sleep(has + has / 4);
     let called = tokio::select! {
         biased;
-        called = permit.call(&slow, "read_file", ARGUMENTS, has) => called,
+        called = permit.call_tool(&slow, "read_file", ARGUMENTS, has) => called,
         () = behind => panic!("it had its whole time after the wait"),
     };
     assert!(called.interrupted, "it had its turn: {called:?}");

@@ -1,7 +1,7 @@
 //! `--policy FILE`: the operator's policy as a person sees it on the command line.
 
-use crate::cli::fixture::Project;
-use threadkeep_tests::binary::Ran;
+use crate::cli::fixture::CliProject;
+use threadkeep_tests::binary::ProcessOutput;
 
 /// A policy that allows everything in the fixture's project, with these ceilings.
 fn policy(more: &str) -> String {
@@ -11,16 +11,16 @@ fn policy(more: &str) -> String {
 }
 
 /// A policy file in a directory of the operator's own, and a project under it.
-struct Operator {
+struct OperatorPolicy {
     temp: tempfile::TempDir,
-    project: Project,
+    project: CliProject,
 }
 
-impl Operator {
+impl OperatorPolicy {
     fn new(text: &str) -> Self {
         let operator = Self {
             temp: tempfile::TempDir::new().expect("a temporary directory"),
-            project: Project::new(),
+            project: CliProject::new(),
         };
         operator.write(text);
         operator
@@ -30,7 +30,7 @@ impl Operator {
         std::fs::write(self.temp.path().join("policy.yaml"), text).expect("written");
     }
 
-    fn run(&self, arguments: &[&str]) -> Ran {
+    fn run(&self, arguments: &[&str]) -> ProcessOutput {
         let path = self.temp.path().join("policy.yaml");
         let mut all = vec!["--policy", path.to_str().expect("it is UTF-8")];
         all.extend(arguments);
@@ -53,7 +53,7 @@ impl Operator {
 
 #[test]
 fn a_run_at_a_ceiling_ends_with_3_and_says_who_can_lift_it() {
-    let operator = Operator::new(&policy("ceilings: {model_calls: 1}"));
+    let operator = OperatorPolicy::new(&policy("ceilings: {model_calls: 1}"));
     let ran = operator.run(&["run", "describe", "--input", "file=notes.txt", "--id", "a"]);
     assert_eq!(ran.code, Some(3), "{ran:#?}");
     for words in [
@@ -77,7 +77,7 @@ fn a_run_at_a_ceiling_ends_with_3_and_says_who_can_lift_it() {
 /// room is asked for first.
 #[test]
 fn without_room_for_a_run_no_thread_is_made() {
-    let operator = Operator::new(&policy("ceilings: {runs: 0}"));
+    let operator = OperatorPolicy::new(&policy("ceilings: {runs: 0}"));
     let refused = operator.describe("a");
     assert_eq!(
         (&refused["error"]["code"], &refused["exit"]),
@@ -90,7 +90,7 @@ fn without_room_for_a_run_no_thread_is_made() {
 
 #[test]
 fn a_book_keeps_what_was_used_between_commands() {
-    let operator = Operator::new(&policy("ceilings: {spend: 0.02}\nbook: used.json"));
+    let operator = OperatorPolicy::new(&policy("ceilings: {spend: 0.02}\nbook: used.json"));
     assert_eq!(operator.describe("a")["status"], "completed");
     let book = operator.temp.path().join("used.json");
     let used: serde_json::Value =
@@ -133,7 +133,7 @@ fn files_that_ask_for_more_than_the_policy_are_refused_or_lowered() {
         (&many, "turns_exceeded", "1 of 1 turns"),
         (&other, "completed", ""),
     ] {
-        let operator = Operator::new(text);
+        let operator = OperatorPolicy::new(text);
         let answer = operator.describe("a");
         let said = format!(
             "{} {} {}",
@@ -155,14 +155,14 @@ fn a_policy_that_cannot_hold_is_refused() {
         ("preset: strikt", "did you mean \\\"strict\\\"?"),
         ("quota: 1GB", "a whole number"),
     ] {
-        let answer = Operator::new(text).describe("a");
+        let answer = OperatorPolicy::new(text).describe("a");
         assert_eq!(
             (&answer["error"]["code"], &answer["exit"]),
             (&"bad-policy".into(), &1.into())
         );
         assert!(answer.to_string().contains(words), "{text}: {answer}");
     }
-    let project = Project::new();
+    let project = CliProject::new();
     project.write("policy.yaml", "preset: strict");
     let answer = project.json(&["list", "--policy", "policy.yaml"]);
     assert_eq!(answer["error"]["code"], "bad-policy");
@@ -176,7 +176,7 @@ fn a_policy_that_cannot_hold_is_refused() {
 
 #[test]
 fn a_quota_of_the_policy_bounds_the_store() {
-    let operator = Operator::new(&policy("quota: 100"));
+    let operator = OperatorPolicy::new(&policy("quota: 100"));
     let answer = operator.describe("a");
     assert_eq!(
         (&answer["error"]["code"], &answer["exit"]),
@@ -189,7 +189,7 @@ fn a_quota_of_the_policy_bounds_the_store() {
 
 #[test]
 fn doctor_shows_the_policy() {
-    let operator = Operator::new(&policy(
+    let operator = OperatorPolicy::new(&policy(
         "ceilings: {spend: 0.5, runs: 2}\ntools: [read_file]\nquota: 5000000",
     ));
     let answer = operator.run(&["doctor", "--json"]).json();
@@ -223,7 +223,7 @@ fn doctor_shows_the_policy() {
 /// a thread names the model that is pinned for it.
 #[test]
 fn a_suspended_thread_is_held_to_its_own_model_and_not_to_its_tier() {
-    let project = Project::new();
+    let project = CliProject::new();
     let run = [
         "run",
         "describe",
@@ -251,8 +251,8 @@ fn a_suspended_thread_is_held_to_its_own_model_and_not_to_its_tier() {
 }
 
 #[test]
-fn a_capability_that_can_only_be_a_slip_is_refused_and_a_strange_one_is_told() {
-    let project = Project::new();
+fn misspelled_capability_is_refused_and_unknown_one_reported() {
+    let project = CliProject::new();
     let directive = |capability: &str| {
         project.write(
             ".ai/directives/odd.md",
@@ -279,7 +279,7 @@ fn a_capability_that_can_only_be_a_slip_is_refused_and_a_strange_one_is_told() {
 #[cfg(unix)]
 #[test]
 fn a_policy_that_is_reached_through_the_project_is_refused() {
-    let operator = Operator::new(&policy("ceilings: {runs: 1}"));
+    let operator = OperatorPolicy::new(&policy("ceilings: {runs: 1}"));
     let (project, own) = (operator.project.path(), operator.temp.path());
     let link = |target: &std::path::Path, at: &std::path::Path| {
         std::os::unix::fs::symlink(target, at).expect("linked");
@@ -317,8 +317,8 @@ fn a_policy_that_is_reached_through_the_project_is_refused() {
 
 /// Symptom: `raise` was advised where the policy refuses it.
 #[test]
-fn who_stands_at_a_cap_of_the_policy_is_sent_to_the_operator() {
-    let operator = Operator::new(&policy("limits: {turns: 1}"));
+fn policy_cap_refers_to_the_operator() {
+    let operator = OperatorPolicy::new(&policy("limits: {turns: 1}"));
     let run = ["run", "describe", "--input", "file=notes.txt", "--id", "a"];
     let resume = ["resume", "a"];
     for arguments in [&run[..], &resume] {
@@ -347,7 +347,7 @@ fn who_stands_at_a_cap_of_the_policy_is_sent_to_the_operator() {
 /// in memory first, and that store had the quota too.
 #[test]
 fn a_quota_says_what_the_store_holds() {
-    let operator = Operator::new(&policy(""));
+    let operator = OperatorPolicy::new(&policy(""));
     assert_eq!(operator.describe("a")["status"], "completed");
     operator.write(&policy("quota: 1000"));
     let refused = operator.describe("b");
@@ -364,7 +364,7 @@ fn a_quota_says_what_the_store_holds() {
 /// refused.
 #[test]
 fn doctor_reads_the_book() {
-    let operator = Operator::new(&policy("ceilings: {spend: 1}\nbook: used.json"));
+    let operator = OperatorPolicy::new(&policy("ceilings: {spend: 1}\nbook: used.json"));
     assert_eq!(operator.run(&["doctor"]).code, Some(0), "none is there yet");
     std::fs::write(operator.temp.path().join("used.json"), "garbage").expect("written");
     let found = operator.run(&["doctor", "--json"]).json();

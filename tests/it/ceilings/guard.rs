@@ -2,37 +2,41 @@
 //! at its edge; one more lets the same call pass. The tests call the guard itself, as a component
 //! would that ignores budgets and capabilities.
 
-use super::world::{
-    ARGUMENTS, LONG, Model, REQUEST_BYTES, Tool, WORST_NANOS, call, complete, fails, guard, policy,
-    request, says, usage,
+use super::fixture::{
+    ARGUMENTS, CountedModel, CountedTool, LONG, REQUEST_BYTES, WORST_NANOS, call, complete, fails,
+    guard, policy, request, says, usage,
 };
 use futures_util::FutureExt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::channel;
 use std::time::Duration;
-use threadkeep::ceilings::{Ceilings, Guard, InMemory, Note, Used};
+use threadkeep::ceilings::{CallNotice, CeilingGuard, HostCeilings, InMemoryBook, UsageTotals};
 use threadkeep::clock::{ManualClock, SystemClock};
 use threadkeep::models::{FailureKind, REPLY_BYTES_MAX};
-use threadkeep::policy::{Policy, Preset, UnknownBill};
+use threadkeep::policy::{Policy, PolicyPreset, UnknownBill};
 use threadkeep::tools::RESULT_BYTES_MAX;
 use tokio::sync::Semaphore;
 
 /// Returns the code that refuses a model call and then a tool call, or an empty string if both
 /// pass. Checks that a refused call reached neither the provider nor the tool.
-async fn refused(ceilings: Ceilings, model_name: &str) -> String {
-    let permit = match guard(ceilings).begin() {
+async fn refusal_code(ceilings: HostCeilings, model_name: &str) -> String {
+    let permit = match guard(ceilings).admit_run() {
         Ok(permit) => permit,
         Err(refusal) => return refusal.code(),
     };
-    let model = Model::answering(says(usage(10, 1)));
+    let model = CountedModel::answering(says(usage(10, 1)));
     if let Err(failure) = complete(&permit, &model, model_name).await {
-        assert_eq!((model.reached(), failure.sent), (0, false), "{failure:?}");
+        assert_eq!(
+            (model.call_count(), failure.sent),
+            (0, false),
+            "{failure:?}"
+        );
         assert_eq!(failure.kind, FailureKind::Permanent, "{failure:?}");
         assert!(failure.message.contains("the preset strict"), "{failure:?}");
         return failure.code;
     }
-    let tool = Tool::default();
+    let tool = CountedTool::default();
     let called = call(&permit, &tool, "read_file").await;
     if called.result.failed {
         assert_eq!(tool.reached.load(Ordering::SeqCst), 0, "{called:?}");
@@ -46,11 +50,11 @@ async fn refused(ceilings: Ceilings, model_name: &str) -> String {
 }
 
 /// A ceiling's name, ceilings that refuse a call, and ceilings under which the same calls pass.
-type Edge = (&'static str, Ceilings, Ceilings);
+type CeilingEdge = (&'static str, HostCeilings, HostCeilings);
 
-/// Fails to compile when `Ceilings` gets a field, until that field has an edge.
-fn all_have_edges(ceilings: Ceilings) {
-    let Ceilings {
+/// Fails to compile when `HostCeilings` gets a field, until that field has an edge.
+fn all_have_edges(ceilings: HostCeilings) {
+    let HostCeilings {
         spend_nanos_max: _,
         unpriced: _,
         model_calls_max: _,
@@ -68,10 +72,10 @@ fn all_have_edges(ceilings: Ceilings) {
     } = ceilings;
 }
 
-fn edges() -> Vec<Edge> {
-    all_have_edges(Ceilings::none());
-    let none = Ceilings::none();
-    let at = |set: fn(&mut Ceilings, u64), refuses: u64, passes: u64| {
+fn ceiling_edges() -> Vec<CeilingEdge> {
+    all_have_edges(HostCeilings::none());
+    let none = HostCeilings::none();
+    let at = |set: fn(&mut HostCeilings, u64), refuses: u64, passes: u64| {
         let (mut below, mut above) = (none, none);
         set(&mut below, refuses);
         set(&mut above, passes);
@@ -134,39 +138,48 @@ fn edges() -> Vec<Edge> {
 
 #[tokio::test]
 async fn each_ceiling_refuses_by_its_name_before_anything_is_sent() {
-    for (name, refuses, passes) in edges() {
-        assert_eq!(refused(refuses, "known").await, format!("ceiling_{name}"));
-        assert_eq!(refused(passes, "known").await, "", "{name}");
+    for (name, refuses, passes) in ceiling_edges() {
+        assert_eq!(
+            refusal_code(refuses, "known").await,
+            format!("ceiling_{name}")
+        );
+        assert_eq!(refusal_code(passes, "known").await, "", "{name}");
     }
-    let money = Ceilings {
+    let money = HostCeilings {
         spend_nanos_max: Some(u64::MAX),
-        ..Ceilings::none()
+        ..HostCeilings::none()
     };
-    assert_eq!(refused(money, "free-for-all").await, "ceiling_unpriced");
-    let unpriced = Ceilings {
+    assert_eq!(
+        refusal_code(money, "free-for-all").await,
+        "ceiling_unpriced"
+    );
+    let unpriced = HostCeilings {
         unpriced: true,
         ..money
     };
-    assert_eq!(refused(unpriced, "free-for-all").await, "");
-    assert_eq!(refused(Ceilings::none(), "free-for-all").await, "");
-    assert_eq!(refused(Ceilings::none(), "other").await, "ceiling_models");
+    assert_eq!(refusal_code(unpriced, "free-for-all").await, "");
+    assert_eq!(refusal_code(HostCeilings::none(), "free-for-all").await, "");
+    assert_eq!(
+        refusal_code(HostCeilings::none(), "other").await,
+        "ceiling_models"
+    );
 }
 
 #[tokio::test]
 async fn a_model_that_the_policy_does_not_price_costs_what_the_built_in_table_says() {
     let money = Policy {
-        ceilings: Ceilings {
+        ceilings: HostCeilings {
             spend_nanos_max: Some(1_000_000_000),
-            ..Ceilings::none()
+            ..HostCeilings::none()
         },
-        ..Policy::preset(Preset::Local)
+        ..Policy::preset(PolicyPreset::Local)
     };
-    let guard = Arc::new(Guard::new(money, Arc::new(SystemClock)));
-    let permit = guard.begin().unwrap();
-    let model = Model::answering(says(usage(1_000, 100)));
+    let guard = Arc::new(CeilingGuard::new(money, Arc::new(SystemClock)));
+    let permit = guard.admit_run().unwrap();
+    let model = CountedModel::answering(says(usage(1_000, 100)));
     complete(&permit, &model, "gpt-4o-mini").await.unwrap();
     // 1,000 tokens at 0.15 and 100 at 0.60 USD a million.
-    assert_eq!(guard.used().unwrap().spend_nanos, 150_000 + 60_000);
+    assert_eq!(guard.used_totals().unwrap().spend_nanos, 150_000 + 60_000);
     for unknown in ["my-model", "default"] {
         let refused = complete(&permit, &model, unknown).await.unwrap_err();
         assert_eq!(refused.code, "ceiling_unpriced", "{unknown}");
@@ -175,7 +188,7 @@ async fn a_model_that_the_policy_does_not_price_costs_what_the_built_in_table_sa
 
 #[tokio::test]
 async fn tools_that_are_not_granted_are_not_reached() {
-    let permit = guard(Ceilings::none()).begin().unwrap();
+    let permit = guard(HostCeilings::none()).admit_run().unwrap();
     for (name, granted) in [
         ("read_file", true),
         ("list_files", true),
@@ -184,7 +197,7 @@ async fn tools_that_are_not_granted_are_not_reached() {
         ("read_file2", false),
         ("", false),
     ] {
-        let tool = Tool::default();
+        let tool = CountedTool::default();
         let called = call(&permit, &tool, name).await;
         assert_eq!(called.result.failed, !granted, "{name:?}: {called:?}");
         assert_eq!(tool.reached.load(Ordering::SeqCst), u64::from(granted));
@@ -196,17 +209,17 @@ async fn tools_that_are_not_granted_are_not_reached() {
 #[tokio::test]
 async fn calls_at_the_same_time_cannot_pass_a_ceiling_of_money_together() {
     let most = 3 * WORST_NANOS + WORST_NANOS / 2;
-    let guard = guard(Ceilings {
+    let guard = guard(HostCeilings {
         spend_nanos_max: Some(most),
-        ..Ceilings::none()
+        ..HostCeilings::none()
     });
-    let model = Arc::new(Model {
+    let model = Arc::new(CountedModel {
         gate: Semaphore::new(0),
-        ..Model::answering(says(usage(100, 50)))
+        ..CountedModel::answering(says(usage(100, 50)))
     });
     let mut calls = tokio::task::JoinSet::new();
     for _ in 0..8 {
-        let (permit, model) = (guard.begin().unwrap(), Arc::clone(&model));
+        let (permit, model) = (guard.admit_run().unwrap(), Arc::clone(&model));
         calls.spawn(async move { complete(&permit, &model, "known").await });
     }
     let mut refused = 0;
@@ -215,14 +228,14 @@ async fn calls_at_the_same_time_cannot_pass_a_ceiling_of_money_together() {
         assert_eq!(failure.code, "ceiling_spend");
         refused += 1;
     }
-    assert_eq!(model.reached(), 3);
-    assert_eq!(guard.used().unwrap().spend_nanos, 3 * WORST_NANOS);
+    assert_eq!(model.call_count(), 3);
+    assert_eq!(guard.used_totals().unwrap().spend_nanos, 3 * WORST_NANOS);
     model.gate.add_permits(3);
     while let Some(done) = calls.join_next().await {
         assert!(done.unwrap().is_ok());
     }
-    assert_eq!(guard.used().unwrap().spend_nanos, 3 * WORST_NANOS);
-    assert_eq!(guard.used().unwrap().model_calls, 3);
+    assert_eq!(guard.used_totals().unwrap().spend_nanos, 3 * WORST_NANOS);
+    assert_eq!(guard.used_totals().unwrap().model_calls, 3);
 }
 
 /// Totals in the book after an answer: money, model calls, bytes.
@@ -250,10 +263,10 @@ async fn a_hold_is_settled_by_what_was_reported() {
     ];
     for (name, answer, expected) in table {
         let guard = guard_charging(UnknownBill::Full);
-        let permit = guard.begin().unwrap();
-        let model = Model::answering(answer.clone());
+        let permit = guard.admit_run().unwrap();
+        let model = CountedModel::answering(answer.clone());
         assert_eq!(complete(&permit, &model, "known").await, answer, "{name}");
-        let used = guard.used().unwrap();
+        let used = guard.used_totals().unwrap();
         let left = (used.spend_nanos, used.model_calls, used.model_bytes);
         assert_eq!(left, expected, "{name}");
         let again = complete(&permit, &model, "known").await;
@@ -263,29 +276,29 @@ async fn a_hold_is_settled_by_what_was_reported() {
 }
 
 /// A guard with room for one call at its worst cost.
-fn guard_charging(unknown_bill: UnknownBill) -> Arc<Guard> {
-    let ceilings = Ceilings {
+fn guard_charging(unknown_bill: UnknownBill) -> Arc<CeilingGuard> {
+    let ceilings = HostCeilings {
         spend_nanos_max: Some(WORST_NANOS),
-        ..Ceilings::none()
+        ..HostCeilings::none()
     };
     let policy = Policy {
         unknown_bill,
         ..policy(ceilings)
     };
-    Arc::new(Guard::new(policy, Arc::new(SystemClock)))
+    Arc::new(CeilingGuard::new(policy, Arc::new(SystemClock)))
 }
 
 /// Symptom: a connection that closed before its first byte took the worst cost of its call from the
 /// ceiling. Kind: calls whose cost is unknown.
 #[tokio::test]
-async fn what_nobody_knows_is_booked_by_its_time() {
+async fn unknown_bill_is_charged_by_duration() {
     // On a busy machine one call may take so long that its model could have written everything.
     for _ in 0..50 {
         let guard = guard_charging(UnknownBill::Estimate);
-        let permit = guard.begin().unwrap();
-        let model = Model::answering(fails(true, None));
+        let permit = guard.admit_run().unwrap();
+        let model = CountedModel::answering(fails(true, None));
         complete(&permit, &model, "known").await.unwrap_err();
-        let spent = guard.used().unwrap().spend_nanos;
+        let spent = guard.used_totals().unwrap().spend_nanos;
         assert!(spent >= 200_000, "the request alone: {spent}");
         if spent < WORST_NANOS {
             return;
@@ -295,24 +308,24 @@ async fn what_nobody_knows_is_booked_by_its_time() {
 }
 
 #[tokio::test]
-async fn what_is_dropped_stays_in_the_book_with_the_most_that_it_can_cost() {
-    let guard = guard(Ceilings::none());
-    let permit = guard.begin().unwrap();
-    let model = Model {
+async fn dropped_call_is_charged_its_worst_cost() {
+    let guard = guard(HostCeilings::none());
+    let permit = guard.admit_run().unwrap();
+    let model = CountedModel {
         gate: Semaphore::new(0),
-        ..Model::answering(says(None))
+        ..CountedModel::answering(says(None))
     };
     let dropped = tokio::time::timeout(Duration::ZERO, complete(&permit, &model, "known"));
     assert!(dropped.await.is_err());
-    let tool = Tool {
+    let tool = CountedTool {
         slow: true,
-        ..Tool::default()
+        ..CountedTool::default()
     };
     let called = permit
-        .call(&tool, "read_file", ARGUMENTS, Duration::ZERO)
+        .call_tool(&tool, "read_file", ARGUMENTS, Duration::ZERO)
         .await;
     assert!(called.interrupted && called.result.failed, "{called:?}");
-    let expected = Used {
+    let expected = UsageTotals {
         spend_nanos: WORST_NANOS,
         unpriced_calls: 0,
         model_calls: 1,
@@ -320,51 +333,51 @@ async fn what_is_dropped_stays_in_the_book_with_the_most_that_it_can_cost() {
         tool_calls: 1,
         tool_bytes: (ARGUMENTS.len() + RESULT_BYTES_MAX) as u64,
     };
-    assert_eq!(guard.used().unwrap(), expected);
+    assert_eq!(guard.used_totals().unwrap(), expected);
 }
 
 #[tokio::test]
 async fn a_snapshot_goes_on_where_it_was_taken() {
-    let ceilings = Ceilings {
+    let ceilings = HostCeilings {
         model_calls_max: Some(2),
-        ..Ceilings::none()
+        ..HostCeilings::none()
     };
-    let model = Model::answering(says(usage(1, 1)));
+    let model = CountedModel::answering(says(usage(1, 1)));
     let first = guard(ceilings);
-    complete(&first.begin().unwrap(), &model, "known")
+    complete(&first.admit_run().unwrap(), &model, "known")
         .await
         .unwrap();
-    let book = InMemory::from(first.used().unwrap());
-    let second = Guard::over(policy(ceilings), Arc::new(SystemClock), Box::new(book));
-    let permit = Arc::new(second).begin().unwrap();
+    let book = InMemoryBook::from_totals(first.used_totals().unwrap());
+    let second = CeilingGuard::with_book(policy(ceilings), Arc::new(SystemClock), Box::new(book));
+    let permit = Arc::new(second).admit_run().unwrap();
     complete(&permit, &model, "known").await.unwrap();
     let refused = complete(&permit, &model, "known").await.unwrap_err();
     assert_eq!(
-        (refused.code.as_str(), model.reached()),
+        (refused.code.as_str(), model.call_count()),
         ("ceiling_model_calls", 2)
     );
 }
 
 #[tokio::test]
-async fn a_call_that_would_wait_too_long_for_its_turn_is_told_when_to_come_again() {
+async fn call_beyond_the_rate_gets_a_retry_time() {
     let clock = Arc::new(ManualClock::default());
-    let ceilings = Ceilings {
+    let ceilings = HostCeilings {
         calls_per_minute_max: Some(1),
-        ..Ceilings::none()
+        ..HostCeilings::none()
     };
-    let guard = Guard::new(policy(ceilings), Arc::<ManualClock>::clone(&clock));
+    let guard = CeilingGuard::new(policy(ceilings), Arc::<ManualClock>::clone(&clock));
     let guard = Arc::new(guard);
-    let mut permit = guard.begin().unwrap();
+    let mut permit = guard.admit_run().unwrap();
     let (notes, told) = channel();
-    permit.tell(move |note| {
-        let Note::Waits { wait, message } = note else {
+    permit.set_notice_receiver(move |note| {
+        let CallNotice::Waits { wait, message } = note else {
             panic!("{note:?}")
         };
         assert_eq!(wait, Duration::from_secs(60));
         assert!(message.contains("calls_per_minute"), "{message}");
         notes.send(()).unwrap();
     });
-    let model = Model::answering(says(usage(1, 1)));
+    let model = CountedModel::answering(says(usage(1, 1)));
     complete(&permit, &model, "known").await.unwrap();
     let mut waits = Box::pin(complete(&permit, &model, "known"));
     assert!(
@@ -391,10 +404,10 @@ async fn a_call_that_would_wait_too_long_for_its_turn_is_told_when_to_come_again
         (&mut waits).now_or_never().is_none(),
         "the turn of the other"
     );
-    assert_eq!(model.reached(), 1);
+    assert_eq!(model.call_count(), 1);
     assert_eq!(told.try_iter().count(), 2);
     assert_eq!(
-        guard.used().unwrap().model_calls,
+        guard.used_totals().unwrap().model_calls,
         1,
         "those that wait hold nothing"
     );
@@ -405,15 +418,15 @@ async fn a_call_that_would_wait_too_long_for_its_turn_is_told_when_to_come_again
 
 #[tokio::test]
 async fn a_call_is_cut_at_the_operators_time() {
-    let guard = guard(Ceilings {
+    let guard = guard(HostCeilings {
         call_time_max: Some(Duration::from_millis(30)),
-        ..Ceilings::none()
+        ..HostCeilings::none()
     });
-    let model = Model {
+    let model = CountedModel {
         gate: Semaphore::new(0),
-        ..Model::answering(says(None))
+        ..CountedModel::answering(says(None))
     };
-    let permit = guard.begin().unwrap();
+    let permit = guard.admit_run().unwrap();
     let cut = complete(&permit, &model, "known").await.unwrap_err();
     assert_eq!(
         (cut.code.as_str(), cut.kind),
@@ -424,26 +437,26 @@ async fn a_call_is_cut_at_the_operators_time() {
 }
 
 #[tokio::test]
-async fn what_is_under_way_when_the_time_of_a_run_is_over_is_dropped() {
-    let guard = guard(Ceilings {
+async fn call_is_dropped_when_the_run_time_ends() {
+    let guard = guard(HostCeilings {
         run_time_max: Some(Duration::from_millis(30)),
-        ..Ceilings::none()
+        ..HostCeilings::none()
     });
-    let model = Model {
+    let model = CountedModel {
         gate: Semaphore::new(0),
-        ..Model::answering(says(None))
+        ..CountedModel::answering(says(None))
     };
-    let permit = guard.begin().unwrap();
+    let permit = guard.admit_run().unwrap();
     let over = complete(&permit, &model, "known").await.unwrap_err();
     // On a slow machine the call's time may end before it is sent, or after.
     assert_eq!(over.code, "ceiling_run_time");
-    assert_eq!(over.sent, model.reached() == 1);
+    assert_eq!(over.sent, model.call_count() == 1);
     let after = complete(&permit, &model, "known").await.unwrap_err();
     assert_eq!(
         (after.code.as_str(), after.sent),
         ("ceiling_run_time", false)
     );
-    let tool = Tool::default();
+    let tool = CountedTool::default();
     let called = call(&permit, &tool, "read_file").await;
     assert!(
         called.result.content.contains("(ceiling_run_time)"),
@@ -454,13 +467,13 @@ async fn what_is_under_way_when_the_time_of_a_run_is_over_is_dropped() {
 
 #[tokio::test]
 async fn a_run_that_ends_makes_room_for_the_next() {
-    let guard = guard(Ceilings {
+    let guard = guard(HostCeilings {
         runs_max: Some(1),
-        ..Ceilings::none()
+        ..HostCeilings::none()
     });
-    let permit = guard.begin().unwrap();
-    let refusal = guard.begin().unwrap_err();
+    let permit = guard.admit_run().unwrap();
+    let refusal = guard.admit_run().unwrap_err();
     assert_eq!(refusal.code(), "ceiling_runs");
     drop(permit);
-    assert!(guard.begin().is_ok());
+    assert!(guard.admit_run().is_ok());
 }

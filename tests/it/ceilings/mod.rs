@@ -1,15 +1,15 @@
 //! Bounds that the host and the store enforce by themselves, whatever the component decides:
 //! ceilings, policy, quota.
 
-mod book;
+mod blocking_book;
 mod bounds;
 mod cli;
+mod fixture;
 mod guard;
-mod lowered;
+mod lowered_policy;
 mod policy;
 mod quota;
 mod runs;
-mod world;
 
 use threadkeep::wit;
 use threadkeep::wit::runner::{Raised, SignalKind};

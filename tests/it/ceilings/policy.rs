@@ -5,9 +5,9 @@
 use super::raise;
 use crate::component::project::{describe_draft, engine, project_dir};
 use std::sync::Arc;
-use threadkeep::authority::Project;
+use threadkeep::authority::ProjectDir;
 use threadkeep::error::CallError;
-use threadkeep::policy::{Policy, Preset};
+use threadkeep::policy::{Policy, PolicyPreset};
 use threadkeep::project::{OpenProject, ProjectOptions};
 use threadkeep::storage::memory::MemoryStore;
 use threadkeep::wit;
@@ -21,7 +21,7 @@ tiers: {default: tiny}
 "#;
 
 /// Opens a tenant's project under a policy, with a directive that asks for everything.
-fn under(policy: Policy) -> (tempfile::TempDir, OpenProject) {
+fn open_under_policy(policy: Policy) -> (tempfile::TempDir, OpenProject) {
     let (kept, dir) = project_dir(MODELS);
     dir.write(".ai/script.json", r#"[{"text": "Done."}]"#)
         .unwrap();
@@ -34,15 +34,15 @@ fn under(policy: Policy) -> (tempfile::TempDir, OpenProject) {
     };
     (
         kept,
-        OpenProject::open(engine(), &Project::from_dir(dir), options).unwrap(),
+        OpenProject::open(engine(), &ProjectDir::from_dir(dir), options).unwrap(),
     )
 }
 
-fn parsed(text: &str) -> Policy {
+fn parse_policy(text: &str) -> Policy {
     Policy::parse(text, "policy.yaml").unwrap()
 }
 
-fn greedy() -> Draft {
+fn greedy_draft() -> Draft {
     Draft {
         directive: Some("greedy".to_owned()),
         inputs: String::new(),
@@ -64,8 +64,15 @@ fn caps(limits: &wit::Limits) -> [Option<u64>; 6] {
 
 #[tokio::test]
 async fn every_cap_of_a_policy_lowers_what_a_directive_asks_and_refuses_to_be_raised() {
-    let (_kept, project) = under(Policy::preset(Preset::Local));
-    let asked = caps(&project.tenant().create(greedy()).await.unwrap().limits);
+    let (_kept, project) = open_under_policy(Policy::preset(PolicyPreset::Local));
+    let asked = caps(
+        &project
+            .tenant()
+            .create(greedy_draft())
+            .await
+            .unwrap()
+            .limits,
+    );
     let dollars = 1_000_000_000;
     let expected = [900, 9_000_000, 90 * dollars, 900, 90, 9_000_000].map(Some);
     assert_eq!(asked, expected, "nothing bounds it");
@@ -80,8 +87,9 @@ async fn every_cap_of_a_policy_lowers_what_a_directive_asks_and_refuses_to_be_ra
     .into_iter()
     .enumerate()
     {
-        let (_kept, project) = under(parsed(&format!("limits: {{{name}: {text}}}")));
-        let thread = project.tenant().create(greedy()).await.unwrap();
+        let (_kept, project) =
+            open_under_policy(parse_policy(&format!("limits: {{{name}: {text}}}")));
+        let thread = project.tenant().create(greedy_draft()).await.unwrap();
         let mut lowered = expected;
         lowered[at] = Some(most);
         assert_eq!(caps(&thread.limits), lowered, "{name}");
@@ -109,12 +117,12 @@ async fn every_cap_of_a_policy_lowers_what_a_directive_asks_and_refuses_to_be_ra
 }
 
 #[tokio::test]
-async fn a_preset_sets_the_caps_of_whoever_asks_for_none() {
+async fn preset_sets_caps_that_a_directive_leaves_open() {
     for (preset, turns) in [("local", 25), ("strict", 10)] {
-        let (_kept, project) = under(parsed(&format!("preset: {preset}")));
+        let (_kept, project) = open_under_policy(parse_policy(&format!("preset: {preset}")));
         let chat = Draft {
             directive: None,
-            ..greedy()
+            ..greedy_draft()
         };
         let thread = project.tenant().create(chat).await.unwrap();
         assert_eq!(thread.limits.turns, Some(turns), "{preset}");
@@ -131,8 +139,8 @@ async fn models_and_providers_that_are_not_granted_are_refused_by_the_name_of_th
         ("models: {}", "it grants none"),
         ("providers: {other: }", "provider \"local\" is not granted"),
     ] {
-        let (_kept, project) = under(parsed(text));
-        let refused = project.tenant().create(greedy()).await;
+        let (_kept, project) = open_under_policy(parse_policy(text));
+        let refused = project.tenant().create(greedy_draft()).await;
         let Err(CallError::Refused(wit::Error::Invalid(invalid))) = &refused else {
             panic!("{text}: {refused:?}");
         };
@@ -146,11 +154,14 @@ async fn models_and_providers_that_are_not_granted_are_refused_by_the_name_of_th
         "providers: {local: }",
         "providers: {local: {wire: scripted}}",
     ] {
-        let (_kept, project) = under(parsed(text));
-        assert!(project.tenant().create(greedy()).await.is_ok(), "{text}");
+        let (_kept, project) = open_under_policy(parse_policy(text));
+        assert!(
+            project.tenant().create(greedy_draft()).await.is_ok(),
+            "{text}"
+        );
         assert!(project.check_model("default").is_ok(), "{text}");
     }
-    let (_kept, project) = under(parsed("providers: {local: {wire: openai}}"));
+    let (_kept, project) = open_under_policy(parse_policy("providers: {local: {wire: openai}}"));
     let failure = project.check_model("default").unwrap_err();
     assert!(
         failure.message.contains("speaks openai, not scripted"),
@@ -159,10 +170,10 @@ async fn models_and_providers_that_are_not_granted_are_refused_by_the_name_of_th
 }
 
 /// The tools that a thread of `greedy` is offered in its first step.
-async fn offered(policy: Policy) -> Vec<String> {
-    let (_kept, project) = under(policy);
+async fn offered_tools(policy: Policy) -> Vec<String> {
+    let (_kept, project) = open_under_policy(policy);
     let tenant = project.tenant();
-    let thread = tenant.create(greedy()).await.unwrap();
+    let thread = tenant.create(greedy_draft()).await.unwrap();
     let handle = tenant.start(&thread.id, None, "h/1", "k").await.unwrap();
     let request = handle.step.request.expect("a model call");
     request.tools.into_iter().map(|tool| tool.name).collect()
@@ -170,14 +181,14 @@ async fn offered(policy: Policy) -> Vec<String> {
 
 #[tokio::test]
 async fn tools_that_are_not_granted_are_not_offered() {
-    let all = offered(Policy::preset(Preset::Local)).await;
+    let all = offered_tools(Policy::preset(PolicyPreset::Local)).await;
     assert_eq!(all[..3], ["list_files", "read_file", "search_files"]);
     assert_eq!(all.len(), 12, "and those of the runner's own: {all:?}");
     assert_eq!(
-        offered(parsed("tools: [read_file, 'list_*']")).await,
+        offered_tools(parse_policy("tools: [read_file, 'list_*']")).await,
         ["list_files", "read_file", "list_threads"]
     );
-    assert!(offered(parsed("tools: []")).await.is_empty());
+    assert!(offered_tools(parse_policy("tools: []")).await.is_empty());
 }
 
 #[test]
@@ -199,7 +210,7 @@ fn the_page_about_policies_has_every_key() {
         unknown_bill,
         quota_bytes,
         book,
-    } = parsed(example);
+    } = parse_policy(example);
     assert_eq!((preset.as_str(), limits.len()), ("strict", 6));
     let lists = (
         models.map(|m| m.len()),
@@ -211,7 +222,7 @@ fn the_page_about_policies_has_every_key() {
         (quota_bytes, book.as_deref()),
         (Some(500_000_000), Some("used.json"))
     );
-    for (name, value) in ceilings.named() {
+    for (name, value) in ceilings.named_values() {
         assert_eq!(value.is_some(), name != "unpriced", "{name}: {value:?}");
     }
     assert!(example.contains("unpriced: false"));

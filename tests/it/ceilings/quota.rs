@@ -7,12 +7,12 @@ use crate::component::project::{describe_draft, open, project_dir};
 use cap_std::fs::Dir;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use threadkeep::driver::{DriveError, Ended, Sink, Stop};
+use threadkeep::driver::{DriveError, EndedRun, EventSink, StopReceiver};
 use threadkeep::error::CallError;
 use threadkeep::project::{OpenProject, STORE};
 use threadkeep::storage::memory::MemoryStore;
 use threadkeep::storage::sqlite::{SqliteOptions, SqliteStore};
-use threadkeep::storage::{Quota, Storage};
+use threadkeep::storage::{StorageBackend, StorageQuota};
 use threadkeep::wit;
 use threadkeep::wit::runner::SignalKind;
 use threadkeep_tests::auditor::audit;
@@ -42,23 +42,23 @@ const MARGIN_BYTES: u64 = 64 << 10;
 const STEP_BYTES: u64 = 150;
 
 /// A store that is opened with a quota, and again without one.
-trait Backend {
-    fn with_quota(&mut self, dir: &Dir, limit_bytes: Option<u64>) -> Arc<dyn Storage>;
+trait QuotaBackend {
+    fn with_quota(&mut self, dir: &Dir, limit_bytes: Option<u64>) -> Arc<dyn StorageBackend>;
 }
 
-struct Memory(Arc<MemoryStore>);
+struct MemoryBackend(Arc<MemoryStore>);
 
-impl Backend for Memory {
-    fn with_quota(&mut self, _: &Dir, limit_bytes: Option<u64>) -> Arc<dyn Storage> {
+impl QuotaBackend for MemoryBackend {
+    fn with_quota(&mut self, _: &Dir, limit_bytes: Option<u64>) -> Arc<dyn StorageBackend> {
         self.0.set_quota(limit_bytes.map(quota));
         Arc::<MemoryStore>::clone(&self.0)
     }
 }
 
-struct Sqlite;
+struct SqliteBackend;
 
-impl Backend for Sqlite {
-    fn with_quota(&mut self, dir: &Dir, limit_bytes: Option<u64>) -> Arc<dyn Storage> {
+impl QuotaBackend for SqliteBackend {
+    fn with_quota(&mut self, dir: &Dir, limit_bytes: Option<u64>) -> Arc<dyn StorageBackend> {
         let options = SqliteOptions {
             quota_bytes: limit_bytes,
             closing_margin_bytes: MARGIN_BYTES,
@@ -69,24 +69,24 @@ impl Backend for Sqlite {
     }
 }
 
-fn quota(limit_bytes: u64) -> Quota {
-    Quota {
+fn quota(limit_bytes: u64) -> StorageQuota {
+    StorageQuota {
         limit_bytes,
         closing_margin_bytes: MARGIN_BYTES,
     }
 }
 
-fn fixed(id: &str) -> wit::registry::Draft {
+fn draft_with_id(id: &str) -> wit::registry::Draft {
     wit::registry::Draft {
         id: Some(id.to_owned()),
         ..describe_draft()
     }
 }
 
-async fn drive(project: &OpenProject, thread: &str) -> Result<Ended, DriveError> {
+async fn drive(project: &OpenProject, thread: &str) -> Result<EndedRun, DriveError> {
     project
         .driver()
-        .run(thread, None, &Sink::none(), &Stop::never())
+        .run(thread, None, &EventSink::none(), &StopReceiver::never())
         .await
 }
 
@@ -96,18 +96,18 @@ fn is_full<T>(result: &Result<T, CallError>) -> bool {
 
 /// Performs a run under a quota, checks the result, and carries it to its end without the quota.
 /// Returns the place that the run reached under the quota.
-async fn under(limit_bytes: u64, backend: &mut dyn Backend) -> String {
+async fn run_under_quota(limit_bytes: u64, backend: &mut dyn QuotaBackend) -> String {
     let (_kept, dir) = project_dir(MODELS);
     dir.write(".ai/script.json", SCRIPT).unwrap();
     dir.create_dir_all(".ai/threads").unwrap();
     let store = backend.with_quota(&dir, Some(limit_bytes));
     let project = open(dir.try_clone().unwrap(), Some(Arc::clone(&store)), &[]);
-    let created = project.tenant().create(fixed("one")).await;
+    let created = project.tenant().create(draft_with_id("one")).await;
     if created.is_err() {
         assert!(is_full(&created), "{created:?}");
         return "create refused".to_owned();
     }
-    let came_to = stopped(&project, limit_bytes).await;
+    let came_to = run_until_stopped(&project, limit_bytes).await;
     assert!(audit(&*store).is_empty(), "{:#?}", audit(&*store));
     drop((project, store));
 
@@ -124,7 +124,7 @@ async fn under(limit_bytes: u64, backend: &mut dyn Backend) -> String {
 }
 
 /// Runs the thread in a store with a quota and returns the place where it stopped.
-async fn stopped(project: &OpenProject, limit_bytes: u64) -> String {
+async fn run_until_stopped(project: &OpenProject, limit_bytes: u64) -> String {
     let driven = drive(project, "one").await;
     let thread = project.tenant().get("one").await.unwrap();
     let answered = usize::try_from(thread.cost.turns).unwrap();
@@ -160,7 +160,7 @@ async fn refuses_growth(project: &OpenProject, limit_bytes: u64) {
         SignalKind::Message(format!(r#"{{"role":"user","content":"{message}"}}"#)),
     );
     assert!(is_full(&signalled.await), "{limit_bytes}");
-    let another = project.tenant().create(fixed("two")).await;
+    let another = project.tenant().create(draft_with_id("two")).await;
     assert!(is_full(&another), "{limit_bytes}: {another:?}");
 }
 
@@ -174,11 +174,11 @@ const PLACES: [&str; 6] = [
     "suspended after tool_result",
 ];
 
-async fn everywhere(step_bytes: u64, mut backend: impl FnMut() -> Box<dyn Backend>) {
+async fn check_all_quotas(step_bytes: u64, mut backend: impl FnMut() -> Box<dyn QuotaBackend>) {
     let mut seen: BTreeMap<String, u32> = BTreeMap::new();
     let mut limit_bytes = 0;
     while !seen.contains_key("completed") {
-        let came_to = under(limit_bytes, &mut *backend()).await;
+        let came_to = run_under_quota(limit_bytes, &mut *backend()).await;
         *seen.entry(came_to).or_default() += 1;
         limit_bytes += step_bytes;
         assert!(limit_bytes < 1 << 20, "{seen:?}");
@@ -190,8 +190,8 @@ async fn everywhere(step_bytes: u64, mut backend: impl FnMut() -> Box<dyn Backen
 
 #[tokio::test]
 async fn a_quota_in_the_middle_of_a_run_leaves_a_settled_thread_in_memory() {
-    everywhere(STEP_BYTES, || {
-        Box::new(Memory(Arc::new(MemoryStore::new())))
+    check_all_quotas(STEP_BYTES, || {
+        Box::new(MemoryBackend(Arc::new(MemoryStore::new())))
     })
     .await;
 }
@@ -199,17 +199,17 @@ async fn a_quota_in_the_middle_of_a_run_leaves_a_settled_thread_in_memory() {
 /// Both stores see the same commits, so fewer places are tried here.
 #[tokio::test]
 async fn a_quota_in_the_middle_of_a_run_leaves_a_settled_thread_in_sqlite() {
-    everywhere(2 * STEP_BYTES, || Box::new(Sqlite)).await;
+    check_all_quotas(2 * STEP_BYTES, || Box::new(SqliteBackend)).await;
 }
 
 /// In a store whose quota is already exceeded only closing commits may write, and each of them
 /// once.
 #[tokio::test]
-async fn nothing_but_what_closes_may_use_the_margin() {
+async fn only_closing_commits_may_use_the_margin() {
     let (_kept, dir) = project_dir(MODELS);
     dir.write(".ai/script.json", SCRIPT).unwrap();
     let store = Arc::new(MemoryStore::new());
-    let shared: Arc<dyn Storage> = Arc::<MemoryStore>::clone(&store);
+    let shared: Arc<dyn StorageBackend> = Arc::<MemoryStore>::clone(&store);
     let project = open(dir, Some(Arc::clone(&shared)), &[]);
     let tenant = project.tenant();
     let poor = wit::registry::Draft {
@@ -217,11 +217,11 @@ async fn nothing_but_what_closes_may_use_the_margin() {
             spend: Some(0),
             ..describe_draft().limits
         },
-        ..fixed("poor")
+        ..draft_with_id("poor")
     };
     tenant.create(poor).await.unwrap();
     for id in ["new", "held", "lost", "fenced"] {
-        tenant.create(fixed(id)).await.unwrap();
+        tenant.create(draft_with_id(id)).await.unwrap();
     }
     for id in ["held", "lost", "fenced"] {
         tenant.start(id, None, "h/1", id).await.unwrap();
@@ -231,7 +231,7 @@ async fn nothing_but_what_closes_may_use_the_margin() {
     // A start that comes no further than a suspension for want of money is growth too.
     assert!(is_full(&tenant.start("poor", None, "h/2", "a").await));
     assert!(is_full(&tenant.start("new", None, "h/2", "b").await));
-    assert!(is_full(&tenant.create(fixed("more")).await));
+    assert!(is_full(&tenant.create(draft_with_id("more")).await));
     let titled = tenant.set_title("new", Some("t".repeat(100))).await;
     assert!(is_full(&titled), "{titled:?}");
     let message = || SignalKind::Message(r#"{"role":"user","content":"more"}"#.to_owned());

@@ -5,19 +5,20 @@
 use crate::component::project::engine;
 use std::sync::Arc;
 use std::time::Duration;
-use threadkeep::ceilings::{Ceilings, Guard, InMemory, Used};
+use threadkeep::ceilings::{CeilingGuard, HostCeilings, InMemoryBook, UsageTotals};
 use threadkeep::clock::SystemClock;
-use threadkeep::component::{Context, SystemRandom};
+use threadkeep::component::{SystemRandom, TenantContext};
 use threadkeep::driver::{
-    DriveError, Driver, Ended, Models, OnBusy, RunEvent, Sink, Stop, StopLevel, stopper,
+    DriveError, Driver, EndedRun, EventSink, ModelProviders, OnBusy, RunEvent, StopLevel,
+    StopReceiver, stop_channel,
 };
 use threadkeep::error::CallError;
-use threadkeep::models::scripted::Scripted;
-use threadkeep::models::{BoxFuture, Failure, Llm};
-use threadkeep::policy::{Policy, Preset};
+use threadkeep::models::scripted::ScriptedProvider;
+use threadkeep::models::{BoxFuture, ModelFailure, ModelProvider};
+use threadkeep::policy::{Policy, PolicyPreset};
 use threadkeep::storage::memory::MemoryStore;
 use threadkeep::tenant::Tenant;
-use threadkeep::tools::{ToolEntry, ToolResult, Tools};
+use threadkeep::tools::{ToolEntry, ToolResult, ToolSet};
 use threadkeep_tests::fixture::{MapLibrary, draft};
 
 const SCRIPT: &str = r#"[
@@ -26,17 +27,17 @@ const SCRIPT: &str = r#"[
   {"text": "Done.", "usage": {"input": 150, "output": 20}}
 ]"#;
 
-struct Script(Arc<Scripted>);
+struct ScriptModels(Arc<ScriptedProvider>);
 
-impl Models for Script {
-    fn provider(&self, model: &str) -> Result<(Arc<dyn Llm>, String), Failure> {
-        Ok((Arc::<Scripted>::clone(&self.0), model.to_owned()))
+impl ModelProviders for ScriptModels {
+    fn provider(&self, model: &str) -> Result<(Arc<dyn ModelProvider>, String), ModelFailure> {
+        Ok((Arc::<ScriptedProvider>::clone(&self.0), model.to_owned()))
     }
 }
 
-struct Echo;
+struct EchoTools;
 
-impl Tools for Echo {
+impl ToolSet for EchoTools {
     fn catalog(&self) -> Vec<ToolEntry> {
         Vec::new()
     }
@@ -47,7 +48,7 @@ impl Tools for Echo {
 }
 
 fn tenant() -> Tenant {
-    let context = Context {
+    let context = TenantContext {
         storage: Arc::new(MemoryStore::new()),
         library: Arc::new(MapLibrary::small()),
         clock: Arc::new(SystemClock),
@@ -57,41 +58,42 @@ fn tenant() -> Tenant {
 }
 
 /// A driver under a policy, which continues from the totals in `used`.
-fn driver(tenant: &Tenant, policy: Policy, used: Used, script: &str) -> Driver {
-    let guard = Guard::over(
+fn driver(tenant: &Tenant, policy: Policy, used: UsageTotals, script: &str) -> Driver {
+    let guard = CeilingGuard::with_book(
         policy,
         Arc::new(SystemClock),
-        Box::new(InMemory::from(used)),
+        Box::new(InMemoryBook::from_totals(used)),
     );
-    let script = Script(Arc::new(Scripted::parse(script).unwrap()));
-    Driver::new(tenant.clone(), Arc::new(script), Arc::new(Echo), "n").within(Arc::new(guard))
+    let script = ScriptModels(Arc::new(ScriptedProvider::parse(script).unwrap()));
+    Driver::new(tenant.clone(), Arc::new(script), Arc::new(EchoTools), "n")
+        .with_guard(Arc::new(guard))
 }
 
-fn policy(ceilings: Ceilings) -> Policy {
+fn policy(ceilings: HostCeilings) -> Policy {
     Policy {
         ceilings,
-        ..Policy::preset(Preset::Local)
+        ..Policy::preset(PolicyPreset::Local)
     }
 }
 
-async fn run(driver: &Driver, thread: &str) -> Result<Ended, DriveError> {
+async fn run(driver: &Driver, thread: &str) -> Result<EndedRun, DriveError> {
     driver
-        .run(thread, None, &Sink::none(), &Stop::never())
+        .run(thread, None, &EventSink::none(), &StopReceiver::never())
         .await
 }
 
-async fn created(tenant: &Tenant) -> String {
+async fn create_thread(tenant: &Tenant) -> String {
     tenant.create(draft(Some("work"))).await.unwrap().id
 }
 
 /// The code of a suspension, the turns before it, and the ceilings that cause it.
-fn reached() -> [(&'static str, u64, Ceilings); 5] {
-    let none = Ceilings::none();
+fn ceiling_cases() -> [(&'static str, u64, HostCeilings); 5] {
+    let none = HostCeilings::none();
     [
         (
             "ceiling_model_calls",
             1,
-            Ceilings {
+            HostCeilings {
                 model_calls_max: Some(1),
                 ..none
             },
@@ -99,7 +101,7 @@ fn reached() -> [(&'static str, u64, Ceilings); 5] {
         (
             "ceiling_unpriced",
             0,
-            Ceilings {
+            HostCeilings {
                 spend_nanos_max: Some(u64::MAX),
                 ..none
             },
@@ -107,7 +109,7 @@ fn reached() -> [(&'static str, u64, Ceilings); 5] {
         (
             "ceiling_run_time",
             0,
-            Ceilings {
+            HostCeilings {
                 run_time_max: Some(Duration::ZERO),
                 ..none
             },
@@ -115,7 +117,7 @@ fn reached() -> [(&'static str, u64, Ceilings); 5] {
         (
             "ceiling_model_bytes",
             0,
-            Ceilings {
+            HostCeilings {
                 model_bytes_max: Some(1),
                 ..none
             },
@@ -123,7 +125,7 @@ fn reached() -> [(&'static str, u64, Ceilings); 5] {
         (
             "ceiling_calls_per_minute",
             0,
-            Ceilings {
+            HostCeilings {
                 calls_per_minute_max: Some(0),
                 ..none
             },
@@ -133,11 +135,11 @@ fn reached() -> [(&'static str, u64, Ceilings); 5] {
 
 #[tokio::test]
 async fn a_run_that_meets_a_ceiling_is_suspended_by_its_name_and_goes_on_when_there_is_more() {
-    let none = Ceilings::none();
-    for (code, turns, ceilings) in reached() {
+    let none = HostCeilings::none();
+    for (code, turns, ceilings) in ceiling_cases() {
         let tenant = tenant();
-        let thread = created(&tenant).await;
-        let bounded = driver(&tenant, policy(ceilings), Used::default(), SCRIPT);
+        let thread = create_thread(&tenant).await;
+        let bounded = driver(&tenant, policy(ceilings), UsageTotals::default(), SCRIPT);
         for _ in 0..2 {
             let ended = run(&bounded, &thread).await.unwrap();
             assert_eq!(
@@ -152,7 +154,7 @@ async fn a_run_that_meets_a_ceiling_is_suspended_by_its_name_and_goes_on_when_th
             );
             assert!(cause.message.contains("the operator's policy"), "{cause:?}");
         }
-        let unbounded = driver(&tenant, policy(none), Used::default(), SCRIPT);
+        let unbounded = driver(&tenant, policy(none), UsageTotals::default(), SCRIPT);
         let ended = run(&unbounded, &thread).await.unwrap();
         assert_eq!(
             (ended.status.as_str(), ended.costs.turns),
@@ -165,14 +167,17 @@ async fn a_run_that_meets_a_ceiling_is_suspended_by_its_name_and_goes_on_when_th
 #[tokio::test]
 async fn a_model_that_is_not_granted_is_not_called_though_the_component_asks_for_it() {
     let tenant = tenant();
-    let thread = created(&tenant).await;
+    let thread = create_thread(&tenant).await;
     let other = Policy {
         models: Some([("other".to_owned(), None)].into()),
-        ..Policy::preset(Preset::Local)
+        ..Policy::preset(PolicyPreset::Local)
     };
-    let ended = run(&driver(&tenant, other, Used::default(), SCRIPT), &thread)
-        .await
-        .unwrap();
+    let ended = run(
+        &driver(&tenant, other, UsageTotals::default(), SCRIPT),
+        &thread,
+    )
+    .await
+    .unwrap();
     let cause = ended.cause.unwrap();
     assert_eq!(
         (cause.code.as_str(), ended.costs.spend_nanos),
@@ -188,18 +193,21 @@ async fn a_model_that_is_not_granted_is_not_called_though_the_component_asks_for
 async fn a_tool_call_that_is_refused_is_a_failed_result_and_the_run_goes_on() {
     let bounded = Policy {
         tools: Some(vec!["read".to_owned()]),
-        ..Policy::preset(Preset::Local)
+        ..Policy::preset(PolicyPreset::Local)
     };
-    let once = policy(Ceilings {
+    let once = policy(HostCeilings {
         tool_calls_max: Some(1),
-        ..Ceilings::none()
+        ..HostCeilings::none()
     });
     for (code, policy) in [("ceiling_tools", bounded), ("ceiling_tool_calls", once)] {
         let tenant = tenant();
-        let thread = created(&tenant).await;
-        let ended = run(&driver(&tenant, policy, Used::default(), SCRIPT), &thread)
-            .await
-            .unwrap();
+        let thread = create_thread(&tenant).await;
+        let ended = run(
+            &driver(&tenant, policy, UsageTotals::default(), SCRIPT),
+            &thread,
+        )
+        .await
+        .unwrap();
         assert_eq!(ended.status, "completed");
         let events = tenant.events(&thread, 0, 100).await.unwrap().events;
         let results: Vec<&str> = events
@@ -220,13 +228,13 @@ async fn a_tool_call_that_is_refused_is_a_failed_result_and_the_run_goes_on() {
 const SLOW: &str = r#"[{"text": "Begun.", "chunk": 2, "pause_ms": 590000}]"#;
 
 fn one_run() -> Policy {
-    policy(Ceilings {
+    policy(HostCeilings {
         runs_max: Some(1),
-        ..Ceilings::none()
+        ..HostCeilings::none()
     })
 }
 
-async fn running(tenant: &Tenant, thread: &str) {
+async fn wait_until_running(tenant: &Tenant, thread: &str) {
     while tenant.get(thread).await.unwrap().status != "running" {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
@@ -235,29 +243,29 @@ async fn running(tenant: &Tenant, thread: &str) {
 #[tokio::test]
 async fn runs_beyond_the_ceiling_are_refused_before_anything_is_written() {
     let tenant = tenant();
-    let (one, two) = (created(&tenant).await, created(&tenant).await);
-    let driver = driver(&tenant, one_run(), Used::default(), SLOW);
+    let (one, two) = (create_thread(&tenant).await, create_thread(&tenant).await);
+    let driver = driver(&tenant, one_run(), UsageTotals::default(), SLOW);
     let held = {
         let (driver, one) = (driver.clone(), one.clone());
         tokio::spawn(async move { run(&driver, &one).await })
     };
-    running(&tenant, &one).await;
+    wait_until_running(&tenant, &one).await;
     let Err(DriveError::Ceiling(refusal)) = run(&driver, &two).await else {
         panic!("it is refused");
     };
     assert_eq!(refusal.code(), "ceiling_runs");
     // Symptom: a refused run left the thread that was made for it. Fix: `admit` asks for room
     // beforehand.
-    let asked = driver.admit(&Stop::never()).await;
+    let asked = driver.admit(&StopReceiver::never()).await;
     assert!(matches!(asked, Err(DriveError::Ceiling(_))), "{asked:?}");
     assert_eq!(tenant.get(&two).await.unwrap().version, 0);
     held.abort();
     assert!(held.await.is_err());
     let permit = driver
-        .admit(&Stop::never())
+        .admit(&StopReceiver::never())
         .await
         .expect("there is room again");
-    let (sink, stop) = (Sink::none(), Stop::never());
+    let (sink, stop) = (EventSink::none(), StopReceiver::never());
     let admitted = driver.run_admitted(permit, &two, None, &sink, &stop);
     let stopped = tokio::time::timeout(Duration::from_millis(100), admitted).await;
     assert!(stopped.is_err(), "it runs");
@@ -269,31 +277,34 @@ async fn runs_beyond_the_ceiling_are_refused_before_anything_is_written() {
 #[tokio::test]
 async fn runs_in_line_wait_for_room_and_are_served_in_order() {
     let tenant = tenant();
-    let first = created(&tenant).await;
-    let guard = Arc::new(Guard::new(one_run(), Arc::new(SystemClock)));
-    let slow = driver(&tenant, one_run(), Used::default(), SLOW).within(Arc::clone(&guard));
-    let (stopper, stop) = stopper();
+    let first = create_thread(&tenant).await;
+    let guard = Arc::new(CeilingGuard::new(one_run(), Arc::new(SystemClock)));
+    let slow =
+        driver(&tenant, one_run(), UsageTotals::default(), SLOW).with_guard(Arc::clone(&guard));
+    let (stopper, stop) = stop_channel();
     let held = {
         let (driver, first) = (slow.clone(), first.clone());
-        tokio::spawn(async move { driver.run(&first, None, &Sink::none(), &stop).await })
+        tokio::spawn(async move { driver.run(&first, None, &EventSink::none(), &stop).await })
     };
-    running(&tenant, &first).await;
-    let quick = Arc::new(Script(Arc::new(Scripted::parse(SCRIPT).unwrap())));
-    let quick = Driver::new(tenant.clone(), quick, Arc::new(Echo), "m").within(guard);
+    wait_until_running(&tenant, &first).await;
+    let quick = Arc::new(ScriptModels(Arc::new(
+        ScriptedProvider::parse(SCRIPT).unwrap(),
+    )));
+    let quick = Driver::new(tenant.clone(), quick, Arc::new(EchoTools), "m").with_guard(guard);
     let short = quick
         .clone()
-        .on_busy(OnBusy::Queue(Duration::from_millis(50)));
-    let late = created(&tenant).await;
+        .with_on_busy(OnBusy::Queue(Duration::from_millis(50)));
+    let late = create_thread(&tenant).await;
     let Err(DriveError::Ceiling(refusal)) = run(&short, &late).await else {
         panic!("there was no room in that time");
     };
     assert_eq!(refusal.code(), "ceiling_runs");
     assert_eq!(tenant.get(&late).await.unwrap().version, 0);
-    let quick = quick.on_busy(OnBusy::Queue(Duration::from_secs(300)));
+    let quick = quick.with_on_busy(OnBusy::Queue(Duration::from_secs(300)));
     let order = Arc::new(std::sync::Mutex::new(Vec::new()));
     let mut waiting = tokio::task::JoinSet::new();
     for n in 0..6 {
-        let (driver, thread) = (quick.clone(), created(&tenant).await);
+        let (driver, thread) = (quick.clone(), create_thread(&tenant).await);
         let order = Arc::clone(&order);
         waiting.spawn(async move {
             let ended = run(&driver, &thread).await.unwrap();
@@ -316,10 +327,10 @@ async fn runs_in_line_wait_for_room_and_are_served_in_order() {
 #[tokio::test]
 async fn an_admitted_run_that_stands_in_line_gives_its_room_back() {
     let tenant = tenant();
-    let thread = created(&tenant).await;
-    let driver = driver(&tenant, one_run(), Used::default(), SCRIPT);
-    let driver = driver.on_busy(OnBusy::Queue(Duration::from_secs(30)));
-    let (sink, stop) = (Sink::none(), Stop::never());
+    let thread = create_thread(&tenant).await;
+    let driver = driver(&tenant, one_run(), UsageTotals::default(), SCRIPT);
+    let driver = driver.with_on_busy(OnBusy::Queue(Duration::from_secs(30)));
+    let (sink, stop) = (EventSink::none(), StopReceiver::never());
     let room = driver.admit(&stop).await.unwrap();
     let first = {
         let (driver, thread) = (driver.clone(), thread.clone());
@@ -339,18 +350,18 @@ async fn an_admitted_run_that_stands_in_line_gives_its_room_back() {
 /// Cause: a stopped step was always reported as sent. Fix: the provider reports whether it was
 /// asked.
 #[tokio::test]
-async fn a_call_that_is_stopped_while_it_waits_for_its_turn_costs_nothing() {
+async fn call_stopped_in_the_rate_queue_costs_nothing() {
     let tenant = tenant();
-    let (one, two) = (created(&tenant).await, created(&tenant).await);
-    let policy = policy(Ceilings {
+    let (one, two) = (create_thread(&tenant).await, create_thread(&tenant).await);
+    let policy = policy(HostCeilings {
         calls_per_minute_max: Some(1),
-        ..Ceilings::none()
+        ..HostCeilings::none()
     });
     let done = r#"[{"text": "Done.", "usage": {"input": 10, "output": 1}}]"#;
-    let driver = driver(&tenant, policy, Used::default(), done);
+    let driver = driver(&tenant, policy, UsageTotals::default(), done);
     assert_eq!(run(&driver, &one).await.unwrap().status, "completed");
-    let (stopper, stop) = stopper();
-    let (sink, mut events) = Sink::channel();
+    let (stopper, stop) = stop_channel();
+    let (sink, mut events) = EventSink::channel();
     let waits = {
         let (driver, two) = (driver.clone(), two.clone());
         tokio::spawn(async move { driver.run(&two, None, &sink, &stop).await })
@@ -377,14 +388,19 @@ async fn a_call_that_is_stopped_while_it_waits_for_its_turn_costs_nothing() {
 
 /// Impossible usage reaches neither the book nor the thread; an event of the run reports it.
 #[tokio::test]
-async fn usage_that_cannot_be_is_told_and_does_not_lock_the_thread() {
+async fn impossible_usage_is_reported_and_does_not_lock_the_thread() {
     let tenant = tenant();
-    let thread = created(&tenant).await;
+    let thread = create_thread(&tenant).await;
     let absurd = r#"[{"text": "Done.", "usage": {"input": 1000000000000000000, "output": 5}}]"#;
-    let driver = driver(&tenant, policy(Ceilings::none()), Used::default(), absurd);
-    let (sink, mut events) = Sink::channel();
+    let driver = driver(
+        &tenant,
+        policy(HostCeilings::none()),
+        UsageTotals::default(),
+        absurd,
+    );
+    let (sink, mut events) = EventSink::channel();
     let ended = driver
-        .run(&thread, None, &sink, &Stop::never())
+        .run(&thread, None, &sink, &StopReceiver::never())
         .await
         .unwrap();
     drop(sink);

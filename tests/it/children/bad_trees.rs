@@ -1,24 +1,24 @@
 //! Random trees with one unreadable thread: every other thread can still be ended, and the bad one
 //! is named.
 
-use super::requests::request;
-use super::wild::Forest;
+use super::random_forest::RandomForest;
+use super::random_requests::request;
 use proptest::prelude::*;
 use std::collections::BTreeSet;
-use threadkeep::storage::{Expect, Key, Op, Storage};
+use threadkeep::storage::{CommitOp, RecordExpectation, RecordKey, StorageBackend};
 use threadkeep_core::runner::Signal;
 
 /// Number of random histories of a test run.
 const CASES: u32 = 24;
 
 /// Deletes a record, or overwrites it with text that is no record.
-fn damage(store: &dyn Storage, collection: &str, name: &str, delete: bool) {
-    let key = Key::new(collection, name);
+fn damage(store: &dyn StorageBackend, collection: &str, name: &str, delete: bool) {
+    let key = RecordKey::new(collection, name);
     let op = match delete {
-        true => Op::Delete { key },
-        false => Op::Put {
+        true => CommitOp::Delete { key },
+        false => CommitOp::Put {
             key,
-            expect: Expect::Any,
+            expect: RecordExpectation::Any,
             value: r#"{"format":"#.to_owned(),
         },
     };
@@ -29,8 +29,8 @@ fn damage(store: &dyn Storage, collection: &str, name: &str, delete: bool) {
 const COLLECTIONS: [&str; 4] = ["thread", "head", "chain", "inbox"];
 
 /// Damages one thread of a forest and returns its id if it can no longer be read.
-fn damage_one(forest: &Forest, which: u8, collection: u8, delete: bool) -> Option<String> {
-    let all = forest.all();
+fn damage_one(forest: &RandomForest, which: u8, collection: u8, delete: bool) -> Option<String> {
+    let all = forest.load_all();
     let victim = &all[usize::from(which) % all.len()];
     let (key, store) = (victim.key(), &*forest.world.store);
     match COLLECTIONS[usize::from(collection) % COLLECTIONS.len()] {
@@ -49,7 +49,7 @@ fn damage_one(forest: &Forest, which: u8, collection: u8, delete: bool) -> Optio
 }
 
 /// Passes intents on until nothing changes; returns the threads that could not be told.
-fn sweep(forest: &Forest, good: &[String]) -> BTreeSet<String> {
+fn sweep(forest: &RandomForest, good: &[String]) -> BTreeSet<String> {
     let mut named = BTreeSet::new();
     // A tree has fewer levels than this.
     for _ in 0..12 {
@@ -72,11 +72,11 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: CASES, max_shrink_iters: 1_000, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_bad_thread_takes_nobody_along(
+    fn unreadable_thread_affects_no_other(
         requests in prop::collection::vec(request(), 1..80),
         (which, collection, delete) in (any::<u8>(), any::<u8>(), any::<bool>()),
     ) {
-        let mut forest = Forest::new();
+        let mut forest = RandomForest::new();
         for request in requests {
             forest.perform(request);
         }
@@ -94,7 +94,7 @@ proptest! {
         forest.world.advance(3_600_000);
         let now = |thread: &String| service.load(thread).unwrap().head.value;
         for thread in &good {
-            let ended = now(thread).status.is_end();
+            let ended = now(thread).status.is_terminal();
             let killed = service.signal(thread, "the end", &Signal::Kill);
             prop_assert!(ended || killed.is_ok(), "{}: {:?}", thread, killed);
         }
@@ -102,7 +102,7 @@ proptest! {
         prop_assert!(untold.iter().all(|name| bad.as_ref() == Some(name)), "{:?}", untold);
         for thread in &good {
             let head = now(thread);
-            prop_assert!(head.status.is_end(), "{} is {}", thread, head.status);
+            prop_assert!(head.status.is_terminal(), "{} is {}", thread, head.status);
             let keeps = head.sweep.is_some();
             prop_assert!(!keeps || !untold.is_empty(), "{} has told all that it could", thread);
         }

@@ -1,26 +1,26 @@
 //! Death of the process at every commit of a tree: of a spawn, a wait, a child's end, a cancel and
 //! its propagation. Another process recovers the tree and brings it to its end.
 
-use crate::runner::world::{World, calls, says};
+use crate::runner::fixture::{RunnerFixture, calls, says};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use threadkeep::storage::Storage;
+use threadkeep::storage::StorageBackend;
 use threadkeep::storage::memory::MemoryStore;
 use threadkeep_component::ports::StorageError;
 use threadkeep_component::service::Error;
-use threadkeep_core::plan::Loaded;
-use threadkeep_core::runner::{Outcome, Proof, Signal};
-use threadkeep_core::thread::{Draft, Status, StepKind};
+use threadkeep_core::plan::LoadedThread;
+use threadkeep_core::runner::{HolderProof, Signal, StepOutcome};
+use threadkeep_core::thread::{StepKind, ThreadDraft, ThreadStatus};
 use threadkeep_tests::auditor::audit;
-use threadkeep_tests::faulty::{Death, Faulty};
+use threadkeep_tests::faulty::{DeathPoint, FaultyStore};
 use threadkeep_tests::fixture::MapLibrary;
 
 const TOP: &str = "boss-1-abcdef";
 
 /// Event in the life of the tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Story {
+enum TreeEvent {
     /// No event: every thread waits for its children.
     Quiet,
     /// The top kills its first child.
@@ -30,15 +30,15 @@ enum Story {
 }
 
 /// One process that drives the tree by hand.
-struct Process {
-    world: World,
-    story: Story,
+struct TreeProcess {
+    world: RunnerFixture,
+    story: TreeEvent,
     /// Number of runs of the tool that is not idempotent, by thread.
     writes: BTreeMap<String, u32>,
 }
 
 /// Returns true for an error that ends the process; a commit with an unknown outcome does not.
-fn dies(error: &Error) -> bool {
+fn ends_process(error: &Error) -> bool {
     match error {
         Error::Storage(StorageError::OutcomeUnknown(..)) => false,
         Error::Storage(_) => true,
@@ -46,9 +46,9 @@ fn dies(error: &Error) -> bool {
     }
 }
 
-impl Process {
-    fn new(store: Arc<dyn Storage>, story: Story, later: u64) -> Self {
-        let world = World::over(store, MapLibrary::small());
+impl TreeProcess {
+    fn new(store: Arc<dyn StorageBackend>, story: TreeEvent, later: u64) -> Self {
+        let world = RunnerFixture::over(store, MapLibrary::small());
         world.advance(later * 1_000);
         Self {
             world,
@@ -58,21 +58,21 @@ impl Process {
     }
 
     fn create(&self) -> Result<(), Error> {
-        let draft = Draft {
+        let draft = ThreadDraft {
             id: Some(TOP.to_owned()),
             directive: Some("boss".to_owned()),
-            ..Draft::default()
+            ..ThreadDraft::default()
         };
         self.world.service.create(&draft).map(|_| ())
     }
 
-    fn all(&self) -> Result<Vec<Loaded>, Error> {
+    fn load_all(&self) -> Result<Vec<LoadedThread>, Error> {
         let (branches, _) = self.world.service.tree(TOP, None)?;
         Ok(branches.into_iter().map(|(loaded, _)| loaded).collect())
     }
 
     /// The reply of the model of a thread.
-    fn says(&self, loaded: &Loaded) -> Result<Outcome, Error> {
+    fn model_reply(&self, loaded: &LoadedThread) -> Result<StepOutcome, Error> {
         let depth = loaded.chain.value.depth;
         let wait = ("wait_threads", json!({}).to_string());
         let wanted = match (depth, loaded.chain.value.children) {
@@ -84,18 +84,18 @@ impl Process {
                     _ => json!({"directive": "work"}),
                 };
                 let spawn = ("spawn_thread", spawn.to_string());
-                match self.story == Story::Killed && depth == 0 {
+                match self.story == TreeEvent::Killed && depth == 0 {
                     // The top does not wait before it has killed a child.
                     true => vec![spawn.clone(), spawn],
                     false => vec![spawn.clone(), spawn, wait],
                 }
             }
-            (0, _) if self.story == Story::Killed => {
-                let all = self.all()?;
+            (0, _) if self.story == TreeEvent::Killed => {
+                let all = self.load_all()?;
                 let child = all.iter().find(|child| child.chain.value.number == 1);
                 let child = child.expect("it was spawned");
                 let head = &child.head.value;
-                match head.status.is_end() || head.intent.is_some() {
+                match head.status.is_terminal() || head.intent.is_some() {
                     true => return Ok(says("done")),
                     false => {
                         let id = &child.thread.value.id;
@@ -112,10 +112,10 @@ impl Process {
         Ok(calls(&wanted))
     }
 
-    fn answer(&mut self, loaded: &Loaded) -> Result<(), Error> {
+    fn answer(&mut self, loaded: &LoadedThread) -> Result<(), Error> {
         let thread = loaded.thread.value.id.clone();
         let outcome = match self.world.pending(&thread) {
-            Some(StepKind::CallLlm) => self.says(loaded)?,
+            Some(StepKind::CallLlm) => self.model_reply(loaded)?,
             Some(StepKind::CallTools) => {
                 *self.writes.entry(thread.clone()).or_default() += 1;
                 self.world.outcomes(&thread)
@@ -125,14 +125,17 @@ impl Process {
         self.world.submit(&thread, outcome).map(|_| ())
     }
 
-    fn begin(&mut self, loaded: &Loaded) -> Result<(), Error> {
+    fn begin(&mut self, loaded: &LoadedThread) -> Result<(), Error> {
         let thread = &loaded.thread.value.id;
         self.world.count("begun");
-        if loaded.head.value.status != Status::Waiting {
+        if loaded.head.value.status != ThreadStatus::Waiting {
             return self.world.start(thread, None).map(|_| ());
         }
         let holder = format!("claimer/{}", self.world.counts["begun"]);
-        let handed = self.world.service.claim(thread, &holder, Proof::None)?;
+        let handed = self
+            .world
+            .service
+            .claim(thread, &holder, HolderProof::None)?;
         if handed.step.kind.is_some() {
             self.world.hold(thread, Ok(handed))?;
         }
@@ -150,20 +153,20 @@ impl Process {
     }
 
     /// Handles every due thread once; returns true if any had something to do.
-    fn look(&mut self) -> Result<bool, Error> {
+    fn handle_due(&mut self) -> Result<bool, Error> {
         let mut moved = false;
-        for loaded in self.all()? {
+        for loaded in self.load_all()? {
             let held = self.world.held.get(&loaded.thread.value.id);
             let token = held.map(|held| held.token);
             let head = &loaded.head.value;
-            if head.status == Status::Running && token == Some(head.token) {
+            if head.status == ThreadStatus::Running && token == Some(head.token) {
                 self.answer(&loaded)?;
                 moved = true;
             }
         }
-        if self.story == Story::Cancelled && self.all()?.len() == 7 {
+        if self.story == TreeEvent::Cancelled && self.load_all()?.len() == 7 {
             let top = &self.world.service.load(TOP)?.head.value;
-            if !top.status.is_end() && top.intent.is_none() {
+            if !top.status.is_terminal() && top.intent.is_none() {
                 let service = &self.world.service;
                 service.signal(TOP, "cancel", &Signal::Cancel)?;
                 moved = true;
@@ -182,12 +185,12 @@ impl Process {
     }
 
     /// Drives the tree until there is nothing to do; returns false if the process has died.
-    fn live(&mut self) -> bool {
+    fn drive_until_idle(&mut self) -> bool {
         for _ in 0..200 {
-            match self.look() {
+            match self.handle_due() {
                 Ok(true) => {}
                 Ok(false) => return true,
-                Err(error) if dies(&error) => return false,
+                Err(error) if ends_process(&error) => return false,
                 // The record changed after it was read, or the outcome is unknown: the loop reads
                 // it again.
                 Err(Error::Storage(_) | Error::Core(_)) => {}
@@ -207,47 +210,50 @@ impl Process {
             .collect();
         service.recover(&dead, None).unwrap();
         self.world.audit();
-        for loaded in self.all().unwrap() {
+        for loaded in self.load_all().unwrap() {
             let head = &loaded.head.value;
             assert!(head.hold.is_none(), "{how}: a hold without an owner");
-            if head.status == Status::Suspended {
+            if head.status == ThreadStatus::Suspended {
                 assert_eq!(head.cause.as_ref().unwrap().code, "recovered", "{how}");
                 self.world.count("resumed");
                 self.world.start(&loaded.thread.value.id, None).unwrap();
             }
         }
-        assert!(self.live(), "{how}");
+        assert!(self.drive_until_idle(), "{how}");
         self.world.audit();
     }
 }
 
 /// Runs until the store dies. Returns the number of requested commits, the store that is left, and
 /// the number of runs of the tool by thread.
-fn die(death: Death, story: Story) -> (u64, Arc<MemoryStore>, BTreeMap<String, u32>) {
+fn run_until_death(
+    death: DeathPoint,
+    story: TreeEvent,
+) -> (u64, Arc<MemoryStore>, BTreeMap<String, u32>) {
     let memory = Arc::new(MemoryStore::new());
-    let faulty = Arc::new(Faulty::new(Arc::<MemoryStore>::clone(&memory), death));
-    let mut process = Process::new(Arc::<Faulty>::clone(&faulty), story, 0);
+    let faulty = Arc::new(FaultyStore::new(Arc::<MemoryStore>::clone(&memory), death));
+    let mut process = TreeProcess::new(Arc::<FaultyStore>::clone(&faulty), story, 0);
     if process.create().is_ok() {
-        process.live();
+        process.drive_until_idle();
     }
     (faulty.commits(), memory, process.writes)
 }
 
-fn check(death: Death, story: Story) {
+fn check(death: DeathPoint, story: TreeEvent) {
     let how = format!("{story:?}, {death:?}");
-    let (_, memory, writes) = die(death, story);
+    let (_, memory, writes) = run_until_death(death, story);
     let findings = audit(&*memory);
     assert!(findings.is_empty(), "{how}: {findings:#?}");
-    let mut second = Process::new(memory, story, 60);
+    let mut second = TreeProcess::new(memory, story, 60);
     second.writes = writes;
     if second.world.service.load(TOP).is_err() {
         second.create().unwrap();
     }
     second.carry_on(&how);
-    let all = second.all().unwrap();
+    let all = second.load_all().unwrap();
     for loaded in &all {
         let (id, status) = (&loaded.thread.value.id, loaded.head.value.status);
-        assert!(status.is_end(), "{how}: {id} is {status}");
+        assert!(status.is_terminal(), "{how}: {id} is {status}");
         let children = loaded.chain.value.children;
         assert!(children <= 2, "{how}: {id} has {children} children");
     }
@@ -257,19 +263,23 @@ fn check(death: Death, story: Story) {
             .count()
     };
     match story {
-        Story::Quiet => assert_eq!((all.len(), ended(Status::Completed)), (7, 7), "{how}"),
-        Story::Killed => {
+        TreeEvent::Quiet => {
+            assert_eq!((all.len(), ended(ThreadStatus::Completed)), (7, 7), "{how}")
+        }
+        TreeEvent::Killed => {
             assert!(
-                all.len() >= 5 && ended(Status::Killed) >= 1,
+                all.len() >= 5 && ended(ThreadStatus::Killed) >= 1,
                 "{how}: {}",
                 all.len()
             );
             assert!(
-                ended(Status::Killed) + ended(Status::Completed) == all.len(),
+                ended(ThreadStatus::Killed) + ended(ThreadStatus::Completed) == all.len(),
                 "{how}"
             );
         }
-        Story::Cancelled => assert_eq!(all[0].head.value.status, Status::Cancelled, "{how}"),
+        TreeEvent::Cancelled => {
+            assert_eq!(all[0].head.value.status, ThreadStatus::Cancelled, "{how}")
+        }
     }
     let twice = second.writes.values().any(|n| *n > 1);
     assert!(!twice, "{how}: a call that is not idempotent ran twice");
@@ -277,16 +287,16 @@ fn check(death: Death, story: Story) {
 
 #[test]
 fn death_at_every_commit_of_a_tree_loses_nothing_and_repeats_nothing() {
-    for story in [Story::Quiet, Story::Killed, Story::Cancelled] {
-        let (commits, ..) = die(Death::Before(u64::MAX), story);
+    for story in [TreeEvent::Quiet, TreeEvent::Killed, TreeEvent::Cancelled] {
+        let (commits, ..) = run_until_death(DeathPoint::Before(u64::MAX), story);
         println!("commits, {story:?}: {commits}");
         assert!(commits > 15, "{commits}");
         for n in 1..=commits {
             for death in [
-                Death::Before(n),
-                Death::After(n),
-                Death::Unknown(n),
-                Death::UnknownLost(n),
+                DeathPoint::Before(n),
+                DeathPoint::After(n),
+                DeathPoint::Unknown(n),
+                DeathPoint::UnknownLost(n),
             ] {
                 check(death, story);
             }

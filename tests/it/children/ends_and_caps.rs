@@ -1,13 +1,13 @@
 //! An end that passes through a top that has ended, reserves under a lowered policy, and caps that
 //! are raised.
 
-use super::world::{Family, Full};
-use crate::runner::world::{World, calls, raise, says};
+use super::fixture::{FillableStore, ThreadFamily};
+use crate::runner::fixture::{RunnerFixture, calls, raise, says};
 use serde_json::json;
 use std::sync::Arc;
 use threadkeep_component::ports::StorageError;
 use threadkeep_component::service::Error;
-use threadkeep_core::limits::Limits;
+use threadkeep_core::limits::ThreadCaps;
 use threadkeep_core::money::NanoUsd;
 use threadkeep_core::runner::Signal;
 use threadkeep_core::thread::StepKind;
@@ -18,10 +18,10 @@ use threadkeep_tests::fixture::MapLibrary;
 /// for each kind of end.
 #[test]
 fn an_end_passes_through_an_ended_top_on_a_full_store() {
-    let store = Arc::new(Full::new());
-    let mut family = Family::over(Arc::<Full>::clone(&store));
+    let store = Arc::new(FillableStore::new());
+    let mut family = ThreadFamily::over(Arc::<FillableStore>::clone(&store));
     let boss = family.boss.clone();
-    let child = family.running("work");
+    let child = family.spawn_running("work");
     family.world.submit(&boss, says("done")).unwrap();
     assert_eq!(family.status(&boss), "completed");
     store.fill();
@@ -44,20 +44,20 @@ fn an_end_passes_through_an_ended_top_on_a_full_store() {
 /// adds. Kind: all of the money, the rest of it, and a raise.
 #[test]
 fn reserves_respect_a_policy_that_was_lowered() {
-    let mut family = Family::new();
+    let mut family = ThreadFamily::new();
     let boss = family.boss.clone();
     let spawn = |spend: &str, clamp: bool| json!({"directive": "work", "limits": {"spend": spend}, "clamp": clamp});
     let first = family.spawn(spawn("0.02", false));
     let policy = r#"{"limits": {"spend": "0.03"}}"#;
     let library = MapLibrary::small().with("settings", "policy", policy);
-    let mut world = World::over(Arc::clone(&family.world.store), library);
+    let mut world = RunnerFixture::over(Arc::clone(&family.world.store), library);
     world.held = family.world.held.clone();
     family.world = world;
     let got = family.reply(&boss, &[("spawn_thread", spawn("0.02", false))]);
     assert!(got[0].1 && got[0].2.contains("are left"), "{got:?}");
-    let more = raise(Limits {
+    let more = raise(ThreadCaps {
         spend: Some(NanoUsd::new(30_000_000)),
-        ..Limits::NONE
+        ..ThreadCaps::NONE
     });
     let raised = family.world.service.signal(&first, "more", &more);
     assert!(raised.is_err(), "{raised:?}");
@@ -75,7 +75,7 @@ fn reserves_respect_a_policy_that_was_lowered() {
 /// raise comes.
 #[test]
 fn a_raise_of_the_cap_that_suspended_a_thread_makes_it_due() {
-    let mut family = Family::new();
+    let mut family = ThreadFamily::new();
     let turns = family.spawn(json!({"directive": "work", "limits": {"turns": 1}}));
     let poor = family.spawn(json!({"directive": "work", "limits": {"spend": "0.0005"}}));
     for child in [&turns, &poor] {
@@ -90,21 +90,21 @@ fn a_raise_of_the_cap_that_suspended_a_thread_makes_it_due() {
     }
     let caps = |caps| raise(caps);
     let (one, two) = (Some(1), Some(2));
-    let tokens = Limits {
+    let tokens = ThreadCaps {
         tokens: Some(9_000_000),
-        ..Limits::NONE
+        ..ThreadCaps::NONE
     };
-    let same = Limits {
+    let same = ThreadCaps {
         turns: one,
-        ..Limits::NONE
+        ..ThreadCaps::NONE
     };
-    let more = Limits {
+    let more = ThreadCaps {
         turns: two,
-        ..Limits::NONE
+        ..ThreadCaps::NONE
     };
-    let money = Limits {
+    let money = ThreadCaps {
         spend: Some(NanoUsd::new(9_000_000)),
-        ..Limits::NONE
+        ..ThreadCaps::NONE
     };
     for (child, name, limits, due) in [
         (&turns, "tokens", tokens, false),

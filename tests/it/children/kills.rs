@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::time::Duration;
-use threadkeep::driver::{RunEvent, Sink, Stop};
+use threadkeep::driver::{EventSink, RunEvent, StopReceiver};
 use threadkeep::project::OpenProject;
 use threadkeep::wit::registry;
 use threadkeep_tests::auditor::audit;
@@ -53,7 +53,7 @@ fn id(n: usize) -> String {
 }
 
 /// Creates a tree's top if it does not exist, and performs it until nothing is left to do.
-async fn one(project: &OpenProject, n: usize, sink: &Sink) -> String {
+async fn perform_tree(project: &OpenProject, n: usize, sink: &EventSink) -> String {
     let top = id(n);
     let draft = registry::Draft {
         id: Some(top.clone()),
@@ -65,7 +65,10 @@ async fn one(project: &OpenProject, n: usize, sink: &Sink) -> String {
     if status == "completed" {
         return status;
     }
-    let ended = project.driver().run(&top, None, sink, &Stop::never()).await;
+    let ended = project
+        .driver()
+        .run(&top, None, sink, &StopReceiver::never())
+        .await;
     ended
         .unwrap_or_else(|error| panic!("{top}: {error}"))
         .status
@@ -97,13 +100,13 @@ fn victim() {
     runtime.block_on(async {
         let project = open(Path::new(&directory));
         for n in 0..500 {
-            let (sink, mut events) = Sink::channel();
+            let (sink, mut events) = EventSink::channel();
             let told = tokio::spawn(async move {
                 while let Some(event) = events.recv().await {
                     acknowledge(&id(n), event);
                 }
             });
-            let status = one(&project, n, &sink).await;
+            let status = perform_tree(&project, n, &sink).await;
             assert_eq!(status, "completed");
             drop(sink);
             told.await.unwrap();
@@ -113,14 +116,14 @@ fn victim() {
 
 /// Acknowledged turns and end of a thread.
 #[derive(Debug, Default)]
-struct Told {
+struct AcknowledgedRun {
     turns: u64,
     end: Option<String>,
 }
 
 /// Runs a victim, kills it some time after its first acknowledgement, and adds what it acknowledged
 /// to `told`.
-fn kill_one(directory: &Path, after: Duration, told: &mut BTreeMap<String, Told>) {
+fn kill_one(directory: &Path, after: Duration, told: &mut BTreeMap<String, AcknowledgedRun>) {
     let mut victim = victim_of("children::kills::victim", DIRECTORY, directory);
     let mut lines = BufReader::new(victim.stdout.take().unwrap()).lines();
     let mut note = |line: String| {
@@ -180,7 +183,7 @@ async fn a_tree_whose_process_is_killed_again_and_again_is_completed() {
     }
     assert!(recovered > 0, "no kill hit a run");
     let project = open(kept.path());
-    let trees = completed(&project, seed).await;
+    let trees = complete_trees(&project, seed).await;
     let threads = told.len();
     println!(
         "kills: {KILLS}, trees: {trees}, threads acknowledged: {threads}, runs recovered: {recovered}"
@@ -188,11 +191,11 @@ async fn a_tree_whose_process_is_killed_again_and_again_is_completed() {
 }
 
 /// Brings every tree that was begun to its complete end; returns their number.
-async fn completed(project: &OpenProject, seed: u64) -> usize {
+async fn complete_trees(project: &OpenProject, seed: u64) -> usize {
     let mut trees = 0;
     while project.tenant().get(&id(trees)).await.is_ok() {
         let top = id(trees);
-        let status = one(project, trees, &Sink::none()).await;
+        let status = perform_tree(project, trees, &EventSink::none()).await;
         assert_eq!(status, "completed", "seed {seed}: {top}");
         let tree = project.tenant().tree(&top, None).await.unwrap().branches;
         let done = tree

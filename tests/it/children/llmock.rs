@@ -1,13 +1,13 @@
 //! A tree under one budget from the command line, against a third-party model server over real
 //! HTTP: it runs out of money, is raised, goes on in place and completes.
 
-use crate::cli::fixture::Project;
+use crate::cli::fixture::CliProject;
 use serde_json::{Value, json};
-use threadkeep_tests::llmock::{Llmock, Wire};
+use threadkeep_tests::llmock::{LlmockServer, MockWire};
 
 /// A project with directives on three levels: each spawns the next and waits for it.
-fn project(base_url: &str) -> Project {
-    let project = Project::empty();
+fn project(base_url: &str) -> CliProject {
+    let project = CliProject::empty();
     project.write(
         ".ai/config/models.yaml",
         &format!(
@@ -50,7 +50,7 @@ fn nanos(amount: &Value) -> u64 {
 }
 
 /// Returns the branches of a tree, after checking that their figures add up to the nano-USD.
-fn tree(project: &Project, top: &str) -> Vec<Value> {
+fn tree(project: &CliProject, top: &str) -> Vec<Value> {
     let tree = project.json(&["tree", top]);
     let branches = tree["threads"].as_array().expect("a list").clone();
     let used: u64 = branches.iter().map(|branch| nanos(&branch["spend"])).sum();
@@ -76,7 +76,7 @@ fn statuses(branches: &[Value]) -> Vec<&str> {
 
 #[test]
 fn three_levels_run_out_of_money_are_raised_and_go_on_in_place() {
-    let Some(server) = Llmock::start() else {
+    let Some(server) = LlmockServer::start() else {
         return;
     };
     // About 1,500 tokens, which cost a third of the budget; in one word, so that it is sent at
@@ -87,8 +87,8 @@ fn three_levels_run_out_of_money_are_raised_and_go_on_in_place() {
         calls(&[spawn, ("wait_threads", json!({}))], &long)
     };
     let reads = calls(&[("read_file", json!({"path": "notes.txt"}))], &long);
-    server.scenario(&json!([spawns("mid"), spawns("leaf"), reads]));
-    let project = project(&server.base_url(Wire::OpenAi));
+    server.queue_behaviors(&json!([spawns("mid"), spawns("leaf"), reads]));
+    let project = project(&server.base_url(MockWire::OpenAi));
     let answer = project.json(&["run", "top", "--id", "top-1"]);
     assert_eq!(answer["status"], "suspended", "{answer}");
     assert_eq!(answer["cause"]["reason"], "budget", "{answer}");
@@ -101,7 +101,7 @@ fn three_levels_run_out_of_money_are_raised_and_go_on_in_place() {
     // The first thread asked waits for its own child; the leaf has no child to wait for and goes on
     // at once.
     let waits = || calls(&[("wait_threads", json!({}))], "I wait.");
-    server.scenario(&json!([waits(), waits(), waits()]));
+    server.queue_behaviors(&json!([waits(), waits(), waits()]));
     let answer = project.json(&["resume", "top-1"]);
     assert_eq!(answer["status"], "completed", "{answer}");
     let branches = tree(&project, "top-1");

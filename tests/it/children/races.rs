@@ -5,8 +5,8 @@
 //! A racing process is this test binary again, in the test [`racer`]; an environment variable names
 //! the store.
 
-use super::world::Family;
-use crate::runner::world::{World, calls, raise, reply, says, usage};
+use super::fixture::ThreadFamily;
+use crate::runner::fixture::{RunnerFixture, calls, raise, reply, says, usage};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::path::Path;
@@ -17,21 +17,21 @@ use std::time::Duration;
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 use futures_util::future::join_all;
-use threadkeep::clock::{ManualClock, Time};
-use threadkeep::component::{Context, SystemRandom};
+use threadkeep::clock::{ClockTime, ManualClock};
+use threadkeep::component::{SystemRandom, TenantContext};
 use threadkeep::engine::{CodeCache, Engine};
-use threadkeep::storage::Storage;
+use threadkeep::storage::StorageBackend;
 use threadkeep::storage::memory::MemoryStore;
 use threadkeep::storage::sqlite::{SqliteOptions, SqliteStore};
 use threadkeep::tenant::Tenant;
 use threadkeep_component::ports::StorageError;
-use threadkeep_component::service::{Error, Service};
-use threadkeep_core::limits::Limits;
+use threadkeep_component::service::{Error, ThreadService};
+use threadkeep_core::limits::ThreadCaps;
 use threadkeep_core::money::NanoUsd;
-use threadkeep_core::runner::{Kit, Outcome, ReplyBlock, Submission};
-use threadkeep_core::thread::{Status, StepKind};
+use threadkeep_core::runner::{DecisionInputs, ReplyBlock, StepOutcome, StepSubmission};
+use threadkeep_core::thread::{StepKind, ThreadStatus};
 use threadkeep_tests::fixture::MapLibrary;
-use threadkeep_tests::native::Native;
+use threadkeep_tests::native::NativePorts;
 
 const RUNS: usize = 64;
 const AFFORDED: usize = 10;
@@ -68,38 +68,38 @@ fn library() -> MapLibrary {
 }
 
 /// Builds a context in which racers of other processes have the same time.
-fn context(store: Arc<dyn Storage>) -> Context {
-    let start = Time {
+fn context(store: Arc<dyn StorageBackend>) -> TenantContext {
+    let start = ClockTime {
         seconds: 1_800_000_000,
         nanos: 0,
     };
-    Context {
+    TenantContext {
         clock: Arc::new(ManualClock::new(start)),
         random: Arc::new(SystemRandom),
-        ..Context::new(store, Arc::new(library()))
+        ..TenantContext::new(store, Arc::new(library()))
     }
 }
 
 /// Builds a racer's own service over the shared store.
-fn service(store: &Arc<dyn Storage>) -> Service<Native> {
-    Service::new(Native::new(context(Arc::clone(store))))
+fn service(store: &Arc<dyn StorageBackend>) -> ThreadService<NativePorts> {
+    ThreadService::new(NativePorts::new(context(Arc::clone(store))))
 }
 
 /// A boss that has ended, whose account can afford ten attempts and half of one, and its children,
 /// which draw on that account.
-struct Race {
-    family: Family,
+struct AdmissionRace {
+    family: ThreadFamily,
     children: Vec<String>,
     /// Nano-USD that each attempt holds.
     hold: u64,
 }
 
-impl Race {
-    fn new(store: Arc<dyn Storage>) -> Self {
-        let mut world = World::over(store, library());
+impl AdmissionRace {
+    fn new(store: Arc<dyn StorageBackend>) -> Self {
+        let mut world = RunnerFixture::over(store, library());
         let boss = world.create(Some("boss"));
         world.start(&boss, None).unwrap();
-        let mut family = Family { world, boss };
+        let mut family = ThreadFamily { world, boss };
         let mut children = Vec::new();
         for _ in 0..RUNS / AT_ONCE {
             children.extend(spawn(&mut family, AT_ONCE));
@@ -107,13 +107,13 @@ impl Race {
         // One more child shows how much an attempt holds: all attempts are alike.
         let probe = spawn(&mut family, 1).remove(0);
         family.world.start(&probe, None).unwrap();
-        let hold = held(&family, &probe);
+        let hold = held_nanos(&family, &probe);
         family.world.submit(&probe, says("done")).unwrap();
         let boss = family.boss.clone();
         let spent = family.account(&boss).1;
-        let caps = Limits {
+        let caps = ThreadCaps {
             spend: Some(NanoUsd::new(spent + AFFORDED as u64 * hold + hold / 2)),
-            ..Limits::NONE
+            ..ThreadCaps::NONE
         };
         let service = &family.world.service;
         service.signal(&boss, "afford", &raise(caps)).unwrap();
@@ -129,11 +129,11 @@ impl Race {
 
     /// Checks that ten children have a pending call with a hold and all others wait for money;
     /// returns both groups.
-    fn admitted(&self) -> (Vec<String>, Vec<String>) {
+    fn check_admitted(&self) -> (Vec<String>, Vec<String>) {
         let (mut admitted, mut waiting) = (Vec::new(), Vec::new());
         for child in &self.children {
             let head = self.family.load(child).head.value;
-            assert_eq!(head.status, Status::Running, "{child}");
+            assert_eq!(head.status, ThreadStatus::Running, "{child}");
             match head.step.unwrap().kind {
                 StepKind::CallLlm => {
                     assert_eq!(head.hold.unwrap().amount.get(), self.hold);
@@ -164,13 +164,13 @@ impl Race {
         assert_eq!(self.family.status(child), "completed");
     }
 
-    fn submit(&self, child: &str, outcome: Outcome) {
+    fn submit(&self, child: &str, outcome: StepOutcome) {
         let head = self.family.load(child).head.value;
-        let submission = Submission {
+        let submission = StepSubmission {
             token: head.token,
             version: head.step.unwrap().version,
             outcome,
-            kit: Kit::default(),
+            inputs: DecisionInputs::default(),
         };
         let service = &self.family.world.service;
         service.submit(child, &submission, head.version).unwrap();
@@ -178,11 +178,11 @@ impl Race {
 
     /// Settles the ten; then the children that waited are admitted one after the other, and none is
     /// stuck.
-    fn goes_on(&self) {
-        let (admitted, waiting) = self.admitted();
+    fn settle_and_admit(&self) {
+        let (admitted, waiting) = self.check_admitted();
         admitted.iter().for_each(|child| self.answer(child));
         for child in &waiting {
-            self.submit(child, Outcome::Waited);
+            self.submit(child, StepOutcome::Waited);
             self.answer(child);
         }
         let boss = &self.family.boss;
@@ -194,7 +194,7 @@ impl Race {
 }
 
 /// Spawns `count` children with replies of the boss.
-fn spawn(family: &mut Family, count: usize) -> Vec<String> {
+fn spawn(family: &mut ThreadFamily, count: usize) -> Vec<String> {
     let boss = family.boss.clone();
     let arguments = json!({"directive": "work", "model": "default"}).to_string();
     let wanted = vec![("spawn_thread", arguments.as_str()); count];
@@ -207,13 +207,13 @@ fn spawn(family: &mut Family, count: usize) -> Vec<String> {
     ids.collect()
 }
 
-fn held(family: &Family, thread: &str) -> u64 {
+fn held_nanos(family: &ThreadFamily, thread: &str) -> u64 {
     let hold = family.load(thread).head.value.hold;
     hold.expect("its attempt was admitted").amount.get()
 }
 
 /// Starts a child, again after each conflict; returns the number of repeats.
-fn start(service: &Service<Native>, child: &str) -> u32 {
+fn start(service: &ThreadService<NativePorts>, child: &str) -> u32 {
     let holder = format!("h/{child}");
     // Pauses differ, or the same two racers would conflict again.
     let own = child.bytes().map(u64::from).sum::<u64>() % 512;
@@ -229,8 +229,8 @@ fn start(service: &Service<Native>, child: &str) -> u32 {
     panic!("{child} never got through");
 }
 
-fn in_threads(name: &str, store: Arc<dyn Storage>) {
-    let race = Race::new(store);
+fn in_threads(name: &str, store: Arc<dyn StorageBackend>) {
+    let race = AdmissionRace::new(store);
     let (store, barrier) = (&race.family.world.store, &Barrier::new(RUNS));
     let repeats: Vec<u32> = std::thread::scope(|scope| {
         let mut racers = Vec::new();
@@ -249,7 +249,7 @@ fn in_threads(name: &str, store: Arc<dyn Storage>) {
     println!(
         "{name}: {RUNS} starts in threads repeated {all} times after contention, one at most {most} times"
     );
-    race.goes_on();
+    race.settle_and_admit();
 }
 
 #[test]
@@ -263,7 +263,7 @@ fn ten_of_sixty_four_threads_are_admitted_on_sqlite() {
     in_threads("sqlite", sqlite(temporary.path()));
 }
 
-fn sqlite(path: &Path) -> Arc<dyn Storage> {
+fn sqlite(path: &Path) -> Arc<dyn StorageBackend> {
     let dir = Dir::open_ambient_dir(path, ambient_authority()).unwrap();
     Arc::new(SqliteStore::open(&dir, FILE, SqliteOptions::local()).unwrap())
 }
@@ -273,7 +273,7 @@ fn engine(path: &Path) -> Engine {
     let dir = Dir::open_ambient_dir(path, ambient_authority()).unwrap();
     dir.create_dir_all("cache").unwrap();
     let cache = CodeCache::new(dir.open_dir("cache").unwrap());
-    Engine::new(threadkeep::limits::Limits::local(), Some(&cache)).unwrap()
+    Engine::new(threadkeep::limits::EngineLimits::local(), Some(&cache)).unwrap()
 }
 
 /// A racing process; no test by itself. It reads which threads to start, and starts them on a
@@ -309,13 +309,13 @@ fn say(line: &str) {
     out.flush().unwrap();
 }
 
-struct Racer {
+struct RacerProcess {
     process: Child,
     orders: ChildStdin,
     said: Lines<BufReader<ChildStdout>>,
 }
 
-impl Racer {
+impl RacerProcess {
     fn new(directory: &Path, children: &[String]) -> Self {
         let mut process = Command::new(std::env::current_exe().unwrap())
             .args(["children::races::racer", "--exact", "--nocapture"])
@@ -331,17 +331,17 @@ impl Racer {
             orders,
             said,
         };
-        racer.order(&children.join(" "));
+        racer.send_line(&children.join(" "));
         racer
     }
 
-    fn order(&mut self, line: &str) {
+    fn send_line(&mut self, line: &str) {
         writeln!(self.orders, "{line}").unwrap();
         self.orders.flush().unwrap();
     }
 
     /// Returns its next line, without the lines of the test harness.
-    fn next(&mut self) -> Option<String> {
+    fn next_line(&mut self) -> Option<String> {
         let lines = self.said.by_ref().map_while(Result::ok);
         lines
             .filter_map(|line| line.strip_prefix("racer ").map(str::to_owned))
@@ -349,7 +349,7 @@ impl Racer {
     }
 
     fn end(mut self) -> Vec<String> {
-        let said = std::iter::from_fn(|| self.next()).collect();
+        let said = std::iter::from_fn(|| self.next_line()).collect();
         assert!(self.process.wait().unwrap().success());
         said
     }
@@ -360,15 +360,16 @@ fn ten_of_sixty_four_in_eight_processes_are_admitted() {
     let temporary = tempfile::tempdir().unwrap();
     let path = temporary.path();
     drop(engine(path));
-    let race = Race::new(sqlite(path));
+    let race = AdmissionRace::new(sqlite(path));
     let groups = race.children.chunks(RUNS / PROCESSES);
-    let mut racers: Vec<Racer> = groups.map(|group| Racer::new(path, group)).collect();
+    let mut racers: Vec<RacerProcess> =
+        groups.map(|group| RacerProcess::new(path, group)).collect();
     for racer in &mut racers {
-        assert_eq!(racer.next().as_deref(), Some("ready"));
+        assert_eq!(racer.next_line().as_deref(), Some("ready"));
     }
     let began = std::time::Instant::now();
-    racers.iter_mut().for_each(|racer| racer.order("go"));
-    let said: Vec<String> = racers.into_iter().flat_map(Racer::end).collect();
+    racers.iter_mut().for_each(|racer| racer.send_line("go"));
+    let said: Vec<String> = racers.into_iter().flat_map(RacerProcess::end).collect();
     let took = began.elapsed();
     let failed: Vec<&String> = said
         .iter()
@@ -381,5 +382,5 @@ fn ten_of_sixty_four_in_eight_processes_are_admitted() {
         .count();
     assert_eq!((said.len(), calls), (RUNS, AFFORDED), "{said:#?}");
     println!("sqlite: {RUNS} starts in {PROCESSES} processes took {took:?}");
-    race.goes_on();
+    race.settle_and_admit();
 }

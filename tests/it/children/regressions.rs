@@ -1,27 +1,27 @@
 //! One test for each bug that was found in child threads: symptom, cause, fix.
 
-use super::world::Family;
-use crate::runner::world::{World, calls, fails, raise, says};
+use super::fixture::ThreadFamily;
+use crate::runner::fixture::{RunnerFixture, calls, fails, raise, says};
 use serde_json::json;
 use std::sync::Arc;
 use threadkeep::storage::memory::MemoryStore;
-use threadkeep_core::limits::Limits;
-use threadkeep_core::runner::{Kit, Outcome, Signal, Submission};
+use threadkeep_core::limits::ThreadCaps;
+use threadkeep_core::runner::{DecisionInputs, Signal, StepOutcome, StepSubmission};
 use threadkeep_core::thread::StepKind;
-use threadkeep_tests::between::Between;
 use threadkeep_tests::fixture::MapLibrary;
+use threadkeep_tests::interleaved_store::InterleavedStore;
 
 /// Symptom: a tree was killed, and some of its threads went on. Cause: a sweep of more than a page
 /// that had begun as a cancel went on as a kill, and the threads of earlier pages never got the
 /// kill. Fix: the cursor records which intent was passed on.
 #[test]
 fn a_kill_that_comes_between_two_pages_of_a_cancel_reaches_all() {
-    let mut family = Family::new();
+    let mut family = ThreadFamily::new();
     let boss = family.boss.clone();
     let spawn = ("spawn_thread", json!({"directive": "work"}));
-    let caps = Limits {
+    let caps = ThreadCaps {
         spawns: Some(100),
-        ..Limits::NONE
+        ..ThreadCaps::NONE
     };
     let more = raise(caps);
     family.world.service.signal(&boss, "more", &more).unwrap();
@@ -73,7 +73,7 @@ fn a_kill_that_comes_between_two_pages_of_a_cancel_reaches_all() {
 #[test]
 fn a_cancel_passes_through_a_thread_that_has_ended() {
     for (signal, status) in [(Signal::Cancel, "cancelled"), (Signal::Kill, "killed")] {
-        let mut family = Family::new();
+        let mut family = ThreadFamily::new();
         let boss = family.boss.clone();
         let child = family.spawn(json!({"directive": "boss", "limits": {"spend": "0.02"}}));
         family.world.start(&child, None).unwrap();
@@ -112,28 +112,28 @@ fn a_cancel_passes_through_a_thread_that_has_ended() {
 #[test]
 fn an_end_that_meets_the_resume_of_a_wait_is_not_missed() {
     let memory = Arc::new(MemoryStore::new());
-    let between = Arc::new(Between::new(Arc::<MemoryStore>::clone(&memory)));
-    let store = Arc::<Between>::clone(&between);
-    let mut family = Family::over(store);
+    let between = Arc::new(InterleavedStore::new(Arc::<MemoryStore>::clone(&memory)));
+    let store = Arc::<InterleavedStore>::clone(&between);
+    let mut family = ThreadFamily::over(store);
     let boss = family.boss.clone();
-    let child = family.running("work");
+    let child = family.spawn_running("work");
     let handed = family
         .world
         .submit(&boss, calls(&[("wait_threads", "{}"), ("write", "{}")]));
     assert_eq!(handed.unwrap().step.kind, Some(StepKind::CallTools));
-    let stopped = Outcome::Stopped(fails("stopped", true));
+    let stopped = StepOutcome::Stopped(fails("stopped", true));
     family.world.submit(&boss, stopped).unwrap();
     assert_eq!(family.status(&boss), "suspended");
     let held = family.world.held[&child].clone();
     let (ends, version) = (child.clone(), held.handed.step.version);
     between.before_commit(move || {
-        let submission = Submission {
+        let submission = StepSubmission {
             token: held.token,
             version,
             outcome: says("done"),
-            kit: Kit::default(),
+            inputs: DecisionInputs::default(),
         };
-        let other = World::over(memory, MapLibrary::small());
+        let other = RunnerFixture::over(memory, MapLibrary::small());
         other.service.submit(&ends, &submission, version).unwrap();
     });
     let handed = family.world.start(&boss, None).unwrap();

@@ -1,74 +1,78 @@
 //! Interrupted trees through the driver: no child's result is lost, and a run stays until nothing
 //! below it is left to do.
 
-use super::grove::{Act, Grove, call, grove, grove_over, say};
+use super::scripted_tree::{
+    ReplyFunction, ScriptedTree, call_blocks, scripted_tree, scripted_tree_over, text_blocks,
+};
 use serde_json::json;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use threadkeep::ceilings::{Ceilings, Guard};
+use threadkeep::ceilings::{CeilingGuard, HostCeilings};
 use threadkeep::clock::SystemClock;
-use threadkeep::driver::{Driver, Ended, RunEvent, Sink, Stop, StopLevel, stopper};
-use threadkeep::models::Block;
-use threadkeep::policy::{Policy, Preset};
+use threadkeep::driver::{
+    Driver, EndedRun, EventSink, RunEvent, StopLevel, StopReceiver, stop_channel,
+};
+use threadkeep::models::ReplyBlock;
+use threadkeep::policy::{Policy, PolicyPreset};
 use threadkeep::wit::Limits;
 use threadkeep::wit::runner::{Raised, SignalKind};
 
 const WAIT: &str = "wait_threads";
 /// Time limit of a test: far more than a tree of these takes.
-const PATIENCE: Duration = Duration::from_secs(60);
+const WAIT_TIME_MAX: Duration = Duration::from_secs(60);
 
 /// Each level spawns two of the next and waits for them; a parent that is told of a suspended child
 /// replies that results are lost.
-fn waits_for_all(who: &str, _: usize, last: &str) -> Vec<Block> {
+fn waits_for_all(who: &str, _: usize, last: &str) -> Vec<ReplyBlock> {
     let next = match who {
         "top" => "mid",
         "mid" => "leaf",
-        _ => return say("leaf done"),
+        _ => return text_blocks("leaf done"),
     };
     if last.contains("suspended") || last.contains(r#"timed_out\":true"#) {
-        return say("results are lost");
+        return text_blocks("results are lost");
     }
     if last.contains("done") {
-        return say("all done");
+        return text_blocks("all done");
     }
     let spawn = ("spawn_thread", json!({"directive": next}));
-    call(&[spawn.clone(), spawn, (WAIT, json!({}))])
+    call_blocks(&[spawn.clone(), spawn, (WAIT, json!({}))])
 }
 
 /// The top spawns five leaves and waits for them, or not.
-fn five(waits: bool) -> Box<Act> {
+fn five_leaves(waits: bool) -> Box<ReplyFunction> {
     Box::new(move |who: &str, before: usize, _: &str| match who {
         "top" if before == 0 => {
             let mut calls = vec![("spawn_thread", json!({"directive": "leaf"})); 5];
             if waits {
                 calls.push((WAIT, json!({})));
             }
-            call(&calls)
+            call_blocks(&calls)
         }
-        "top" => say("all done"),
-        _ => say("leaf done"),
+        "top" => text_blocks("all done"),
+        _ => text_blocks("leaf done"),
     })
 }
 
 /// The driver of a grove under a policy that allows this many runs at once.
-fn with_runs(grove: &Grove, runs: u64) -> Driver {
-    let ceilings = Ceilings {
+fn driver_with_runs(grove: &ScriptedTree, runs: u64) -> Driver {
+    let ceilings = HostCeilings {
         runs_max: Some(runs),
-        ..Ceilings::none()
+        ..HostCeilings::none()
     };
     let policy = Policy {
         ceilings,
-        ..Policy::preset(Preset::Local)
+        ..Policy::preset(PolicyPreset::Local)
     };
-    let guard = Guard::new(policy, Arc::new(SystemClock));
-    grove.driver.clone().within(Arc::new(guard))
+    let guard = CeilingGuard::new(policy, Arc::new(SystemClock));
+    grove.driver.clone().with_guard(Arc::new(guard))
 }
 
 /// Runs a tree; if the run hangs, the panic shows the status of its threads.
-async fn run(driver: &Driver, top: &str) -> Ended {
-    let (sink, stop) = (Sink::none(), Stop::never());
-    let run = tokio::time::timeout(PATIENCE, driver.run(top, None, &sink, &stop));
+async fn run(driver: &Driver, top: &str) -> EndedRun {
+    let (sink, stop) = (EventSink::none(), StopReceiver::never());
+    let run = tokio::time::timeout(WAIT_TIME_MAX, driver.run(top, None, &sink, &stop));
     if let Ok(ended) = run.await {
         return ended.unwrap();
     }
@@ -85,20 +89,20 @@ async fn run(driver: &Driver, top: &str) -> Ended {
     panic!("{top} hangs; due: {:#?}", ready.await);
 }
 
-async fn all_are(grove: &Grove, top: &str, threads: usize, status: &str) {
-    let tree = grove.tree(top).await;
+async fn assert_statuses(grove: &ScriptedTree, top: &str, threads: usize, status: &str) {
+    let tree = grove.load_branches(top).await;
     assert_eq!(tree.len(), threads, "{tree:#?}");
     assert!(tree.iter().all(|one| one.status == status), "{tree:#?}");
 }
 
-async fn asked_at_once(grove: &Grove, threads: usize) {
+async fn wait_for_calls(grove: &ScriptedTree, threads: usize) {
     while grove.actor.now.load(Ordering::SeqCst) < threads {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
 
 /// Waits until the top has ended and two leaves are under way.
-async fn ended_above_two(grove: &Grove, top: &str) {
+async fn wait_for_ended_top(grove: &ScriptedTree, top: &str) {
     while grove
         .driver
         .tenant()
@@ -110,7 +114,7 @@ async fn ended_above_two(grove: &Grove, top: &str) {
     {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    asked_at_once(grove, 2).await;
+    wait_for_calls(grove, 2).await;
 }
 
 /// Symptom: a run of a tree came back with exit 0 and left children `created`, their money
@@ -119,15 +123,15 @@ async fn ended_above_two(grove: &Grove, top: &str) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn children_that_find_no_room_among_the_runs_begin_once_there_is_some() {
     for (runs, waits) in [(1, false), (2, false), (1, true), (3, true)] {
-        let grove = grove("1", Duration::from_millis(5), five(waits));
-        let top = grove.top().await;
-        let driver = with_runs(&grove, runs);
+        let grove = scripted_tree("1", Duration::from_millis(5), five_leaves(waits));
+        let top = grove.create_top().await;
+        let driver = driver_with_runs(&grove, runs);
         let ended = run(&driver, &top).await;
         assert_eq!(ended.status, "completed", "{runs} {waits}: {ended:?}");
-        all_are(&grove, &top, 6, "completed").await;
+        assert_statuses(&grove, &top, 6, "completed").await;
         let most = grove.actor.most.load(Ordering::SeqCst) as u64;
         assert!(most <= runs, "{most} at once, {runs} are allowed");
-        grove.adds_up(&top).await;
+        grove.assert_adds_up(&top).await;
     }
 }
 
@@ -136,38 +140,38 @@ async fn children_that_find_no_room_among_the_runs_begin_once_there_is_some() {
 /// of it goes on with its top.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_tree_that_was_stopped_in_order_goes_on_with_its_top() {
-    let grove = grove("1", Duration::from_secs(30), Box::new(waits_for_all));
-    let top = grove.top().await;
-    let (stopper, stop) = stopper();
-    let sink = Sink::none();
+    let grove = scripted_tree("1", Duration::from_secs(30), Box::new(waits_for_all));
+    let top = grove.create_top().await;
+    let (stopper, stop) = stop_channel();
+    let sink = EventSink::none();
     let stopped = grove.driver.run(&top, None, &sink, &stop);
     let stops = async {
-        asked_at_once(&grove, 4).await;
+        wait_for_calls(&grove, 4).await;
         stopper.raise(StopLevel::Cancel);
     };
     let (ended, ()) = tokio::join!(stopped, stops);
     let ended = ended.unwrap();
     assert_eq!(ended.status, "suspended", "{ended:?}");
     assert_eq!(ended.cause.unwrap().code, "stopped");
-    all_are(&grove, &top, 7, "suspended").await;
+    assert_statuses(&grove, &top, 7, "suspended").await;
     *grove.actor.pause.lock().unwrap() = Duration::from_millis(10);
     let ended = run(&grove.driver, &top).await;
     assert_eq!(ended.result.as_deref(), Some(r#""all done""#), "{ended:?}");
-    all_are(&grove, &top, 7, "completed").await;
-    grove.adds_up(&top).await;
+    assert_statuses(&grove, &top, 7, "completed").await;
+    grove.assert_adds_up(&top).await;
 }
 
 /// Same kind: few `runs`, and a tree that was stopped.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stopped_tree_goes_on_where_few_runs_are_allowed() {
-    let grove = grove("1", Duration::from_secs(30), five(true));
-    let top = grove.top().await;
-    let driver = with_runs(&grove, 2);
-    let (stopper, stop) = stopper();
-    let sink = Sink::none();
+    let grove = scripted_tree("1", Duration::from_secs(30), five_leaves(true));
+    let top = grove.create_top().await;
+    let driver = driver_with_runs(&grove, 2);
+    let (stopper, stop) = stop_channel();
+    let sink = EventSink::none();
     let stopped = driver.run(&top, None, &sink, &stop);
     let stops = async {
-        asked_at_once(&grove, 2).await;
+        wait_for_calls(&grove, 2).await;
         stopper.raise(StopLevel::Cancel);
     };
     let (ended, ()) = tokio::join!(stopped, stops);
@@ -176,27 +180,27 @@ async fn a_stopped_tree_goes_on_where_few_runs_are_allowed() {
     *grove.actor.pause.lock().unwrap() = Duration::from_millis(10);
     let ended = run(&driver, &top).await;
     assert_eq!(ended.status, "completed", "{ended:?}");
-    all_are(&grove, &top, 6, "completed").await;
+    assert_statuses(&grove, &top, 6, "completed").await;
 }
 
 /// Symptom: threads below a top that had ended could not be driven any more: `resume` refused the
 /// top. Fix: it drives the threads below.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_lies_below_a_top_that_has_ended_is_driven_with_it() {
+async fn threads_below_an_ended_top_are_driven() {
     let act = |who: &str, before: usize, last: &str| match who {
-        "top" if before == 0 => call(&[("spawn_thread", json!({"directive": "mid"}))]),
-        "top" => say("top done"),
+        "top" if before == 0 => call_blocks(&[("spawn_thread", json!({"directive": "mid"}))]),
+        "top" => text_blocks("top done"),
         _ => waits_for_all(who, before, last),
     };
     for stops_in_order in [true, false] {
-        let grove = grove("1", Duration::from_secs(30), Box::new(act));
-        let top = grove.top().await;
-        let (stopper, stop) = stopper();
-        let sink = Sink::none();
+        let grove = scripted_tree("1", Duration::from_secs(30), Box::new(act));
+        let top = grove.create_top().await;
+        let (stopper, stop) = stop_channel();
+        let sink = EventSink::none();
         let mut first = Box::pin(grove.driver.run(&top, None, &sink, &stop));
         tokio::select! {
             ended = &mut first => panic!("{ended:?}"),
-            () = ended_above_two(&grove, &top) => {}
+            () = wait_for_ended_top(&grove, &top) => {}
         }
         match stops_in_order {
             true => {
@@ -211,31 +215,34 @@ async fn what_lies_below_a_top_that_has_ended_is_driven_with_it() {
         *grove.actor.pause.lock().unwrap() = Duration::from_millis(10);
         let ended = run(&grove.driver, &top).await;
         assert_eq!(ended.status, "completed", "{ended:?}");
-        all_are(&grove, &top, 4, "completed").await;
-        let again = grove.driver.run(&top, None, &sink, &Stop::never()).await;
+        assert_statuses(&grove, &top, 4, "completed").await;
+        let again = grove
+            .driver
+            .run(&top, None, &sink, &StopReceiver::never())
+            .await;
         assert!(again.is_err(), "nothing is left to be done: {again:?}");
-        grove.adds_up(&top).await;
+        grove.assert_adds_up(&top).await;
     }
 }
 
 /// Same kind: a child that was created and never begun.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_created_child_below_a_top_that_has_ended_is_begun() {
-    let grove = grove("1", Duration::from_millis(10), five(false));
-    let top = grove.top().await;
-    let driver = with_runs(&grove, 1);
-    let (sink, mut events) = Sink::channel();
-    let stop = Stop::never();
+    let grove = scripted_tree("1", Duration::from_millis(10), five_leaves(false));
+    let top = grove.create_top().await;
+    let driver = driver_with_runs(&grove, 1);
+    let (sink, mut events) = EventSink::channel();
+    let stop = StopReceiver::never();
     let ends = async { while !matches!(events.recv().await, Some(RunEvent::Ended(_))) {} };
     tokio::select! {
         ended = driver.run(&top, None, &sink, &stop) => panic!("{ended:?}"),
         () = ends => {}
     }
     driver.recover_lost().await.unwrap();
-    let tree = grove.tree(&top).await;
+    let tree = grove.load_branches(&top).await;
     assert!(tree.iter().any(|one| one.status == "created"), "{tree:#?}");
     run(&driver, &top).await;
-    all_are(&grove, &top, 6, "completed").await;
+    assert_statuses(&grove, &top, 6, "completed").await;
 }
 
 /// Symptom: the money of a tree ran out, was raised, and the parent ended without the results of
@@ -243,11 +250,11 @@ async fn a_created_child_below_a_top_that_has_ended_is_begun() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn shared_money_that_runs_out_is_raised_and_no_result_is_lost() {
     let act = |who: &str, before: usize, last: &str| match who {
-        "leaf" if before < 24 => call(&[("thread_status", json!({"thread": "none"}))]),
+        "leaf" if before < 24 => call_blocks(&[("thread_status", json!({"thread": "none"}))]),
         _ => waits_for_all(who, 0, last),
     };
-    let grove = grove("0.02", Duration::from_millis(5), Box::new(act));
-    let top = grove.top().await;
+    let grove = scripted_tree("0.02", Duration::from_millis(5), Box::new(act));
+    let top = grove.create_top().await;
     let mut ended = run(&grove.driver, &top).await;
     let mut raises = 0;
     while ended.status == "suspended" {
@@ -273,24 +280,24 @@ async fn shared_money_that_runs_out_is_raised_and_no_result_is_lost() {
     }
     assert!(raises > 0, "the money never ran out");
     assert_eq!(ended.result.as_deref(), Some(r#""all done""#), "{ended:?}");
-    all_are(&grove, &top, 7, "completed").await;
-    grove.adds_up(&top).await;
+    assert_statuses(&grove, &top, 7, "completed").await;
+    grove.assert_adds_up(&top).await;
 }
 
 /// Symptom: `recover` of a child whose driver had died answered the wait of its parent, which
 /// another driver ran. Fix: that driver revives the child.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_child_that_is_recovered_in_a_live_tree_is_revived() {
-    let grove = grove("1", Duration::from_secs(30), Box::new(waits_for_all));
-    let top = grove.top().await;
-    let (sink, stop) = (Sink::none(), Stop::never());
+    let grove = scripted_tree("1", Duration::from_secs(30), Box::new(waits_for_all));
+    let top = grove.create_top().await;
+    let (sink, stop) = (EventSink::none(), StopReceiver::never());
     let live = grove.driver.run(&top, None, &sink, &stop);
     let recovers = async {
-        asked_at_once(&grove, 4).await;
+        wait_for_calls(&grove, 4).await;
         *grove.actor.pause.lock().unwrap() = Duration::from_millis(10);
         // A person does the same who takes a holder for dead.
         let tenant = grove.driver.tenant();
-        let tree = grove.tree(&top).await;
+        let tree = grove.load_branches(&top).await;
         let leaf = tree.iter().find(|one| one.depth == 2).unwrap();
         let lease = tenant.get(&leaf.thread).await.unwrap().run.lease.unwrap();
         let recovered = tenant.recover_all(&[lease.holder]).await.unwrap();
@@ -303,14 +310,14 @@ async fn a_child_that_is_recovered_in_a_live_tree_is_revived() {
     let (ended, ()) = tokio::join!(live, recovers);
     let ended = ended.unwrap();
     assert_eq!(ended.result.as_deref(), Some(r#""all done""#), "{ended:?}");
-    all_are(&grove, &top, 7, "completed").await;
-    grove.adds_up(&top).await;
+    assert_statuses(&grove, &top, 7, "completed").await;
+    grove.assert_adds_up(&top).await;
 }
 
 /// Waits until the tree has a top and children of these states, in any order; the children that run.
-async fn await_states(grove: &Grove, top: &str, above: &str, below: &[&str]) -> Vec<String> {
+async fn await_states(grove: &ScriptedTree, top: &str, above: &str, below: &[&str]) -> Vec<String> {
     loop {
-        let tree = grove.tree(top).await;
+        let tree = grove.load_branches(top).await;
         let mut states: Vec<&str> = tree[1..].iter().map(|one| &*one.status).collect();
         states.sort_unstable();
         if tree[0].status == above && states == below {
@@ -322,12 +329,12 @@ async fn await_states(grove: &Grove, top: &str, above: &str, below: &[&str]) -> 
 }
 
 /// The top spawns two leaves and waits for one of them.
-fn waits_for_one(who: &str, before: usize, _: &str) -> Vec<Block> {
+fn waits_for_one(who: &str, before: usize, _: &str) -> Vec<ReplyBlock> {
     let spawn = ("spawn_thread", json!({"directive": "leaf"}));
     match who {
-        "top" if before == 0 => call(&[spawn.clone(), spawn, (WAIT, json!({"any": true}))]),
-        "top" => say("all done"),
-        _ => say("leaf done"),
+        "top" if before == 0 => call_blocks(&[spawn.clone(), spawn, (WAIT, json!({"any": true}))]),
+        "top" => text_blocks("all done"),
+        _ => text_blocks("leaf done"),
     }
 }
 
@@ -336,10 +343,10 @@ fn waits_for_one(who: &str, before: usize, _: &str) -> Vec<Block> {
 /// Fix: it goes on with the top, and tries again until there is room.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_top_whose_other_holder_died_goes_on_once_there_is_room() {
-    let grove = grove("1", Duration::from_secs(3), Box::new(waits_for_one));
-    let top = grove.top().await;
-    let (sink, stop) = (Sink::none(), Stop::never());
-    let (one, two) = (with_runs(&grove, 1), with_runs(&grove, 1));
+    let grove = scripted_tree("1", Duration::from_secs(3), Box::new(waits_for_one));
+    let top = grove.create_top().await;
+    let (sink, stop) = (EventSink::none(), StopReceiver::never());
+    let (one, two) = (driver_with_runs(&grove, 1), driver_with_runs(&grove, 1));
     let mut first = Box::pin(one.run(&top, None, &sink, &stop));
     let leaf = tokio::select! {
         ended = &mut first => panic!("{ended:?}"),
@@ -366,16 +373,16 @@ async fn a_top_whose_other_holder_died_goes_on_once_there_is_room() {
     };
     let (ended, ()) = tokio::join!(second, died);
     assert_eq!(ended.result.as_deref(), Some(r#""all done""#), "{ended:?}");
-    grove.adds_up(&top).await;
+    grove.assert_adds_up(&top).await;
 }
 
 /// A stop that comes before the answer of a wait is looked at: the run is suspended, and its model is
 /// not asked once more.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stop_sends_no_call_after_the_answer_of_a_wait() {
-    let grove = grove("1", Duration::from_secs(30), Box::new(waits_for_one));
-    let top = grove.top().await;
-    let (sink, never) = (Sink::none(), Stop::never());
+    let grove = scripted_tree("1", Duration::from_secs(30), Box::new(waits_for_one));
+    let top = grove.create_top().await;
+    let (sink, never) = (EventSink::none(), StopReceiver::never());
     let mut first = Box::pin(grove.driver.run(&top, None, &sink, &never));
     let leaves = tokio::select! {
         ended = &mut first => panic!("{ended:?}"),
@@ -385,7 +392,7 @@ async fn a_stop_sends_no_call_after_the_answer_of_a_wait() {
     let tenant = grove.driver.tenant();
     let kill = tenant.signal(&leaves[0], "kill", SignalKind::Kill);
     kill.await.unwrap();
-    let (stopper, stop) = stopper();
+    let (stopper, stop) = stop_channel();
     stopper.raise(StopLevel::Cancel);
     let proof = threadkeep::wit::runner::Proof::None;
     let ended = grove.driver.claim(&top, proof, &sink, &stop).await.unwrap();
@@ -403,14 +410,14 @@ async fn a_stop_sends_no_call_after_the_answer_of_a_wait() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_look_through_the_tree_finds_a_child_that_cannot_be_read() {
     let temp = tempfile::tempdir().unwrap();
-    let store = crate::audit::world::open(temp.path());
-    let grove = grove_over(store, "1", Duration::from_millis(500), five(true));
-    let top = grove.top().await;
-    let driver = with_runs(&grove, 1);
+    let store = crate::audit::fixture::open(temp.path());
+    let grove = scripted_tree_over(store, "1", Duration::from_millis(500), five_leaves(true));
+    let top = grove.create_top().await;
+    let driver = driver_with_runs(&grove, 1);
     let breaks = async {
         let below = ["created", "created", "created", "created", "running"];
         await_states(&grove, &top, "waiting", &below).await;
-        let tree = grove.tree(&top).await;
+        let tree = grove.load_branches(&top).await;
         let created = tree.iter().rfind(|one| one.status == "created").unwrap();
         let shell = rusqlite::Connection::open(temp.path().join("registry.db")).unwrap();
         let broken = "UPDATE record_head SET value = '{' WHERE name = ?1";

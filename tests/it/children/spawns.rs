@@ -1,17 +1,17 @@
 //! A child is created in the commit of the reply that asks for it, within its parent's rights and
 //! money, or the model gets a refusal as the result.
 
-use super::world::Family;
-use crate::runner::world::{raise, says};
+use super::fixture::ThreadFamily;
+use crate::runner::fixture::{raise, says};
 use serde_json::{Value, json};
-use threadkeep_core::limits::Limits;
+use threadkeep_core::limits::ThreadCaps;
 use threadkeep_tests::fixture::MapLibrary;
 
 const SPAWN: &str = "spawn_thread";
 
 #[test]
 fn a_child_takes_its_reserve_and_its_bounds_from_its_parent() {
-    let mut family = Family::new();
+    let mut family = ThreadFamily::new();
     let boss = family.boss.clone();
     let asked =
         json!({"directive": "work", "title": "one", "limits": {"spend": "0.03", "turns": 99}});
@@ -55,7 +55,7 @@ fn a_child_takes_its_reserve_and_its_bounds_from_its_parent() {
 
 #[test]
 fn a_child_without_a_spend_draws_on_its_parents_account() {
-    let mut family = Family::new();
+    let mut family = ThreadFamily::new();
     let child = family.spawn(json!({"directive": "work"}));
     let loaded = family.load(&child);
     assert!(!loaded.chain.value.has_account());
@@ -110,9 +110,9 @@ const REFUSED: [(&str, &str); 13] = [
 ];
 
 #[test]
-fn a_spawn_that_cannot_be_is_a_result_and_changes_nothing_else() {
+fn impossible_spawn_gets_a_result_and_changes_nothing() {
     for (arguments, part) in REFUSED {
-        let mut family = Family::new();
+        let mut family = ThreadFamily::new();
         let boss = family.boss.clone();
         let arguments: Value = serde_json::from_str(arguments).unwrap();
         let limit = family.account(&boss).0;
@@ -140,7 +140,7 @@ fn a_spawn_that_cannot_be_is_a_result_and_changes_nothing_else() {
 
 #[test]
 fn clamp_takes_what_is_left() {
-    let mut family = Family::new();
+    let mut family = ThreadFamily::new();
     let boss = family.boss.clone();
     family.spawn(json!({"directive": "work", "limits": {"spend": "0.09"}}));
     let asked = json!({"directive": "work", "limits": {"spend": "0.05"}, "clamp": true});
@@ -158,7 +158,7 @@ fn clamp_takes_what_is_left() {
 
 #[test]
 fn one_reply_spawns_sixteen() {
-    let mut family = Family::new();
+    let mut family = ThreadFamily::new();
     let boss = family.boss.clone();
     let many: Vec<(&str, Value)> = (0..18)
         .map(|_| (SPAWN, json!({"directive": "work"})))
@@ -179,10 +179,10 @@ fn one_reply_spawns_sixteen() {
 
 #[test]
 fn a_cap_on_spawns_stops_the_run_until_it_is_raised() {
-    let caps = |spawns, depth| Limits {
+    let caps = |spawns, depth| ThreadCaps {
         spawns,
         depth,
-        ..Limits::NONE
+        ..ThreadCaps::NONE
     };
     for (caps, higher, code, value) in [
         (
@@ -198,7 +198,7 @@ fn a_cap_on_spawns_stops_the_run_until_it_is_raised() {
             (1, 0),
         ),
     ] {
-        let mut family = Family::new();
+        let mut family = ThreadFamily::new();
         let boss = family.boss.clone();
         family
             .world
@@ -243,11 +243,11 @@ fn a_cap_on_spawns_stops_the_run_until_it_is_raised() {
 fn a_tool_of_the_host_cannot_have_a_name_of_the_runners_own() {
     let tool = r#"{"name":"spawn_thread","description":"another"}"#;
     let library = MapLibrary::small().with("tool", "spawn_thread", tool);
-    let world = crate::runner::world::World::over(
+    let world = crate::runner::fixture::RunnerFixture::over(
         std::sync::Arc::new(threadkeep::storage::memory::MemoryStore::new()),
         library,
     );
-    let draft = threadkeep_core::thread::Draft {
+    let draft = threadkeep_core::thread::ThreadDraft {
         directive: Some("work".to_owned()),
         ..Default::default()
     };

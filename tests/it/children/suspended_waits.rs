@@ -1,17 +1,17 @@
 //! A thread that was suspended in the middle of a wait keeps its wait through later changes.
 
-use super::world::Family;
-use crate::runner::world::{calls, says};
+use super::fixture::ThreadFamily;
+use crate::runner::fixture::{calls, says};
 use serde_json::json;
 use threadkeep_core::thread::StepKind;
 
 /// Builds a boss that waits for a running child and was recovered while another call of the same
 /// reply was under way.
-fn suspended(family: &mut Family) -> String {
+fn suspend_in_wait(family: &mut ThreadFamily) -> String {
     let boss = family.boss.clone();
     // The child gets another holder than the boss.
     family.world.count("child");
-    let child = family.running("work");
+    let child = family.spawn_running("work");
     let called = calls(&[("write", "{}"), ("wait_threads", "{}")]);
     let handed = family.world.submit(&boss, called).unwrap();
     assert_eq!(handed.step.kind, Some(StepKind::CallTools));
@@ -30,11 +30,12 @@ fn an_append_keeps_an_open_wait() {
         "type": "message", "role": "assistant", "content": "(a note)", "synthetic": true,
     });
     for own_loop in [false, true] {
-        let mut family = Family::new();
-        let child = suspended(&mut family);
+        let mut family = ThreadFamily::new();
+        let child = suspend_in_wait(&mut family);
         let boss = family.boss.clone();
         let service = &family.world.service;
-        let deadline = threadkeep_component::ports::Ports::now(service.ports()).plus_millis(60_000);
+        let deadline =
+            threadkeep_component::ports::HostPorts::now(service.ports()).plus_millis(60_000);
         let token = own_loop.then(|| {
             let opened = service.open(&boss, "own/1", deadline).unwrap();
             opened.head.value.token

@@ -1,14 +1,14 @@
 //! A parent waits for its children without a lease, and misses no end of a child.
 
-use super::world::{Family, Got};
-use crate::runner::world::{calls, says};
+use super::fixture::{ThreadFamily, ToolCallResult};
+use crate::runner::fixture::{calls, says};
 use serde_json::{Value, json};
-use threadkeep_core::runner::Outcome;
+use threadkeep_core::runner::StepOutcome;
 use threadkeep_core::thread::StepKind;
 
 const WAIT: &str = "wait_threads";
 
-fn told(got: &[Got]) -> Value {
+fn wait_answer(got: &[ToolCallResult]) -> Value {
     let wait = got
         .iter()
         .find(|got| got.0 == WAIT)
@@ -26,10 +26,10 @@ fn statuses(told: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn a_wait_is_nobodys_until_the_last_child_has_stopped() {
-    let mut family = Family::new();
+fn waiting_thread_has_no_holder_until_its_children_stop() {
+    let mut family = ThreadFamily::new();
     let boss = family.boss.clone();
-    let (one, two) = (family.running("work"), family.running("work"));
+    let (one, two) = (family.spawn_running("work"), family.spawn_running("work"));
     let got = family.reply(&boss, &[(WAIT, json!({"threads": [one, two]}))]);
     assert!(got.is_empty(), "{got:?}");
     let head = family.load(&boss).head.value;
@@ -45,7 +45,7 @@ fn a_wait_is_nobodys_until_the_last_child_has_stopped() {
     assert_eq!(family.due(), [(boss.clone(), false)]);
     let handed = family.claim(&boss).unwrap();
     assert_eq!(handed.step.kind, Some(StepKind::CallLlm));
-    let told = told(&family.results(&boss));
+    let told = wait_answer(&family.results(&boss));
     assert_eq!(statuses(&told), ["completed", "completed"]);
     assert_eq!(told["threads"][1]["result"], "second");
     assert_eq!(told["timed_out"], false);
@@ -56,18 +56,18 @@ fn a_wait_is_nobodys_until_the_last_child_has_stopped() {
 
 #[test]
 fn a_wait_that_has_nothing_to_wait_for_is_answered_at_once() {
-    let mut family = Family::new();
+    let mut family = ThreadFamily::new();
     let boss = family.boss.clone();
-    let child = family.running("work");
+    let child = family.spawn_running("work");
     family.world.submit(&child, says("done")).unwrap();
     let got = family.reply(&boss, &[(WAIT, json!({}))]);
-    assert_eq!(statuses(&told(&got)), ["completed"]);
+    assert_eq!(statuses(&wait_answer(&got)), ["completed"]);
     assert_eq!(family.status(&boss), "running");
 }
 
 #[test]
 fn a_wait_for_all_counts_those_of_the_same_reply() {
-    let mut family = Family::new();
+    let mut family = ThreadFamily::new();
     let boss = family.boss.clone();
     let got = family.reply(
         &boss,
@@ -82,15 +82,18 @@ fn a_wait_for_all_counts_those_of_the_same_reply() {
     family.world.start(&child, None).unwrap();
     family.world.submit(&child, says("done")).unwrap();
     family.claim(&boss).unwrap();
-    assert_eq!(statuses(&told(&family.results(&boss))), ["completed"]);
+    assert_eq!(
+        statuses(&wait_answer(&family.results(&boss))),
+        ["completed"]
+    );
     family.world.audit();
 }
 
 #[test]
 fn any_is_satisfied_by_the_first_and_a_suspension_is_a_result() {
-    let mut family = Family::new();
+    let mut family = ThreadFamily::new();
     let boss = family.boss.clone();
-    let one = family.running("work");
+    let one = family.spawn_running("work");
     let poor = family.spawn(json!({"directive": "work", "limits": {"spend": "0"}}));
     family.reply(
         &boss,
@@ -100,7 +103,7 @@ fn any_is_satisfied_by_the_first_and_a_suspension_is_a_result() {
     family.world.start(&poor, None).unwrap();
     assert_eq!(family.status(&poor), "suspended");
     family.claim(&boss).unwrap();
-    let told = told(&family.results(&boss));
+    let told = wait_answer(&family.results(&boss));
     assert_eq!(statuses(&told), ["running", "suspended"]);
     let cause = told["threads"][1]["cause"].as_str().unwrap();
     assert!(cause.starts_with("spend_exceeded"), "{cause}");
@@ -108,9 +111,9 @@ fn any_is_satisfied_by_the_first_and_a_suspension_is_a_result() {
 
 #[test]
 fn a_wait_ends_at_its_deadline() {
-    let mut family = Family::new();
+    let mut family = ThreadFamily::new();
     let boss = family.boss.clone();
-    let child = family.running("work");
+    let child = family.spawn_running("work");
     family.reply(&boss, &[(WAIT, json!({"threads": [child], "timeout": 60}))]);
     family.world.advance(59_000);
     assert!(family.due().is_empty());
@@ -128,7 +131,7 @@ fn a_wait_ends_at_its_deadline() {
     family.world.advance(1_000);
     assert_eq!(family.due(), [(boss.clone(), false)]);
     family.claim(&boss).unwrap();
-    let told = told(&family.results(&boss));
+    let told = wait_answer(&family.results(&boss));
     assert_eq!(
         (statuses(&told), told["timed_out"].as_bool()),
         (vec!["running"], Some(true))
@@ -142,9 +145,9 @@ fn a_wait_ends_at_its_deadline() {
 
 #[test]
 fn a_wait_comes_after_the_calls_outside() {
-    let mut family = Family::new();
+    let mut family = ThreadFamily::new();
     let boss = family.boss.clone();
-    let child = family.running("work");
+    let child = family.spawn_running("work");
     let reply = calls(&[(WAIT, "{}"), ("read", "{}")]);
     let handed = family.world.submit(&boss, reply).unwrap();
     assert_eq!(
@@ -156,13 +159,16 @@ fn a_wait_comes_after_the_calls_outside() {
     assert_eq!(family.status(&boss), "waiting");
     family.world.submit(&child, says("done")).unwrap();
     family.claim(&boss).unwrap();
-    assert_eq!(statuses(&told(&family.results(&boss))), ["completed"]);
+    assert_eq!(
+        statuses(&wait_answer(&family.results(&boss))),
+        ["completed"]
+    );
     family.world.audit();
 }
 
 #[test]
-fn what_cannot_be_waited_for_is_a_result() {
-    let mut family = Family::new();
+fn impossible_wait_gets_a_result() {
+    let mut family = ThreadFamily::new();
     let boss = family.boss.clone();
     let other = family.world.create(Some("work"));
     let child = family.spawn(json!({"directive": "boss", "limits": {"spend": "0.02"}}));
@@ -192,10 +198,10 @@ fn what_cannot_be_waited_for_is_a_result() {
 
 #[test]
 fn a_thread_that_has_spawned_nothing_has_nothing_to_wait_for() {
-    let mut family = Family::new();
+    let mut family = ThreadFamily::new();
     let boss = family.boss.clone();
     let got = family.reply(&boss, &[(WAIT, json!({}))]);
-    assert_eq!(told(&got)["threads"], json!([]));
+    assert_eq!(wait_answer(&got)["threads"], json!([]));
 }
 
 /// Guards against a parent that waits for ever: the child ends between the parent's read of it and
@@ -203,15 +209,15 @@ fn a_thread_that_has_spawned_nothing_has_nothing_to_wait_for() {
 #[test]
 fn an_end_that_meets_the_wait_is_not_missed() {
     for first in ["wait", "end"] {
-        let mut family = Family::new();
+        let mut family = ThreadFamily::new();
         let boss = family.boss.clone();
-        let child = family.running("work");
+        let child = family.spawn_running("work");
         let wait = calls(&[(WAIT, "{}")]);
-        let racer: (&str, Outcome) = match first {
+        let racer: (&str, StepOutcome) = match first {
             "wait" => (&boss, wait),
             _ => (&child, says("done")),
         };
-        let other: (&str, Outcome) = match first {
+        let other: (&str, StepOutcome) = match first {
             "wait" => (&child, says("done")),
             _ => (&boss, calls(&[(WAIT, "{}")])),
         };
@@ -222,25 +228,28 @@ fn an_end_that_meets_the_wait_is_not_missed() {
             assert_eq!(family.due(), [(boss.clone(), false)]);
             family.claim(&boss).unwrap();
         }
-        assert_eq!(statuses(&told(&family.results(&boss))), ["completed"]);
+        assert_eq!(
+            statuses(&wait_answer(&family.results(&boss))),
+            ["completed"]
+        );
     }
 }
 
 #[test]
 fn a_message_waits_until_the_wait_is_over() {
-    let mut family = Family::new();
+    let mut family = ThreadFamily::new();
     let boss = family.boss.clone();
-    let child = family.running("work");
+    let child = family.spawn_running("work");
     family.reply(&boss, &[(WAIT, json!({}))]);
     let message =
-        threadkeep_core::history::parse_user(&crate::runner::world::user("hello")).unwrap();
+        threadkeep_core::history::parse_user(&crate::runner::fixture::user("hello")).unwrap();
     let message = threadkeep_core::runner::Signal::Message(message);
     family.world.service.signal(&boss, "m", &message).unwrap();
     assert!(family.due().is_empty(), "it is no reason to look");
     family.world.submit(&child, says("done")).unwrap();
     family.claim(&boss).unwrap();
     assert_eq!(
-        family.load(&boss).head.value.mail(),
+        family.load(&boss).head.value.mail_count(),
         0,
         "taken with the results"
     );
@@ -249,7 +258,7 @@ fn a_message_waits_until_the_wait_is_over() {
 
 #[test]
 fn a_wait_tells_of_every_child_whatever_their_results_are() {
-    let mut family = Family::new();
+    let mut family = ThreadFamily::new();
     let boss = family.boss.clone();
     for text in ["\"".repeat(4_000), "\u{1}".repeat(4_000)] {
         let spawn = ("spawn_thread", json!({"directive": "work"}));
@@ -263,13 +272,13 @@ fn a_wait_tells_of_every_child_whatever_their_results_are() {
             family.world.submit(&child, says(&text)).unwrap();
         }
         let got = family.reply(&boss, &[(WAIT, json!({}))]);
-        let told = told(&got);
+        let told = wait_answer(&got);
         assert_eq!(statuses(&told), ["completed"; 32]);
-        let raise = threadkeep_core::limits::Limits {
+        let raise = threadkeep_core::limits::ThreadCaps {
             spawns: Some(100),
-            ..threadkeep_core::limits::Limits::NONE
+            ..threadkeep_core::limits::ThreadCaps::NONE
         };
-        let raise = crate::runner::world::raise(raise);
+        let raise = crate::runner::fixture::raise(raise);
         family.world.service.signal(&boss, "more", &raise).unwrap();
     }
 }

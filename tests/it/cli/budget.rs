@@ -1,20 +1,20 @@
 //! `budget` and `tree`: the money of an external loop from a shell.
 
-use super::fixture::{MODELS, Project};
-use super::refusals::{Case, check};
+use super::fixture::{CliProject, MODELS};
+use super::refusals::{RefusalCase, check};
 use serde_json::{Value, json};
 
 /// A chat held by an external loop, in a project with a priced and an unpriced model.
-struct Loop {
-    project: Project,
+struct ShellLoop {
+    project: CliProject,
     thread: String,
     token: String,
     holder: String,
 }
 
-impl Loop {
+impl ShellLoop {
     fn open() -> Self {
-        let project = Project::new();
+        let project = CliProject::new();
         let free = "models:\n  free: {provider: local, window: 32000, output: 1000}";
         project.write(".ai/config/models.yaml", &MODELS.replace("models:", free));
         project.json(&["create", "--id", "talk"]);
@@ -38,7 +38,7 @@ impl Loop {
     }
 
     /// Holds a call and returns its number.
-    fn held(&self, key: &str, rest: &[&str]) -> String {
+    fn hold_call(&self, key: &str, rest: &[&str]) -> String {
         let held = self.hold(key, rest);
         assert_eq!(held["exit"], 0, "{held}");
         held["call"].to_string()
@@ -71,7 +71,7 @@ fn figures(limit: &str, spent: &str, held: &str, remaining: &str) -> [String; 6]
 
 #[test]
 fn a_call_is_held_settled_and_shown_to_the_nano() {
-    let host = Loop::open();
+    let host = ShellLoop::open();
     assert_eq!(host.figures(), figures("1.00", "0.00", "0.00", "1.00"));
     let tokens = ["--model", "tiny", "--input", "100", "--output", "300"];
     let held = host.hold("turn-1", &tokens);
@@ -80,7 +80,7 @@ fn a_call_is_held_settled_and_shown_to_the_nano() {
         (&json!("0.0007"), &json!(300), &json!("turn-1"))
     );
     assert_eq!(host.hold("turn-1", &tokens), held, "asked again");
-    let money = host.held("turn-2", &["--amount", "0.000000007"]);
+    let money = host.hold_call("turn-2", &["--amount", "0.000000007"]);
     let expected = figures("1.00", "0.00", "0.000700007", "0.999299993");
     assert_eq!(host.figures(), expected);
 
@@ -101,7 +101,7 @@ fn a_call_is_held_settled_and_shown_to_the_nano() {
     let arguments = ["budget", "hold", "talk", "turn-3", "--amount", "0.25"];
     let mut command = host.project.command(&arguments);
     command.env("THREADKEEP_TOKEN", &host.token);
-    let ran = threadkeep_tests::binary::run(command);
+    let ran = threadkeep_tests::binary::run_to_end(command);
     let call: u64 = ran.out.trim().parse().expect("a number");
     assert_eq!(ran.err, "0.25 USD are set aside for turn-3 of talk\n");
     let told = host.project.run(&[
@@ -130,8 +130,8 @@ remaining  0.8999 [##--------]
 
 /// Each invalid amount has its own exit code, and changes nothing.
 #[test]
-fn amounts_that_are_none_are_not_held() {
-    let host = Loop::open();
+fn invalid_amounts_are_not_held() {
+    let host = ShellLoop::open();
     let before = host.state();
     let hold = ["budget", "hold", "talk", "next", "--token", &host.token];
     for (amount, exit, words) in [
@@ -158,11 +158,11 @@ fn amounts_that_are_none_are_not_held() {
 
 #[test]
 fn calls_that_cannot_be_held() {
-    let host = Loop::open();
-    host.held("first", &["--amount", "0.5"]);
+    let host = ShellLoop::open();
+    host.hold_call("first", &["--amount", "0.5"]);
     let before = host.state();
     let hold = ["budget", "hold", "talk", "next", "--token", &host.token];
-    let cases: [Case<'_>; 9] = [
+    let cases: [RefusalCase<'_>; 9] = [
         (&[], 2, &["usage", "--amount"]),
         (&["--model", "tiny"], 2, &["usage", "--input"]),
         (&["--input", "1", "--output", "1"], 2, &["usage"]),
@@ -211,11 +211,12 @@ fn calls_that_cannot_be_held() {
 }
 
 #[test]
-fn calls_that_are_told_of_twice_or_otherwise() {
-    let host = Loop::open();
-    let [settled, released, open] = ["a", "b", "c"].map(|key| host.held(key, &["--amount", "0.2"]));
+fn repeated_and_conflicting_bills() {
+    let host = ShellLoop::open();
+    let [settled, released, open] =
+        ["a", "b", "c"].map(|key| host.hold_call(key, &["--amount", "0.2"]));
     let tokens = ["--model", "tiny", "--input", "1", "--output", "1"];
-    let of_tokens = host.held("d", &tokens);
+    let of_tokens = host.hold_call("d", &tokens);
     assert_eq!(host.settle(&settled, &["--amount", "0.1"])["exit"], 0);
     let gone = host.ask(&["budget", "release", "talk", &released]);
     assert_eq!(gone["exit"], 0);
@@ -275,8 +276,8 @@ fn calls_that_are_told_of_twice_or_otherwise() {
 /// A bill above its hold and above the account's money is recorded, and owed.
 #[test]
 fn a_bill_larger_than_its_hold_is_owed_until_the_limit_is_raised() {
-    let host = Loop::open();
-    let call = host.held("a", &["--amount", "0.2"]);
+    let host = ShellLoop::open();
+    let call = host.hold_call("a", &["--amount", "0.2"]);
     assert_eq!(host.settle(&call, &["--amount", "1.600003"])["exit"], 0);
     let owing = ["1.00", "1.600003", "0.00", "0.00", "0.00", "0.600003"];
     assert_eq!(host.figures(), owing.map(str::to_owned));
@@ -293,9 +294,9 @@ fn a_bill_larger_than_its_hold_is_owed_until_the_limit_is_raised() {
 /// A hold that was open when the loop ended is charged. Its real bill is accepted later from any
 /// caller: after the end, and after another holder took the thread.
 #[test]
-fn the_truth_of_a_call_may_come_after_closing_and_after_fencing() {
-    let host = Loop::open();
-    let [first, second] = ["a", "b"].map(|key| host.held(key, &["--amount", "0.2"]));
+fn bill_may_arrive_after_closing_and_after_fencing() {
+    let host = ShellLoop::open();
+    let [first, second] = ["a", "b"].map(|key| host.hold_call(key, &["--amount", "0.2"]));
     let recovered = host.ask(&["recover", "--dead", &host.holder]);
     assert_eq!(recovered["recovered"], json!(["talk"]));
     assert_eq!(host.figures(), figures("1.00", "0.40", "0.00", "0.60"));
@@ -325,7 +326,7 @@ fn the_truth_of_a_call_may_come_after_closing_and_after_fencing() {
 /// about to make.
 #[cfg(unix)]
 #[test]
-fn a_loop_that_is_killed_leaves_a_hold_that_recover_charges_and_that_may_be_told_of() {
+fn hold_of_a_killed_loop_is_charged_and_correctable() {
     use std::io::{BufRead, BufReader};
     use std::process::{Command, Stdio};
     const LOOP: &str = r#"
@@ -335,7 +336,7 @@ call=$("$THREADKEEP" budget hold talk turn-1 --amount 0.25 --token "$token")
 echo "$call"
 exec sleep 600
 "#;
-    let project = Project::new();
+    let project = CliProject::new();
     project.json(&["create", "--id", "talk"]);
     let mut shell = Command::new("sh");
     shell

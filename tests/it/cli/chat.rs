@@ -1,27 +1,27 @@
 //! `chat`, `create`, `message`, `title`, `open`, `append`, `close`, `completions`, as people and
 //! programs use them.
 
-use super::fixture::{Project, SLOW};
+use super::fixture::{CliProject, SLOW};
 use serde_json::{Value, json};
-use threadkeep_tests::binary::{self, Ran};
+use threadkeep_tests::binary::{self, ProcessOutput};
 
 /// A model whose answer says how many messages it got.
 const TALK: &str = r#"[{"text": "One."}, {"text": "Two."}, {"text": "Three."}]"#;
 
-fn project() -> Project {
-    let project = Project::new();
+fn project() -> CliProject {
+    let project = CliProject::new();
     project.write(".ai/script.json", TALK);
     project
 }
 
-fn fed(project: &Project, arguments: &[&str], input: &str) -> Ran {
-    binary::feed(project.command(arguments), input)
+fn run_with_input(project: &CliProject, arguments: &[&str], input: &str) -> ProcessOutput {
+    binary::run_with_input(project.command(arguments), input)
 }
 
 #[test]
 fn each_line_is_answered_and_the_chat_goes_on_later() {
     let project = project();
-    let ran = fed(
+    let ran = run_with_input(
         &project,
         &["chat", "--id", "talk", "--title", "A talk"],
         "first\n\nsecond \\\nline\n",
@@ -36,7 +36,7 @@ fn each_line_is_answered_and_the_chat_goes_on_later() {
         "{}",
         ran.err
     );
-    let more = fed(&project, &["chat", "talk", "--json"], "/quit");
+    let more = run_with_input(&project, &["chat", "talk", "--json"], "/quit");
     assert_eq!(
         (more.json()["text"].clone(), project.threads()),
         (json!("Three."), 1)
@@ -55,7 +55,7 @@ fn each_line_is_answered_and_the_chat_goes_on_later() {
 #[test]
 fn a_program_gets_a_document_for_each_message() {
     let project = project();
-    let ran = fed(&project, &["chat", "--json"], "first\nsecond\n");
+    let ran = run_with_input(&project, &["chat", "--json"], "first\nsecond\n");
     let documents: Vec<Value> = ran
         .out
         .lines()
@@ -67,7 +67,7 @@ fn a_program_gets_a_document_for_each_message() {
 }
 
 #[test]
-fn what_a_chat_refuses_leaves_nothing() {
+fn refused_chat_commands_leave_nothing() {
     let project = project();
     for (arguments, input, exit, words) in [
         (&["chat"][..], "", 2, "nothing was said"),
@@ -101,7 +101,7 @@ fn what_a_chat_refuses_leaves_nothing() {
             "",
         ),
     ] {
-        let ran = fed(&project, &[arguments, &["--json"]].concat(), input);
+        let ran = run_with_input(&project, &[arguments, &["--json"]].concat(), input);
         assert_eq!(ran.code, Some(exit), "{arguments:?}: {ran:#?}");
         assert!(ran.out.contains(words), "{arguments:?}: {}", ran.out);
         assert!(
@@ -113,9 +113,9 @@ fn what_a_chat_refuses_leaves_nothing() {
 
 #[test]
 fn only_a_chat_that_can_go_on_is_talked_with() {
-    let project = Project::new();
-    project.finished("done");
-    let ran = fed(&project, &["chat", "done", "--json"], "hi").json();
+    let project = CliProject::new();
+    project.finish_thread("done");
+    let ran = run_with_input(&project, &["chat", "done", "--json"], "hi").json();
     assert!(
         ran["error"]["message"]
             .as_str()
@@ -125,13 +125,13 @@ fn only_a_chat_that_can_go_on_is_talked_with() {
     );
     project.json(&["create", "--id", "ended"]);
     project.json(&["cancel", "ended"]);
-    let ran = fed(&project, &["chat", "ended", "--json"], "hi").json();
+    let ran = run_with_input(&project, &["chat", "ended", "--json"], "hi").json();
     assert_eq!(
         (&ran["error"]["code"], &ran["exit"]),
         (&json!("refused"), &json!(1))
     );
     project.json(&["create", "--id", "there"]);
-    let ran = fed(
+    let ran = run_with_input(
         &project,
         &["chat", "there", "--model", "tiny", "--json"],
         "hi",
@@ -144,7 +144,7 @@ fn only_a_chat_that_can_go_on_is_talked_with() {
 }
 
 #[test]
-fn a_message_waits_until_somebody_resumes() {
+fn message_waits_for_a_resume() {
     let project = project();
     let made = project.run(&["create", "--id", "chat", "--agent", "me", "--task", "t-1"]);
     assert_eq!(
@@ -176,7 +176,7 @@ fn a_message_waits_until_somebody_resumes() {
 
 /// An external loop, as the help of `open` shows it.
 #[test]
-fn a_loop_of_ones_own_holds_appends_and_lets_go() {
+fn external_loop_opens_appends_and_closes() {
     let project = project();
     project.json(&["create", "--id", "own"]);
     let opened = project.run(&["open", "own", "--for", "5m"]);
@@ -186,7 +186,7 @@ fn a_loop_of_ones_own_holds_appends_and_lets_go() {
     let append = |input: &str, more: &[&str]| {
         let mut command = project.command(&[&["append", "own", "--json"], more].concat());
         command.env("THREADKEEP_TOKEN", &token);
-        binary::feed(command, input).json()
+        binary::run_with_input(command, input).json()
     };
     let hello = r#"{"type":"message","role":"user","content":"Hello."}"#;
     let reply = r#"{"type":"message","role":"assistant","content":"Hi."}"#;
@@ -229,14 +229,14 @@ fn a_loop_of_ones_own_holds_appends_and_lets_go() {
     let mut command = project.command(&["append", "own", "--json"]);
     command.env("THREADKEEP_TOKEN", "seven");
     assert_eq!(
-        binary::feed(command, hello).json()["error"]["code"],
+        binary::run_with_input(command, hello).json()["error"]["code"],
         "usage"
     );
 }
 
 #[test]
 fn shells_can_complete_commands() {
-    let project = Project::empty();
+    let project = CliProject::empty();
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let ran = project.run(&["completions", shell]);
         assert_eq!(ran.code, Some(0), "{shell}");
@@ -251,22 +251,22 @@ fn shells_can_complete_commands() {
 #[cfg(unix)]
 #[test]
 fn a_request_to_end_suspends_run_and_chat() {
-    let project = Project::new();
+    let project = CliProject::new();
     project.write("slow.json", SLOW);
-    let running = project.unending("run");
+    let running = project.start_unending("run");
     running.terminate();
-    assert_eq!(running.end().code, Some(3));
+    assert_eq!(running.wait_for_end().code, Some(3));
     assert_eq!(project.status("run"), "suspended");
     let arguments = ["chat", "--id", "talk", "--provider", "scripted:slow.json"];
-    let chat = binary::start_fed(project.command(&arguments), "hi\nmore\n");
+    let chat = binary::start_with_input(project.command(&arguments), "hi\nmore\n");
     chat.await_err("a reply is under way");
     chat.terminate();
-    let ran = chat.end();
+    let ran = chat.wait_for_end();
     assert_eq!(ran.code, Some(3), "{ran:#?}");
     let shown = project.json(&["show", "talk"]);
     assert_eq!(shown["thread"]["cause"]["code"], "stopped");
     let said = "nobody knows what one call has cost: 0.";
     assert!(ran.err.contains(said), "{}", ran.err);
-    let again = fed(&project, &["chat", "talk", "--json"], "again").json();
+    let again = run_with_input(&project, &["chat", "talk", "--json"], "again").json();
     assert_eq!(again["status"], "idle", "{again}");
 }

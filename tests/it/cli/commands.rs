@@ -1,11 +1,11 @@
 //! Each command, with its output for a person and for a program.
 
-use super::fixture::Project;
+use super::fixture::CliProject;
 use serde_json::{Value, json};
 
 #[test]
-fn run_streams_text_and_tells_the_rest_beside_it() {
-    let project = Project::new();
+fn run_streams_text_and_reports_on_standard_error() {
+    let project = CliProject::new();
     let ran = project.run(&[
         "run",
         "describe",
@@ -45,7 +45,7 @@ fn run_streams_text_and_tells_the_rest_beside_it() {
 
 #[test]
 fn run_answers_a_program_with_one_document() {
-    let project = Project::new();
+    let project = CliProject::new();
     let inputs = r#"{"file": "notes.txt"}"#;
     let ran = project.run(&[
         "run", "describe", "--inputs", inputs, "--id", "a/b", "--json",
@@ -74,7 +74,7 @@ fn run_answers_a_program_with_one_document() {
 
 #[test]
 fn a_cap_suspends_and_a_raise_lets_it_go_on_in_place() {
-    let project = Project::new();
+    let project = CliProject::new();
     let suspended = project.json(&[
         "run",
         "describe",
@@ -128,7 +128,7 @@ fn a_cap_suspends_and_a_raise_lets_it_go_on_in_place() {
 
 #[test]
 fn a_message_is_part_of_the_run() {
-    let project = Project::new();
+    let project = CliProject::new();
     let answer = project.json(&[
         "run",
         "describe",
@@ -146,7 +146,7 @@ fn a_message_is_part_of_the_run() {
 
 #[test]
 fn options_reach_the_thread() {
-    let project = Project::new();
+    let project = CliProject::new();
     let answer = project.json(&[
         "run",
         "describe",
@@ -179,7 +179,7 @@ fn options_reach_the_thread() {
 
 #[test]
 fn memory_keeps_nothing_and_a_script_may_answer() {
-    let project = Project::new();
+    let project = CliProject::new();
     project.write("answers.json", r#"[{"text": "From the script."}]"#);
     let answer = project.json(&[
         "run",
@@ -206,7 +206,7 @@ fn memory_keeps_nothing_and_a_script_may_answer() {
 
 #[test]
 fn lists_are_filtered_and_paged() {
-    let project = Project::new();
+    let project = CliProject::new();
     let empty = project.run(&["list"]);
     assert_eq!(
         (empty.out.as_str(), empty.err.as_str(), empty.code),
@@ -217,7 +217,7 @@ fn lists_are_filtered_and_paged() {
         )
     );
     for id in ["one", "two", "three"] {
-        project.finished(id);
+        project.finish_thread(id);
     }
     let person = project.run(&["list"]);
     let lines: Vec<&str> = person.out.lines().collect();
@@ -276,8 +276,8 @@ fn lists_are_filtered_and_paged() {
 
 #[test]
 fn show_tells_the_thread_and_its_last_events() {
-    let project = Project::new();
-    project.finished("s");
+    let project = CliProject::new();
+    project.finish_thread("s");
     let person = project.run(&["show", "s", "--events", "2"]);
     assert_eq!(person.code, Some(0));
     for part in [
@@ -308,8 +308,8 @@ fn show_tells_the_thread_and_its_last_events() {
 
 #[test]
 fn transcripts_in_every_format() {
-    let project = Project::new();
-    project.finished("t");
+    let project = CliProject::new();
+    project.finish_thread("t");
     for (format, part) in [
         ("markdown", "Let me look."),
         ("jsonl", "\"threadId\":\"t\""),
@@ -337,12 +337,12 @@ fn transcripts_in_every_format() {
 
 #[test]
 fn demo_needs_nothing_and_leaves_nothing() {
-    let project = Project::empty();
+    let project = CliProject::empty();
     project.write("tmp/keep", "");
     for arguments in [&["demo"][..], &["demo", "--json"]] {
         let mut command = project.command(arguments);
         command.env("TMPDIR", project.path().join("tmp"));
-        let ran = threadkeep_tests::binary::run(command);
+        let ran = threadkeep_tests::binary::run_to_end(command);
         assert_eq!(ran.code, Some(0), "{ran:#?}");
         if arguments.contains(&"--json") {
             let answer = ran.json();
@@ -375,11 +375,11 @@ fn demo_needs_nothing_and_leaves_nothing() {
 
 #[test]
 fn logs_are_off_until_they_are_asked_for() {
-    let project = Project::new();
+    let project = CliProject::new();
     assert_eq!(project.run(&["list", "--json"]).err, "");
     let mut wrong = project.command(&["list", "--json"]);
     wrong.env("THREADKEEP_LOG", "=x=");
-    let ran = threadkeep_tests::binary::run(wrong);
+    let ran = threadkeep_tests::binary::run_to_end(wrong);
     assert!(
         ran.err.contains("THREADKEEP_LOG is no filter"),
         "{}",
@@ -390,7 +390,7 @@ fn logs_are_off_until_they_are_asked_for() {
 
 #[test]
 fn help_and_version() {
-    let project = Project::empty();
+    let project = CliProject::empty();
     for (arguments, part) in [
         (&["--help"][..], "Exit codes: 0 done"),
         (&["-h"], "Exit codes"),

@@ -1,10 +1,10 @@
 //! `doctor`: it shows settings, their sources and anything missing; it changes nothing and reveals
 //! no secrets.
 
-use super::fixture::{DIRECTIVE, MODELS, Project};
+use super::fixture::{CliProject, DIRECTIVE, MODELS};
 use serde_json::{Value, json};
 use threadkeep_tests::binary;
-use threadkeep_tests::llmock::Wire;
+use threadkeep_tests::llmock::MockWire;
 
 fn item<'a>(document: &'a Value, section: &str, name: &str) -> &'a Value {
     let sections = document["sections"].as_array().expect("sections");
@@ -23,8 +23,8 @@ fn item<'a>(document: &'a Value, section: &str, name: &str) -> &'a Value {
 /// Fix: a test of each wire.
 #[test]
 fn providers_of_every_wire() {
-    let project = Project::new();
-    for wire in Wire::ALL {
+    let project = CliProject::new();
+    for wire in MockWire::ALL {
         let keyed = format!("wire: {}, key: abc", wire.as_str());
         let models = MODELS.replace("wire: scripted, file: script.json", &keyed);
         assert!(models.contains(&keyed));
@@ -47,8 +47,8 @@ fn providers_of_every_wire() {
 
 #[test]
 fn a_project_that_works() {
-    let project = Project::new();
-    project.finished("one");
+    let project = CliProject::new();
+    project.finish_thread("one");
     let found = project.json(&["doctor", "--project", "."]);
     assert_eq!(
         (&found["works"], &found["missing"], &found["exit"]),
@@ -110,13 +110,13 @@ fn the_version_of_wasmtime_is_the_one_in_the_lock_file() {
         .split_once("name = \"wasmtime\"\nversion = \"")
         .expect("wasmtime is locked");
     let (version, _) = rest.split_once('"').unwrap();
-    let found = Project::new().json(&["doctor"]);
+    let found = CliProject::new().json(&["doctor"]);
     assert_eq!(item(&found, "engine", "wasmtime")["value"], version);
 }
 
 #[test]
 fn an_empty_directory_is_told_what_it_lacks_and_stays_empty() {
-    let project = Project::empty();
+    let project = CliProject::empty();
     let found = project.json(&["doctor"]);
     assert_eq!(
         (&found["works"], &found["exit"]),
@@ -139,7 +139,7 @@ fn an_empty_directory_is_told_what_it_lacks_and_stays_empty() {
 
 #[test]
 fn wrong_directives_are_named_with_their_line() {
-    let project = Project::new();
+    let project = CliProject::new();
     project.write(
         ".ai/directives/open.md",
         "---\nlimits: {turns: 5}\nNever closed.",
@@ -175,7 +175,7 @@ fn wrong_directives_are_named_with_their_line() {
 #[test]
 fn keys_are_never_shown() {
     const SECRET: &str = "sk-do-not-show-me";
-    let project = Project::new();
+    let project = CliProject::new();
     std::fs::remove_file(project.path().join(".ai/config/models.yaml")).unwrap();
     let without = project.json(&["doctor"]);
     // Symptom: exit 1 where nothing was wrong. An external loop needs no provider. Kind: optional
@@ -210,7 +210,7 @@ fn keys_are_never_shown() {
             command
                 .env("OPENAI_API_KEY", SECRET)
                 .env("OPENAI_BASE_URL", address);
-            let ran = binary::run(command);
+            let ran = binary::run_to_end(command);
             let shown = ran.out.contains(SECRET) || ran.out.contains("hidden");
             assert!(!shown, "{}", ran.out);
             ran
@@ -233,7 +233,7 @@ fn keys_are_never_shown() {
 /// does not work beside a chat's that does.
 #[test]
 fn a_project_of_chats_works() {
-    let project = Project::new();
+    let project = CliProject::new();
     std::fs::remove_dir_all(project.path().join(".ai/directives")).unwrap();
     let found = project.json(&["doctor"]);
     let runs = json!({"directives": false, "chats": true, "own_loops": true});
@@ -257,13 +257,13 @@ fn a_project_of_chats_works() {
 #[test]
 fn a_cache_that_others_may_use_is_refused_and_costs_only_time() {
     use std::os::unix::fs::PermissionsExt;
-    let project = Project::new();
+    let project = CliProject::new();
     let cache = project.path().join("cache");
     std::fs::create_dir(&cache).unwrap();
     std::fs::set_permissions(&cache, std::fs::Permissions::from_mode(0o755)).unwrap();
     let mut command = project.command(&["doctor", "--json"]);
     command.env("THREADKEEP_CACHE", &cache);
-    let found = binary::run(command).json();
+    let found = binary::run_to_end(command).json();
     let native = item(&found, "engine", "native code");
     assert_eq!(
         (&native["state"], &native["origin"]),
@@ -279,7 +279,7 @@ fn a_cache_that_others_may_use_is_refused_and_costs_only_time() {
 
 #[test]
 fn a_broken_store_is_found() {
-    let project = Project::new();
+    let project = CliProject::new();
     project.write(
         ".ai/threads/registry.db",
         "this is no database, and long enough to look like one",
@@ -298,9 +298,9 @@ fn a_broken_store_is_found() {
 /// nothing checked the file. Fix: SQLite's own check, and no offer for a damaged file.
 #[test]
 fn damage_in_the_store_is_named_and_nothing_is_offered() {
-    let project = Project::new();
+    let project = CliProject::new();
     for id in ["one", "two", "three"] {
-        project.finished(id);
+        project.finish_thread(id);
     }
     let store = project.path().join(".ai/threads/registry.db");
     let mut bytes = std::fs::read(&store).unwrap();

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 use tempfile::TempDir;
-use threadkeep_tests::binary::{self, Ran, Running};
+use threadkeep_tests::binary::{self, ProcessOutput, RunningProcess};
 pub use threadkeep_tests::fixture::SCRIPTED_MODELS as MODELS;
 
 pub const DIRECTIVE: &str = "---
@@ -57,11 +57,11 @@ const PARENT_SCRIPT: &str = r#"[
 pub const SLOW: &str = r#"[{"text": "Begun, and never done.", "chunk": 6, "pause_ms": 590000}]"#;
 
 /// A project in a directory of its own.
-pub struct Project {
+pub struct CliProject {
     pub temp: TempDir,
 }
 
-impl Project {
+impl CliProject {
     pub fn new() -> Self {
         let project = Self::empty();
         project.write(".ai/directives/describe.md", DIRECTIVE);
@@ -100,8 +100,8 @@ impl Project {
     }
 
     /// Runs the command to its end.
-    pub fn run(&self, arguments: &[&str]) -> Ran {
-        binary::run(self.command(arguments))
+    pub fn run(&self, arguments: &[&str]) -> ProcessOutput {
+        binary::run_to_end(self.command(arguments))
     }
 
     /// Runs the command to its end with `--json`; returns its one document, with its exit code.
@@ -112,7 +112,7 @@ impl Project {
     }
 
     /// Starts the command in the background.
-    pub fn start(&self, arguments: &[&str]) -> Running {
+    pub fn start(&self, arguments: &[&str]) -> RunningProcess {
         binary::start(self.command(arguments))
     }
 
@@ -129,13 +129,13 @@ impl Project {
     }
 
     /// Runs a thread with this id to its end.
-    pub fn finished(&self, id: &str) {
+    pub fn finish_thread(&self, id: &str) {
         let answer = self.json(&["run", "describe", "--input", "file=notes.txt", "--id", id]);
         assert_eq!(answer["status"], "completed", "{answer}");
     }
 
     /// Starts a run that goes on until it is stopped.
-    pub fn unending(&self, id: &str) -> Running {
+    pub fn start_unending(&self, id: &str) -> RunningProcess {
         let running = self.start(&[
             "run",
             "describe",

@@ -1,7 +1,7 @@
 //! Text of models, people and tools that hides or reorders the text around it, through a real run:
 //! documents and `--json` escape it, and the stored history keeps it unchanged.
 
-use super::fixture::Project;
+use super::fixture::CliProject;
 use serde_json::Value;
 use threadkeep_units::printable::is_hidden_control;
 
@@ -16,8 +16,8 @@ fn hidden(text: &str) -> String {
     text.chars().filter(hidden).collect()
 }
 
-fn project() -> Project {
-    let project = Project::new();
+fn project() -> CliProject {
+    let project = CliProject::new();
     let script = serde_json::json!([{
         "text": SAID,
         "calls": [{"name": "read_file", "arguments": {"path": "notes.txt"}}],

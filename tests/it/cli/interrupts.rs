@@ -1,25 +1,25 @@
 //! Ctrl-C once and twice, termination signals of the system, and runs of other processes.
 
-use super::fixture::Project;
+use super::fixture::CliProject;
 #[cfg(unix)]
-use crate::models::judged::{JudgedProject, ProjectPlan};
+use crate::models::judged_project::{JudgedProject, ProjectPlan};
 use serde_json::json;
 use std::process::Stdio;
 #[cfg(unix)]
 use std::time::Duration;
 use threadkeep_tests::binary;
-use threadkeep_tests::binary::Running;
+use threadkeep_tests::binary::RunningProcess;
 #[cfg(unix)]
 use threadkeep_tests::judge::{
-    ServerAnswer, call_reply, in_turn, read_file_call, text_chunk, text_reply,
+    ServerAnswer, answer_in_order, call_reply, read_file_call, text_chunk, text_reply,
 };
 
 #[test]
-fn once_cancels_and_the_thread_says_so() {
-    let project = Project::new();
-    let running = project.unending("once");
+fn first_interrupt_cancels_and_is_recorded() {
+    let project = CliProject::new();
+    let running = project.start_unending("once");
     running.interrupt();
-    let ran = running.end();
+    let ran = running.wait_for_end();
     assert_eq!(ran.code, Some(1), "{ran:#?}");
     assert!(
         ran.err.contains("cancelling; press Ctrl-C again"),
@@ -42,7 +42,7 @@ fn once_cancels_and_the_thread_says_so() {
 }
 
 /// Starts the slow run `j` with `--json`, and waits until it runs.
-fn start_for_program(project: &Project) -> Running {
+fn start_for_program(project: &CliProject) -> RunningProcess {
     let running = project.start(&[
         "run",
         "describe",
@@ -59,11 +59,11 @@ fn start_for_program(project: &Project) -> Running {
 }
 
 #[test]
-fn once_answers_a_program_with_one_document() {
-    let project = Project::new();
+fn first_interrupt_prints_one_document() {
+    let project = CliProject::new();
     let running = start_for_program(&project);
     running.interrupt();
-    let answer = running.end().json();
+    let answer = running.wait_for_end().json();
     assert_eq!(
         (&answer["status"], &answer["exit"]),
         (&json!("cancelled"), &json!(1))
@@ -72,8 +72,8 @@ fn once_answers_a_program_with_one_document() {
 
 /// The first Ctrl-C lets a tool finish and the second drops it.
 #[test]
-fn twice_stops_at_once() {
-    let project = Project::new();
+fn second_interrupt_stops_at_once() {
+    let project = CliProject::new();
     project.write("long.txt", &"a".repeat(1_000).add_lines(8_000));
     project.write(
         "search.json",
@@ -95,7 +95,7 @@ fn twice_stops_at_once() {
     assert!(running.is_alive(), "the tool goes on");
     running.interrupt();
     running.await_err("stopping at once");
-    let ran = running.end();
+    let ran = running.wait_for_end();
     assert_eq!(ran.code, Some(130), "{ran:#?}");
     assert!(
         !ran.err.contains("search_files done"),
@@ -121,9 +121,9 @@ impl AddLines for String {
 }
 
 #[test]
-fn a_held_thread_is_busy_for_everybody_else() {
-    let project = Project::new();
-    let running = project.unending("held");
+fn held_thread_is_busy_for_other_processes() {
+    let project = CliProject::new();
+    let running = project.start_unending("held");
     let holder = project.json(&["show", "held"])["thread"]["run"]["holder"].clone();
     let holder = holder.as_str().expect("somebody holds it");
     let resumed = project.json(&["resume", "held"]);
@@ -154,21 +154,21 @@ fn a_held_thread_is_busy_for_everybody_else() {
         shown.out
     );
     running.interrupt();
-    assert_eq!(running.end().code, Some(1));
+    assert_eq!(running.wait_for_end().code, Some(1));
 }
 
 #[test]
 fn cancel_and_kill_reach_a_run_of_another_process() {
-    let project = Project::new();
+    let project = CliProject::new();
     for (word, status) in [("cancel", "cancelled"), ("kill", "killed")] {
-        let running = project.unending(status);
+        let running = project.start_unending(status);
         let answer = project.json(&[word, status]);
         assert_eq!(
             (&answer["signal"], &answer["exit"]),
             (&json!(word), &json!(0)),
             "{answer}"
         );
-        let ran = running.end();
+        let ran = running.wait_for_end();
         assert_eq!(ran.code, Some(1), "{ran:#?}");
         assert!(
             ran.err.contains(&format!("status  {status}")),
@@ -186,11 +186,11 @@ fn cancel_and_kill_reach_a_run_of_another_process() {
 #[cfg(unix)]
 #[test]
 fn a_run_that_the_system_ends_goes_on_where_it_stood() {
-    type Signal = fn(&Running);
-    let rows: [(&str, Signal, Option<i32>, &str); 3] = [
-        ("SIGTERM", Running::terminate, Some(3), "stopped"),
-        ("SIGHUP", Running::hang_up, Some(3), "stopped"),
-        ("SIGKILL", Running::kill, None, "recovered"),
+    type SignalSender = fn(&RunningProcess);
+    let rows: [(&str, SignalSender, Option<i32>, &str); 3] = [
+        ("SIGTERM", RunningProcess::terminate, Some(3), "stopped"),
+        ("SIGHUP", RunningProcess::hang_up, Some(3), "stopped"),
+        ("SIGKILL", RunningProcess::kill, None, "recovered"),
     ];
     for (name, signal, code, cause) in rows {
         let half = ServerAnswer::stream().send_chunk(&text_chunk("Half"));
@@ -200,12 +200,12 @@ fn a_run_that_the_system_ends_goes_on_where_it_stood() {
             half.pause_for(Duration::from_secs(60)),
             text_reply("Done."),
         ];
-        let judged = JudgedProject::new(&ProjectPlan::default(), in_turn(answers));
+        let judged = JudgedProject::new(&ProjectPlan::default(), answer_in_order(answers));
         let project = &judged.project;
         let running = project.start(&["run", "go", "--id", "t"]);
         running.await_err("a reply is under way");
         signal(&running);
-        let ran = running.end();
+        let ran = running.wait_for_end();
         assert_eq!(ran.code, code, "{name}: {ran:#?}");
         project.json(&["recover"]);
         let shown = project.json(&["show", "t"]);
@@ -229,13 +229,13 @@ fn a_run_that_the_system_ends_goes_on_where_it_stood() {
 #[cfg(unix)]
 #[test]
 fn a_request_to_end_that_is_repeated_still_suspends() {
-    let project = Project::new();
-    let running = project.unending("often");
+    let project = CliProject::new();
+    let running = project.start_unending("often");
     for _ in 0..3 {
         running.terminate();
         running.hang_up();
     }
-    let ran = running.end();
+    let ran = running.wait_for_end();
     assert_eq!(ran.code, Some(3), "{ran:#?}");
     assert!(!ran.err.contains("stopping at once"), "{}", ran.err);
     let shown = project.json(&["show", "often"]);
@@ -252,22 +252,22 @@ fn a_request_to_end_that_is_repeated_still_suspends() {
 #[cfg(unix)]
 #[test]
 fn a_cancel_that_is_followed_by_a_request_to_end_stays_one() {
-    let project = Project::new();
-    let running = project.unending("mine");
+    let project = CliProject::new();
+    let running = project.start_unending("mine");
     running.interrupt();
     running.await_err("cancelling");
     running.terminate();
-    assert_eq!(running.end().code, Some(1));
+    assert_eq!(running.wait_for_end().code, Some(1));
     assert_eq!(project.status("mine"), "cancelled");
 }
 
 #[cfg(unix)]
 #[test]
 fn a_request_to_end_answers_a_program_with_one_document() {
-    let project = Project::new();
+    let project = CliProject::new();
     let running = start_for_program(&project);
     running.terminate();
-    let answer = running.end().json();
+    let answer = running.wait_for_end().json();
     assert_eq!(
         (&answer["status"], &answer["exit"]),
         (&json!("suspended"), &json!(3))
@@ -280,10 +280,10 @@ fn a_request_to_end_answers_a_program_with_one_document() {
 #[cfg(target_os = "linux")]
 #[test]
 fn a_terminal_that_goes_away_stops_a_run_that_is_not_to_outlive_it() {
-    let project = Project::new();
-    let running = project.unending("hung");
+    let project = CliProject::new();
+    let running = project.start_unending("hung");
     running.hang_up();
-    assert_eq!(running.end().code, Some(3));
+    assert_eq!(running.wait_for_end().code, Some(3));
     assert_eq!(project.status("hung"), "suspended");
     let inner = project.command(&[
         "run",
@@ -315,7 +315,7 @@ fn a_terminal_that_goes_away_stops_a_run_that_is_not_to_outlive_it() {
     assert_eq!(project.status("stays"), "running");
     // If SIGHUP had been taken, this would be the second press and not the first.
     running.interrupt();
-    let ran = running.end();
+    let ran = running.wait_for_end();
     assert_eq!(ran.code, Some(1), "{ran:#?}");
     assert!(!ran.err.contains("stopping at once"), "{}", ran.err);
 }

@@ -1,7 +1,7 @@
 //! docs/json.md against the documents of every command: each command is run, and the names of all
 //! fields are compared, both ways.
 
-use super::fixture::{MODELS, Project};
+use super::fixture::{CliProject, MODELS};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use threadkeep_tests::binary;
@@ -9,10 +9,10 @@ use threadkeep_tests::binary;
 const PAGE: &str = include_str!("../../../docs/json.md");
 
 /// Fields with their types, by shape and command.
-type Tables = BTreeMap<String, Vec<(String, String)>>;
+type FieldTables = BTreeMap<String, Vec<(String, String)>>;
 
-fn tables() -> Tables {
-    let mut tables = Tables::new();
+fn tables() -> FieldTables {
+    let mut tables = FieldTables::new();
     let mut names: Vec<String> = Vec::new();
     for line in PAGE.lines() {
         if let Some(title) = line
@@ -41,7 +41,12 @@ fn tables() -> Tables {
 }
 
 /// The paths of all documented fields; adds those whose inside is not described to `opaque`.
-fn paths(tables: &Tables, name: &str, at: &str, opaque: &mut BTreeSet<String>) -> BTreeSet<String> {
+fn paths(
+    tables: &FieldTables,
+    name: &str,
+    at: &str,
+    opaque: &mut BTreeSet<String>,
+) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for (field, kind) in &tables[name] {
         let path = match field.as_str() {
@@ -90,10 +95,10 @@ fn flatten(value: &Value, at: &str, opaque: &BTreeSet<String>, found: &mut BTree
 }
 
 /// Documents of commands, by the commands' names.
-type Answers = Vec<(&'static str, Vec<Value>)>;
+type CommandDocuments = Vec<(&'static str, Vec<Value>)>;
 
 /// Documents of runs, with and without the fields that may be null.
-fn of_runs(project: &Project) -> Answers {
+fn run_documents(project: &CliProject) -> CommandDocuments {
     let run = |id: &str, turns: &str| {
         let input = ["--input", "file=notes.txt", "--id", id, "--turns", turns];
         project.json(&[&["run", "describe"], &input[..]].concat())
@@ -102,7 +107,7 @@ fn of_runs(project: &Project) -> Answers {
     let shown = ["done", "capped"].map(|id| project.json(&["show", id]));
     let raised = project.json(&["raise", "capped", "--turns", "4"]);
     let resumed = vec![project.json(&["resume", "capped"]), run("again", "1")];
-    let runs = [runs, vec![of_family(project), run("last", "1")]].concat();
+    let runs = [runs, vec![family_document(project), run("last", "1")]].concat();
     vec![
         ("run", runs),
         ("show", shown.into()),
@@ -114,25 +119,25 @@ fn of_runs(project: &Project) -> Answers {
 }
 
 /// The document of a run at whose end a child is suspended.
-fn of_family(project: &Project) -> Value {
+fn family_document(project: &CliProject) -> Value {
     project.add_family(1);
     project.json(&["run", "parent", "--id", "parent"])
 }
 
-fn of_chats(project: &Project) -> Answers {
+fn chat_documents(project: &CliProject) -> CommandDocuments {
     let created = project.json(&["create", "--id", "chat"]);
     let titled = project.json(&["title", "chat", "A chat"]);
     let opened = project.json(&["open", "chat"]);
     let token = opened["token"].as_str().expect("a text").to_owned();
     let hello = r#"{"type":"message","role":"user","content":"Hello."}"#;
-    let appended = fed(project, &["append", "chat", "--token", &token], hello);
-    let budgets = of_budgets(project, &token);
+    let appended = run_with_input(project, &["append", "chat", "--token", &token], hello);
+    let budgets = budget_documents(project, &token);
     let closed = project.json(&["close", "chat", "idle", "--token", &token]);
     let message = project.json(&["message", "chat", "Hello."]);
     let cancelled = project.json(&["cancel", "chat"]);
     project.json(&["create", "--id", "killed"]);
     let killed = project.json(&["kill", "killed"]);
-    let capped = fed(project, &["chat", "--turns", "0"], "Hello.");
+    let capped = run_with_input(project, &["chat", "--turns", "0"], "Hello.");
     vec![
         ("create", vec![created]),
         ("title", vec![titled]),
@@ -142,14 +147,17 @@ fn of_chats(project: &Project) -> Answers {
         ("message", vec![message]),
         ("cancel", vec![cancelled]),
         ("kill", vec![killed]),
-        ("chat", vec![fed(project, &["chat"], "Hello."), capped]),
+        (
+            "chat",
+            vec![run_with_input(project, &["chat"], "Hello."), capped],
+        ),
     ]
     .into_iter()
     .chain(budgets)
     .collect()
 }
 
-fn of_budgets(project: &Project, token: &str) -> Answers {
+fn budget_documents(project: &CliProject, token: &str) -> CommandDocuments {
     let budget = |rest: &[&str]| project.json(&[&["budget"], rest].concat());
     let hold = |key: &str, rest: &[&str]| {
         budget(&[&["hold", "chat", key, "--token", token], rest].concat())
@@ -167,7 +175,7 @@ fn of_budgets(project: &Project, token: &str) -> Answers {
     ]
 }
 
-fn of_upkeep(project: &Project) -> Answers {
+fn upkeep_documents(project: &CliProject) -> CommandDocuments {
     let list = project.json(&["list"]);
     let recovered = project.json(&["recover"]);
     let repaired = project.json(&["repair"]);
@@ -203,16 +211,16 @@ fn of_upkeep(project: &Project) -> Answers {
         ("audit", vec![clean, unclean]),
         ("doctor", vec![well, ill]),
         ("doctor --probe", vec![probed]),
-        ("demo", vec![Project::empty().json(&["demo"])]),
+        ("demo", vec![CliProject::empty().json(&["demo"])]),
         ("completions", vec![project.json(&["completions", "bash"])]),
     ]
 }
 
 /// Runs the command with this standard input; returns its one document.
-fn fed(project: &Project, arguments: &[&str], input: &str) -> Value {
+fn run_with_input(project: &CliProject, arguments: &[&str], input: &str) -> Value {
     let mut command = project.command(arguments);
     command.arg("--json");
-    binary::feed(command, input).json()
+    binary::run_with_input(command, input).json()
 }
 
 /// Fields that the page documents and these documents may lack: a cause is null until something is
@@ -224,8 +232,13 @@ fn may_be_absent(path: &str) -> bool {
 #[test]
 fn every_document_has_the_fields_that_the_page_names() {
     let tables = tables();
-    let project = Project::new();
-    let documents = [of_runs(&project), of_chats(&project), of_upkeep(&project)].concat();
+    let project = CliProject::new();
+    let documents = [
+        run_documents(&project),
+        chat_documents(&project),
+        upkeep_documents(&project),
+    ]
+    .concat();
     for (name, documents) in &documents {
         let mut opaque = BTreeSet::new();
         let said = paths(&tables, name, "", &mut opaque);
@@ -255,7 +268,7 @@ fn every_document_has_the_fields_that_the_page_names() {
             "{name}: the page alone has {missing:?}, the document alone {unsaid:?}"
         );
     }
-    let help = Project::empty().json(&["--help"])["help"]
+    let help = CliProject::empty().json(&["--help"])["help"]
         .as_str()
         .unwrap()
         .to_owned();

@@ -3,20 +3,20 @@
 mod budget;
 mod chat;
 mod commands;
-mod damage;
+mod damaged_records;
 mod doctor;
-#[cfg(target_os = "linux")]
-mod ends;
 pub(crate) mod fixture;
 mod hidden_controls;
 mod interrupts;
+#[cfg(target_os = "linux")]
+mod io_failures;
 mod json;
-mod newcomer;
+mod parallel_processes;
 #[cfg(target_os = "linux")]
 mod read_only;
+mod recover_and_repair;
 mod refusals;
-mod together;
-mod tree;
+mod tree_command;
 #[cfg(unix)]
-mod trees;
-mod upkeep;
+mod tree_processes;
+mod user_mistakes;

@@ -4,27 +4,27 @@
 //! a log of the store needs memory beside it. Fix: a command that only reads creates nothing there,
 //! and a log without its memory is read from a copy.
 
-use super::fixture::Project;
+use super::fixture::CliProject;
 use serde_json::{Value, json};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
-use threadkeep_tests::binary::{self, Ran};
+use threadkeep_tests::binary::{self, ProcessOutput};
 
 /// A user who is neither root nor the owner.
 const NOBODY: u32 = 65_534;
 
 /// A user bound by permissions, with native code of its own: the code of another user is never
 /// used.
-struct Reader {
+struct UnprivilegedReader {
     uid: Option<u32>,
     cache: TempDir,
 }
 
-impl Reader {
+impl UnprivilegedReader {
     /// Creates the reader with a copy of the native code that the project's first command made.
-    fn of(project: &Project) -> Self {
+    fn for_project(project: &CliProject) -> Self {
         let root = std::fs::metadata("/proc/self").is_ok_and(|found| found.uid() == 0);
         let reader = Self {
             uid: root.then_some(NOBODY),
@@ -39,39 +39,39 @@ impl Reader {
             let own = reader.cache.path().join(entry.file_name());
             // Other tests create and remove files there.
             if std::fs::copy(entry.path(), &own).is_ok() {
-                reader.give(&own);
+                reader.make_reader_own(&own);
             }
         }
-        reader.give(reader.cache.path());
+        reader.make_reader_own(reader.cache.path());
         reader
     }
 
-    fn give(&self, path: &Path) {
+    fn make_reader_own(&self, path: &Path) {
         if self.uid.is_some() {
             chown(path, self.uid, None).expect("root may");
         }
     }
 
-    fn run(&self, project: &Project, arguments: &[&str]) -> Ran {
+    fn run(&self, project: &CliProject, arguments: &[&str]) -> ProcessOutput {
         let mut command = project.command(arguments);
         command.env("THREADKEEP_CACHE", self.cache.path());
         if let Some(uid) = self.uid {
             command.uid(uid);
         }
-        binary::run(command)
+        binary::run_to_end(command)
     }
 
-    fn json(&self, project: &Project, arguments: &[&str]) -> Value {
+    fn json(&self, project: &CliProject, arguments: &[&str]) -> Value {
         self.run(project, &[arguments, &["--json"]].concat()).json()
     }
 }
 
 /// Every file and directory below `path`, without links.
-fn below(path: &Path) -> Vec<PathBuf> {
+fn files_below(path: &Path) -> Vec<PathBuf> {
     let mut found = vec![path.to_path_buf()];
     if path.is_dir() {
         for entry in std::fs::read_dir(path).unwrap() {
-            found.extend(below(&entry.unwrap().path()));
+            found.extend(files_below(&entry.unwrap().path()));
         }
     }
     found.sort();
@@ -79,8 +79,8 @@ fn below(path: &Path) -> Vec<PathBuf> {
 }
 
 /// Removes all write permissions and grants read permissions to all; or restores them.
-fn set_writable(project: &Project, writable: bool) {
-    for path in below(project.path()) {
+fn set_writable(project: &CliProject, writable: bool) {
+    for path in files_below(project.path()) {
         let mode = match (path.is_dir(), writable) {
             (true, true) => 0o755,
             (true, false) => 0o555,
@@ -92,8 +92,8 @@ fn set_writable(project: &Project, writable: bool) {
 }
 
 /// Checks the answer of each command that only reads.
-fn check(reader: &Reader, project: &Project, what: &str, threads: usize) {
-    let before = below(project.path());
+fn check(reader: &UnprivilegedReader, project: &CliProject, what: &str, threads: usize) {
+    let before = files_below(project.path());
     let list = reader.json(project, &["list"]);
     let listed = list["threads"].as_array().map(Vec::len);
     assert_eq!(listed, Some(threads), "{what}: {list}");
@@ -127,14 +127,18 @@ fn check(reader: &Reader, project: &Project, what: &str, threads: usize) {
         "{what}: {}",
         doctor.out
     );
-    assert_eq!(below(project.path()), before, "{what}: nothing is made");
+    assert_eq!(
+        files_below(project.path()),
+        before,
+        "{what}: nothing is made"
+    );
 }
 
 #[test]
 fn a_project_that_may_not_be_written_is_read() {
-    let project = Project::new();
-    project.finished("one");
-    let reader = Reader::of(&project);
+    let project = CliProject::new();
+    project.finish_thread("one");
+    let reader = UnprivilegedReader::for_project(&project);
     set_writable(&project, false);
     check(&reader, &project, "a project at rest", 1);
     let written = reader.json(&project, &["title", "one", "A title"]);
@@ -147,17 +151,17 @@ fn a_project_that_may_not_be_written_is_read() {
 /// A backup made during writes: the store, and its log without the memory that processes share.
 #[test]
 fn a_backup_with_its_log_is_read_from_a_copy() {
-    let (project, backup) = (Project::new(), Project::new());
-    project.finished("one");
-    let reader = Reader::of(&project);
-    let running = project.unending("two");
+    let (project, backup) = (CliProject::new(), CliProject::new());
+    project.finish_thread("one");
+    let reader = UnprivilegedReader::for_project(&project);
+    let running = project.start_unending("two");
     for name in ["registry.db", "registry.db-wal"] {
         let [from, to] = [&project, &backup].map(|at| at.path().join(".ai/threads").join(name));
         std::fs::create_dir_all(to.parent().unwrap()).unwrap();
         std::fs::copy(&from, &to).unwrap();
     }
     running.kill();
-    running.end();
+    running.wait_for_end();
     set_writable(&backup, false);
     check(&reader, &backup, "a backup", 2);
     let said = reader.run(&backup, &["list"]).err;
@@ -177,10 +181,10 @@ fn a_backup_with_its_log_is_read_from_a_copy() {
 /// Documents that the reader may not read are left out, and the command says so once.
 #[test]
 fn documents_that_may_not_be_read_are_left_out() {
-    let project = Project::new();
-    project.finished("one");
-    project.finished("two");
-    let reader = Reader::of(&project);
+    let project = CliProject::new();
+    project.finish_thread("one");
+    project.finish_thread("two");
+    let reader = UnprivilegedReader::for_project(&project);
     set_writable(&project, false);
     let theirs = project.path().join(".ai/threads/two");
     std::fs::set_permissions(&theirs, std::fs::Permissions::from_mode(0o000)).unwrap();
@@ -201,9 +205,9 @@ fn documents_that_may_not_be_read_are_left_out() {
 /// who owns it and what its mode lacks.
 #[test]
 fn doctor_says_whose_a_store_is_that_may_not_be_read() {
-    let project = Project::new();
-    project.finished("one");
-    let reader = Reader::of(&project);
+    let project = CliProject::new();
+    project.finish_thread("one");
+    let reader = UnprivilegedReader::for_project(&project);
     let store = project.path().join(".ai/threads/registry.db");
     set_writable(&project, false);
     std::fs::set_permissions(&store, std::fs::Permissions::from_mode(0o000)).unwrap();

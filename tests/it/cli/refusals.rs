@@ -1,12 +1,12 @@
 //! Refused commands: the exit code, the message, and that nothing was written.
 
-use super::fixture::{DIRECTIVE, MODELS, Project};
+use super::fixture::{CliProject, DIRECTIVE, MODELS};
 use serde_json::json;
 
 /// Arguments; the exit code; a piece of the code, message or hint.
-pub type Case<'a> = (&'a [&'a str], i64, &'a [&'a str]);
+pub type RefusalCase<'a> = (&'a [&'a str], i64, &'a [&'a str]);
 
-pub fn check(project: &Project, cases: &[Case<'_>]) {
+pub fn check(project: &CliProject, cases: &[RefusalCase<'_>]) {
     for (arguments, exit, words) in cases {
         let document = project.json(arguments);
         assert_eq!(document["exit"], *exit, "{arguments:?}: {document}");
@@ -27,9 +27,9 @@ pub fn check(project: &Project, cases: &[Case<'_>]) {
 
 #[test]
 fn directives_and_inputs_that_are_not_there() {
-    let project = Project::new();
+    let project = CliProject::new();
     let long = "x".repeat(300);
-    let cases: [Case<'_>; 11] = [
+    let cases: [RefusalCase<'_>; 11] = [
         (
             &["run", "descrbe"],
             1,
@@ -72,10 +72,10 @@ fn directives_and_inputs_that_are_not_there() {
 }
 
 #[test]
-fn command_lines_that_cannot_be_meant() {
-    let project = Project::new();
+fn contradictory_command_lines_are_refused() {
+    let project = CliProject::new();
     // Arguments that follow `run describe`.
-    let cases: [Case<'_>; 10] = [
+    let cases: [RefusalCase<'_>; 10] = [
         (&["--input", "file"], 2, &["usage", "NAME=VALUE"]),
         (&["--inputs", "[]"], 2, &["usage", "object"]),
         (&["--inputs", "{"], 2, &["usage", "JSON"]),
@@ -122,8 +122,8 @@ fn command_lines_that_cannot_be_meant() {
 }
 
 #[test]
-fn ids_that_cannot_be() {
-    let project = Project::new();
+fn invalid_ids_are_refused() {
+    let project = CliProject::new();
     let long = "x".repeat(300);
     for id in [
         "",
@@ -152,7 +152,7 @@ fn ids_that_cannot_be() {
         );
     }
     assert_eq!(project.threads(), 0);
-    project.finished("Twin");
+    project.finish_thread("Twin");
     check(
         &project,
         &[
@@ -177,11 +177,11 @@ fn ids_that_cannot_be() {
 
 #[test]
 fn threads_that_are_not_there() {
-    let project = Project::new();
-    project.finished("holiday");
+    let project = CliProject::new();
+    project.finish_thread("holiday");
     let near: &[&str] = &["not-found", "holliday", "did you mean holiday?"];
     let far: &[&str] = &["not-found", "threadkeep list"];
-    let cases: [Case<'_>; 8] = [
+    let cases: [RefusalCase<'_>; 8] = [
         (&["show", "holliday"], 1, near),
         (&["transcript", "holliday"], 1, near),
         (&["resume", "holliday"], 1, near),
@@ -196,9 +196,9 @@ fn threads_that_are_not_there() {
 
 #[test]
 fn ended_threads_take_nothing_more() {
-    let project = Project::new();
-    project.finished("done");
-    let cases: [Case<'_>; 4] = [
+    let project = CliProject::new();
+    project.finish_thread("done");
+    let cases: [RefusalCase<'_>; 4] = [
         (&["resume", "done"], 1, &["refused", "done is completed"]),
         (&["cancel", "done"], 1, &["refused"]),
         (&["kill", "done"], 1, &["refused"]),
@@ -209,7 +209,7 @@ fn ended_threads_take_nothing_more() {
 
 #[test]
 fn files_that_are_not_what_they_should_be() {
-    let project = Project::new();
+    let project = CliProject::new();
     project.write(
         ".ai/directives/open.md",
         "---\nlimits: {turns: 5}\nNever closed.",
@@ -231,7 +231,7 @@ fn files_that_are_not_what_they_should_be() {
         &DIRECTIVE.replace("${inputs.file}", "${inputs.fil}"),
     );
     project.write(".ai/directives/model.md", "---\nmodel: huge\n---\nbody\n");
-    let cases: [Case<'_>; 6] = [
+    let cases: [RefusalCase<'_>; 6] = [
         (&["run", "open"], 1, &["invalid", ".ai/directives/open.md:"]),
         (&["run", "tabs"], 1, &["invalid", ".ai/directives/tabs.md:"]),
         (
@@ -266,8 +266,8 @@ fn files_that_are_not_what_they_should_be() {
 
 #[test]
 fn directories_that_are_no_project() {
-    let project = Project::empty();
-    let cases: [Case<'_>; 4] = [
+    let project = CliProject::empty();
+    let cases: [RefusalCase<'_>; 4] = [
         (&["list"], 1, &["no-project", ".ai"]),
         (&["run", "describe"], 1, &["no-project", "threadkeep demo"]),
         (
@@ -283,9 +283,9 @@ fn directories_that_are_no_project() {
 
 /// A provider that cannot be made is reported before a thread exists.
 #[test]
-fn providers_that_cannot_be_made() {
+fn unusable_providers_are_refused() {
     const WIRE: &str = "wire: scripted, file: script.json";
-    let project = Project::new();
+    let project = CliProject::new();
     let run: &[&str] = &["run", "describe", "--input", "file=x", "--id", "none"];
     for (wire, words) in [
         (
@@ -330,7 +330,7 @@ fn providers_that_cannot_be_made() {
 
 #[test]
 fn a_thread_whose_provider_is_gone_is_not_resumed() {
-    let project = Project::new();
+    let project = CliProject::new();
     let suspended = project.json(&[
         "run", "describe", "--input", "file=x", "--id", "t", "--turns", "1",
     ]);
@@ -349,8 +349,8 @@ fn a_thread_whose_provider_is_gone_is_not_resumed() {
 
 /// A setting that no code reads yet would be an empty promise, so it is refused.
 #[test]
-fn settings_that_are_not_read_yet() {
-    let project = Project::new();
+fn unread_settings_are_refused() {
+    let project = CliProject::new();
     let run: &[&str] = &["run", "describe", "--input", "file=x", "--id", "none"];
     for file in [
         "coordination.yaml",
@@ -381,13 +381,13 @@ fn settings_that_are_not_read_yet() {
 
 #[test]
 fn raises_that_lift_nothing() {
-    let project = Project::new();
+    let project = CliProject::new();
     let suspended = project.json(&[
         "run", "describe", "--input", "file=x", "--id", "t", "--turns", "1",
     ]);
     assert_eq!(suspended["exit"], 3);
     let before = project.json(&["show", "t"]);
-    let cases: [Case<'_>; 4] = [
+    let cases: [RefusalCase<'_>; 4] = [
         (
             &["raise", "t", "--spend", "0.25"],
             2,
@@ -419,8 +419,8 @@ fn raises_that_lift_nothing() {
 
 #[test]
 fn a_demo_of_another_project() {
-    let project = Project::empty();
-    let cases: [Case<'_>; 3] = [
+    let project = CliProject::empty();
+    let cases: [RefusalCase<'_>; 3] = [
         (&["demo", "--project", "."], 2, &["usage", "--project"]),
         (&["demo", "--store", "memory"], 2, &["usage", "--store"]),
         (
@@ -436,7 +436,7 @@ fn a_demo_of_another_project() {
 #[cfg(unix)]
 #[test]
 fn places_are_named_as_they_stand_in_the_project() {
-    let project = Project::new();
+    let project = CliProject::new();
     project.write(".ai/threads", "a file where the directory would be");
     let place: &[&str] = &[".ai/threads is not a directory"];
     check(
@@ -453,8 +453,8 @@ fn places_are_named_as_they_stand_in_the_project() {
     );
     assert!(found["missing"].to_string().contains(place[0]), "{found}");
 
-    let project = Project::new();
-    project.finished("first");
+    let project = CliProject::new();
+    project.finish_thread("first");
     std::fs::remove_dir_all(project.path().join(".ai/threads/locks.d")).unwrap();
     project.write(".ai/threads/locks.d", "a file");
     let place: &[&str] = &[".ai/threads/locks.d is not a directory"];
@@ -465,7 +465,7 @@ fn places_are_named_as_they_stand_in_the_project() {
 /// A terminal that shows an error must not obey the text in it.
 #[test]
 fn errors_are_safe_to_show() {
-    let project = Project::new();
+    let project = CliProject::new();
     for arguments in [
         &["show", "a\u{1b}[2J"][..],
         &["run", "a\u{9b}31m"],

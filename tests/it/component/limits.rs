@@ -5,29 +5,29 @@ use super::project::{engine, engine_with};
 use std::sync::Arc;
 use std::time::Duration;
 use threadkeep::clock::SystemClock;
-use threadkeep::component::{Context, SystemRandom};
+use threadkeep::component::{SystemRandom, TenantContext};
 use threadkeep::error::CallError;
-use threadkeep::library::{Library, LibraryError};
-use threadkeep::limits::Limits;
+use threadkeep::library::{LibraryError, TenantLibrary};
+use threadkeep::limits::EngineLimits;
 use threadkeep::storage::memory::MemoryStore;
 use threadkeep::tenant::Tenant;
 use threadkeep::wit::registry;
 use threadkeep_tests::fixture::MapLibrary;
 
 /// A library that takes 120 ms for each answer.
-struct Slow(MapLibrary);
+struct SlowLibrary(MapLibrary);
 
-impl Library for Slow {
+impl TenantLibrary for SlowLibrary {
     fn get(&self, kind: &str, name: &str) -> Result<Vec<String>, LibraryError> {
         std::thread::sleep(Duration::from_millis(120));
         self.0.get(kind, name)
     }
 }
 
-fn tenant(limits: Limits) -> Tenant {
-    let context = Context {
+fn tenant(limits: EngineLimits) -> Tenant {
+    let context = TenantContext {
         storage: Arc::new(MemoryStore::new()),
-        library: Arc::new(Slow(MapLibrary::small())),
+        library: Arc::new(SlowLibrary(MapLibrary::small())),
         clock: Arc::new(SystemClock),
         random: Arc::new(SystemRandom),
     };
@@ -40,32 +40,32 @@ fn draft() -> registry::Draft {
 
 #[tokio::test]
 async fn a_call_is_stopped_by_the_limit_that_it_runs_into() {
-    let local = Limits::local();
+    let local = EngineLimits::local();
     for (name, limits) in [
         (
             "memory_bytes_max",
-            Limits {
+            EngineLimits {
                 memory_bytes_max: 64 << 10,
                 ..local
             },
         ),
         (
             "table_elements_max",
-            Limits {
+            EngineLimits {
                 table_elements_max: 1,
                 ..local
             },
         ),
         (
             "wall_time_max",
-            Limits {
+            EngineLimits {
                 wall_time_max: Duration::from_millis(20),
                 ..local
             },
         ),
         (
             "host_call_bytes_max",
-            Limits {
+            EngineLimits {
                 host_call_bytes_max: 16,
                 ..local
             },
@@ -75,7 +75,7 @@ async fn a_call_is_stopped_by_the_limit_that_it_runs_into() {
         let end = answer.as_ref().expect_err(name);
         assert!(!end.retry_unchanged(), "it may have made a thread");
         let end = match end {
-            CallError::Unsure(end) => end,
+            CallError::OutcomeUnknown(end) => end,
             end => end,
         };
         assert!(
@@ -88,12 +88,12 @@ async fn a_call_is_stopped_by_the_limit_that_it_runs_into() {
 
 #[tokio::test]
 async fn instances_are_kept_and_replaced_as_the_limits_say() {
-    let local = Limits::local();
+    let local = EngineLimits::local();
     for (what, limits, kept) in [
         ("local", local, 1),
         (
             "none is kept warm",
-            Limits {
+            EngineLimits {
                 instances_warm_max: 0,
                 ..local
             },
@@ -101,7 +101,7 @@ async fn instances_are_kept_and_replaced_as_the_limits_say() {
         ),
         (
             "each is used once",
-            Limits {
+            EngineLimits {
                 instance_calls_max: 1,
                 ..local
             },
@@ -117,9 +117,9 @@ async fn instances_are_kept_and_replaced_as_the_limits_say() {
 
 #[tokio::test]
 async fn a_trap_costs_its_instance_and_nothing_else() {
-    let limits = Limits {
+    let limits = EngineLimits {
         wall_time_max: Duration::from_millis(20),
-        ..Limits::local()
+        ..EngineLimits::local()
     };
     let tenant = tenant(limits);
     tenant.create(draft()).await.unwrap_err();

@@ -6,12 +6,12 @@ use super::project::{describe_draft, open, project_dir};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
-use threadkeep::driver::{Driver, Ended, Models, RunEvent, Sink, Stop};
-use threadkeep::models::{Failure, Llm};
+use threadkeep::driver::{Driver, EndedRun, EventSink, ModelProviders, RunEvent, StopReceiver};
+use threadkeep::models::{ModelFailure, ModelProvider};
 use threadkeep::project::OpenProject;
-use threadkeep_tests::llmock::{Llmock, Wire};
+use threadkeep_tests::llmock::{LlmockServer, MockWire};
 
-fn models_yaml(wire: Wire, base_url: &str) -> String {
+fn models_yaml(wire: MockWire, base_url: &str) -> String {
     format!(
         r#"
 providers: {{mock: {{wire: {}, base_url: "{base_url}", key: "${{MOCK_API_KEY}}"}}}}
@@ -24,7 +24,7 @@ tiers: {{default: a-model}}
 }
 
 /// A project whose one model is at this address.
-pub(super) fn project_of(wire: Wire, base_url: &str) -> (tempfile::TempDir, OpenProject) {
+pub(super) fn project_of(wire: MockWire, base_url: &str) -> (tempfile::TempDir, OpenProject) {
     let (kept, dir) = project_dir(&models_yaml(wire, base_url));
     (
         kept,
@@ -38,27 +38,27 @@ fn calls_tool(name: &str, arguments: &Value) -> Value {
 
 #[tokio::test]
 async fn a_directive_reads_a_file_with_a_tool_and_answers_while_it_streams() {
-    let Some(server) = Llmock::start() else {
+    let Some(server) = LlmockServer::start() else {
         return;
     };
-    for wire in Wire::ALL {
+    for wire in MockWire::ALL {
         server.reset();
         reads_a_file(&server, wire).await;
         assert_eq!(server.findings(), [] as [Value; 0], "{wire:?}");
     }
 }
 
-async fn reads_a_file(server: &Llmock, wire: Wire) {
-    server.scenario(&json!([
+async fn reads_a_file(server: &LlmockServer, wire: MockWire) {
+    server.queue_behaviors(&json!([
         calls_tool("read_file", &json!({"path": "notes.txt"})),
         {"type": "reply", "text": "It reminds of milk."},
     ]));
     let (_kept, project) = project_of(wire, &server.base_url(wire));
     let thread = project.tenant().create(describe_draft()).await.unwrap();
-    let (sink, mut stream) = Sink::channel();
+    let (sink, mut stream) = EventSink::channel();
     let ended = project
         .driver()
-        .run(&thread.id, None, &sink, &Stop::never())
+        .run(&thread.id, None, &sink, &StopReceiver::never())
         .await
         .unwrap();
     assert_eq!((ended.status.as_str(), ended.costs.turns), ("completed", 2));
@@ -88,7 +88,7 @@ async fn reads_a_file(server: &Llmock, wire: Wire) {
 }
 
 /// A fault, and the end of a run that meets it once.
-struct Case {
+struct RunFaultCase {
     name: &'static str,
     behaviors: Value,
     requests: usize,
@@ -97,11 +97,11 @@ struct Case {
     leaves: &'static str,
 }
 
-fn cases(wire: Wire) -> Vec<Case> {
+fn cases(wire: MockWire) -> Vec<RunFaultCase> {
     // The bytes after the start of the stream and two words.
     let begun = match wire {
-        Wire::OpenAi => 3,
-        Wire::Anthropic => 5,
+        MockWire::OpenAi => 3,
+        MockWire::Anthropic => 5,
     };
     let stream = |kind: &str| {
         json!([
@@ -109,7 +109,7 @@ fn cases(wire: Wire) -> Vec<Case> {
             {"type": "stream_fault", "kind": kind, "after_chunks": begun, "stall_seconds": 20.0},
         ])
     };
-    let case = |name, behaviors, requests, leaves| Case {
+    let case = |name, behaviors, requests, leaves| RunFaultCase {
         name,
         behaviors,
         requests,
@@ -146,7 +146,7 @@ fn cases(wire: Wire) -> Vec<Case> {
             2,
             "tool_result",
         ),
-        Case {
+        RunFaultCase {
             status: "suspended",
             ..case(
                 "refusal",
@@ -155,7 +155,7 @@ fn cases(wire: Wire) -> Vec<Case> {
                 "suspended",
             )
         },
-        Case {
+        RunFaultCase {
             status: "suspended",
             ..case(
                 "an outage",
@@ -169,16 +169,16 @@ fn cases(wire: Wire) -> Vec<Case> {
 
 #[tokio::test]
 async fn a_run_copes_with_each_fault_of_openai() {
-    each_fault(Wire::OpenAi).await;
+    each_fault(MockWire::OpenAi).await;
 }
 
 #[tokio::test]
 async fn a_run_copes_with_each_fault_of_anthropic() {
-    each_fault(Wire::Anthropic).await;
+    each_fault(MockWire::Anthropic).await;
 }
 
-async fn each_fault(wire: Wire) {
-    let Some(server) = Llmock::start() else {
+async fn each_fault(wire: MockWire) {
+    let Some(server) = LlmockServer::start() else {
         return;
     };
     for case in cases(wire) {
@@ -186,14 +186,14 @@ async fn each_fault(wire: Wire) {
     }
 }
 
-async fn fault(server: &Llmock, wire: Wire, case: Case) {
+async fn fault(server: &LlmockServer, wire: MockWire, case: RunFaultCase) {
     let name = case.name;
     server.reset();
-    server.scenario(&case.behaviors);
+    server.queue_behaviors(&case.behaviors);
     let (_kept, project) = project_of(wire, &server.base_url(wire));
     let thread = project.tenant().create(describe_draft()).await.unwrap();
     let ended = impatient(server, wire, &project)
-        .run(&thread.id, None, &Sink::none(), &Stop::never())
+        .run(&thread.id, None, &EventSink::none(), &StopReceiver::never())
         .await
         .expect(name);
     assert_eq!(ended.status, case.status, "{name}: {ended:?}");
@@ -241,7 +241,7 @@ async fn fault(server: &Llmock, wire: Wire, case: Case) {
 }
 
 /// Checks that every counted turn ended with a finish reason, and no partial reply counted as one.
-fn turns_are_whole(name: &str, ended: &Ended, events: &[threadkeep::wit::Event]) {
+fn turns_are_whole(name: &str, ended: &EndedRun, events: &[threadkeep::wit::Event]) {
     let results = events.iter().filter(|event| event.kind == "result").count() as u64;
     assert_eq!(ended.costs.turns, results, "{name}");
     for event in events.iter().filter(|event| event.kind == "message") {
@@ -256,14 +256,14 @@ fn turns_are_whole(name: &str, ended: &Ended, events: &[threadkeep::wit::Event])
 }
 
 /// A driver whose provider waits only a second for the next chunk.
-fn impatient(server: &Llmock, wire: Wire, project: &OpenProject) -> Driver {
-    struct Impatient(Arc<dyn Llm>);
-    impl Models for Impatient {
-        fn provider(&self, model: &str) -> Result<(Arc<dyn Llm>, String), Failure> {
+fn impatient(server: &LlmockServer, wire: MockWire, project: &OpenProject) -> Driver {
+    struct ImpatientModels(Arc<dyn ModelProvider>);
+    impl ModelProviders for ImpatientModels {
+        fn provider(&self, model: &str) -> Result<(Arc<dyn ModelProvider>, String), ModelFailure> {
             Ok((Arc::clone(&self.0), model.to_owned()))
         }
     }
     let (answer, idle) = (Duration::from_secs(120), Duration::from_secs(1));
-    let provider = Impatient(wire.adapter(server.base_url(wire), None, answer, idle));
-    project.driver_with(Arc::new(provider))
+    let provider = ImpatientModels(wire.adapter(server.base_url(wire), None, answer, idle));
+    project.driver_with_models(Arc::new(provider))
 }

@@ -1,18 +1,18 @@
 //! Runs through the component and the driver, over real stores, scripted models and a real model
 //! server.
 
-mod after;
-mod dropped;
-mod embed;
-mod fresh;
+mod after_run;
+mod concurrent_runs;
+mod dropped_runs;
+mod embedder_guarantees;
+pub(crate) mod fixture;
+mod fresh_instances;
 mod imports;
 mod limits;
 mod llmock;
-mod many;
 pub(crate) mod project;
-mod queue;
+mod run_queue;
 mod runs;
-mod texts;
-mod thinking;
-mod unread;
-pub(crate) mod world;
+mod thinking_blocks;
+mod unreadable_stores;
+mod unusual_text;

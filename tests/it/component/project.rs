@@ -2,12 +2,12 @@
 
 use cap_std::fs::Dir;
 use std::sync::{Arc, OnceLock};
-use threadkeep::authority::{Environment, Project};
+use threadkeep::authority::{EnvironmentSnapshot, ProjectDir};
 use threadkeep::engine::{CodeCache, Engine};
-use threadkeep::limits::Limits;
-use threadkeep::policy::{Policy, Preset};
+use threadkeep::limits::EngineLimits;
+use threadkeep::policy::{Policy, PolicyPreset};
 use threadkeep::project::{OpenProject, ProjectOptions};
-use threadkeep::storage::Storage;
+use threadkeep::storage::StorageBackend;
 use threadkeep::wit::registry;
 
 const DIRECTIVE: &str = "---
@@ -33,7 +33,7 @@ pub fn project_dir(models: &str) -> (tempfile::TempDir, Dir) {
 /// Opens it, over SQLite if no store is given.
 pub fn open(
     dir: Dir,
-    store: Option<Arc<dyn Storage>>,
+    store: Option<Arc<dyn StorageBackend>>,
     environment: &[(&str, &str)],
 ) -> OpenProject {
     open_on(engine(), dir, store, environment)
@@ -43,38 +43,40 @@ pub fn open(
 pub fn open_on(
     engine: Engine,
     dir: Dir,
-    store: Option<Arc<dyn Storage>>,
+    store: Option<Arc<dyn StorageBackend>>,
     environment: &[(&str, &str)],
 ) -> OpenProject {
     let pairs = environment
         .iter()
         .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
     let options = ProjectOptions {
-        environment: Environment::from_pairs(pairs),
+        environment: EnvironmentSnapshot::from_pairs(pairs),
         store,
-        ..ProjectOptions::new(Policy::preset(Preset::Local))
+        ..ProjectOptions::new(Policy::preset(PolicyPreset::Local))
     };
-    OpenProject::open(engine, &Project::from_dir(dir), options).unwrap()
+    OpenProject::open(engine, &ProjectDir::from_dir(dir), options).unwrap()
 }
 
 /// Returns the one engine of a test process: the component is compiled once.
 pub fn engine() -> Engine {
     static ENGINE: OnceLock<Engine> = OnceLock::new();
-    ENGINE.get_or_init(|| engine_with(Limits::local())).clone()
+    ENGINE
+        .get_or_init(|| engine_with(EngineLimits::local()))
+        .clone()
 }
 
 /// Returns the usual engine, and one with a fresh instance for every call: nothing that matters
 /// lives in an instance, so both must give the same answers.
 pub fn engines() -> [Engine; 2] {
-    let fresh = Limits {
+    let fresh = EngineLimits {
         instance_calls_max: 1,
-        ..Limits::local()
+        ..EngineLimits::local()
     };
     [engine(), engine_with(fresh)]
 }
 
 /// Builds an engine with other limits. All tests of a process share native code.
-pub fn engine_with(limits: Limits) -> Engine {
+pub fn engine_with(limits: EngineLimits) -> Engine {
     static CACHE: OnceLock<(tempfile::TempDir, CodeCache)> = OnceLock::new();
     let (_, cache) = CACHE.get_or_init(|| {
         let temporary = tempfile::tempdir().unwrap();

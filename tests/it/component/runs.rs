@@ -2,9 +2,9 @@
 
 use super::project::{describe_draft, engines, open_on, project_dir};
 use std::sync::Arc;
-use threadkeep::driver::{RunEvent, Sink, Stop};
+use threadkeep::driver::{EventSink, RunEvent, StopReceiver};
 use threadkeep::engine::Engine;
-use threadkeep::storage::{Storage, memory::MemoryStore};
+use threadkeep::storage::{StorageBackend, memory::MemoryStore};
 use threadkeep_tests::fixture::SCRIPTED_MODELS;
 
 const SCRIPT: &str = r#"[
@@ -13,16 +13,16 @@ const SCRIPT: &str = r#"[
   {"text": "It holds a note.", "usage": {"input": 150, "output": 20}}
 ]"#;
 
-async fn run_to_end(engine: Engine, store: Option<Arc<dyn Storage>>) {
+async fn run_to_end(engine: Engine, store: Option<Arc<dyn StorageBackend>>) {
     let (_kept, dir) = project_dir(SCRIPTED_MODELS);
     dir.write(".ai/script.json", SCRIPT).unwrap();
     let project = open_on(engine, dir, store, &[]);
     let thread = project.tenant().create(describe_draft()).await.unwrap();
     assert_eq!(thread.status, "created");
-    let (sink, mut events) = Sink::channel();
+    let (sink, mut events) = EventSink::channel();
     let ended = project
         .driver()
-        .run(&thread.id, None, &sink, &Stop::never())
+        .run(&thread.id, None, &sink, &StopReceiver::never())
         .await
         .unwrap();
     assert_eq!((ended.status.as_str(), ended.costs.turns), ("completed", 2));

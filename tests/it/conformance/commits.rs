@@ -1,75 +1,75 @@
 //! `commit` of records: conditions, conflicts, versions, all or nothing.
 
-use threadkeep::storage::Expect::{Absent, Any, Version};
-use threadkeep::storage::{COLLECTIONS, Op, Outcome, Storage};
+use threadkeep::storage::RecordExpectation::{Absent, Any, Version};
+use threadkeep::storage::{COLLECTIONS, CommitOp, CommitOutcome, StorageBackend};
 
 use super::fixture::{
-    MIB, append, check, commit, conflict, contents, delete, get, item, key, log, put, records,
+    MIB, append, check, commit, conflict, contents, delete, get, item, key, log, put_op, records,
     refuse_code, refuse_corrupt, trim,
 };
-use super::suite::Case;
+use super::suite::StoreCase;
 
-pub(super) const CASES: &[(&str, Case)] = &[
+pub(super) const CASES: &[(&str, StoreCase)] = &[
     ("a commit of nothing is committed", |store| {
         commit(store, &[]);
-        assert_eq!(store.commit(&[], true), Ok(Outcome::Committed));
+        assert_eq!(store.commit(&[], true), Ok(CommitOutcome::Committed));
     }),
     ("put of anything creates and replaces", put_any),
     ("put creates what must be absent", |store| {
-        commit(store, &[put("pin", "a", Absent, "1")]);
+        commit(store, &[put_op("pin", "a", Absent, "1")]);
         assert_eq!(get(store, "pin", "a"), Some(item("pin", "a", 1, "1")));
     }),
     ("put replaces what is at its version", put_version),
     ("every collection keeps records", every_collection),
     ("put where something is conflicts", |store| {
-        commit(store, &[put("head", "a", Any, "1")]);
+        commit(store, &[put_op("head", "a", Any, "1")]);
         conflict(
             store,
-            &[put("head", "a", Absent, "2")],
+            &[put_op("head", "a", Absent, "2")],
             &[item("head", "a", 1, "1")],
         );
     }),
     ("put at an old version conflicts", |store| {
-        commit(store, &[put("head", "a", Any, "1")]);
-        commit(store, &[put("head", "a", Any, "2")]);
+        commit(store, &[put_op("head", "a", Any, "1")]);
+        commit(store, &[put_op("head", "a", Any, "2")]);
         conflict(
             store,
-            &[put("head", "a", Version(1), "3")],
+            &[put_op("head", "a", Version(1), "3")],
             &[item("head", "a", 2, "2")],
         );
     }),
     ("put at a version to come conflicts", |store| {
-        commit(store, &[put("head", "a", Any, "1")]);
+        commit(store, &[put_op("head", "a", Any, "1")]);
         for version in [0, 2, 1 << 32, i64::MAX as u64, 1 << 63, u64::MAX] {
             conflict(
                 store,
-                &[put("head", "a", Version(version), "3")],
+                &[put_op("head", "a", Version(version), "3")],
                 &[item("head", "a", 1, "1")],
             );
         }
     }),
     ("put at a version of nothing conflicts", |store| {
         for version in [0, 1, u64::MAX] {
-            conflict(store, &[put("due", "a", Version(version), "3")], &[]);
+            conflict(store, &[put_op("due", "a", Version(version), "3")], &[]);
         }
     }),
     ("put at a version of what was deleted conflicts", |store| {
-        commit(store, &[put("due", "a", Any, "1")]);
+        commit(store, &[put_op("due", "a", Any, "1")]);
         commit(store, &[delete("due", "a")]);
-        conflict(store, &[put("due", "a", Version(1), "2")], &[]);
+        conflict(store, &[put_op("due", "a", Version(1), "2")], &[]);
     }),
     ("put of the same text is a new version", |store| {
-        commit(store, &[put("head", "a", Any, "1")]);
-        commit(store, &[put("head", "a", Version(1), "1")]);
+        commit(store, &[put_op("head", "a", Any, "1")]);
+        commit(store, &[put_op("head", "a", Version(1), "1")]);
         conflict(
             store,
-            &[put("head", "a", Version(1), "1")],
+            &[put_op("head", "a", Version(1), "1")],
             &[item("head", "a", 2, "1")],
         );
     }),
     ("check that holds changes nothing", check_holds),
     ("check of a version that is not conflicts", |store| {
-        commit(store, &[put("chain", "a", Any, "1")]);
+        commit(store, &[put_op("chain", "a", Any, "1")]);
         for version in [0, 2, u64::MAX] {
             conflict(
                 store,
@@ -82,7 +82,7 @@ pub(super) const CASES: &[(&str, Case)] = &[
         conflict(store, &[check("chain", "a", Version(1))], &[]);
     }),
     ("check of absence where something is conflicts", |store| {
-        commit(store, &[put("seen", "a", Any, "1")]);
+        commit(store, &[put_op("seen", "a", Any, "1")]);
         conflict(
             store,
             &[check("seen", "a", Absent)],
@@ -92,7 +92,7 @@ pub(super) const CASES: &[(&str, Case)] = &[
     ("check of anything is refused", |store| {
         refuse_code(
             store,
-            &[put("seen", "b", Any, "1"), check("seen", "a", Any)],
+            &[put_op("seen", "b", Any, "1"), check("seen", "a", Any)],
             "not-a-condition",
         );
     }),
@@ -122,27 +122,27 @@ pub(super) const CASES: &[(&str, Case)] = &[
         conflict_before_corrupt,
     ),
     ("a conflict is the same again", |store| {
-        commit(store, &[put("head", "a", Any, "1")]);
+        commit(store, &[put_op("head", "a", Any, "1")]);
         for _ in 0..3 {
             conflict(
                 store,
-                &[put("head", "a", Absent, "2")],
+                &[put_op("head", "a", Absent, "2")],
                 &[item("head", "a", 1, "1")],
             );
         }
-        commit(store, &[put("head", "a", Version(1), "2")]);
+        commit(store, &[put_op("head", "a", Version(1), "2")]);
     }),
     ("delete of nothing is nothing", |store| {
-        commit(store, &[delete("due", "a"), put("due", "b", Any, "1")]);
+        commit(store, &[delete("due", "a"), put_op("due", "b", Any, "1")]);
         assert_eq!(records(store, "due"), [item("due", "b", 1, "1")]);
     }),
     ("delete removes one record", delete_one),
     ("what was deleted begins at version 1", |store| {
         for collection in ["due", "inbox"] {
-            commit(store, &[put(collection, "a", Any, "1")]);
-            commit(store, &[put(collection, "a", Any, "2")]);
+            commit(store, &[put_op(collection, "a", Any, "1")]);
+            commit(store, &[put_op(collection, "a", Any, "2")]);
             commit(store, &[delete(collection, "a")]);
-            commit(store, &[put(collection, "a", Absent, "3")]);
+            commit(store, &[put_op(collection, "a", Absent, "3")]);
             assert_eq!(
                 get(store, collection, "a"),
                 Some(item(collection, "a", 1, "3"))
@@ -154,8 +154,8 @@ pub(super) const CASES: &[(&str, Case)] = &[
         commit(
             store,
             &[
-                put("due", "a", Any, "1"),
-                put("seen", "a", Any, "2"),
+                put_op("due", "a", Any, "1"),
+                put_op("seen", "a", Any, "2"),
                 delete("index", "a"),
             ],
         );
@@ -164,13 +164,13 @@ pub(super) const CASES: &[(&str, Case)] = &[
         "an unknown collection is refused in each operation",
         |store| {
             for op in [
-                put("heads", "a", Any, ""),
+                put_op("heads", "a", Any, ""),
                 check("", "a", Absent),
                 delete("history", "a"),
             ] {
                 refuse_code(
                     store,
-                    &[put("head", "ok", Any, ""), op],
+                    &[put_op("head", "ok", Any, ""), op],
                     "unknown-collection",
                 );
             }
@@ -178,11 +178,11 @@ pub(super) const CASES: &[(&str, Case)] = &[
     ),
     ("an empty key is refused in each operation", |store| {
         for op in [
-            put("head", "", Any, ""),
+            put_op("head", "", Any, ""),
             check("head", "", Absent),
             delete("head", ""),
         ] {
-            refuse_code(store, &[put("head", "ok", Any, ""), op], "empty-key");
+            refuse_code(store, &[put_op("head", "ok", Any, ""), op], "empty-key");
         }
     }),
     ("records and logs are written together", together),
@@ -190,9 +190,9 @@ pub(super) const CASES: &[(&str, Case)] = &[
     ("any name comes back as it was", any_name),
 ];
 
-fn put_any(store: &dyn Storage) {
+fn put_any(store: &dyn StorageBackend) {
     for (version, value) in [(1, "one"), (2, ""), (3, "three")] {
-        commit(store, &[put("head", "a", Any, value)]);
+        commit(store, &[put_op("head", "a", Any, value)]);
         assert_eq!(
             get(store, "head", "a"),
             Some(item("head", "a", version, value))
@@ -200,13 +200,18 @@ fn put_any(store: &dyn Storage) {
     }
 }
 
-fn put_version(store: &dyn Storage) {
+fn put_version(store: &dyn StorageBackend) {
     for collection in ["chain", "seen"] {
-        commit(store, &[put(collection, "a", Absent, "0")]);
+        commit(store, &[put_op(collection, "a", Absent, "0")]);
         for version in 1..20 {
             commit(
                 store,
-                &[put(collection, "a", Version(version), &version.to_string())],
+                &[put_op(
+                    collection,
+                    "a",
+                    Version(version),
+                    &version.to_string(),
+                )],
             );
         }
         assert_eq!(
@@ -216,10 +221,10 @@ fn put_version(store: &dyn Storage) {
     }
 }
 
-fn every_collection(store: &dyn Storage) {
+fn every_collection(store: &dyn StorageBackend) {
     let ops: Vec<_> = COLLECTIONS
         .iter()
-        .map(|(collection, _)| put(collection, "a", Absent, collection))
+        .map(|(collection, _)| put_op(collection, "a", Absent, collection))
         .collect();
     commit(store, &ops);
     for (collection, _) in COLLECTIONS {
@@ -227,10 +232,10 @@ fn every_collection(store: &dyn Storage) {
             records(store, collection),
             [item(collection, "a", 1, collection)]
         );
-        commit(store, &[put(collection, "a", Version(1), "2")]);
+        commit(store, &[put_op(collection, "a", Version(1), "2")]);
         conflict(
             store,
-            &[put(collection, "a", Version(1), "3")],
+            &[put_op(collection, "a", Version(1), "3")],
             &[item(collection, "a", 2, "2")],
         );
         commit(
@@ -245,8 +250,8 @@ fn every_collection(store: &dyn Storage) {
     }
 }
 
-fn check_holds(store: &dyn Storage) {
-    commit(store, &[put("chain", "a", Any, "1")]);
+fn check_holds(store: &dyn StorageBackend) {
+    commit(store, &[put_op("chain", "a", Any, "1")]);
     let before = contents(store);
     commit(
         store,
@@ -255,14 +260,17 @@ fn check_holds(store: &dyn Storage) {
     assert_eq!(contents(store), before);
 }
 
-fn check_stops_all(store: &dyn Storage) {
+fn check_stops_all(store: &dyn StorageBackend) {
     commit(
         store,
-        &[put("due", "gone", Any, "1"), append("history", "p", 1, "1")],
+        &[
+            put_op("due", "gone", Any, "1"),
+            append("history", "p", 1, "1"),
+        ],
     );
     let ops = [
         check("chain", "a", Version(7)),
-        put("head", "a", Any, "1"),
+        put_op("head", "a", Any, "1"),
         delete("due", "gone"),
         append("history", "p", 2, "2"),
         append("history", "q", 1, "2"),
@@ -271,36 +279,36 @@ fn check_stops_all(store: &dyn Storage) {
     conflict(store, &ops, &[]);
 }
 
-fn last_condition_stops_all(store: &dyn Storage) {
+fn last_condition_stops_all(store: &dyn StorageBackend) {
     commit(
         store,
         &[
-            put("head", "a", Any, "1"),
-            put("due", "gone", Any, "1"),
+            put_op("head", "a", Any, "1"),
+            put_op("due", "gone", Any, "1"),
             append("history", "p", 1, "1"),
         ],
     );
     let ops = [
-        put("head", "a", Version(1), "2"),
-        put("head", "b", Absent, "2"),
-        put("partial", "c", Any, "2"),
+        put_op("head", "a", Version(1), "2"),
+        put_op("head", "b", Absent, "2"),
+        put_op("partial", "c", Any, "2"),
         delete("due", "gone"),
         append("history", "p", 2, "2"),
         append("history", "q", 1, "2"),
         trim("history", "p", 2),
-        put("chain", "z", Version(1), "2"),
+        put_op("chain", "z", Version(1), "2"),
     ];
     conflict(store, &ops, &[item("head", "a", 1, "1")]);
 }
 
-fn conflict_bounded(store: &dyn Storage) {
+fn conflict_bounded(store: &dyn StorageBackend) {
     let large = "v".repeat(MIB);
     let names = ["a", "b", "c", "d", "e"];
     for name in names {
-        commit(store, &[put("pin", name, Any, &large)]);
+        commit(store, &[put_op("pin", name, Any, &large)]);
     }
-    commit(store, &[put("due", "f", Any, "")]);
-    let mut ops: Vec<Op> = names.map(|name| check("pin", name, Absent)).into();
+    commit(store, &[put_op("due", "f", Any, "")]);
+    let mut ops: Vec<CommitOp> = names.map(|name| check("pin", name, Absent)).into();
     ops.push(check("due", "f", Absent));
     let mut found: Vec<_> = names[..4]
         .iter()
@@ -310,20 +318,20 @@ fn conflict_bounded(store: &dyn Storage) {
     conflict(store, &ops, &found);
 }
 
-fn conflict_finds_all(store: &dyn Storage) {
+fn conflict_finds_all(store: &dyn StorageBackend) {
     commit(
         store,
         &[
-            put("seen", "c", Any, "3"),
-            put("head", "b", Any, "2"),
-            put("chain", "a", Any, "1"),
+            put_op("seen", "c", Any, "3"),
+            put_op("head", "b", Any, "2"),
+            put_op("chain", "a", Any, "1"),
         ],
     );
     let ops = [
-        put("seen", "c", Version(1), "new"),
+        put_op("seen", "c", Version(1), "new"),
         check("head", "none", Absent),
         check("head", "b", Version(9)),
-        put("head", "other", Absent, "new"),
+        put_op("head", "other", Absent, "new"),
         check("chain", "a", Version(1)),
     ];
     conflict(
@@ -337,39 +345,42 @@ fn conflict_finds_all(store: &dyn Storage) {
     );
 }
 
-fn conflict_leaves_out(store: &dyn Storage) {
+fn conflict_leaves_out(store: &dyn StorageBackend) {
     commit(
         store,
         &[
-            put("head", "a", Any, "1"),
-            put("head", "b", Any, "1"),
-            put("head", "c", Any, "1"),
+            put_op("head", "a", Any, "1"),
+            put_op("head", "b", Any, "1"),
+            put_op("head", "c", Any, "1"),
         ],
     );
     let ops = [
-        put("head", "a", Any, "2"),
+        put_op("head", "a", Any, "2"),
         delete("head", "b"),
-        put("head", "c", Absent, "2"),
+        put_op("head", "c", Absent, "2"),
     ];
     conflict(store, &ops, &[item("head", "c", 1, "1")]);
 }
 
-fn conflict_large(store: &dyn Storage) {
+fn conflict_large(store: &dyn StorageBackend) {
     let value = "v".repeat(900_000);
-    commit(store, &[put("thread", "a", Any, &value)]);
+    commit(store, &[put_op("thread", "a", Any, &value)]);
     conflict(
         store,
-        &[put("thread", "a", Absent, "")],
+        &[put_op("thread", "a", Absent, "")],
         &[item("thread", "a", 1, &value)],
     );
 }
 
-fn conflict_before_corrupt(store: &dyn Storage) {
+fn conflict_before_corrupt(store: &dyn StorageBackend) {
     commit(
         store,
-        &[put("head", "a", Any, "1"), append("history", "p", 1, "1")],
+        &[
+            put_op("head", "a", Any, "1"),
+            append("history", "p", 1, "1"),
+        ],
     );
-    let stale = put("head", "a", Version(3), "2");
+    let stale = put_op("head", "a", Version(3), "2");
     let found = [item("head", "a", 1, "1")];
     for wrong in [
         append("history", "p", 1, "2"),
@@ -378,18 +389,18 @@ fn conflict_before_corrupt(store: &dyn Storage) {
     ] {
         conflict(store, &[wrong.clone(), stale.clone()], &found);
         conflict(store, &[stale.clone(), wrong.clone()], &found);
-        refuse_corrupt(store, &[put("head", "a", Version(1), "2"), wrong]);
+        refuse_corrupt(store, &[put_op("head", "a", Version(1), "2"), wrong]);
     }
 }
 
-fn delete_one(store: &dyn Storage) {
+fn delete_one(store: &dyn StorageBackend) {
     for collection in ["due", "head"] {
         commit(
             store,
             &[
-                put(collection, "a", Any, "1"),
-                put(collection, "a\0", Any, "2"),
-                put(collection, "b", Any, "3"),
+                put_op(collection, "a", Any, "1"),
+                put_op(collection, "a\0", Any, "2"),
+                put_op(collection, "b", Any, "3"),
             ],
         );
         commit(store, &[delete(collection, "a")]);
@@ -403,11 +414,11 @@ fn delete_one(store: &dyn Storage) {
     }
 }
 
-fn named_twice(store: &dyn Storage) {
-    commit(store, &[put("head", "a", Any, "1")]);
-    let ops: [fn() -> Op; 4] = [
-        || put("head", "a", Any, "2"),
-        || put("head", "a", Version(1), "3"),
+fn named_twice(store: &dyn StorageBackend) {
+    commit(store, &[put_op("head", "a", Any, "1")]);
+    let ops: [fn() -> CommitOp; 4] = [
+        || put_op("head", "a", Any, "2"),
+        || put_op("head", "a", Version(1), "3"),
         || check("head", "a", Version(1)),
         || delete("head", "a"),
     ];
@@ -415,23 +426,23 @@ fn named_twice(store: &dyn Storage) {
         for second in ops {
             refuse_code(
                 store,
-                &[first(), put("head", "b", Any, ""), second()],
+                &[first(), put_op("head", "b", Any, ""), second()],
                 "key-named-twice",
             );
         }
     }
 }
 
-fn together(store: &dyn Storage) {
+fn together(store: &dyn StorageBackend) {
     let ops = [
-        put("head", "p", Absent, "head"),
-        put("chain", "p", Absent, "chain"),
+        put_op("head", "p", Absent, "head"),
+        put_op("chain", "p", Absent, "chain"),
         append("history", "p", 1, "first"),
-        put("due", "1", Any, ""),
+        put_op("due", "1", Any, ""),
     ];
     commit(store, &ops);
     let ops = [
-        put("head", "p", Version(1), "head 2"),
+        put_op("head", "p", Version(1), "head 2"),
         check("chain", "p", Version(1)),
         append("history", "p", 2, "second"),
         delete("due", "1"),
@@ -471,14 +482,14 @@ const TEXTS: [&str; 14] = [
     "\\u0000",
 ];
 
-fn any_text(store: &dyn Storage) {
+fn any_text(store: &dyn StorageBackend) {
     for (place, text) in TEXTS.iter().enumerate() {
         let name = format!("text {place}");
         commit(
             store,
             &[
-                put("head", &name, Any, text),
-                put("seen", &name, Any, text),
+                put_op("head", &name, Any, text),
+                put_op("seen", &name, Any, text),
                 append("blob", &name, 1, text),
             ],
         );
@@ -493,13 +504,13 @@ fn any_text(store: &dyn Storage) {
         assert_eq!(log(store, "blob", &name), [(1, (*text).to_owned())]);
         conflict(
             store,
-            &[put("head", &name, Absent, "")],
+            &[put_op("head", &name, Absent, "")],
             &[item("head", &name, 1, text)],
         );
     }
 }
 
-fn any_name(store: &dyn Storage) {
+fn any_name(store: &dyn StorageBackend) {
     for (place, name) in TEXTS
         .iter()
         .enumerate()
@@ -509,8 +520,8 @@ fn any_name(store: &dyn Storage) {
         commit(
             store,
             &[
-                put("head", name, Absent, &value),
-                put("due", name, Absent, &value),
+                put_op("head", name, Absent, &value),
+                put_op("due", name, Absent, &value),
                 append("history", name, 1, &value),
             ],
         );

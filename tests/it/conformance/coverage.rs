@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use threadkeep::storage::{
-    ANSWER_BYTES_MAX, COMMIT_BYTES_MAX, COMMIT_OPS_MAX, Expect, Item, KEY_BYTES_MAX, Key, Line, Op,
-    Outcome, PAGE_BYTES_MAX, PAGE_ENTRIES_MAX, Page, Quota, Storage, StorageError, VALUE_BYTES_MAX,
+    ANSWER_BYTES_MAX, COMMIT_BYTES_MAX, COMMIT_OPS_MAX, CommitOp, CommitOutcome, KEY_BYTES_MAX,
+    LogEntry, PAGE_BYTES_MAX, PAGE_ENTRIES_MAX, RecordExpectation, RecordKey, RecordPage,
+    StorageBackend, StorageError, StorageQuota, StoredRecord, VALUE_BYTES_MAX,
 };
 
 use super::differential::error_kind;
-use super::suite::{Home, MemoryHome, cases};
+use super::suite::{MemoryHome, StoreHome, cases};
 
 /// The contract in Rust, whose lists are read from its text.
 const CONTRACT: &str = include_str!("../../../host/src/storage/mod.rs");
@@ -30,21 +31,21 @@ const ELSEWHERE: [(&str, &str, &str); 2] = [
 ];
 
 /// Observations, each with the first case that made it.
-type Seen = Arc<Mutex<BTreeMap<String, &'static str>>>;
+type WitnessNotes = Arc<Mutex<BTreeMap<String, &'static str>>>;
 
-struct Witness {
-    inner: Arc<dyn Storage>,
+struct WitnessStore {
+    inner: Arc<dyn StorageBackend>,
     case: &'static str,
-    seen: Seen,
+    seen: WitnessNotes,
 }
 
-impl Witness {
+impl WitnessStore {
     fn note(&self, what: String) {
         self.seen.lock().unwrap().entry(what).or_insert(self.case);
     }
 
     /// Notes an answer, and whether a size was at its limit or one above.
-    fn answered<T>(
+    fn note_answer<T>(
         &self,
         operation: &str,
         answer: &Result<T, StorageError>,
@@ -78,16 +79,17 @@ impl Witness {
     }
 }
 
-impl Storage for Witness {
-    fn get(&self, keys: &[Key]) -> Result<Vec<Item>, StorageError> {
+impl StorageBackend for WitnessStore {
+    fn get(&self, keys: &[RecordKey]) -> Result<Vec<StoredRecord>, StorageError> {
         let answer = self.inner.get(keys);
         let longest = keys.iter().map(|key| key.name.len()).max().unwrap_or(0);
         let sizes = [
             ("PAGE_ENTRIES_MAX", PAGE_ENTRIES_MAX as usize, keys.len()),
             ("KEY_BYTES_MAX", KEY_BYTES_MAX, longest),
         ];
-        self.answered("get", &answer, &sizes);
-        let bytes = |items: &Vec<Item>| items.iter().map(|item| item.value.len()).sum::<usize>();
+        self.note_answer("get", &answer, &sizes);
+        let bytes =
+            |items: &Vec<StoredRecord>| items.iter().map(|item| item.value.len()).sum::<usize>();
         if answer
             .as_ref()
             .is_ok_and(|items| bytes(items) == ANSWER_BYTES_MAX)
@@ -113,7 +115,7 @@ impl Storage for Witness {
         end: &str,
         limit: u32,
         reverse: bool,
-    ) -> Result<Page, StorageError> {
+    ) -> Result<RecordPage, StorageError> {
         let answer = self.inner.scan(collection, start, end, limit, reverse);
         let sizes = [
             (
@@ -123,7 +125,7 @@ impl Storage for Witness {
             ),
             ("KEY_BYTES_MAX", KEY_BYTES_MAX, start.len().max(end.len())),
         ];
-        self.answered(if reverse { "scan back" } else { "scan" }, &answer, &sizes);
+        self.note_answer(if reverse { "scan back" } else { "scan" }, &answer, &sizes);
         if let Ok(page) = &answer {
             let bytes = page.items.iter().map(|item| item.value.len()).sum();
             self.page(bytes, page.cursor.is_some());
@@ -138,7 +140,7 @@ impl Storage for Witness {
         start: u64,
         limit: u32,
         reverse: bool,
-    ) -> Result<Vec<Line>, StorageError> {
+    ) -> Result<Vec<LogEntry>, StorageError> {
         let answer = self.inner.read_log(log, partition, start, limit, reverse);
         let sizes = [
             (
@@ -149,11 +151,11 @@ impl Storage for Witness {
             ("KEY_BYTES_MAX", KEY_BYTES_MAX, partition.len()),
         ];
         let operation = if reverse { "read-log back" } else { "read-log" };
-        self.answered(operation, &answer, &sizes);
+        self.note_answer(operation, &answer, &sizes);
         answer
     }
 
-    fn commit(&self, ops: &[Op], closing: bool) -> Result<Outcome, StorageError> {
+    fn commit(&self, ops: &[CommitOp], closing: bool) -> Result<CommitOutcome, StorageError> {
         let answer = self.inner.commit(ops, closing);
         let (mut longest, mut largest, mut bytes) = (0, 0, 0);
         for op in ops {
@@ -162,11 +164,11 @@ impl Storage for Witness {
             largest = largest.max(value);
             bytes += name + value;
             let word = match &answer {
-                Ok(Outcome::Committed) => "committed",
-                Ok(Outcome::Conflict(_)) => "conflict",
+                Ok(CommitOutcome::Committed) => "committed",
+                Ok(CommitOutcome::Conflict(_)) => "conflict",
                 Err(_) => "refused",
             };
-            self.note(format!("{}: {word}", words(op)));
+            self.note(format!("{}: {word}", op_words(op)));
         }
         let sizes = [
             ("KEY_BYTES_MAX", KEY_BYTES_MAX, longest),
@@ -174,7 +176,7 @@ impl Storage for Witness {
             ("COMMIT_OPS_MAX", COMMIT_OPS_MAX, ops.len()),
             ("COMMIT_BYTES_MAX", COMMIT_BYTES_MAX, bytes),
         ];
-        self.answered(
+        self.note_answer(
             if closing { "closing commit" } else { "commit" },
             &answer,
             &sizes,
@@ -184,41 +186,43 @@ impl Storage for Witness {
 }
 
 /// Bytes of the name and of the value.
-fn sizes(op: &Op) -> (usize, usize) {
+fn sizes(op: &CommitOp) -> (usize, usize) {
     match op {
-        Op::Check { key, .. } | Op::Delete { key } => (key.name.len(), 0),
-        Op::Put { key, value, .. } => (key.name.len(), value.len()),
-        Op::Append {
+        CommitOp::Check { key, .. } | CommitOp::Delete { key } => (key.name.len(), 0),
+        CommitOp::Put { key, value, .. } => (key.name.len(), value.len()),
+        CommitOp::Append {
             partition, value, ..
         } => (partition.len(), value.len()),
-        Op::Trim { partition, .. } => (partition.len(), 0),
+        CommitOp::Trim { partition, .. } => (partition.len(), 0),
     }
 }
 
-fn words(op: &Op) -> &'static str {
-    let expect = |expect: &Expect, words: [&'static str; 3]| match expect {
-        Expect::Any => words[0],
-        Expect::Absent => words[1],
-        Expect::Version(_) => words[2],
+fn op_words(op: &CommitOp) -> &'static str {
+    let expect = |expect: &RecordExpectation, words: [&'static str; 3]| match expect {
+        RecordExpectation::Any => words[0],
+        RecordExpectation::Absent => words[1],
+        RecordExpectation::Version(_) => words[2],
     };
     match op {
-        Op::Check { expect: e, .. } => expect(e, ["check any", "check absent", "check version"]),
-        Op::Put { expect: e, .. } => expect(e, ["put any", "put absent", "put version"]),
-        Op::Delete { .. } => "delete",
-        Op::Append { .. } => "append",
-        Op::Trim { .. } => "trim",
+        CommitOp::Check { expect: e, .. } => {
+            expect(e, ["check any", "check absent", "check version"])
+        }
+        CommitOp::Put { expect: e, .. } => expect(e, ["put any", "put absent", "put version"]),
+        CommitOp::Delete { .. } => "delete",
+        CommitOp::Append { .. } => "append",
+        CommitOp::Trim { .. } => "trim",
     }
 }
 
 struct WitnessedHome {
     inner: MemoryHome,
     case: &'static str,
-    seen: Seen,
+    seen: WitnessNotes,
 }
 
-impl Home for WitnessedHome {
-    fn open(&self) -> Arc<dyn Storage> {
-        Arc::new(Witness {
+impl StoreHome for WitnessedHome {
+    fn open(&self) -> Arc<dyn StorageBackend> {
+        Arc::new(WitnessStore {
             inner: self.inner.open(),
             case: self.case,
             seen: Arc::clone(&self.seen),
@@ -227,22 +231,22 @@ impl Home for WitnessedHome {
 }
 
 /// The names between backticks in the part of the contract from `start` to `end`.
-fn listed(start: &str, end: &str) -> Vec<&'static str> {
+fn listed_names(start: &str, end: &str) -> Vec<&'static str> {
     let (_, rest) = CONTRACT.split_once(start).expect("the contract says it");
     let (list, _) = rest.split_once(end).expect("the list ends");
     list.split('`').skip(1).step_by(2).collect()
 }
 
 /// The items that the contract's text names, in the words of the witness.
-fn named() -> Vec<String> {
+fn contract_items() -> Vec<String> {
     let limits = CONTRACT
         .lines()
         .filter_map(|line| line.strip_prefix("pub const ")?.split_once(':'))
         .map(|(name, _)| name)
         .filter(|name| name.ends_with("_MAX"));
     let limits = limits.flat_map(|name| [format!("{name} reached"), format!("{name} exceeded")]);
-    let sizes = listed("`what` names the size: ", ".\n").into_iter();
-    let codes = listed("Nothing was written. Codes: ", ", and a backend's own").into_iter();
+    let sizes = listed_names("`what` names the size: ", ".\n").into_iter();
+    let codes = listed_names("Nothing was written. Codes: ", ", and a backend's own").into_iter();
     let mut named: Vec<String> = limits.collect();
     named.extend(sizes.map(|size| format!("error too-large {size}")));
     named.extend(codes.map(|code| format!("error other {code}")));
@@ -291,17 +295,17 @@ fn variants() -> Vec<(&'static str, &'static str)> {
 
 #[test]
 fn every_operation_error_and_limit_is_met_by_a_case() {
-    let seen = Seen::default();
+    let seen = WitnessNotes::default();
     for case in cases() {
-        let home = |quota: Option<Quota>| {
+        let home = |quota: Option<StorageQuota>| {
             let (inner, seen) = (MemoryHome::new(quota), Arc::clone(&seen));
             let case = case.name;
-            Box::new(WitnessedHome { inner, case, seen }) as Box<dyn Home>
+            Box::new(WitnessedHome { inner, case, seen }) as Box<dyn StoreHome>
         };
         case.run(&home);
     }
     let seen = seen.lock().unwrap();
-    let named = named();
+    let named = contract_items();
     for what in &named {
         println!("{what:<36} {}", seen.get(what).unwrap_or(&"by no case"));
     }

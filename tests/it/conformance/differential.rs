@@ -7,19 +7,21 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::thread::scope;
 
-use threadkeep::storage::{Key, Op, Outcome, Quota, Storage, StorageError};
+use threadkeep::storage::{
+    CommitOp, CommitOutcome, RecordKey, StorageBackend, StorageError, StorageQuota,
+};
 
-use super::broken::{BrokenHome, Fault};
+use super::broken_stores::{BrokenHome, StoreFault};
 use super::fixture::{SqliteFixture, contents};
-use super::random::{Maker, Random};
-use super::suite::{Home, MemoryHome};
+use super::random_operations::{OperationMaker, SeededRandom};
+use super::suite::{MemoryHome, StoreHome};
 
 const SEEDS: u64 = 20;
 const STEPS: u64 = 2_000;
 /// Histories that run at once: a store waits for its disk most of the time.
 const AT_ONCE: usize = 4;
 /// Small enough to be reached sometimes. Every other history has it.
-const QUOTA: Quota = Quota {
+const QUOTA: StorageQuota = StorageQuota {
     limit_bytes: 60_000,
     closing_margin_bytes: 2_000,
 };
@@ -53,47 +55,47 @@ const HAPPENINGS: [&str; 25] = [
     "read: too-large page",
 ];
 
-type Counts = BTreeMap<String, u64>;
+type SituationCounts = BTreeMap<String, u64>;
 
 /// A difference between two stores.
 #[derive(Debug)]
-struct Difference {
+struct StoreDifference {
     /// Steps that the history needs to show it.
     steps: u64,
     what: String,
 }
 
 /// A history under way in the reference store and the judged one.
-struct History<'a> {
-    random: Random,
-    believed: &'a dyn Storage,
-    counts: &'a mut Counts,
+struct ComparedHistory<'a> {
+    random: SeededRandom,
+    believed: &'a dyn StorageBackend,
+    counts: &'a mut SituationCounts,
 }
 
-impl History<'_> {
+impl ComparedHistory<'_> {
     fn count(&mut self, what: impl Into<String>) {
         *self.counts.entry(what.into()).or_default() += 1;
     }
 
-    fn commit(&mut self, judged: &dyn Storage) -> Result<(), String> {
-        let ops = Maker::new(&mut self.random, self.believed).ops();
+    fn commit(&mut self, judged: &dyn StorageBackend) -> Result<(), String> {
+        let ops = OperationMaker::new(&mut self.random, self.believed).ops();
         let closing = self.random.one_in(5);
         let (removed, trimmed) = (self.deletes(&ops), self.trims(&ops));
         let expected = self.believed.commit(&ops, closing);
-        same(&expected, &judged.commit(&ops, closing), || {
+        check_same(&expected, &judged.commit(&ops, closing), || {
             format!("commit, closing {closing}: {ops:?}")
         })?;
         self.count(format!("commit: {}", kind(&expected)));
-        if expected == Ok(Outcome::Committed) {
+        if expected == Ok(CommitOutcome::Committed) {
             (0..removed).for_each(|_| self.count("deleted a record"));
             (0..trimmed).for_each(|_| self.count("trimmed a log"));
         }
         if matches!(expected, Err(StorageError::QuotaExceeded { .. })) && !closing {
             let expected = self.believed.commit(&ops, true);
-            same(&expected, &judged.commit(&ops, true), || {
+            check_same(&expected, &judged.commit(&ops, true), || {
                 format!("the same commit, closing: {ops:?}")
             })?;
-            if expected == Ok(Outcome::Committed) {
+            if expected == Ok(CommitOutcome::Committed) {
                 self.count("closed within the margin");
             }
         }
@@ -101,9 +103,9 @@ impl History<'_> {
     }
 
     /// Counts deletions of existing records.
-    fn deletes(&self, ops: &[Op]) -> usize {
-        let there = |op: &&Op| match op {
-            Op::Delete { key } => self
+    fn deletes(&self, ops: &[CommitOp]) -> usize {
+        let there = |op: &&CommitOp| match op {
+            CommitOp::Delete { key } => self
                 .believed
                 .get(std::slice::from_ref(key))
                 .is_ok_and(|found| !found.is_empty()),
@@ -113,9 +115,9 @@ impl History<'_> {
     }
 
     /// Counts trims that shorten a log.
-    fn trims(&self, ops: &[Op]) -> usize {
-        let shortens = |op: &&Op| match op {
-            Op::Trim {
+    fn trims(&self, ops: &[CommitOp]) -> usize {
+        let shortens = |op: &&CommitOp| match op {
+            CommitOp::Trim {
                 log,
                 partition,
                 below,
@@ -128,7 +130,7 @@ impl History<'_> {
         ops.iter().filter(shortens).count()
     }
 
-    fn read(&mut self, judged: &dyn Storage) -> Result<(), String> {
+    fn read(&mut self, judged: &dyn StorageBackend) -> Result<(), String> {
         let random = &mut self.random;
         let count = if random.one_in(200) {
             501
@@ -136,7 +138,7 @@ impl History<'_> {
             random.below(5)
         };
         let keys: Vec<_> = (0..count)
-            .map(|_| Key::new(random.collection(), random.name()))
+            .map(|_| RecordKey::new(random.collection(), random.name()))
             .collect();
         let (collection, start, end) = (random.collection(), random.name(), random.name());
         let (start, end) = (
@@ -145,29 +147,29 @@ impl History<'_> {
         );
         let (limit, reverse) = (random.pick(&[0, 1, 2, 3, 500, 501]), random.one_in(2));
         let (log, partition, from) = (random.log(), random.name(), random.below(20));
-        self.alike(judged, &|store| store.get(&keys), || {
+        self.compare_reads(judged, &|store| store.get(&keys), || {
             format!("get {keys:?}")
         })?;
-        self.alike(
+        self.compare_reads(
             judged,
             &|store| store.scan(&collection, start, end, limit, reverse),
             || format!("scan {collection} {start:?}..{end:?} {limit} {reverse}"),
         )?;
-        self.alike(
+        self.compare_reads(
             judged,
             &|store| store.read_log(&log, &partition, from, limit, reverse),
             || format!("read {log}/{partition:?} {from} {limit} {reverse}"),
         )
     }
 
-    fn alike<T: PartialEq + std::fmt::Debug>(
+    fn compare_reads<T: PartialEq + std::fmt::Debug>(
         &mut self,
-        judged: &dyn Storage,
-        read: &dyn Fn(&dyn Storage) -> Result<T, StorageError>,
+        judged: &dyn StorageBackend,
+        read: &dyn Fn(&dyn StorageBackend) -> Result<T, StorageError>,
         what: impl Fn() -> String,
     ) -> Result<(), String> {
         let expected = read(self.believed);
-        same(&expected, &read(judged), what)?;
+        check_same(&expected, &read(judged), what)?;
         self.count(match &expected {
             Ok(_) => "read: given".to_owned(),
             Err(error) => format!("read: {}", error_kind(error)),
@@ -176,7 +178,7 @@ impl History<'_> {
     }
 }
 
-fn same<T: PartialEq + std::fmt::Debug>(
+fn check_same<T: PartialEq + std::fmt::Debug>(
     expected: &T,
     found: &T,
     what: impl Fn() -> String,
@@ -187,10 +189,10 @@ fn same<T: PartialEq + std::fmt::Debug>(
     }
 }
 
-fn kind(answer: &Result<Outcome, StorageError>) -> String {
+fn kind(answer: &Result<CommitOutcome, StorageError>) -> String {
     match answer {
-        Ok(Outcome::Committed) => "committed".to_owned(),
-        Ok(Outcome::Conflict(_)) => "conflict".to_owned(),
+        Ok(CommitOutcome::Committed) => "committed".to_owned(),
+        Ok(CommitOutcome::Conflict(_)) => "conflict".to_owned(),
         Err(error) => error_kind(error),
     }
 }
@@ -211,19 +213,19 @@ pub(super) fn error_kind(error: &StorageError) -> String {
 /// after each of them.
 fn run(
     (seed, steps, thorough): (u64, u64, bool),
-    new_home: &dyn Fn(Option<Quota>) -> Box<dyn Home>,
-    counts: &mut Counts,
-) -> Result<(), Difference> {
+    new_home: &dyn Fn(Option<StorageQuota>) -> Box<dyn StoreHome>,
+    counts: &mut SituationCounts,
+) -> Result<(), StoreDifference> {
     let quota = seed.is_multiple_of(2).then_some(QUOTA);
     let (home, believed) = (new_home(quota), MemoryHome::new(quota).open());
     let mut judged = home.open();
-    let mut history = History {
-        random: Random(seed),
+    let mut history = ComparedHistory {
+        random: SeededRandom(seed),
         believed: &*believed,
         counts,
     };
     for step in 1..=steps {
-        let differs = |what| Difference { steps: step, what };
+        let differs = |what| StoreDifference { steps: step, what };
         history.commit(&*judged).map_err(differs)?;
         history.read(&*judged).map_err(differs)?;
         let reopens = history.random.one_in(40);
@@ -233,7 +235,7 @@ fn run(
             history.count("reopened");
         }
         if reopens || thorough || step == steps {
-            same(&contents(&*believed), &contents(&*judged), || {
+            check_same(&contents(&*believed), &contents(&*judged), || {
                 "contents".to_owned()
             })
             .map_err(differs)?;
@@ -246,13 +248,17 @@ fn run(
 fn check(
     seed: u64,
     steps: u64,
-    new_home: &dyn Fn(Option<Quota>) -> Box<dyn Home>,
-    counts: &mut Counts,
-) -> Result<(), Difference> {
+    new_home: &dyn Fn(Option<StorageQuota>) -> Box<dyn StoreHome>,
+    counts: &mut SituationCounts,
+) -> Result<(), StoreDifference> {
     let Err(seen) = run((seed, steps, false), new_home, counts) else {
         return Ok(());
     };
-    let shortest = run((seed, seen.steps, true), new_home, &mut Counts::new());
+    let shortest = run(
+        (seed, seen.steps, true),
+        new_home,
+        &mut SituationCounts::new(),
+    );
     Err(shortest.err().unwrap_or(seen))
 }
 
@@ -265,14 +271,14 @@ fn memory_and_sqlite_answer_alike() {
     let seed = number_from("THREADKEEP_SEED");
     let steps = number_from("THREADKEEP_STEPS").unwrap_or(STEPS);
     let seeds: Vec<u64> = seed.map_or_else(|| (1..=SEEDS).collect(), |seed| vec![seed]);
-    let (waiting, total) = (Mutex::new(seeds.iter()), Mutex::new(Counts::new()));
+    let (waiting, total) = (Mutex::new(seeds.iter()), Mutex::new(SituationCounts::new()));
     let worker = || {
-        let mut counts = Counts::new();
+        let mut counts = SituationCounts::new();
         loop {
             let next = waiting.lock().unwrap().next();
             let Some(seed) = next else { break };
-            let home = |quota| Box::new(SqliteFixture::with_quota(quota)) as Box<dyn Home>;
-            if let Err(Difference { steps, what }) = check(*seed, steps, &home, &mut counts) {
+            let home = |quota| Box::new(SqliteFixture::with_quota(quota)) as Box<dyn StoreHome>;
+            if let Err(StoreDifference { steps, what }) = check(*seed, steps, &home, &mut counts) {
                 panic!("THREADKEEP_SEED={seed} THREADKEEP_STEPS={steps} shows: {what}");
             }
         }
@@ -297,15 +303,15 @@ fn memory_and_sqlite_answer_alike() {
 #[test]
 fn a_difference_is_told_with_the_shortest_history_that_shows_it() {
     for fault in [
-        Fault::TrimsTooLittle,
-        Fault::DeleteIgnored,
-        Fault::VersionNotCounted,
-        Fault::ConflictStale,
-        Fault::MarginForAll,
+        StoreFault::TrimsTooLittle,
+        StoreFault::DeleteIgnored,
+        StoreFault::VersionNotCounted,
+        StoreFault::ConflictStale,
+        StoreFault::MarginForAll,
     ] {
-        let home = |quota| Box::new(BrokenHome::new(fault, quota)) as Box<dyn Home>;
+        let home = |quota| Box::new(BrokenHome::new(fault, quota)) as Box<dyn StoreHome>;
         let seed = 2;
-        let check = |steps| check(seed, steps, &home, &mut Counts::new());
+        let check = |steps| check(seed, steps, &home, &mut SituationCounts::new());
         let Err(difference) = check(STEPS) else {
             panic!("{fault:?} is not found in {STEPS} steps");
         };

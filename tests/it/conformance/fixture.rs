@@ -6,12 +6,13 @@ use std::sync::Arc;
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 use tempfile::TempDir;
-use threadkeep::storage::sqlite::{Durability, SqliteOptions, SqliteStore, Stores};
+use threadkeep::storage::sqlite::{CommitDurability, SqliteOptions, SqliteStore, StorePool};
 use threadkeep::storage::{
-    COLLECTIONS, Expect, Item, Key, LOGS, Line, Op, Outcome, Quota, Storage, StorageError,
+    COLLECTIONS, CommitOp, CommitOutcome, LOGS, LogEntry, RecordExpectation, RecordKey,
+    StorageBackend, StorageError, StorageQuota, StoredRecord,
 };
 
-use super::suite::Home;
+use super::suite::StoreHome;
 
 pub(super) const MIB: usize = 1 << 20;
 /// Name of the file in the tests' directories.
@@ -21,11 +22,11 @@ pub(super) const FILE: &str = "registry.db";
 pub(super) struct SqliteFixture {
     pub(super) temp: TempDir,
     pub(super) dir: Dir,
-    quota: Option<Quota>,
+    quota: Option<StorageQuota>,
 }
 
-impl Home for SqliteFixture {
-    fn open(&self) -> Arc<dyn Storage> {
+impl StoreHome for SqliteFixture {
+    fn open(&self) -> Arc<dyn StorageBackend> {
         Arc::new(self.open_with(self.quota))
     }
 }
@@ -35,7 +36,7 @@ impl SqliteFixture {
         Self::with_quota(None)
     }
 
-    pub(super) fn with_quota(quota: Option<Quota>) -> Self {
+    pub(super) fn with_quota(quota: Option<StorageQuota>) -> Self {
         let temp = tempfile::tempdir().unwrap();
         let dir = Dir::open_ambient_dir(temp.path(), ambient_authority()).unwrap();
         Self { temp, dir, quota }
@@ -47,7 +48,7 @@ impl SqliteFixture {
 
     /// Opens without waiting for a disk: the suite tests which commits succeed, the crash tests
     /// which are durable.
-    pub(super) fn open_with(&self, quota: Option<Quota>) -> SqliteStore {
+    pub(super) fn open_with(&self, quota: Option<StorageQuota>) -> SqliteStore {
         self.try_open(options(quota)).unwrap()
     }
 
@@ -64,11 +65,11 @@ impl SqliteFixture {
 /// A directory for a SQLite store that opens on first use.
 pub(super) struct LazyFixture {
     fixture: SqliteFixture,
-    stores: Stores,
+    stores: StorePool,
 }
 
 impl LazyFixture {
-    pub(super) fn new(stores: &Stores, quota: Option<Quota>) -> Self {
+    pub(super) fn new(stores: &StorePool, quota: Option<StorageQuota>) -> Self {
         Self {
             fixture: SqliteFixture::with_quota(quota),
             stores: stores.clone(),
@@ -76,17 +77,17 @@ impl LazyFixture {
     }
 }
 
-impl Home for LazyFixture {
-    fn open(&self) -> Arc<dyn Storage> {
+impl StoreHome for LazyFixture {
+    fn open(&self) -> Arc<dyn StorageBackend> {
         let dir = self.fixture.dir.try_clone().unwrap();
         let options = options(self.fixture.quota);
         Arc::new(self.stores.store(move || dir.try_clone(), FILE, options))
     }
 }
 
-pub(super) fn options(quota: Option<Quota>) -> SqliteOptions {
+pub(super) fn options(quota: Option<StorageQuota>) -> SqliteOptions {
     let mut options = SqliteOptions {
-        durability: Durability::Normal,
+        durability: CommitDurability::Normal,
         ..SqliteOptions::local()
     };
     if let Some(quota) = quota {
@@ -96,33 +97,38 @@ pub(super) fn options(quota: Option<Quota>) -> SqliteOptions {
     options
 }
 
-pub(super) fn key(collection: &str, name: &str) -> Key {
-    Key::new(collection, name)
+pub(super) fn key(collection: &str, name: &str) -> RecordKey {
+    RecordKey::new(collection, name)
 }
 
-pub(super) fn put(collection: &str, name: &str, expect: Expect, value: &str) -> Op {
-    Op::Put {
+pub(super) fn put_op(
+    collection: &str,
+    name: &str,
+    expect: RecordExpectation,
+    value: &str,
+) -> CommitOp {
+    CommitOp::Put {
         key: key(collection, name),
         expect,
         value: value.to_owned(),
     }
 }
 
-pub(super) fn check(collection: &str, name: &str, expect: Expect) -> Op {
-    Op::Check {
+pub(super) fn check(collection: &str, name: &str, expect: RecordExpectation) -> CommitOp {
+    CommitOp::Check {
         key: key(collection, name),
         expect,
     }
 }
 
-pub(super) fn delete(collection: &str, name: &str) -> Op {
-    Op::Delete {
+pub(super) fn delete(collection: &str, name: &str) -> CommitOp {
+    CommitOp::Delete {
         key: key(collection, name),
     }
 }
 
-pub(super) fn append(log: &str, partition: &str, at: u64, value: &str) -> Op {
-    Op::Append {
+pub(super) fn append(log: &str, partition: &str, at: u64, value: &str) -> CommitOp {
+    CommitOp::Append {
         log: log.to_owned(),
         partition: partition.to_owned(),
         at,
@@ -130,16 +136,16 @@ pub(super) fn append(log: &str, partition: &str, at: u64, value: &str) -> Op {
     }
 }
 
-pub(super) fn trim(log: &str, partition: &str, below: u64) -> Op {
-    Op::Trim {
+pub(super) fn trim(log: &str, partition: &str, below: u64) -> CommitOp {
+    CommitOp::Trim {
         log: log.to_owned(),
         partition: partition.to_owned(),
         below,
     }
 }
 
-pub(super) fn item(collection: &str, name: &str, version: u64, value: &str) -> Item {
-    Item {
+pub(super) fn item(collection: &str, name: &str, version: u64, value: &str) -> StoredRecord {
+    StoredRecord {
         key: key(collection, name),
         version,
         value: value.to_owned(),
@@ -148,13 +154,13 @@ pub(super) fn item(collection: &str, name: &str, version: u64, value: &str) -> I
 
 /// Commits operations that must succeed.
 #[track_caller]
-pub(super) fn commit(store: &dyn Storage, ops: &[Op]) {
-    assert_eq!(store.commit(ops, false), Ok(Outcome::Committed));
+pub(super) fn commit(store: &dyn StorageBackend, ops: &[CommitOp]) {
+    assert_eq!(store.commit(ops, false), Ok(CommitOutcome::Committed));
 }
 
 /// Commits operations that must be refused with `expected`, and checks that nothing has changed.
 #[track_caller]
-pub(super) fn refuse(store: &dyn Storage, ops: &[Op], expected: &StorageError) {
+pub(super) fn refuse(store: &dyn StorageBackend, ops: &[CommitOp], expected: &StorageError) {
     let before = contents(store);
     assert_eq!(store.commit(ops, false).as_ref(), Err(expected));
     assert_eq!(
@@ -166,7 +172,7 @@ pub(super) fn refuse(store: &dyn Storage, ops: &[Op], expected: &StorageError) {
 
 /// Commits operations that must be corrupt, and checks that nothing has changed.
 #[track_caller]
-pub(super) fn refuse_corrupt(store: &dyn Storage, ops: &[Op]) {
+pub(super) fn refuse_corrupt(store: &dyn StorageBackend, ops: &[CommitOp]) {
     let before = contents(store);
     let answer = store.commit(ops, false);
     assert!(
@@ -182,7 +188,7 @@ pub(super) fn refuse_corrupt(store: &dyn Storage, ops: &[Op]) {
 
 /// Commits operations that must be refused with this code, and checks that nothing has changed.
 #[track_caller]
-pub(super) fn refuse_code(store: &dyn Storage, ops: &[Op], expected: &str) {
+pub(super) fn refuse_code(store: &dyn StorageBackend, ops: &[CommitOp], expected: &str) {
     let before = contents(store);
     assert_code(store.commit(ops, false), expected);
     assert_eq!(
@@ -194,11 +200,11 @@ pub(super) fn refuse_code(store: &dyn Storage, ops: &[Op], expected: &str) {
 
 /// Commits operations that must conflict and find `found`, and checks that nothing has changed.
 #[track_caller]
-pub(super) fn conflict(store: &dyn Storage, ops: &[Op], found: &[Item]) {
+pub(super) fn conflict(store: &dyn StorageBackend, ops: &[CommitOp], found: &[StoredRecord]) {
     let before = contents(store);
     assert_eq!(
         store.commit(ops, false),
-        Ok(Outcome::Conflict(found.to_vec()))
+        Ok(CommitOutcome::Conflict(found.to_vec()))
     );
     assert_eq!(contents(store), before, "a conflict changed something");
 }
@@ -220,12 +226,16 @@ pub(super) fn too_large(what: &'static str, limit: usize, actual: usize) -> Stor
 }
 
 /// Reads one record.
-pub(super) fn get(store: &dyn Storage, collection: &str, name: &str) -> Option<Item> {
+pub(super) fn get(
+    store: &dyn StorageBackend,
+    collection: &str,
+    name: &str,
+) -> Option<StoredRecord> {
     store.get(&[key(collection, name)]).unwrap().pop()
 }
 
 /// Reads a log from its first entry, as (position, value), a page at a time.
-pub(super) fn log(store: &dyn Storage, log: &str, partition: &str) -> Vec<(u64, String)> {
+pub(super) fn log(store: &dyn StorageBackend, log: &str, partition: &str) -> Vec<(u64, String)> {
     let mut all = Vec::new();
     let mut start = 0;
     loop {
@@ -236,13 +246,13 @@ pub(super) fn log(store: &dyn Storage, log: &str, partition: &str) -> Vec<(u64, 
         all.extend(
             lines
                 .into_iter()
-                .map(|Line { position, value }| (position, value)),
+                .map(|LogEntry { position, value }| (position, value)),
         );
     }
 }
 
 /// Reads a collection from its first record, a page at a time.
-pub(super) fn records(store: &dyn Storage, collection: &str) -> Vec<Item> {
+pub(super) fn records(store: &dyn StorageBackend, collection: &str) -> Vec<StoredRecord> {
     let mut all = Vec::new();
     let mut start = String::new();
     loop {
@@ -257,7 +267,7 @@ pub(super) fn records(store: &dyn Storage, collection: &str) -> Vec<Item> {
 }
 
 /// Reads every record, and the logs that the cases use.
-pub(super) fn contents(store: &dyn Storage) -> (Vec<Item>, Vec<(u64, String)>) {
+pub(super) fn contents(store: &dyn StorageBackend) -> (Vec<StoredRecord>, Vec<(u64, String)>) {
     let items = COLLECTIONS
         .iter()
         .flat_map(|(collection, _)| records(store, collection))

@@ -1,17 +1,17 @@
 //! Sizes of a commit: each limit at its bound and one above it.
 
 use threadkeep::storage::{
-    COMMIT_BYTES_MAX, COMMIT_OPS_MAX, Expect::Absent, Expect::Any, KEY_BYTES_MAX, Op, Storage,
-    VALUE_BYTES_MAX,
+    COMMIT_BYTES_MAX, COMMIT_OPS_MAX, CommitOp, KEY_BYTES_MAX, RecordExpectation::Absent,
+    RecordExpectation::Any, StorageBackend, VALUE_BYTES_MAX,
 };
 
 use super::fixture::{
-    append, check, commit, delete, get, item, log, put, records, refuse, refuse_code, too_large,
+    append, check, commit, delete, get, item, log, put_op, records, refuse, refuse_code, too_large,
     trim,
 };
-use super::suite::Case;
+use super::suite::StoreCase;
 
-pub(super) const CASES: &[(&str, Case)] = &[
+pub(super) const CASES: &[(&str, StoreCase)] = &[
     ("a name of 512 bytes fits", key_fits),
     ("a name of 513 bytes does not fit any operation", key_over),
     (
@@ -24,13 +24,13 @@ pub(super) const CASES: &[(&str, Case)] = &[
         let value = "é".repeat(VALUE_BYTES_MAX / 2 + 1);
         refuse(
             store,
-            &[put("head", "a", Any, &value)],
+            &[put_op("head", "a", Any, &value)],
             &too_large("value", VALUE_BYTES_MAX, VALUE_BYTES_MAX + 2),
         );
     }),
     ("1,024 operations fit", |store| {
         let ops: Vec<_> = (0..COMMIT_OPS_MAX)
-            .map(|n| put("due", &format!("{n:04}"), Absent, ""))
+            .map(|n| put_op("due", &format!("{n:04}"), Absent, ""))
             .collect();
         commit(store, &ops);
         assert_eq!(records(store, "due").len(), COMMIT_OPS_MAX);
@@ -80,8 +80,11 @@ pub(super) const CASES: &[(&str, Case)] = &[
         }
     }),
     ("the number of operations is looked at first", |store| {
-        let mut ops = vec![put("nowhere", "", Any, ""); COMMIT_OPS_MAX];
-        ops.insert(0, put("head", "a", Any, &"v".repeat(VALUE_BYTES_MAX + 1)));
+        let mut ops = vec![put_op("nowhere", "", Any, ""); COMMIT_OPS_MAX];
+        ops.insert(
+            0,
+            put_op("head", "a", Any, &"v".repeat(VALUE_BYTES_MAX + 1)),
+        );
         refuse(
             store,
             &ops,
@@ -92,16 +95,16 @@ pub(super) const CASES: &[(&str, Case)] = &[
         "operations are looked at in order, their sum last",
         |store| {
             let mut ops = four_mib(1);
-            ops.push(put("nowhere", "a", Any, ""));
-            ops.push(put("due", "", Any, ""));
+            ops.push(put_op("nowhere", "a", Any, ""));
+            ops.push(put_op("due", "", Any, ""));
             refuse_code(store, &ops, "unknown-collection");
         },
     ),
     ("a size is looked at before a condition", |store| {
-        commit(store, &[put("head", "a", Any, "1")]);
+        commit(store, &[put_op("head", "a", Any, "1")]);
         let ops = [
-            put("head", "a", Absent, "2"),
-            put("head", "b", Any, &"v".repeat(VALUE_BYTES_MAX + 1)),
+            put_op("head", "a", Absent, "2"),
+            put_op("head", "b", Any, &"v".repeat(VALUE_BYTES_MAX + 1)),
         ];
         refuse(
             store,
@@ -112,20 +115,20 @@ pub(super) const CASES: &[(&str, Case)] = &[
 ];
 
 /// Five records that take 4 MiB and `over` bytes, names included.
-fn four_mib(over: usize) -> Vec<Op> {
+fn four_mib(over: usize) -> Vec<CommitOp> {
     let mut ops: Vec<_> = ["1", "2", "3", "4"]
         .iter()
-        .map(|name| put("partial", name, Any, &"v".repeat(VALUE_BYTES_MAX - 2)))
+        .map(|name| put_op("partial", name, Any, &"v".repeat(VALUE_BYTES_MAX - 2)))
         .collect();
     // Four names and this one use all but 3 of the 8 bytes that the values left.
-    ops.push(put("partial", "5", Any, &"v".repeat(3 + over)));
+    ops.push(put_op("partial", "5", Any, &"v".repeat(3 + over)));
     ops
 }
 
-fn key_fits(store: &dyn Storage) {
+fn key_fits(store: &dyn StorageBackend) {
     let name = "k".repeat(KEY_BYTES_MAX);
     for collection in ["thread", "due"] {
-        commit(store, &[put(collection, &name, Absent, "1")]);
+        commit(store, &[put_op(collection, &name, Absent, "1")]);
         assert_eq!(
             get(store, collection, &name),
             Some(item(collection, &name, 1, "1"))
@@ -137,39 +140,39 @@ fn key_fits(store: &dyn Storage) {
     commit(store, &[trim("history", &name, 2)]);
 }
 
-fn key_over(store: &dyn Storage) {
+fn key_over(store: &dyn StorageBackend) {
     let name = "k".repeat(KEY_BYTES_MAX + 1);
     for op in [
-        put("head", &name, Any, ""),
+        put_op("head", &name, Any, ""),
         check("head", &name, Absent),
         delete("head", &name),
     ] {
         refuse(
             store,
-            &[put("head", "ok", Any, ""), op],
+            &[put_op("head", "ok", Any, ""), op],
             &too_large("key", KEY_BYTES_MAX, KEY_BYTES_MAX + 1),
         );
     }
 }
 
-fn partition_over(store: &dyn Storage) {
+fn partition_over(store: &dyn StorageBackend) {
     let name = "p".repeat(KEY_BYTES_MAX + 1);
     for op in [append("history", &name, 1, ""), trim("blob", &name, 1)] {
         refuse(
             store,
-            &[put("head", "ok", Any, ""), op],
+            &[put_op("head", "ok", Any, ""), op],
             &too_large("partition", KEY_BYTES_MAX, KEY_BYTES_MAX + 1),
         );
     }
 }
 
-fn value_fits(store: &dyn Storage) {
+fn value_fits(store: &dyn StorageBackend) {
     let value = "v".repeat(VALUE_BYTES_MAX);
     commit(
         store,
         &[
-            put("partial", "a", Any, &value),
-            put("due", "a", Any, &value),
+            put_op("partial", "a", Any, &value),
+            put_op("due", "a", Any, &value),
             append("blob", "p", 1, &value),
         ],
     );
@@ -181,12 +184,15 @@ fn value_fits(store: &dyn Storage) {
     assert_eq!(log(store, "blob", "p"), [(1, value)]);
 }
 
-fn value_over(store: &dyn Storage) {
+fn value_over(store: &dyn StorageBackend) {
     let value = "v".repeat(VALUE_BYTES_MAX + 1);
     let expected = too_large("value", VALUE_BYTES_MAX, VALUE_BYTES_MAX + 1);
     refuse(
         store,
-        &[put("head", "ok", Any, ""), put("head", "a", Any, &value)],
+        &[
+            put_op("head", "ok", Any, ""),
+            put_op("head", "a", Any, &value),
+        ],
         &expected,
     );
     refuse(store, &[append("history", "p", 1, &value)], &expected);

@@ -1,13 +1,13 @@
 //! Logs: appending, reading up and down, trimming.
 
-use threadkeep::storage::{LOGS, Storage};
+use threadkeep::storage::{LOGS, StorageBackend};
 
 use super::fixture::{
     MIB, append, assert_code, commit, log, refuse_code, refuse_corrupt, too_large, trim,
 };
-use super::suite::Case;
+use super::suite::StoreCase;
 
-pub(super) const CASES: &[(&str, Case)] = &[
+pub(super) const CASES: &[(&str, StoreCase)] = &[
     ("a log that is not there is empty", |store| {
         for reverse in [false, true] {
             assert_eq!(store.read_log("history", "p", 0, 10, reverse), Ok(vec![]));
@@ -230,7 +230,7 @@ pub(super) const CASES: &[(&str, Case)] = &[
 ];
 
 /// Appends to the log `history` of `partition` until it has `count` entries.
-fn fill(store: &dyn Storage, partition: &str, count: u64) {
+fn fill(store: &dyn StorageBackend, partition: &str, count: u64) {
     let next = positions(store, partition)
         .last()
         .map_or(1, |last| last + 1);
@@ -240,21 +240,21 @@ fn fill(store: &dyn Storage, partition: &str, count: u64) {
     commit(store, &ops);
 }
 
-fn positions(store: &dyn Storage, partition: &str) -> Vec<u64> {
+fn positions(store: &dyn StorageBackend, partition: &str) -> Vec<u64> {
     log(store, "history", partition)
         .into_iter()
         .map(|(position, _)| position)
         .collect()
 }
 
-fn read(store: &dyn Storage, start: u64, limit: u32, reverse: bool) -> Vec<u64> {
+fn read(store: &dyn StorageBackend, start: u64, limit: u32, reverse: bool) -> Vec<u64> {
     let lines = store
         .read_log("history", "p", start, limit, reverse)
         .unwrap();
     lines.into_iter().map(|line| line.position).collect()
 }
 
-fn begins_at_one(store: &dyn Storage) {
+fn begins_at_one(store: &dyn StorageBackend) {
     for at in 1..=10 {
         commit(store, &[append("history", "p", at, &format!("entry {at}"))]);
     }
@@ -262,7 +262,7 @@ fn begins_at_one(store: &dyn Storage) {
     assert_eq!(log(store, "history", "p"), expected);
 }
 
-fn names_apart(store: &dyn Storage) {
+fn names_apart(store: &dyn StorageBackend) {
     let names = ["a", "a\0", "a/", "a/b", "A", "á"];
     for (place, name) in names.iter().enumerate() {
         commit(store, &[append("history", name, 1, &place.to_string())]);
@@ -276,7 +276,7 @@ fn names_apart(store: &dyn Storage) {
     }
 }
 
-fn read_up(store: &dyn Storage) {
+fn read_up(store: &dyn StorageBackend) {
     fill(store, "p", 5);
     fill(store, "q", 2);
     let cases: [(u64, &[u64]); 7] = [
@@ -293,7 +293,7 @@ fn read_up(store: &dyn Storage) {
     }
 }
 
-fn read_down(store: &dyn Storage) {
+fn read_down(store: &dyn StorageBackend) {
     fill(store, "o", 2);
     fill(store, "p", 5);
     fill(store, "q", 2);
@@ -312,7 +312,7 @@ fn read_down(store: &dyn Storage) {
     }
 }
 
-fn read_limit(store: &dyn Storage) {
+fn read_limit(store: &dyn StorageBackend) {
     fill(store, "p", 600);
     assert_eq!(read(store, 0, 1, false), [1]);
     assert_eq!(read(store, 0, 1, true), [600]);
@@ -325,7 +325,7 @@ fn read_limit(store: &dyn Storage) {
     );
 }
 
-fn read_bytes(store: &dyn Storage) {
+fn read_bytes(store: &dyn StorageBackend) {
     let sizes = [MIB / 2, MIB / 2, MIB, 1, MIB, 0];
     for (at, size) in (1..).zip(sizes) {
         commit(store, &[append("history", "p", at, &"v".repeat(size))]);
@@ -348,7 +348,7 @@ fn read_bytes(store: &dyn Storage) {
     }
 }
 
-fn trim_keeps_positions(store: &dyn Storage) {
+fn trim_keeps_positions(store: &dyn StorageBackend) {
     fill(store, "p", 5);
     commit(store, &[trim("history", "p", 3)]);
     assert_eq!(
@@ -365,7 +365,7 @@ fn trim_keeps_positions(store: &dyn Storage) {
     assert_eq!(positions(store, "p"), [6]);
 }
 
-fn trim_and_append(store: &dyn Storage) {
+fn trim_and_append(store: &dyn StorageBackend) {
     fill(store, "p", 3);
     commit(
         store,

@@ -4,10 +4,11 @@
 //! The cases are in `suite`, by name. Broken stores show that each case finds its fault: each of
 //! them fails by name. Faults that only one backend can have are in a file of its own.
 
-mod broken;
-mod budget;
+mod broken_stores;
+mod budget_view;
+mod byte_count;
 mod commits;
-mod counting;
+mod concurrency;
 mod coverage;
 mod differential;
 mod fixture;
@@ -18,19 +19,18 @@ mod logs;
 mod openings;
 mod processes;
 mod quotas;
-mod random;
+mod random_operations;
 mod reads;
-mod remote;
 mod sqlite;
 mod suite;
-mod together;
-mod views;
+mod threads_view;
+mod two_processes;
 
 use fixture::{LazyFixture, SqliteFixture};
 use std::sync::Arc;
-use suite::{Home, MemoryHome, NewHome, cases, failing};
-use threadkeep::storage::Storage;
-use threadkeep::storage::sqlite::{Stores, StoresOptions};
+use suite::{MemoryHome, NewHome, StoreHome, cases, failing};
+use threadkeep::storage::StorageBackend;
+use threadkeep::storage::sqlite::{StorePool, StorePoolOptions};
 
 /// A smaller number means that a file of cases was lost.
 const CASES_MIN: usize = 135;
@@ -74,7 +74,7 @@ fn the_store_of_the_guide_keeps_the_contract() {
     let cases = cases();
     let plain = cases.iter().filter(|case| case.quota.is_none());
     let names: Vec<&str> = plain.map(|case| case.name).collect();
-    let new_home = |_| -> Box<dyn Home> { Box::new(GuideHome(Arc::default())) };
+    let new_home = |_| -> Box<dyn StoreHome> { Box::new(GuideHome(Arc::default())) };
     let failed = failing(&new_home, |name| names.contains(&name));
     assert!(failed.is_empty(), "{failed:#?}");
     assert!(names.len() > 100, "only {} cases", names.len());
@@ -82,8 +82,8 @@ fn the_store_of_the_guide_keeps_the_contract() {
 
 struct GuideHome(Arc<guide_store::MapStore>);
 
-impl Home for GuideHome {
-    fn open(&self) -> Arc<dyn Storage> {
+impl StoreHome for GuideHome {
+    fn open(&self) -> Arc<dyn StorageBackend> {
         Arc::<guide_store::MapStore>::clone(&self.0)
     }
 }
@@ -95,7 +95,7 @@ fn sqlite_keeps_the_contract() {
 
 #[test]
 fn stores_that_open_on_first_use_keep_the_contract() {
-    let stores = Stores::new(StoresOptions::service());
+    let stores = StorePool::new(StorePoolOptions::service());
     check_all(&|quota| Box::new(LazyFixture::new(&stores, quota)));
     stores.close_idle();
     assert_eq!(stores.open_count(), 0);

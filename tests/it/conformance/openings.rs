@@ -4,26 +4,28 @@
 use std::sync::Arc;
 use std::thread::scope;
 
-use threadkeep::storage::Expect::{Absent, Any, Version};
-use threadkeep::storage::{COLLECTIONS, Outcome, Quota, RECORD_BYTES_OVERHEAD, StorageError};
+use threadkeep::storage::RecordExpectation::{Absent, Any, Version};
+use threadkeep::storage::{
+    COLLECTIONS, CommitOutcome, RECORD_BYTES_OVERHEAD, StorageError, StorageQuota,
+};
 
+use super::concurrency::{check_count, increment};
 use super::fixture::{
-    append, commit, conflict, contents, delete, get, item, log, put, records, refuse,
+    append, commit, conflict, contents, delete, get, item, log, put_op, records, refuse,
     refuse_corrupt, trim,
 };
-use super::suite::{Home, HomeCase};
-use super::together::{counted, increment};
+use super::suite::{HomeCase, StoreHome};
 
 /// Increments of each of two openings.
 const ROUNDS: u64 = 40;
-const QUOTA: Quota = Quota {
+const QUOTA: StorageQuota = StorageQuota {
     limit_bytes: 10_000,
     closing_margin_bytes: 500,
 };
 /// Bytes of a record with a name of one byte, beside its value.
 const RECORD: u64 = RECORD_BYTES_OVERHEAD + 1;
 
-pub(super) const CASES: &[(&str, Option<Quota>, HomeCase)] = &[
+pub(super) const CASES: &[(&str, Option<StorageQuota>, HomeCase)] = &[
     (
         "everything committed is there when it is opened again",
         None,
@@ -72,14 +74,14 @@ pub(super) const CASES: &[(&str, Option<Quota>, HomeCase)] = &[
     ("two openings fill one quota", Some(QUOTA), quota_of_two),
 ];
 
-fn all_is_there(home: &dyn Home) {
+fn all_is_there(home: &dyn StoreHome) {
     let store = home.open();
     for (collection, _) in COLLECTIONS {
         commit(
             &*store,
             &[
-                put(collection, "a", Any, "1"),
-                put(collection, "b\0é", Any, "\0"),
+                put_op(collection, "a", Any, "1"),
+                put_op(collection, "b\0é", Any, "\0"),
             ],
         );
     }
@@ -96,13 +98,13 @@ fn all_is_there(home: &dyn Home) {
     assert_eq!(contents(&*home.open()), before);
 }
 
-fn last_is_there(home: &dyn Home) {
+fn last_is_there(home: &dyn StoreHome) {
     for round in 1..=10 {
         let store = home.open();
         commit(
             &*store,
             &[
-                put("head", "a", Any, &round.to_string()),
+                put_op("head", "a", Any, &round.to_string()),
                 append("history", "p", round, &round.to_string()),
             ],
         );
@@ -119,13 +121,13 @@ fn last_is_there(home: &dyn Home) {
     }
 }
 
-fn gone_stays_gone(home: &dyn Home) {
+fn gone_stays_gone(home: &dyn StoreHome) {
     let store = home.open();
     commit(
         &*store,
         &[
-            put("due", "a", Any, "1"),
-            put("head", "a", Any, "1"),
+            put_op("due", "a", Any, "1"),
+            put_op("head", "a", Any, "1"),
             append("history", "p", 1, "1"),
             append("history", "p", 2, "2"),
             append("history", "q", 1, "1"),
@@ -147,13 +149,13 @@ fn gone_stays_gone(home: &dyn Home) {
     assert!(log(&*store, "history", "q").is_empty());
 }
 
-fn refused_is_not_there(home: &dyn Home) {
+fn refused_is_not_there(home: &dyn StoreHome) {
     let store = home.open();
-    commit(&*store, &[put("head", "a", Any, "1")]);
-    let written = put("due", "b", Any, "never");
+    commit(&*store, &[put_op("head", "a", Any, "1")]);
+    let written = put_op("due", "b", Any, "never");
     conflict(
         &*store,
-        &[written.clone(), put("head", "a", Absent, "2")],
+        &[written.clone(), put_op("head", "a", Absent, "2")],
         &[item("head", "a", 1, "1")],
     );
     refuse_corrupt(&*store, &[written, append("history", "p", 7, "never")]);
@@ -162,7 +164,7 @@ fn refused_is_not_there(home: &dyn Home) {
     assert_eq!(contents(&*home.open()), before);
 }
 
-fn goes_on(home: &dyn Home) {
+fn goes_on(home: &dyn StoreHome) {
     for round in 1..=5 {
         let store = home.open();
         let expect = if round == 1 {
@@ -173,20 +175,20 @@ fn goes_on(home: &dyn Home) {
         commit(
             &*store,
             &[
-                put("chain", "a", expect, ""),
+                put_op("chain", "a", expect, ""),
                 append("history", "p", round, ""),
             ],
         );
         refuse_corrupt(&*store, &[append("history", "p", round, "")]);
         conflict(
             &*store,
-            &[put("chain", "a", Version(round + 1), "")],
+            &[put_op("chain", "a", Version(round + 1), "")],
             &[item("chain", "a", round, "")],
         );
     }
 }
 
-fn two_see_each_other(home: &dyn Home) {
+fn two_see_each_other(home: &dyn StoreHome) {
     let (one, two) = (home.open(), home.open());
     for round in 1..=20 {
         commit(&*one, &[append("history", "p", 2 * round - 1, "one")]);
@@ -194,7 +196,7 @@ fn two_see_each_other(home: &dyn Home) {
             &*two,
             &[
                 append("history", "p", 2 * round, "two"),
-                put("head", "a", Any, "two"),
+                put_op("head", "a", Any, "two"),
             ],
         );
         assert_eq!(get(&*one, "head", "a").unwrap().version, round);
@@ -204,14 +206,14 @@ fn two_see_each_other(home: &dyn Home) {
     assert_eq!(contents(&*two), (vec![], vec![]));
 }
 
-fn conflict_across(home: &dyn Home) {
+fn conflict_across(home: &dyn StoreHome) {
     let (one, two) = (home.open(), home.open());
     for version in 1..=20 {
         let value = version.to_string();
-        commit(&*one, &[put("head", "a", Any, &value)]);
+        commit(&*one, &[put_op("head", "a", Any, &value)]);
         conflict(
             &*two,
-            &[put("head", "a", Absent, "")],
+            &[put_op("head", "a", Absent, "")],
             &[item("head", "a", version, &value)],
         );
         refuse_corrupt(&*two, &[append("history", "p", version + 1, "")]);
@@ -219,7 +221,7 @@ fn conflict_across(home: &dyn Home) {
     }
 }
 
-fn two_lose_nothing(home: &dyn Home) {
+fn two_lose_nothing(home: &dyn StoreHome) {
     let openings = [home.open(), home.open()];
     scope(|scope| {
         for (opening, store) in openings.iter().enumerate() {
@@ -231,11 +233,11 @@ fn two_lose_nothing(home: &dyn Home) {
         }
     });
     for store in &openings {
-        counted(&**store, ROUNDS * openings.len() as u64);
+        check_count(&**store, ROUNDS * openings.len() as u64);
     }
 }
 
-fn exceeded(used: u64) -> StorageError {
+fn quota_exceeded(used: u64) -> StorageError {
     StorageError::QuotaExceeded {
         limit: QUOTA.limit_bytes,
         used,
@@ -246,47 +248,47 @@ fn text(bytes: u64) -> String {
     "v".repeat(usize::try_from(bytes).unwrap())
 }
 
-fn quota_again(home: &dyn Home) {
+fn quota_again(home: &dyn StoreHome) {
     let store = home.open();
     commit(
         &*store,
-        &[put(
+        &[put_op(
             "head",
             "a",
             Any,
             &text(QUOTA.limit_bytes - 2 * RECORD - 5),
         )],
     );
-    commit(&*store, &[put("due", "b", Any, "12345")]);
+    commit(&*store, &[put_op("due", "b", Any, "12345")]);
     drop(store);
     let store = home.open();
     refuse(
         &*store,
-        &[put("due", "c", Any, "")],
-        &exceeded(QUOTA.limit_bytes),
+        &[put_op("due", "c", Any, "")],
+        &quota_exceeded(QUOTA.limit_bytes),
     );
-    let closing = [put("due", "c", Any, "")];
-    assert_eq!(store.commit(&closing, true), Ok(Outcome::Committed));
+    let closing = [put_op("due", "c", Any, "")];
+    assert_eq!(store.commit(&closing, true), Ok(CommitOutcome::Committed));
     commit(&*store, &[delete("head", "a")]);
     drop(store);
     commit(
         &*home.open(),
-        &[put("head", "a", Any, &text(QUOTA.limit_bytes / 2))],
+        &[put_op("head", "a", Any, &text(QUOTA.limit_bytes / 2))],
     );
 }
 
-fn quota_of_two(home: &dyn Home) {
+fn quota_of_two(home: &dyn StoreHome) {
     let openings: [Arc<_>; 2] = [home.open(), home.open()];
     let half = QUOTA.limit_bytes / 2 - RECORD;
-    commit(&*openings[0], &[put("head", "a", Any, &text(half))]);
-    commit(&*openings[1], &[put("head", "b", Any, &text(half))]);
+    commit(&*openings[0], &[put_op("head", "a", Any, &text(half))]);
+    commit(&*openings[1], &[put_op("head", "b", Any, &text(half))]);
     for store in &openings {
         refuse(
             &**store,
-            &[put("due", "c", Any, "")],
-            &exceeded(QUOTA.limit_bytes),
+            &[put_op("due", "c", Any, "")],
+            &quota_exceeded(QUOTA.limit_bytes),
         );
     }
     commit(&*openings[0], &[delete("head", "b")]);
-    commit(&*openings[1], &[put("head", "c", Any, &text(half))]);
+    commit(&*openings[1], &[put_op("head", "c", Any, &text(half))]);
 }

@@ -12,13 +12,13 @@ use std::thread::scope;
 
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
-use threadkeep::storage::Expect::Any;
+use threadkeep::storage::RecordExpectation::Any;
 use threadkeep::storage::sqlite::{SqliteOptions, SqliteStore};
-use threadkeep::storage::{Outcome, Storage, StorageError};
+use threadkeep::storage::{CommitOutcome, StorageBackend, StorageError};
 
-use super::fixture::{FILE, SqliteFixture, append, commit, get, log, put};
-use super::remote::{Servers, serve};
-use super::together::{counted, increment};
+use super::concurrency::{check_count, increment};
+use super::fixture::{FILE, SqliteFixture, append, commit, get, log, put_op};
+use super::two_processes::{ServerPair, serve};
 
 /// [`SERVE`], or `<what>:<name>:<directory>`; without it [`child`] does nothing.
 const VARIABLE: &str = "THREADKEEP_TEST_CHILD";
@@ -63,7 +63,7 @@ fn increment_much(store: &SqliteStore, name: &str) {
                         store,
                         &[
                             append("history", &own, round, &round.to_string()),
-                            put("head", &own, Any, ""),
+                            put_op("head", &own, Any, ""),
                         ],
                     );
                 }
@@ -79,7 +79,7 @@ fn commit_until_killed(store: &SqliteStore, name: &str) {
             store,
             &[
                 append("history", name, at, &at.to_string()),
-                put("head", name, Any, &at.to_string()),
+                put_op("head", name, Any, &at.to_string()),
             ],
         );
         increment(store, name);
@@ -95,12 +95,12 @@ fn commit_until_full(store: &SqliteStore, name: &str) {
         match store.commit(
             &[
                 append("history", name, at, &value),
-                put("head", name, Any, &at.to_string()),
+                put_op("head", name, Any, &at.to_string()),
             ],
             false,
         ) {
-            Ok(Outcome::Committed) => say(&format!("acknowledged {at}")),
-            Ok(Outcome::Conflict(found)) => panic!("{found:?}"),
+            Ok(CommitOutcome::Committed) => say(&format!("acknowledged {at}")),
+            Ok(CommitOutcome::Conflict(found)) => panic!("{found:?}"),
             Err(StorageError::OutcomeUnknown { .. }) => return say("ended outcome-unknown"),
             Err(StorageError::Unavailable { .. }) => return say("ended unavailable"),
             Err(error) => panic!("{error}"),
@@ -132,11 +132,11 @@ fn start_with(order: &str) -> Child {
 }
 
 /// Two processes that answer calls.
-pub(super) fn servers() -> Arc<Servers> {
-    Servers::start(|| start_with(SERVE))
+pub(super) fn servers() -> Arc<ServerPair> {
+    ServerPair::start(|| start_with(SERVE))
 }
 
-fn said(child: &mut Child) -> impl Iterator<Item = String> + use<> {
+fn output_lines(child: &mut Child) -> impl Iterator<Item = String> + use<> {
     let out = BufReader::new(child.stdout.take().unwrap());
     out.lines()
         .map_while(Result::ok)
@@ -157,12 +157,12 @@ fn processes_lose_nothing_and_do_nothing_twice() {
         .collect();
     for mut child in children {
         // The pipe is read to its end, or a full one stops the child.
-        said(&mut child).for_each(drop);
+        output_lines(&mut child).for_each(drop);
         assert!(child.wait().unwrap().success());
     }
     let store = fixture.open();
     let total = PROCESSES * THREADS * ROUNDS;
-    counted(&store, total);
+    check_count(&store, total);
     for own in (0..PROCESSES)
         .flat_map(|process| (0..THREADS).map(move |thread| format!("process {process} {thread}")))
     {
@@ -183,7 +183,7 @@ fn what_a_killed_process_acknowledged_is_there() {
     let mut victims: Vec<_> = ["a", "b"]
         .map(|name| start("forever", name, fixture.temp.path()))
         .into();
-    let mut lines: Vec<_> = victims.iter_mut().map(said).collect();
+    let mut lines: Vec<_> = victims.iter_mut().map(output_lines).collect();
     for lines in &mut lines {
         acknowledged.push(lines.take(ACKNOWLEDGED_BEFORE_KILL).count());
     }
@@ -219,7 +219,7 @@ fn what_a_killed_process_acknowledged_is_there() {
         "{total} commits, {increments} increments"
     );
     // The lock died with its holders.
-    commit(&store, &[put("head", "a", Any, "on")]);
+    commit(&store, &[put_op("head", "a", Any, "on")]);
 }
 
 /// A commit whose bytes could not be written is not acknowledged, and loses no acknowledged one.
@@ -237,7 +237,7 @@ fn a_file_that_cannot_grow_keeps_what_was_acknowledged() {
         .env(VARIABLE, order("full", "a", fixture.temp.path()))
         .stdout(Stdio::piped());
     let mut child = command.spawn().unwrap();
-    let said: Vec<_> = said(&mut child).collect();
+    let said: Vec<_> = output_lines(&mut child).collect();
     assert!(child.wait().unwrap().success());
     let acknowledged = said
         .iter()

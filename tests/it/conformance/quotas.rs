@@ -1,16 +1,16 @@
 //! The quota: the bytes that count, the commits that are refused, and the ones that always work.
 //! Each case names the quota of its store.
 
-use threadkeep::storage::Expect::{Absent, Any, Version};
+use threadkeep::storage::RecordExpectation::{Absent, Any, Version};
 use threadkeep::storage::{
-    ENTRY_BYTES_OVERHEAD, Op, Outcome, PARTITION_BYTES_OVERHEAD, Quota, RECORD_BYTES_OVERHEAD,
-    Storage, StorageError,
+    CommitOp, CommitOutcome, ENTRY_BYTES_OVERHEAD, PARTITION_BYTES_OVERHEAD, RECORD_BYTES_OVERHEAD,
+    StorageBackend, StorageError, StorageQuota,
 };
 
 use super::fixture::{
-    append, commit, conflict, contents, delete, item, put, refuse, refuse_corrupt, trim,
+    append, commit, conflict, contents, delete, item, put_op, refuse, refuse_corrupt, trim,
 };
-use super::suite::Case;
+use super::suite::StoreCase;
 
 /// Bytes of a record with a name of one byte, beside its value.
 const RECORD: u64 = RECORD_BYTES_OVERHEAD + 1;
@@ -18,29 +18,33 @@ const RECORD: u64 = RECORD_BYTES_OVERHEAD + 1;
 const LOG: u64 = PARTITION_BYTES_OVERHEAD + 1;
 const LIMIT: u64 = 10_000;
 const MARGIN: u64 = 500;
-const QUOTA: Quota = Quota {
+const QUOTA: StorageQuota = StorageQuota {
     limit_bytes: LIMIT,
     closing_margin_bytes: MARGIN,
 };
-const NOTHING: Quota = Quota {
+const NOTHING: StorageQuota = StorageQuota {
     limit_bytes: 0,
     closing_margin_bytes: 0,
 };
-const UNBOUNDED: Quota = Quota {
+const UNBOUNDED: StorageQuota = StorageQuota {
     limit_bytes: u64::MAX,
     closing_margin_bytes: u64::MAX,
 };
 
-pub(super) const CASES: &[(&str, Quota, Case)] = &[
+pub(super) const CASES: &[(&str, StorageQuota, StoreCase)] = &[
     ("a store is filled to the byte", QUOTA, |store| {
         fill(store);
-        refuse(store, &[put("due", "b", Any, "")], &exceeded(LIMIT, LIMIT));
+        refuse(
+            store,
+            &[put_op("due", "b", Any, "")],
+            &quota_exceeded(LIMIT, LIMIT),
+        );
     }),
     ("a byte more than the quota is refused", QUOTA, |store| {
         refuse(
             store,
-            &[put("head", "a", Absent, &text(LIMIT - RECORD + 1))],
-            &exceeded(LIMIT, 0),
+            &[put_op("head", "a", Absent, &text(LIMIT - RECORD + 1))],
+            &quota_exceeded(LIMIT, 0),
         );
         fill(store);
     }),
@@ -54,13 +58,13 @@ pub(super) const CASES: &[(&str, Quota, Case)] = &[
             refuse(
                 store,
                 &[append("history", "p", 2, &text(left + 1))],
-                &exceeded(LIMIT, used),
+                &quota_exceeded(LIMIT, used),
             );
             commit(store, &[append("history", "p", 2, &text(left))]);
             refuse(
                 store,
                 &[append("history", "p", 3, "")],
-                &exceeded(LIMIT, LIMIT),
+                &quota_exceeded(LIMIT, LIMIT),
             );
         },
     ),
@@ -68,36 +72,36 @@ pub(super) const CASES: &[(&str, Quota, Case)] = &[
         fill_but(store, RECORD);
         refuse(
             store,
-            &[put("due", "bb", Any, "")],
-            &exceeded(LIMIT, LIMIT - RECORD),
+            &[put_op("due", "bb", Any, "")],
+            &quota_exceeded(LIMIT, LIMIT - RECORD),
         );
-        commit(store, &[put("due", "b", Any, "")]);
+        commit(store, &[put_op("due", "b", Any, "")]);
     }),
     ("a text counts in bytes and past a NUL", QUOTA, |store| {
         fill_but(store, RECORD + 4);
         refuse(
             store,
-            &[put("due", "b", Any, "\0é\0\0")],
-            &exceeded(LIMIT, LIMIT - RECORD - 4),
+            &[put_op("due", "b", Any, "\0é\0\0")],
+            &quota_exceeded(LIMIT, LIMIT - RECORD - 4),
         );
-        commit(store, &[put("due", "b", Any, "\0é\0")]);
+        commit(store, &[put_op("due", "b", Any, "\0é\0")]);
         commit(store, &[delete("due", "b")]);
-        commit(store, &[put("due", "b", Any, "1234")]);
+        commit(store, &[put_op("due", "b", Any, "1234")]);
     }),
     ("replacing counts the difference", QUOTA, |store| {
         fill(store);
         let (same, more) = (text(LIMIT - RECORD), text(LIMIT - RECORD + 1));
-        commit(store, &[put("head", "a", Version(1), &same)]);
-        commit(store, &[put("head", "a", Any, &same)]);
+        commit(store, &[put_op("head", "a", Version(1), &same)]);
+        commit(store, &[put_op("head", "a", Any, &same)]);
         refuse(
             store,
-            &[put("head", "a", Version(3), &more)],
-            &exceeded(LIMIT, LIMIT),
+            &[put_op("head", "a", Version(3), &more)],
+            &quota_exceeded(LIMIT, LIMIT),
         );
         refuse(
             store,
-            &[put("head", "a", Any, &more)],
-            &exceeded(LIMIT, LIMIT),
+            &[put_op("head", "a", Any, &more)],
+            &quota_exceeded(LIMIT, LIMIT),
         );
     }),
     ("a commit counts as a whole", QUOTA, |store| {
@@ -105,7 +109,7 @@ pub(super) const CASES: &[(&str, Quota, Case)] = &[
         commit(
             store,
             &[
-                put("head", "b", Absent, &text(LIMIT - RECORD)),
+                put_op("head", "b", Absent, &text(LIMIT - RECORD)),
                 delete("head", "a"),
             ],
         );
@@ -113,16 +117,16 @@ pub(super) const CASES: &[(&str, Quota, Case)] = &[
             store,
             &[
                 delete("head", "b"),
-                put("due", "c", Absent, &text(LIMIT - RECORD)),
+                put_op("due", "c", Absent, &text(LIMIT - RECORD)),
             ],
         );
         refuse(
             store,
             &[
                 delete("due", "c"),
-                put("due", "dd", Absent, &text(LIMIT - RECORD)),
+                put_op("due", "dd", Absent, &text(LIMIT - RECORD)),
             ],
-            &exceeded(LIMIT, LIMIT),
+            &quota_exceeded(LIMIT, LIMIT),
         );
     }),
     ("deleting gives back and always works", QUOTA, |store| {
@@ -138,7 +142,7 @@ pub(super) const CASES: &[(&str, Quota, Case)] = &[
             refuse(
                 store,
                 &[append("history", "p", 3, &text(101))],
-                &exceeded(LIMIT, LIMIT - 100 - ENTRY_BYTES_OVERHEAD),
+                &quota_exceeded(LIMIT, LIMIT - 100 - ENTRY_BYTES_OVERHEAD),
             );
             commit(store, &[append("history", "p", 3, &text(100))]);
             commit(store, &[trim("history", "p", 9)]);
@@ -165,7 +169,11 @@ pub(super) const CASES: &[(&str, Quota, Case)] = &[
                     trim("history", "p", u64::MAX),
                 ],
             );
-            refuse(store, &[put("due", "b", Any, "")], &exceeded(LIMIT, LIMIT));
+            refuse(
+                store,
+                &[put_op("due", "b", Any, "")],
+                &quota_exceeded(LIMIT, LIMIT),
+            );
         },
     ),
     (
@@ -174,7 +182,11 @@ pub(super) const CASES: &[(&str, Quota, Case)] = &[
         |store| {
             fill(store);
             commit(store, &[delete("head", "b"), trim("history", "p", 5)]);
-            refuse(store, &[put("due", "b", Any, "")], &exceeded(LIMIT, LIMIT));
+            refuse(
+                store,
+                &[put_op("due", "b", Any, "")],
+                &quota_exceeded(LIMIT, LIMIT),
+            );
         },
     ),
     (
@@ -182,17 +194,21 @@ pub(super) const CASES: &[(&str, Quota, Case)] = &[
         QUOTA,
         |store| {
             fill(store);
-            let fits = put("due", "b", Absent, &text(MARGIN - RECORD));
-            let over = put("due", "b", Absent, &text(MARGIN - RECORD + 1));
+            let fits = put_op("due", "b", Absent, &text(MARGIN - RECORD));
+            let over = put_op("due", "b", Absent, &text(MARGIN - RECORD + 1));
             assert_eq!(
                 store.commit(&[over], true),
-                Err(exceeded(LIMIT + MARGIN, LIMIT))
+                Err(quota_exceeded(LIMIT + MARGIN, LIMIT))
             );
-            refuse(store, std::slice::from_ref(&fits), &exceeded(LIMIT, LIMIT));
-            assert_eq!(store.commit(&[fits], true), Ok(Outcome::Committed));
+            refuse(
+                store,
+                std::slice::from_ref(&fits),
+                &quota_exceeded(LIMIT, LIMIT),
+            );
+            assert_eq!(store.commit(&[fits], true), Ok(CommitOutcome::Committed));
             assert_eq!(
-                store.commit(&[put("due", "c", Any, "")], true),
-                Err(exceeded(LIMIT + MARGIN, LIMIT + MARGIN))
+                store.commit(&[put_op("due", "c", Any, "")], true),
+                Err(quota_exceeded(LIMIT + MARGIN, LIMIT + MARGIN))
             );
         },
     ),
@@ -202,15 +218,18 @@ pub(super) const CASES: &[(&str, Quota, Case)] = &[
         |store| {
             fill(store);
             assert_eq!(
-                store.commit(&[put("due", "b", Any, &text(MARGIN - RECORD))], true),
-                Ok(Outcome::Committed)
+                store.commit(&[put_op("due", "b", Any, &text(MARGIN - RECORD))], true),
+                Ok(CommitOutcome::Committed)
             );
-            commit(store, &[put("due", "b", Any, &text(MARGIN - RECORD))]);
-            commit(store, &[put("due", "b", Any, &text(MARGIN - RECORD - 1))]);
+            commit(store, &[put_op("due", "b", Any, &text(MARGIN - RECORD))]);
+            commit(
+                store,
+                &[put_op("due", "b", Any, &text(MARGIN - RECORD - 1))],
+            );
             refuse(
                 store,
-                &[put("due", "b", Any, &text(MARGIN - RECORD))],
-                &exceeded(LIMIT, LIMIT + MARGIN - 1),
+                &[put_op("due", "b", Any, &text(MARGIN - RECORD))],
+                &quota_exceeded(LIMIT, LIMIT + MARGIN - 1),
             );
         },
     ),
@@ -219,14 +238,14 @@ pub(super) const CASES: &[(&str, Quota, Case)] = &[
         let found = item("head", "a", 1, &text(LIMIT - RECORD));
         conflict(
             store,
-            &[put("head", "a", Absent, &text(LIMIT))],
+            &[put_op("head", "a", Absent, &text(LIMIT))],
             std::slice::from_ref(&found),
         );
         conflict(
             store,
             &[
-                put("due", "b", Any, &text(LIMIT)),
-                put("head", "a", Version(2), ""),
+                put_op("due", "b", Any, &text(LIMIT)),
+                put_op("head", "a", Version(2), ""),
             ],
             &[found],
         );
@@ -239,37 +258,37 @@ pub(super) const CASES: &[(&str, Quota, Case)] = &[
             refuse_corrupt(
                 store,
                 &[
-                    put("due", "b", Any, &text(LIMIT)),
+                    put_op("due", "b", Any, &text(LIMIT)),
                     append("history", "p", 2, ""),
                 ],
             );
         },
     ),
     ("what was refused does not count", QUOTA, |store| {
-        commit(store, &[put("seen", "s", Any, "")]);
+        commit(store, &[put_op("seen", "s", Any, "")]);
         for _ in 0..5 {
             conflict(
                 store,
                 &[
-                    put("due", "b", Any, &text(3_000)),
-                    put("seen", "s", Absent, ""),
+                    put_op("due", "b", Any, &text(3_000)),
+                    put_op("seen", "s", Absent, ""),
                 ],
                 &[item("seen", "s", 1, "")],
             );
             refuse_corrupt(
                 store,
                 &[
-                    put("due", "b", Any, &text(3_000)),
+                    put_op("due", "b", Any, &text(3_000)),
                     append("history", "p", 2, ""),
                 ],
             );
             refuse(
                 store,
                 &[
-                    put("due", "b", Any, &text(3_000)),
-                    put("due", "c", Any, &text(8_000)),
+                    put_op("due", "b", Any, &text(3_000)),
+                    put_op("due", "c", Any, &text(8_000)),
                 ],
-                &exceeded(LIMIT, RECORD),
+                &quota_exceeded(LIMIT, RECORD),
             );
         }
         commit(store, &[delete("seen", "s")]);
@@ -277,20 +296,20 @@ pub(super) const CASES: &[(&str, Quota, Case)] = &[
     }),
     ("a quota of nothing keeps nothing", NOTHING, |store| {
         commit(store, &[delete("due", "a"), trim("history", "p", 7)]);
-        for op in [put("due", "a", Any, ""), append("history", "p", 1, "")] {
+        for op in [put_op("due", "a", Any, ""), append("history", "p", 1, "")] {
             assert_eq!(
                 store.commit(std::slice::from_ref(&op), true),
-                Err(exceeded(0, 0))
+                Err(quota_exceeded(0, 0))
             );
-            refuse(store, &[op], &exceeded(0, 0));
+            refuse(store, &[op], &quota_exceeded(0, 0));
         }
         assert_eq!(contents(store), (vec![], vec![]));
     }),
     ("the largest quota does not overflow", UNBOUNDED, |store| {
         fill(store);
         assert_eq!(
-            store.commit(&[put("head", "b", Any, &text(LIMIT))], true),
-            Ok(Outcome::Committed)
+            store.commit(&[put_op("head", "b", Any, &text(LIMIT))], true),
+            Ok(CommitOutcome::Committed)
         );
     }),
 ];
@@ -299,25 +318,25 @@ fn text(bytes: u64) -> String {
     "v".repeat(usize::try_from(bytes).unwrap())
 }
 
-fn exceeded(limit: u64, used: u64) -> StorageError {
+fn quota_exceeded(limit: u64, used: u64) -> StorageError {
     StorageError::QuotaExceeded { limit, used }
 }
 
 /// Fills an empty store to the byte, with one record.
-fn fill(store: &dyn Storage) {
+fn fill(store: &dyn StorageBackend) {
     fill_but(store, 0);
 }
 
-fn fill_but(store: &dyn Storage, left: u64) {
+fn fill_but(store: &dyn StorageBackend, left: u64) {
     commit(
         store,
-        &[put("head", "a", Absent, &text(LIMIT - RECORD - left))],
+        &[put_op("head", "a", Absent, &text(LIMIT - RECORD - left))],
     );
 }
 
 /// Fills an empty store to the byte, with a log of two entries, the first of which has 100 bytes.
-fn fill_log(store: &dyn Storage) {
-    let first: Op = append("history", "p", 1, &text(100));
+fn fill_log(store: &dyn StorageBackend) {
+    let first: CommitOp = append("history", "p", 1, &text(100));
     let rest = LIMIT - LOG - 2 * ENTRY_BYTES_OVERHEAD - 100;
     commit(store, &[first, append("history", "p", 2, &text(rest))]);
 }

@@ -1,11 +1,11 @@
 //! `get` and `scan`: order, bounds, pages, refusals.
 
-use threadkeep::storage::{Expect::Any, Key, Storage};
+use threadkeep::storage::{RecordExpectation::Any, RecordKey, StorageBackend};
 
-use super::fixture::{MIB, assert_code, commit, get, item, key, put, records, too_large};
-use super::suite::Case;
+use super::fixture::{MIB, assert_code, commit, get, item, key, put_op, records, too_large};
+use super::suite::StoreCase;
 
-pub(super) const CASES: &[(&str, Case)] = &[
+pub(super) const CASES: &[(&str, StoreCase)] = &[
     ("get of no keys finds nothing", |store| {
         assert_eq!(store.get(&[]), Ok(vec![]))
     }),
@@ -123,29 +123,29 @@ const NAMES: [&str; 12] = [
     "\u{10000}",
 ];
 
-fn fill(store: &dyn Storage, collection: &str) {
+fn fill(store: &dyn StorageBackend, collection: &str) {
     // Not in order: the order in which records were written must not matter.
     let ops: Vec<_> = NAMES
         .iter()
         .rev()
-        .map(|name| put(collection, name, Any, name))
+        .map(|name| put_op(collection, name, Any, name))
         .collect();
     commit(store, &ops);
 }
 
-fn names(store: &dyn Storage, start: &str, end: &str, reverse: bool) -> Vec<String> {
+fn names(store: &dyn StorageBackend, start: &str, end: &str, reverse: bool) -> Vec<String> {
     let page = store.scan("due", start, end, 500, reverse).unwrap();
     assert_eq!(page.cursor, None);
     page.items.into_iter().map(|item| item.key.name).collect()
 }
 
-fn get_keeps_order(store: &dyn Storage) {
+fn get_keeps_order(store: &dyn StorageBackend) {
     commit(
         store,
         &[
-            put("thread", "a", Any, "1"),
-            put("head", "b", Any, "2"),
-            put("due", "c", Any, "3"),
+            put_op("thread", "a", Any, "1"),
+            put_op("head", "b", Any, "2"),
+            put_op("due", "c", Any, "3"),
         ],
     );
     let asked = [
@@ -163,8 +163,8 @@ fn get_keeps_order(store: &dyn Storage) {
     assert_eq!(store.get(&asked), Ok(found.to_vec()));
 }
 
-fn get_repeats(store: &dyn Storage) {
-    commit(store, &[put("thread", "a", Any, "1")]);
+fn get_repeats(store: &dyn StorageBackend) {
+    commit(store, &[put_op("thread", "a", Any, "1")]);
     let found = item("thread", "a", 1, "1");
     assert_eq!(
         store.get(&[key("thread", "a"), key("thread", "a")]),
@@ -172,17 +172,17 @@ fn get_repeats(store: &dyn Storage) {
     );
 }
 
-fn get_bounded(store: &dyn Storage) {
+fn get_bounded(store: &dyn StorageBackend) {
     let names = ["a", "b", "c", "d"];
     for name in names {
-        commit(store, &[put("pin", name, Any, &"v".repeat(MIB))]);
+        commit(store, &[put_op("pin", name, Any, &"v".repeat(MIB))]);
     }
     commit(
         store,
-        &[put("due", "e", Any, "v"), put("due", "f", Any, "")],
+        &[put_op("due", "e", Any, "v"), put_op("due", "f", Any, "")],
     );
     let four = names.map(|name| key("pin", name));
-    let with = |more: &[Key]| store.get(&[&four[..], more].concat());
+    let with = |more: &[RecordKey]| store.get(&[&four[..], more].concat());
     let found = with(&[key("due", "f"), key("due", "none")]).unwrap();
     assert_eq!(found.len(), 5);
     let over = |bytes| Err(too_large("answer", 4 * MIB, 4 * MIB + bytes));
@@ -198,12 +198,12 @@ fn get_bounded(store: &dyn Storage) {
     );
 }
 
-fn get_tells_collections_apart(store: &dyn Storage) {
+fn get_tells_collections_apart(store: &dyn StorageBackend) {
     commit(
         store,
         &[
-            put("thread", "a", Any, "thread"),
-            put("seen", "a", Any, "seen"),
+            put_op("thread", "a", Any, "thread"),
+            put_op("seen", "a", Any, "seen"),
         ],
     );
     assert_eq!(get(store, "head", "a"), None);
@@ -214,7 +214,7 @@ fn get_tells_collections_apart(store: &dyn Storage) {
     );
 }
 
-fn scan_order(store: &dyn Storage) {
+fn scan_order(store: &dyn StorageBackend) {
     for collection in ["thread", "due"] {
         fill(store, collection);
         let found: Vec<_> = records(store, collection)
@@ -232,7 +232,7 @@ fn scan_order(store: &dyn Storage) {
     assert_eq!(back, NAMES);
 }
 
-fn scan_bounds(store: &dyn Storage) {
+fn scan_bounds(store: &dyn StorageBackend) {
     fill(store, "due");
     let cases: [(&str, &str, &[&str]); 6] = [
         ("A", "a", &["A"]),
@@ -257,7 +257,7 @@ fn scan_bounds(store: &dyn Storage) {
     }
 }
 
-fn scan_inverted(store: &dyn Storage) {
+fn scan_inverted(store: &dyn StorageBackend) {
     fill(store, "due");
     for (start, end) in [("a", "a"), ("b", "a"), ("\u{10000}", "\0")] {
         for reverse in [false, true] {
@@ -270,7 +270,7 @@ fn scan_inverted(store: &dyn Storage) {
     }
 }
 
-fn scan_last_page(store: &dyn Storage) {
+fn scan_last_page(store: &dyn StorageBackend) {
     fill(store, "due");
     for reverse in [false, true] {
         let exact = store
@@ -287,7 +287,7 @@ fn scan_last_page(store: &dyn Storage) {
     }
 }
 
-fn walk(store: &dyn Storage, reverse: bool) {
+fn walk(store: &dyn StorageBackend, reverse: bool) {
     fill(store, "due");
     for limit in 1..=5 {
         let (mut start, mut end) = (String::new(), String::new());
@@ -307,7 +307,7 @@ fn walk(store: &dyn Storage, reverse: bool) {
     }
 }
 
-fn scan_back_bounds(store: &dyn Storage) {
+fn scan_back_bounds(store: &dyn StorageBackend) {
     fill(store, "due");
     let first = store.scan("due", "a", "ab", 2, true).unwrap();
     assert_eq!(
@@ -322,14 +322,14 @@ fn scan_back_bounds(store: &dyn Storage) {
     assert_eq!(names(store, "a", &cursor, true), ["a\0b", "a\0", "a"]);
 }
 
-fn scan_over_deleted(store: &dyn Storage) {
+fn scan_over_deleted(store: &dyn StorageBackend) {
     fill(store, "due");
     let cursor = store.scan("due", "", "", 3, false).unwrap().cursor.unwrap();
     commit(
         store,
         &[
             super::fixture::delete("due", &cursor),
-            put("due", "zz", Any, "new"),
+            put_op("due", "zz", Any, "new"),
         ],
     );
     let rest = names(store, &cursor, "", false);
@@ -349,17 +349,17 @@ fn scan_over_deleted(store: &dyn Storage) {
     );
 }
 
-fn scan_one_collection(store: &dyn Storage) {
+fn scan_one_collection(store: &dyn StorageBackend) {
     fill(store, "index");
-    commit(store, &[put("seen", "a", Any, "1")]);
+    commit(store, &[put_op("seen", "a", Any, "1")]);
     assert_eq!(names(store, "", "", false), Vec::<String>::new());
     assert_eq!(records(store, "seen"), [item("seen", "a", 1, "1")]);
 }
 
-fn scan_bytes(store: &dyn Storage) {
+fn scan_bytes(store: &dyn StorageBackend) {
     let value = "v".repeat(MIB / 2);
     for name in ["a", "b", "c"] {
-        commit(store, &[put("partial", name, Any, &value)]);
+        commit(store, &[put_op("partial", name, Any, &value)]);
     }
     let up = store.scan("partial", "", "", 500, false).unwrap();
     assert_eq!(
@@ -369,7 +369,7 @@ fn scan_bytes(store: &dyn Storage) {
     );
     let down = store.scan("partial", "", "", 500, true).unwrap();
     assert_eq!((down.items.len(), down.cursor.as_deref()), (2, Some("b")));
-    commit(store, &[put("partial", "b", Any, &format!("{value}+"))]);
+    commit(store, &[put_op("partial", "b", Any, &format!("{value}+"))]);
     let up = store.scan("partial", "", "", 500, false).unwrap();
     assert_eq!(
         (up.items.len(), up.cursor.as_deref()),
@@ -378,12 +378,12 @@ fn scan_bytes(store: &dyn Storage) {
     );
 }
 
-fn scan_large(store: &dyn Storage) {
+fn scan_large(store: &dyn StorageBackend) {
     commit(
         store,
         &[
-            put("partial", "a", Any, &"v".repeat(MIB)),
-            put("partial", "b", Any, ""),
+            put_op("partial", "a", Any, &"v".repeat(MIB)),
+            put_op("partial", "b", Any, ""),
         ],
     );
     let page = store.scan("partial", "", "", 500, false).unwrap();
@@ -392,15 +392,15 @@ fn scan_large(store: &dyn Storage) {
         (2, None),
         "an empty value still fits"
     );
-    commit(store, &[put("partial", "b", Any, "1")]);
+    commit(store, &[put_op("partial", "b", Any, "1")]);
     let page = store.scan("partial", "", "", 500, false).unwrap();
     assert_eq!((page.items.len(), page.cursor.as_deref()), (1, Some("b")));
 }
 
-fn scan_large_walk(store: &dyn Storage) {
+fn scan_large_walk(store: &dyn StorageBackend) {
     let value = "v".repeat(MIB);
     for name in ["a", "b", "c"] {
-        commit(store, &[put("partial", name, Any, &value)]);
+        commit(store, &[put_op("partial", name, Any, &value)]);
     }
     let found: Vec<_> = records(store, "partial")
         .into_iter()

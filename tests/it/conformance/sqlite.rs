@@ -4,12 +4,14 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::thread::scope;
 
-use threadkeep::storage::Expect::{Absent, Any};
+use threadkeep::storage::RecordExpectation::{Absent, Any};
 use threadkeep::storage::sqlite::SqliteOptions;
-use threadkeep::storage::{Op, Outcome, Quota, RECORD_BYTES_OVERHEAD, Storage, StorageError};
+use threadkeep::storage::{
+    CommitOp, CommitOutcome, RECORD_BYTES_OVERHEAD, StorageBackend, StorageError, StorageQuota,
+};
 
 use super::fixture::{
-    FILE, SqliteFixture, append, assert_code, commit, contents, get, item, log, options, put,
+    FILE, SqliteFixture, append, assert_code, commit, contents, get, item, log, options, put_op,
     refuse, trim,
 };
 
@@ -25,14 +27,14 @@ fn code_of_open(fixture: &SqliteFixture) -> String {
 }
 
 #[test]
-fn what_was_committed_is_there_after_reopening() {
+fn commits_survive_reopening() {
     let fixture = SqliteFixture::new();
     let store = fixture.try_open(SqliteOptions::local()).unwrap();
     commit(
         &store,
         &[
-            put("head", "a", Any, "1"),
-            put("due", "b\0", Any, "\0"),
+            put_op("head", "a", Any, "1"),
+            put_op("due", "b\0", Any, "\0"),
             append("history", "p", 1, "\0x"),
         ],
     );
@@ -57,7 +59,7 @@ fn two_stores_on_one_file_see_each_other() {
             &two,
             &[
                 append("history", "p", 2 * round, "two"),
-                put("head", "a", Any, ""),
+                put_op("head", "a", Any, ""),
             ],
         );
         assert_eq!(get(&one, "head", "a").unwrap().version, round);
@@ -118,8 +120,8 @@ const FILES: [&str; 5] = [
 
 #[test]
 fn links_and_directories_at_our_names_are_refused() {
-    type Plant = fn(&Path, &Path);
-    let plants: [(&str, Plant, &str); 4] = [
+    type PlantAction = fn(&Path, &Path);
+    let plants: [(&str, PlantAction, &str); 4] = [
         (
             "a link to a file",
             |outside, at| symlink(outside, at).unwrap(),
@@ -239,7 +241,7 @@ fn a_newer_store_is_left_as_it_is() {
 }
 
 #[test]
-fn what_is_no_database_is_corrupt_and_left_as_it_is() {
+fn foreign_file_is_corrupt_and_unchanged() {
     let fixture = SqliteFixture::new();
     let path = fixture.temp.path().join(FILE);
     std::fs::write(
@@ -260,11 +262,11 @@ fn what_is_no_database_is_corrupt_and_left_as_it_is() {
 fn an_empty_file_becomes_a_store() {
     let fixture = SqliteFixture::new();
     std::fs::write(fixture.temp.path().join(FILE), "").unwrap();
-    commit(&fixture.open(), &[put("head", "a", Any, "1")]);
+    commit(&fixture.open(), &[put_op("head", "a", Any, "1")]);
 }
 
 #[test]
-fn the_file_says_what_it_is() {
+fn file_has_our_application_id() {
     let fixture = SqliteFixture::new();
     drop(fixture.open());
     let shell = fixture.shell();
@@ -294,7 +296,7 @@ fn damaged_records_take_no_others_away() {
     let fixture = SqliteFixture::new();
     let store = fixture.open();
     let names = ["a", "b", "c", "d", "e"];
-    let ops: Vec<Op> = names.map(|name| put("head", name, Any, "1")).to_vec();
+    let ops: Vec<CommitOp> = names.map(|name| put_op("head", name, Any, "1")).to_vec();
     commit(&store, &ops);
     fixture
         .shell()
@@ -346,7 +348,7 @@ fn a_name_that_cannot_be_read_is_named_and_takes_no_others_away() {
     let fixture = SqliteFixture::new();
     let store = fixture.open();
     for (collection, _) in threadkeep::storage::COLLECTIONS {
-        let others = ["a", "b", "z"].map(|name| put(collection, name, Any, "1"));
+        let others = ["a", "b", "z"].map(|name| put_op(collection, name, Any, "1"));
         commit(&store, &others);
         let plant = format!(
             "INSERT INTO record_{collection} (name, version, value) \
@@ -377,7 +379,7 @@ fn a_name_that_cannot_be_read_is_named_and_takes_no_others_away() {
             let empty = format!("a record of {collection} has an empty name");
             assert_eq!(said, [long(5_000_000), long(5_000_001), empty]);
         }
-        let named = store.unreadable().unwrap();
+        let named = store.find_unreadable().unwrap();
         let said = format!("a record of {collection} whose name has 5000000 bytes");
         assert!(named.contains(&said), "{named:?}");
         let undo = format!("DELETE FROM record_{collection}");
@@ -388,7 +390,7 @@ fn a_name_that_cannot_be_read_is_named_and_takes_no_others_away() {
          INSERT INTO entry (id, value) VALUES (99 << 32 | 1, x'00')";
     fixture.shell().execute_batch(log).unwrap();
     let said = "entry 1 of the log history whose name has 5000000 bytes";
-    assert_eq!(store.unreadable().unwrap(), [said]);
+    assert_eq!(store.find_unreadable().unwrap(), [said]);
 }
 
 /// Names that cannot be read count for no limit, so a page names ten and counts the others.
@@ -396,7 +398,7 @@ fn a_name_that_cannot_be_read_is_named_and_takes_no_others_away() {
 fn a_page_names_some_of_many_names_that_cannot_be_read() {
     let fixture = SqliteFixture::new();
     let store = fixture.open();
-    commit(&store, &[put("head", "a", Any, "1")]);
+    commit(&store, &[put_op("head", "a", Any, "1")]);
     let plant = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 15) \
          INSERT INTO record_head (name, version, value) \
          SELECT printf('%.*c', 1100000 + i, 'c'), 1, '' FROM n";
@@ -413,7 +415,10 @@ fn a_value_with_an_unknown_codec_is_corrupt() {
     let store = fixture.open();
     commit(
         &store,
-        &[put("head", "a", Any, "1"), append("history", "p", 1, "1")],
+        &[
+            put_op("head", "a", Any, "1"),
+            append("history", "p", 1, "1"),
+        ],
     );
     fixture
         .shell()
@@ -429,10 +434,14 @@ fn a_value_with_an_unknown_codec_is_corrupt() {
     let page = store.scan("head", "", "", 1, false).unwrap();
     assert_eq!((page.items.len(), page.damaged.len()), (0, 1), "{page:?}");
     corrupt(store.read_log("history", "p", 0, 1, false).err());
-    corrupt(store.commit(&[put("head", "a", Absent, "")], false).err());
+    corrupt(
+        store
+            .commit(&[put_op("head", "a", Absent, "")], false)
+            .err(),
+    );
     commit(
         &store,
-        &[put("head", "a", Any, "2"), trim("history", "p", 2)],
+        &[put_op("head", "a", Any, "2"), trim("history", "p", 2)],
     );
     assert_eq!(get(&store, "head", "a"), Some(item("head", "a", 2, "2")));
 }
@@ -441,38 +450,38 @@ fn a_value_with_an_unknown_codec_is_corrupt() {
 fn two_stores_share_one_quota() {
     let fixture = SqliteFixture::new();
     let used = 2 * (RECORD_BYTES_OVERHEAD + 1);
-    let quota = Some(Quota {
+    let quota = Some(StorageQuota {
         limit_bytes: used,
         closing_margin_bytes: 0,
     });
     let (one, two) = (fixture.open_with(quota), fixture.open_with(quota));
-    commit(&one, &[put("due", "a", Any, "")]);
-    commit(&two, &[put("due", "b", Any, "")]);
+    commit(&one, &[put_op("due", "a", Any, "")]);
+    commit(&two, &[put_op("due", "b", Any, "")]);
     for store in [&one, &two] {
         refuse(
             store,
-            &[put("due", "c", Any, "")],
+            &[put_op("due", "c", Any, "")],
             &StorageError::QuotaExceeded { limit: used, used },
         );
     }
 }
 
 /// A commit of [`in_batches`].
-struct Attempt {
+struct CommitAttempt {
     name: String,
-    answer: Result<Outcome, StorageError>,
+    answer: Result<CommitOutcome, StorageError>,
 }
 
 /// Commits on each of eight threads, many times, so that batches form.
-fn in_batches(store: &dyn Storage) -> Vec<Attempt> {
+fn in_batches(store: &dyn StorageBackend) -> Vec<CommitAttempt> {
     let attempt = |thread: u64, round: u64| {
         let name = format!("{thread}-{round}");
         let ops = [
-            put("head", &name, Absent, "good"),
+            put_op("head", &name, Absent, "good"),
             append("history", &name, 1, "good"),
         ];
         let answer = store.commit(&ops, false);
-        Attempt { name, answer }
+        CommitAttempt { name, answer }
     };
     let attempts = |thread| {
         (1..=30)
@@ -494,8 +503,8 @@ fn in_batches(store: &dyn Storage) -> Vec<Attempt> {
 fn commits_of_many_threads_are_all_there() {
     let fixture = SqliteFixture::new();
     let store = fixture.try_open(SqliteOptions::local()).unwrap();
-    for Attempt { name, answer } in in_batches(&store) {
-        assert_eq!(answer, Ok(Outcome::Committed), "{name}");
+    for CommitAttempt { name, answer } in in_batches(&store) {
+        assert_eq!(answer, Ok(CommitOutcome::Committed), "{name}");
         assert_eq!(log(&store, "history", &name).len(), 1);
     }
     drop(store);
@@ -517,7 +526,7 @@ fn the_log_does_not_grow_for_ever() {
         commit(
             &store,
             &[
-                put("head", "a", Any, &value),
+                put_op("head", "a", Any, &value),
                 append("blob", "p", at, &value),
             ],
         );
@@ -547,7 +556,7 @@ fn a_stranger_that_writes_makes_commits_unavailable() {
     let shell = fixture.shell();
     shell.execute_batch("BEGIN IMMEDIATE").unwrap();
     let error = store
-        .commit(&[put("head", "a", Any, "1")], false)
+        .commit(&[put_op("head", "a", Any, "1")], false)
         .unwrap_err();
     assert!(
         matches!(error, StorageError::Unavailable { .. }) && error.retry_unchanged(),
@@ -555,5 +564,5 @@ fn a_stranger_that_writes_makes_commits_unavailable() {
     );
     assert_eq!(get(&store, "head", "a"), None, "reading goes on");
     shell.execute_batch("COMMIT").unwrap();
-    commit(&store, &[put("head", "a", Any, "1")]);
+    commit(&store, &[put_op("head", "a", Any, "1")]);
 }

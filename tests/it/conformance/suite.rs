@@ -7,77 +7,77 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use threadkeep::storage::memory::MemoryStore;
-use threadkeep::storage::{Quota, Storage};
+use threadkeep::storage::{StorageBackend, StorageQuota};
 
-use super::{commits, limits, logs, openings, quotas, reads, together};
+use super::{commits, concurrency, limits, logs, openings, quotas, reads};
 
 /// The place of one store: every opening of it gives the same store.
-pub(super) trait Home {
-    fn open(&self) -> Arc<dyn Storage>;
+pub(super) trait StoreHome {
+    fn open(&self) -> Arc<dyn StorageBackend>;
 }
 
 /// Makes an empty place.
-pub(super) type NewHome<'a> = &'a dyn Fn(Option<Quota>) -> Box<dyn Home>;
+pub(super) type NewHome<'a> = &'a dyn Fn(Option<StorageQuota>) -> Box<dyn StoreHome>;
 
 /// A case that uses one opened store.
-pub(super) type Case = fn(&dyn Storage);
+pub(super) type StoreCase = fn(&dyn StorageBackend);
 
 /// A case that opens its store itself.
-pub(super) type HomeCase = fn(&dyn Home);
+pub(super) type HomeCase = fn(&dyn StoreHome);
 
 /// One case with its name and quota.
-pub(super) struct Named {
+pub(super) struct NamedCase {
     pub(super) name: &'static str,
-    pub(super) quota: Option<Quota>,
-    run: Run,
+    pub(super) quota: Option<StorageQuota>,
+    run: CaseRun,
 }
 
-enum Run {
-    Store(Case),
+enum CaseRun {
+    Store(StoreCase),
     Home(HomeCase),
 }
 
-impl Named {
+impl NamedCase {
     /// Runs the case in a new place; panics if the store does not keep the contract.
     pub(super) fn run(&self, new_home: NewHome<'_>) {
         let home = new_home(self.quota);
         match self.run {
-            Run::Store(case) => case(&*home.open()),
-            Run::Home(case) => case(&*home),
+            CaseRun::Store(case) => case(&*home.open()),
+            CaseRun::Home(case) => case(&*home),
         }
     }
 }
 
 /// Every case.
-pub(super) fn cases() -> Vec<Named> {
+pub(super) fn cases() -> Vec<NamedCase> {
     let plain = [
         reads::CASES,
         commits::CASES,
         logs::CASES,
         limits::CASES,
-        together::CASES,
+        concurrency::CASES,
     ];
-    let plain = plain.into_iter().flatten().map(|(name, case)| Named {
+    let plain = plain.into_iter().flatten().map(|(name, case)| NamedCase {
         name,
         quota: None,
-        run: Run::Store(*case),
+        run: CaseRun::Store(*case),
     });
-    let quotas = quotas::CASES.iter().map(|(name, quota, case)| Named {
+    let quotas = quotas::CASES.iter().map(|(name, quota, case)| NamedCase {
         name,
         quota: Some(*quota),
-        run: Run::Store(*case),
+        run: CaseRun::Store(*case),
     });
-    let openings = openings::CASES.iter().map(|(name, quota, case)| Named {
+    let openings = openings::CASES.iter().map(|(name, quota, case)| NamedCase {
         name,
         quota: *quota,
-        run: Run::Home(*case),
+        run: CaseRun::Home(*case),
     });
     plain.chain(quotas).chain(openings).collect()
 }
 
 /// The names of the chosen cases that fail, in the order of the suite.
 pub(super) fn failing(new_home: NewHome<'_>, chosen: impl Fn(&str) -> bool) -> Vec<&'static str> {
-    let fails = |case: &Named| catch_unwind(AssertUnwindSafe(|| case.run(new_home))).is_err();
+    let fails = |case: &NamedCase| catch_unwind(AssertUnwindSafe(|| case.run(new_home))).is_err();
     cases()
         .iter()
         .filter(|case| chosen(case.name) && fails(case))
@@ -89,15 +89,15 @@ pub(super) fn failing(new_home: NewHome<'_>, chosen: impl Fn(&str) -> bool) -> V
 pub(super) struct MemoryHome(Arc<MemoryStore>);
 
 impl MemoryHome {
-    pub(super) fn new(quota: Option<Quota>) -> Self {
+    pub(super) fn new(quota: Option<StorageQuota>) -> Self {
         Self(Arc::new(
             quota.map_or_else(MemoryStore::new, MemoryStore::with_quota),
         ))
     }
 }
 
-impl Home for MemoryHome {
-    fn open(&self) -> Arc<dyn Storage> {
+impl StoreHome for MemoryHome {
+    fn open(&self) -> Arc<dyn StorageBackend> {
         Arc::<MemoryStore>::clone(&self.0)
     }
 }

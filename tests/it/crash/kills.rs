@@ -10,13 +10,13 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use threadkeep::authority::Project;
-use threadkeep::component::{Random, SystemRandom};
-use threadkeep::documents::Documents;
-use threadkeep::driver::{Observer, Sink, Stop};
+use threadkeep::authority::ProjectDir;
+use threadkeep::component::{RandomSource, SystemRandom};
+use threadkeep::documents::ThreadDocuments;
+use threadkeep::driver::{CommitObserver, EventSink, StopReceiver};
 use threadkeep::engine::{CodeCache, Engine};
-use threadkeep::limits::Limits;
-use threadkeep::policy::{Policy, Preset};
+use threadkeep::limits::EngineLimits;
+use threadkeep::policy::{Policy, PolicyPreset};
 use threadkeep::project::{OpenProject, ProjectOptions};
 use threadkeep_tests::auditor::audit;
 use threadkeep_tests::fixture::SCRIPTED_MODELS;
@@ -35,20 +35,20 @@ pub fn open(path: &Path) -> OpenProject {
     let dir = Dir::open_ambient_dir(path, cap_std::ambient_authority()).unwrap();
     dir.create_dir_all("cache").unwrap();
     let cache = CodeCache::new(dir.open_dir("cache").unwrap());
-    let engine = Engine::new(Limits::local(), Some(&cache)).unwrap();
-    let options = ProjectOptions::new(Policy::preset(Preset::Local));
-    OpenProject::open(engine, &Project::from_dir(dir), options).unwrap()
+    let engine = Engine::new(EngineLimits::local(), Some(&cache)).unwrap();
+    let options = ProjectOptions::new(Policy::preset(PolicyPreset::Local));
+    OpenProject::open(engine, &ProjectDir::from_dir(dir), options).unwrap()
 }
 
 /// Prints a line for every durable commit of a run: the thread, and the number of its commits so
 /// far. Each is one version.
 #[derive(Default)]
-struct Acknowledge {
+struct CommitPrinter {
     commits: Mutex<BTreeMap<String, u64>>,
 }
 
-impl Observer for Acknowledge {
-    fn committed(&self, thread: &str) {
+impl CommitObserver for CommitPrinter {
+    fn on_commit(&self, thread: &str) {
         let mut commits = self.commits.lock().unwrap();
         let n = commits.entry(thread.to_owned()).or_default();
         *n += 1;
@@ -67,18 +67,23 @@ fn victim() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
         let project = open(Path::new(&directory));
-        let driver = project.driver().observed(Arc::new(Acknowledge::default()));
+        let driver = project
+            .driver()
+            .with_observer(Arc::new(CommitPrinter::default()));
         for _ in 0..500 {
-            let (left, right) = tokio::join!(one(&project, &driver), one(&project, &driver));
+            let (left, right) = tokio::join!(
+                perform_run(&project, &driver),
+                perform_run(&project, &driver)
+            );
             assert!(left && right, "a run did not complete");
         }
     });
 }
 
-async fn one(project: &OpenProject, driver: &threadkeep::driver::Driver) -> bool {
+async fn perform_run(project: &OpenProject, driver: &threadkeep::driver::Driver) -> bool {
     let thread = project.tenant().create(describe_draft()).await.unwrap();
     driver
-        .run(&thread.id, None, &Sink::none(), &Stop::never())
+        .run(&thread.id, None, &EventSink::none(), &StopReceiver::never())
         .await
         .unwrap()
         .status
@@ -182,14 +187,14 @@ fn whole_lines(project: &Path) {
 
 /// Carries recovered threads to their end, and checks that their documents are rebuilt.
 async fn carry_on(project: &OpenProject, closed: &[String]) {
-    let documents = Documents::new(
+    let documents = ThreadDocuments::new(
         project.tenant().clone(),
         project.threads().unwrap().try_clone().unwrap(),
     );
     for thread in closed {
         let ended = project
             .driver()
-            .run(thread, None, &Sink::none(), &Stop::never())
+            .run(thread, None, &EventSink::none(), &StopReceiver::never())
             .await
             .unwrap();
         assert_eq!(ended.status, "completed", "{thread}");

@@ -1,5 +1,5 @@
 //! Death at every commit: nothing acknowledged is lost, nothing happens twice, and the thread can
 //! go on.
 
+mod commit_points;
 pub mod kills;
-mod points;

@@ -1,14 +1,14 @@
 //! Links and other objects planted where documents are written: nothing outside is read, written or
 //! removed.
 
-use super::fixture::{ALL, World};
+use super::fixture::{ALL, DocumentsFixture};
 use threadkeep::authority::AuthorityError;
 use threadkeep::documents::{Document, DocumentError};
 
 /// Text of the files outside, which must not change.
 const KEEP: &str = "keep";
 
-fn refused<T: std::fmt::Debug>(result: Result<T, DocumentError>) -> &'static str {
+fn refusal_word<T: std::fmt::Debug>(result: Result<T, DocumentError>) -> &'static str {
     match result {
         Err(DocumentError::Authority(AuthorityError::Link { .. })) => "link",
         Err(DocumentError::Authority(AuthorityError::NotDirectory { .. })) => "not-directory",
@@ -18,23 +18,27 @@ fn refused<T: std::fmt::Debug>(result: Result<T, DocumentError>) -> &'static str
 }
 
 /// Checks that every entry is refused with `word`, and that nothing outside has changed.
-async fn assert_refused(world: &World, thread: &str, word: &str, what: &str) {
+async fn assert_refused(world: &DocumentsFixture, thread: &str, word: &str, what: &str) {
     assert_eq!(
-        refused(world.documents.refresh(thread).await),
+        refusal_word(world.documents.refresh(thread).await),
         word,
         "{what}"
     );
     assert_eq!(
-        refused(world.documents.repair(thread).await),
+        refusal_word(world.documents.repair(thread).await),
         word,
         "{what}"
     );
-    assert_eq!(refused(world.documents.check(thread).await), word, "{what}");
+    assert_eq!(
+        refusal_word(world.documents.check(thread).await),
+        word,
+        "{what}"
+    );
     assert_outside(world, what);
 }
 
-fn assert_outside(world: &World, what: &str) {
-    for name in ALL.map(Document::file) {
+fn assert_outside(world: &DocumentsFixture, what: &str) {
+    for name in ALL.map(Document::file_name) {
         let kept = world.root.read_to_string(format!("outside/{name}"));
         assert_eq!(kept.unwrap(), KEEP, "{what}");
     }
@@ -42,11 +46,11 @@ fn assert_outside(world: &World, what: &str) {
     assert_eq!(count, ALL.len(), "{what}");
 }
 
-async fn world() -> (World, String) {
-    let world = World::new();
+async fn world() -> (DocumentsFixture, String) {
+    let world = DocumentsFixture::new();
     world.root.create_dir("outside").unwrap();
     for document in ALL {
-        let name = format!("outside/{}", document.file());
+        let name = format!("outside/{}", document.file_name());
         world.root.write(name, KEEP).unwrap();
     }
     let thread = world.chat("a/b").await;
@@ -97,8 +101,8 @@ async fn links_at_file_names_are_refused() {
     let (world, thread) = world().await;
     world.documents.refresh(&thread).await.unwrap();
     for document in ALL {
-        let name = document.file();
-        let place = world.place(&thread);
+        let name = document.file_name();
+        let place = world.thread_dir(&thread);
         let outside = format!("../../../../../outside/{name}");
         for target in [&outside, "gone", name, "thread.json", ".", "/etc/hostname"] {
             place.remove_file(name).unwrap();
@@ -119,9 +123,9 @@ async fn nothing_is_written_through_another_name() {
     let (world, thread) = world().await;
     world.documents.refresh(&thread).await.unwrap();
     world.say(&thread, "more").await;
-    let place = world.place(&thread);
+    let place = world.thread_dir(&thread);
     for document in ALL {
-        let name = document.file();
+        let name = document.file_name();
         let temporary = format!("{name}.new");
         place.remove_file(name).unwrap();
         let outside = world.root.open_dir("outside").unwrap();

@@ -2,12 +2,12 @@
 
 use cap_std::fs::Dir;
 use std::sync::{Arc, OnceLock};
-use threadkeep::authority::Project;
-use threadkeep::documents::{Document, DocumentState, DocumentStates, Documents};
-use threadkeep::driver::{Driver, Ended, Observer, Sink, Stop};
+use threadkeep::authority::ProjectDir;
+use threadkeep::documents::{Document, DocumentState, DocumentStates, ThreadDocuments};
+use threadkeep::driver::{CommitObserver, Driver, EndedRun, EventSink, StopReceiver};
 use threadkeep::engine::Engine;
-use threadkeep::limits::Limits;
-use threadkeep::policy::{Policy, Preset};
+use threadkeep::limits::EngineLimits;
+use threadkeep::policy::{Policy, PolicyPreset};
 use threadkeep::project::{OpenProject, ProjectOptions};
 use threadkeep::storage::memory::MemoryStore;
 use threadkeep::wit::registry;
@@ -34,15 +34,15 @@ const SCRIPT: &str = r#"[
 const NOTES: &str = "remember 漢🙂\n\n<!-- version 2, 7 bytes -->\n\n```\n{\"event\":[9,9]}\n";
 
 /// An open project in a directory of its own.
-pub struct World {
+pub struct DocumentsFixture {
     _temporary: tempfile::TempDir,
     /// The whole directory; `project` is a subdirectory, so that there is an outside.
     pub root: Dir,
     pub open: OpenProject,
-    pub documents: Documents,
+    pub documents: ThreadDocuments,
 }
 
-impl World {
+impl DocumentsFixture {
     pub fn new() -> Self {
         let temporary = tempfile::tempdir().unwrap();
         let root = Dir::open_ambient_dir(temporary.path(), cap_std::ambient_authority()).unwrap();
@@ -54,10 +54,10 @@ impl World {
         dir.write("notes.txt", NOTES).unwrap();
         let options = ProjectOptions {
             store: Some(Arc::new(MemoryStore::new())),
-            ..ProjectOptions::new(Policy::preset(Preset::Local))
+            ..ProjectOptions::new(Policy::preset(PolicyPreset::Local))
         };
-        let open = OpenProject::open(engine(), &Project::from_dir(dir), options).unwrap();
-        let documents = Documents::new(
+        let open = OpenProject::open(engine(), &ProjectDir::from_dir(dir), options).unwrap();
+        let documents = ThreadDocuments::new(
             open.tenant().clone(),
             open.threads().unwrap().try_clone().unwrap(),
         );
@@ -78,7 +78,7 @@ impl World {
         self.open.tenant().create(draft).await.unwrap().id
     }
 
-    pub async fn say(&self, thread: &str, text: &str) -> Ended {
+    pub async fn say(&self, thread: &str, text: &str) -> EndedRun {
         run(&self.open.driver(), thread, text).await
     }
 
@@ -86,31 +86,31 @@ impl World {
         &self,
         thread: &str,
         text: &str,
-        observer: Arc<dyn Observer>,
-    ) -> Ended {
-        run(&self.open.driver().observed(observer), thread, text).await
+        observer: Arc<dyn CommitObserver>,
+    ) -> EndedRun {
+        run(&self.open.driver().with_observer(observer), thread, text).await
     }
 
     /// The directory of a thread.
-    pub fn place(&self, thread: &str) -> Dir {
+    pub fn thread_dir(&self, thread: &str) -> Dir {
         self.open.threads().unwrap().open_dir(thread).unwrap()
     }
 
     pub fn read(&self, thread: &str, document: Document) -> Vec<u8> {
-        self.place(thread).read(document.file()).unwrap()
+        self.thread_dir(thread).read(document.file_name()).unwrap()
     }
 
     /// The full render of a document.
-    pub async fn expected(&self, thread: &str, document: Document) -> Vec<u8> {
+    pub async fn render_expected(&self, thread: &str, document: Document) -> Vec<u8> {
         let (head, what) = match document {
             Document::Thread => (String::new(), "thread"),
-            Document::Jsonl => (self.joined(thread, "manifest").await, "jsonl"),
+            Document::Jsonl => (self.render_all(thread, "manifest").await, "jsonl"),
             Document::Markdown => (format!("# {thread}\n\n"), "markdown"),
         };
-        (head + &self.joined(thread, what).await).into_bytes()
+        (head + &self.render_all(thread, what).await).into_bytes()
     }
 
-    async fn joined(&self, thread: &str, what: &str) -> String {
+    async fn render_all(&self, thread: &str, what: &str) -> String {
         let (mut text, mut after) = (String::new(), Some(0));
         while let Some(version) = after {
             let piece = self.open.tenant().render(thread, what, version).await;
@@ -127,7 +127,7 @@ impl World {
         for document in ALL {
             let (found, expected) = (
                 self.read(thread, document),
-                self.expected(thread, document).await,
+                self.render_expected(thread, document).await,
             );
             assert_eq!(
                 String::from_utf8(found).unwrap(),
@@ -137,7 +137,7 @@ impl World {
         }
         let states = self.documents.check(thread).await.unwrap();
         assert_eq!(states, all(DocumentState::Current), "{thread}");
-        let files = self.place(thread).entries().unwrap();
+        let files = self.thread_dir(thread).entries().unwrap();
         let files = files.filter(|entry| entry.as_ref().unwrap().file_type().unwrap().is_file());
         assert_eq!(files.count(), ALL.len(), "no temporary file is left");
     }
@@ -150,7 +150,7 @@ impl World {
 /// Returns one engine for all tests: compiling the component takes longer than all the rest.
 fn engine() -> Engine {
     static ENGINE: OnceLock<Engine> = OnceLock::new();
-    let made = || Engine::new(Limits::local(), None).unwrap();
+    let made = || Engine::new(EngineLimits::local(), None).unwrap();
     ENGINE.get_or_init(made).clone()
 }
 
@@ -163,11 +163,11 @@ pub fn all(state: DocumentState) -> DocumentStates {
     }
 }
 
-async fn run(driver: &Driver, thread: &str, text: &str) -> Ended {
+async fn run(driver: &Driver, thread: &str, text: &str) -> EndedRun {
     let content = serde_json::json!([{"type": "text", "text": text}]);
     let input = serde_json::json!({"role": "user", "content": content}).to_string();
-    let (sink, mut events) = Sink::channel();
-    let stop = Stop::never();
+    let (sink, mut events) = EventSink::channel();
+    let stop = StopReceiver::never();
     let run = driver.run(thread, Some(input), &sink, &stop);
     let drain = async { while events.recv().await.is_some() {} };
     tokio::select! {

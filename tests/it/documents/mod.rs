@@ -1,21 +1,21 @@
 //! Documents against their records: equal byte for byte, whatever sequence of writes produced them.
 
 mod confinement;
-mod damage;
+mod damaged_documents;
 mod fixture;
 mod usage;
 
-use fixture::{ALL, World, all, draft};
+use fixture::{ALL, DocumentsFixture, all, draft};
 use std::sync::Arc;
-use threadkeep::documents::{Document, DocumentState, DocumentWriter, Documents};
-use threadkeep::driver::Observer;
+use threadkeep::documents::{Document, DocumentState, DocumentWriter, ThreadDocuments};
+use threadkeep::driver::CommitObserver;
 use threadkeep::wit::registry;
 
 /// Refreshes documents within each commit, before its caller goes on.
-struct AtOnce(Documents);
+struct RefreshOnCommit(ThreadDocuments);
 
-impl Observer for AtOnce {
-    fn committed(&self, thread: &str) {
+impl CommitObserver for RefreshOnCommit {
+    fn on_commit(&self, thread: &str) {
         let refresh = self.0.refresh(thread);
         let refreshed =
             tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(refresh));
@@ -26,7 +26,7 @@ impl Observer for AtOnce {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn after_a_run_documents_equal_a_full_render() {
-    let world = World::new();
+    let world = DocumentsFixture::new();
     let thread = world.chat("team/Chat-1").await;
     let writer = Arc::new(DocumentWriter::new(world.documents.clone()));
     for text in ["hello ```` 漢\0", "more", "and more"] {
@@ -50,8 +50,8 @@ async fn after_a_run_documents_equal_a_full_render() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_that_is_said_leaves_its_block() {
-    let world = World::new();
+async fn text_stays_within_its_block() {
+    let world = DocumentsFixture::new();
     let thread = world.chat("chat").await;
     world.say(&thread, "# heading\r# heading\n```\n<!--").await;
     world.documents.refresh(&thread).await.unwrap();
@@ -79,11 +79,11 @@ async fn nothing_that_is_said_leaves_its_block() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn going_on_gives_what_rebuilding_gives() {
-    let world = World::new();
+async fn continued_documents_equal_rebuilt_ones() {
+    let world = DocumentsFixture::new();
     let (often, once) = (world.chat("often").await, world.chat("once").await);
     for text in ["one", "two", "three", "four"] {
-        let observer = Arc::new(AtOnce(world.documents.clone()));
+        let observer = Arc::new(RefreshOnCommit(world.documents.clone()));
         world.say_observed(&often, text, observer).await;
         world.say(&once, text).await;
         world.assert_current(&often).await;
@@ -98,8 +98,8 @@ async fn going_on_gives_what_rebuilding_gives() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_an_older_head_gave_is_stale() {
-    let world = World::new();
+async fn document_of_an_older_head_is_stale() {
+    let world = DocumentsFixture::new();
     let thread = world.chat("chat").await;
     let states = world.documents.check(&thread).await.unwrap();
     assert_eq!(states, all(DocumentState::Missing));
@@ -139,7 +139,7 @@ async fn what_an_older_head_gave_is_stale() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_manifest_always_fits_its_line() {
-    let world = World::new();
+    let world = DocumentsFixture::new();
     let wide = |n: usize| Some("漢".repeat(n));
     for (n, (agent, task, title)) in [
         (wide(66), wide(66), wide(200)),
@@ -172,14 +172,14 @@ async fn the_manifest_always_fits_its_line() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn many_refreshes_of_one_thread_at_once() {
-    let world = World::new();
+    let world = DocumentsFixture::new();
     let thread = world.chat("chat").await;
     let mut tasks = tokio::task::JoinSet::new();
     for n in 0..10 {
         // Half of them share no state, like other processes.
         let documents = match n % 2 {
             0 => world.documents.clone(),
-            _ => Documents::new(
+            _ => ThreadDocuments::new(
                 world.open.tenant().clone(),
                 world.open.threads().unwrap().try_clone().unwrap(),
             ),
@@ -204,7 +204,7 @@ async fn many_refreshes_of_one_thread_at_once() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_document_that_cannot_be_written_does_not_touch_the_run() {
-    let world = World::new();
+    let world = DocumentsFixture::new();
     let thread = world.chat("chat").await;
     world
         .open
@@ -230,18 +230,21 @@ async fn a_document_that_cannot_be_written_does_not_touch_the_run() {
     for document in [Document::Thread, Document::Jsonl] {
         assert_eq!(
             world.read(&thread, document),
-            world.expected(&thread, document).await
+            world.render_expected(&thread, document).await
         );
     }
-    world.place(&thread).remove_dir("transcript.md").unwrap();
-    writer.committed(&thread);
+    world
+        .thread_dir(&thread)
+        .remove_dir("transcript.md")
+        .unwrap();
+    writer.on_commit(&thread);
     assert!(writer.flush().await.failed.is_empty());
     world.assert_current(&thread).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn everything_is_repaired_at_once() {
-    let world = World::new();
+    let world = DocumentsFixture::new();
     let mut threads = Vec::new();
     for n in 0..120 {
         threads.push(world.chat(&format!("many/t-{n}")).await);
@@ -264,7 +267,7 @@ async fn everything_is_repaired_at_once() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_thread_that_is_not_there_has_no_documents() {
-    let world = World::new();
+    let world = DocumentsFixture::new();
     for id in ["gone", "../outside", "registry.db"] {
         assert!(world.documents.refresh(id).await.is_err(), "{id}");
         assert!(world.documents.check(id).await.is_err(), "{id}");

@@ -1,20 +1,20 @@
 //! `usage.jsonl`: one line for each reply with reported final usage; a bad file in its place fails
 //! no run.
 
-use crate::cli::fixture::Project;
+use crate::cli::fixture::CliProject;
+use crate::component::fixture::message;
 use crate::component::project::{describe_draft, open, project_dir};
-use crate::component::world::message;
 use serde_json::{Value, json};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use threadkeep::driver::{RunEvent, Sink, Stop};
+use threadkeep::driver::{EventSink, RunEvent, StopReceiver};
 use threadkeep::project::OpenProject;
 use threadkeep::storage::memory::MemoryStore;
-use threadkeep_tests::canned::{Canned, SSE};
-use threadkeep_tests::faulty::{Death, Faulty};
+use threadkeep_tests::canned::{CannedServer, SSE};
+use threadkeep_tests::faulty::{DeathPoint, FaultyStore};
 use threadkeep_tests::fixture::{SCRIPTED_MODELS, draft};
-use threadkeep_tests::llmock::Wire;
+use threadkeep_tests::llmock::MockWire;
 
 fn lines(project: &Path) -> Vec<Value> {
     let log = std::fs::read_to_string(project.join(".ai/threads/usage.jsonl"));
@@ -58,26 +58,31 @@ tiers: {{default: a-model}}
 async fn say(project: &OpenProject, thread: &str) {
     let run = project
         .driver()
-        .run(thread, Some(message("hi")), &Sink::none(), &Stop::never())
+        .run(
+            thread,
+            Some(message("hi")),
+            &EventSink::none(),
+            &StopReceiver::never(),
+        )
         .await;
     assert_eq!(run.unwrap().status, "idle");
-    project.usage_noted().await;
+    project.wait_for_usage_log().await;
 }
 
 #[tokio::test]
-async fn a_reply_is_noted_with_its_final_usage_and_what_nobody_reported_is_not() {
+async fn only_reported_final_usage_is_noted() {
     let usage = json!({
         "prompt_tokens": 100, "completion_tokens": 10, "prompt_tokens_details": {"cached_tokens": 40},
     });
     let broken = reply(Some(usage.clone())).replace("data: [DONE]\n\n", "");
     let (broken, _) = broken.split_once("finish_reason").unwrap();
-    let server = Canned::start(vec![
+    let server = CannedServer::start(vec![
         reply(Some(usage.clone())),
         reply(None),
         broken.to_owned(),
         reply(Some(usage)),
     ]);
-    let (kept, project) = project_at(&server.base_url(Wire::OpenAi));
+    let (kept, project) = project_at(&server.base_url(MockWire::OpenAi));
     let mut chat = draft(None);
     chat.agent = Some("Kiwi".to_owned());
     let thread = project.tenant().create(chat).await.unwrap().id;
@@ -118,21 +123,21 @@ const SCRIPT: &str = r#"[
 
 /// Each commit of the run had an unknown outcome for a while; a repeated commit is noted once.
 #[tokio::test]
-async fn a_commit_that_is_asked_for_again_is_noted_once() {
+async fn repeated_commit_is_noted_once() {
     // The first commit creates the thread, and is requested once.
     for n in 2..=5 {
-        for death in [Death::Unknown(n), Death::UnknownLost(n)] {
+        for death in [DeathPoint::Unknown(n), DeathPoint::UnknownLost(n)] {
             let (kept, dir) = project_dir(SCRIPTED_MODELS);
             dir.write(".ai/script.json", SCRIPT).unwrap();
-            let store = Arc::new(Faulty::new(Arc::new(MemoryStore::new()), death));
-            let project = open(dir, Some(Arc::<Faulty>::clone(&store)), &[]);
+            let store = Arc::new(FaultyStore::new(Arc::new(MemoryStore::new()), death));
+            let project = open(dir, Some(Arc::<FaultyStore>::clone(&store)), &[]);
             let thread = project.tenant().create(describe_draft()).await.unwrap().id;
             let run = project
                 .driver()
-                .run(&thread, None, &Sink::none(), &Stop::never())
+                .run(&thread, None, &EventSink::none(), &StopReceiver::never())
                 .await;
             assert_eq!(run.unwrap().status, "completed", "{death:?}");
-            project.usage_noted().await;
+            project.wait_for_usage_log().await;
             let outputs: Vec<Value> = lines(kept.path())
                 .into_iter()
                 .map(|line| line["outputTokens"].clone())
@@ -145,20 +150,20 @@ async fn a_commit_that_is_asked_for_again_is_noted_once() {
 
 /// An observer gets the error; the run is not affected.
 #[tokio::test]
-async fn what_cannot_be_noted_is_told_and_changes_no_run() {
+async fn failing_usage_log_is_reported_and_changes_no_run() {
     let (kept, dir) = project_dir(SCRIPTED_MODELS);
     dir.write(".ai/script.json", SCRIPT).unwrap();
     let project = open(dir, None, &[]);
     std::fs::create_dir(kept.path().join(".ai/threads/usage.jsonl")).unwrap();
     let thread = project.tenant().create(describe_draft()).await.unwrap().id;
-    let (sink, mut events) = Sink::channel();
+    let (sink, mut events) = EventSink::channel();
     let ended = project
         .driver()
-        .run(&thread, None, &sink, &Stop::never())
+        .run(&thread, None, &sink, &StopReceiver::never())
         .await
         .unwrap();
     assert_eq!((ended.status.as_str(), ended.costs.turns), ("completed", 2));
-    project.usage_noted().await;
+    project.wait_for_usage_log().await;
     drop(sink);
     let mut told = Vec::new();
     while let Some(event) = events.recv().await {
@@ -174,8 +179,8 @@ async fn what_cannot_be_noted_is_told_and_changes_no_run() {
 /// Through the command: the answer, exit code and messages are those of a run with a good log.
 #[cfg(unix)]
 #[test]
-fn what_stands_in_the_place_of_the_log_hurts_no_run_and_doctor_says_it() {
-    let run = |project: &Project| {
+fn foreign_object_at_the_usage_log_fails_no_run() {
+    let run = |project: &CliProject| {
         let input = ["--input", "file=notes.txt", "--id", "a", "--json"];
         let mut answer = project
             .run(&[&["run", "describe"], &input[..]].concat())
@@ -183,7 +188,7 @@ fn what_stands_in_the_place_of_the_log_hurts_no_run_and_doctor_says_it() {
         answer["cost"]["duration"] = json!(0);
         answer
     };
-    let good = Project::new();
+    let good = CliProject::new();
     let expected = run(&good);
     let doctor = good.run(&["doctor"]).out;
     assert!(
@@ -207,7 +212,7 @@ fn what_stands_in_the_place_of_the_log_hurts_no_run_and_doctor_says_it() {
         }),
         ("a pipe", plant_pipe),
     ] {
-        let project = Project::new();
+        let project = CliProject::new();
         let threads = project.path().join(".ai/threads");
         std::fs::create_dir_all(&threads).unwrap();
         plant(&threads.join("usage.jsonl"));
@@ -245,7 +250,7 @@ const SPARSE_BYTES: u64 = 3 << 30;
 #[cfg(target_os = "linux")]
 #[test]
 fn a_write_that_fails_hurts_no_run() {
-    let project = Project::new();
+    let project = CliProject::new();
     let log = project.path().join(".ai/threads/usage.jsonl");
     project.write(".ai/threads/usage.jsonl", "");
     let large = std::fs::OpenOptions::new().write(true).open(&log).unwrap();
@@ -274,7 +279,7 @@ fn a_write_that_fails_hurts_no_run() {
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
-    let ran = threadkeep_tests::binary::run(shell);
+    let ran = threadkeep_tests::binary::run_to_end(shell);
     assert_eq!(ran.json()["status"], "completed", "{ran:#?}");
     assert_eq!(std::fs::metadata(&log).unwrap().len(), SPARSE_BYTES);
     assert_eq!(project.json(&["audit"])["exit"], 0);

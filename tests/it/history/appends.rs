@@ -1,21 +1,21 @@
 //! Appends: the events that are accepted, and the answer of an append.
 
-use super::{Host, called, code, result, said};
+use super::{LoopHost, call_event, code, message_event, result_event};
 use serde_json::{Value, json};
 
 /// Builds an event from a word.
 fn event(word: &str) -> Value {
     match word {
-        "hi" => said("user", "hi"),
-        "hello" => said("assistant", "hello"),
+        "hi" => message_event("user", "hi"),
+        "hello" => message_event("assistant", "hello"),
         "greeting" => {
             json!({"type": "message", "role": "assistant", "content": "?", "synthetic": true})
         }
         "text" => json!({"type": "assistant_text", "text": "let me see"}),
         "error" => json!({"type": "error", "kind": "k", "code": "c", "message": "m", "attempt": 1}),
-        "A" | "B" => called(word),
-        "a" | "b" => result(&word.to_uppercase()),
-        "ours" => result("call_2_1"),
+        "A" | "B" => call_event(word),
+        "a" | "b" => result_event(&word.to_uppercase()),
+        "ours" => result_event("call_2_1"),
         "place" => json!({"type": "tool_result", "version": 2, "index": 1, "text": "42"}),
         "misnamed" => json!({"type": "tool_result", "id": "A", "name": "write", "text": "42"}),
         _ => panic!("{word}"),
@@ -24,7 +24,7 @@ fn event(word: &str) -> Value {
 
 /// Conversations that a provider accepts, and ones that it does not; with a token and without.
 #[test]
-fn a_history_stays_one_that_a_provider_can_be_sent() {
+fn appends_keep_a_valid_conversation() {
     for (words, held, free) in [
         ("hi hello", "ok", "ok"),
         ("hi hi hello hello", "ok", "ok"),
@@ -45,7 +45,7 @@ fn a_history_stays_one_that_a_provider_can_be_sent() {
         ("", "ok", "invalid"),
     ] {
         let events: Vec<Value> = words.split_whitespace().map(event).collect();
-        for (mut host, expected) in [(Host::open(), held), (Host::new(), free)] {
+        for (mut host, expected) in [(LoopHost::open(), held), (LoopHost::new(), free)] {
             if host.token.is_none() {
                 // Now both are at version 1, and the call has version 2.
                 host.append(&[json!({"type": "partial", "text": ""})])
@@ -65,22 +65,29 @@ fn a_history_stays_one_that_a_provider_can_be_sent() {
 
 #[test]
 fn a_round_is_answered_over_several_appends_and_only_so() {
-    let host = Host::open();
-    host.append(&[said("user", "hi"), called("a"), called("b")])
-        .unwrap();
+    let host = LoopHost::open();
+    host.append(&[
+        message_event("user", "hi"),
+        call_event("a"),
+        call_event("b"),
+    ])
+    .unwrap();
     for wrong in [
-        said("user", "and?"),
-        said("assistant", "so"),
-        called("c"),
-        result("c"),
+        message_event("user", "and?"),
+        message_event("assistant", "so"),
+        call_event("c"),
+        result_event("c"),
     ] {
         assert_eq!(code(&host.append(&[wrong]).unwrap_err()), "invalid");
     }
-    host.append(&[result("b")]).unwrap();
-    assert_eq!(code(&host.append(&[result("b")]).unwrap_err()), "invalid");
+    host.append(&[result_event("b")]).unwrap();
+    assert_eq!(
+        code(&host.append(&[result_event("b")]).unwrap_err()),
+        "invalid"
+    );
     let partial = json!({"type": "partial", "text": "hm"});
     host.append(&[partial]).unwrap();
-    host.append(&[result("call_2_1"), said("assistant", "done")])
+    host.append(&[result_event("call_2_1"), message_event("assistant", "done")])
         .unwrap();
     assert_eq!(host.head().round, None);
     host.close("idle", None).unwrap();
@@ -88,10 +95,10 @@ fn a_round_is_answered_over_several_appends_and_only_so() {
 
 #[test]
 fn at_most_32_calls_are_open() {
-    let host = Host::open();
-    let calls = |n: usize| (0..n).map(|n| called(&n.to_string()));
+    let host = LoopHost::open();
+    let calls = |n: usize| (0..n).map(|n| call_event(&n.to_string()));
     let with = |n| {
-        [said("user", "hi")]
+        [message_event("user", "hi")]
             .into_iter()
             .chain(calls(n))
             .collect::<Vec<_>>()
@@ -106,26 +113,37 @@ fn at_most_32_calls_are_open() {
 #[test]
 fn an_append_may_be_repeated_and_never_doubles() {
     for held in [true, false] {
-        let host = if held { Host::open() } else { Host::new() };
+        let host = if held {
+            LoopHost::open()
+        } else {
+            LoopHost::new()
+        };
         let at = host.head().version;
-        let first = host.append_at(at, &[said("user", "hi")]).unwrap();
+        let first = host.append_at(at, &[message_event("user", "hi")]).unwrap();
         assert_eq!(first.version, at + 1);
         let before = host.head();
-        assert_eq!(host.append_at(at, &[said("user", "hi")]).unwrap(), first);
+        assert_eq!(
+            host.append_at(at, &[message_event("user", "hi")]).unwrap(),
+            first
+        );
         for (expected, text) in [(at, "hi!"), (at + 2, "hi"), (u64::MAX, "hi")] {
-            let error = host.append_at(expected, &[said("user", text)]).unwrap_err();
+            let error = host
+                .append_at(expected, &[message_event("user", text)])
+                .unwrap_err();
             assert_eq!(code(&error), "conflict", "{expected} {text}");
         }
         assert_eq!(host.head(), before);
         // The same at a later position, and by a holder that has lost the thread since.
-        host.append(&[said("assistant", "hello")]).unwrap();
+        host.append(&[message_event("assistant", "hello")]).unwrap();
         assert_eq!(
-            host.append_at(at, &[said("user", "hi")]).unwrap().version,
+            host.append_at(at, &[message_event("user", "hi")])
+                .unwrap()
+                .version,
             first.version
         );
         if held {
             host.close("completed", None).unwrap();
-            let again = host.append_at(at, &[said("user", "hi")]).unwrap();
+            let again = host.append_at(at, &[message_event("user", "hi")]).unwrap();
             assert_eq!(
                 (again.version, again.status.as_str()),
                 (first.version, "completed")
@@ -136,7 +154,7 @@ fn an_append_may_be_repeated_and_never_doubles() {
 
 #[test]
 fn the_bounds_of_an_append_fire() {
-    let host = Host::open();
+    let host = LoopHost::open();
     let partial = |bytes: usize| json!({"type": "partial", "text": "x".repeat(bytes)});
     host.append(&[partial(500 << 10)]).unwrap();
     assert_eq!(

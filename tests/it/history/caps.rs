@@ -1,25 +1,25 @@
 //! Holds of an external loop count against every cap, and its bills are bounded: one test for each
 //! known fault.
 
-use super::money::{dollars, price, tokens, used};
-use super::{Host, code};
-use crate::runner::world::{World, raise};
+use super::loop_money::{dollars, price, tokens, usage_bill};
+use super::{LoopHost, code};
+use crate::runner::fixture::{RunnerFixture, raise};
 use threadkeep_component::service::Error;
 use threadkeep_core::error::Error as CoreError;
-use threadkeep_core::limits::Limits;
+use threadkeep_core::limits::ThreadCaps;
 use threadkeep_core::money::NanoUsd;
-use threadkeep_core::runner::Bill;
-use threadkeep_core::thread::{Draft, HOLDS_MAX};
+use threadkeep_core::runner::CallBill;
+use threadkeep_core::thread::{HOLDS_MAX, ThreadDraft};
 
-impl Host {
-    fn caps(&self, caps: Limits) {
+impl LoopHost {
+    fn caps(&self, caps: ThreadCaps) {
         let service = &self.world.service;
         service.signal(&self.thread, "caps", &raise(caps)).unwrap();
     }
 }
 
 /// The code of the cap that denies a hold.
-fn denied<T: std::fmt::Debug>(held: Result<T, Error>) -> String {
+fn denying_cap_code<T: std::fmt::Debug>(held: Result<T, Error>) -> String {
     match held {
         Err(Error::Core(CoreError::Exceeded(cause))) => cause.code,
         other => panic!("it is not denied: {other:?}"),
@@ -30,25 +30,25 @@ fn denied<T: std::fmt::Debug>(held: Result<T, Error>) -> String {
 /// only settled amounts were compared with caps. Fix: holds count, too.
 #[test]
 fn calls_side_by_side_count_against_every_cap() {
-    let caps = |turns, tokens| Limits {
+    let caps = |turns, tokens| ThreadCaps {
         turns,
         tokens,
-        ..Limits::NONE
+        ..ThreadCaps::NONE
     };
     for (caps, fits, expected) in [
         (caps(Some(2), None), 2, "turns_exceeded"),
         // A call is admitted as long as anything is left, as in a run.
         (caps(None, Some(900)), 3, "tokens_exceeded"),
     ] {
-        let host = Host::open();
+        let host = LoopHost::open();
         host.caps(caps);
         let hold = |n: usize| host.hold(&format!("call-{n}"), &tokens(100, 300));
         let held: Vec<u64> = (0..fits).map(|n| hold(n).unwrap().version).collect();
         let before = host.head();
-        assert_eq!(denied(hold(fits)), expected);
+        assert_eq!(denying_cap_code(hold(fits)), expected);
         assert_eq!(host.head(), before, "a denial writes nothing");
         // A call that cost less, or was never sent, makes room again.
-        host.settle(held[0], Bill::Nothing).unwrap();
+        host.settle(held[0], CallBill::Nothing).unwrap();
         hold(fits).unwrap();
     }
 }
@@ -57,21 +57,27 @@ fn calls_side_by_side_count_against_every_cap() {
 /// ancestor's account.
 #[test]
 fn calls_side_by_side_count_against_the_cap_on_spend_of_a_thread_without_an_account() {
-    let mut host = Host::open();
+    let mut host = LoopHost::open();
     let top = host.thread.clone();
     host.thread = host.spawn(&top, "poor", None);
-    host.caps(Limits {
+    host.caps(ThreadCaps {
         spend: Some(NanoUsd::new(1_000)),
-        ..Limits::NONE
+        ..ThreadCaps::NONE
     });
     host.token = None;
-    host.take("h/2", 60).unwrap();
+    host.take_lease("h/2", 60).unwrap();
     host.hold("a", &dollars(600)).unwrap();
-    assert_eq!(denied(host.hold("b", &dollars(401))), "spend_exceeded");
+    assert_eq!(
+        denying_cap_code(host.hold("b", &dollars(401))),
+        "spend_exceeded"
+    );
     let second = host.hold("c", &dollars(400)).unwrap();
-    host.settle(second.version, Bill::Amount(NanoUsd::new(100)))
+    host.settle(second.version, CallBill::Amount(NanoUsd::new(100)))
         .unwrap();
-    assert_eq!(denied(host.hold("d", &dollars(301))), "spend_exceeded");
+    assert_eq!(
+        denying_cap_code(host.hold("d", &dollars(301))),
+        "spend_exceeded"
+    );
     host.hold("e", &dollars(300)).unwrap();
     assert_eq!(host.figures(), (100, 900));
 }
@@ -82,11 +88,11 @@ fn calls_side_by_side_count_against_the_cap_on_spend_of_a_thread_without_an_acco
 #[test]
 fn a_bill_beyond_any_is_refused_and_changes_nothing() {
     let most = NanoUsd::BILL_MAX.get();
-    let host = Host::open();
+    let host = LoopHost::open();
     let held = host.hold("a", &tokens(100, 300)).unwrap();
     let before = host.head();
     for nanos in [most + 1, u64::MAX] {
-        let bill = Bill::Amount(NanoUsd::new(nanos));
+        let bill = CallBill::Amount(NanoUsd::new(nanos));
         assert_eq!(
             code(&host.settle(held.version, bill).unwrap_err()),
             "invalid"
@@ -97,8 +103,9 @@ fn a_bill_beyond_any_is_refused_and_changes_nothing() {
     assert_eq!(host.head(), before);
     // The largest possible bill: the root owes it, and everything goes on.
     let other = host.hold("c", &dollars(1)).unwrap();
-    host.settle(held.version, used(u64::MAX, u64::MAX)).unwrap();
-    host.settle(other.version, Bill::Amount(NanoUsd::BILL_MAX))
+    host.settle(held.version, usage_bill(u64::MAX, u64::MAX))
+        .unwrap();
+    host.settle(other.version, CallBill::Amount(NanoUsd::BILL_MAX))
         .unwrap();
     assert_eq!(host.figures(), (2 * most, 0));
     host.close("idle", None).unwrap();
@@ -109,49 +116,52 @@ fn a_bill_beyond_any_is_refused_and_changes_nothing() {
 /// tokens. Fix: it counts as the tokens of its hold, whether settled at once or late.
 #[test]
 fn a_call_that_is_settled_as_money_counts_as_the_tokens_that_it_was_held_for() {
-    let host = Host::open();
-    host.caps(Limits {
+    let host = LoopHost::open();
+    host.caps(ThreadCaps {
         tokens: Some(801),
-        ..Limits::NONE
+        ..ThreadCaps::NONE
     });
     for name in ["a", "b"] {
         let held = host.hold(name, &tokens(100, 300)).unwrap();
-        let bill = Bill::Amount(NanoUsd::new(5));
+        let bill = CallBill::Amount(NanoUsd::new(5));
         host.settle(held.version, bill).unwrap();
     }
     assert_eq!(host.head().counters.run_tokens, 800);
     let last = host.hold("c", &tokens(100, 300)).unwrap();
-    assert_eq!(denied(host.hold("d", &tokens(1, 1))), "tokens_exceeded");
+    assert_eq!(
+        denying_cap_code(host.hold("d", &tokens(1, 1))),
+        "tokens_exceeded"
+    );
     // Time enough for 300 tokens.
     host.world.advance(10_000);
     host.close("idle", None).unwrap();
     assert_eq!(host.head().counters.run_tokens, 1_200, "charged");
-    let bill = Bill::Amount(NanoUsd::new(5));
+    let bill = CallBill::Amount(NanoUsd::new(5));
     host.settle(last.version, bill).unwrap();
     host.settle(last.version, bill).unwrap();
     assert_eq!(host.head().counters.run_tokens, 1_200, "told as money");
     assert_eq!(host.figures(), (15, 0));
-    let usage = host.settle(last.version, used(1, 2)).unwrap_err();
+    let usage = host.settle(last.version, usage_bill(1, 2)).unwrap_err();
     assert_eq!(code(&usage), "conflict");
 }
 
 /// Symptom: the record of a call with a long name in a thread with a long id had a key that no
 /// store accepts. Cause: the key joined both. Fix: a long key is their digest.
 #[test]
-fn long_names_in_threads_of_long_ids_are_known_again() {
-    let mut world = World::new();
-    let draft = Draft {
+fn long_call_names_in_long_thread_ids_are_recognised() {
+    let mut world = RunnerFixture::new();
+    let draft = ThreadDraft {
         id: Some("T".repeat(200)),
-        ..Draft::default()
+        ..ThreadDraft::default()
     };
     let thread = world.service.create(&draft).unwrap().thread.value.id;
     world.threads.push(thread.clone());
-    let mut host = Host {
+    let mut host = LoopHost {
         world,
         thread,
         token: None,
     };
-    host.take("h/1", 60).unwrap();
+    host.take_lease("h/1", 60).unwrap();
     let names = ["n", "m"].map(|letter| letter.repeat(128));
     let held = names.each_ref().map(|name| {
         let held = host.hold(name, &tokens(100, 300)).unwrap();
@@ -162,10 +172,10 @@ fn long_names_in_threads_of_long_ids_are_known_again() {
         );
         held.version
     });
-    host.settle(held[0], used(90, 20)).unwrap();
-    host.settle(held[0], used(90, 20)).unwrap();
+    host.settle(held[0], usage_bill(90, 20)).unwrap();
+    host.settle(held[0], usage_bill(90, 20)).unwrap();
     assert_eq!(
-        code(&host.settle(held[0], used(90, 21)).unwrap_err()),
+        code(&host.settle(held[0], usage_bill(90, 21)).unwrap_err()),
         "conflict"
     );
     assert_eq!(host.figures(), (price(90, 20), price(100, 300)));
@@ -175,13 +185,14 @@ fn long_names_in_threads_of_long_ids_are_known_again() {
 /// had been corrected. Cause: only the newest entry was compared. Fix: entries of late corrections
 /// are skipped.
 #[test]
-fn a_close_is_known_again_after_late_truths() {
-    let host = Host::open();
+fn repeated_close_is_recognised_after_corrections() {
+    let host = LoopHost::open();
     let hold = |n: usize| host.hold(&format!("call-{n}"), &dollars(10)).unwrap();
     let held: Vec<u64> = (0..HOLDS_MAX).map(|n| hold(n).version).collect();
     let closed = host.close("completed", Some("\"done\"")).unwrap();
     for version in held {
-        host.settle(version, Bill::Amount(NanoUsd::new(3))).unwrap();
+        host.settle(version, CallBill::Amount(NanoUsd::new(3)))
+            .unwrap();
         let again = host.close("completed", Some("\"done\"")).unwrap();
         assert_eq!(again, closed);
     }

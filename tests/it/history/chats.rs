@@ -1,21 +1,21 @@
 //! Chats that the runner and external loops share.
 
-use super::{Host, called, code, result, said};
-use crate::runner::world::says;
+use super::{LoopHost, call_event, code, message_event, result_event};
+use crate::runner::fixture::says;
 use serde_json::json;
 
 /// A provider is sent the appended text byte for byte, whether the runner or an external loop goes
 /// on.
 #[test]
 fn the_runner_sends_what_was_appended() {
-    let mut host = Host::new();
+    let mut host = LoopHost::new();
     host.append(&[
-        said("user", "what is it? 漢🙂 \u{0}"),
+        message_event("user", "what is it? 漢🙂 \u{0}"),
         json!({"type": "thinking", "text": "hm", "raw": "{\"signature\": \"x\"}"}),
         json!({"type": "assistant_text", "text": "Let me look."}),
-        called("toolu_1"),
-        result("toolu_1"),
-        said("assistant", "It is 42."),
+        call_event("toolu_1"),
+        result_event("toolu_1"),
+        message_event("assistant", "It is 42."),
     ])
     .unwrap();
     let appended = [
@@ -34,15 +34,18 @@ fn the_runner_sends_what_was_appended() {
     assert_eq!(handed.messages[..4], appended);
     assert_eq!(handed.messages.len(), 5);
     host.world.submit(&thread, says("sure")).unwrap();
-    host.append(&[said("user", "thanks")]).unwrap();
+    host.append(&[message_event("user", "thanks")]).unwrap();
     // An appended question may be answered by the runner without another message.
     let handed = host.world.start(&thread, None).unwrap();
     assert_eq!(handed.messages[..4], appended);
     assert_eq!(handed.messages.len(), 7);
     host.world.submit(&thread, says("welcome")).unwrap();
-    host.take("h/1", 60).unwrap();
-    host.append(&[said("user", "bye"), said("assistant", "bye")])
-        .unwrap();
+    host.take_lease("h/1", 60).unwrap();
+    host.append(&[
+        message_event("user", "bye"),
+        message_event("assistant", "bye"),
+    ])
+    .unwrap();
     host.close("idle", None).unwrap();
     assert_eq!(
         host.world.service.messages(&thread, 0, 0).unwrap().0.len(),
@@ -55,14 +58,14 @@ fn the_runner_sends_what_was_appended() {
 /// come first.
 #[test]
 fn a_thread_that_was_never_started_is_not_corrupt() {
-    use threadkeep_core::runner::{Kit, Proof, Signal, Submission};
-    let mut host = Host::new();
+    use threadkeep_core::runner::{DecisionInputs, HolderProof, Signal, StepSubmission};
+    let mut host = LoopHost::new();
     let thread = host.thread.clone();
-    let submission = Submission {
+    let submission = StepSubmission {
         token: 0,
         version: 0,
         outcome: says("hello"),
-        kit: Kit::default(),
+        inputs: DecisionInputs::default(),
     };
     for ended in [false, true] {
         if ended {
@@ -72,7 +75,7 @@ fn a_thread_that_was_never_started_is_not_corrupt() {
             assert_eq!(code(&started.unwrap_err()), "refused");
         }
         let service = &host.world.service;
-        let claimed = service.claim(&thread, "d/1", Proof::Dead);
+        let claimed = service.claim(&thread, "d/1", HolderProof::Dead);
         assert_eq!(code(&claimed.unwrap_err()), "refused");
         let expected = if ended { "fenced" } else { "conflict" };
         let submitted = service.submit(&thread, &submission, 0);
@@ -84,13 +87,13 @@ fn a_thread_that_was_never_started_is_not_corrupt() {
 /// estimated context. Cause: they were added only to an estimate of zero. Fix: they are added with
 /// the first pin.
 #[test]
-fn what_is_said_before_the_first_start_counts_beside_the_prompt() {
+fn early_messages_count_beside_the_prompt() {
     let context = |before: bool| {
-        let mut host = Host::new();
+        let mut host = LoopHost::new();
         let thread = host.world.create(Some("work"));
         host.thread.clone_from(&thread);
         if before {
-            host.append(&[said("user", "hi")]).unwrap();
+            host.append(&[message_event("user", "hi")]).unwrap();
             host.world.start(&thread, None).unwrap();
         } else {
             host.world.start(&thread, Some("hi")).unwrap();

@@ -3,14 +3,14 @@
 mod appends;
 mod caps;
 mod chats;
-mod deaths;
-mod holds;
-pub mod money;
+mod loop_leases;
+pub mod loop_money;
+mod store_deaths;
 
-use crate::runner::world::World;
+use crate::runner::fixture::RunnerFixture;
 use serde_json::{Value, json};
 use threadkeep_component::service::Error;
-use threadkeep_component::service::history::Written;
+use threadkeep_component::service::history::AppendOutcome;
 use threadkeep_core::error::Error as CoreError;
 use threadkeep_core::thread::Head;
 use threadkeep_core::time::Instant;
@@ -29,29 +29,29 @@ pub fn code(error: &Error) -> &'static str {
     }
 }
 
-pub fn said(role: &str, text: &str) -> Value {
+pub fn message_event(role: &str, text: &str) -> Value {
     json!({"type": "message", "role": role, "content": text})
 }
 
-pub fn called(id: &str) -> Value {
+pub fn call_event(id: &str) -> Value {
     json!({"type": "tool_use", "name": "read", "arguments": "{}", "id": id})
 }
 
-pub fn result(id: &str) -> Value {
+pub fn result_event(id: &str) -> Value {
     json!({"type": "tool_result", "id": id, "text": "42"})
 }
 
 /// A world with the requests of an external loop.
-pub struct Host {
-    pub world: World,
+pub struct LoopHost {
+    pub world: RunnerFixture,
     pub thread: String,
     pub token: Option<u64>,
 }
 
-impl Host {
+impl LoopHost {
     /// An empty chat.
     pub fn new() -> Self {
-        let mut world = World::new();
+        let mut world = RunnerFixture::new();
         let thread = world.create(None);
         Self {
             world,
@@ -63,12 +63,12 @@ impl Host {
     /// An empty chat that an external loop holds.
     pub fn open() -> Self {
         let mut host = Self::new();
-        host.take("h/1", 60).unwrap();
+        host.take_lease("h/1", 60).unwrap();
         host
     }
 
     pub fn now(&self) -> Instant {
-        use threadkeep::clock::Clock;
+        use threadkeep::clock::HostClock;
         let now = self.world.clock.now();
         Instant {
             seconds: now.seconds,
@@ -76,7 +76,7 @@ impl Host {
         }
     }
 
-    pub fn take(&mut self, holder: &str, seconds: u64) -> Result<u64, Error> {
+    pub fn take_lease(&mut self, holder: &str, seconds: u64) -> Result<u64, Error> {
         let deadline = self.now().plus_millis(seconds * 1_000);
         let loaded = self.world.service.open(&self.thread, holder, deadline)?;
         self.token = Some(loaded.head.value.token);
@@ -88,11 +88,11 @@ impl Host {
     }
 
     /// Appends at the newest version.
-    pub fn append(&self, events: &[Value]) -> Result<Written, Error> {
+    pub fn append(&self, events: &[Value]) -> Result<AppendOutcome, Error> {
         self.append_at(self.head().version, events)
     }
 
-    pub fn append_at(&self, expected: u64, events: &[Value]) -> Result<Written, Error> {
+    pub fn append_at(&self, expected: u64, events: &[Value]) -> Result<AppendOutcome, Error> {
         let texts: Vec<String> = events.iter().map(Value::to_string).collect();
         let written = self
             .world
@@ -102,7 +102,7 @@ impl Host {
         written
     }
 
-    pub fn close(&self, outcome: &str, result: Option<&str>) -> Result<Written, Error> {
+    pub fn close(&self, outcome: &str, result: Option<&str>) -> Result<AppendOutcome, Error> {
         let token = self.token.unwrap_or_default();
         let closed =
             self.world

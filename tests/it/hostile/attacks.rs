@@ -1,18 +1,18 @@
 //! Each attack ends with the name of its limit and leaves nothing, while another tenant's calls go
 //! on and get correct answers.
 
-use super::world::{World, limits, live};
+use super::fixture::{TwoTenants, exercise_neighbour, limits};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use threadkeep::error::CallError;
-use threadkeep::limits::Limits;
+use threadkeep::limits::EngineLimits;
 
-struct Attack {
+struct LimitAttack {
     limit: &'static str,
     program: &'static str,
     what: &'static str,
-    limits: Limits,
+    limits: EngineLimits,
 }
 
 /// Limits that other tests cover: an attack cannot, because no caller is stopped by them.
@@ -25,18 +25,18 @@ const ELSEWHERE: [&str; 6] = [
     "instance_idle_max",  // reuse.rs
 ];
 
-fn attacks() -> Vec<Attack> {
-    let usual = Limits {
+fn attacks() -> Vec<LimitAttack> {
+    let usual = EngineLimits {
         tenant_memory_bytes_max: 2 << 30,
         ..limits()
     };
-    let attack = |limit, program, what| Attack {
+    let attack = |limit, program, what| LimitAttack {
         limit,
         program,
         what,
         limits: usual,
     };
-    let roomy = Limits {
+    let roomy = EngineLimits {
         memory_bytes_max: 256 << 20,
         ..usual
     };
@@ -47,16 +47,16 @@ fn attacks() -> Vec<Attack> {
             "fill",
             "48 MiB filled at a stroke, for ever",
         ),
-        Attack {
-            limits: Limits {
+        LimitAttack {
+            limits: EngineLimits {
                 wall_time_max: Duration::from_secs(1),
                 ..usual
             },
             ..attack("wall_time_max", "sleeps", "an import that sleeps")
         },
         attack("memory_bytes_max", "grow", "memory that grows"),
-        Attack {
-            limits: Limits {
+        LimitAttack {
+            limits: EngineLimits {
                 tenant_memory_bytes_max: 48 << 20,
                 ..usual
             },
@@ -73,7 +73,7 @@ fn attacks() -> Vec<Attack> {
         attack("handles_max", "handles", "a million handles"),
         attack("stack_bytes_max", "recursion", "recursion without end"),
         attack("host_calls_max", "asks", "100,000 imports"),
-        Attack {
+        LimitAttack {
             limits: roomy,
             ..attack("host_call_bytes_max", "list", "a list of 200 MB")
         },
@@ -91,7 +91,7 @@ async fn each_attack_ends_with_its_limit_and_the_neighbour_lives_on() {
     println!("| limit | attack | observed end | time | the neighbour's answers meanwhile |");
     for attack in attacks() {
         let (time, meanwhile) = run(&attack).await;
-        let Attack { limit, what, .. } = attack;
+        let LimitAttack { limit, what, .. } = attack;
         println!(
             "| `{limit}` | {what} | stopped by `{limit}` | {} ms | {meanwhile} |",
             time.as_millis()
@@ -101,9 +101,9 @@ async fn each_attack_ends_with_its_limit_and_the_neighbour_lives_on() {
 
 /// Runs as many attackers as may run at once, all stopped by the limit. Returns the time and the
 /// number of the neighbour's calls meanwhile.
-async fn run(attack: &Attack) -> (Duration, usize) {
-    let Attack { limit, program, .. } = attack;
-    let world = World::new(program, attack.limits);
+async fn run(attack: &LimitAttack) -> (Duration, usize) {
+    let LimitAttack { limit, program, .. } = attack;
+    let world = TwoTenants::new(program, attack.limits);
     let done = AtomicBool::new(false);
     let begun = Instant::now();
     let attackers = async {
@@ -112,7 +112,8 @@ async fn run(attack: &Attack) -> (Duration, usize) {
         done.store(true, Ordering::Relaxed);
         (ends, begun.elapsed())
     };
-    let ((ends, time), meanwhile) = tokio::join!(attackers, live(&world.neighbour, &done));
+    let ((ends, time), meanwhile) =
+        tokio::join!(attackers, exercise_neighbour(&world.neighbour, &done));
     for end in ends {
         let end = end.expect_err("an attack has no answer");
         assert!(
@@ -135,10 +136,10 @@ async fn run(attack: &Attack) -> (Duration, usize) {
 #[test]
 fn the_table_of_limits_is_true() {
     let page = include_str!("../../../ARCHITECTURE.md");
-    for ((name, local), (_, strict)) in Limits::local()
-        .named()
+    for ((name, local), (_, strict)) in EngineLimits::local()
+        .named_values()
         .into_iter()
-        .zip(Limits::strict().named())
+        .zip(EngineLimits::strict().named_values())
     {
         let row = format!("| `{name}` | {local} | {strict} | ");
         assert!(page.contains(&row), "ARCHITECTURE.md lacks {row:?}");
@@ -149,8 +150,8 @@ fn the_table_of_limits_is_true() {
 fn no_limit_is_without_an_attack() {
     let mut shown: BTreeSet<&str> = attacks().iter().map(|attack| attack.limit).collect();
     shown.extend(ELSEWHERE);
-    let all: BTreeSet<&str> = Limits::strict()
-        .named()
+    let all: BTreeSet<&str> = EngineLimits::strict()
+        .named_values()
         .iter()
         .map(|(name, _)| *name)
         .collect();

@@ -1,8 +1,8 @@
 //! Hostile components, and their effect on an engine and its other tenants.
 
 mod attacks;
+mod fixture;
 mod neighbour;
-mod newcomers;
+mod rejected_code;
 mod reuse;
-mod rogue;
-mod world;
+mod ungranted_steps;

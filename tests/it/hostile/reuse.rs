@@ -1,9 +1,9 @@
 //! Instances are used again while they are clean, and no longer.
 
-use super::world::{World, limits};
+use super::fixture::{TwoTenants, limits};
 use std::time::Duration;
 use threadkeep::error::CallError;
-use threadkeep::limits::Limits;
+use threadkeep::limits::EngineLimits;
 use threadkeep::tenant::Tenant;
 use threadkeep::wit;
 
@@ -18,11 +18,11 @@ async fn count(tenant: &Tenant) -> String {
 #[tokio::test]
 async fn a_clean_instance_is_used_as_often_as_the_limits_say() {
     for (instance_calls_max, counts) in [(1, ["1", "1", "1", "1"]), (3, ["1", "2", "3", "1"])] {
-        let limits = Limits {
+        let limits = EngineLimits {
             instance_calls_max,
             ..limits()
         };
-        let world = World::new("counts", limits);
+        let world = TwoTenants::new("counts", limits);
         for expected in counts {
             assert_eq!(count(&world.hostile).await, expected);
         }
@@ -32,11 +32,11 @@ async fn a_clean_instance_is_used_as_often_as_the_limits_say() {
 #[tokio::test]
 async fn no_more_instances_wait_than_the_limits_say() {
     for most in [0, 1, 3] {
-        let limits = Limits {
+        let limits = EngineLimits {
             instances_warm_max: most,
             ..limits()
         };
-        let world = World::new("counts", limits);
+        let world = TwoTenants::new("counts", limits);
         let calls = (0..4).map(|_| count(&world.hostile));
         futures_util::future::join_all(calls).await;
         assert!(world.hostile.instances_warm() <= most, "{most}");
@@ -49,7 +49,7 @@ async fn no_more_instances_wait_than_the_limits_say() {
 /// in a clean one.
 #[tokio::test]
 async fn a_trap_costs_its_instance_and_the_next_call_is_clean() {
-    let world = World::new("counts", limits());
+    let world = TwoTenants::new("counts", limits());
     assert_eq!(count(&world.hostile).await, "1");
     assert_eq!(count(&world.hostile).await, "2");
     let trapped = world.hostile.get("trap").await;
@@ -60,11 +60,11 @@ async fn a_trap_costs_its_instance_and_the_next_call_is_clean() {
 
 #[tokio::test]
 async fn an_instance_that_nobody_calls_is_dropped() {
-    let limits = Limits {
+    let limits = EngineLimits {
         instance_idle_max: Duration::ZERO,
         ..limits()
     };
-    let world = World::new("counts", limits);
+    let world = TwoTenants::new("counts", limits);
     count(&world.hostile).await;
     while world.hostile.instances_warm() > 0 || world.hostile.memory_bytes() > 0 {
         tokio::time::sleep(Duration::from_millis(5)).await;
@@ -76,12 +76,12 @@ async fn an_instance_that_nobody_calls_is_dropped() {
 #[tokio::test]
 async fn instances_that_wait_make_room_for_a_call() {
     let page = 64 << 10;
-    let limits = Limits {
+    let limits = EngineLimits {
         tenant_memory_bytes_max: 2 * page,
         instances_warm_max: 4,
         ..limits()
     };
-    let world = World::new("counts", limits);
+    let world = TwoTenants::new("counts", limits);
     while world.hostile.instances_warm() < 2 {
         futures_util::future::join_all((0..2).map(|_| count(&world.hostile))).await;
     }

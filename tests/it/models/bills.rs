@@ -1,10 +1,11 @@
 //! The cost of a reply, to the nano-USD, wherever and however its server counts the tokens. A token
 //! costs 1000 nano-USD to read and 2000 to write.
 
-use super::judged::{JudgedProject, ProjectPlan};
+use super::judged_project::{JudgedProject, ProjectPlan};
 use serde_json::{Value, json};
 use threadkeep_tests::judge::{
-    ServerAnswer, chunk, finish_chunk, in_turn, refuse, sse, text_chunk, text_reply, usage_chunk,
+    ServerAnswer, answer_in_order, chunk, finish_chunk, refuse, stream_reply, text_chunk,
+    text_reply, usage_chunk,
 };
 
 /// Text of the replies with unbelievable usage.
@@ -15,13 +16,13 @@ const FAILED: [u64; 2] = [50, 2];
 
 /// The usual project with a server that gives these answers.
 fn project_of(answers: Vec<ServerAnswer>) -> JudgedProject {
-    JudgedProject::new(&ProjectPlan::default(), in_turn(answers))
+    JudgedProject::new(&ProjectPlan::default(), answer_in_order(answers))
 }
 
 /// A whole reply with this usage in its last chunk.
 fn reply_with(usage: &Value) -> ServerAnswer {
     let last = json!({"id": "c1", "choices": [], "usage": usage});
-    sse(&[text_chunk(SENTENCE), finish_chunk("stop"), last])
+    stream_reply(&[text_chunk(SENTENCE), finish_chunk("stop"), last])
 }
 
 /// Runs a project whose only reply is `answer`, and checks the tokens and the cost of the run.
@@ -31,7 +32,7 @@ fn check_bill(place: &str, answer: ServerAnswer, [input, output]: [u64; 2], spen
     assert_eq!(document["status"], "completed", "{place}: {document}");
     let cost = json!({"turns": 1, "input_tokens": input, "output_tokens": output, "spend": spend});
     assert_eq!(document["cost"], cost, "{place}");
-    assert_eq!(judged.spent(), spend, "{place}");
+    assert_eq!(judged.spent_amount(), spend, "{place}");
 }
 
 /// Symptom: of 342 tokens that a model wrote 2 were charged. Cause: its server counts reasoning
@@ -70,16 +71,16 @@ fn reasoning_is_charged_whether_it_stands_beside_or_within_the_output() {
 /// reports zeros, and they were believed. Fix: impossible counts are ignored, and the reply costs
 /// as much as one without usage. Kind: a bill from an empty report.
 #[test]
-fn counts_that_cannot_be_are_no_usage() {
+fn impossible_token_counts_are_ignored() {
     let spend_of = |place: &str, answer: ServerAnswer| {
         let judged = project_of(vec![answer]);
         let document = judged.run();
         assert_eq!(document["status"], "completed", "{place}: {document}");
-        let spend = judged.spent();
+        let spend = judged.spent_amount();
         assert_eq!(document["cost"]["spend"], spend, "{place}");
         spend
     };
-    let silent = sse(&[text_chunk(SENTENCE), finish_chunk("stop")]);
+    let silent = stream_reply(&[text_chunk(SENTENCE), finish_chunk("stop")]);
     let unreported = spend_of("no usage", silent);
     assert_ne!(unreported, "0.00", "a reply is not free");
     let counts = |input: Value, output: Value| {
@@ -138,7 +139,7 @@ fn usage_counts_wherever_it_stands() {
         ),
         ("twice, growing", vec![begun, text, end, grown]),
     ] {
-        check_bill(place, sse(&chunks), FAILED, "0.000054");
+        check_bill(place, stream_reply(&chunks), FAILED, "0.000054");
     }
 }
 
@@ -170,7 +171,7 @@ fn an_attempt_that_fails_is_charged_what_was_reported() {
         assert_eq!(document["result"], "Done.", "{place}: {document}");
         // 0.000054 and 0.00012 USD.
         assert_eq!(document["cost"]["spend"], "0.000174", "{place}");
-        assert_eq!(judged.spent(), "0.000174", "{place}");
+        assert_eq!(judged.spent_amount(), "0.000174", "{place}");
     }
 }
 
@@ -192,7 +193,7 @@ fn the_same_paid_failure_is_not_asked_a_third_time() {
         let document = judged.run();
         assert_eq!(document["status"], "suspended", "{place}: {document}");
         assert_eq!(judged.server.requests().len(), 2, "{place}");
-        assert_eq!(judged.spent(), "0.000108", "{place}");
+        assert_eq!(judged.spent_amount(), "0.000108", "{place}");
     }
 }
 
@@ -210,16 +211,16 @@ fn a_free_model_needs_no_money() {
             limits: "turns: 3, spend: 0",
             ..ProjectPlan::default()
         };
-        let judged = JudgedProject::new(&plan, in_turn(vec![reply_with(&usage)]));
+        let judged = JudgedProject::new(&plan, answer_in_order(vec![reply_with(&usage)]));
         let document = judged.run();
         assert_eq!(document["status"], "completed", "{usage}: {document}");
-        assert_eq!(judged.spent(), "0.00", "{usage}");
+        assert_eq!(judged.spent_amount(), "0.00", "{usage}");
     }
     let plan = ProjectPlan {
         limits: "turns: 3, spend: 0",
         ..ProjectPlan::default()
     };
-    let judged = JudgedProject::new(&plan, in_turn(vec![text_reply("Done.")]));
+    let judged = JudgedProject::new(&plan, answer_in_order(vec![text_reply("Done.")]));
     let document = judged.run();
     assert_eq!(document["cause"]["code"], "spend_exceeded", "{document}");
     assert!(judged.server.requests().is_empty(), "the other does");
@@ -239,7 +240,7 @@ fn a_request_above_a_limit_a_minute_is_asked_once() {
     let told = document["cause"]["message"].as_str().expect("a sentence");
     assert!(told.contains("Requested 7012"), "{told}");
     assert_eq!(judged.server.requests().len(), 1);
-    assert_eq!(judged.spent(), "0.00", "a refusal costs nothing");
+    assert_eq!(judged.spent_amount(), "0.00", "a refusal costs nothing");
 }
 
 /// Whole streams as real servers send them, each with its bill.
@@ -264,7 +265,7 @@ fn recorded_streams() -> [(&'static str, ServerAnswer, [u64; 2], &'static str); 
             // A usage that grows in every chunk, reasoning beside it, and a part of the input
             // cached.
             "xAI",
-            sse(&[
+            stream_reply(&[
                 xai(
                     json!({"role": "assistant", "reasoning_content": "Two and two."}),
                     grows(0),
@@ -280,7 +281,7 @@ fn recorded_streams() -> [(&'static str, ServerAnswer, [u64; 2], &'static str); 
         (
             // Thinking as lists within a list, and the usage beside the finish reason.
             "Mistral reasoning",
-            sse(&[
+            stream_reply(&[
                 part(json!({"role": "assistant", "content": ""})),
                 part(thought("Two and ")),
                 part(thought("two.")),
@@ -295,7 +296,7 @@ fn recorded_streams() -> [(&'static str, ServerAnswer, [u64; 2], &'static str); 
         (
             // Never a finish reason; only the usage and the end mark.
             "Snowflake Cortex",
-            sse(&[
+            stream_reply(&[
                 part(said("Fo")),
                 part(json!({"content": "ur."})),
                 json!({"id": "s", "choices": [], "usage": {"prompt_tokens": 22,
@@ -305,7 +306,7 @@ fn recorded_streams() -> [(&'static str, ServerAnswer, [u64; 2], &'static str); 
             "0.000032",
         ),
         // One chunk, and reasoning that only the total includes.
-        ("Gemini", sse(&[gemini]), [9, 103], "0.000215"),
+        ("Gemini", stream_reply(&[gemini]), [9, 103], "0.000215"),
     ]
 }
 

@@ -1,9 +1,10 @@
 //! Calls of a reply on the OpenAI wire, however a server numbers, cuts and repeats them.
 
-use super::judged::{JudgedProject, ProjectPlan};
+use super::judged_project::{JudgedProject, ProjectPlan};
 use serde_json::{Value, json};
 use threadkeep_tests::judge::{
-    ServerAnswer, calls_chunk, chunk, finish_chunk, in_turn, sse, text_reply, usage_chunk,
+    ServerAnswer, answer_in_order, calls_chunk, chunk, finish_chunk, stream_reply, text_reply,
+    usage_chunk,
 };
 
 /// The files that the two calls of these tests read.
@@ -25,14 +26,14 @@ fn calls_with(field: &str, values: [Value; 2]) -> [Value; 2] {
 /// A reply that comes in these chunks.
 fn reply_in(chunks: Vec<Value>) -> ServerAnswer {
     let end = vec![finish_chunk("tool_calls"), usage_chunk(100, 10)];
-    sse(&[chunks, end].concat())
+    stream_reply(&[chunks, end].concat())
 }
 
 /// Runs a project whose first reply comes in these chunks, and checks that both files are read, in
 /// order, each by a call of its own, and that the answer to that is the result.
 fn check_two_calls(place: &str, first: ServerAnswer) {
     let answers = vec![first, text_reply("Done.")];
-    let judged = JudgedProject::new(&ProjectPlan::default(), in_turn(answers));
+    let judged = JudgedProject::new(&ProjectPlan::default(), answer_in_order(answers));
     let answer = judged.run();
     assert_eq!(answer["result"], "Done.", "{place}: {answer}");
     let request = &judged.server.requests()[1];
@@ -160,7 +161,7 @@ fn an_empty_object_in_front_of_the_arguments_is_dropped() {
         ),
     ] {
         let answers = vec![reply_in(chunks), text_reply("Done.")];
-        let judged = JudgedProject::new(&ProjectPlan::default(), in_turn(answers));
+        let judged = JudgedProject::new(&ProjectPlan::default(), answer_in_order(answers));
         let answer = judged.run();
         assert_eq!(answer["result"], "Done.", "{place}: {answer}");
         let results = judged.server.requests()[1].results();
@@ -187,6 +188,6 @@ fn calls_of_a_whole_document_are_performed() {
 fn a_chunk_with_calls_and_finish_reason_is_read_whole() {
     let calls = calls_with("id", [json!("x1"), json!("x2")]);
     let delta = json!({"role": "assistant", "content": "Let me look.", "tool_calls": calls});
-    let first = sse(&[chunk(&delta, Some("stop")), usage_chunk(100, 10)]);
+    let first = stream_reply(&[chunk(&delta, Some("stop")), usage_chunk(100, 10)]);
     check_two_calls("all in one chunk", first);
 }

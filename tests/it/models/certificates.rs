@@ -1,6 +1,6 @@
 //! A server with an untrusted certificate.
 
-use super::judged::ProjectPlan;
+use super::judged_project::ProjectPlan;
 use std::io::Read;
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ fn start_server() -> (u16, Arc<AtomicU64>) {
 #[test]
 fn a_certificate_that_is_not_trusted_is_permanent_and_named() {
     let (port, seen) = start_server();
-    let project = ProjectPlan::default().make("127.0.0.1:1");
+    let project = ProjectPlan::default().make_project("127.0.0.1:1");
     project.write(
         ".ai/config/models.yaml",
         &format!(

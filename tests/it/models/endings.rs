@@ -1,13 +1,14 @@
 //! The end of a reply: by its provider's finish reason, by silence, or by the time limit of a call
 //! or a run.
 
-use super::judged::{JudgedProject, ProjectPlan};
+use super::judged_project::{JudgedProject, ProjectPlan};
 use serde_json::Value;
 use std::time::{Duration, Instant};
 use threadkeep_tests::judge::{
-    ServerAnswer, anthropic, finish_chunk, in_turn, sse, text_chunk, text_reply, usage_chunk,
+    ServerAnswer, answer_in_order, anthropic_events, finish_chunk, stream_reply, text_chunk,
+    text_reply, usage_chunk,
 };
-use threadkeep_tests::llmock::Wire;
+use threadkeep_tests::llmock::MockWire;
 
 const SECOND: Duration = Duration::from_secs(1);
 /// Pause between two words of a slow stream: well within the silence that these tests allow.
@@ -40,7 +41,7 @@ fn only_a_known_word_makes_a_reply_whole() {
             finish_chunk(word),
             usage_chunk(100, 10),
         ];
-        check_word(word, Wire::OpenAi, sse(&chunks), code);
+        check_word(word, MockWire::OpenAi, stream_reply(&chunks), code);
     }
     for (word, code) in [
         ("end_turn", whole),
@@ -50,15 +51,15 @@ fn only_a_known_word_makes_a_reply_whole() {
         ("refusal", filtered),
         ("banana", unknown),
     ] {
-        let answer = ServerAnswer::stream().send_events(&anthropic(word, "Half of an ans"));
-        check_word(word, Wire::Anthropic, answer, code);
+        let answer = ServerAnswer::stream().send_events(&anthropic_events(word, "Half of an ans"));
+        check_word(word, MockWire::Anthropic, answer, code);
     }
 }
 
 /// Runs a project whose reply ends with this finish reason, and checks that the run is completed,
 /// or suspended with `code`.
-fn check_word(word: &str, wire: Wire, answer: ServerAnswer, code: Option<&str>) {
-    let judged = JudgedProject::new(&ProjectPlan::of_wire(wire), in_turn(vec![answer]));
+fn check_word(word: &str, wire: MockWire, answer: ServerAnswer, code: Option<&str>) {
+    let judged = JudgedProject::new(&ProjectPlan::of_wire(wire), answer_in_order(vec![answer]));
     let document = judged.run();
     let (status, exit) = match code {
         None => ("completed", 0),
@@ -85,12 +86,12 @@ fn slow_reply(words: u32) -> ServerAnswer {
 }
 
 /// The usual project, whose provider entry has these time limits.
-fn project_with_times(wire: Wire, times: &str, answers: Vec<ServerAnswer>) -> JudgedProject {
+fn project_with_times(wire: MockWire, times: &str, answers: Vec<ServerAnswer>) -> JudgedProject {
     let plan = ProjectPlan {
         provider_keys: times,
         ..ProjectPlan::of_wire(wire)
     };
-    JudgedProject::new(&plan, in_turn(answers))
+    JudgedProject::new(&plan, answer_in_order(answers))
 }
 
 /// Symptom: a healthy, slow stream was cut, thrown away and paid again. Cause: a fixed bound on its
@@ -99,7 +100,7 @@ fn project_with_times(wire: Wire, times: &str, answers: Vec<ServerAnswer>) -> Ju
 #[test]
 fn a_slow_stream_that_goes_on_is_whole() {
     let answers = vec![slow_reply(10), text_reply("The second.")];
-    let judged = project_with_times(Wire::OpenAi, "times: {idle: 2}", answers);
+    let judged = project_with_times(MockWire::OpenAi, "times: {idle: 2}", answers);
     let document = judged.run();
     assert_eq!(document["status"], "completed", "{document}");
     let result = document["result"].as_str().expect("a text");
@@ -116,14 +117,20 @@ fn a_slow_stream_that_goes_on_is_whole() {
 #[test]
 fn a_stream_that_only_shows_signs_of_life_is_stalled() {
     let half = || ServerAnswer::stream().send_chunk(&text_chunk("Half"));
-    let events = anthropic("end_turn", "Half");
+    let events = anthropic_events("end_turn", "Half");
     let half_of_events = || ServerAnswer::stream().send_events(&events[..3]);
-    let whole_of_events = ServerAnswer::stream().send_events(&anthropic("end_turn", "Done."));
+    let whole_of_events =
+        ServerAnswer::stream().send_events(&anthropic_events("end_turn", "Done."));
     let ping = "event: ping\ndata: {\"type\": \"ping\"}\n\n";
     for (wire, begun, sign, second) in [
-        (Wire::OpenAi, half(), ": waiting\n\n", text_reply("Done.")),
-        (Wire::OpenAi, half(), "data:\n\n", text_reply("Done.")),
-        (Wire::Anthropic, half_of_events(), ping, whole_of_events),
+        (
+            MockWire::OpenAi,
+            half(),
+            ": waiting\n\n",
+            text_reply("Done."),
+        ),
+        (MockWire::OpenAi, half(), "data:\n\n", text_reply("Done.")),
+        (MockWire::Anthropic, half_of_events(), ping, whole_of_events),
     ] {
         let live = |answer: ServerAnswer, _| answer.send_bytes(sign).pause_for(SECOND);
         let first = (0..20).fold(begun, live);
@@ -147,7 +154,7 @@ fn a_stream_that_only_shows_signs_of_life_is_stalled() {
 #[test]
 fn a_stream_is_cut_where_its_whole_time_is_over() {
     let answers = vec![slow_reply(12), text_reply("Done.")];
-    let judged = project_with_times(Wire::OpenAi, "times: {whole: 3}", answers);
+    let judged = project_with_times(MockWire::OpenAi, "times: {whole: 3}", answers);
     let document = judged.run();
     assert_eq!(document["result"], "Done.", "{document}");
     assert_eq!(judged.server.requests().len(), 2);
@@ -170,7 +177,7 @@ fn a_cap_on_duration_ends_the_call_that_is_under_way() {
         ..ProjectPlan::default()
     };
     let answers = vec![slow_reply(60), text_reply("Done.")];
-    let judged = JudgedProject::new(&plan, in_turn(answers));
+    let judged = JudgedProject::new(&plan, answer_in_order(answers));
     let began = Instant::now();
     let document = judged.run();
     let took = began.elapsed();

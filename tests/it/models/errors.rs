@@ -1,15 +1,15 @@
 //! Errors of refused calls: their kind, the provider's own sentence in whichever form it comes, and
 //! the address where the address is wrong.
 
-use super::judged::{JudgedProject, ProjectPlan};
+use super::judged_project::{JudgedProject, ProjectPlan};
 use serde_json::{Value, json};
 use std::net::TcpListener;
-use threadkeep_tests::judge::{ServerAnswer, in_turn, refuse, text_reply};
+use threadkeep_tests::judge::{ServerAnswer, answer_in_order, refuse, text_reply};
 
 /// Runs a project whose server gives this answer each time; returns the cause that suspends the
 /// run.
 fn cause_of(place: &str, plan: &ProjectPlan<'_>, answer: ServerAnswer) -> Value {
-    let judged = JudgedProject::new(plan, in_turn(vec![answer]));
+    let judged = JudgedProject::new(plan, answer_in_order(vec![answer]));
     let document = judged.run();
     assert_eq!(document["status"], "suspended", "{place}: {document}");
     document["cause"].clone()
@@ -236,7 +236,7 @@ fn a_connection_that_is_refused_is_told_with_its_address() {
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
     let address = listener.local_addr().expect("an address").to_string();
     drop(listener);
-    let project = ProjectPlan::default().make(&address);
+    let project = ProjectPlan::default().make_project(&address);
     let document = project.json(&["run", "go", "--id", "t"]);
     assert_eq!(document["status"], "suspended", "{document}");
     let message = document["cause"]["message"].as_str().expect("a sentence");
@@ -249,7 +249,10 @@ fn a_connection_that_is_refused_is_told_with_its_address() {
 /// by hand.
 #[test]
 fn a_colon_in_unquoted_text_is_told_with_its_line() {
-    let judged = JudgedProject::new(&ProjectPlan::default(), in_turn(vec![text_reply("Done.")]));
+    let judged = JudgedProject::new(
+        &ProjectPlan::default(),
+        answer_in_order(vec![text_reply("Done.")]),
+    );
     let project = &judged.project;
     for (line, exit) in [
         ("description: Looks for faults. Examples: one that fails", 1),

@@ -2,12 +2,12 @@
 //! request consumed the fault, that the identical request succeeds afterwards where the fault was
 //! transient, and that llmock reports no error of the client.
 
-use super::{PATIENCE, ask, request, text};
+use super::{WAIT_TIME_MAX, ask, request, text};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
-use threadkeep::models::{Block, Delta, FailureKind, Llm};
-use threadkeep_tests::llmock::{Llmock, Wire};
+use threadkeep::models::{FailureKind, ModelProvider, ReplyBlock, ReplyDelta};
+use threadkeep_tests::llmock::{LlmockServer, MockWire};
 
 /// Shortest pause of the runner before a retry. The connection is closed meanwhile: a request to
 /// llmock blocks this thread, and llmock counts as a retry only a request that begins after it has
@@ -15,7 +15,7 @@ use threadkeep_tests::llmock::{Llmock, Wire};
 const BACKOFF: Duration = Duration::from_millis(500);
 
 /// A fault and its expected effect.
-struct Case {
+struct AdapterFaultCase {
     name: String,
     behaviors: Value,
     /// Name of the fault in llmock's journal.
@@ -26,14 +26,19 @@ struct Case {
     retry_after_ms: Option<u128>,
 }
 
-fn adapter(server: &Llmock, wire: Wire) -> Arc<dyn Llm> {
-    wire.adapter(server.base_url(wire), None, PATIENCE, PATIENCE)
+fn adapter(server: &LlmockServer, wire: MockWire) -> Arc<dyn ModelProvider> {
+    wire.adapter(server.base_url(wire), None, WAIT_TIME_MAX, WAIT_TIME_MAX)
 }
 
-async fn check(server: &Llmock, wire: Wire, case: Case, llm: &dyn Llm) {
+async fn check(
+    server: &LlmockServer,
+    wire: MockWire,
+    case: AdapterFaultCase,
+    llm: &dyn ModelProvider,
+) {
     let name = format!("{}, {}", wire.as_str(), case.name);
     server.reset();
-    server.scenario(&case.behaviors);
+    server.queue_behaviors(&case.behaviors);
     let request = request("How is the weather?");
     let failure = ask(llm, &request).await.0.expect_err(&name);
     tokio::time::sleep(failure.retry_after.unwrap_or_default().max(BACKOFF)).await;
@@ -75,8 +80,8 @@ async fn check(server: &Llmock, wire: Wire, case: Case, llm: &dyn Llm) {
 }
 
 /// A refusal with this status. `code` is the word in its body.
-fn refused(status: u16, code: Option<&str>, kind: FailureKind) -> Case {
-    Case {
+fn refusal_case(status: u16, code: Option<&str>, kind: FailureKind) -> AdapterFaultCase {
+    AdapterFaultCase {
         name: format!("{status} {}", code.unwrap_or_default()),
         behaviors: json!([{"type": "fail", "status": status, "code": code}]),
         fault: format!("scenario:{status}"),
@@ -91,32 +96,32 @@ fn refused(status: u16, code: Option<&str>, kind: FailureKind) -> Case {
 #[tokio::test]
 async fn refusals() {
     use FailureKind::{ContextOverflow, Permanent, Quota, RateLimited, Transient};
-    let Some(server) = Llmock::start() else {
+    let Some(server) = LlmockServer::start() else {
         return;
     };
-    for wire in Wire::ALL {
-        let asked = Case {
+    for wire in MockWire::ALL {
+        let asked = AdapterFaultCase {
             behaviors: json!([{"type": "fail", "status": 429, "retry_after": 0.35}]),
             retry_after_ms: Some(350),
-            ..refused(429, None, RateLimited)
+            ..refusal_case(429, None, RateLimited)
         };
-        let unpaid = Case {
+        let unpaid = AdapterFaultCase {
             code: "insufficient_quota".to_owned(),
-            ..refused(402, None, Quota)
+            ..refusal_case(402, None, Quota)
         };
         let transient = [408, 409, 500, 502, 503, 504, 529];
         let permanent = [400, 401, 403, 404, 413, 422];
         let cases = [
             asked,
             unpaid,
-            refused(429, None, RateLimited),
-            refused(429, Some("insufficient_quota"), Quota),
-            refused(400, Some("context_length_exceeded"), ContextOverflow),
+            refusal_case(429, None, RateLimited),
+            refusal_case(429, Some("insufficient_quota"), Quota),
+            refusal_case(400, Some("context_length_exceeded"), ContextOverflow),
         ];
         let cases = cases
             .into_iter()
-            .chain(transient.map(|status| refused(status, None, Transient)))
-            .chain(permanent.map(|status| refused(status, None, Permanent)));
+            .chain(transient.map(|status| refusal_case(status, None, Transient)))
+            .chain(permanent.map(|status| refusal_case(status, None, Permanent)));
         let llm = adapter(&server, wire);
         for case in cases {
             check(&server, wire, case, &*llm).await;
@@ -126,16 +131,16 @@ async fn refusals() {
 
 #[tokio::test]
 async fn broken_streams() {
-    let Some(server) = Llmock::start() else {
+    let Some(server) = LlmockServer::start() else {
         return;
     };
-    for wire in Wire::ALL {
+    for wire in MockWire::ALL {
         let idle = Duration::from_secs(2);
-        let llm = wire.adapter(server.base_url(wire), None, PATIENCE, idle);
+        let llm = wire.adapter(server.base_url(wire), None, WAIT_TIME_MAX, idle);
         // The stream breaks after its beginning and two words.
         let begun = match wire {
-            Wire::OpenAi => 3,
-            Wire::Anthropic => 5,
+            MockWire::OpenAi => 3,
+            MockWire::Anthropic => 5,
         };
         for (kind, code) in [
             ("disconnect", "disconnected"),
@@ -143,7 +148,7 @@ async fn broken_streams() {
             ("malformed", "bad_chunk"),
             ("stall", "stalled"),
         ] {
-            let case = Case {
+            let case = AdapterFaultCase {
                 name: kind.to_owned(),
                 behaviors: json!([
                     {"type": "reply", "text": "one two three four five six seven eight nine ten"},
@@ -162,17 +167,17 @@ async fn broken_streams() {
 
 #[tokio::test]
 async fn an_answer_that_begins_late_or_not_at_all() {
-    let Some(server) = Llmock::start() else {
+    let Some(server) = LlmockServer::start() else {
         return;
     };
-    for wire in Wire::ALL {
+    for wire in MockWire::ALL {
         server.reset();
-        server.scenario(&json!([{"type": "slow_first_token", "seconds": 1.0}]));
+        server.queue_behaviors(&json!([{"type": "slow_first_token", "seconds": 1.0}]));
         let late = ask(&*adapter(&server, wire), &request("Hello")).await.0;
         assert!(late.is_ok(), "{wire:?}: {late:?}");
-        server.scenario(&json!([{"type": "delay", "seconds": 20.0}]));
+        server.queue_behaviors(&json!([{"type": "delay", "seconds": 20.0}]));
         let answer = Duration::from_secs(1);
-        let llm = wire.adapter(server.base_url(wire), None, answer, PATIENCE);
+        let llm = wire.adapter(server.base_url(wire), None, answer, WAIT_TIME_MAX);
         let failure = ask(&*llm, &request("Hello"))
             .await
             .0
@@ -189,18 +194,18 @@ async fn an_answer_that_begins_late_or_not_at_all() {
 
 #[tokio::test]
 async fn replies_and_a_round_of_tools() {
-    let Some(server) = Llmock::start() else {
+    let Some(server) = LlmockServer::start() else {
         return;
     };
-    for wire in Wire::ALL {
+    for wire in MockWire::ALL {
         server.reset();
         round(&server, wire).await;
         assert_eq!(server.findings(), [] as [Value; 0], "{wire:?}");
     }
 }
 
-async fn round(server: &Llmock, wire: Wire) {
-    server.scenario(&json!([
+async fn round(server: &LlmockServer, wire: MockWire) {
+    server.queue_behaviors(&json!([
         {"type": "reply", "text": "Let me look.", "tool_calls": [
             {"name": "get_weather", "arguments": {"city": "Köln", "days": 3}},
             {"name": "get_weather", "arguments": {"city": "Bonn"}}]},
@@ -221,9 +226,9 @@ async fn round(server: &Llmock, wire: Wire) {
         "{:?}",
         completion.usage
     );
-    let begun = Delta::ToolUse("get_weather".into());
+    let begun = ReplyDelta::ToolUse("get_weather".into());
     assert_eq!(deltas.iter().filter(|delta| **delta == begun).count(), 2);
-    let calls: Vec<Called> = completion.blocks.iter().filter_map(called).collect();
+    let calls: Vec<ReadCall> = completion.blocks.iter().filter_map(read_call).collect();
     assert_eq!(calls[0].arguments, r#"{"city": "K\u00f6ln", "days": 3}"#);
     assert_eq!(calls[1].arguments, r#"{"city": "Bonn"}"#);
     assert_ne!(calls[0].id, calls[1].id, "the server's own ids");
@@ -247,12 +252,12 @@ async fn round(server: &Llmock, wire: Wire) {
     );
     let sent = &server.requests()[1]["body"];
     match wire {
-        Wire::OpenAi => sent_to_openai(sent, &calls),
-        Wire::Anthropic => sent_to_anthropic(sent, &calls),
+        MockWire::OpenAi => sent_to_openai(sent, &calls),
+        MockWire::Anthropic => sent_to_anthropic(sent, &calls),
     }
 }
 
-fn sent_to_openai(sent: &Value, calls: &[Called]) {
+fn sent_to_openai(sent: &Value, calls: &[ReadCall]) {
     let sent_calls = &sent["messages"][2]["tool_calls"];
     for (n, call) in calls.iter().enumerate() {
         assert_eq!(sent_calls[n]["id"], call.id, "the id that the server gave");
@@ -262,7 +267,7 @@ fn sent_to_openai(sent: &Value, calls: &[Called]) {
     assert_eq!(sent["stream_options"]["include_usage"], true);
 }
 
-fn sent_to_anthropic(sent: &Value, calls: &[Called]) {
+fn sent_to_anthropic(sent: &Value, calls: &[ReadCall]) {
     let call = |n: usize, input: Value| json!({"type": "tool_use", "id": calls[n].id, "name": "get_weather", "input": input});
     let (koeln, bonn) = (json!({"city": "Köln", "days": 3}), json!({"city": "Bonn"}));
     assert_eq!(
@@ -284,22 +289,22 @@ fn sent_to_anthropic(sent: &Value, calls: &[Called]) {
 
 #[tokio::test]
 async fn broken_calls_are_replies() {
-    let Some(server) = Llmock::start() else {
+    let Some(server) = LlmockServer::start() else {
         return;
     };
     for (kind, name, is_json) in [
         ("malformed_arguments", "get_weather", false),
         ("unknown_tool", "llmock_unknown_tool", true),
     ] {
-        for wire in Wire::ALL {
+        for wire in MockWire::ALL {
             server.reset();
-            server.scenario(&json!([{"type": "tool_fault", "kind": kind}]));
+            server.queue_behaviors(&json!([{"type": "tool_fault", "kind": kind}]));
             let completion = ask(&*adapter(&server, wire), &request("How is the weather?"))
                 .await
                 .0
                 .expect(kind);
             let [
-                Block::ToolUse {
+                ReplyBlock::ToolUse {
                     name: called,
                     arguments,
                     ..
@@ -326,21 +331,21 @@ async fn broken_calls_are_replies() {
 }
 
 /// A call as the adapter read it.
-struct Called<'a> {
+struct ReadCall<'a> {
     id: &'a str,
     arguments: &'a str,
     raw: Option<&'a str>,
 }
 
-fn called(block: &Block) -> Option<Called<'_>> {
+fn read_call(block: &ReplyBlock) -> Option<ReadCall<'_>> {
     match block {
-        Block::ToolUse {
+        ReplyBlock::ToolUse {
             id, arguments, raw, ..
-        } => Some(Called {
+        } => Some(ReadCall {
             id,
             arguments,
             raw: raw.as_deref(),
         }),
-        Block::Text { .. } | Block::Thinking { .. } => None,
+        ReplyBlock::Text { .. } | ReplyBlock::Thinking { .. } => None,
     }
 }

@@ -5,32 +5,35 @@
 
 mod bills;
 mod calls;
-mod canned;
+mod canned_answers;
 mod certificates;
 mod endings;
 mod errors;
-pub(crate) mod judged;
+pub(crate) mod judged_project;
 mod llmock;
-mod page;
+mod network_reach;
 mod probe;
-mod reach;
+mod providers_page;
 mod replies;
 mod requests;
 mod roles;
 mod switches;
-mod unknown;
+mod unknown_usage;
 
 use std::sync::Mutex;
 use std::time::Duration;
-use threadkeep::models::{Block, Completion, Delta, Failure, Llm, Request, ToolSpec};
+use threadkeep::models::{
+    CompletionRequest, ModelCompletion, ModelFailure, ModelProvider, ReplyBlock, ReplyDelta,
+    ToolSpec,
+};
 
 /// Longer than any answer takes.
-const PATIENCE: Duration = Duration::from_secs(120);
+const WAIT_TIME_MAX: Duration = Duration::from_secs(120);
 
 /// A conversation of one message and one offered tool.
-fn request(text: &str) -> Request {
+fn request(text: &str) -> CompletionRequest {
     let message = serde_json::json!({"role": "user", "content": [{"type": "text", "text": text}]});
-    Request {
+    CompletionRequest {
         model: "a-model".into(),
         system: "You are a weather service.".into(),
         tools: vec![ToolSpec {
@@ -46,7 +49,10 @@ fn request(text: &str) -> Request {
     }
 }
 
-async fn ask(llm: &dyn Llm, request: &Request) -> (Result<Completion, Failure>, Vec<Delta>) {
+async fn ask(
+    llm: &dyn ModelProvider,
+    request: &CompletionRequest,
+) -> (Result<ModelCompletion, ModelFailure>, Vec<ReplyDelta>) {
     let deltas = Mutex::new(Vec::new());
     let result = llm
         .complete(request, &|delta| {
@@ -57,10 +63,10 @@ async fn ask(llm: &dyn Llm, request: &Request) -> (Result<Completion, Failure>, 
 }
 
 /// The text of a reply.
-fn text(completion: &Completion) -> String {
-    let text = |block: &Block| match block {
-        Block::Text { text } => Some(text.clone()),
-        Block::Thinking { .. } | Block::ToolUse { .. } => None,
+fn text(completion: &ModelCompletion) -> String {
+    let text = |block: &ReplyBlock| match block {
+        ReplyBlock::Text { text } => Some(text.clone()),
+        ReplyBlock::Thinking { .. } | ReplyBlock::ToolUse { .. } => None,
     };
     completion.blocks.iter().filter_map(text).collect()
 }

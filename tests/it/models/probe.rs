@@ -1,12 +1,12 @@
 //! `doctor --probe`, and fields that a server refuses by name.
 
-use super::judged::{JudgedProject, ProjectPlan};
+use super::judged_project::{JudgedProject, ProjectPlan};
 use serde_json::json;
-use threadkeep_tests::judge::{ServerAnswer, in_turn, refuse, text_reply};
-use threadkeep_tests::llmock::Wire;
+use threadkeep_tests::judge::{ServerAnswer, answer_in_order, refuse, text_reply};
+use threadkeep_tests::llmock::MockWire;
 
 /// A server that refuses each of these fields by name, and answers requests without any of them.
-fn picky(
+fn picky_server(
     fields: &'static [&'static str],
 ) -> impl Fn(usize, &serde_json::Value, &str) -> ServerAnswer + Send + Sync + 'static {
     move |_, body, _| match fields.iter().find(|field| body.get(**field).is_some()) {
@@ -22,7 +22,7 @@ fn picky(
 /// field is left out from then on, which costs nothing. Kind: fields that a server refuses by name.
 #[test]
 fn a_field_that_is_refused_by_name_is_left_out() {
-    let judged = JudgedProject::new(&ProjectPlan::default(), picky(&["stream_options"]));
+    let judged = JudgedProject::new(&ProjectPlan::default(), picky_server(&["stream_options"]));
     let document = judged.run();
     assert_eq!(document["status"], "completed", "{document}");
     assert_eq!(document["result"], "ready", "{document}");
@@ -30,9 +30,13 @@ fn a_field_that_is_refused_by_name_is_left_out() {
     assert_eq!(asked.len(), 2, "refused once, then answered");
     assert!(asked[1].body.get("stream_options").is_none());
     assert_eq!(judged.events("error").len(), 1, "the refusal is told");
-    assert_eq!(judged.spent(), "0.00012", "100 tokens read and 10 written");
+    assert_eq!(
+        judged.spent_amount(),
+        "0.00012",
+        "100 tokens read and 10 written"
+    );
     // A field that cannot be left out is asked about once.
-    let stubborn = JudgedProject::new(&ProjectPlan::default(), picky(&["messages"]));
+    let stubborn = JudgedProject::new(&ProjectPlan::default(), picky_server(&["messages"]));
     assert_eq!(stubborn.run()["cause"]["code"], "provider_permanent");
     assert_eq!(stubborn.server.requests().len(), 1);
 }
@@ -64,9 +68,9 @@ fn a_probe_says_what_it_found() {
     ] {
         let plan = ProjectPlan {
             provider_keys: keys,
-            ..ProjectPlan::of_wire(Wire::OpenAi)
+            ..ProjectPlan::of_wire(MockWire::OpenAi)
         };
-        let judged = JudgedProject::new(&plan, in_turn(vec![answer]));
+        let judged = JudgedProject::new(&plan, answer_in_order(vec![answer]));
         let document = judged.project.json(&["doctor", "--probe", "p"]);
         assert_eq!(document["answered"], answered, "{what}: {document}");
         assert_eq!(document["exit"], i32::from(!answered), "{what}: {document}");
@@ -92,7 +96,7 @@ fn a_probe_says_what_it_found() {
 
 #[test]
 fn a_probe_says_which_fields_were_refused_and_refuses_names_that_are_none() {
-    let judged = JudgedProject::new(&ProjectPlan::default(), picky(&["stream_options"]));
+    let judged = JudgedProject::new(&ProjectPlan::default(), picky_server(&["stream_options"]));
     let document = judged.project.json(&["doctor", "--probe", "p"]);
     assert_eq!(document["answered"], true, "{document}");
     let refused = document["refused"][0].as_str().unwrap_or_default();

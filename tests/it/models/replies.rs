@@ -1,22 +1,22 @@
 //! Unusual forms of replies: a whole one is accepted unchanged after one request, an incomplete one
 //! is never a turn.
 
-use super::judged::{JudgedProject, ProjectPlan};
+use super::judged_project::{JudgedProject, ProjectPlan};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 use threadkeep_tests::judge::{
-    ServerAnswer, anthropic, chunk, finish_chunk, in_turn, read_file_call, sse, text_chunk,
-    usage_chunk,
+    ServerAnswer, answer_in_order, anthropic_events, chunk, finish_chunk, read_file_call,
+    stream_reply, text_chunk, usage_chunk,
 };
-use threadkeep_tests::llmock::Wire;
+use threadkeep_tests::llmock::MockWire;
 
 /// Pause between two keep-alive messages of a stream.
 const SECOND: Duration = Duration::from_secs(1);
 
 /// Runs a project whose server gives this answer; checks that its text is the result, after one
 /// request. Returns the project.
-fn check_whole(place: &str, wire: Wire, answer: ServerAnswer, result: &str) -> JudgedProject {
-    let judged = JudgedProject::new(&ProjectPlan::of_wire(wire), in_turn(vec![answer]));
+fn check_whole(place: &str, wire: MockWire, answer: ServerAnswer, result: &str) -> JudgedProject {
+    let judged = JudgedProject::new(&ProjectPlan::of_wire(wire), answer_in_order(vec![answer]));
     let document = judged.run();
     assert_eq!(document["status"], "completed", "{place}: {document}");
     assert_eq!(document["result"], result, "{place}: {document}");
@@ -26,8 +26,8 @@ fn check_whole(place: &str, wire: Wire, answer: ServerAnswer, result: &str) -> J
 
 /// Runs a project whose server gives this answer each time; checks that there is no result, and
 /// that the run can go on.
-fn check_unfinished(place: &str, wire: Wire, answer: ServerAnswer) {
-    let judged = JudgedProject::new(&ProjectPlan::of_wire(wire), in_turn(vec![answer]));
+fn check_unfinished(place: &str, wire: MockWire, answer: ServerAnswer) {
+    let judged = JudgedProject::new(&ProjectPlan::of_wire(wire), answer_in_order(vec![answer]));
     let document = judged.run();
     assert_eq!(document["status"], "suspended", "{place}: {document}");
     assert_eq!(document["exit"], 3, "{place}: {document}");
@@ -70,7 +70,7 @@ fn content_may_be_a_list_of_parts() {
         let contents = contents.iter();
         let chunks = contents.map(|content| chunk(&json!({"content": content}), None));
         let chunks: Vec<Value> = chunks.chain(ending()).collect();
-        let judged = check_whole(place, Wire::OpenAi, sse(&chunks), "Hello");
+        let judged = check_whole(place, MockWire::OpenAi, stream_reply(&chunks), "Hello");
         let thinking = judged.events("thinking");
         assert_eq!(thinking.len(), 1, "{place}: {thinking:?}");
         assert_eq!(thinking[0]["text"], "hm", "{place}");
@@ -80,7 +80,7 @@ fn content_may_be_a_list_of_parts() {
 /// Symptom: a healthy stream was ended as broken, and paid again. Cause: gateways keep connections
 /// alive with events without data. Fix: they are skipped. Kind: keep-alive messages in a stream.
 #[test]
-fn signs_of_life_are_passed_over() {
+fn keep_alive_messages_are_skipped() {
     for sign in [
         "data:\n\n",
         "data: \n\n",
@@ -96,7 +96,7 @@ fn signs_of_life_are_passed_over() {
             .send_chunks(&ending())
             .send_bytes(sign)
             .send_done();
-        check_whole(&format!("{sign:?}"), Wire::OpenAi, answer, "Hello");
+        check_whole(&format!("{sign:?}"), MockWire::OpenAi, answer, "Hello");
     }
     for sign in [
         "event: ping\ndata: \n\n",
@@ -104,12 +104,12 @@ fn signs_of_life_are_passed_over() {
         ": waiting\n\n",
         "event: ping\ndata: {\"type\": \"ping\"}\n\n",
     ] {
-        let events = anthropic("end_turn", "Hello");
+        let events = anthropic_events("end_turn", "Hello");
         let spread = |answer: ServerAnswer, event| answer.send_event(event).send_bytes(sign);
         let answer = events
             .iter()
             .fold(ServerAnswer::stream().send_bytes(sign), spread);
-        check_whole(&format!("{sign:?}"), Wire::Anthropic, answer, "Hello");
+        check_whole(&format!("{sign:?}"), MockWire::Anthropic, answer, "Hello");
     }
 }
 
@@ -118,7 +118,7 @@ fn signs_of_life_are_passed_over() {
 /// the end of a stream.
 #[test]
 fn an_anthropic_stream_may_end_otherwise() {
-    let events = anthropic("end_turn", "Hello");
+    let events = anthropic_events("end_turn", "Hello");
     let (stop, before) = events.split_last().expect("events");
     let begun = || ServerAnswer::stream().send_events(before);
     for (place, answer) in [
@@ -126,10 +126,10 @@ fn an_anthropic_stream_may_end_otherwise() {
         ("with both marks", begun().send_event(stop).send_done()),
         ("with its connection", begun()),
     ] {
-        check_whole(place, Wire::Anthropic, answer, "Hello");
+        check_whole(place, MockWire::Anthropic, answer, "Hello");
     }
     let without_reason = ServerAnswer::stream().send_events(&events[..4]).send_done();
-    check_unfinished("without a stop reason", Wire::Anthropic, without_reason);
+    check_unfinished("without a stop reason", MockWire::Anthropic, without_reason);
 }
 
 /// Symptom: replies of a server that never gives a finish reason were paid again and again. Cause:
@@ -140,11 +140,11 @@ fn usage_and_end_mark_stand_for_a_finish_reason() {
     let (text, usage) = (text_chunk("4"), usage_chunk(22, 5));
     let stream = ServerAnswer::stream;
     let whole = stream().send_chunk(&text).send_chunk(&usage).send_done();
-    check_whole("usage and mark", Wire::OpenAi, whole, "4");
+    check_whole("usage and mark", MockWire::OpenAi, whole, "4");
     let beside = json!({"id": "c1", "choices": [{"index": 0, "delta": {"content": "4"}}],
         "usage": usage["usage"]});
     let beside = stream().send_chunk(&beside).send_done();
-    check_whole("usage beside the text", Wire::OpenAi, beside, "4");
+    check_whole("usage beside the text", MockWire::OpenAi, beside, "4");
     for (place, answer) in [
         (
             "without the mark",
@@ -154,7 +154,7 @@ fn usage_and_end_mark_stand_for_a_finish_reason() {
         ("without text", stream().send_chunk(&usage).send_done()),
         ("without anything", stream().send_done()),
     ] {
-        check_unfinished(place, Wire::OpenAi, answer);
+        check_unfinished(place, MockWire::OpenAi, answer);
     }
 }
 
@@ -180,7 +180,7 @@ fn chunks_without_choices_or_delta_are_passed_over() {
         finish,
         usage,
     ];
-    check_whole("all of them", Wire::OpenAi, sse(&chunks), "Hi");
+    check_whole("all of them", MockWire::OpenAi, stream_reply(&chunks), "Hi");
 }
 
 /// A chunk of the reply with this id.
@@ -210,7 +210,7 @@ fn a_reply_that_begins_anew_replaces_what_was_not_whole() {
             chunk_of("b", json!({}), Some("stop")),
             usage_chunk(100, 10),
         ];
-        let judged = check_whole(place, Wire::OpenAi, sse(&chunks), "Three.");
+        let judged = check_whole(place, MockWire::OpenAi, stream_reply(&chunks), "Three.");
         assert!(judged.events("thinking").is_empty(), "{place}");
     }
     let chunks = [
@@ -220,7 +220,12 @@ fn a_reply_that_begins_anew_replaces_what_was_not_whole() {
         chunk_of("b", json!({}), Some("stop")),
         usage_chunk(100, 10),
     ];
-    check_whole("after a whole one", Wire::OpenAi, sse(&chunks), "One.");
+    check_whole(
+        "after a whole one",
+        MockWire::OpenAi,
+        stream_reply(&chunks),
+        "One.",
+    );
 }
 
 /// Symptom: a whole, paid reply was no reply. Cause: a server answered a request for a stream with
@@ -234,10 +239,10 @@ fn a_whole_document_is_a_reply_on_both_wires() {
     let anthropic = json!({"id": "m1", "type": "message", "role": "assistant", "model": "m",
         "content": [{"type": "text", "text": "Hello"}], "stop_reason": "end_turn",
         "usage": {"input_tokens": 100, "output_tokens": 10}});
-    for (wire, document) in [(Wire::OpenAi, openai), (Wire::Anthropic, anthropic)] {
+    for (wire, document) in [(MockWire::OpenAi, openai), (MockWire::Anthropic, anthropic)] {
         let answer = ServerAnswer::json(200, &document);
         let judged = check_whole("a document", wire, answer, "Hello");
-        assert_eq!(judged.spent(), "0.00012", "{wire:?}");
+        assert_eq!(judged.spent_amount(), "0.00012", "{wire:?}");
     }
 }
 
@@ -249,18 +254,18 @@ fn an_error_after_the_finish_reason_loses_nothing() {
     let hello = || ServerAnswer::stream().send_chunk(&text_chunk("Hello"));
     let [finish, usage] = ending();
     let without_usage = hello().send_chunk(&finish).send_chunk(&error);
-    check_whole("without usage", Wire::OpenAi, without_usage, "Hello");
+    check_whole("without usage", MockWire::OpenAi, without_usage, "Hello");
     let with_usage = hello().send_chunks(&[finish, usage, error]).send_done();
-    let judged = check_whole("with usage", Wire::OpenAi, with_usage, "Hello");
-    assert_eq!(judged.spent(), "0.00012");
+    let judged = check_whole("with usage", MockWire::OpenAi, with_usage, "Hello");
+    assert_eq!(judged.spent_amount(), "0.00012");
     let error = json!({"type": "error",
         "error": {"type": "overloaded_error", "message": "the worker went away"}});
-    let events = anthropic("end_turn", "Hello");
+    let events = anthropic_events("end_turn", "Hello");
     let answer = ServerAnswer::stream()
         .send_events(&events[..5])
         .send_event(&error);
-    let judged = check_whole("the other wire", Wire::Anthropic, answer, "Hello");
-    assert_eq!(judged.spent(), "0.00012");
+    let judged = check_whole("the other wire", MockWire::Anthropic, answer, "Hello");
+    assert_eq!(judged.spent_amount(), "0.00012");
 }
 
 /// Symptom: a run hung after its reply was whole. Cause: the server kept the connection alive, and
@@ -268,14 +273,14 @@ fn an_error_after_the_finish_reason_loses_nothing() {
 /// in all. Kind: a stream that does not end.
 #[test]
 fn a_stream_that_goes_on_after_its_finish_reason_is_left() {
-    let events = anthropic("end_turn", "Hello");
+    let events = anthropic_events("end_turn", "Hello");
     let ping = "event: ping\ndata: {\"type\": \"ping\"}\n\n";
     let openai = ServerAnswer::stream().send_chunks(&[text_chunk("Hello"), finish_chunk("stop")]);
     let anthropic = ServerAnswer::stream().send_events(&events[..5]);
     for (wire, begun, sign) in [
-        (Wire::OpenAi, openai.clone(), ": waiting\n\n"),
-        (Wire::OpenAi, openai, "data:\n\n"),
-        (Wire::Anthropic, anthropic, ping),
+        (MockWire::OpenAi, openai.clone(), ": waiting\n\n"),
+        (MockWire::OpenAi, openai, "data:\n\n"),
+        (MockWire::Anthropic, anthropic, ping),
     ] {
         let live = |answer: ServerAnswer, _| answer.send_bytes(sign).pause_for(SECOND);
         let answer = (0..60).fold(begun, live);

@@ -1,12 +1,12 @@
 //! Fields of a request: the name of its output limit, and the extra fields of calls that go back to
 //! the provider.
 
-use super::judged::{JudgedProject, ProjectPlan};
+use super::judged_project::{JudgedProject, ProjectPlan};
 use serde_json::{Value, json};
 use threadkeep_tests::binary;
 use threadkeep_tests::judge::{
-    JudgeServer, ServerAnswer, call_reply, calls_chunk, finish_chunk, in_turn, read_file_call,
-    refuse, sse, text_chunk, text_reply, thinking_chunk, usage_chunk,
+    JudgeServer, ServerAnswer, answer_in_order, call_reply, calls_chunk, finish_chunk,
+    read_file_call, refuse, stream_reply, text_chunk, text_reply, thinking_chunk, usage_chunk,
 };
 
 const OLD_NAME: &str = "max_tokens";
@@ -67,7 +67,7 @@ fn reasoning_models_of_the_built_in_table_answer() {
         command
             .env("OPENAI_API_KEY", "sk-test-000000000000")
             .env("OPENAI_BASE_URL", base_url);
-        let answer = binary::run(command).json();
+        let answer = binary::run_to_end(command).json();
         assert_eq!(answer["status"], "completed", "{model}: {answer}");
     }
 }
@@ -85,7 +85,7 @@ fn an_id_goes_back_to_the_server_that_gave_it() {
     ] {
         let call = read_file_call(0, "notes.txt", id);
         let answers = vec![call_reply(&[call]), text_reply("Done.")];
-        let judged = JudgedProject::new(&ProjectPlan::default(), in_turn(answers));
+        let judged = JudgedProject::new(&ProjectPlan::default(), answer_in_order(answers));
         let answer = judged.run();
         assert_eq!(answer["status"], "completed", "{id}: {answer}");
         let second = &judged.server.requests()[1];
@@ -112,7 +112,7 @@ fn a_repeated_id_is_replaced_for_the_second_call() {
     ] {
         let last = replies.len();
         let answers = [replies, vec![text_reply("Done.")]].concat();
-        let judged = JudgedProject::new(&ProjectPlan::default(), in_turn(answers));
+        let judged = JudgedProject::new(&ProjectPlan::default(), answer_in_order(answers));
         let answer = judged.run();
         assert_eq!(answer["status"], "completed", "{place}: {answer}");
         let request = &judged.server.requests()[last];
@@ -138,9 +138,9 @@ fn calls_of_another_provider_have_ids_that_every_server_takes() {
         read_file_call(1, "other.txt", given[1]),
     ];
     let answers = vec![call_reply(&calls), text_reply("Done.")];
-    let judged = JudgedProject::new(&ProjectPlan::default(), in_turn(answers));
+    let judged = JudgedProject::new(&ProjectPlan::default(), answer_in_order(answers));
     assert_eq!(judged.say("Look.").code, Some(0));
-    let other = JudgeServer::start(in_turn(vec![text_reply("Done.")]));
+    let other = JudgeServer::start(answer_in_order(vec![text_reply("Done.")]));
     let use_model = |model: &str| {
         let [first, second] = [judged.server.address(), other.address()];
         let entry = "window: 32000, output: 1000, prices: {input: \"1\", output: \"2\"}";
@@ -175,7 +175,7 @@ fn calls_of_another_provider_have_ids_that_every_server_takes() {
 /// fields beside a call's function were dropped. Fix: they are kept and go back with the call, in
 /// another process too. Kind: an opaque field of a call that must come back.
 #[test]
-fn what_came_with_a_call_goes_back_with_it() {
+fn opaque_call_fields_go_back_with_the_call() {
     for extra in [
         r#"{"google":{"thought_signature":"c2ln"}}"#,
         r#"{"b":{"signature":"A+/=\u0007ü"},"a":[null,true,1.50,12345678901234567890123]}"#,
@@ -185,7 +185,7 @@ fn what_came_with_a_call_goes_back_with_it() {
         signed["extra_content"] = extra.clone();
         let plain = read_file_call(1, "other.txt", "k2");
         let answers = vec![call_reply(&[signed, plain]), text_reply("Done.")];
-        let judged = JudgedProject::new(&ProjectPlan::default(), in_turn(answers));
+        let judged = JudgedProject::new(&ProjectPlan::default(), answer_in_order(answers));
         let run = ["run", "go", "--id", "t", "--turns", "1"];
         assert_eq!(judged.project.json(&run)["exit"], 3);
         let raised = judged.project.json(&["raise", "t", "--turns", "5"]);
@@ -210,7 +210,7 @@ fn thinking_goes_back_as_the_provider_entry_says() {
         ("return_thinking: never", false, false),
         ("return_thinking: always", true, true),
     ] {
-        let looks = sse(&[
+        let looks = stream_reply(&[
             thinking_chunk("I should "),
             thinking_chunk("look."),
             calls_chunk(&[read_file_call(0, "notes.txt", "c0")]),
@@ -223,7 +223,7 @@ fn thinking_goes_back_as_the_provider_entry_says() {
         };
         // The second reply has no thinking: `always` covers its message, too.
         let answers = vec![looks, text_reply("It is a list.")];
-        let judged = JudgedProject::new(&plan, in_turn(answers));
+        let judged = JudgedProject::new(&plan, answer_in_order(answers));
         for line in ["Look.", "And now?"] {
             let ran = judged.say(line);
             assert_eq!(ran.code, Some(0), "{keys}: {ran:#?}");
@@ -241,14 +241,14 @@ fn thinking_goes_back_as_the_provider_entry_says() {
 #[test]
 fn thinking_beside_text_is_no_text_on_the_way_back() {
     let thinks = json!({"index": 0, "delta": {"reasoning": "hm", "content": null}});
-    let answer = sse(&[
+    let answer = stream_reply(&[
         json!({"id": "c1", "choices": [thinks]}),
         text_chunk("Hello."),
         finish_chunk("stop"),
         usage_chunk(100, 10),
     ]);
     let answers = vec![answer, text_reply("Done.")];
-    let judged = JudgedProject::new(&ProjectPlan::default(), in_turn(answers));
+    let judged = JudgedProject::new(&ProjectPlan::default(), answer_in_order(answers));
     for line in ["Hello?", "And now?"] {
         assert_eq!(judged.say(line).code, Some(0));
     }

@@ -1,13 +1,13 @@
 //! The order of messages on the OpenAI wire: a message order that strict servers refuse is never
 //! sent.
 
-use super::judged::{JudgedProject, ProjectPlan};
+use super::judged_project::{JudgedProject, ProjectPlan};
 use serde_json::{Value, json};
 use std::time::Duration;
 use threadkeep_tests::binary;
 use threadkeep_tests::judge::{
-    ServerAnswer, call_reply, chunk, finish_chunk, read_file_call, refuse, sse, text_chunk,
-    text_reply, thinking_chunk, usage_chunk,
+    ServerAnswer, call_reply, chunk, finish_chunk, read_file_call, refuse, stream_reply,
+    text_chunk, text_reply, thinking_chunk, usage_chunk,
 };
 
 /// Time after which a run counts as stuck: longer than any of these tests waits.
@@ -96,7 +96,7 @@ fn a_reply_without_text_does_not_poison_its_thread() {
         ("nothing at all", Vec::new(), "stop"),
     ] {
         let end = vec![finish_chunk(word), usage_chunk(100, 10)];
-        let judged = strict_project(sse(&[chunks, end].concat()));
+        let judged = strict_project(stream_reply(&[chunks, end].concat()));
         judged.say("one");
         for line in ["two", "three"] {
             let ran = judged.say(line);
@@ -110,7 +110,7 @@ fn a_reply_without_text_does_not_poison_its_thread() {
 /// messages stood in a row. Fix: they are sent as one. Kind: the order of roles.
 #[test]
 fn messages_of_a_user_in_a_row_are_sent_as_one() {
-    let nothing = sse(&[text_chunk(""), finish_chunk("stop"), usage_chunk(100, 1)]);
+    let nothing = stream_reply(&[text_chunk(""), finish_chunk("stop"), usage_chunk(100, 1)]);
     let judged = strict_project(nothing);
     judged.say("The first line.");
     let ran = judged.say("The second line.");
@@ -150,7 +150,7 @@ fn a_message_after_a_result_is_sent_so_that_strict_servers_take_it() {
 /// last. Fix: a user message stands behind it. Kind: the order of roles.
 #[test]
 fn a_cut_reply_is_not_the_last_message() {
-    let cut = sse(&[
+    let cut = stream_reply(&[
         text_chunk("The first half"),
         finish_chunk("length"),
         usage_chunk(100, 10),
@@ -174,10 +174,10 @@ fn a_chat_goes_on_after_a_reply_that_was_stopped() {
         .pause_for(STUCK);
     let judged = strict_project(stuck);
     let chat = judged.project.command(&["chat", "--id", "c"]);
-    let running = binary::start_fed(chat, "one\n");
+    let running = binary::start_with_input(chat, "one\n");
     running.await_err("a reply is under way");
     running.interrupt();
-    assert_eq!(running.end().code, Some(3));
+    assert_eq!(running.wait_for_end().code, Some(3));
     for line in ["two", "three"] {
         let ran = judged.say(line);
         assert_eq!(ran.code, Some(0), "{line}: {ran:#?}");

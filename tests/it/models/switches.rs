@@ -1,9 +1,9 @@
 //! The switches of an entry in `models.yaml`: each changes the request as documented, and an
 //! invalid value is refused.
 
-use super::judged::{JudgedProject, ProjectPlan};
+use super::judged_project::{JudgedProject, ProjectPlan};
 use serde_json::{Value, json};
-use threadkeep_tests::judge::{SeenRequest, in_turn, text_reply};
+use threadkeep_tests::judge::{SeenRequest, answer_in_order, text_reply};
 
 /// A project whose entries have these further keys.
 fn project_with(provider_keys: &str, model_keys: &str) -> JudgedProject {
@@ -12,7 +12,7 @@ fn project_with(provider_keys: &str, model_keys: &str) -> JudgedProject {
         model_keys,
         ..ProjectPlan::default()
     };
-    JudgedProject::new(&plan, in_turn(vec![text_reply("Done.")]))
+    JudgedProject::new(&plan, answer_in_order(vec![text_reply("Done.")]))
 }
 
 /// Returns a request's path, a header, or a value of its body by its JSON pointer; null if the
@@ -96,7 +96,7 @@ fn options_of_a_model_stand_in_its_requests() {
 /// another kind is easily skipped. Fix: it is refused with file and key, before anything is sent.
 /// Kind: invalid settings.
 #[test]
-fn a_value_that_is_none_is_refused_by_its_key() {
+fn invalid_value_is_refused_by_its_key() {
     for (provider_keys, model_keys, key) in [
         ("max_tokens: tokens", "", "max_tokens"),
         ("max_token: max_completion_tokens", "", "max_token"),

@@ -3,7 +3,9 @@
 use crate::cli::fixture::{MODELS, SCRIPT};
 use std::path::Path;
 use threadkeep_tests::binary;
-use threadkeep_tests::corpus::{Outside, Tally, assert_clean, assert_message, table};
+use threadkeep_tests::corpus::{
+    NameTally, OutsideTree, assert_clean, assert_message, format_tallies,
+};
 
 /// Names with different effects on the command line, where each costs a process; a NUL cannot be an
 /// argument.
@@ -63,12 +65,12 @@ const OF_THE_OPERATOR: [&[&str]; 3] = [
 
 /// Runs a command with a name; returns true if it succeeded. Where `clean` is false the command may
 /// read the canary, which is no policy and no script.
-fn tried(project: &Path, arguments: &[&str], name: &str, clean: bool) -> bool {
+fn try_command(project: &Path, arguments: &[&str], name: &str, clean: bool) -> bool {
     let given = arguments.iter().map(|word| word.replace("{}", name));
     let mut command = binary::command(project);
     command.args(given).arg("--json");
     let what = format!("{arguments:?} {name:.40?}");
-    let ran = binary::run(command);
+    let ran = binary::run_to_end(command);
     assert!(matches!(ran.code, Some(0..=4)), "{what}: {ran:?}");
     if clean {
         assert_clean(&what, &ran.out);
@@ -91,7 +93,7 @@ fn names_through_every_command() {
     let temp = tempfile::tempdir().unwrap();
     let (project, outside) = (
         temp.path().join("project"),
-        Outside::plant(&temp.path().join("outside")),
+        OutsideTree::create(&temp.path().join("outside")),
     );
     for (path, text) in [
         (".ai/directives/x.md", "Do it."),
@@ -107,11 +109,16 @@ fn names_through_every_command() {
         name.replace("{outside}", &canaries)
             .replace("{long}", &long)
     });
-    assert!(tried(&project, &["create", "--id", "there"], "", true));
+    assert!(try_command(
+        &project,
+        &["create", "--id", "there"],
+        "",
+        true
+    ));
     let tally = |arguments: &[&str], clean: bool| {
-        let mut tally = Tally::of(&arguments.join(" "));
+        let mut tally = NameTally::for_entry(&arguments.join(" "));
         for name in &names {
-            tally.count(tried(&project, arguments, name, clean));
+            tally.count(try_command(&project, arguments, name, clean));
             outside.assert_untouched(&format!("{arguments:?} {name:.40?}"));
         }
         tally
@@ -120,6 +127,6 @@ fn names_through_every_command() {
     let operators = OF_THE_OPERATOR
         .iter()
         .map(|arguments| tally(arguments, false));
-    let tallies: Vec<Tally> = own.chain(operators).collect();
-    print!("{}", table(&tallies));
+    let tallies: Vec<NameTally> = own.chain(operators).collect();
+    print!("{}", format_tallies(&tallies));
 }

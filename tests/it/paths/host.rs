@@ -1,15 +1,17 @@
 //! The corpus through every entry of the host that takes a name: library, scripts, tools, stores,
 //! locks, grants.
 
-use super::world::{OWN, World, open_dir};
+use super::fixture::{GuardedProject, OWN, open_dir};
 use std::collections::BTreeSet;
-use threadkeep::authority::{Life, Project, life};
-use threadkeep::library::{Library, LibraryError};
+use threadkeep::authority::{HolderState, ProjectDir, holder_state};
+use threadkeep::library::{LibraryError, TenantLibrary};
 use threadkeep::project::OpenProject;
 use threadkeep::storage::StorageError;
 use threadkeep::storage::sqlite::{SqliteOptions, SqliteStore};
-use threadkeep::tools::{Tools, files::FilesTools};
-use threadkeep_tests::corpus::{Tally, assert_clean, assert_message, may_be_an_id, table};
+use threadkeep::tools::{ToolSet, files::FilesTools};
+use threadkeep_tests::corpus::{
+    NameTally, assert_clean, assert_message, format_tallies, may_be_an_id,
+};
 use threadkeep_tests::fixture::SCRIPTED_MODELS;
 
 /// Judges an answer of the library: a refusal is typed and says where.
@@ -32,9 +34,9 @@ fn judge(what: &str, answer: &Result<Vec<String>, LibraryError>) -> bool {
     }
 }
 
-fn library(open: &OpenProject, names: &[String], tallies: &mut Vec<Tally>) {
+fn library(open: &OpenProject, names: &[String], tallies: &mut Vec<NameTally>) {
     for kind in ["directive", "knowledge", "model", "tool", "settings"] {
-        let mut tally = Tally::of(&format!("library {kind}"));
+        let mut tally = NameTally::for_entry(&format!("library {kind}"));
         for name in names.iter().filter(|name| !name.is_empty()) {
             let given = judge(
                 &format!("{kind} {name:.40?}"),
@@ -45,7 +47,7 @@ fn library(open: &OpenProject, names: &[String], tallies: &mut Vec<Tally>) {
         }
         tallies.push(tally);
     }
-    let mut tally = Tally::of("library kind");
+    let mut tally = NameTally::for_entry("library kind");
     for name in names {
         tally.count(judge(
             &format!("kind {name:.40?}"),
@@ -56,14 +58,19 @@ fn library(open: &OpenProject, names: &[String], tallies: &mut Vec<Tally>) {
 }
 
 /// Tries `file:` of a scripted provider, by itself and through `models.yaml`.
-fn scripts(world: &World, open: &OpenProject, names: &[String], tallies: &mut Vec<Tally>) {
+fn scripts(
+    world: &GuardedProject,
+    open: &OpenProject,
+    names: &[String],
+    tallies: &mut Vec<NameTally>,
+) {
     let (mut direct, mut table) = (
-        Tally::of("provider file"),
-        Tally::of("provider file, by models.yaml"),
+        NameTally::for_entry("provider file"),
+        NameTally::for_entry("provider file, by models.yaml"),
     );
     for name in names {
         let what = format!("script {name:.40?}");
-        let found = open.library().script(name).map(|text| vec![text]);
+        let found = open.library().read_script(name).map(|text| vec![text]);
         assert!(!judge(&what, &found), "{what} is there");
         direct.count(false);
         let quoted = serde_json::to_string(name).unwrap();
@@ -80,10 +87,10 @@ fn scripts(world: &World, open: &OpenProject, names: &[String], tallies: &mut Ve
 }
 
 /// Tries the names as arguments of the file tools, and as names of tools.
-async fn tools(world: &World, names: &[String], tallies: &mut Vec<Tally>) {
+async fn tools(world: &GuardedProject, names: &[String], tallies: &mut Vec<NameTally>) {
     let tools = FilesTools::new(world.dir());
     for tool in ["read_file", "list_files", "search_files", "a tool's name"] {
-        let mut tally = Tally::of(tool);
+        let mut tally = NameTally::for_entry(tool);
         for name in names {
             let what = format!("{tool} {name:.40?}");
             let arguments = match tool {
@@ -109,7 +116,7 @@ async fn tools(world: &World, names: &[String], tallies: &mut Vec<Tally>) {
 
 /// Checks names that differ in case or form: they are two files, where the file system has both,
 /// and each is read by its own name.
-async fn twins(world: &World) {
+async fn check_similar_names(world: &GuardedProject) {
     let twins = [
         "twin.txt",
         "TWIN.txt",
@@ -156,11 +163,14 @@ async fn twins(world: &World) {
 
 /// Tries names of stores: an accepted one makes its own files in its directory and nothing anywhere
 /// else.
-fn stores(world: &World, names: &[String]) -> Tally {
+fn stores(world: &GuardedProject, names: &[String]) -> NameTally {
     let path = world.path.join("stores");
     std::fs::create_dir(&path).unwrap();
-    let (dir, mut tally, mut expected) =
-        (open_dir(&path), Tally::of("store name"), BTreeSet::new());
+    let (dir, mut tally, mut expected) = (
+        open_dir(&path),
+        NameTally::for_entry("store name"),
+        BTreeSet::new(),
+    );
     let with_extension = names.iter().map(|name| format!("{name}.db"));
     for name in names.iter().cloned().chain(with_extension) {
         let opened = SqliteStore::open(&dir, &name, SqliteOptions::local()).map(drop);
@@ -184,13 +194,24 @@ fn stores(world: &World, names: &[String]) -> Tally {
 }
 
 /// Tries names of holders, whose lock files are looked for, and of directories granted to tools.
-fn holders_and_grants(world: &World, open: &OpenProject, names: &[String]) -> [Tally; 2] {
-    let (mut holders, mut grants) = (Tally::of("holder"), Tally::of("tool grant"));
-    let project = Project::from_dir(world.dir());
+fn holders_and_grants(
+    world: &GuardedProject,
+    open: &OpenProject,
+    names: &[String],
+) -> [NameTally; 2] {
+    let (mut holders, mut grants) = (
+        NameTally::for_entry("holder"),
+        NameTally::for_entry("tool grant"),
+    );
+    let project = ProjectDir::from_dir(world.dir());
     for name in names {
         for holder in [name.clone(), format!("native-{name}"), format!("{name}/1")] {
-            let known = life(open.threads().unwrap(), &holder).unwrap();
-            assert_eq!(known, Life::Unknown, "{holder:?} is nobody we know of");
+            let known = holder_state(open.threads().unwrap(), &holder).unwrap();
+            assert_eq!(
+                known,
+                HolderState::Unknown,
+                "{holder:?} is nobody we know of"
+            );
         }
         holders.count(false);
         let granted = project.tool_grant(name);
@@ -206,7 +227,7 @@ fn holders_and_grants(world: &World, open: &OpenProject, names: &[String]) -> [T
 
 #[tokio::test(flavor = "multi_thread")]
 async fn names_through_the_host() {
-    let world = World::new();
+    let world = GuardedProject::new();
     let (open, names) = (world.open(false).unwrap(), world.names());
     assert!(names.len() >= 100 && names.iter().filter(|name| may_be_an_id(name)).count() >= 5);
     let mut tallies = Vec::new();
@@ -215,7 +236,7 @@ async fn names_through_the_host() {
     tools(&world, &names, &mut tallies).await;
     tallies.extend(holders_and_grants(&world, &open, &names));
     tallies.push(stores(&world, &names));
-    twins(&world).await;
+    check_similar_names(&world).await;
     world.outside.assert_untouched("every entry");
-    print!("{}", table(&tallies));
+    print!("{}", format_tallies(&tallies));
 }

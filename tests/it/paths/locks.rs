@@ -3,15 +3,15 @@
 //! The other process is this test binary again, in the test [`child`]; an environment variable
 //! names the lock to take.
 
-use super::world::World;
-use crate::cli::fixture::Project;
+use super::fixture::GuardedProject;
+use crate::cli::fixture::CliProject;
 use serde_json::Value;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
-use threadkeep_tests::binary::{self, Ran};
+use threadkeep_tests::binary::{self, ProcessOutput};
 
 /// `<kind>:<path>`; without it [`child`] does nothing.
 const VARIABLE: &str = "THREADKEEP_TEST_LOCKER";
@@ -50,13 +50,13 @@ fn child() {
 }
 
 /// Another process that holds a lock as long as this value lives.
-struct Locker {
+struct LockHolder {
     child: Child,
     /// Kept open to the end: the other process writes its report there.
     out: BufReader<ChildStdout>,
 }
 
-impl Locker {
+impl LockHolder {
     fn hold(kind: &str, path: &Path) -> Self {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args([TEST, "--exact", "--nocapture"])
@@ -73,7 +73,7 @@ impl Locker {
     }
 }
 
-impl Drop for Locker {
+impl Drop for LockHolder {
     fn drop(&mut self) {
         drop(self.child.stdin.take());
         self.out.read_to_end(&mut Vec::new()).unwrap();
@@ -81,15 +81,15 @@ impl Drop for Locker {
     }
 }
 
-fn run(world: &World, arguments: &[&str]) -> Ran {
+fn run(world: &GuardedProject, arguments: &[&str]) -> ProcessOutput {
     let mut command = binary::command(&world.path);
     command.args(arguments);
-    binary::run(command)
+    binary::run_to_end(command)
 }
 
 /// A project with a finished thread `t` and an idle chat `c`.
-fn world() -> World {
-    let world = World::new();
+fn world() -> GuardedProject {
+    let world = GuardedProject::new();
     for arguments in [&["run", "x", "--id", "t"][..], &["create", "--id", "c"]] {
         let ran = run(&world, arguments);
         assert_eq!(ran.code, Some(0), "{ran:#?}");
@@ -98,7 +98,7 @@ fn world() -> World {
 }
 
 /// Checks that a refusal contains the name of the lock, and a remedy.
-fn assert_named(what: &str, ran: &Ran, lock: &str) {
+fn assert_named(what: &str, ran: &ProcessOutput, lock: &str) {
     assert_ne!(ran.code, Some(0), "{what}: {ran:#?}");
     for word in [lock, "end that process"] {
         assert!(ran.err.contains(word), "{what}: {word:?} in {}", ran.err);
@@ -106,7 +106,7 @@ fn assert_named(what: &str, ran: &Ran, lock: &str) {
 }
 
 /// Checks that each of these commands is refused with the name of the lock. They wait side by side.
-fn assert_each_named(world: &World, commands: &[&[&str]], lock: &str) {
+fn assert_each_named(world: &GuardedProject, commands: &[&[&str]], lock: &str) {
     std::thread::scope(|scope| {
         for arguments in commands {
             scope.spawn(move || {
@@ -134,7 +134,7 @@ const COMMANDS: &[&[&str]] = &[
 fn a_held_queue_of_writers_ends_each_command_with_its_name() {
     let world = world();
     let lock = world.path.join(".ai/threads/registry.db.lock");
-    let locker = Locker::hold("file", &lock);
+    let locker = LockHolder::hold("file", &lock);
     assert_each_named(&world, COMMANDS, "registry.db.lock");
     drop(locker);
     let ran = run(&world, &["run", "x", "--id", "new"]);
@@ -145,7 +145,7 @@ fn a_held_queue_of_writers_ends_each_command_with_its_name() {
 #[test]
 fn a_held_store_ends_each_command_with_its_name() {
     let world = world();
-    let locker = Locker::hold("database", &world.path.join(".ai/threads/registry.db"));
+    let locker = LockHolder::hold("database", &world.path.join(".ai/threads/registry.db"));
     assert_each_named(&world, COMMANDS, "registry.db");
     drop(locker);
     let ran = run(&world, &["list"]);
@@ -159,7 +159,7 @@ fn a_held_directory_of_documents_is_named_and_the_run_is_done() {
     let world = world();
     let directory = world.path.join(".ai/threads/n");
     std::fs::create_dir(&directory).unwrap();
-    let locker = Locker::hold("file", &directory);
+    let locker = LockHolder::hold("file", &directory);
     let ran = run(&world, &["run", "x", "--id", "n"]);
     assert_eq!(ran.code, Some(0), "{ran:#?}");
     for word in [".ai/threads/n", "end that process", "threadkeep repair"] {
@@ -180,7 +180,7 @@ fn a_held_book_suspends_a_run_and_is_named() {
     let book = world.path.with_file_name("used.json.lock");
     std::fs::write(&policy, "preset: local\nbook: used.json\n").unwrap();
     std::fs::write(&book, "").unwrap();
-    let locker = Locker::hold("file", &book);
+    let locker = LockHolder::hold("file", &book);
     let path = policy.to_str().unwrap();
     let ran = run(&world, &["run", "x", "--id", "b", "--policy", path]);
     assert_eq!(ran.code, Some(3), "{ran:#?}");
@@ -204,7 +204,7 @@ fn a_held_lock_of_a_dead_holder_is_named_with_the_way_around_it() {
     let running = binary::start(command);
     running.await_err("a reply is under way");
     running.kill();
-    running.end();
+    running.wait_for_end();
     let shown = run(&world, &["show", "d", "--json"]);
     let shown: Value = serde_json::from_str(&shown.out).unwrap();
     let holder = shown["thread"]["run"]["holder"].as_str();
@@ -212,7 +212,7 @@ fn a_held_lock_of_a_dead_holder_is_named_with_the_way_around_it() {
     let nonce = holder.split('/').next().unwrap();
     let name = format!(".ai/threads/locks.d/{nonce}.lock");
     let lock = world.path.join(&name);
-    let locker = Locker::hold("file", &lock);
+    let locker = LockHolder::hold("file", &lock);
     let refused = run(&world, &["resume", "d"]);
     assert_eq!(refused.code, Some(4), "{refused:#?}");
     let around = format!("threadkeep recover --dead {holder}");
@@ -239,7 +239,7 @@ fn a_held_lock_of_a_dead_holder_is_named_with_the_way_around_it() {
 /// child is named with its lock, and the way that does not ask it.
 #[test]
 fn a_held_lock_of_a_child_is_named_while_its_parent_waits() {
-    let project = Project::new();
+    let project = CliProject::new();
     project.add_family(5);
     project.write(".ai/script.json", SLOW);
     let running = project.start(&["run", "parent", "--id", "p"]);
@@ -258,16 +258,16 @@ fn a_held_lock_of_a_child_is_named_while_its_parent_waits() {
         std::thread::sleep(Duration::from_millis(50));
     }
     running.kill();
-    running.end();
+    running.wait_for_end();
     let lock = std::fs::read_dir(locks).unwrap().flatten().next().unwrap();
-    let locker = Locker::hold("file", &lock.path());
+    let locker = LockHolder::hold("file", &lock.path());
     let name = lock.file_name().into_string().unwrap();
     for _ in 0..2 {
         let resumed = project.start(&["resume", "p"]);
         resumed.await_err(&name);
         resumed.await_err("threadkeep recover --dead");
         resumed.kill();
-        resumed.end();
+        resumed.wait_for_end();
     }
     drop(locker);
 }

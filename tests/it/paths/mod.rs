@@ -2,11 +2,11 @@
 //! at every place where a file may be planted: nothing there is read, written or removed.
 
 mod cli;
+mod component_exports;
+mod file_modes;
+mod fixture;
 mod host;
 #[cfg(unix)]
 mod locks;
-mod planted;
-mod private;
-mod races;
-mod threads;
-mod world;
+mod planted_objects;
+mod swapped_directories;

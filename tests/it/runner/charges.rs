@@ -1,14 +1,14 @@
 //! The charge of an attempt whose usage is unknown, and the money that the next attempt then has.
 
-use super::world::{World, fails, says};
+use super::fixture::{RunnerFixture, fails, says};
 use std::sync::Arc;
 use threadkeep::storage::memory::MemoryStore;
-use threadkeep_core::runner::{LlmFailure, Outcome};
+use threadkeep_core::runner::{LlmFailure, StepOutcome};
 use threadkeep_core::thread::StepKind;
 use threadkeep_tests::fixture::MapLibrary;
 
 #[test]
-fn an_attempt_that_nobody_knows_of_is_charged_by_its_time_and_what_arrived() {
+fn attempt_without_usage_is_charged_by_time_and_text() {
     // 400 output tokens are admitted, at 2,000 nano-USD; 200 are written in a second.
     for (millis, partial, output) in [
         (0, "", 0),
@@ -16,17 +16,20 @@ fn an_attempt_that_nobody_knows_of_is_charged_by_its_time_and_what_arrived() {
         (1_000, "", 200),
         (60_000, "", 400),
     ] {
-        let mut world = World::new();
+        let mut world = RunnerFixture::new();
         let thread = world.create(Some("work"));
         world.start(&thread, None).unwrap();
-        let account = |world: &World| world.service.load(&thread).unwrap().chain.value.account;
+        let account =
+            |world: &RunnerFixture| world.service.load(&thread).unwrap().chain.value.account;
         let held = account(&world).held.get();
         world.advance(millis);
         let failure = LlmFailure {
             partial: partial.to_owned(),
             ..fails("transient", true)
         };
-        world.submit(&thread, Outcome::Failure(failure)).unwrap();
+        world
+            .submit(&thread, StepOutcome::Failure(failure))
+            .unwrap();
         let after = account(&world);
         let spent = held - (400 - output) * 2_000;
         assert_eq!(
@@ -49,7 +52,7 @@ fn a_call_whose_holder_died_is_charged_until_its_last_sign() {
         "prices":{"input":"1","output":"2"}}"#;
     for (kept_after, output) in [(None, 100), (Some(10_000), 150)] {
         let library = MapLibrary::small().with("model", "default", slow);
-        let mut world = World::over(Arc::new(MemoryStore::new()), library);
+        let mut world = RunnerFixture::over(Arc::new(MemoryStore::new()), library);
         let thread = world.create(Some("work"));
         let handed = world.start(&thread, None).unwrap();
         let head = handed.loaded.head.value;
@@ -82,12 +85,12 @@ fn a_retry_has_what_the_attempt_before_it_left() {
     let large = r#"{"name":"default","provider":"p","window":1000000,"output":128000,
         "prices":{"input":"1","output":"10"}}"#;
     let library = MapLibrary::small().with("model", "default", large);
-    let mut world = World::over(Arc::new(MemoryStore::new()), library);
+    let mut world = RunnerFixture::over(Arc::new(MemoryStore::new()), library);
     let thread = world.create(Some("boss"));
     let first = world.start(&thread, None).unwrap().step;
-    let failed = Outcome::Failure(fails("transient", true));
+    let failed = StepOutcome::Failure(fails("transient", true));
     world.submit(&thread, failed).unwrap();
-    let retry = world.submit(&thread, Outcome::Waited).unwrap().step;
+    let retry = world.submit(&thread, StepOutcome::Waited).unwrap().step;
     assert_eq!(retry.kind, Some(StepKind::CallLlm));
     assert!(
         retry.output < first.output && retry.output > 1_000,

@@ -1,22 +1,22 @@
 //! Chats that are suspended, and threads whose steps are lost again and again.
 
-use super::tables::cause;
-use super::world::{World, calls, fails, says, user};
+use super::answer_tables::cause;
+use super::fixture::{RunnerFixture, calls, fails, says, user};
 use crate::history::code;
 use std::sync::Arc;
 use threadkeep::storage::memory::MemoryStore;
 use threadkeep_core::history::parse_user;
-use threadkeep_core::runner::{LOST_MAX, Outcome, Proof, Signal};
+use threadkeep_core::runner::{HolderProof, LOST_STEPS_MAX, Signal, StepOutcome};
 use threadkeep_tests::fixture::MapLibrary;
 
 /// A world whose operator has this policy.
-fn under(policy: &str) -> World {
+fn world_with_policy(policy: &str) -> RunnerFixture {
     let library = MapLibrary::small().with("settings", "policy", policy);
-    World::over(Arc::new(MemoryStore::new()), library)
+    RunnerFixture::over(Arc::new(MemoryStore::new()), library)
 }
 
 /// Creates a thread that has used its turns, or tokens.
-fn capped(world: &mut World, directive: Option<&str>) -> String {
+fn capped_thread(world: &mut RunnerFixture, directive: Option<&str>) -> String {
     let thread = world.create(directive);
     world.start(&thread, Some("hi")).unwrap();
     world.submit(&thread, calls(&[("none", "{}")])).unwrap();
@@ -32,8 +32,8 @@ fn capped(world: &mut World, directive: Option<&str>) -> String {
 fn a_message_to_a_suspended_chat_begins_a_new_run() {
     for policy in [r#"{"limits":{"turns":1}}"#, r#"{"limits":{"tokens":100}}"#] {
         for way in ["start", "signal", "append"] {
-            let mut world = under(policy);
-            let chat = capped(&mut world, None);
+            let mut world = world_with_policy(policy);
+            let chat = capped_thread(&mut world, None);
             assert_eq!(code(&world.start(&chat, None).unwrap_err()), "exceeded");
             let before = world.service.load(&chat).unwrap().head.value;
             let input = (way == "start").then_some("go on");
@@ -44,7 +44,7 @@ fn a_message_to_a_suspended_chat_begins_a_new_run() {
                 }
             }
             if way == "append" {
-                let said = crate::history::said("user", "go on").to_string();
+                let said = crate::history::message_event("user", "go on").to_string();
                 let service = &world.service;
                 service
                     .append(&chat, None, before.version, &[said])
@@ -59,12 +59,12 @@ fn a_message_to_a_suspended_chat_begins_a_new_run() {
             assert_eq!(world.status(&chat), "idle");
             world.audit();
         }
-        let mut world = under(policy);
-        let thread = capped(&mut world, Some("work"));
+        let mut world = world_with_policy(policy);
+        let thread = capped_thread(&mut world, Some("work"));
         let refused = world.start(&thread, Some("go on")).unwrap_err();
         assert_eq!(code(&refused), "exceeded");
     }
-    let mut world = under(r#"{"limits":{"turns":0}}"#);
+    let mut world = world_with_policy(r#"{"limits":{"turns":0}}"#);
     let chat = world.create(None);
     world.start(&chat, Some("hi")).unwrap();
     let refused = world.start(&chat, Some("again")).unwrap_err();
@@ -78,21 +78,24 @@ fn a_message_to_a_suspended_chat_begins_a_new_run() {
 #[test]
 fn a_step_that_is_lost_again_and_again_suspends_for_good() {
     for claims in [[false, false], [true, true], [true, false], [false, true]] {
-        let mut world = World::new();
+        let mut world = RunnerFixture::new();
         let thread = world.create(Some("work"));
         world.start(&thread, None).unwrap();
-        for lost in 1..=LOST_MAX {
+        for lost in 1..=LOST_STEPS_MAX {
             let claims = claims[lost as usize % 2];
             let head = world.service.load(&thread).unwrap().head.value;
             if claims {
                 let holder = format!("claimer/{lost}");
-                world.service.claim(&thread, &holder, Proof::Dead).unwrap();
+                world
+                    .service
+                    .claim(&thread, &holder, HolderProof::Dead)
+                    .unwrap();
             } else {
                 let dead = [head.holder.unwrap()];
                 world.service.recover(&dead, None).unwrap();
             }
             world.audit();
-            if lost == LOST_MAX {
+            if lost == LOST_STEPS_MAX {
                 break;
             }
             if !claims {
@@ -113,19 +116,19 @@ fn a_step_that_is_lost_again_and_again_suspends_for_good() {
 /// delivers it begins the run. Kind: calls that are open while a message comes.
 #[test]
 fn a_message_behind_open_calls_begins_its_run_with_the_start() {
-    let mut world = World::new();
-    let mut draft = threadkeep_core::thread::Draft::default();
+    let mut world = RunnerFixture::new();
+    let mut draft = threadkeep_core::thread::ThreadDraft::default();
     draft.overrides.capabilities = vec!["execute.tool.read".to_owned()];
     let chat = world.service.create(&draft).unwrap().thread.value.id;
     world.threads.push(chat.clone());
     world.start(&chat, Some("hi")).unwrap();
     world.submit(&chat, calls(&[("read", "{}")])).unwrap();
-    let stopped = Outcome::Stopped(fails("cancelled", false));
+    let stopped = StepOutcome::Stopped(fails("cancelled", false));
     world.submit(&chat, stopped).unwrap();
     let message = Signal::Message(parse_user(&user("more")).unwrap());
     world.service.signal(&chat, "m", &message).unwrap();
     world.audit();
-    let run = |world: &World| world.service.load(&chat).unwrap().head.value.run;
+    let run = |world: &RunnerFixture| world.service.load(&chat).unwrap().head.value.run;
     assert_eq!(run(&world), 1);
     world.start(&chat, None).unwrap();
     world.audit();

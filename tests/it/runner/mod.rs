@@ -1,11 +1,11 @@
 //! The runner over the natively compiled service: tables of answers, and histories of random
 //! requests that an auditor checks after every one.
 
+mod answer_tables;
 mod charges;
 mod chats;
-mod late;
-pub mod own_loop;
-pub mod property;
+pub mod external_loop;
+pub mod fixture;
+pub mod random_requests;
 mod regressions;
-mod tables;
-pub mod world;
+mod usage_correction;

@@ -1,17 +1,17 @@
 //! Past and prevented faults of the runner: each test opens with the one that it guards against.
 
-use super::tables::cause;
-use super::world::{World, calls, fails, raise, reply, says, usage, user};
+use super::answer_tables::cause;
+use super::fixture::{RunnerFixture, calls, fails, raise, reply, says, usage, user};
 use crate::history::code;
 use threadkeep_component::service::Error;
 use threadkeep_core::history::parse_user;
-use threadkeep_core::limits::Limits;
+use threadkeep_core::limits::ThreadCaps;
 use threadkeep_core::runner::{
-    Completion, MAIL_MAX, Outcome, Proof, REPLY_BYTES_MAX, ReplyBlock, Signal,
+    HolderProof, LlmCompletion, MAIL_MAX, REPLY_BYTES_MAX, ReplyBlock, Signal, StepOutcome,
 };
 use threadkeep_core::thread::StepKind;
 
-fn send(world: &World, thread: &str, text: &str) -> Result<(), Error> {
+fn send(world: &RunnerFixture, thread: &str, text: &str) -> Result<(), Error> {
     let signal = Signal::Message(parse_user(&user(text)).unwrap());
     let name = &text[..text.len().min(40)];
     world.service.signal(thread, name, &signal).map(drop)
@@ -22,20 +22,22 @@ fn send(world: &World, thread: &str, text: &str) -> Result<(), Error> {
 /// entries that do not fit one page.
 #[test]
 fn a_step_carries_every_message_or_says_from_where_to_read() {
-    let mut world = World::new();
+    let mut world = RunnerFixture::new();
     let thread = world.create(Some("work"));
     world.start(&thread, None).unwrap();
     for _ in 0..2 {
         world.submit(&thread, calls(&[("read", "{}"); 8])).unwrap();
-        let Outcome::Outcomes(mut outcomes) = world.outcomes(&thread) else {
+        let StepOutcome::ToolOutcomes(mut outcomes) = world.outcomes(&thread) else {
             panic!("there are calls");
         };
         for outcome in &mut outcomes {
             outcome.content = "x".repeat(64_000);
         }
-        world.submit(&thread, Outcome::Outcomes(outcomes)).unwrap();
+        world
+            .submit(&thread, StepOutcome::ToolOutcomes(outcomes))
+            .unwrap();
     }
-    let failed = Outcome::Failure(fails("permanent", false));
+    let failed = StepOutcome::Failure(fails("permanent", false));
     world.submit(&thread, failed).unwrap();
     let handed = world.start(&thread, None).unwrap();
     let (all, cursor) = world
@@ -50,7 +52,7 @@ fn a_step_carries_every_message_or_says_from_where_to_read() {
 /// the bound counted the text of blocks alone. Fix: every bound leaves room for the other fields of
 /// the entry.
 #[test]
-fn whatever_is_within_its_bound_can_be_committed() {
+fn values_within_their_bounds_can_be_committed() {
     let text = |bytes: usize| ReplyBlock::Text {
         text: "x".repeat(bytes),
     };
@@ -91,7 +93,7 @@ fn whatever_is_within_its_bound_can_be_committed() {
             "running",
         ),
     ] {
-        let mut world = World::new();
+        let mut world = RunnerFixture::new();
         let thread = world.create(Some("work"));
         world.start(&thread, None).unwrap();
         send(&world, &thread, &"m".repeat(380_000)).unwrap();
@@ -115,13 +117,13 @@ fn whatever_is_within_its_bound_can_be_committed() {
 
 #[test]
 fn a_retry_is_the_same_request_though_money_has_become_short() {
-    let mut world = World::new();
+    let mut world = RunnerFixture::new();
     let thread = world.create(Some("poor"));
     let first = world.start(&thread, None).unwrap();
     world
-        .submit(&thread, Outcome::Failure(fails("transient", true)))
+        .submit(&thread, StepOutcome::Failure(fails("transient", true)))
         .unwrap();
-    let again = world.submit(&thread, Outcome::Waited).unwrap();
+    let again = world.submit(&thread, StepOutcome::Waited).unwrap();
     match again.step.kind {
         Some(_) => assert_eq!(again.step.hash, first.step.hash),
         None => assert_eq!(cause(&world, &thread), "spend_exceeded"),
@@ -130,12 +132,12 @@ fn a_retry_is_the_same_request_though_money_has_become_short() {
 }
 
 #[test]
-fn tokens_that_nobody_reported_are_estimated_and_count_against_the_cap() {
-    let mut world = World::new();
+fn unreported_tokens_are_estimated_and_count_against_the_cap() {
+    let mut world = RunnerFixture::new();
     let thread = world.create(Some("work"));
-    let limits = Limits {
+    let limits = ThreadCaps {
         tokens: Some(1_000),
-        ..Limits::NONE
+        ..ThreadCaps::NONE
     };
     world.service.signal(&thread, "r", &raise(limits)).unwrap();
     world.start(&thread, None).unwrap();
@@ -170,18 +172,18 @@ fn a_reply_that_is_cut_withheld_or_empty_is_not_the_end_of_a_run() {
         ("content_filter", "", "reply_filtered"),
         ("stop", "", "empty_reply"),
     ] {
-        let mut world = World::new();
+        let mut world = RunnerFixture::new();
         let thread = world.create(Some("work"));
         world.start(&thread, None).unwrap();
         let blocks = vec![ReplyBlock::Text {
             text: text.to_owned(),
         }];
-        let Outcome::Completion(mut completion) = reply(blocks, usage(1, 1)) else {
+        let StepOutcome::Completion(mut completion) = reply(blocks, usage(1, 1)) else {
             unreachable!("a reply is a completion")
         };
         completion.finish = finish.to_owned();
         world
-            .submit(&thread, Outcome::Completion(completion))
+            .submit(&thread, StepOutcome::Completion(completion))
             .unwrap();
         assert_eq!(
             (
@@ -199,11 +201,11 @@ fn a_reply_that_is_cut_withheld_or_empty_is_not_the_end_of_a_run() {
 
 #[test]
 fn a_cancel_that_waits_takes_effect_when_the_thread_is_claimed() {
-    let mut world = World::new();
+    let mut world = RunnerFixture::new();
     let thread = world.create(Some("work"));
     world.start(&thread, None).unwrap();
     world.service.signal(&thread, "c", &Signal::Cancel).unwrap();
-    let proof = Proof::Dead;
+    let proof = HolderProof::Dead;
     let handed = world.service.claim(&thread, "other", proof).unwrap();
     assert_eq!(
         (handed.step.kind, world.status(&thread).as_str()),
@@ -216,19 +218,22 @@ fn a_cancel_that_waits_takes_effect_when_the_thread_is_claimed() {
 /// the inbox as it was. Fix: a cancel or a kill reads it first, and the messages that may wait
 /// always fit.
 #[test]
-fn a_message_that_was_acknowledged_is_in_the_history_whatever_ends_the_thread() {
+fn acknowledged_message_is_in_the_history_after_any_end() {
     let large = reply(
         vec![ReplyBlock::Text {
             text: "x".repeat(REPLY_BYTES_MAX - 2_000),
         }],
         usage(10, 10),
     );
-    let stopped = || Outcome::Stopped(fails("cancelled", true));
-    let ends: [(&str, Option<Outcome>); 9] = [
+    let stopped = || StepOutcome::Stopped(fails("cancelled", true));
+    let ends: [(&str, Option<StepOutcome>); 9] = [
         ("reply", Some(says("done"))),
         ("the largest reply", Some(large)),
         ("calls", Some(calls(&[("write", "{}"), ("read", "{}")]))),
-        ("failure", Some(Outcome::Failure(fails("transient", true)))),
+        (
+            "failure",
+            Some(StepOutcome::Failure(fails("transient", true))),
+        ),
         ("stop", Some(stopped())),
         ("claim", None),
         ("recover", None),
@@ -236,7 +241,7 @@ fn a_message_that_was_acknowledged_is_in_the_history_whatever_ends_the_thread() 
         ("kill of a suspended one with open calls", None),
     ];
     for (how, outcome) in ends {
-        let mut world = World::new();
+        let mut world = RunnerFixture::new();
         let thread = world.create(Some("work"));
         let holder = world.start(&thread, None).unwrap().loaded.head.value.holder;
         if how.contains("open calls") {
@@ -257,7 +262,12 @@ fn a_message_that_was_acknowledged_is_in_the_history_whatever_ends_the_thread() 
         send(&world, &thread, &"y".repeat(390_000)).unwrap();
         match (how, outcome) {
             (_, Some(outcome)) => drop(world.submit(&thread, outcome).unwrap()),
-            ("claim", _) => drop(world.service.claim(&thread, "other", Proof::Dead).unwrap()),
+            ("claim", _) => drop(
+                world
+                    .service
+                    .claim(&thread, "other", HolderProof::Dead)
+                    .unwrap(),
+            ),
             ("recover", _) => {
                 let dead: Vec<String> = holder.into_iter().collect();
                 world.service.recover(&dead, None).unwrap();
@@ -289,12 +299,12 @@ fn a_message_that_was_acknowledged_is_in_the_history_whatever_ends_the_thread() 
 
 #[test]
 fn a_message_never_comes_between_a_call_and_its_result() {
-    let mut world = World::new();
+    let mut world = RunnerFixture::new();
     let thread = world.create(Some("work"));
     world.start(&thread, None).unwrap();
     world.submit(&thread, calls(&[("read", "{}")])).unwrap();
     world
-        .submit(&thread, Outcome::Stopped(fails("cancelled", true)))
+        .submit(&thread, StepOutcome::Stopped(fails("cancelled", true)))
         .unwrap();
     let message = parse_user(&user("hello?")).unwrap();
     world
@@ -318,7 +328,7 @@ fn a_message_never_comes_between_a_call_and_its_result() {
 #[test]
 fn the_time_of_a_lost_step_counts_up_to_its_last_sign_of_life() {
     for (lived, counted) in [(None, 0), (Some(3_500), 3_500)] {
-        let mut world = World::new();
+        let mut world = RunnerFixture::new();
         let thread = world.create(Some("work"));
         world.start(&thread, None).unwrap();
         let head = world.service.load(&thread).unwrap().head.value;
@@ -346,7 +356,7 @@ fn no_call_of_a_reply_that_is_not_whole_is_run() {
         ("content_filter", "reply_filtered"),
         ("banana", "reply_unfinished"),
     ] {
-        let mut world = World::new();
+        let mut world = RunnerFixture::new();
         let thread = world.create(Some("work"));
         world.start(&thread, None).unwrap();
         let call = ReplyBlock::ToolUse {
@@ -355,11 +365,11 @@ fn no_call_of_a_reply_that_is_not_whole_is_run() {
             arguments: "{}".to_owned(),
             raw: None,
         };
-        let Outcome::Completion(completion) = reply(vec![call], usage(10, 5)) else {
+        let StepOutcome::Completion(completion) = reply(vec![call], usage(10, 5)) else {
             panic!("a completion");
         };
         let finish_word = finish.to_owned();
-        let outcome = Outcome::Completion(Completion {
+        let outcome = StepOutcome::Completion(LlmCompletion {
             finish: finish_word,
             ..completion
         });

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use threadkeep::storage::sqlite::{LazyStore, Stores, StoresOptions};
-use threadkeep::storage::{Storage, StorageError};
+use threadkeep::storage::sqlite::{LazyStore, StorePool, StorePoolOptions};
+use threadkeep::storage::{StorageBackend, StorageError};
 
-use super::{FILE, code, commit, dir, get, open, options, put, try_open};
+use super::{FILE, code, commit, dir, get, open, options, put_op, try_open};
 
 /// `<what>:<directory>`; without it [`child`] does nothing.
 const VARIABLE: &str = "THREADKEEP_TEST_STORES";
@@ -17,15 +17,15 @@ const TENANTS: usize = 1_000;
 /// Checks, 10 ms apart, of what another thread does before a test gives up.
 const LOOKS_MAX: usize = 3_000;
 
-fn stores(open_max: usize) -> Stores {
-    Stores::new(StoresOptions {
+fn stores(open_max: usize) -> StorePool {
+    StorePool::new(StorePoolOptions {
         open_max,
         // Stores close only when a test closes them.
         idle_after: Duration::from_secs(3_600),
     })
 }
 
-fn lazy(stores: &Stores, path: &Path) -> LazyStore {
+fn lazy(stores: &StorePool, path: &Path) -> LazyStore {
     let path = path.to_owned();
     stores.store(move || Ok(dir(&path)), FILE, options())
 }
@@ -40,7 +40,7 @@ fn folders<const N: usize>(temp: &tempfile::TempDir) -> [PathBuf; N] {
 
 /// Runs a task in another process of this test, so that no other test's files and threads are
 /// counted. Returns its answer.
-pub(super) fn in_child(what: &str, path: &Path, uid: Option<u32>) -> String {
+pub(super) fn run_in_child(what: &str, path: &Path, uid: Option<u32>) -> String {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command
         .args(["stores::lazy::child", "--exact", "--nocapture"])
@@ -70,7 +70,7 @@ fn child() {
         "open" => drop(try_open(Path::new(path)).unwrap()),
         "read" => println!(
             "\nsaid {}",
-            super::damage::read_and_try_to_write(Path::new(path))
+            super::damaged_files::read_and_try_to_write(Path::new(path))
         ),
         "planted" => println!(
             "\nsaid {}",
@@ -85,14 +85,14 @@ fn count(folder: &str) -> usize {
 }
 
 /// Returns the open files and the threads of this process.
-fn held() -> (usize, usize) {
+fn open_files_and_threads() -> (usize, usize) {
     (count("/proc/self/fd"), count("/proc/self/task"))
 }
 
 fn many_tenants(root: &Path) {
     const OPEN_MAX: usize = 8;
-    let before = held();
-    let stores = Stores::new(StoresOptions {
+    let before = open_files_and_threads();
+    let stores = StorePool::new(StorePoolOptions {
         open_max: OPEN_MAX,
         idle_after: Duration::from_millis(50),
     });
@@ -100,14 +100,14 @@ fn many_tenants(root: &Path) {
         .map(|at| lazy(&stores, &root.join(at.to_string())))
         .collect();
     assert_eq!(
-        held(),
+        open_files_and_threads(),
         before,
         "tenants that nobody has used hold something"
     );
     let mut most = (0, 0);
     for tenant in &tenants {
         assert_eq!(get(tenant, "a"), Ok(Some("1".to_owned())));
-        let now = held();
+        let now = open_files_and_threads();
         most = (most.0.max(now.0), most.1.max(now.1));
         assert!(stores.open_count() <= OPEN_MAX);
     }
@@ -125,39 +125,39 @@ fn many_tenants(root: &Path) {
     });
     assert!(closed, "{} stay open", stores.open_count());
     assert_eq!(
-        held(),
+        open_files_and_threads(),
         (before.0, before.1 + 1),
         "idle stores hold something"
     );
     // They work as before.
-    commit(&tenants[7], &[put("a", "2")]);
+    commit(&tenants[7], &[put_op("a", "2")]);
     assert_eq!(get(&tenants[7], "a"), Ok(Some("2".to_owned())));
     drop((tenants, stores));
-    assert_eq!(held(), before);
+    assert_eq!(open_files_and_threads(), before);
 }
 
 #[test]
 fn a_thousand_idle_tenants_hold_no_file_and_no_thread() {
     let temp = tempfile::tempdir().unwrap();
     let first = tempfile::tempdir().unwrap();
-    commit(&open(first.path()), &[put("a", "1")]);
+    commit(&open(first.path()), &[put_op("a", "1")]);
     for at in 0..TENANTS {
         let folder = temp.path().join(at.to_string());
         std::fs::create_dir(&folder).unwrap();
         std::fs::copy(first.path().join(FILE), folder.join(FILE)).unwrap();
     }
-    in_child("tenants", temp.path(), None);
+    run_in_child("tenants", temp.path(), None);
 }
 
 #[test]
-fn the_one_that_was_unused_for_the_longest_time_makes_room() {
+fn least_recently_used_store_is_closed() {
     let temp = tempfile::tempdir().unwrap();
     let stores = stores(2);
     let [a, b, c] = folders(&temp).map(|folder| (lazy(&stores, &folder), folder));
     let is_open = |folder: &Path| folder.join("registry.db-wal").exists();
     assert_eq!(stores.open_count(), 0);
     for (store, _) in [&a, &b, &a, &c] {
-        commit(store, &[put("a", "1")]);
+        commit(store, &[put_op("a", "1")]);
     }
     assert_eq!(stores.open_count(), 2);
     assert!(is_open(&a.1) && !is_open(&b.1) && is_open(&c.1));
@@ -187,7 +187,7 @@ fn when_all_are_in_use_the_call_may_be_repeated() {
         FILE,
         options(),
     );
-    commit(&first, &[put("a", "1")]);
+    commit(&first, &[put_op("a", "1")]);
     let answers = std::mem::take(&mut *answers.lock().unwrap());
     assert!(
         matches!(&answers[..], [Err(error @ StorageError::Unavailable { .. })] if error.retry_unchanged()),
@@ -209,7 +209,7 @@ fn many_threads_use_more_stores_than_may_be_open() {
             scope.spawn(move || {
                 for round in 1..=ROUNDS {
                     let tenant = &tenants[(thread + round as usize) % tenants.len()];
-                    commit(tenant, &[put(&format!("{thread} {round}"), "1")]);
+                    commit(tenant, &[put_op(&format!("{thread} {round}"), "1")]);
                     assert!(stores.open_count() <= 4);
                 }
             });
@@ -222,8 +222,8 @@ fn many_threads_use_more_stores_than_may_be_open() {
 
 #[test]
 fn a_store_that_was_taken_away_while_it_was_closed_is_not_made_anew() {
-    type Fault = fn(&Path);
-    let faults: [(&str, Fault); 3] = [
+    type FileFault = fn(&Path);
+    let faults: [(&str, FileFault); 3] = [
         ("deleted", |at| std::fs::remove_file(at).unwrap()),
         ("emptied by another", |at| {
             std::fs::remove_file(at).unwrap();
@@ -239,7 +239,7 @@ fn a_store_that_was_taken_away_while_it_was_closed_is_not_made_anew() {
         let stores = stores(2);
         let [folder] = folders(&temp);
         let store = lazy(&stores, &folder);
-        commit(&store, &[put("a", "1")]);
+        commit(&store, &[put_op("a", "1")]);
         stores.close_idle();
         let at = folder.join(FILE);
         std::fs::hard_link(&at, temp.path().join("kept")).unwrap();
@@ -248,7 +248,7 @@ fn a_store_that_was_taken_away_while_it_was_closed_is_not_made_anew() {
         for _ in 0..2 {
             assert_eq!(code(&get(&store, "a")), "replaced", "{fault}");
             assert_eq!(
-                code(&store.commit(&[put("a", "2")], false)),
+                code(&store.commit(&[put_op("a", "2")], false)),
                 "replaced",
                 "{fault}"
             );
@@ -265,7 +265,7 @@ fn a_store_that_was_taken_away_while_it_was_closed_is_not_made_anew() {
 }
 
 #[test]
-fn what_cannot_be_opened_is_an_error_of_each_call_and_of_this_store_alone() {
+fn unopenable_store_fails_each_of_its_calls_alone() {
     let temp = tempfile::tempdir().unwrap();
     let stores = stores(1);
     let [good, bad] = folders(&temp);
@@ -279,7 +279,7 @@ fn what_cannot_be_opened_is_an_error_of_each_call_and_of_this_store_alone() {
     for _ in 0..3 {
         assert_eq!(code(&get(&bad, "a")), "corrupt");
         assert_eq!(code(&get(&gone, "a")), "unavailable");
-        commit(&good, &[put("a", "1")]);
+        commit(&good, &[put_op("a", "1")]);
     }
 }
 
@@ -338,35 +338,35 @@ fn an_opening_that_panics_is_an_error_for_those_who_wait_and_leaves_no_trace() {
     let call = std::panic::AssertUnwindSafe(|| get(&store, "a"));
     assert!(std::panic::catch_unwind(call).is_err());
     assert_eq!(stores.open_count(), 0);
-    commit(&store, &[put("a", "1")]);
+    commit(&store, &[put_op("a", "1")]);
 }
 
 #[test]
 fn stores_that_never_close_by_themselves() {
     let temp = tempfile::tempdir().unwrap();
-    let stores = Stores::new(StoresOptions {
+    let stores = StorePool::new(StorePoolOptions {
         open_max: 1,
         idle_after: Duration::MAX,
     });
     let [one, two] = folders(&temp).map(|folder| lazy(&stores, &folder));
     for store in [&one, &two, &one] {
-        commit(store, &[put("a", "1")]);
+        commit(store, &[put_op("a", "1")]);
         assert_eq!(stores.open_count(), 1);
     }
 }
 
 /// An operator puts a backup in the place of a store, and the service goes on with it.
 #[test]
-fn a_store_that_is_forgotten_is_whatever_stands_there_next() {
+fn forgotten_store_is_reopened_from_the_current_file() {
     let temp = tempfile::tempdir().unwrap();
     let stores = stores(1);
     let [folder] = folders(&temp);
     let (at, backup) = (folder.join(FILE), temp.path().join("backup"));
     let store = lazy(&stores, &folder);
-    commit(&store, &[put("a", "old")]);
+    commit(&store, &[put_op("a", "old")]);
     stores.close_idle();
     std::fs::copy(&at, &backup).unwrap();
-    commit(&store, &[put("a", "new")]);
+    commit(&store, &[put_op("a", "new")]);
     for open in [true, false] {
         if !open {
             stores.close_idle();
@@ -377,9 +377,9 @@ fn a_store_that_is_forgotten_is_whatever_stands_there_next() {
         std::fs::copy(&backup, temp.path().join("copy")).unwrap();
         std::fs::rename(temp.path().join("copy"), &at).unwrap();
         assert_eq!(code(&get(&store, "a")), "replaced", "open: {open}");
-        store.forget();
+        store.forget_identity();
         assert_eq!(get(&store, "a"), Ok(Some("old".to_owned())), "open: {open}");
-        commit(&store, &[put("a", "newer")]);
+        commit(&store, &[put_op("a", "newer")]);
         assert_eq!(stores.open_count(), 1);
     }
 }

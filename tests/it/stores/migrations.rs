@@ -1,12 +1,12 @@
 //! Files of older versions become files of the current one, with several openers and after a death
 //! at any moment.
 
-use super::{FILE, append, commit, get, open, put};
+use super::{FILE, append, commit, get, open, put_op};
 use rusqlite::Connection;
 use std::path::Path;
 use std::sync::Barrier;
 use threadkeep::storage::sqlite::{SqliteOptions, SqliteStore};
-use threadkeep::storage::{Storage, StorageError};
+use threadkeep::storage::{StorageBackend, StorageError};
 
 /// Every migration, in order.
 const MIGRATIONS: [&str; 4] = [
@@ -21,7 +21,7 @@ const APPLICATION_ID: i32 = 0x5468_6b70;
 
 /// Makes a file of the first version as its program left it: closed, with a record, a log and an
 /// old count of bytes.
-fn oldest(path: &Path) {
+fn make_oldest_file(path: &Path) {
     let connection = Connection::open(path.join(FILE)).unwrap();
     let set_up = format!(
         "PRAGMA page_size = 4096; PRAGMA journal_mode = WAL; BEGIN; {} \
@@ -60,7 +60,7 @@ fn check_migrated(path: &Path) {
     assert_eq!(get(&store, "a"), Ok(Some("old".to_owned())));
     let lines = store.read_log("history", "p", 0, 10, false).unwrap();
     assert_eq!(lines.len(), 1);
-    commit(&store, &[put("a", "new"), append("p", 2, "second")]);
+    commit(&store, &[put_op("a", "new"), append("p", 2, "second")]);
     drop(store);
     assert_eq!(version(path), MIGRATIONS.len() as i32);
 }
@@ -68,7 +68,7 @@ fn check_migrated(path: &Path) {
 #[test]
 fn the_oldest_file_becomes_as_a_new_one() {
     let (old, new) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    oldest(old.path());
+    make_oldest_file(old.path());
     assert_eq!(version(old.path()), 1);
     check_migrated(old.path());
     drop(open(new.path()));
@@ -79,7 +79,7 @@ fn the_oldest_file_becomes_as_a_new_one() {
 #[test]
 fn the_count_of_an_older_file_is_not_believed() {
     let temp = tempfile::tempdir().unwrap();
-    oldest(temp.path());
+    make_oldest_file(temp.path());
     let options = SqliteOptions {
         quota_bytes: Some(1),
         closing_margin_bytes: 0,
@@ -89,14 +89,14 @@ fn the_count_of_an_older_file_is_not_believed() {
     // A record, a log and its entry.
     let used = (64 + 1 + 3) + (64 + 1) + (16 + 5);
     let full = StorageError::QuotaExceeded { limit: 1, used };
-    assert_eq!(store.commit(&[put("b", "")], false), Err(full));
+    assert_eq!(store.commit(&[put_op("b", "")], false), Err(full));
 }
 
 #[test]
 fn many_who_open_an_old_file_at_once_migrate_it_once() {
     const OPENERS: usize = 6;
     let temp = tempfile::tempdir().unwrap();
-    oldest(temp.path());
+    make_oldest_file(temp.path());
     let start = Barrier::new(OPENERS + 2);
     std::thread::scope(|scope| {
         for _ in 0..OPENERS {
@@ -108,7 +108,7 @@ fn many_who_open_an_old_file_at_once_migrate_it_once() {
         for _ in 0..2 {
             scope.spawn(|| {
                 start.wait();
-                super::lazy::in_child("open", temp.path(), None);
+                super::lazy::run_in_child("open", temp.path(), None);
             });
         }
     });
@@ -117,10 +117,10 @@ fn many_who_open_an_old_file_at_once_migrate_it_once() {
 
 /// The files of a process that died before or after the end of the transaction.
 #[test]
-fn whoever_dies_in_a_migration_leaves_the_old_file_or_the_new() {
+fn death_in_a_migration_leaves_the_old_or_the_new_file() {
     for committed in [false, true] {
         let (temp, crashed) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        oldest(temp.path());
+        make_oldest_file(temp.path());
         let connection = Connection::open(temp.path().join(FILE)).unwrap();
         // A cache so small that pages of the transaction are in the log before it ends.
         let migrate = format!(

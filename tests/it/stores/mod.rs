@@ -1,19 +1,21 @@
 //! A SQLite store in a hostile environment: links, files of other users, full disks, damage, and
 //! many tenants.
 
-mod damage;
-mod directory;
+mod damaged_files;
+mod directory_confinement;
 mod lazy;
 mod migrations;
 mod planted_schema;
 mod projects;
-mod replaced;
+mod replaced_files;
 
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 use std::path::Path;
-use threadkeep::storage::sqlite::{Durability, SqliteOptions, SqliteStore};
-use threadkeep::storage::{Expect, Key, Op, Outcome, Storage, StorageError};
+use threadkeep::storage::sqlite::{CommitDurability, SqliteOptions, SqliteStore};
+use threadkeep::storage::{
+    CommitOp, CommitOutcome, RecordExpectation, RecordKey, StorageBackend, StorageError,
+};
 
 /// Name of the store in the tests' directories.
 const FILE: &str = "registry.db";
@@ -25,7 +27,7 @@ fn dir(path: &Path) -> Dir {
 /// Options without waiting for a disk: the crash tests check durability.
 fn options() -> SqliteOptions {
     SqliteOptions {
-        durability: Durability::Normal,
+        durability: CommitDurability::Normal,
         ..SqliteOptions::local()
     }
 }
@@ -38,16 +40,16 @@ fn open(path: &Path) -> SqliteStore {
     try_open(path).unwrap()
 }
 
-fn put(name: &str, value: &str) -> Op {
-    Op::Put {
-        key: Key::new("head", name),
-        expect: Expect::Any,
+fn put_op(name: &str, value: &str) -> CommitOp {
+    CommitOp::Put {
+        key: RecordKey::new("head", name),
+        expect: RecordExpectation::Any,
         value: value.to_owned(),
     }
 }
 
-fn append(partition: &str, at: u64, value: &str) -> Op {
-    Op::Append {
+fn append(partition: &str, at: u64, value: &str) -> CommitOp {
+    CommitOp::Append {
         log: "history".to_owned(),
         partition: partition.to_owned(),
         at,
@@ -56,12 +58,12 @@ fn append(partition: &str, at: u64, value: &str) -> Op {
 }
 
 #[track_caller]
-fn commit(store: &dyn Storage, ops: &[Op]) {
-    assert_eq!(store.commit(ops, false), Ok(Outcome::Committed));
+fn commit(store: &dyn StorageBackend, ops: &[CommitOp]) {
+    assert_eq!(store.commit(ops, false), Ok(CommitOutcome::Committed));
 }
 
-fn get(store: &dyn Storage, name: &str) -> Result<Option<String>, StorageError> {
-    let items = store.get(&[Key::new("head", name)])?;
+fn get(store: &dyn StorageBackend, name: &str) -> Result<Option<String>, StorageError> {
+    let items = store.get(&[RecordKey::new("head", name)])?;
     Ok(items.into_iter().next().map(|item| item.value))
 }
 

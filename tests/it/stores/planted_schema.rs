@@ -1,10 +1,10 @@
 //! Files whose schema an attacker has written: SQLite runs parts of a schema, so a foreign one must
 //! not be loaded. Each file is used in a process of its own, whose memory and time are measured.
 
-use super::{FILE, append, code, commit, get, open, put, try_open};
+use super::{FILE, append, code, commit, get, open, put_op, try_open};
 use rusqlite::Connection;
 use std::path::Path;
-use threadkeep::storage::{Key, Storage, StorageError};
+use threadkeep::storage::{RecordKey, StorageBackend, StorageError};
 
 /// Most that the use of one planted file may cost: memory beyond the process's earlier peak, and
 /// time of a core, which does not depend on other processes of the machine.
@@ -14,8 +14,8 @@ const TIME_MILLIS_MAX: u64 = 2_000;
 const COSTLY: &str = "hex(zeroblob(400000000))";
 
 /// Makes a store with a record and an entry, and opens its file with a plain connection.
-fn furnished(path: &Path) -> Connection {
-    commit(&open(path), &[put("a", "own"), append("p", 1, "own")]);
+fn make_store(path: &Path) -> Connection {
+    commit(&open(path), &[put_op("a", "own"), append("p", 1, "own")]);
     Connection::open(path.join(FILE)).unwrap()
 }
 
@@ -49,7 +49,7 @@ fn core_millis() -> u64 {
 /// neighbour's file is read meanwhile.
 pub(super) fn use_planted(root: &Path) -> String {
     let neighbour = open(&root.join("neighbour"));
-    commit(&neighbour, &[put("a", "own")]);
+    commit(&neighbour, &[put_op("a", "own")]);
     let (before, begun) = (peak_kib(), core_millis());
     let answer = try_open(&root.join("planted")).and_then(|store| {
         let read = get(&store, "a")?;
@@ -59,7 +59,7 @@ pub(super) fn use_planted(root: &Path) -> String {
             return Err(StorageError::Corrupt { message });
         }
         store.read_log("history", "p", 0, 500, false)?;
-        store.commit(&[put("b", "new"), append("p", 2, "new")], false)?;
+        store.commit(&[put_op("b", "new"), append("p", 2, "new")], false)?;
         Ok(read)
     });
     let (kib, millis) = (peak_kib() - before, core_millis() - begun);
@@ -79,12 +79,12 @@ fn check(what: &str, plant: &str, expected: &str, named: &str) {
     for folder in ["planted", "neighbour"] {
         std::fs::create_dir(temp.path().join(folder)).unwrap();
     }
-    let shell = furnished(&temp.path().join("planted"));
+    let shell = make_store(&temp.path().join("planted"));
     shell
         .execute_batch(plant)
         .unwrap_or_else(|error| panic!("{what}: {error}"));
     drop(shell);
-    let output = super::lazy::in_child("planted", temp.path(), None);
+    let output = super::lazy::run_in_child("planted", temp.path(), None);
     let said = output.lines().find_map(|line| line.strip_prefix("said "));
     let mut parts = said.unwrap().splitn(4, ' ');
     let mut part = || parts.next().unwrap();
@@ -284,7 +284,7 @@ fn the_longest_value_is_read() {
 #[test]
 fn a_schema_that_changes_while_the_file_is_open_is_refused() {
     let temp = tempfile::tempdir().unwrap();
-    drop(furnished(temp.path()));
+    drop(make_store(temp.path()));
     let store = open(temp.path());
     assert_eq!(get(&store, "a"), Ok(Some("own".to_owned())));
     let shell = Connection::open(temp.path().join(FILE)).unwrap();
@@ -300,25 +300,27 @@ fn a_schema_that_changes_while_the_file_is_open_is_refused() {
         ("CREATE TABLE t (x)", "DROP TABLE t"),
     ] {
         shell.execute_batch(plant).unwrap();
-        let keys: Vec<Key> = (0..20).map(|at| Key::new("head", at.to_string())).collect();
+        let keys: Vec<RecordKey> = (0..20)
+            .map(|at| RecordKey::new("head", at.to_string()))
+            .collect();
         let refused = [
             code(&get(&store, "a")),
             code(&store.get(&keys)),
             code(&store.scan("head", "", "", 10, false)),
             code(&store.read_log("history", "p", 0, 10, false)),
-            code(&store.commit(&[put("a", "new")], false)),
+            code(&store.commit(&[put_op("a", "new")], false)),
         ];
         assert_eq!(refused, ["corrupt"; 5], "{plant}");
         shell.execute_batch(undo).unwrap();
         assert_eq!(get(&store, "a"), Ok(Some("own".to_owned())), "{undo}");
-        commit(&store, &[put("a", "own")]);
+        commit(&store, &[put_op("a", "own")]);
     }
     // A view is never read, so another one does no harm.
     shell
         .execute_batch("DROP VIEW threads; CREATE VIEW threads AS SELECT 1")
         .unwrap();
     assert_eq!(get(&store, "a"), Ok(Some("own".to_owned())));
-    commit(&store, &[put("a", "new")]);
+    commit(&store, &[put_op("a", "new")]);
 }
 
 /// Symptom: a person who looks into the file was shown a forged view. Cause: views were not
@@ -332,13 +334,13 @@ fn views_that_differ_are_made_anew() {
         "DROP VIEW threads; DROP VIEW budget_ledger",
     ] {
         let (temp, fresh) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        furnished(temp.path()).execute_batch(plant).unwrap();
+        make_store(temp.path()).execute_batch(plant).unwrap();
         assert_eq!(
             get(&open(temp.path()), "a"),
             Ok(Some("own".to_owned())),
             "{plant}"
         );
-        drop(furnished(fresh.path()));
+        drop(make_store(fresh.path()));
         let schema = super::migrations::schema;
         assert_eq!(schema(temp.path()), schema(fresh.path()), "{plant}");
     }

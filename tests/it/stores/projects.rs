@@ -4,11 +4,11 @@
 use super::FILE;
 use crate::component::project::{describe_draft, engine, project_dir};
 use std::time::Duration;
-use threadkeep::authority::Project;
+use threadkeep::authority::ProjectDir;
 use threadkeep::error::CallError;
-use threadkeep::policy::{Policy, Preset};
+use threadkeep::policy::{Policy, PolicyPreset};
 use threadkeep::project::{OpenProject, ProjectOptions};
-use threadkeep::storage::sqlite::{Stores, StoresOptions};
+use threadkeep::storage::sqlite::{StorePool, StorePoolOptions};
 use threadkeep::wit;
 use threadkeep_tests::fixture::SCRIPTED_MODELS;
 
@@ -16,8 +16,8 @@ const PROJECTS: usize = 4;
 const BROKEN: usize = 2;
 
 #[tokio::test]
-async fn few_stores_are_open_for_many_projects_and_a_broken_one_is_alone_with_it() {
-    let stores = Stores::new(StoresOptions {
+async fn few_stores_are_open_for_many_projects_and_a_broken_one_affects_no_other() {
+    let stores = StorePool::new(StorePoolOptions {
         open_max: 2,
         idle_after: Duration::MAX,
     });
@@ -29,9 +29,9 @@ async fn few_stores_are_open_for_many_projects_and_a_broken_one_is_alone_with_it
     let projects = places.each_ref().map(|(_, dir)| {
         let options = ProjectOptions {
             stores: Some(stores.clone()),
-            ..ProjectOptions::new(Policy::preset(Preset::Local))
+            ..ProjectOptions::new(Policy::preset(PolicyPreset::Local))
         };
-        let project = Project::from_dir(dir.try_clone().unwrap());
+        let project = ProjectDir::from_dir(dir.try_clone().unwrap());
         OpenProject::open(engine(), &project, options).unwrap()
     });
     assert_eq!(stores.open_count(), 0, "nobody has asked for anything");

@@ -1,9 +1,9 @@
 //! Links of Markdown files to files of the checkout. Links to the web are not followed.
 
-use super::tree::File;
+use super::tree::SourceFile;
 
 /// Returns links to missing files. `exists` answers for a path from the root of the checkout.
-pub fn broken_links(file: &File, exists: impl Fn(&str) -> bool) -> Vec<String> {
+pub fn broken_links(file: &SourceFile, exists: impl Fn(&str) -> bool) -> Vec<String> {
     let folder = file.path.rsplit_once('/').map_or("", |(folder, _)| folder);
     let mut problems = Vec::new();
     let mut fenced = false;
@@ -74,7 +74,7 @@ mod tests {
             ("README.md", "![image](missing.png \"title\")", 1),
         ];
         for (path, text, count) in cases {
-            let file = File {
+            let file = SourceFile {
                 path: path.into(),
                 text: text.into(),
             };

@@ -4,7 +4,7 @@
 
 /// One function with a body.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Function {
+pub struct FunctionSpan {
     /// Its name.
     pub name: String,
     /// Line of its `fn`, from 1.
@@ -14,8 +14,8 @@ pub struct Function {
 }
 
 /// Every function with a body, also methods and those inside others, in the order of their `fn`.
-pub fn functions(source: &str) -> Vec<Function> {
-    let code = blank(source, Comments::Blank);
+pub fn functions(source: &str) -> Vec<FunctionSpan> {
+    let code = blank(source, CommentMode::Blank);
     let mut found = Vec::new();
     let mut at = 0;
     while at < code.len() {
@@ -30,17 +30,17 @@ pub fn functions(source: &str) -> Vec<Function> {
 
 /// Replaces literals by spaces, so that the rest may be searched for the author's words.
 pub fn without_literals(source: &str) -> String {
-    blank(source, Comments::Keep).into_iter().collect()
+    blank(source, CommentMode::Keep).into_iter().collect()
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Comments {
+enum CommentMode {
     Blank,
     Keep,
 }
 
 /// The function whose `fn` is here; `None` for a function type or one without a body.
-fn function(code: &[char], start: usize) -> Option<Function> {
+fn function(code: &[char], start: usize) -> Option<FunctionSpan> {
     let name_start = (start + 2..code.len()).find(|&at| !code[at].is_whitespace())?;
     let name: String = code[name_start..word_end(code, name_start)]
         .iter()
@@ -50,7 +50,7 @@ fn function(code: &[char], start: usize) -> Option<Function> {
     }
     let end = body_end(code, name_start)?;
     let line_of = |at: usize| code[..at].iter().filter(|&&letter| letter == '\n').count() + 1;
-    Some(Function {
+    Some(FunctionSpan {
         name,
         line: line_of(start),
         lines: line_of(end) - line_of(start) + 1,
@@ -87,7 +87,7 @@ fn word_end(code: &[char], at: usize) -> usize {
 }
 
 /// Replaces literals by spaces, and comments too if asked; line breaks stay.
-fn blank(source: &str, comments: Comments) -> Vec<char> {
+fn blank(source: &str, comments: CommentMode) -> Vec<char> {
     let mut code: Vec<char> = source.chars().collect();
     let mut at = 0;
     while at < code.len() {
@@ -101,7 +101,7 @@ fn blank(source: &str, comments: Comments) -> Vec<char> {
             literal_or_comment_end(&code, at)
         };
         let is_comment = code[at] == '/';
-        if !is_comment || comments == Comments::Blank {
+        if !is_comment || comments == CommentMode::Blank {
             code[at..end]
                 .iter_mut()
                 .filter(|letter| **letter != '\n')

@@ -16,14 +16,14 @@ const SKIPPED: [&str; 6] = [
 ];
 
 /// One file.
-pub struct File {
+pub struct SourceFile {
     /// From the root of the checkout, with `/`.
     pub path: String,
     /// Its text; empty if it is not UTF-8.
     pub text: String,
 }
 
-impl File {
+impl SourceFile {
     /// True if the name ends in `.kind`.
     pub fn is(&self, kind: &str) -> bool {
         self.path
@@ -33,7 +33,7 @@ impl File {
 }
 
 /// All files, ordered by path.
-pub fn files() -> Vec<File> {
+pub fn files() -> Vec<SourceFile> {
     let mut paths = Vec::new();
     walk(&root(), "", &mut paths);
     paths.sort();
@@ -42,7 +42,7 @@ pub fn files() -> Vec<File> {
     };
     paths
         .iter()
-        .map(|path| File {
+        .map(|path| SourceFile {
             path: path.clone(),
             text: String::from_utf8(read(path)).unwrap_or_default(),
         })

@@ -1,7 +1,7 @@
 //! WIT files: docs and a version on every item, and a hash in the changelog that makes a silent
 //! change impossible.
 
-use super::tree::File;
+use super::tree::SourceFile;
 use threadkeep_core::hash::sha256_text;
 
 /// Beginnings of the items of a package, an interface or a world.
@@ -23,8 +23,8 @@ const WITH_FIELDS: [&str; 4] = ["record ", "variant ", "enum ", "flags "];
 
 /// Returns items and uses without `@since`, and items, fields and cases without docs. Reads the
 /// files by lines, one item a line at most, as in all WIT files of the project.
-pub fn undocumented(file: &File) -> Vec<String> {
-    let mut state = State::default();
+pub fn documentation_gaps(file: &SourceFile) -> Vec<String> {
+    let mut state = LineState::default();
     let lines = file.text.lines().enumerate();
     lines
         .filter_map(|(at, line)| {
@@ -32,23 +32,23 @@ pub fn undocumented(file: &File) -> Vec<String> {
                 "{}:{}: {}",
                 file.path,
                 at + 1,
-                state.take(line.trim())?
+                state.read_line(line.trim())?
             ))
         })
         .collect()
 }
 
 #[derive(Default)]
-struct State {
+struct LineState {
     has_docs: bool,
     has_since: bool,
     in_fields: bool,
     in_statement: bool,
 }
 
-impl State {
+impl LineState {
     /// Reads one line; returns its problem, if it has one.
-    fn take(&mut self, line: &str) -> Option<String> {
+    fn read_line(&mut self, line: &str) -> Option<String> {
         if line.starts_with("///") {
             self.has_docs = true;
         } else if line.starts_with('@') {
@@ -98,8 +98,8 @@ fn is_function(line: &str) -> bool {
 }
 
 /// Returns the problems of the line `WIT <version>: <hash>` of the changelog.
-pub fn hash_problems(files: &[File]) -> Vec<String> {
-    let ours: Vec<&File> = files.iter().filter(|file| is_contract(file)).collect();
+pub fn hash_problems(files: &[SourceFile]) -> Vec<String> {
+    let ours: Vec<&SourceFile> = files.iter().filter(|file| is_contract(file)).collect();
     let Some(version) = ours.iter().find_map(|file| package_version(&file.text)) else {
         return vec!["wit/: no file has a line `package name@version;`".into()];
     };
@@ -120,7 +120,7 @@ pub fn hash_problems(files: &[File]) -> Vec<String> {
 }
 
 /// Returns true for the contract's files, not for their frozen copies.
-fn is_contract(file: &File) -> bool {
+fn is_contract(file: &SourceFile) -> bool {
     file.is("wit")
         && file
             .path
@@ -134,7 +134,7 @@ fn package_version(text: &str) -> Option<&str> {
 }
 
 /// SHA-256 of names and texts, in the order of the names.
-fn hash(files: &[&File]) -> String {
+fn hash(files: &[&SourceFile]) -> String {
     let mut files = files.to_vec();
     files.sort_by(|one, other| one.path.cmp(&other.path));
     sha256_text(
@@ -149,8 +149,8 @@ fn hash(files: &[&File]) -> String {
 mod tests {
     use super::*;
 
-    fn file(path: &str, text: &str) -> File {
-        File {
+    fn file(path: &str, text: &str) -> SourceFile {
+        SourceFile {
             path: path.into(),
             text: text.into(),
         }
@@ -191,7 +191,10 @@ interface i {
 
     #[test]
     fn every_missing_line_is_found() {
-        assert_eq!(undocumented(&file("wit/a.wit", GOOD)), Vec::<String>::new());
+        assert_eq!(
+            documentation_gaps(&file("wit/a.wit", GOOD)),
+            Vec::<String>::new()
+        );
         let needed = |line: &str| line.trim().starts_with("///") || line.trim().starts_with('@');
         for (at, line) in GOOD.lines().enumerate().filter(|(_, line)| needed(line)) {
             let without: String = GOOD
@@ -201,7 +204,7 @@ interface i {
                 .map(|(_, l)| format!("{l}\n"))
                 .collect();
             assert_eq!(
-                undocumented(&file("wit/a.wit", &without)).len(),
+                documentation_gaps(&file("wit/a.wit", &without)).len(),
                 1,
                 "line {} ({line}) taken out",
                 at + 1

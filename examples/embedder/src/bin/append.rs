@@ -4,24 +4,24 @@ use serde_json::json;
 use std::error::Error;
 use std::path::Path;
 use std::time::Duration;
-use threadkeep::authority::Project;
-use threadkeep::driver::{Sink, Stop, fresh_nonce};
+use threadkeep::authority::ProjectDir;
+use threadkeep::driver::{EventSink, StopReceiver, fresh_nonce};
 use threadkeep::engine::Engine;
-use threadkeep::limits::Limits;
+use threadkeep::limits::EngineLimits;
 use threadkeep::models::user_message;
-use threadkeep::policy::{Policy, Preset};
+use threadkeep::policy::{Policy, PolicyPreset};
 use threadkeep::project::{OpenProject, ProjectOptions};
 use threadkeep::wit::ledger::{Bill, Estimate};
 use threadkeep::wit::registry::Draft;
 
 /// The time for which the lease lasts if this process dies.
-const HOLD: Duration = Duration::from_secs(60);
+const LEASE_TIME: Duration = Duration::from_secs(60);
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let engine = Engine::new(Limits::local(), None)?;
-    let directory = Project::open_ambient(Path::new("project"))?;
-    let options = ProjectOptions::new(Policy::preset(Preset::Local));
+    let engine = Engine::new(EngineLimits::local(), None)?;
+    let directory = ProjectDir::open_ambient(Path::new("project"))?;
+    let options = ProjectOptions::new(Policy::preset(PolicyPreset::Local));
     let project = OpenProject::open(engine, &directory, options)?;
     let tenant = project.tenant();
 
@@ -34,7 +34,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     // A process that calls models and tools itself holds the thread: no other process can write.
     let holder = format!("{}/1", fresh_nonce()?);
-    let deadline = tenant.context().clock.now().after(HOLD);
+    let deadline = tenant.context().clock.now().saturating_add(LEASE_TIME);
     let held = tenant
         .open_thread(&thread, &holder, deadline.into())
         .await?;
@@ -69,7 +69,12 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let more = user_message("Thank you. Is there milk?");
     let driver = project.driver();
     let ended = driver
-        .run(&thread, Some(more), &Sink::none(), &Stop::never())
+        .run(
+            &thread,
+            Some(more),
+            &EventSink::none(),
+            &StopReceiver::never(),
+        )
         .await?;
     println!("status  {}", ended.status);
     for message in tenant.messages(&thread, 0, at).await?.messages {

@@ -4,12 +4,14 @@
 use std::error::Error;
 use std::path::Path;
 use std::sync::Arc;
-use threadkeep::authority::{Environment, Project};
-use threadkeep::component::{Context, Meter, Threads, ThreadsPre, View, add_to_linker};
+use threadkeep::authority::{EnvironmentSnapshot, ProjectDir};
+use threadkeep::component::{
+    CallMeter, ImportView, TenantContext, Threads, ThreadsPre, add_to_linker,
+};
 use threadkeep::engine::COMPONENT;
 use threadkeep::library::files::FilesLibrary;
-use threadkeep::limits::Limits;
-use threadkeep::policy::{Policy, Preset};
+use threadkeep::limits::EngineLimits;
+use threadkeep::policy::{Policy, PolicyPreset};
 use threadkeep::storage::memory::MemoryStore;
 use threadkeep::wit::llm::Completion;
 use threadkeep::wit::registry::Draft;
@@ -21,11 +23,11 @@ use wasmtime::{Config, Engine, Store, StoreContextMut, StoreLimits, StoreLimitsB
 const CALL_EPOCHS: u64 = 1_000;
 
 /// The embedder's data in each store; one tenant's context is a part of it.
-struct Host {
+struct EmbedderData {
     limits: StoreLimits,
     log: Vec<String>,
-    threads: Context,
-    meter: Meter,
+    threads: TenantContext,
+    meter: CallMeter,
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -34,7 +36,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let engine = Engine::new(&config)?;
     let pre = link(&engine)?;
 
-    let mut store = Store::new(&engine, host()?);
+    let mut store = Store::new(&engine, new_data()?);
     store.limiter(|host| &mut host.limits);
     store.set_epoch_deadline(CALL_EPOCHS);
     let threads = pre.instantiate(&mut store)?;
@@ -48,16 +50,16 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 /// Links the embedder's own imports and Threadkeep's.
-fn link(engine: &Engine) -> Result<ThreadsPre<Host>, wasmtime::Error> {
-    let mut linker = Linker::<Host>::new(engine);
-    let write = |mut store: StoreContextMut<'_, Host>, (line,): (String,)| {
+fn link(engine: &Engine) -> Result<ThreadsPre<EmbedderData>, wasmtime::Error> {
+    let mut linker = Linker::<EmbedderData>::new(engine);
+    let write = |mut store: StoreContextMut<'_, EmbedderData>, (line,): (String,)| {
         store.data_mut().log.push(line);
         Ok(())
     };
     linker
         .instance("acme:desk/log@1.0.0")?
         .func_wrap("write", write)?;
-    add_to_linker(&mut linker, |host: &mut Host| View {
+    add_to_linker(&mut linker, |host: &mut EmbedderData| ImportView {
         context: &host.threads,
         meter: &mut host.meter,
     })?;
@@ -65,27 +67,27 @@ fn link(engine: &Engine) -> Result<ThreadsPre<Host>, wasmtime::Error> {
     ThreadsPre::new(linker.instantiate_pre(&component)?)
 }
 
-fn host() -> Result<Host, Box<dyn Error>> {
-    let project = Project::open_ambient(Path::new("project"))?;
+fn new_data() -> Result<EmbedderData, Box<dyn Error>> {
+    let project = ProjectDir::open_ambient(Path::new("project"))?;
     let library = FilesLibrary::open(
-        project.ai()?,
-        Policy::preset(Preset::Strict),
+        project.ai_dir()?,
+        Policy::preset(PolicyPreset::Strict),
         Vec::new(),
-        Environment::default(),
+        EnvironmentSnapshot::default(),
     );
-    Ok(Host {
+    Ok(EmbedderData {
         limits: StoreLimitsBuilder::new().memory_size(64 << 20).build(),
         log: Vec::new(),
-        threads: Context::new(Arc::new(MemoryStore::new()), Arc::new(library)),
-        meter: Meter::new(&Limits::strict()),
+        threads: TenantContext::new(Arc::new(MemoryStore::new()), Arc::new(library)),
+        meter: CallMeter::new(&EngineLimits::strict()),
     })
 }
 
 /// Creates a thread and runs it to its end, step by step; returns its id.
-fn run(threads: &Threads, store: &mut Store<Host>) -> Result<String, Box<dyn Error>> {
+fn run(threads: &Threads, store: &mut Store<EmbedderData>) -> Result<String, Box<dyn Error>> {
     let draft = Draft {
         inputs: r#"{"file": "notes.txt"}"#.to_owned(),
-        ..Draft::of("describe")
+        ..Draft::for_directive("describe")
     };
     let registry = threads.threadkeep_threads_registry();
     let id = registry.call_create(&mut *store, &draft)??.id;
@@ -102,7 +104,7 @@ fn run(threads: &Threads, store: &mut Store<Host>) -> Result<String, Box<dyn Err
         };
         // Each call gets its share anew: of imports, and of the epochs that the embedder's own
         // ticker advances.
-        store.data_mut().meter.begin();
+        store.data_mut().meter.begin_call();
         store.set_epoch_deadline(CALL_EPOCHS);
         step = runner.call_submit(&mut *store, &id, token, step.version, &outcome, 0)??;
     }

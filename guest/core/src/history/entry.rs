@@ -13,7 +13,7 @@ use crate::time::Instant;
 
 /// Reason of a commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reason {
+pub enum CommitReason {
     /// Input arrived.
     UserMessage,
     /// A reply, with the calls that it makes.
@@ -40,7 +40,7 @@ pub enum Reason {
     Settled,
 }
 
-words!(Reason {
+words!(CommitReason {
     UserMessage = "user-message",
     AssistantTurn = "assistant-turn",
     ToolResults = "tool-results",
@@ -63,7 +63,7 @@ pub struct Entry {
     /// Its position in the log.
     pub version: u64,
     /// Reason of the commit.
-    pub reason: Reason,
+    pub reason: CommitReason,
     /// Time of the commit.
     pub time: Instant,
     /// Number of the run.
@@ -74,13 +74,13 @@ pub struct Entry {
     /// SHA-256 of the entry before; empty for the first.
     pub previous: String,
     /// The step that it answers.
-    pub answers: Option<Answer>,
+    pub answers: Option<StepAnswer>,
     /// Settlement of the hold of that step.
-    pub settled: Option<Settled>,
+    pub settled: Option<SettledHold>,
     /// The attempt that it admits.
-    pub admitted: Option<Admitted>,
+    pub admitted: Option<AdmittedAttempt>,
     /// Calls of an external loop that were not settled before it ended, and were charged.
-    pub charged: Vec<Settled>,
+    pub charged: Vec<SettledHold>,
     /// The events, in order.
     pub events: Vec<Event>,
 }
@@ -92,18 +92,18 @@ record!(Entry {
 
 /// The step that an entry answers, and the hash of its result.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Answer {
+pub struct StepAnswer {
     /// Version that handed the step out.
     pub version: u64,
     /// SHA-256 of the result, to recognize a repeated one.
     pub hash: String,
 }
 
-record!(Answer { version, hash });
+record!(StepAnswer { version, hash });
 
 /// Settlement of a hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Settled {
+pub struct SettledHold {
     /// Version that admitted the attempt.
     pub version: u64,
     /// Amount that was set aside.
@@ -111,16 +111,16 @@ pub struct Settled {
     /// Cost of the attempt.
     pub spend: NanoUsd,
     /// Source of that cost.
-    pub how: How,
+    pub how: CostSource,
     /// The tokens that were reported or estimated, if any were.
     pub usage: Option<Usage>,
 }
 
-record!(Settled { version, hold, spend, how, usage or nothing });
+record!(SettledHold { version, hold, spend, how, usage or nothing });
 
 /// Source of the cost of an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum How {
+pub enum CostSource {
     /// From the usage that the provider reported.
     Settled,
     /// Nothing was sent.
@@ -133,13 +133,13 @@ pub enum How {
     Charged,
 }
 
-words!(How {
+words!(CostSource {
     Settled = "settled", Released = "released", Estimated = "estimated", Charged = "charged"
 });
 
 /// An attempt that was admitted.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Admitted {
+pub struct AdmittedAttempt {
     /// Amount that is set aside.
     pub hold: NanoUsd,
     /// Most output tokens.
@@ -150,12 +150,12 @@ pub struct Admitted {
     pub key: Option<String>,
 }
 
-record!(Admitted { hold, output, request, key or nothing });
+record!(AdmittedAttempt { hold, output, request, key or nothing });
 
 impl Entry {
     /// Serializes the entry to the text that is stored.
     pub fn to_text(&self) -> String {
-        json::text(self)
+        json::to_text(self)
     }
 
     /// Reads a stored entry.

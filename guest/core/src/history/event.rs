@@ -4,11 +4,11 @@
 //! so that an older component reads a newer history.
 
 use crate::json::record::{record, words};
-use crate::json::{FromJson, Map, ToJson, Value, Wrong};
+use crate::json::{FromJson, JsonError, JsonObject, JsonValue, ToJson};
 use crate::ledger::Usage;
-use crate::limits::Limits;
+use crate::limits::ThreadCaps;
 use crate::money::NanoUsd;
-use crate::thread::Cause;
+use crate::thread::StatusCause;
 
 /// Defines the enum, its `type` names, and JSON both ways.
 macro_rules! events {
@@ -18,7 +18,7 @@ macro_rules! events {
         pub enum Event {
             $($(#[$doc])* $variant($payload),)*
             /// An event of a later version.
-            Other(Later),
+            Other(UnknownEvent),
         }
 
         impl Event {
@@ -37,10 +37,10 @@ macro_rules! events {
                 }
             }
 
-            fn from_fields(kind: &str, value: Value<'_>) -> Result<Self, Wrong> {
+            fn from_fields(kind: &str, value: JsonValue<'_>) -> Result<Self, JsonError> {
                 Ok(match kind {
                     $($name => Self::$variant(FromJson::read(value)?),)*
-                    _ => Self::Other(Later::new(value)),
+                    _ => Self::Other(UnknownEvent::new(value)),
                 })
             }
         }
@@ -57,27 +57,27 @@ events! {
     /// Text that the assistant wrote beside its calls.
     AssistantText(AssistantText) = "assistant_text",
     /// Thinking of the model.
-    Thinking(Thinking) = "thinking",
+    Thinking(ThinkingEvent) = "thinking",
     /// Usage and cost of an attempt.
     Result(ResultEvent) = "result",
     /// The run stopped and needs a person or a driver.
-    Suspended(Suspended) = "suspended",
+    Suspended(SuspendedEvent) = "suspended",
     /// The run went on.
-    Resumed(Resumed) = "resumed",
+    Resumed(ResumedEvent) = "resumed",
     /// Text of a reply that never finished.
-    Partial(Partial) = "partial",
+    Partial(PartialEvent) = "partial",
     /// An attempt failed.
     Error(ErrorEvent) = "error",
     /// The run was ended by a cancel or a kill.
-    Cancelled(Cancelled) = "cancelled",
+    Cancelled(CancelledEvent) = "cancelled",
     /// The usage of an attempt is unknown: it was charged by estimate.
     Charged(ChargedEvent) = "charged",
     /// The real usage of an attempt that had been charged.
     UsageCorrected(UsageCorrected) = "usage_corrected",
     /// Caps were lifted.
-    Raised(Raised) = "raised",
+    Raised(RaisedEvent) = "raised",
     /// The thread got a title.
-    Title(Title) = "title",
+    Title(TitleEvent) = "title",
 }
 
 impl ToJson for Event {
@@ -96,50 +96,50 @@ impl ToJson for Event {
 }
 
 impl FromJson for Event {
-    fn read(value: Value<'_>) -> Result<Self, Wrong> {
-        let kind = value.get("type").and_then(Value::as_str);
+    fn read(value: JsonValue<'_>) -> Result<Self, JsonError> {
+        let kind = value.get("type").and_then(JsonValue::as_str);
         let kind = kind.unwrap_or_default().to_owned();
         Self::from_fields(&kind, value)
     }
 
-    fn hollow() -> Self {
-        Self::Title(Title { title: None })
+    fn placeholder() -> Self {
+        Self::Title(TitleEvent { title: None })
     }
 }
 
 /// An event of a later version, kept as it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Later {
+pub struct UnknownEvent {
     kind: String,
-    fields: Value<'static>,
+    fields: JsonValue<'static>,
 }
 
-impl Later {
-    fn new(value: Value<'_>) -> Self {
-        let kind = value.get("type").and_then(Value::as_str);
+impl UnknownEvent {
+    fn new(value: JsonValue<'_>) -> Self {
+        let kind = value.get("type").and_then(JsonValue::as_str);
         let kind = kind.unwrap_or("other").to_owned();
         let mut fields = match value.into_owned() {
-            Value::Object(fields) => fields,
-            _ => Map::new(),
+            JsonValue::Object(fields) => fields,
+            _ => JsonObject::new(),
         };
         fields.shift_remove("type");
         Self {
             kind,
-            fields: Value::Object(fields),
+            fields: JsonValue::Object(fields),
         }
     }
 }
 
 /// The author of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Role {
+pub enum MessageRole {
     /// A person, a scheduler, another agent.
     User,
     /// The model.
     Assistant,
 }
 
-words!(Role { User = "user", Assistant = "assistant" });
+words!(MessageRole { User = "user", Assistant = "assistant" });
 
 /// `{"type": "text", "text"}`: the one kind of content block that a user's message may hold so far.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -166,7 +166,7 @@ impl TextBlock {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
     /// Author of the message.
-    pub role: Role,
+    pub role: MessageRole,
     /// Blocks of the message, in order.
     pub content: Vec<TextBlock>,
     /// The caller's id of the message.
@@ -180,7 +180,7 @@ record!(Message { role, content, id or nothing, synthetic or nothing });
 
 impl Message {
     /// Creates a message of one text.
-    pub fn text(role: Role, text: impl Into<String>) -> Self {
+    pub fn text(role: MessageRole, text: impl Into<String>) -> Self {
         Self {
             role,
             content: vec![TextBlock::new(text)],
@@ -193,12 +193,12 @@ impl Message {
     pub fn synthetic(text: impl Into<String>) -> Self {
         Self {
             synthetic: true,
-            ..Self::text(Role::Assistant, text)
+            ..Self::text(MessageRole::Assistant, text)
         }
     }
 
     /// Joins the texts of its blocks with newlines.
-    pub fn joined(&self) -> String {
+    pub fn joined_text(&self) -> String {
         self.content
             .iter()
             .map(|block| block.text.as_str())
@@ -225,7 +225,7 @@ record!(ToolUse { name, arguments, id, raw or nothing });
 
 /// Outcome of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum State {
+pub enum ToolResultState {
     /// It ran.
     Done,
     /// It was not allowed, unknown or malformed: it never ran.
@@ -234,7 +234,7 @@ pub enum State {
     Interrupted,
 }
 
-words!(State { Done = "done", Denied = "denied", Interrupted = "interrupted" });
+words!(ToolResultState { Done = "done", Denied = "denied", Interrupted = "interrupted" });
 
 /// The one result of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -250,7 +250,7 @@ pub struct ToolResult {
     /// True if it failed.
     pub failed: bool,
     /// Outcome of the call.
-    pub state: State,
+    pub state: ToolResultState,
     /// Cost of the call itself.
     pub cost: NanoUsd,
 }
@@ -268,14 +268,14 @@ record!(AssistantText { text });
 
 /// A block of thinking.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Thinking {
+pub struct ThinkingEvent {
     /// The readable part.
     pub text: String,
     /// The provider's own JSON, needed to send it back.
     pub raw: Option<String>,
 }
 
-record!(Thinking { text, raw or nothing });
+record!(ThinkingEvent { text, raw or nothing });
 
 /// Usage and cost of an attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -306,30 +306,30 @@ record!(ResultEvent {
 
 /// The run stopped.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Suspended {
+pub struct SuspendedEvent {
     /// Reason of the suspension.
-    pub cause: Cause,
+    pub cause: StatusCause,
 }
 
-record!(Suspended { cause });
+record!(SuspendedEvent { cause });
 
 /// The run went on.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Resumed {
+pub struct ResumedEvent {
     /// Code of the cause that is over.
     pub code: String,
 }
 
-record!(Resumed { code });
+record!(ResumedEvent { code });
 
 /// Text of a reply that never finished; never a turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Partial {
+pub struct PartialEvent {
     /// The text.
     pub text: String,
 }
 
-record!(Partial { text });
+record!(PartialEvent { text });
 
 /// An attempt failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -350,12 +350,12 @@ record!(ErrorEvent { kind, code, message, attempt, retry or nothing });
 
 /// The run was ended by a cancel or a kill.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Cancelled {
+pub struct CancelledEvent {
     /// `cancel` or `kill`.
     pub by: String,
 }
 
-record!(Cancelled { by });
+record!(CancelledEvent { by });
 
 /// An attempt of unknown usage was charged.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -394,21 +394,21 @@ record!(UsageCorrected {
 
 /// Caps were lifted.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Raised {
+pub struct RaisedEvent {
     /// The caps now in force.
-    pub limits: Limits,
+    pub limits: ThreadCaps,
 }
 
-record!(Raised { limits });
+record!(RaisedEvent { limits });
 
 /// A title was given or taken away.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Title {
+pub struct TitleEvent {
     /// The title.
     pub title: Option<String>,
 }
 
-record!(Title { title });
+record!(TitleEvent { title });
 
 #[cfg(test)]
 mod tests {
@@ -425,7 +425,7 @@ mod tests {
             r#"{"type":"from_tomorrow","n":0.10}"#,
         ] {
             let event: Event = json::read(text).unwrap();
-            assert_eq!(json::text(&event), text);
+            assert_eq!(json::to_text(&event), text);
         }
     }
 

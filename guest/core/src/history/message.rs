@@ -3,9 +3,11 @@
 //! The text of a message depends on its entry alone, so that what a provider has seen stays the
 //! same bytes for ever.
 
-use super::{Entry, Event, Message, Role, TextBlock};
+use super::{Entry, Event, Message, MessageRole, TextBlock};
 use crate::error::Error;
-use crate::json::{self, Fields, FromJson, Taken, ToJson, Value, Wrong, record::words};
+use crate::json::{
+    self, FromJson, JsonError, JsonValue, ObjectReader, ObjectWriter, ToJson, record::words,
+};
 
 /// Most bytes of one user's message, as JSON text: with its entry it stays well under the size of a
 /// stored value.
@@ -16,7 +18,7 @@ pub const MESSAGE_BYTES_MAX: usize = 384 << 10;
 pub fn escaped_bytes(text: &str) -> usize {
     let (mut rest, mut escaped) = (text.as_bytes(), 0);
     loop {
-        let plain = json::plain_bytes(rest);
+        let plain = json::count_plain_bytes(rest);
         escaped += plain;
         escaped += match rest.get(plain) {
             None => return escaped,
@@ -45,7 +47,7 @@ pub fn cut_escaped(text: &str, bytes: usize) -> &str {
 
 /// Role of a message in the form that a provider is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Speaker {
+pub enum ProviderRole {
     /// A user.
     User,
     /// The assistant.
@@ -54,23 +56,23 @@ pub enum Speaker {
     Tool,
 }
 
-words!(Speaker { User = "user", Assistant = "assistant", Tool = "tool" });
+words!(ProviderRole { User = "user", Assistant = "assistant", Tool = "tool" });
 
-struct Wire<'a> {
-    role: Speaker,
-    content: Vec<Block<'a>>,
+struct ProviderMessage<'a> {
+    role: ProviderRole,
+    content: Vec<ProviderBlock<'a>>,
 }
 
-impl ToJson for Wire<'_> {
+impl ToJson for ProviderMessage<'_> {
     fn write(&self, out: &mut String) {
-        Fields::new(out)
+        ObjectWriter::new(out)
             .add("role", &self.role)
             .add("content", &self.content)
-            .end();
+            .finish();
     }
 }
 
-enum Block<'a> {
+enum ProviderBlock<'a> {
     Text {
         text: &'a str,
     },
@@ -92,9 +94,9 @@ enum Block<'a> {
     },
 }
 
-impl ToJson for Block<'_> {
+impl ToJson for ProviderBlock<'_> {
     fn write(&self, out: &mut String) {
-        let mut fields = Fields::new(out);
+        let mut fields = ObjectWriter::new(out);
         match self {
             Self::Text { text } => fields.add("type", "text").add("text", text),
             Self::Thinking { text, raw } => fields
@@ -124,7 +126,7 @@ impl ToJson for Block<'_> {
                 .add("text", text)
                 .add("failed", failed),
         }
-        .end();
+        .finish();
     }
 }
 
@@ -134,57 +136,63 @@ pub fn call_id(version: u64, index: u32) -> String {
 }
 
 /// Returns the messages that an entry adds to a conversation, as JSON texts, in order.
-pub fn messages(entry: &Entry) -> Vec<String> {
-    messages_of(entry.version, &entry.events)
+pub fn provider_messages(entry: &Entry) -> Vec<String> {
+    provider_messages_of(entry.version, &entry.events)
 }
 
 /// Returns the messages that an entry of this version and these events adds.
-pub fn messages_of(version: u64, events: &[Event]) -> Vec<String> {
-    let mut wires: Vec<Wire<'_>> = Vec::new();
+pub fn provider_messages_of(version: u64, events: &[Event]) -> Vec<String> {
+    let mut wires: Vec<ProviderMessage<'_>> = Vec::new();
     for (index, event) in (0_u32..).zip(events) {
-        let Some((role, blocks)) = blocks(version, index, event) else {
+        let Some((role, blocks)) = provider_blocks(version, index, event) else {
             continue;
         };
         match wires.last_mut() {
-            Some(last) if last.role == role && role != Speaker::User => last.content.extend(blocks),
-            _ => wires.push(Wire {
+            Some(last) if last.role == role && role != ProviderRole::User => {
+                last.content.extend(blocks)
+            }
+            _ => wires.push(ProviderMessage {
                 role,
                 content: blocks,
             }),
         }
     }
-    wires.iter().map(json::text).collect()
+    wires.iter().map(json::to_text).collect()
 }
 
 /// Returns the role in which a provider is sent an event; `None` if it is not sent.
-pub fn speaker(event: &Event) -> Option<Speaker> {
-    blocks(0, 0, event).map(|(speaker, _)| speaker)
+pub fn provider_role(event: &Event) -> Option<ProviderRole> {
+    provider_blocks(0, 0, event).map(|(speaker, _)| speaker)
 }
 
-fn blocks(version: u64, index: u32, event: &Event) -> Option<(Speaker, Vec<Block<'_>>)> {
+fn provider_blocks(
+    version: u64,
+    index: u32,
+    event: &Event,
+) -> Option<(ProviderRole, Vec<ProviderBlock<'_>>)> {
     Some(match event {
         Event::Message(message) if message.synthetic => return None,
         Event::Message(message) => {
             let role = match message.role {
-                Role::User => Speaker::User,
-                Role::Assistant => Speaker::Assistant,
+                MessageRole::User => ProviderRole::User,
+                MessageRole::Assistant => ProviderRole::Assistant,
             };
             (
                 role,
                 message
                     .content
                     .iter()
-                    .map(|block| Block::Text { text: &block.text })
+                    .map(|block| ProviderBlock::Text { text: &block.text })
                     .collect(),
             )
         }
         Event::AssistantText(text) => {
-            let block = Block::Text { text: &text.text };
-            (Speaker::Assistant, vec![block])
+            let block = ProviderBlock::Text { text: &text.text };
+            (ProviderRole::Assistant, vec![block])
         }
         Event::Thinking(thinking) => (
-            Speaker::Assistant,
-            vec![Block::Thinking {
+            ProviderRole::Assistant,
+            vec![ProviderBlock::Thinking {
                 text: &thinking.text,
                 raw: thinking.raw.as_deref(),
             }],
@@ -192,8 +200,8 @@ fn blocks(version: u64, index: u32, event: &Event) -> Option<(Speaker, Vec<Block
         Event::ToolUse(call) => {
             let id = call_id(version, index);
             (
-                Speaker::Assistant,
-                vec![Block::ToolUse {
+                ProviderRole::Assistant,
+                vec![ProviderBlock::ToolUse {
                     id,
                     name: &call.name,
                     arguments: &call.arguments,
@@ -203,13 +211,13 @@ fn blocks(version: u64, index: u32, event: &Event) -> Option<(Speaker, Vec<Block
         }
         Event::ToolResult(result) => {
             let id = call_id(result.version, result.index);
-            let block = Block::ToolResult {
+            let block = ProviderBlock::ToolResult {
                 id,
                 name: &result.name,
                 text: &result.text,
                 failed: result.failed,
             };
-            (Speaker::Tool, vec![block])
+            (ProviderRole::Tool, vec![block])
         }
         Event::Result(_)
         | Event::Suspended(_)
@@ -226,23 +234,23 @@ fn blocks(version: u64, index: u32, event: &Event) -> Option<(Speaker, Vec<Block
 }
 
 /// A message of a caller, without unknown fields, before its role and content are checked.
-struct Given<'a> {
+struct RawMessage<'a> {
     role: String,
-    content: Value<'a>,
+    content: JsonValue<'a>,
     id: Option<String>,
     synthetic: bool,
 }
 
-impl<'a> Given<'a> {
-    fn read(value: Value<'a>) -> Result<Self, Wrong> {
-        let mut taken = Taken::new(value)?;
+impl<'a> RawMessage<'a> {
+    fn read(value: JsonValue<'a>) -> Result<Self, JsonError> {
+        let mut taken = ObjectReader::new(value)?;
         let given = Self {
             role: taken.field("role")?,
-            content: taken.value("content")?,
+            content: taken.raw_field("content")?,
             id: taken.field("id")?,
-            synthetic: taken.optional("synthetic"),
+            synthetic: taken.optional_field("synthetic"),
         };
-        taken.end_strictly()?;
+        taken.finish_strictly()?;
         Ok(given)
     }
 }
@@ -254,21 +262,21 @@ pub fn parse_user(text: &str) -> Result<Message, Error> {
         let problem = format!("is longer than {MESSAGE_BYTES_MAX} bytes");
         return Err(Error::invalid("input", "", problem));
     }
-    let value = json::parse(text).map_err(|wrong| not_a_message("input", text, &wrong))?;
-    let message = message_of("input", value)?;
-    if message.role != Role::User {
+    let value = json::parse(text).map_err(|wrong| not_a_message_error("input", text, &wrong))?;
+    let message = read_message("input", value)?;
+    if message.role != MessageRole::User {
         return Err(Error::invalid("input.role", "assistant", "must be user"));
     }
     Ok(message)
 }
 
 /// Reads a caller's message of a user or an assistant.
-pub(super) fn message_of(place: &str, value: Value<'_>) -> Result<Message, Error> {
-    let given = Given::read(value).map_err(|wrong| not_a_message(place, "", &wrong))?;
+pub(super) fn read_message(place: &str, value: JsonValue<'_>) -> Result<Message, Error> {
+    let given = RawMessage::read(value).map_err(|wrong| not_a_message_error(place, "", &wrong))?;
     let at = |field: &str| format!("{place}.{field}");
     let role = match given.role.as_str() {
-        "user" => Role::User,
-        "assistant" => Role::Assistant,
+        "user" => MessageRole::User,
+        "assistant" => MessageRole::Assistant,
         role => {
             return Err(Error::invalid(
                 at("role"),
@@ -277,14 +285,14 @@ pub(super) fn message_of(place: &str, value: Value<'_>) -> Result<Message, Error
             ));
         }
     };
-    if given.synthetic && role == Role::User {
+    if given.synthetic && role == MessageRole::User {
         let problem = "marks words that an assistant is shown to say: a user's are sent";
         return Err(Error::invalid(at("synthetic"), "", problem));
     }
-    let content =
-        content_of(given.content).map_err(|problem| Error::invalid(at("content"), "", problem))?;
+    let content = read_content(given.content)
+        .map_err(|problem| Error::invalid(at("content"), "", problem))?;
     let bytes: usize = content.iter().map(|block| escaped_bytes(&block.text)).sum();
-    if role == Role::User && bytes > MESSAGE_BYTES_MAX {
+    if role == MessageRole::User && bytes > MESSAGE_BYTES_MAX {
         let problem = format!("is {bytes} bytes as JSON, the most is {MESSAGE_BYTES_MAX}");
         return Err(Error::invalid(at("content"), "", problem));
     }
@@ -296,17 +304,17 @@ pub(super) fn message_of(place: &str, value: Value<'_>) -> Result<Message, Error
     })
 }
 
-fn not_a_message(place: &str, text: &str, wrong: &Wrong) -> Error {
+fn not_a_message_error(place: &str, text: &str, wrong: &JsonError) -> Error {
     let problem = format!("is not a message {{\"role\", \"content\"}}: {wrong}");
     Error::invalid(place, text, problem)
 }
 
 /// Reads text blocks and checks that none is blank: providers refuse blank ones, each time that the
 /// thread is sent.
-fn content_of(content: Value<'_>) -> Result<Vec<TextBlock>, String> {
+fn read_content(content: JsonValue<'_>) -> Result<Vec<TextBlock>, String> {
     let content = match content {
-        Value::String(text) => vec![TextBlock::new(text.into_owned())],
-        blocks @ Value::Array(_) => Vec::<TextBlock>::read(blocks)
+        JsonValue::String(text) => vec![TextBlock::new(text.into_owned())],
+        blocks @ JsonValue::Array(_) => Vec::<TextBlock>::read(blocks)
             .map_err(|wrong| format!("holds a block that is not text: {wrong}"))?,
         _ => return Err("must be a text or a list of text blocks".to_owned()),
     };
@@ -320,14 +328,14 @@ fn content_of(content: Value<'_>) -> Result<Vec<TextBlock>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::history::{AssistantText, Reason, State, ToolResult, ToolUse};
+    use crate::history::{AssistantText, CommitReason, ToolResult, ToolResultState, ToolUse};
     use crate::money::NanoUsd;
 
     fn entry(version: u64, events: Vec<Event>) -> Entry {
         Entry {
             format: 1,
             version,
-            reason: Reason::AssistantTurn,
+            reason: CommitReason::AssistantTurn,
             time: crate::time::Instant::default(),
             run: 1,
             commit: String::new(),
@@ -356,7 +364,7 @@ mod tests {
             name: "read".into(),
             text: "no".into(),
             failed: true,
-            state: State::Denied,
+            state: ToolResultState::Denied,
             cost: NanoUsd::ZERO,
         };
         let reply = entry(
@@ -372,7 +380,7 @@ mod tests {
             ],
         );
         assert_eq!(
-            messages(&reply),
+            provider_messages(&reply),
             [
                 r#"{"role":"assistant","content":[{"type":"text","text":"Let me see."},{"type":"tool_use","id":"call_4_1","name":"read","arguments":"{\"a\":1}"},{"type":"tool_use","id":"call_4_2","name":"read","arguments":"oops"}]}"#,
                 r#"{"role":"tool","content":[{"type":"tool_result","id":"call_4_2","name":"read","text":"no","failed":true}]}"#,

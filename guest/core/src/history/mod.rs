@@ -1,21 +1,22 @@
 //! The history of a thread: entries chained by hash, the events in them, and the messages that a
 //! provider is sent.
 
+mod appended_event;
 mod entry;
 mod event;
-mod given;
 mod message;
 
-pub use entry::{Admitted, Answer, Entry, How, Reason, Settled};
-pub use event::{
-    AssistantText, Cancelled, ChargedEvent, ErrorEvent, Event, Message, Partial, Raised,
-    ResultEvent, Resumed, Role, State, Suspended, TextBlock, Thinking, Title, ToolResult, ToolUse,
-    UsageCorrected,
+pub use appended_event::{
+    APPEND_BYTES_MAX, APPEND_EVENTS_MAX, AppendedEvent, AppendedResult, check_append_bytes,
+    parse_events,
 };
-pub use given::{
-    APPEND_BYTES_MAX, APPEND_EVENTS_MAX, Given, GivenResult, check_bytes, parse_events,
+pub use entry::{AdmittedAttempt, CommitReason, CostSource, Entry, SettledHold, StepAnswer};
+pub use event::{
+    AssistantText, CancelledEvent, ChargedEvent, ErrorEvent, Event, Message, MessageRole,
+    PartialEvent, RaisedEvent, ResultEvent, ResumedEvent, SuspendedEvent, TextBlock, ThinkingEvent,
+    TitleEvent, ToolResult, ToolResultState, ToolUse, UsageCorrected,
 };
 pub use message::{
-    MESSAGE_BYTES_MAX, Speaker, call_id, cut_escaped, escaped_bytes, messages, messages_of,
-    parse_user, speaker,
+    MESSAGE_BYTES_MAX, ProviderRole, call_id, cut_escaped, escaped_bytes, parse_user,
+    provider_messages, provider_messages_of, provider_role,
 };

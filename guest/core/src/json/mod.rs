@@ -7,37 +7,37 @@
 
 mod number;
 mod parse;
-mod plain;
+mod primitives;
 pub(crate) mod record;
 #[cfg(test)]
 mod tests;
 mod write;
 
-pub use number::Number;
+pub use number::JsonNumber;
 pub use parse::parse;
-pub use record::{Fields, FromJson, Taken, ToJson, Wrong, read, text};
-pub(crate) use write::plain_bytes;
+pub use record::{FromJson, JsonError, ObjectReader, ObjectWriter, ToJson, read, to_text};
+pub(crate) use write::count_plain_bytes;
 
 use std::borrow::Cow;
 
 /// A JSON value. Strings without escapes are borrowed from the text it was parsed from.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Value<'a> {
+pub enum JsonValue<'a> {
     /// `null`.
     Null,
     /// `true` or `false`.
     Bool(bool),
     /// A number.
-    Number(Number),
+    Number(JsonNumber),
     /// A string.
     String(Cow<'a, str>),
     /// A list.
     Array(Vec<Self>),
     /// Named values, in order.
-    Object(Map<'a>),
+    Object(JsonObject<'a>),
 }
 
-impl<'a> Value<'a> {
+impl<'a> JsonValue<'a> {
     /// Returns the string, if the value is one.
     pub fn as_str(&self) -> Option<&str> {
         match self {
@@ -50,7 +50,7 @@ impl<'a> Value<'a> {
     /// exponent.
     pub fn as_u64(&self) -> Option<u64> {
         match self {
-            Self::Number(number) => number.whole(),
+            Self::Number(number) => number.as_u64(),
             _ => None,
         }
     }
@@ -64,46 +64,48 @@ impl<'a> Value<'a> {
     }
 
     /// Returns the same value, independent of the text it was parsed from.
-    pub fn into_owned(self) -> Value<'static> {
+    pub fn into_owned(self) -> JsonValue<'static> {
         match self {
-            Self::Null => Value::Null,
-            Self::Bool(flag) => Value::Bool(flag),
-            Self::Number(number) => Value::Number(number),
-            Self::String(text) => Value::String(Cow::Owned(text.into_owned())),
-            Self::Array(items) => Value::Array(items.into_iter().map(Value::into_owned).collect()),
+            Self::Null => JsonValue::Null,
+            Self::Bool(flag) => JsonValue::Bool(flag),
+            Self::Number(number) => JsonValue::Number(number),
+            Self::String(text) => JsonValue::String(Cow::Owned(text.into_owned())),
+            Self::Array(items) => {
+                JsonValue::Array(items.into_iter().map(JsonValue::into_owned).collect())
+            }
             Self::Object(map) => {
-                let owned = |(name, value): (Cow<'_, str>, Value<'_>)| {
+                let owned = |(name, value): (Cow<'_, str>, JsonValue<'_>)| {
                     (Cow::Owned(name.into_owned()), value.into_owned())
                 };
-                Value::Object(Map(map.0.into_iter().map(owned).collect()))
+                JsonValue::Object(JsonObject(map.0.into_iter().map(owned).collect()))
             }
         }
     }
 }
 
-impl<'a> From<&'a str> for Value<'a> {
+impl<'a> From<&'a str> for JsonValue<'a> {
     fn from(text: &'a str) -> Self {
         Self::String(Cow::Borrowed(text))
     }
 }
 
-impl From<String> for Value<'_> {
+impl From<String> for JsonValue<'_> {
     fn from(text: String) -> Self {
         Self::String(Cow::Owned(text))
     }
 }
 
-impl From<u64> for Value<'_> {
+impl From<u64> for JsonValue<'_> {
     fn from(whole: u64) -> Self {
-        Self::Number(Number::from(whole))
+        Self::Number(JsonNumber::from(whole))
     }
 }
 
 /// An object: named values in the order they were written. A repeated name means its last value.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Map<'a>(Vec<(Cow<'a, str>, Value<'a>)>);
+pub struct JsonObject<'a>(Vec<(Cow<'a, str>, JsonValue<'a>)>);
 
-impl<'a> Map<'a> {
+impl<'a> JsonObject<'a> {
     /// Makes an object without fields.
     pub const fn new() -> Self {
         Self(Vec::new())
@@ -120,43 +122,44 @@ impl<'a> Map<'a> {
     }
 
     /// Returns the fields, in order.
-    pub fn iter(&self) -> impl Iterator<Item = (&str, &Value<'a>)> {
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &JsonValue<'a>)> {
         self.0.iter().map(|(name, value)| (name.as_ref(), value))
     }
 
     /// Returns true if the object has a field of this name.
     pub fn contains_key(&self, name: &str) -> bool {
-        self.place(name).is_some()
+        self.find_index(name).is_some()
     }
 
     /// Returns the value of a field.
-    pub fn get(&self, name: &str) -> Option<&Value<'a>> {
-        self.place(name).map(|place| &self.0[place].1)
+    pub fn get(&self, name: &str) -> Option<&JsonValue<'a>> {
+        self.find_index(name).map(|place| &self.0[place].1)
     }
 
     /// Sets a field: in its place if it exists, else at the end.
-    pub fn insert(&mut self, name: impl Into<Cow<'a, str>>, value: impl Into<Value<'a>>) {
+    pub fn insert(&mut self, name: impl Into<Cow<'a, str>>, value: impl Into<JsonValue<'a>>) {
         let (name, value) = (name.into(), value.into());
-        match self.place(&name) {
+        match self.find_index(&name) {
             Some(place) => self.0[place].1 = value,
             None => self.0.push((name, value)),
         }
     }
 
     /// Removes a field; those after it move up.
-    pub fn shift_remove(&mut self, name: &str) -> Option<Value<'a>> {
-        let value = self.place(name).map(|place| self.0.remove(place).1);
+    pub fn shift_remove(&mut self, name: &str) -> Option<JsonValue<'a>> {
+        let value = self.find_index(name).map(|place| self.0.remove(place).1);
         self.0.retain(|(other, _)| other != name);
         value
     }
 
     /// Removes a field; the last one takes its place. Lines of `transcript.jsonl` have had their
     /// order by this since the first version.
-    pub fn swap_remove(&mut self, name: &str) -> Option<Value<'a>> {
-        self.place(name).map(|place| self.0.swap_remove(place).1)
+    pub fn swap_remove(&mut self, name: &str) -> Option<JsonValue<'a>> {
+        self.find_index(name)
+            .map(|place| self.0.swap_remove(place).1)
     }
 
-    fn place(&self, name: &str) -> Option<usize> {
+    fn find_index(&self, name: &str) -> Option<usize> {
         self.0.iter().rposition(|(other, _)| other == name)
     }
 }

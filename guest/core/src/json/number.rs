@@ -2,64 +2,64 @@
 
 /// A JSON number. It is written with the digits it was read with.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Number(Digits);
+pub struct JsonNumber(NumberDigits);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Digits {
+enum NumberDigits {
     /// A whole number that is not negative: nearly every number of a record.
     Whole(u64),
     /// Any other number, as text.
     Text(String),
 }
 
-impl Number {
+impl JsonNumber {
     /// Parses a number; returns `None` if the text is no JSON number.
     pub fn parse(text: &str) -> Option<Self> {
         let number = text.parse::<serde_json::Number>().ok()?.to_string();
         Some(match number.parse() {
-            Ok(whole) => Self(Digits::Whole(whole)),
-            Err(_) => Self::checked(number),
+            Ok(whole) => Self(NumberDigits::Whole(whole)),
+            Err(_) => Self::from_valid_text(number),
         })
     }
 
     /// Makes a number of a text that is known to be one.
-    pub(super) fn checked(text: String) -> Self {
-        Self(Digits::Text(text))
+    pub(super) fn from_valid_text(text: String) -> Self {
+        Self(NumberDigits::Text(text))
     }
 
     /// Returns the value, if it is whole and from 0 to 2^64 - 1.
-    pub fn whole(&self) -> Option<u64> {
+    pub fn as_u64(&self) -> Option<u64> {
         match &self.0 {
-            Digits::Whole(whole) => Some(*whole),
-            Digits::Text(_) => None,
+            NumberDigits::Whole(whole) => Some(*whole),
+            NumberDigits::Text(_) => None,
         }
     }
 
     /// Returns the value, if it is whole and from -2^63 to 2^63 - 1.
-    pub fn signed(&self) -> Option<i64> {
+    pub fn as_i64(&self) -> Option<i64> {
         match &self.0 {
-            Digits::Whole(whole) => i64::try_from(*whole).ok(),
-            Digits::Text(text) => text.parse().ok(),
+            NumberDigits::Whole(whole) => i64::try_from(*whole).ok(),
+            NumberDigits::Text(text) => text.parse().ok(),
         }
     }
 
     /// Appends the digits.
     pub(super) fn write(&self, out: &mut String) {
         match &self.0 {
-            Digits::Whole(whole) => write_whole(out, *whole),
-            Digits::Text(text) => out.push_str(text),
+            NumberDigits::Whole(whole) => write_u64(out, *whole),
+            NumberDigits::Text(text) => out.push_str(text),
         }
     }
 }
 
-impl From<u64> for Number {
+impl From<u64> for JsonNumber {
     fn from(whole: u64) -> Self {
-        Self(Digits::Whole(whole))
+        Self(NumberDigits::Whole(whole))
     }
 }
 
 /// Appends a whole number in decimal.
-pub(super) fn write_whole(out: &mut String, mut whole: u64) {
+pub(super) fn write_u64(out: &mut String, mut whole: u64) {
     // 2^64 - 1 has twenty digits.
     let mut digits = [0_u8; 20];
     let mut first = digits.len();

@@ -1,7 +1,7 @@
 //! Parses text to a tree, with serde_json's parser.
 
-use super::record::Wrong;
-use super::{Map, Number, Value};
+use super::record::JsonError;
+use super::{JsonNumber, JsonObject, JsonValue};
 use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use std::borrow::Cow;
 use std::fmt;
@@ -14,40 +14,42 @@ const NUMBER: &str = "$serde_json::private::Number";
 /// Parses the value that a text holds. Nesting is limited to 128 levels.
 ///
 /// # Errors
-/// [`Wrong::Syntax`] if the text is not JSON.
-pub fn parse(text: &str) -> Result<Value<'_>, Wrong> {
-    serde_json::from_str(text).map_err(|e| Wrong::Syntax(e.to_string()))
+/// [`JsonError::Syntax`] if the text is not JSON.
+pub fn parse(text: &str) -> Result<JsonValue<'_>, JsonError> {
+    serde_json::from_str(text).map_err(|e| JsonError::Syntax(e.to_string()))
 }
 
-impl<'de: 'a, 'a> Deserialize<'de> for Value<'a> {
+impl<'de: 'a, 'a> Deserialize<'de> for JsonValue<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(Tree)
+        deserializer.deserialize_any(ValueVisitor)
     }
 }
 
-struct Tree;
+struct ValueVisitor;
 
-impl<'de> Visitor<'de> for Tree {
-    type Value = Value<'de>;
+impl<'de> Visitor<'de> for ValueVisitor {
+    type Value = JsonValue<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("JSON")
     }
 
     fn visit_unit<E>(self) -> Result<Self::Value, E> {
-        Ok(Value::Null)
+        Ok(JsonValue::Null)
     }
 
     fn visit_bool<E>(self, flag: bool) -> Result<Self::Value, E> {
-        Ok(Value::Bool(flag))
+        Ok(JsonValue::Bool(flag))
     }
 
     fn visit_u64<E>(self, whole: u64) -> Result<Self::Value, E> {
-        Ok(Value::from(whole))
+        Ok(JsonValue::from(whole))
     }
 
     fn visit_i64<E>(self, whole: i64) -> Result<Self::Value, E> {
-        Ok(Value::Number(Number::checked(whole.to_string())))
+        Ok(JsonValue::Number(JsonNumber::from_valid_text(
+            whole.to_string(),
+        )))
     }
 
     #[expect(
@@ -59,11 +61,11 @@ impl<'de> Visitor<'de> for Tree {
     }
 
     fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
-        Ok(Value::from(text.to_owned()))
+        Ok(JsonValue::from(text.to_owned()))
     }
 
     fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
-        Ok(Value::from(text))
+        Ok(JsonValue::from(text))
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<Self::Value, A::Error> {
@@ -71,44 +73,44 @@ impl<'de> Visitor<'de> for Tree {
         while let Some(item) = access.next_element()? {
             items.push(item);
         }
-        Ok(Value::Array(items))
+        Ok(JsonValue::Array(items))
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Self::Value, A::Error> {
         let mut fields = Vec::new();
-        while let Some(Name(name)) = access.next_key()? {
+        while let Some(FieldName(name)) = access.next_key()? {
             if fields.is_empty() && name == NUMBER {
-                let Digits(digits) = access.next_value()?;
-                return match Number::parse(&digits) {
-                    Some(number) => Ok(Value::Number(number)),
+                let RawDigits(digits) = access.next_value()?;
+                return match JsonNumber::parse(&digits) {
+                    Some(number) => Ok(JsonValue::Number(number)),
                     None => Err(de::Error::custom("invalid number")),
                 };
             }
             fields.push((name, access.next_value()?));
         }
-        Ok(Value::Object(Map(fields)))
+        Ok(JsonValue::Object(JsonObject(fields)))
     }
 }
 
 /// The name of a field.
-struct Name<'a>(Cow<'a, str>);
+struct FieldName<'a>(Cow<'a, str>);
 
-impl<'de: 'a, 'a> Deserialize<'de> for Name<'a> {
+impl<'de: 'a, 'a> Deserialize<'de> for FieldName<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        match deserializer.deserialize_any(Tree)? {
-            Value::String(name) => Ok(Self(name)),
+        match deserializer.deserialize_any(ValueVisitor)? {
+            JsonValue::String(name) => Ok(Self(name)),
             _ => Err(de::Error::custom("a name must be a string")),
         }
     }
 }
 
 /// The digits of a number, as text.
-struct Digits(String);
+struct RawDigits(String);
 
-impl<'de> Deserialize<'de> for Digits {
+impl<'de> Deserialize<'de> for RawDigits {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        match deserializer.deserialize_any(Tree)? {
-            Value::String(digits) => Ok(Self(digits.into_owned())),
+        match deserializer.deserialize_any(ValueVisitor)? {
+            JsonValue::String(digits) => Ok(Self(digits.into_owned())),
             _ => Err(de::Error::custom("invalid number")),
         }
     }

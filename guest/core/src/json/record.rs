@@ -3,12 +3,12 @@
 //! A struct is an object with its fields in the order in which [`record!`] names them. Reading
 //! ignores unknown fields, refuses repeated ones, and takes a missing `Option` as `None`.
 
-use super::{Map, Value};
+use super::{JsonObject, JsonValue};
 use std::borrow::Cow;
 
 /// Errors of reading a record from JSON.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Wrong {
+pub enum JsonError {
     /// The text is not JSON; the message says where and why.
     #[error("{0}")]
     Syntax(String),
@@ -31,9 +31,9 @@ pub enum Wrong {
     },
 }
 
-impl Wrong {
+impl JsonError {
     /// Makes an error for a value of another type. The caller that reads a field fills in its name.
-    pub fn kind(wanted: &'static str) -> Self {
+    pub fn wrong_kind(wanted: &'static str) -> Self {
         Self::Kind { field: "", wanted }
     }
 }
@@ -55,23 +55,23 @@ pub trait FromJson: Sized {
     ///
     /// # Errors
     /// If the tree holds something else.
-    fn read(value: Value<'_>) -> Result<Self, Wrong>;
+    fn read(value: JsonValue<'_>) -> Result<Self, JsonError>;
 
     /// Returns the value of a missing field, if the field may be missing.
-    fn absent() -> Option<Self> {
+    fn value_if_missing() -> Option<Self> {
         None
     }
 
     /// Returns any value. It fills a field that could not be read until the whole record is thrown
     /// away.
-    fn hollow() -> Self;
+    fn placeholder() -> Self;
 }
 
 /// Initial capacity of a written text, in bytes.
 const TEXT_BYTES: usize = 1_024;
 
 /// Writes a value as text.
-pub fn text(value: &(impl ToJson + ?Sized)) -> String {
+pub fn to_text(value: &(impl ToJson + ?Sized)) -> String {
     // Most records and entries fit without a reallocation.
     let mut out = String::with_capacity(TEXT_BYTES);
     value.write(&mut out);
@@ -82,18 +82,18 @@ pub fn text(value: &(impl ToJson + ?Sized)) -> String {
 ///
 /// # Errors
 /// If the text is not JSON, or holds something else.
-pub fn read<T: FromJson>(text: &str) -> Result<T, Wrong> {
+pub fn read<T: FromJson>(text: &str) -> Result<T, JsonError> {
     T::read(super::parse(text)?)
 }
 
 /// Writes an object, field by field.
 #[derive(Debug)]
-pub struct Fields<'a> {
+pub struct ObjectWriter<'a> {
     out: &'a mut String,
     before: &'static str,
 }
 
-impl<'a> Fields<'a> {
+impl<'a> ObjectWriter<'a> {
     /// Begins an object.
     pub fn new(out: &'a mut String) -> Self {
         Self { out, before: "{\"" }
@@ -101,7 +101,7 @@ impl<'a> Fields<'a> {
 
     /// Adds a field. Its name is written without escapes.
     pub fn add(&mut self, name: &str, value: &(impl ToJson + ?Sized)) -> &mut Self {
-        self.name(name);
+        self.write_name(name);
         value.write(self.out);
         self
     }
@@ -114,7 +114,7 @@ impl<'a> Fields<'a> {
         self
     }
 
-    fn name(&mut self, name: &str) {
+    fn write_name(&mut self, name: &str) {
         self.out.push_str(self.before);
         self.before = ",\"";
         self.out.push_str(name);
@@ -122,7 +122,7 @@ impl<'a> Fields<'a> {
     }
 
     /// Ends the object.
-    pub fn end(&mut self) {
+    pub fn finish(&mut self) {
         let empty = self.before.starts_with('{');
         self.out.push_str(if empty { "{}" } else { "}" });
     }
@@ -130,25 +130,25 @@ impl<'a> Fields<'a> {
 
 /// Reads an object, field by field. The fields left at the end are unknown or repeated.
 #[derive(Debug)]
-pub struct Taken<'a> {
+pub struct ObjectReader<'a> {
     /// The fields of the object. A field that was read has an empty name.
-    fields: Vec<(Cow<'a, str>, Value<'a>)>,
+    fields: Vec<(Cow<'a, str>, JsonValue<'a>)>,
     /// The index at which the next field is looked for first: records are read in the order they
     /// were written.
     next: usize,
     left: usize,
     /// The first error.
-    wrong: Option<Wrong>,
+    wrong: Option<JsonError>,
 }
 
-impl<'a> Taken<'a> {
+impl<'a> ObjectReader<'a> {
     /// Begins with an object.
     ///
     /// # Errors
     /// If the value is no object.
-    pub fn new(value: Value<'a>) -> Result<Self, Wrong> {
-        let Value::Object(Map(fields)) = value else {
-            return Err(Wrong::kind("an object"));
+    pub fn new(value: JsonValue<'a>) -> Result<Self, JsonError> {
+        let JsonValue::Object(JsonObject(fields)) = value else {
+            return Err(JsonError::wrong_kind("an object"));
         };
         Ok(Self {
             left: fields.len(),
@@ -158,7 +158,7 @@ impl<'a> Taken<'a> {
         })
     }
 
-    fn take(&mut self, name: &str) -> Option<Value<'a>> {
+    fn take_field(&mut self, name: &str) -> Option<JsonValue<'a>> {
         let place = match self.fields.get(self.next) {
             Some((next, _)) if next == name => self.next,
             _ => self.fields.iter().position(|(other, _)| other == name)?,
@@ -167,50 +167,50 @@ impl<'a> Taken<'a> {
         self.left -= 1;
         let (name, value) = &mut self.fields[place];
         *name = Cow::Borrowed("");
-        Some(std::mem::replace(value, Value::Null))
+        Some(std::mem::replace(value, JsonValue::Null))
     }
 
     /// Reads a field as it is.
     ///
     /// # Errors
     /// If the field is missing.
-    pub fn value(&mut self, name: &'static str) -> Result<Value<'a>, Wrong> {
-        self.take(name).ok_or(Wrong::Missing(name))
+    pub fn raw_field(&mut self, name: &'static str) -> Result<JsonValue<'a>, JsonError> {
+        self.take_field(name).ok_or(JsonError::Missing(name))
     }
 
     /// Reads a field.
     ///
     /// # Errors
     /// If the field is missing and must not be, or is of another type.
-    pub fn field<T: FromJson>(&mut self, name: &'static str) -> Result<T, Wrong> {
-        match self.take(name) {
-            Some(value) => T::read(value).map_err(|wrong| place(wrong, name)),
-            None => T::absent().ok_or(Wrong::Missing(name)),
+    pub fn field<T: FromJson>(&mut self, name: &'static str) -> Result<T, JsonError> {
+        match self.take_field(name) {
+            Some(value) => T::read(value).map_err(|wrong| with_field_name(wrong, name)),
+            None => T::value_if_missing().ok_or(JsonError::Missing(name)),
         }
     }
 
     /// Reads a field of a record. The error is kept and reported at the end, so that the caller has
     /// nothing to undo here: that would be half of the code of a record.
     #[inline(never)]
-    pub fn part<T: FromJson>(&mut self, name: &'static str) -> T {
+    pub fn record_field<T: FromJson>(&mut self, name: &'static str) -> T {
         let found = self.field(name);
-        self.or_hollow(found)
+        self.or_placeholder(found)
     }
 
     /// Reads a field of a record that may be missing.
     #[inline(never)]
-    pub fn optional<T: FromJson + Default>(&mut self, name: &'static str) -> T {
-        let found = match self.take(name) {
-            Some(value) => T::read(value).map_err(|wrong| place(wrong, name)),
+    pub fn optional_field<T: FromJson + Default>(&mut self, name: &'static str) -> T {
+        let found = match self.take_field(name) {
+            Some(value) => T::read(value).map_err(|wrong| with_field_name(wrong, name)),
             None => Ok(T::default()),
         };
-        self.or_hollow(found)
+        self.or_placeholder(found)
     }
 
-    fn or_hollow<T: FromJson>(&mut self, found: Result<T, Wrong>) -> T {
+    fn or_placeholder<T: FromJson>(&mut self, found: Result<T, JsonError>) -> T {
         found.unwrap_or_else(|wrong| {
             self.wrong.get_or_insert(wrong);
-            T::hollow()
+            T::placeholder()
         })
     }
 
@@ -219,7 +219,7 @@ impl<'a> Taken<'a> {
     ///
     /// # Errors
     /// The first error, or a repeated field.
-    pub fn end(&mut self, names: &[&str]) -> Result<(), Wrong> {
+    pub fn finish(&mut self, names: &[&str]) -> Result<(), JsonError> {
         if let Some(wrong) = self.wrong.take() {
             return Err(wrong);
         }
@@ -228,7 +228,7 @@ impl<'a> Taken<'a> {
         }
         let mut left = self.fields.iter().map(|(name, _)| name.as_ref());
         match left.find(|name| names.contains(name)) {
-            Some(name) => Err(Wrong::Repeated(name.to_owned())),
+            Some(name) => Err(JsonError::Repeated(name.to_owned())),
             None => Ok(()),
         }
     }
@@ -237,7 +237,7 @@ impl<'a> Taken<'a> {
     ///
     /// # Errors
     /// The first error, or a field that was not read.
-    pub fn end_strictly(&mut self) -> Result<(), Wrong> {
+    pub fn finish_strictly(&mut self) -> Result<(), JsonError> {
         if let Some(wrong) = self.wrong.take() {
             return Err(wrong);
         }
@@ -246,13 +246,13 @@ impl<'a> Taken<'a> {
         }
         let mut left = self.fields.iter().map(|(name, _)| name.as_ref());
         let name = left.find(|name| !name.is_empty()).unwrap_or_default();
-        Err(Wrong::Unknown(name.to_owned()))
+        Err(JsonError::Unknown(name.to_owned()))
     }
 }
 
-fn place(wrong: Wrong, name: &'static str) -> Wrong {
+fn with_field_name(wrong: JsonError, name: &'static str) -> JsonError {
     match wrong {
-        Wrong::Kind { field: "", wanted } => Wrong::Kind {
+        JsonError::Kind { field: "", wanted } => JsonError::Kind {
             field: name,
             wanted,
         },
@@ -275,25 +275,25 @@ macro_rules! record {
         impl $crate::json::ToJson for $type {
             fn write(&self, out: &mut String) {
                 let Self { $($field),* } = self;
-                let mut fields = $crate::json::Fields::new(out);
+                let mut fields = $crate::json::ObjectWriter::new(out);
                 $($crate::json::record::record!(@write fields, $field, $crate::json::record::record!(@name $field $($name)?) $(, $how)?);)*
-                fields.end();
+                fields.finish();
             }
         }
     };
     (read $type:ident { $($field:ident $(as $name:literal)? $(or $how:ident)?),* $(,)? }) => {
         impl $crate::json::FromJson for $type {
-            fn read(value: $crate::json::Value<'_>) -> Result<Self, $crate::json::Wrong> {
-                let mut taken = $crate::json::record::Taken::new(value)?;
+            fn read(value: $crate::json::JsonValue<'_>) -> Result<Self, $crate::json::JsonError> {
+                let mut reader = $crate::json::record::ObjectReader::new(value)?;
                 let record = Self {
-                    $($field: $crate::json::record::record!(@read taken, $crate::json::record::record!(@name $field $($name)?) $(, $how)?),)*
+                    $($field: $crate::json::record::record!(@read reader, $crate::json::record::record!(@name $field $($name)?) $(, $how)?),)*
                 };
-                taken.end(&[$($crate::json::record::record!(@name $field $($name)?)),*])?;
+                reader.finish(&[$($crate::json::record::record!(@name $field $($name)?)),*])?;
                 Ok(record)
             }
 
-            fn hollow() -> Self {
-                Self { $($field: $crate::json::FromJson::hollow()),* }
+            fn placeholder() -> Self {
+                Self { $($field: $crate::json::FromJson::placeholder()),* }
             }
         }
     };
@@ -302,8 +302,8 @@ macro_rules! record {
     (@write $fields:ident, $field:ident, $name:expr) => { $fields.add($name, $field) };
     (@write $fields:ident, $field:ident, $name:expr, default) => { $fields.add($name, $field) };
     (@write $fields:ident, $field:ident, $name:expr, nothing) => { $fields.add_present($name, $field) };
-    (@read $taken:ident, $name:expr) => { $taken.part($name) };
-    (@read $taken:ident, $name:expr, $how:ident) => { $taken.optional($name) };
+    (@read $reader:ident, $name:expr) => { $reader.record_field($name) };
+    (@read $reader:ident, $name:expr, $how:ident) => { $reader.optional_field($name) };
 }
 pub(crate) use record;
 
@@ -327,14 +327,14 @@ macro_rules! words {
         }
 
         impl $crate::json::FromJson for $type {
-            fn read(value: $crate::json::Value<'_>) -> Result<Self, $crate::json::Wrong> {
+            fn read(value: $crate::json::JsonValue<'_>) -> Result<Self, $crate::json::JsonError> {
                 match value.as_str() {
                     $(Some($word) => Ok(Self::$variant),)*
-                    _ => Err($crate::json::Wrong::kind(concat!("one of" $(, " ", $word)*))),
+                    _ => Err($crate::json::JsonError::wrong_kind(concat!("one of" $(, " ", $word)*))),
                 }
             }
 
-            fn hollow() -> Self {
+            fn placeholder() -> Self {
                 [$(Self::$variant),*][0]
             }
         }

@@ -4,7 +4,7 @@ use super::*;
 use proptest::prelude::*;
 
 /// Converts text to a tree and back, with this module and with serde_json.
-fn both(text: &str) -> (Option<[String; 2]>, Option<[String; 2]>) {
+fn rewrite_by_both(text: &str) -> (Option<[String; 2]>, Option<[String; 2]>) {
     let ours = parse(text)
         .ok()
         .map(|tree| [tree.to_string(), tree.to_text_pretty()]);
@@ -46,7 +46,7 @@ fn agrees_with_serde_json() {
         "1 2",
         &"[".repeat(200),
     ] {
-        let (ours, theirs) = both(text);
+        let (ours, theirs) = rewrite_by_both(text);
         assert_eq!(ours, theirs, "{text}");
     }
 }
@@ -54,7 +54,7 @@ fn agrees_with_serde_json() {
 #[test]
 fn escapes_what_serde_json_escapes() {
     let every: String = (0..=0x2ff).filter_map(char::from_u32).collect();
-    assert_eq!(text(&every), serde_json::to_string(&every).unwrap());
+    assert_eq!(to_text(&every), serde_json::to_string(&every).unwrap());
 }
 
 #[test]
@@ -69,11 +69,11 @@ fn whole_numbers_are_plain() {
         u64::MAX - 1,
         u64::MAX,
     ] {
-        assert_eq!(text(&whole), whole.to_string());
+        assert_eq!(to_text(&whole), whole.to_string());
         assert_eq!(read::<u64>(&whole.to_string()), Ok(whole));
     }
     for whole in [0, 1, -1, i64::MAX, i64::MIN] {
-        assert_eq!(text(&whole), whole.to_string());
+        assert_eq!(to_text(&whole), whole.to_string());
         assert_eq!(read::<i64>(&whole.to_string()), Ok(whole));
     }
     assert!(read::<i64>("9223372036854775808").is_err());
@@ -83,40 +83,40 @@ fn whole_numbers_are_plain() {
 
 #[test]
 fn a_name_that_is_there_twice_means_its_last_value() {
-    let Ok(Value::Object(mut map)) = parse(r#"{"a":1,"b":2,"a":3,"c":4}"#) else {
+    let Ok(JsonValue::Object(mut map)) = parse(r#"{"a":1,"b":2,"a":3,"c":4}"#) else {
         panic!("an object");
     };
-    assert_eq!(map.get("a").and_then(Value::as_u64), Some(3));
-    assert_eq!(map.shift_remove("a"), Some(Value::from(3)));
+    assert_eq!(map.get("a").and_then(JsonValue::as_u64), Some(3));
+    assert_eq!(map.shift_remove("a"), Some(JsonValue::from(3)));
     assert!(!map.contains_key("a"));
     map.insert("c", "d");
     map.insert("e", 5);
-    assert_eq!(map.swap_remove("b"), Some(Value::from(2)));
-    assert_eq!(Value::Object(map).to_string(), r#"{"e":5,"c":"d"}"#);
+    assert_eq!(map.swap_remove("b"), Some(JsonValue::from(2)));
+    assert_eq!(JsonValue::Object(map).to_string(), r#"{"e":5,"c":"d"}"#);
 }
 
 #[derive(Debug, PartialEq, Default)]
-struct Point {
+struct TestPoint {
     x: u32,
     kind: String,
     note: Option<bool>,
     flag: bool,
 }
-record::record!(Point { x, kind as "type" or default, note or nothing, flag or nothing });
+record::record!(TestPoint { x, kind as "type" or default, note or nothing, flag or nothing });
 
 #[test]
 fn records_say_what_is_wrong() {
-    let point = Point {
+    let point = TestPoint {
         x: 1,
-        ..Point::default()
+        ..TestPoint::default()
     };
     for good in [
         r#"{"x":1}"#,
         r#"{"flag":false,"later":{},"note":null,"type":"","x":1}"#,
     ] {
-        assert_eq!(read::<Point>(good).as_ref(), Ok(&point));
+        assert_eq!(read::<TestPoint>(good).as_ref(), Ok(&point));
     }
-    assert_eq!(text(&point), r#"{"x":1,"type":""}"#);
+    assert_eq!(to_text(&point), r#"{"x":1,"type":""}"#);
     for (bad, message) in [
         ("[]", "`` must be an object"),
         ("{}", "the field `x` is missing"),
@@ -131,12 +131,12 @@ fn records_say_what_is_wrong() {
             "EOF while parsing an object at line 1 column 6",
         ),
     ] {
-        let wrong = read::<Point>(bad).expect_err(bad);
+        let wrong = read::<TestPoint>(bad).expect_err(bad);
         assert_eq!(wrong.to_string(), message);
     }
 }
 
-fn texts() -> impl Strategy<Value = String> {
+fn text_strategy() -> impl Strategy<Value = String> {
     prop_oneof![
         any::<String>(),
         proptest::collection::vec(0..0x80_u8, 0..20)
@@ -144,18 +144,18 @@ fn texts() -> impl Strategy<Value = String> {
     ]
 }
 
-fn trees() -> impl Strategy<Value = serde_json::Value> {
+fn tree_strategy() -> impl Strategy<Value = serde_json::Value> {
     let leaf = prop_oneof![
         Just(serde_json::Value::Null),
         any::<bool>().prop_map(serde_json::Value::from),
         any::<u64>().prop_map(serde_json::Value::from),
         any::<i64>().prop_map(serde_json::Value::from),
-        texts().prop_map(serde_json::Value::from),
+        text_strategy().prop_map(serde_json::Value::from),
     ];
     leaf.prop_recursive(4, 40, 6, |inner| {
         prop_oneof![
             proptest::collection::vec(inner.clone(), 0..6).prop_map(serde_json::Value::from),
-            proptest::collection::vec((texts(), inner), 0..6)
+            proptest::collection::vec((text_strategy(), inner), 0..6)
                 .prop_map(|fields| serde_json::Value::Object(fields.into_iter().collect())),
         ]
     })
@@ -163,8 +163,8 @@ fn trees() -> impl Strategy<Value = serde_json::Value> {
 
 proptest! {
     #[test]
-    fn any_tree_is_the_same_text(tree in trees()) {
-        let (ours, theirs) = both(&tree.to_string());
+    fn any_tree_is_the_same_text(tree in tree_strategy()) {
+        let (ours, theirs) = rewrite_by_both(&tree.to_string());
         prop_assert_eq!(ours, theirs);
     }
 }

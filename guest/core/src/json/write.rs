@@ -1,12 +1,12 @@
 //! Writes a tree as text: as short as JSON can be, or indented for people.
 
-use super::number::write_whole;
-use super::{Map, Value};
+use super::number::write_u64;
+use super::{JsonObject, JsonValue};
 use std::fmt;
 
 const DIGITS: &[u8; 16] = b"0123456789abcdef";
 
-impl fmt::Display for Value<'_> {
+impl fmt::Display for JsonValue<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut out = String::new();
         self.write(&mut out, None);
@@ -14,7 +14,7 @@ impl fmt::Display for Value<'_> {
     }
 }
 
-impl Value<'_> {
+impl JsonValue<'_> {
     /// Returns the text with two spaces of indentation for each level.
     pub fn to_text_pretty(&self) -> String {
         let mut out = String::new();
@@ -35,10 +35,10 @@ impl Value<'_> {
                 for item in items {
                     out.push(before);
                     before = ',';
-                    line(out, level.map(|level| level + 1));
+                    write_line_break(out, level.map(|level| level + 1));
                     item.write(out, level.map(|level| level + 1));
                 }
-                line(out, level);
+                write_line_break(out, level);
                 out.push(']');
             }
             Self::Object(map) => map.write(out, level),
@@ -46,7 +46,7 @@ impl Value<'_> {
     }
 }
 
-impl Map<'_> {
+impl JsonObject<'_> {
     fn write(&self, out: &mut String, level: Option<usize>) {
         if self.is_empty() {
             return out.push_str("{}");
@@ -55,18 +55,18 @@ impl Map<'_> {
         for (name, value) in self.iter() {
             out.push(before);
             before = ',';
-            line(out, level.map(|level| level + 1));
+            write_line_break(out, level.map(|level| level + 1));
             write_text(out, name);
             out.push_str(if level.is_some() { ": " } else { ":" });
             value.write(out, level.map(|level| level + 1));
         }
-        line(out, level);
+        write_line_break(out, level);
         out.push('}');
     }
 }
 
 /// Appends a line break and the indentation, if the text is indented.
-fn line(out: &mut String, level: Option<usize>) {
+fn write_line_break(out: &mut String, level: Option<usize>) {
     if let Some(level) = level {
         out.push('\n');
         for _ in 0..level {
@@ -79,11 +79,11 @@ pub(super) fn write_bool(out: &mut String, flag: bool) {
     out.push_str(if flag { "true" } else { "false" });
 }
 
-pub(super) fn write_signed(out: &mut String, whole: i64) {
+pub(super) fn write_i64(out: &mut String, whole: i64) {
     if whole < 0 {
         out.push('-');
     }
-    write_whole(out, whole.unsigned_abs());
+    write_u64(out, whole.unsigned_abs());
 }
 
 /// Appends a string. It escapes only the characters that JSON demands, each in its shortest form.
@@ -93,7 +93,7 @@ pub(super) fn write_text(out: &mut String, text: &str) {
     out.push('"');
     let mut rest = text;
     loop {
-        let plain = plain_bytes(rest.as_bytes());
+        let plain = count_plain_bytes(rest.as_bytes());
         out.push_str(&rest[..plain]);
         let Some(byte) = rest.as_bytes().get(plain) else {
             break;
@@ -124,7 +124,7 @@ fn write_escape(out: &mut String, byte: u8) {
 
 /// Counts the bytes from the beginning that need no escape. It looks at eight at a time, because
 /// every text passes here several times.
-pub(crate) fn plain_bytes(bytes: &[u8]) -> usize {
+pub(crate) fn count_plain_bytes(bytes: &[u8]) -> usize {
     const ONES: u64 = u64::MAX / 0xff;
     const HIGH: u64 = ONES << 7;
     // The highest bit of the lowest byte below `limit` is set, and none if there is no such byte.

@@ -2,14 +2,14 @@
 //!
 //! Movements between an account and the one above it are in [`super::path`].
 
-use super::Refusal;
+use super::LedgerRefusal;
 use crate::json::record::record;
 use crate::money::NanoUsd;
 
 /// Most that admissions may allocate of any account, with a limit or without one: half of the range
 /// of the number type. Only a cost that has already happened and must be recorded goes beyond it,
 /// one bill of at most [`NanoUsd::BILL_MAX`] at a time, so no sum ever saturates.
-pub const TAKEN_MAX: NanoUsd = NanoUsd::new(1 << 63);
+pub const ALLOCATED_MAX: NanoUsd = NanoUsd::new(1 << 63);
 
 /// One budget account, stored in the chain record.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -46,7 +46,7 @@ record!(Account {
 
 impl Account {
     /// Creates a root account with this limit and one user.
-    pub fn root(limit: Option<NanoUsd>) -> Self {
+    pub fn new_root(limit: Option<NanoUsd>) -> Self {
         Self {
             limit,
             users: 1,
@@ -60,52 +60,61 @@ impl Account {
     }
 
     /// Sum of the money that is spent, held and reserved; it saturates at the largest amount.
-    pub(super) fn taken(&self) -> NanoUsd {
+    pub(super) fn allocated_amount(&self) -> NanoUsd {
         self.spent
             .saturating_add(self.held)
             .saturating_add(self.reserved)
     }
 
     /// Amount left for holds and reserves: below its limit, and below `most` if that is lower;
-    /// below [`TAKEN_MAX`] if there is neither.
+    /// below [`ALLOCATED_MAX`] if there is neither.
     pub fn room(&self, most: Option<NanoUsd>) -> NanoUsd {
         let limits = self.limit.into_iter().chain(most);
         limits
-            .fold(TAKEN_MAX, NanoUsd::min)
-            .saturating_sub(self.taken())
+            .fold(ALLOCATED_MAX, NanoUsd::min)
+            .saturating_sub(self.allocated_amount())
     }
 
     /// Amount allocated above its limit. For a root this is a debt; every other account has none.
-    pub fn missing(&self) -> NanoUsd {
-        self.limit
-            .map_or(NanoUsd::ZERO, |limit| self.taken().saturating_sub(limit))
+    pub fn deficit(&self) -> NanoUsd {
+        self.limit.map_or(NanoUsd::ZERO, |limit| {
+            self.allocated_amount().saturating_sub(limit)
+        })
     }
 
     /// Checks that the account is open, not frozen, without debt, and has room for `amount`.
-    pub(super) fn admits(&self, amount: NanoUsd, most: Option<NanoUsd>) -> Result<(), Refusal> {
+    pub(super) fn check_admission(
+        &self,
+        amount: NanoUsd,
+        most: Option<NanoUsd>,
+    ) -> Result<(), LedgerRefusal> {
         if self.frozen {
-            return Err(Refusal::Frozen);
+            return Err(LedgerRefusal::Frozen);
         }
         if !self.is_open() {
-            return Err(Refusal::Closed);
+            return Err(LedgerRefusal::Closed);
         }
-        match (self.missing(), self.room(most)) {
-            (debt, _) if debt > NanoUsd::ZERO => Err(Refusal::Debt(debt)),
-            (_, room) if amount > room => Err(Refusal::Short { need: amount, room }),
+        match (self.deficit(), self.room(most)) {
+            (debt, _) if debt > NanoUsd::ZERO => Err(LedgerRefusal::Debt(debt)),
+            (_, room) if amount > room => Err(LedgerRefusal::Short { need: amount, room }),
             _ => Ok(()),
         }
     }
 
     /// Sets `amount` aside for an attempt.
-    pub(super) fn hold(&mut self, amount: NanoUsd, most: Option<NanoUsd>) -> Result<(), Refusal> {
-        self.admits(amount, most)?;
-        self.held = sum(self.held, amount)?;
+    pub(super) fn hold(
+        &mut self,
+        amount: NanoUsd,
+        most: Option<NanoUsd>,
+    ) -> Result<(), LedgerRefusal> {
+        self.check_admission(amount, most)?;
+        self.held = checked_sum(self.held, amount)?;
         Ok(())
     }
 
     /// Gives a hold back.
-    pub(super) fn release(&mut self, hold: NanoUsd) -> Result<(), Refusal> {
-        self.held = rest(self.held, hold, "less is held than is given back")?;
+    pub(super) fn release(&mut self, hold: NanoUsd) -> Result<(), LedgerRefusal> {
+        self.held = sub_or_corrupt(self.held, hold, "less is held than is given back")?;
         Ok(())
     }
 
@@ -114,50 +123,59 @@ impl Account {
         &mut self,
         amount: NanoUsd,
         most: Option<NanoUsd>,
-    ) -> Result<(), Refusal> {
-        self.admits(amount, most)?;
-        self.reserved = sum(self.reserved, amount)?;
+    ) -> Result<(), LedgerRefusal> {
+        self.check_admission(amount, most)?;
+        self.reserved = checked_sum(self.reserved, amount)?;
         Ok(())
     }
 
     /// Replaces an amount that was spent before by the amount `now`. A bill beyond the largest
     /// amount is recorded as the largest amount, not lost.
-    pub(super) fn respend(&mut self, before: NanoUsd, now: NanoUsd) -> Result<(), Refusal> {
-        let without = rest(self.spent, before, "less is spent than was charged")?;
+    pub(super) fn replace_charge(
+        &mut self,
+        before: NanoUsd,
+        now: NanoUsd,
+    ) -> Result<(), LedgerRefusal> {
+        let without = sub_or_corrupt(self.spent, before, "less is spent than was charged")?;
         self.spent = without.saturating_add(now);
         Ok(())
     }
 
     /// Raises its limit; an account without a limit stays without.
-    pub(super) fn grow(&mut self, amount: NanoUsd) -> Result<(), Refusal> {
-        self.limit = self.limit.map(|limit| sum(limit, amount)).transpose()?;
+    pub(super) fn raise_limit(&mut self, amount: NanoUsd) -> Result<(), LedgerRefusal> {
+        self.limit = self
+            .limit
+            .map(|limit| checked_sum(limit, amount))
+            .transpose()?;
         Ok(())
     }
 
     /// Adds a user: a chain, or an account under it.
-    pub(super) fn join(&mut self) -> Result<(), Refusal> {
-        self.users = self.users.checked_add(1).ok_or(Refusal::Overflow)?;
+    pub(super) fn add_user(&mut self) -> Result<(), LedgerRefusal> {
+        self.users = self.users.checked_add(1).ok_or(LedgerRefusal::Overflow)?;
         Ok(())
     }
 
     /// Amount reserved for it in its parent while it is open: its limit less what it has reported.
-    pub(super) fn claim(&self) -> Result<NanoUsd, Refusal> {
-        let none = Refusal::Integrity("an account below another has no limit");
+    pub(super) fn parent_reserve(&self) -> Result<NanoUsd, LedgerRefusal> {
+        let none = LedgerRefusal::Integrity("an account below another has no limit");
         let limit = self.limit.ok_or(none)?;
-        rest(limit, self.reported, "more is reported than its limit")
+        sub_or_corrupt(limit, self.reported, "more is reported than its limit")
     }
 }
 
 /// Adds two amounts.
-pub(super) fn sum(one: NanoUsd, other: NanoUsd) -> Result<NanoUsd, Refusal> {
-    one.checked_add(other).ok_or(Refusal::Overflow)
+pub(super) fn checked_sum(one: NanoUsd, other: NanoUsd) -> Result<NanoUsd, LedgerRefusal> {
+    one.checked_add(other).ok_or(LedgerRefusal::Overflow)
 }
 
 /// Subtracts `part` from `whole`; reports `problem` if `part` is larger.
-pub(super) fn rest(
+pub(super) fn sub_or_corrupt(
     whole: NanoUsd,
     part: NanoUsd,
     problem: &'static str,
-) -> Result<NanoUsd, Refusal> {
-    whole.checked_sub(part).ok_or(Refusal::Integrity(problem))
+) -> Result<NanoUsd, LedgerRefusal> {
+    whole
+        .checked_sub(part)
+        .ok_or(LedgerRefusal::Integrity(problem))
 }

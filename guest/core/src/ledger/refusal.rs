@@ -4,7 +4,7 @@ use crate::money::NanoUsd;
 
 /// Reason why no money was moved, in checking order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
+pub enum LedgerRefusal {
     /// Records contradict each other, or a caller broke the contract of an operation.
     #[error("the accounts contradict each other: {0}")]
     Integrity(&'static str),
@@ -13,7 +13,7 @@ pub enum Refusal {
     Overflow,
     /// More accounts would lie above one another than a commit may touch.
     #[error("its account would lie under {0} others, and no more may lie above one another")]
-    Deep(usize),
+    TooDeep(usize),
     /// The account's thread was ended or cancelled.
     #[error("its account is frozen")]
     Frozen,
@@ -25,7 +25,7 @@ pub enum Refusal {
     Debt(NanoUsd),
     /// A limit would be above what the operator's policy allows.
     #[error("a limit of {asked} USD is above the {most} USD that the operator's policy allows")]
-    Above {
+    AbovePolicy {
         /// The requested limit.
         asked: NanoUsd,
         /// The operator's upper bound.

@@ -4,23 +4,23 @@
 //! read. A root has no account but its own. An attempt of a child changes only the account that it
 //! draws on, unless the attempt costs more than there is.
 
-use super::Change;
+use super::ThreadChange;
 use crate::error::Error;
 use crate::history::{Event, UsageCorrected};
-use crate::ledger::{Account, Grant, Path, Refusal, Settled, Usage};
+use crate::ledger::{Account, AccountPath, LedgerRefusal, OverrunOutcome, ReserveGrant, Usage};
 use crate::money::NanoUsd;
-use crate::thread::{CHARGED_MAX, Charged, Late};
+use crate::thread::{CHARGED_MAX, ChargedAttempt, ReportedUsage};
 
 /// The account of a chain that is created, and the chains above it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Funds {
+pub struct ChainFunds {
     /// Its own account, or an empty one if it draws on the account of another chain.
     pub account: Account,
     /// Value of [`crate::thread::ChainRecord::above`].
     pub above: Vec<String>,
 }
 
-impl Change<'_> {
+impl ThreadChange<'_> {
     /// The account that the chain draws on.
     pub fn account(&self) -> &Account {
         match self.above.first() {
@@ -32,15 +32,15 @@ impl Change<'_> {
     /// Returns the amount that an attempt may hold: the rest of the account below its limit and the
     /// operator's, and at most the rest of the chain's own cap, less the calls that its external
     /// loop holds.
-    pub fn room(&self) -> NanoUsd {
-        self.within_cap(self.account().room(self.ceiling().spend))
+    pub fn attempt_room(&self) -> NanoUsd {
+        self.limit_to_cap(self.account().room(self.ceiling().spend))
     }
 
     /// Lowers `room` to the rest of the chain's own cap, less the calls that its external loop
     /// holds.
-    fn within_cap(&self, room: NanoUsd) -> NanoUsd {
+    fn limit_to_cap(&self, room: NanoUsd) -> NanoUsd {
         let used = self.head.counters.spend;
-        let used = used.saturating_add(self.head.held().amount);
+        let used = used.saturating_add(self.head.held_totals().amount);
         match self.limits().spend {
             Some(cap) => room.min(cap.saturating_sub(used)),
             None => room,
@@ -49,12 +49,12 @@ impl Change<'_> {
 
     /// Returns the amount that an attempt may hold while other chains draw on the account: half of
     /// the rest of the account, and at most the rest of the chain's own cap.
-    pub fn share(&self) -> NanoUsd {
+    pub fn attempt_share(&self) -> NanoUsd {
         let account = self.account();
         let free = account.room(self.ceiling().spend);
         match account.users > 1 {
-            true => self.room().min(NanoUsd::new(free.get() / 2)),
-            false => self.room(),
+            true => self.attempt_room().min(NanoUsd::new(free.get() / 2)),
+            false => self.attempt_room(),
         }
     }
 
@@ -65,39 +65,40 @@ impl Change<'_> {
             held: NanoUsd::ZERO,
             ..self.account().clone()
         };
-        let room = self.within_cap(without.room(self.ceiling().spend));
-        without.missing() == NanoUsd::ZERO && amount <= room
+        let room = self.limit_to_cap(without.room(self.ceiling().spend));
+        without.deficit() == NanoUsd::ZERO && amount <= room
     }
 
     /// Runs `work` on the account that the chain draws on and those above it, all or nothing.
     ///
     /// # Errors
-    /// The refusal of `work`; [`Refusal::Integrity`] if the accounts contradict each other or were
+    /// The refusal of `work`; [`LedgerRefusal::Integrity`] if the accounts contradict each other or were
     /// not loaded.
-    pub fn on_account(
+    pub fn update_accounts(
         &mut self,
-        work: &mut dyn FnMut(&mut Path) -> Result<Settled, Refusal>,
-    ) -> Result<Settled, Refusal> {
+        work: &mut dyn FnMut(&mut AccountPath) -> Result<OverrunOutcome, LedgerRefusal>,
+    ) -> Result<OverrunOutcome, LedgerRefusal> {
         if self.above.len() != self.chain.above.len() {
-            return Err(Refusal::Integrity("an account above it is missing"));
+            return Err(LedgerRefusal::Integrity("an account above it is missing"));
         }
-        self.on_accounts_left(work)
+        self.update_remaining_accounts(work)
     }
 
     /// Runs `work` on the accounts below the first that is missing, all or nothing; does nothing
     /// where there is none.
-    fn on_accounts_left(
+    fn update_remaining_accounts(
         &mut self,
-        work: &mut dyn FnMut(&mut Path) -> Result<Settled, Refusal>,
-    ) -> Result<Settled, Refusal> {
+        work: &mut dyn FnMut(&mut AccountPath) -> Result<OverrunOutcome, LedgerRefusal>,
+    ) -> Result<OverrunOutcome, LedgerRefusal> {
         let own = self.chain.has_account();
         let own = own.then_some(&mut self.chain.account);
         let above = self.above.iter_mut().map(|above| &mut above.account);
         let mut accounts: Vec<&mut Account> = own.into_iter().chain(above).collect();
         if accounts.is_empty() {
-            return Ok(Settled::Within);
+            return Ok(OverrunOutcome::Within);
         }
-        let mut path = Path::new(accounts.iter().map(|account| (**account).clone()).collect())?;
+        let mut path =
+            AccountPath::new(accounts.iter().map(|account| (**account).clone()).collect())?;
         let done = work(&mut path)?;
         for (account, changed) in accounts.iter_mut().zip(path.into_accounts()) {
             **account = changed;
@@ -108,10 +109,13 @@ impl Change<'_> {
     /// Records money that has already moved: there a refusal can only mean that records contradict
     /// each other, and the change then becomes no plan. Where an account above is missing, those
     /// below it record it.
-    pub fn record(&mut self, work: &mut dyn FnMut(&mut Path) -> Result<Settled, Refusal>) {
+    pub fn apply_settled(
+        &mut self,
+        work: &mut dyn FnMut(&mut AccountPath) -> Result<OverrunOutcome, LedgerRefusal>,
+    ) {
         let recorded = match self.loaded.has_lost_account() {
-            true => self.on_accounts_left(work),
-            false => self.on_account(work),
+            true => self.update_remaining_accounts(work),
+            false => self.update_accounts(work),
         };
         if let Err(refusal) = recorded {
             self.contradiction.get_or_insert(refusal);
@@ -119,7 +123,7 @@ impl Change<'_> {
     }
 
     /// Checks that no recorded movement contradicted the accounts.
-    pub(super) fn consistent(&self) -> Result<(), Error> {
+    pub(super) fn check_consistent(&self) -> Result<(), Error> {
         match self.contradiction {
             Some(refusal) => Err(Error::Corrupt(format!(
                 "the money of {}: {refusal}",
@@ -130,19 +134,19 @@ impl Change<'_> {
     }
 
     /// Makes the chain draw on its account, if it did not.
-    pub fn join(&mut self) -> Result<(), Refusal> {
+    pub fn start_drawing(&mut self) -> Result<(), LedgerRefusal> {
         if !self.draws {
             let most = self.ceiling().spend;
-            self.on_account(&mut |path| path.join(most))?;
+            self.update_accounts(&mut |path| path.start_drawing(most))?;
             self.draws = true;
         }
         Ok(())
     }
 
     /// Ends that the chain draws on its account, if it did: it is idle or has ended.
-    pub fn leave(&mut self) {
+    pub fn stop_drawing(&mut self) {
         if self.draws {
-            self.record(&mut Path::leave);
+            self.apply_settled(&mut AccountPath::stop_drawing);
             self.draws = false;
         }
     }
@@ -152,20 +156,20 @@ impl Change<'_> {
     ///
     /// # Errors
     /// The refusal of the account; it becomes a result of the call that spawns.
-    pub fn fund(&mut self, grant: Option<Grant>) -> Result<Funds, Refusal> {
+    pub fn fund_child(&mut self, grant: Option<ReserveGrant>) -> Result<ChainFunds, LedgerRefusal> {
         let parent = self.chain.draws_on(&self.thread.chain).to_owned();
         let mut account = Account::default();
         let most = self.ceiling().spend;
-        self.on_account(&mut |path| match grant {
+        self.update_accounts(&mut |path| match grant {
             Some(grant) => {
-                account = path.spawn(&parent, grant, most)?;
-                Ok(Settled::Within)
+                account = path.reserve_child_account(&parent, grant, most)?;
+                Ok(OverrunOutcome::Within)
             }
-            None => path.join(most),
+            None => path.start_drawing(most),
         })?;
         let own = self.chain.has_account().then(|| parent.clone());
         let above = own.into_iter().chain(self.chain.above.iter().cloned());
-        Ok(Funds {
+        Ok(ChainFunds {
             account,
             above: above.collect(),
         })
@@ -173,9 +177,9 @@ impl Change<'_> {
 
     /// Remembers an attempt that was charged without a reported usage, so that its real usage may
     /// still be reported.
-    pub fn charged(&mut self, charged: Charged) {
+    pub fn remember_charge(&mut self, charged: ChargedAttempt) {
         // The oldest attempt is dropped: a usage that was reported for it is applied first.
-        self.tell_late();
+        self.apply_reported_usage();
         let kept = &mut self.head.charged;
         if kept.len() >= CHARGED_MAX {
             kept.remove(0);
@@ -186,9 +190,9 @@ impl Change<'_> {
     /// Applies the real usage that was reported for charged attempts since the last entry, before
     /// anything more is admitted. It replaces each charge once, whether the account is open or
     /// closed by now.
-    pub(crate) fn tell_late(&mut self) {
+    pub(crate) fn apply_reported_usage(&mut self) {
         for at in 0..self.head.charged.len() {
-            let Charged {
+            let ChargedAttempt {
                 version,
                 hold,
                 run,
@@ -200,7 +204,7 @@ impl Change<'_> {
             let Some(late) = late.filter(|late| !late.recorded) else {
                 continue;
             };
-            self.record(&mut |path| path.correct(hold.amount, late.spend));
+            self.apply_settled(&mut |path| path.correct_charge(hold.amount, late.spend));
             let same_run = run == self.head.run;
             let used = &mut self.head.counters;
             used.spend = used
@@ -220,13 +224,13 @@ impl Change<'_> {
                 let without = used.run_tokens.saturating_sub(tokens);
                 used.run_tokens = without.saturating_add(now);
             }
-            self.push(Event::UsageCorrected(UsageCorrected {
+            self.push_event(Event::UsageCorrected(UsageCorrected {
                 version,
                 charged: hold.amount,
                 spend: late.spend,
                 usage: late.usage,
             }));
-            self.head.charged[at].late = Some(Late {
+            self.head.charged[at].late = Some(ReportedUsage {
                 recorded: true,
                 ..late
             });

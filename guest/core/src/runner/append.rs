@@ -5,23 +5,23 @@
 //! result, and between a reply with calls and their results stands nothing that a provider would be
 //! sent.
 
-use super::mail::{Mail, take_mail};
-use super::own::held;
-use super::start::{begin_chat_run, busy, ended, refused};
-use super::stop::{end_by, interrupt, spend};
-use super::{CALLS_MAX, Decision};
+use super::external_loop::check_loop_token;
+use super::mail::{InboxMessage, take_mail};
+use super::start::{begin_chat_run, busy_error, ended_error, refused_error};
+use super::stop::{interrupt_calls, record_tool_cost, terminate};
+use super::{CALLS_MAX, CommitDecision};
 use crate::error::Error;
 use crate::history::{
-    Answer, Entry, Event, Given, GivenResult, Reason, Role, Speaker, State, ToolResult, ToolUse,
-    call_id, check_bytes, speaker,
+    AppendedEvent, AppendedResult, CommitReason, Entry, Event, MessageRole, ProviderRole,
+    StepAnswer, ToolResult, ToolResultState, ToolUse, call_id, check_append_bytes, provider_role,
 };
 use crate::json;
-use crate::plan::{Change, Loaded, Moment, Plan};
-use crate::thread::{Round, RoundCall, Status};
+use crate::plan::{CommitPlan, DecisionContext, LoadedThread, ThreadChange};
+use crate::thread::{RoundCall, ThreadStatus, ToolRound};
 
 /// A caller's request to append events.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Append<'a> {
+pub struct AppendRequest<'a> {
     /// Token of the lease, if the caller holds the thread.
     pub token: Option<u64>,
     /// The version of the history that the caller saw.
@@ -29,29 +29,29 @@ pub struct Append<'a> {
     /// SHA-256 of the events as the caller wrote them.
     pub digest: String,
     /// The events.
-    pub events: &'a [Given],
+    pub events: &'a [AppendedEvent],
     /// All mail that waits.
-    pub mail: Vec<Mail>,
+    pub mail: Vec<InboxMessage>,
 }
 
 /// Decides about an append. `round` is the entry that holds the open calls; `answer` the entry
 /// after `expected`, if the history reaches further.
 pub fn append(
-    loaded: &Loaded,
+    loaded: &LoadedThread,
     round: Option<&Entry>,
     answer: Option<&Entry>,
-    append: Append<'_>,
-    moment: Moment<'_>,
-) -> Result<Decision, Error> {
-    let answers = Answer {
+    append: AppendRequest<'_>,
+    moment: DecisionContext<'_>,
+) -> Result<CommitDecision, Error> {
+    let answers = StepAnswer {
         version: append.expected,
         hash: append.digest,
     };
     if answer.and_then(|entry| entry.answers.as_ref()) == Some(&answers) {
-        return Ok(Decision::Repeat);
+        return Ok(CommitDecision::Repeat);
     }
     let head = &loaded.head.value;
-    may_append(loaded, append.token)?;
+    check_may_append(loaded, append.token)?;
     if append.expected != head.version {
         return Err(Error::Conflict {
             field: "version",
@@ -65,40 +65,40 @@ pub fn append(
             return Err(Error::invalid("events", "", "must hold at least one event"));
         }
         if append.mail.is_empty() {
-            return Ok(Decision::Repeat);
+            return Ok(CommitDecision::Repeat);
         }
     }
-    let mut change = Change::with(loaded, append.mail, moment);
-    let mut talk = Talk::new(loaded, round)?;
+    let mut change = ThreadChange::with_mail(loaded, append.mail, moment);
+    let mut talk = AppendValidator::new(loaded, round)?;
     for (n, given) in (0..).zip(append.events) {
-        talk.add(&mut change, n, given)?;
+        talk.add_event(&mut change, n, given)?;
     }
-    check_bytes(change.events.iter().map(|e| json::text(e).len()).sum())?;
+    check_append_bytes(change.events.iter().map(|e| json::to_text(e).len()).sum())?;
     change.answers = Some(answers);
-    let plan = talk.finish(change, held)?;
-    Ok(Decision::Commit(Box::new(plan)))
+    let plan = talk.build_plan(change, held)?;
+    Ok(CommitDecision::Commit(Box::new(plan)))
 }
 
 /// Checks who may append: with a token, its holder; without one, any caller while the thread is not
 /// held and has not ended.
-fn may_append(loaded: &Loaded, token: Option<u64>) -> Result<(), Error> {
+fn check_may_append(loaded: &LoadedThread, token: Option<u64>) -> Result<(), Error> {
     if let Some(token) = token {
-        return held(loaded, token);
+        return check_loop_token(loaded, token);
     }
     match loaded.head.value.status {
-        Status::Created | Status::Idle | Status::Suspended => Ok(()),
-        Status::Running => Err(busy(loaded)),
-        Status::Waiting => Err(refused(loaded, "it goes on by itself: wait for it")),
-        Status::Completed
-        | Status::Error
-        | Status::Cancelled
-        | Status::Killed
-        | Status::Continued => Err(ended(loaded, "it has ended: start a new thread")),
+        ThreadStatus::Created | ThreadStatus::Idle | ThreadStatus::Suspended => Ok(()),
+        ThreadStatus::Running => Err(busy_error(loaded)),
+        ThreadStatus::Waiting => Err(refused_error(loaded, "it goes on by itself: wait for it")),
+        ThreadStatus::Completed
+        | ThreadStatus::Error
+        | ThreadStatus::Cancelled
+        | ThreadStatus::Killed
+        | ThreadStatus::Continued => Err(ended_error(loaded, "it has ended: start a new thread")),
     }
 }
 
 /// A call that has no result yet.
-struct Open {
+struct OpenCall {
     version: u64,
     index: u32,
     name: String,
@@ -109,18 +109,18 @@ struct Open {
 }
 
 /// Checker of the order of appended events: the open calls, and the last author.
-struct Talk {
-    open: Vec<Open>,
+struct AppendValidator {
+    open: Vec<OpenCall>,
     /// True if the history has a message already.
     begun: bool,
     /// True if the last event of this entry that a provider will see is the assistant's.
     speaking: bool,
     /// Reason of the entry, by that event.
-    reason: Reason,
+    reason: CommitReason,
 }
 
-impl Talk {
-    fn new(loaded: &Loaded, entry: Option<&Entry>) -> Result<Self, Error> {
+impl AppendValidator {
+    fn new(loaded: &LoadedThread, entry: Option<&Entry>) -> Result<Self, Error> {
         let head = &loaded.head.value;
         let mut open = Vec::new();
         if let Some(round) = &head.round {
@@ -132,7 +132,7 @@ impl Talk {
                         "the open call {place} is not there"
                     )));
                 };
-                open.push(Open {
+                open.push(OpenCall {
                     version: round.version,
                     index: call.index,
                     name: used.name.clone(),
@@ -146,45 +146,50 @@ impl Talk {
             open,
             begun: !head.prefix.is_empty(),
             speaking: false,
-            reason: Reason::Changed,
+            reason: CommitReason::Changed,
         })
     }
 
     /// Adds one event, if it may stand at its place.
-    fn add(&mut self, change: &mut Change<'_>, n: usize, given: &Given) -> Result<(), Error> {
+    fn add_event(
+        &mut self,
+        change: &mut ThreadChange<'_>,
+        n: usize,
+        given: &AppendedEvent,
+    ) -> Result<(), Error> {
         let place = format!("events[{n}]");
         match given {
-            Given::Result(result) => {
-                let event = self.result(&place, result)?;
-                spend(change, result.cost);
-                change.push(event);
+            AppendedEvent::Result(result) => {
+                let event = self.close_call(&place, result)?;
+                record_tool_cost(change, result.cost);
+                change.push_event(event);
             }
-            Given::Event(event) => {
-                self.said(&place, event)?;
+            AppendedEvent::Event(event) => {
+                self.check_order(&place, event)?;
                 let version = change.version();
                 if let Event::ToolUse(call) = event {
-                    self.call(&place, version, change.events.len() as u32, call)?;
+                    self.add_open_call(&place, version, change.events.len() as u32, call)?;
                 }
-                change.push(event.clone());
+                change.push_event(event.clone());
             }
         }
         Ok(())
     }
 
-    fn said(&mut self, place: &str, event: &Event) -> Result<(), Error> {
-        let role = match speaker(event) {
+    fn check_order(&mut self, place: &str, event: &Event) -> Result<(), Error> {
+        let role = match provider_role(event) {
             // A result was checked on its own.
-            None | Some(Speaker::Tool) => return Ok(()),
-            Some(Speaker::User) => Role::User,
-            Some(Speaker::Assistant) => Role::Assistant,
+            None | Some(ProviderRole::Tool) => return Ok(()),
+            Some(ProviderRole::User) => MessageRole::User,
+            Some(ProviderRole::Assistant) => MessageRole::Assistant,
         };
         let refuse = |problem: &str| Err(Error::invalid(place, "", problem));
-        if role == Role::Assistant && !self.begun {
+        if role == MessageRole::Assistant && !self.begun {
             return refuse(
                 "is the assistant's: a history begins with a user's message (mark a greeting as synthetic)",
             );
         }
-        let goes_on = role == Role::Assistant && self.speaking;
+        let goes_on = role == MessageRole::Assistant && self.speaking;
         if let (false, Some(open)) = (goes_on, self.open.first()) {
             let call = call_id(open.version, open.index);
             return refuse(&format!(
@@ -193,20 +198,26 @@ impl Talk {
             ));
         }
         self.begun = true;
-        self.speaking = role == Role::Assistant;
+        self.speaking = role == MessageRole::Assistant;
         self.reason = match role {
-            Role::User => Reason::UserMessage,
-            Role::Assistant => Reason::AssistantTurn,
+            MessageRole::User => CommitReason::UserMessage,
+            MessageRole::Assistant => CommitReason::AssistantTurn,
         };
         Ok(())
     }
 
-    fn call(&mut self, place: &str, version: u64, index: u32, call: &ToolUse) -> Result<(), Error> {
+    fn add_open_call(
+        &mut self,
+        place: &str,
+        version: u64,
+        index: u32,
+        call: &ToolUse,
+    ) -> Result<(), Error> {
         if self.open.len() >= CALLS_MAX {
             let problem = format!("is one call too many: at most {CALLS_MAX} are open at once");
             return Err(Error::invalid(place, "", problem));
         }
-        self.open.push(Open {
+        self.open.push(OpenCall {
             version,
             index,
             name: call.name.clone(),
@@ -219,8 +230,8 @@ impl Talk {
     }
 
     /// Closes the open call that a result names, and returns the result as an event.
-    fn result(&mut self, place: &str, given: &GivenResult) -> Result<Event, Error> {
-        let named = |open: &Open| match (&given.id, given.version, given.index) {
+    fn close_call(&mut self, place: &str, given: &AppendedResult) -> Result<Event, Error> {
+        let named = |open: &OpenCall| match (&given.id, given.version, given.index) {
             (Some(id), ..) => *id == open.id || *id == call_id(open.version, open.index),
             (None, version, index) => version == Some(open.version) && index == Some(open.index),
         };
@@ -237,20 +248,20 @@ impl Talk {
         if given.name.as_ref().is_some_and(|name| *name != open.name) {
             return refuse(&format!("is named otherwise than its call, {}", open.name));
         }
-        (self.speaking, self.reason) = (false, Reason::ToolResults);
+        (self.speaking, self.reason) = (false, CommitReason::ToolResults);
         Ok(Event::ToolResult(ToolResult {
             version: open.version,
             index: open.index,
             name: open.name,
             text: given.text.clone(),
             failed: given.failed,
-            state: given.state.unwrap_or(State::Done),
+            state: given.state.unwrap_or(ToolResultState::Done),
             cost: given.cost,
         }))
     }
 
     /// Builds the plan: updates the head, takes the mail, and applies a cancel that waits.
-    fn finish(self, mut change: Change<'_>, held: bool) -> Result<Plan, Error> {
+    fn build_plan(self, mut change: ThreadChange<'_>, held: bool) -> Result<CommitPlan, Error> {
         let version = change.version();
         let made_here = self.open.iter().find(|open| open.version == version);
         if let (false, Some(open)) = (held, made_here) {
@@ -266,36 +277,36 @@ impl Talk {
             index: open.index,
             idempotent: open.idempotent,
         });
-        change.head.round = self.open.first().map(|open| Round {
+        change.head.round = self.open.first().map(|open| ToolRound {
             version: open.version,
             calls: calls.collect(),
         });
-        if self.reason != Reason::Changed {
+        if self.reason != CommitReason::Changed {
             // The provider's session no longer matches the history.
             change.head.session = None;
         }
         if let Some(intent) = change.head.intent {
             let name = |index| self.open.iter().find(|open| open.index == index);
-            interrupt(&mut change, |_| true, &|index| {
+            interrupt_calls(&mut change, |_| true, &|index| {
                 name(index).map_or_else(String::new, |open| open.name.clone())
             });
-            end_by(&mut change, intent);
-            return change.into_plan(Reason::Cancelled);
+            terminate(&mut change, intent);
+            return change.into_plan(CommitReason::Cancelled);
         }
-        if !held && self.reason == Reason::UserMessage {
+        if !held && self.reason == CommitReason::UserMessage {
             begin_chat_run(&mut change);
         }
         let mut taken = false;
         if self.open.is_empty() {
             taken = take_mail(&mut change) > 0;
         }
-        change.seal();
+        change.count_messages();
         match &mut change.head.step {
             Some(step) => step.version = version,
-            None => due(&mut change, taken),
+            None => set_due(&mut change, taken),
         }
         change.into_plan(if taken {
-            Reason::UserMessage
+            CommitReason::UserMessage
         } else {
             self.reason
         })
@@ -304,11 +315,11 @@ impl Talk {
 
 /// Sets the due time of a thread that no caller holds: waiting mail makes it due, and a history
 /// that needs no reply does not.
-fn due(change: &mut Change<'_>, taken: bool) {
+fn set_due(change: &mut ThreadChange<'_>, taken: bool) {
     let head = &mut change.head;
-    if taken || head.mail() > 0 {
+    if taken || head.mail_count() > 0 {
         head.due = Some(0);
-    } else if !head.asked && head.status != Status::Created {
+    } else if !head.asked && head.status != ThreadStatus::Created {
         head.due = None;
     }
 }

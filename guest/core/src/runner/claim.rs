@@ -1,23 +1,23 @@
 //! Takeover from a holder that is gone: its attempt of unknown usage is charged, calls that must
 //! not run twice are interrupted, and the run goes on.
 
-use super::children::{Kit, go_on, woken};
-use super::failure::keep_partial;
-use super::mail::Mail;
-use super::round::name_of;
-use super::start::{busy, pinned, refused, slowest};
-use super::stop::{count_time_until, end_by, interrupt, settle_until, suspend};
-use super::{Decision, LOST_MAX, SILENCE_MILLIS_MAX};
+use super::children::{DecisionInputs, next_step, resume_wait};
+use super::failure::push_partial;
+use super::mail::InboxMessage;
+use super::round::tool_name_of;
+use super::start::{busy_error, refused_error, require_pin, slowest_tool_millis};
+use super::stop::{count_time_until, interrupt_calls, settle_attempt_until, suspend, terminate};
+use super::{CommitDecision, LOST_STEPS_MAX, SILENCE_MILLIS_MAX};
 use crate::error::Error;
-use crate::history::{Entry, Reason};
-use crate::plan::{Change, Loaded, Moment};
-use crate::settings::Pin;
-use crate::thread::{Cause, Head, Intent, Status};
+use crate::history::{CommitReason, Entry};
+use crate::plan::{DecisionContext, LoadedThread, ThreadChange};
+use crate::settings::PinnedSettings;
+use crate::thread::{EndIntent, Head, StatusCause, ThreadStatus};
 use crate::time::Instant;
 
 /// Proof that the former holder is gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Proof {
+pub enum HolderProof {
     /// None: valid only where the thread has no holder.
     None,
     /// Step and partial text did not move while the thread was watched for the grace.
@@ -44,106 +44,121 @@ pub struct KeptPartial {
 
 /// Takes a thread over and hands its step out anew.
 pub fn claim(
-    loaded: &Loaded,
-    pin: Option<&Pin>,
+    loaded: &LoadedThread,
+    pin: Option<&PinnedSettings>,
     round: Option<&Entry>,
     partial: &KeptPartial,
-    claimer: (&str, Proof, Kit),
-    moment: Moment<'_>,
-) -> Result<Decision, Error> {
+    claimer: (&str, HolderProof, DecisionInputs),
+    moment: DecisionContext<'_>,
+) -> Result<CommitDecision, Error> {
     let (holder, proof, kit) = claimer;
     let head = &loaded.head.value;
-    if head.status == Status::Waiting {
-        return woken(loaded, pinned(loaded, pin)?, round, (holder, kit), moment);
+    if head.status == ThreadStatus::Waiting {
+        return resume_wait(
+            loaded,
+            require_pin(loaded, pin)?,
+            round,
+            (holder, kit),
+            moment,
+        );
     }
-    if head.status != Status::Running {
+    if head.status != ThreadStatus::Running {
         let advice = "only a thread that is held or waits can be claimed: start it";
-        return Err(refused(loaded, advice));
+        return Err(refused_error(loaded, advice));
     }
-    if !head.is_own_loop() && head.holder.as_deref() == Some(holder) && head.request.is_some() {
-        return Ok(Decision::Repeat);
+    if !head.is_external_loop() && head.holder.as_deref() == Some(holder) && head.request.is_some()
+    {
+        return Ok(CommitDecision::Repeat);
     }
-    if !gone(loaded, proof, partial.version, moment) {
-        return Err(busy(loaded));
+    if !is_holder_gone(loaded, proof, partial.version, moment) {
+        return Err(busy_error(loaded));
     }
-    if head.is_own_loop() {
+    if head.is_external_loop() {
         return recover(loaded, round, partial, kit.mail, moment);
     }
-    let pin = pinned(loaded, pin)?;
-    let Kit { mail, waiting, .. } = kit;
-    let mut change = Change::with(loaded, mail, moment);
-    fence(&mut change, round, partial);
+    let pin = require_pin(loaded, pin)?;
+    let DecisionInputs { mail, waiting, .. } = kit;
+    let mut change = ThreadChange::with_mail(loaded, mail, moment);
+    fence_holder(&mut change, round, partial);
     if change.head.intent.is_some() {
-        return cancelled(change, round);
+        return apply_waiting_intent(change, round);
     }
     change.head.holder = Some(holder.to_owned());
     change.head.request = Some(format!("claim:{holder}"));
-    if let Some(cause) = crash_loop(&mut change.head) {
+    if let Some(cause) = crash_loop_cause(&mut change.head) {
         suspend(&mut change, cause);
-        return Ok(Decision::Commit(Box::new(
-            change.into_plan(Reason::Suspended)?,
+        return Ok(CommitDecision::Commit(Box::new(
+            change.into_plan(CommitReason::Suspended)?,
         )));
     }
-    go_on(&mut change, pin, waiting.as_ref(), slowest(pin))?;
-    Ok(Decision::Commit(Box::new(
-        change.into_plan(Reason::Resumed)?,
+    next_step(&mut change, pin, waiting.as_ref(), slowest_tool_millis(pin))?;
+    Ok(CommitDecision::Commit(Box::new(
+        change.into_plan(CommitReason::Resumed)?,
     )))
 }
 
 /// Returns the cause for suspending a thread whose steps keep being lost, if they do. The count
 /// begins anew then, because a person is to look at the thread. A start does not reset it, or a
 /// step that kills each holder would be paid for at each resume.
-fn crash_loop(head: &mut Head) -> Option<Cause> {
-    if head.lost < LOST_MAX {
+fn crash_loop_cause(head: &mut Head) -> Option<StatusCause> {
+    if head.lost < LOST_STEPS_MAX {
         return None;
     }
     head.lost = 0;
     let message = format!(
-        "{LOST_MAX} steps in a row were lost to holders that died: look at what it does, then resume"
+        "{LOST_STEPS_MAX} steps in a row were lost to holders that died: look at what it does, then resume"
     );
-    Some(Cause::new("error", "crash_loop", message))
+    Some(StatusCause::new("error", "crash_loop", message))
 }
 
 /// Closes the run of a holder that is known to be dead: the first half of a claim, then suspended,
 /// code `recovered`, or `crash_loop` where that happened again and again.
 pub fn recover(
-    loaded: &Loaded,
+    loaded: &LoadedThread,
     round: Option<&Entry>,
     partial: &KeptPartial,
-    mail: Vec<Mail>,
-    moment: Moment<'_>,
-) -> Result<Decision, Error> {
-    let mut change = Change::with(loaded, mail, moment);
+    mail: Vec<InboxMessage>,
+    moment: DecisionContext<'_>,
+) -> Result<CommitDecision, Error> {
+    let mut change = ThreadChange::with_mail(loaded, mail, moment);
     let holder = change.head.holder.clone().unwrap_or_default();
-    fence(&mut change, round, partial);
+    fence_holder(&mut change, round, partial);
     if change.head.intent.is_some() {
-        return cancelled(change, round);
+        return apply_waiting_intent(change, round);
     }
-    let cause = crash_loop(&mut change.head).unwrap_or_else(|| {
+    let cause = crash_loop_cause(&mut change.head).unwrap_or_else(|| {
         let message = format!("its holder {holder} died: resume to go on");
-        Cause::new("error", "recovered", message)
+        StatusCause::new("error", "recovered", message)
     });
     suspend(&mut change, cause);
-    Ok(Decision::Commit(Box::new(
-        change.into_plan(Reason::Suspended)?,
+    Ok(CommitDecision::Commit(Box::new(
+        change.into_plan(CommitReason::Suspended)?,
     )))
 }
 
 /// Applies a cancel or kill that waited, instead of going on.
-pub(super) fn cancelled(mut change: Change<'_>, round: Option<&Entry>) -> Result<Decision, Error> {
-    interrupt(&mut change, |_| true, &|index| name_of(round, index));
-    let intent = change.head.intent.unwrap_or(Intent::Cancel);
-    end_by(&mut change, intent);
-    let plan = change.into_plan(Reason::Cancelled)?;
-    Ok(Decision::Commit(Box::new(plan)))
+pub(super) fn apply_waiting_intent(
+    mut change: ThreadChange<'_>,
+    round: Option<&Entry>,
+) -> Result<CommitDecision, Error> {
+    interrupt_calls(&mut change, |_| true, &|index| tool_name_of(round, index));
+    let intent = change.head.intent.unwrap_or(EndIntent::Cancel);
+    terminate(&mut change, intent);
+    let plan = change.into_plan(CommitReason::Cancelled)?;
+    Ok(CommitDecision::Commit(Box::new(plan)))
 }
 
-fn gone(loaded: &Loaded, proof: Proof, partial_now: u64, moment: Moment<'_>) -> bool {
+fn is_holder_gone(
+    loaded: &LoadedThread,
+    proof: HolderProof,
+    partial_now: u64,
+    moment: DecisionContext<'_>,
+) -> bool {
     let head = &loaded.head.value;
     match proof {
-        Proof::Dead => true,
-        Proof::None => head.holder.is_none(),
-        Proof::Watched { step, partial } => {
+        HolderProof::Dead => true,
+        HolderProof::None => head.holder.is_none(),
+        HolderProof::Watched { step, partial } => {
             let expired = head.expiry.is_none_or(|expiry| expiry < moment.now);
             expired
                 && head
@@ -157,11 +172,11 @@ fn gone(loaded: &Loaded, proof: Proof, partial_now: u64, moment: Moment<'_>) -> 
 
 /// Fences the former holder with a new token, so that it can write no more; charges its attempt and
 /// keeps its text.
-fn fence(change: &mut Change<'_>, round: Option<&Entry>, partial: &KeptPartial) {
+fn fence_holder(change: &mut ThreadChange<'_>, round: Option<&Entry>, partial: &KeptPartial) {
     change.head.token += 1;
     // An external loop submits no steps: the number of its appends between two deaths is not
     // counted.
-    if !change.head.is_own_loop() {
+    if !change.head.is_external_loop() {
         change.head.lost += 1;
     }
     // The holder's time of death is unknown. It lived when it kept a text. The time after that may
@@ -177,9 +192,9 @@ fn fence(change: &mut Change<'_>, round: Option<&Entry>, partial: &KeptPartial) 
     let end = seen.map_or(change.now(), |time| {
         time.plus_millis(SILENCE_MILLIS_MAX).min(change.now())
     });
-    settle_until(change, (None, true), &partial.text, end);
-    keep_partial(change, &partial.text);
-    interrupt(change, |idempotent| !idempotent, &|index| {
-        name_of(round, index)
+    settle_attempt_until(change, (None, true), &partial.text, end);
+    push_partial(change, &partial.text);
+    interrupt_calls(change, |idempotent| !idempotent, &|index| {
+        tool_name_of(round, index)
     });
 }

@@ -1,15 +1,17 @@
 //! A model call that failed, or a step that its driver stopped.
 
-use super::admit::{cap_reached, hand_out};
-use super::round::name_of;
-use super::stop::{count_time, end_by, interrupt, provider_cause, settle, suspend};
+use super::admit::{find_reached_cap, hand_out_step};
+use super::round::tool_name_of;
+use super::stop::{
+    count_time, interrupt_calls, provider_cause, settle_attempt, suspend, terminate,
+};
 use super::submit::LlmFailure;
 use super::{BACKOFF_MILLIS, PARTIAL_BYTES_MAX, RETRIES_MAX, RETRY_AFTER_MILLIS_MAX};
 use crate::error::cut;
-use crate::history::{Entry, ErrorEvent, Event, Partial, Reason, cut_escaped};
+use crate::history::{CommitReason, Entry, ErrorEvent, Event, PartialEvent, cut_escaped};
 use crate::ledger::Usage;
-use crate::plan::Change;
-use crate::thread::{Cause, StepKind};
+use crate::plan::ThreadChange;
+use crate::thread::{StatusCause, StepKind};
 
 /// Prefix of the error codes of ceilings: a host that enforces a ceiling refuses a call by such a
 /// code.
@@ -17,10 +19,14 @@ const CEILING: &str = "ceiling_";
 
 /// Records a failed model call: settles the known usage, then waits for the next attempt, or
 /// suspends.
-pub(super) fn failed(change: &mut Change<'_>, tries: u32, failure: &LlmFailure) -> Reason {
+pub(super) fn apply_failure(
+    change: &mut ThreadChange<'_>,
+    tries: u32,
+    failure: &LlmFailure,
+) -> CommitReason {
     count_time(change);
-    settle(change, failure.usage, failure.sent, &failure.partial);
-    keep_partial(change, &failure.partial);
+    settle_attempt(change, failure.usage, failure.sent, &failure.partial);
+    push_partial(change, &failure.partial);
     let code = cut(&failure.code, 100);
     // A failure that repeats unchanged and may cost something each time is tried twice, not four
     // times.
@@ -31,12 +37,12 @@ pub(super) fn failed(change: &mut Change<'_>, tries: u32, failure: &LlmFailure) 
         .as_ref()
         .and_then(|step| step.failed.as_deref());
     let again = paid && before == Some(code);
-    let wanted = retry_in(tries, failure).filter(|_| !again);
-    let full = change.store_full();
-    let capped = || wanted.and_then(|_| cap_reached(&change.head, change.ceiling()));
+    let wanted = retry_millis(tries, failure).filter(|_| !again);
+    let full = change.store_full_cause();
+    let capped = || wanted.and_then(|_| find_reached_cap(&change.head, change.ceiling()));
     let stop = full.or_else(capped);
     let retry = wanted.filter(|_| stop.is_none());
-    change.push(Event::Error(ErrorEvent {
+    change.push_event(Event::Error(ErrorEvent {
         kind: cut(&failure.kind, 32).to_owned(),
         code: code.to_owned(),
         message: cut(&failure.message, 1_000).to_owned(),
@@ -44,29 +50,29 @@ pub(super) fn failed(change: &mut Change<'_>, tries: u32, failure: &LlmFailure) 
         retry,
     }));
     if let Some(intent) = change.head.intent {
-        end_by(change, intent);
-        return Reason::Cancelled;
+        terminate(change, intent);
+        return CommitReason::Cancelled;
     }
     let Some(millis) = retry else {
-        let cause = stop.unwrap_or_else(|| cause_of(failure, again));
+        let cause = stop.unwrap_or_else(|| failure_cause(failure, again));
         suspend(change, cause);
-        return Reason::Suspended;
+        return CommitReason::Suspended;
     };
     let output = change.head.step.as_ref().map_or(0, |step| step.output);
-    hand_out(change, StepKind::Wait, millis);
+    hand_out_step(change, StepKind::Wait, millis);
     let until = change.now().plus_millis(millis);
     if let Some(step) = &mut change.head.step {
         (step.tries, step.until, step.output) = (tries, Some(until), output);
         step.failed = paid.then(|| code.to_owned());
     }
-    Reason::Error
+    CommitReason::Error
 }
 
 /// Returns the cause of a suspension after a failure: a refusal by a host's ceiling is a limit of
 /// that name, every other failure is the provider's. `again` is true if the attempt before it
 /// failed in the same way, and both may cost something. A wait that the provider asks for is named
 /// in the sentence and, in milliseconds, as the value.
-fn cause_of(failure: &LlmFailure, again: bool) -> Cause {
+fn failure_cause(failure: &LlmFailure, again: bool) -> StatusCause {
     let LlmFailure {
         kind,
         code,
@@ -74,7 +80,7 @@ fn cause_of(failure: &LlmFailure, again: bool) -> Cause {
         ..
     } = failure;
     if code.starts_with(CEILING) {
-        return Cause::new("limit", cut(code, 100), cut(message, 1_000));
+        return StatusCause::new("limit", cut(code, 100), cut(message, 1_000));
     }
     let mut message = cut(message, 900).to_owned();
     if again {
@@ -86,7 +92,7 @@ fn cause_of(failure: &LlmFailure, again: bool) -> Cause {
             "; it asks to wait {seconds} s before the next attempt"
         ));
     }
-    Cause {
+    StatusCause {
         value: failure.retry,
         ..provider_cause(kind, code, &message)
     }
@@ -94,7 +100,7 @@ fn cause_of(failure: &LlmFailure, again: bool) -> Cause {
 
 /// Milliseconds until the next attempt: the time that the provider asks for, at least the backoff;
 /// `None` for no further attempt.
-fn retry_in(tries: u32, failure: &LlmFailure) -> Option<u64> {
+fn retry_millis(tries: u32, failure: &LlmFailure) -> Option<u64> {
     let again = matches!(failure.kind.as_str(), "transient" | "rate-limited");
     let asked = failure.retry.unwrap_or(0);
     if !again || tries >= RETRIES_MAX || asked > RETRY_AFTER_MILLIS_MAX {
@@ -105,36 +111,36 @@ fn retry_in(tries: u32, failure: &LlmFailure) -> Option<u64> {
 
 /// Records a step that its driver stopped, for a cancel or for its person. Calls that may run again
 /// stay open unless the run ends.
-pub(super) fn stopped(
-    change: &mut Change<'_>,
+pub(super) fn apply_driver_stop(
+    change: &mut ThreadChange<'_>,
     round: Option<&Entry>,
     failure: &LlmFailure,
-) -> Reason {
-    let names = |index| name_of(round, index);
+) -> CommitReason {
+    let names = |index| tool_name_of(round, index);
     count_time(change);
-    settle(change, failure.usage, failure.sent, &failure.partial);
-    keep_partial(change, &failure.partial);
+    settle_attempt(change, failure.usage, failure.sent, &failure.partial);
+    push_partial(change, &failure.partial);
     if let Some(intent) = change.head.intent {
-        interrupt(change, |_| true, &names);
-        end_by(change, intent);
-        return Reason::Cancelled;
+        interrupt_calls(change, |_| true, &names);
+        terminate(change, intent);
+        return CommitReason::Cancelled;
     }
-    interrupt(change, |idempotent| !idempotent, &names);
+    interrupt_calls(change, |idempotent| !idempotent, &names);
     suspend(
         change,
-        Cause::new(
+        StatusCause::new(
             "error",
             "stopped",
             "the driver stopped the run: resume to go on",
         ),
     );
-    Reason::Suspended
+    CommitReason::Suspended
 }
 
-pub(super) fn keep_partial(change: &mut Change<'_>, partial: &str) {
+pub(super) fn push_partial(change: &mut ThreadChange<'_>, partial: &str) {
     if !partial.is_empty() {
         let text = cut_escaped(partial, PARTIAL_BYTES_MAX).to_owned();
-        change.push(Event::Partial(Partial { text }));
+        change.push_event(Event::Partial(PartialEvent { text }));
     }
 }
 
@@ -155,7 +161,7 @@ mod tests {
                 retry,
                 ..LlmFailure::default()
             };
-            cause_of(&failure, again)
+            failure_cause(&failure, again)
         };
         let asked = "slow down; it asks to wait 901 s before the next attempt (http_429)";
         for (retry, again, message) in [
@@ -189,7 +195,7 @@ mod tests {
             ("unheard-of", None, 0, None),
         ] {
             assert_eq!(
-                retry_in(tries, &failure(kind, asked)),
+                retry_millis(tries, &failure(kind, asked)),
                 expected,
                 "{kind} {asked:?} {tries}"
             );

@@ -7,27 +7,27 @@
 
 use super::{MAIL_BYTES_MAX, MAIL_MAX};
 use crate::error::Error;
-use crate::history::{Event, Message, Role, Speaker, speaker};
+use crate::history::{Event, Message, MessageRole, ProviderRole, provider_role};
 use crate::json;
-use crate::plan::{Change, ENTRY_BYTES_MAX, Expect, Write};
-use crate::thread::Cause;
+use crate::plan::{ENTRY_BYTES_MAX, StoreWrite, ThreadChange, WriteCondition};
+use crate::thread::StatusCause;
 use crate::{id, key};
 
 /// A message that waits in the inbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Mail {
+pub struct InboxMessage {
     /// Key of its record.
     pub key: String,
     /// The message; `None` if its record is missing or cannot be read.
     pub message: Option<Message>,
 }
 
-impl Mail {
+impl InboxMessage {
     /// Bytes of the message as JSON text.
-    pub fn bytes(&self) -> usize {
+    pub fn json_bytes(&self) -> usize {
         self.message
             .as_ref()
-            .map_or(0, |message| json::text(message).len())
+            .map_or(0, |message| json::to_text(message).len())
     }
 }
 
@@ -40,10 +40,13 @@ const ENTRY_ROOM_BYTES: usize = 16 << 10;
 
 /// Puts a message into the inbox of a thread that is held, or whose calls are open. `change.mail`
 /// is the mail that waits.
-pub(super) fn mail_write(change: &mut Change<'_>, message: &Message) -> Result<(), Error> {
-    let value = json::text(message);
-    let waiting: usize = change.mail.iter().map(Mail::bytes).sum();
-    if change.head.mail() >= MAIL_MAX || waiting + value.len() > MAIL_BYTES_MAX {
+pub(super) fn push_inbox_message(
+    change: &mut ThreadChange<'_>,
+    message: &Message,
+) -> Result<(), Error> {
+    let value = json::to_text(message);
+    let waiting: usize = change.mail.iter().map(InboxMessage::json_bytes).sum();
+    if change.head.mail_count() >= MAIL_MAX || waiting + value.len() > MAIL_BYTES_MAX {
         return Err(Error::Busy {
             thread: change.thread.id.clone(),
             holder: change.head.holder.clone().unwrap_or_default(),
@@ -57,39 +60,39 @@ pub(super) fn mail_write(change: &mut Change<'_>, message: &Message) -> Result<(
 }
 
 /// Returns the write of a message into the inbox of a chain.
-pub(super) fn inbox_write(chain: &str, number: u64, value: String) -> Write {
-    Write::Put {
+pub(super) fn inbox_write(chain: &str, number: u64, value: String) -> StoreWrite {
+    StoreWrite::Put {
         collection: key::INBOX,
-        key: key::join(&[&id::key(chain), &key::number(number)]),
-        expect: Expect::Absent,
+        key: key::join(&[&id::key(chain), &key::encode_number(number)]),
+        expect: WriteCondition::Absent,
         value,
     }
 }
 
 /// Takes the messages out of the inbox: each becomes an event and its record goes, in the same
 /// commit. Returns the number of readable messages. A lost message becomes an event that says so,
-/// which by itself is no reason to ask a model: see [`only_lost_mail`].
-pub(super) fn take_mail(change: &mut Change<'_>) -> usize {
+/// which by itself is no reason to ask a model: see [`lost_mail_cause`].
+pub(super) fn take_mail(change: &mut ThreadChange<'_>) -> usize {
     let mut taken = 0;
     let root = id::key(&change.thread.chain);
-    let bytes = |event: &Event| json::text(event).len();
+    let bytes = |event: &Event| json::to_text(event).len();
     let mut used: usize = change.events.iter().map(bytes).sum();
     for mail in std::mem::take(&mut change.mail) {
         let lost = mail.message.is_none();
-        let notice = || Message::text(Role::User, LOST_MESSAGE);
+        let notice = || Message::text(MessageRole::User, LOST_MESSAGE);
         let event = Event::Message(mail.message.unwrap_or_else(notice));
         used += bytes(&event);
-        let next = key::join(&[&root, &key::number(change.head.mail_from)]);
+        let next = key::join(&[&root, &key::encode_number(change.head.mail_from)]);
         if mail.key != next || used > ENTRY_BYTES_MAX - ENTRY_ROOM_BYTES {
             break;
         }
-        let index = change.push(event);
+        let index = change.push_event(event);
         match lost {
             true => change.lost_mail.push(index),
             false => taken += 1,
         }
         change.head.mail_from += 1;
-        change.extra.push(Write::Delete {
+        change.extra.push(StoreWrite::Delete {
             collection: key::INBOX,
             key: mail.key,
         });
@@ -99,20 +102,20 @@ pub(super) fn take_mail(change: &mut Change<'_>) -> usize {
 
 /// Returns the cause for not asking a model: everything to answer since its last message are
 /// messages that are lost.
-pub(super) fn only_lost_mail(change: &Change<'_>) -> Option<Cause> {
+pub(super) fn lost_mail_cause(change: &ThreadChange<'_>) -> Option<StatusCause> {
     if change.lost_mail.is_empty() {
         return None;
     }
-    let mut asked = change.loaded().head.value.asked;
+    let mut asked = change.loaded_thread().head.value.asked;
     for (index, event) in (0..).zip(&change.events) {
-        match speaker(event) {
+        match provider_role(event) {
             Some(_) if change.lost_mail.contains(&index) => {}
-            Some(Speaker::Assistant) => asked = false,
-            Some(Speaker::User | Speaker::Tool) => asked = true,
+            Some(ProviderRole::Assistant) => asked = false,
+            Some(ProviderRole::User | ProviderRole::Tool) => asked = true,
             None => {}
         }
     }
     let message = "a message that was sent to it is lost, because its record in the store is missing or cannot be \
                    read: send it again, or resume to go on without it";
-    (!asked).then(|| Cause::new("error", "message_lost", message))
+    (!asked).then(|| StatusCause::new("error", "message_lost", message))
 }

@@ -3,19 +3,18 @@
 //! close.
 //!
 //! Nothing here waits or calls. A step is named by the version that hands it out; `submit` answers
-//! it and gets the next. Every decision may be repeated: [`Decision::Repeat`] says that it was made
+//! it and gets the next. Every decision may be repeated: [`CommitDecision::Repeat`] says that it was made
 //! already.
 
 mod admit;
 mod append;
 mod children;
 mod claim;
+mod external_hold;
+mod external_loop;
 mod failure;
 mod finish_reason;
-mod late;
 mod mail;
-mod money;
-mod own;
 mod reply;
 mod round;
 mod signal;
@@ -23,26 +22,28 @@ mod start;
 mod step;
 mod stop;
 mod submit;
+mod usage_correction;
 
-pub(crate) use admit::cap_reached;
-pub use append::{Append, append};
+pub(crate) use admit::find_reached_cap;
+pub use append::{AppendRequest, append};
 pub use children::{
-    ANSWER_BYTES_MAX, Child, DEPTH_MAX, Kit, Prepared, SENT_BYTES_MAX, SPAWNS_MAX, Spawning,
-    Waiting, end, swept, tell, within,
+    ANSWER_BYTES_MAX, ChildSnapshot, DEPTH_MAX, DecisionInputs, PreparedCall, SENT_BYTES_MAX,
+    SPAWNS_MAX, SpawnRequest, WaitRequest, apply_intent, child_bounds, finish_propagation,
+    propagate_intent,
 };
-pub use claim::{KeptPartial, Proof, claim, recover};
-pub use mail::Mail;
-pub use money::{Attempt, Bill, Estimate, HoldRequest, attempt_key, hold, settle};
-pub use own::{Ending, Failed, close, open};
-pub use reply::{Completion, ReplyBlock};
+pub use claim::{HolderProof, KeptPartial, claim, recover};
+pub use external_hold::{Attempt, CallBill, HoldEstimate, HoldRequest, attempt_key, hold, settle};
+pub use external_loop::{LoopEnding, LoopFailure, close, open};
+pub use mail::InboxMessage;
+pub use reply::{LlmCompletion, ReplyBlock};
 pub use round::{ToolOutcome, ToolState};
-pub use signal::{Raise, Signal, signal};
+pub use signal::{CapRaise, Signal, signal};
 pub use start::{StartRequest, is_start_refused, start};
-pub use step::{Call, Step, step};
-pub use submit::{LlmFailure, Outcome, Submission, submit};
+pub use step::{Step, StepCall, pending_step};
+pub use submit::{LlmFailure, StepOutcome, StepSubmission, submit};
 
 use crate::error::Error;
-use crate::plan::Plan;
+use crate::plan::CommitPlan;
 
 /// Longest time of a model call whose model names none: 128,000 output tokens at 40 a second. A
 /// host bounds silence by itself, and the cap on duration bounds the run.
@@ -54,7 +55,7 @@ pub const LEASE_GRACE_MILLIS: u64 = 15_000;
 /// moves its deadline.
 pub const OPEN_MILLIS_MAX: u64 = 3_600_000;
 /// Request name of such a lease: no caller can name a request so.
-const NAME_OF_OPEN: &str = "\0open";
+const OPEN_REQUEST_NAME: &str = "\0open";
 /// Attempts of one request after the first.
 pub const RETRIES_MAX: u32 = 3;
 /// Wait before the first retry; it doubles with each.
@@ -71,7 +72,7 @@ pub const SILENCE_MILLIS_MAX: u64 = 20_000;
 /// Rounds in a row in which no call could be run, before the run suspends.
 pub const BAD_ROUNDS_MAX: u32 = 3;
 /// Steps in a row lost to dead holders, before the run suspends.
-pub const LOST_MAX: u32 = 3;
+pub const LOST_STEPS_MAX: u32 = 3;
 /// Least output tokens that an attempt is lowered to where money is short.
 pub const OUTPUT_TOKENS_FLOOR: u64 = 256;
 /// Most calls of one reply that are run; the others are refused, and the model is told.
@@ -86,7 +87,7 @@ pub const REPLY_BYTES_MAX: usize = 500 << 10;
 pub const BLOCK_BYTES: usize = 1_536;
 /// Most bytes, as JSON text, of the answers of the runner's own tools to the calls of one reply,
 /// apart from a sentence for each.
-pub const OWN_ANSWERS_BYTES_MAX: usize = 96 << 10;
+pub const BUILTIN_ANSWERS_BYTES_MAX: usize = 96 << 10;
 /// Most bytes of a tool's name and of a model's id of a call that are kept: valid ones are shorter.
 pub const CALL_NAME_BYTES_MAX: usize = 128;
 /// Most bytes of the sentence that tells a model why a call was refused.
@@ -103,12 +104,12 @@ pub const MAIL_BYTES_MAX: usize = 400 << 10;
 
 /// Outcome of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Decision {
+pub enum CommitDecision {
     /// The request was decided before: the pending step is the answer.
     Repeat,
     /// The plan is to be committed; the pending step of its head is the answer.
-    Commit(Box<Plan>),
+    Commit(Box<CommitPlan>),
     /// The plan is to be committed, and the answer is the error all the same: a fenced driver
     /// reported usage.
-    Late(Box<Plan>, Error),
+    CommitThenFail(Box<CommitPlan>, Error),
 }

@@ -1,32 +1,34 @@
 //! A reply of the model: it is settled and recorded, and either ends the run or opens a round of
 //! calls.
 
-use super::admit::{Try, admit};
-use super::children::{Child, Done, Prepared, Waiting, go_on, perform};
+use super::admit::{AttemptNeeds, admit_attempt};
+use super::children::{
+    ChildSnapshot, PerformedCall, PreparedCall, WaitRequest, next_step, perform_call,
+};
 use super::finish_reason::FinishReason;
 use super::mail::take_mail;
-use super::round::fit;
-use super::stop::{count_time, end_by, finish, settle, settle_estimated, suspend};
+use super::round::cut_to_fit;
+use super::stop::{count_time, finish_run, settle_attempt, settle_estimated, suspend, terminate};
 use super::{
-    BAD_ROUNDS_MAX, BLOCK_BYTES, CALL_NAME_BYTES_MAX, CALLS_MAX, OWN_ANSWERS_BYTES_MAX,
+    BAD_ROUNDS_MAX, BLOCK_BYTES, BUILTIN_ANSWERS_BYTES_MAX, CALL_NAME_BYTES_MAX, CALLS_MAX,
     REFUSAL_BYTES_MAX, REPLY_BYTES_MAX,
 };
 use crate::error::{Error, cut};
 use crate::estimate;
 use crate::history::{
-    AssistantText, Event, Message, Partial, Reason, ResultEvent, Role, State, Thinking, ToolResult,
-    ToolUse, cut_escaped, escaped_bytes,
+    AssistantText, CommitReason, Event, Message, MessageRole, PartialEvent, ResultEvent,
+    ThinkingEvent, ToolResult, ToolResultState, ToolUse, cut_escaped, escaped_bytes,
 };
-use crate::json::{self, Fields, ToJson, record::record};
+use crate::json::{self, ObjectWriter, ToJson, record::record};
 use crate::ledger::Usage;
 use crate::money::NanoUsd;
-use crate::plan::Change;
-use crate::settings::{Pin, is_builtin};
-use crate::thread::{Cause, Round, RoundCall};
+use crate::plan::ThreadChange;
+use crate::settings::{PinnedSettings, is_builtin_tool};
+use crate::thread::{RoundCall, StatusCause, ToolRound};
 
 /// A model's reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Completion {
+pub struct LlmCompletion {
     /// Blocks of the reply, in order.
     pub blocks: Vec<ReplyBlock>,
     /// The provider's word for the end of the reply: see [`FinishReason`].
@@ -37,7 +39,7 @@ pub struct Completion {
     pub session: Option<String>,
 }
 
-record!(write Completion { blocks, finish, usage, session });
+record!(write LlmCompletion { blocks, finish, usage, session });
 
 /// One block of a reply, as a driver submits it: see [`ReplyBlock::parse_all`].
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -69,7 +71,7 @@ pub enum ReplyBlock {
 
 impl ToJson for ReplyBlock {
     fn write(&self, out: &mut String) {
-        let mut fields = Fields::new(out);
+        let mut fields = ObjectWriter::new(out);
         match self {
             Self::Text { text } => fields.add("type", "text").add("text", text),
             Self::Thinking { text, raw } => fields
@@ -88,11 +90,11 @@ impl ToJson for ReplyBlock {
                 .add("arguments", arguments)
                 .add_present("raw", raw),
         }
-        .end();
+        .finish();
     }
 }
 
-struct Flat {
+struct FlatBlock {
     kind: String,
     text: String,
     raw: Option<String>,
@@ -101,14 +103,14 @@ struct Flat {
     arguments: String,
 }
 
-record!(read Flat {
+record!(read FlatBlock {
     kind as "type", text or default, raw or default, id or default, name or default, arguments or default
 });
 
 impl ReplyBlock {
     /// Reads the JSON list of blocks that `llm.completion` documents.
     pub fn parse_all(text: &str) -> Result<Vec<Self>, Error> {
-        let flat: Vec<Flat> = json::read(text).map_err(|e| {
+        let flat: Vec<FlatBlock> = json::read(text).map_err(|e| {
             Error::invalid(
                 "completion.blocks",
                 text,
@@ -128,7 +130,7 @@ impl ReplyBlock {
                     arguments: block.arguments,
                     raw: block.raw,
                 }),
-                kind => Err(Error::unknown(
+                kind => Err(Error::invalid_name(
                     "completion.blocks.type",
                     kind,
                     "is not a block",
@@ -139,7 +141,7 @@ impl ReplyBlock {
     }
 
     /// Most bytes that the block takes in an entry.
-    fn bytes(&self) -> usize {
+    fn entry_bytes(&self) -> usize {
         BLOCK_BYTES
             + match self {
                 Self::Text { text } => escaped_bytes(text),
@@ -160,17 +162,17 @@ impl ReplyBlock {
 }
 
 /// Records a reply, and decides the next step or the end of the run.
-pub(super) fn replied(
-    change: &mut Change<'_>,
-    pin: &Pin,
-    completion: Completion,
-    prepared: Vec<Option<Prepared>>,
-) -> Result<Reason, Error> {
+pub(super) fn apply_completion(
+    change: &mut ThreadChange<'_>,
+    pin: &PinnedSettings,
+    completion: LlmCompletion,
+    prepared: Vec<Option<PreparedCall>>,
+) -> Result<CommitReason, Error> {
     let reported = completion.usage;
     let (finish_word, duration) = (cut(&completion.finish, 64).to_owned(), count_time(change));
     let usage = reported.unwrap_or_else(|| estimate_usage(change, &completion.blocks));
     let spend = match reported {
-        Some(usage) => settle(change, Some(usage), true, ""),
+        Some(usage) => settle_attempt(change, Some(usage), true, ""),
         None => settle_estimated(change, usage),
     };
     change.head.counters.turns += 1;
@@ -187,36 +189,38 @@ pub(super) fn replied(
     if completion
         .blocks
         .iter()
-        .map(ReplyBlock::bytes)
+        .map(ReplyBlock::entry_bytes)
         .sum::<usize>()
         > REPLY_BYTES_MAX
     {
-        return Ok(too_large(change, &completion.blocks, result));
+        return Ok(keep_oversized_reply(change, &completion.blocks, result));
     }
-    let calls = record(change, completion.blocks);
+    let calls = push_blocks(change, completion.blocks);
     if let Some(usage) = reported {
         change.head.context = usage.context().saturating_add(usage.output);
     }
     change.counted = reported.is_some();
     let word = result.finish.clone();
-    change.push(Event::Result(result));
+    change.push_event(Event::Result(result));
     if calls.is_empty() {
-        return ended(change, pin, &word);
+        return apply_final_reply(change, pin, &word);
     }
     let calls = calls
         .into_iter()
         .zip(prepared.into_iter().chain(std::iter::repeat(None)));
-    round(change, pin, calls.collect(), &word)
+    open_round(change, pin, calls.collect(), &word)
 }
 
 /// Estimates the tokens of a reply whose provider reported none: the output by its text, the input
 /// by the estimated context.
-fn estimate_usage(change: &Change<'_>, blocks: &[ReplyBlock]) -> Usage {
+fn estimate_usage(change: &ThreadChange<'_>, blocks: &[ReplyBlock]) -> Usage {
     let output = blocks.iter().map(|block| match block {
-        ReplyBlock::Text { text } | ReplyBlock::Thinking { text, .. } => estimate::tokens(text),
+        ReplyBlock::Text { text } | ReplyBlock::Thinking { text, .. } => {
+            estimate::estimate_tokens(text)
+        }
         ReplyBlock::ToolUse {
             name, arguments, ..
-        } => estimate::tokens(name).saturating_add(estimate::tokens(arguments)),
+        } => estimate::estimate_tokens(name).saturating_add(estimate::estimate_tokens(arguments)),
     });
     Usage {
         input: change.head.context,
@@ -225,7 +229,11 @@ fn estimate_usage(change: &Change<'_>, blocks: &[ReplyBlock]) -> Usage {
     }
 }
 
-fn too_large(change: &mut Change<'_>, blocks: &[ReplyBlock], result: ResultEvent) -> Reason {
+fn keep_oversized_reply(
+    change: &mut ThreadChange<'_>,
+    blocks: &[ReplyBlock],
+    result: ResultEvent,
+) -> CommitReason {
     let text: String = blocks
         .iter()
         .filter_map(|block| {
@@ -237,17 +245,20 @@ fn too_large(change: &mut Change<'_>, blocks: &[ReplyBlock], result: ResultEvent
         })
         .collect();
     let text = cut_escaped(&text, super::PARTIAL_BYTES_MAX).to_owned();
-    change.push(Event::Partial(Partial { text }));
-    change.push(Event::Result(result));
+    change.push_event(Event::Partial(PartialEvent { text }));
+    change.push_event(Event::Result(result));
     let message =
         format!("the reply is larger than {REPLY_BYTES_MAX} bytes and was kept as a partial only");
-    suspend(change, Cause::new("error", "reply_too_large", message));
-    Reason::Suspended
+    suspend(
+        change,
+        StatusCause::new("error", "reply_too_large", message),
+    );
+    CommitReason::Suspended
 }
 
 /// Adds the blocks as events; returns the indexes of the calls. Text is a message if the reply
 /// calls nothing, and narration beside calls otherwise.
-fn record(change: &mut Change<'_>, blocks: Vec<ReplyBlock>) -> Vec<u32> {
+fn push_blocks(change: &mut ThreadChange<'_>, blocks: Vec<ReplyBlock>) -> Vec<u32> {
     let calls_any = blocks
         .iter()
         .any(|block| matches!(block, ReplyBlock::ToolUse { .. }));
@@ -255,13 +266,13 @@ fn record(change: &mut Change<'_>, blocks: Vec<ReplyBlock>) -> Vec<u32> {
     for block in blocks {
         match block {
             ReplyBlock::Text { text } if calls_any => {
-                change.push(Event::AssistantText(AssistantText { text }));
+                change.push_event(Event::AssistantText(AssistantText { text }));
             }
             ReplyBlock::Text { text } => {
-                change.push(Event::Message(Message::text(Role::Assistant, text)));
+                change.push_event(Event::Message(Message::text(MessageRole::Assistant, text)));
             }
             ReplyBlock::Thinking { text, raw } => {
-                change.push(Event::Thinking(Thinking { text, raw }));
+                change.push_event(Event::Thinking(ThinkingEvent { text, raw }));
             }
             ReplyBlock::ToolUse {
                 id,
@@ -269,7 +280,7 @@ fn record(change: &mut Change<'_>, blocks: Vec<ReplyBlock>) -> Vec<u32> {
                 arguments,
                 raw,
             } => {
-                calls.push(change.push(Event::ToolUse(ToolUse {
+                calls.push(change.push_event(Event::ToolUse(ToolUse {
                     name: cut(&name, CALL_NAME_BYTES_MAX).to_owned(),
                     arguments,
                     id: cut(&id, CALL_NAME_BYTES_MAX).to_owned(),
@@ -282,13 +293,17 @@ fn record(change: &mut Change<'_>, blocks: Vec<ReplyBlock>) -> Vec<u32> {
 }
 
 /// Handles a reply without calls: the run is over, unless mail waits.
-fn ended(change: &mut Change<'_>, pin: &Pin, word: &str) -> Result<Reason, Error> {
+fn apply_final_reply(
+    change: &mut ThreadChange<'_>,
+    pin: &PinnedSettings,
+    word: &str,
+) -> Result<CommitReason, Error> {
     let text = change
         .events
         .iter()
         .filter_map(|event| {
             if let Event::Message(message) = event {
-                Some(message.joined())
+                Some(message.joined_text())
             } else {
                 None
             }
@@ -298,27 +313,27 @@ fn ended(change: &mut Change<'_>, pin: &Pin, word: &str) -> Result<Reason, Error
     let waiting = !change.mail.is_empty();
     take_mail(change);
     if let Some(intent) = change.head.intent {
-        change.seal();
-        end_by(change, intent);
-        return Ok(Reason::Cancelled);
+        change.count_messages();
+        terminate(change, intent);
+        return Ok(CommitReason::Cancelled);
     }
     if waiting {
-        change.seal();
-        admit(change, pin, Try::default());
-        return Ok(Reason::AssistantTurn);
+        change.count_messages();
+        admit_attempt(change, pin, AttemptNeeds::default());
+        return Ok(CommitReason::AssistantTurn);
     }
-    change.seal();
-    if let Some(cause) = not_whole(word, &text) {
+    change.count_messages();
+    if let Some(cause) = incomplete_reply_cause(word, &text) {
         suspend(change, cause);
-        return Ok(Reason::Suspended);
+        return Ok(CommitReason::Suspended);
     }
-    finish(change, &text);
-    Ok(Reason::RunFinished)
+    finish_run(change, &text);
+    Ok(CommitReason::RunFinished)
 }
 
 /// Returns the cause why a reply without calls does not end the run: it was cut, withheld, or says
 /// nothing.
-fn not_whole(word: &str, text: &str) -> Option<Cause> {
+fn incomplete_reply_cause(word: &str, text: &str) -> Option<StatusCause> {
     let (code, message) = match FinishReason::parse(word) {
         FinishReason::Length => (
             "reply_truncated",
@@ -342,45 +357,45 @@ fn not_whole(word: &str, text: &str) -> Option<Cause> {
         ),
         FinishReason::Stop | FinishReason::ToolUse => return None,
     };
-    Some(Cause::new("error", code, message))
+    Some(StatusCause::new("error", code, message))
 }
 
 /// State of the calls of a reply while they are decided.
 #[derive(Default)]
-struct Calls {
+struct ReplyCalls {
     /// Calls that have no result yet.
     open: Vec<RoundCall>,
     /// Longest time of a call that a driver runs, in milliseconds.
     timeout: u64,
     /// The children of the call that waits, if one does.
-    waiting: Option<Waiting>,
+    waiting: Option<WaitRequest>,
     /// Children that were spawned.
-    spawned: Vec<Child>,
+    spawned: Vec<ChildSnapshot>,
     /// Number of calls of the runner's own tools.
     own: usize,
     /// Bytes of the answers, as JSON text.
     bytes: usize,
     /// Cause that stops the run: the first cap that did not allow a call, or that the reply is not
     /// whole.
-    stop: Option<Cause>,
+    stop: Option<StatusCause>,
     /// Reason why no call of the reply is run: the reply is not whole.
     not_run: Option<String>,
 }
 
 /// Handles a reply with calls. Calls that cannot be run, and calls of the runner's own tools, get
 /// their result at once; the others are handed out; a wait comes last.
-fn round(
-    change: &mut Change<'_>,
-    pin: &Pin,
-    asked: Vec<(u32, Option<Prepared>)>,
+fn open_round(
+    change: &mut ThreadChange<'_>,
+    pin: &PinnedSettings,
+    asked: Vec<(u32, Option<PreparedCall>)>,
     word: &str,
-) -> Result<Reason, Error> {
-    let mut calls = Calls {
-        not_run: why_not_run(word),
-        ..Calls::default()
+) -> Result<CommitReason, Error> {
+    let mut calls = ReplyCalls {
+        not_run: not_run_reason(word),
+        ..ReplyCalls::default()
     };
     for (place, (index, prepared)) in asked.into_iter().enumerate() {
-        call(change, pin, (place, index), prepared, &mut calls)?;
+        decide_call(change, pin, (place, index), prepared, &mut calls)?;
     }
     // The model can repeat a cut reply with less in it. A reply that was withheld, or that ended in
     // an unknown way, needs a person.
@@ -388,20 +403,20 @@ fn round(
         FinishReason::parse(word),
         FinishReason::ContentFilter | FinishReason::Unknown
     );
-    if withheld && let Some(cause) = not_whole(word, "") {
+    if withheld && let Some(cause) = incomplete_reply_cause(word, "") {
         calls.stop = Some(cause);
     }
-    change.head.round = (!calls.open.is_empty()).then_some(Round {
+    change.head.round = (!calls.open.is_empty()).then_some(ToolRound {
         version: change.version(),
         calls: calls.open,
     });
     if let Some(intent) = change.head.intent {
-        let names: Vec<String> = change.events.iter().map(called).collect();
-        super::stop::interrupt(change, |_| true, &|index| names[index as usize].clone());
+        let names: Vec<String> = change.events.iter().map(called_tool_name).collect();
+        super::stop::interrupt_calls(change, |_| true, &|index| names[index as usize].clone());
         take_mail(change);
-        change.seal();
-        end_by(change, intent);
-        return Ok(Reason::Cancelled);
+        change.count_messages();
+        terminate(change, intent);
+        return Ok(CommitReason::Cancelled);
     }
     let ran = change.head.round.is_some() || calls.own > 0;
     change.head.bad_rounds = if ran { 0 } else { change.head.bad_rounds + 1 };
@@ -410,46 +425,54 @@ fn round(
             "the model made {BAD_ROUNDS_MAX} rounds in a row in which no call could be run"
         );
         change.head.bad_rounds = 0;
-        calls.stop = Some(Cause::new("error", "bad_tool_rounds", message));
+        calls.stop = Some(StatusCause::new("error", "bad_tool_rounds", message));
     }
     if let Some(cause) = calls.stop {
-        change.seal();
+        change.count_messages();
         suspend(change, cause);
         // Spawned children are more than the truth about what has happened: the margin of a full
         // store is not for them.
         change.closing &= calls.spawned.is_empty();
-        return Ok(Reason::Suspended);
+        return Ok(CommitReason::Suspended);
     }
     let spawned = calls.spawned;
-    let waiting = calls.waiting.map(|waiting| waiting.beside(change, spawned));
-    go_on(change, pin, waiting.as_ref(), calls.timeout)?;
-    Ok(Reason::AssistantTurn)
+    let waiting = calls
+        .waiting
+        .map(|waiting| waiting.with_reply_changes(change, spawned));
+    next_step(change, pin, waiting.as_ref(), calls.timeout)?;
+    Ok(CommitReason::AssistantTurn)
 }
 
 /// Decides one call of a reply.
-fn call(
-    change: &mut Change<'_>,
-    pin: &Pin,
+fn decide_call(
+    change: &mut ThreadChange<'_>,
+    pin: &PinnedSettings,
     (place, index): (usize, u32),
-    prepared: Option<Prepared>,
-    calls: &mut Calls,
+    prepared: Option<PreparedCall>,
+    calls: &mut ReplyCalls,
 ) -> Result<(), Error> {
     let Some(Event::ToolUse(used)) = change.events.get(index as usize).cloned() else {
         return Ok(());
     };
-    let tool = pin.tool(&used.name);
-    let refused = calls.not_run.clone().or_else(|| refusal(pin, &used, place));
+    let tool = pin.find_tool(&used.name);
+    let refused = calls
+        .not_run
+        .clone()
+        .or_else(|| call_refusal_text(pin, &used, place));
     // Each answer gets half of the rest, so that the last one has room, too.
-    let share = (OWN_ANSWERS_BYTES_MAX.saturating_sub(calls.bytes) / 2).max(REFUSAL_BYTES_MAX);
+    let share = (BUILTIN_ANSWERS_BYTES_MAX.saturating_sub(calls.bytes) / 2).max(REFUSAL_BYTES_MAX);
     let result = match (refused, prepared) {
-        (Some(text), _) => (cut(&text, REFUSAL_BYTES_MAX).to_owned(), State::Denied),
+        (Some(text), _) => (
+            cut(&text, REFUSAL_BYTES_MAX).to_owned(),
+            ToolResultState::Denied,
+        ),
         // The thread is to end: nothing more is performed, and calls without a result are
         // interrupted.
         (None, Some(_)) if change.head.intent.is_some() => {
-            calls.open.push(open(index, true, false));
+            calls.open.push(new_round_call(index, true, false));
             return Ok(());
         }
-        (None, None) if tool.is_some_and(|tool| is_builtin(&tool.name)) => {
+        (None, None) if tool.is_some_and(|tool| is_builtin_tool(&tool.name)) => {
             return Err(Error::Corrupt(format!(
                 "nobody prepared the call of {}",
                 used.name
@@ -458,43 +481,48 @@ fn call(
         (None, None) => {
             calls.timeout = calls.timeout.max(tool.map_or(0, |tool| tool.timeout));
             let idempotent = tool.is_some_and(|tool| tool.idempotent);
-            calls.open.push(open(index, idempotent, false));
+            calls.open.push(new_round_call(index, idempotent, false));
             return Ok(());
         }
-        (None, Some(Prepared::Wait(waiting))) if calls.waiting.is_none() => {
+        (None, Some(PreparedCall::Wait(waiting))) if calls.waiting.is_none() => {
             calls.waiting = Some(waiting);
-            calls.open.push(open(index, true, true));
+            calls.open.push(new_round_call(index, true, true));
             return Ok(());
         }
         (None, Some(prepared)) => {
             calls.own += 1;
-            match perform(change, prepared, share, &mut calls.spawned)? {
-                Done::Answered(text, failed) => {
-                    (text, if failed { State::Denied } else { State::Done })
-                }
-                Done::Stops(text, cause) => {
+            match perform_call(change, prepared, share, &mut calls.spawned)? {
+                PerformedCall::Answered(text, failed) => (
+                    text,
+                    if failed {
+                        ToolResultState::Denied
+                    } else {
+                        ToolResultState::Done
+                    },
+                ),
+                PerformedCall::Stops(text, cause) => {
                     calls.stop.get_or_insert(cause);
-                    (text, State::Denied)
+                    (text, ToolResultState::Denied)
                 }
             }
         }
     };
     let (text, state) = result;
-    let text = fit(text, share);
+    let text = cut_to_fit(text, share);
     calls.bytes += escaped_bytes(&text);
-    change.push(Event::ToolResult(ToolResult {
+    change.push_event(Event::ToolResult(ToolResult {
         version: change.version(),
         index,
         name: used.name,
         text,
-        failed: state == State::Denied,
+        failed: state == ToolResultState::Denied,
         state,
         cost: NanoUsd::ZERO,
     }));
     Ok(())
 }
 
-fn open(index: u32, idempotent: bool, waits: bool) -> RoundCall {
+fn new_round_call(index: u32, idempotent: bool, waits: bool) -> RoundCall {
     RoundCall {
         index,
         idempotent,
@@ -502,7 +530,7 @@ fn open(index: u32, idempotent: bool, waits: bool) -> RoundCall {
     }
 }
 
-fn called(event: &Event) -> String {
+fn called_tool_name(event: &Event) -> String {
     match event {
         Event::ToolUse(call) => call.name.clone(),
         _ => String::new(),
@@ -511,7 +539,7 @@ fn called(event: &Event) -> String {
 
 /// Returns the reason, as a sentence for the model, why no call of a reply with this finish word is
 /// run. The part that is missing may have changed the purpose of the others.
-fn why_not_run(word: &str) -> Option<String> {
+fn not_run_reason(word: &str) -> Option<String> {
     Some(match FinishReason::parse(word) {
         FinishReason::Stop | FinishReason::ToolUse => return None,
         FinishReason::Length => {
@@ -526,7 +554,7 @@ fn why_not_run(word: &str) -> Option<String> {
 }
 
 /// Returns the reason, as a sentence for the model, why a call cannot be run.
-fn refusal(pin: &Pin, call: &ToolUse, place: usize) -> Option<String> {
+fn call_refusal_text(pin: &PinnedSettings, call: &ToolUse, place: usize) -> Option<String> {
     let names = || {
         pin.tools
             .iter()
@@ -536,7 +564,7 @@ fn refusal(pin: &Pin, call: &ToolUse, place: usize) -> Option<String> {
     if place >= CALLS_MAX {
         return Some(format!("not run: at most {CALLS_MAX} calls in one reply"));
     }
-    if pin.tool(&call.name).is_none() {
+    if pin.find_tool(&call.name).is_none() {
         let name = cut(&call.name, 64);
         return Some(
             match (
@@ -557,7 +585,7 @@ fn refusal(pin: &Pin, call: &ToolUse, place: usize) -> Option<String> {
         );
     }
     match json::parse(&call.arguments) {
-        Ok(json::Value::Object(_)) => None,
+        Ok(json::JsonValue::Object(_)) => None,
         Ok(_) => Some("the arguments are not a JSON object: call again with {...}".into()),
         Err(e) => Some(format!(
             "the arguments are not JSON ({e}): call again with a JSON object"

@@ -1,15 +1,15 @@
 //! The results of a round of calls, recorded together in the order of the calls.
 
 use super::ROUND_BYTES_MAX;
-use super::children::{Waiting, go_on};
-use super::stop::{count_time, end_by, interrupt, spend};
+use super::children::{WaitRequest, next_step};
+use super::stop::{count_time, interrupt_calls, record_tool_cost, terminate};
 use crate::error::Error;
-use crate::history::{Entry, Event, Reason, State, ToolResult, cut_escaped};
+use crate::history::{CommitReason, Entry, Event, ToolResult, ToolResultState, cut_escaped};
 use crate::json::record::{record, words};
 use crate::money::NanoUsd;
-use crate::plan::Change;
-use crate::settings::Pin;
-use crate::thread::{Round, RoundCall};
+use crate::plan::ThreadChange;
+use crate::settings::PinnedSettings;
+use crate::thread::{RoundCall, ToolRound};
 
 /// Outcome of one call.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,60 +42,64 @@ pub enum ToolState {
 words!(ToolState { Done = "done", Interrupted = "interrupted" });
 
 /// Records the results of a round and decides the next step.
-pub(super) fn ran(
-    change: &mut Change<'_>,
-    pin: &Pin,
+pub(super) fn apply_tool_results(
+    change: &mut ThreadChange<'_>,
+    pin: &PinnedSettings,
     entry: Option<&Entry>,
     outcomes: Vec<ToolOutcome>,
-    waiting: Option<&Waiting>,
-) -> Result<Reason, Error> {
+    waiting: Option<&WaitRequest>,
+) -> Result<CommitReason, Error> {
     let round = change
         .head
         .round
         .clone()
         .ok_or_else(|| Error::Corrupt("a round is pending that has no calls".into()))?;
-    matches_round(round.version, &round.calls, &outcomes)?;
+    check_outcomes(round.version, &round.calls, &outcomes)?;
     count_time(change);
     let share = ROUND_BYTES_MAX / outcomes.len().max(1);
     for outcome in outcomes {
-        spend(change, outcome.cost);
-        change.push(Event::ToolResult(ToolResult {
+        record_tool_cost(change, outcome.cost);
+        change.push_event(Event::ToolResult(ToolResult {
             version: outcome.version,
             index: outcome.index,
-            name: name_of(entry, outcome.index),
-            text: fit(outcome.content, share),
+            name: tool_name_of(entry, outcome.index),
+            text: cut_to_fit(outcome.content, share),
             failed: outcome.failed,
             state: if outcome.state == ToolState::Done {
-                State::Done
+                ToolResultState::Done
             } else {
-                State::Interrupted
+                ToolResultState::Interrupted
             },
             cost: outcome.cost,
         }));
     }
     let waits: Vec<RoundCall> = round.calls.into_iter().filter(|call| call.waits).collect();
-    change.head.round = (!waits.is_empty()).then_some(Round {
+    change.head.round = (!waits.is_empty()).then_some(ToolRound {
         version: round.version,
         calls: waits,
     });
     if let Some(intent) = change.head.intent {
-        interrupt(change, |_| true, &|index| name_of(entry, index));
-        end_by(change, intent);
-        return Ok(Reason::Cancelled);
+        interrupt_calls(change, |_| true, &|index| tool_name_of(entry, index));
+        terminate(change, intent);
+        return Ok(CommitReason::Cancelled);
     }
-    go_on(change, pin, waiting, 0)?;
-    Ok(Reason::ToolResults)
+    next_step(change, pin, waiting, 0)?;
+    Ok(CommitReason::ToolResults)
 }
 
 /// Returns the tool name of a call of the round's entry.
-pub(super) fn name_of(entry: Option<&Entry>, index: u32) -> String {
+pub(super) fn tool_name_of(entry: Option<&Entry>, index: u32) -> String {
     match entry.and_then(|entry| entry.events.get(index as usize)) {
         Some(Event::ToolUse(call)) => call.name.clone(),
         _ => String::new(),
     }
 }
 
-fn matches_round(version: u64, calls: &[RoundCall], outcomes: &[ToolOutcome]) -> Result<(), Error> {
+fn check_outcomes(
+    version: u64,
+    calls: &[RoundCall],
+    outcomes: &[ToolOutcome],
+) -> Result<(), Error> {
     let outside = calls.iter().filter(|call| !call.waits);
     let expected: Vec<_> = outside.map(|call| (version, call.index)).collect();
     let given: Vec<_> = outcomes
@@ -114,7 +118,7 @@ fn matches_round(version: u64, calls: &[RoundCall], outcomes: &[ToolOutcome]) ->
 
 /// Cuts a result that is larger than its share of a round, on a character boundary, and adds a note
 /// about it.
-pub(super) fn fit(content: String, bytes: usize) -> String {
+pub(super) fn cut_to_fit(content: String, bytes: usize) -> String {
     let kept = cut_escaped(&content, bytes);
     if kept.len() == content.len() {
         return content;
@@ -132,8 +136,14 @@ mod tests {
 
     #[test]
     fn cuts_on_a_character_boundary_and_says_so() {
-        assert_eq!(fit("short".into(), 5), "short");
-        assert_eq!(fit("漢字".into(), 4), "漢\n[cut: 3 of 6 bytes shown]");
-        assert_eq!(fit("\0\0".into(), 11), "\0\n[cut: 1 of 2 bytes shown]");
+        assert_eq!(cut_to_fit("short".into(), 5), "short");
+        assert_eq!(
+            cut_to_fit("漢字".into(), 4),
+            "漢\n[cut: 3 of 6 bytes shown]"
+        );
+        assert_eq!(
+            cut_to_fit("\0\0".into(), 11),
+            "\0\n[cut: 1 of 2 bytes shown]"
+        );
     }
 }

@@ -1,22 +1,22 @@
 //! Signals: messages, cancel, kill, raised caps. While a thread is held they change its head alone
 //! and take effect at its next commit; a kill fences the holder at once.
 
-use super::Decision;
-use super::admit::cap_reached;
-use super::children::{ends_later, pass_through};
-use super::mail::{Mail, mail_write, take_mail};
-use super::round::name_of;
-use super::start::{begin_chat_run, ended};
-use super::stop::{count_time, end_by, interrupt, settle};
+use super::CommitDecision;
+use super::admit::find_reached_cap;
+use super::children::{pass_to_children, request_cancel};
+use super::mail::{InboxMessage, push_inbox_message, take_mail};
+use super::round::tool_name_of;
+use super::start::{begin_chat_run, ended_error};
+use super::stop::{count_time, interrupt_calls, settle_attempt, terminate};
 use crate::error::Error;
 use crate::hash::sha256;
-use crate::history::{Entry, Event, Message, Reason};
+use crate::history::{CommitReason, Entry, Event, Message};
 use crate::json;
-use crate::ledger::Refusal;
-use crate::limits::Limits;
+use crate::ledger::LedgerRefusal;
+use crate::limits::ThreadCaps;
 use crate::money::NanoUsd;
-use crate::plan::{Change, Expect, Loaded, Moment, Write};
-use crate::thread::{Cause, Intent, Status};
+use crate::plan::{DecisionContext, LoadedThread, StoreWrite, ThreadChange, WriteCondition};
+use crate::thread::{EndIntent, StatusCause, ThreadStatus};
 use crate::{id, key};
 
 /// A signal to a thread.
@@ -29,24 +29,24 @@ pub enum Signal {
     /// Ends the run now.
     Kill,
     /// Lifts caps.
-    Raise(Raise),
+    Raise(CapRaise),
 }
 
 /// Caps to be lifted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Raise {
+pub struct CapRaise {
     /// The caps that are set.
-    pub caps: Limits,
+    pub caps: ThreadCaps,
     /// True to raise the accounts above as well where they lack room for the spend.
     pub through: bool,
 }
 
 impl Signal {
     /// What it tells a thread to end by, if it does.
-    pub fn intent(&self) -> Option<Intent> {
+    pub fn intent(&self) -> Option<EndIntent> {
         match self {
-            Self::Cancel => Some(Intent::Cancel),
-            Self::Kill => Some(Intent::Kill),
+            Self::Cancel => Some(EndIntent::Cancel),
+            Self::Kill => Some(EndIntent::Kill),
             Self::Message(_) | Self::Raise(_) => None,
         }
     }
@@ -54,42 +54,42 @@ impl Signal {
     /// Returns a digest of the signal, to recognize a repeated one.
     pub fn digest(&self) -> String {
         match self {
-            Self::Message(message) => sha256(&["message", &json::text(message)]),
+            Self::Message(message) => sha256(&["message", &json::to_text(message)]),
             Self::Cancel => sha256(&["cancel"]),
             Self::Kill => sha256(&["kill"]),
             Self::Raise(raise) if raise.through => {
-                sha256(&["raise", "through", &json::text(&raise.caps)])
+                sha256(&["raise", "through", &json::to_text(&raise.caps)])
             }
-            Self::Raise(raise) => sha256(&["raise", &json::text(&raise.caps)]),
+            Self::Raise(raise) => sha256(&["raise", &json::to_text(&raise.caps)]),
         }
     }
 }
 
 /// Decides about a signal that was not seen before; `mail` is the inbox that waits.
 pub fn signal(
-    loaded: &Loaded,
+    loaded: &LoadedThread,
     round: Option<&Entry>,
-    mail: Vec<Mail>,
+    mail: Vec<InboxMessage>,
     (name, signal): (&str, Signal),
-    moment: Moment<'_>,
-) -> Result<Decision, Error> {
+    moment: DecisionContext<'_>,
+) -> Result<CommitDecision, Error> {
     let head = &loaded.head.value;
-    if head.status.is_end() {
-        return after_the_end(loaded, (name, signal), moment);
+    if head.status.is_terminal() {
+        return signal_ended_thread(loaded, (name, signal), moment);
     }
-    let mut change = Change::with(loaded, mail, moment);
-    remember(&mut change, name, &signal);
-    let held = head.status == Status::Running;
+    let mut change = ThreadChange::with_mail(loaded, mail, moment);
+    remember_signal(&mut change, name, &signal);
+    let held = head.status == ThreadStatus::Running;
     let plan = match signal {
         Signal::Message(message) if held => {
-            mail_write(&mut change, &message)?;
+            push_inbox_message(&mut change, &message)?;
             change.into_head_plan()?
         }
         // No message stands between a call and its result: it waits until the open calls have
         // theirs.
         Signal::Message(message) if change.head.round.is_some() => {
-            mail_write(&mut change, &message)?;
-            if head.status != Status::Waiting {
+            push_inbox_message(&mut change, &message)?;
+            if head.status != ThreadStatus::Waiting {
                 change.head.due = Some(0);
             }
             change.into_head_plan()?
@@ -98,90 +98,96 @@ pub fn signal(
             begin_chat_run(&mut change);
             // Messages that were sent before stand before it.
             take_mail(&mut change);
-            change.push(Event::Message(message));
+            change.push_event(Event::Message(message));
             change.head.due = Some(0);
-            change.into_plan(Reason::UserMessage)?
+            change.into_plan(CommitReason::UserMessage)?
         }
         Signal::Cancel if held => {
-            ends_later(&mut change);
+            request_cancel(&mut change);
             change.into_head_plan()?
         }
-        Signal::Cancel => stop(change, round, Intent::Cancel)?,
-        Signal::Kill => stop(change, round, Intent::Kill)?,
+        Signal::Cancel => end_thread_now(change, round, EndIntent::Cancel)?,
+        Signal::Kill => end_thread_now(change, round, EndIntent::Kill)?,
         Signal::Raise(asked) => {
-            raise(&mut change, asked)?;
+            raise_caps(&mut change, asked)?;
             if held {
                 change.into_head_plan()?
             } else {
-                go_on_if_lifted(&mut change, asked.caps);
-                change.into_plan(Reason::Changed)?
+                mark_due_if_lifted(&mut change, asked.caps);
+                change.into_plan(CommitReason::Changed)?
             }
         }
     };
-    Ok(Decision::Commit(Box::new(plan)))
+    Ok(CommitDecision::Commit(Box::new(plan)))
 }
 
 /// Decides about a signal to a thread that has ended. Two still have an effect: an end for the
 /// threads under it, and money for those that draw on its account.
-fn after_the_end(
-    loaded: &Loaded,
+fn signal_ended_thread(
+    loaded: &LoadedThread,
     (name, signal): (&str, Signal),
-    moment: Moment<'_>,
-) -> Result<Decision, Error> {
-    let mut change = Change::new(loaded, moment);
-    remember(&mut change, name, &signal);
+    moment: DecisionContext<'_>,
+) -> Result<CommitDecision, Error> {
+    let mut change = ThreadChange::new(loaded, moment);
+    remember_signal(&mut change, name, &signal);
     let chain = &loaded.chain.value;
     match signal {
-        Signal::Cancel if chain.children > 0 => pass_through(&mut change, Intent::Cancel),
-        Signal::Kill if chain.children > 0 => pass_through(&mut change, Intent::Kill),
+        Signal::Cancel if chain.children > 0 => pass_to_children(&mut change, EndIntent::Cancel),
+        Signal::Kill if chain.children > 0 => pass_to_children(&mut change, EndIntent::Kill),
         Signal::Raise(asked)
             if chain.has_account() && chain.account.is_open() && asked.caps.spend.is_some() =>
         {
-            raise(&mut change, asked)?;
+            raise_caps(&mut change, asked)?;
         }
-        _ => return Err(ended(loaded, "it has ended and takes no more signals")),
+        _ => {
+            return Err(ended_error(
+                loaded,
+                "it has ended and takes no more signals",
+            ));
+        }
     }
-    Ok(Decision::Commit(Box::new(change.into_head_plan()?)))
+    Ok(CommitDecision::Commit(Box::new(change.into_head_plan()?)))
 }
 
 /// Records the name of a signal, so that it is taken once.
-fn remember(change: &mut Change<'_>, name: &str, signal: &Signal) {
+fn remember_signal(change: &mut ThreadChange<'_>, name: &str, signal: &Signal) {
     let root = id::key(&change.thread.chain);
-    change.extra.push(Write::Put {
+    change.extra.push(StoreWrite::Put {
         collection: key::SEEN,
         key: key::join(&[&root, name]),
-        expect: Expect::Absent,
+        expect: WriteCondition::Absent,
         value: signal.digest(),
     });
 }
 
 /// Ends the thread in this commit, whoever holds it.
-pub(super) fn stop(
-    mut change: Change<'_>,
+pub(super) fn end_thread_now(
+    mut change: ThreadChange<'_>,
     round: Option<&Entry>,
-    by: Intent,
-) -> Result<crate::plan::Plan, Error> {
+    by: EndIntent,
+) -> Result<crate::plan::CommitPlan, Error> {
     change.head.token += 1;
     count_time(&mut change);
-    settle(&mut change, None, true, "");
-    interrupt(&mut change, |_| true, &|index| name_of(round, index));
-    end_by(&mut change, by);
-    change.into_plan(Reason::Cancelled)
+    settle_attempt(&mut change, None, true, "");
+    interrupt_calls(&mut change, |_| true, &|index| tool_name_of(round, index));
+    terminate(&mut change, by);
+    change.into_plan(CommitReason::Cancelled)
 }
 
-fn raise(change: &mut Change<'_>, asked: Raise) -> Result<(), Error> {
-    let Raise { caps, through } = asked;
+fn raise_caps(change: &mut ThreadChange<'_>, asked: CapRaise) -> Result<(), Error> {
+    let CapRaise { caps, through } = asked;
     // A cap that is not asked for may stay above the operator's bound; the bound still applies.
     let ceiling = change.ceiling();
-    if let Some((name, asked, most)) = ceiling.overridden_by(caps).above(ceiling) {
+    if let Some((name, asked, most)) = ceiling.overridden_by(caps).first_cap_above(ceiling) {
         let problem = format!("is above the {most} that the operator's policy allows");
         return Err(Error::invalid(format!("limits.{name}"), &asked, problem));
     }
     caps.check("limits")?;
-    check_within(change, caps)?;
+    check_parent_caps(change, caps)?;
     if let Some(spend) = caps.spend.filter(|_| change.chain.has_account()) {
-        let raised = change.on_account(&mut |path| path.raise(spend, through, ceiling.spend));
-        raised.map_err(|refusal| not_raised(change, spend, refusal))?;
+        let raised =
+            change.update_accounts(&mut |path| path.raise_limit(spend, through, ceiling.spend));
+        raised.map_err(|refusal| raise_refused_error(change, spend, refusal))?;
     }
     // The event is in this commit's entry, or in the next one if the thread is held: see
     // `into_plan`.
@@ -196,9 +202,9 @@ fn raise(change: &mut Change<'_>, asked: Raise) -> Result<(), Error> {
 
 /// Makes a suspended thread due if these caps lift its cause and no cap holds it any more. The
 /// money is checked when it goes on.
-fn go_on_if_lifted(change: &mut Change<'_>, caps: Limits) {
+fn mark_due_if_lifted(change: &mut ThreadChange<'_>, caps: ThreadCaps) {
     let cause = change.head.cause.as_ref();
-    let cause = cause.filter(|_| change.head.status == Status::Suspended);
+    let cause = cause.filter(|_| change.head.status == ThreadStatus::Suspended);
     let lifted = cause.is_some_and(|cause| match cause.code.as_str() {
         "turns_exceeded" => caps.turns.is_some(),
         "tokens_exceeded" => caps.tokens.is_some(),
@@ -208,19 +214,19 @@ fn go_on_if_lifted(change: &mut Change<'_>, caps: Limits) {
         "duration_exceeded" => caps.duration.is_some(),
         _ => false,
     });
-    if lifted && cap_reached(&change.head, change.ceiling()).is_none() {
+    if lifted && find_reached_cap(&change.head, change.ceiling()).is_none() {
         change.head.due = Some(0);
     }
 }
 
 /// Refuses caps above the parent's for a child that has not begun: they are lowered to the parent's
 /// at its first start, so a higher cap would be accepted and lost.
-fn check_within(change: &Change<'_>, caps: Limits) -> Result<(), Error> {
+fn check_parent_caps(change: &ThreadChange<'_>, caps: ThreadCaps) -> Result<(), Error> {
     let Some(within) = &change.thread.overrides.within else {
         return Ok(());
     };
     let most = within.limits;
-    match most.overridden_by(caps).above(most) {
+    match most.overridden_by(caps).first_cap_above(most) {
         Some((name, asked, most)) if change.thread.pin.is_none() => {
             let parent = change.thread.parent.as_deref().unwrap_or_default();
             let problem = format!("is above the {most} of {parent}, which spawned it");
@@ -231,15 +237,15 @@ fn check_within(change: &Change<'_>, caps: Limits) -> Result<(), Error> {
 }
 
 /// Returns the error for a raise that the accounts refuse.
-fn not_raised(change: &Change<'_>, spend: NanoUsd, refusal: Refusal) -> Error {
+fn raise_refused_error(change: &ThreadChange<'_>, spend: NanoUsd, refusal: LedgerRefusal) -> Error {
     let above = change.chain.above.first().map_or("", String::as_str);
     match refusal {
-        Refusal::Short { need, room } => {
+        LedgerRefusal::Short { need, room } => {
             let message = format!(
                 "{need} USD more are asked of {above} and {room} USD are left there: raise it first, or raise through"
             );
             let (need, room) = (need.get(), room.get());
-            Error::Exceeded(Cause::bound(
+            Error::Exceeded(StatusCause::with_bound(
                 "budget",
                 "spend_exceeded",
                 message,

@@ -1,15 +1,17 @@
 //! Start: the first step of a run, or the next one of a run that stopped, in place.
 
-use super::Decision;
-use super::admit::{Try, admit, cap_reached, opening, refused_money};
-use super::children::{Kit, go_on};
-use super::mail::{mail_write, take_mail};
+use super::CommitDecision;
+use super::admit::{
+    AttemptNeeds, admit_attempt, find_reached_cap, money_refused_cause, opening_message,
+};
+use super::children::{DecisionInputs, next_step};
+use super::mail::{push_inbox_message, take_mail};
 use crate::error::Error;
-use crate::history::{Event, Message, Reason, Resumed};
-use crate::limits::Limits;
-use crate::plan::{Change, Loaded, Moment};
-use crate::settings::Pin;
-use crate::thread::{Counters, Head, Status};
+use crate::history::{CommitReason, Event, Message, ResumedEvent};
+use crate::limits::ThreadCaps;
+use crate::plan::{DecisionContext, LoadedThread, ThreadChange};
+use crate::settings::PinnedSettings;
+use crate::thread::{Head, ThreadStatus, UsageCounters};
 use crate::{estimate, id, key, plan};
 
 /// Longest holder and longest request name, in bytes.
@@ -25,104 +27,106 @@ pub struct StartRequest<'a> {
     /// Name of the request.
     pub key: &'a str,
     /// Mail that waits, and the children of an open wait.
-    pub kit: Kit,
+    pub inputs: DecisionInputs,
 }
 
 /// Begins a run, or resumes one in place. `pin` is the pin that the thread has, or a new one
 /// (`fresh`: its text and hash); a thread that can be started has one.
 pub fn start(
-    loaded: &Loaded,
-    pin: Option<&Pin>,
+    loaded: &LoadedThread,
+    pin: Option<&PinnedSettings>,
     fresh: Option<(String, String)>,
     request: StartRequest<'_>,
-    moment: Moment<'_>,
-) -> Result<Decision, Error> {
+    moment: DecisionContext<'_>,
+) -> Result<CommitDecision, Error> {
     for (field, name) in [("holder", request.holder), ("key", request.key)] {
         check_name(field, name)?;
     }
     let head = &loaded.head.value;
     let same = head.holder.as_deref() == Some(request.holder)
         && head.request.as_deref() == Some(request.key);
-    if head.status == Status::Running && same {
-        return Ok(Decision::Repeat);
+    if head.status == ThreadStatus::Running && same {
+        return Ok(CommitDecision::Repeat);
     }
-    let begins = (request.input.is_some() || has_late_mail(head)) && begins_chat_run(loaded);
-    allowed(loaded, begins, moment.ceiling)?;
-    let pin = pinned(loaded, pin)?;
-    let Kit { mail, waiting, .. } = request.kit;
-    let mut change = Change::with(loaded, mail, moment);
+    let begins = (request.input.is_some() || has_deferred_mail(head)) && begins_chat_run(loaded);
+    check_may_start(loaded, begins, moment.ceiling)?;
+    let pin = require_pin(loaded, pin)?;
+    let DecisionInputs { mail, waiting, .. } = request.inputs;
+    let mut change = ThreadChange::with_mail(loaded, mail, moment);
     let was = change.head.status;
-    fix(&mut change, pin, fresh);
+    apply_pin(&mut change, pin, fresh);
     if begins {
         begin_run(&mut change.head);
     }
-    take(&mut change, request.holder, request.key)?;
-    let reason = if request.input.is_some() || was != Status::Suspended {
-        Reason::UserMessage
+    acquire_lease(&mut change, request.holder, request.key)?;
+    let reason = if request.input.is_some() || was != ThreadStatus::Suspended {
+        CommitReason::UserMessage
     } else {
-        Reason::Resumed
+        CommitReason::Resumed
     };
     match change.head.round.is_some() {
         true => {
             // A message waits until the open calls have results.
             if let Some(message) = request.input {
-                mail_write(&mut change, &message)?;
+                push_inbox_message(&mut change, &message)?;
             }
             // The wait has its full time again: resuming a thread resumes its children, too.
             change.head.wait = None;
-            go_on(&mut change, pin, waiting.as_ref(), slowest(pin))?;
+            next_step(&mut change, pin, waiting.as_ref(), slowest_tool_millis(pin))?;
         }
         false => {
             let taken = take_mail(&mut change) > 0;
-            speak(&mut change, loaded, request.input, taken)?;
-            admit(&mut change, pin, Try::default());
+            push_opening(&mut change, loaded, request.input, taken)?;
+            admit_attempt(&mut change, pin, AttemptNeeds::default());
         }
     }
     // A start is new work, even if it gets no further than a suspension: the margin of a full store
     // is not for it.
     change.closing = false;
-    Ok(Decision::Commit(Box::new(change.into_plan(reason)?)))
+    Ok(CommitDecision::Commit(Box::new(change.into_plan(reason)?)))
 }
 
 /// Returns true if a message came while calls were open: it waits in the inbox until the next
 /// start.
-fn has_late_mail(head: &Head) -> bool {
-    head.mail() > 0 && head.round.is_some()
+fn has_deferred_mail(head: &Head) -> bool {
+    head.mail_count() > 0 && head.round.is_some()
 }
 
 /// Returns true if a start without input is refused: by a cap, a frozen account, or an end that
 /// waits. A driver that begins due threads leaves such a thread out.
-pub fn is_start_refused(loaded: &Loaded, ceiling: Limits) -> bool {
-    let begins = has_late_mail(&loaded.head.value) && begins_chat_run(loaded);
-    allowed(loaded, begins, ceiling).is_err()
+pub fn is_start_refused(loaded: &LoadedThread, ceiling: ThreadCaps) -> bool {
+    let begins = has_deferred_mail(&loaded.head.value) && begins_chat_run(loaded);
+    check_may_start(loaded, begins, ceiling).is_err()
 }
 
 /// Adds the message that the model is to answer: the input or a directive's opening. None is needed
 /// where mail was just `taken`, or where a message was added while the thread was not held. Where
 /// all of the mail is lost, the admission reports it.
-fn speak(
-    change: &mut Change<'_>,
-    loaded: &Loaded,
+fn push_opening(
+    change: &mut ThreadChange<'_>,
+    loaded: &LoadedThread,
     input: Option<Message>,
     taken: bool,
 ) -> Result<(), Error> {
     let head = &loaded.head.value;
     match (input, head.status) {
         (Some(message), _) => {
-            change.push(Event::Message(message));
+            change.push_event(Event::Message(message));
         }
-        (None, Status::Created | Status::Idle) if head.asked || taken => {}
-        (None, Status::Created) if change.thread.directive.is_some() => {
-            change.push(Event::Message(opening()));
+        (None, ThreadStatus::Created | ThreadStatus::Idle) if head.asked || taken => {}
+        (None, ThreadStatus::Created) if change.thread.directive.is_some() => {
+            change.push_event(Event::Message(opening_message()));
         }
-        (None, Status::Created | Status::Idle) if !change.lost_mail.is_empty() => {}
-        (None, Status::Created | Status::Idle) => return Err(needs_input(loaded)),
+        (None, ThreadStatus::Created | ThreadStatus::Idle) if !change.lost_mail.is_empty() => {}
+        (None, ThreadStatus::Created | ThreadStatus::Idle) => {
+            return Err(missing_input_error(loaded));
+        }
         (None, _) => {}
     }
     Ok(())
 }
 
-fn needs_input(loaded: &Loaded) -> Error {
+fn missing_input_error(loaded: &LoadedThread) -> Error {
     Error::invalid(
         "input",
         "",
@@ -143,12 +147,15 @@ pub(super) fn check_name(field: &str, name: &str) -> Result<(), Error> {
 }
 
 /// Returns the pin of a thread that must have one by now.
-pub(super) fn pinned<'a>(loaded: &Loaded, pin: Option<&'a Pin>) -> Result<&'a Pin, Error> {
+pub(super) fn require_pin<'a>(
+    loaded: &LoadedThread,
+    pin: Option<&'a PinnedSettings>,
+) -> Result<&'a PinnedSettings, Error> {
     let id = &loaded.thread.value.id;
     pin.ok_or_else(|| Error::Corrupt(format!("{id} has no pin")))
 }
 
-pub(super) fn refused(loaded: &Loaded, advice: &str) -> Error {
+pub(super) fn refused_error(loaded: &LoadedThread, advice: &str) -> Error {
     Error::Refused {
         thread: loaded.thread.value.id.clone(),
         status: loaded.head.value.status.to_string(),
@@ -157,51 +164,59 @@ pub(super) fn refused(loaded: &Loaded, advice: &str) -> Error {
 }
 
 /// Returns the error for a thread that has ended and takes nothing more.
-pub(super) fn ended(loaded: &Loaded, advice: &str) -> Error {
+pub(super) fn ended_error(loaded: &LoadedThread, advice: &str) -> Error {
     match &loaded.thread.value.next {
         Some(next) => Error::Continued {
             thread: loaded.thread.value.id.clone(),
             next: next.clone(),
         },
-        None => refused(loaded, advice),
+        None => refused_error(loaded, advice),
     }
 }
 
 /// Checks that a caller may take the thread, under the operator's caps. `begins` is true if a new
 /// run begins although the thread is suspended.
-pub(super) fn allowed(loaded: &Loaded, begins: bool, ceiling: Limits) -> Result<(), Error> {
+pub(super) fn check_may_start(
+    loaded: &LoadedThread,
+    begins: bool,
+    ceiling: ThreadCaps,
+) -> Result<(), Error> {
     let mut head = loaded.head.value.clone();
     if begins {
         begin_run(&mut head);
     }
     match head.status {
-        Status::Created | Status::Idle => {}
-        Status::Suspended => {
-            if let Some(cause) = cap_reached(&head, ceiling) {
+        ThreadStatus::Created | ThreadStatus::Idle => {}
+        ThreadStatus::Suspended => {
+            if let Some(cause) = find_reached_cap(&head, ceiling) {
                 return Err(Error::Exceeded(cause));
             }
         }
-        Status::Running => return Err(busy(loaded)),
-        Status::Waiting => return Err(refused(loaded, "claim it: it goes on by itself")),
-        Status::Completed
-        | Status::Error
-        | Status::Cancelled
-        | Status::Killed
-        | Status::Continued => return Err(ended(loaded, "it has ended: start a new thread")),
+        ThreadStatus::Running => return Err(busy_error(loaded)),
+        ThreadStatus::Waiting => {
+            return Err(refused_error(loaded, "claim it: it goes on by itself"));
+        }
+        ThreadStatus::Completed
+        | ThreadStatus::Error
+        | ThreadStatus::Cancelled
+        | ThreadStatus::Killed
+        | ThreadStatus::Continued => {
+            return Err(ended_error(loaded, "it has ended: start a new thread"));
+        }
     }
     if head.intent.is_some() {
         let advice = "the thread that spawned it has ended it: `recover` lets that take effect";
-        return Err(refused(loaded, advice));
+        return Err(refused_error(loaded, advice));
     }
     if loaded.account().frozen {
         let owner = loaded.chain.value.draws_on(&loaded.thread.value.chain);
         let advice = format!("its account, that of {owner}, is frozen: `kill` ends the thread");
-        return Err(refused(loaded, &advice));
+        return Err(refused_error(loaded, &advice));
     }
     Ok(())
 }
 
-pub(super) fn busy(loaded: &Loaded) -> Error {
+pub(super) fn busy_error(loaded: &LoadedThread) -> Error {
     let head = &loaded.head.value;
     Error::Busy {
         thread: loaded.thread.value.id.clone(),
@@ -212,15 +227,15 @@ pub(super) fn busy(loaded: &Loaded) -> Error {
 
 /// Applies the pin to the thread. A first pin sets its caps, and its prompt counts as context from
 /// then on.
-fn fix(change: &mut Change<'_>, pin: &Pin, fresh: Option<(String, String)>) {
+fn apply_pin(change: &mut ThreadChange<'_>, pin: &PinnedSettings, fresh: Option<(String, String)>) {
     let first = change.thread.pin.is_none();
     if let Some((text, hash)) = fresh {
         let root = id::key(&change.thread.chain);
         let key = key::join(&[&root, &hash]);
-        change.extra.push(plan::Write::Put {
+        change.extra.push(plan::StoreWrite::Put {
             collection: key::PIN,
             key,
-            expect: plan::Expect::Any,
+            expect: plan::WriteCondition::Any,
             value: text,
         });
         change.thread.pin = Some(hash);
@@ -239,9 +254,12 @@ fn fix(change: &mut Change<'_>, pin: &Pin, fresh: Option<(String, String)>) {
         let schemas: u64 = pin
             .tools
             .iter()
-            .map(|tool| estimate::tokens(&tool.schema) + estimate::tokens(&tool.description))
+            .map(|tool| {
+                estimate::estimate_tokens(&tool.schema)
+                    + estimate::estimate_tokens(&tool.description)
+            })
             .sum();
-        let fixed = estimate::tokens(&pin.prompt).saturating_add(schemas);
+        let fixed = estimate::estimate_tokens(&pin.prompt).saturating_add(schemas);
         change.head.context = change.head.context.saturating_add(fixed);
     }
 }
@@ -249,20 +267,24 @@ fn fix(change: &mut Change<'_>, pin: &Pin, fresh: Option<(String, String)>) {
 /// Gives the lease of the thread to a holder, for a new run or the one that stopped. `request` is
 /// the name by which a repeated call is known. An account that was closed while the thread was idle
 /// is opened again; if that fails, the error names the amount that is available.
-pub(super) fn take(change: &mut Change<'_>, holder: &str, request: &str) -> Result<(), Error> {
+pub(super) fn acquire_lease(
+    change: &mut ThreadChange<'_>,
+    holder: &str,
+    request: &str,
+) -> Result<(), Error> {
     let was = change.head.status;
-    if let Err(refusal) = change.join() {
-        return Err(Error::Exceeded(refused_money(change, refusal)));
+    if let Err(refusal) = change.start_drawing() {
+        return Err(Error::Exceeded(money_refused_cause(change, refusal)));
     }
     let head = &mut change.head;
-    if was != Status::Suspended {
+    if was != ThreadStatus::Suspended {
         begin_run(head);
     }
     head.token += 1;
     head.holder = Some(holder.to_owned());
     head.request = Some(request.to_owned());
     if let Some(cause) = head.cause.take() {
-        change.push(Event::Resumed(Resumed { code: cause.code }));
+        change.push_event(Event::Resumed(ResumedEvent { code: cause.code }));
     }
     Ok(())
 }
@@ -270,7 +292,7 @@ pub(super) fn take(change: &mut Change<'_>, holder: &str, request: &str) -> Resu
 /// Counts a new run: what is capped for each run begins anew. The count of lost steps goes on.
 fn begin_run(head: &mut Head) {
     head.run += 1;
-    head.counters = Counters {
+    head.counters = UsageCounters {
         run_turns: 0,
         run_tokens: 0,
         run_duration: 0,
@@ -282,22 +304,22 @@ fn begin_run(head: &mut Head) {
 /// Returns true if a person's message begins a new run of this thread in its current status. It
 /// does for a suspended chat, as for one that is idle: otherwise a chat at a cap of the operator's,
 /// which the user cannot raise, could never go on. A run that has used nothing yet goes on.
-fn begins_chat_run(loaded: &Loaded) -> bool {
+fn begins_chat_run(loaded: &LoadedThread) -> bool {
     let head = &loaded.head.value;
     let used = &head.counters;
     let unused = (used.run_turns, used.run_tokens, used.run_duration) == (0, 0, 0);
-    loaded.thread.value.directive.is_none() && head.status == Status::Suspended && !unused
+    loaded.thread.value.directive.is_none() && head.status == ThreadStatus::Suspended && !unused
 }
 
 /// Begins that run, for a message that arrives while the chat is not held.
-pub(super) fn begin_chat_run(change: &mut Change<'_>) {
-    if begins_chat_run(change.loaded()) {
+pub(super) fn begin_chat_run(change: &mut ThreadChange<'_>) {
+    if begins_chat_run(change.loaded_thread()) {
         begin_run(&mut change.head);
     }
 }
 
 /// Returns the longest timeout of the tools that are offered, in milliseconds.
-pub(super) fn slowest(pin: &Pin) -> u64 {
+pub(super) fn slowest_tool_millis(pin: &PinnedSettings) -> u64 {
     let slowest = pin.tools.iter().map(|tool| tool.timeout).max();
-    slowest.unwrap_or(crate::settings::TOOL_MILLIS)
+    slowest.unwrap_or(crate::settings::TOOL_MILLIS_DEFAULT)
 }

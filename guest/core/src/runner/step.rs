@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::history::{Entry, Event};
-use crate::settings::Pin;
+use crate::settings::PinnedSettings;
 use crate::thread::{Head, StepKind};
 use crate::time::Instant;
 
@@ -20,14 +20,14 @@ pub struct Step {
     /// SHA-256 of the request, for a model call.
     pub hash: String,
     /// The calls of the round, for tool calls.
-    pub calls: Vec<Call>,
+    pub calls: Vec<StepCall>,
     /// For a wait: the time at which it ends.
     pub until: Option<Instant>,
 }
 
 /// One call of a round.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Call {
+pub struct StepCall {
     /// Version of the entry that holds the call.
     pub version: u64,
     /// Index of the call in it.
@@ -44,7 +44,11 @@ pub struct Call {
 
 /// Returns the pending step. `round` is the entry that holds the calls of the head's round, if it
 /// has one.
-pub fn step(head: &Head, pin: Option<&Pin>, round: Option<&Entry>) -> Result<Step, Error> {
+pub fn pending_step(
+    head: &Head,
+    pin: Option<&PinnedSettings>,
+    round: Option<&Entry>,
+) -> Result<Step, Error> {
     let Some(pending) = &head.step else {
         return Ok(Step {
             kind: None,
@@ -57,8 +61,8 @@ pub fn step(head: &Head, pin: Option<&Pin>, round: Option<&Entry>) -> Result<Ste
         });
     };
     let calls = match pending.kind {
-        StepKind::CallTools => calls(head, pin, round)?,
-        StepKind::CallLlm | StepKind::Wait | StepKind::OwnLoop => Vec::new(),
+        StepKind::CallTools => step_calls(head, pin, round)?,
+        StepKind::CallLlm | StepKind::Wait | StepKind::ExternalLoop => Vec::new(),
     };
     Ok(Step {
         kind: Some(pending.kind),
@@ -71,7 +75,11 @@ pub fn step(head: &Head, pin: Option<&Pin>, round: Option<&Entry>) -> Result<Ste
     })
 }
 
-fn calls(head: &Head, pin: Option<&Pin>, round: Option<&Entry>) -> Result<Vec<Call>, Error> {
+fn step_calls(
+    head: &Head,
+    pin: Option<&PinnedSettings>,
+    round: Option<&Entry>,
+) -> Result<Vec<StepCall>, Error> {
     let missing = || {
         Error::Corrupt(format!(
             "the round that version {} hands out is not there",
@@ -86,15 +94,15 @@ fn calls(head: &Head, pin: Option<&Pin>, round: Option<&Entry>) -> Result<Vec<Ca
         .iter()
         .filter(|call| !call.waits)
         .map(|call| match entry.events.get(call.index as usize) {
-            Some(Event::ToolUse(used)) => Ok(Call {
+            Some(Event::ToolUse(used)) => Ok(StepCall {
                 version: open.version,
                 index: call.index,
                 name: used.name.clone(),
                 arguments: used.arguments.clone(),
                 idempotent: call.idempotent,
                 timeout: pin
-                    .and_then(|pin| pin.tool(&used.name))
-                    .map_or(crate::settings::TOOL_MILLIS, |tool| tool.timeout),
+                    .and_then(|pin| pin.find_tool(&used.name))
+                    .map_or(crate::settings::TOOL_MILLIS_DEFAULT, |tool| tool.timeout),
             }),
             _ => Err(missing()),
         })

@@ -1,64 +1,64 @@
 //! Submission of the result of a step: it is recorded, and the next step decided, in one commit.
 
-use super::Decision;
-use super::admit::{Try, admit};
-use super::children::Kit;
-use super::failure::{failed, stopped};
-use super::late::fenced;
+use super::CommitDecision;
+use super::admit::{AttemptNeeds, admit_attempt};
+use super::children::DecisionInputs;
+use super::failure::{apply_driver_stop, apply_failure};
 use super::mail::take_mail;
-use super::reply::{Completion, replied};
-use super::round::{ToolOutcome, ran};
-use super::start::{pinned, refused};
+use super::reply::{LlmCompletion, apply_completion};
+use super::round::{ToolOutcome, apply_tool_results};
+use super::start::{refused_error, require_pin};
+use super::usage_correction::record_fenced_usage;
 use crate::error::Error;
 use crate::hash::sha256_text;
-use crate::history::{Answer, Entry, Reason};
-use crate::json::{self, Fields, ToJson, record::record};
+use crate::history::{CommitReason, Entry, StepAnswer};
+use crate::json::{self, ObjectWriter, ToJson, record::record};
 use crate::ledger::Usage;
 use crate::money::check_bill;
-use crate::plan::{Change, Loaded, Moment};
-use crate::settings::Pin;
-use crate::thread::{Pending, StepKind};
+use crate::plan::{DecisionContext, LoadedThread, ThreadChange};
+use crate::settings::PinnedSettings;
+use crate::thread::{PendingStep, StepKind};
 
 /// Result of a step.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outcome {
+pub enum StepOutcome {
     /// The model answered.
-    Completion(Completion),
+    Completion(LlmCompletion),
     /// The model did not answer.
     Failure(LlmFailure),
     /// The tools answered.
-    Outcomes(Vec<ToolOutcome>),
+    ToolOutcomes(Vec<ToolOutcome>),
     /// The time of a wait is over.
     Waited,
     /// The driver stopped the step.
     Stopped(LlmFailure),
 }
 
-impl Outcome {
+impl StepOutcome {
     /// The tokens that a provider reported, if any were.
     fn usage(&self) -> Option<Usage> {
         match self {
             Self::Completion(completion) => completion.usage,
             Self::Failure(failure) | Self::Stopped(failure) => failure.usage,
-            Self::Outcomes(_) | Self::Waited => None,
+            Self::ToolOutcomes(_) | Self::Waited => None,
         }
     }
 }
 
-impl ToJson for Outcome {
+impl ToJson for StepOutcome {
     fn write(&self, out: &mut String) {
         let mut fields = match self {
             Self::Waited => return "waited".write(out),
-            _ => Fields::new(out),
+            _ => ObjectWriter::new(out),
         };
         match self {
             Self::Completion(completion) => fields.add("completion", completion),
             Self::Failure(failure) => fields.add("failure", failure),
-            Self::Outcomes(outcomes) => fields.add("outcomes", outcomes),
+            Self::ToolOutcomes(outcomes) => fields.add("outcomes", outcomes),
             Self::Stopped(failure) => fields.add("stopped", failure),
             Self::Waited => &mut fields,
         }
-        .end();
+        .finish();
     }
 }
 
@@ -85,85 +85,85 @@ record!(write LlmFailure { kind, code, message, retry, sent, usage, partial });
 
 /// A driver's submission of a result.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Submission {
+pub struct StepSubmission {
     /// Token of the lease.
     pub token: u64,
     /// The version that handed the step out.
     pub version: u64,
     /// The result.
-    pub outcome: Outcome,
+    pub outcome: StepOutcome,
     /// Inputs of the decision beside the records: all the mail that waits, prepared calls,
     /// children.
-    pub kit: Kit,
+    pub inputs: DecisionInputs,
 }
 
 /// Decides about a result. `round` is the entry that holds the calls of the head's round; `answer`
 /// the entry after `version`, if the history reaches further.
 pub fn submit(
-    loaded: &Loaded,
-    pin: Option<&Pin>,
+    loaded: &LoadedThread,
+    pin: Option<&PinnedSettings>,
     round: Option<&Entry>,
     answer: Option<&Entry>,
-    submission: Submission,
-    moment: Moment<'_>,
-) -> Result<Decision, Error> {
+    submission: StepSubmission,
+    moment: DecisionContext<'_>,
+) -> Result<CommitDecision, Error> {
     check_costs(&submission.outcome)?;
     let hash = outcome_hash(&submission.outcome);
-    let pending = match pending(loaded, answer, &submission, &hash) {
+    let pending = match find_pending_step(loaded, answer, &submission, &hash) {
         Ok(Some(pending)) => pending,
-        Ok(None) => return Ok(Decision::Repeat),
+        Ok(None) => return Ok(CommitDecision::Repeat),
         Err(error @ Error::Fenced { .. }) => {
             let usage = submission.outcome.usage();
-            return fenced(loaded, submission.version, usage, error, moment);
+            return record_fenced_usage(loaded, submission.version, usage, error, moment);
         }
         Err(error) => return Err(error),
     };
-    if pending.kind == StepKind::OwnLoop {
+    if pending.kind == StepKind::ExternalLoop {
         let advice = "its host runs a loop of its own: append to it and close it";
-        return Err(refused(loaded, advice));
+        return Err(refused_error(loaded, advice));
     }
-    let pin = pinned(loaded, pin)?;
-    let Kit {
+    let pin = require_pin(loaded, pin)?;
+    let DecisionInputs {
         mail,
         prepared,
         waiting,
-    } = submission.kit;
-    let mut change = Change::with(loaded, mail, moment);
+    } = submission.inputs;
+    let mut change = ThreadChange::with_mail(loaded, mail, moment);
     change.head.request = None;
     change.head.lost = 0;
-    change.answers = Some(Answer {
+    change.answers = Some(StepAnswer {
         version: submission.version,
         hash,
     });
     let kind = pending.kind;
     let reason = match (kind, submission.outcome) {
-        (StepKind::CallLlm, Outcome::Completion(completion)) => {
-            replied(&mut change, pin, completion, prepared)?
+        (StepKind::CallLlm, StepOutcome::Completion(completion)) => {
+            apply_completion(&mut change, pin, completion, prepared)?
         }
-        (StepKind::CallLlm, Outcome::Failure(failure)) => {
-            failed(&mut change, pending.tries, &failure)
+        (StepKind::CallLlm, StepOutcome::Failure(failure)) => {
+            apply_failure(&mut change, pending.tries, &failure)
         }
-        (StepKind::CallTools, Outcome::Outcomes(outcomes)) => {
-            ran(&mut change, pin, round, outcomes, waiting.as_ref())?
+        (StepKind::CallTools, StepOutcome::ToolOutcomes(outcomes)) => {
+            apply_tool_results(&mut change, pin, round, outcomes, waiting.as_ref())?
         }
-        (StepKind::Wait, Outcome::Waited) => {
-            let reason = waited(&mut change, pin, pending);
-            if still_waits(&mut change, pending) {
-                return Ok(Decision::Commit(Box::new(change.into_head_plan()?)));
+        (StepKind::Wait, StepOutcome::Waited) => {
+            let reason = apply_wait_end(&mut change, pin, pending);
+            if keep_waiting_step(&mut change, pending) {
+                return Ok(CommitDecision::Commit(Box::new(change.into_head_plan()?)));
             }
             reason
         }
-        (_, Outcome::Stopped(failure)) => stopped(&mut change, round, &failure),
+        (_, StepOutcome::Stopped(failure)) => apply_driver_stop(&mut change, round, &failure),
         (kind, _) => {
             let problem = format!("is not a result of the pending step, {}", kind.as_str());
             return Err(Error::invalid("outcome", "", problem));
         }
     };
-    Ok(Decision::Commit(Box::new(change.into_plan(reason)?)))
+    Ok(CommitDecision::Commit(Box::new(change.into_plan(reason)?)))
 }
 
-fn check_costs(outcome: &Outcome) -> Result<(), Error> {
-    if let Outcome::Outcomes(outcomes) = outcome {
+fn check_costs(outcome: &StepOutcome) -> Result<(), Error> {
+    if let StepOutcome::ToolOutcomes(outcomes) = outcome {
         for (n, outcome) in outcomes.iter().enumerate() {
             check_bill(&format!("outcomes[{n}].cost"), outcome.cost.get())?;
         }
@@ -173,12 +173,12 @@ fn check_costs(outcome: &Outcome) -> Result<(), Error> {
 
 /// Returns the pending step, if the submission answers it; `None` if it was answered with the same
 /// result already.
-fn pending<'a>(
-    loaded: &'a Loaded,
+fn find_pending_step<'a>(
+    loaded: &'a LoadedThread,
     answer: Option<&Entry>,
-    submission: &Submission,
+    submission: &StepSubmission,
     hash: &str,
-) -> Result<Option<&'a Pending>, Error> {
+) -> Result<Option<&'a PendingStep>, Error> {
     let head = &loaded.head.value;
     if submission.token != head.token {
         return Err(Error::Fenced {
@@ -215,14 +215,18 @@ fn pending<'a>(
     }
 }
 
-fn outcome_hash(outcome: &Outcome) -> String {
-    sha256_text(&json::text(outcome))
+fn outcome_hash(outcome: &StepOutcome) -> String {
+    sha256_text(&json::to_text(outcome))
 }
 
-fn waited(change: &mut Change<'_>, pin: &Pin, pending: &Pending) -> Reason {
+fn apply_wait_end(
+    change: &mut ThreadChange<'_>,
+    pin: &PinnedSettings,
+    pending: &PendingStep,
+) -> CommitReason {
     if let Some(intent) = change.head.intent {
-        super::stop::end_by(change, intent);
-        return Reason::Cancelled;
+        super::stop::terminate(change, intent);
+        return CommitReason::Cancelled;
     }
     // An attempt that waits for money has not failed since.
     let tries = match pending.short_since {
@@ -232,10 +236,10 @@ fn waited(change: &mut Change<'_>, pin: &Pin, pending: &Pending) -> Reason {
     if pending.output == 0 {
         take_mail(change);
     }
-    admit(
+    admit_attempt(
         change,
         pin,
-        Try {
+        AttemptNeeds {
             tries,
             output: pending.output,
             short_since: pending.short_since,
@@ -244,12 +248,12 @@ fn waited(change: &mut Change<'_>, pin: &Pin, pending: &Pending) -> Reason {
     if let Some(step) = &mut change.head.step {
         step.failed.clone_from(&pending.failed);
     }
-    Reason::Attempt
+    CommitReason::Attempt
 }
 
 /// Returns true if the run waits on for money that other calls hold, with nothing to record. Then
 /// the step keeps its name, and the history does not grow.
-fn still_waits(change: &mut Change<'_>, pending: &Pending) -> bool {
+fn keep_waiting_step(change: &mut ThreadChange<'_>, pending: &PendingStep) -> bool {
     let quiet = change.events.is_empty() && pending.short_since.is_some();
     match &mut change.head.step {
         Some(step) if quiet && step.kind == StepKind::Wait => {

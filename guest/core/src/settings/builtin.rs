@@ -1,21 +1,23 @@
 //! Tools that the runner itself performs. They only read and change records of threads, in the
 //! commit that records the reply. This module holds their definitions and parses their calls.
 
-use super::{ToolDef, flag_field, known_fields, object, parse_limits, text_field, texts_field};
+use super::{
+    ToolDef, check_known_fields, flag_field, parse_limits, parse_object, text_field, texts_field,
+};
 use crate::error::Error;
-use crate::json::{Map, Value};
-use crate::limits::Limits;
+use crate::json::{JsonObject, JsonValue};
+use crate::limits::ThreadCaps;
 use crate::runner::RESULT_BYTES_MAX;
 use crate::thread::WAIT_MAX;
 
 /// Wait of a `wait_threads` that names no timeout, in seconds.
-pub const WAIT_SECONDS: u64 = 600;
+pub const WAIT_SECONDS_DEFAULT: u64 = 600;
 /// Longest time that a `wait_threads` may ask for, in seconds: a day.
 pub const WAIT_SECONDS_MAX: u64 = 86_400;
 /// Most messages that one `read_transcript` shows.
 pub const READ_MESSAGES_MAX: u64 = 50;
 
-const THREAD: &str = r#"{"type":"object","properties":{"thread":{"type":"string","description":"Id of a thread that you spawned, or that one of those spawned."}},"required":["thread"]}"#;
+const THREAD_SCHEMA: &str = r#"{"type":"object","properties":{"thread":{"type":"string","description":"Id of a thread that you spawned, or that one of those spawned."}},"required":["thread"]}"#;
 
 /// Name, description and schema of the arguments.
 const TOOLS: [(&str, &str, &str); 9] = [
@@ -32,7 +34,7 @@ const TOOLS: [(&str, &str, &str); 9] = [
     (
         "thread_status",
         "How a thread stands: status, cost, budget.",
-        THREAD,
+        THREAD_SCHEMA,
     ),
     (
         "list_threads",
@@ -47,12 +49,12 @@ const TOOLS: [(&str, &str, &str); 9] = [
     (
         "cancel_thread",
         "End a thread and all that it spawned, once their steps are done.",
-        THREAD,
+        THREAD_SCHEMA,
     ),
     (
         "kill_thread",
         "End a thread and all that it spawned at once.",
-        THREAD,
+        THREAD_SCHEMA,
     ),
     (
         "read_transcript",
@@ -67,12 +69,12 @@ const TOOLS: [(&str, &str, &str); 9] = [
 ];
 
 /// Returns true if the runner itself performs the tool of this name.
-pub fn is_builtin(name: &str) -> bool {
+pub fn is_builtin_tool(name: &str) -> bool {
     TOOLS.iter().any(|(builtin, ..)| *builtin == name)
 }
 
 /// Returns the tools that the runner itself performs.
-pub fn builtins() -> impl Iterator<Item = ToolDef> {
+pub fn builtin_tools() -> impl Iterator<Item = ToolDef> {
     TOOLS.iter().map(|(name, description, schema)| ToolDef {
         name: (*name).to_owned(),
         description: (*description).to_owned(),
@@ -85,11 +87,11 @@ pub fn builtins() -> impl Iterator<Item = ToolDef> {
 
 /// A call of a tool that the runner itself performs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Builtin {
+pub enum BuiltinCall {
     /// Create a child.
-    Spawn(Box<Spawn>),
+    Spawn(Box<SpawnCall>),
     /// Wait for children.
-    Wait(Waits),
+    Wait(WaitCall),
     /// Return the status of a thread.
     Status(String),
     /// List descendants; of one status if it is named.
@@ -106,7 +108,7 @@ pub enum Builtin {
 
 /// Arguments of `spawn_thread`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Spawn {
+pub struct SpawnCall {
     /// Name of the directive.
     pub directive: String,
     /// A JSON object, or empty.
@@ -116,14 +118,14 @@ pub struct Spawn {
     /// Title for people.
     pub title: Option<String>,
     /// Caps of the child.
-    pub limits: Limits,
+    pub limits: ThreadCaps,
     /// Reserve the rest of the budget where the spend is more than that.
     pub clamp: bool,
 }
 
 /// Arguments of `wait_threads`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Waits {
+pub struct WaitCall {
     /// Ids of children, at most [`WAIT_MAX`]; none means all children of the caller.
     pub threads: Vec<String>,
     /// True if the first end is enough.
@@ -132,24 +134,24 @@ pub struct Waits {
     pub timeout: u64,
 }
 
-impl Builtin {
+impl BuiltinCall {
     /// Parses the arguments of a call, a JSON object. Returns `None` if the name is not that of a
     /// builtin tool.
     pub fn parse(name: &str, arguments: &str) -> Option<Result<Self, Error>> {
-        is_builtin(name).then(|| Self::read(name, arguments))
+        is_builtin_tool(name).then(|| Self::parse_arguments(name, arguments))
     }
 
-    fn read(name: &str, arguments: &str) -> Result<Self, Error> {
-        let fields = object(name, arguments)?;
-        let known = |known: &[&str]| known_fields(name, &fields, known);
+    fn parse_arguments(name: &str, arguments: &str) -> Result<Self, Error> {
+        let fields = parse_object(name, arguments)?;
+        let known = |known: &[&str]| check_known_fields(name, &fields, known);
         match name {
             "spawn_thread" => {
                 known(&["directive", "inputs", "model", "title", "limits", "clamp"])?;
-                return spawn(name, &fields);
+                return parse_spawn(name, &fields);
             }
             "wait_threads" => {
                 known(&["threads", "any", "timeout"])?;
-                return waits(name, &fields);
+                return parse_wait(name, &fields);
             }
             "list_threads" => {
                 known(&["status"])?;
@@ -157,27 +159,27 @@ impl Builtin {
             }
             "aggregate_results" => {
                 known(&["threads", "from"])?;
-                return results(name, &fields);
+                return parse_aggregate(name, &fields);
             }
             "send_message" => known(&["thread", "message"])?,
             "read_transcript" => known(&["thread", "last"])?,
             _ => known(&["thread"])?,
         }
-        let thread = required(name, &fields, "thread")?;
+        let thread = required_text(name, &fields, "thread")?;
         Ok(match name {
-            "send_message" => Self::Send(thread, required(name, &fields, "message")?),
+            "send_message" => Self::Send(thread, required_text(name, &fields, "message")?),
             "cancel_thread" => Self::Stop(thread, false),
             "kill_thread" => Self::Stop(thread, true),
             "read_transcript" => Self::Read(
                 thread,
-                whole(name, &fields, "last", READ_MESSAGES_MAX)?.unwrap_or(10),
+                whole_number_field(name, &fields, "last", READ_MESSAGES_MAX)?.unwrap_or(10),
             ),
             _ => Self::Status(thread),
         })
     }
 }
 
-fn required(name: &str, fields: &Map<'_>, field: &str) -> Result<String, Error> {
+fn required_text(name: &str, fields: &JsonObject<'_>, field: &str) -> Result<String, Error> {
     match text_field(name, fields, field)? {
         Some(text) if !text.is_empty() => Ok(text),
         _ => Err(Error::invalid(format!("{name}.{field}"), "", "is missing")),
@@ -185,9 +187,14 @@ fn required(name: &str, fields: &Map<'_>, field: &str) -> Result<String, Error> 
 }
 
 /// Reads a number from 1 to `most`.
-fn whole(name: &str, fields: &Map<'_>, field: &str, most: u64) -> Result<Option<u64>, Error> {
+fn whole_number_field(
+    name: &str,
+    fields: &JsonObject<'_>,
+    field: &str,
+    most: u64,
+) -> Result<Option<u64>, Error> {
     let value = match fields.get(field) {
-        None | Some(Value::Null) => return Ok(None),
+        None | Some(JsonValue::Null) => return Ok(None),
         Some(value) => value,
     };
     match value.as_u64() {
@@ -203,7 +210,7 @@ fn whole(name: &str, fields: &Map<'_>, field: &str, most: u64) -> Result<Option<
     }
 }
 
-fn threads(name: &str, fields: &Map<'_>) -> Result<Vec<String>, Error> {
+fn thread_ids(name: &str, fields: &JsonObject<'_>) -> Result<Vec<String>, Error> {
     let mut ids: Vec<String> = Vec::new();
     for id in texts_field(name, fields, "threads")? {
         if !ids.contains(&id) {
@@ -217,37 +224,37 @@ fn threads(name: &str, fields: &Map<'_>) -> Result<Vec<String>, Error> {
     Ok(ids)
 }
 
-fn results(name: &str, fields: &Map<'_>) -> Result<Builtin, Error> {
-    let threads = threads(name, fields)?;
-    let from = whole(name, fields, "from", RESULT_BYTES_MAX as u64 * 2)?;
+fn parse_aggregate(name: &str, fields: &JsonObject<'_>) -> Result<BuiltinCall, Error> {
+    let threads = thread_ids(name, fields)?;
+    let from = whole_number_field(name, fields, "from", RESULT_BYTES_MAX as u64 * 2)?;
     if from.is_some() && threads.len() != 1 {
         let problem = "is of one thread: name it alone";
         return Err(Error::invalid(format!("{name}.from"), "", problem));
     }
-    Ok(Builtin::Aggregate(threads, from.unwrap_or(0) as usize))
+    Ok(BuiltinCall::Aggregate(threads, from.unwrap_or(0) as usize))
 }
 
-fn waits(name: &str, fields: &Map<'_>) -> Result<Builtin, Error> {
-    let threads = threads(name, fields)?;
+fn parse_wait(name: &str, fields: &JsonObject<'_>) -> Result<BuiltinCall, Error> {
+    let threads = thread_ids(name, fields)?;
     if threads.is_empty() && fields.contains_key("threads") {
         let problem = "must name the children to wait for";
         return Err(Error::invalid(format!("{name}.threads"), "", problem));
     }
-    let seconds = whole(name, fields, "timeout", WAIT_SECONDS_MAX)?;
-    Ok(Builtin::Wait(Waits {
+    let seconds = whole_number_field(name, fields, "timeout", WAIT_SECONDS_MAX)?;
+    Ok(BuiltinCall::Wait(WaitCall {
         threads,
         any: flag_field(name, fields, "any")?,
-        timeout: seconds.unwrap_or(WAIT_SECONDS) * 1_000,
+        timeout: seconds.unwrap_or(WAIT_SECONDS_DEFAULT) * 1_000,
     }))
 }
 
-fn spawn(name: &str, fields: &Map<'_>) -> Result<Builtin, Error> {
+fn parse_spawn(name: &str, fields: &JsonObject<'_>) -> Result<BuiltinCall, Error> {
     let inputs = match fields.get("inputs") {
-        None | Some(Value::Null) => String::new(),
+        None | Some(JsonValue::Null) => String::new(),
         Some(inputs) => inputs.to_string(),
     };
-    Ok(Builtin::Spawn(Box::new(Spawn {
-        directive: required(name, fields, "directive")?,
+    Ok(BuiltinCall::Spawn(Box::new(SpawnCall {
+        directive: required_text(name, fields, "directive")?,
         inputs,
         model: text_field(name, fields, "model")?,
         title: text_field(name, fields, "title")?,
@@ -260,8 +267,8 @@ fn spawn(name: &str, fields: &Map<'_>) -> Result<Builtin, Error> {
 mod tests {
     use super::*;
 
-    fn refused(name: &str, arguments: &str) -> Option<String> {
-        match Builtin::parse(name, arguments) {
+    fn refused_field(name: &str, arguments: &str) -> Option<String> {
+        match BuiltinCall::parse(name, arguments) {
             Some(Err(Error::Invalid { field, .. })) => Some(field),
             Some(Ok(_)) => None,
             other => panic!("{name} {arguments}: {other:?}"),
@@ -363,7 +370,7 @@ mod tests {
     fn calls_are_read_or_refused_by_field() {
         for (name, arguments, field) in CALLS {
             assert_eq!(
-                refused(name, arguments).as_deref(),
+                refused_field(name, arguments).as_deref(),
                 field,
                 "{name} {arguments}"
             );
@@ -371,16 +378,16 @@ mod tests {
         let many: Vec<String> = (0..33).map(|n| format!("\"t{n}\"")).collect();
         let many = format!(r#"{{"threads":[{}]}}"#, many.join(","));
         assert_eq!(
-            refused("wait_threads", &many).as_deref(),
+            refused_field("wait_threads", &many).as_deref(),
             Some("wait_threads.threads")
         );
-        assert!(Builtin::parse("read_file", "{}").is_none());
+        assert!(BuiltinCall::parse("read_file", "{}").is_none());
     }
 
     #[test]
     fn a_wait_names_each_thread_once_and_has_a_default() {
-        let Some(Ok(Builtin::Wait(waits))) =
-            Builtin::parse("wait_threads", r#"{"threads":["a","b","a"]}"#)
+        let Some(Ok(BuiltinCall::Wait(waits))) =
+            BuiltinCall::parse("wait_threads", r#"{"threads":["a","b","a"]}"#)
         else {
             panic!("it is a wait")
         };
@@ -390,10 +397,10 @@ mod tests {
 
     #[test]
     fn what_is_offered_can_be_pinned() {
-        for tool in builtins() {
-            super::super::check_name("tools", &tool.name).unwrap();
+        for tool in builtin_tools() {
+            super::super::check_tool_name("tools", &tool.name).unwrap();
             assert!(crate::json::parse(&tool.schema).is_ok(), "{}", tool.name);
-            assert!(is_builtin(&tool.name));
+            assert!(is_builtin_tool(&tool.name));
         }
     }
 }

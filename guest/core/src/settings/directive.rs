@@ -1,12 +1,12 @@
 //! Directives: a prompt with inputs, and the fields of its front matter.
 
-use super::{flag_field, known_fields, object, parse_limits, text_field, texts_field};
+use super::{check_known_fields, flag_field, parse_limits, parse_object, text_field, texts_field};
 use crate::error::Error;
-use crate::json::{Map, Value};
-use crate::limits::Limits;
+use crate::json::{JsonObject, JsonValue};
+use crate::limits::ThreadCaps;
 
 /// Fields of front matter. Those from `name` on are for people and are not read.
-const KNOWN: [&str; 17] = [
+const FRONT_MATTER_FIELDS: [&str; 17] = [
     "model",
     "limits",
     "capabilities",
@@ -28,7 +28,7 @@ const KNOWN: [&str; 17] = [
 
 /// Fields that a later version gives a meaning. They are refused, because ignoring them would be a
 /// promise that nothing keeps.
-const NOT_YET: [&str; 4] = ["outputs", "hooks", "summary", "approvals"];
+const UNSUPPORTED_FIELDS: [&str; 4] = ["outputs", "hooks", "summary", "approvals"];
 
 /// A task template.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub struct Directive {
     /// The name of a model or tier.
     pub model: Option<String>,
     /// The caps that the directive sets.
-    pub limits: Limits,
+    pub limits: ThreadCaps,
     /// The tools that the directive may call.
     pub capabilities: Vec<String>,
     /// The inputs that the directive declares.
@@ -57,19 +57,19 @@ pub struct InputSpec {
     /// True if the input must be given.
     pub required: bool,
     /// The value of an input that is not given.
-    pub default: Option<Value<'static>>,
+    pub default: Option<JsonValue<'static>>,
 }
 
 impl Directive {
     /// Reads `{"name", "body", "front": {...}}`.
     pub fn parse(text: &str) -> Result<Self, Error> {
-        let mut fields = object("directive", text)?;
+        let mut fields = parse_object("directive", text)?;
         let name = text_field("directive", &fields, "name")?.unwrap_or_default();
         let body = text_field("directive", &fields, "body")?.unwrap_or_default();
         let place = format!("directives/{name}");
         let front = match fields.shift_remove("front") {
-            None | Some(Value::Null) => Map::new(),
-            Some(Value::Object(front)) => front,
+            None | Some(JsonValue::Null) => JsonObject::new(),
+            Some(JsonValue::Object(front)) => front,
             Some(other) => {
                 return Err(Error::invalid(
                     place,
@@ -78,17 +78,20 @@ impl Directive {
                 ));
             }
         };
-        known_fields(&place, &front, &KNOWN)?;
-        if let Some(field) = NOT_YET.iter().find(|field| !empty(front.get(field))) {
+        check_known_fields(&place, &front, &FRONT_MATTER_FIELDS)?;
+        if let Some(field) = UNSUPPORTED_FIELDS
+            .iter()
+            .find(|field| !is_empty_value(front.get(field)))
+        {
             let problem = "is not supported by this version yet: take it out";
             return Err(Error::invalid(format!("{place}.{field}"), "", problem));
         }
         let directive = Self {
             body,
-            model: model(&place, &front)?,
+            model: parse_model(&place, &front)?,
             limits: parse_limits(&format!("{place}.limits"), front.get("limits"))?,
             capabilities: texts_field(&place, &front, "capabilities")?,
-            inputs: inputs(&place, front.get("inputs"))?,
+            inputs: parse_inputs(&place, front.get("inputs"))?,
             allow_unpriced: flag_field(&place, &front, "allow_unpriced")?,
             name,
         };
@@ -98,11 +101,11 @@ impl Directive {
 
     /// Resolves the inputs of a thread: checks the given ones against the declared ones and fills
     /// in the defaults.
-    pub fn resolve_inputs<'a>(&self, given: &'a str) -> Result<Map<'a>, Error> {
+    pub fn resolve_inputs<'a>(&self, given: &'a str) -> Result<JsonObject<'a>, Error> {
         let mut given = if given.is_empty() {
-            Map::new()
+            JsonObject::new()
         } else {
-            object("inputs", given)?
+            parse_object("inputs", given)?
         };
         let names: Vec<&str> = self
             .inputs
@@ -114,14 +117,14 @@ impl Directive {
                 true => format!("is not an input of {}: it takes none", self.name),
                 false => format!("is not an input of {}: {}", self.name, names.join(", ")),
             };
-            return Err(Error::unknown(
+            return Err(Error::invalid_name(
                 format!("inputs.{name}"),
                 name,
                 &problem,
                 &names,
             ));
         }
-        let mut inputs = Map::new();
+        let mut inputs = JsonObject::new();
         for spec in &self.inputs {
             match given
                 .shift_remove(&spec.name)
@@ -147,7 +150,7 @@ impl Directive {
             .iter()
             .map(|input| input.name.as_str())
             .collect();
-        for name in references(&self.body) {
+        for name in find_references(&self.body) {
             let input = name
                 .strip_prefix("inputs.")
                 .filter(|input| names.contains(input));
@@ -155,7 +158,7 @@ impl Directive {
                 let wanted = name.strip_prefix("inputs.").unwrap_or(name);
                 let problem =
                     "the body refers to something that is not an input (write $${ for a plain ${)";
-                return Err(Error::unknown(
+                return Err(Error::invalid_name(
                     format!("{place}: ${{{name}}}"),
                     wanted,
                     problem,
@@ -167,20 +170,20 @@ impl Directive {
     }
 }
 
-fn empty(value: Option<&Value<'_>>) -> bool {
+fn is_empty_value(value: Option<&JsonValue<'_>>) -> bool {
     match value {
-        None | Some(Value::Null) => true,
-        Some(Value::Array(items)) => items.is_empty(),
-        Some(Value::Object(fields)) => fields.is_empty(),
+        None | Some(JsonValue::Null) => true,
+        Some(JsonValue::Array(items)) => items.is_empty(),
+        Some(JsonValue::Object(fields)) => fields.is_empty(),
         Some(_) => false,
     }
 }
 
-fn model(place: &str, front: &Map<'_>) -> Result<Option<String>, Error> {
+fn parse_model(place: &str, front: &JsonObject<'_>) -> Result<Option<String>, Error> {
     match front.get("model") {
-        Some(Value::Object(table)) => {
+        Some(JsonValue::Object(table)) => {
             let place = format!("{place}.model");
-            known_fields(&place, table, &["name", "tier"])?;
+            check_known_fields(&place, table, &["name", "tier"])?;
             match (
                 text_field(&place, table, "name")?,
                 text_field(&place, table, "tier")?,
@@ -197,11 +200,11 @@ fn model(place: &str, front: &Map<'_>) -> Result<Option<String>, Error> {
     }
 }
 
-fn inputs(place: &str, value: Option<&Value<'_>>) -> Result<Vec<InputSpec>, Error> {
+fn parse_inputs(place: &str, value: Option<&JsonValue<'_>>) -> Result<Vec<InputSpec>, Error> {
     let place = format!("{place}.inputs");
     let declared = match value {
-        None | Some(Value::Null) => return Ok(Vec::new()),
-        Some(Value::Object(declared)) => declared,
+        None | Some(JsonValue::Null) => return Ok(Vec::new()),
+        Some(JsonValue::Object(declared)) => declared,
         Some(other) => {
             return Err(Error::invalid(
                 place,
@@ -214,10 +217,10 @@ fn inputs(place: &str, value: Option<&Value<'_>>) -> Result<Vec<InputSpec>, Erro
         .iter()
         .map(|(name, spec)| {
             let place = format!("{place}.{name}");
-            let empty = Map::new();
+            let empty = JsonObject::new();
             let spec = match spec {
-                Value::Null => &empty,
-                Value::Object(spec) => spec,
+                JsonValue::Null => &empty,
+                JsonValue::Object(spec) => spec,
                 other => {
                     return Err(Error::invalid(
                         place,
@@ -226,7 +229,7 @@ fn inputs(place: &str, value: Option<&Value<'_>>) -> Result<Vec<InputSpec>, Erro
                     ));
                 }
             };
-            known_fields(
+            check_known_fields(
                 &place,
                 spec,
                 &["required", "default", "description", "type"],
@@ -235,14 +238,14 @@ fn inputs(place: &str, value: Option<&Value<'_>>) -> Result<Vec<InputSpec>, Erro
             Ok(InputSpec {
                 name: name.to_owned(),
                 required,
-                default: spec.get("default").cloned().map(Value::into_owned),
+                default: spec.get("default").cloned().map(JsonValue::into_owned),
             })
         })
         .collect()
 }
 
 /// Returns the names inside `${...}`, except those of `$${...}`.
-fn references(body: &str) -> Vec<&str> {
+fn find_references(body: &str) -> Vec<&str> {
     let mut names = Vec::new();
     let mut rest = body;
     while let Some(at) = rest.find("${") {
@@ -257,7 +260,7 @@ fn references(body: &str) -> Vec<&str> {
 
 /// Renders the prompt of a body with these inputs. Text is inserted as it is, other JSON as JSON, a
 /// missing input as nothing. Inserted values are not expanded again. `$${` gives a plain `${`.
-pub fn render_prompt(body: &str, inputs: &Map<'_>) -> String {
+pub fn render_prompt(body: &str, inputs: &JsonObject<'_>) -> String {
     let mut prompt = String::with_capacity(body.len());
     let mut rest = body;
     while let Some(at) = rest.find("${") {
@@ -274,8 +277,8 @@ pub fn render_prompt(body: &str, inputs: &Map<'_>) -> String {
                     .strip_prefix("inputs.")
                     .and_then(|name| inputs.get(name))
                 {
-                    Some(Value::String(text)) => prompt.push_str(text),
-                    Some(Value::Null) | None => {}
+                    Some(JsonValue::String(text)) => prompt.push_str(text),
+                    Some(JsonValue::Null) | None => {}
                     Some(value) => prompt.push_str(&value.to_string()),
                 }
                 rest = &after[end + 1..];
@@ -291,8 +294,8 @@ pub fn render_prompt(body: &str, inputs: &Map<'_>) -> String {
 mod tests {
     use super::*;
 
-    fn directive(front: &str, body: &str) -> Result<Directive, Error> {
-        let body = crate::json::text(body);
+    fn parse_directive(front: &str, body: &str) -> Result<Directive, Error> {
+        let body = crate::json::to_text(body);
         Directive::parse(&format!(r#"{{"name":"d","body":{body},"front":{front}}}"#))
     }
 
@@ -300,7 +303,7 @@ mod tests {
     fn fills_inputs_in() {
         let front =
             r#"{"inputs": {"topic": {"required": true}, "n": {"default": 3}, "note": null}}"#;
-        let d = directive(
+        let d = parse_directive(
             front,
             "On ${inputs.topic}, ${inputs.n} times. ${inputs.note}$${x} $",
         )
@@ -316,7 +319,7 @@ mod tests {
 
     #[test]
     fn refuses_inputs_by_name() {
-        let d = directive(r#"{"inputs": {"topic": {"required": true}}}"#, "").unwrap();
+        let d = parse_directive(r#"{"inputs": {"topic": {"required": true}}}"#, "").unwrap();
         for (given, field, nearest) in [
             ("", "inputs.topic", None),
             (r#"{"topik": 1}"#, "inputs.topik", Some("topic")),
@@ -352,7 +355,7 @@ mod tests {
             ("{}", "${HOME}"),
         ] {
             assert!(
-                matches!(directive(front, body), Err(Error::Invalid { .. })),
+                matches!(parse_directive(front, body), Err(Error::Invalid { .. })),
                 "{front} {body}"
             );
         }

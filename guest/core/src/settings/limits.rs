@@ -1,20 +1,20 @@
 //! Caps as people write them: counts, dollars as decimals, seconds.
 
-use super::known_fields;
+use super::check_known_fields;
 use crate::error::Error;
-use crate::json::{Map, Value};
-use crate::limits::Limits;
+use crate::json::{JsonObject, JsonValue};
+use crate::limits::ThreadCaps;
 use crate::money::NanoUsd;
 
-const KNOWN: [&str; 6] = ["turns", "tokens", "spend", "spawns", "depth", "duration"];
+const CAP_FIELDS: [&str; 6] = ["turns", "tokens", "spend", "spawns", "depth", "duration"];
 
 /// Reads caps from an object such as `{turns: 10, tokens: 200000, spend: 0.10, duration: 300}`. A
 /// missing or null field sets no cap. `spend` is in dollars and `duration` in seconds, both exact
 /// decimals.
-pub fn parse_limits(place: &str, value: Option<&Value<'_>>) -> Result<Limits, Error> {
+pub fn parse_limits(place: &str, value: Option<&JsonValue<'_>>) -> Result<ThreadCaps, Error> {
     let object = match value {
-        None | Some(Value::Null) => return Ok(Limits::NONE),
-        Some(Value::Object(object)) => object,
+        None | Some(JsonValue::Null) => return Ok(ThreadCaps::NONE),
+        Some(JsonValue::Object(object)) => object,
         Some(other) => {
             return Err(Error::invalid(
                 place,
@@ -23,22 +23,23 @@ pub fn parse_limits(place: &str, value: Option<&Value<'_>>) -> Result<Limits, Er
             ));
         }
     };
-    known_fields(place, object, &KNOWN)?;
-    let limits = Limits {
-        turns: count(place, object, "turns")?,
-        tokens: count(place, object, "tokens")?,
-        spend: decimal(place, object, "spend")?,
-        spawns: count(place, object, "spawns")?,
-        depth: count(place, object, "depth")?,
-        duration: decimal(place, object, "duration")?.map(|seconds| seconds.get() / 1_000_000),
+    check_known_fields(place, object, &CAP_FIELDS)?;
+    let limits = ThreadCaps {
+        turns: count_field(place, object, "turns")?,
+        tokens: count_field(place, object, "tokens")?,
+        spend: decimal_field(place, object, "spend")?,
+        spawns: count_field(place, object, "spawns")?,
+        depth: count_field(place, object, "depth")?,
+        duration: decimal_field(place, object, "duration")?
+            .map(|seconds| seconds.get() / 1_000_000),
     };
     limits.check(place)?;
     Ok(limits)
 }
 
-fn count(place: &str, object: &Map<'_>, name: &str) -> Result<Option<u64>, Error> {
+fn count_field(place: &str, object: &JsonObject<'_>, name: &str) -> Result<Option<u64>, Error> {
     match object.get(name) {
-        None | Some(Value::Null) => Ok(None),
+        None | Some(JsonValue::Null) => Ok(None),
         Some(value) => value.as_u64().map(Some).ok_or_else(|| {
             Error::invalid(
                 format!("{place}.{name}"),
@@ -50,10 +51,14 @@ fn count(place: &str, object: &Map<'_>, name: &str) -> Result<Option<u64>, Error
 }
 
 /// Reads a decimal with at most nine places: a number as it was written, or text.
-fn decimal(place: &str, object: &Map<'_>, name: &str) -> Result<Option<NanoUsd>, Error> {
+fn decimal_field(
+    place: &str,
+    object: &JsonObject<'_>,
+    name: &str,
+) -> Result<Option<NanoUsd>, Error> {
     let text = match object.get(name) {
-        None | Some(Value::Null) => return Ok(None),
-        Some(Value::String(text)) => text.to_string(),
+        None | Some(JsonValue::Null) => return Ok(None),
+        Some(JsonValue::String(text)) => text.to_string(),
         Some(other) => other.to_string(),
     };
     NanoUsd::parse(&text)
@@ -65,7 +70,7 @@ fn decimal(place: &str, object: &Map<'_>, name: &str) -> Result<Option<NanoUsd>,
 mod tests {
     use super::*;
 
-    fn parse(text: &str) -> Result<Limits, Error> {
+    fn parse(text: &str) -> Result<ThreadCaps, Error> {
         parse_limits("limits", Some(&crate::json::parse(text).unwrap()))
     }
 

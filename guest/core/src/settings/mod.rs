@@ -8,24 +8,32 @@ mod model;
 mod pin;
 mod tool;
 
-pub use builtin::{Builtin, Spawn, WAIT_SECONDS, Waits, builtins, is_builtin};
+pub use builtin::{
+    BuiltinCall, SpawnCall, WAIT_SECONDS_DEFAULT, WaitCall, builtin_tools, is_builtin_tool,
+};
 pub use directive::{Directive, InputSpec, render_prompt};
 pub use limits::parse_limits;
 pub use model::Model;
-pub use pin::{Pin, Policy, pin};
-pub use tool::{TOOL_MILLIS, ToolDef, check_asked, granted, narrowed};
-pub(crate) use tool::{check_capabilities, check_name};
+pub use pin::{PinnedSettings, Policy, resolve_settings};
+pub use tool::{
+    TOOL_MILLIS_DEFAULT, ToolDef, check_draft_capabilities, intersect_capabilities, is_granted,
+};
+pub(crate) use tool::{check_capabilities, check_tool_name};
 
 use crate::error::Error;
-use crate::json::{Map, Value};
+use crate::json::{JsonObject, JsonValue};
 
 /// Refuses a field that is not among `known`; the error names the nearest that is.
-pub(crate) fn known_fields(place: &str, object: &Map<'_>, known: &[&str]) -> Result<(), Error> {
+pub(crate) fn check_known_fields(
+    place: &str,
+    object: &JsonObject<'_>,
+    known: &[&str],
+) -> Result<(), Error> {
     match object.keys().find(|name| !known.contains(name)) {
         None => Ok(()),
         Some(name) => {
             let problem = format!("is not a field here: {}", known.join(", "));
-            Err(Error::unknown(
+            Err(Error::invalid_name(
                 format!("{place}.{name}"),
                 name,
                 &problem,
@@ -38,12 +46,12 @@ pub(crate) fn known_fields(place: &str, object: &Map<'_>, known: &[&str]) -> Res
 /// Reads an optional field that must be text.
 pub(crate) fn text_field(
     place: &str,
-    object: &Map<'_>,
+    object: &JsonObject<'_>,
     name: &str,
 ) -> Result<Option<String>, Error> {
     match object.get(name) {
-        None | Some(Value::Null) => Ok(None),
-        Some(Value::String(text)) => Ok(Some(text.to_string())),
+        None | Some(JsonValue::Null) => Ok(None),
+        Some(JsonValue::String(text)) => Ok(Some(text.to_string())),
         Some(other) => Err(Error::invalid(
             format!("{place}.{name}"),
             &other.to_string(),
@@ -53,10 +61,10 @@ pub(crate) fn text_field(
 }
 
 /// Reads an optional field that must be true or false.
-pub(crate) fn flag_field(place: &str, object: &Map<'_>, name: &str) -> Result<bool, Error> {
+pub(crate) fn flag_field(place: &str, object: &JsonObject<'_>, name: &str) -> Result<bool, Error> {
     match object.get(name) {
-        None | Some(Value::Null) => Ok(false),
-        Some(Value::Bool(flag)) => Ok(*flag),
+        None | Some(JsonValue::Null) => Ok(false),
+        Some(JsonValue::Bool(flag)) => Ok(*flag),
         Some(other) => Err(Error::invalid(
             format!("{place}.{name}"),
             &other.to_string(),
@@ -66,8 +74,12 @@ pub(crate) fn flag_field(place: &str, object: &Map<'_>, name: &str) -> Result<bo
 }
 
 /// Reads an optional field that must be a list of texts.
-pub(crate) fn texts_field(place: &str, object: &Map<'_>, name: &str) -> Result<Vec<String>, Error> {
-    let refuse = |value: &Value<'_>| {
+pub(crate) fn texts_field(
+    place: &str,
+    object: &JsonObject<'_>,
+    name: &str,
+) -> Result<Vec<String>, Error> {
+    let refuse = |value: &JsonValue<'_>| {
         Err(Error::invalid(
             format!("{place}.{name}"),
             &value.to_string(),
@@ -75,8 +87,8 @@ pub(crate) fn texts_field(place: &str, object: &Map<'_>, name: &str) -> Result<V
         ))
     };
     match object.get(name) {
-        None | Some(Value::Null) => Ok(Vec::new()),
-        Some(value @ Value::Array(items)) => items
+        None | Some(JsonValue::Null) => Ok(Vec::new()),
+        Some(value @ JsonValue::Array(items)) => items
             .iter()
             .map(|item| item.as_str().map(str::to_owned).ok_or(()))
             .collect::<Result<_, ()>>()
@@ -86,9 +98,9 @@ pub(crate) fn texts_field(place: &str, object: &Map<'_>, name: &str) -> Result<V
 }
 
 /// Parses a document of the library as an object.
-pub(crate) fn object<'a>(place: &str, text: &'a str) -> Result<Map<'a>, Error> {
+pub(crate) fn parse_object<'a>(place: &str, text: &'a str) -> Result<JsonObject<'a>, Error> {
     match crate::json::parse(text) {
-        Ok(Value::Object(object)) => Ok(object),
+        Ok(JsonValue::Object(object)) => Ok(object),
         Ok(other) => Err(Error::invalid(
             place,
             &other.to_string(),

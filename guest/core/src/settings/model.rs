@@ -1,16 +1,16 @@
 //! A model: its context window, its most output tokens and its prices.
 
-use super::{known_fields, object, text_field};
+use super::{check_known_fields, parse_object, text_field};
 use crate::error::Error;
 use crate::json::record::record;
-use crate::json::{Map, Value};
+use crate::json::{JsonObject, JsonValue};
 use crate::ledger::TokenPrices;
 use crate::money::NanoUsd;
 
 /// Context window of a model whose file names none, in tokens.
-pub const WINDOW_TOKENS_UNKNOWN: u64 = 200_000;
+pub const WINDOW_TOKENS_DEFAULT: u64 = 200_000;
 /// Most output tokens of a model whose file names none.
-pub const OUTPUT_TOKENS_UNKNOWN: u64 = 4_096;
+pub const OUTPUT_TOKENS_DEFAULT: u64 = 4_096;
 
 /// One model of the library, as a thread pins it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,10 +38,10 @@ impl Model {
     /// Reads `{"name", "provider", "window"?, "output"?, "call_millis"?, "rate"?, "prices"?}`;
     /// prices are decimal text, USD per million tokens.
     pub fn parse(text: &str) -> Result<Self, Error> {
-        let fields = object("model", text)?;
+        let fields = parse_object("model", text)?;
         let name = text_field("model", &fields, "name")?.unwrap_or_default();
         let place = format!("models.{name}");
-        known_fields(
+        check_known_fields(
             &place,
             &fields,
             &[
@@ -56,19 +56,19 @@ impl Model {
         )?;
         Ok(Self {
             provider: text_field(&place, &fields, "provider")?.unwrap_or_default(),
-            window: count(&place, &fields, "window")?.unwrap_or(WINDOW_TOKENS_UNKNOWN),
-            output: count(&place, &fields, "output")?.unwrap_or(OUTPUT_TOKENS_UNKNOWN),
-            call_millis: count(&place, &fields, "call_millis")?,
-            rate: count(&place, &fields, "rate")?,
-            prices: prices(&place, fields.get("prices"))?,
+            window: positive_field(&place, &fields, "window")?.unwrap_or(WINDOW_TOKENS_DEFAULT),
+            output: positive_field(&place, &fields, "output")?.unwrap_or(OUTPUT_TOKENS_DEFAULT),
+            call_millis: positive_field(&place, &fields, "call_millis")?,
+            rate: positive_field(&place, &fields, "rate")?,
+            prices: parse_prices(&place, fields.get("prices"))?,
             name,
         })
     }
 }
 
-fn count(place: &str, fields: &Map<'_>, name: &str) -> Result<Option<u64>, Error> {
+fn positive_field(place: &str, fields: &JsonObject<'_>, name: &str) -> Result<Option<u64>, Error> {
     match fields.get(name) {
-        None | Some(Value::Null) => Ok(None),
+        None | Some(JsonValue::Null) => Ok(None),
         Some(value) => value.as_u64().filter(|n| *n > 0).map(Some).ok_or_else(|| {
             Error::invalid(
                 format!("{place}.{name}"),
@@ -79,11 +79,11 @@ fn count(place: &str, fields: &Map<'_>, name: &str) -> Result<Option<u64>, Error
     }
 }
 
-fn prices(place: &str, value: Option<&Value<'_>>) -> Result<Option<TokenPrices>, Error> {
+fn parse_prices(place: &str, value: Option<&JsonValue<'_>>) -> Result<Option<TokenPrices>, Error> {
     let place = format!("{place}.prices");
     let fields = match value {
-        None | Some(Value::Null) => return Ok(None),
-        Some(Value::Object(fields)) => fields,
+        None | Some(JsonValue::Null) => return Ok(None),
+        Some(JsonValue::Object(fields)) => fields,
         Some(other) => {
             return Err(Error::invalid(
                 place,
@@ -92,11 +92,11 @@ fn prices(place: &str, value: Option<&Value<'_>>) -> Result<Option<TokenPrices>,
             ));
         }
     };
-    known_fields(&place, fields, &["input", "output", "read", "write"])?;
+    check_known_fields(&place, fields, &["input", "output", "read", "write"])?;
     let price = |name: &str| -> Result<Option<NanoUsd>, Error> {
         let text = match fields.get(name) {
-            None | Some(Value::Null) => return Ok(None),
-            Some(Value::String(text)) => text.to_string(),
+            None | Some(JsonValue::Null) => return Ok(None),
+            Some(JsonValue::String(text)) => text.to_string(),
             Some(other) => other.to_string(),
         };
         NanoUsd::parse(&text)
@@ -138,7 +138,7 @@ mod tests {
         );
         assert_eq!(
             (model.window, model.output),
-            (WINDOW_TOKENS_UNKNOWN, OUTPUT_TOKENS_UNKNOWN)
+            (WINDOW_TOKENS_DEFAULT, OUTPUT_TOKENS_DEFAULT)
         );
     }
 

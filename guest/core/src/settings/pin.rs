@@ -2,15 +2,15 @@
 //! thread runs changes nothing for it.
 
 use super::{
-    Directive, Model, ToolDef, check_capabilities, granted, known_fields, narrowed, object,
-    parse_limits, render_prompt, texts_field,
+    Directive, Model, ToolDef, check_capabilities, check_known_fields, intersect_capabilities,
+    is_granted, parse_limits, parse_object, render_prompt, texts_field,
 };
 use crate::error::Error;
 use crate::hash::sha256_text;
 use crate::json::record::record;
 use crate::ledger::UnknownBill;
-use crate::limits::Limits;
-use crate::thread::{FORMAT, Overrides};
+use crate::limits::ThreadCaps;
+use crate::thread::{CreatorOverrides, FORMAT};
 
 /// Most bytes of a pin, which is one record. A pin with a longer prompt is refused with an error
 /// about `prompt`.
@@ -18,7 +18,7 @@ pub const PIN_BYTES_MAX: usize = 900 << 10;
 
 /// Prompt, model, tools and limits of a thread, as resolved at its first start.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Pin {
+pub struct PinnedSettings {
     /// Version of the record's format, [`FORMAT`].
     pub format: u32,
     /// The system prompt.
@@ -28,12 +28,12 @@ pub struct Pin {
     /// The tools that are offered, in the catalog's order.
     pub tools: Vec<ToolDef>,
     /// The caps of the thread.
-    pub limits: Limits,
+    pub limits: ThreadCaps,
     /// The capabilities of the thread: the tools it may call.
     pub capabilities: Vec<String>,
 }
 
-record!(Pin {
+record!(PinnedSettings {
     format,
     prompt,
     model,
@@ -42,10 +42,10 @@ record!(Pin {
     capabilities
 });
 
-impl Pin {
+impl PinnedSettings {
     /// Returns the text that is stored, and its hash.
     pub fn to_text(&self) -> Result<(String, String), Error> {
-        let text = crate::json::text(self);
+        let text = crate::json::to_text(self);
         if text.len() > PIN_BYTES_MAX {
             let problem = format!(
                 "with its tools is {} bytes, the most is {PIN_BYTES_MAX}",
@@ -63,7 +63,7 @@ impl Pin {
     }
 
     /// Returns the offered tool of this name.
-    pub fn tool(&self, name: &str) -> Option<&ToolDef> {
+    pub fn find_tool(&self, name: &str) -> Option<&ToolDef> {
         self.tools.iter().find(|tool| tool.name == name)
     }
 }
@@ -72,9 +72,9 @@ impl Pin {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Policy {
     /// Caps that apply where nothing else sets one.
-    pub preset: Limits,
+    pub preset: ThreadCaps,
     /// Ceilings of every cap.
-    pub limits: Limits,
+    pub limits: ThreadCaps,
     /// Capabilities that any thread may have; `None` allows every tool of the catalog.
     pub capabilities: Option<Vec<String>>,
     /// The charge for a call whose usage stays unknown.
@@ -86,15 +86,15 @@ impl Policy {
     /// "unknown_bill"}`); both may be missing.
     pub fn parse(preset: Option<&str>, policy: Option<&str>) -> Result<Self, Error> {
         let mut parsed = Self {
-            preset: Limits::LOCAL,
+            preset: ThreadCaps::LOCAL,
             ..Self::default()
         };
         if let Some(text) = preset {
-            let fields = object("preset", text)?;
+            let fields = parse_object("preset", text)?;
             let name =
                 super::text_field("preset", &fields, "name")?.unwrap_or_else(|| "local".into());
-            parsed.preset = Limits::preset(&name).ok_or_else(|| {
-                Error::unknown(
+            parsed.preset = ThreadCaps::for_preset(&name).ok_or_else(|| {
+                Error::invalid_name(
                     "preset.name",
                     &name,
                     "is not a preset",
@@ -103,8 +103,8 @@ impl Policy {
             })?;
         }
         if let Some(text) = policy {
-            let fields = object("policy", text)?;
-            known_fields(
+            let fields = parse_object("policy", text)?;
+            check_known_fields(
                 "policy",
                 &fields,
                 &["limits", "capabilities", "unknown_bill"],
@@ -122,8 +122,8 @@ impl Policy {
 
     /// Resolves the caps of a thread: preset, then directive, then overrides, each lowered to the
     /// operator's ceilings.
-    pub fn limits_for(&self, directive: Option<&Directive>, overrides: Limits) -> Limits {
-        let own = directive.map_or(Limits::NONE, |directive| directive.limits);
+    pub fn resolve_caps(&self, directive: Option<&Directive>, overrides: ThreadCaps) -> ThreadCaps {
+        let own = directive.map_or(ThreadCaps::NONE, |directive| directive.limits);
         self.preset
             .overridden_by(own)
             .overridden_by(overrides)
@@ -132,14 +132,14 @@ impl Policy {
 }
 
 /// Resolves the settings that a thread will run with. `catalog` is every tool of the host.
-pub fn pin(
+pub fn resolve_settings(
     directive: Option<&Directive>,
     inputs: &str,
-    overrides: &Overrides,
+    overrides: &CreatorOverrides,
     model: Model,
     catalog: Vec<ToolDef>,
     policy: &Policy,
-) -> Result<Pin, Error> {
+) -> Result<PinnedSettings, Error> {
     let allow_unpriced = directive.is_some_and(|directive| directive.allow_unpriced);
     if model.prices.is_none() && !allow_unpriced {
         let problem = "has no prices: give them in .ai/config/models.yaml, or set allow_unpriced in the directive";
@@ -152,7 +152,7 @@ pub fn pin(
     let asked = capabilities;
     let within = overrides.within.as_ref();
     let capabilities = match within {
-        Some(within) => narrowed(&asked, &within.capabilities),
+        Some(within) => intersect_capabilities(&asked, &within.capabilities),
         None => asked.clone(),
     };
     let place = directive.map_or("draft".to_owned(), |directive| {
@@ -162,13 +162,13 @@ pub fn pin(
     // A tool that needs consent cannot be called before approvals exist, so it is not offered.
     let allowed = |tool: &ToolDef| {
         !tool.consent
-            && granted(&capabilities, &tool.name)
+            && is_granted(&capabilities, &tool.name)
             && policy
                 .capabilities
                 .as_ref()
-                .is_none_or(|policy| granted(policy, &tool.name))
+                .is_none_or(|policy| is_granted(policy, &tool.name))
     };
-    let limits = policy.limits_for(directive, overrides.limits);
+    let limits = policy.resolve_caps(directive, overrides.limits);
     let limits = within.map_or(limits, |within| limits.lowered_to(within.limits));
     let own = directive.and_then(|directive| directive.limits.spend);
     let named = overrides.limits.spend.or(own);
@@ -176,14 +176,14 @@ pub fn pin(
         Some(directive) => render_prompt(&directive.body, &directive.resolve_inputs(inputs)?),
         None => String::new(),
     };
-    Ok(Pin {
+    Ok(PinnedSettings {
         format: FORMAT,
         prompt,
         tools: catalog.into_iter().filter(allowed).collect(),
         limits: match within {
             // Where nothing names a spend, the child draws on its parent's account, and only that
             // account bounds it.
-            Some(_) if named.is_none() => Limits {
+            Some(_) if named.is_none() => ThreadCaps {
                 spend: None,
                 ..limits
             },
@@ -197,6 +197,7 @@ pub fn pin(
 /// Reads the policy's word for unknown bills.
 fn parse_unknown_bill(word: &str) -> Result<UnknownBill, Error> {
     let problem = "is not how an unknown bill is charged: estimate or full";
-    UnknownBill::from_word(word)
-        .ok_or_else(|| Error::unknown("policy.unknown_bill", word, problem, &UnknownBill::WORDS))
+    UnknownBill::from_word(word).ok_or_else(|| {
+        Error::invalid_name("policy.unknown_bill", word, problem, &UnknownBill::WORDS)
+    })
 }

@@ -1,12 +1,12 @@
 //! Tools of the host's catalog, and the capabilities that allow a thread to call them.
 
-use super::{flag_field, is_builtin, known_fields, object, text_field};
+use super::{check_known_fields, flag_field, is_builtin_tool, parse_object, text_field};
 use crate::error::{ECHO_BYTES_MAX, Error, cut};
-use crate::json::Value;
+use crate::json::JsonValue;
 use crate::json::record::record;
 
 /// Timeout of a tool whose catalog names none, in milliseconds.
-pub const TOOL_MILLIS: u64 = 120_000;
+pub const TOOL_MILLIS_DEFAULT: u64 = 120_000;
 
 /// One tool, as a thread pins it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,10 +37,10 @@ record!(ToolDef {
 impl ToolDef {
     /// Reads `{"name", "description", "schema", "idempotent", "consent", "timeout"}`.
     pub fn parse(text: &str) -> Result<Self, Error> {
-        let fields = object("tool", text)?;
+        let fields = parse_object("tool", text)?;
         let name = text_field("tool", &fields, "name")?.unwrap_or_default();
         let place = format!("tools.{name}");
-        known_fields(
+        check_known_fields(
             &place,
             &fields,
             &[
@@ -52,13 +52,13 @@ impl ToolDef {
                 "timeout",
             ],
         )?;
-        check_name("tools", &name)?;
-        if is_builtin(&name) {
+        check_tool_name("tools", &name)?;
+        if is_builtin_tool(&name) {
             let problem = "is the name of a tool that threadkeep itself has: choose another";
             return Err(Error::invalid("tools", &name, problem));
         }
         let timeout = match fields.get("timeout") {
-            None | Some(Value::Null) => TOOL_MILLIS,
+            None | Some(JsonValue::Null) => TOOL_MILLIS_DEFAULT,
             Some(value) => value.as_u64().ok_or_else(|| {
                 Error::invalid(
                     format!("{place}.timeout"),
@@ -71,7 +71,7 @@ impl ToolDef {
             description: text_field(&place, &fields, "description")?.unwrap_or_default(),
             schema: match fields.get("schema") {
                 None => r#"{"type":"object"}"#.into(),
-                Some(Value::String(text)) => text.to_string(),
+                Some(JsonValue::String(text)) => text.to_string(),
                 Some(schema) => schema.to_string(),
             },
             idempotent: flag_field(&place, &fields, "idempotent")?,
@@ -83,7 +83,7 @@ impl ToolDef {
 }
 
 /// Refuses a name that providers do not accept: they refuse a request that holds any other.
-pub(crate) fn check_name(place: &str, name: &str) -> Result<(), Error> {
+pub(crate) fn check_tool_name(place: &str, name: &str) -> Result<(), Error> {
     let fits = !name.is_empty() && name.len() <= 64;
     let allowed = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
     if fits && name.bytes().all(allowed) {
@@ -94,12 +94,12 @@ pub(crate) fn check_name(place: &str, name: &str) -> Result<(), Error> {
 }
 
 /// Prefix of the capabilities that grant tools.
-const PREFIX: &str = "execute.tool.";
+const TOOL_CAPABILITY_PREFIX: &str = "execute.tool.";
 
 /// Returns true if one of the capabilities allows the tool: `execute.tool.<name>`, with `*` for any
 /// ending. A leading `rye.` is accepted. No capability means no tool.
-pub fn granted(capabilities: &[String], tool: &str) -> bool {
-    let wanted = format!("{PREFIX}{tool}");
+pub fn is_granted(capabilities: &[String], tool: &str) -> bool {
+    let wanted = format!("{TOOL_CAPABILITY_PREFIX}{tool}");
     capabilities.iter().any(|capability| {
         let capability = capability.strip_prefix("rye.").unwrap_or(capability);
         match capability.strip_suffix('*') {
@@ -110,7 +110,7 @@ pub fn granted(capabilities: &[String], tool: &str) -> bool {
 }
 
 /// Returns the capabilities that both lists allow.
-pub fn narrowed(own: &[String], within: &[String]) -> Vec<String> {
+pub fn intersect_capabilities(own: &[String], within: &[String]) -> Vec<String> {
     let mut both: Vec<String> = Vec::new();
     for own in own {
         for within in within {
@@ -151,7 +151,7 @@ pub(crate) fn check_capabilities(
     let names: Vec<&str> = catalog.iter().map(|tool| tool.name.as_str()).collect();
     let grants = |capability: &String| {
         let one = std::slice::from_ref(capability);
-        names.iter().any(|name| granted(one, name))
+        names.iter().any(|name| is_granted(one, name))
     };
     for capability in capabilities {
         if capability.ends_with('*') || grants(capability) {
@@ -159,7 +159,7 @@ pub(crate) fn check_capabilities(
         }
         let last = capability.rsplit('.').next().unwrap_or_default();
         let tool = capability.strip_prefix("rye.").unwrap_or(capability);
-        let near = match tool.strip_prefix(PREFIX) {
+        let near = match tool.strip_prefix(TOOL_CAPABILITY_PREFIX) {
             Some(name) => threadkeep_units::nearest::nearest(name, names.iter().copied()),
             None => names.iter().copied().find(|name| *name == last),
         };
@@ -168,7 +168,7 @@ pub(crate) fn check_capabilities(
                 field: format!("{place}.capabilities"),
                 value: cut(capability, ECHO_BYTES_MAX).to_owned(),
                 problem: "grants no tool that there is".to_owned(),
-                nearest: Some(format!("{PREFIX}{near}")),
+                nearest: Some(format!("{TOOL_CAPABILITY_PREFIX}{near}")),
             });
         }
     }
@@ -178,7 +178,7 @@ pub(crate) fn check_capabilities(
 /// Refuses capabilities that a caller asks for a new thread and would not get: any beside a
 /// directive, which names its own, and one that grants no existing tool. A pattern is accepted: it
 /// may match tools that come later.
-pub fn check_asked(
+pub fn check_draft_capabilities(
     directive: Option<&str>,
     capabilities: &[String],
     catalog: &[ToolDef],
@@ -192,16 +192,18 @@ pub fn check_asked(
             return refuse(format!("is for a chat: {directive} names its own"));
         }
         let wanted = capability.strip_prefix("rye.").unwrap_or(capability);
-        let open = wanted
-            .strip_suffix('*')
-            .is_some_and(|prefix| PREFIX.starts_with(prefix) || prefix.starts_with(PREFIX));
+        let open = wanted.strip_suffix('*').is_some_and(|prefix| {
+            TOOL_CAPABILITY_PREFIX.starts_with(prefix) || prefix.starts_with(TOOL_CAPABILITY_PREFIX)
+        });
         let one = std::slice::from_ref(capability);
-        if !open && !catalog.iter().any(|tool| granted(one, &tool.name)) {
+        if !open && !catalog.iter().any(|tool| is_granted(one, &tool.name)) {
             let names: Vec<&str> = catalog.iter().map(|tool| tool.name.as_str()).collect();
             let names = names.join(", ");
             return refuse(match names.as_str() {
                 "" => "grants no tool: this host has none".to_owned(),
-                names => format!("grants no tool: it is {PREFIX} and one of {names}"),
+                names => {
+                    format!("grants no tool: it is {TOOL_CAPABILITY_PREFIX} and one of {names}")
+                }
             });
         }
     }
@@ -268,16 +270,16 @@ mod tests {
         ] {
             let asked = [capability.to_owned()];
             assert_eq!(
-                check_asked(None, &asked, &catalog).is_ok(),
+                check_draft_capabilities(None, &asked, &catalog).is_ok(),
                 fits,
                 "{capability}"
             );
             assert!(
-                check_asked(Some("d"), &asked, &catalog).is_err(),
+                check_draft_capabilities(Some("d"), &asked, &catalog).is_err(),
                 "{capability}"
             );
         }
-        check_asked(Some("d"), &[], &catalog).unwrap();
+        check_draft_capabilities(Some("d"), &[], &catalog).unwrap();
     }
 
     #[test]
@@ -317,7 +319,7 @@ mod tests {
             (vec!["*"], vec![], vec![]),
         ] {
             assert_eq!(
-                narrowed(&list(&own), &list(&within)),
+                intersect_capabilities(&list(&own), &list(&within)),
                 list(&both),
                 "{own:?} {within:?}"
             );
@@ -340,11 +342,11 @@ mod tests {
             ("execute.knowledge.*", "read_file", false),
         ] {
             assert_eq!(
-                granted(&[capability.to_owned()], tool),
+                is_granted(&[capability.to_owned()], tool),
                 expected,
                 "{capability} {tool}"
             );
         }
-        assert!(!granted(&[], "read_file"));
+        assert!(!is_granted(&[], "read_file"));
     }
 }

@@ -1,12 +1,14 @@
 //! Creation of a thread: insert or fail, in one commit.
 
-use super::{ChainRecord, Counters, FORMAT, Head, Overrides, Status, ThreadRecord};
+use super::{
+    ChainRecord, CreatorOverrides, FORMAT, Head, ThreadRecord, ThreadStatus, UsageCounters,
+};
 use crate::error::Error;
 use crate::json;
 use crate::ledger::Account;
-use crate::limits::Limits;
+use crate::limits::ThreadCaps;
 use crate::money::NanoUsd;
-use crate::plan::{Expect, Funds, Plan, Write, due, index};
+use crate::plan::{ChainFunds, CommitPlan, StoreWrite, WriteCondition, due_write, index_write};
 use crate::time::Instant;
 use crate::{id, key};
 
@@ -21,7 +23,7 @@ pub const CAPABILITIES_MAX: usize = 256;
 
 /// A caller's request for a new thread.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Draft {
+pub struct ThreadDraft {
     /// The whole id; `None` to generate one.
     pub id: Option<String>,
     /// Name of a directive.
@@ -33,18 +35,18 @@ pub struct Draft {
     /// Title for people.
     pub title: Option<String>,
     /// Model, caps, and a chat's capabilities.
-    pub overrides: Overrides,
+    pub overrides: CreatorOverrides,
     /// JSON object, or empty.
     pub inputs: String,
 }
 
 /// A draft after its directive and settings were resolved by the library.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Resolved {
+pub struct ResolvedDraft {
     /// Name of the model or tier.
     pub model: String,
     /// Resolved caps.
-    pub limits: Limits,
+    pub limits: ThreadCaps,
     /// Tools that may be called.
     pub capabilities: Vec<String>,
     /// JSON object with defaults filled in.
@@ -56,7 +58,7 @@ pub struct Resolved {
 
 /// The thread that spawns a child, and the money for the child.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Parent<'a> {
+pub struct SpawnParent<'a> {
     /// Id of the thread that spawns it.
     pub thread: &'a str,
     /// Id of that thread's chain.
@@ -65,20 +67,20 @@ pub struct Parent<'a> {
     pub number: u64,
     /// Number of chains above the child.
     pub depth: u64,
-    /// Account and path of the child, as [`crate::plan::Change::fund`] returned them.
-    pub funds: Funds,
+    /// Account and path of the child, as [`crate::plan::ThreadChange::fund_child`] returned them.
+    pub funds: ChainFunds,
 }
 
 /// Returns the plan that creates a thread: a root, or with `parent` a child, whose writes belong
-/// into the parent's commit that reserves its money ([`crate::plan::Change::extra`]). `random` is
+/// into the parent's commit that reserves its money ([`crate::plan::ThreadChange::extra`]). `random` is
 /// at least six hex digits, used where the id is generated.
 pub fn create(
-    draft: &Draft,
-    resolved: Resolved,
-    parent: Option<Parent<'_>>,
+    draft: &ThreadDraft,
+    resolved: ResolvedDraft,
+    parent: Option<SpawnParent<'_>>,
     now: Instant,
     random: &str,
-) -> Result<Plan, Error> {
+) -> Result<CommitPlan, Error> {
     let id = new_id(draft, now, random)?;
     let thread = ThreadRecord {
         format: FORMAT,
@@ -107,8 +109,8 @@ pub fn create(
         .map_or((0, 0), |parent| (parent.number, parent.depth));
     let funds = match parent {
         Some(parent) => parent.funds,
-        None => Funds {
-            account: Account::root(thread.limits.spend),
+        None => ChainFunds {
+            account: Account::new_root(thread.limits.spend),
             above: Vec::new(),
         },
     };
@@ -123,9 +125,9 @@ pub fn create(
         account: funds.account,
         above: funds.above,
     };
-    let head = head(thread.limits, now);
-    Ok(Plan {
-        writes: writes(&thread, &head, &chain)?,
+    let head = new_head(thread.limits, now);
+    Ok(CommitPlan {
+        writes: creation_writes(&thread, &head, &chain)?,
         closing: false,
         thread,
         head,
@@ -137,18 +139,18 @@ pub fn create(
 
 /// Returns the id of the thread that a draft makes. Every error that a draft can have is found
 /// here.
-pub fn new_id(draft: &Draft, now: Instant, random: &str) -> Result<String, Error> {
-    check(draft)?;
+pub fn new_id(draft: &ThreadDraft, now: Instant, random: &str) -> Result<String, Error> {
+    check_draft(draft)?;
     let id = match &draft.id {
         Some(id) => id.clone(),
-        None => id::generate(draft.directive.as_deref(), now, random),
+        None => id::generate_id(draft.directive.as_deref(), now, random),
     };
-    id::check("id", &id)?;
+    id::check_id("id", &id)?;
     Ok(id)
 }
 
 /// Checks that the fields of a draft are within their bounds.
-fn check(draft: &Draft) -> Result<(), Error> {
+fn check_draft(draft: &ThreadDraft) -> Result<(), Error> {
     for (field, label) in [("agent", &draft.agent), ("task", &draft.task)] {
         if let Some(label) = label
             && (label.is_empty()
@@ -196,10 +198,10 @@ pub fn check_title(title: Option<&str>) -> Result<(), Error> {
     }
 }
 
-fn head(limits: Limits, now: Instant) -> Head {
+fn new_head(limits: ThreadCaps, now: Instant) -> Head {
     Head {
         format: FORMAT,
-        status: Status::Created,
+        status: ThreadStatus::Created,
         cause: None,
         run: 0,
         token: 0,
@@ -213,7 +215,7 @@ fn head(limits: Limits, now: Instant) -> Head {
         hold: None,
         holds: Vec::new(),
         charged: Vec::new(),
-        counters: Counters::default(),
+        counters: UsageCounters::default(),
         bad_rounds: 0,
         lost: 0,
         context: 0,
@@ -232,22 +234,26 @@ fn head(limits: Limits, now: Instant) -> Head {
     }
 }
 
-fn writes(thread: &ThreadRecord, head: &Head, chain: &ChainRecord) -> Result<Vec<Write>, Error> {
+fn creation_writes(
+    thread: &ThreadRecord,
+    head: &Head,
+    chain: &ChainRecord,
+) -> Result<Vec<StoreWrite>, Error> {
     let (key, created) = (id::key(&thread.id), thread.created.millis());
-    let put = |collection, value| Write::Put {
+    let put = |collection, value| StoreWrite::Put {
         collection,
         key: key.clone(),
-        expect: Expect::Absent,
+        expect: WriteCondition::Absent,
         value,
     };
     let mut writes = vec![
-        put(key::THREAD, json::text(thread)),
-        put(key::HEAD, json::text(head)),
-        put(key::CHAIN, json::text(chain)),
-        due(0, &key, &thread.chain),
-        index("status", head.status.as_str(), created, &key),
-        index(key::RECENCY, "", created, &key),
-        index("chain", &key, created, &key),
+        put(key::THREAD, json::to_text(thread)),
+        put(key::HEAD, json::to_text(head)),
+        put(key::CHAIN, json::to_text(chain)),
+        due_write(0, &key, &thread.chain),
+        index_write("status", head.status.as_str(), created, &key),
+        index_write(key::RECENCY, "", created, &key),
+        index_write("chain", &key, created, &key),
     ];
     for (name, value) in [
         ("directive", &thread.directive),
@@ -255,11 +261,11 @@ fn writes(thread: &ThreadRecord, head: &Head, chain: &ChainRecord) -> Result<Vec
         ("task", &thread.task),
     ] {
         if let Some(value) = value {
-            writes.push(index(name, value, created, &key));
+            writes.push(index_write(name, value, created, &key));
         }
     }
     if let Some(parent) = &thread.parent {
-        writes.push(index("parent", &id::key(parent), created, &key));
+        writes.push(index_write("parent", &id::key(parent), created, &key));
     }
     Ok(writes)
 }

@@ -2,10 +2,10 @@
 //!
 //! A pending step keeps its own version and stays valid when mail moves the head.
 
-use super::{Cause, Status};
+use super::{StatusCause, ThreadStatus};
 use crate::json::record::{record, words};
 use crate::ledger::{ChargeBasis, TokenPrices, Usage};
-use crate::limits::Limits;
+use crate::limits::ThreadCaps;
 use crate::money::NanoUsd;
 use crate::time::Instant;
 
@@ -15,9 +15,9 @@ pub struct Head {
     /// [`super::FORMAT`].
     pub format: u32,
     /// Status of the thread.
-    pub status: Status,
+    pub status: ThreadStatus,
     /// Reason for that status, if there is one.
-    pub cause: Option<Cause>,
+    pub cause: Option<StatusCause>,
     /// Number of the run, from 1; 0 before the first.
     pub run: u64,
     /// Fence: grows with each start, claim and kill.
@@ -34,18 +34,18 @@ pub struct Head {
     /// entries.
     pub recency: u64,
     /// The step that was handed to the driver.
-    pub step: Option<Pending>,
+    pub step: Option<PendingStep>,
     /// Calls that have no result yet.
-    pub round: Option<Round>,
+    pub round: Option<ToolRound>,
     /// Money set aside for the pending attempt.
     pub hold: Option<Hold>,
     /// Money set aside for calls of an external loop, at most [`HOLDS_MAX`].
-    pub holds: Vec<OwnHold>,
+    pub holds: Vec<ExternalHold>,
     /// The newest attempts that were charged although their usage was unknown, at most
     /// [`CHARGED_MAX`]: their real usage may still be reported.
-    pub charged: Vec<Charged>,
+    pub charged: Vec<ChargedAttempt>,
     /// Usage of the thread so far.
-    pub counters: Counters,
+    pub counters: UsageCounters,
     /// Rounds in a row in which no call could be run.
     pub bad_rounds: u32,
     /// Steps in a row that were lost to dead holders.
@@ -62,17 +62,17 @@ pub struct Head {
     /// SHA-256 of the newest entry.
     pub hash: String,
     /// A cancel or kill that has not taken effect yet.
-    pub intent: Option<Intent>,
+    pub intent: Option<EndIntent>,
     /// An intent of which its children have still to be told: the thread was ended, or is to be.
-    pub sweep: Option<Intent>,
+    pub sweep: Option<EndIntent>,
     /// The children that it waits for, while it is waiting or is suspended with them.
-    pub wait: Option<WaitFor>,
+    pub wait: Option<ChildWait>,
     /// Number of the first message in the inbox that is not yet in the history.
     pub mail_from: u64,
     /// Number after the last message in the inbox.
     pub mail_to: u64,
     /// Caps in force.
-    pub limits: Limits,
+    pub limits: ThreadCaps,
     /// Session id of the provider.
     pub session: Option<String>,
     /// Time of the last commit to the head.
@@ -86,15 +86,15 @@ record!(Head {
 
 impl Head {
     /// Number of inbox messages that are not yet in the history.
-    pub fn mail(&self) -> u64 {
+    pub fn mail_count(&self) -> u64 {
         self.mail_to.saturating_sub(self.mail_from)
     }
 
     /// Sums the calls that an external loop still holds, as the most that they may come to: each
     /// is a turn.
-    pub fn held(&self) -> Held {
-        let none = Held::default();
-        self.holds.iter().fold(none, |sum, own| Held {
+    pub fn held_totals(&self) -> HeldTotals {
+        let none = HeldTotals::default();
+        self.holds.iter().fold(none, |sum, own| HeldTotals {
             turns: sum.turns + 1,
             tokens: sum.tokens.saturating_add(own.tokens),
             amount: sum.amount.saturating_add(own.amount),
@@ -102,16 +102,16 @@ impl Head {
     }
 
     /// Returns true if an external loop holds the thread.
-    pub fn is_own_loop(&self) -> bool {
+    pub fn is_external_loop(&self) -> bool {
         self.step
             .as_ref()
-            .is_some_and(|step| step.kind == StepKind::OwnLoop)
+            .is_some_and(|step| step.kind == StepKind::ExternalLoop)
     }
 }
 
 /// A step that was handed to a driver and is not answered yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Pending {
+pub struct PendingStep {
     /// Version that handed the step out, and the name of the step.
     pub version: u64,
     /// Kind of the step.
@@ -134,7 +134,7 @@ pub struct Pending {
     pub short_since: Option<Instant>,
 }
 
-record!(Pending {
+record!(PendingStep {
     version,
     kind,
     started,
@@ -157,21 +157,21 @@ pub enum StepKind {
     /// Wait before the next attempt.
     Wait,
     /// No driver performs it: an external loop holds the thread.
-    OwnLoop,
+    ExternalLoop,
 }
 
-words!(StepKind { CallLlm = "call-llm", CallTools = "call-tools", Wait = "wait", OwnLoop = "own-loop" });
+words!(StepKind { CallLlm = "call-llm", CallTools = "call-tools", Wait = "wait", ExternalLoop = "own-loop" });
 
 /// A tool round that has calls without a result.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Round {
+pub struct ToolRound {
     /// Version of the entry that holds the calls.
     pub version: u64,
     /// The calls without a result, in order.
     pub calls: Vec<RoundCall>,
 }
 
-record!(Round { version, calls });
+record!(ToolRound { version, calls });
 
 /// A call without a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -191,7 +191,7 @@ pub const WAIT_MAX: usize = 32;
 
 /// The open wait of a thread for its children.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct WaitFor {
+pub struct ChildWait {
     /// Spawn numbers of the children that have not ended, at most [`WAIT_MAX`].
     pub numbers: Vec<u64>,
     /// True if the first child that stops is enough.
@@ -206,7 +206,7 @@ pub struct WaitFor {
     pub renewed: bool,
 }
 
-record!(WaitFor { numbers, any or nothing, until, short or nothing, renewed or nothing });
+record!(ChildWait { numbers, any or nothing, until, short or nothing, renewed or nothing });
 
 /// Money set aside for an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -227,7 +227,7 @@ pub const HOLDS_MAX: usize = 8;
 
 /// Money set aside for a call of an external loop.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OwnHold {
+pub struct ExternalHold {
     /// Version that admitted the call, and the name of the hold from then on.
     pub version: u64,
     /// The host's name for the call.
@@ -244,11 +244,11 @@ pub struct OwnHold {
     pub basis: Option<ChargeBasis>,
 }
 
-record!(OwnHold { version, key, model, amount, prices or nothing, tokens, basis or nothing });
+record!(ExternalHold { version, key, model, amount, prices or nothing, tokens, basis or nothing });
 
 /// Sums over the calls that are held: the most that they may come to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Held {
+pub struct HeldTotals {
     /// Number of held calls.
     pub turns: u64,
     /// Tokens of them.
@@ -264,7 +264,7 @@ pub const CHARGED_MAX: usize = 8;
 /// An attempt that was charged without a reported usage: by the text of its reply, by its time, or
 /// all of its hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Charged {
+pub struct ChargedAttempt {
     /// The version that admitted it.
     pub version: u64,
     /// Amount that was charged, with the prices of the attempt.
@@ -278,14 +278,14 @@ pub struct Charged {
     /// True if the hold was requested as an amount of money, without prices.
     pub unpriced: bool,
     /// The real usage, once it was reported; the next entry of the thread records it.
-    pub late: Option<Late>,
+    pub late: Option<ReportedUsage>,
 }
 
-record!(Charged { version, hold, run, tokens, estimated or nothing, unpriced or nothing, late or nothing });
+record!(ChargedAttempt { version, hold, run, tokens, estimated or nothing, unpriced or nothing, late or nothing });
 
 /// The real usage of a charged attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Late {
+pub struct ReportedUsage {
     /// Real cost.
     pub spend: NanoUsd,
     /// Tokens; zero where only money was reported.
@@ -297,11 +297,11 @@ pub struct Late {
     pub recorded: bool,
 }
 
-record!(Late { spend, usage, money or nothing, recorded or nothing });
+record!(ReportedUsage { spend, usage, money or nothing, recorded or nothing });
 
 /// Usage of a thread; the `run_` counters begin anew with each run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Counters {
+pub struct UsageCounters {
     /// Completed model calls.
     pub turns: u64,
     /// Tokens by kind.
@@ -320,15 +320,15 @@ pub struct Counters {
     pub spawns: u64,
 }
 
-record!(Counters { turns, usage, spend, duration, run_turns, run_tokens, run_duration, spawns or nothing });
+record!(UsageCounters { turns, usage, spend, duration, run_turns, run_tokens, run_duration, spawns or nothing });
 
 /// An end that takes effect at the next commit of the thread; the later variant is the stronger.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Intent {
+pub enum EndIntent {
     /// Ends the run when its step is done.
     Cancel,
     /// Ends the run now.
     Kill,
 }
 
-words!(Intent { Cancel = "cancel", Kill = "kill" });
+words!(EndIntent { Cancel = "cancel", Kill = "kill" });

@@ -8,13 +8,13 @@ mod record;
 mod status;
 
 pub use chain::ChainRecord;
-pub use create::{Draft, Parent, Resolved, check_title, create, new_id};
+pub use create::{ResolvedDraft, SpawnParent, ThreadDraft, check_title, create, new_id};
 pub use head::{
-    CHARGED_MAX, Charged, Counters, HOLDS_MAX, Head, Held, Hold, Intent, Late, OwnHold, Pending,
-    Round, RoundCall, StepKind, WAIT_MAX, WaitFor,
+    CHARGED_MAX, ChargedAttempt, ChildWait, EndIntent, ExternalHold, HOLDS_MAX, Head, HeldTotals,
+    Hold, PendingStep, ReportedUsage, RoundCall, StepKind, ToolRound, UsageCounters, WAIT_MAX,
 };
-pub use record::{Overrides, ThreadRecord, Within};
-pub use status::{Cause, Status};
+pub use record::{CreatorOverrides, InheritedBounds, ThreadRecord};
+pub use status::{StatusCause, ThreadStatus};
 
 /// Format of every record and entry that this version writes. Older ones are read for ever.
 pub const FORMAT: u32 = 1;

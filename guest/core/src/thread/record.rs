@@ -1,9 +1,9 @@
 //! The record of a thread: its definition. Replaced at creation, at the first start, and when the
 //! thread ends or gets a title.
 
-use super::Status;
+use super::ThreadStatus;
 use crate::json::record::record;
-use crate::limits::Limits;
+use crate::limits::ThreadCaps;
 use crate::time::Instant;
 
 /// Stored under the key of the thread's id.
@@ -33,17 +33,17 @@ pub struct ThreadRecord {
     /// model in the pin.
     pub model: String,
     /// Caps, as resolved at creation and again at the first start.
-    pub limits: Limits,
+    pub limits: ThreadCaps,
     /// Tools that may be called, as resolved at the same times.
     pub capabilities: Vec<String>,
     /// Choices of the creator beyond the directive.
-    pub overrides: Overrides,
+    pub overrides: CreatorOverrides,
     /// JSON object, as text.
     pub inputs: String,
     /// SHA-256 of its pin, once it has one.
     pub pin: Option<String>,
     /// The end status, once it has ended.
-    pub outcome: Option<Status>,
+    pub outcome: Option<ThreadStatus>,
     /// JSON, as text, once it has a result.
     pub result: Option<String>,
     /// When it was created.
@@ -74,18 +74,18 @@ record!(ThreadRecord {
 
 /// Choices of the creator: applied again when the directive is resolved at the first start.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Overrides {
+pub struct CreatorOverrides {
     /// A model or tier.
     pub model: Option<String>,
     /// Caps chosen by the creator.
-    pub limits: Limits,
+    pub limits: ThreadCaps,
     /// A chat's capabilities.
     pub capabilities: Vec<String>,
     /// Bounds inherited from the thread that spawned it, if one did.
-    pub within: Option<Within>,
+    pub within: Option<InheritedBounds>,
 }
 
-record!(Overrides {
+record!(CreatorOverrides {
     model,
     limits,
     capabilities,
@@ -94,14 +94,14 @@ record!(Overrides {
 
 /// Bounds that a child inherits from the thread that spawns it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Within {
+pub struct InheritedBounds {
     /// Upper bounds of its caps; the depth is one level less than the parent's.
-    pub limits: Limits,
+    pub limits: ThreadCaps,
     /// Tools that it may call at most.
     pub capabilities: Vec<String>,
 }
 
-record!(Within {
+record!(InheritedBounds {
     limits,
     capabilities
 });

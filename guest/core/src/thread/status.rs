@@ -6,7 +6,7 @@ use std::fmt;
 
 /// Status of a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Status {
+pub enum ThreadStatus {
     /// Never started.
     Created,
     /// A holder runs it.
@@ -29,7 +29,7 @@ pub enum Status {
     Continued,
 }
 
-words!(Status {
+words!(ThreadStatus {
     Created = "created",
     Running = "running",
     Waiting = "waiting",
@@ -42,7 +42,7 @@ words!(Status {
     Continued = "continued",
 });
 
-impl Status {
+impl ThreadStatus {
     /// Every status, in the order above.
     pub const ALL: [Self; 10] = [
         Self::Created,
@@ -59,7 +59,7 @@ impl Status {
 
     /// Returns true if a chain whose tip has this status draws on its account. A chain that is idle
     /// or has ended locks no money.
-    pub fn draws(self) -> bool {
+    pub fn draws_on_account(self) -> bool {
         match self {
             Self::Created | Self::Running | Self::Waiting | Self::Suspended => true,
             Self::Idle
@@ -73,7 +73,7 @@ impl Status {
 
     /// Returns true for the end statuses: an ended thread only gains a pointer and corrections of
     /// usage.
-    pub fn is_end(self) -> bool {
+    pub fn is_terminal(self) -> bool {
         match self {
             Self::Completed | Self::Error | Self::Cancelled | Self::Killed | Self::Continued => {
                 true
@@ -83,7 +83,7 @@ impl Status {
     }
 }
 
-impl fmt::Display for Status {
+impl fmt::Display for ThreadStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
@@ -91,7 +91,7 @@ impl fmt::Display for Status {
 
 /// Reason why a thread stopped, waits or ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Cause {
+pub struct StatusCause {
     /// `limit`, `error`, `budget`, `approval`, `cancelled` or `killed`.
     pub reason: String,
     /// A stable code, such as `turns_exceeded`.
@@ -104,7 +104,7 @@ pub struct Cause {
     pub maximum: Option<u64>,
 }
 
-record!(Cause {
+record!(StatusCause {
     reason,
     code,
     message,
@@ -112,7 +112,7 @@ record!(Cause {
     maximum
 });
 
-impl Cause {
+impl StatusCause {
     /// Creates a cause without numbers.
     pub fn new(reason: &str, code: &str, message: impl Into<String>) -> Self {
         Self {
@@ -125,12 +125,12 @@ impl Cause {
     }
 
     /// Returns true if its value and its bound are nano-USD.
-    pub fn is_of_money(&self) -> bool {
+    pub fn has_money_values(&self) -> bool {
         matches!(&*self.code, "spend_exceeded" | "money_held")
     }
 
     /// Creates a cause with the value reached and its bound.
-    pub fn bound(
+    pub fn with_bound(
         reason: &str,
         code: &str,
         message: impl Into<String>,
@@ -152,7 +152,7 @@ mod tests {
     /// Symptom: the amounts of a run that waits for held money were not told as money.
     #[test]
     fn what_names_an_amount_is_of_money() {
-        let of_money = |code| Cause::new("budget", code, "").is_of_money();
+        let of_money = |code| StatusCause::new("budget", code, "").has_money_values();
         assert!(of_money("spend_exceeded") && of_money("money_held"));
         assert!(!of_money("turns_exceeded"));
     }

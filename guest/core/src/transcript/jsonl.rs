@@ -2,10 +2,10 @@
 //! line after it is one event.
 
 use crate::error::Error;
-use crate::history::{Entry, Event, Role, Suspended, call_id};
-use crate::json::{self, Map, Value};
+use crate::history::{Entry, Event, MessageRole, SuspendedEvent, call_id};
+use crate::json::{self, JsonObject, JsonValue};
 use crate::money::NanoUsd;
-use crate::plan::Loaded;
+use crate::plan::LoadedThread;
 use crate::time::Instant;
 use threadkeep_units::printable::escape_json;
 
@@ -17,15 +17,15 @@ const MANIFEST_TITLE_BYTES_MAX: usize = 200;
 /// Renders the manifest line: padded with spaces to [`MANIFEST_BYTES`], the line feed included.
 /// `version` is the version that it was made from. Fields that do not fit are left out: the
 /// provider's session first, then the title and the task.
-pub fn manifest(loaded: &Loaded) -> Result<String, Error> {
+pub fn manifest(loaded: &LoadedThread) -> Result<String, Error> {
     let mut fields = manifest_fields(loaded);
-    let mut line = written(fields.clone());
+    let mut line = to_line_text(fields.clone());
     for name in ["sessionId", "title", "taskId"] {
         if line.len() < MANIFEST_BYTES {
             break;
         }
         fields.shift_remove(name);
-        line = written(fields.clone());
+        line = to_line_text(fields.clone());
     }
     if line.len() >= MANIFEST_BYTES {
         return Err(Error::Corrupt(format!(
@@ -40,17 +40,17 @@ pub fn manifest(loaded: &Loaded) -> Result<String, Error> {
 }
 
 /// Writes an object as a line of the document, with hidden characters escaped.
-fn written(fields: Map<'_>) -> String {
-    escape_json(&Value::Object(fields).to_string()).into_owned()
+fn to_line_text(fields: JsonObject<'_>) -> String {
+    escape_json(&JsonValue::Object(fields).to_string()).into_owned()
 }
 
-fn manifest_fields(loaded: &Loaded) -> Map<'_> {
+fn manifest_fields(loaded: &LoadedThread) -> JsonObject<'_> {
     let (thread, head) = (&loaded.thread.value, &loaded.head.value);
     let title = thread
         .title
         .as_deref()
         .map(|title| crate::history::cut_escaped(title, MANIFEST_TITLE_BYTES_MAX));
-    let mut fields = Map::new();
+    let mut fields = JsonObject::new();
     fields.insert("agentId", thread.agent.as_deref().unwrap_or("default"));
     for (name, value) in [
         ("sessionId", head.session.as_deref()),
@@ -76,31 +76,31 @@ fn manifest_fields(loaded: &Loaded) -> Map<'_> {
 pub fn jsonl(entry: &Entry) -> Result<String, Error> {
     let mut lines = String::new();
     for (index, event) in entry.events.iter().enumerate() {
-        lines.push_str(&line(entry.version, index, entry.time, event)?);
+        lines.push_str(&event_line(entry.version, index, entry.time, event)?);
         lines.push('\n');
     }
     Ok(lines)
 }
 
-fn line(version: u64, index: usize, time: Instant, event: &Event) -> Result<String, Error> {
-    let stored = json::text(event);
-    let Ok(Value::Object(mut fields)) = json::parse(&stored) else {
+fn event_line(version: u64, index: usize, time: Instant, event: &Event) -> Result<String, Error> {
+    let stored = json::to_text(event);
+    let Ok(JsonValue::Object(mut fields)) = json::parse(&stored) else {
         return Err(Error::Corrupt("an event is not an object".into()));
     };
     match event {
         Event::Message(message) => {
-            let role = if message.role == Role::User {
+            let role = if message.role == MessageRole::User {
                 "user"
             } else {
                 "assistant"
             };
             fields.insert("role", role);
             fields.swap_remove("content");
-            fields.insert("text", message.joined());
+            fields.insert("text", message.joined_text());
         }
         Event::ToolUse(call) => {
             fields.swap_remove("arguments");
-            let input = json::parse(&call.arguments).unwrap_or(Value::from(&*call.arguments));
+            let input = json::parse(&call.arguments).unwrap_or(JsonValue::from(&*call.arguments));
             fields.insert("input", input);
             fields.insert("callId", call_id(version, event_index(index)));
         }
@@ -115,7 +115,7 @@ fn line(version: u64, index: usize, time: Instant, event: &Event) -> Result<Stri
         Event::Raised(raised) => {
             insert_amounts(&mut fields, "limits", &[("spend", raised.limits.spend)]);
         }
-        Event::Suspended(Suspended { cause }) if cause.is_of_money() => {
+        Event::Suspended(SuspendedEvent { cause }) if cause.has_money_values() => {
             let amounts = [
                 ("value", cause.value.map(NanoUsd::new)),
                 ("maximum", cause.maximum.map(NanoUsd::new)),
@@ -142,9 +142,12 @@ fn line(version: u64, index: usize, time: Instant, event: &Event) -> Result<Stri
     fields.insert("timestamp", time.rfc3339());
     fields.insert(
         "event",
-        Value::Array(vec![Value::from(version), Value::from(index as u64)]),
+        JsonValue::Array(vec![
+            JsonValue::from(version),
+            JsonValue::from(index as u64),
+        ]),
     );
-    Ok(written(fields))
+    Ok(to_line_text(fields))
 }
 
 /// Returns the index of an event in its entry, which has far fewer events than this type counts.
@@ -153,8 +156,8 @@ fn event_index(index: usize) -> u32 {
 }
 
 /// Replaces amounts in the object of this field by decimal text. Amounts that are `None` stay null.
-fn insert_amounts(fields: &mut Map<'_>, name: &'static str, amounts: &[Amount]) {
-    let Some(Value::Object(mut inside)) = fields.get(name).cloned() else {
+fn insert_amounts(fields: &mut JsonObject<'_>, name: &'static str, amounts: &[AmountField]) {
+    let Some(JsonValue::Object(mut inside)) = fields.get(name).cloned() else {
         return;
     };
     for (amount_name, amount) in amounts {
@@ -162,11 +165,11 @@ fn insert_amounts(fields: &mut Map<'_>, name: &'static str, amounts: &[Amount]) 
             inside.insert(*amount_name, amount.to_string());
         }
     }
-    fields.insert(name, Value::Object(inside));
+    fields.insert(name, JsonValue::Object(inside));
 }
 
 /// A field and the amount that it holds.
-type Amount = (&'static str, Option<NanoUsd>);
+type AmountField = (&'static str, Option<NanoUsd>);
 
 #[cfg(test)]
 mod tests {
@@ -208,7 +211,7 @@ mod tests {
             ),
         ] {
             let event: Event = json::read(stored).unwrap();
-            let line = line(3, 0, Instant::default(), &event).unwrap();
+            let line = event_line(3, 0, Instant::default(), &event).unwrap();
             assert!(line.contains(shown), "{shown} is not in {line}");
         }
     }
@@ -220,7 +223,7 @@ mod tests {
         let result = r#"{"type":"tool_result","version":2,"index":1,"name":"n","text":"t","failed":false,"state":"done"}"#;
         for (stored, version, index) in [(call, 2, 1), (result, 3, 0)] {
             let event: Event = json::read(stored).unwrap();
-            let line = line(version, index, Instant::default(), &event).unwrap();
+            let line = event_line(version, index, Instant::default(), &event).unwrap();
             assert!(line.contains(r#""callId":"call_2_1""#), "{line}");
         }
     }

@@ -3,14 +3,14 @@
 //! Text of users, models and tools is shown in blocks that it cannot close. A fence is always
 //! longer than any run of backticks inside it, and quoted text is quoted line by line, whatever
 //! ends its lines. ASCII control characters are shown as their Unicode pictures and other hidden
-//! characters ([`crate::printable`]) by their number. So no terminal or viewer obeys them, and the
+//! characters ([`threadkeep_units::printable`]) by their number. So no terminal or viewer obeys them, and the
 //! file stays text.
 //!
 //! The part of each entry ends with a comment with its version and its length. A program that
 //! continues the file knows from its end alone which version it reaches. An entry that shows
 //! nothing adds nothing.
 
-use crate::history::{ChargedEvent, Entry, Event, Role, ToolResult, UsageCorrected};
+use crate::history::{ChargedEvent, Entry, Event, MessageRole, ToolResult, UsageCorrected};
 use std::fmt::Write;
 use threadkeep_units::printable::{is_hidden_control, push_visible};
 
@@ -22,7 +22,7 @@ const RESULT_CHARS_MAX: usize = 4_000;
 pub fn markdown(entry: &Entry) -> String {
     let mut text = String::new();
     for event in &entry.events {
-        render(&mut text, entry, event);
+        push_event(&mut text, entry, event);
     }
     if !text.is_empty() {
         let bytes = text.len();
@@ -36,39 +36,43 @@ pub fn markdown(entry: &Entry) -> String {
     text
 }
 
-fn render(out: &mut String, entry: &Entry, event: &Event) {
+fn push_event(out: &mut String, entry: &Entry, event: &Event) {
     let time = entry.time.rfc3339();
     match event {
         Event::Message(message) => {
             let who = match message.role {
-                Role::User => "User",
-                Role::Assistant if message.synthetic => "System",
-                Role::Assistant => "Assistant",
+                MessageRole::User => "User",
+                MessageRole::Assistant if message.synthetic => "System",
+                MessageRole::Assistant => "Assistant",
             };
-            section(out, who, &time, &quoted(&message.joined()));
+            push_section(out, who, &time, &quote_text(&message.joined_text()));
         }
-        Event::AssistantText(said) => section(out, "Assistant", &time, &quoted(&said.text)),
-        Event::Thinking(thought) => section(out, "Thinking", &time, &quoted(&thought.text)),
-        Event::ToolUse(call) => section(
+        Event::AssistantText(said) => {
+            push_section(out, "Assistant", &time, &quote_text(&said.text))
+        }
+        Event::Thinking(thought) => {
+            push_section(out, "Thinking", &time, &quote_text(&thought.text))
+        }
+        Event::ToolUse(call) => push_section(
             out,
-            &format!("Tool call: {}", one_line(&call.name)),
+            &format!("Tool call: {}", escape_inline(&call.name)),
             &time,
-            &fenced(&call.arguments, "json"),
+            &fence_text(&call.arguments, "json"),
         ),
-        Event::ToolResult(result) => tool_result(out, &time, result),
-        Event::Partial(partial) => section(
+        Event::ToolResult(result) => push_tool_result(out, &time, result),
+        Event::Partial(partial) => push_section(
             out,
             "Partial reply (never finished)",
             &time,
-            &quoted(&partial.text),
+            &quote_text(&partial.text),
         ),
         Event::Result(result) => {
             let estimated = if result.estimated { ", estimated" } else { "" };
-            note(
+            push_note(
                 out,
                 &format!(
                     "{}: {} input and {} output tokens, {} USD{estimated}, {} ms",
-                    one_line(&result.model),
+                    escape_inline(&result.model),
                     result.usage.context(),
                     result.usage.output,
                     result.spend,
@@ -76,48 +80,53 @@ fn render(out: &mut String, entry: &Entry, event: &Event) {
                 ),
             );
         }
-        Event::Suspended(suspended) => note(
+        Event::Suspended(suspended) => push_note(
             out,
             &format!(
                 "suspended ({}): {}",
-                one_line(&suspended.cause.code),
-                one_line(&suspended.cause.message)
+                escape_inline(&suspended.cause.code),
+                escape_inline(&suspended.cause.message)
             ),
         ),
-        Event::Resumed(resumed) => note(out, &format!("resumed (was {})", one_line(&resumed.code))),
-        Event::Error(error) => note(
+        Event::Resumed(resumed) => push_note(
+            out,
+            &format!("resumed (was {})", escape_inline(&resumed.code)),
+        ),
+        Event::Error(error) => push_note(
             out,
             &format!(
                 "attempt {} failed ({}): {}",
                 error.attempt,
-                one_line(&error.code),
-                one_line(&error.message)
+                escape_inline(&error.code),
+                escape_inline(&error.message)
             ),
         ),
-        Event::Cancelled(cancelled) => note(out, &format!("ended by {}", one_line(&cancelled.by))),
-        Event::Charged(charge) => note(out, &charged(charge)),
-        Event::UsageCorrected(told) => note(out, &corrected(told)),
-        Event::Raised(_) => note(out, "caps raised"),
+        Event::Cancelled(cancelled) => {
+            push_note(out, &format!("ended by {}", escape_inline(&cancelled.by)))
+        }
+        Event::Charged(charge) => push_note(out, &charge_text(charge)),
+        Event::UsageCorrected(told) => push_note(out, &correction_text(told)),
+        Event::Raised(_) => push_note(out, "caps raised"),
         Event::Title(title) => {
             let title = title.title.as_deref().unwrap_or("none");
-            note(out, &format!("title: {}", one_line(title)));
+            push_note(out, &format!("title: {}", escape_inline(title)));
         }
-        Event::Other(_) => note(out, &format!("event {}", one_line(event.kind()))),
+        Event::Other(_) => push_note(out, &format!("event {}", escape_inline(event.kind()))),
     }
 }
 
-fn charged(charge: &ChargedEvent) -> String {
+fn charge_text(charge: &ChargedEvent) -> String {
     format!(
         "nobody knows what the call that version {} admitted cost: {} USD are charged, of at most {} USD",
         charge.version, charge.spend, charge.most
     )
 }
 
-fn corrected(told: &UsageCorrected) -> String {
+fn correction_text(told: &UsageCorrected) -> String {
     format!("charged {} USD, really {} USD", told.charged, told.spend)
 }
 
-fn tool_result(out: &mut String, time: &str, result: &ToolResult) {
+fn push_tool_result(out: &mut String, time: &str, result: &ToolResult) {
     let failed = if result.failed { " (failed)" } else { "" };
     let shown: String = result.text.chars().take(RESULT_CHARS_MAX).collect();
     let cut = if shown.len() < result.text.len() {
@@ -125,11 +134,16 @@ fn tool_result(out: &mut String, time: &str, result: &ToolResult) {
     } else {
         ""
     };
-    let heading = format!("Tool result: {}{failed}", one_line(&result.name));
-    section(out, &heading, time, &format!("{}{cut}", fenced(&shown, "")));
+    let heading = format!("Tool result: {}{failed}", escape_inline(&result.name));
+    push_section(
+        out,
+        &heading,
+        time,
+        &format!("{}{cut}", fence_text(&shown, "")),
+    );
 }
 
-fn section(out: &mut String, heading: &str, time: &str, body: &str) {
+fn push_section(out: &mut String, heading: &str, time: &str, body: &str) {
     // Writing to a String cannot fail.
     let _ = write!(
         out,
@@ -138,28 +152,28 @@ fn section(out: &mut String, heading: &str, time: &str, body: &str) {
     );
 }
 
-fn note(out: &mut String, text: &str) {
+fn push_note(out: &mut String, text: &str) {
     let _ = write!(out, "*{text}*\n\n");
 }
 
-fn quoted(text: &str) -> String {
+fn quote_text(text: &str) -> String {
     let quote = |line: &str| match line {
         "" => ">\n".to_owned(),
         _ => format!("> {line}\n"),
     };
-    visible(text).lines().map(quote).collect()
+    make_visible(text).lines().map(quote).collect()
 }
 
-fn fenced(text: &str, language: &str) -> String {
+fn fence_text(text: &str, language: &str) -> String {
     let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
     let fence = "`".repeat(longest.max(2) + 1);
-    format!("{fence}{language}\n{}\n{fence}", visible(text))
+    format!("{fence}{language}\n{}\n{fence}", make_visible(text))
 }
 
 /// Makes hidden characters visible. Lines end with a line feed, also those that ended with a
 /// carriage return, which Markdown takes for a line end too. Other ASCII control characters become
 /// their pictures, and other hidden characters their number.
-fn visible(text: &str) -> String {
+fn make_visible(text: &str) -> String {
     let text = text.replace("\r\n", "\n");
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
@@ -179,7 +193,7 @@ fn visible(text: &str) -> String {
 
 /// Escapes text for a place inside a line: it cannot begin a block, a comment, a link or an
 /// emphasis.
-fn one_line(text: &str) -> String {
+fn escape_inline(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
     for c in text.chars() {
         if matches!(c, '\\' | '`' | '*' | '[' | '<') {
@@ -197,14 +211,14 @@ fn one_line(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::history::{Message, Reason};
+    use crate::history::{CommitReason, Message};
     use crate::time::Instant;
 
     fn entry(events: Vec<Event>) -> Entry {
         Entry {
             format: 1,
             version: 12,
-            reason: Reason::UserMessage,
+            reason: CommitReason::UserMessage,
             time: Instant::default(),
             run: 1,
             commit: String::new(),
@@ -224,7 +238,7 @@ mod tests {
             ("plain", "```json\nplain\n```"),
             ("a\r```\0", "````json\na\n```\u{2400}\n````"),
         ] {
-            assert_eq!(fenced(text, "json"), expected);
+            assert_eq!(fence_text(text, "json"), expected);
         }
         for (text, expected) in [
             ("a\n# b\n", "> a\n> # b\n"),
@@ -244,16 +258,16 @@ mod tests {
                 "> <!-- version 1, 2 bytes -->\n",
             ),
         ] {
-            assert_eq!(quoted(text), expected);
+            assert_eq!(quote_text(text), expected);
         }
-        assert_eq!(one_line("a\n*b* <!-- [c"), "a \\*b\\* \\<!-- \\[c");
-        assert_eq!(one_line("a\u{9b}\u{202e}b"), "a\\u{9b}\\u{202e}b");
+        assert_eq!(escape_inline("a\n*b* <!-- [c"), "a \\*b\\* \\<!-- \\[c");
+        assert_eq!(escape_inline("a\u{9b}\u{202e}b"), "a\\u{9b}\\u{202e}b");
     }
 
     #[test]
     fn an_entry_is_closed_by_its_version_and_length() {
         let text = markdown(&entry(vec![Event::Message(Message::text(
-            Role::User,
+            MessageRole::User,
             "漢🙂",
         ))]));
         let (shown, comment) = text.rsplit_once("<!--").unwrap();

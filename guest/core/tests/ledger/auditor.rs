@@ -2,13 +2,13 @@
 //! no code with the ledger, and on each audit looks again at all that was written since the last
 //! one.
 
-use super::store::Store;
+use super::store::TestStore;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// The money in a history.
 #[derive(Debug, Clone, Default)]
-struct Book {
+struct HistoryBook {
     entries: usize,
     spent: u64,
     /// Version and amount of the hold of the attempt that is under way.
@@ -19,7 +19,7 @@ struct Book {
 
 /// The expected sums of an account.
 #[derive(Debug, Default)]
-struct Sums {
+struct AccountSums {
     held: u64,
     spent: u64,
     reserved: u64,
@@ -27,11 +27,11 @@ struct Sums {
 }
 
 #[derive(Debug, Clone, Default)]
-pub struct Auditor {
+pub struct LedgerAuditor {
     seen: usize,
     heads: BTreeMap<String, Value>,
     chains: BTreeMap<String, Value>,
-    books: BTreeMap<String, Book>,
+    books: BTreeMap<String, HistoryBook>,
     problems: Vec<String>,
 }
 
@@ -43,9 +43,9 @@ fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-impl Auditor {
+impl LedgerAuditor {
     /// Audits the records written since the last audit; returns the first problem.
-    pub fn audit(&mut self, store: &Store) -> Result<(), String> {
+    pub fn audit(&mut self, store: &TestStore) -> Result<(), String> {
         for (collection, name) in &store.written[self.seen..] {
             let Some(record) = store.text(collection, name) else {
                 continue;
@@ -62,17 +62,17 @@ impl Auditor {
         for (thread, lines) in &store.histories {
             let from = self.books.get(thread).map_or(0, |book| book.entries);
             for line in &lines[from..] {
-                self.entry(thread, line);
+                self.audit_entry(thread, line);
             }
         }
-        self.accounts();
+        self.audit_accounts();
         match self.problems.first() {
             Some(problem) => Err(problem.clone()),
             None => Ok(()),
         }
     }
 
-    fn entry(&mut self, thread: &str, line: &str) {
+    fn audit_entry(&mut self, thread: &str, line: &str) {
         let entry: Value = serde_json::from_str(line).expect("an entry is JSON");
         let book = self.books.entry(thread.to_owned()).or_default();
         let version = number(&entry["version"]);
@@ -130,7 +130,7 @@ impl Auditor {
     }
 
     /// Returns the key of the chain whose account a chain draws on.
-    fn drawn_on(&self, key: &str) -> String {
+    fn account_key(&self, key: &str) -> String {
         let chain = &self.chains[key];
         let above = chain["above"].as_array().and_then(|above| above.first());
         match above {
@@ -139,8 +139,8 @@ impl Auditor {
         }
     }
 
-    fn accounts(&mut self) {
-        let mut sums: BTreeMap<String, Sums> = BTreeMap::new();
+    fn audit_accounts(&mut self) {
+        let mut sums: BTreeMap<String, AccountSums> = BTreeMap::new();
         let mut problems = Vec::new();
         for (key, chain) in &self.chains {
             let (account, head) = (&chain["account"], &self.heads[key]);
@@ -159,7 +159,7 @@ impl Auditor {
             };
             let held = number(&head["hold"]["amount"]);
             let draws = ["created", "running", "waiting", "suspended"];
-            let sum = sums.entry(self.drawn_on(key)).or_default();
+            let sum = sums.entry(self.account_key(key)).or_default();
             sum.users += u64::from(draws.contains(&text(&head["status"])));
             sum.held += held;
             sum.spent += spent;
@@ -183,7 +183,7 @@ impl Auditor {
                     problems.push(format!("account {key}: {what} is {is}, not {should}"));
                 }
             }
-            bounds(key, account, &mut problems);
+            check_account_bounds(key, account, &mut problems);
         }
         self.problems.append(&mut problems);
     }
@@ -192,7 +192,7 @@ impl Auditor {
 /// Checks the invariants of one account by itself. The amount that a root has taken beyond its
 /// limit is its debt. That only a cost makes a debt, and that an account in debt admits nothing, is
 /// checked where it would happen.
-fn bounds(key: &str, account: &Value, problems: &mut Vec<String>) {
+fn check_account_bounds(key: &str, account: &Value, problems: &mut Vec<String>) {
     let taken = number(&account["spent"]) + number(&account["held"]) + number(&account["reserved"]);
     let child = !account["parent"].is_null();
     let over = !account["limit"].is_null() && taken > number(&account["limit"]);

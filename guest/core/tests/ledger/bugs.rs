@@ -1,12 +1,12 @@
 //! Planted bugs: each changes the records of a commit as the ledger would if it had the bug.
 
-use super::store::Store;
+use super::store::TestStore;
 use serde_json::{Value, json};
-use threadkeep_core::history::How;
-use threadkeep_core::plan::{Plan, Write};
+use threadkeep_core::history::CostSource;
+use threadkeep_core::plan::{CommitPlan, StoreWrite};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Bug {
+pub enum PlantedBug {
     /// The report of a child replaces the amount that its parent had spent (L2).
     ReportReplaces,
     /// A child's money is reserved twice: by its spawner and by itself (L3).
@@ -29,21 +29,21 @@ pub enum Bug {
     ReportsTwice,
 }
 
-pub const BUGS: [Bug; 10] = [
-    Bug::ReportReplaces,
-    Bug::ReservedTwice,
-    Bug::RootSweeps,
-    Bug::LateReportDropped,
-    Bug::NegativeReserve,
-    Bug::WrongParent,
-    Bug::NoRelease,
-    Bug::DoubleSettle,
-    Bug::ClosesEarly,
-    Bug::ReportsTwice,
+pub const BUGS: [PlantedBug; 10] = [
+    PlantedBug::ReportReplaces,
+    PlantedBug::ReservedTwice,
+    PlantedBug::RootSweeps,
+    PlantedBug::LateReportDropped,
+    PlantedBug::NegativeReserve,
+    PlantedBug::WrongParent,
+    PlantedBug::NoRelease,
+    PlantedBug::DoubleSettle,
+    PlantedBug::ClosesEarly,
+    PlantedBug::ReportsTwice,
 ];
 
 /// A chain record that a commit writes.
-struct Chain {
+struct ChainWrite {
     /// Index of the write in the batch.
     at: usize,
     key: String,
@@ -51,13 +51,13 @@ struct Chain {
     now: Value,
 }
 
-impl Chain {
-    fn was(&self, field: &str) -> u64 {
+impl ChainWrite {
+    fn value_before(&self, field: &str) -> u64 {
         let before = self.before.as_ref();
         before.map_or(0, |before| number(&before["account"][field]))
     }
 
-    fn is(&self, field: &str) -> u64 {
+    fn value_now(&self, field: &str) -> u64 {
         number(&self.now["account"][field])
     }
 
@@ -72,7 +72,7 @@ impl Chain {
 
     /// Returns true if the last user of the account has left in this commit.
     fn closes(&self) -> bool {
-        self.was("users") > 0 && self.is("users") == 0
+        self.value_before("users") > 0 && self.value_now("users") == 0
     }
 }
 
@@ -81,43 +81,56 @@ fn number(value: &Value) -> u64 {
 }
 
 /// Changes the writes of a commit as the bug would.
-pub fn plant(bug: Bug, store: &Store, plan: &Plan, writes: &mut Vec<Write>) {
-    let mut chains = chains(store, writes);
+pub fn plant_bug(
+    bug: PlantedBug,
+    store: &TestStore,
+    plan: &CommitPlan,
+    writes: &mut Vec<StoreWrite>,
+) {
+    let mut chains = chain_writes(store, writes);
     match bug {
-        Bug::ReportReplaces => at_close(&mut chains, |child, parent, _| {
-            parent.set("spent", child.is("spent"));
+        PlantedBug::ReportReplaces => change_at_close(&mut chains, |child, parent, _| {
+            parent.set("spent", child.value_now("spent"));
         }),
-        Bug::LateReportDropped => at_close(&mut chains, |_, parent, ended| {
+        PlantedBug::LateReportDropped => change_at_close(&mut chains, |_, parent, ended| {
             if ended {
-                parent.set("spent", parent.was("spent"));
+                parent.set("spent", parent.value_before("spent"));
             }
         }),
-        Bug::ReportsTwice => at_close(&mut chains, |child, parent, _| {
-            parent.set("spent", parent.is("spent") + child.was("reported"));
+        PlantedBug::ReportsTwice => change_at_close(&mut chains, |child, parent, _| {
+            parent.set(
+                "spent",
+                parent.value_now("spent") + child.value_before("reported"),
+            );
         }),
-        Bug::ReservedTwice => at_spawn(&mut chains, |child, parent| {
-            parent.set("reserved", parent.is("reserved") + child.is("limit"));
+        PlantedBug::ReservedTwice => change_at_spawn(&mut chains, |child, parent| {
+            parent.set(
+                "reserved",
+                parent.value_now("reserved") + child.value_now("limit"),
+            );
         }),
-        Bug::NegativeReserve => at_spawn(&mut chains, |child, parent| {
-            let less = parent.was("reserved").saturating_sub(child.is("limit"));
+        PlantedBug::NegativeReserve => change_at_spawn(&mut chains, |child, parent| {
+            let less = parent
+                .value_before("reserved")
+                .saturating_sub(child.value_now("limit"));
             parent.set("reserved", less);
         }),
-        Bug::WrongParent => wrong_parent(store, &mut chains, writes),
-        Bug::RootSweeps => sweep(store, plan, writes),
-        Bug::NoRelease | Bug::DoubleSettle => settle(bug, plan, &mut chains),
-        Bug::ClosesEarly => close_early(plan, &mut chains),
+        PlantedBug::WrongParent => wrong_parent(store, &mut chains, writes),
+        PlantedBug::RootSweeps => sweep(store, plan, writes),
+        PlantedBug::NoRelease | PlantedBug::DoubleSettle => settle(bug, plan, &mut chains),
+        PlantedBug::ClosesEarly => close_early(plan, &mut chains),
     }
     for chain in chains {
-        if let Write::Put { value, .. } = &mut writes[chain.at] {
+        if let StoreWrite::Put { value, .. } = &mut writes[chain.at] {
             *value = chain.now.to_string();
         }
     }
 }
 
-fn chains(store: &Store, writes: &[Write]) -> Vec<Chain> {
+fn chain_writes(store: &TestStore, writes: &[StoreWrite]) -> Vec<ChainWrite> {
     let mut chains = Vec::new();
     for (at, write) in writes.iter().enumerate() {
-        if let Write::Put {
+        if let StoreWrite::Put {
             collection: "chain",
             key,
             value,
@@ -125,7 +138,7 @@ fn chains(store: &Store, writes: &[Write]) -> Vec<Chain> {
         } = write
         {
             let parse = |text: &str| serde_json::from_str(text).expect("a record is JSON");
-            chains.push(Chain {
+            chains.push(ChainWrite {
                 at,
                 key: key.clone(),
                 before: store.text("chain", key).map(parse),
@@ -138,7 +151,7 @@ fn chains(store: &Store, writes: &[Write]) -> Vec<Chain> {
 
 /// Calls `change` for each account that closes, with the account, the one above it, and true if the
 /// chain of the one above has ended.
-fn at_close(chains: &mut [Chain], change: impl Fn(&Chain, &mut Chain, bool)) {
+fn change_at_close(chains: &mut [ChainWrite], change: impl Fn(&ChainWrite, &mut ChainWrite, bool)) {
     for at in 0..chains.len() {
         let parent = chains[at].parent();
         let Some(above) = chains.iter().position(|chain| chain.key == parent) else {
@@ -148,7 +161,7 @@ fn at_close(chains: &mut [Chain], change: impl Fn(&Chain, &mut Chain, bool)) {
             // The chain of an account has ended if the account is frozen, or closes in the same
             // commit.
             let ended = chains[above].closes() || chains[above].now["account"]["frozen"] == true;
-            let mut changed = Chain {
+            let mut changed = ChainWrite {
                 at: chains[above].at,
                 key: parent,
                 before: chains[above].before.clone(),
@@ -161,7 +174,7 @@ fn at_close(chains: &mut [Chain], change: impl Fn(&Chain, &mut Chain, bool)) {
 }
 
 /// Calls `change` for an account that is created under another.
-fn at_spawn(chains: &mut [Chain], change: impl Fn(&Chain, &mut Chain)) {
+fn change_at_spawn(chains: &mut [ChainWrite], change: impl Fn(&ChainWrite, &mut ChainWrite)) {
     let Some(child) = chains.iter().position(|chain| chain.before.is_none()) else {
         return;
     };
@@ -169,7 +182,7 @@ fn at_spawn(chains: &mut [Chain], change: impl Fn(&Chain, &mut Chain)) {
     let Some(above) = chains.iter().position(|chain| chain.key == parent) else {
         return;
     };
-    let mut changed = Chain {
+    let mut changed = ChainWrite {
         at: chains[above].at,
         key: parent,
         before: chains[above].before.clone(),
@@ -180,41 +193,41 @@ fn at_spawn(chains: &mut [Chain], change: impl Fn(&Chain, &mut Chain)) {
 }
 
 /// Moves the reserve of a spawn to the root's account.
-fn wrong_parent(store: &Store, chains: &mut [Chain], writes: &mut Vec<Write>) {
+fn wrong_parent(store: &TestStore, chains: &mut [ChainWrite], writes: &mut Vec<StoreWrite>) {
     let Some(child) = chains.iter().find(|chain| chain.before.is_none()) else {
         return;
     };
     let root = child.now["above"].as_array().and_then(|above| above.last());
     let root = root.and_then(Value::as_str).unwrap_or_default();
-    let (root, amount) = (root.to_lowercase(), child.is("limit"));
+    let (root, amount) = (root.to_lowercase(), child.value_now("limit"));
     // Directly under the root, the root is the right parent.
     if !child.parent().is_empty() && child.parent() != root {
-        at_spawn(chains, |_, parent| {
-            parent.set("reserved", parent.was("reserved"))
+        change_at_spawn(chains, |_, parent| {
+            parent.set("reserved", parent.value_before("reserved"))
         });
-        add(store, writes, &root, amount);
+        add_reserved(store, writes, &root, amount);
     }
 }
 
-fn add(store: &Store, writes: &mut Vec<Write>, key: &str, amount: u64) {
+fn add_reserved(store: &TestStore, writes: &mut Vec<StoreWrite>, key: &str, amount: u64) {
     let text = store.text("chain", key).expect("a root");
     let mut record: Value = serde_json::from_str(text).expect("a record is JSON");
     let reserved = number(&record["account"]["reserved"]) + amount;
     record["account"]["reserved"] = json!(reserved);
-    put(writes, key, &record);
+    push_chain_record(writes, key, &record);
 }
 
-fn put(writes: &mut Vec<Write>, key: &str, record: &Value) {
-    writes.push(Write::Put {
+fn push_chain_record(writes: &mut Vec<StoreWrite>, key: &str, record: &Value) {
+    writes.push(StoreWrite::Put {
         collection: "chain",
         key: key.to_owned(),
-        expect: threadkeep_core::plan::Expect::Any,
+        expect: threadkeep_core::plan::WriteCondition::Any,
         value: record.to_string(),
     });
 }
 
 /// Drops the reserves of ended chains when a new root is created.
-fn sweep(store: &Store, plan: &Plan, writes: &mut Vec<Write>) {
+fn sweep(store: &TestStore, plan: &CommitPlan, writes: &mut Vec<StoreWrite>) {
     if plan.thread.parent.is_some() || plan.head.version > 0 || plan.thread.pin.is_some() {
         return;
     }
@@ -228,12 +241,12 @@ fn sweep(store: &Store, plan: &Plan, writes: &mut Vec<Write>) {
         };
         if number(&record["account"]["reserved"]) > 0 {
             record["account"]["reserved"] = json!(0);
-            put(writes, key, &record);
+            push_chain_record(writes, key, &record);
         }
     }
 }
 
-fn settle(bug: Bug, plan: &Plan, chains: &mut [Chain]) {
+fn settle(bug: PlantedBug, plan: &CommitPlan, chains: &mut [ChainWrite]) {
     let settled = plan.entry.as_ref().and_then(|entry| entry.settled.as_ref());
     let Some(settled) = settled else { return };
     let own = plan.chain.draws_on(&plan.thread.chain).to_lowercase();
@@ -241,25 +254,25 @@ fn settle(bug: Bug, plan: &Plan, chains: &mut [Chain]) {
         return;
     };
     match (bug, settled.how) {
-        (Bug::NoRelease, How::Released) => {
-            chain.set("held", chain.is("held") + settled.hold.get());
+        (PlantedBug::NoRelease, CostSource::Released) => {
+            chain.set("held", chain.value_now("held") + settled.hold.get());
         }
-        (Bug::DoubleSettle, How::Settled) => {
-            chain.set("spent", chain.is("spent") + settled.spend.get());
+        (PlantedBug::DoubleSettle, CostSource::Settled) => {
+            chain.set("spent", chain.value_now("spent") + settled.spend.get());
         }
         _ => {}
     }
 }
 
 /// Closes the account of a chain that ends, even if others still draw on it.
-fn close_early(plan: &Plan, chains: &mut [Chain]) {
+fn close_early(plan: &CommitPlan, chains: &mut [ChainWrite]) {
     let own = plan.thread.chain.to_lowercase();
     if let (true, Some(chain)) = (
-        plan.head.status.is_end(),
+        plan.head.status.is_terminal(),
         chains.iter_mut().find(|chain| chain.key == own),
     ) {
         chain.set("users", 0);
         chain.set("reserved", 0);
-        chain.set("reported", chain.is("spent"));
+        chain.set("reported", chain.value_now("spent"));
     }
 }

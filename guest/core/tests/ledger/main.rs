@@ -4,18 +4,18 @@
 
 mod auditor;
 mod bugs;
-mod follow;
-mod request;
+mod random_request;
+mod request_outcome;
 mod store;
 mod world;
 
-use auditor::Auditor;
+use auditor::LedgerAuditor;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
-use request::{Request, request};
+use random_request::{RandomRequest, request_strategy};
 use std::collections::BTreeMap;
 use std::sync::Mutex;
-use world::World;
+use world::TestWorld;
 
 /// Requests of one case.
 const REQUESTS: usize = 200;
@@ -44,8 +44,8 @@ const OUTCOMES: [&str; 16] = [
 static TOTAL: Mutex<BTreeMap<&'static str, u64>> = Mutex::new(BTreeMap::new());
 
 /// Performs requests; returns the first problem found.
-fn run(world: &mut World, requests: &[Request]) -> Result<(), String> {
-    let mut auditor = Auditor::default();
+fn run_requests(world: &mut TestWorld, requests: &[RandomRequest]) -> Result<(), String> {
+    let mut auditor = LedgerAuditor::default();
     for request in requests {
         let done = world.request(request);
         done.and_then(|()| auditor.audit(&world.store))
@@ -57,9 +57,9 @@ fn run(world: &mut World, requests: &[Request]) -> Result<(), String> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 640, max_shrink_iters: 5_000, ..ProptestConfig::default() })]
 
-    fn the_books_say_the_same(requests in prop::collection::vec(request(), REQUESTS)) {
-        let mut world = World::new(None);
-        let found = run(&mut world, &requests);
+    fn the_books_say_the_same(requests in prop::collection::vec(request_strategy(), REQUESTS)) {
+        let mut world = TestWorld::new(None);
+        let found = run_requests(&mut world, &requests);
         prop_assert!(found.is_ok(), "{found:?}");
         let mut total = TOTAL.lock().expect("no panic before");
         for (outcome, count) in world.outcomes {
@@ -83,10 +83,10 @@ fn the_books_say_the_same_after_every_request_and_every_outcome_occurs() {
 fn every_planted_bug_is_found() {
     for bug in bugs::BUGS {
         let mut runner = proptest::test_runner::TestRunner::deterministic();
-        let strategy = prop::collection::vec(request(), REQUESTS);
+        let strategy = prop::collection::vec(request_strategy(), REQUESTS);
         let found = (0..50).find_map(|case| {
             let tree = strategy.new_tree(&mut runner).expect("requests");
-            let problem = run(&mut World::new(Some(bug)), &tree.current()).err()?;
+            let problem = run_requests(&mut TestWorld::new(Some(bug)), &tree.current()).err()?;
             Some(format!("case {case}: {problem}"))
         });
         println!("{bug:?}: {found:?}");

@@ -1,21 +1,24 @@
 //! Trees of chains over a store: requests of drivers and people, decided by core and committed.
 
-use super::bugs::{Bug, plant};
-use super::request::Request;
-use super::store::Store;
+use super::bugs::{PlantedBug, plant_bug};
+use super::random_request::RandomRequest;
+use super::store::TestStore;
 use std::collections::BTreeMap;
 use threadkeep_core::error::Error;
-use threadkeep_core::history::{Entry, Message, Role};
-use threadkeep_core::ledger::{Grant, Refusal, TokenPrices, UnknownBill, Usage};
-use threadkeep_core::limits::Limits;
+use threadkeep_core::history::{Entry, Message, MessageRole};
+use threadkeep_core::ledger::{LedgerRefusal, ReserveGrant, TokenPrices, UnknownBill, Usage};
+use threadkeep_core::limits::ThreadCaps;
 use threadkeep_core::money::NanoUsd;
-use threadkeep_core::plan::{Change, Loaded, Moment, Plan};
+use threadkeep_core::plan::{CommitPlan, DecisionContext, LoadedThread, ThreadChange};
 use threadkeep_core::runner::{
-    self, Completion, Decision, KeptPartial, Kit, LlmFailure, Outcome, Proof, Raise, ReplyBlock,
-    Signal, StartRequest, Submission, ToolOutcome, ToolState,
+    self, CapRaise, CommitDecision, DecisionInputs, HolderProof, KeptPartial, LlmCompletion,
+    LlmFailure, ReplyBlock, Signal, StartRequest, StepOutcome, StepSubmission, ToolOutcome,
+    ToolState,
 };
-use threadkeep_core::settings::{Model, Pin, ToolDef};
-use threadkeep_core::thread::{self, Draft, Parent, Resolved, Status, StepKind};
+use threadkeep_core::settings::{Model, PinnedSettings, ToolDef};
+use threadkeep_core::thread::{
+    self, ResolvedDraft, SpawnParent, StepKind, ThreadDraft, ThreadStatus,
+};
 use threadkeep_core::time::Instant;
 
 /// Deepest level of chains below a root, and most children of one chain.
@@ -24,38 +27,38 @@ const WIDTH_MAX: usize = 16;
 
 /// A driver that performs a step, or did.
 #[derive(Debug, Clone)]
-pub struct Driver {
+pub struct TestDriver {
     pub thread: String,
     pub token: u64,
     pub version: u64,
     /// The last submission of the driver.
-    pub last: Option<Submission>,
+    pub last: Option<StepSubmission>,
 }
 
 /// The outcome of a request before it is committed.
-pub enum Answer {
-    Made(Decision),
+pub enum RequestAnswer {
+    Made(CommitDecision),
     Refused(Error),
-    Denied(Refusal),
+    Denied(LedgerRefusal),
 }
 
-pub struct World {
-    pub store: Store,
+pub struct TestWorld {
+    pub store: TestStore,
     pub outcomes: BTreeMap<&'static str, u64>,
-    pub bug: Option<Bug>,
+    pub bug: Option<PlantedBug>,
     pub threads: Vec<String>,
     /// Status and pending step of each thread.
-    pub stands: BTreeMap<String, (Status, Option<StepKind>)>,
-    pub drivers: BTreeMap<String, Driver>,
-    pub lost: Vec<Driver>,
-    pin: Pin,
+    pub thread_states: BTreeMap<String, (ThreadStatus, Option<StepKind>)>,
+    pub drivers: BTreeMap<String, TestDriver>,
+    pub lost: Vec<TestDriver>,
+    pin: PinnedSettings,
     now: Instant,
     commits: u64,
 }
 
-fn pin() -> Pin {
+fn pin() -> PinnedSettings {
     let price = NanoUsd::new(1_000_000);
-    Pin {
+    PinnedSettings {
         format: 1,
         prompt: "p".to_owned(),
         model: Model {
@@ -80,19 +83,19 @@ fn pin() -> Pin {
             consent: false,
             timeout: 1_000,
         }],
-        limits: Limits::NONE,
+        limits: ThreadCaps::NONE,
         capabilities: Vec::new(),
     }
 }
 
-impl World {
-    pub fn new(bug: Option<Bug>) -> Self {
+impl TestWorld {
+    pub fn new(bug: Option<PlantedBug>) -> Self {
         let mut world = Self {
-            store: Store::default(),
+            store: TestStore::default(),
             outcomes: BTreeMap::new(),
             bug,
             threads: Vec::new(),
-            stands: BTreeMap::new(),
+            thread_states: BTreeMap::new(),
             drivers: BTreeMap::new(),
             lost: Vec::new(),
             pin: pin(),
@@ -102,7 +105,7 @@ impl World {
             },
             commits: 0,
         };
-        world.root(Some(3_000));
+        world.create_root(Some(3_000));
         world
     }
 
@@ -111,21 +114,21 @@ impl World {
     }
 
     /// Performs a request; returns a problem that the books do not show.
-    pub fn request(&mut self, request: &Request) -> Result<(), String> {
+    pub fn request(&mut self, request: &RandomRequest) -> Result<(), String> {
         match request {
-            Request::Root(limit) => {
-                self.root(*limit);
+            RandomRequest::Root(limit) => {
+                self.create_root(*limit);
                 Ok(())
             }
-            Request::Clock(seconds) => {
+            RandomRequest::Clock(seconds) => {
                 self.now.seconds += i64::from(*seconds) * 60;
                 Ok(())
             }
-            Request::Crash(n) => {
+            RandomRequest::Crash(n) => {
                 self.crash(*n);
                 Ok(())
             }
-            Request::Race(one, other) => self.race(one, other),
+            RandomRequest::Race(one, other) => self.race(one, other),
             request => match self.decide(request) {
                 Some((thread, answer)) => self.settle(request, &thread, answer),
                 None => Ok(()),
@@ -134,7 +137,7 @@ impl World {
     }
 
     /// Decides both requests from the same records. The second is committed too, or decided again.
-    fn race(&mut self, one: &Request, other: &Request) -> Result<(), String> {
+    fn race(&mut self, one: &RandomRequest, other: &RandomRequest) -> Result<(), String> {
         let (first, second) = (self.decide(one), self.decide(other));
         if let Some((thread, answer)) = first {
             self.settle(one, &thread, answer)?;
@@ -146,12 +149,12 @@ impl World {
     }
 
     /// Picks one of the threads that fit; any thread if none does.
-    fn pick(&self, n: u16, fits: impl Fn(&str, Status, Option<StepKind>) -> bool) -> String {
+    fn pick(&self, n: u16, fits: impl Fn(&str, ThreadStatus, Option<StepKind>) -> bool) -> String {
         let fitting: Vec<&String> = self
             .threads
             .iter()
             .filter(|thread| {
-                let (status, step) = self.stands[*thread];
+                let (status, step) = self.thread_states[*thread];
                 fits(thread, status, step)
             })
             .collect();
@@ -180,67 +183,82 @@ impl World {
 
     fn pick_orphan(&self, n: u16) -> String {
         self.pick(n, |thread, status, _| {
-            status == Status::Running && !self.drivers.contains_key(thread)
+            status == ThreadStatus::Running && !self.drivers.contains_key(thread)
         })
     }
 
-    fn driver(&self, thread: &str, kind: StepKind) -> Option<(Driver, Loaded)> {
+    fn driver(&self, thread: &str, kind: StepKind) -> Option<(TestDriver, LoadedThread)> {
         let driver = self.drivers.get(thread)?.clone();
         let loaded = self.store.load(thread);
         let step = loaded.head.value.step.as_ref()?;
         (step.kind == kind && loaded.head.value.token == driver.token).then_some((driver, loaded))
     }
 
-    fn root(&mut self, limit: Option<u64>) {
-        let limits = Limits {
+    fn create_root(&mut self, limit: Option<u64>) {
+        let limits = ThreadCaps {
             spend: limit.map(NanoUsd::new),
-            ..Limits::NONE
+            ..ThreadCaps::NONE
         };
         let name = format!("root-{}", self.threads.len());
-        let plan = thread::create(&draft(&name), resolved(limits), None, self.now, "000000");
+        let plan = thread::create(
+            &draft(&name),
+            resolved_draft(limits),
+            None,
+            self.now,
+            "000000",
+        );
         let plan = plan.expect("a root can be created");
         self.commit(&plan);
-        self.stands.insert(name.clone(), (Status::Created, None));
+        self.thread_states
+            .insert(name.clone(), (ThreadStatus::Created, None));
         self.threads.push(name);
     }
 
-    pub fn commit(&mut self, plan: &Plan) -> bool {
+    pub fn commit(&mut self, plan: &CommitPlan) -> bool {
         let mut writes = plan.writes.clone();
         if let Some(bug) = self.bug {
-            plant(bug, &self.store, plan, &mut writes);
+            plant_bug(bug, &self.store, plan, &mut writes);
         }
         self.commits += 1;
         self.store.commit(&writes)
     }
 
     /// Decides about a request; returns `None` if it does not fit the current state.
-    pub fn decide(&self, request: &Request) -> Option<(String, Answer)> {
+    pub fn decide(&self, request: &RandomRequest) -> Option<(String, RequestAnswer)> {
         let commit = format!("{:016x}", self.commits);
-        let moment = Moment {
+        let moment = DecisionContext {
             now: self.now,
             commit: &commit,
-            ceiling: Limits::NONE,
+            ceiling: ThreadCaps::NONE,
             unknown_bill: UnknownBill::Estimate,
-            full: None,
+            store_full_message: None,
         };
         let (thread, decided) = match request {
-            Request::Spawn(n, named) => {
-                let runs = |status: Status| status.draws() && status != Status::Created;
+            RandomRequest::Spawn(n, named) => {
+                let runs = |status: ThreadStatus| {
+                    status.draws_on_account() && status != ThreadStatus::Created
+                };
                 let parent = self.pick(*n, |_, status, _| runs(status));
                 return self.spawn(&parent, *named, moment);
             }
-            Request::Start(n) => {
-                let fits =
-                    |status| [Status::Created, Status::Idle, Status::Suspended].contains(&status);
+            RandomRequest::Start(n) => {
+                let fits = |status| {
+                    [
+                        ThreadStatus::Created,
+                        ThreadStatus::Idle,
+                        ThreadStatus::Suspended,
+                    ]
+                    .contains(&status)
+                };
                 self.start(self.pick(*n, |_, status, _| fits(status)), moment)
             }
-            Request::Reply(n, read, written, calls) => {
+            RandomRequest::Reply(n, read, written, calls) => {
                 let outcome = reply(*read, *written, *calls);
                 self.submit(*n, StepKind::CallLlm, outcome, moment)?
             }
-            Request::Tools(n, cost) => self.tools(*n, *cost, moment)?,
-            Request::Fail(n, sent, used) => {
-                let outcome = Outcome::Failure(LlmFailure {
+            RandomRequest::Tools(n, cost) => self.tools(*n, *cost, moment)?,
+            RandomRequest::Fail(n, sent, used) => {
+                let outcome = StepOutcome::Failure(LlmFailure {
                     kind: "transient".to_owned(),
                     sent: *sent || used.is_some(),
                     usage: used.map(|used| usage(used, 0)),
@@ -248,27 +266,36 @@ impl World {
                 });
                 self.submit(*n, StepKind::CallLlm, outcome, moment)?
             }
-            Request::Wait(n) => self.submit(*n, StepKind::Wait, Outcome::Waited, moment)?,
-            Request::Claim(n) => self.claim(self.pick_orphan(*n), moment)?,
-            Request::Recover(n) => self.recover(self.pick_orphan(*n), moment)?,
-            Request::Late(n, used) => self.late(*n, *used, moment)?,
-            Request::Repeat(n) => self.again(self.pick_answered(*n), false, moment)?,
-            Request::Differ(n) => self.again(self.pick_answered(*n), true, moment)?,
-            Request::Raise(n, amount, through) => self.raise(
-                self.pick(*n, |_, status, _| status == Status::Suspended),
+            RandomRequest::Wait(n) => {
+                self.submit(*n, StepKind::Wait, StepOutcome::Waited, moment)?
+            }
+            RandomRequest::Claim(n) => self.claim(self.pick_orphan(*n), moment)?,
+            RandomRequest::Recover(n) => self.recover(self.pick_orphan(*n), moment)?,
+            RandomRequest::Late(n, used) => self.submit_late(*n, *used, moment)?,
+            RandomRequest::Repeat(n) => {
+                self.repeat_submission(self.pick_answered(*n), false, moment)?
+            }
+            RandomRequest::Differ(n) => {
+                self.repeat_submission(self.pick_answered(*n), true, moment)?
+            }
+            RandomRequest::Raise(n, amount, through) => self.raise(
+                self.pick(*n, |_, status, _| status == ThreadStatus::Suspended),
                 *amount,
                 *through,
                 moment,
             ),
-            Request::Cancel(n) => self.signal(self.pick_any(*n), Signal::Cancel, moment),
-            Request::Kill(n) => self.signal(self.pick_any(*n), Signal::Kill, moment),
-            Request::Root(_) | Request::Clock(_) | Request::Crash(_) | Request::Race(..) => {
+            RandomRequest::Cancel(n) => self.signal(self.pick_any(*n), Signal::Cancel, moment),
+            RandomRequest::Kill(n) => self.signal(self.pick_any(*n), Signal::Kill, moment),
+            RandomRequest::Root(_)
+            | RandomRequest::Clock(_)
+            | RandomRequest::Crash(_)
+            | RandomRequest::Race(..) => {
                 return None;
             }
         };
         let answer = match decided {
-            Ok(decision) => Answer::Made(decision),
-            Err(error) => Answer::Refused(error),
+            Ok(decision) => RequestAnswer::Made(decision),
+            Err(error) => RequestAnswer::Refused(error),
         };
         Some((thread, answer))
     }
@@ -277,27 +304,27 @@ impl World {
         &self,
         parent: &str,
         named: Option<(u64, bool)>,
-        moment: Moment<'_>,
-    ) -> Option<(String, Answer)> {
+        moment: DecisionContext<'_>,
+    ) -> Option<(String, RequestAnswer)> {
         let loaded = self.store.load(parent);
         let depth = parent.matches('/').count();
         let children = loaded.chain.value.children as usize;
-        let runs = loaded.head.value.status.draws() && loaded.head.value.run > 0;
+        let runs = loaded.head.value.status.draws_on_account() && loaded.head.value.run > 0;
         if !runs || depth >= DEPTH_MAX || children >= WIDTH_MAX {
             return None;
         }
         let grant = named.map(|(amount, rest)| match rest {
-            true => Grant::AtMost(NanoUsd::new(amount)),
-            false => Grant::Exactly(NanoUsd::new(amount)),
+            true => ReserveGrant::AtMost(NanoUsd::new(amount)),
+            false => ReserveGrant::Exactly(NanoUsd::new(amount)),
         });
-        let mut change = Change::new(&loaded, moment);
-        let funds = match change.fund(grant) {
+        let mut change = ThreadChange::new(&loaded, moment);
+        let funds = match change.fund_child(grant) {
             Ok(funds) => funds,
-            Err(refusal) => return Some((parent.to_owned(), Answer::Denied(refusal))),
+            Err(refusal) => return Some((parent.to_owned(), RequestAnswer::Denied(refusal))),
         };
         change.chain.children += 1;
         let chain = loaded.thread.value.chain.clone();
-        let under = Parent {
+        let under = SpawnParent {
             thread: parent,
             chain: &chain,
             number: change.chain.children,
@@ -305,28 +332,35 @@ impl World {
             funds,
         };
         let name = format!("{parent}/c{}", self.threads.len());
-        let child = resolved(Limits::NONE);
+        let child = resolved_draft(ThreadCaps::NONE);
         let child = thread::create(&draft(&name), child, Some(under), self.now, "000000").ok()?;
         change.extra.extend(child.writes);
         let plan = change.into_head_plan().expect("money is consistent");
-        Some((name, Answer::Made(Decision::Commit(Box::new(plan)))))
+        Some((
+            name,
+            RequestAnswer::Made(CommitDecision::Commit(Box::new(plan))),
+        ))
     }
 
-    fn start(&self, thread: String, moment: Moment<'_>) -> (String, Result<Decision, Error>) {
+    fn start(
+        &self,
+        thread: String,
+        moment: DecisionContext<'_>,
+    ) -> (String, Result<CommitDecision, Error>) {
         let loaded = self.store.load(&thread);
         let fresh = loaded.thread.value.pin.is_none();
         let limits = loaded.head.value.limits;
-        let pin = Pin {
+        let pin = PinnedSettings {
             limits,
             ..self.pin.clone()
         };
         let fresh = fresh.then(|| ("{}".to_owned(), "pin".to_owned()));
         let name = format!("h/{}", self.commits);
         let request = StartRequest {
-            input: Some(Message::text(Role::User, "go")),
+            input: Some(Message::text(MessageRole::User, "go")),
             holder: &name,
             key: &name,
-            kit: Kit::default(),
+            inputs: DecisionInputs::default(),
         };
         let decided = runner::start(&loaded, Some(&pin), fresh, request, moment);
         (thread, decided)
@@ -336,21 +370,21 @@ impl World {
         &self,
         n: u16,
         kind: StepKind,
-        outcome: Outcome,
-        moment: Moment<'_>,
-    ) -> Option<(String, Result<Decision, Error>)> {
+        outcome: StepOutcome,
+        moment: DecisionContext<'_>,
+    ) -> Option<(String, Result<CommitDecision, Error>)> {
         let thread = self.pick_driven(n, kind);
         let (driver, loaded) = self.driver(&thread, kind)?;
         let submission = submission(&driver, outcome);
-        Some((thread, self.decided(&loaded, submission, moment)))
+        Some((thread, self.decide_submission(&loaded, submission, moment)))
     }
 
-    fn decided(
+    fn decide_submission(
         &self,
-        loaded: &Loaded,
-        submission: Submission,
-        moment: Moment<'_>,
-    ) -> Result<Decision, Error> {
+        loaded: &LoadedThread,
+        submission: StepSubmission,
+        moment: DecisionContext<'_>,
+    ) -> Result<CommitDecision, Error> {
         let lines = self.store.histories.get(&loaded.key());
         let entry = |version: u64| {
             let text = lines?.get(version as usize - 1)?;
@@ -367,8 +401,8 @@ impl World {
         &self,
         n: u16,
         cost: u64,
-        moment: Moment<'_>,
-    ) -> Option<(String, Result<Decision, Error>)> {
+        moment: DecisionContext<'_>,
+    ) -> Option<(String, Result<CommitDecision, Error>)> {
         let thread = self.pick_driven(n, StepKind::CallTools);
         let (driver, loaded) = self.driver(&thread, StepKind::CallTools)?;
         let round = loaded.head.value.round.as_ref()?;
@@ -380,23 +414,23 @@ impl World {
             content: "42".to_owned(),
             cost: NanoUsd::new(cost),
         });
-        let outcome = Outcome::Outcomes(outcomes.collect());
+        let outcome = StepOutcome::ToolOutcomes(outcomes.collect());
         let submission = submission(&driver, outcome);
-        Some((thread, self.decided(&loaded, submission, moment)))
+        Some((thread, self.decide_submission(&loaded, submission, moment)))
     }
 
     fn claim(
         &self,
         thread: String,
-        moment: Moment<'_>,
-    ) -> Option<(String, Result<Decision, Error>)> {
+        moment: DecisionContext<'_>,
+    ) -> Option<(String, Result<CommitDecision, Error>)> {
         let loaded = self.store.load(&thread);
         // A caller that claims knows that the driver is dead.
         if self.drivers.contains_key(&thread) {
             return None;
         }
         let name = format!("c/{}", self.commits);
-        let claimer = (name.as_str(), Proof::Dead, Kit::default());
+        let claimer = (name.as_str(), HolderProof::Dead, DecisionInputs::default());
         let partial = KeptPartial::default();
         let decided = runner::claim(&loaded, Some(&self.pin), None, &partial, claimer, moment);
         Some((thread, decided))
@@ -405,10 +439,10 @@ impl World {
     fn recover(
         &self,
         thread: String,
-        moment: Moment<'_>,
-    ) -> Option<(String, Result<Decision, Error>)> {
+        moment: DecisionContext<'_>,
+    ) -> Option<(String, Result<CommitDecision, Error>)> {
         let loaded = self.store.load(&thread);
-        if loaded.head.value.status != Status::Running || self.drivers.contains_key(&thread) {
+        if loaded.head.value.status != ThreadStatus::Running || self.drivers.contains_key(&thread) {
             return None;
         }
         let decided = runner::recover(&loaded, None, &KeptPartial::default(), Vec::new(), moment);
@@ -416,41 +450,45 @@ impl World {
     }
 
     /// Lets a lost driver come back with the usage that its call really had.
-    fn late(
+    fn submit_late(
         &self,
         n: u16,
         used: u64,
-        moment: Moment<'_>,
-    ) -> Option<(String, Result<Decision, Error>)> {
-        let charged = |driver: &&Driver| {
+        moment: DecisionContext<'_>,
+    ) -> Option<(String, Result<CommitDecision, Error>)> {
+        let charged = |driver: &&TestDriver| {
             let head = self.store.load(&driver.thread).head.value;
             let version = driver.version;
             head.charged
                 .iter()
                 .any(|charged| charged.version == version)
         };
-        let of_charged: Vec<&Driver> = self.lost.iter().filter(charged).collect();
+        let of_charged: Vec<&TestDriver> = self.lost.iter().filter(charged).collect();
         let at = usize::from(n) % of_charged.len().max(1);
         let driver = (*of_charged.get(at)?).clone();
         let loaded = self.store.load(&driver.thread);
         let submission = submission(&driver, reply(used, 0, false));
-        (loaded.head.value.token > driver.token)
-            .then(|| (driver.thread, self.decided(&loaded, submission, moment)))
+        (loaded.head.value.token > driver.token).then(|| {
+            (
+                driver.thread,
+                self.decide_submission(&loaded, submission, moment),
+            )
+        })
     }
 
     /// Repeats the last submission of a driver, unchanged or with other usage.
-    fn again(
+    fn repeat_submission(
         &self,
         thread: String,
         differs: bool,
-        moment: Moment<'_>,
-    ) -> Option<(String, Result<Decision, Error>)> {
+        moment: DecisionContext<'_>,
+    ) -> Option<(String, Result<CommitDecision, Error>)> {
         let mut last = self.drivers.get(&thread)?.last.clone()?;
         if differs {
             last.outcome = reply(999, 999, true);
         }
         let loaded = self.store.load(&thread);
-        Some((thread, self.decided(&loaded, last, moment)))
+        Some((thread, self.decide_submission(&loaded, last, moment)))
     }
 
     fn raise(
@@ -458,8 +496,8 @@ impl World {
         thread: String,
         amount: u64,
         through: bool,
-        moment: Moment<'_>,
-    ) -> (String, Result<Decision, Error>) {
+        moment: DecisionContext<'_>,
+    ) -> (String, Result<CommitDecision, Error>) {
         let chain = self.store.load(&thread).chain.value;
         let limit = match chain.has_account() {
             true => chain.account.limit,
@@ -467,19 +505,19 @@ impl World {
             false => Some(NanoUsd::ZERO),
         };
         let more = |limit: NanoUsd| limit.saturating_add(NanoUsd::new(amount));
-        let caps = Limits {
+        let caps = ThreadCaps {
             spend: limit.map(more),
-            ..Limits::NONE
+            ..ThreadCaps::NONE
         };
-        self.signal(thread, Signal::Raise(Raise { caps, through }), moment)
+        self.signal(thread, Signal::Raise(CapRaise { caps, through }), moment)
     }
 
     fn signal(
         &self,
         thread: String,
         signal: Signal,
-        moment: Moment<'_>,
-    ) -> (String, Result<Decision, Error>) {
+        moment: DecisionContext<'_>,
+    ) -> (String, Result<CommitDecision, Error>) {
         let loaded = self.store.load(&thread);
         let name = format!("s{}", self.commits);
         let decided = runner::signal(&loaded, None, Vec::new(), (&name, signal), moment);
@@ -496,12 +534,12 @@ impl World {
     }
 }
 
-pub fn submission(driver: &Driver, outcome: Outcome) -> Submission {
-    Submission {
+pub fn submission(driver: &TestDriver, outcome: StepOutcome) -> StepSubmission {
+    StepSubmission {
         token: driver.token,
         version: driver.version,
         outcome,
-        kit: Kit::default(),
+        inputs: DecisionInputs::default(),
     }
 }
 
@@ -513,7 +551,7 @@ fn usage(read: u64, written: u64) -> Usage {
     }
 }
 
-pub fn reply(read: u64, written: u64, calls: bool) -> Outcome {
+pub fn reply(read: u64, written: u64, calls: bool) -> StepOutcome {
     let block = match calls {
         true => ReplyBlock::ToolUse {
             id: "x".to_owned(),
@@ -525,7 +563,7 @@ pub fn reply(read: u64, written: u64, calls: bool) -> Outcome {
             text: "done".to_owned(),
         },
     };
-    Outcome::Completion(Completion {
+    StepOutcome::Completion(LlmCompletion {
         blocks: vec![block],
         finish: "stop".to_owned(),
         // Some providers report nothing.
@@ -534,15 +572,15 @@ pub fn reply(read: u64, written: u64, calls: bool) -> Outcome {
     })
 }
 
-fn draft(id: &str) -> Draft {
-    Draft {
+fn draft(id: &str) -> ThreadDraft {
+    ThreadDraft {
         id: Some(id.to_owned()),
-        ..Draft::default()
+        ..ThreadDraft::default()
     }
 }
 
-fn resolved(limits: Limits) -> Resolved {
-    Resolved {
+fn resolved_draft(limits: ThreadCaps) -> ResolvedDraft {
+    ResolvedDraft {
         model: "m".to_owned(),
         limits,
         capabilities: Vec::new(),

@@ -1,8 +1,8 @@
 //! `audit`: contradictions in a store, and what to do about them.
 
-use super::{Answer, counted, thread_or_unnamed};
-use crate::exit::Exit;
-use crate::screen::Screen;
+use super::{CommandAnswer, count_noun, thread_or_unnamed};
+use crate::exit::CommandExit;
+use crate::screen::OutputScreen;
 use serde::Serialize;
 
 /// One contradiction.
@@ -38,26 +38,26 @@ pub struct AuditAnswer {
     /// Threads whose documents this user may not read.
     pub documents_unread: u64,
     /// The exit code: 1 if there is a finding.
-    pub exit: Exit,
+    pub exit: CommandExit,
 }
 
 impl AuditAnswer {
     /// Such as `2 threads, 1 entry`.
-    fn looked_at(&self) -> String {
+    fn describe_extent(&self) -> String {
         let entries = match self.entries {
             1 => "1 entry".to_owned(),
             entries => format!("{entries} entries"),
         };
-        format!("{}, {entries}", counted(self.threads, "thread"))
+        format!("{}, {entries}", count_noun(self.threads, "thread"))
     }
 }
 
-impl Answer for AuditAnswer {
-    fn exit(&self) -> Exit {
+impl CommandAnswer for AuditAnswer {
+    fn exit(&self) -> CommandExit {
         self.exit
     }
 
-    fn print(&self, screen: &mut Screen) {
+    fn print(&self, screen: &mut OutputScreen) {
         let mut advice = "";
         for finding in &self.findings {
             let FindingRow {
@@ -69,38 +69,38 @@ impl Answer for AuditAnswer {
                 ..
             } = finding;
             let thread = thread_or_unnamed(thread_id);
-            screen.line(&format!("{thread}: {name} ({invariant})"));
-            screen.line(&format!("  expected  {expected}"));
-            screen.line(&format!("  found     {found}"));
+            screen.print_line(&format!("{thread}: {name} ({invariant})"));
+            screen.print_line(&format!("  expected  {expected}"));
+            screen.print_line(&format!("  found     {found}"));
             // Repeating the same advice would hide the differences.
             if advice != finding.advice {
-                screen.line(&format!("  to do     {}", finding.advice));
+                screen.print_line(&format!("  to do     {}", finding.advice));
             }
             advice = &finding.advice;
         }
         if self.left_out > 0 {
-            screen.line(&format!(
+            screen.print_line(&format!(
                 "not listed: {}",
-                counted(self.left_out, "finding")
+                count_noun(self.left_out, "finding")
             ));
         }
         if self.unsettled > 0 {
-            let who = counted(self.unsettled, "thread or account");
+            let who = count_noun(self.unsettled, "thread or account");
             screen.warn(&format!(
                 "{who} moved each time it was looked at: audit again when its runs are over"
             ));
         }
         if self.documents_unread > 0 {
-            let whose = counted(self.documents_unread, "thread");
+            let whose = count_noun(self.documents_unread, "thread");
             screen.warn(&format!(
                 "the documents of {whose} were left out: you may not read them"
             ));
         }
         let findings = match self.findings.len() as u64 + self.left_out {
             0 => "no findings".to_owned(),
-            n => counted(n, "finding"),
+            n => count_noun(n, "finding"),
         };
-        screen.line(&format!("{}, {findings}", self.looked_at()));
+        screen.print_line(&format!("{}, {findings}", self.describe_extent()));
     }
 }
 
@@ -129,10 +129,10 @@ mod tests {
             left_out: 1,
             unsettled: 0,
             documents_unread: 0,
-            exit: Exit::Error,
+            exit: CommandExit::Error,
         };
         let (mut person, out, _) = screen(false, false);
-        assert_eq!(person.answer(&answer), Exit::Error);
+        assert_eq!(person.print_answer(&answer), CommandExit::Error);
         assert_eq!(
             out.text().lines().collect::<Vec<_>>(),
             [
@@ -158,10 +158,10 @@ mod tests {
             left_out: 0,
             unsettled: 0,
             documents_unread: 0,
-            exit: Exit::Done,
+            exit: CommandExit::Done,
         };
         let (mut person, out, _) = screen(false, false);
-        assert_eq!(person.answer(&answer), Exit::Done);
+        assert_eq!(person.print_answer(&answer), CommandExit::Done);
         assert_eq!(out.text(), "1 thread, 12 entries, no findings\n");
     }
 }

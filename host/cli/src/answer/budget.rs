@@ -1,11 +1,11 @@
 //! Money: accounts, their trees, and the calls of an external loop.
 
-use super::thread::quoted;
-use super::{Answer, Cost, UnreadableRow, counted, lacking, optional_spend, spend};
-use crate::exit::Exit;
+use super::thread::quote_for_shell;
+use super::{CommandAnswer, ThreadCost, UnreadableRow, count_noun, lacking, optional_spend, spend};
+use crate::exit::CommandExit;
 use crate::money;
-use crate::screen::Screen;
-use crate::table::{Side, Table};
+use crate::screen::OutputScreen;
+use crate::table::{ColumnAlignment, TextTable};
 use serde::Serialize;
 
 /// An account. With a limit, always `spent + held + reserved + remaining = limit + debt`.
@@ -48,7 +48,7 @@ pub struct AccountView {
 /// The figures of an account's own record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the fields are those of `AccountView`")]
-pub struct Books {
+pub struct AccountFigures {
     pub chain: String,
     pub parent: Option<String>,
     pub limit: Option<u64>,
@@ -60,8 +60,8 @@ pub struct Books {
     pub frozen: bool,
 }
 
-impl From<Books> for AccountView {
-    fn from(books: Books) -> Self {
+impl From<AccountFigures> for AccountView {
+    fn from(books: AccountFigures) -> Self {
         let taken = books.spent.saturating_add(books.held);
         let taken = taken.saturating_add(books.reserved);
         Self {
@@ -94,7 +94,7 @@ impl AccountView {
     }
 
     /// The amount that a screen shows as spent.
-    fn spent_in_all(&self) -> u64 {
+    fn total_spent(&self) -> u64 {
         self.spent.saturating_add(self.spent_below)
     }
 
@@ -121,7 +121,7 @@ impl AccountView {
         };
         let spent = match limit {
             0 => BAR_WIDTH,
-            _ => cells(self.spent_in_all()).min(taken),
+            _ => cells(self.total_spent()).min(taken),
         };
         let run = |mark: &str, count: u64| mark.repeat(usize::try_from(count).unwrap_or(0));
         format!(
@@ -133,17 +133,19 @@ impl AccountView {
     }
 
     /// The limit, and the amount left of it or owed, as a screen shows them.
-    fn bounds(&self) -> [String; 2] {
+    fn describe_limit(&self) -> [String; 2] {
         let left = match (self.remaining, self.debt) {
             (None, _) => "unlimited".to_owned(),
-            (Some(_), debt) if debt > 0 => format!("owes {}", money::decimal(debt)),
-            (Some(remaining), _) => money::decimal(remaining),
+            (Some(_), debt) if debt > 0 => format!("owes {}", money::format_decimal(debt)),
+            (Some(remaining), _) => money::format_decimal(remaining),
         };
-        let limit = self.limit.map_or("unlimited".to_owned(), money::decimal);
+        let limit = self
+            .limit
+            .map_or("unlimited".to_owned(), money::format_decimal);
         [limit, left]
     }
 
-    fn state(&self) -> &'static str {
+    fn describe_state(&self) -> &'static str {
         match (self.frozen, self.users) {
             (true, _) => "frozen: nothing more is admitted",
             (false, 0) => "at rest: nobody draws on it now",
@@ -160,7 +162,7 @@ pub struct BudgetAnswer {
     /// Its status.
     pub status: String,
     /// Its own cost.
-    pub cost: Cost,
+    pub cost: ThreadCost,
     /// The spend of it and all threads below it: nano-USD, decimal text in JSON.
     #[serde(serialize_with = "spend")]
     pub tree_spend: u64,
@@ -171,18 +173,18 @@ pub struct BudgetAnswer {
     /// The account that it draws on.
     pub account: AccountView,
     /// The exit code.
-    pub exit: Exit,
+    pub exit: CommandExit,
     /// True if the account belongs to its own chain.
     #[serde(skip)]
     pub own: bool,
 }
 
-impl Answer for BudgetAnswer {
-    fn exit(&self) -> Exit {
+impl CommandAnswer for BudgetAnswer {
+    fn exit(&self) -> CommandExit {
         self.exit
     }
 
-    fn print(&self, screen: &mut Screen) {
+    fn print(&self, screen: &mut OutputScreen) {
         let account = &self.account;
         let whose = match self.own {
             true => "its own".to_owned(),
@@ -192,16 +194,19 @@ impl Answer for BudgetAnswer {
         let tree = match self.tree_threads {
             0 | 1 if lacks.is_empty() => String::new(),
             many => {
-                let threads = counted(many, "thread");
-                format!("{} for {threads}{lacks}", money::shown(self.tree_spend))
+                let threads = count_noun(many, "thread");
+                format!(
+                    "{} for {threads}{lacks}",
+                    money::format_usd(self.tree_spend)
+                )
             }
         };
-        let [limit, left] = account.bounds();
-        let mut table = Table::new(&[Side::Left, Side::Left]);
+        let [limit, left] = account.describe_limit();
+        let mut table = TextTable::new(&[ColumnAlignment::Left, ColumnAlignment::Left]);
         for (name, value) in [
             ("thread", self.thread_id.clone()),
             ("status", self.status.clone()),
-            ("own cost", self.cost.shown()),
+            ("own cost", self.cost.describe()),
             ("tree", tree),
             ("account", whose),
             ("reserved in", account.parent.clone().unwrap_or_default()),
@@ -210,26 +215,29 @@ impl Answer for BudgetAnswer {
                 "spent",
                 format!(
                     "{} with descendants",
-                    money::decimal(account.spent_in_all())
+                    money::format_decimal(account.total_spent())
                 ),
             ),
             (
                 "held",
-                format!("{} for calls", money::decimal(account.held)),
+                format!("{} for calls", money::format_decimal(account.held)),
             ),
             (
                 "reserved",
-                format!("{} for children", money::decimal(account.still_reserved())),
+                format!(
+                    "{} for children",
+                    money::format_decimal(account.still_reserved())
+                ),
             ),
             ("remaining", format!("{left} {}", account.bar())),
-            ("state", account.state().to_owned()),
+            ("state", account.describe_state().to_owned()),
         ] {
             if !value.is_empty() {
-                table.row(&[name, value.trim_end()]);
+                table.add_row(&[name, value.trim_end()]);
             }
         }
         for line in table.lines() {
-            screen.line(&line);
+            screen.print_line(&line);
         }
     }
 }
@@ -265,21 +273,22 @@ pub struct TreeAnswer {
     /// Passed back as `--cursor`, continues the list.
     pub cursor: Option<String>,
     /// The exit code.
-    pub exit: Exit,
+    pub exit: CommandExit,
 }
 
-impl Answer for TreeAnswer {
-    fn exit(&self) -> Exit {
+impl CommandAnswer for TreeAnswer {
+    fn exit(&self) -> CommandExit {
         self.exit
     }
 
-    fn print(&self, screen: &mut Screen) {
+    fn print(&self, screen: &mut OutputScreen) {
         for row in &self.unreadable {
             row.warn(screen);
         }
-        let (left, right) = (Side::Left, Side::Right);
-        let mut table = Table::new(&[left, left, right, right, right, right, right, right, left]);
-        table.row(&[
+        let (left, right) = (ColumnAlignment::Left, ColumnAlignment::Right);
+        let mut table =
+            TextTable::new(&[left, left, right, right, right, right, right, right, left]);
+        table.add_row(&[
             "THREAD",
             "STATUS",
             "OWN COST",
@@ -295,15 +304,15 @@ impl Answer for TreeAnswer {
             let mut cells = vec![
                 format!("{indent}{}", row.thread_id),
                 row.status.clone(),
-                money::decimal(row.spend),
-                money::decimal(row.tree_spend),
+                money::format_decimal(row.spend),
+                money::format_decimal(row.tree_spend),
             ];
             match &row.account {
                 Some(account) => {
-                    let [limit, left] = account.bounds();
+                    let [limit, left] = account.describe_limit();
                     let taken = [account.held, account.still_reserved()];
                     cells.push(limit);
-                    cells.extend(taken.map(money::decimal));
+                    cells.extend(taken.map(money::format_decimal));
                     cells.push(left);
                     let frozen = if account.frozen { "frozen" } else { "" };
                     cells.push(format!("{} {frozen}", account.bar()));
@@ -313,16 +322,16 @@ impl Answer for TreeAnswer {
                     cells.push(format!("draws on {}", row.draws_on));
                 }
             }
-            table.row(&cells);
+            table.add_row(&cells);
         }
         for line in table.lines() {
-            screen.line(&line);
+            screen.print_line(&line);
         }
         if !self.unreadable.is_empty() {
             screen.note("what those have spent that cannot be read is in no SPENT above them");
         }
         if let Some(cursor) = &self.cursor {
-            screen.note(&format!("more: --cursor {}", quoted(cursor)));
+            screen.note(&format!("more: --cursor {}", quote_for_shell(cursor)));
         }
     }
 }
@@ -345,24 +354,24 @@ pub struct HoldAnswer {
     /// Most tokens that the model may write; none for an estimate in money.
     pub output: Option<u64>,
     /// The exit code.
-    pub exit: Exit,
+    pub exit: CommandExit,
 }
 
-impl Answer for HoldAnswer {
-    fn exit(&self) -> Exit {
+impl CommandAnswer for HoldAnswer {
+    fn exit(&self) -> CommandExit {
         self.exit
     }
 
     /// Prints only the number on standard output, for a variable of a shell.
-    fn print(&self, screen: &mut Screen) {
-        screen.line(&self.call.to_string());
+    fn print(&self, screen: &mut OutputScreen) {
+        screen.print_line(&self.call.to_string());
         let output = match self.output {
             Some(output) => format!(", for at most {output} output tokens"),
             None => String::new(),
         };
         screen.note(&format!(
             "{} are set aside for {} of {}{output}",
-            money::shown(self.amount),
+            money::format_usd(self.amount),
             self.key,
             self.thread_id
         ));
@@ -379,15 +388,15 @@ pub struct SettledAnswer {
     /// The version of the thread now.
     pub version: u64,
     /// The exit code.
-    pub exit: Exit,
+    pub exit: CommandExit,
 }
 
-impl Answer for SettledAnswer {
-    fn exit(&self) -> Exit {
+impl CommandAnswer for SettledAnswer {
+    fn exit(&self) -> CommandExit {
         self.exit
     }
 
-    fn print(&self, screen: &mut Screen) {
+    fn print(&self, screen: &mut OutputScreen) {
         screen.note(&format!(
             "call {} of {} is settled, at version {}",
             self.call, self.thread_id, self.version
@@ -401,7 +410,7 @@ mod tests {
     use crate::screen::tests::screen;
 
     fn account(limit: Option<u64>, spent: u64, held: u64, reserved: u64) -> AccountView {
-        AccountView::from(Books {
+        AccountView::from(AccountFigures {
             chain: "root".to_owned(),
             parent: None,
             limit,
@@ -461,7 +470,7 @@ mod tests {
     /// that money as reserved. Cause: an account learns of a child's spend when the child's account
     /// closes. Fix: the spend of the tree is shown, and the figures still add up to the limit.
     #[test]
-    fn what_open_accounts_below_have_spent_is_shown_as_spent() {
+    fn spend_of_open_child_accounts_is_shown_as_spent() {
         for (spent, reserved, tree, in_all, still, bar) in [
             (100, 500, 400, 400, 200, "[####++----]"),
             (100, 500, 100, 100, 500, "[#+++++----]"),
@@ -471,7 +480,7 @@ mod tests {
         ] {
             let shown = account(Some(1_000), spent, 0, reserved).with_tree_spend(tree);
             assert_eq!(
-                (shown.spent_in_all(), shown.still_reserved()),
+                (shown.total_spent(), shown.still_reserved()),
                 (in_all, still)
             );
             assert_eq!(shown.bar(), bar, "{shown:?}");
@@ -484,7 +493,7 @@ mod tests {
     fn a_tree_is_indented_and_says_on_whose_account_each_draws() {
         let (mut person, out, err) = screen(false, false);
         let root = account(Some(1_000_000_000), 200_000_001, 0, 300_000_000);
-        person.answer(&TreeAnswer {
+        person.print_answer(&TreeAnswer {
             threads: vec![
                 branch("root", 0, 100_000_001, Some(root)),
                 branch("poor", 1, 100_000_000, None),
@@ -493,7 +502,7 @@ mod tests {
             ],
             unreadable: Vec::new(),
             cursor: Some("a\nb".to_owned()),
-            exit: Exit::Done,
+            exit: CommandExit::Done,
         });
         let expected = "\
 THREAD    STATUS      OWN COST        SPENT        LIMIT  HELD  RESERVED         REMAINING  USD
@@ -521,11 +530,11 @@ root      running  0.100000001  0.100000001         1.00  0.00      0.30       0
             call: 7,
             amount: 250_000_000,
             output: None,
-            exit: Exit::Done,
+            exit: CommandExit::Done,
         };
-        person.answer(&hold);
+        person.print_answer(&hold);
         hold.output = Some(300);
-        person.answer(&hold);
+        person.print_answer(&hold);
         assert_eq!(out.text(), "7\n7\n");
         let said = "0.25 USD are set aside for turn-1 of a";
         let expected = format!("{said}\n{said}, for at most 300 output tokens\n");

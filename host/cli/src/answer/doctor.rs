@@ -1,16 +1,16 @@
 //! `doctor`: the configuration, the origin of each value, what works, what is missing and how to
 //! fix it.
 
-use super::Answer;
-use crate::exit::Exit;
-use crate::screen::Screen;
-use crate::table::{Side, Table};
+use super::CommandAnswer;
+use crate::exit::CommandExit;
+use crate::screen::OutputScreen;
+use crate::table::{ColumnAlignment, TextTable};
 use serde::Serialize;
 
 /// The state of one item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum State {
+pub enum ItemState {
     /// It works, or is only information.
     Ok,
     /// It works, but the operator should know about it.
@@ -21,7 +21,7 @@ pub enum State {
 
 /// One item of a section.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Item {
+pub struct DoctorItem {
     /// Its name.
     pub name: String,
     /// Its value. Never a secret.
@@ -29,19 +29,19 @@ pub struct Item {
     /// The origin of the value.
     pub origin: Option<String>,
     /// Its state.
-    pub state: State,
+    pub state: ItemState,
 }
 
 /// Items that belong together.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Section {
+pub struct DoctorSection {
     /// `engine`, `project`, `models`, `store`, `limits`, `tools`, `locks`, `documents`.
     pub name: String,
     /// The items, in a fixed order.
-    pub items: Vec<Item>,
+    pub items: Vec<DoctorItem>,
 }
 
-impl Section {
+impl DoctorSection {
     /// An empty section.
     pub fn new(name: &str) -> Self {
         Self {
@@ -51,14 +51,14 @@ impl Section {
     }
 
     /// Adds an item.
-    pub fn item(
+    pub fn add_item(
         &mut self,
-        state: State,
+        state: ItemState,
         name: &str,
         value: impl Into<String>,
         origin: Option<&str>,
     ) {
-        self.items.push(Item {
+        self.items.push(DoctorItem {
             name: name.to_owned(),
             value: value.into(),
             origin: origin.map(str::to_owned),
@@ -67,19 +67,19 @@ impl Section {
     }
 
     /// Adds an item that works.
-    pub fn ok(&mut self, name: &str, value: impl Into<String>) {
-        self.item(State::Ok, name, value, None);
+    pub fn add_ok(&mut self, name: &str, value: impl Into<String>) {
+        self.add_item(ItemState::Ok, name, value, None);
     }
 
     /// Adds an item that works, with its origin.
-    pub fn from(&mut self, name: &str, value: impl Into<String>, origin: &str) {
-        self.item(State::Ok, name, value, Some(origin));
+    pub fn add_with_origin(&mut self, name: &str, value: impl Into<String>, origin: &str) {
+        self.add_item(ItemState::Ok, name, value, Some(origin));
     }
 }
 
 /// A problem: something that is missing or wrong.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Missing {
+pub struct DoctorProblem {
     /// The problem.
     pub what: String,
     /// The way to fix it.
@@ -90,7 +90,7 @@ pub struct Missing {
 
 /// The kinds of runs that are possible.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
-pub struct Runnable {
+pub struct RunnableKinds {
     /// A directive, on a model whose provider works.
     pub directives: bool,
     /// A chat.
@@ -99,13 +99,13 @@ pub struct Runnable {
     pub own_loops: bool,
 }
 
-impl Runnable {
+impl RunnableKinds {
     /// Returns true if any kind of run is possible.
     pub fn any(self) -> bool {
         self.directives || self.chats || self.own_loops
     }
 
-    fn shown(self) -> &'static str {
+    fn describe(self) -> &'static str {
         match (self.directives, self.chats, self.own_loops) {
             (true, ..) => "a directive can be run",
             (false, true, _) => "a chat can be run, and no directive yet",
@@ -119,54 +119,58 @@ impl Runnable {
 
 /// The answer of `doctor`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Diagnosis {
+pub struct DoctorAnswer {
     /// The sections, in a fixed order.
-    pub sections: Vec<Section>,
+    pub sections: Vec<DoctorSection>,
     /// The problems, and the way to fix each.
-    pub missing: Vec<Missing>,
+    pub missing: Vec<DoctorProblem>,
     /// True if any kind of run is possible.
     pub works: bool,
     /// The kinds of runs that are possible.
-    pub runs: Runnable,
+    pub runs: RunnableKinds,
     /// The exit code: 0 if any kind of run is possible.
-    pub exit: Exit,
+    pub exit: CommandExit,
 }
 
-impl Answer for Diagnosis {
-    fn exit(&self) -> Exit {
+impl CommandAnswer for DoctorAnswer {
+    fn exit(&self) -> CommandExit {
         self.exit
     }
 
-    fn print(&self, screen: &mut Screen) {
+    fn print(&self, screen: &mut OutputScreen) {
         for section in &self.sections {
-            screen.line(&section.name);
-            let mut table = Table::new(&[Side::Left, Side::Left, Side::Left]);
+            screen.print_line(&section.name);
+            let mut table = TextTable::new(&[
+                ColumnAlignment::Left,
+                ColumnAlignment::Left,
+                ColumnAlignment::Left,
+            ]);
             for item in &section.items {
                 let mark = match item.state {
-                    State::Ok => "  ",
-                    State::Warning => "? ",
-                    State::Bad => "! ",
+                    ItemState::Ok => "  ",
+                    ItemState::Warning => "? ",
+                    ItemState::Bad => "! ",
                 };
                 let value = match &item.origin {
                     Some(origin) => format!("{} (from {origin})", item.value),
                     None => item.value.clone(),
                 };
-                table.row(&[mark, &item.name, &value]);
+                table.add_row(&[mark, &item.name, &value]);
             }
             for line in table.lines() {
-                screen.line(&line);
+                screen.print_line(&line);
             }
-            screen.line("");
+            screen.print_line("");
         }
         if self.missing.is_empty() {
-            screen.line("nothing is missing");
+            screen.print_line("nothing is missing");
         }
         for missing in &self.missing {
             let word = if missing.optional { "note" } else { "missing" };
-            screen.line(&format!("{word:>7}: {}", missing.what));
-            screen.line(&format!("   mend: {}", missing.mend));
+            screen.print_line(&format!("{word:>7}: {}", missing.what));
+            screen.print_line(&format!("   mend: {}", missing.mend));
         }
-        screen.line(self.runs.shown());
+        screen.print_line(self.runs.describe());
     }
 }
 
@@ -183,12 +187,12 @@ mod tests {
             (false, false, true, "a loop of your own"),
             (false, false, false, "nothing can be run yet"),
         ] {
-            let runs = Runnable {
+            let runs = RunnableKinds {
                 directives,
                 chats,
                 own_loops,
             };
-            assert!(runs.shown().starts_with(shown), "{runs:?}");
+            assert!(runs.describe().starts_with(shown), "{runs:?}");
             assert_eq!(
                 runs.any(),
                 own_loops,
@@ -199,22 +203,27 @@ mod tests {
 
     #[test]
     fn a_diagnosis_ends_with_what_is_missing() {
-        let mut section = Section::new("models");
-        section.from("table", "3 models", "the built-in table");
-        section.item(State::Bad, "openai key", "not set", Some("OPENAI_API_KEY"));
-        let diagnosis = Diagnosis {
+        let mut section = DoctorSection::new("models");
+        section.add_with_origin("table", "3 models", "the built-in table");
+        section.add_item(
+            ItemState::Bad,
+            "openai key",
+            "not set",
+            Some("OPENAI_API_KEY"),
+        );
+        let diagnosis = DoctorAnswer {
             sections: vec![section],
-            missing: vec![Missing {
+            missing: vec![DoctorProblem {
                 what: "OPENAI_API_KEY is not set".to_owned(),
                 mend: "export it".to_owned(),
                 optional: false,
             }],
             works: false,
-            runs: Runnable::default(),
-            exit: Exit::Error,
+            runs: RunnableKinds::default(),
+            exit: CommandExit::Error,
         };
         let (mut person, out, _) = screen(false, false);
-        assert_eq!(person.answer(&diagnosis), Exit::Error);
+        assert_eq!(person.print_answer(&diagnosis), CommandExit::Error);
         assert_eq!(
             out.text().lines().collect::<Vec<_>>(),
             [

@@ -3,7 +3,7 @@
 mod audit;
 mod budget;
 mod doctor;
-mod held;
+mod external_loop;
 mod probe;
 mod run;
 mod thread;
@@ -11,14 +11,16 @@ mod upkeep;
 
 pub use audit::{AuditAnswer, FindingRow};
 pub use budget::{
-    AccountView, Books, BranchRow, BudgetAnswer, HoldAnswer, SettledAnswer, TreeAnswer,
+    AccountFigures, AccountView, BranchRow, BudgetAnswer, HoldAnswer, SettledAnswer, TreeAnswer,
 };
-pub use doctor::{Diagnosis, Item, Missing, Runnable, Section, State};
-pub use held::{HeldAnswer, WrittenAnswer};
+pub use doctor::{
+    DoctorAnswer, DoctorItem, DoctorProblem, DoctorSection, ItemState, RunnableKinds,
+};
+pub use external_loop::{CommitAnswer, OpenAnswer};
 pub use probe::{ProbeAnswer, ProbeUsage};
 pub use run::{
-    Bound, Cap, Cause, Cost, FamilyView, RunAnswer, SuspendedRow, advised_code, lift,
-    suspended_advice,
+    CapKind, CapSource, RunAnswer, StatusCause, SuspendedRow, ThreadCost, TreeTotalsView,
+    advised_code, ceiling_advice, suspended_advice,
 };
 pub use thread::{
     EventView, LimitsView, ListAnswer, RunView, ShowAnswer, SignalAnswer, ThreadAnswer, ThreadRow,
@@ -26,21 +28,21 @@ pub use thread::{
 };
 pub use upkeep::{CompletionsAnswer, DemoAnswer, RecoverAnswer, RepairAnswer};
 
-use crate::exit::Exit;
+use crate::exit::CommandExit;
 use crate::money;
-use crate::screen::Screen;
+use crate::screen::OutputScreen;
 use serde::{Serialize, Serializer};
 
 /// The answer of a command.
-pub trait Answer: Serialize {
+pub trait CommandAnswer: Serialize {
     /// The exit code of the process.
-    fn exit(&self) -> Exit;
+    fn exit(&self) -> CommandExit;
     /// Prints the answer as text for a user. The screen has no `--json`.
-    fn print(&self, screen: &mut Screen);
+    fn print(&self, screen: &mut OutputScreen);
 }
 
 /// Formats a count: `1 turn`, `2 turns`.
-fn counted(count: u64, noun: &str) -> String {
+fn count_noun(count: u64, noun: &str) -> String {
     let plural = if count == 1 { "" } else { "s" };
     format!("{count} {noun}{plural}")
 }
@@ -63,12 +65,12 @@ fn lacking(unreadable: &[String]) -> String {
 
 /// Serializes nano-USD as exact decimal text.
 fn spend<S: Serializer>(nanos: &u64, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(&money::decimal(*nanos))
+    serializer.serialize_str(&money::format_decimal(*nanos))
 }
 
 fn optional_spend<S: Serializer>(nanos: &Option<u64>, serializer: S) -> Result<S::Ok, S::Error> {
     match nanos {
-        Some(nanos) => serializer.serialize_some(&money::decimal(*nanos)),
+        Some(nanos) => serializer.serialize_some(&money::format_decimal(*nanos)),
         None => serializer.serialize_none(),
     }
 }

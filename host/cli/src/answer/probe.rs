@@ -1,10 +1,10 @@
 //! The answer of `doctor --probe`.
 
-use super::Answer;
-use crate::exit::Exit;
+use super::CommandAnswer;
+use crate::exit::CommandExit;
 use crate::printable;
-use crate::screen::Screen;
-use crate::table::{Side, Table};
+use crate::screen::OutputScreen;
+use crate::table::{ColumnAlignment, TextTable};
 use serde::Serialize;
 
 /// Most characters of a reply that are shown on a screen.
@@ -53,17 +53,17 @@ pub struct ProbeAnswer {
     /// The reason why there is no reply.
     pub error: Option<String>,
     /// The exit code: 0 if the provider answered.
-    pub exit: Exit,
+    pub exit: CommandExit,
 }
 
-impl Answer for ProbeAnswer {
-    fn exit(&self) -> Exit {
+impl CommandAnswer for ProbeAnswer {
+    fn exit(&self) -> CommandExit {
         self.exit
     }
 
-    fn print(&self, screen: &mut Screen) {
-        let mut table = Table::new(&[Side::Left, Side::Left]);
-        let mut row = |name: &str, value: &str| table.row(&[name, &printable::line(value)]);
+    fn print(&self, screen: &mut OutputScreen) {
+        let mut table = TextTable::new(&[ColumnAlignment::Left, ColumnAlignment::Left]);
+        let mut row = |name: &str, value: &str| table.add_row(&[name, &printable::line(value)]);
         row("provider", &self.provider);
         row("model", &self.model);
         for (name, value) in [("address", &self.address), ("dialect", &self.dialect)] {
@@ -89,7 +89,7 @@ impl Answer for ProbeAnswer {
             _ => {}
         }
         match self.usage {
-            Some(usage) => row("usage", &shown_usage(usage)),
+            Some(usage) => row("usage", &describe_usage(usage)),
             None if self.answered => row("usage", "none reported: replies are charged by estimate"),
             None => {}
         }
@@ -100,16 +100,16 @@ impl Answer for ProbeAnswer {
             row("error", error);
         }
         for line in table.lines() {
-            screen.line(&line);
+            screen.print_line(&line);
         }
-        screen.line(match self.answered {
+        screen.print_line(match self.answered {
             true => "the provider answers",
             false => "the provider does not answer",
         });
     }
 }
 
-fn shown_usage(usage: ProbeUsage) -> String {
+fn describe_usage(usage: ProbeUsage) -> String {
     let ProbeUsage {
         input,
         cache_read,

@@ -1,16 +1,16 @@
 //! `run` and `resume`: the result of a run that this process performs no longer.
 
-use super::{Answer, counted, lacking, optional_spend, spend};
-use crate::exit::Exit;
-use crate::screen::Screen;
-use crate::table::{Side, Table};
-use crate::{money, when};
+use super::{CommandAnswer, count_noun, lacking, optional_spend, spend};
+use crate::exit::CommandExit;
+use crate::screen::OutputScreen;
+use crate::table::{ColumnAlignment, TextTable};
+use crate::{money, time_format};
 use serde::Serialize;
 use serde_json::Value;
 
 /// The cost of a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
-pub struct Cost {
+pub struct ThreadCost {
     /// Completed model calls.
     pub turns: u64,
     /// Tokens that models read, from caches too.
@@ -22,13 +22,13 @@ pub struct Cost {
     pub spend: u64,
 }
 
-impl Cost {
+impl ThreadCost {
     /// Formats it on one line for a user.
-    pub(super) fn shown(&self) -> String {
+    pub(super) fn describe(&self) -> String {
         format!(
             "{} for {}, {} input and {} output tokens",
-            money::shown(self.spend),
-            counted(self.turns, "turn"),
+            money::format_usd(self.spend),
+            count_noun(self.turns, "turn"),
             self.input_tokens,
             self.output_tokens
         )
@@ -36,7 +36,7 @@ impl Cost {
 }
 
 /// Returns what the operator must do before a call that a ceiling refused would pass.
-pub fn lift(ceiling: &str) -> String {
+pub fn ceiling_advice(ceiling: &str) -> String {
     match ceiling {
         "book" => "let the operator mend or remove the book that the policy names".to_owned(),
         "models" => "let the operator grant the model in the policy".to_owned(),
@@ -50,7 +50,7 @@ pub fn lift(ceiling: &str) -> String {
 
 /// A cap of a thread that a run can reach.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Cap {
+pub enum CapKind {
     /// Model calls of a run.
     Turns,
     /// Tokens of a run.
@@ -67,7 +67,7 @@ pub enum Cap {
 
 /// The origin of a cap that a thread has reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Bound {
+pub enum CapSource {
     /// The thread's own cap: `raise` lifts it.
     #[default]
     Thread,
@@ -77,9 +77,9 @@ pub enum Bound {
     Both,
 }
 
-impl Cap {
+impl CapKind {
     /// Returns the cap that the code of a cause names.
-    pub fn of_code(code: &str) -> Option<Self> {
+    pub fn from_code(code: &str) -> Option<Self> {
         Some(match code {
             "turns_exceeded" => Self::Turns,
             "tokens_exceeded" => Self::Tokens,
@@ -104,7 +104,7 @@ impl Cap {
     }
 
     /// Returns what to do about a thread that has reached it.
-    pub fn advice(self, id: &str, bound: Bound) -> String {
+    pub fn advice(self, id: &str, bound: CapSource) -> String {
         let option = match self {
             Self::Turns => "--turns N",
             Self::Tokens => "--tokens N",
@@ -113,11 +113,13 @@ impl Cap {
             Self::Depth => "--depth N",
             Self::Duration => "--duration TIME",
         };
-        let lifted = lift(&format!("limits.{}", self.as_str()));
+        let lifted = ceiling_advice(&format!("limits.{}", self.as_str()));
         match bound {
-            Bound::Thread => format!("threadkeep raise {id} {option}, then threadkeep resume {id}"),
-            Bound::Policy => format!("{lifted}, then threadkeep resume {id}"),
-            Bound::Both => {
+            CapSource::Thread => {
+                format!("threadkeep raise {id} {option}, then threadkeep resume {id}")
+            }
+            CapSource::Policy => format!("{lifted}, then threadkeep resume {id}"),
+            CapSource::Both => {
                 format!("{lifted}, then threadkeep raise {id} {option} and threadkeep resume {id}")
             }
         }
@@ -126,7 +128,7 @@ impl Cap {
 
 /// The reason for a thread's status.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Cause {
+pub struct StatusCause {
     /// The reason: `limit`, `error`, `budget`, `approval`, `cancelled` or `killed`.
     pub reason: String,
     /// A stable code.
@@ -141,14 +143,14 @@ pub struct SuspendedRow {
     /// The child.
     pub thread_id: String,
     /// The reason for the suspension.
-    pub cause: Option<Cause>,
+    pub cause: Option<StatusCause>,
     /// The next thing to do, if anything can be done.
     pub next: Option<String>,
 }
 
 /// Totals of a thread and all threads below it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct FamilyView {
+pub struct TreeTotalsView {
     /// Nano-USD settled and charged.
     pub spend: u64,
     /// Number of threads, including the root.
@@ -180,7 +182,7 @@ pub fn advised_code<'a>(code: &'a str, message: &str) -> &'a str {
 pub fn suspended_advice(
     id: &str,
     code: &str,
-    bound: Bound,
+    bound: CapSource,
     payer: &str,
     wait: Option<u64>,
 ) -> Option<String> {
@@ -188,20 +190,23 @@ pub fn suspended_advice(
     match code.strip_prefix("ceiling_") {
         // Each run has its own time.
         Some("run_time") => return Some(resume),
-        Some(ceiling) => return Some(format!("{}, then {resume}", lift(ceiling))),
+        Some(ceiling) => return Some(format!("{}, then {resume}", ceiling_advice(ceiling))),
         None => {}
     }
     if let Some(millis) = wait {
-        return Some(format!("wait {}, then {resume}", when::length(millis)));
+        return Some(format!(
+            "wait {}, then {resume}",
+            time_format::format_duration(millis)
+        ));
     }
-    Some(match (Cap::of_code(code), code) {
+    Some(match (CapKind::from_code(code), code) {
         // The resume of the thread that owns the account also resumes the threads that draw on it.
-        (Some(Cap::Spend), _) => Cap::Spend.advice(payer, bound),
+        (Some(CapKind::Spend), _) => CapKind::Spend.advice(payer, bound),
         (Some(cap), _) => cap.advice(id, bound),
         // A resume would send the same request; the cause says what to do.
         (None, "window_exceeded" | "provider_context_overflow") => return None,
         // A full disk has another cause: its error says that space must be freed.
-        (None, "store_full") => format!("{}, then {resume}", lift("quota")),
+        (None, "store_full") => format!("{}, then {resume}", ceiling_advice("quota")),
         (None, "provider_quota") => {
             format!(
                 "top up the account at the provider, or wait for its next period, then {resume}"
@@ -232,10 +237,10 @@ pub struct RunAnswer {
     /// Its result, if it has one.
     pub result: Option<Value>,
     /// The reason, for a status that has one.
-    pub cause: Option<Cause>,
+    pub cause: Option<StatusCause>,
     /// The origin of the cap that it has reached, if the cause is a cap.
     #[serde(skip)]
-    pub bound: Bound,
+    pub bound: CapSource,
     /// The thread whose cap on money bounds it.
     #[serde(skip)]
     pub payer: String,
@@ -243,7 +248,7 @@ pub struct RunAnswer {
     #[serde(skip)]
     pub wait: Option<u64>,
     /// Its own cost.
-    pub cost: Cost,
+    pub cost: ThreadCost,
     /// The spend of it and all threads below it; none if the tree could not be read.
     #[serde(serialize_with = "optional_spend")]
     pub tree_spend: Option<u64>,
@@ -256,43 +261,43 @@ pub struct RunAnswer {
     /// Number of suspended threads that are not listed.
     pub suspended_left_out: u64,
     /// The exit code.
-    pub exit: Exit,
+    pub exit: CommandExit,
 }
 
-impl Answer for RunAnswer {
-    fn exit(&self) -> Exit {
+impl CommandAnswer for RunAnswer {
+    fn exit(&self) -> CommandExit {
         self.exit
     }
 
     /// Prints the summary on standard error: the text of the reply was streamed before.
-    fn print(&self, screen: &mut Screen) {
-        let mut table = Table::new(&[Side::Left, Side::Left]);
-        table.row(&["thread", &self.thread_id]);
-        table.row(&["status", &self.standing()]);
-        table.row(&["cost", &self.used()]);
+    fn print(&self, screen: &mut OutputScreen) {
+        let mut table = TextTable::new(&[ColumnAlignment::Left, ColumnAlignment::Left]);
+        table.add_row(&["thread", &self.thread_id]);
+        table.add_row(&["status", &self.describe_status()]);
+        table.add_row(&["cost", &self.describe_cost()]);
         let lacks = lacking(&self.tree_unreadable);
         if (self.tree_threads > 1 || !lacks.is_empty())
             && let Some(spend) = self.tree_spend
         {
-            let threads = counted(self.tree_threads, "thread");
-            let sum = format!("{} for {threads}{lacks}", money::shown(spend));
-            table.row(&["tree", &sum]);
+            let threads = count_noun(self.tree_threads, "thread");
+            let sum = format!("{} for {threads}{lacks}", money::format_usd(spend));
+            table.add_row(&["tree", &sum]);
         }
         for child in &self.suspended {
-            table.row(&["child", &child.standing()]);
+            table.add_row(&["child", &child.describe_status()]);
             if let Some(next) = &child.next {
-                table.row(&["", &format!("next: {}", screen.next_of(next))]);
+                table.add_row(&["", &format!("next: {}", screen.next_step_for(next))]);
             }
         }
         if self.suspended_left_out > 0 {
             let more = format!("{} more are suspended", self.suspended_left_out);
-            table.row(&[
+            table.add_row(&[
                 "child",
                 &format!("{more}: threadkeep list --status suspended"),
             ]);
         }
-        if let Some(next) = self.next() {
-            table.row(&["next", screen.next_of(&next)]);
+        if let Some(next) = self.next_step() {
+            table.add_row(&["next", screen.next_step_for(&next)]);
         }
         for line in table.lines() {
             screen.note(&line);
@@ -301,7 +306,7 @@ impl Answer for RunAnswer {
 }
 
 impl SuspendedRow {
-    fn standing(&self) -> String {
+    fn describe_status(&self) -> String {
         let id = &self.thread_id;
         match &self.cause {
             Some(cause) => format!("{id} is suspended ({}): {}", cause.code, cause.message),
@@ -311,19 +316,19 @@ impl SuspendedRow {
 }
 
 impl RunAnswer {
-    fn standing(&self) -> String {
+    fn describe_status(&self) -> String {
         match &self.cause {
             Some(cause) => format!("{} ({}): {}", self.status, cause.code, cause.message),
             None => self.status.clone(),
         }
     }
 
-    fn used(&self) -> String {
-        self.cost.shown()
+    fn describe_cost(&self) -> String {
+        self.cost.describe()
     }
 
     /// Returns what a user can do about a suspended thread.
-    fn next(&self) -> Option<String> {
+    fn next_step(&self) -> Option<String> {
         if self.status != "suspended" {
             return None;
         }
@@ -345,15 +350,15 @@ mod tests {
             outcome: None,
             text: "Done.".to_owned(),
             result: Some(Value::from("Done.")),
-            cause: code.map(|code| Cause {
+            cause: code.map(|code| StatusCause {
                 reason: "limit".to_owned(),
                 code: code.to_owned(),
                 message: "25 of 25 turns".to_owned(),
             }),
-            bound: Bound::Thread,
+            bound: CapSource::Thread,
             payer: "a-1".to_owned(),
             wait: None,
-            cost: Cost {
+            cost: ThreadCost {
                 turns: 2,
                 input_tokens: 250,
                 output_tokens: 30,
@@ -364,7 +369,7 @@ mod tests {
             tree_unreadable: Vec::new(),
             suspended: Vec::new(),
             suspended_left_out: 0,
-            exit: Exit::of_status(status),
+            exit: CommandExit::from_status(status),
         }
     }
 
@@ -382,7 +387,7 @@ mod tests {
     #[test]
     fn a_person_sees_id_status_cost_and_what_to_do() {
         let (mut person, out, err) = screen(false, false);
-        person.answer(&answer("suspended", Some("turns_exceeded")));
+        person.print_answer(&answer("suspended", Some("turns_exceeded")));
         assert_eq!(out.text(), "");
         assert_eq!(
             err.text(),
@@ -399,10 +404,10 @@ mod tests {
         let child = |id: &str, code: &str, payer: &str| SuspendedRow {
             thread_id: id.to_owned(),
             cause: answer("suspended", Some(code)).cause,
-            next: suspended_advice(id, code, Bound::Thread, payer, None),
+            next: suspended_advice(id, code, CapSource::Thread, payer, None),
         };
         let (mut person, _, err) = screen(false, false);
-        person.answer(&RunAnswer {
+        person.print_answer(&RunAnswer {
             tree_spend: Some(910_000),
             tree_threads: 3,
             tree_unreadable: vec!["d".to_owned()],
@@ -429,7 +434,7 @@ child   2 more are suspended: threadkeep list --status suspended
     #[test]
     fn a_wait_that_a_provider_asks_for_comes_before_the_resume() {
         let advised =
-            |wait| suspended_advice("a", "provider_rate_limited", Bound::Thread, "a", wait);
+            |wait| suspended_advice("a", "provider_rate_limited", CapSource::Thread, "a", wait);
         assert_eq!(advised(None).unwrap(), "threadkeep resume a");
         let waits = advised(Some(900_000)).unwrap();
         assert_eq!(waits, "wait 15 min 0 s, then threadkeep resume a");
@@ -438,8 +443,8 @@ child   2 more are suspended: threadkeep list --status suspended
     #[test]
     fn nothing_is_suggested_about_a_thread_that_is_gone() {
         let (mut forgets, _, err) = screen(false, false);
-        forgets.forget();
-        forgets.answer(&answer("suspended", Some("turns_exceeded")));
+        forgets.mark_threads_lost();
+        forgets.print_answer(&answer("suspended", Some("turns_exceeded")));
         let said = err.text();
         assert!(
             said.contains("next    it was kept in memory and is gone now"),
@@ -451,15 +456,15 @@ child   2 more are suspended: threadkeep list --status suspended
     #[test]
     fn a_cap_of_the_policy_is_not_the_threads_to_raise() {
         for (bound, operator, raise) in [
-            (Bound::Thread, false, true),
-            (Bound::Policy, true, false),
-            (Bound::Both, true, true),
+            (CapSource::Thread, false, true),
+            (CapSource::Policy, true, false),
+            (CapSource::Both, true, true),
         ] {
             let stands = RunAnswer {
                 bound,
                 ..answer("suspended", Some("turns_exceeded"))
             };
-            let next = stands.next().unwrap();
+            let next = stands.next_step().unwrap();
             assert_eq!(
                 next.contains("raise limits.turns in the policy"),
                 operator,
@@ -479,7 +484,7 @@ child   2 more are suspended: threadkeep list --status suspended
     fn what_is_out_of_reach_is_the_operator_s_to_grant() {
         let advice = |message: &str| {
             let code = advised_code("provider_permanent", message);
-            suspended_advice("a", code, Bound::Thread, "a", None).unwrap_or_default()
+            suspended_advice("a", code, CapSource::Thread, "a", None).unwrap_or_default()
         };
         let granted = advice("the policy does not grant them (out_of_reach)");
         assert!(
@@ -543,7 +548,7 @@ child   2 more are suspended: threadkeep list --status suspended
             ("cancelled", Some("cancelled"), None),
             ("completed", None, None),
         ] {
-            let next = answer(status, code).next();
+            let next = answer(status, code).next_step();
             assert_eq!(next.is_some(), word.is_some(), "{status} {code:?}");
             assert!(next.unwrap_or_default().contains(word.unwrap_or_default()));
         }

@@ -1,10 +1,10 @@
 //! Threads as they are listed and shown, their transcripts, and signals to them.
 
-use super::{Answer, Cause, Cost, counted, optional_spend};
-use crate::exit::Exit;
-use crate::screen::Screen;
-use crate::table::{Side, Table};
-use crate::{money, when};
+use super::{CommandAnswer, StatusCause, ThreadCost, count_noun, optional_spend};
+use crate::exit::CommandExit;
+use crate::screen::OutputScreen;
+use crate::table::{ColumnAlignment, TextTable};
+use crate::{money, time_format};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -21,7 +21,7 @@ pub struct ThreadRow {
     pub task: Option<String>,
     pub parent: Option<String>,
     pub model: String,
-    pub cost: Cost,
+    pub cost: ThreadCost,
     pub version: u64,
     pub created: String,
     pub updated: String,
@@ -40,7 +40,7 @@ pub struct UnreadableRow {
 
 impl UnreadableRow {
     /// Warns the user of it.
-    pub(super) fn warn(&self, screen: &mut Screen) {
+    pub(super) fn warn(&self, screen: &mut OutputScreen) {
         let Self {
             thread_id, message, ..
         } = self;
@@ -67,15 +67,15 @@ pub struct ListAnswer {
     /// Passed back as `--cursor`, continues the list.
     pub cursor: Option<String>,
     /// The exit code.
-    pub exit: Exit,
+    pub exit: CommandExit,
 }
 
-impl Answer for ListAnswer {
-    fn exit(&self) -> Exit {
+impl CommandAnswer for ListAnswer {
+    fn exit(&self) -> CommandExit {
         self.exit
     }
 
-    fn print(&self, screen: &mut Screen) {
+    fn print(&self, screen: &mut OutputScreen) {
         for row in &self.unreadable {
             row.warn(screen);
         }
@@ -83,37 +83,37 @@ impl Answer for ListAnswer {
             screen.note("no threads");
             return;
         }
-        let (left, right) = (Side::Left, Side::Right);
-        let mut table = Table::new(&[left, left, right, right, right, left, left]);
-        table.row(&[
+        let (left, right) = (ColumnAlignment::Left, ColumnAlignment::Right);
+        let mut table = TextTable::new(&[left, left, right, right, right, left, left]);
+        table.add_row(&[
             "THREAD", "STATUS", "TURNS", "TOKENS", "COST", "UPDATED", "TITLE",
         ]);
         let now = screen.now();
         for row in &self.threads {
             let tokens = row.cost.input_tokens.saturating_add(row.cost.output_tokens);
-            table.row(&[
+            table.add_row(&[
                 row.thread_id.as_str(),
                 &row.status,
                 &row.cost.turns.to_string(),
                 &tokens.to_string(),
-                &money::shown(row.cost.spend),
-                &when::relative(&row.updated, now),
+                &money::format_usd(row.cost.spend),
+                &time_format::format_relative(&row.updated, now),
                 row.title.as_deref().unwrap_or_default(),
             ]);
         }
         for line in table.lines() {
-            screen.line(&line);
+            screen.print_line(&line);
         }
         if let Some(cursor) = &self.cursor {
             // A cursor is a key of the store with control characters as separators, so it is quoted
             // for a shell.
-            screen.note(&format!("more: --cursor {}", quoted(cursor)));
+            screen.note(&format!("more: --cursor {}", quote_for_shell(cursor)));
         }
     }
 }
 
 /// Quotes a text as `$'...'`, which common shells read back unchanged.
-pub(super) fn quoted(text: &str) -> String {
+pub(super) fn quote_for_shell(text: &str) -> String {
     let shown: String = text
         .chars()
         .map(|c| match c {
@@ -145,15 +145,15 @@ pub struct LimitsView {
 
 impl LimitsView {
     /// Formats them on one line for a user.
-    pub fn shown(&self) -> String {
-        let number = |cap: Option<u64>, noun: &str| cap.map(|cap| counted(cap, noun));
+    pub fn describe(&self) -> String {
+        let number = |cap: Option<u64>, noun: &str| cap.map(|cap| count_noun(cap, noun));
         let caps = [
             number(self.turns, "turn"),
             number(self.tokens, "token"),
-            self.spend.map(money::shown),
+            self.spend.map(money::format_usd),
             number(self.spawns, "spawn"),
             number(self.depth, "level"),
-            self.duration.map(when::length),
+            self.duration.map(time_format::format_duration),
         ];
         let caps: Vec<String> = caps.into_iter().flatten().collect();
         match caps.is_empty() {
@@ -188,7 +188,7 @@ pub struct ThreadView {
     /// Its outcome, if it has ended.
     pub outcome: Option<String>,
     /// The reason for its status.
-    pub cause: Option<Cause>,
+    pub cause: Option<StatusCause>,
     /// A title for users.
     pub title: Option<String>,
     /// Its owner.
@@ -214,7 +214,7 @@ pub struct ThreadView {
     /// Its result.
     pub result: Option<Value>,
     /// Its own cost.
-    pub cost: Cost,
+    pub cost: ThreadCost,
     /// Milliseconds spent in steps.
     pub duration: u64,
     /// Its run.
@@ -251,51 +251,56 @@ pub struct ShowAnswer {
     /// Its last events.
     pub events: Vec<EventView>,
     /// The exit code.
-    pub exit: Exit,
+    pub exit: CommandExit,
 }
 
 /// Most characters of an event's text in `show`.
 const EVENT_CHARS_MAX: usize = 100;
 
-impl Answer for ShowAnswer {
-    fn exit(&self) -> Exit {
+impl CommandAnswer for ShowAnswer {
+    fn exit(&self) -> CommandExit {
         self.exit
     }
 
-    fn print(&self, screen: &mut Screen) {
-        let mut table = Table::new(&[Side::Left, Side::Left]);
+    fn print(&self, screen: &mut OutputScreen) {
+        let mut table = TextTable::new(&[ColumnAlignment::Left, ColumnAlignment::Left]);
         for (name, value) in self.thread.fields(screen) {
             if !value.is_empty() {
-                table.row(&[name, &value]);
+                table.add_row(&[name, &value]);
             }
         }
         for line in table.lines() {
-            screen.line(&line);
+            screen.print_line(&line);
         }
         if self.events.is_empty() {
             return;
         }
-        screen.line("");
-        let mut table = Table::new(&[Side::Right, Side::Left, Side::Left, Side::Left]);
-        table.row(&["EVENT", "WHEN", "TYPE", ""]);
+        screen.print_line("");
+        let mut table = TextTable::new(&[
+            ColumnAlignment::Right,
+            ColumnAlignment::Left,
+            ColumnAlignment::Left,
+            ColumnAlignment::Left,
+        ]);
+        table.add_row(&["EVENT", "WHEN", "TYPE", ""]);
         let now = screen.now();
         for event in &self.events {
-            table.row(&[
+            table.add_row(&[
                 format!("{}.{}", event.version, event.index),
-                when::relative(&event.time, now),
+                time_format::format_relative(&event.time, now),
                 event.kind.clone(),
-                gist(&event.body),
+                summarize_body(&event.body),
             ]);
         }
         for line in table.lines() {
-            screen.line(&line);
+            screen.print_line(&line);
         }
     }
 }
 
 impl ThreadView {
     /// Returns names and values for the table; empty values are not shown.
-    fn fields(&self, screen: &Screen) -> Vec<(&'static str, String)> {
+    fn fields(&self, screen: &OutputScreen) -> Vec<(&'static str, String)> {
         let now = screen.now();
         let text = |value: &Option<String>| value.clone().unwrap_or_default();
         let json = |value: &Value| match value {
@@ -323,13 +328,13 @@ impl ThreadView {
             ("model", self.model.clone()),
             ("inputs", json(&self.inputs)),
             ("capabilities", self.capabilities.join(", ")),
-            ("limits", self.limits.shown()),
-            ("cost", self.cost.shown()),
-            ("time in steps", when::length(self.duration)),
-            ("run", self.run.shown(now)),
+            ("limits", self.limits.describe()),
+            ("cost", self.cost.describe()),
+            ("time in steps", time_format::format_duration(self.duration)),
+            ("run", self.run.describe(now)),
             ("version", self.version.to_string()),
-            ("created", when::relative(&self.created, now)),
-            ("updated", when::relative(&self.updated, now)),
+            ("created", time_format::format_relative(&self.created, now)),
+            ("updated", time_format::format_relative(&self.updated, now)),
             (
                 "result",
                 self.result.as_ref().map_or_else(String::new, json),
@@ -339,7 +344,7 @@ impl ThreadView {
 }
 
 impl RunView {
-    fn shown(&self, now: jiff::Timestamp) -> String {
+    fn describe(&self, now: jiff::Timestamp) -> String {
         let Some(holder) = &self.holder else {
             return self.number.to_string();
         };
@@ -348,13 +353,13 @@ impl RunView {
             "{}, {} under way, held by {holder}, expires {}",
             self.number,
             self.step.as_deref().unwrap_or("no step"),
-            when::relative(expiry, now)
+            time_format::format_relative(expiry, now)
         )
     }
 }
 
 /// Returns the gist of an event, on one line.
-fn gist(body: &Value) -> String {
+fn summarize_body(body: &Value) -> String {
     let text = ["text", "name", "title", "message", "model", "by", "code"]
         .iter()
         .find_map(|name| body.get(name).and_then(Value::as_str));
@@ -374,7 +379,7 @@ pub struct ThreadAnswer {
     /// The thread.
     pub thread: ThreadView,
     /// The exit code.
-    pub exit: Exit,
+    pub exit: CommandExit,
     /// True if this command created the thread.
     #[serde(skip)]
     made: bool,
@@ -382,42 +387,42 @@ pub struct ThreadAnswer {
 
 impl ThreadAnswer {
     /// The answer about a thread that was just created.
-    pub fn created(thread: ThreadView) -> Self {
+    pub fn for_created(thread: ThreadView) -> Self {
         Self {
             made: true,
-            ..Self::titled(thread)
+            ..Self::for_titled(thread)
         }
     }
 
     /// The answer about a thread whose title was set.
-    pub fn titled(thread: ThreadView) -> Self {
+    pub fn for_titled(thread: ThreadView) -> Self {
         Self {
             thread,
-            exit: Exit::Done,
+            exit: CommandExit::Done,
             made: false,
         }
     }
 }
 
-impl Answer for ThreadAnswer {
-    fn exit(&self) -> Exit {
+impl CommandAnswer for ThreadAnswer {
+    fn exit(&self) -> CommandExit {
         self.exit
     }
 
-    fn print(&self, screen: &mut Screen) {
+    fn print(&self, screen: &mut OutputScreen) {
         let id = &self.thread.thread_id;
         match (self.made, &self.thread.directive) {
             (true, directive) => {
-                screen.line(id);
+                screen.print_line(id);
                 let command = if directive.is_some() {
                     "resume"
                 } else {
                     "chat"
                 };
                 let next = format!("threadkeep {command} {id}");
-                screen.note(&format!("next: {}", screen.next_of(&next)));
+                screen.note(&format!("next: {}", screen.next_step_for(&next)));
             }
-            (false, _) => screen.line(&match &self.thread.title {
+            (false, _) => screen.print_line(&match &self.thread.title {
                 Some(title) => format!("{id} is called {title:?}"),
                 None => format!("{id} has no title"),
             }),
@@ -437,16 +442,16 @@ pub struct TranscriptAnswer {
     /// The document.
     pub text: String,
     /// The exit code.
-    pub exit: Exit,
+    pub exit: CommandExit,
 }
 
-impl Answer for TranscriptAnswer {
-    fn exit(&self) -> Exit {
+impl CommandAnswer for TranscriptAnswer {
+    fn exit(&self) -> CommandExit {
         self.exit
     }
 
-    fn print(&self, screen: &mut Screen) {
-        screen.text(&self.text);
+    fn print(&self, screen: &mut OutputScreen) {
+        screen.print_text(&self.text);
     }
 }
 
@@ -471,18 +476,18 @@ pub struct SignalAnswer {
     #[serde(skip)]
     pub own_loop: bool,
     /// The exit code.
-    pub exit: Exit,
+    pub exit: CommandExit,
 }
 
-impl Answer for SignalAnswer {
-    fn exit(&self) -> Exit {
+impl CommandAnswer for SignalAnswer {
+    fn exit(&self) -> CommandExit {
         self.exit
     }
 
-    fn print(&self, screen: &mut Screen) {
+    fn print(&self, screen: &mut OutputScreen) {
         let id = &self.thread_id;
-        screen.line(&match (self.signal.as_str(), self.status.as_str()) {
-            ("raise", status) => format!("{id} is {status}; caps: {}", self.limits.shown()),
+        screen.print_line(&match (self.signal.as_str(), self.status.as_str()) {
+            ("raise", status) => format!("{id} is {status}; caps: {}", self.limits.describe()),
             ("message", "running") => format!("{id} gets it before its next turn"),
             ("message", status) => format!("{id} is {status} and has it"),
             (_, "running") if self.own_loop => {

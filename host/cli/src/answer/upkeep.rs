@@ -1,8 +1,8 @@
 //! `recover`, `repair`, `demo` and `completions`.
 
-use super::{Answer, RunAnswer, UnreadableRow};
-use crate::exit::Exit;
-use crate::screen::Screen;
+use super::{CommandAnswer, RunAnswer, UnreadableRow};
+use crate::exit::CommandExit;
+use crate::screen::OutputScreen;
 use serde::Serialize;
 
 /// The answer of `recover`.
@@ -15,20 +15,20 @@ pub struct RecoverAnswer {
     /// Threads that have ended while threads below them have not, and that no process drives.
     pub left: Vec<String>,
     /// The exit code.
-    pub exit: Exit,
+    pub exit: CommandExit,
 }
 
-impl Answer for RecoverAnswer {
-    fn exit(&self) -> Exit {
+impl CommandAnswer for RecoverAnswer {
+    fn exit(&self) -> CommandExit {
         self.exit
     }
 
-    fn print(&self, screen: &mut Screen) {
+    fn print(&self, screen: &mut OutputScreen) {
         for row in &self.unreadable {
             row.warn(screen);
         }
         for thread in &self.recovered {
-            screen.line(thread);
+            screen.print_line(thread);
         }
         let next = match self.recovered.as_slice() {
             [] if !self.unreadable.is_empty() => {
@@ -59,17 +59,17 @@ pub struct RepairAnswer {
     /// Threads whose documents could not be written, and why.
     pub failed: Vec<String>,
     /// The exit code.
-    pub exit: Exit,
+    pub exit: CommandExit,
 }
 
-impl Answer for RepairAnswer {
-    fn exit(&self) -> Exit {
+impl CommandAnswer for RepairAnswer {
+    fn exit(&self) -> CommandExit {
         self.exit
     }
 
-    fn print(&self, screen: &mut Screen) {
+    fn print(&self, screen: &mut OutputScreen) {
         for thread in &self.repaired {
-            screen.line(thread);
+            screen.print_line(thread);
         }
         for failed in &self.failed {
             screen.warn(failed);
@@ -90,20 +90,20 @@ pub struct DemoAnswer {
     /// Its transcript, as Markdown.
     pub transcript: String,
     /// The exit code.
-    pub exit: Exit,
+    pub exit: CommandExit,
 }
 
-impl Answer for DemoAnswer {
-    fn exit(&self) -> Exit {
+impl CommandAnswer for DemoAnswer {
+    fn exit(&self) -> CommandExit {
         self.exit
     }
 
     /// Prints the next steps for the user: everything else was shown as it happened.
-    fn print(&self, screen: &mut Screen) {
-        screen.line(
+    fn print(&self, screen: &mut OutputScreen) {
+        screen.print_line(
             "Your own: write .ai/directives/NAME.md, see what is missing with `threadkeep doctor`,",
         );
-        screen.line("then `threadkeep run NAME`.");
+        screen.print_line("then `threadkeep run NAME`.");
     }
 }
 
@@ -115,7 +115,7 @@ pub struct CompletionsAnswer {
     /// The script for the shell.
     pub script: String,
     /// The exit code.
-    pub exit: Exit,
+    pub exit: CommandExit,
 }
 
 impl CompletionsAnswer {
@@ -124,18 +124,18 @@ impl CompletionsAnswer {
         Self {
             shell,
             script,
-            exit: Exit::Done,
+            exit: CommandExit::Done,
         }
     }
 }
 
-impl Answer for CompletionsAnswer {
-    fn exit(&self) -> Exit {
+impl CommandAnswer for CompletionsAnswer {
+    fn exit(&self) -> CommandExit {
         self.exit
     }
 
-    fn print(&self, screen: &mut Screen) {
-        screen.text(&self.script);
+    fn print(&self, screen: &mut OutputScreen) {
+        screen.print_text(&self.script);
     }
 }
 
@@ -152,11 +152,11 @@ mod tests {
             (vec!["a", "b"], "a\nb\n", "2 threads"),
         ] {
             let (mut person, out, err) = screen(false, false);
-            person.answer(&RecoverAnswer {
+            person.print_answer(&RecoverAnswer {
                 recovered: recovered.into_iter().map(str::to_owned).collect(),
                 unreadable: Vec::new(),
                 left: vec!["t".to_owned()],
-                exit: Exit::Done,
+                exit: CommandExit::Done,
             });
             assert_eq!(out.text(), out_text);
             for word in [word, "threadkeep resume t goes on"] {

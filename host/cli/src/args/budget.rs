@@ -1,8 +1,8 @@
 //! The arguments of `budget` and `tree`.
 
-use super::{HOLD_TIME_DEFAULT, Named, duration};
+use super::{HOLD_TIME_DEFAULT, ThreadArgs, duration};
 use crate::money;
-use crate::token::Token;
+use crate::token::LeaseToken;
 use clap::{Args, Subcommand};
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ A loop of your own holds before each call, so that no crash spends unseen, and t
   threadkeep close my-chat idle
 
 What is still held when the loop ends is charged by estimate, and may be settled later all the same.")]
-pub struct Budget {
+pub struct BudgetArgs {
     /// The subcommand.
     #[command(subcommand)]
     pub command: BudgetCommand,
@@ -27,36 +27,36 @@ pub struct Budget {
 #[derive(Debug, Subcommand)]
 pub enum BudgetCommand {
     /// Show the account that a thread draws on: limit, spent, held, reserved, remaining
-    Show(Named),
+    Show(ThreadArgs),
     /// Set money aside for one call, and print the number of the call
-    Hold(Hold),
+    Hold(HoldArgs),
     /// Tell what a held call came to: repeated, it changes nothing
-    Settle(Settle),
+    Settle(SettleArgs),
     /// Give back what was set aside for a call: nothing was sent
-    Release(Release),
+    Release(ReleaseArgs),
 }
 
 /// The arguments of `budget hold`.
 #[derive(Debug, Args)]
-pub struct Hold {
+pub struct HoldArgs {
     /// Its id
     pub thread: String,
     /// Your name for the call, such as turn-5/attempt-1: the same name returns the same answer
     pub key: String,
     /// The estimate of its cost.
     #[command(flatten)]
-    pub estimate: Estimate,
+    pub estimate: EstimateArgs,
     /// By when it will be settled, at most 1h: the hold of the thread lasts at least as long
     #[arg(long = "for", value_name = "TIME", value_parser = duration, default_value = HOLD_TIME_DEFAULT)]
     pub time: Duration,
     /// The token of the hold of the thread, THREAD#NUMBER [default: THREADKEEP_TOKEN]
     #[arg(long, value_name = "TOKEN")]
-    pub token: Option<Token>,
+    pub token: Option<LeaseToken>,
 }
 
 /// The estimate of a call: money, or tokens of a model.
 #[derive(Debug, Clone, PartialEq, Eq, Args)]
-pub struct Estimate {
+pub struct EstimateArgs {
     /// The estimated cost, in US dollars, such as 0.25
     #[arg(long, value_name = "USD", value_parser = money::parse, required_unless_present = "model",
         conflicts_with_all = ["model", "input", "output"])]
@@ -74,7 +74,7 @@ pub struct Estimate {
 
 /// The arguments of `budget settle`.
 #[derive(Debug, Args)]
-pub struct Settle {
+pub struct SettleArgs {
     /// Its id
     pub thread: String,
     /// The number that `budget hold` printed
@@ -82,12 +82,12 @@ pub struct Settle {
     pub call: u64,
     /// The bill of the call.
     #[command(flatten)]
-    pub bill: Bill,
+    pub bill: BillArgs,
 }
 
 /// The bill of a call: money, or the tokens that its provider reported.
 #[derive(Debug, Clone, PartialEq, Eq, Args)]
-pub struct Bill {
+pub struct BillArgs {
     /// The cost, in US dollars
     #[arg(long, value_name = "USD", value_parser = money::parse, required_unless_present = "input",
         conflicts_with_all = ["input", "output", "cache_read", "cache_write", "reasoning"])]
@@ -111,7 +111,7 @@ pub struct Bill {
 
 /// The arguments of `budget release`.
 #[derive(Debug, Args)]
-pub struct Release {
+pub struct ReleaseArgs {
     /// Its id
     pub thread: String,
     /// The number that `budget hold` printed
@@ -124,7 +124,7 @@ pub struct Release {
 #[command(after_help = "\
 OWN COST is what a thread used itself; the columns after it are of its account, which counts its descendants too. In the
 bar # is spent, + is held or reserved, - is left.")]
-pub struct Tree {
+pub struct TreeArgs {
     /// Its id
     pub thread: String,
     /// Go on where another tree ended: its `cursor`

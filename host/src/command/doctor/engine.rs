@@ -1,38 +1,38 @@
 //! The `engine` section of `doctor`: versions, the component and its native code.
 
-use super::Findings;
+use super::DoctorFindings;
 use crate::command::fault;
-use crate::command::open::{Session, cache};
+use crate::command::session::{CommandSession, open_code_cache};
 use sha2::{Digest, Sha256};
 use threadkeep::engine::{COMPONENT, Engine};
-use threadkeep_cli::answer::{Section, State};
+use threadkeep_cli::answer::{DoctorSection, ItemState};
 
 /// The release of wasmtime that this program is built with; a test compares it with the lock file.
 const WASMTIME: &str = "48.0.8";
 
 /// Adds the section. Returns an engine if one can be created.
-pub fn section(session: &Session, findings: &mut Findings) -> Option<Engine> {
-    let mut section = Section::new("engine");
-    section.ok("threadkeep", env!("CARGO_PKG_VERSION"));
-    section.ok("wasmtime", WASMTIME);
+pub fn check_engine(session: &CommandSession, findings: &mut DoctorFindings) -> Option<Engine> {
+    let mut section = DoctorSection::new("engine");
+    section.add_ok("threadkeep", env!("CARGO_PKG_VERSION"));
+    section.add_ok("wasmtime", WASMTIME);
     let digest: String = Sha256::digest(COMPONENT)
         .iter()
         .map(|byte| format!("{byte:02x}"))
         .collect();
-    section.from(
+    section.add_with_origin(
         "component",
         format!("{} bytes, sha256 {digest}", COMPONENT.len()),
         "this program",
     );
-    native_code(session, &mut section, findings);
+    check_code_cache(session, &mut section, findings);
     let engine = match session.engine() {
         Ok(engine) => {
-            section.ok("prepared", "yes");
+            section.add_ok("prepared", "yes");
             Some(engine)
         }
         Err(fault) => {
-            section.item(State::Bad, "prepared", fault.message.clone(), None);
-            findings.missing(
+            section.add_item(ItemState::Bad, "prepared", fault.message.clone(), None);
+            findings.add_problem(
                 fault.message,
                 "report it: the component is part of this program",
             );
@@ -43,23 +43,32 @@ pub fn section(session: &Session, findings: &mut Findings) -> Option<Engine> {
     engine
 }
 
-fn native_code(session: &Session, section: &mut Section, findings: &mut Findings) {
+fn check_code_cache(
+    session: &CommandSession,
+    section: &mut DoctorSection,
+    findings: &mut DoctorFindings,
+) {
     const NAME: &str = "native code";
     let Some((path, origin)) = session.cache_path() else {
-        section.item(State::Warning, NAME, "is compiled by every command", None);
-        findings.missing(
+        section.add_item(
+            ItemState::Warning,
+            NAME,
+            "is compiled by every command",
+            None,
+        );
+        findings.add_problem(
             "no directory for native code",
             "set THREADKEEP_CACHE to a directory of your own",
         );
         return;
     };
     let shown = path.display().to_string();
-    match cache(&path) {
-        Ok(_) => section.from(NAME, format!("kept in {shown}"), origin),
+    match open_code_cache(&path) {
+        Ok(_) => section.add_with_origin(NAME, format!("kept in {shown}"), origin),
         Err(error) => {
             let problem = fault::with_source(&error);
-            section.item(State::Warning, NAME, problem.clone(), Some(origin));
-            findings.missing(
+            section.add_item(ItemState::Warning, NAME, problem.clone(), Some(origin));
+            findings.add_problem(
                 format!("native code is compiled by every command: {problem}"),
                 "set THREADKEEP_CACHE to a directory of your own, with mode 0700",
             );

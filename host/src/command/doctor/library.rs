@@ -1,20 +1,22 @@
 //! The directives, settings, models and providers of a project.
 
-use super::{Examined, Findings, draft};
+use super::{DoctorFindings, ExaminedProject, minimal_draft};
 use crate::command::fault;
-use crate::command::open::Session;
+use crate::command::session::CommandSession;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use threadkeep::error::CallError;
-use threadkeep::library::models::{ModelTable, Origin, PLACE, ProviderOrigins, ProviderSpec, Wire};
-use threadkeep::library::{Library, LibraryError};
-use threadkeep::models::scripted::Scripted;
-use threadkeep::policy::fits;
+use threadkeep::library::models::{
+    FieldOrigin, ModelTable, ProviderOrigins, ProviderSpec, TABLE_PLACE, WireProtocol,
+};
+use threadkeep::library::{LibraryError, TenantLibrary};
+use threadkeep::models::scripted::ScriptedProvider;
+use threadkeep::policy::matches_pattern;
 use threadkeep::project::{SettingsError, check_provider};
 use threadkeep::tenant::Tenant;
-use threadkeep::tools::Tools;
+use threadkeep::tools::ToolSet;
 use threadkeep::wit;
-use threadkeep_cli::answer::{Section, State};
+use threadkeep_cli::answer::{DoctorSection, ItemState};
 
 /// Most directives that are tried: the library lists no more names at once.
 const DIRECTIVES_MAX: usize = 500;
@@ -23,58 +25,63 @@ const DIRECTIVES_MAX: usize = 500;
 const DEFAULT_MODEL: &str = "default";
 
 /// A directive that the component accepts.
-pub struct Directive {
+pub struct UsableDirective {
     /// The model or tier that it names.
     pub model: String,
     /// Its capabilities that match no tool of this host: the directive may be meant for another or
     /// a later host.
-    idle: Vec<String>,
+    unmatched_capabilities: Vec<String>,
 }
 
 /// Tries every directive; counts the usable ones and reports the others.
-pub async fn directives(
-    project: &Examined,
+pub async fn check_directives(
+    project: &ExaminedProject,
     tried: &Tenant,
-    section: &mut Section,
-    findings: &mut Findings,
-) -> Vec<Directive> {
+    section: &mut DoctorSection,
+    findings: &mut DoctorFindings,
+) -> Vec<UsableDirective> {
     let mut good = Vec::new();
     let names = match project.library.get("directive", "") {
         Ok(names) => names,
         Err(error) => {
-            section.item(State::Bad, "directives", error.to_string(), None);
-            findings.missing("the directives cannot be read", error.to_string());
+            section.add_item(ItemState::Bad, "directives", error.to_string(), None);
+            findings.add_problem("the directives cannot be read", error.to_string());
             return good;
         }
     };
     let mut bad = Vec::new();
     for name in names.iter().take(DIRECTIVES_MAX) {
-        match try_out(project, tried, name).await {
+        match try_directive(project, tried, name).await {
             Ok(directive) => {
-                for capability in &directive.idle {
+                for capability in &directive.unmatched_capabilities {
                     let value = format!("the capability {capability} grants no tool that there is");
-                    section.item(State::Warning, &format!("directive {name}"), value, None);
+                    section.add_item(
+                        ItemState::Warning,
+                        &format!("directive {name}"),
+                        value,
+                        None,
+                    );
                 }
                 good.push(directive);
             }
             Err(problem) => bad.push((name, problem)),
         }
     }
-    section.ok(
+    section.add_ok(
         "directives",
         format!("{} of {} can be used", good.len(), names.len()),
     );
     for (name, problem) in bad {
-        section.item(
-            State::Bad,
+        section.add_item(
+            ItemState::Bad,
             &format!("directive {name}"),
             problem.clone(),
             None,
         );
-        findings.missing(format!("the directive {name} cannot be used"), problem);
+        findings.add_problem(format!("the directive {name} cannot be used"), problem);
     }
     if names.is_empty() && project.ai.is_some() {
-        findings.note(
+        findings.add_optional(
             "the project has no directive",
             "write .ai/directives/NAME.md: front matter between lines of ---, then the prompt",
         );
@@ -83,7 +90,11 @@ pub async fn directives(
 }
 
 /// Creates a thread of the directive in memory, with an empty text for each of its inputs.
-async fn try_out(project: &Examined, tried: &Tenant, name: &str) -> Result<Directive, String> {
+async fn try_directive(
+    project: &ExaminedProject,
+    tried: &Tenant,
+    name: &str,
+) -> Result<UsableDirective, String> {
     let documents = project
         .library
         .get("directive", name)
@@ -97,24 +108,24 @@ async fn try_out(project: &Examined, tried: &Tenant, name: &str) -> Result<Direc
         .map(|(name, _)| (name.clone(), Value::from("")))
         .collect();
     match tried
-        .create(draft(Some(name), Value::Object(inputs).to_string()))
+        .create(minimal_draft(Some(name), Value::Object(inputs).to_string()))
         .await
     {
-        Ok(thread) => Ok(Directive {
+        Ok(thread) => Ok(UsableDirective {
             model: thread.model,
-            idle: idle(project, thread.capabilities),
+            unmatched_capabilities: find_unmatched_capabilities(project, thread.capabilities),
         }),
         Err(CallError::Refused(wit::Error::Invalid(wrong)))
             if wrong.field.starts_with("inputs") =>
         {
             let named = document.pointer("/front/model").and_then(Value::as_str);
-            Ok(Directive {
+            Ok(UsableDirective {
                 model: named.unwrap_or(DEFAULT_MODEL).to_owned(),
-                idle: Vec::new(),
+                unmatched_capabilities: Vec::new(),
             })
         }
         Err(error) => {
-            let fault = fault::call(&error);
+            let fault = fault::from_call(&error);
             Err(match fault.hint {
                 Some(hint) => format!("{} ({hint})", fault.message),
                 None => fault.message,
@@ -125,14 +136,19 @@ async fn try_out(project: &Examined, tried: &Tenant, name: &str) -> Result<Direc
 
 /// Returns the capabilities that match no tool of the catalog. This only warns: the component
 /// decides which tools a thread may call.
-fn idle(project: &Examined, capabilities: Vec<String>) -> Vec<String> {
+fn find_unmatched_capabilities(
+    project: &ExaminedProject,
+    capabilities: Vec<String>,
+) -> Vec<String> {
     let catalog = project.tools.catalog();
     let grants = |capability: &String| {
         let pattern = capability.strip_prefix("rye.").unwrap_or(capability);
         let names = catalog
             .iter()
             .map(|tool| format!("execute.tool.{}", tool.name));
-        names.into_iter().any(|name| fits(pattern, &name))
+        names
+            .into_iter()
+            .any(|name| matches_pattern(pattern, &name))
     };
     capabilities
         .into_iter()
@@ -141,15 +157,19 @@ fn idle(project: &Examined, capabilities: Vec<String>) -> Vec<String> {
 }
 
 /// Adds the settings files that exist. Returns false if one of them prevents every run.
-pub fn settings(project: &Examined, section: &mut Section, findings: &mut Findings) -> bool {
+pub fn check_settings(
+    project: &ExaminedProject,
+    section: &mut DoctorSection,
+    findings: &mut DoctorFindings,
+) -> bool {
     let mut good = true;
     for name in ["coordination", "state_persistence"] {
         match project.library.get("settings", name) {
-            Ok(found) if found.is_empty() => section.ok(name, "not set"),
-            Ok(_) => section.ok(name, "set"),
+            Ok(found) if found.is_empty() => section.add_ok(name, "not set"),
+            Ok(_) => section.add_ok(name, "set"),
             Err(error) => {
-                section.item(State::Bad, name, error.to_string(), None);
-                findings.missing(
+                section.add_item(ItemState::Bad, name, error.to_string(), None);
+                findings.add_problem(
                     format!("the settings {name} cannot be read"),
                     error.to_string(),
                 );
@@ -160,8 +180,8 @@ pub fn settings(project: &Examined, section: &mut Section, findings: &mut Findin
     // A directory that cannot be read was reported above.
     for place in project.library.settings_present().unwrap_or_default() {
         let error = SettingsError::Unread { place };
-        section.item(State::Bad, "settings", error.to_string(), None);
-        findings.missing(
+        section.add_item(ItemState::Bad, "settings", error.to_string(), None);
+        findings.add_problem(
             error.to_string(),
             "move it away or empty it: no run begins beside it",
         );
@@ -171,17 +191,17 @@ pub fn settings(project: &Examined, section: &mut Section, findings: &mut Findin
 }
 
 /// The providers of the model table and which of them work.
-pub struct Providers {
+pub struct ProviderStatuses {
     table: Option<ModelTable>,
     works: BTreeMap<String, bool>,
     /// True if a script answers for every provider.
     scripted: bool,
 }
 
-impl Providers {
+impl ProviderStatuses {
     /// Returns true if a thread on this model would get answers, as far as that is known without a
     /// call.
-    pub fn can(&self, model: &str) -> bool {
+    pub fn can_answer(&self, model: &str) -> bool {
         let Some(spec) = self.table.as_ref().and_then(|table| table.resolve(model)) else {
             return false;
         };
@@ -190,9 +210,13 @@ impl Providers {
 }
 
 /// Adds the model table and each provider in it.
-pub fn models(session: &Session, project: &Examined, findings: &mut Findings) -> Providers {
-    let mut section = Section::new("models");
-    let mut providers = Providers {
+pub fn check_models(
+    session: &CommandSession,
+    project: &ExaminedProject,
+    findings: &mut DoctorFindings,
+) -> ProviderStatuses {
+    let mut section = DoctorSection::new("models");
+    let mut providers = ProviderStatuses {
         table: None,
         works: BTreeMap::new(),
         scripted: false,
@@ -201,92 +225,102 @@ pub fn models(session: &Session, project: &Examined, findings: &mut Findings) ->
         Ok(None) => {}
         Ok(Some(_)) => {
             providers.scripted = true;
-            section.from("answers", "of a script, for every model", "--provider");
+            section.add_with_origin("answers", "of a script, for every model", "--provider");
         }
         Err(fault) => {
-            section.item(
-                State::Bad,
+            section.add_item(
+                ItemState::Bad,
                 "answers",
                 fault.message.clone(),
                 Some("--provider"),
             );
-            findings.missing(fault.message, fault.hint.unwrap_or_default());
+            findings.add_problem(fault.message, fault.hint.unwrap_or_default());
         }
     }
     match project.library.models() {
         Ok(table) => {
-            let source = source(project);
-            section.from(
+            let source = table_source(project);
+            section.add_with_origin(
                 "table",
                 format!("{} models and tiers", table.names().len()),
                 source,
             );
             for (tier, model) in table.tiers() {
-                section.from(&format!("tier {tier}"), model, source);
+                section.add_with_origin(&format!("tier {tier}"), model, source);
             }
             for origins in table.providers() {
-                let works = provider(project, &table, &origins, &mut section, findings, source);
+                let works =
+                    examine_provider(project, &table, &origins, &mut section, findings, source);
                 providers.works.insert(origins.name, works);
             }
             providers.table = Some(table);
         }
         Err(error) => {
-            section.item(State::Bad, "table", error.to_string(), Some(PLACE));
-            findings.missing("the model table cannot be read", error.to_string());
+            section.add_item(
+                ItemState::Bad,
+                "table",
+                error.to_string(),
+                Some(TABLE_PLACE),
+            );
+            findings.add_problem("the model table cannot be read", error.to_string());
         }
     }
     findings.sections.push(section);
     providers
 }
 
-fn source(project: &Examined) -> &'static str {
+fn table_source(project: &ExaminedProject) -> &'static str {
     let present = project
         .ai
         .as_ref()
         .is_some_and(|ai| ai.exists("config/models.yaml"));
     match present {
-        true => PLACE,
+        true => TABLE_PLACE,
         false => "the built-in table",
     }
 }
 
 /// Adds one provider. Returns true if it works, as far as that is known without calling it.
-fn provider(
-    project: &Examined,
+fn examine_provider(
+    project: &ExaminedProject,
     table: &ModelTable,
     origins: &ProviderOrigins,
-    section: &mut Section,
-    findings: &mut Findings,
+    section: &mut DoctorSection,
+    findings: &mut DoctorFindings,
     source: &str,
 ) -> bool {
     let name = format!("provider {}", origins.name);
     let made = table
         .provider(&origins.name)
         .map_err(|error| problem(&error));
-    match made.and_then(|spec| usable(project, &spec).map(|()| spec)) {
+    match made.and_then(|spec| check_usable(project, &spec).map(|()| spec)) {
         Ok(spec) => {
             let key = match spec.key {
-                Some(_) => format!("key set{}", by(&origins.key)),
+                Some(_) => format!("key set{}", describe_origin(&origins.key)),
                 None => "no key".to_owned(),
             };
             let address = match spec.wire {
-                Wire::Scripted => spec.file.unwrap_or_default(),
-                Wire::OpenAi | Wire::Anthropic => address(origins),
+                WireProtocol::Scripted => spec.file.unwrap_or_default(),
+                WireProtocol::OpenAi | WireProtocol::Anthropic => describe_address(origins),
             };
             let value = format!("{}, {address}, {key}", spec.wire.as_str());
-            section.from(&name, value, source);
+            section.add_with_origin(&name, value, source);
             true
         }
         Err(problem) => {
             let value = match origins.wire {
-                Wire::Scripted => format!("{}: {problem}", origins.wire.as_str()),
-                Wire::OpenAi | Wire::Anthropic => {
-                    format!("{}, {}: {problem}", origins.wire.as_str(), address(origins))
+                WireProtocol::Scripted => format!("{}: {problem}", origins.wire.as_str()),
+                WireProtocol::OpenAi | WireProtocol::Anthropic => {
+                    format!(
+                        "{}, {}: {problem}",
+                        origins.wire.as_str(),
+                        describe_address(origins)
+                    )
                 }
             };
-            section.item(State::Warning, &name, value, Some(source));
-            if let Origin::Variables(names) = &origins.key {
-                findings.note(
+            section.add_item(ItemState::Warning, &name, value, Some(source));
+            if let FieldOrigin::Variables(names) = &origins.key {
+                findings.add_optional(
                     format!("the provider {} does not work: {problem}", origins.name),
                     format!("set {} if you want to use it", names.join(" and ")),
                 );
@@ -298,27 +332,31 @@ fn provider(
 
 /// Describes the address of a provider as it is written, with the variables that set it. The value
 /// of a variable is never shown: it may be the operator's own.
-fn address(origins: &ProviderOrigins) -> String {
+fn describe_address(origins: &ProviderOrigins) -> String {
     match (&origins.base_url, origins.shown_url.as_str()) {
         (_, "") => "no address that can be used".to_owned(),
-        (Origin::Variables(names), url) if !url.contains("${") => {
+        (FieldOrigin::Variables(names), url) if !url.contains("${") => {
             format!("{url}, another address by {}", names.join(" and "))
         }
-        (Origin::Variables(names), url) => format!("{url}, address by {}", names.join(" and ")),
-        (Origin::Absent | Origin::Written, url) => url.to_owned(),
+        (FieldOrigin::Variables(names), url) => {
+            format!("{url}, address by {}", names.join(" and "))
+        }
+        (FieldOrigin::Absent | FieldOrigin::Written, url) => url.to_owned(),
     }
 }
 
-fn usable(project: &Examined, spec: &ProviderSpec) -> Result<(), String> {
+fn check_usable(project: &ExaminedProject, spec: &ProviderSpec) -> Result<(), String> {
     match spec.wire {
-        Wire::OpenAi | Wire::Anthropic => check_provider(spec).map_err(|failure| failure.message),
-        Wire::Scripted => {
+        WireProtocol::OpenAi | WireProtocol::Anthropic => {
+            check_provider(spec).map_err(|failure| failure.message)
+        }
+        WireProtocol::Scripted => {
             let file = spec.file.as_deref().unwrap_or_default();
             let text = project
                 .library
-                .script(file)
+                .read_script(file)
                 .map_err(|error| problem(&error))?;
-            Scripted::parse(&text)
+            ScriptedProvider::parse(&text)
                 .map(drop)
                 .map_err(|error| error.to_string())
         }
@@ -330,10 +368,10 @@ fn problem(error: &LibraryError) -> String {
 }
 
 /// Describes the origin of a value, never the value itself.
-fn by(origin: &Origin) -> String {
+fn describe_origin(origin: &FieldOrigin) -> String {
     match origin {
-        Origin::Absent => String::new(),
-        Origin::Written => " in the file".to_owned(),
-        Origin::Variables(names) => format!(" by {}", names.join(" and ")),
+        FieldOrigin::Absent => String::new(),
+        FieldOrigin::Written => " in the file".to_owned(),
+        FieldOrigin::Variables(names) => format!(" by {}", names.join(" and ")),
     }
 }

@@ -10,57 +10,59 @@ mod policy;
 mod probe;
 mod store;
 
-use super::open::Session;
+use super::session::CommandSession;
 use super::{fault, view};
 use std::sync::Arc;
-use threadkeep::authority::Project;
-use threadkeep::component::Context;
+use threadkeep::authority::ProjectDir;
+use threadkeep::component::TenantContext;
 use threadkeep::engine::Engine;
 use threadkeep::library::files::FilesLibrary;
-use threadkeep::storage::{Storage, memory::MemoryStore};
+use threadkeep::storage::{StorageBackend, memory::MemoryStore};
 use threadkeep::tenant::Tenant;
-use threadkeep::tools::{Tools, files::FilesTools};
+use threadkeep::tools::{ToolSet, files::FilesTools};
 use threadkeep::wit::registry::Draft;
-use threadkeep_cli::answer::{Diagnosis, Missing, Runnable, Section, State};
+use threadkeep_cli::answer::{
+    DoctorAnswer, DoctorProblem, DoctorSection, ItemState, RunnableKinds,
+};
 use threadkeep_cli::args;
-use threadkeep_cli::exit::{Exit, Fault};
-use threadkeep_cli::screen::Screen;
+use threadkeep_cli::exit::{CommandExit, CommandFault};
+use threadkeep_cli::screen::OutputScreen;
 
 /// Checks the whole configuration, or with `--probe` sends one provider a small request.
 pub async fn doctor(
-    session: &Session,
-    doctor: args::Doctor,
-    screen: &mut Screen,
-) -> Result<Exit, Fault> {
+    session: &CommandSession,
+    doctor: args::DoctorArgs,
+    screen: &mut OutputScreen,
+) -> Result<CommandExit, CommandFault> {
     if let Some(provider) = &doctor.probe {
         return probe::probe(session, provider, screen).await;
     }
-    let mut diagnosis = Findings::default();
+    let mut diagnosis = DoctorFindings::default();
     let runs = examine(session, &mut diagnosis).await;
-    let answer = Diagnosis {
+    let answer = DoctorAnswer {
         sections: diagnosis.sections,
         missing: diagnosis.missing,
         works: runs.any(),
         runs,
         exit: match runs.any() {
-            true => Exit::Done,
-            false => Exit::Error,
+            true => CommandExit::Done,
+            false => CommandExit::Error,
         },
     };
-    Ok(screen.answer(&answer))
+    Ok(screen.print_answer(&answer))
 }
 
 /// The sections and problems found so far.
 #[derive(Default)]
-struct Findings {
-    sections: Vec<Section>,
-    missing: Vec<Missing>,
+struct DoctorFindings {
+    sections: Vec<DoctorSection>,
+    missing: Vec<DoctorProblem>,
 }
 
-impl Findings {
+impl DoctorFindings {
     /// Adds a problem: something that is missing or wrong.
-    fn missing(&mut self, what: impl Into<String>, mend: impl Into<String>) {
-        self.missing.push(Missing {
+    fn add_problem(&mut self, what: impl Into<String>, mend: impl Into<String>) {
+        self.missing.push(DoctorProblem {
             what: what.into(),
             mend: mend.into(),
             optional: false,
@@ -68,8 +70,8 @@ impl Findings {
     }
 
     /// Adds something that is missing but that nothing which works depends on.
-    fn note(&mut self, what: impl Into<String>, mend: impl Into<String>) {
-        self.missing.push(Missing {
+    fn add_optional(&mut self, what: impl Into<String>, mend: impl Into<String>) {
+        self.missing.push(DoctorProblem {
             what: what.into(),
             mend: mend.into(),
             optional: true,
@@ -78,7 +80,7 @@ impl Findings {
 }
 
 /// A project opened for inspection; opening it creates nothing in it.
-struct Examined {
+struct ExaminedProject {
     /// `.ai`, if it exists.
     ai: Option<cap_std::fs::Dir>,
     library: Arc<FilesLibrary>,
@@ -88,56 +90,60 @@ struct Examined {
 }
 
 /// Examines everything. Returns the kinds of runs that are possible.
-async fn examine(session: &Session, findings: &mut Findings) -> Runnable {
-    let engine = engine::section(session, findings);
-    let counted = policy::section(session, findings);
-    let mut section = Section::new("project");
-    let project = project(session, &mut section, findings);
+async fn examine(session: &CommandSession, findings: &mut DoctorFindings) -> RunnableKinds {
+    let engine = engine::check_engine(session, findings);
+    let counted = policy::check_policy(session, findings);
+    let mut section = DoctorSection::new("project");
+    let project = examine_project(session, &mut section, findings);
     let (Some(engine), Some(project)) = (engine, project) else {
         findings.sections.push(section);
-        return Runnable::default();
+        return RunnableKinds::default();
     };
     let library: Arc<FilesLibrary> = Arc::clone(&project.library);
-    let tried = tenant(&engine, library, Arc::new(MemoryStore::new()));
-    let directives = library::directives(&project, &tried, &mut section, findings).await;
-    let settings = library::settings(&project, &mut section, findings);
+    let tried = new_tenant(&engine, library, Arc::new(MemoryStore::new()));
+    let directives = library::check_directives(&project, &tried, &mut section, findings).await;
+    let settings = library::check_settings(&project, &mut section, findings);
     findings.sections.push(section);
-    let providers = library::models(session, &project, findings);
+    let providers = library::check_models(session, &project, findings);
     let runnable = directives
         .iter()
-        .any(|directive| providers.can(&directive.model));
+        .any(|directive| providers.can_answer(&directive.model));
     if !directives.is_empty() && !runnable {
-        findings.note(
+        findings.add_optional(
             "no directive names a model whose provider works",
             "set what the section models marks with ?, or name another model with --model",
         );
     }
-    let stored = store::sections(session, &engine, &project, findings).await;
-    let model = limits(&engine, &project.library.policy().name, &tried, findings).await;
-    tools(&project, findings);
+    let stored = store::check_store(session, &engine, &project, findings).await;
+    let model = check_limits(&engine, &project.library.policy().name, &tried, findings).await;
+    list_tools(&project, findings);
     let own_loops = project.ai.is_some() && stored && settings && counted;
-    Runnable {
+    RunnableKinds {
         directives: own_loops && runnable,
-        chats: own_loops && model.is_some_and(|model| providers.can(&model)),
+        chats: own_loops && model.is_some_and(|model| providers.can_answer(&model)),
         own_loops,
     }
 }
 
 /// Adds the project's directory and its `.ai`.
-fn project(session: &Session, section: &mut Section, findings: &mut Findings) -> Option<Examined> {
+fn examine_project(
+    session: &CommandSession,
+    section: &mut DoctorSection,
+    findings: &mut DoctorFindings,
+) -> Option<ExaminedProject> {
     let (path, origin) = session.path();
     let shown = path.display().to_string();
     let opened = session
         .directory()
-        .and_then(|project| open(session, &project));
+        .and_then(|project| open_project(session, &project));
     match opened {
         Ok(examined) => {
-            section.from("directory", shown, origin);
+            section.add_with_origin("directory", shown, origin);
             match &examined.ai {
-                Some(_) => section.ok(".ai", "present"),
+                Some(_) => section.add_ok(".ai", "present"),
                 None => {
-                    section.item(State::Bad, ".ai", "not there", None);
-                    findings.missing(
+                    section.add_item(ItemState::Bad, ".ai", "not there", None);
+                    findings.add_problem(
                         "the project has no directory .ai",
                         "write .ai/directives/NAME.md; `threadkeep demo` shows one",
                     );
@@ -146,18 +152,30 @@ fn project(session: &Session, section: &mut Section, findings: &mut Findings) ->
             Some(examined)
         }
         Err(fault) => {
-            section.item(State::Bad, "directory", fault.message.clone(), Some(origin));
-            findings.missing(fault.message, fault.hint.unwrap_or_default());
+            section.add_item(
+                ItemState::Bad,
+                "directory",
+                fault.message.clone(),
+                Some(origin),
+            );
+            findings.add_problem(fault.message, fault.hint.unwrap_or_default());
             None
         }
     }
 }
 
-fn open(session: &Session, project: &Project) -> Result<Examined, Fault> {
+fn open_project(
+    session: &CommandSession,
+    project: &ProjectDir,
+) -> Result<ExaminedProject, CommandFault> {
     let grant = project
         .tool_grant(".")
-        .map_err(|error| fault::authority(&error))?;
-    let ai = || project.ai().map_err(|error| fault::authority(&error));
+        .map_err(|error| fault::from_authority(&error))?;
+    let ai = || {
+        project
+            .ai_dir()
+            .map_err(|error| fault::from_authority(&error))
+    };
     let tools = FilesTools::new(grant);
     let library = FilesLibrary::open(
         ai()?,
@@ -165,22 +183,26 @@ fn open(session: &Session, project: &Project) -> Result<Examined, Fault> {
         tools.catalog(),
         session.environment().for_providers(),
     );
-    Ok(Examined {
+    Ok(ExaminedProject {
         ai: ai()?,
         library: Arc::new(library),
         tools,
         threads: project
-            .threads_if_present()
+            .threads_dir()
             .map_err(|error| fault::with_source(&error)),
     })
 }
 
-fn tenant(engine: &Engine, library: Arc<FilesLibrary>, storage: Arc<dyn Storage>) -> Tenant {
-    Tenant::new(engine.clone(), Context::new(storage, library))
+fn new_tenant(
+    engine: &Engine,
+    library: Arc<FilesLibrary>,
+    storage: Arc<dyn StorageBackend>,
+) -> Tenant {
+    Tenant::new(engine.clone(), TenantContext::new(storage, library))
 }
 
 /// A draft of a thread of a directive, or of a chat, with only its inputs set.
-fn draft(directive: Option<&str>, inputs: String) -> Draft {
+fn minimal_draft(directive: Option<&str>, inputs: String) -> Draft {
     Draft {
         directive: directive.map(str::to_owned),
         inputs,
@@ -190,42 +212,46 @@ fn draft(directive: Option<&str>, inputs: String) -> Draft {
 
 /// Adds the caps of the preset, as the component gives them to a chat, and the limits of one call.
 /// Returns the model of a chat.
-async fn limits(
+async fn check_limits(
     engine: &Engine,
     policy: &str,
     tried: &Tenant,
-    findings: &mut Findings,
+    findings: &mut DoctorFindings,
 ) -> Option<String> {
     let mut model = None;
-    let mut section = Section::new("limits");
+    let mut section = DoctorSection::new("limits");
     let origin = "preset local, built in";
-    match tried.create(draft(None, String::new())).await {
+    match tried.create(minimal_draft(None, String::new())).await {
         Ok(thread) => {
             let caps = view::limits(&thread.limits);
-            section.from("caps of a thread", caps.shown(), policy);
+            section.add_with_origin("caps of a thread", caps.describe(), policy);
             model = Some(thread.model);
         }
-        Err(error) => section.item(
-            State::Warning,
+        Err(error) => section.add_item(
+            ItemState::Warning,
             "caps of a thread",
-            fault::call(&error).message,
+            fault::from_call(&error).message,
             None,
         ),
     }
-    for (name, value) in engine.limits().named() {
-        section.from(name, value, origin);
+    for (name, value) in engine.limits().named_values() {
+        section.add_with_origin(name, value, origin);
     }
     findings.sections.push(section);
     model
 }
 
-fn tools(project: &Examined, findings: &mut Findings) {
-    let mut section = Section::new("tools");
+fn list_tools(project: &ExaminedProject, findings: &mut DoctorFindings) {
+    let mut section = DoctorSection::new("tools");
     let policy = project.library.policy();
     for tool in project.tools.catalog() {
         match policy.grants_tool(&tool.name) {
-            true => section.from(&tool.name, "reads below the project, never .ai", "built in"),
-            false => section.from(&tool.name, "not granted", &policy.name),
+            true => section.add_with_origin(
+                &tool.name,
+                "reads below the project, never .ai",
+                "built in",
+            ),
+            false => section.add_with_origin(&tool.name, "not granted", &policy.name),
         }
     }
     findings.sections.push(section);

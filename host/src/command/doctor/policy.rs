@@ -1,30 +1,30 @@
 //! The `policy` section: what the operator's policy grants, what it bounds, and the file it comes
 //! from.
 
-use super::Findings;
-use crate::command::open::Session;
-use threadkeep::ceilings::Book;
+use super::DoctorFindings;
+use crate::command::session::CommandSession;
+use threadkeep::ceilings::UsageBook;
 use threadkeep::policy::{AddressPrefix, Policy};
-use threadkeep_cli::answer::{Section, State, lift};
+use threadkeep_cli::answer::{DoctorSection, ItemState, ceiling_advice};
 use threadkeep_cli::money;
 
 /// Adds every bound that is set; a bound that is not listed is unlimited. Returns false if the
 /// policy would refuse every call.
-pub fn section(session: &Session, findings: &mut Findings) -> bool {
-    let mut section = Section::new("policy");
+pub fn check_policy(session: &CommandSession, findings: &mut DoctorFindings) -> bool {
+    let mut section = DoctorSection::new("policy");
     let good = match session.policy() {
         Ok(policy) => {
-            describe(&policy, &mut section);
-            book(session, &policy, &mut section, findings)
+            describe_policy(&policy, &mut section);
+            check_book(session, &policy, &mut section, findings)
         }
         Err(fault) => {
-            section.item(
-                State::Bad,
+            section.add_item(
+                ItemState::Bad,
                 "policy",
                 fault.message.clone(),
                 Some("--policy"),
             );
-            findings.missing(fault.message, fault.hint.unwrap_or_default());
+            findings.add_problem(fault.message, fault.hint.unwrap_or_default());
             false
         }
     };
@@ -33,35 +33,37 @@ pub fn section(session: &Session, findings: &mut Findings) -> bool {
 }
 
 /// Adds the book that the policy names, read in the way a call reads it.
-fn book(
-    session: &Session,
+fn check_book(
+    session: &CommandSession,
     policy: &Policy,
-    section: &mut Section,
-    findings: &mut Findings,
+    section: &mut DoctorSection,
+    findings: &mut DoctorFindings,
 ) -> bool {
     let Some(name) = &policy.book else {
         return true;
     };
-    let used = match session.book(policy) {
+    let used = match session.open_book(policy) {
         Ok(book) => book.map_or(Ok(()), |book| {
-            book.used().map(drop).map_err(|refusal| refusal.message)
+            book.read_totals()
+                .map(drop)
+                .map_err(|refusal| refusal.message)
         }),
         Err(fault) => Err(fault.message),
     };
     match used {
         Ok(()) => {
-            section.from("book", format!("{name}, beside the policy"), &policy.name);
+            section.add_with_origin("book", format!("{name}, beside the policy"), &policy.name);
             true
         }
         Err(problem) => {
-            section.item(State::Bad, "book", problem.clone(), Some(&policy.name));
-            findings.missing(problem, lift("book"));
+            section.add_item(ItemState::Bad, "book", problem.clone(), Some(&policy.name));
+            findings.add_problem(problem, ceiling_advice("book"));
             false
         }
     }
 }
 
-fn describe(policy: &Policy, section: &mut Section) {
+fn describe_policy(policy: &Policy, section: &mut DoctorSection) {
     let Policy {
         name,
         preset,
@@ -74,9 +76,9 @@ fn describe(policy: &Policy, section: &mut Section) {
         quota_bytes,
         book: _,
     } = policy;
-    section.from("preset", preset.as_str(), name);
+    section.add_with_origin("preset", preset.as_str(), name);
     for (cap, value) in limits {
-        section.from(&format!("most {cap}"), value.to_string(), name);
+        section.add_with_origin(&format!("most {cap}"), value.to_string(), name);
     }
     let all = |names: Option<Vec<&str>>| match names {
         None => "all".to_owned(),
@@ -85,13 +87,13 @@ fn describe(policy: &Policy, section: &mut Section) {
     };
     let models = models.as_ref();
     let granted = models.map(|models| models.keys().map(String::as_str).collect());
-    section.from("models", all(granted), name);
+    section.add_with_origin("models", all(granted), name);
     let tools = tools.as_ref();
     let granted = tools.map(|tools| tools.iter().map(String::as_str).collect());
-    section.from("tools", all(granted), name);
+    section.add_with_origin("tools", all(granted), name);
     match providers {
-        None => section.from("providers", "all; a key goes where its name says", name),
-        Some(granted) if granted.is_empty() => section.from("providers", "none", name),
+        None => section.add_with_origin("providers", "all; a key goes where its name says", name),
+        Some(granted) if granted.is_empty() => section.add_with_origin("providers", "none", name),
         Some(granted) => {
             for (provider, grant) in granted {
                 let wire = grant.wire.map_or("any wire", |wire| wire.as_str());
@@ -105,22 +107,22 @@ fn describe(policy: &Policy, section: &mut Section) {
                     ""
                 };
                 let value = format!("{wire}; hosts: {hosts}; keys: {keys}{private}");
-                section.from(&format!("provider {provider}"), value, name);
+                section.add_with_origin(&format!("provider {provider}"), value, name);
             }
         }
     }
-    for (ceiling, value) in ceilings.named() {
+    for (ceiling, value) in ceilings.named_values() {
         let value = match ceiling {
-            "spend" => ceilings.spend_nanos_max.map(money::shown),
+            "spend" => ceilings.spend_nanos_max.map(money::format_usd),
             _ => value,
         };
         if let Some(value) = value {
-            section.from(&format!("ceiling {ceiling}"), value, name);
+            section.add_with_origin(&format!("ceiling {ceiling}"), value, name);
         }
     }
-    section.from("unknown bill", unknown_bill.as_str(), name);
+    section.add_with_origin("unknown bill", unknown_bill.as_str(), name);
     if let Some(quota) = quota_bytes {
-        section.from(
+        section.add_with_origin(
             "quota",
             format!("{quota} bytes of records, not of the file"),
             name,

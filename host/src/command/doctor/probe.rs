@@ -1,21 +1,25 @@
 //! `doctor --probe PROVIDER`: sends one small request and reports its result.
 
 use crate::command::fault;
-use crate::command::open::Session;
+use crate::command::session::CommandSession;
 use std::time::Duration;
 use threadkeep::library::models::{ModelSpec, ModelTable};
 use threadkeep_cli::answer::{ProbeAnswer, ProbeUsage};
-use threadkeep_cli::exit::{Exit, Fault};
-use threadkeep_cli::screen::Screen;
+use threadkeep_cli::exit::{CommandExit, CommandFault};
+use threadkeep_cli::screen::OutputScreen;
 use threadkeep_units::nearest::nearest;
 
 /// Asks a model of the provider for one word.
-pub async fn probe(session: &Session, provider: &str, screen: &mut Screen) -> Result<Exit, Fault> {
-    let opened = session.rehearsal()?;
+pub async fn probe(
+    session: &CommandSession,
+    provider: &str,
+    screen: &mut OutputScreen,
+) -> Result<CommandExit, CommandFault> {
+    let opened = session.open_rehearsal()?;
     let project = opened.project();
     let table = project.library().models();
-    let table = table.map_err(|error| Fault::new("invalid", error.to_string()))?;
-    let model = model_of(&table, provider)?;
+    let table = table.map_err(|error| CommandFault::new("invalid", error.to_string()))?;
+    let model = first_model(&table, provider)?;
     let spec = table.provider(provider).ok();
     let dialect = spec
         .as_ref()
@@ -35,15 +39,15 @@ pub async fn probe(session: &Session, provider: &str, screen: &mut Screen) -> Re
         usage: None,
         refused: Vec::new(),
         error: None,
-        exit: Exit::Error,
+        exit: CommandExit::Error,
     };
-    match project.probe(&model.name).await {
+    match project.probe_model(&model.name).await {
         Ok(probe) => {
             answer.answered = true;
-            answer.exit = Exit::Done;
+            answer.exit = CommandExit::Done;
             answer.text = Some(probe.text());
-            answer.first_millis = probe.first.map(millis);
-            answer.millis = Some(millis(probe.whole));
+            answer.first_millis = probe.time_to_first.map(millis);
+            answer.millis = Some(millis(probe.total_time));
             answer.usage = probe.completion.usage.map(|usage| ProbeUsage {
                 input: usage.input,
                 cache_read: usage.read,
@@ -54,13 +58,13 @@ pub async fn probe(session: &Session, provider: &str, screen: &mut Screen) -> Re
             answer.finish = Some(probe.completion.finish);
             answer.refused = probe.refused;
         }
-        Err(failure) => answer.error = Some(fault::provider(&failure).message),
+        Err(failure) => answer.error = Some(fault::from_provider(&failure).message),
     }
-    Ok(screen.answer(&answer))
+    Ok(screen.print_answer(&answer))
 }
 
 /// Returns the first model of the provider, by name.
-fn model_of<'a>(table: &'a ModelTable, provider: &str) -> Result<&'a ModelSpec, Fault> {
+fn first_model<'a>(table: &'a ModelTable, provider: &str) -> Result<&'a ModelSpec, CommandFault> {
     let names: Vec<String> = table.providers().map(|origins| origins.name).collect();
     if !names.iter().any(|name| name == provider) {
         let message = format!("there is no provider {provider:?} in the model table");
@@ -68,7 +72,7 @@ fn model_of<'a>(table: &'a ModelTable, provider: &str) -> Result<&'a ModelSpec, 
             Some(near) => format!("did you mean {near}?"),
             None => format!("name one of {}", names.join(", ")),
         };
-        return Err(Fault::new("invalid", message).hint(hint));
+        return Err(CommandFault::new("invalid", message).with_hint(hint));
     }
     let mut models = table
         .names()
@@ -76,8 +80,8 @@ fn model_of<'a>(table: &'a ModelTable, provider: &str) -> Result<&'a ModelSpec, 
         .filter_map(|name| table.model(name));
     let found = models.find(|model| model.provider == provider);
     found.ok_or_else(|| {
-        Fault::new("invalid", format!("no model names the provider {provider}"))
-            .hint("add a model with `provider: ...` to .ai/config/models.yaml")
+        CommandFault::new("invalid", format!("no model names the provider {provider}"))
+            .with_hint("add a model with `provider: ...` to .ai/config/models.yaml")
     })
 }
 

@@ -1,22 +1,24 @@
 //! The store, the lock files of processes and the documents of a project.
 
-use super::{Examined, Findings, tenant};
-use crate::command::open::{Session, has_store};
+use super::{DoctorFindings, ExaminedProject, new_tenant};
+use crate::command::session::{CommandSession, has_store};
 use crate::command::temporary::TemporaryDirectory;
-use crate::command::{copy, fault};
+use crate::command::{fault, store_copy};
 use cap_std::fs::Dir;
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::sync::Arc;
-use threadkeep::authority::{self, AuthorityError, Life};
-use threadkeep::documents::{DocumentError, DocumentState, Documents, USAGE, look_at_usage};
+use threadkeep::authority::{self, AuthorityError, HolderState};
+use threadkeep::documents::{
+    DocumentError, DocumentState, ThreadDocuments, USAGE_FILE, usage_log_bytes,
+};
 use threadkeep::engine::Engine;
 use threadkeep::project::STORE;
-use threadkeep::storage::Storage;
+use threadkeep::storage::StorageBackend;
 use threadkeep::tenant::Tenant;
 use threadkeep::wit::registry::Filter;
-use threadkeep_cli::answer::{Section, State, thread_or_unnamed};
-use threadkeep_cli::args::Store;
+use threadkeep_cli::answer::{DoctorSection, ItemState, thread_or_unnamed};
+use threadkeep_cli::args::StoreKind;
 
 /// Most lock files that are checked.
 const LOCKS_MAX: usize = 1_000;
@@ -32,57 +34,57 @@ const DOCUMENTS_MAX: u32 = 50;
 
 /// Adds the sections for store, locks and documents. Returns false if a run could not keep its
 /// records.
-pub async fn sections(
-    session: &Session,
+pub async fn check_store(
+    session: &CommandSession,
     engine: &Engine,
-    project: &Examined,
-    findings: &mut Findings,
+    project: &ExaminedProject,
+    findings: &mut DoctorFindings,
 ) -> bool {
-    let memory = session.common().store == Some(Store::Memory);
+    let memory = session.common().store == Some(StoreKind::Memory);
     let origin = match session.common().store {
         Some(_) => "--store",
         None => "the default",
     };
-    let mut section = Section::new("store");
-    section.from("kind", if memory { "memory" } else { "sqlite" }, origin);
+    let mut section = DoctorSection::new("store");
+    section.add_with_origin("kind", if memory { "memory" } else { "sqlite" }, origin);
     #[cfg(feature = "sqlite")]
-    section.from("sqlite", rusqlite::version(), "this program");
+    section.add_with_origin("sqlite", rusqlite::version(), "this program");
     // A run takes its lock there, even if it keeps its threads in memory.
-    let writable = writable(project, &mut section, findings);
+    let writable = check_writable(project, &mut section, findings);
     let threads = project.threads.as_ref().ok().and_then(Option::as_ref);
     let present = threads.filter(|threads| has_store(threads));
     let (Some(threads), false) = (present, memory) else {
         if !memory && writable {
-            section.ok(STORE, "is made by the first run");
+            section.add_ok(STORE, "is made by the first run");
         }
         findings.sections.push(section);
-        return threads.is_none_or(|threads| locks(threads, findings)) && writable;
+        return threads.is_none_or(|threads| check_locks(threads, findings)) && writable;
     };
     match open(session, threads) {
         Ok(store) => {
             // Only now: reading a pipe in its place would wait for ever.
-            section.ok(STORE, size(threads));
+            section.add_ok(STORE, describe_size(threads));
             if let Some(copied) = &store.copy {
-                section.item(State::Warning, "read", copy::notice(copied), None);
+                section.add_item(ItemState::Warning, "read", store_copy::notice(copied), None);
             }
             for name in store.foreign {
-                section.item(State::Bad, &name, "is not text, or too long", None);
-                findings.missing(
+                section.add_item(ItemState::Bad, &name, "is not text, or too long", None);
+                findings.add_problem(
                     format!("{name} is not text, or too long: somebody else wrote it"),
                     "mend it from a copy of .ai/threads",
                 );
             }
-            let tenant = tenant(engine, Arc::clone(&project.library), store.storage);
-            let counted = statistics(&tenant, &mut section, findings).await;
-            unreadable(&tenant, &mut section, findings).await;
-            usage(threads, &mut section, findings);
+            let tenant = new_tenant(engine, Arc::clone(&project.library), store.storage);
+            let counted = count_threads(&tenant, &mut section, findings).await;
+            report_unreadable(&tenant, &mut section, findings).await;
+            check_usage_log(threads, &mut section, findings);
             findings.sections.push(section);
-            let lockable = locks(threads, findings);
-            documents(&tenant, threads, findings).await;
+            let lockable = check_locks(threads, findings);
+            check_documents(&tenant, threads, findings).await;
             writable && counted && lockable
         }
         Err(problem) => {
-            section.item(State::Bad, STORE, problem.clone(), None);
+            section.add_item(ItemState::Bad, STORE, problem.clone(), None);
             let (lacks, mend) = match denied(threads) {
                 Some(lacks) => (
                     lacks,
@@ -93,7 +95,7 @@ pub async fn sections(
                     "keep a copy of .ai/threads before anything else is tried",
                 ),
             };
-            findings.missing(format!("the store cannot be used: {lacks}"), mend);
+            findings.add_problem(format!("the store cannot be used: {lacks}"), mend);
             findings.sections.push(section);
             false
         }
@@ -102,7 +104,11 @@ pub async fn sections(
 
 /// Checks that `.ai/threads`, or `.ai` before the first run, can be written: creates a file there
 /// and removes it.
-fn writable(project: &Examined, section: &mut Section, findings: &mut Findings) -> bool {
+fn check_writable(
+    project: &ExaminedProject,
+    section: &mut DoctorSection,
+    findings: &mut DoctorFindings,
+) -> bool {
     let (tried, place) = match (&project.threads, &project.ai) {
         (Err(problem), _) => (Err(problem.clone()), ".ai/threads"),
         (Ok(Some(threads)), _) => (try_write(threads, ".ai/threads"), ".ai/threads"),
@@ -112,12 +118,12 @@ fn writable(project: &Examined, section: &mut Section, findings: &mut Findings) 
     };
     match tried {
         Ok(()) => {
-            section.ok(place, "can be written");
+            section.add_ok(place, "can be written");
             true
         }
         Err(problem) => {
-            section.item(State::Bad, place, problem.clone(), None);
-            findings.missing(
+            section.add_item(ItemState::Bad, place, problem.clone(), None);
+            findings.add_problem(
                 format!("{place} cannot be written: {problem}"),
                 "make it an ordinary directory that you may write to; what is kept there can be read as it is",
             );
@@ -127,12 +133,12 @@ fn writable(project: &Examined, section: &mut Section, findings: &mut Findings) 
 }
 
 fn try_write(dir: &Dir, place: &str) -> Result<(), String> {
-    authority::try_write(dir, place).map_err(|error| fault::with_source(&error))
+    authority::check_writable(dir, place).map_err(|error| fault::with_source(&error))
 }
 
 /// A store that was opened for inspection.
 struct ExaminedStore {
-    storage: Arc<dyn Storage>,
+    storage: Arc<dyn StorageBackend>,
     /// Names of the values in it that are not text.
     foreign: Vec<String>,
     /// The copy that is read, if the store cannot be read in its own directory.
@@ -140,12 +146,12 @@ struct ExaminedStore {
 }
 
 #[cfg(feature = "sqlite")]
-fn open(session: &Session, threads: &Dir) -> Result<ExaminedStore, String> {
+fn open(session: &CommandSession, threads: &Dir) -> Result<ExaminedStore, String> {
     use threadkeep::storage::StorageError;
     use threadkeep::storage::sqlite::{SqliteOptions, SqliteStore};
     let (opened, copy) = match SqliteStore::open(threads, STORE, SqliteOptions::local()) {
-        Err(StorageError::Unavailable { .. }) if copy::is_needed(threads) => {
-            let copied = copy::make(session, threads).map_err(|fault| fault.message)?;
+        Err(StorageError::Unavailable { .. }) if store_copy::is_needed(threads) => {
+            let copied = store_copy::copy_store(session, threads).map_err(|fault| fault.message)?;
             let dir = copied.dir().map_err(|fault| fault.message)?;
             let opened = SqliteStore::open(dir, STORE, SqliteOptions::local());
             (opened, Some(copied))
@@ -158,7 +164,7 @@ fn open(session: &Session, threads: &Dir) -> Result<ExaminedStore, String> {
     let faults = match store.quick_check() {
         Ok(faults) => faults,
         // A row that is too large to be compared is named all the same.
-        Err(error) => match store.unreadable().unwrap_or_default().first() {
+        Err(error) => match store.find_unreadable().unwrap_or_default().first() {
             Some(name) => return Err(format!("{error}; {name} is not text or too long")),
             None => return Err(error.to_string()),
         },
@@ -166,7 +172,7 @@ fn open(session: &Session, threads: &Dir) -> Result<ExaminedStore, String> {
     if let Some(fault) = faults.first() {
         return Err(format!("it is damaged: {fault}"));
     }
-    let foreign = store.unreadable().map_err(|error| error.to_string())?;
+    let foreign = store.find_unreadable().map_err(|error| error.to_string())?;
     Ok(ExaminedStore {
         storage: Arc::new(store),
         foreign,
@@ -207,13 +213,13 @@ fn denied(threads: &Dir) -> Option<String> {
 }
 
 #[cfg(not(feature = "sqlite"))]
-fn open(_: &Session, _: &Dir) -> Result<ExaminedStore, String> {
+fn open(_: &CommandSession, _: &Dir) -> Result<ExaminedStore, String> {
     Err("this build has no sqlite".to_owned())
 }
 
 /// Describes size and format. The format is in the file's header once the first checkpoint has been
 /// written.
-fn size(threads: &Dir) -> String {
+fn describe_size(threads: &Dir) -> String {
     use std::io::Read;
     /// Bytes of the header in which SQLite keeps `user_version`.
     const VERSION_AT: std::ops::Range<usize> = 60..64;
@@ -234,7 +240,11 @@ fn size(threads: &Dir) -> String {
 }
 
 /// Adds the number of threads of each status. Returns false if they cannot be counted.
-async fn statistics(tenant: &Tenant, section: &mut Section, findings: &mut Findings) -> bool {
+async fn count_threads(
+    tenant: &Tenant,
+    section: &mut DoctorSection,
+    findings: &mut DoctorFindings,
+) -> bool {
     let mut counts: BTreeMap<String, u64> = BTreeMap::new();
     let mut cursor = None;
     loop {
@@ -246,9 +256,9 @@ async fn statistics(tenant: &Tenant, section: &mut Section, findings: &mut Findi
                 cursor = page.cursor;
             }
             Err(error) => {
-                let fault = fault::call(&error);
-                section.item(State::Bad, "threads", fault.message.clone(), None);
-                findings.missing("the threads cannot be counted", fault.message);
+                let fault = fault::from_call(&error);
+                section.add_item(ItemState::Bad, "threads", fault.message.clone(), None);
+                findings.add_problem("the threads cannot be counted", fault.message);
                 return false;
             }
         }
@@ -260,7 +270,7 @@ async fn statistics(tenant: &Tenant, section: &mut Section, findings: &mut Findi
         .iter()
         .map(|(status, count)| format!("{count} {status}"))
         .collect();
-    section.ok(
+    section.add_ok(
         "threads",
         if shown.is_empty() {
             "none".to_owned()
@@ -272,15 +282,19 @@ async fn statistics(tenant: &Tenant, section: &mut Section, findings: &mut Findi
 }
 
 /// Reports threads whose records cannot be read; the other threads are not affected.
-async fn unreadable(tenant: &Tenant, section: &mut Section, findings: &mut Findings) {
+async fn report_unreadable(
+    tenant: &Tenant,
+    section: &mut DoctorSection,
+    findings: &mut DoctorFindings,
+) {
     let (mut named, mut cursor) = (0, None);
     loop {
         let page = match tenant.list(Filter::default(), PAGE_THREADS, cursor).await {
             Ok(page) => page,
             Err(error) => {
-                let fault = fault::call(&error);
-                section.item(State::Bad, "records", fault.message.clone(), None);
-                findings.missing("the threads cannot be listed", fault.message);
+                let fault = fault::from_call(&error);
+                section.add_item(ItemState::Bad, "records", fault.message.clone(), None);
+                findings.add_problem("the threads cannot be listed", fault.message);
                 return;
             }
         };
@@ -290,8 +304,8 @@ async fn unreadable(tenant: &Tenant, section: &mut Section, findings: &mut Findi
                 return;
             }
             let (id, why) = (thread_or_unnamed(&thread.thread), thread.why.message);
-            section.item(State::Bad, id, why.clone(), None);
-            findings.missing(
+            section.add_item(ItemState::Bad, id, why.clone(), None);
+            findings.add_problem(
                 format!("{id} cannot be read: {why}"),
                 "every other thread goes on; mend the record from a copy of .ai/threads",
             );
@@ -304,17 +318,17 @@ async fn unreadable(tenant: &Tenant, section: &mut Section, findings: &mut Findi
 }
 
 /// Adds the usage log of replies, once it exists.
-fn usage(threads: &Dir, section: &mut Section, findings: &mut Findings) {
-    match look_at_usage(threads) {
+fn check_usage_log(threads: &Dir, section: &mut DoctorSection, findings: &mut DoctorFindings) {
+    match usage_log_bytes(threads) {
         Ok(None) => {}
-        Ok(Some(bytes)) => section.ok(USAGE, format!("{bytes} bytes")),
+        Ok(Some(bytes)) => section.add_ok(USAGE_FILE, format!("{bytes} bytes")),
         Err(error) => {
             let problem = fault::with_source(&error);
-            section.item(State::Warning, USAGE, problem.clone(), None);
-            findings.missing(
+            section.add_item(ItemState::Warning, USAGE_FILE, problem.clone(), None);
+            findings.add_problem(
                 format!("what replies use is not noted: {problem}"),
                 format!(
-                    "move away what stands at .ai/threads/{USAGE}; the next reply makes a new file"
+                    "move away what stands at .ai/threads/{USAGE_FILE}; the next reply makes a new file"
                 ),
             );
         }
@@ -322,12 +336,12 @@ fn usage(threads: &Dir, section: &mut Section, findings: &mut Findings) {
 }
 
 /// Adds the lock files of live and of dead processes. Returns false if no run could take its lock.
-fn locks(threads: &Dir, findings: &mut Findings) -> bool {
-    let mut section = Section::new("locks");
-    if let Err(error) = authority::check_locks(threads) {
+fn check_locks(threads: &Dir, findings: &mut DoctorFindings) -> bool {
+    let mut section = DoctorSection::new("locks");
+    if let Err(error) = authority::check_locks_dir(threads) {
         let problem = fault::with_source(&error);
-        section.item(State::Bad, "locks.d", problem.clone(), None);
-        findings.missing(
+        section.add_item(ItemState::Bad, "locks.d", problem.clone(), None);
+        findings.add_problem(
             format!("no run can take its lock: {problem}"),
             "put an ordinary directory there, or remove what stands there",
         );
@@ -341,20 +355,24 @@ fn locks(threads: &Dir, findings: &mut Findings) -> bool {
         let Some(holder) = name.to_str().and_then(|name| name.strip_suffix(".lock")) else {
             continue;
         };
-        match authority::life(threads, holder) {
-            Ok(Life::Dead) => dead += 1,
-            Ok(Life::Lives) => live.push(holder.to_owned()),
-            Ok(Life::Unknown) | Err(_) => {}
+        match authority::holder_state(threads, holder) {
+            Ok(HolderState::Dead) => dead += 1,
+            Ok(HolderState::Lives) => live.push(holder.to_owned()),
+            Ok(HolderState::Unknown) | Err(_) => {}
         }
     }
-    section.ok("processes at work", live.len().to_string());
+    section.add_ok("processes at work", live.len().to_string());
     for holder in live {
-        section.ok("holder", holder);
+        section.add_ok("holder", holder);
     }
-    let state = if dead > 0 { State::Warning } else { State::Ok };
-    section.item(state, "left by dead processes", dead.to_string(), None);
+    let state = if dead > 0 {
+        ItemState::Warning
+    } else {
+        ItemState::Ok
+    };
+    section.add_item(state, "left by dead processes", dead.to_string(), None);
     if dead > 0 {
-        findings.missing(
+        findings.add_problem(
             format!("{dead} processes died and may have left threads running"),
             "threadkeep recover",
         );
@@ -364,21 +382,21 @@ fn locks(threads: &Dir, findings: &mut Findings) -> bool {
 }
 
 /// Compares the documents of the newest threads with their records.
-async fn documents(tenant: &Tenant, threads: &Dir, findings: &mut Findings) {
-    let mut section = Section::new("documents");
+async fn check_documents(tenant: &Tenant, threads: &Dir, findings: &mut DoctorFindings) {
+    let mut section = DoctorSection::new("documents");
     let page = tenant.list(Filter::default(), DOCUMENTS_MAX, None).await;
     if let (Ok(page), Ok(threads)) = (page, threads.try_clone()) {
-        let documents = Documents::new(tenant.clone(), threads);
+        let documents = ThreadDocuments::new(tenant.clone(), threads);
         let (mut current, mut unread) = (0_u64, 0_u64);
         for thread in &page.threads {
-            match compare(&documents, &thread.id).await {
+            match compare_documents(&documents, &thread.id).await {
                 Ok(()) => current += 1,
                 // The process that runs it brings them up to date.
                 Err(_) if thread.status == "running" => current += 1,
-                Err(Behind::MayNotBeRead) => unread += 1,
-                Err(Behind::Other(problem)) => {
-                    section.item(State::Warning, &thread.id, problem.clone(), None);
-                    findings.missing(
+                Err(DocumentProblem::MayNotBeRead) => unread += 1,
+                Err(DocumentProblem::Other(problem)) => {
+                    section.add_item(ItemState::Warning, &thread.id, problem.clone(), None);
+                    findings.add_problem(
                         format!("{}: {problem}", thread.id),
                         format!("threadkeep repair {}", thread.id),
                     );
@@ -387,9 +405,9 @@ async fn documents(tenant: &Tenant, threads: &Dir, findings: &mut Findings) {
         }
         if unread > 0 {
             let value = format!("{unread} threads: you may not read theirs");
-            section.item(State::Warning, "left out", value, None);
+            section.add_item(ItemState::Warning, "left out", value, None);
         }
-        section.ok(
+        section.add_ok(
             "up to date",
             format!("{current} of the newest {}", page.threads.len()),
         );
@@ -398,24 +416,27 @@ async fn documents(tenant: &Tenant, threads: &Dir, findings: &mut Findings) {
 }
 
 /// The reason why the documents of a thread do not count as up to date.
-enum Behind {
+enum DocumentProblem {
     /// This user may not read them.
     MayNotBeRead,
     /// Their state, or the reason why they cannot be compared.
     Other(String),
 }
 
-async fn compare(documents: &Documents, thread: &str) -> Result<(), Behind> {
+async fn compare_documents(
+    documents: &ThreadDocuments,
+    thread: &str,
+) -> Result<(), DocumentProblem> {
     let states = match documents.check(thread).await {
         Ok(states) => states,
         Err(DocumentError::Authority(AuthorityError::Io { source, .. }))
             if source.kind() == ErrorKind::PermissionDenied =>
         {
-            return Err(Behind::MayNotBeRead);
+            return Err(DocumentProblem::MayNotBeRead);
         }
         Err(error) => {
             let why = fault::with_source(&error);
-            return Err(Behind::Other(format!(
+            return Err(DocumentProblem::Other(format!(
                 "its documents cannot be compared: {why}"
             )));
         }
@@ -431,5 +452,5 @@ async fn compare(documents: &Documents, thread: &str) -> Result<(), Behind> {
             }
         }
     }
-    worst.map_err(|problem| Behind::Other(problem.to_owned()))
+    worst.map_err(|problem| DocumentProblem::Other(problem.to_owned()))
 }

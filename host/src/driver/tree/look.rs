@@ -4,9 +4,9 @@
 //! The component says which threads these are. A waiting thread is begun only when no thread under
 //! the top is about to be revived: else it would be told that its children are suspended.
 
-use super::{GRACE, LOOKS_FAILED_MAX, REVIVALS_MAX, Tree};
-use crate::authority::Life;
-use crate::driver::{Driver, Ended, RunEvent};
+use super::{GRACE, LOOKS_FAILED_MAX, REVIVALS_MAX, RunTree};
+use crate::authority::HolderState;
+use crate::driver::{Driver, EndedRun, RunEvent};
 use crate::error::CallError;
 use crate::wit::ledger::Branch;
 use crate::wit::{self, runner};
@@ -18,37 +18,37 @@ const PAGE_THREADS: u32 = 100;
 /// The pause between two surveys of the whole tree.
 const SURVEY_PAUSE: Duration = Duration::from_secs(2);
 
-impl Tree<'_> {
+impl RunTree<'_> {
     /// Begins what is due, and finishes propagations; true if there was any.
-    pub(super) async fn look(&mut self, stopped: bool) -> Result<bool, super::DriveError> {
+    pub(super) async fn look_at_tree(&mut self, stopped: bool) -> Result<bool, super::DriveError> {
         if stopped && !self.has_children && matches!(self.result, Some(Err(_))) {
             return Ok(false);
         }
-        match self.look_through(stopped).await {
+        match self.look_through_tree(stopped).await {
             Ok(begun) => {
-                self.failed = 0;
+                self.failed_looks = 0;
                 Ok(begun)
             }
             // The run's own error says more than that its children cannot be read.
-            Err(error) if self.failed >= LOOKS_FAILED_MAX => match self.result.take() {
+            Err(error) if self.failed_looks >= LOOKS_FAILED_MAX => match self.result.take() {
                 Some(Err(first)) => Err(first),
                 _ => Err(error.into()),
             },
             Err(error) => {
                 tracing::warn!(thread = self.top, %error, "what is due cannot be read");
-                self.failed += 1;
+                self.failed_looks += 1;
                 // Without children, nothing is missed.
-                Ok(self.waits() || !self.runs.is_empty())
+                Ok(self.is_top_waiting() || !self.runs.is_empty())
             }
         }
     }
 
-    async fn look_through(&mut self, stopped: bool) -> Result<bool, CallError> {
-        if std::mem::take(&mut self.lost) {
+    async fn look_through_tree(&mut self, stopped: bool) -> Result<bool, CallError> {
+        if std::mem::take(&mut self.has_lost_run) {
             self.driver.recover_lost().await?;
         }
-        self.look_at_top().await?;
-        self.crowded = false;
+        self.refresh_top().await?;
+        self.lacks_room = false;
         let mut begun = !stopped && self.revive_top();
         let (mut cursor, mut swept) = (None, false);
         let (mut waiting, mut reviving) = (Vec::new(), false);
@@ -58,10 +58,10 @@ impl Tree<'_> {
             let page = tenant.ready(PAGE_THREADS, cursor, under).await?;
             for due in page.threads {
                 match due.status.as_str() {
-                    _ if due.sweep && !self.kept_sweeps.contains(&due.thread) => {
-                        let untold = tenant.sweep_or_name(&due.thread).await?;
+                    _ if due.sweep && !self.unfinished_sweeps.contains(&due.thread) => {
+                        let untold = tenant.sweep_or_report(&due.thread).await?;
                         if !untold.is_empty() {
-                            self.keep_sweep(&due.thread, &untold);
+                            self.record_unfinished_sweep(&due.thread, &untold);
                         }
                         (begun, swept) = (true, true);
                     }
@@ -70,10 +70,10 @@ impl Tree<'_> {
                     _ if stopped => {}
                     "waiting" => waiting.push(due),
                     "suspended" => {
-                        begun |= self.revive(&due.thread);
+                        begun |= self.revive_thread(&due.thread);
                         reviving |= self.is_reviving(&due.thread);
                     }
-                    _ => begun |= self.begin(due),
+                    _ => begun |= self.perform_due(due),
                 }
             }
             cursor = page.cursor;
@@ -82,37 +82,37 @@ impl Tree<'_> {
             }
         }
         if swept {
-            self.tell_observer().await?;
+            self.notify_observer().await?;
         }
         if reviving {
             // Waiting threads are begun once the revived ones go on.
-            begun |= !self.crowded;
+            begun |= !self.lacks_room;
         } else {
             for due in waiting {
-                begun |= self.begin(due);
+                begun |= self.perform_due(due);
             }
         }
         if !stopped && self.is_survey_due(begun) {
-            begun |= self.survey().await?;
+            begun |= self.survey_tree().await?;
         }
         Ok(begun)
     }
 
     /// Records a sweep that could not notify all children. The thread keeps the sweep; this driver
     /// does not try it again.
-    fn keep_sweep(&mut self, thread: &str, untold: &[wit::Unreadable]) {
+    fn record_unfinished_sweep(&mut self, thread: &str, untold: &[wit::Unreadable]) {
         for child in untold {
             let (child, why) = (&child.thread, &child.why.message);
             tracing::warn!(thread, ?child, ?why, "a child cannot be told of an end");
         }
-        self.kept_sweeps.insert(thread.to_owned());
+        self.unfinished_sweeps.insert(thread.to_owned());
     }
 
     /// A top that waits, and that this driver does not perform, may have been ended by somebody
     /// else. Where its holder died and its run was closed, this is no end: whoever drives the tree
     /// goes on with it.
-    async fn look_at_top(&mut self) -> Result<(), CallError> {
-        if !self.waits() || self.running.iter().any(|running| running == self.top) {
+    async fn refresh_top(&mut self) -> Result<(), CallError> {
+        if !self.is_top_waiting() || self.running.iter().any(|running| running == self.top) {
             return Ok(());
         }
         let top = self.driver.tenant.get(self.top).await?;
@@ -125,7 +125,7 @@ impl Tree<'_> {
         }
         self.top_interrupted = false;
         if !matches!(top.status.as_str(), "waiting" | "running") {
-            let ended = Ended::of(&top);
+            let ended = EndedRun::from_thread(&top);
             self.sink.emit(RunEvent::Ended(Box::new(ended.clone())));
             self.result = Some(Ok(ended));
         }
@@ -133,20 +133,20 @@ impl Tree<'_> {
     }
 
     /// Performs a thread that is due.
-    fn begin(&mut self, due: runner::Due) -> bool {
+    fn perform_due(&mut self, due: runner::Due) -> bool {
         let proof = match due.status.as_str() {
             "running" if !self.is_silent(&due, Instant::now()) => return false,
             "running" => Some(runner::Proof::Watched(due.sighting)),
             "waiting" => Some(runner::Proof::None),
             _ => None,
         };
-        self.perform_one(&due.thread, proof)
+        self.perform_thread(&due.thread, proof)
     }
 
     /// Restarts a suspended thread that can go on.
-    fn revive(&mut self, thread: &str) -> bool {
+    fn revive_thread(&mut self, thread: &str) -> bool {
         let times = self.revived.get(thread).copied().unwrap_or_default();
-        let begun = times < REVIVALS_MAX && self.perform_one(thread, None);
+        let begun = times < REVIVALS_MAX && self.perform_thread(thread, None);
         if begun {
             self.revived.insert(thread.to_owned(), times + 1);
         }
@@ -159,7 +159,7 @@ impl Tree<'_> {
         if !self.top_interrupted {
             return false;
         }
-        let begun = self.revive(self.top);
+        let begun = self.revive_thread(self.top);
         self.top_interrupted = !begun && self.can_be_revived(self.top);
         begun
     }
@@ -173,7 +173,7 @@ impl Tree<'_> {
     /// True if a suspended thread is about to go on: it may be begun already, or find no room yet.
     fn is_reviving(&self, thread: &str) -> bool {
         let begun = self.running.iter().any(|running| running == thread);
-        begun || self.can_be_revived(thread) && !self.is_left_alone(thread)
+        begun || self.can_be_revived(thread) && !self.is_backing_off(thread)
     }
 
     /// True if the holder of a thread with an expired lease made no progress for [`GRACE`].
@@ -188,14 +188,14 @@ impl Tree<'_> {
 
     /// True if a survey of the whole tree is due: before this run ends, and from time to time.
     fn is_survey_due(&self, begun: bool) -> bool {
-        let ends = !begun && self.runs.is_empty() && !self.waits();
+        let ends = !begun && self.runs.is_empty() && !self.is_top_waiting();
         let since = self.surveyed.map(|last| last.elapsed());
         ends || since.is_none_or(|since| since >= SURVEY_PAUSE)
     }
 
     /// Surveys the whole tree: finds threads that still need a driver, and runs of dead processes.
     /// Those runs are closed, and their threads revived with the next look; true if there were any.
-    async fn survey(&mut self) -> Result<bool, CallError> {
+    async fn survey_tree(&mut self) -> Result<bool, CallError> {
         let (mut cursor, mut open, mut dead) = (None, false, Vec::new());
         let (mut waiting, mut found_unreadable) = (Vec::new(), false);
         loop {
@@ -225,13 +225,13 @@ impl Tree<'_> {
                 break;
             }
         }
-        (self.open, self.surveyed) = (open, Some(Instant::now()));
-        let mut begun = self.take_over(&dead).await?;
+        (self.has_open_threads, self.surveyed) = (open, Some(Instant::now()));
+        let mut begun = self.close_dead_runs(&dead).await?;
         if found_unreadable {
             // The end of an unreadable child wakes no thread: each waiting thread is performed, and
             // leaves the child out from then on.
             for thread in waiting {
-                begun |= self.perform_one(&thread, Some(runner::Proof::None));
+                begun |= self.perform_thread(&thread, Some(runner::Proof::None));
             }
         }
         Ok(begun)
@@ -245,22 +245,22 @@ impl Tree<'_> {
         }
         let lease = self.driver.tenant.get(&branch.thread).await?.run.lease;
         let holder = lease.map(|lease| lease.holder);
-        Ok(holder.filter(|holder| self.driver.shared.life(holder) == Life::Dead))
+        Ok(holder.filter(|holder| self.driver.shared.holder_state(holder) == HolderState::Dead))
     }
 
     /// Closes the runs of these holders, and nothing that another process has taken over meanwhile:
     /// where many drivers detect a death, a claim by each would fence the one before.
-    async fn take_over(&mut self, dead: &[String]) -> Result<bool, CallError> {
+    async fn close_dead_runs(&mut self, dead: &[String]) -> Result<bool, CallError> {
         if dead.is_empty() {
             return Ok(false);
         }
         let closed = self.driver.tenant.recover_all(dead).await?.closed;
         for thread in &closed {
-            self.driver.committed(thread);
+            self.driver.notify_commit(thread);
             self.top_interrupted |= thread == self.top;
         }
         if !closed.is_empty() {
-            self.driver.nudge.notify_one();
+            self.driver.tree_changed.notify_one();
         }
         Ok(!closed.is_empty())
     }
@@ -293,7 +293,7 @@ impl Tree<'_> {
     }
 
     /// Notifies the observer of threads without a lease that a propagation has ended.
-    async fn tell_observer(&mut self) -> Result<(), CallError> {
+    async fn notify_observer(&mut self) -> Result<(), CallError> {
         if self.driver.observer.is_none() {
             return Ok(());
         }
@@ -301,7 +301,7 @@ impl Tree<'_> {
         loop {
             let page = self.driver.tenant.tree(self.top, cursor).await?;
             for branch in &page.branches {
-                self.driver.committed(&branch.thread);
+                self.driver.notify_commit(&branch.thread);
             }
             cursor = page.cursor;
             if cursor.is_none() {
@@ -313,7 +313,7 @@ impl Tree<'_> {
 
 impl Driver {
     /// True if a thread below `top` needs a driver.
-    pub(super) async fn is_open_below(&self, top: &str) -> Result<bool, CallError> {
+    pub(super) async fn has_open_descendants(&self, top: &str) -> Result<bool, CallError> {
         let mut cursor = None;
         loop {
             let under = Some(top.to_owned());

@@ -22,18 +22,18 @@ const DEVICES: [&str; 22] = [
 ];
 
 /// Result of the search for a name.
-pub(super) enum Found {
+pub(super) enum FoundFile {
     /// No file.
     Nothing,
     /// The file at this path, relative to the directory searched.
     File(String),
     /// Two entries differ in case only; this is the one that was not asked for.
-    Twin(String),
+    DiffersInCase(String),
 }
 
 /// Checks a name: segments of letters, digits, `_` and `-`, joined by `/`. The error is a sentence
 /// that says what is wrong.
-pub(super) fn check(name: &str) -> Result<(), String> {
+pub(super) fn check_name(name: &str) -> Result<(), String> {
     if name.len() > NAME_BYTES_MAX {
         return Err(format!(
             "a name has at most {NAME_BYTES_MAX} bytes; shorten it"
@@ -60,7 +60,7 @@ pub(super) fn check(name: &str) -> Result<(), String> {
 }
 
 /// Makes an invalid name fit for an error: short, and without characters that control a terminal.
-pub(super) fn shown(name: &str) -> String {
+pub(super) fn printable_name(name: &str) -> String {
     let obeyed = |c: char| {
         c.is_control()
             || matches!(c, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
@@ -69,8 +69,12 @@ pub(super) fn shown(name: &str) -> String {
     name.chars().take(100).map(mark).collect()
 }
 
-/// Finds the file of a name that [`check`] accepts.
-pub(super) fn find(root: &Dir, name: &str, entries_max: usize) -> Result<Found, AuthorityError> {
+/// Finds the file of a name that [`check_name`] accepts.
+pub(super) fn find_file(
+    root: &Dir,
+    name: &str,
+    entries_max: usize,
+) -> Result<FoundFile, AuthorityError> {
     let mut inside = String::from(".");
     let mut segments = name.split('/').peekable();
     while let Some(segment) = segments.next() {
@@ -78,23 +82,23 @@ pub(super) fn find(root: &Dir, name: &str, entries_max: usize) -> Result<Found, 
             Some(_) => segment.to_owned(),
             None => format!("{segment}{EXTENSION}"),
         };
-        match entry(root, &inside, &wanted, entries_max)? {
-            Found::File(path) => inside = path,
+        match find_entry(root, &inside, &wanted, entries_max)? {
+            FoundFile::File(path) => inside = path,
             other => return Ok(other),
         }
     }
-    Ok(Found::File(inside))
+    Ok(FoundFile::File(inside))
 }
 
 /// Looks for `wanted` in the listing of a directory.
-fn entry(
+fn find_entry(
     root: &Dir,
     inside: &str,
     wanted: &str,
     entries_max: usize,
-) -> Result<Found, AuthorityError> {
-    let Some(listing) = listing(root, inside)? else {
-        return Ok(Found::Nothing);
+) -> Result<FoundFile, AuthorityError> {
+    let Some(listing) = open_listing(root, inside)? else {
+        return Ok(FoundFile::Nothing);
     };
     let mut exact = false;
     let mut twin = None;
@@ -105,28 +109,28 @@ fn entry(
         match name.to_str() {
             // The directory is too large for its listing: the file system decides if the file
             // exists, and names that differ in case are not looked for.
-            _ if looked == entries_max => return Ok(Found::File(format!("{inside}/{wanted}"))),
+            _ if looked == entries_max => return Ok(FoundFile::File(format!("{inside}/{wanted}"))),
             Some(name) if name == wanted => exact = true,
             Some(name) if name.eq_ignore_ascii_case(wanted) => twin = Some(name.to_owned()),
             Some(_) | None => {}
         }
     }
     Ok(match (exact, twin) {
-        (true, None) => Found::File(format!("{inside}/{wanted}")),
-        (true, Some(twin)) => Found::Twin(twin),
-        (false, _) => Found::Nothing,
+        (true, None) => FoundFile::File(format!("{inside}/{wanted}")),
+        (true, Some(twin)) => FoundFile::DiffersInCase(twin),
+        (false, _) => FoundFile::Nothing,
     })
 }
 
 /// Returns the first [`NAMES_MAX`] names below `root`, in byte order, among the first `entries_max`
 /// entries. Links to directories are not entered.
-pub(super) fn list(root: &Dir, entries_max: usize) -> Result<Vec<String>, AuthorityError> {
+pub(super) fn list_names(root: &Dir, entries_max: usize) -> Result<Vec<String>, AuthorityError> {
     let mut names = BTreeSet::new();
     let mut looked = 0;
     let mut waiting = vec![(String::new(), 0)];
     while let Some((prefix, depth)) = waiting.pop() {
         let inside = if prefix.is_empty() { "." } else { &prefix };
-        for entry in listing(root, inside)?.into_iter().flatten() {
+        for entry in open_listing(root, inside)?.into_iter().flatten() {
             let failed = |error| AuthorityError::from_io(inside, error);
             let entry = entry.map_err(failed)?;
             looked += 1;
@@ -146,11 +150,11 @@ pub(super) fn list(root: &Dir, entries_max: usize) -> Result<Vec<String>, Author
                 }
             };
             if entry.file_type().map_err(failed)?.is_dir() {
-                if depth + 1 < DEPTH_MAX && check(&path(file_name)).is_ok() {
+                if depth + 1 < DEPTH_MAX && check_name(&path(file_name)).is_ok() {
                     waiting.push((path(file_name), depth + 1));
                 }
-            } else if let Some(name) = stem.map(path).filter(|name| check(name).is_ok()) {
-                keep(&mut names, root, name);
+            } else if let Some(name) = stem.map(path).filter(|name| check_name(name).is_ok()) {
+                add_readable(&mut names, root, name);
             }
         }
     }
@@ -158,7 +162,7 @@ pub(super) fn list(root: &Dir, entries_max: usize) -> Result<Vec<String>, Author
 }
 
 /// Adds a name if its file can be read, and drops the last name if there are too many.
-fn keep(names: &mut BTreeSet<String>, root: &Dir, name: String) {
+fn add_readable(names: &mut BTreeSet<String>, root: &Dir, name: String) {
     let full = names.len() == NAMES_MAX;
     if full && names.last().is_some_and(|last| *last < name) {
         return;
@@ -176,7 +180,7 @@ fn keep(names: &mut BTreeSet<String>, root: &Dir, name: String) {
 }
 
 /// Opens the listing of a directory; `None` if the path is not a directory.
-fn listing(root: &Dir, inside: &str) -> Result<Option<ReadDir>, AuthorityError> {
+fn open_listing(root: &Dir, inside: &str) -> Result<Option<ReadDir>, AuthorityError> {
     match root
         .read_dir(inside)
         .map_err(|error| AuthorityError::from_io(inside, error))

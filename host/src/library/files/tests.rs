@@ -1,8 +1,8 @@
 //! The library over planted directories: documents, hostile names, hostile files.
 
 use super::*;
-use crate::authority::Project;
-use crate::policy::Preset;
+use crate::authority::ProjectDir;
+use crate::policy::PolicyPreset;
 use std::time::Duration;
 use tempfile::TempDir;
 
@@ -15,13 +15,13 @@ fn library(files: &[(&str, &str)]) -> (TempDir, FilesLibrary) {
         std::fs::create_dir_all(path.parent().expect("it has one")).expect("made");
         std::fs::write(path, content).expect("written");
     }
-    let library = reopened(&temp, Policy::preset(Preset::Local));
+    let library = reopen_library(&temp, Policy::preset(PolicyPreset::Local));
     (temp, library)
 }
 
-fn reopened(temp: &TempDir, policy: Policy) -> FilesLibrary {
-    let ai = Project::open_ambient(temp.path())
-        .and_then(|project| project.ai())
+fn reopen_library(temp: &TempDir, policy: Policy) -> FilesLibrary {
+    let ai = ProjectDir::open_ambient(temp.path())
+        .and_then(|project| project.ai_dir())
         .expect("it opens");
     let tool = ToolEntry {
         name: "read_file".to_owned(),
@@ -31,11 +31,11 @@ fn reopened(temp: &TempDir, policy: Policy) -> FilesLibrary {
         consent: false,
         timeout: Duration::from_secs(30),
     };
-    FilesLibrary::open(ai, policy, vec![tool], Environment::default())
+    FilesLibrary::open(ai, policy, vec![tool], EnvironmentSnapshot::default())
 }
 
 /// Returns the document, `none`, or the error as a sentence.
-fn shown(library: &FilesLibrary, kind: &str, name: &str) -> String {
+fn document_text(library: &FilesLibrary, kind: &str, name: &str) -> String {
     match library.get(kind, name) {
         Ok(documents) if documents.is_empty() => "none".to_owned(),
         Ok(documents) => documents.join(" "),
@@ -125,7 +125,11 @@ const DOCUMENTS: &[(&str, &str, &str)] = &[
 fn documents() {
     let (_temp, library) = library(FILES);
     for (kind, name, expected) in DOCUMENTS {
-        assert_eq!(shown(&library, kind, name), *expected, "{kind} {name}");
+        assert_eq!(
+            document_text(&library, kind, name),
+            *expected,
+            "{kind} {name}"
+        );
     }
     assert!(matches!(
         library.get("secrets", ""),
@@ -139,7 +143,7 @@ fn documents() {
 #[test]
 fn a_project_without_a_directory() {
     let temp = TempDir::new().expect("a temporary directory");
-    let library = reopened(&temp, Policy::preset(Preset::Strict));
+    let library = reopen_library(&temp, Policy::preset(PolicyPreset::Strict));
     for (kind, name, expected) in [
         ("directive", "", "none"),
         ("directive", "x", "none"),
@@ -147,19 +151,23 @@ fn a_project_without_a_directory() {
         ("settings", "coordination", "none"),
         ("settings", "preset", r#"{"name":"strict"}"#),
     ] {
-        assert_eq!(shown(&library, kind, name), expected, "{kind} {name}");
+        assert_eq!(
+            document_text(&library, kind, name),
+            expected,
+            "{kind} {name}"
+        );
     }
-    assert!(shown(&library, "model", "default").contains("gpt-4o-mini"));
-    assert!(library.script("x").is_err());
+    assert!(document_text(&library, "model", "default").contains("gpt-4o-mini"));
+    assert!(library.read_script("x").is_err());
 }
 
 /// A file is read again on each call.
 #[test]
 fn an_edit_is_seen() {
     let (temp, library) = library(&[("directives/a.md", "one")]);
-    assert!(shown(&library, "directive", "a").contains("one"));
+    assert!(document_text(&library, "directive", "a").contains("one"));
     std::fs::write(temp.path().join(".ai/directives/a.md"), "two").expect("written");
-    assert!(shown(&library, "directive", "a").contains("two"));
+    assert!(document_text(&library, "directive", "a").contains("two"));
 }
 
 const NO_NAMES: &[&str] = &[
@@ -240,9 +248,9 @@ fn names_that_are_no_names() {
                 "{name:?}: {error:?}"
             );
         }
-        assert_eq!(shown(&library, kind, &longest), "none");
+        assert_eq!(document_text(&library, kind, &longest), "none");
         assert!(
-            !shown(&library, kind, "").contains("con"),
+            !document_text(&library, kind, "").contains("con"),
             "a device's name is not listed"
         );
     }
@@ -320,17 +328,17 @@ fn files_that_are_not_what_they_should_be() {
         .count()
         == 2;
     for (kind, name, word) in BROKEN {
-        let found = shown(&library, kind, name);
+        let found = document_text(&library, kind, name);
         assert!(
             found.starts_with("error: ") && found.contains(word),
             "{kind} {name}: {found}"
         );
     }
-    assert!(shown(&library, "directive", "whole").len() > whole.len());
+    assert!(document_text(&library, "directive", "whole").len() > whole.len());
     if twins {
         for name in ["twin", "Twin"] {
             assert!(
-                shown(&library, "directive", name).contains("upper and lower case only"),
+                document_text(&library, "directive", name).contains("upper and lower case only"),
                 "{name}"
             );
         }
@@ -380,18 +388,21 @@ fn links_and_pipes() {
         ("pipe", if made { "not a regular file" } else { "none" }),
     ];
     for (name, word) in table {
-        let found = shown(&library, "directive", name);
+        let found = document_text(&library, "directive", name);
         assert!(
             found.contains(word) && !found.contains("hidden"),
             "{name}: {found}"
         );
     }
-    assert_eq!(shown(&library, "directive", ""), "hard inside real twice");
+    assert_eq!(
+        document_text(&library, "directive", ""),
+        "hard inside real twice"
+    );
 
     std::fs::remove_dir_all(temp.path().join(".ai/knowledge")).expect("removed");
     symlink(temp.path().join("dir"), temp.path().join(".ai/knowledge")).expect("linked");
-    assert!(shown(&library, "knowledge", "x").contains("symbolic link"));
-    assert!(shown(&library, "knowledge", "").contains("symbolic link"));
+    assert!(document_text(&library, "knowledge", "x").contains("symbolic link"));
+    assert!(document_text(&library, "knowledge", "").contains("symbolic link"));
 }
 
 #[test]
@@ -414,7 +425,7 @@ fn bounded_listing() {
     let deep = "d/".repeat(DEPTH_MAX);
     std::fs::create_dir_all(temp.path().join(".ai/knowledge").join(&deep)).expect("made");
     std::fs::write(temp.path().join(format!(".ai/knowledge/{deep}x.md")), "x").expect("written");
-    assert_eq!(shown(&library, "knowledge", ""), "none");
+    assert_eq!(document_text(&library, "knowledge", ""), "none");
 }
 
 #[test]
@@ -429,13 +440,13 @@ fn too_much() {
         file.set_len(bytes).expect("sized");
     };
     sized("config/models.yaml", yaml::TEXT_BYTES_MAX as u64 + 1);
-    assert!(shown(&library, "model", "x").contains("is larger than 262144 bytes"));
+    assert!(document_text(&library, "model", "x").contains("is larger than 262144 bytes"));
     sized("answers", SCRIPT_BYTES_MAX);
-    assert!(library.script("answers").is_ok());
+    assert!(library.read_script("answers").is_ok());
     sized("answers", SCRIPT_BYTES_MAX + 1);
     assert!(
         library
-            .script("answers")
+            .read_script("answers")
             .is_err_and(|error| error.to_string().contains("is larger than"))
     );
     library.entries_max = 5;
@@ -443,8 +454,8 @@ fn too_much() {
         let path = temp.path().join(format!(".ai/knowledge/{n}"));
         std::fs::File::create(path).expect("made");
     }
-    assert!(shown(&library, "knowledge", "a").contains("body"));
-    assert_eq!(shown(&library, "knowledge", "b"), "none");
+    assert!(document_text(&library, "knowledge", "a").contains("body"));
+    assert_eq!(document_text(&library, "knowledge", "b"), "none");
     let listed = library.get("knowledge", "").expect("listed");
     assert!(listed.is_empty() || listed == ["a"], "{listed:?}");
 }
@@ -464,7 +475,7 @@ fn scripts_and_policy() {
         .map(|spec| spec.file)
         .expect("defined");
     assert_eq!(
-        library.script(file.as_deref().unwrap_or_default()),
+        library.read_script(file.as_deref().unwrap_or_default()),
         Ok("[]".to_owned())
     );
     std::fs::write(temp.path().join("outside.json"), "hidden").expect("written");
@@ -478,21 +489,21 @@ fn scripts_and_policy() {
         "a\0b",
         "config/../../outside.json",
     ] {
-        let error = library.script(bad).expect_err(bad);
+        let error = library.read_script(bad).expect_err(bad);
         assert!(!format!("{error:?}").contains("hidden"), "{bad:?}");
     }
     let policy = "models: {b: {}}\nlimits: {spend: '1'}\ntools: [read_file]";
     let policy = Policy::parse(policy, "the policy").expect("it is a policy");
-    let restricted = reopened(&temp, policy);
-    assert_eq!(shown(&restricted, "model", ""), "b");
-    assert_eq!(shown(&restricted, "model", "c"), "none");
-    let refused = shown(&restricted, "model", "a");
+    let restricted = reopen_library(&temp, policy);
+    assert_eq!(document_text(&restricted, "model", ""), "b");
+    assert_eq!(document_text(&restricted, "model", "c"), "none");
+    let refused = document_text(&restricted, "model", "a");
     assert!(
         refused.contains("is not granted by the operator's policy, the policy"),
         "{refused}"
     );
     assert_eq!(
-        shown(&restricted, "settings", "policy"),
+        document_text(&restricted, "settings", "policy"),
         r#"{"limits":{"spend":"1"},"capabilities":["execute.tool.read_file"]}"#
     );
 }

@@ -9,23 +9,25 @@
 //! address for the two names that have one, and to this machine. A key that is written out in the
 //! table is the tenant's own and is not restricted.
 
-use super::{ModelTable, Origin, ProviderEntry, Wire};
+use super::{FieldOrigin, ModelTable, ProviderEntry, WireProtocol};
 use crate::authority;
 use crate::library::LibraryError;
-use crate::policy::{Address, AddressPrefix, NetworkReach, Policy, ProviderGrant, is_public};
+use crate::policy::{
+    AddressPrefix, NetworkReach, Policy, ProviderAddress, ProviderGrant, is_public,
+};
 use std::collections::BTreeMap;
 
 /// The provider grants of a policy.
 #[derive(Debug, Clone)]
-pub(super) struct Grants {
+pub(super) struct PolicyGrants {
     /// The policy's name.
     pub(super) policy: String,
     providers: BTreeMap<String, ProviderGrant>,
 }
 
-impl Grants {
+impl PolicyGrants {
     /// Returns the grants of a policy; `None` if it does not mention providers.
-    pub(super) fn of(policy: &Policy) -> Option<Self> {
+    pub(super) fn from_policy(policy: &Policy) -> Option<Self> {
         Some(Self {
             policy: policy.name.clone(),
             providers: policy.providers.clone()?,
@@ -45,16 +47,16 @@ impl ModelTable {
         let secrets = headers.map(|(_, text)| text.as_str());
         let secrets = secrets.chain(entry.key.as_deref());
         let variables: Vec<String> = secrets
-            .flat_map(|text| match Origin::of(Some(text)) {
-                Origin::Variables(names) => names,
-                Origin::Absent | Origin::Written => Vec::new(),
+            .flat_map(|text| match FieldOrigin::from_text(Some(text)) {
+                FieldOrigin::Variables(names) => names,
+                FieldOrigin::Absent | FieldOrigin::Written => Vec::new(),
             })
             .collect();
         let grants = self.grants.as_ref();
         let granted = grants.and_then(|grants| Some((grants, grants.providers.get(name)?)));
-        let problem = match (granted, Address::of_url(base_url)) {
+        let problem = match (granted, ProviderAddress::from_url(base_url)) {
             (Some((grants, grant)), address) => grant
-                .problem(
+                .find_problem(
                     entry.wire,
                     address.is_some().then_some(base_url),
                     &variables,
@@ -68,7 +70,7 @@ impl ModelTable {
                 }),
             (None, Some(address)) => variables
                 .iter()
-                .find_map(|variable| self.stranger(variable, &address))
+                .find_map(|variable| self.variable_problem(variable, &address))
                 .map(|problem| ("key", problem)),
             (None, None) => None,
         };
@@ -80,14 +82,16 @@ impl ModelTable {
 
     /// Returns the network addresses that the provider may be at. Called after
     /// [`Self::check_access`]: if a policy grants the provider, its address is a granted one.
-    pub(super) fn reach(
+    pub(super) fn permitted_reach(
         &self,
         name: &str,
         entry: &ProviderEntry,
         base_url: &str,
     ) -> Result<NetworkReach, LibraryError> {
-        let (Some(policy), Some(address)) = (&self.private_refused_by, Address::of_url(base_url))
-        else {
+        let (Some(policy), Some(address)) = (
+            &self.private_refused_by,
+            ProviderAddress::from_url(base_url),
+        ) else {
             return Ok(NetworkReach::Anywhere);
         };
         let grants = self.grants.as_ref();
@@ -111,15 +115,16 @@ impl ModelTable {
 
     /// Returns the reason why the value of this variable may not be sent to this address, if no
     /// policy grants the provider.
-    fn stranger(&self, variable: &str, address: &Address) -> Option<String> {
+    fn variable_problem(&self, variable: &str, address: &ProviderAddress) -> Option<String> {
         let stem = variable.strip_suffix(authority::KEY_SUFFIX)?;
         let own = match stem {
-            "OPENAI" => Wire::OpenAi.base_url(),
-            "ANTHROPIC" => Wire::Anthropic.base_url(),
+            "OPENAI" => WireProtocol::OpenAi.default_base_url(),
+            "ANTHROPIC" => WireProtocol::Anthropic.default_base_url(),
             _ => None,
         };
         let set = format!("{stem}{}", authority::ADDRESS_SUFFIX);
-        let is = |url: Option<&str>| url.and_then(Address::of_url).as_ref() == Some(address);
+        let is =
+            |url: Option<&str>| url.and_then(ProviderAddress::from_url).as_ref() == Some(address);
         if address.is_loopback() || is(own) || is(self.environment.get(&set)) {
             return None;
         }
@@ -133,9 +138,9 @@ impl ModelTable {
 
 impl ProviderGrant {
     /// Returns the field that asks for more than is granted, and the problem.
-    fn problem(
+    fn find_problem(
         &self,
-        wire: Wire,
+        wire: WireProtocol,
         base_url: Option<&str>,
         variables: &[String],
     ) -> Option<(&'static str, String)> {
@@ -151,7 +156,7 @@ impl ProviderGrant {
                 false => hosts.join(", "),
             };
             // The path is not shown, because it may hold the value of a variable.
-            let address = Address::of_url(base_url)?;
+            let address = ProviderAddress::from_url(base_url)?;
             let of_path = match self.hosts.iter().any(|prefix| prefix.is_on(&address)) {
                 true => "with this path is not below",
                 false => "is not",

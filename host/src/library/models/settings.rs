@@ -1,10 +1,10 @@
 //! Settings of a provider's entry for the protocol of its servers, and the options of a model.
 
-use super::Wire;
-use super::read::{Path, Reader};
+use super::WireProtocol;
+use super::table_reader::{ConfigReader, KeyPath};
 use crate::authority;
-use crate::library::{LibraryError, front};
-use crate::models::dialect::{ANTHROPIC, DIALECTS, Dialect, OutputField, ReturnThinking};
+use crate::library::{LibraryError, front_matter};
+use crate::models::dialect::{ANTHROPIC, DIALECTS, OutputField, ReturnThinking, ServerDialect};
 use serde_json::{Map, Value};
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ const FIELDS_MAX: usize = 32;
 const OPTIONS_BYTES_MAX: usize = 16 << 10;
 
 /// The keys of a provider over HTTP, after `wire`.
-pub(super) const KEYS: [&str; 10] = [
+pub(super) const PROVIDER_KEYS: [&str; 10] = [
     "base_url",
     "key",
     "dialect",
@@ -30,7 +30,7 @@ pub(super) const KEYS: [&str; 10] = [
 ];
 
 /// Fields of a request that the runner or the wire sets, so that no option may.
-const OWN_FIELDS: [&str; 11] = [
+const RESERVED_FIELDS: [&str; 11] = [
     "model",
     "messages",
     "system",
@@ -68,7 +68,7 @@ pub(super) const GRANTED_OPTIONS: [&str; 17] = [
 
 /// Timeouts of a provider, as far as its entry sets them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct ProviderTimes {
+pub struct TimeoutSettings {
     /// Time to make a connection.
     pub connect: Option<Duration>,
     /// Time until an answer begins.
@@ -97,16 +97,21 @@ pub struct ProviderSettings {
     /// Query parameters of the address.
     pub query: Vec<(String, String)>,
     /// Timeouts of calls.
-    pub times: ProviderTimes,
+    pub times: TimeoutSettings,
 }
 
 impl ProviderSettings {
     /// Returns the dialect of a provider at this address.
-    pub fn dialect(&self, wire: Wire, base_url: &str) -> Dialect {
-        let named = self.dialect.as_deref().and_then(Dialect::named);
+    pub fn dialect(&self, wire: WireProtocol, base_url: &str) -> ServerDialect {
+        let named = self
+            .dialect
+            .as_deref()
+            .and_then(ServerDialect::find_by_name);
         let mut dialect = match wire {
-            Wire::Anthropic => ANTHROPIC,
-            Wire::OpenAi | Wire::Scripted => named.unwrap_or_else(|| Dialect::of_address(base_url)),
+            WireProtocol::Anthropic => ANTHROPIC,
+            WireProtocol::OpenAi | WireProtocol::Scripted => {
+                named.unwrap_or_else(|| ServerDialect::for_address(base_url))
+            }
         };
         dialect.output_field = self.output_field.unwrap_or(dialect.output_field);
         dialect.stream_options = self.stream_options.unwrap_or(dialect.stream_options);
@@ -116,16 +121,16 @@ impl ProviderSettings {
     }
 }
 
-impl Reader<'_> {
+impl ConfigReader<'_> {
     /// Reads the settings of a provider's entry.
-    pub(super) fn settings(
+    pub(super) fn read_settings(
         &self,
         name: &str,
         table: &Map<String, Value>,
-        wire: Wire,
+        wire: WireProtocol,
     ) -> Result<ProviderSettings, LibraryError> {
         let at = |key| ["providers", name, key];
-        let only = |key: &str, of: Wire| match table.contains_key(key) && wire != of {
+        let only = |key: &str, of: WireProtocol| match table.contains_key(key) && wire != of {
             true => {
                 let problem = format!("{key} is a setting of the wire {}", of.as_str());
                 Err(self.invalid(&["providers", name, key], "", problem, None))
@@ -133,20 +138,20 @@ impl Reader<'_> {
             false => Ok(()),
         };
         for key in ["dialect", "max_tokens", "stream_options", "return_thinking"] {
-            only(key, Wire::OpenAi)?;
+            only(key, WireProtocol::OpenAi)?;
         }
-        only("cache", Wire::Anthropic)?;
-        let flag = |key: &'static str| self.flag(&at(key), table.get(key));
-        let headers = self.fields(&at("headers"), table.get("headers"))?;
+        only("cache", WireProtocol::Anthropic)?;
+        let flag = |key: &'static str| self.read_flag(&at(key), table.get(key));
+        let headers = self.read_fields(&at("headers"), table.get("headers"))?;
         for (header, value) in &headers {
             let path = ["providers", name, "headers", header];
-            self.variables(&path, Some(value), authority::KEY_SUFFIX)?;
+            self.check_variables(&path, Some(value), authority::KEY_SUFFIX)?;
         }
         Ok(ProviderSettings {
-            dialect: self.dialect_name(&at("dialect"), table)?,
-            output_field: self.word_of(&at("max_tokens"), table, "field", &OUTPUT_FIELDS)?,
+            dialect: self.read_dialect_name(&at("dialect"), table)?,
+            output_field: self.read_word(&at("max_tokens"), table, "field", &OUTPUT_FIELDS)?,
             stream_options: flag("stream_options")?,
-            return_thinking: self.word_of(
+            return_thinking: self.read_word(
                 &at("return_thinking"),
                 table,
                 "value",
@@ -154,27 +159,27 @@ impl Reader<'_> {
             )?,
             cache: flag("cache")?,
             headers,
-            query: self.query(name, table)?,
-            times: self.times(name, table.get("times"))?,
+            query: self.read_query(name, table)?,
+            times: self.read_times(name, table.get("times"))?,
         })
     }
 
-    fn dialect_name(
+    fn read_dialect_name(
         &self,
-        path: Path<'_>,
+        path: KeyPath<'_>,
         table: &Map<String, Value>,
     ) -> Result<Option<String>, LibraryError> {
         let names = DIALECTS.map(|dialect| dialect.name);
         match self.optional_text(path, table)? {
             None => Ok(None),
-            Some(word) => self.one_of(path, &word, "dialect", &names).map(Some),
+            Some(word) => self.check_word(path, &word, "dialect", &names).map(Some),
         }
     }
 
     /// Reads one of a few words and returns its value.
-    fn word_of<T: Copy>(
+    fn read_word<T: Copy>(
         &self,
-        path: Path<'_>,
+        path: KeyPath<'_>,
         table: &Map<String, Value>,
         noun: &str,
         words: &[(&'static str, T)],
@@ -183,38 +188,45 @@ impl Reader<'_> {
             return Ok(None);
         };
         let known: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
-        let word = self.one_of(path, &word, noun, &known)?;
+        let word = self.check_word(path, &word, noun, &known)?;
         let found = words.iter().find(|(known, _)| *known == word);
         Ok(found.map(|(_, value)| *value))
     }
 
-    fn flag(&self, path: Path<'_>, value: Option<&Value>) -> Result<Option<bool>, LibraryError> {
+    fn read_flag(
+        &self,
+        path: KeyPath<'_>,
+        value: Option<&Value>,
+    ) -> Result<Option<bool>, LibraryError> {
         match value {
             None | Some(Value::Null) => Ok(None),
             Some(Value::Bool(flag)) => Ok(Some(*flag)),
             Some(other) => {
-                let problem = format!("true or false is needed here, not {}", front::kind(other));
+                let problem = format!(
+                    "true or false is needed here, not {}",
+                    front_matter::value_noun(other)
+                );
                 Err(self.invalid(path, "", problem, None))
             }
         }
     }
 
     /// Reads names and texts. A number is used as it is written.
-    fn fields(
+    fn read_fields(
         &self,
-        path: Path<'_>,
+        path: KeyPath<'_>,
         value: Option<&Value>,
     ) -> Result<Vec<(String, String)>, LibraryError> {
         let table = match value {
             None | Some(Value::Null) => return Ok(Vec::new()),
-            Some(value) => self.object(path, value)?,
+            Some(value) => self.expect_object(path, value)?,
         };
-        self.bound(path, table.len())?;
+        self.check_count(path, table.len())?;
         let text = |name: &str, value: &Value| match value {
             Value::Number(number) => Ok(number.to_string()),
             value => {
                 let path = [path, &[name]].concat();
-                self.text(&path, value).map(str::to_owned)
+                self.expect_text(&path, value).map(str::to_owned)
             }
         };
         table
@@ -224,12 +236,12 @@ impl Reader<'_> {
     }
 
     /// Reads query parameters. They appear in logs of servers, so they may not contain variables.
-    fn query(
+    fn read_query(
         &self,
         name: &str,
         table: &Map<String, Value>,
     ) -> Result<Vec<(String, String)>, LibraryError> {
-        let query = self.fields(&["providers", name, "query"], table.get("query"))?;
+        let query = self.read_fields(&["providers", name, "query"], table.get("query"))?;
         match query.iter().find(|(_, value)| value.contains("${")) {
             None => Ok(query),
             Some((key, _)) => {
@@ -239,7 +251,7 @@ impl Reader<'_> {
         }
     }
 
-    fn bound(&self, path: Path<'_>, count: usize) -> Result<(), LibraryError> {
+    fn check_count(&self, path: KeyPath<'_>, count: usize) -> Result<(), LibraryError> {
         match count > FIELDS_MAX {
             true => {
                 let problem = format!("there are {count}; the most is {FIELDS_MAX}");
@@ -249,16 +261,21 @@ impl Reader<'_> {
         }
     }
 
-    fn times(&self, name: &str, value: Option<&Value>) -> Result<ProviderTimes, LibraryError> {
-        let path: Path<'_> = &["providers", name, "times"];
+    fn read_times(
+        &self,
+        name: &str,
+        value: Option<&Value>,
+    ) -> Result<TimeoutSettings, LibraryError> {
+        let path: KeyPath<'_> = &["providers", name, "times"];
         let table = match value {
-            None | Some(Value::Null) => return Ok(ProviderTimes::default()),
-            Some(value) => self.object(path, value)?,
+            None | Some(Value::Null) => return Ok(TimeoutSettings::default()),
+            Some(value) => self.expect_object(path, value)?,
         };
-        self.known(path, table, &["connect", "answer", "idle", "whole"])?;
-        let time =
-            |key: &'static str| self.seconds(&["providers", name, "times", key], table.get(key));
-        Ok(ProviderTimes {
+        self.check_keys(path, table, &["connect", "answer", "idle", "whole"])?;
+        let time = |key: &'static str| {
+            self.read_seconds(&["providers", name, "times", key], table.get(key))
+        };
+        Ok(TimeoutSettings {
             connect: time("connect")?,
             answer: time("answer")?,
             idle: time("idle")?,
@@ -267,9 +284,9 @@ impl Reader<'_> {
     }
 
     /// Reads a time in seconds, above zero.
-    fn seconds(
+    fn read_seconds(
         &self,
-        path: Path<'_>,
+        path: KeyPath<'_>,
         value: Option<&Value>,
     ) -> Result<Option<Duration>, LibraryError> {
         let value = match value {
@@ -288,18 +305,21 @@ impl Reader<'_> {
     }
 
     /// Reads the options of a model: fields that are added to the body of its requests.
-    pub(super) fn options(
+    pub(super) fn read_options(
         &self,
         model: &str,
         value: Option<&Value>,
     ) -> Result<Map<String, Value>, LibraryError> {
-        let path: Path<'_> = &["models", model, "options"];
+        let path: KeyPath<'_> = &["models", model, "options"];
         let table = match value {
             None | Some(Value::Null) => return Ok(Map::new()),
-            Some(value) => self.object(path, value)?,
+            Some(value) => self.expect_object(path, value)?,
         };
-        self.bound(path, table.len())?;
-        if let Some(own) = table.keys().find(|key| OWN_FIELDS.contains(&key.as_str())) {
+        self.check_count(path, table.len())?;
+        if let Some(own) = table
+            .keys()
+            .find(|key| RESERVED_FIELDS.contains(&key.as_str()))
+        {
             let problem = format!("{own} is set by threadkeep itself and is no option");
             let path = ["models", model, "options", own];
             return Err(self.invalid(&path, own, problem, None));

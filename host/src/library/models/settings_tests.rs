@@ -1,7 +1,7 @@
 //! Model options under a policy.
 
 use super::super::ModelTable;
-use crate::authority::Environment;
+use crate::authority::EnvironmentSnapshot;
 use crate::policy::Policy;
 
 /// Symptom: a tenant's `options` chose another model, a dearer service or more replies than one.
@@ -14,8 +14,8 @@ fn options_that_choose_models_or_money_are_refused_under_a_policy() {
             "providers: {{p: {{wire: openai, base_url: \"http://127.0.0.1/v1\"}}}}\n\
              models: {{m: {{provider: p, options: {options}}}}}\n"
         );
-        let table = ModelTable::load(Some(&text), Environment::default()).expect("a table");
-        table.restricted(&Policy::parse(policy, "the policy").expect("a policy"))
+        let table = ModelTable::load(Some(&text), EnvironmentSnapshot::default()).expect("a table");
+        table.restrict_to_policy(&Policy::parse(policy, "the policy").expect("a policy"))
     };
     for (options, policy, refused) in [
         ("{models: [dear]}", "preset: local", false),

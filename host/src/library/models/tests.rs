@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::models::dialect::{OutputField, ReturnThinking};
-use crate::policy::Preset;
+use crate::policy::PolicyPreset;
 
 const FILE: &str = r#"
 providers:
@@ -16,8 +16,8 @@ models:
 tiers: {default: gpt-4o-mini, fast: script}
 "#;
 
-fn environment(pairs: &[(&str, &str)]) -> Environment {
-    Environment::from_pairs(
+fn environment(pairs: &[(&str, &str)]) -> EnvironmentSnapshot {
+    EnvironmentSnapshot::from_pairs(
         pairs
             .iter()
             .map(|(name, value)| ((*name).to_owned(), (*value).to_owned())),
@@ -49,7 +49,7 @@ fn documents_for_the_guest() {
         assert_eq!(
             table
                 .resolve(name)
-                .map(|model| model.document().to_string())
+                .map(|model| model.to_document().to_string())
                 .as_deref(),
             Some(expected),
             "{name}"
@@ -70,7 +70,7 @@ fn documents_for_the_guest() {
 }
 
 /// Columns: variables, a provider's name, its address and key or a part of the error.
-type Case<'a> = (
+type ProviderCase<'a> = (
     &'a [(&'a str, &'a str)],
     &'a str,
     Result<(&'a str, Option<&'a str>), &'a str>,
@@ -84,7 +84,7 @@ const ALL: &[(&str, &str)] = &[
 
 const KEY: &[(&str, &str)] = &[("OPENAI_API_KEY", "sk-1")];
 
-const PROVIDERS: &[Case<'_>] = &[
+const PROVIDERS: &[ProviderCase<'_>] = &[
     (ALL, "openai", Ok(("https://models.test/v1", Some("sk-1")))),
     (ALL, "mine", Ok(("http://localhost:8000/v1", None))),
     (&[], "demo", Ok(("", None))),
@@ -153,7 +153,7 @@ fn providers() {
         match (provider, expected) {
             (Ok(provider), Ok((base_url, key))) => {
                 assert_eq!(provider.base_url, *base_url);
-                assert_eq!(provider.key.as_ref().map(Secret::expose), *key);
+                assert_eq!(provider.key.as_ref().map(SecretText::expose), *key);
                 assert!(!format!("{provider:?}").contains("sk-1"));
             }
             (Err(error), Err(word)) => {
@@ -182,9 +182,9 @@ fn providers() {
 }
 
 /// Columns: file, line of its fault, part of the sentence, suggested name.
-type Refused<'a> = (&'a str, usize, &'a str, Option<&'a str>);
+type RefusedTable<'a> = (&'a str, usize, &'a str, Option<&'a str>);
 
-const REFUSED: &[Refused<'_>] = &[
+const REFUSED: &[RefusedTable<'_>] = &[
     ("model: {}", 1, "not known here", Some("models")),
     ("- a", 1, "not a list", None),
     ("models: [a]", 1, "not a list", None),
@@ -363,16 +363,16 @@ const REFUSED_FIELDS: &[(&str, &str, Option<&str>)] = &[
 #[test]
 fn refusals() {
     for (text, line, word, near) in REFUSED {
-        refused(text, *line, word, *near);
+        check_refused(text, *line, word, *near);
     }
     for (field, word, near) in REFUSED_FIELDS {
         let text = format!("models:\n  m: {{provider: openai, output: 1, {field}}}\n");
-        refused(&text, 2, word, *near);
+        check_refused(&text, 2, word, *near);
     }
 }
 
-fn refused(text: &str, line: usize, word: &str, near: Option<&str>) {
-    let error = ModelTable::load(Some(text), Environment::default())
+fn check_refused(text: &str, line: usize, word: &str, near: Option<&str>) {
+    let error = ModelTable::load(Some(text), EnvironmentSnapshot::default())
         .map(|_| ())
         .expect_err(text);
     let LibraryError::Invalid {
@@ -384,14 +384,19 @@ fn refused(text: &str, line: usize, word: &str, near: Option<&str>) {
     else {
         panic!("{text:?}: {error:?}");
     };
-    assert_eq!(place, &format!("{PLACE}:{line}"), "{text:?}: {problem}");
+    assert_eq!(
+        place,
+        &format!("{TABLE_PLACE}:{line}"),
+        "{text:?}: {problem}"
+    );
     assert!(problem.contains(word), "{text:?}: {problem}");
     assert_eq!(nearest.as_deref(), near, "{text:?}: {problem}");
 }
 
 #[test]
 fn limits() {
-    let load = |text: String| ModelTable::load(Some(&text), Environment::default()).map(|_| ());
+    let load =
+        |text: String| ModelTable::load(Some(&text), EnvironmentSnapshot::default()).map(|_| ());
     let models = |n: usize| {
         "models:\n".to_owned()
             + &(0..n)
@@ -438,7 +443,7 @@ fn the_built_in_table() {
         );
         assert!(table.provider(&model.provider).is_ok(), "{name}");
     }
-    let empty = ModelTable::load(Some(""), Environment::default())
+    let empty = ModelTable::load(Some(""), EnvironmentSnapshot::default())
         .expect("an empty file is a table without models");
     assert!(empty.names().is_empty());
 }
@@ -449,19 +454,19 @@ fn policy(text: &str) -> Policy {
 
 #[test]
 fn what_the_operator_allows() {
-    let by_model = table(&[]).restricted(&policy("models: {script: {}}"));
+    let by_model = table(&[]).restrict_to_policy(&policy("models: {script: {}}"));
     assert_eq!(by_model.names(), ["fast", "script"]);
-    let by_provider = table(&[]).restricted(&policy("providers: {mine: {}}"));
+    let by_provider = table(&[]).restrict_to_policy(&policy("providers: {mine: {}}"));
     assert_eq!(by_provider.names(), ["meta/llama-3.1:8b"]);
     let error = by_provider.provider("demo").map(|_| ()).expect_err("gone");
     assert!(
         error.to_string().contains("the policy, does not grant it"),
         "{error}"
     );
-    let all = table(&[]).restricted(&Policy::preset(Preset::Local));
+    let all = table(&[]).restrict_to_policy(&Policy::preset(PolicyPreset::Local));
     assert_eq!(all.names(), table(&[]).names());
     let priced = policy("models: {script: {prices: {input: 7, output: 8}}, gpt-4o-mini: }");
-    let priced = table(&[]).restricted(&priced);
+    let priced = table(&[]).restrict_to_policy(&priced);
     let input = |name| {
         let prices = priced.model(name).and_then(|model| model.prices.clone());
         prices.map(|prices| prices.input)
@@ -518,9 +523,14 @@ fn how_a_provider_is_spoken_to_is_read() {
     let options = Value::from(spec.model_options["m"].clone()).to_string();
     assert_eq!(options, r#"{"temperature":0.20,"stop":["x"]}"#);
     let anthropic = load().provider("q").expect("it can be used");
-    assert!(!anthropic.settings.dialect(Wire::Anthropic, "").cache);
+    assert!(
+        !anthropic
+            .settings
+            .dialect(WireProtocol::Anthropic, "")
+            .cache
+    );
     let millis =
-        |table: &ModelTable, name| table.model(name).unwrap().document()["call_millis"].clone();
+        |table: &ModelTable, name| table.model(name).unwrap().to_document()["call_millis"].clone();
     assert_eq!(millis(&load(), "m"), 120_000);
     assert!(millis(&load(), "n").is_null());
     // An operator's times are upper bounds: they lengthen no time.
@@ -528,7 +538,7 @@ fn how_a_provider_is_spoken_to_is_read() {
         ("{idle_time: 0.25, call_time: 60}", 250, 60_000, 60_000),
         ("{idle_time: 900, call_time: 9000}", 500, 120_000, 3_600_000),
     ] {
-        let bounded = load().restricted(&policy(&format!("ceilings: {ceilings}")));
+        let bounded = load().restrict_to_policy(&policy(&format!("ceilings: {ceilings}")));
         let times = bounded.provider("p").unwrap().settings.times;
         assert_eq!(times.idle.unwrap().as_millis(), idle, "{ceilings}");
         assert_eq!(millis(&bounded, "m"), whole, "{ceilings}");
@@ -591,7 +601,7 @@ fn settings_that_mean_nothing_are_refused_by_name() {
         (model("7"), "options"),
         (model(&format!("{{a: {}}}", "x".repeat(20_000))), "bytes"),
     ] {
-        let table = ModelTable::load(Some(&text), Environment::default());
+        let table = ModelTable::load(Some(&text), EnvironmentSnapshot::default());
         let error = table.map(drop).expect_err(&text).to_string();
         assert!(error.contains(word), "{text}: {error}");
     }

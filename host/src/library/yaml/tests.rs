@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn shown(text: &str) -> String {
+fn value_text(text: &str) -> String {
     parse(text, 1).map_or_else(|error| format!("{error}"), |value| value.to_string())
 }
 
@@ -31,7 +31,7 @@ fn values() {
         ("url: http://x:1/y#z", r#"{"url":"http://x:1/y#z"}"#),
     ];
     for (text, expected) in table {
-        assert_eq!(shown(text), expected, "{text:?}");
+        assert_eq!(value_text(text), expected, "{text:?}");
     }
 }
 
@@ -78,7 +78,7 @@ fn scalars() {
         ("Infinity", "\"Infinity\""),
     ];
     for (text, expected) in table {
-        assert_eq!(shown(text), expected, "{text:?}");
+        assert_eq!(value_text(text), expected, "{text:?}");
     }
 }
 

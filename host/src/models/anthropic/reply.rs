@@ -4,19 +4,19 @@
 //! documentation requires. Four cases are always faults: an event that is not JSON, a delta without
 //! its block, an error event, and a stream that ends without a stop reason.
 
-use crate::models::http::classify::Fault;
+use crate::models::http::classify::ExchangeFault;
 use crate::models::http::finish::{add_reason, decide_finish, infer_finish_word};
 use crate::models::http::origin::CallOrigin;
-use crate::models::http::room::{Room, call_arguments};
-use crate::models::http::{self, Taken, number, said};
-use crate::models::{Block, Completion, Delta, OnDelta, Usage};
+use crate::models::http::reply_size::{ReplySize, call_arguments};
+use crate::models::http::{self, EventEffect, error_body, parse_count};
+use crate::models::{ModelCompletion, OnDelta, ReplyBlock, ReplyDelta, Usage};
 use serde_json::{Map, Value};
 
 /// Least bytes of a reply that make one token: English has four, code and other languages fewer.
 const TOKEN_BYTES: usize = 3;
 
 /// A content block of the wire that is being put together.
-enum Part {
+enum PartialBlock {
     Text(String),
     /// Thinking. `raw` is the provider's own object as `content_block_start` sent it; `text` and
     /// `signature` collect the deltas.
@@ -40,12 +40,12 @@ enum Part {
 
 /// The reply as far as its events have arrived.
 #[derive(Default)]
-pub(in crate::models) struct Reply {
+pub(in crate::models) struct AnthropicReply {
     /// Name of the provider; stored with blocks that go back to this provider alone.
     provider: String,
     /// In order of arrival, each with the index that deltas name.
-    parts: Vec<(u64, Part)>,
-    room: Room,
+    parts: Vec<(u64, PartialBlock)>,
+    room: ReplySize,
     finish: Option<String>,
     usage: Option<Usage>,
     /// True once `usage` holds the counts of the end of the reply.
@@ -58,40 +58,44 @@ pub(in crate::models) struct Reply {
     /// True once a message has begun.
     begun: bool,
     /// True once a second message has begun after the end of the first; its events are ignored.
-    past: bool,
+    ignores_rest: bool,
 }
 
-impl http::Reply for Reply {
-    fn take(&mut self, data: &str, on_delta: OnDelta<'_>) -> Result<Taken, Fault> {
+impl http::ReplyBuilder for AnthropicReply {
+    fn take_event(
+        &mut self,
+        data: &str,
+        on_delta: OnDelta<'_>,
+    ) -> Result<EventEffect, ExchangeFault> {
         // Some gateways end the stream with OpenAI's mark.
         if data.trim() == "[DONE]" {
             self.ended = true;
-            return Ok(Taken::Substance);
+            return Ok(EventEffect::Substance);
         }
-        let event: Value = serde_json::from_str(data).map_err(|_| Fault::BadChunk)?;
-        if let Some(said) = said::in_stream(&event, "type") {
-            self.count(&event["usage"], false);
-            return Err(Fault::StreamError(said));
+        let event: Value = serde_json::from_str(data).map_err(|_| ExchangeFault::BadChunk)?;
+        if let Some(said) = error_body::parse_stream_error(&event, "type") {
+            self.count_usage(&event["usage"], false);
+            return Err(ExchangeFault::StreamError(said));
         }
-        if event["type"] == "ping" || self.past {
-            return Ok(Taken::Nothing);
+        if event["type"] == "ping" || self.ignores_rest {
+            return Ok(EventEffect::Nothing);
         }
-        let before = self.room.taken();
-        let index = || event["index"].as_u64().ok_or(Fault::BadChunk);
-        match event["type"].as_str().ok_or(Fault::BadChunk)? {
+        let before = self.room.byte_count();
+        let index = || event["index"].as_u64().ok_or(ExchangeFault::BadChunk);
+        match event["type"].as_str().ok_or(ExchangeFault::BadChunk)? {
             "message_start" => {
-                if self.begin_message() {
-                    on_delta(Delta::Restarted);
+                if self.begin_block() {
+                    on_delta(ReplyDelta::Restarted);
                 }
-                if self.past {
-                    return Ok(Taken::Nothing);
+                if self.ignores_rest {
+                    return Ok(EventEffect::Nothing);
                 }
-                self.count(&event["message"]["usage"], false);
+                self.count_usage(&event["message"]["usage"], false);
             }
             "content_block_start" => self.begin(index()?, &event["content_block"], on_delta)?,
-            "content_block_delta" => self.add(index()?, &event["delta"], on_delta)?,
+            "content_block_delta" => self.apply_delta(index()?, &event["delta"], on_delta)?,
             "message_delta" => {
-                self.count(&event["usage"], true);
+                self.count_usage(&event["usage"], true);
                 let reason = event["delta"]["stop_reason"].as_str();
                 let reason = reason.filter(|reason| !reason.is_empty());
                 let reason = reason.map(str::to_owned);
@@ -100,19 +104,23 @@ impl http::Reply for Reply {
             "message_stop" => self.ended = true,
             _ => {}
         }
-        let grown = self.room.taken() > before || self.finish.is_some();
+        let grown = self.room.byte_count() > before || self.finish.is_some();
         Ok(if grown {
-            Taken::Substance
+            EventEffect::Substance
         } else {
-            Taken::Nothing
+            EventEffect::Nothing
         })
     }
 
-    fn take_whole(&mut self, answer: &Value, on_delta: OnDelta<'_>) -> Option<Result<(), Fault>> {
+    fn take_document(
+        &mut self,
+        answer: &Value,
+        on_delta: OnDelta<'_>,
+    ) -> Option<Result<(), ExchangeFault>> {
         let blocks = answer["content"].as_array()?;
         let mut blocks = (0..).zip(blocks);
         let taken = blocks.try_for_each(|(index, block)| self.begin(index, block, on_delta));
-        self.count(&answer["usage"], true);
+        self.count_usage(&answer["usage"], true);
         self.finish = answer["stop_reason"].as_str().map(str::to_owned);
         self.ended = true;
         Some(taken)
@@ -127,8 +135,8 @@ impl http::Reply for Reply {
     }
 
     fn text(&self) -> String {
-        let text = |(_, part): &(u64, Part)| match part {
-            Part::Text(text) => Some(text.clone()),
+        let text = |(_, part): &(u64, PartialBlock)| match part {
+            PartialBlock::Text(text) => Some(text.clone()),
             _ => None,
         };
         self.parts.iter().filter_map(text).collect()
@@ -138,38 +146,46 @@ impl http::Reply for Reply {
     /// initial value, so the bytes that have arrived since count at least. Thinking arrives
     /// shortened or not at all, so a reply with thinking has no known usage.
     fn usage(&self) -> Option<Usage> {
-        let thinks =
-            |(_, part): &(u64, Part)| matches!(part, Part::Thinking { .. } | Part::Redacted(_));
+        let thinks = |(_, part): &(u64, PartialBlock)| {
+            matches!(
+                part,
+                PartialBlock::Thinking { .. } | PartialBlock::Redacted(_)
+            )
+        };
         let usage = self.usage?;
         let all = |usage: Usage| Some(usage.plus(self.abandoned));
         if self.counted {
             return all(usage);
         }
-        let arrived = self.room.taken().div_ceil(TOKEN_BYTES) as u64;
+        let arrived = self.room.byte_count().div_ceil(TOKEN_BYTES) as u64;
         let output = usage.output.max(arrived);
         let thought = self.parts.iter().any(thinks);
         all(Usage { output, ..usage }).filter(|_| !thought)
     }
 
-    fn complete(&mut self) -> Result<Completion, Fault> {
-        let is_call = |(_, part): &(u64, Part)| matches!(part, Part::Call { .. });
+    fn complete(&mut self) -> Result<ModelCompletion, ExchangeFault> {
+        let is_call = |(_, part): &(u64, PartialBlock)| matches!(part, PartialBlock::Call { .. });
         let calls = self.parts.iter().any(is_call);
         let says = calls || !self.text().is_empty();
         let counted = self.usage.filter(|_| self.counted);
         let in_order = counted.filter(|_| self.ended && says);
         let inferred = in_order.map(|usage| infer_finish_word(usage, self.output_max));
-        let word = self.finish.take().or(inferred).ok_or(Fault::Unfinished)?;
+        let word = self
+            .finish
+            .take()
+            .or(inferred)
+            .ok_or(ExchangeFault::Unfinished)?;
         let finish = decide_finish(&word, calls)?;
         let cut = !matches!(finish.as_str(), "stop" | "tool_use");
         let parts = std::mem::take(&mut self.parts).into_iter().enumerate();
-        let blocks: Vec<Block> = parts
-            .filter_map(|(n, (_, part))| block(n, part, cut, &self.provider))
+        let blocks: Vec<ReplyBlock> = parts
+            .filter_map(|(n, (_, part))| finish_block(n, part, cut, &self.provider))
             .collect();
         // A count of zero input, or of zero output beside text, is not a count: the usage is
         // unknown.
         let is_known =
             |usage: &Usage| usage.total() > usage.output && (usage.output > 0 || blocks.is_empty());
-        Ok(Completion {
+        Ok(ModelCompletion {
             usage: counted
                 .filter(is_known)
                 .map(|usage| usage.plus(self.abandoned)),
@@ -180,9 +196,9 @@ impl http::Reply for Reply {
     }
 }
 
-impl Reply {
+impl AnthropicReply {
     /// Makes an empty reply of the provider of this name.
-    pub fn of(provider: &str, output_max: u64) -> Self {
+    pub fn new(provider: &str, output_max: u64) -> Self {
         Self {
             provider: provider.to_owned(),
             output_max,
@@ -193,9 +209,9 @@ impl Reply {
     /// Handles a `message_start`. A router that fails over begins a second message in the same
     /// stream. If the first one was not whole, its content is dropped and true is returned; if it
     /// was whole, the second one is ignored. The usage of a dropped message still counts.
-    fn begin_message(&mut self) -> bool {
+    fn begin_block(&mut self) -> bool {
         if self.finish.is_some() {
-            self.past = true;
+            self.ignores_rest = true;
             return false;
         }
         let another = std::mem::replace(&mut self.begun, true);
@@ -208,109 +224,119 @@ impl Reply {
         another
     }
 
-    fn begin(&mut self, index: u64, block: &Value, on_delta: OnDelta<'_>) -> Result<(), Fault> {
-        self.room.block()?;
+    fn begin(
+        &mut self,
+        index: u64,
+        block: &Value,
+        on_delta: OnDelta<'_>,
+    ) -> Result<(), ExchangeFault> {
+        self.room.add_block()?;
         let word = |field: &str| block[field].as_str().unwrap_or_default().to_owned();
-        let part = match block["type"].as_str().ok_or(Fault::BadChunk)? {
-            "text" => Part::Text(String::new()),
+        let part = match block["type"].as_str().ok_or(ExchangeFault::BadChunk)? {
+            "text" => PartialBlock::Text(String::new()),
             "thinking" => {
                 let raw = block.as_object().cloned().unwrap_or_default();
                 self.room
-                    .bytes(Value::from(raw.clone()).to_string().len())?;
-                Part::Thinking {
+                    .add_bytes(Value::from(raw.clone()).to_string().len())?;
+                PartialBlock::Thinking {
                     raw,
                     text: String::new(),
                     signature: word("signature"),
                 }
             }
             "redacted_thinking" => {
-                self.room.bytes(block.to_string().len())?;
-                Part::Redacted(block.clone())
+                self.room.add_bytes(block.to_string().len())?;
+                PartialBlock::Redacted(block.clone())
             }
             "tool_use" => {
                 let (id, name) = (word("id"), word("name"));
                 let input = block["input"].as_object().filter(|input| !input.is_empty());
                 let whole = input.map(|_| block["input"].to_string());
                 let input = whole.as_ref().map_or(0, String::len);
-                self.room.bytes(id.len() + name.len() + input)?;
-                on_delta(Delta::ToolUse(name.clone()));
-                Part::Call {
+                self.room.add_bytes(id.len() + name.len() + input)?;
+                on_delta(ReplyDelta::ToolUse(name.clone()));
+                PartialBlock::Call {
                     id,
                     name,
                     arguments: String::new(),
                     whole,
                 }
             }
-            _ => Part::Other,
+            _ => PartialBlock::Other,
         };
         self.parts.push((index, part));
         // Some servers put text into the start of a block that others send as its first delta.
-        self.say(index, word("text"), word("thinking"), on_delta)
+        self.append_text(index, word("text"), word("thinking"), on_delta)
     }
 
-    fn add(&mut self, index: u64, delta: &Value, on_delta: OnDelta<'_>) -> Result<(), Fault> {
-        let word = |field: &str| delta[field].as_str().ok_or(Fault::BadChunk);
-        let kind = delta["type"].as_str().ok_or(Fault::BadChunk)?;
-        match (kind, self.part(index)?) {
-            (_, Part::Other) => Ok(()),
-            ("text_delta", Part::Text(_)) => {
+    fn apply_delta(
+        &mut self,
+        index: u64,
+        delta: &Value,
+        on_delta: OnDelta<'_>,
+    ) -> Result<(), ExchangeFault> {
+        let word = |field: &str| delta[field].as_str().ok_or(ExchangeFault::BadChunk);
+        let kind = delta["type"].as_str().ok_or(ExchangeFault::BadChunk)?;
+        match (kind, self.find_block(index)?) {
+            (_, PartialBlock::Other) => Ok(()),
+            ("text_delta", PartialBlock::Text(_)) => {
                 let text = word("text")?.to_owned();
-                self.say(index, text, String::new(), on_delta)
+                self.append_text(index, text, String::new(), on_delta)
             }
-            ("thinking_delta", Part::Thinking { .. }) => {
+            ("thinking_delta", PartialBlock::Thinking { .. }) => {
                 let text = word("thinking")?.to_owned();
-                self.say(index, String::new(), text, on_delta)
+                self.append_text(index, String::new(), text, on_delta)
             }
-            ("signature_delta", Part::Thinking { signature, .. }) => {
+            ("signature_delta", PartialBlock::Thinking { signature, .. }) => {
                 word("signature")?.clone_into(signature);
                 let bytes = signature.len();
-                self.room.bytes(bytes)
+                self.room.add_bytes(bytes)
             }
-            ("input_json_delta", Part::Call { arguments, .. }) => {
+            ("input_json_delta", PartialBlock::Call { arguments, .. }) => {
                 let more = word("partial_json")?;
                 arguments.push_str(more);
-                self.room.bytes(more.len())
+                self.room.add_bytes(more.len())
             }
             ("text_delta" | "thinking_delta" | "signature_delta" | "input_json_delta", _) => {
-                Err(Fault::BadChunk)
+                Err(ExchangeFault::BadChunk)
             }
             _ => Ok(()),
         }
     }
 
     /// Appends text or thinking to a block and reports the delta.
-    fn say(
+    fn append_text(
         &mut self,
         index: u64,
         said: String,
         thought: String,
         on_delta: OnDelta<'_>,
-    ) -> Result<(), Fault> {
-        self.room.bytes(said.len() + thought.len())?;
-        match self.part(index)? {
-            Part::Text(text) if !said.is_empty() => {
+    ) -> Result<(), ExchangeFault> {
+        self.room.add_bytes(said.len() + thought.len())?;
+        match self.find_block(index)? {
+            PartialBlock::Text(text) if !said.is_empty() => {
                 text.push_str(&said);
-                on_delta(Delta::Text(said));
+                on_delta(ReplyDelta::Text(said));
             }
-            Part::Thinking { text, .. } if !thought.is_empty() => {
+            PartialBlock::Thinking { text, .. } if !thought.is_empty() => {
                 text.push_str(&thought);
-                on_delta(Delta::Thinking(thought));
+                on_delta(ReplyDelta::Thinking(thought));
             }
             _ => {}
         }
         Ok(())
     }
 
-    fn part(&mut self, index: u64) -> Result<&mut Part, Fault> {
+    fn find_block(&mut self, index: u64) -> Result<&mut PartialBlock, ExchangeFault> {
         let mut newest = self.parts.iter_mut().rev();
         let found = newest.find(|(known, _)| *known == index);
-        found.map(|(_, part)| part).ok_or(Fault::BadChunk)
+        found.map(|(_, part)| part).ok_or(ExchangeFault::BadChunk)
     }
 
     /// Reads reported usage. Counts only grow, because a later event may leave some out. `last`
     /// marks the counts of the end.
-    fn count(&mut self, usage: &Value, last: bool) {
-        let count = |path: &str| usage.pointer(path).and_then(number);
+    fn count_usage(&mut self, usage: &Value, last: bool) {
+        let count = |path: &str| usage.pointer(path).and_then(parse_count);
         let (input, output) = (count("/input_tokens"), count("/output_tokens"));
         if input.is_none() && output.is_none() {
             return;
@@ -331,23 +357,23 @@ impl Reply {
 }
 
 /// Converts a block to the normal form; `None` if it has no content.
-fn block(n: usize, part: Part, cut: bool, provider: &str) -> Option<Block> {
+fn finish_block(n: usize, part: PartialBlock, cut: bool, provider: &str) -> Option<ReplyBlock> {
     match part {
-        Part::Text(text) => (!text.is_empty()).then_some(Block::Text { text }),
-        Part::Thinking {
+        PartialBlock::Text(text) => (!text.is_empty()).then_some(ReplyBlock::Text { text }),
+        PartialBlock::Thinking {
             raw,
             text,
             signature,
         } => {
             let signed = !signature.is_empty();
-            let raw = signed.then(|| own(raw, &text, signature));
-            (signed || !text.is_empty()).then_some(Block::Thinking { text, raw })
+            let raw = signed.then(|| signed_thinking(raw, &text, signature));
+            (signed || !text.is_empty()).then_some(ReplyBlock::Thinking { text, raw })
         }
-        Part::Redacted(raw) => Some(Block::Thinking {
+        PartialBlock::Redacted(raw) => Some(ReplyBlock::Thinking {
             text: String::new(),
             raw: Some(raw.to_string()),
         }),
-        Part::Call {
+        PartialBlock::Call {
             id,
             name,
             arguments,
@@ -359,7 +385,7 @@ fn block(n: usize, part: Part, cut: bool, provider: &str) -> Option<Block> {
                 id: id.clone(),
                 ..CallOrigin::default()
             };
-            Some(Block::ToolUse {
+            Some(ReplyBlock::ToolUse {
                 raw: (!id.is_empty()).then(|| origin.write()),
                 id: if id.is_empty() {
                     format!("call_{n}")
@@ -370,13 +396,13 @@ fn block(n: usize, part: Part, cut: bool, provider: &str) -> Option<Block> {
                 arguments: call_arguments(written, cut),
             })
         }
-        Part::Other => None,
+        PartialBlock::Other => None,
     }
 }
 
 /// Returns the provider's own thinking block as JSON, as a reply that is no stream has it: every
 /// field of its start, and the text and signature that arrived since.
-fn own(mut raw: Map<String, Value>, text: &str, signature: String) -> String {
+fn signed_thinking(mut raw: Map<String, Value>, text: &str, signature: String) -> String {
     raw.insert("thinking".to_owned(), text.into());
     raw.insert("signature".to_owned(), signature.into());
     Value::from(raw).to_string()

@@ -1,24 +1,30 @@
 //! Replies and faults that events of a stream make.
 
 use super::*;
-use crate::models::http::Reply as _;
+use crate::models::http::ReplyBuilder as _;
 use crate::models::http::classify;
 use crate::models::{BLOCKS_MAX, REPLY_BYTES_MAX};
 use serde_json::json;
 use std::sync::Mutex;
 
-fn read_all(events: &[Value]) -> (Reply, Result<Completion, Fault>, Vec<Delta>) {
+fn read_all(
+    events: &[Value],
+) -> (
+    AnthropicReply,
+    Result<ModelCompletion, ExchangeFault>,
+    Vec<ReplyDelta>,
+) {
     let deltas = Mutex::new(Vec::new());
     let on_delta = |delta| deltas.lock().unwrap().push(delta);
-    let mut reply = Reply::of("p", 1_000);
+    let mut reply = AnthropicReply::new("p", 1_000);
     let taken = events
         .iter()
-        .try_for_each(|event| reply.take(&event.to_string(), &on_delta).map(drop));
+        .try_for_each(|event| reply.take_event(&event.to_string(), &on_delta).map(drop));
     let result = taken.and_then(|()| reply.complete());
     (reply, result, deltas.into_inner().unwrap())
 }
 
-fn read(events: &[Value]) -> Result<Completion, Fault> {
+fn read(events: &[Value]) -> Result<ModelCompletion, ExchangeFault> {
     read_all(events).1
 }
 
@@ -62,8 +68,8 @@ fn stop(reason: &str) -> Value {
         "usage": {"output_tokens": 90}})
 }
 
-fn call(id: &str, arguments: &str) -> Block {
-    Block::ToolUse {
+fn call(id: &str, arguments: &str) -> ReplyBlock {
+    ReplyBlock::ToolUse {
         id: id.into(),
         name: "read".into(),
         arguments: arguments.into(),
@@ -77,24 +83,24 @@ const ANSWER: &str = include_str!("answer.txt");
 
 #[tokio::test]
 async fn an_answer_cut_at_every_byte_is_the_same() {
-    let (whole, deltas) = http::replay(Reply::of("p", 1_000), vec![ANSWER.into()]).await;
+    let (whole, deltas) = http::replay(AnthropicReply::new("p", 1_000), vec![ANSWER.into()]).await;
     let whole = whole.unwrap();
     assert_eq!(whole.finish, "tool_use");
     assert_eq!(
         whole.blocks,
         [
-            Block::Thinking {
+            ReplyBlock::Thinking {
                 text: "Zwei Dateien – \"a\"?".into(),
                 raw: Some(
                     r#"{"type":"thinking","thinking":"Zwei Dateien – \"a\"?","signature":"EqQB/+=="}"#
                         .into()
                 ),
             },
-            Block::Thinking {
+            ReplyBlock::Thinking {
                 text: String::new(),
                 raw: Some(r#"{"type":"redacted_thinking","data":"AAEC"}"#.into()),
             },
-            Block::Text {
+            ReplyBlock::Text {
                 text: "Grüße 🙂".into()
             },
             call("toolu_1", r#"{"path": "ä.txt"}"#),
@@ -111,32 +117,39 @@ async fn an_answer_cut_at_every_byte_is_the_same() {
             reasoning: 40
         })
     );
-    let told =
-        |wanted: fn(&Delta) -> Option<&str>| deltas.iter().filter_map(wanted).collect::<String>();
+    let told = |wanted: fn(&ReplyDelta) -> Option<&str>| {
+        deltas.iter().filter_map(wanted).collect::<String>()
+    };
     assert_eq!(
-        told(|delta| matches!(delta, Delta::Text(_)).then(|| said(delta))),
+        told(|delta| matches!(delta, ReplyDelta::Text(_)).then(|| delta_text(delta))),
         "Grüße 🙂"
     );
     assert_eq!(
-        told(|delta| matches!(delta, Delta::ToolUse(_)).then(|| said(delta))),
+        told(|delta| matches!(delta, ReplyDelta::ToolUse(_)).then(|| delta_text(delta))),
         "readread"
     );
     let bytes = ANSWER.as_bytes();
     for at in 0..bytes.len() {
         let (first, second) = bytes.split_at(at);
-        let (got, again) =
-            http::replay(Reply::of("p", 1_000), vec![first.into(), second.into()]).await;
+        let (got, again) = http::replay(
+            AnthropicReply::new("p", 1_000),
+            vec![first.into(), second.into()],
+        )
+        .await;
         assert_eq!((got, &again), (Ok(whole.clone()), &deltas), "cut at {at}");
     }
     let single = bytes.iter().map(|byte| vec![*byte]).collect();
     assert_eq!(
-        http::replay(Reply::of("p", 1_000), single).await.0,
+        http::replay(AnthropicReply::new("p", 1_000), single)
+            .await
+            .0,
         Ok(whole)
     );
 }
 
-fn said(delta: &Delta) -> &str {
-    let (Delta::Text(text) | Delta::Thinking(text) | Delta::ToolUse(text)) = delta else {
+fn delta_text(delta: &ReplyDelta) -> &str {
+    let (ReplyDelta::Text(text) | ReplyDelta::Thinking(text) | ReplyDelta::ToolUse(text)) = delta
+    else {
         panic!("a reply tells of nothing else: {delta:?}");
     };
     text
@@ -147,10 +160,13 @@ async fn an_answer_that_ends_before_its_stop_reason_is_none() {
     let reason = ANSWER.find("event: message_delta").unwrap();
     let whole = ANSWER[reason..].find("\n\n").unwrap() + reason + 2;
     for at in 0..ANSWER.len() {
-        let (got, _) =
-            http::replay(Reply::of("p", 1_000), vec![ANSWER.as_bytes()[..at].into()]).await;
+        let (got, _) = http::replay(
+            AnthropicReply::new("p", 1_000),
+            vec![ANSWER.as_bytes()[..at].into()],
+        )
+        .await;
         if at < whole {
-            assert_eq!(got, Err(Fault::Unfinished), "cut at {at}");
+            assert_eq!(got, Err(ExchangeFault::Unfinished), "cut at {at}");
         } else {
             assert_eq!(
                 got.unwrap().usage.map(|usage| usage.output),
@@ -214,7 +230,7 @@ fn thinking_without_a_signature_is_read_and_not_kept_for_sending() {
     };
     let more = delta(0, json!({"type": "thinking_delta", "thinking": "hm"}));
     let signed = delta(0, json!({"type": "signature_delta", "signature": "s"}));
-    let block = |text: &str, raw: Option<&str>| Block::Thinking {
+    let block = |text: &str, raw: Option<&str>| ReplyBlock::Thinking {
         text: text.into(),
         raw: raw.map(str::to_owned),
     };
@@ -246,44 +262,50 @@ fn what_nobody_asked_for_is_passed_over() {
         stop("end_turn"),
     ];
     let (_, completion, deltas) = read_all(&events);
-    let hello = Block::Text {
+    let hello = ReplyBlock::Text {
         text: "Hello".into(),
     };
     assert_eq!(completion.unwrap().blocks, [hello]);
     assert_eq!(
         deltas,
-        [Delta::Text("Hel".into()), Delta::Text("lo".into())]
+        [
+            ReplyDelta::Text("Hel".into()),
+            ReplyDelta::Text("lo".into())
+        ]
     );
 }
 
 #[test]
 fn what_is_not_a_reply() {
     let error = |kind: &str| json!({"type": "error", "error": {"type": kind, "message": "m"}});
-    let said = classify::Said {
+    let said = classify::ProviderError {
         r#type: "overloaded_error".into(),
         message: "m".into(),
-        ..classify::Said::default()
+        ..classify::ProviderError::default()
     };
     let bare = json!({"type": "error"});
     for (event, want) in [
-        (error("overloaded_error"), Fault::StreamError(said)),
-        (bare, Fault::StreamError(classify::Said::default())),
-        (stop("tool_use"), Fault::CallsMissing),
-        (stop(""), Fault::Unfinished),
-        (json!({"type": "message_stop"}), Fault::Unfinished),
-        (json!([]), Fault::BadChunk),
-        (json!({"index": 0}), Fault::BadChunk),
-        (text(1, "x"), Fault::BadChunk),
-        (arguments(0, "{}"), Fault::BadChunk),
+        (error("overloaded_error"), ExchangeFault::StreamError(said)),
+        (
+            bare,
+            ExchangeFault::StreamError(classify::ProviderError::default()),
+        ),
+        (stop("tool_use"), ExchangeFault::CallsMissing),
+        (stop(""), ExchangeFault::Unfinished),
+        (json!({"type": "message_stop"}), ExchangeFault::Unfinished),
+        (json!([]), ExchangeFault::BadChunk),
+        (json!({"index": 0}), ExchangeFault::BadChunk),
+        (text(1, "x"), ExchangeFault::BadChunk),
+        (arguments(0, "{}"), ExchangeFault::BadChunk),
         (
             delta(0, json!({"type": "text_delta", "text": 1})),
-            Fault::BadChunk,
+            ExchangeFault::BadChunk,
         ),
         (
             delta(0, json!({"type": "signature_delta", "signature": "s"})),
-            Fault::BadChunk,
+            ExchangeFault::BadChunk,
         ),
-        (begin(1, json!({})), Fault::BadChunk),
+        (begin(1, json!({})), ExchangeFault::BadChunk),
     ] {
         let events = [start(), begin_text(0), text(0, "x"), event.clone()];
         assert_eq!(read(&events), Err(want), "{event}");
@@ -356,7 +378,7 @@ fn a_reply_is_bounded() {
         let one = read(&[first.clone(), more.clone(), stop("end_turn")]);
         assert!(one.is_ok(), "{one:?}");
         let three = [first, more.clone(), more.clone(), more];
-        assert_eq!(read(&three), Err(Fault::TooLarge));
+        assert_eq!(read(&three), Err(ExchangeFault::TooLarge));
     };
     too_large(begin_text(0), more("text_delta", "text"));
     too_large(thinking(), more("thinking_delta", "thinking"));
@@ -368,20 +390,20 @@ fn a_reply_is_bounded() {
             json!({"type": "redacted_thinking", field: half.repeat(2)}),
         )
     };
-    assert_eq!(read(&[large("data")]), Err(Fault::TooLarge));
-    assert_eq!(read(&[large("novel")]), Err(Fault::TooLarge));
+    assert_eq!(read(&[large("data")]), Err(ExchangeFault::TooLarge));
+    assert_eq!(read(&[large("novel")]), Err(ExchangeFault::TooLarge));
     let input = json!({"type": "tool_use", "input": {"a": half.repeat(2)}});
-    assert_eq!(read(&[begin(0, input)]), Err(Fault::TooLarge));
+    assert_eq!(read(&[begin(0, input)]), Err(ExchangeFault::TooLarge));
     let blocks: Vec<Value> = (0..=BLOCKS_MAX as u64).map(begin_text).collect();
-    assert_eq!(read(&blocks), Err(Fault::TooLarge));
-    assert_eq!(read(&blocks[1..]), Err(Fault::Unfinished));
+    assert_eq!(read(&blocks), Err(ExchangeFault::TooLarge));
+    assert_eq!(read(&blocks[1..]), Err(ExchangeFault::Unfinished));
 }
 
 #[test]
 fn a_message_that_was_abandoned_leaves_nothing() {
     let hello = |word: &str| [start(), begin_text(0), text(0, word)];
     let said = |events: &[Value]| read(events).unwrap().blocks;
-    let block = |text: &str| Block::Text { text: text.into() };
+    let block = |text: &str| ReplyBlock::Text { text: text.into() };
     let (one, other) = (hello("one"), hello("other"));
     let end = [stop("end_turn")];
     assert_eq!(said(&[&one[..], &other, &end].concat()), [block("other")]);

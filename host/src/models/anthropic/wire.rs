@@ -14,10 +14,10 @@
 //!   without a signature is left out, and so is thinking at the end of a message.
 //! - A call's input is an object: the text that the model wrote, or `{}` if that text is no object.
 
-use crate::models::http::conversation::{AssistantPart, CallResult, Turn, turns};
-use crate::models::http::normal::{self, EncodeError};
+use crate::models::http::conversation::{AssistantPart, CallResult, SentMessage, sent_messages};
+use crate::models::http::normal_form::{self, EncodeError};
 use crate::models::http::origin::CallIds;
-use crate::models::{Request, ToolSpec};
+use crate::models::{CompletionRequest, ToolSpec};
 use serde_json::Map;
 use serde_json::value::Value;
 
@@ -26,13 +26,13 @@ const ID_BYTES_MAX: usize = 64;
 
 /// Encodes the body of a request to the provider of this name.
 pub(super) fn encode(
-    request: &Request,
+    request: &CompletionRequest,
     provider: &str,
     cache: bool,
     options: &Map<String, Value>,
 ) -> Result<Vec<u8>, EncodeError> {
     let mut fields = vec![
-        format!(r#""model":{}"#, quoted(&request.model)),
+        format!(r#""model":{}"#, json_string(&request.model)),
         format!(r#""max_tokens":{}"#, request.output_max),
         r#""stream":true"#.to_owned(),
     ];
@@ -40,19 +40,19 @@ pub(super) fn encode(
         fields.push(r#""cache_control":{"type":"ephemeral"}"#.to_owned());
     }
     let options = options.iter();
-    fields.extend(options.map(|(name, value)| format!("{}:{value}", quoted(name))));
+    fields.extend(options.map(|(name, value)| format!("{}:{value}", json_string(name))));
     if !request.system.trim().is_empty() {
-        fields.push(format!(r#""system":{}"#, quoted(&request.system)));
+        fields.push(format!(r#""system":{}"#, json_string(&request.system)));
     }
-    let tools = request.tools.iter().map(tool);
+    let tools = request.tools.iter().map(encode_tool);
     let tools: Vec<String> = tools.collect::<Result<_, _>>()?;
     if !tools.is_empty() {
         fields.push(format!(r#""tools":[{}]"#, tools.join(",")));
     }
-    let messages = messages(turns(request, CallIds::new(provider, is_call_id))?);
-    let messages: Vec<String> = messages.iter().map(WireMessage::json).collect();
+    let messages = to_wire_messages(sent_messages(request, CallIds::new(provider, is_call_id))?);
+    let messages: Vec<String> = messages.iter().map(AnthropicMessage::to_json).collect();
     fields.push(format!(r#""messages":[{}]"#, messages.join(",")));
-    normal::bounded(format!("{{{}}}", fields.join(",")).into_bytes())
+    normal_form::check_body_size(format!("{{{}}}", fields.join(",")).into_bytes())
 }
 
 fn is_call_id(id: &str) -> bool {
@@ -61,38 +61,40 @@ fn is_call_id(id: &str) -> bool {
 }
 
 /// One message of the request body.
-struct WireMessage {
+struct AnthropicMessage {
     role: &'static str,
     /// Content blocks, each as JSON text.
     blocks: Vec<String>,
 }
 
-impl WireMessage {
-    fn json(&self) -> String {
+impl AnthropicMessage {
+    fn to_json(&self) -> String {
         let (role, blocks) = (self.role, self.blocks.join(","));
         format!(r#"{{"role":"{role}","content":[{blocks}]}}"#)
     }
 }
 
 /// Converts the conversation. Results and the texts after them become one message of the user.
-fn messages(turns: Vec<Turn>) -> Vec<WireMessage> {
-    let mut messages: Vec<WireMessage> = Vec::with_capacity(turns.len());
+fn to_wire_messages(turns: Vec<SentMessage>) -> Vec<AnthropicMessage> {
+    let mut messages: Vec<AnthropicMessage> = Vec::with_capacity(turns.len());
     for turn in turns {
         let (role, blocks) = match turn {
-            Turn::User(texts) => ("user", texts.iter().map(|text| text_block(text)).collect()),
-            Turn::Results(results) => ("user", results.iter().map(result).collect()),
-            Turn::Assistant(parts) => ("assistant", assistant(parts)),
+            SentMessage::User(texts) => {
+                ("user", texts.iter().map(|text| text_block(text)).collect())
+            }
+            SentMessage::Results(results) => ("user", results.iter().map(result_block).collect()),
+            SentMessage::Assistant(parts) => ("assistant", assistant_blocks(parts)),
         };
         match messages.last_mut() {
             Some(last) if last.role == role => last.blocks.extend(blocks),
-            _ => messages.push(WireMessage { role, blocks }),
+            _ => messages.push(AnthropicMessage { role, blocks }),
         }
     }
     messages
 }
 
 /// Returns the assistant's blocks up to the last one that is not thinking.
-fn assistant(parts: Vec<AssistantPart>) -> Vec<String> {
+fn assistant_blocks(parts: Vec<AssistantPart>) -> Vec<String> {
     let mut blocks = Vec::with_capacity(parts.len());
     let mut followed = 0;
     for part in parts {
@@ -109,8 +111,8 @@ fn assistant(parts: Vec<AssistantPart>) -> Vec<String> {
                 ..
             } => format!(
                 r#"{{"type":"tool_use","id":{},"name":{},"input":{arguments}}}"#,
-                quoted(&id),
-                quoted(&name),
+                json_string(&id),
+                json_string(&name),
             ),
         };
         blocks.push(block);
@@ -121,14 +123,17 @@ fn assistant(parts: Vec<AssistantPart>) -> Vec<String> {
 }
 
 fn text_block(text: &str) -> String {
-    format!(r#"{{"type":"text","text":{}}}"#, quoted(text))
+    format!(r#"{{"type":"text","text":{}}}"#, json_string(text))
 }
 
-fn result(result: &CallResult) -> String {
+fn result_block(result: &CallResult) -> String {
     let CallResult { id, text, failed } = result;
-    let mut block = format!(r#"{{"type":"tool_result","tool_use_id":{}"#, quoted(id));
+    let mut block = format!(
+        r#"{{"type":"tool_result","tool_use_id":{}"#,
+        json_string(id)
+    );
     if !text.trim().is_empty() {
-        block.push_str(&format!(r#","content":{}"#, quoted(text)));
+        block.push_str(&format!(r#","content":{}"#, json_string(text)));
     }
     if *failed {
         block.push_str(r#","is_error":true"#);
@@ -151,19 +156,22 @@ fn is_thinking(raw: &str) -> bool {
     }
 }
 
-fn tool(tool: &ToolSpec) -> Result<String, EncodeError> {
+fn encode_tool(tool: &ToolSpec) -> Result<String, EncodeError> {
     let schema: Value =
         serde_json::from_str(&tool.schema).map_err(|_| EncodeError::Schema(tool.name.clone()))?;
-    let mut text = format!(r#"{{"name":{}"#, quoted(&tool.name));
+    let mut text = format!(r#"{{"name":{}"#, json_string(&tool.name));
     if !tool.description.is_empty() {
-        text.push_str(&format!(r#","description":{}"#, quoted(&tool.description)));
+        text.push_str(&format!(
+            r#","description":{}"#,
+            json_string(&tool.description)
+        ));
     }
     text.push_str(&format!(r#","input_schema":{schema}}}"#));
     Ok(text)
 }
 
 /// Returns a text as a JSON string.
-fn quoted(text: &str) -> String {
+fn json_string(text: &str) -> String {
     Value::from(text).to_string()
 }
 

@@ -1,11 +1,11 @@
 //! Request bodies that conversations make.
 
 use super::*;
-use crate::models::http::normal::REQUEST_BYTES_MAX;
+use crate::models::http::normal_form::REQUEST_BYTES_MAX;
 use serde_json::json;
 
-fn request(messages: &[&str]) -> Request {
-    Request {
+fn request(messages: &[&str]) -> CompletionRequest {
+    CompletionRequest {
         model: "m-1".into(),
         system: "Be brief.".into(),
         tools: Vec::new(),
@@ -15,12 +15,12 @@ fn request(messages: &[&str]) -> Request {
     }
 }
 
-fn encoded(request: &Request, cache: bool) -> Result<Vec<u8>, EncodeError> {
+fn encode_body(request: &CompletionRequest, cache: bool) -> Result<Vec<u8>, EncodeError> {
     encode(request, "p", cache, &Map::new())
 }
 
-fn body(request: &Request) -> String {
-    String::from_utf8(encoded(request, true).unwrap()).unwrap()
+fn body(request: &CompletionRequest) -> String {
+    String::from_utf8(encode_body(request, true).unwrap()).unwrap()
 }
 
 /// Encodes messages; returns the `messages` field of the body.
@@ -99,7 +99,7 @@ fn a_conversation_on_the_wire() {
         "]}]}",
     ];
     assert_eq!(body(&request), want.concat());
-    let plain = String::from_utf8(encoded(&request, false).unwrap()).unwrap();
+    let plain = String::from_utf8(encode_body(&request, false).unwrap()).unwrap();
     let cache = r#""cache_control":{"type":"ephemeral"},"#;
     assert_eq!(plain, want.concat().replace(cache, ""));
     serde_json::from_str::<Value>(&plain).unwrap();
@@ -245,7 +245,7 @@ fn what_is_not_in_the_normal_form_is_refused() {
         (one("tool", text), EncodeError::Misplaced(1)),
         (one("user", &long), EncodeError::TooLarge),
     ] {
-        let got = encoded(&request(&[USER, &message]), true);
+        let got = encode_body(&request(&[USER, &message]), true);
         assert_eq!(got, Err(want), "{}", &message[..message.len().min(80)]);
     }
     let mut request = request(&[USER]);
@@ -254,6 +254,6 @@ fn what_is_not_in_the_normal_form_is_refused() {
         description: String::new(),
         schema: "{".into(),
     }];
-    let got = encoded(&request, true);
+    let got = encode_body(&request, true);
     assert_eq!(got, Err(EncodeError::Schema("t".into())));
 }

@@ -1,9 +1,9 @@
 //! Reading of a provider's answer: a stream of events, a whole document, or an error body. Each is
 //! read within bounds of bytes and time.
 
-use super::classify::{Fault, Said};
-use super::{Reply, Taken, said, sse};
-use crate::models::{Completion, Delta, OnDelta};
+use super::classify::{ExchangeFault, ProviderError};
+use super::{EventEffect, ReplyBuilder, error_body, sse};
+use crate::models::{ModelCompletion, OnDelta, ReplyDelta};
 use futures_util::{Stream, StreamExt};
 use reqwest::Response;
 use reqwest::header::{CONTENT_TYPE, HeaderMap};
@@ -20,28 +20,28 @@ const ERROR_WAIT: Duration = Duration::from_secs(10);
 const USAGE_WAIT: Duration = Duration::from_secs(5);
 
 /// Reads a stream into a reply, until the reply is complete and its usage known or overdue.
-pub(super) async fn read_stream<R: Reply, B: AsRef<[u8]>, E>(
+pub(super) async fn read_stream<R: ReplyBuilder, B: AsRef<[u8]>, E>(
     bytes: impl Stream<Item = Result<B, E>>,
     idle: Duration,
     bytes_max: u64,
     reply: &mut R,
     on_delta: OnDelta<'_>,
-) -> Result<Completion, Fault> {
-    let mut events = std::pin::pin!(sse::events(bytes, bytes_max));
+) -> Result<ModelCompletion, ExchangeFault> {
+    let mut events = std::pin::pin!(sse::parse_events(bytes, bytes_max));
     let mut deadline = Instant::now() + idle;
     let mut finished = false;
     while !reply.is_ended() {
         let taken = match tokio::time::timeout_at(deadline, events.next()).await {
-            Err(_) => Err(Fault::Stalled(idle)),
+            Err(_) => Err(ExchangeFault::Stalled(idle)),
             Ok(None) => break,
-            Ok(Some(Ok(data))) if data.trim().is_empty() => Ok(Taken::Nothing),
-            Ok(Some(Ok(data))) => reply.take(&data, on_delta),
-            Ok(Some(Err(broken))) => Err(broken_stream(broken)),
+            Ok(Some(Ok(data))) if data.trim().is_empty() => Ok(EventEffect::Nothing),
+            Ok(Some(Ok(data))) => reply.take_event(&data, on_delta),
+            Ok(Some(Err(broken))) => Err(to_stream_fault(broken)),
         };
         match taken {
             // The reply is complete: nothing after it can invalidate it, and its usage may still
             // follow an error.
-            Err(Fault::StreamError(_) | Fault::BadChunk) if finished => {}
+            Err(ExchangeFault::StreamError(_) | ExchangeFault::BadChunk) if finished => {}
             Err(_) if reply.is_finished() => break,
             Err(fault) => return Err(fault),
             Ok(_) if finished => {}
@@ -49,8 +49,8 @@ pub(super) async fn read_stream<R: Reply, B: AsRef<[u8]>, E>(
                 finished = true;
                 deadline = Instant::now() + USAGE_WAIT;
             }
-            Ok(Taken::Substance) => deadline = Instant::now() + idle,
-            Ok(Taken::Nothing) => {}
+            Ok(EventEffect::Substance) => deadline = Instant::now() + idle,
+            Ok(EventEffect::Nothing) => {}
         }
     }
     reply.complete()
@@ -58,45 +58,45 @@ pub(super) async fn read_stream<R: Reply, B: AsRef<[u8]>, E>(
 
 /// Reads an answer that is not a stream: a whole reply of a server that does not stream, or an
 /// error.
-pub(super) async fn read_document<R: Reply>(
+pub(super) async fn read_document<R: ReplyBuilder>(
     begin: Vec<u8>,
     response: Response,
     (longest, bytes_max): (Duration, u64),
     reply: &mut R,
     on_delta: OnDelta<'_>,
-) -> Result<Completion, Fault> {
+) -> Result<ModelCompletion, ExchangeFault> {
     let bytes_max = bytes_max.min(sse::EVENT_BYTES_MAX as u64) as usize;
     let (body, end) = read_body(begin, response, bytes_max, longest).await;
-    on_delta(Delta::Received(body.len() as u64));
+    on_delta(ReplyDelta::Received(body.len() as u64));
     match end {
         BodyEnd::Whole => {}
-        BodyEnd::Late => return Err(Fault::Stalled(longest)),
-        BodyEnd::Broken => return Err(Fault::Disconnected),
-        BodyEnd::Cut => return Err(Fault::TooLarge),
+        BodyEnd::Late => return Err(ExchangeFault::Stalled(longest)),
+        BodyEnd::Broken => return Err(ExchangeFault::Disconnected),
+        BodyEnd::Cut => return Err(ExchangeFault::TooLarge),
     }
     let text = String::from_utf8_lossy(&body);
     let value = sse::is_small(&text)
         .then(|| serde_json::from_str::<Value>(&text).ok())
         .flatten();
     let Some(value) = value else {
-        return Err(Fault::NotAStream(said::of_text(&text)));
+        return Err(ExchangeFault::NotAStream(error_body::parse_text(&text)));
     };
-    if let Some(said) = said::of_body(&value).filter(|_| value.get("choices").is_none()) {
-        return Err(Fault::StreamError(said));
+    if let Some(said) = error_body::parse_body(&value).filter(|_| value.get("choices").is_none()) {
+        return Err(ExchangeFault::StreamError(said));
     }
-    match reply.take_whole(&value, on_delta) {
-        None => Err(Fault::NotAStream(Said::default())),
+    match reply.take_document(&value, on_delta) {
+        None => Err(ExchangeFault::NotAStream(ProviderError::default())),
         Some(taken) => taken.and_then(|()| reply.complete()),
     }
 }
 
 /// Reads the error object from an error body of any shape.
-pub(super) async fn read_error(response: Response) -> Said {
+pub(super) async fn read_error(response: Response) -> ProviderError {
     let (body, _) = read_body(Vec::new(), response, ERROR_BYTES_MAX, ERROR_WAIT).await;
     let text = String::from_utf8_lossy(&body);
     let value = sse::is_small(&text).then(|| serde_json::from_str(&text).ok());
-    let said = value.flatten().as_ref().and_then(said::of_body);
-    said.unwrap_or_else(|| said::of_text(&text))
+    let said = value.flatten().as_ref().and_then(error_body::parse_body);
+    said.unwrap_or_else(|| error_body::parse_text(&text))
 }
 
 /// The end of a body, as far as it was read.
@@ -147,7 +147,10 @@ const BEGIN_BYTES_MAX: usize = 64 << 10;
 
 /// Reads an answer up to its first byte that is not blank, which tells a stream from a document. A
 /// failure is left to the next read to report.
-pub(super) async fn read_begin(mut response: Response, longest: Duration) -> (Vec<u8>, Response) {
+pub(super) async fn read_beginning(
+    mut response: Response,
+    longest: Duration,
+) -> (Vec<u8>, Response) {
     let mut begin = Vec::new();
     let read = async {
         while first_byte(&begin).is_none() && begin.len() < BEGIN_BYTES_MAX {
@@ -188,10 +191,10 @@ pub(super) fn is_document(headers: &HeaderMap, begin: &[u8]) -> bool {
     }
 }
 
-fn broken_stream(broken: sse::Broken) -> Fault {
+fn to_stream_fault(broken: sse::SseError) -> ExchangeFault {
     match broken {
-        sse::Broken::Transport => Fault::Disconnected,
-        sse::Broken::TooLarge => Fault::TooLarge,
-        sse::Broken::NotText => Fault::BadChunk,
+        sse::SseError::Transport => ExchangeFault::Disconnected,
+        sse::SseError::TooLarge => ExchangeFault::TooLarge,
+        sse::SseError::NotText => ExchangeFault::BadChunk,
     }
 }

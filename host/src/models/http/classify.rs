@@ -4,7 +4,7 @@
 //! codes and types of providers are compared here and nowhere else. The codes that it returns are
 //! this project's own and stable.
 
-use super::normal::EncodeError;
+use super::normal_form::EncodeError;
 use crate::models::FailureKind;
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ pub(in crate::models) const RETRY_AFTER_MAX: Duration = Duration::from_secs(24 *
 
 /// One thing that can go wrong with a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::models) enum Fault {
+pub(in crate::models) enum ExchangeFault {
     /// The request could not be encoded.
     Encode(EncodeError),
     /// No connection was made.
@@ -32,17 +32,17 @@ pub(in crate::models) enum Fault {
     /// The provider refused, with this status and error body.
     Status {
         status: u16,
-        said: Said,
+        said: ProviderError,
         retry_after: Option<Duration>,
         /// Target of a redirect.
         location: Option<String>,
     },
     /// The provider refused a field that the next request will leave out.
-    FieldRefused(Said),
+    FieldRefused(ProviderError),
     /// The answer is neither an event stream nor a reply.
-    NotAStream(Said),
+    NotAStream(ProviderError),
     /// The stream carried an error object.
-    StreamError(Said),
+    StreamError(ProviderError),
     /// A chunk is not the JSON that it should be.
     BadChunk,
     /// The reply, one of its events or the whole stream exceeds its bound.
@@ -57,7 +57,7 @@ pub(in crate::models) enum Fault {
 
 /// An error object that a provider sent.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(in crate::models) struct Said {
+pub(in crate::models) struct ProviderError {
     /// Its `code`, as text.
     pub code: String,
     /// Its `type`.
@@ -68,14 +68,14 @@ pub(in crate::models) struct Said {
     pub message: String,
 }
 
-impl Said {
+impl ProviderError {
     /// Returns the field that it names and its sentence, without code and type. Unfiltered.
     pub fn sentence(&self) -> String {
         format!("{}: {}", self.param, self.message)
     }
 
     /// Returns code or type, field and sentence as one text. Unfiltered.
-    pub fn words(&self) -> String {
+    pub fn summary(&self) -> String {
         let word = if self.code.is_empty() {
             &self.r#type
         } else {
@@ -95,7 +95,7 @@ impl Said {
             .filter(|status| (400..=599).contains(status))
     }
 
-    fn is(&self, words: &[&str]) -> bool {
+    fn has_word(&self, words: &[&str]) -> bool {
         words
             .iter()
             .any(|word| self.code == *word || self.r#type == *word)
@@ -118,10 +118,10 @@ impl Said {
             "insufficient credits",
             "insufficient funds",
         ];
-        self.is(&words) || self.says(&sentences)
+        self.has_word(&words) || self.has_sentence(&sentences)
     }
 
-    fn says(&self, sentences: &[&str]) -> bool {
+    fn has_sentence(&self, sentences: &[&str]) -> bool {
         let message = self.message.to_ascii_lowercase();
         sentences.iter().any(|sentence| message.contains(sentence))
     }
@@ -129,12 +129,13 @@ impl Said {
     /// Returns true if the request is larger than the model's window, in the words of some twenty
     /// servers. A limit of tokens per minute is a different thing, whatever its wording.
     pub fn is_overflow(&self) -> bool {
-        if self.says(&["per minute", "rate limit", "per day"]) {
+        if self.has_sentence(&["per minute", "rate limit", "per day"]) {
             return false;
         }
-        let both = |one: &str, other: &[&str]| self.says(&[one]) && self.says(other);
-        self.is(&OVERFLOW_CODES)
-            || self.says(&OVERFLOW_SENTENCES)
+        let both =
+            |one: &str, other: &[&str]| self.has_sentence(&[one]) && self.has_sentence(other);
+        self.has_word(&OVERFLOW_CODES)
+            || self.has_sentence(&OVERFLOW_SENTENCES)
             || both("context window", &["exceed", "larger", "too long"])
             || both(
                 "context length",
@@ -178,7 +179,7 @@ const OVERFLOW_SENTENCES: [&str; 14] = [
 
 /// The meaning of a fault for the runner.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::models) struct Verdict {
+pub(in crate::models) struct FaultVerdict {
     pub kind: FailureKind,
     pub code: String,
     /// The sentence without the provider's words.
@@ -189,84 +190,86 @@ pub(in crate::models) struct Verdict {
 }
 
 /// Classifies a fault of a request to `url`.
-pub(in crate::models) fn classify(fault: &Fault, url: &str) -> Verdict {
+pub(in crate::models) fn classify(fault: &ExchangeFault, url: &str) -> FaultVerdict {
     use FailureKind::{Permanent, Transient};
     let named = |kind, code: &str| (kind, code.to_owned());
     let (kind, code) = match fault {
-        Fault::Encode(EncodeError::TooLarge) => named(Permanent, "request_too_large"),
-        Fault::Encode(_) => named(Permanent, "request_unreadable"),
-        Fault::Connect { .. } => named(Transient, "connect"),
-        Fault::OutOfReach => named(Permanent, "out_of_reach"),
-        Fault::Certificate { .. } => named(Permanent, "certificate"),
-        Fault::NoTls => named(Permanent, "no_tls"),
-        Fault::Timeout(_) => named(Transient, "timeout"),
-        Fault::Disconnected => named(Transient, "disconnected"),
-        Fault::Status { status, said, .. } => {
-            let (kind, code) = refusal(Some(*status), said);
+        ExchangeFault::Encode(EncodeError::TooLarge) => named(Permanent, "request_too_large"),
+        ExchangeFault::Encode(_) => named(Permanent, "request_unreadable"),
+        ExchangeFault::Connect { .. } => named(Transient, "connect"),
+        ExchangeFault::OutOfReach => named(Permanent, "out_of_reach"),
+        ExchangeFault::Certificate { .. } => named(Permanent, "certificate"),
+        ExchangeFault::NoTls => named(Permanent, "no_tls"),
+        ExchangeFault::Timeout(_) => named(Transient, "timeout"),
+        ExchangeFault::Disconnected => named(Transient, "disconnected"),
+        ExchangeFault::Status { status, said, .. } => {
+            let (kind, code) = classify_refusal(Some(*status), said);
             (
                 kind,
                 code.map_or_else(|| format!("http_{status}"), str::to_owned),
             )
         }
         // The refusal cost nothing, and the next request is a different one.
-        Fault::FieldRefused(_) => named(Transient, "field_refused"),
-        Fault::NotAStream(_) => named(Permanent, "not_a_stream"),
-        Fault::StreamError(said) => {
-            let (kind, code) = refusal(said.status(), said);
+        ExchangeFault::FieldRefused(_) => named(Transient, "field_refused"),
+        ExchangeFault::NotAStream(_) => named(Permanent, "not_a_stream"),
+        ExchangeFault::StreamError(said) => {
+            let (kind, code) = classify_refusal(said.status(), said);
             named(kind, code.unwrap_or("stream_error"))
         }
-        Fault::BadChunk => named(Transient, "bad_chunk"),
-        Fault::TooLarge => named(Permanent, "reply_too_large"),
-        Fault::Stalled(_) => named(Transient, "stalled"),
-        Fault::Unfinished => named(Transient, "stream_unfinished"),
-        Fault::CallsMissing => named(Transient, "calls_missing"),
+        ExchangeFault::BadChunk => named(Transient, "bad_chunk"),
+        ExchangeFault::TooLarge => named(Permanent, "reply_too_large"),
+        ExchangeFault::Stalled(_) => named(Transient, "stalled"),
+        ExchangeFault::Unfinished => named(Transient, "stream_unfinished"),
+        ExchangeFault::CallsMissing => named(Transient, "calls_missing"),
     };
     let retry_after = match fault {
-        Fault::Status { retry_after, .. } => retry_after.map(|wait| wait.min(RETRY_AFTER_MAX)),
+        ExchangeFault::Status { retry_after, .. } => {
+            retry_after.map(|wait| wait.min(RETRY_AFTER_MAX))
+        }
         _ => None,
     };
     let unsent = matches!(
         fault,
-        Fault::Encode(_)
-            | Fault::Connect { .. }
-            | Fault::OutOfReach
-            | Fault::Certificate { .. }
-            | Fault::NoTls
+        ExchangeFault::Encode(_)
+            | ExchangeFault::Connect { .. }
+            | ExchangeFault::OutOfReach
+            | ExchangeFault::Certificate { .. }
+            | ExchangeFault::NoTls
     );
-    Verdict {
+    FaultVerdict {
         kind,
         code,
-        sentence: sentence(fault, url),
+        sentence: fault_sentence(fault, url),
         retry_after,
         sent: !unsent,
     }
 }
 
-fn sentence(fault: &Fault, url: &str) -> String {
+fn fault_sentence(fault: &ExchangeFault, url: &str) -> String {
     let plain = match fault {
-        Fault::Encode(error) => return encode_sentence(error),
-        Fault::Connect { problem } => {
+        ExchangeFault::Encode(error) => return encode_sentence(error),
+        ExchangeFault::Connect { problem } => {
             return format!("the provider cannot be reached at {url}: {problem}");
         }
-        Fault::OutOfReach => {
+        ExchangeFault::OutOfReach => {
             return format!(
                 "the name of the server at {url} leads to loopback, link-local or private addresses alone, and the \
                  operator's policy does not grant them"
             );
         }
-        Fault::Certificate { problem } => {
+        ExchangeFault::Certificate { problem } => {
             return format!("the certificate of the server at {url} is not trusted: {problem}");
         }
-        Fault::NoTls => return format!("the server at {url} does not speak https"),
-        Fault::Timeout(after) => {
+        ExchangeFault::NoTls => return format!("the server at {url} does not speak https"),
+        ExchangeFault::Timeout(after) => {
             return format!("the provider did not begin to answer within {after:?}");
         }
-        Fault::Status {
+        ExchangeFault::Status {
             status, location, ..
         } => {
             return match location {
                 Some(to) => {
-                    let to = shown_location(to);
+                    let to = printable_location(to);
                     format!(
                         "the provider answered {url} with status {status} and a redirect to {to}"
                     )
@@ -274,23 +277,23 @@ fn sentence(fault: &Fault, url: &str) -> String {
                 None => format!("the provider answered {url} with status {status}"),
             };
         }
-        Fault::FieldRefused(_) => {
+        ExchangeFault::FieldRefused(_) => {
             return format!(
                 "the provider refused a field of the request to {url}; the next attempt is made without it"
             );
         }
-        Fault::NotAStream(_) => {
+        ExchangeFault::NotAStream(_) => {
             return format!("the server at {url} did not answer with an event stream or a reply");
         }
-        Fault::Stalled(after) => {
+        ExchangeFault::Stalled(after) => {
             return format!("the provider's stream brought nothing of a reply for {after:?}");
         }
-        Fault::Disconnected => "the connection to the provider broke",
-        Fault::StreamError(_) => "the provider ended its stream with an error",
-        Fault::BadChunk => "the provider sent a chunk that is broken",
-        Fault::TooLarge => "the provider sent more than one reply may have",
-        Fault::Unfinished => "the provider's stream ended without a finish reason",
-        Fault::CallsMissing => "the provider announced tool calls and sent none",
+        ExchangeFault::Disconnected => "the connection to the provider broke",
+        ExchangeFault::StreamError(_) => "the provider ended its stream with an error",
+        ExchangeFault::BadChunk => "the provider sent a chunk that is broken",
+        ExchangeFault::TooLarge => "the provider sent more than one reply may have",
+        ExchangeFault::Unfinished => "the provider's stream ended without a finish reason",
+        ExchangeFault::CallsMissing => "the provider announced tool calls and sent none",
     };
     plain.to_owned()
 }
@@ -299,38 +302,38 @@ fn sentence(fault: &Fault, url: &str) -> String {
 const LOCATION_CHARS_MAX: usize = 200;
 
 /// Returns the target of a redirect without its query, which may hold secrets.
-fn shown_location(location: &str) -> String {
+fn printable_location(location: &str) -> String {
     let path = location.split(['?', '#']).next().unwrap_or_default();
     let plain = path.chars().filter(|c| c.is_ascii_graphic());
     plain.take(LOCATION_CHARS_MAX).collect()
 }
 
 /// Returns advice for a person, if there is some for this fault. `path` is that of the request.
-pub(in crate::models) fn advice(fault: &Fault, path: &str) -> Option<&'static str> {
+pub(in crate::models) fn advice(fault: &ExchangeFault, path: &str) -> Option<&'static str> {
     match fault {
-        Fault::Status {
+        ExchangeFault::Status {
             status: 300..=399, ..
         } => Some("write the address it leads to as base_url"),
-        Fault::Status {
+        ExchangeFault::Status {
             status: 404 | 405, ..
         }
-        | Fault::NotAStream(_)
+        | ExchangeFault::NotAStream(_)
             if !path.contains("/v1") =>
         {
             Some("most servers want a base_url that ends in /v1")
         }
-        Fault::Status {
+        ExchangeFault::Status {
             status: 404 | 405, ..
         }
-        | Fault::NotAStream(_) => Some("look at base_url and the model's name"),
-        Fault::Status {
+        | ExchangeFault::NotAStream(_) => Some("look at base_url and the model's name"),
+        ExchangeFault::Status {
             status: 401 | 403, ..
         } => Some("look at the provider's key: threadkeep doctor says where it comes from"),
-        Fault::NoTls => Some("write http:// in base_url, if that is meant"),
-        Fault::OutOfReach => Some(
+        ExchangeFault::NoTls => Some("write http:// in base_url, if that is meant"),
+        ExchangeFault::OutOfReach => Some(
             "if it is meant, the operator grants the provider with `private: true` in the policy",
         ),
-        Fault::Certificate { .. } => {
+        ExchangeFault::Certificate { .. } => {
             Some("add the server's authority to the certificates that this system trusts")
         }
         _ => None,
@@ -339,7 +342,10 @@ pub(in crate::models) fn advice(fault: &Fault, path: &str) -> Option<&'static st
 
 /// Returns the kind of a refusal, and its code if it is a known one. Without a status, code, type
 /// and sentence alone decide.
-fn refusal(status: Option<u16>, said: &Said) -> (FailureKind, Option<&'static str>) {
+fn classify_refusal(
+    status: Option<u16>,
+    said: &ProviderError,
+) -> (FailureKind, Option<&'static str>) {
     let too_many = [
         "rate_limit_exceeded",
         "rate_limit_error",
@@ -366,8 +372,8 @@ fn refusal(status: Option<u16>, said: &Said) -> (FailureKind, Option<&'static st
         Some(429) => FailureKind::RateLimited,
         Some(408 | 409 | 425 | 500..=599) => FailureKind::Transient,
         Some(_) => FailureKind::Permanent,
-        None if said.is(&too_many) => FailureKind::RateLimited,
-        None if said.is(&refused) => FailureKind::Permanent,
+        None if said.has_word(&too_many) => FailureKind::RateLimited,
+        None if said.has_word(&refused) => FailureKind::Permanent,
         None => FailureKind::Transient,
     };
     (kind, None)
@@ -389,7 +395,7 @@ fn encode_sentence(error: &EncodeError) -> String {
 /// Returns the wait that the headers ask for: `retry-after-ms`, else `retry-after` in seconds or as
 /// a date. A date is measured against the provider's own `date` if it sent one, because the local
 /// clock may be wrong.
-pub(in crate::models) fn retry_after(
+pub(in crate::models) fn parse_retry_after(
     header: impl Fn(&str) -> Option<String>,
     now: jiff::Timestamp,
 ) -> Option<Duration> {
@@ -406,12 +412,16 @@ pub(in crate::models) fn retry_after(
     if let Some(seconds) = number(text.clone()) {
         return Duration::try_from_secs_f64(seconds).ok();
     }
-    let now = header("date").and_then(|text| date(&text)).unwrap_or(now);
-    let wait = date(&text)?.as_second().saturating_sub(now.as_second());
+    let now = header("date")
+        .and_then(|text| parse_date(&text))
+        .unwrap_or(now);
+    let wait = parse_date(&text)?
+        .as_second()
+        .saturating_sub(now.as_second());
     Some(Duration::from_secs(u64::try_from(wait).unwrap_or(0)))
 }
 
-fn date(text: &str) -> Option<jiff::Timestamp> {
+fn parse_date(text: &str) -> Option<jiff::Timestamp> {
     jiff::fmt::rfc2822::DateTimeParser::new()
         .parse_timestamp(text.trim())
         .ok()

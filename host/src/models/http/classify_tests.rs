@@ -3,7 +3,7 @@
 use super::*;
 use FailureKind::{Permanent, Transient};
 
-fn check(fault: Fault, kind: FailureKind, code: &str, sent: bool) {
+fn check(fault: ExchangeFault, kind: FailureKind, code: &str, sent: bool) {
     let got = classify(&fault, "http://host/v1");
     assert_eq!(
         (got.kind, got.code.as_str(), got.sent),
@@ -12,8 +12,8 @@ fn check(fault: Fault, kind: FailureKind, code: &str, sent: bool) {
     );
 }
 
-fn says(code: &str, r#type: &str, message: &str) -> Said {
-    Said {
+fn provider_error(code: &str, r#type: &str, message: &str) -> ProviderError {
+    ProviderError {
         code: code.into(),
         r#type: r#type.into(),
         message: message.into(),
@@ -94,28 +94,32 @@ fn refusals() {
             panic!("{row}")
         };
         let said = match said.split_once(':') {
-            Some(("code", word)) => says(word, "", ""),
-            Some((_, word)) => says("", word, ""),
-            None if said == "too_long" => says("400", "", "The maximum context length is 4096."),
-            None if said == "no_room" => says(
+            Some(("code", word)) => provider_error(word, "", ""),
+            Some((_, word)) => provider_error("", word, ""),
+            None if said == "too_long" => {
+                provider_error("400", "", "The maximum context length is 4096.")
+            }
+            None if said == "no_room" => provider_error(
                 "",
                 "",
                 "prompt and `max_tokens` exceed context limit: 9 > 8",
             ),
-            None if said == "poor" => says("", "", "Your credit balance is too low to go on."),
-            None if said == "capped" => {
-                says("", "", "You have reached your specified API usage limits.")
+            None if said == "poor" => {
+                provider_error("", "", "Your credit balance is too low to go on.")
             }
-            None => Said::default(),
+            None if said == "capped" => {
+                provider_error("", "", "You have reached your specified API usage limits.")
+            }
+            None => ProviderError::default(),
         };
         let fault = match status.parse() {
-            Ok(status) => Fault::Status {
+            Ok(status) => ExchangeFault::Status {
                 status,
                 said,
                 retry_after: None,
                 location: None,
             },
-            Err(_) => Fault::StreamError(said),
+            Err(_) => ExchangeFault::StreamError(said),
         };
         let got = classify(&fault, "http://host/v1");
         assert_eq!(
@@ -129,58 +133,68 @@ fn refusals() {
 #[test]
 fn everything_else() {
     let wait = Duration::from_secs(1);
-    let connect = Fault::Connect {
+    let connect = ExchangeFault::Connect {
         problem: "refused".into(),
     };
-    let schema = Fault::Encode(EncodeError::Schema("t".into()));
+    let schema = ExchangeFault::Encode(EncodeError::Schema("t".into()));
     check(
-        Fault::Encode(EncodeError::Message(3)),
+        ExchangeFault::Encode(EncodeError::Message(3)),
         Permanent,
         "request_unreadable",
         false,
     );
     check(
-        Fault::Encode(EncodeError::Misplaced(3)),
+        ExchangeFault::Encode(EncodeError::Misplaced(3)),
         Permanent,
         "request_unreadable",
         false,
     );
     check(schema, Permanent, "request_unreadable", false);
     check(
-        Fault::Encode(EncodeError::TooLarge),
+        ExchangeFault::Encode(EncodeError::TooLarge),
         Permanent,
         "request_too_large",
         false,
     );
     check(connect, Transient, "connect", false);
-    check(Fault::OutOfReach, Permanent, "out_of_reach", false);
+    check(ExchangeFault::OutOfReach, Permanent, "out_of_reach", false);
     let problem = "expired".to_owned();
     check(
-        Fault::Certificate { problem },
+        ExchangeFault::Certificate { problem },
         Permanent,
         "certificate",
         false,
     );
-    check(Fault::Timeout(wait), Transient, "timeout", true);
-    check(Fault::Disconnected, Transient, "disconnected", true);
+    check(ExchangeFault::Timeout(wait), Transient, "timeout", true);
+    check(ExchangeFault::Disconnected, Transient, "disconnected", true);
     check(
-        Fault::NotAStream(Said::default()),
+        ExchangeFault::NotAStream(ProviderError::default()),
         Permanent,
         "not_a_stream",
         true,
     );
-    check(Fault::BadChunk, Transient, "bad_chunk", true);
-    check(Fault::TooLarge, Permanent, "reply_too_large", true);
-    check(Fault::Stalled(wait), Transient, "stalled", true);
-    check(Fault::Unfinished, Transient, "stream_unfinished", true);
-    check(Fault::CallsMissing, Transient, "calls_missing", true);
+    check(ExchangeFault::BadChunk, Transient, "bad_chunk", true);
+    check(ExchangeFault::TooLarge, Permanent, "reply_too_large", true);
+    check(ExchangeFault::Stalled(wait), Transient, "stalled", true);
+    check(
+        ExchangeFault::Unfinished,
+        Transient,
+        "stream_unfinished",
+        true,
+    );
+    check(
+        ExchangeFault::CallsMissing,
+        Transient,
+        "calls_missing",
+        true,
+    );
 }
 
 #[test]
 fn waits_are_passed_on_and_capped() {
-    let fault = |wait| Fault::Status {
+    let fault = |wait| ExchangeFault::Status {
         status: 503,
-        said: Said::default(),
+        said: ProviderError::default(),
         retry_after: Some(wait),
         location: None,
     };
@@ -220,20 +234,20 @@ fn retry_after_in_every_form() {
             };
             (!value.is_empty()).then(|| value.to_owned())
         };
-        let got = retry_after(header, now).map(|wait| wait.as_millis());
+        let got = parse_retry_after(header, now).map(|wait| wait.as_millis());
         assert_eq!(got, want, "{ms:?} {after:?} {sent_at:?}");
     }
 }
 
 #[test]
 fn a_person_is_told_what_to_try() {
-    let status = |status, location: Option<&str>| Fault::Status {
+    let status = |status, location: Option<&str>| ExchangeFault::Status {
         status,
-        said: Said::default(),
+        said: ProviderError::default(),
         retry_after: None,
         location: location.map(str::to_owned),
     };
-    let certificate = Fault::Certificate {
+    let certificate = ExchangeFault::Certificate {
         problem: "expired".into(),
     };
     for (fault, path, advised) in [
@@ -241,11 +255,15 @@ fn a_person_is_told_what_to_try() {
         (status(405, None), "/v1/chat/completions", "model"),
         (status(308, Some("https://x/v1")), "/", "base_url"),
         (status(401, None), "/", "key"),
-        (Fault::NotAStream(Said::default()), "/", "/v1"),
+        (
+            ExchangeFault::NotAStream(ProviderError::default()),
+            "/",
+            "/v1",
+        ),
         (certificate, "/", "authority"),
-        (Fault::OutOfReach, "/", "private: true"),
+        (ExchangeFault::OutOfReach, "/", "private: true"),
         (status(500, None), "/", ""),
-        (Fault::BadChunk, "/", ""),
+        (ExchangeFault::BadChunk, "/", ""),
     ] {
         let advice = advice(&fault, path).unwrap_or_default();
         assert_eq!(advice.is_empty(), advised.is_empty(), "{fault:?}: {advice}");

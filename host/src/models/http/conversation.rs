@@ -5,9 +5,9 @@
 //! message at its end (a cut reply), or an assistant message with nothing but thinking. Strict
 //! servers refuse the whole conversation for any of these, every time.
 
-use super::normal::{self, EncodeError, Message, Part, Role};
+use super::normal_form::{self, EncodeError, MessageRole, NormalMessage, NormalPart};
 use super::origin::{CallIds, CallOrigin};
-use crate::models::Request;
+use crate::models::CompletionRequest;
 use std::collections::HashMap;
 
 /// Text of the user message that is inserted where the assistant must continue its own message, and
@@ -16,7 +16,7 @@ pub(in crate::models) const CONTINUE: &str = "Continue.";
 
 /// One message. The next one has another role.
 #[derive(Debug, Clone, PartialEq)]
-pub(in crate::models) enum Turn {
+pub(in crate::models) enum SentMessage {
     /// Texts of the user, none of them blank.
     User(Vec<String>),
     /// Blocks of the assistant, at least one of them a text or a call.
@@ -57,37 +57,38 @@ pub(in crate::models) struct CallResult {
 }
 
 /// Converts the conversation of a request.
-pub(in crate::models) fn turns(
-    request: &Request,
+pub(in crate::models) fn sent_messages(
+    request: &CompletionRequest,
     mut ids: CallIds<'_>,
-) -> Result<Vec<Turn>, EncodeError> {
-    let mut turns: Vec<Turn> = Vec::with_capacity(request.messages.len() + 1);
+) -> Result<Vec<SentMessage>, EncodeError> {
+    let mut turns: Vec<SentMessage> = Vec::with_capacity(request.messages.len() + 1);
     let mut sent = HashMap::new();
     for (index, text) in request.messages.iter().enumerate() {
-        let message = normal::message(index, text)?;
-        let turn = turn(message, &mut ids, &mut sent).ok_or(EncodeError::Misplaced(index))?;
+        let message = normal_form::parse_message(index, text)?;
+        let turn =
+            to_sent_message(message, &mut ids, &mut sent).ok_or(EncodeError::Misplaced(index))?;
         if let Some(turn) = turn {
-            push(&mut turns, turn);
+            push_message(&mut turns, turn);
         }
     }
-    if let Some(Turn::Assistant(_)) = turns.last() {
-        turns.push(continued());
+    if let Some(SentMessage::Assistant(_)) = turns.last() {
+        turns.push(continue_message());
     }
     Ok(turns)
 }
 
-fn continued() -> Turn {
-    Turn::User(vec![CONTINUE.to_owned()])
+fn continue_message() -> SentMessage {
+    SentMessage::User(vec![CONTINUE.to_owned()])
 }
 
 /// Appends a message: merged into the last one if that has the same role, after an inserted user
 /// message if two of the assistant would meet.
-fn push(turns: &mut Vec<Turn>, next: Turn) {
+fn push_message(turns: &mut Vec<SentMessage>, next: SentMessage) {
     match (turns.last_mut(), next) {
-        (Some(Turn::User(texts)), Turn::User(more)) => texts.extend(more),
-        (Some(Turn::Results(results)), Turn::Results(more)) => results.extend(more),
-        (None | Some(Turn::Assistant(_)), next @ Turn::Assistant(_)) => {
-            turns.extend([continued(), next]);
+        (Some(SentMessage::User(texts)), SentMessage::User(more)) => texts.extend(more),
+        (Some(SentMessage::Results(results)), SentMessage::Results(more)) => results.extend(more),
+        (None | Some(SentMessage::Assistant(_)), next @ SentMessage::Assistant(_)) => {
+            turns.extend([continue_message(), next]);
         }
         (_, next) => turns.push(next),
     }
@@ -95,34 +96,36 @@ fn push(turns: &mut Vec<Turn>, next: Turn) {
 
 /// Converts one message. The outer `None` means that a block does not fit the role, the inner
 /// `None` that nothing of the message is left.
-fn turn(
-    message: Message,
+fn to_sent_message(
+    message: NormalMessage,
     ids: &mut CallIds<'_>,
     sent: &mut HashMap<String, String>,
-) -> Option<Option<Turn>> {
+) -> Option<Option<SentMessage>> {
     let parts = message.content;
     Some(match message.role {
-        Role::User => {
+        MessageRole::User => {
             let texts = parts.into_iter().map(|part| match part {
-                Part::Text { text } => Some(text),
+                NormalPart::Text { text } => Some(text),
                 _ => None,
             });
             let mut texts: Vec<String> = texts.collect::<Option<_>>()?;
             texts.retain(|text| !text.trim().is_empty());
-            (!texts.is_empty()).then_some(Turn::User(texts))
+            (!texts.is_empty()).then_some(SentMessage::User(texts))
         }
-        Role::Assistant => {
+        MessageRole::Assistant => {
             let mut kept = Vec::with_capacity(parts.len());
             for part in parts {
-                kept.extend(assistant_part(part, ids, sent)?);
+                kept.extend(to_assistant_part(part, ids, sent)?);
             }
             let says = |part: &AssistantPart| !matches!(part, AssistantPart::Thinking { .. });
-            kept.iter().any(says).then_some(Turn::Assistant(kept))
+            kept.iter()
+                .any(says)
+                .then_some(SentMessage::Assistant(kept))
         }
-        Role::Tool => {
+        MessageRole::Tool => {
             let mut results = Vec::with_capacity(parts.len());
             for part in parts {
-                let Part::ToolResult { id, text, failed } = part else {
+                let NormalPart::ToolResult { id, text, failed } = part else {
                     return None;
                 };
                 // Every server would refuse the conversation for a result without its call.
@@ -130,36 +133,36 @@ fn turn(
                     results.push(CallResult { id, text, failed });
                 }
             }
-            (!results.is_empty()).then_some(Turn::Results(results))
+            (!results.is_empty()).then_some(SentMessage::Results(results))
         }
     })
 }
 
-fn assistant_part(
-    part: Part,
+fn to_assistant_part(
+    part: NormalPart,
     ids: &mut CallIds<'_>,
     sent: &mut HashMap<String, String>,
 ) -> Option<Option<AssistantPart>> {
     Some(match part {
-        Part::Text { text } => (!text.trim().is_empty()).then_some(AssistantPart::Text(text)),
-        Part::Thinking { text, raw } => Some(AssistantPart::Thinking { text, raw }),
-        Part::ToolUse {
+        NormalPart::Text { text } => (!text.trim().is_empty()).then_some(AssistantPart::Text(text)),
+        NormalPart::Thinking { text, raw } => Some(AssistantPart::Thinking { text, raw }),
+        NormalPart::ToolUse {
             id: ours,
             name,
             arguments,
             raw,
         } => {
             let origin = CallOrigin::read(raw.as_deref());
-            let id = ids.choose(&ours, origin.as_ref());
+            let id = ids.choose_id(&ours, origin.as_ref());
             sent.insert(ours, id.clone());
             Some(AssistantPart::Call {
                 id,
-                name: normal::call_name(&name),
-                arguments: normal::arguments(&arguments).to_owned(),
+                name: normal_form::sendable_name(&name),
+                arguments: normal_form::sendable_arguments(&arguments).to_owned(),
                 origin,
             })
         }
-        Part::ToolResult { .. } => return None,
+        NormalPart::ToolResult { .. } => return None,
     })
 }
 
@@ -169,16 +172,16 @@ mod tests {
     use serde_json::json;
 
     fn roles(messages: &[serde_json::Value]) -> Vec<&'static str> {
-        let request = Request {
+        let request = CompletionRequest {
             messages: messages.iter().map(ToString::to_string).collect(),
-            ..Request::default()
+            ..CompletionRequest::default()
         };
-        let turns = turns(&request, CallIds::new("p", |_| true)).expect("it has a body");
-        let role = |turn: &Turn| match turn {
-            Turn::User(texts) if texts.as_slice() == [CONTINUE] => "continue",
-            Turn::User(_) => "user",
-            Turn::Assistant(_) => "assistant",
-            Turn::Results(_) => "results",
+        let turns = sent_messages(&request, CallIds::new("p", |_| true)).expect("it has a body");
+        let role = |turn: &SentMessage| match turn {
+            SentMessage::User(texts) if texts.as_slice() == [CONTINUE] => "continue",
+            SentMessage::User(_) => "user",
+            SentMessage::Assistant(_) => "assistant",
+            SentMessage::Results(_) => "results",
         };
         turns.iter().map(role).collect()
     }

@@ -1,6 +1,6 @@
 //! Finish reasons of providers, and the meaning of each.
 
-use super::classify::{Fault, Said};
+use super::classify::{ExchangeFault, ProviderError};
 use crate::models::Usage;
 
 /// The meaning of a provider's finish reason.
@@ -20,7 +20,7 @@ pub(in crate::models) enum FinishWord {
     Unknown,
 }
 
-const WORDS: [(FinishWord, &[&str]); 5] = [
+const FINISH_WORDS: [(FinishWord, &[&str]); 5] = [
     (
         FinishWord::Stop,
         &[
@@ -88,13 +88,13 @@ impl FinishWord {
     /// Parses a provider's word, in any case.
     pub fn parse(word: &str) -> Self {
         let word = word.trim().to_ascii_lowercase().replace([' ', '-'], "_");
-        let known = WORDS
+        let known = FINISH_WORDS
             .iter()
             .find(|(_, words)| words.contains(&word.as_str()));
         known.map_or(Self::Unknown, |(finish, _)| *finish)
     }
 
-    /// Returns the word for [`crate::models::Completion::finish`]: one of the closed set, else the
+    /// Returns the word for [`crate::models::ModelCompletion::finish`]: one of the closed set, else the
     /// provider's own, truncated.
     pub fn to_finish(self, word: &str) -> String {
         let named = match self {
@@ -109,14 +109,14 @@ impl FinishWord {
 }
 
 /// Decides the finish reason of a reply by the provider's word and by the presence of calls.
-pub(in crate::models) fn decide_finish(word: &str, calls: bool) -> Result<String, Fault> {
+pub(in crate::models) fn decide_finish(word: &str, calls: bool) -> Result<String, ExchangeFault> {
     match (FinishWord::parse(word), calls) {
         // Routers report a provider that broke off behind them by these words.
-        (FinishWord::Error, _) => Err(Fault::StreamError(Said {
+        (FinishWord::Error, _) => Err(ExchangeFault::StreamError(ProviderError {
             code: word.chars().take(64).collect(),
-            ..Said::default()
+            ..ProviderError::default()
         })),
-        (FinishWord::ToolUse, false) => Err(Fault::CallsMissing),
+        (FinishWord::ToolUse, false) => Err(ExchangeFault::CallsMissing),
         // Some servers say `stop` after calls, too.
         (FinishWord::ToolUse | FinishWord::Stop, true) => Ok("tool_use".to_owned()),
         (finish, _) => Ok(finish.to_finish(word)),
@@ -124,7 +124,7 @@ pub(in crate::models) fn decide_finish(word: &str, calls: bool) -> Result<String
 }
 
 /// Returns true for a word of the closed set, false for a provider's own.
-pub(in crate::models) fn is_known(finish: &str) -> bool {
+pub(in crate::models) fn is_standard_word(finish: &str) -> bool {
     ["stop", "tool_use", "length", "content_filter"].contains(&finish)
 }
 
@@ -177,7 +177,11 @@ mod tests {
             ("banana", "banana"),
         ] {
             assert_eq!(FinishWord::parse(word).to_finish(word), named, "{word}");
-            assert_eq!(is_known(named), named != word || word == "stop", "{word}");
+            assert_eq!(
+                is_standard_word(named),
+                named != word || word == "stop",
+                "{word}"
+            );
         }
         assert_eq!(
             FinishWord::parse("MALFORMED_FUNCTION_CALL"),

@@ -1,7 +1,7 @@
 //! The exchange that every adapter over HTTP shares: one `POST` whose answer is a stream of events,
 //! read within bounds.
 //!
-//! An [`Endpoint`] makes exactly one request for each exchange: no retry, no redirect, no proxy
+//! An [`ProviderEndpoint`] makes exactly one request for each exchange: no retry, no redirect, no proxy
 //! from the environment. The modules:
 //!
 //! - `normal` parses the conversation as it is stored, `conversation` makes the form that servers
@@ -20,25 +20,25 @@
 mod body;
 pub(super) mod classify;
 pub(super) mod conversation;
+pub(super) mod error_body;
 pub(super) mod finish;
-pub(super) mod normal;
+pub(super) mod normal_form;
 pub(super) mod origin;
 mod redact;
+pub(super) mod reply_size;
 mod resolver;
-pub(super) mod room;
-pub(super) mod said;
 mod sse;
 mod tls;
 
-use super::dialect::{Dialect, KeyHeader, LearnedDialect};
+use super::dialect::{KeyHeader, LearnedDialect, ServerDialect};
 use super::{
-    BoxFuture, Completion, Delta, Failure, IDLE_TIME, Llm, OnDelta, ProviderOptions, Request,
-    Secret, Usage, answer_bytes_max,
+    BoxFuture, CompletionRequest, IDLE_TIME, ModelCompletion, ModelFailure, ModelProvider, OnDelta,
+    ProviderOptions, ReplyDelta, SecretText, Usage, answer_bytes_max,
 };
 use crate::policy::NetworkReach;
-use classify::{Fault, Said};
+use classify::{ExchangeFault, ProviderError};
 use futures_util::{StreamExt, TryStreamExt, stream};
-use normal::EncodeError;
+use normal_form::EncodeError;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION};
 use reqwest::{Client, Response, Url};
 use resolver::ReachResolver;
@@ -96,7 +96,7 @@ pub enum SetupError {
 
 /// The effect of an event on the reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Taken {
+pub(super) enum EventEffect {
     /// It added content, the end or the usage: the provider is working on the reply.
     Substance,
     /// It added nothing; it is a keep-alive.
@@ -104,11 +104,19 @@ pub(super) enum Taken {
 }
 
 /// Assembles a reply from the events of one answer.
-pub(super) trait Reply: Send {
+pub(super) trait ReplyBuilder: Send {
     /// Consumes the data of one event, which is not blank.
-    fn take(&mut self, data: &str, on_delta: OnDelta<'_>) -> Result<Taken, Fault>;
+    fn take_event(
+        &mut self,
+        data: &str,
+        on_delta: OnDelta<'_>,
+    ) -> Result<EventEffect, ExchangeFault>;
     /// Consumes a whole answer that is not a stream. `None` if it is not a reply.
-    fn take_whole(&mut self, answer: &Value, on_delta: OnDelta<'_>) -> Option<Result<(), Fault>>;
+    fn take_document(
+        &mut self,
+        answer: &Value,
+        on_delta: OnDelta<'_>,
+    ) -> Option<Result<(), ExchangeFault>>;
     /// Returns true once a finish reason has arrived, which makes the reply complete.
     fn is_finished(&self) -> bool;
     /// Returns true once the provider has announced that nothing more follows.
@@ -118,12 +126,12 @@ pub(super) trait Reply: Send {
     /// Returns the usage so far, for a failure; `None` if it is unknown.
     fn usage(&self) -> Option<Usage>;
     /// Returns the completion, or the fault that prevents one.
-    fn complete(&mut self) -> Result<Completion, Fault>;
+    fn complete(&mut self) -> Result<ModelCompletion, ExchangeFault>;
 }
 
 /// Timeouts of the calls to a provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Times {
+pub struct ProviderTimeouts {
     /// Longest time to make a connection.
     pub connect: Duration,
     /// Longest time until an answer begins. Servers that queue requests begin late.
@@ -133,7 +141,7 @@ pub struct Times {
     pub idle: Duration,
 }
 
-impl Default for Times {
+impl Default for ProviderTimeouts {
     /// Times that suit hosted and local servers, and models that think in silence: 10 s to connect,
     /// 600 s to begin, 300 s of silence.
     fn default() -> Self {
@@ -146,23 +154,23 @@ impl Default for Times {
 }
 
 /// The part of an exchange that differs by wire: the body, and the assembly of the reply.
-pub(super) trait Adapter: Send + Sync {
+pub(super) trait WireAdapter: Send + Sync {
     /// The assembly of a reply.
-    type Reply: Reply;
+    type WireReply: ReplyBuilder;
     /// The destination of the requests.
-    fn endpoint(&self) -> &Endpoint;
+    fn endpoint(&self) -> &ProviderEndpoint;
     /// Encodes the body of a request.
-    fn encode(&self, request: &Request) -> Result<Vec<u8>, EncodeError>;
+    fn encode(&self, request: &CompletionRequest) -> Result<Vec<u8>, EncodeError>;
     /// Makes a reply of which nothing has arrived yet.
-    fn begin_reply(&self, request: &Request) -> Self::Reply;
+    fn begin_reply(&self, request: &CompletionRequest) -> Self::WireReply;
 }
 
-impl<A: Adapter> Llm for A {
+impl<A: WireAdapter> ModelProvider for A {
     fn complete<'a>(
         &'a self,
-        request: &'a Request,
+        request: &'a CompletionRequest,
         on_delta: OnDelta<'a>,
-    ) -> BoxFuture<'a, Result<Completion, Failure>> {
+    ) -> BoxFuture<'a, Result<ModelCompletion, ModelFailure>> {
         let body = self.encode(request);
         let reply = self.begin_reply(request);
         let exchange = self.endpoint().exchange(request, body, reply, on_delta);
@@ -172,7 +180,7 @@ impl<A: Adapter> Llm for A {
 
 /// One address of a provider, with the HTTP client and settings for it.
 #[derive(Debug)]
-pub(super) struct Endpoint {
+pub(super) struct ProviderEndpoint {
     /// The provider's name.
     pub name: String,
     /// The dialect of its servers, with what their refusals have shown so far.
@@ -184,15 +192,15 @@ pub(super) struct Endpoint {
     /// Parts of the address that come from an environment variable; errors hide them.
     hidden: Vec<String>,
     headers: HeaderMap,
-    secrets: Vec<Secret>,
-    times: Times,
+    secrets: Vec<SecretText>,
+    times: ProviderTimeouts,
     model_options: BTreeMap<String, Map<String, Value>>,
 }
 
-impl Endpoint {
+impl ProviderEndpoint {
     /// Prepares requests to `url`, whose path ends in `path`. Connects to nothing.
     pub fn new(mut url: Url, path: &str, options: ProviderOptions) -> Result<Self, SetupError> {
-        let client = client(&url, options.times, options.reach)?;
+        let client = build_client(&url, options.times, options.reach)?;
         if !options.query.is_empty() {
             url.query_pairs_mut().extend_pairs(&options.query);
         }
@@ -223,7 +231,7 @@ impl Endpoint {
             _ => Vec::new(),
         };
         let own = options.headers.into_iter().map(|(_, value)| value);
-        let own = own.filter(Secret::is_secret);
+        let own = own.filter(SecretText::is_secret);
         Ok(Self {
             name: options.name,
             dialect: LearnedDialect::new(options.dialect),
@@ -259,23 +267,23 @@ impl Endpoint {
     }
 
     /// Sends one request and reads one reply.
-    pub async fn exchange<R: Reply>(
+    pub async fn exchange<R: ReplyBuilder>(
         &self,
-        request: &Request,
+        request: &CompletionRequest,
         content: Result<Vec<u8>, EncodeError>,
         mut reply: R,
         on_delta: OnDelta<'_>,
-    ) -> Result<Completion, Failure> {
-        let failed = |fault: Fault| self.failure(request, &fault, String::new(), None);
-        let content = content.map_err(Fault::Encode).map_err(failed)?;
+    ) -> Result<ModelCompletion, ModelFailure> {
+        let failed = |fault: ExchangeFault| self.to_failure(request, &fault, String::new(), None);
+        let content = content.map_err(ExchangeFault::Encode).map_err(failed)?;
         // Read before the first await: a concurrent call may learn something meanwhile.
         let asked = self.dialect.dialect_for(&request.model);
         let response = self.send(content).await.map_err(failed)?;
         if !response.status().is_success() {
-            let fault = self.learn_refusal(request, asked, refused(response).await);
+            let fault = self.learn_refusal(request, asked, status_fault(response).await);
             return Err(failed(fault));
         }
-        let (begin, response) = body::read_begin(response, self.times.idle).await;
+        let (begin, response) = body::read_beginning(response, self.times.idle).await;
         let bytes_max = answer_bytes_max(request.output_max);
         let is_document = body::is_document(response.headers(), &begin);
         let read = if is_document {
@@ -284,75 +292,87 @@ impl Endpoint {
         } else {
             let begin = stream::once(std::future::ready(Ok(begin)));
             let bytes = begin.chain(response.bytes_stream().map_ok(Vec::from));
-            let bytes = bytes.inspect_ok(|chunk| on_delta(Delta::Received(chunk.len() as u64)));
+            let bytes =
+                bytes.inspect_ok(|chunk| on_delta(ReplyDelta::Received(chunk.len() as u64)));
             body::read_stream(bytes, self.times.idle, bytes_max, &mut reply, on_delta).await
         };
         match read {
-            Ok(completion) => Ok(self.without_secrets(request, completion)),
+            Ok(completion) => Ok(self.redact_finish(request, completion)),
             Err(fault) => {
                 // A document without a reply is a refusal, whatever its status.
                 let refused = is_document && reply.text().is_empty();
                 let usage = reply.usage().or(refused.then(Usage::default));
-                Err(self.failure(request, &fault, reply.text(), usage))
+                Err(self.to_failure(request, &fault, reply.text(), usage))
             }
         }
     }
 
     /// Redacts the finish reason if it is the provider's own word: it is stored and shown, and may
     /// be any text.
-    fn without_secrets(&self, request: &Request, completion: Completion) -> Completion {
+    fn redact_finish(
+        &self,
+        request: &CompletionRequest,
+        completion: ModelCompletion,
+    ) -> ModelCompletion {
         // The comparison reads the whole conversation, so it is skipped for the words of the closed
         // set.
-        if finish::is_known(&completion.finish) {
+        if finish::is_standard_word(&completion.finish) {
             return completion;
         }
-        let finish = redact::shown(&completion.finish, &self.secrets, request);
-        Completion {
+        let finish = redact::redact_sentence(&completion.finish, &self.secrets, request);
+        ModelCompletion {
             finish: finish.unwrap_or_else(|| "withheld".to_owned()),
             ..completion
         }
     }
 
-    async fn send(&self, body: Vec<u8>) -> Result<Response, Fault> {
+    async fn send(&self, body: Vec<u8>) -> Result<Response, ExchangeFault> {
         let request = self.client.post(self.url.clone());
         let request = request.headers(self.headers.clone()).body(body);
         match tokio::time::timeout(self.times.answer, request.send()).await {
-            Err(_) => Err(Fault::Timeout(self.times.answer)),
-            Ok(Err(error)) => Err(unanswered(&error.without_url())),
+            Err(_) => Err(ExchangeFault::Timeout(self.times.answer)),
+            Ok(Err(error)) => Err(send_fault(&error.without_url())),
             Ok(Ok(response)) => Ok(response),
         }
     }
 
-    /// Turns a refusal of a single field into [`Fault::FieldRefused`], if the next request will
+    /// Turns a refusal of a single field into [`ExchangeFault::FieldRefused`], if the next request will
     /// differ.
-    fn learn_refusal(&self, request: &Request, asked: Dialect, fault: Fault) -> Fault {
+    fn learn_refusal(
+        &self,
+        request: &CompletionRequest,
+        asked: ServerDialect,
+        fault: ExchangeFault,
+    ) -> ExchangeFault {
         match fault {
-            Fault::Status {
+            ExchangeFault::Status {
                 status: 400 | 422,
                 said,
                 ..
             } if !said.is_overflow()
                 && self.dialect.learn(&said.sentence(), &request.model, asked) =>
             {
-                Fault::FieldRefused(said)
+                ExchangeFault::FieldRefused(said)
             }
             fault => fault,
         }
     }
 
-    fn failure(
+    fn to_failure(
         &self,
-        request: &Request,
-        fault: &Fault,
+        request: &CompletionRequest,
+        fault: &ExchangeFault,
         partial: String,
         usage: Option<Usage>,
-    ) -> Failure {
+    ) -> ModelFailure {
         let verdict = classify::classify(fault, &self.shown_url);
         let message = match fault {
-            Fault::Status { said, .. }
-            | Fault::FieldRefused(said)
-            | Fault::StreamError(said)
-            | Fault::NotAStream(said) => self.with_words(request, &verdict.sentence, said),
+            ExchangeFault::Status { said, .. }
+            | ExchangeFault::FieldRefused(said)
+            | ExchangeFault::StreamError(said)
+            | ExchangeFault::NotAStream(said) => {
+                self.append_provider_words(request, &verdict.sentence, said)
+            }
             _ => verdict.sentence,
         };
         let message = self.hide_address(match classify::advice(fault, self.url.path()) {
@@ -360,8 +380,11 @@ impl Endpoint {
             None => message,
         });
         // Providers bill no refusal, and a status instead of a stream is one: nothing is charged.
-        let is_refusal = matches!(fault, Fault::Status { .. } | Fault::FieldRefused(_));
-        Failure {
+        let is_refusal = matches!(
+            fault,
+            ExchangeFault::Status { .. } | ExchangeFault::FieldRefused(_)
+        );
+        ModelFailure {
             kind: verdict.kind,
             code: verdict.code,
             message,
@@ -382,12 +405,17 @@ impl Endpoint {
     }
 
     /// Appends the provider's words to a sentence, as far as they may be shown.
-    fn with_words(&self, request: &Request, sentence: &str, said: &Said) -> String {
-        let words = said.words();
+    fn append_provider_words(
+        &self,
+        request: &CompletionRequest,
+        sentence: &str,
+        said: &ProviderError,
+    ) -> String {
+        let words = said.summary();
         if words.is_empty() {
             return sentence.to_owned();
         }
-        match redact::shown(&words, &self.secrets, request) {
+        match redact::redact_sentence(&words, &self.secrets, request) {
             Some(shown) => format!("{sentence}: {shown}"),
             None => format!(
                 "{sentence}; its words are withheld, they repeat the key or the conversation"
@@ -412,7 +440,7 @@ fn hidden_parts(url: &Url) -> Vec<String> {
 }
 
 /// Headers that the exchange itself sets.
-const OWN_HEADERS: [&str; 6] = [
+const RESERVED_HEADERS: [&str; 6] = [
     "accept",
     "connection",
     "content-length",
@@ -421,13 +449,13 @@ const OWN_HEADERS: [&str; 6] = [
     "transfer-encoding",
 ];
 
-fn parse_header(name: &str, value: &Secret) -> Result<(HeaderName, HeaderValue), SetupError> {
+fn parse_header(name: &str, value: &SecretText) -> Result<(HeaderName, HeaderValue), SetupError> {
     let wrong = |problem| SetupError::Header {
         name: name.to_owned(),
         problem,
     };
     let header = HeaderName::try_from(name).map_err(|_| wrong("no header has such a name"))?;
-    if OWN_HEADERS.contains(&header.as_str()) {
+    if RESERVED_HEADERS.contains(&header.as_str()) {
         return Err(wrong("the exchange sets it by itself"));
     }
     let value = HeaderValue::try_from(value.expose());
@@ -437,7 +465,7 @@ fn parse_header(name: &str, value: &Secret) -> Result<(HeaderName, HeaderValue),
 }
 
 /// Parses a count as servers write it: a whole number, also as a decimal or as text.
-pub(super) fn number(value: &Value) -> Option<u64> {
+pub(super) fn parse_count(value: &Value) -> Option<u64> {
     /// Above this, a float cannot represent every whole number.
     const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
     match value {
@@ -452,7 +480,7 @@ pub(super) fn number(value: &Value) -> Option<u64> {
 }
 
 /// Parses and checks the base address of a provider. The adapter adds its path.
-pub(super) fn address(base: &str) -> Result<Url, SetupError> {
+pub(super) fn parse_base_url(base: &str) -> Result<Url, SetupError> {
     let url = Url::parse(base.trim()).map_err(|error| SetupError::Address {
         problem: error.to_string(),
     })?;
@@ -471,14 +499,19 @@ pub(super) fn address(base: &str) -> Result<Url, SetupError> {
 ///
 /// The client reaches nothing out of `reach`: a name is checked when it is resolved, a literal
 /// address here.
-fn client(url: &Url, times: Times, reach: NetworkReach) -> Result<Client, SetupError> {
+fn build_client(
+    url: &Url,
+    times: ProviderTimeouts,
+    reach: NetworkReach,
+) -> Result<Client, SetupError> {
     let failed = |problem: String| SetupError::Client { problem };
     let host = url.host_str().unwrap_or_default();
     let number: Option<IpAddr> = host.trim_matches(['[', ']']).parse().ok();
     if number.is_some_and(|number| !reach.allows(number)) {
         return Err(SetupError::OutOfReach);
     }
-    let tls = tls::config(url.scheme() == "https").map_err(|error| failed(error.to_string()))?;
+    let tls =
+        tls::client_config(url.scheme() == "https").map_err(|error| failed(error.to_string()))?;
     let client = Client::builder()
         .user_agent(concat!("threadkeep/", env!("CARGO_PKG_VERSION")))
         .connect_timeout(times.connect)
@@ -495,12 +528,12 @@ fn client(url: &Url, times: Times, reach: NetworkReach) -> Result<Client, SetupE
     };
     client
         .build()
-        .map_err(|error| failed(chain(&error.without_url())))
+        .map_err(|error| failed(error_chain(&error.without_url())))
 }
 
 /// Returns an error of the client library with its causes. It names hosts and system errors, never
 /// headers or bodies.
-fn chain(error: &dyn Error) -> String {
+fn error_chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {
@@ -512,25 +545,25 @@ fn chain(error: &dyn Error) -> String {
 
 /// Classifies an error of sending a request. Only a failure to connect is certain to have sent
 /// nothing.
-fn unanswered(error: &reqwest::Error) -> Fault {
+fn send_fault(error: &reqwest::Error) -> ExchangeFault {
     if !error.is_connect() {
-        return Fault::Disconnected;
+        return ExchangeFault::Disconnected;
     }
     if resolver::is_out_of_reach(error) {
-        return Fault::OutOfReach;
+        return ExchangeFault::OutOfReach;
     }
     if tls::is_plain_server(error) {
-        return Fault::NoTls;
+        return ExchangeFault::NoTls;
     }
     match tls::certificate_problem(error) {
-        Some(problem) => Fault::Certificate { problem },
-        None => Fault::Connect {
-            problem: chain(error),
+        Some(problem) => ExchangeFault::Certificate { problem },
+        None => ExchangeFault::Connect {
+            problem: error_chain(error),
         },
     }
 }
 
-async fn refused(response: Response) -> Fault {
+async fn status_fault(response: Response) -> ExchangeFault {
     let headers = response.headers();
     let header = |name: &str| {
         headers
@@ -538,11 +571,11 @@ async fn refused(response: Response) -> Fault {
             .and_then(|value| value.to_str().ok())
             .map(str::to_owned)
     };
-    let retry_after = classify::retry_after(header, jiff::Timestamp::now());
+    let retry_after = classify::parse_retry_after(header, jiff::Timestamp::now());
     let status = response.status().as_u16();
     let location = header(LOCATION.as_str()).filter(|_| (300..400).contains(&status));
     let said = body::read_error(response).await;
-    Fault::Status {
+    ExchangeFault::Status {
         status,
         said,
         retry_after,
@@ -552,14 +585,17 @@ async fn refused(response: Response) -> Fault {
 
 /// Feeds a stream of these chunks to a reply; returns its result and the deltas.
 #[cfg(test)]
-pub(super) async fn replay<R: Reply>(
+pub(super) async fn replay<R: ReplyBuilder>(
     mut reply: R,
     chunks: Vec<Vec<u8>>,
-) -> (Result<Completion, Fault>, Vec<super::Delta>) {
+) -> (
+    Result<ModelCompletion, ExchangeFault>,
+    Vec<super::ReplyDelta>,
+) {
     let deltas = std::sync::Mutex::new(Vec::new());
     let on_delta = |delta| deltas.lock().unwrap().push(delta);
     let bytes = futures_util::stream::iter(chunks.into_iter().map(Ok::<_, ()>));
-    let (idle, most) = (Times::default().idle, answer_bytes_max(u64::MAX));
+    let (idle, most) = (ProviderTimeouts::default().idle, answer_bytes_max(u64::MAX));
     let result = body::read_stream(bytes, idle, most, &mut reply, &on_delta).await;
     (result, deltas.into_inner().unwrap())
 }

@@ -88,18 +88,18 @@ impl<'a> CallIds<'a> {
 
     /// Returns the id of the call that is `ours` in the conversation. Calls are asked for in order,
     /// so that an id stays the same as the conversation grows.
-    pub fn choose(&mut self, ours: &str, origin: Option<&CallOrigin>) -> String {
+    pub fn choose_id(&mut self, ours: &str, origin: Option<&CallOrigin>) -> String {
         let own = origin
             .filter(|origin| origin.provider == self.provider)
             .map(|origin| origin.id.as_str())
             .filter(|id| !id.is_empty() && id.len() <= ID_BYTES_MAX && (self.is_valid)(id))
             .filter(|id| !self.used.contains(*id));
-        let id = own.map_or_else(|| self.make(ours), str::to_owned);
+        let id = own.map_or_else(|| self.make_id(ours), str::to_owned);
         self.used.insert(id.clone());
         id
     }
 
-    fn make(&self, ours: &str) -> String {
+    fn make_id(&self, ours: &str) -> String {
         let mut text = ours.to_owned();
         loop {
             let id = short_id(&text);
@@ -144,7 +144,7 @@ mod tests {
     fn a_providers_own_id_goes_back_to_it_alone_and_once() {
         let mut ids = CallIds::new("p", |id| id.bytes().all(|byte| byte.is_ascii_graphic()));
         assert_eq!(
-            ids.choose("call_3_0", Some(&origin("p", "functions.f:0"))),
+            ids.choose_id("call_3_0", Some(&origin("p", "functions.f:0"))),
             "functions.f:0"
         );
         for (ours, origin) in [
@@ -154,13 +154,13 @@ mod tests {
             ("call_3_4", Some(origin("p", "not valid"))),
             ("call_3_5", None),
         ] {
-            let id = ids.choose(ours, origin.as_ref());
+            let id = ids.choose_id(ours, origin.as_ref());
             assert_eq!(id.len(), 9, "{ours}: {id}");
             assert!(id.bytes().all(|byte| byte.is_ascii_alphanumeric()), "{id}");
             assert_eq!(id, short_id(ours), "{ours} keeps its id");
         }
         let taken = short_id("call_9_0");
-        assert_eq!(ids.choose("x", Some(&origin("p", &taken))), taken);
-        assert_ne!(ids.choose("call_9_0", None), taken);
+        assert_eq!(ids.choose_id("x", Some(&origin("p", &taken))), taken);
+        assert_ne!(ids.choose_id("call_9_0", None), taken);
     }
 }

@@ -5,8 +5,8 @@
 //! [`PROMPT_RUN`] with the conversation, and contains no whole short text of it. It is truncated
 //! and its control characters are blanked, because it may reach a terminal.
 
-use super::normal;
-use crate::models::{Request, Secret};
+use super::normal_form;
+use crate::models::{CompletionRequest, SecretText};
 use std::collections::HashSet;
 
 /// Most characters that are shown.
@@ -20,38 +20,42 @@ const PROMPT_RUN: usize = 32;
 const PROMPT_TEXT_MIN: usize = 8;
 
 /// Returns the sentence as it may be shown; `None` if it repeats a key or the conversation.
-pub(super) fn shown(said: &str, secrets: &[Secret], request: &Request) -> Option<String> {
+pub(super) fn redact_sentence(
+    said: &str,
+    secrets: &[SecretText],
+    request: &CompletionRequest,
+) -> Option<String> {
     let blank = |c: char| if c.is_control() { ' ' } else { c };
     let said: String = said.chars().take(SHOWN_CHARS_MAX).map(blank).collect();
     let said = said.trim();
-    let mut secrets = secrets.iter().map(Secret::expose);
-    let told = secrets.any(|secret| tells_key(said, secret)) || tells_prompt(said, request);
+    let mut secrets = secrets.iter().map(SecretText::expose);
+    let told = secrets.any(|secret| repeats_key(said, secret)) || repeats_prompt(said, request);
     (!told).then(|| said.to_owned())
 }
 
-fn tells_key(said: &str, key: &str) -> bool {
+fn repeats_key(said: &str, key: &str) -> bool {
     if key.len() < KEY_RUN {
         !key.is_empty() && said.contains(key)
     } else {
-        share_run(said, key, KEY_RUN)
+        shares_run(said, key, KEY_RUN)
     }
 }
 
-fn tells_prompt(said: &str, request: &Request) -> bool {
-    tells_text(said, &request.system)
+fn repeats_prompt(said: &str, request: &CompletionRequest) -> bool {
+    repeats_text(said, &request.system)
         || request.messages.iter().any(|message| {
-            normal::texts(message)
+            normal_form::message_texts(message)
                 .iter()
-                .any(|text| tells_text(said, text))
+                .any(|text| repeats_text(said, text))
         })
 }
 
-fn tells_text(said: &str, text: &str) -> bool {
+fn repeats_text(said: &str, text: &str) -> bool {
     let text = text.trim();
-    (text.len() >= PROMPT_TEXT_MIN && said.contains(text)) || share_run(said, text, PROMPT_RUN)
+    (text.len() >= PROMPT_TEXT_MIN && said.contains(text)) || shares_run(said, text, PROMPT_RUN)
 }
 
-fn share_run(said: &str, text: &str, run: usize) -> bool {
+fn shares_run(said: &str, text: &str, run: usize) -> bool {
     let runs: HashSet<&[u8]> = said.as_bytes().windows(run).collect();
     !runs.is_empty()
         && text
@@ -69,7 +73,7 @@ mod tests {
         let message = serde_json::json!({"role": "user", "content": [
             {"type": "text", "text": "Our margin in the third quarter was \"41.7 %\",\nkeep it quiet."},
             {"type": "text", "text": "code: 8812"}]});
-        let request = Request {
+        let request = CompletionRequest {
             model: "m".into(),
             system: "You are the assistant of Example Trading Limited.".into(),
             tools: Vec::new(),
@@ -77,7 +81,7 @@ mod tests {
             output_max: 1,
             session: None,
         };
-        let key = Secret::new("sk-live-0123456789abcdef");
+        let key = SecretText::new("sk-live-0123456789abcdef");
         for (said, want) in [
             (
                 "The model `m` does not exist",
@@ -96,16 +100,19 @@ mod tests {
             ("system: the assistant of Example Trading Limited.", None),
         ] {
             assert_eq!(
-                shown(said, std::slice::from_ref(&key), &request).as_deref(),
+                redact_sentence(said, std::slice::from_ref(&key), &request).as_deref(),
                 want,
                 "{said}"
             );
         }
-        let short = Secret::new("local");
-        assert_eq!(shown("no key local here", &[short], &request), None);
+        let short = SecretText::new("local");
+        assert_eq!(
+            redact_sentence("no key local here", &[short], &request),
+            None
+        );
         let long = "é".repeat(1_000);
         assert_eq!(
-            shown(&long, &[], &request).map(|text| text.chars().count()),
+            redact_sentence(&long, &[], &request).map(|text| text.chars().count()),
             Some(SHOWN_CHARS_MAX)
         );
     }

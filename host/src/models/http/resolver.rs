@@ -24,13 +24,13 @@ impl Resolve for ReachResolver {
             // The client sets the port.
             let look_up = move || (name.as_str(), 0).to_socket_addrs();
             let found = tokio::task::spawn_blocking(look_up).await??;
-            let found = within_reach(found, reach)?;
+            let found = filter_reachable(found, reach)?;
             Ok(Box::new(found.into_iter()) as Addrs)
         })
     }
 }
 
-fn within_reach(
+fn filter_reachable(
     found: impl Iterator<Item = SocketAddr>,
     reach: NetworkReach,
 ) -> Result<Vec<SocketAddr>, OutOfReach> {
@@ -65,11 +65,14 @@ mod tests {
             texts.iter().map(address).collect()
         };
         let mixed = addresses(&["169.254.169.254", "1.1.1.1", "::1", "10.0.0.1"]);
-        let judged = |reach| within_reach(mixed.clone().into_iter(), reach);
+        let judged = |reach| filter_reachable(mixed.clone().into_iter(), reach);
         assert_eq!(judged(NetworkReach::Public), Ok(addresses(&["1.1.1.1"])));
         assert_eq!(judged(NetworkReach::Loopback), Ok(addresses(&["::1"])));
         assert_eq!(judged(NetworkReach::Anywhere), Ok(mixed.clone()));
         let private = addresses(&["127.0.0.1"]).into_iter();
-        assert_eq!(within_reach(private, NetworkReach::Public), Err(OutOfReach));
+        assert_eq!(
+            filter_reachable(private, NetworkReach::Public),
+            Err(OutOfReach)
+        );
     }
 }

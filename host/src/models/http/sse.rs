@@ -24,7 +24,7 @@ const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 
 /// An error that ends a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Broken {
+pub(super) enum SseError {
     /// The connection broke.
     Transport,
     /// An event or the stream is larger than its bound, or an event has too many values.
@@ -36,15 +36,15 @@ pub(super) enum Broken {
 /// Parses the `data` of each event of a byte stream. The stream has at most `bytes_max` bytes,
 /// comments and empty events included, because a provider could send them for ever. The caller
 /// bounds the time.
-pub(super) fn events<S, B, E>(
+pub(super) fn parse_events<S, B, E>(
     bytes: S,
     bytes_max: u64,
-) -> impl Stream<Item = Result<String, Broken>>
+) -> impl Stream<Item = Result<String, SseError>>
 where
     S: Stream<Item = Result<B, E>>,
     B: AsRef<[u8]>,
 {
-    let state = Lines {
+    let state = LineReader {
         bytes: Box::pin(bytes),
         bytes_max,
         buffer: Vec::new(),
@@ -57,26 +57,26 @@ where
     // The stream of lines ends after its first error.
     let lines = stream::unfold(Some(state), |lines| async move {
         let mut lines = lines?;
-        let line = lines.next().await?;
+        let line = lines.next_line().await?;
         let rest = line.is_ok().then_some(lines);
         Some((line, rest))
     });
     lines.eventsource().map(|event| match event {
-        Ok(Event { data, .. }) if values(&data) > EVENT_VALUES_MAX => Err(Broken::TooLarge),
+        Ok(Event { data, .. }) if count_values(&data) > EVENT_VALUES_MAX => Err(SseError::TooLarge),
         Ok(Event { data, .. }) => Ok(data),
         Err(EventStreamError::Transport(broken)) => Err(broken),
-        Err(EventStreamError::Utf8(_) | EventStreamError::Parser(_)) => Err(Broken::NotText),
+        Err(EventStreamError::Utf8(_) | EventStreamError::Parser(_)) => Err(SseError::NotText),
     })
 }
 
 /// Returns true if a JSON text is within the bounds of one event. Only then it is parsed.
 pub(super) fn is_small(json: &str) -> bool {
-    json.len() <= EVENT_BYTES_MAX && values(json) <= EVENT_VALUES_MAX
+    json.len() <= EVENT_BYTES_MAX && count_values(json) <= EVENT_VALUES_MAX
 }
 
 /// Counts the values and names of a JSON text without parsing it: each but the first follows one of
 /// the four characters below.
-fn values(json: &str) -> usize {
+fn count_values(json: &str) -> usize {
     let (mut values, mut within, mut escaped) = (1, false, false);
     for byte in json.bytes() {
         match byte {
@@ -90,7 +90,7 @@ fn values(json: &str) -> usize {
     values
 }
 
-struct Lines<S> {
+struct LineReader<S> {
     bytes: Pin<Box<S>>,
     bytes_max: u64,
     buffer: Vec<u8>,
@@ -104,32 +104,32 @@ struct Lines<S> {
     first: bool,
 }
 
-impl<S, B, E> Lines<S>
+impl<S, B, E> LineReader<S>
 where
     S: Stream<Item = Result<B, E>>,
     B: AsRef<[u8]>,
 {
     /// Returns the next line with `\n` at its end; `None` at the end of the stream.
-    async fn next(&mut self) -> Option<Result<String, Broken>> {
+    async fn next_line(&mut self) -> Option<Result<String, SseError>> {
         loop {
             if let Some(line) = self.take_line() {
                 return Some(line);
             }
             if self.buffer.len() - self.start > EVENT_BYTES_MAX {
-                return Some(Err(Broken::TooLarge));
+                return Some(Err(SseError::TooLarge));
             }
             match self.bytes.next().await {
                 None => return None,
-                Some(Err(_)) => return Some(Err(Broken::Transport)),
-                Some(Ok(chunk)) => self.add(chunk.as_ref()),
+                Some(Err(_)) => return Some(Err(SseError::Transport)),
+                Some(Ok(chunk)) => self.push_chunk(chunk.as_ref()),
             }
             if self.total > self.bytes_max {
-                return Some(Err(Broken::TooLarge));
+                return Some(Err(SseError::TooLarge));
             }
         }
     }
 
-    fn add(&mut self, chunk: &[u8]) {
+    fn push_chunk(&mut self, chunk: &[u8]) {
         self.total += chunk.len() as u64;
         self.buffer.drain(..self.start);
         self.scanned -= self.start;
@@ -137,8 +137,8 @@ where
         self.buffer.extend_from_slice(chunk);
     }
 
-    fn take_line(&mut self) -> Option<Result<String, Broken>> {
-        let (end, next) = self.line_end()?;
+    fn take_line(&mut self) -> Option<Result<String, SseError>> {
+        let (end, next) = self.find_line_end()?;
         let mut line = &self.buffer[self.start..end];
         if self.first {
             self.first = false;
@@ -150,11 +150,11 @@ where
             self.event + line.len()
         };
         let text = if self.event > EVENT_BYTES_MAX {
-            Err(Broken::TooLarge)
+            Err(SseError::TooLarge)
         } else {
             std::str::from_utf8(line)
                 .map(|line| format!("{line}\n"))
-                .map_err(|_| Broken::NotText)
+                .map_err(|_| SseError::NotText)
         };
         self.start = next;
         self.scanned = next;
@@ -163,7 +163,7 @@ where
 
     /// Returns the end of the current line and the start of the next one. A carriage return at the
     /// end of the buffer may be half of a pair, so it does not end the line yet.
-    fn line_end(&mut self) -> Option<(usize, usize)> {
+    fn find_line_end(&mut self) -> Option<(usize, usize)> {
         let found = self.buffer[self.scanned..]
             .iter()
             .position(|byte| matches!(byte, b'\n' | b'\r'));
@@ -186,9 +186,9 @@ mod tests {
 
     const BYTES_MAX: u64 = 10 << 20;
 
-    async fn read(chunks: Vec<Vec<u8>>) -> Vec<Result<String, Broken>> {
+    async fn read(chunks: Vec<Vec<u8>>) -> Vec<Result<String, SseError>> {
         let bytes = stream::iter(chunks.into_iter().map(Ok::<_, ()>));
-        events(bytes, BYTES_MAX).collect().await
+        parse_events(bytes, BYTES_MAX).collect().await
     }
 
     #[tokio::test]
@@ -210,17 +210,17 @@ mod tests {
     #[tokio::test]
     async fn bytes_that_are_not_text_end_it() {
         let got = read(vec![b"data: a\n\ndata: \xFF\n\n".to_vec()]).await;
-        assert_eq!(got, [Ok("a".to_owned()), Err(Broken::NotText)]);
+        assert_eq!(got, [Ok("a".to_owned()), Err(SseError::NotText)]);
     }
 
     #[tokio::test]
     async fn a_line_and_an_event_are_bounded() {
         let line = vec![b'x'; EVENT_BYTES_MAX + 1];
-        assert_eq!(read(vec![line.clone()]).await, [Err(Broken::TooLarge)]);
+        assert_eq!(read(vec![line.clone()]).await, [Err(SseError::TooLarge)]);
         let half = [&line[..EVENT_BYTES_MAX / 2], b"\n"].concat();
         assert_eq!(
             read(vec![half.clone(), half.clone(), half]).await,
-            [Err(Broken::TooLarge)]
+            [Err(SseError::TooLarge)]
         );
     }
 
@@ -233,12 +233,12 @@ mod tests {
             (r#"["\"",",\\",1]"#, 4),
             ("", 1),
         ] {
-            assert_eq!(values(text), expected, "{text}");
+            assert_eq!(count_values(text), expected, "{text}");
         }
         let event = |values: usize| format!("data: [{}0]\n\n", "0,".repeat(values)).into_bytes();
         let most = EVENT_VALUES_MAX - 2;
         assert!(read(vec![event(most)]).await[0].is_ok());
-        assert_eq!(read(vec![event(most + 1)]).await, [Err(Broken::TooLarge)]);
+        assert_eq!(read(vec![event(most + 1)]).await, [Err(SseError::TooLarge)]);
         let words = format!("data: {{\"a\":\"{}\"}}\n\n", ",".repeat(EVENT_VALUES_MAX));
         assert!(read(vec![words.into_bytes()]).await[0].is_ok());
     }
@@ -247,14 +247,14 @@ mod tests {
     async fn a_stream_is_bounded_even_if_nothing_is_said() {
         let comments = [b":".repeat(10_000), b"\n\n".to_vec()].concat().repeat(100);
         let bytes = stream::repeat(Ok::<_, ()>(comments));
-        let mut events = std::pin::pin!(events(bytes, BYTES_MAX));
-        assert_eq!(events.next().await, Some(Err(Broken::TooLarge)));
+        let mut events = std::pin::pin!(parse_events(bytes, BYTES_MAX));
+        assert_eq!(events.next().await, Some(Err(SseError::TooLarge)));
     }
 
     #[tokio::test]
     async fn a_broken_connection_is_told() {
         let cut = stream::iter([Ok(b"data: a\n\n".to_vec()), Err(())]);
-        let got: Vec<_> = events(cut, BYTES_MAX).collect().await;
-        assert_eq!(got, [Ok("a".to_owned()), Err(Broken::Transport)]);
+        let got: Vec<_> = parse_events(cut, BYTES_MAX).collect().await;
+        assert_eq!(got, [Ok("a".to_owned()), Err(SseError::Transport)]);
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 /// Makes the configuration of a client. Plain `http` loads no certificates: a machine that has none
 /// must still reach its local server.
-pub(super) fn config(https: bool) -> Result<ClientConfig, rustls::Error> {
+pub(super) fn client_config(https: bool) -> Result<ClientConfig, rustls::Error> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder =
         ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
@@ -68,13 +68,13 @@ mod tests {
     fn a_refused_certificate_is_found_behind_any_wrapper() {
         #[derive(Debug, thiserror::Error)]
         #[error("outer")]
-        struct Outer(#[source] io::Error);
+        struct WrapperError(#[source] io::Error);
         let refused = || rustls::Error::InvalidCertificate(rustls::CertificateError::Expired);
         let once = io::Error::other(refused());
         let twice = io::Error::other(io::Error::other(refused()));
         let other = io::Error::other(rustls::Error::HandshakeNotComplete);
         for (error, found) in [(once, true), (twice, true), (other, false)] {
-            assert_eq!(certificate_problem(&Outer(error)).is_some(), found);
+            assert_eq!(certificate_problem(&WrapperError(error)).is_some(), found);
         }
     }
 }

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 /// A call that is being put together.
 #[derive(Debug, Default)]
-pub(super) struct OpenCall {
+pub(super) struct PartialCall {
     /// Index of its block in the reply.
     pub block: usize,
     index: Option<u64>,
@@ -78,7 +78,7 @@ impl CallPiece {
             Some(((*field).to_owned(), value.clone()))
         });
         Self {
-            index: crate::models::http::number(&call["index"]),
+            index: crate::models::http::parse_count(&call["index"]),
             id: id_text(&call["id"]),
             name: function["name"].as_str().unwrap_or_default().to_owned(),
             arguments: arguments_text(&function["arguments"]),
@@ -96,7 +96,7 @@ impl CallPiece {
     }
 
     /// Converts a call back into one piece.
-    pub fn of_call(call: OpenCall) -> Self {
+    pub fn from_call(call: PartialCall) -> Self {
         Self {
             index: call.index,
             id: call.id,
@@ -108,12 +108,12 @@ impl CallPiece {
 
     /// Returns true if the piece has a part of the arguments. A name is no progress: some servers
     /// repeat it.
-    pub fn says_more(&self) -> bool {
+    pub fn has_arguments(&self) -> bool {
         !self.arguments.is_empty()
     }
 
     /// Returns the bytes that the piece adds to a reply.
-    pub fn bytes(&self) -> usize {
+    pub fn byte_count(&self) -> usize {
         let fields = self.fields.values().map(|value| value.to_string().len());
         self.id.len() + self.name.len() + self.arguments.len() + fields.sum::<usize>()
     }
@@ -139,32 +139,32 @@ fn arguments_text(arguments: &Value) -> String {
 
 /// The calls of a reply, in order.
 #[derive(Debug, Default)]
-pub(super) struct Calls {
-    pub open: Vec<OpenCall>,
+pub(super) struct CallAssembler {
+    pub calls: Vec<PartialCall>,
 }
 
-impl Calls {
+impl CallAssembler {
     /// Returns the index of the call that a piece continues; `None` if it begins another one.
-    pub fn find(&self, piece: &CallPiece, chunk: u64) -> Option<usize> {
-        let same_id = |call: &OpenCall| !piece.id.is_empty() && call.id == piece.id;
-        let same_index = |call: &OpenCall| piece.index.is_some() && call.index == piece.index;
-        let newest = |is: &dyn Fn(&OpenCall) -> bool| self.open.iter().rposition(is);
+    pub fn find_call(&self, piece: &CallPiece, chunk: u64) -> Option<usize> {
+        let same_id = |call: &PartialCall| !piece.id.is_empty() && call.id == piece.id;
+        let same_index = |call: &PartialCall| piece.index.is_some() && call.index == piece.index;
+        let newest = |is: &dyn Fn(&PartialCall) -> bool| self.calls.iter().rposition(is);
         // A piece with neither id nor name continues a call, whatever its number.
         if piece.id.is_empty() && piece.name.is_empty() {
-            return newest(&same_index).or_else(|| self.open.len().checked_sub(1));
+            return newest(&same_index).or_else(|| self.calls.len().checked_sub(1));
         }
         let at = newest(&|call| same_id(call) && same_index(call))
             .or_else(|| newest(&same_id))
             .or_else(|| match piece.index {
                 Some(_) => newest(&same_index),
-                None => self.open.len().checked_sub(1),
+                None => self.calls.len().checked_sub(1),
             })?;
-        (!begins_another(&self.open[at], piece, chunk)).then_some(at)
+        (!begins_another(&self.calls[at], piece, chunk)).then_some(at)
     }
 
     /// Adds a piece to the call at this index.
-    pub fn extend(&mut self, at: usize, piece: CallPiece, chunk: u64) {
-        let Some(call) = self.open.get_mut(at) else {
+    pub fn extend_call(&mut self, at: usize, piece: CallPiece, chunk: u64) {
+        let Some(call) = self.calls.get_mut(at) else {
             return;
         };
         call.chunk = chunk;
@@ -187,18 +187,18 @@ impl Calls {
     }
 
     /// Begins a call that is this block of the reply; returns its index.
-    pub fn begin(&mut self, block: usize, piece: &CallPiece) -> usize {
-        self.open.push(OpenCall {
+    pub fn begin_call(&mut self, block: usize, piece: &CallPiece) -> usize {
+        self.calls.push(PartialCall {
             block,
             index: piece.index,
-            ..OpenCall::default()
+            ..PartialCall::default()
         });
-        self.open.len() - 1
+        self.calls.len() - 1
     }
 }
 
 /// Returns true if a piece that seems to belong to a call begins another one.
-fn begins_another(call: &OpenCall, piece: &CallPiece, chunk: u64) -> bool {
+fn begins_another(call: &PartialCall, piece: &CallPiece, chunk: u64) -> bool {
     if piece.name.is_empty() {
         return false;
     }

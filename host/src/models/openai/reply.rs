@@ -4,14 +4,14 @@
 //! it serves. Three cases are always faults: a chunk that is not JSON, an error object, and a
 //! stream that ends without a sign that it is complete.
 
-use super::calls::{CallPiece, Calls};
+use super::calls::{CallAssembler, CallPiece};
 use super::usage;
-use crate::models::http::classify::Fault;
+use crate::models::http::classify::ExchangeFault;
 use crate::models::http::finish::{FinishWord, add_reason, decide_finish, infer_finish_word};
 use crate::models::http::origin::{CallOrigin, ThinkingOrigin};
-use crate::models::http::room::{Room, call_arguments};
-use crate::models::http::{self, Taken, said};
-use crate::models::{Block, Completion, Delta, OnDelta, Usage};
+use crate::models::http::reply_size::{ReplySize, call_arguments};
+use crate::models::http::{self, EventEffect, error_body};
+use crate::models::{ModelCompletion, OnDelta, ReplyBlock, ReplyDelta, Usage};
 use serde_json::{Map, Value};
 
 /// Fields of a delta that may hold thinking, each used by some servers.
@@ -19,14 +19,14 @@ const THINKING_FIELDS: [&str; 3] = ["reasoning_content", "reasoning", "thinking"
 
 /// The reply as far as its chunks have arrived.
 #[derive(Default)]
-pub(in crate::models) struct Reply {
+pub(in crate::models) struct OpenAiReply {
     /// Name of the provider; stored with blocks that go back to this provider alone.
     provider: String,
-    blocks: Vec<Block>,
-    calls: Calls,
+    blocks: Vec<ReplyBlock>,
+    calls: CallAssembler,
     /// The field that thinking came in, for the `raw` of its block.
     thinking: ThinkingOrigin,
-    room: Room,
+    room: ReplySize,
     refused: bool,
     finish: Option<String>,
     usage: Option<Usage>,
@@ -52,15 +52,15 @@ const TOKEN_BYTES: usize = 4;
 struct ReplyIdentity {
     id: String,
     /// The server's way to give ids to chunks.
-    naming: Naming,
+    naming: ChunkNaming,
     /// True once a second reply has begun after the end of the first; its chunks are ignored.
-    past: bool,
+    ignores_rest: bool,
     /// The only delta of a reply that seems to be abandoned, until the next chunk decides.
     shelved: Option<Value>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-enum Naming {
+enum ChunkNaming {
     /// Not known yet.
     #[default]
     Unknown,
@@ -72,7 +72,7 @@ enum Naming {
 
 /// The relation of a chunk to the reply before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Belonging {
+enum ChunkRelation {
     /// It continues the reply.
     Same,
     /// It begins another reply in its place.
@@ -85,44 +85,52 @@ enum Belonging {
     Past,
 }
 
-impl http::Reply for Reply {
-    fn take(&mut self, data: &str, on_delta: OnDelta<'_>) -> Result<Taken, Fault> {
+impl http::ReplyBuilder for OpenAiReply {
+    fn take_event(
+        &mut self,
+        data: &str,
+        on_delta: OnDelta<'_>,
+    ) -> Result<EventEffect, ExchangeFault> {
         if data.trim() == "[DONE]" {
             self.ended = true;
-            return Ok(Taken::Substance);
+            return Ok(EventEffect::Substance);
         }
-        let chunk: Value = serde_json::from_str(data).map_err(|_| Fault::BadChunk)?;
+        let chunk: Value = serde_json::from_str(data).map_err(|_| ExchangeFault::BadChunk)?;
         if !chunk.is_object() {
-            return Err(Fault::BadChunk);
+            return Err(ExchangeFault::BadChunk);
         }
         // Some servers repeat a growing usage in every chunk: the last readable one counts.
-        let usage = usage::of_chunk(&chunk).filter(|_| !self.identity.past);
+        let usage = usage::parse_chunk_usage(&chunk).filter(|_| !self.identity.ignores_rest);
         let counted = usage.is_some() && usage != self.usage;
-        if let Some(said) = said::in_stream(&chunk, "choices") {
+        if let Some(said) = error_body::parse_stream_error(&chunk, "choices") {
             self.count_usage(usage);
-            return Err(Fault::StreamError(said));
+            return Err(ExchangeFault::StreamError(said));
         }
         self.chunks += 1;
         // Only one choice was requested.
         let choices = chunk["choices"].as_array().into_iter().flatten();
-        let mine = |choice: &&Value| http::number(&choice["index"]).unwrap_or(0) == 0;
+        let mine = |choice: &&Value| http::parse_count(&choice["index"]).unwrap_or(0) == 0;
         let (before, unfinished) = (self.substance, self.finish.is_none());
         for choice in choices.filter(mine) {
             self.take_choice(&chunk["id"], choice, on_delta)?;
         }
-        self.count_usage(usage.filter(|_| !self.identity.past));
+        self.count_usage(usage.filter(|_| !self.identity.ignores_rest));
         let ends = unfinished && self.finish.is_some();
         let progress = self.substance > before || ends || counted;
         Ok(if progress {
-            Taken::Substance
+            EventEffect::Substance
         } else {
-            Taken::Nothing
+            EventEffect::Nothing
         })
     }
 
-    fn take_whole(&mut self, answer: &Value, on_delta: OnDelta<'_>) -> Option<Result<(), Fault>> {
+    fn take_document(
+        &mut self,
+        answer: &Value,
+        on_delta: OnDelta<'_>,
+    ) -> Option<Result<(), ExchangeFault>> {
         answer["choices"].is_array().then(|| {
-            self.take(&answer.to_string(), on_delta)?;
+            self.take_event(&answer.to_string(), on_delta)?;
             self.ended = true;
             Ok(())
         })
@@ -137,9 +145,9 @@ impl http::Reply for Reply {
     }
 
     fn text(&self) -> String {
-        let text = |block: &Block| match block {
-            Block::Text { text } => Some(text.clone()),
-            Block::Thinking { .. } | Block::ToolUse { .. } => None,
+        let text = |block: &ReplyBlock| match block {
+            ReplyBlock::Text { text } => Some(text.clone()),
+            ReplyBlock::Thinking { .. } | ReplyBlock::ToolUse { .. } => None,
         };
         self.blocks.iter().filter_map(text).collect()
     }
@@ -148,17 +156,21 @@ impl http::Reply for Reply {
     /// early report covers only the beginning.
     fn usage(&self) -> Option<Usage> {
         let usage = self.usage?;
-        let more = self.room.taken().saturating_sub(self.counted_at) / TOKEN_BYTES;
+        let more = self.room.byte_count().saturating_sub(self.counted_at) / TOKEN_BYTES;
         let output = usage.output.saturating_add(more as u64);
         Some(Usage { output, ..usage }.plus(self.abandoned))
     }
 
-    fn complete(&mut self) -> Result<Completion, Fault> {
-        let calls = !self.calls.open.is_empty();
+    fn complete(&mut self) -> Result<ModelCompletion, ExchangeFault> {
+        let calls = !self.calls.calls.is_empty();
         let says = calls || !self.text().is_empty();
         let in_order = self.usage.filter(|_| self.ended && says);
         let inferred = in_order.map(|usage| infer_finish_word(usage, self.output_max));
-        let word = self.finish.take().or(inferred).ok_or(Fault::Unfinished)?;
+        let word = self
+            .finish
+            .take()
+            .or(inferred)
+            .ok_or(ExchangeFault::Unfinished)?;
         let mut finish = decide_finish(&word, calls)?;
         if finish == "stop" && self.refused {
             finish = FinishWord::ContentFilter.to_finish(&word);
@@ -166,7 +178,7 @@ impl http::Reply for Reply {
         let cut = !matches!(finish.as_str(), "stop" | "tool_use");
         let usage = self.usage();
         let usage = usage.filter(|usage| usage.output > 0 || self.blocks.is_empty());
-        Ok(Completion {
+        Ok(ModelCompletion {
             blocks: self.take_blocks(cut),
             finish,
             usage,
@@ -175,9 +187,9 @@ impl http::Reply for Reply {
     }
 }
 
-impl Reply {
+impl OpenAiReply {
     /// Makes an empty reply of the provider of this name.
-    pub fn of(provider: &str, output_max: u64) -> Self {
+    pub fn new(provider: &str, output_max: u64) -> Self {
         Self {
             provider: provider.to_owned(),
             output_max,
@@ -189,7 +201,7 @@ impl Reply {
     fn count_usage(&mut self, usage: Option<Usage>) {
         if usage.is_some() {
             self.usage = usage;
-            self.counted_at = self.room.taken();
+            self.counted_at = self.room.byte_count();
         }
     }
 
@@ -198,28 +210,28 @@ impl Reply {
         id: &Value,
         choice: &Value,
         on_delta: OnDelta<'_>,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), ExchangeFault> {
         // A reply that is not a stream has a message in place of the delta.
         let parts = ["delta", "message"].map(|name| &choice[name]);
         let delta = parts.into_iter().find(|part| part.is_object());
         let delta = delta.unwrap_or(&Value::Null);
-        match self.belonging(id, delta) {
-            Belonging::Same => {}
-            Belonging::Another => self.begin_anew(on_delta),
-            Belonging::Perhaps => {
+        match self.relate_chunk(id, delta) {
+            ChunkRelation::Same => {}
+            ChunkRelation::Another => self.restart_reply(on_delta),
+            ChunkRelation::Perhaps => {
                 let shelved = self.identity.shelved.take();
-                self.begin_anew(on_delta);
+                self.restart_reply(on_delta);
                 self.identity.shelved = shelved;
             }
-            Belonging::Restored => {
+            ChunkRelation::Restored => {
                 let (shelved, now) = (self.identity.shelved.take(), self.identity.id.clone());
                 if let Some(shelved) = shelved {
-                    self.restore(&shelved, on_delta)?;
+                    self.restore_first_delta(&shelved, on_delta)?;
                 }
                 self.identity.id = now;
             }
-            Belonging::Past => {
-                self.identity.past = true;
+            ChunkRelation::Past => {
+                self.identity.ignores_rest = true;
                 return Ok(());
             }
         }
@@ -242,41 +254,41 @@ impl Reply {
     /// Decides the relation of a chunk to those before it. A router that fails over begins a second
     /// reply in the same stream: with another id, and with a role. Some servers generate another id
     /// for each chunk; two chunks with the same id show that this server does not.
-    fn belonging(&mut self, id: &Value, delta: &Value) -> Belonging {
+    fn relate_chunk(&mut self, id: &Value, delta: &Value) -> ChunkRelation {
         let identity = &mut self.identity;
         let Some(id) = id.as_str().filter(|id| !id.is_empty()) else {
-            return Belonging::Same;
+            return ChunkRelation::Same;
         };
-        if identity.past {
-            return Belonging::Past;
+        if identity.ignores_rest {
+            return ChunkRelation::Past;
         }
-        if identity.id.is_empty() || identity.naming == Naming::Changing {
-            return Belonging::Same;
+        if identity.id.is_empty() || identity.naming == ChunkNaming::Changing {
+            return ChunkRelation::Same;
         }
         if identity.id == id {
-            identity.naming = Naming::Steady;
+            identity.naming = ChunkNaming::Steady;
             identity.shelved = None;
-            return Belonging::Same;
+            return ChunkRelation::Same;
         }
         let begins = delta["role"].is_string();
         match (identity.naming, self.chunks) {
-            (Naming::Steady, _) if begins && self.finish.is_some() => Belonging::Past,
-            (Naming::Steady, _) if begins => Belonging::Another,
-            (Naming::Steady, _) => Belonging::Same,
-            (_, 2) if begins && self.finish.is_none() => Belonging::Perhaps,
+            (ChunkNaming::Steady, _) if begins && self.finish.is_some() => ChunkRelation::Past,
+            (ChunkNaming::Steady, _) if begins => ChunkRelation::Another,
+            (ChunkNaming::Steady, _) => ChunkRelation::Same,
+            (_, 2) if begins && self.finish.is_none() => ChunkRelation::Perhaps,
             (_, 3) if identity.shelved.is_some() => {
-                identity.naming = Naming::Changing;
-                Belonging::Restored
+                identity.naming = ChunkNaming::Changing;
+                ChunkRelation::Restored
             }
             _ => {
-                identity.naming = Naming::Changing;
-                Belonging::Same
+                identity.naming = ChunkNaming::Changing;
+                ChunkRelation::Same
             }
         }
     }
 
     /// Drops the reply so far, except for its usage.
-    fn begin_anew(&mut self, on_delta: OnDelta<'_>) {
+    fn restart_reply(&mut self, on_delta: OnDelta<'_>) {
         let used = self.usage.unwrap_or_default();
         *self = Self {
             abandoned: self.abandoned.plus(used),
@@ -287,38 +299,42 @@ impl Reply {
                 naming: self.identity.naming,
                 ..ReplyIdentity::default()
             },
-            ..Self::of(&self.provider, self.output_max)
+            ..Self::new(&self.provider, self.output_max)
         };
-        on_delta(Delta::Restarted);
+        on_delta(ReplyDelta::Restarted);
     }
 
     /// Puts the shelved first delta in front of what came since: its server gives each chunk
     /// another id, so the two were one reply.
-    fn restore(&mut self, first: &Value, on_delta: OnDelta<'_>) -> Result<(), Fault> {
+    fn restore_first_delta(
+        &mut self,
+        first: &Value,
+        on_delta: OnDelta<'_>,
+    ) -> Result<(), ExchangeFault> {
         let since = std::mem::take(&mut self.blocks);
         let calls = std::mem::take(&mut self.calls);
-        on_delta(Delta::Restarted);
+        on_delta(ReplyDelta::Restarted);
         self.take_delta(first, on_delta)?;
         for block in since {
             match block {
-                Block::Text { text } => self.say(&text, on_delta)?,
-                Block::Thinking { text, .. } => {
+                ReplyBlock::Text { text } => self.append_text(&text, on_delta)?,
+                ReplyBlock::Thinking { text, .. } => {
                     let field = self.thinking.field.clone();
-                    self.think(&text, &field, on_delta)?;
+                    self.append_thinking(&text, &field, on_delta)?;
                 }
-                Block::ToolUse { .. } => {}
+                ReplyBlock::ToolUse { .. } => {}
             }
         }
-        for call in calls.open {
-            self.take_call(CallPiece::of_call(call), on_delta)?;
+        for call in calls.calls {
+            self.take_call(CallPiece::from_call(call), on_delta)?;
         }
         Ok(())
     }
 
-    fn take_delta(&mut self, delta: &Value, on_delta: OnDelta<'_>) -> Result<(), Fault> {
+    fn take_delta(&mut self, delta: &Value, on_delta: OnDelta<'_>) -> Result<(), ExchangeFault> {
         for field in THINKING_FIELDS {
             if let Some(thought) = delta[field].as_str().filter(|text| !text.is_empty()) {
-                self.think(thought, field, on_delta)?;
+                self.append_thinking(thought, field, on_delta)?;
                 break;
             }
         }
@@ -331,7 +347,7 @@ impl Reply {
         // A refusal is text for the reader like any other; only the finish reason differs.
         if let Some(refusal) = delta["refusal"].as_str().filter(|text| !text.is_empty()) {
             self.refused = true;
-            self.say(refusal, on_delta)?;
+            self.append_text(refusal, on_delta)?;
         }
         for call in delta["tool_calls"].as_array().into_iter().flatten() {
             self.take_call(CallPiece::read(call), on_delta)?;
@@ -344,94 +360,105 @@ impl Reply {
 
     /// Consumes content: a text, or a list of parts. A part is text or thinking, and thinking may
     /// be a text or a list of its own.
-    fn take_content(&mut self, content: &Value, on_delta: OnDelta<'_>) -> Result<(), Fault> {
+    fn take_content(
+        &mut self,
+        content: &Value,
+        on_delta: OnDelta<'_>,
+    ) -> Result<(), ExchangeFault> {
         match content {
             Value::Null => Ok(()),
-            Value::String(text) => self.say(text, on_delta),
+            Value::String(text) => self.append_text(text, on_delta),
             Value::Array(parts) => parts
                 .iter()
                 .try_for_each(|part| match part["type"].as_str() {
-                    Some("thinking") => self.think(&joined(&part["thinking"]), "content", on_delta),
+                    Some("thinking") => {
+                        self.append_thinking(&join_text(&part["thinking"]), "content", on_delta)
+                    }
                     // Parts of kinds that were not requested (references) are skipped.
-                    _ => self.say(&joined(part), on_delta),
+                    _ => self.append_text(&join_text(part), on_delta),
                 }),
-            _ => Err(Fault::BadChunk),
+            _ => Err(ExchangeFault::BadChunk),
         }
     }
 
-    fn say(&mut self, text: &str, on_delta: OnDelta<'_>) -> Result<(), Fault> {
+    fn append_text(&mut self, text: &str, on_delta: OnDelta<'_>) -> Result<(), ExchangeFault> {
         if text.is_empty() {
             return Ok(());
         }
-        self.room.bytes(text.len())?;
+        self.room.add_bytes(text.len())?;
         self.substance += 1;
         match self.blocks.last_mut() {
-            Some(Block::Text { text: before }) => before.push_str(text),
-            _ => self.begin(Block::Text {
+            Some(ReplyBlock::Text { text: before }) => before.push_str(text),
+            _ => self.push_block(ReplyBlock::Text {
                 text: text.to_owned(),
             })?,
         }
-        on_delta(Delta::Text(text.to_owned()));
+        on_delta(ReplyDelta::Text(text.to_owned()));
         Ok(())
     }
 
-    fn think(&mut self, thought: &str, field: &str, on_delta: OnDelta<'_>) -> Result<(), Fault> {
+    fn append_thinking(
+        &mut self,
+        thought: &str,
+        field: &str,
+        on_delta: OnDelta<'_>,
+    ) -> Result<(), ExchangeFault> {
         if thought.is_empty() {
             return Ok(());
         }
-        self.room.bytes(thought.len())?;
+        self.room.add_bytes(thought.len())?;
         self.substance += 1;
         field.clone_into(&mut self.thinking.field);
         match self.blocks.last_mut() {
-            Some(Block::Thinking { text, .. }) => text.push_str(thought),
-            _ => self.begin(Block::Thinking {
+            Some(ReplyBlock::Thinking { text, .. }) => text.push_str(thought),
+            _ => self.push_block(ReplyBlock::Thinking {
                 text: thought.to_owned(),
                 raw: None,
             })?,
         }
-        on_delta(Delta::Thinking(thought.to_owned()));
+        on_delta(ReplyDelta::Thinking(thought.to_owned()));
         Ok(())
     }
 
-    fn take_call(&mut self, piece: CallPiece, on_delta: OnDelta<'_>) -> Result<(), Fault> {
-        self.room.bytes(piece.bytes())?;
-        let known = self.calls.open.len();
-        self.substance += u64::from(piece.says_more());
-        let at = match self.calls.find(&piece, self.chunks) {
+    fn take_call(&mut self, piece: CallPiece, on_delta: OnDelta<'_>) -> Result<(), ExchangeFault> {
+        self.room.add_bytes(piece.byte_count())?;
+        let known = self.calls.calls.len();
+        self.substance += u64::from(piece.has_arguments());
+        let at = match self.calls.find_call(&piece, self.chunks) {
             Some(at) => at,
             None => {
                 let block = self.blocks.len();
-                self.begin(Block::ToolUse {
+                self.push_block(ReplyBlock::ToolUse {
                     id: String::new(),
                     name: String::new(),
                     arguments: String::new(),
                     raw: None,
                 })?;
-                self.calls.begin(block, &piece)
+                self.calls.begin_call(block, &piece)
             }
         };
-        self.substance += u64::from(self.calls.open.len() > known);
-        let unnamed = self.calls.open[at].name.is_empty();
-        self.calls.extend(at, piece, self.chunks);
-        let name = &self.calls.open[at].name;
+        self.substance += u64::from(self.calls.calls.len() > known);
+        let unnamed = self.calls.calls[at].name.is_empty();
+        self.calls.extend_call(at, piece, self.chunks);
+        let name = &self.calls.calls[at].name;
         if unnamed && !name.is_empty() {
-            on_delta(Delta::ToolUse(name.clone()));
+            on_delta(ReplyDelta::ToolUse(name.clone()));
         }
         Ok(())
     }
 
     /// Adds a piece of a router's `reasoning_details`. Pieces of the same type and index are
     /// merged.
-    fn add_detail(&mut self, piece: &Map<String, Value>) -> Result<(), Fault> {
+    fn add_detail(&mut self, piece: &Map<String, Value>) -> Result<(), ExchangeFault> {
         let bytes: usize = piece.values().map(|value| value.to_string().len()).sum();
-        self.room.bytes(bytes)?;
+        self.room.add_bytes(bytes)?;
         let details = &mut self.thinking.details;
         let same = |known: &&mut Map<String, Value>| {
             known.get("type") == piece.get("type") && known.get("index") == piece.get("index")
         };
         let Some(last) = details.last_mut().filter(same) else {
             details.push(piece.clone());
-            return self.room.block();
+            return self.room.add_block();
         };
         for (name, value) in piece {
             match (last.get_mut(name), value) {
@@ -447,17 +474,17 @@ impl Reply {
         Ok(())
     }
 
-    fn begin(&mut self, block: Block) -> Result<(), Fault> {
-        self.room.block()?;
+    fn push_block(&mut self, block: ReplyBlock) -> Result<(), ExchangeFault> {
+        self.room.add_block()?;
         self.blocks.push(block);
         Ok(())
     }
 
     /// Takes the blocks of the complete reply, each with the fields that only its provider
     /// understands.
-    fn take_blocks(&mut self, cut: bool) -> Vec<Block> {
+    fn take_blocks(&mut self, cut: bool) -> Vec<ReplyBlock> {
         let mut blocks = std::mem::take(&mut self.blocks);
-        for call in std::mem::take(&mut self.calls.open) {
+        for call in std::mem::take(&mut self.calls.calls) {
             let n = call.block;
             let Some(block) = blocks.get_mut(n) else {
                 continue;
@@ -468,7 +495,7 @@ impl Reply {
                 fields: call.fields,
             };
             let says = !origin.id.is_empty() || !origin.fields.is_empty();
-            *block = Block::ToolUse {
+            *block = ReplyBlock::ToolUse {
                 // Some servers give a call no id.
                 id: if call.id.is_empty() {
                     format!("call_{n}")
@@ -485,13 +512,13 @@ impl Reply {
         if !details.is_empty()
             && !blocks
                 .iter()
-                .any(|block| matches!(block, Block::Thinking { .. }))
+                .any(|block| matches!(block, ReplyBlock::Thinking { .. }))
         {
             let text = String::new();
-            blocks.insert(0, Block::Thinking { text, raw: None });
+            blocks.insert(0, ReplyBlock::Thinking { text, raw: None });
         }
         for block in &mut blocks {
-            if let Block::Thinking { raw, .. } = block {
+            if let ReplyBlock::Thinking { raw, .. } = block {
                 let details = std::mem::take(&mut details);
                 let origin = ThinkingOrigin {
                     details,
@@ -505,10 +532,10 @@ impl Reply {
 }
 
 /// Returns the text of a part, of a list of parts, or the text itself.
-fn joined(part: &Value) -> String {
+fn join_text(part: &Value) -> String {
     match part {
         Value::String(text) => text.clone(),
-        Value::Array(parts) => parts.iter().map(joined).collect(),
+        Value::Array(parts) => parts.iter().map(join_text).collect(),
         part => part["text"].as_str().unwrap_or_default().to_owned(),
     }
 }

@@ -1,18 +1,18 @@
 //! Replies and faults that chunks of a stream make.
 
 use super::*;
-use crate::models::http::Reply as _;
+use crate::models::http::ReplyBuilder as _;
 use crate::models::http::classify;
 use crate::models::{BLOCKS_MAX, REPLY_BYTES_MAX};
 use std::sync::Mutex;
 
-fn read(chunks: &[&str]) -> (Result<Completion, Fault>, Vec<Delta>) {
+fn read(chunks: &[&str]) -> (Result<ModelCompletion, ExchangeFault>, Vec<ReplyDelta>) {
     let deltas = Mutex::new(Vec::new());
     let on_delta = |delta| deltas.lock().unwrap().push(delta);
-    let mut reply = Reply::of("p", 1_000);
+    let mut reply = OpenAiReply::new("p", 1_000);
     let taken = chunks
         .iter()
-        .try_for_each(|chunk| reply.take(chunk, &on_delta).map(drop));
+        .try_for_each(|chunk| reply.take_event(chunk, &on_delta).map(drop));
     let result = taken.and_then(|()| reply.complete());
     (result, deltas.into_inner().unwrap())
 }
@@ -26,7 +26,7 @@ fn finish(reason: &str) -> String {
 }
 
 /// Reads a reply with these deltas and this finish reason; returns its blocks and finish.
-fn blocks(deltas: &[&str], reason: &str) -> (Vec<Block>, String) {
+fn blocks(deltas: &[&str], reason: &str) -> (Vec<ReplyBlock>, String) {
     let mut chunks: Vec<String> = deltas.iter().map(|text| delta(text)).collect();
     chunks.push(finish(reason));
     let chunks: Vec<&str> = chunks.iter().map(String::as_str).collect();
@@ -34,20 +34,20 @@ fn blocks(deltas: &[&str], reason: &str) -> (Vec<Block>, String) {
     (completion.blocks, completion.finish)
 }
 
-fn text(text: &str) -> Block {
-    Block::Text { text: text.into() }
+fn text(text: &str) -> ReplyBlock {
+    ReplyBlock::Text { text: text.into() }
 }
 
-fn thinking(text: &str, field: &str) -> Block {
-    Block::Thinking {
+fn thinking(text: &str, field: &str) -> ReplyBlock {
+    ReplyBlock::Thinking {
         text: text.into(),
         raw: Some(format!(r#"{{"provider":"p","field":"{field}"}}"#)),
     }
 }
 
 /// Makes a call with the server's own id.
-fn call(id: &str, name: &str, arguments: &str) -> Block {
-    Block::ToolUse {
+fn call(id: &str, name: &str, arguments: &str) -> ReplyBlock {
+    ReplyBlock::ToolUse {
         id: id.into(),
         name: name.into(),
         arguments: arguments.into(),
@@ -56,8 +56,8 @@ fn call(id: &str, name: &str, arguments: &str) -> Block {
 }
 
 /// Makes a call to which the server gave no id.
-fn nameless_call(id: &str, name: &str, arguments: &str) -> Block {
-    Block::ToolUse {
+fn nameless_call(id: &str, name: &str, arguments: &str) -> ReplyBlock {
+    ReplyBlock::ToolUse {
         id: id.into(),
         name: name.into(),
         arguments: arguments.into(),
@@ -94,10 +94,18 @@ fn text_thinking_and_usage() {
             reasoning: 4
         })
     );
-    let (a, b) = (Delta::Thinking("a".into()), Delta::Thinking("b".into()));
+    let (a, b) = (
+        ReplyDelta::Thinking("a".into()),
+        ReplyDelta::Thinking("b".into()),
+    );
     assert_eq!(
         deltas,
-        [a, b, Delta::Text("Hel".into()), Delta::Text("lo".into())]
+        [
+            a,
+            b,
+            ReplyDelta::Text("Hel".into()),
+            ReplyDelta::Text("lo".into())
+        ]
     );
 }
 
@@ -116,13 +124,17 @@ async fn an_answer_cut_at_every_byte_is_the_same() {
     ];
     let answer: String = chunks.map(|chunk| format!("data: {chunk}\n\n")).concat();
     let bytes = answer.as_bytes();
-    let (whole, deltas) = http::replay(Reply::of("p", 1_000), vec![bytes.into()]).await;
+    let (whole, deltas) = http::replay(OpenAiReply::new("p", 1_000), vec![bytes.into()]).await;
     let whole = whole.unwrap();
     assert_eq!(whole.blocks[1], text("Grüße 🙂"));
     assert_eq!(whole.blocks[2], call("a", "f", r#"{"x":"ä"}"#));
     for at in 0..bytes.len() {
         let (first, second) = bytes.split_at(at);
-        let got = http::replay(Reply::of("p", 1_000), vec![first.into(), second.into()]).await;
+        let got = http::replay(
+            OpenAiReply::new("p", 1_000),
+            vec![first.into(), second.into()],
+        )
+        .await;
         assert_eq!(got, (Ok(whole.clone()), deltas.clone()), "cut at {at}");
     }
 }
@@ -211,7 +223,7 @@ fn the_start_of_a_call_is_told_once() {
         delta(r#"{"tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":"{}"}}]}"#);
     let (result, deltas) = read(&[&start, &more, &finish("tool_calls")]);
     assert!(result.is_ok());
-    assert_eq!(deltas, [Delta::ToolUse("f".into())]);
+    assert_eq!(deltas, [ReplyDelta::ToolUse("f".into())]);
 }
 
 #[test]
@@ -237,43 +249,46 @@ fn finish_reasons() {
 fn what_is_not_a_reply() {
     let hello = delta(r#"{"content":"Hello"}"#);
     let error = r#"{"error":{"message":"m","code":502},"choices":[{"index":0,"delta":{},"finish_reason":"error"}]}"#;
-    let said = classify::Said {
+    let said = classify::ProviderError {
         code: "502".into(),
         message: "m".into(),
-        ..classify::Said::default()
+        ..classify::ProviderError::default()
     };
     for (chunks, want) in [
-        (vec![], Fault::Unfinished),
-        (vec![hello.as_str()], Fault::Unfinished),
+        (vec![], ExchangeFault::Unfinished),
+        (vec![hello.as_str()], ExchangeFault::Unfinished),
         (
             vec![&hello, r#"{"choices":[{"index":0,"finish_reason":""}]}"#],
-            Fault::Unfinished,
+            ExchangeFault::Unfinished,
         ),
         (
             vec![
                 &hello,
                 r#"{"choices":[{"index":1,"finish_reason":"stop"}]}"#,
             ],
-            Fault::Unfinished,
+            ExchangeFault::Unfinished,
         ),
         (
             vec![&hello, r#"{"choices":[{"delta":{"con"#],
-            Fault::BadChunk,
+            ExchangeFault::BadChunk,
         ),
-        (vec!["[]"], Fault::BadChunk),
+        (vec!["[]"], ExchangeFault::BadChunk),
         (
             vec![r#"{"choices":[{"delta":{"content":{"a":1}}}]}"#],
-            Fault::BadChunk,
+            ExchangeFault::BadChunk,
         ),
-        (vec![&hello, error], Fault::StreamError(said)),
+        (vec![&hello, error], ExchangeFault::StreamError(said)),
         (
             vec![&hello, &finish("error")],
-            Fault::StreamError(classify::Said {
+            ExchangeFault::StreamError(classify::ProviderError {
                 code: "error".into(),
-                ..classify::Said::default()
+                ..classify::ProviderError::default()
             }),
         ),
-        (vec![&hello, &finish("tool_calls")], Fault::CallsMissing),
+        (
+            vec![&hello, &finish("tool_calls")],
+            ExchangeFault::CallsMissing,
+        ),
     ] {
         assert_eq!(read(&chunks).0, Err(want), "{chunks:?}");
     }
@@ -325,7 +340,7 @@ fn more(id: &str, word: &str) -> String {
 }
 
 /// Makes the first chunk of a reply that begins with a call.
-fn begun(id: &str, arguments: &str) -> String {
+fn first_call(id: &str, arguments: &str) -> String {
     let function = format!(r#"{{"name":"f","arguments":"{arguments}"}}"#);
     let call = format!(r#"{{"index":0,"id":"{id}","function":{function}}}"#);
     chunk_of(
@@ -365,8 +380,8 @@ fn a_reply_that_was_abandoned_leaves_nothing() {
         (
             "a call in the first chunk",
             vec![
-                begun("a", "{}"),
-                begun("b", "{}"),
+                first_call("a", "{}"),
+                first_call("b", "{}"),
                 more("b", ""),
                 finish("tool_calls"),
             ],
@@ -374,7 +389,7 @@ fn a_reply_that_was_abandoned_leaves_nothing() {
         ),
         (
             "half a call",
-            vec![begun("a", "{"), first("b", "z"), more("b", "!"), e()],
+            vec![first_call("a", "{"), first("b", "z"), more("b", "!"), e()],
             vec![text("z!")],
         ),
         (
@@ -417,7 +432,7 @@ fn a_reply_that_was_abandoned_is_paid_for() {
     let billed = |second: &str| {
         let (a, b) = (chunk("a", &usage(50, 9)), chunk("b", second));
         let (result, deltas) = read(&[&a, &a, &b, &b, &end]);
-        assert!(deltas.contains(&Delta::Restarted));
+        assert!(deltas.contains(&ReplyDelta::Restarted));
         result
             .unwrap()
             .usage
@@ -481,7 +496,7 @@ fn a_piece_without_id_and_name_begins_no_call() {
 #[test]
 fn signs_of_life_are_no_substance() {
     let on_delta = |_| {};
-    let mut reply = Reply::of("p", 1_000);
+    let mut reply = OpenAiReply::new("p", 1_000);
     let usage = r#"{"choices":[],"usage":{"prompt_tokens":2,"completion_tokens":3}}"#;
     let begun =
         delta(r#"{"tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":""}}]}"#);
@@ -489,16 +504,16 @@ fn signs_of_life_are_no_substance() {
     let details = delta(r#"{"reasoning_details":[{}]}"#);
     let end = finish("tool_calls");
     for (chunk, taken) in [
-        (begun.as_str(), Taken::Substance),
-        (&begun, Taken::Nothing),
-        (&empty, Taken::Nothing),
-        (&details, Taken::Nothing),
-        (usage, Taken::Substance),
-        (usage, Taken::Nothing),
-        (&end, Taken::Substance),
-        (&end, Taken::Nothing),
+        (begun.as_str(), EventEffect::Substance),
+        (&begun, EventEffect::Nothing),
+        (&empty, EventEffect::Nothing),
+        (&details, EventEffect::Nothing),
+        (usage, EventEffect::Substance),
+        (usage, EventEffect::Nothing),
+        (&end, EventEffect::Substance),
+        (&end, EventEffect::Nothing),
     ] {
-        assert_eq!(reply.take(chunk, &on_delta), Ok(taken), "{chunk}");
+        assert_eq!(reply.take_event(chunk, &on_delta), Ok(taken), "{chunk}");
     }
 }
 
@@ -518,7 +533,11 @@ fn usage_and_the_mark_of_the_end_stand_for_a_finish_reason() {
         vec![hello.as_str(), "[DONE]"],
         vec![usage, "[DONE]"],
     ] {
-        assert_eq!(read(&chunks).0, Err(Fault::Unfinished), "{chunks:?}");
+        assert_eq!(
+            read(&chunks).0,
+            Err(ExchangeFault::Unfinished),
+            "{chunks:?}"
+        );
     }
 }
 
@@ -541,7 +560,7 @@ fn pieces_of_a_routers_thinking_are_put_together() {
     ])
     .0;
     let raw = r#"{"provider":"p","field":"","details":[{"type":"reasoning.text","index":0,"text":"ab","signature":"s"}]}"#;
-    let details = Block::Thinking {
+    let details = ReplyBlock::Thinking {
         text: String::new(),
         raw: Some(raw.into()),
     };
@@ -557,7 +576,7 @@ fn a_reply_is_bounded() {
     assert!(read(&[&half, &half, &finish("stop")]).0.is_ok());
     assert_eq!(
         read(&[&half, &half, &delta(r#"{"reasoning":"x"}"#)]).0,
-        Err(Fault::TooLarge)
+        Err(ExchangeFault::TooLarge)
     );
     let call = |n| {
         let named = r#""function":{"name":"f"}"#;
@@ -572,7 +591,7 @@ fn a_reply_is_bounded() {
     let (calls, blocks): (Vec<_>, Vec<_>) = (0..=BLOCKS_MAX).map(|n| (call(n), turns(n))).unzip();
     for chunks in [calls, blocks] {
         let chunks: Vec<&str> = chunks.iter().map(String::as_str).collect();
-        assert_eq!(read(&chunks).0, Err(Fault::TooLarge));
-        assert_eq!(read(&chunks[1..]).0, Err(Fault::Unfinished));
+        assert_eq!(read(&chunks).0, Err(ExchangeFault::TooLarge));
+        assert_eq!(read(&chunks[1..]).0, Err(ExchangeFault::Unfinished));
     }
 }

@@ -1,16 +1,16 @@
 //! Usage as servers report it, in any place and counting scheme.
 
 use crate::models::Usage;
-use crate::models::http::number;
+use crate::models::http::parse_count;
 use serde_json::Value;
 
 /// Parses the usage of a chunk: beside the choices, in one of them, or in a field of the server's
 /// own.
-pub(super) fn of_chunk(chunk: &Value) -> Option<Usage> {
+pub(super) fn parse_chunk_usage(chunk: &Value) -> Option<Usage> {
     ["/usage", "/choices/0/usage", "/x_groq/usage"]
         .iter()
         .filter_map(|path| chunk.pointer(path))
-        .find_map(read)
+        .find_map(parse_usage)
 }
 
 /// Parses one usage object. `None` if it is unknown: the prompt is missing or counted as zero,
@@ -19,10 +19,13 @@ pub(super) fn of_chunk(chunk: &Value) -> Option<Usage> {
 /// The total shows the counting scheme: cached input is within the prompt or beside it, reasoning
 /// within the completion or beside it. Output that only the total contains (thinking that is not
 /// named) counts as output.
-fn read(usage: &Value) -> Option<Usage> {
+fn parse_usage(usage: &Value) -> Option<Usage> {
     let count = |paths: &[&str]| {
         let found = paths.iter().filter_map(|path| usage.pointer(path));
-        found.filter(|value| !value.is_null()).map(number).next()
+        found
+            .filter(|value| !value.is_null())
+            .map(parse_count)
+            .next()
     };
     let needed = |paths: &[&str]| count(paths).flatten();
     let detail = |paths: &[&str]| needed(paths).unwrap_or(0);
@@ -133,7 +136,7 @@ mod tests {
             (r#""many""#, None),
         ] {
             let value: Value = serde_json::from_str(text).expect("JSON");
-            assert_eq!(read(&value), want, "{text}");
+            assert_eq!(parse_usage(&value), want, "{text}");
         }
     }
 }

@@ -11,21 +11,21 @@
 //! - Arguments travel as the text that the model wrote, or as `{}` if that is not a JSON object.
 //! - A failed result has no mark of its own; only its text tells.
 
-use crate::models::dialect::{Dialect, OutputField, ReturnThinking};
-use crate::models::http::conversation::{AssistantPart, Turn, turns};
-use crate::models::http::normal::{self, EncodeError};
+use crate::models::dialect::{OutputField, ReturnThinking, ServerDialect};
+use crate::models::http::conversation::{AssistantPart, SentMessage, sent_messages};
+use crate::models::http::normal_form::{self, EncodeError};
 use crate::models::http::origin::{CallIds, CallOrigin, ThinkingOrigin};
-use crate::models::{Request, ToolSpec};
+use crate::models::{CompletionRequest, ToolSpec};
 use serde::Serialize;
 use serde_json::value::Value;
 use serde_json::{Map, json};
 
 /// Text of the assistant message between a tool's result and a user's message, for servers that do
 /// not accept the two in a row.
-const BETWEEN: &str = "Understood.";
+const FILLER_TEXT: &str = "Understood.";
 
 #[derive(Serialize)]
-struct Body<'a> {
+struct ChatRequestBody<'a> {
     model: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     max_tokens: Option<u64>,
@@ -38,7 +38,7 @@ struct Body<'a> {
     options: &'a Map<String, Value>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tools: Vec<WireTool<'a>>,
-    messages: Vec<WireMessage>,
+    messages: Vec<ChatMessage>,
 }
 
 #[derive(Serialize)]
@@ -60,7 +60,7 @@ struct WireFunction<'a> {
 }
 
 #[derive(Serialize)]
-struct WireMessage {
+struct ChatMessage {
     role: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     tool_call_id: Option<String>,
@@ -73,8 +73,8 @@ struct WireMessage {
     tool_calls: Vec<WireCall>,
 }
 
-impl WireMessage {
-    fn text(role: &'static str, content: String) -> Self {
+impl ChatMessage {
+    fn text_message(role: &'static str, content: String) -> Self {
         Self {
             role,
             tool_call_id: None,
@@ -103,21 +103,21 @@ struct CalledFunction {
 
 /// Encodes the body of a request to the provider of this name.
 pub(super) fn encode(
-    request: &Request,
+    request: &CompletionRequest,
     provider: &str,
-    dialect: Dialect,
+    dialect: ServerDialect,
     options: &Map<String, Value>,
 ) -> Result<Vec<u8>, EncodeError> {
     let mut messages = Vec::with_capacity(request.messages.len() + 1);
     if !request.system.trim().is_empty() {
-        messages.push(WireMessage::text("system", request.system.clone()));
+        messages.push(ChatMessage::text_message("system", request.system.clone()));
     }
-    for turn in turns(request, CallIds::new(provider, is_call_id))? {
-        add_turn(&mut messages, turn, provider, dialect);
+    for turn in sent_messages(request, CallIds::new(provider, is_call_id))? {
+        add_sent_message(&mut messages, turn, provider, dialect);
     }
     let renamed = dialect.output_field == OutputField::MaxCompletionTokens;
     let tools = request.tools.iter().map(encode_tool);
-    let body = Body {
+    let body = ChatRequestBody {
         model: &request.model,
         max_tokens: (!renamed).then_some(request.output_max),
         max_completion_tokens: renamed.then_some(request.output_max),
@@ -131,7 +131,7 @@ pub(super) fn encode(
     };
     // Strings and trees of strings always have a JSON form, so a failure could only mean that one
     // is too large.
-    normal::bounded(serde_json::to_vec(&body).map_err(|_| EncodeError::TooLarge)?)
+    normal_form::check_body_size(serde_json::to_vec(&body).map_err(|_| EncodeError::TooLarge)?)
 }
 
 /// Returns true for an id that servers of this wire may have made: any length, no blank and no
@@ -154,28 +154,39 @@ fn encode_tool(tool: &ToolSpec) -> Result<WireTool<'_>, EncodeError> {
     })
 }
 
-fn add_turn(messages: &mut Vec<WireMessage>, turn: Turn, provider: &str, dialect: Dialect) {
+fn add_sent_message(
+    messages: &mut Vec<ChatMessage>,
+    turn: SentMessage,
+    provider: &str,
+    dialect: ServerDialect,
+) {
     match turn {
         // Several texts become one, a blank line between them: not every server accepts a list.
-        Turn::User(texts) => {
+        SentMessage::User(texts) => {
             let after_result = messages.last().is_some_and(|last| last.role == "tool");
             if after_result && !dialect.user_after_result {
-                let between = AssistantPart::Text(BETWEEN.to_owned());
-                messages.push(assistant(vec![between], provider, dialect));
+                let between = AssistantPart::Text(FILLER_TEXT.to_owned());
+                messages.push(assistant_message(vec![between], provider, dialect));
             }
-            messages.push(WireMessage::text("user", texts.join("\n\n")));
+            messages.push(ChatMessage::text_message("user", texts.join("\n\n")));
         }
-        Turn::Assistant(parts) => messages.push(assistant(parts, provider, dialect)),
-        Turn::Results(results) => messages.extend(results.into_iter().map(|result| WireMessage {
-            tool_call_id: Some(result.id),
-            ..WireMessage::text("tool", result.text)
-        })),
+        SentMessage::Assistant(parts) => messages.push(assistant_message(parts, provider, dialect)),
+        SentMessage::Results(results) => {
+            messages.extend(results.into_iter().map(|result| ChatMessage {
+                tool_call_id: Some(result.id),
+                ..ChatMessage::text_message("tool", result.text)
+            }))
+        }
     }
 }
 
 /// Joins the texts without a separator: they were one text before they were blocks.
-fn assistant(parts: Vec<AssistantPart>, provider: &str, dialect: Dialect) -> WireMessage {
-    let mut message = WireMessage::text("assistant", String::new());
+fn assistant_message(
+    parts: Vec<AssistantPart>,
+    provider: &str,
+    dialect: ServerDialect,
+) -> ChatMessage {
+    let mut message = ChatMessage::text_message("assistant", String::new());
     let (mut content, mut thinking) = (String::new(), String::new());
     for part in parts {
         match part {

@@ -2,10 +2,10 @@
 
 use super::*;
 use crate::models::dialect::GENERIC;
-use normal::REQUEST_BYTES_MAX;
+use normal_form::REQUEST_BYTES_MAX;
 
-fn request(messages: &[&str]) -> Request {
-    Request {
+fn request(messages: &[&str]) -> CompletionRequest {
+    CompletionRequest {
         model: "m-1".into(),
         system: "Be brief.".into(),
         tools: Vec::new(),
@@ -15,12 +15,15 @@ fn request(messages: &[&str]) -> Request {
     }
 }
 
-fn encoded(request: &Request, dialect: Dialect) -> Result<Vec<u8>, EncodeError> {
+fn encode_body(
+    request: &CompletionRequest,
+    dialect: ServerDialect,
+) -> Result<Vec<u8>, EncodeError> {
     encode(request, "p", dialect, &Map::new())
 }
 
-fn body(request: &Request) -> String {
-    String::from_utf8(encoded(request, GENERIC).unwrap()).unwrap()
+fn body(request: &CompletionRequest) -> String {
+    String::from_utf8(encode_body(request, GENERIC).unwrap()).unwrap()
 }
 
 const USER: &str =
@@ -86,8 +89,8 @@ fn a_dialect_names_leaves_out_and_adds_fields() {
     let result =
         r#"{"role":"tool","content":[{"type":"tool_result","id":"c","name":"n","text":"r"}]}"#;
     let request = request(&[USER, thought, USER, call, result, USER]);
-    let text = |dialect| String::from_utf8(encoded(&request, dialect).unwrap()).unwrap();
-    let named = |name| text(Dialect::named(name).unwrap());
+    let text = |dialect| String::from_utf8(encode_body(&request, dialect).unwrap()).unwrap();
+    let named = |name| text(ServerDialect::find_by_name(name).unwrap());
     for (text, present, absent) in [
         (
             text(GENERIC),
@@ -153,7 +156,7 @@ fn what_is_not_in_the_normal_form_is_refused() {
             EncodeError::TooLarge,
         ),
     ] {
-        let got = encoded(&request(&[USER, &message]), GENERIC);
+        let got = encode_body(&request(&[USER, &message]), GENERIC);
         assert_eq!(got, Err(want), "{}", &message[..message.len().min(80)]);
     }
     let mut request = request(&[USER]);
@@ -163,7 +166,7 @@ fn what_is_not_in_the_normal_form_is_refused() {
         schema: "{".into(),
     }];
     assert_eq!(
-        encoded(&request, GENERIC),
+        encode_body(&request, GENERIC),
         Err(EncodeError::Schema("t".into()))
     );
 }

@@ -1,7 +1,7 @@
 //! Parsing of a script, and the choice of a reply. Pure: no clock, no state between calls.
 
 use super::ScriptError;
-use crate::models::{Block, Completion, FailureKind, REPLY_BYTES_MAX, Usage};
+use crate::models::{FailureKind, ModelCompletion, REPLY_BYTES_MAX, ReplyBlock, Usage};
 use serde::Deserialize;
 use serde::de::Error as _;
 use serde_json::value::Value;
@@ -16,12 +16,12 @@ const CHUNK_DEFAULT: usize = 16;
 
 /// A value of `repeat` or `times`: a number from 1, or `"forever"`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Count {
+pub(super) enum RepeatCount {
     Times(u64),
     Forever,
 }
 
-impl<'de> Deserialize<'de> for Count {
+impl<'de> Deserialize<'de> for RepeatCount {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let value = Value::deserialize(deserializer)?;
         match (value.as_str(), value.as_u64()) {
@@ -47,7 +47,7 @@ struct RawReply {
     pause_ms: Option<u64>,
     chunk: Option<usize>,
     finish: Option<String>,
-    repeat: Option<Count>,
+    repeat: Option<RepeatCount>,
 }
 
 #[derive(Deserialize)]
@@ -69,7 +69,7 @@ impl<'de> Deserialize<'de> for RawUsage {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize, Default)]
         #[serde(deny_unknown_fields, default)]
-        struct Counts {
+        struct UsageCounts {
             input: u64,
             output: u64,
             read: u64,
@@ -80,7 +80,7 @@ impl<'de> Deserialize<'de> for RawUsage {
         if value.as_str() == Some("none") {
             return Ok(Self::None);
         }
-        let Counts {
+        let UsageCounts {
             input,
             output,
             read,
@@ -107,12 +107,12 @@ struct RawFail {
     sent: Option<bool>,
     partial: Option<String>,
     usage: Option<RawUsage>,
-    times: Option<Count>,
+    times: Option<RepeatCount>,
 }
 
 /// The timing and chunk size of a streamed reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Pace {
+pub(super) struct StreamPace {
     pub delay: Duration,
     pub pause: Duration,
     pub chunk: usize,
@@ -120,7 +120,7 @@ pub(super) struct Pace {
 
 /// A scripted failure.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Fail {
+pub(super) struct ScriptedFailure {
     pub kind: FailureKind,
     pub code: String,
     pub message: String,
@@ -128,51 +128,51 @@ pub(super) struct Fail {
     pub sent: bool,
     pub partial: String,
     pub usage: Option<Usage>,
-    pub times: Count,
-    pub pace: Pace,
+    pub times: RepeatCount,
+    pub pace: StreamPace,
 }
 
 /// A scripted completion. `estimate` is set if its usage is to be estimated.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Answer {
-    pub completion: Completion,
+pub(super) struct ScriptedAnswer {
+    pub completion: ModelCompletion,
     pub estimate: bool,
-    pub pace: Pace,
+    pub pace: StreamPace,
 }
 
 /// One reply with the failures before it. Without an answer, the script ends in failures.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Slot {
-    fails: Vec<Fail>,
-    answer: Option<Answer>,
-    repeat: Count,
+struct ScriptSlot {
+    fails: Vec<ScriptedFailure>,
+    answer: Option<ScriptedAnswer>,
+    repeat: RepeatCount,
 }
 
 /// The replies for conversations that contain `text`, or for all others.
 #[derive(Debug)]
-struct Group {
+struct ReplyGroup {
     text: Option<String>,
-    slots: Vec<Slot>,
+    slots: Vec<ScriptSlot>,
     /// Failures that wait for the answer of a later reply.
-    open: Vec<Fail>,
+    open: Vec<ScriptedFailure>,
 }
 
 /// The choice for a request.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Said<'a> {
-    Answer(&'a Answer),
-    Fail(&'a Fail),
+pub(super) enum ScriptChoice<'a> {
+    Answer(&'a ScriptedAnswer),
+    Fail(&'a ScriptedFailure),
     /// The script has fewer replies than the conversation has requests.
     Ended,
 }
 
 /// The groups in the order of their first reply; the group for all other conversations is last.
 #[derive(Debug)]
-pub(super) struct Script {
-    groups: Vec<Group>,
+pub(super) struct ReplyScript {
+    groups: Vec<ReplyGroup>,
 }
 
-impl Script {
+impl ReplyScript {
     pub fn parse(text: &str) -> Result<Self, ScriptError> {
         if text.len() > SCRIPT_BYTES_MAX {
             return Err(ScriptError::TooLarge {
@@ -180,8 +180,8 @@ impl Script {
                 maximum: SCRIPT_BYTES_MAX,
             });
         }
-        let mut groups: Vec<Group> = Vec::new();
-        for (index, value) in values(text)?.into_iter().enumerate() {
+        let mut groups: Vec<ReplyGroup> = Vec::new();
+        for (index, value) in parse_values(text)?.into_iter().enumerate() {
             let number = index + 1;
             let failed = |problem: String| ScriptError::Reply { number, problem };
             let raw: RawReply =
@@ -190,22 +190,22 @@ impl Script {
                 .iter()
                 .position(|group| group.text == raw.r#for)
                 .unwrap_or_else(|| {
-                    groups.push(Group {
+                    groups.push(ReplyGroup {
                         text: raw.r#for.clone(),
                         slots: Vec::new(),
                         open: Vec::new(),
                     });
                     groups.len() - 1
                 });
-            groups[at].add(raw).map_err(failed)?;
+            groups[at].add_reply(raw).map_err(failed)?;
         }
         for group in &mut groups {
             if !group.open.is_empty() {
                 let fails = std::mem::take(&mut group.open);
-                group.slots.push(Slot {
+                group.slots.push(ScriptSlot {
                     fails,
                     answer: None,
-                    repeat: Count::Times(1),
+                    repeat: RepeatCount::Times(1),
                 });
             }
         }
@@ -219,8 +219,8 @@ impl Script {
 
     /// Chooses the reply for a conversation that begins with `opening` and has `turns` replies, at
     /// try number `tries` (from 0).
-    pub fn choose(&self, opening: &[&str], turns: u64, tries: u64) -> Said<'_> {
-        let fits = |group: &&Group| {
+    pub fn choose(&self, opening: &[&str], turns: u64, tries: u64) -> ScriptChoice<'_> {
+        let fits = |group: &&ReplyGroup| {
             group
                 .text
                 .as_ref()
@@ -230,42 +230,45 @@ impl Script {
             .groups
             .iter()
             .find(fits)
-            .and_then(|group| at(&group.slots, turns, |slot| slot.repeat));
+            .and_then(|group| item_at(&group.slots, turns, |slot| slot.repeat));
         match slot {
-            None => Said::Ended,
-            Some(slot) => match (at(&slot.fails, tries, |fail| fail.times), &slot.answer) {
-                (Some(fail), _) => Said::Fail(fail),
-                (None, Some(answer)) => Said::Answer(answer),
-                (None, None) => Said::Ended,
+            None => ScriptChoice::Ended,
+            Some(slot) => match (item_at(&slot.fails, tries, |fail| fail.times), &slot.answer) {
+                (Some(fail), _) => ScriptChoice::Fail(fail),
+                (None, Some(answer)) => ScriptChoice::Answer(answer),
+                (None, None) => ScriptChoice::Ended,
             },
         }
     }
 }
 
 /// Returns the item that covers place `n`, if each item covers as many places as `count` says.
-fn at<T>(items: &[T], n: u64, count: impl Fn(&T) -> Count) -> Option<&T> {
+fn item_at<T>(items: &[T], n: u64, count: impl Fn(&T) -> RepeatCount) -> Option<&T> {
     let mut left = n;
     for item in items {
         match count(item) {
-            Count::Forever => return Some(item),
-            Count::Times(times) if left < times => return Some(item),
-            Count::Times(times) => left -= times,
+            RepeatCount::Forever => return Some(item),
+            RepeatCount::Times(times) if left < times => return Some(item),
+            RepeatCount::Times(times) => left -= times,
         }
     }
     None
 }
 
-impl Group {
-    fn add(&mut self, raw: RawReply) -> Result<(), String> {
-        if self.open.iter().any(|fail| fail.times == Count::Forever)
+impl ReplyGroup {
+    fn add_reply(&mut self, raw: RawReply) -> Result<(), String> {
+        if self
+            .open
+            .iter()
+            .any(|fail| fail.times == RepeatCount::Forever)
             || self
                 .slots
                 .last()
-                .is_some_and(|slot| slot.repeat == Count::Forever)
+                .is_some_and(|slot| slot.repeat == RepeatCount::Forever)
         {
             return Err("it is never reached: the reply before it stands for ever".to_owned());
         }
-        let pace = pace(&raw)?;
+        let pace = read_pace(&raw)?;
         let answers = raw.text.is_some() || raw.thinking.is_some() || raw.calls.is_some();
         if let Some(fail) = raw.fail.as_ref() {
             self.open.push(read_fail(fail, pace.clone())?);
@@ -284,12 +287,16 @@ impl Group {
                 (true, false) => Ok(()),
             };
         }
-        if self.open.iter().any(|fail| fail.times == Count::Forever) {
+        if self
+            .open
+            .iter()
+            .any(|fail| fail.times == RepeatCount::Forever)
+        {
             return Err("it is never reached: its own failure stands for ever".to_owned());
         }
-        let repeat = raw.repeat.unwrap_or(Count::Times(1));
+        let repeat = raw.repeat.unwrap_or(RepeatCount::Times(1));
         let answer = Some(read_answer(raw, pace)?);
-        self.slots.push(Slot {
+        self.slots.push(ScriptSlot {
             fails: std::mem::take(&mut self.open),
             answer,
             repeat,
@@ -299,7 +306,7 @@ impl Group {
 }
 
 /// Parses the values of a JSON list, or of lines of JSON; empty lines are skipped.
-fn values(text: &str) -> Result<Vec<Value>, ScriptError> {
+fn parse_values(text: &str) -> Result<Vec<Value>, ScriptError> {
     let not_json = |line: usize, error: &serde_json::Error| ScriptError::NotJson {
         line,
         problem: error.to_string(),
@@ -318,7 +325,7 @@ fn values(text: &str) -> Result<Vec<Value>, ScriptError> {
         .collect()
 }
 
-fn pace(raw: &RawReply) -> Result<Pace, String> {
+fn read_pace(raw: &RawReply) -> Result<StreamPace, String> {
     let time = |name: &str, value: Option<u64>| match value.unwrap_or(0) {
         ms if ms > DELAY_MS_MAX => Err(format!("`{name}` is {ms}, more than {DELAY_MS_MAX}")),
         ms => Ok(Duration::from_millis(ms)),
@@ -327,14 +334,14 @@ fn pace(raw: &RawReply) -> Result<Pace, String> {
     if chunk == 0 {
         return Err("`chunk` is 0; a delta has at least 1 character".to_owned());
     }
-    Ok(Pace {
+    Ok(StreamPace {
         delay: time("delay_ms", raw.delay_ms)?,
         pause: time("pause_ms", raw.pause_ms)?,
         chunk,
     })
 }
 
-fn read_fail(raw: &RawFail, pace: Pace) -> Result<Fail, String> {
+fn read_fail(raw: &RawFail, pace: StreamPace) -> Result<ScriptedFailure, String> {
     use FailureKind::{Cancelled, ContextOverflow, Permanent, Quota, RateLimited, Transient};
     let word = raw.kind.as_deref().unwrap_or(Transient.as_str());
     let kinds = [
@@ -353,7 +360,7 @@ fn read_fail(raw: &RawFail, pace: Pace) -> Result<Fail, String> {
     if retry_ms.is_some_and(|ms| ms > DELAY_MS_MAX) {
         return Err(format!("`fail.retry_after_ms` is more than {DELAY_MS_MAX}"));
     }
-    Ok(Fail {
+    Ok(ScriptedFailure {
         kind,
         code: raw.code.clone().unwrap_or_else(|| "scripted".to_owned()),
         message: raw
@@ -363,14 +370,14 @@ fn read_fail(raw: &RawFail, pace: Pace) -> Result<Fail, String> {
         retry_after: retry_ms.map(Duration::from_millis),
         sent: raw.sent.unwrap_or(true),
         partial: raw.partial.clone().unwrap_or_default(),
-        usage: raw.usage.and_then(RawUsage::counts),
-        times: raw.times.unwrap_or(Count::Times(1)),
+        usage: raw.usage.and_then(RawUsage::to_usage),
+        times: raw.times.unwrap_or(RepeatCount::Times(1)),
         pace,
     })
 }
 
 impl RawUsage {
-    fn counts(self) -> Option<Usage> {
+    fn to_usage(self) -> Option<Usage> {
         match self {
             Self::None => None,
             Self::Counts(usage) => Some(usage),
@@ -378,10 +385,13 @@ impl RawUsage {
     }
 }
 
-fn read_answer(raw: RawReply, pace: Pace) -> Result<Answer, String> {
+fn read_answer(raw: RawReply, pace: StreamPace) -> Result<ScriptedAnswer, String> {
     let mut blocks = Vec::new();
-    blocks.extend(raw.thinking.map(|text| Block::Thinking { text, raw: None }));
-    blocks.extend(raw.text.map(|text| Block::Text { text }));
+    blocks.extend(
+        raw.thinking
+            .map(|text| ReplyBlock::Thinking { text, raw: None }),
+    );
+    blocks.extend(raw.text.map(|text| ReplyBlock::Text { text }));
     let calls = raw.calls.unwrap_or_default();
     let calling = !calls.is_empty();
     for (n, call) in calls.into_iter().enumerate() {
@@ -396,7 +406,7 @@ fn read_answer(raw: RawReply, pace: Pace) -> Result<Answer, String> {
                 ));
             }
         };
-        blocks.push(Block::ToolUse {
+        blocks.push(ReplyBlock::ToolUse {
             id: format!("scripted_{n}"),
             name: call.name,
             arguments,
@@ -410,14 +420,14 @@ fn read_answer(raw: RawReply, pace: Pace) -> Result<Answer, String> {
     let finish = raw
         .finish
         .unwrap_or_else(|| if calling { "tool_use" } else { "stop" }.to_owned());
-    let usage = raw.usage.and_then(RawUsage::counts);
-    let completion = Completion {
+    let usage = raw.usage.and_then(RawUsage::to_usage);
+    let completion = ModelCompletion {
         blocks,
         finish,
         usage,
         session: None,
     };
-    Ok(Answer {
+    Ok(ScriptedAnswer {
         completion,
         estimate: raw.usage.is_none(),
         pace,
@@ -425,10 +435,10 @@ fn read_answer(raw: RawReply, pace: Pace) -> Result<Answer, String> {
 }
 
 /// Returns the bytes of a block that count towards its reply.
-pub(super) fn block_bytes(block: &Block) -> usize {
+pub(super) fn block_bytes(block: &ReplyBlock) -> usize {
     match block {
-        Block::Text { text } | Block::Thinking { text, .. } => text.len(),
-        Block::ToolUse {
+        ReplyBlock::Text { text } | ReplyBlock::Thinking { text, .. } => text.len(),
+        ReplyBlock::ToolUse {
             name, arguments, ..
         } => name.len() + arguments.len(),
     }

@@ -3,21 +3,21 @@
 use super::*;
 
 /// Returns the choice as a word: the text of an answer, or the code of a failure.
-fn said(script: &Script, opening: &str, turns: u64, tries: u64) -> String {
+fn choice_text(script: &ReplyScript, opening: &str, turns: u64, tries: u64) -> String {
     match script.choose(&[opening], turns, tries) {
-        Said::Answer(answer) => match answer.completion.blocks.first() {
-            Some(Block::Text { text } | Block::Thinking { text, .. }) => text.clone(),
-            Some(Block::ToolUse { name, .. }) => name.clone(),
+        ScriptChoice::Answer(answer) => match answer.completion.blocks.first() {
+            Some(ReplyBlock::Text { text } | ReplyBlock::Thinking { text, .. }) => text.clone(),
+            Some(ReplyBlock::ToolUse { name, .. }) => name.clone(),
             None => String::new(),
         },
-        Said::Fail(fail) => fail.code.clone(),
-        Said::Ended => "ended".to_owned(),
+        ScriptChoice::Fail(fail) => fail.code.clone(),
+        ScriptChoice::Ended => "ended".to_owned(),
     }
 }
 
 #[test]
 fn the_nth_request_of_a_conversation_gets_the_nth_reply() {
-    let script = Script::parse(
+    let script = ReplyScript::parse(
         r#"[{"text":"a","repeat":2},{"fail":{"code":"x","times":2}},{"fail":{"code":"y"},"text":"b"},
             {"text":"c","repeat":"forever"}]"#,
     )
@@ -34,23 +34,27 @@ fn the_nth_request_of_a_conversation_gets_the_nth_reply() {
         (3, 0, "c"),
         (900, 0, "c"),
     ] {
-        assert_eq!(said(&script, "", turns, tries), want, "{turns} {tries}");
+        assert_eq!(
+            choice_text(&script, "", turns, tries),
+            want,
+            "{turns} {tries}"
+        );
     }
 }
 
 #[test]
 fn a_script_may_end_in_failures_or_just_end() {
-    let script = Script::parse(r#"[{"text":"a"},{"fail":{"code":"x"}}]"#).unwrap();
-    assert_eq!(said(&script, "", 1, 0), "x");
-    assert_eq!(said(&script, "", 1, 1), "ended");
-    assert_eq!(said(&script, "", 2, 0), "ended");
-    let script = Script::parse(r#"[{"fail":{"code":"x","times":"forever"}}]"#).unwrap();
-    assert_eq!(said(&script, "", 0, 1_000), "x");
+    let script = ReplyScript::parse(r#"[{"text":"a"},{"fail":{"code":"x"}}]"#).unwrap();
+    assert_eq!(choice_text(&script, "", 1, 0), "x");
+    assert_eq!(choice_text(&script, "", 1, 1), "ended");
+    assert_eq!(choice_text(&script, "", 2, 0), "ended");
+    let script = ReplyScript::parse(r#"[{"fail":{"code":"x","times":"forever"}}]"#).unwrap();
+    assert_eq!(choice_text(&script, "", 0, 1_000), "x");
 }
 
 #[test]
 fn conversations_are_told_apart_by_a_text_they_begin_with() {
-    let script = Script::parse(
+    let script = ReplyScript::parse(
         "{\"text\":\"other\"}\n\n{\"for\":\"child\",\"text\":\"c1\"}\n{\"for\":\"sum\",\"text\":\"s\"}\n\
          {\"for\":\"child\",\"text\":\"c2\"}\n",
     )
@@ -63,7 +67,11 @@ fn conversations_are_told_apart_by_a_text_they_begin_with() {
         ("a child sums", 2, "ended"),
         ("a sum", 0, "s"),
     ] {
-        assert_eq!(said(&script, opening, turns, 0), want, "{opening} {turns}");
+        assert_eq!(
+            choice_text(&script, opening, turns, 0),
+            want,
+            "{opening} {turns}"
+        );
     }
 }
 
@@ -127,7 +135,7 @@ fn scripts_that_are_refused() {
             "the script has 16777217 bytes, at most 16777216 are read",
         ),
     ] {
-        let error = Script::parse(text).unwrap_err().to_string();
+        let error = ReplyScript::parse(text).unwrap_err().to_string();
         assert!(
             error.contains(want),
             "{}: {error}",

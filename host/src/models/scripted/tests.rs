@@ -3,12 +3,12 @@
 use super::*;
 use std::time::Duration;
 
-fn request(messages: &[&str]) -> Request {
+fn request(messages: &[&str]) -> CompletionRequest {
     let message = |(n, text): (usize, &&str)| {
         let role = if n % 2 == 0 { "user" } else { "assistant" };
         serde_json::json!({"role": role, "content": [{"type": "text", "text": text}]}).to_string()
     };
-    Request {
+    CompletionRequest {
         model: "m".into(),
         system: "Be brief.".into(),
         tools: Vec::new(),
@@ -18,7 +18,10 @@ fn request(messages: &[&str]) -> Request {
     }
 }
 
-async fn ask(llm: &Scripted, request: &Request) -> (Result<Completion, Failure>, Vec<Delta>) {
+async fn ask(
+    llm: &ScriptedProvider,
+    request: &CompletionRequest,
+) -> (Result<ModelCompletion, ModelFailure>, Vec<ReplyDelta>) {
     let deltas = Mutex::new(Vec::new());
     let result = llm
         .complete(request, &|delta| deltas.lock().unwrap().push(delta))
@@ -26,7 +29,7 @@ async fn ask(llm: &Scripted, request: &Request) -> (Result<Completion, Failure>,
     (result, deltas.into_inner().unwrap())
 }
 
-fn code(result: Result<Completion, Failure>) -> String {
+fn code(result: Result<ModelCompletion, ModelFailure>) -> String {
     match result {
         Ok(completion) => completion.finish,
         Err(failure) => failure.code,
@@ -35,13 +38,13 @@ fn code(result: Result<Completion, Failure>) -> String {
 
 #[tokio::test]
 async fn a_whole_reply_streams_in_pieces() {
-    let llm = Scripted::parse(
+    let llm = ScriptedProvider::parse(
         r#"[{"thinking":"hmm","text":"Grüße","chunk":2,
              "calls":[{"name":"f","arguments":{"b":1.50,"a":"x"}},{"name":"g","arguments":"{\"a\":"},{"name":"h"}]}]"#,
     )
     .unwrap();
     let (result, deltas) = ask(&llm, &request(&["Hi"])).await;
-    let call = |n: u8, name: &str, arguments: &str| Block::ToolUse {
+    let call = |n: u8, name: &str, arguments: &str| ReplyBlock::ToolUse {
         id: format!("scripted_{n}"),
         name: name.into(),
         arguments: arguments.into(),
@@ -49,11 +52,11 @@ async fn a_whole_reply_streams_in_pieces() {
     };
     let completion = result.unwrap();
     let want = [
-        Block::Thinking {
+        ReplyBlock::Thinking {
             text: "hmm".into(),
             raw: None,
         },
-        Block::Text {
+        ReplyBlock::Text {
             text: "Grüße".into(),
         },
         call(0, "f", r#"{"b":1.50,"a":"x"}"#),
@@ -63,10 +66,10 @@ async fn a_whole_reply_streams_in_pieces() {
     assert_eq!(completion.blocks, want);
     assert_eq!(completion.finish, "tool_use");
     let (text, thinking) = (
-        |s: &str| Delta::Text(s.into()),
-        |s: &str| Delta::Thinking(s.into()),
+        |s: &str| ReplyDelta::Text(s.into()),
+        |s: &str| ReplyDelta::Thinking(s.into()),
     );
-    let call = |s: &str| Delta::ToolUse(s.into());
+    let call = |s: &str| ReplyDelta::ToolUse(s.into());
     let want = [
         thinking("hm"),
         thinking("m"),
@@ -105,7 +108,7 @@ async fn usage_is_estimated_given_or_missing() {
             }),
         ),
     ] {
-        let llm = Scripted::parse(&format!(r#"{{"text":"12345678"{fields}}}"#)).unwrap();
+        let llm = ScriptedProvider::parse(&format!(r#"{{"text":"12345678"{fields}}}"#)).unwrap();
         assert_eq!(ask(&llm, &request).await.0.unwrap().usage, want, "{fields}");
     }
 }
@@ -113,11 +116,11 @@ async fn usage_is_estimated_given_or_missing() {
 #[tokio::test]
 async fn many_threads_and_a_resumed_process_share_one_script() {
     let script = r#"[{"text":"1","finish":"1"},{"text":"2","finish":"2"}]"#;
-    let llm = Scripted::parse(script).unwrap();
+    let llm = ScriptedProvider::parse(script).unwrap();
     for turn in [request(&["a"]), request(&["b"])] {
         assert_eq!(code(ask(&llm, &turn).await.0), "1");
     }
-    let resumed = Scripted::parse(script).unwrap();
+    let resumed = ScriptedProvider::parse(script).unwrap();
     for llm in [&llm, &resumed] {
         assert_eq!(code(ask(llm, &request(&["a", "1", "go on"])).await.0), "2");
         let (result, deltas) = ask(llm, &request(&["a", "1", "b", "2", "c"])).await;
@@ -136,7 +139,7 @@ async fn many_threads_and_a_resumed_process_share_one_script() {
 
 #[tokio::test]
 async fn failures_count_the_tries_of_one_conversation() {
-    let llm = Scripted::parse(
+    let llm = ScriptedProvider::parse(
         r#"[{"fail":{"kind":"rate-limited","code":"x","message":"slow down","retry_after_ms":1500,"times":2}},
             {"fail":{"code":"y","partial":"Hel","sent":false,"usage":{"input":7}},"text":"a"},{"text":"b"}]"#,
     )
@@ -144,7 +147,7 @@ async fn failures_count_the_tries_of_one_conversation() {
     let mut lowered = request(&["a"]);
     lowered.output_max = 5;
     let failure = ask(&llm, &request(&["a"])).await.0.unwrap_err();
-    let want = Failure {
+    let want = ModelFailure {
         kind: FailureKind::RateLimited,
         code: "x".into(),
         message: "slow down".into(),
@@ -177,7 +180,7 @@ async fn failures_count_the_tries_of_one_conversation() {
             ..Usage::default()
         })
     );
-    assert_eq!(deltas, [Delta::Text("Hel".into())]);
+    assert_eq!(deltas, [ReplyDelta::Text("Hel".into())]);
     assert_eq!(code(ask(&llm, &request(&["a"])).await.0), "stop");
     assert_eq!(code(ask(&llm, &request(&["a", "a", "b"])).await.0), "stop");
     assert_eq!(
@@ -189,16 +192,16 @@ async fn failures_count_the_tries_of_one_conversation() {
 
 #[tokio::test]
 async fn counts_are_bounded() {
-    let llm = Scripted::parse(r#"[{"fail":{"code":"x"}},{"text":"a"}]"#).unwrap();
+    let llm = ScriptedProvider::parse(r#"[{"fail":{"code":"x"}},{"text":"a"}]"#).unwrap();
     for n in 0..=TRIES_MAX {
-        llm.count(conversation(&request(&[&n.to_string()])));
+        llm.count_try(conversation_hash(&request(&[&n.to_string()])));
     }
     assert_eq!(llm.tries.lock().unwrap().len(), 1);
 }
 
 #[tokio::test]
 async fn a_part_of_its_own_for_a_child() {
-    let llm = Scripted::parse(
+    let llm = ScriptedProvider::parse(
         r###"[{"text":"p"},{"for":"You are a child","text":"c"},{"for":"## Hand","text":"h"}]"###,
     )
     .unwrap();
@@ -210,13 +213,14 @@ async fn a_part_of_its_own_for_a_child() {
         (request(&["## Handoff"]), "h"),
     ] {
         let completion = ask(&llm, &request).await.0.unwrap();
-        assert_eq!(completion.blocks, [Block::Text { text: want.into() }]);
+        assert_eq!(completion.blocks, [ReplyBlock::Text { text: want.into() }]);
     }
 }
 
 #[tokio::test]
 async fn delays_are_kept() {
-    let llm = Scripted::parse(r#"{"text":"abc","chunk":1,"delay_ms":30,"pause_ms":20}"#).unwrap();
+    let llm =
+        ScriptedProvider::parse(r#"{"text":"abc","chunk":1,"delay_ms":30,"pause_ms":20}"#).unwrap();
     let request = request(&["Hi"]);
     // The last delta is due after 70 ms; a shorter timer that was set before fires first.
     let sooner = tokio::time::sleep(Duration::from_millis(60));
@@ -232,7 +236,7 @@ async fn delays_are_kept() {
 async fn a_message_that_cannot_be_read_is_refused() {
     let mut bad = request(&["a"]);
     bad.messages.push("{".into());
-    let llm = Scripted::parse(r#"{"text":"a"}"#).unwrap();
+    let llm = ScriptedProvider::parse(r#"{"text":"a"}"#).unwrap();
     let failure = ask(&llm, &bad).await.0.unwrap_err();
     assert_eq!(
         (failure.code.as_str(), failure.sent),

@@ -3,8 +3,8 @@
 //! This checker is independent: it reads a body as a server does and shares nothing with the
 //! encoder.
 
-use super::chat_rules::{RuleCheck, has_only, is_plain_name, require, says};
-use super::written::FOREIGN;
+use super::chat_rules::{RuleCheck, has_only, has_text, is_plain_name, require};
+use super::history_writer::FOREIGN;
 use serde_json::Value;
 use std::collections::BTreeSet;
 
@@ -25,7 +25,7 @@ pub(super) fn check(body: &Value) -> RuleCheck {
     let bounded = body["max_tokens"].as_u64().is_some_and(|most| most > 0);
     require(bounded, "no max_tokens")?;
     require(body["stream"] == true, "not a stream")?;
-    let spoken = body.get("system").is_none() || says(body["system"].as_str());
+    let spoken = body.get("system").is_none() || has_text(body["system"].as_str());
     require(spoken, "an empty system prompt")?;
     let foreign = body.to_string().contains(FOREIGN);
     require(!foreign, "what another provider sent for itself alone")?;
@@ -97,7 +97,7 @@ impl MessagesCheck {
         let known = ["type", "tool_use_id", "content", "is_error"];
         require(has_only(block, &known), "an unknown field of a result")?;
         let text = block.get("content");
-        let spoken = text.is_none_or(|text| says(text.as_str()));
+        let spoken = text.is_none_or(|text| has_text(text.as_str()));
         require(spoken, "a blank result")?;
         let failed = block.get("is_error");
         require(
@@ -141,7 +141,7 @@ fn check_text(block: &Value) -> RuleCheck {
         has_only(block, &["type", "text"]),
         "an unknown field of a text",
     )?;
-    require(says(block["text"].as_str()), "a blank text")
+    require(has_text(block["text"].as_str()), "a blank text")
 }
 
 fn check_thinking(block: &Value, kind: &str) -> RuleCheck {

@@ -32,15 +32,15 @@ fn check(server: &str, body: &Value) -> RuleCheck {
     if server == ANTHROPIC.name {
         anthropic_rules::check(body)
     } else {
-        ServerRules::of(server).check(body)
+        ServerRules::for_dialect(server).check(body)
     }
 }
 
-fn sound_body(server: &str) -> Value {
+fn valid_body_of(server: &str) -> Value {
     if server == ANTHROPIC.name {
-        broken_messages::sound()
+        broken_messages::valid_body()
     } else {
-        broken_chats::sound(server)
+        broken_chats::valid_body(server)
     }
 }
 
@@ -56,7 +56,7 @@ fn checkers_refuse_every_broken_body() {
         &broken_messages::BLOCKS,
     ];
     for (number, (server, rule, break_body)) in tables.concat().into_iter().enumerate() {
-        let mut body = sound_body(server);
+        let mut body = valid_body_of(server);
         break_body(&mut body);
         let Err(refused) = check(server, &body) else {
             panic!("number {number} is taken by {server}, though: {rule}");
@@ -73,7 +73,7 @@ fn checkers_refuse_every_broken_body() {
 fn checkers_take_sound_bodies() {
     for dialect in DIALECTS.into_iter().chain([ANTHROPIC]) {
         let server = dialect.name;
-        assert_eq!(check(server, &sound_body(server)), Ok(()), "{server}");
+        assert_eq!(check(server, &valid_body_of(server)), Ok(()), "{server}");
     }
 }
 
@@ -81,7 +81,7 @@ fn checkers_take_sound_bodies() {
 #[test]
 fn rules_differ_by_server() {
     for server in DIALECTS.map(|dialect| dialect.name) {
-        let mut body = sound_body(server);
+        let mut body = valid_body_of(server);
         messages(&mut body).remove(5);
         let taken = matches!(server, "openai" | "azure" | "gemini" | "groq");
         assert_eq!(check(server, &body).is_ok(), taken, "{server}");

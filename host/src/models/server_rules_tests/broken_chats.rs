@@ -4,7 +4,7 @@ use super::broken_bodies::{BrokenBody, add_field, list, messages, remove_field};
 use serde_json::{Value, json};
 
 /// Messages: system, user, assistant with two calls, two results, assistant, user.
-pub(super) fn sound(server: &str) -> Value {
+pub(super) fn valid_body(server: &str) -> Value {
     let call = |id: &str| {
         json!({"id": id, "type": "function",
             "function": {"name": "read_file", "arguments": "{\"path\":\"a\"}"}})
@@ -31,12 +31,12 @@ pub(super) fn sound(server: &str) -> Value {
         body["messages"][5]["reasoning_content"] = json!(none);
     }
     if server == "gemini" {
-        body["messages"][2]["tool_calls"][0]["extra_content"] = signed("own-signature");
+        body["messages"][2]["tool_calls"][0]["extra_content"] = signature_fields("own-signature");
     }
     body
 }
 
-fn signed(signature: &str) -> Value {
+fn signature_fields(signature: &str) -> Value {
     json!({"google": {"thought_signature": signature}})
 }
 
@@ -50,7 +50,7 @@ fn user() -> Value {
     json!({"role": "user", "content": "user-7."})
 }
 
-fn said() -> Value {
+fn assistant_text() -> Value {
     json!({"role": "assistant", "content": "words-7."})
 }
 
@@ -84,7 +84,7 @@ pub(super) const ROLES: [BrokenBody; 15] = [
         messages(body).insert(1, user())
     }),
     ("generic", "two assistants", |body| {
-        messages(body).insert(5, said())
+        messages(body).insert(5, assistant_text())
     }),
     ("generic", "the last message", |body| {
         drop(messages(body).pop())
@@ -99,7 +99,7 @@ pub(super) const ROLES: [BrokenBody; 15] = [
         messages(body).insert(4, user())
     }),
     ("generic", "no result before", |body| {
-        messages(body).insert(4, said())
+        messages(body).insert(4, assistant_text())
     }),
     ("generic", "no result at the end", |body| {
         messages(body).truncate(4)
@@ -232,11 +232,11 @@ pub(super) const THINKING: [BrokenBody; 15] = [
         body["messages"][2]["reasoning_details"] = json!([{"text": "other-detail"}]);
     }),
     ("generic", "another provider", |body| {
-        body["messages"][2]["tool_calls"][1]["extra_content"] = signed("other-signature");
+        body["messages"][2]["tool_calls"][1]["extra_content"] = signature_fields("other-signature");
     }),
     ("generic", "for another server", |body| {
         body["messages"][2]["tool_calls"][0]["extra_content"] =
-            signed("skip_thought_signature_validator");
+            signature_fields("skip_thought_signature_validator");
     }),
     ("gemini", "without a signature", |body| {
         remove_field(&mut body["messages"][2]["tool_calls"][0], "extra_content");
@@ -245,7 +245,7 @@ pub(super) const THINKING: [BrokenBody; 15] = [
         list(body, "/messages/2/tool_calls").swap(0, 1);
     }),
     ("gemini", "foreign signature", |body| {
-        body["messages"][2]["tool_calls"][1]["extra_content"] = signed("");
+        body["messages"][2]["tool_calls"][1]["extra_content"] = signature_fields("");
     }),
 ];
 

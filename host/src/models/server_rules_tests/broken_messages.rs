@@ -4,7 +4,7 @@ use super::broken_bodies::{BrokenBody, add_field, list, messages, remove_field};
 use serde_json::{Value, json};
 
 /// Messages: user, assistant with two calls, results and a text, assistant, user.
-pub(super) fn sound() -> Value {
+pub(super) fn valid_body() -> Value {
     let call =
         |id: &str| json!({"type": "tool_use", "id": id, "name": "read_file", "input": {"a": 1}});
     json!({"model": "m-1", "max_tokens": 100, "stream": true, "system": "Be brief.",

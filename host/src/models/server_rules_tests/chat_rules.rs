@@ -3,7 +3,7 @@
 //! This checker is independent: it reads a body as a server does and shares nothing with the
 //! encoder, not even the table of dialects.
 
-use super::written::{FOREIGN, OWN_SIGNATURE, OWN_THOUGHT};
+use super::history_writer::{FOREIGN, OWN_SIGNATURE, OWN_THOUGHT};
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 
@@ -99,7 +99,7 @@ pub(super) fn has_only(object: &Value, known: &[&str]) -> bool {
             .all(|field| known.contains(&field.as_str()))
 }
 
-pub(super) fn says(text: Option<&str>) -> bool {
+pub(super) fn has_text(text: Option<&str>) -> bool {
     text.is_some_and(|text| !text.trim().is_empty())
 }
 
@@ -119,7 +119,7 @@ impl ServerRules {
     }
 
     /// Returns the rules of servers of this dialect.
-    pub fn of(dialect: &str) -> Self {
+    pub fn for_dialect(dialect: &str) -> Self {
         let found = SERVERS.into_iter().find(|rules| rules.name == dialect);
         found.unwrap_or_else(|| panic!("no rules are written down for {dialect}"))
     }
@@ -226,7 +226,7 @@ impl<'a> ChatCheck<'a> {
             _ => return Err("an empty list of calls".to_owned()),
         };
         let is_silent = message.get("content") == Some(&Value::Null) && !calls.is_empty();
-        let spoken = is_silent || says(message["content"].as_str());
+        let spoken = is_silent || has_text(message["content"].as_str());
         require(spoken, "an empty assistant message")?;
         self.check_thinking(message, !calls.is_empty())?;
         for (n, call) in calls.iter().enumerate() {
@@ -314,5 +314,5 @@ fn check_words(message: &Value, rule: &str) -> RuleCheck {
         has_only(message, &["role", "content"]),
         "an unknown field of a message",
     )?;
-    require(says(message["content"].as_str()), rule)
+    require(has_text(message["content"].as_str()), rule)
 }

@@ -1,18 +1,22 @@
 //! The operations of one commit, inside a transaction of the caller.
 //!
 //! Each condition is part of the statement that needs it, so that it is checked on the way. When an
-//! operation does not fit, the caller rolls back and [`judge`] finds the reason: conditions first,
+//! operation does not fit, the caller rolls back and [`find_refusal`] finds the reason: conditions first,
 //! positions second.
 
 use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
 
-use super::super::check::{collection_place, condition_of, holds, log_place, misfit, other};
+use super::super::check::{
+    collection_index, condition_of, log_index, meets_condition, other_error, position_error,
+};
 use super::super::quota::{entry_bytes, partition_bytes, record_bytes};
-use super::super::{Answer, Expect, Key, Op, Outcome, StorageError};
-use super::read::{POSITION_MAX, item, number};
+use super::super::{
+    BoundedRecords, CommitOp, CommitOutcome, RecordExpectation, RecordKey, StorageError,
+};
+use super::read::{POSITION_MAX, read_item, read_number};
 use super::statements::{
     ENTRY_ANY, ENTRY_DELETE, ENTRY_FIRST, ENTRY_LAST, ENTRY_NEXT, ENTRY_SIZES, PARTITION_DELETE,
-    PARTITION_GET, PARTITION_INSERT, Statements, log_name,
+    PARTITION_GET, PARTITION_INSERT, StoreStatements, log_name,
 };
 
 /// The highest log id: it shares a row id of 63 bits with a position of 32.
@@ -21,7 +25,7 @@ const POSITION_BITS: u32 = u32::BITS;
 
 /// The outcome of the operations of a commit.
 #[derive(Debug)]
-pub(super) enum Applied {
+pub(super) enum ApplyOutcome {
     /// All are done. They change the store by so many bytes, if the bytes were counted.
     Done(i64),
     /// Some are done, and one cannot be: because of a condition (`None`), or with this error.
@@ -29,66 +33,66 @@ pub(super) enum Applied {
 }
 
 /// Reason why one operation cannot be done.
-enum Refusal {
+enum OpRefusal {
     Condition,
     Reason(StorageError),
     Sqlite(rusqlite::Error),
 }
 
-impl From<rusqlite::Error> for Refusal {
+impl From<rusqlite::Error> for OpRefusal {
     fn from(error: rusqlite::Error) -> Self {
         Self::Sqlite(error)
     }
 }
 
-impl From<StorageError> for Refusal {
+impl From<StorageError> for OpRefusal {
     fn from(error: StorageError) -> Self {
         Self::Reason(error)
     }
 }
 
 /// Does `ops`; counts bytes if `counting`.
-pub(super) fn apply(
+pub(super) fn apply_ops(
     connection: &Connection,
-    sql: &Statements,
-    ops: &[Op],
+    sql: &StoreStatements,
+    ops: &[CommitOp],
     counting: bool,
-) -> rusqlite::Result<Applied> {
-    let work = Work {
+) -> rusqlite::Result<ApplyOutcome> {
+    let work = OpExecutor {
         connection,
         sql,
         counting,
     };
     let mut growth = 0;
     for op in ops {
-        match work.op(op) {
+        match work.apply_op(op) {
             Ok(bytes) => growth += bytes,
-            Err(Refusal::Condition) => return Ok(Applied::Refused(None)),
-            Err(Refusal::Reason(error)) => return Ok(Applied::Refused(Some(error))),
-            Err(Refusal::Sqlite(error)) => return Err(error),
+            Err(OpRefusal::Condition) => return Ok(ApplyOutcome::Refused(None)),
+            Err(OpRefusal::Reason(error)) => return Ok(ApplyOutcome::Refused(Some(error))),
+            Err(OpRefusal::Sqlite(error)) => return Err(error),
         }
     }
-    Ok(Applied::Done(growth))
+    Ok(ApplyOutcome::Done(growth))
 }
 
 /// The outcome of a commit that was refused and rolled back: a conflict if a condition does not
 /// hold, else `reason`.
-pub(super) fn judge(
+pub(super) fn find_refusal(
     connection: &Connection,
-    sql: &Statements,
-    ops: &[Op],
+    sql: &StoreStatements,
+    ops: &[CommitOp],
     reason: Option<StorageError>,
-) -> rusqlite::Result<Result<Outcome, StorageError>> {
-    let mut found = Answer::new();
+) -> rusqlite::Result<Result<CommitOutcome, StorageError>> {
+    let mut found = BoundedRecords::new();
     let mut refused = false;
     for (key, expect) in ops.iter().filter_map(condition_of) {
-        let item = item(connection, sql, key)?;
-        refused |= !holds(expect, item.as_ref().map(|item| item.version));
+        let item = read_item(connection, sql, key)?;
+        refused |= !meets_condition(expect, item.as_ref().map(|item| item.version));
         item.into_iter()
             .for_each(|item| found.push_if_it_fits(item));
     }
     if refused {
-        return Ok(Ok(Outcome::Conflict(found.into_items())));
+        return Ok(Ok(CommitOutcome::Conflict(found.into_items())));
     }
     let contradiction = || StorageError::Corrupt {
         message: "a condition failed that holds".to_owned(),
@@ -96,58 +100,63 @@ pub(super) fn judge(
     Ok(Err(reason.unwrap_or_else(contradiction)))
 }
 
-struct Work<'a> {
+struct OpExecutor<'a> {
     connection: &'a Connection,
-    sql: &'a Statements,
+    sql: &'a StoreStatements,
     counting: bool,
 }
 
-impl Work<'_> {
-    fn op(&self, op: &Op) -> Result<i64, Refusal> {
+impl OpExecutor<'_> {
+    fn apply_op(&self, op: &CommitOp) -> Result<i64, OpRefusal> {
         match op {
-            Op::Check { key, expect } => self.check(key, *expect),
-            Op::Put { key, expect, value } => self.put(key, *expect, value),
-            Op::Delete { key } => self.delete(key),
-            Op::Append {
+            CommitOp::Check { key, expect } => self.check_record(key, *expect),
+            CommitOp::Put { key, expect, value } => self.put_record(key, *expect, value),
+            CommitOp::Delete { key } => self.delete_record(key),
+            CommitOp::Append {
                 log,
                 partition,
                 at,
                 value,
-            } => self.append(log_place(log)?, partition, *at, value),
-            Op::Trim {
+            } => self.append_entry(log_index(log)?, partition, *at, value),
+            CommitOp::Trim {
                 log,
                 partition,
                 below,
-            } => self.trim(log_place(log)?, partition, *below),
+            } => self.trim_log(log_index(log)?, partition, *below),
         }
     }
 
-    fn check(&self, key: &Key, expect: Expect) -> Result<i64, Refusal> {
-        let found = item(self.connection, self.sql, key)?;
-        if holds(expect, found.map(|item| item.version)) {
+    fn check_record(&self, key: &RecordKey, expect: RecordExpectation) -> Result<i64, OpRefusal> {
+        let found = read_item(self.connection, self.sql, key)?;
+        if meets_condition(expect, found.map(|item| item.version)) {
             Ok(0)
         } else {
-            Err(Refusal::Condition)
+            Err(OpRefusal::Condition)
         }
     }
 
-    fn put(&self, key: &Key, expect: Expect, value: &str) -> Result<i64, Refusal> {
-        let sql = self.sql.records(collection_place(&key.collection)?);
+    fn put_record(
+        &self,
+        key: &RecordKey,
+        expect: RecordExpectation,
+        value: &str,
+    ) -> Result<i64, OpRefusal> {
+        let sql = self.sql.records(collection_index(&key.collection)?);
         let growth = if self.counting {
-            record_bytes(key.name.len(), value.len()) - self.counted(key)?
+            record_bytes(key.name.len(), value.len()) - self.record_usage(key)?
         } else {
             0
         };
         let changed = match expect {
-            Expect::Any => self
+            RecordExpectation::Any => self
                 .prepare(&sql.upsert)?
                 .execute(params![key.name, value])?,
-            Expect::Absent => self
+            RecordExpectation::Absent => self
                 .prepare(&sql.insert)?
                 .execute(params![key.name, value])?,
-            Expect::Version(version) => {
+            RecordExpectation::Version(version) => {
                 // No record has a version that SQLite cannot store.
-                let version = i64::try_from(version).map_err(|_| Refusal::Condition)?;
+                let version = i64::try_from(version).map_err(|_| OpRefusal::Condition)?;
                 self.prepare(&sql.update)?
                     .execute(params![key.name, version, value])?
             }
@@ -155,14 +164,14 @@ impl Work<'_> {
         if changed == 1 {
             Ok(growth)
         } else {
-            Err(Refusal::Condition)
+            Err(OpRefusal::Condition)
         }
     }
 
-    fn delete(&self, key: &Key) -> Result<i64, Refusal> {
-        let sql = self.sql.records(collection_place(&key.collection)?);
+    fn delete_record(&self, key: &RecordKey) -> Result<i64, OpRefusal> {
+        let sql = self.sql.records(collection_index(&key.collection)?);
         let growth = if self.counting {
-            -self.counted(key)?
+            -self.record_usage(key)?
         } else {
             0
         };
@@ -171,16 +180,22 @@ impl Work<'_> {
     }
 
     /// The bytes that an existing record counts for.
-    fn counted(&self, key: &Key) -> Result<i64, Refusal> {
-        let sql = self.sql.records(collection_place(&key.collection)?);
+    fn record_usage(&self, key: &RecordKey) -> Result<i64, OpRefusal> {
+        let sql = self.sql.records(collection_index(&key.collection)?);
         let bytes: Option<u64> = self
             .prepare(&sql.size)?
-            .query_row([&key.name], |row| number(row, 0))
+            .query_row([&key.name], |row| read_number(row, 0))
             .optional()?;
         Ok(bytes.map_or(0, |bytes| record_bytes(key.name.len(), bytes as usize)))
     }
 
-    fn append(&self, place: usize, partition: &str, at: u64, value: &str) -> Result<i64, Refusal> {
+    fn append_entry(
+        &self,
+        place: usize,
+        partition: &str,
+        at: u64,
+        value: &str,
+    ) -> Result<i64, OpRefusal> {
         let log = log_name(place);
         if at == 1 {
             return self.begin_log(log, partition, value);
@@ -191,28 +206,28 @@ impl Work<'_> {
         if known && self.prepare(ENTRY_NEXT)?.execute(row)? == 1 {
             return Ok(entry_bytes(value.len()));
         }
-        let last = self.last(log, partition)?;
+        let last = self.last_position(log, partition)?;
         let full = last == POSITION_MAX && at == POSITION_MAX + 1;
         let reason = if full {
-            other("log-full", format!("log {log}/{partition} is full"))
+            other_error("log-full", format!("log {log}/{partition} is full"))
         } else {
-            misfit(log, partition, at, last)
+            position_error(log, partition, at, last)
         };
-        Err(Refusal::Reason(reason))
+        Err(OpRefusal::Reason(reason))
     }
 
-    fn begin_log(&self, log: &str, partition: &str, value: &str) -> Result<i64, Refusal> {
+    fn begin_log(&self, log: &str, partition: &str, value: &str) -> Result<i64, OpRefusal> {
         if self.prepare(PARTITION_INSERT)?.execute([log, partition])? != 1 {
-            return Err(Refusal::Reason(misfit(
+            return Err(OpRefusal::Reason(position_error(
                 log,
                 partition,
                 1,
-                self.last(log, partition)?,
+                self.last_position(log, partition)?,
             )));
         }
         let id = self.connection.last_insert_rowid();
         if !(1..=PARTITION_MAX).contains(&id) {
-            return Err(Refusal::Reason(other(
+            return Err(OpRefusal::Reason(other_error(
                 "partitions-full",
                 "there is no number left for a log",
             )));
@@ -223,14 +238,14 @@ impl Work<'_> {
     }
 
     /// Position of the last entry of a log, 0 if there is none.
-    fn last(&self, log: &str, partition: &str) -> Result<u64, Refusal> {
+    fn last_position(&self, log: &str, partition: &str) -> Result<u64, OpRefusal> {
         let last = self
             .prepare(ENTRY_LAST)?
-            .query_row([log, partition], |row| number(row, 0));
+            .query_row([log, partition], |row| read_number(row, 0));
         Ok(last.optional()?.unwrap_or(0))
     }
 
-    fn trim(&self, place: usize, partition: &str, below: u64) -> Result<i64, Refusal> {
+    fn trim_log(&self, place: usize, partition: &str, below: u64) -> Result<i64, OpRefusal> {
         let id: Option<i64> = self
             .prepare(PARTITION_GET)?
             .query_row([log_name(place), partition], |row| row.get(0))
@@ -240,7 +255,7 @@ impl Work<'_> {
         // At most POSITION_MAX + 1.
         let end = first + below.min(POSITION_MAX + 1) as i64;
         let mut growth = if self.counting {
-            -self.counted_entries(first, end)?
+            -self.entries_usage(first, end)?
         } else {
             0
         };
@@ -253,7 +268,7 @@ impl Work<'_> {
         Ok(growth)
     }
 
-    fn counted_entries(&self, first: i64, end: i64) -> Result<i64, Refusal> {
+    fn entries_usage(&self, first: i64, end: i64) -> Result<i64, OpRefusal> {
         let sizes = |row: &rusqlite::Row<'_>| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?));
         let (count, bytes) = self.prepare(ENTRY_SIZES)?.query_row([first, end], sizes)?;
         Ok(count * entry_bytes(0) + bytes)

@@ -9,11 +9,11 @@ use rusqlite::limits::Limit;
 use rusqlite::{Connection, OpenFlags};
 
 use super::super::StorageError;
-use super::super::check::other;
+use super::super::check::other_error;
 use super::super::deadline;
-use super::Durability;
-use super::error::refused;
-use super::files::Place;
+use super::CommitDurability;
+use super::error::error_before_commit;
+use super::files::StoreFiles;
 use super::lock::LockFile;
 use super::schema;
 use super::statements::{BEGIN_READ, COMMIT, ROLLBACK, SCHEMA_COOKIE, STATEMENTS_KEPT};
@@ -47,11 +47,11 @@ const READ_ONLY: OpenFlags =
 /// A connection, and the place whose VFS it uses: the VFS outlives the connection, because fields
 /// are dropped in order.
 #[derive(Debug)]
-pub(super) struct Session {
+pub(super) struct SqliteSession {
     connection: Connection,
-    reading: Reading,
+    reading: ReadMode,
     deadline: Arc<StatementDeadline>,
-    place: Arc<Place>,
+    place: Arc<StoreFiles>,
 }
 
 /// The deadline at which the statements of a connection are interrupted.
@@ -69,30 +69,31 @@ impl StatementDeadline {
     }
 }
 
-impl Session {
-    pub(super) fn place(&self) -> &Arc<Place> {
+impl SqliteSession {
+    pub(super) fn place(&self) -> &Arc<StoreFiles> {
         &self.place
     }
 
     /// Runs `question` in one snapshot whose schema is checked. A statement that is not done at the
     /// deadline of the call is interrupted. After an error the session may be inside a transaction.
-    pub(super) fn ask<T>(
+    pub(super) fn query<T>(
         &self,
         question: impl FnOnce(&Connection) -> rusqlite::Result<T>,
     ) -> Result<T, StorageError> {
-        self.deadline.set(deadline::current());
-        let answer = self.ask_in_snapshot(question);
+        self.deadline.set(deadline::current_deadline());
+        let answer = self.query_in_snapshot(question);
         self.deadline.set(None);
         answer
     }
 
-    fn ask_in_snapshot<T>(
+    fn query_in_snapshot<T>(
         &self,
         question: impl FnOnce(&Connection) -> rusqlite::Result<T>,
     ) -> Result<T, StorageError> {
         self.begin_checked(BEGIN_READ)?;
-        let answer = question(&self.connection).map_err(|error| refused(&error))?;
-        self.execute(COMMIT).map_err(|error| refused(&error))?;
+        let answer = question(&self.connection).map_err(|error| error_before_commit(&error))?;
+        self.execute(COMMIT)
+            .map_err(|error| error_before_commit(&error))?;
         Ok(answer)
     }
 
@@ -100,14 +101,18 @@ impl Session {
     /// is ours: no part of an unchecked schema is loaded.
     pub(super) fn begin_checked(&self, begin: &str) -> Result<(), StorageError> {
         for _ in 0..SCHEMA_TRIES {
-            self.execute(begin).map_err(|error| refused(&error))?;
-            let cookie = self.schema_cookie().map_err(|error| refused(&error))?;
-            if self.place.knows_schema(cookie)
-                || schema::check(&self.place, self.reading)?.cookie == cookie
+            self.execute(begin)
+                .map_err(|error| error_before_commit(&error))?;
+            let cookie = self
+                .schema_cookie()
+                .map_err(|error| error_before_commit(&error))?;
+            if self.place.is_schema_known(cookie)
+                || schema::check_file(&self.place, self.reading)?.cookie == cookie
             {
                 return Ok(());
             }
-            self.execute(ROLLBACK).map_err(|error| refused(&error))?;
+            self.execute(ROLLBACK)
+                .map_err(|error| error_before_commit(&error))?;
         }
         Err(StorageError::Unavailable {
             message: "the schema of the file changes all the time".to_owned(),
@@ -124,7 +129,7 @@ impl Session {
     }
 }
 
-impl Deref for Session {
+impl Deref for SqliteSession {
     type Target = Connection;
 
     fn deref(&self) -> &Connection {
@@ -132,7 +137,7 @@ impl Deref for Session {
     }
 }
 
-impl DerefMut for Session {
+impl DerefMut for SqliteSession {
     fn deref_mut(&mut self) -> &mut Connection {
         &mut self.connection
     }
@@ -140,44 +145,47 @@ impl DerefMut for Session {
 
 /// The kind of connection for reading a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Reading {
+pub(super) enum ReadMode {
     /// Other processes may write meanwhile: uses the shared memory.
     Shared,
     /// The directory cannot be written, so there is no shared memory, and no process can write the
     /// file through it.
-    Still,
+    Immutable,
 }
 
 /// Refuses an old SQLite library and a foreign file, before anything is written.
-pub(super) fn check_first(place: &Arc<Place>, reading: Reading) -> Result<(), StorageError> {
+pub(super) fn check_before_open(
+    place: &Arc<StoreFiles>,
+    reading: ReadMode,
+) -> Result<(), StorageError> {
     let version = rusqlite::version_number();
     if version < SQLITE_VERSION_MIN {
-        return Err(other(
+        return Err(other_error(
             "sqlite-too-old",
             format!("SQLite {version} is older than {SQLITE_VERSION_MIN}"),
         ));
     }
-    schema::check(place, reading).map(drop)
+    schema::check_file(place, reading).map(drop)
 }
 
 /// Opens the connection that writes. Makes a missing file if `make`, and migrates the file to the
 /// newest version.
 pub(super) fn open_writer(
-    place: &Arc<Place>,
+    place: &Arc<StoreFiles>,
     lock: &LockFile,
-    durability: Durability,
+    durability: CommitDurability,
     make: bool,
-) -> Result<Session, StorageError> {
+) -> Result<SqliteSession, StorageError> {
     if make {
         place.make_private()?;
     }
-    let connection = open(place, READ_WRITE, Reading::Shared)?;
+    let connection = open_with_pragmas(place, READ_WRITE, ReadMode::Shared)?;
     // SQLite opens a file without write permission for reading.
     if connection
         .is_readonly("main")
-        .map_err(|error| refused(&error))?
+        .map_err(|error| error_before_commit(&error))?
     {
-        return Err(other(
+        return Err(other_error(
             "read-only",
             "the file of the store may not be written",
         ));
@@ -187,74 +195,84 @@ pub(super) fn open_writer(
 }
 
 /// Opens a connection that reads.
-pub(super) fn open_reader(place: &Arc<Place>, reading: Reading) -> Result<Session, StorageError> {
-    open(place, reading.flags(), reading)
+pub(super) fn open_reader(
+    place: &Arc<StoreFiles>,
+    reading: ReadMode,
+) -> Result<SqliteSession, StorageError> {
+    open_with_pragmas(place, reading.flags(), reading)
 }
 
 /// Opens the connection of the checkpoints.
 pub(super) fn open_checkpointer(
-    place: &Arc<Place>,
-    durability: Durability,
-) -> Result<Session, StorageError> {
-    let connection = open(place, READ_WRITE, Reading::Shared)?;
+    place: &Arc<StoreFiles>,
+    durability: CommitDurability,
+) -> Result<SqliteSession, StorageError> {
+    let connection = open_with_pragmas(place, READ_WRITE, ReadMode::Shared)?;
     let set_up = || {
         connection.busy_timeout(CHECKPOINT_BUSY_TIMEOUT)?;
-        connection.execute_batch(synchronous(durability))
+        connection.execute_batch(synchronous_pragma(durability))
     };
-    set_up().map_err(|error| refused(&error))?;
+    set_up().map_err(|error| error_before_commit(&error))?;
     Ok(connection)
 }
 
 /// Checks that a file that can only be read has had all migrations.
-pub(super) fn check_readable(place: &Arc<Place>, reading: Reading) -> Result<(), StorageError> {
+pub(super) fn check_readable(
+    place: &Arc<StoreFiles>,
+    reading: ReadMode,
+) -> Result<(), StorageError> {
     if !place.is_there()? {
-        return Err(other(
+        return Err(other_error(
             "read-only",
             "there is no store, and none can be made",
         ));
     }
-    if schema::check(place, reading)?.version < schema::newest() {
+    if schema::check_file(place, reading)?.version < schema::newest_version() {
         let message = "the store is of an older version; open it once where it can be written";
-        return Err(other("read-only", message));
+        return Err(other_error("read-only", message));
     }
     Ok(())
 }
 
-impl Reading {
+impl ReadMode {
     fn flags(self) -> OpenFlags {
         match self {
             Self::Shared => READ_ONLY,
-            Self::Still => READ_ONLY.union(OpenFlags::SQLITE_OPEN_URI),
+            Self::Immutable => READ_ONLY.union(OpenFlags::SQLITE_OPEN_URI),
         }
     }
 }
 
-/// Opens a connection without settings, for [`super::look`], which cannot change the file.
-pub(super) fn open_unsettled(
-    place: &Arc<Place>,
-    reading: Reading,
-) -> Result<Session, StorageError> {
+/// Opens a connection without settings, for [`super::schema_reader`], which cannot change the file.
+pub(super) fn open_without_pragmas(
+    place: &Arc<StoreFiles>,
+    reading: ReadMode,
+) -> Result<SqliteSession, StorageError> {
     connect(place, reading.flags(), reading)
 }
 
-fn open(place: &Arc<Place>, flags: OpenFlags, reading: Reading) -> Result<Session, StorageError> {
+fn open_with_pragmas(
+    place: &Arc<StoreFiles>,
+    flags: OpenFlags,
+    reading: ReadMode,
+) -> Result<SqliteSession, StorageError> {
     let mut session = connect(place, flags, reading)?;
-    restrict(&mut session).map_err(|error| refused(&error))?;
+    restrict_connection(&mut session).map_err(|error| error_before_commit(&error))?;
     // Before anything that loads the schema.
     session.begin_checked(BEGIN_READ)?;
     session
         .execute(COMMIT)
-        .and_then(|()| settle(&session))
-        .map_err(|error| refused(&error))?;
+        .and_then(|()| apply_pragmas(&session))
+        .map_err(|error| error_before_commit(&error))?;
     Ok(session)
 }
 
 fn connect(
-    place: &Arc<Place>,
+    place: &Arc<StoreFiles>,
     flags: OpenFlags,
-    reading: Reading,
-) -> Result<Session, StorageError> {
-    let door = place.door()?;
+    reading: ReadMode,
+) -> Result<SqliteSession, StorageError> {
+    let door = place.checked_vfs()?;
     let path = door.path().to_string_lossy();
     let path = if flags.contains(OpenFlags::SQLITE_OPEN_URI) {
         format!("file:{path}?immutable=1")
@@ -263,8 +281,8 @@ fn connect(
     };
     let connection = Connection::open_with_flags_and_vfs(path, flags, door.name())
         .and_then(|connection| connection.busy_timeout(BUSY_TIMEOUT).map(|()| connection));
-    Ok(Session {
-        connection: connection.map_err(|error| refused(&error))?,
+    Ok(SqliteSession {
+        connection: connection.map_err(|error| error_before_commit(&error))?,
         reading,
         deadline: Arc::default(),
         place: Arc::clone(place),
@@ -272,7 +290,7 @@ fn connect(
 }
 
 /// Restricts SQLite on a connection. Loads nothing of the file.
-fn restrict(session: &mut Session) -> rusqlite::Result<()> {
+fn restrict_connection(session: &mut SqliteSession) -> rusqlite::Result<()> {
     session.set_limit(Limit::SQLITE_LIMIT_ATTACHED, 0)?;
     session.set_limit(Limit::SQLITE_LIMIT_LENGTH, LENGTH_BYTES_MAX)?;
     session.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
@@ -287,7 +305,7 @@ fn restrict(session: &mut Session) -> rusqlite::Result<()> {
     session.progress_handler(STEPS_BETWEEN_LOOKS, Some(move || deadline.is_over()))
 }
 
-fn settle(connection: &Connection) -> rusqlite::Result<()> {
+fn apply_pragmas(connection: &Connection) -> rusqlite::Result<()> {
     connection.set_prepared_statement_cache_capacity(STATEMENTS_KEPT);
     connection.execute_batch(&format!(
         "PRAGMA temp_store = MEMORY; PRAGMA cache_size = -{CACHE_KIB}; PRAGMA cell_size_check = ON;"
@@ -295,14 +313,14 @@ fn settle(connection: &Connection) -> rusqlite::Result<()> {
 }
 
 fn set_up_writer(
-    connection: &Session,
+    connection: &SqliteSession,
     lock: &LockFile,
-    durability: Durability,
+    durability: CommitDurability,
 ) -> Result<(), StorageError> {
     let run = |sql: &str| {
         connection
             .execute_batch(sql)
-            .map_err(|error| refused(&error))
+            .map_err(|error| error_before_commit(&error))
     };
     {
         // Changing the mode of a new file needs exclusive access.
@@ -311,24 +329,24 @@ fn set_up_writer(
         let mode = connection.query_row("PRAGMA journal_mode = WAL", [], |row| {
             row.get::<_, String>(0)
         });
-        let mode = mode.map_err(|error| refused(&error))?;
+        let mode = mode.map_err(|error| error_before_commit(&error))?;
         if mode != "wal" {
-            return Err(other(
+            return Err(other_error(
                 "no-write-ahead-log",
                 format!("the journal mode is {mode}"),
             ));
         }
     }
-    run(synchronous(durability))?;
+    run(synchronous_pragma(durability))?;
     run(&format!(
         "PRAGMA wal_autocheckpoint = 0; PRAGMA journal_size_limit = {LOG_BYTES_KEPT};"
     ))?;
     schema::migrate(connection, lock)
 }
 
-fn synchronous(durability: Durability) -> &'static str {
+fn synchronous_pragma(durability: CommitDurability) -> &'static str {
     match durability {
-        Durability::Full => "PRAGMA synchronous = FULL;",
-        Durability::Normal => "PRAGMA synchronous = NORMAL;",
+        CommitDurability::Full => "PRAGMA synchronous = FULL;",
+        CommitDurability::Normal => "PRAGMA synchronous = NORMAL;",
     }
 }

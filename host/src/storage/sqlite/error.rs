@@ -4,7 +4,7 @@ use rusqlite::types::Type;
 use rusqlite::{Error, ErrorCode};
 
 use super::super::StorageError;
-use super::super::check::other;
+use super::super::check::other_error;
 
 /// A value in the file that this program cannot have written. Names the record.
 #[derive(Debug, thiserror::Error)]
@@ -30,7 +30,7 @@ impl UnreadableValue {
 }
 
 /// The error before COMMIT, or of a read: nothing was written.
-pub(super) fn refused(error: &Error) -> StorageError {
+pub(super) fn error_before_commit(error: &Error) -> StorageError {
     let message = error.to_string();
     match error {
         Error::SqliteFailure(failure, _) => from_code(failure.code, failure.extended_code, message),
@@ -44,13 +44,13 @@ pub(super) fn refused(error: &Error) -> StorageError {
         | Error::FromSqlConversionFailure(..)
         | Error::IntegralValueOutOfRange(..)
         | Error::Utf8Error(..) => StorageError::Corrupt { message },
-        _ => other("sqlite", message),
+        _ => other_error("sqlite", message),
     }
 }
 
 /// The error of COMMIT itself. When the log could not be written or synchronised, a crash may still
 /// restore the commit, so the outcome is unknown.
-pub(super) fn commit_failed(error: &Error) -> StorageError {
+pub(super) fn error_of_commit(error: &Error) -> StorageError {
     match error.sqlite_error_code() {
         Some(
             ErrorCode::DatabaseBusy
@@ -58,7 +58,7 @@ pub(super) fn commit_failed(error: &Error) -> StorageError {
             | ErrorCode::DiskFull
             | ErrorCode::ReadOnly
             | ErrorCode::ConstraintViolation,
-        ) => refused(error),
+        ) => error_before_commit(error),
         Some(_) | None => StorageError::OutcomeUnknown {
             message: error.to_string(),
         },
@@ -84,7 +84,7 @@ fn from_code(code: ErrorCode, extended: i32, message: String) -> StorageError {
             message: format!("the disk is full: free space on it ({message})"),
         },
         // The process bounds what SQLite may have, or the machine is short of it.
-        ErrorCode::OutOfMemory => other(
+        ErrorCode::OutOfMemory => other_error(
             "out-of-memory",
             "SQLite has no memory left: a row of the database file may be larger than any that is \
              written here (`threadkeep doctor` names it), or the machine is short of memory",
@@ -101,8 +101,8 @@ fn from_code(code: ErrorCode, extended: i32, message: String) -> StorageError {
         }
         // Longer than any value that this program writes.
         ErrorCode::TooBig => StorageError::Corrupt { message },
-        ErrorCode::ReadOnly | ErrorCode::PermissionDenied => other("read-only", message),
-        _ => other("sqlite", message),
+        ErrorCode::ReadOnly | ErrorCode::PermissionDenied => other_error("read-only", message),
+        _ => other_error("sqlite", message),
     }
 }
 
@@ -145,8 +145,12 @@ mod tests {
         ];
         for (code, before, at) in cases {
             let error = Error::SqliteFailure(ffi::Error::new(code), None);
-            assert_eq!(kind(&refused(&error)), before, "code {code} before COMMIT");
-            assert_eq!(kind(&commit_failed(&error)), at, "code {code} of COMMIT");
+            assert_eq!(
+                kind(&error_before_commit(&error)),
+                before,
+                "code {code} before COMMIT"
+            );
+            assert_eq!(kind(&error_of_commit(&error)), at, "code {code} of COMMIT");
         }
     }
 
@@ -154,7 +158,7 @@ mod tests {
     #[test]
     fn a_full_disk_says_that_space_must_be_freed() {
         let full = Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_FULL), None);
-        for error in [refused(&full), commit_failed(&full)] {
+        for error in [error_before_commit(&full), error_of_commit(&full)] {
             assert!(error.to_string().contains("free space"), "{error}");
         }
     }
@@ -162,9 +166,9 @@ mod tests {
     #[test]
     fn what_we_would_never_write_is_corrupt() {
         let error = Error::InvalidColumnType(1, "value".into(), rusqlite::types::Type::Blob);
-        assert_eq!(kind(&refused(&error)), "corrupt");
+        assert_eq!(kind(&error_before_commit(&error)), "corrupt");
         assert_eq!(
-            kind(&refused(&Error::IntegralValueOutOfRange(1, -1))),
+            kind(&error_before_commit(&Error::IntegralValueOutOfRange(1, -1))),
             "corrupt"
         );
     }

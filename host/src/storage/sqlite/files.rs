@@ -1,7 +1,7 @@
 //! The files of one store inside the granted directory: their names, their checks, and whether they
 //! are still the ones that were opened.
 //!
-//! SQLite reaches the files through a [`Door`] at `/proc/self/fd/<directory>/<name>`, and the lock
+//! SQLite reaches the files through a [`ConfinedVfs`] at `/proc/self/fd/<directory>/<name>`, and the lock
 //! file is opened beneath the same directory. So the kernel refuses a link at one of our names, and
 //! a directory that is renamed or swapped for another is still the granted one. Before each
 //! connection the files are checked as well, for a clear error, and because only a check finds a
@@ -20,9 +20,9 @@ use std::time::SystemTime;
 use cap_std::fs::{Dir, Metadata};
 
 use super::super::StorageError;
-use super::super::check::other;
-use super::lock::Turns;
-use super::vfs::Door;
+use super::super::check::other_error;
+use super::lock::LockQueue;
+use super::vfs::ConfinedVfs;
 use crate::authority;
 
 /// Longest name of a store's file, in bytes: file systems take 255, and `-journal` is added.
@@ -33,16 +33,16 @@ const SUFFIXES: [&str; 5] = ["", "-wal", "-shm", "-journal", ".lock"];
 /// it.
 const DATABASE_BYTES_MIN: u64 = 512;
 /// Number of files that stay the same while a store is open: the first three of [`SUFFIXES`].
-const STAYING: usize = 3;
+const STABLE_FILES: usize = 3;
 
 /// A directory and the names of a store in it. It is kept as long as a connection, because
 /// connections are opened through it.
 #[derive(Debug)]
-pub(super) struct Place {
-    held: Arc<Held>,
+pub(super) struct StoreFiles {
+    held: Arc<StoreDirectory>,
     /// In the order of [`SUFFIXES`]: the database file is the first.
     names: [String; SUFFIXES.len()],
-    opened: OnceLock<[Option<Number>; STAYING]>,
+    opened: OnceLock<[Option<FileNumber>; STABLE_FILES]>,
     /// The cookie of the schema that was checked last.
     schema: Mutex<Option<i32>>,
 }
@@ -53,21 +53,24 @@ pub(super) struct Place {
 /// closes. So the directory's descriptor, which is in that path, must not be reused for another
 /// directory before.
 #[derive(Debug)]
-struct Held {
-    door: Door,
+struct StoreDirectory {
+    vfs: ConfinedVfs,
     dir: Dir,
-    turns: Turns,
+    lock_queue: LockQueue,
 }
 
 /// All of this process, because SQLite's state is global too.
-static HELD: Mutex<Vec<(Number, String, Weak<Held>)>> = Mutex::new(Vec::new());
+static STORE_DIRECTORIES: Mutex<Vec<(FileNumber, String, Weak<StoreDirectory>)>> =
+    Mutex::new(Vec::new());
 
-impl Held {
-    fn of(dir: &Dir, name: &str) -> Result<Arc<Self>, StorageError> {
-        let failed = |error: &std::io::Error| unavailable("the directory", error);
+impl StoreDirectory {
+    fn open_shared(dir: &Dir, name: &str) -> Result<Arc<Self>, StorageError> {
+        let failed = |error: &std::io::Error| unavailable_error("the directory", error);
         let found = dir.dir_metadata().map_err(|error| failed(&error))?;
-        let number = authority::identity(&found).unwrap_or_default();
-        let mut all = HELD.lock().unwrap_or_else(PoisonError::into_inner);
+        let number = authority::file_identity(&found).unwrap_or_default();
+        let mut all = STORE_DIRECTORIES
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         all.retain(|(.., held)| held.strong_count() > 0);
         let same = all
             .iter()
@@ -78,9 +81,9 @@ impl Held {
         }
         let dir = dir.try_clone().map_err(|error| failed(&error))?;
         let held = Arc::new(Self {
-            door: Door::new(platform::path(&dir, name)?)?,
+            vfs: ConfinedVfs::new(platform::path(&dir, name)?)?,
             dir,
-            turns: Turns::default(),
+            lock_queue: LockQueue::default(),
         });
         all.push((number, name.to_owned(), Arc::downgrade(&held)));
         Ok(held)
@@ -88,17 +91,17 @@ impl Held {
 }
 
 /// Device and inode number of a file: no other file has them while it is open.
-type Number = (u64, u64);
+type FileNumber = (u64, u64);
 
 /// Identifies a file, also against a later one of the same name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Identity {
-    number: Option<Number>,
+pub(super) struct FileIdentity {
+    file_number: Option<FileNumber>,
     /// Inode numbers are reused once a file is gone.
     made: Option<SystemTime>,
 }
 
-impl Place {
+impl StoreFiles {
     /// Checks the name and the file system, not yet the files.
     pub(super) fn new(dir: &Dir, name: &str) -> Result<Self, StorageError> {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
@@ -111,11 +114,11 @@ impl Place {
                 "{shown:?} is no name of a store: letters, digits, `.`, `_`, `-`, with a dot inside, \
                  and not the end of another file of a store"
             );
-            return Err(other("bad-name", message));
+            return Err(other_error("bad-name", message));
         }
         platform::check_file_system(dir)?;
         Ok(Self {
-            held: Held::of(dir, name)?,
+            held: StoreDirectory::open_shared(dir, name)?,
             names: SUFFIXES.map(|suffix| format!("{name}{suffix}")),
             opened: OnceLock::new(),
             schema: Mutex::default(),
@@ -124,29 +127,33 @@ impl Place {
 
     /// True if the file exists and is not empty.
     pub(super) fn is_there(&self) -> Result<bool, StorageError> {
-        Ok(self.look(self.name())?.is_some_and(|found| found.len() > 0))
+        Ok(self
+            .file_metadata(self.name())?
+            .is_some_and(|found| found.len() > 0))
     }
 
     /// Checks every file of the store; returns its VFS.
-    pub(super) fn door(&self) -> Result<&Door, StorageError> {
+    pub(super) fn checked_vfs(&self) -> Result<&ConfinedVfs, StorageError> {
         for name in &self.names {
-            if let Some(found) = self.look(name)? {
+            if let Some(found) = self.file_metadata(name)? {
                 check_ordinary(name, &found)?;
             }
         }
-        Ok(&self.held.door)
+        Ok(&self.held.vfs)
     }
 
     /// Opens the lock file, made if it is missing: not through a link, and only an ordinary file
     /// with one name.
     pub(super) fn open_lock(&self) -> Result<std::fs::File, StorageError> {
         let name = self.lock_name();
-        if let Some(found) = self.look(name)? {
+        if let Some(found) = self.file_metadata(name)? {
             check_ordinary(name, &found)?;
         }
         let file = platform::open_no_follow(&self.held.dir, name);
-        let file = file.map_err(|error| unwritable(name, &error))?;
-        let found = file.metadata().map_err(|error| unavailable(name, &error))?;
+        let file = file.map_err(|error| write_error(name, &error))?;
+        let found = file
+            .metadata()
+            .map_err(|error| unavailable_error(name, &error))?;
         check_ordinary(name, &Metadata::from_just_metadata(found))?;
         Ok(file)
     }
@@ -157,17 +164,17 @@ impl Place {
     /// Those of this user that are there are closed to others: a copy has the mode that its maker's mask had.
     pub(super) fn make_private(&self) -> Result<(), StorageError> {
         let made = platform::make_private(&self.held.dir, self.name());
-        made.map_err(|error| unwritable(self.name(), &error))?;
+        made.map_err(|error| write_error(self.name(), &error))?;
         for name in &self.names {
             let closed = platform::close_to_others(&self.held.dir, name);
-            closed.map_err(|error| unavailable(name, &error))?;
+            closed.map_err(|error| unavailable_error(name, &error))?;
         }
         Ok(())
     }
 
     /// The queue of this process for the lock file.
-    pub(super) fn turns(&self) -> &Turns {
-        &self.held.turns
+    pub(super) fn lock_queue(&self) -> &LockQueue {
+        &self.held.lock_queue
     }
 
     pub(super) fn lock_name(&self) -> &str {
@@ -181,8 +188,10 @@ impl Place {
 
     /// Refuses the remains of a store that would be mistaken for no store, and replaced: a log
     /// whose file is gone or empty, and a file that does not end with a page.
-    pub(super) fn check_whole(&self) -> Result<(), StorageError> {
-        let length = self.look(self.name())?.map_or(0, |found| found.len());
+    pub(super) fn check_complete(&self) -> Result<(), StorageError> {
+        let length = self
+            .file_metadata(self.name())?
+            .map_or(0, |found| found.len());
         let [file, log, _, journal, _] = &self.names;
         let has_log = self.has_log()?;
         if has_log && length < DATABASE_BYTES_MIN {
@@ -192,7 +201,7 @@ impl Place {
             return Err(StorageError::Corrupt { message });
         }
         // The log or the journal repairs what a crash cut.
-        let mended = has_log || self.look(journal)?.is_some();
+        let mended = has_log || self.file_metadata(journal)?.is_some();
         if !mended && length % DATABASE_BYTES_MIN != 0 {
             let message = format!("{file} was cut: it has {length} bytes");
             return Err(StorageError::Corrupt { message });
@@ -203,31 +212,33 @@ impl Place {
     /// True if the write-ahead log exists and is not empty.
     pub(super) fn has_log(&self) -> Result<bool, StorageError> {
         Ok(self
-            .look(&self.names[1])?
+            .file_metadata(&self.names[1])?
             .is_some_and(|found| found.len() > 0))
     }
 
     /// Records which files were opened: those that are there now.
-    pub(super) fn remember(&self) -> Result<(), StorageError> {
-        let now = self.numbers()?;
+    pub(super) fn record_opened(&self) -> Result<(), StorageError> {
+        let now = self.file_numbers()?;
         // Set once, when the store is opened.
         let _ = self.opened.set(now);
         Ok(())
     }
 
     /// Records that the schema with this cookie was checked.
-    pub(super) fn remember_schema(&self, cookie: i32) {
+    pub(super) fn record_schema(&self, cookie: i32) {
         *self.schema.lock().unwrap_or_else(PoisonError::into_inner) = Some(cookie);
     }
 
     /// True if the schema with this cookie was checked last.
-    pub(super) fn knows_schema(&self, cookie: i32) -> bool {
+    pub(super) fn is_schema_known(&self, cookie: i32) -> bool {
         *self.schema.lock().unwrap_or_else(PoisonError::into_inner) == Some(cookie)
     }
 
     /// The identity of the store's file, if it exists.
-    pub(super) fn identity(&self) -> Result<Option<Identity>, StorageError> {
-        Ok(self.look(self.name())?.map(|found| Identity::of(&found)))
+    pub(super) fn file_identity(&self) -> Result<Option<FileIdentity>, StorageError> {
+        Ok(self
+            .file_metadata(self.name())?
+            .map(|found| FileIdentity::from_metadata(&found)))
     }
 
     /// Refuses if one of the files is gone or was replaced: later writes would be lost.
@@ -238,48 +249,48 @@ impl Place {
         let Some(opened) = self.opened.get() else {
             return Ok(());
         };
-        if self.numbers()? == *opened {
+        if self.file_numbers()? == *opened {
             return Ok(());
         }
-        Err(self.replaced())
+        Err(self.replaced_error())
     }
 
     /// The error of [`Self::check_unchanged`].
-    pub(super) fn replaced(&self) -> StorageError {
+    pub(super) fn replaced_error(&self) -> StorageError {
         let message = format!(
             "{} is gone or another file has taken its place since it was opened; close the store and open it again if \
              that was meant",
             self.name()
         );
-        other("replaced", message)
+        other_error("replaced", message)
     }
 
     fn name(&self) -> &str {
         &self.names[0]
     }
 
-    fn numbers(&self) -> Result<[Option<Number>; STAYING], StorageError> {
-        let mut found = [None; STAYING];
+    fn file_numbers(&self) -> Result<[Option<FileNumber>; STABLE_FILES], StorageError> {
+        let mut found = [None; STABLE_FILES];
         for (number, name) in found.iter_mut().zip(&self.names) {
             *number = platform::number(&self.held.dir, name)
-                .map_err(|error| unavailable(name, &error))?;
+                .map_err(|error| unavailable_error(name, &error))?;
         }
         Ok(found)
     }
 
-    fn look(&self, name: &str) -> Result<Option<Metadata>, StorageError> {
+    fn file_metadata(&self, name: &str) -> Result<Option<Metadata>, StorageError> {
         match self.held.dir.symlink_metadata(Path::new(name)) {
             Ok(found) => Ok(Some(found)),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(unavailable(name, &error)),
+            Err(error) => Err(unavailable_error(name, &error)),
         }
     }
 }
 
-impl Identity {
-    fn of(found: &Metadata) -> Self {
+impl FileIdentity {
+    fn from_metadata(found: &Metadata) -> Self {
         Self {
-            number: authority::identity(found),
+            file_number: authority::file_identity(found),
             made: found.created().ok().map(|time| time.into_std()),
         }
     }
@@ -287,13 +298,13 @@ impl Identity {
 
 fn check_ordinary(name: &str, found: &Metadata) -> Result<(), StorageError> {
     if !found.is_file() {
-        return Err(other(
+        return Err(other_error(
             "not-a-regular-file",
             format!("{name} is a link, a directory or a device"),
         ));
     }
     if has_other_names(found) {
-        return Err(other(
+        return Err(other_error(
             "hard-linked",
             format!("{name} has another name somewhere"),
         ));
@@ -312,19 +323,19 @@ fn has_other_names(_found: &Metadata) -> bool {
     false
 }
 
-pub(super) fn unavailable(what: &str, error: &std::io::Error) -> StorageError {
+pub(super) fn unavailable_error(what: &str, error: &std::io::Error) -> StorageError {
     StorageError::Unavailable {
         message: format!("{what}: {error}"),
     }
 }
 
 /// The error when a file cannot be opened for writing.
-fn unwritable(what: &str, error: &std::io::Error) -> StorageError {
+fn write_error(what: &str, error: &std::io::Error) -> StorageError {
     match error.kind() {
         std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem => {
-            other("read-only", format!("{what}: {error}"))
+            other_error("read-only", format!("{what}: {error}"))
         }
-        _ => unavailable(what, error),
+        _ => unavailable_error(what, error),
     }
 }
 
@@ -358,11 +369,12 @@ mod platform {
 
     pub(super) fn path(dir: &Dir, name: &str) -> Result<CString, StorageError> {
         let path = format!("/proc/self/fd/{}/{name}", dir.as_raw_fd());
-        CString::new(path).map_err(|_| other("bad-name", "a name with a NUL"))
+        CString::new(path).map_err(|_| other_error("bad-name", "a name with a NUL"))
     }
 
     pub(super) fn check_file_system(dir: &Dir) -> Result<(), StorageError> {
-        let found = fstatfs(dir).map_err(|error| unavailable("the directory", &error.into()))?;
+        let found =
+            fstatfs(dir).map_err(|error| unavailable_error("the directory", &error.into()))?;
         // Its width differs between machines; the numbers above have 32 bits.
         check_kind(found.f_type as i64)
     }
@@ -371,7 +383,7 @@ mod platform {
         let kind = kind & i64::from(u32::MAX);
         match NETWORKS.iter().find(|(network, _)| *network == kind) {
             None => Ok(()),
-            Some((_, network)) => Err(other(
+            Some((_, network)) => Err(other_error(
                 "network-file-system",
                 format!(
                     "SQLite is not safe on {network}; put the project on a disk of this machine"
@@ -385,7 +397,7 @@ mod platform {
     }
 
     /// Called before each call of the store, so it is a single system call.
-    pub(super) fn number(dir: &Dir, name: &str) -> std::io::Result<Option<Number>> {
+    pub(super) fn number(dir: &Dir, name: &str) -> std::io::Result<Option<FileNumber>> {
         match statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(found) => Ok(Some((found.st_dev, found.st_ino))),
             Err(Errno::NOENT) => Ok(None),
@@ -443,7 +455,7 @@ mod platform {
     use super::*;
 
     pub(super) fn path(_dir: &Dir, _name: &str) -> Result<CString, StorageError> {
-        Err(other(
+        Err(other_error(
             "unsupported-platform",
             "SQLite cannot be held inside a directory here; use the files store",
         ))
@@ -457,7 +469,7 @@ mod platform {
         true
     }
 
-    pub(super) fn number(_dir: &Dir, _name: &str) -> std::io::Result<Option<Number>> {
+    pub(super) fn number(_dir: &Dir, _name: &str) -> std::io::Result<Option<FileNumber>> {
         Ok(None)
     }
 
@@ -479,7 +491,7 @@ mod platform {
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
-    use super::super::super::check::other;
+    use super::super::super::check::other_error;
     use super::platform::check_kind;
     use super::*;
 
@@ -511,7 +523,7 @@ mod tests {
             assert_eq!(code(kind), "network-file-system", "{kind:#x}");
         }
         let told = check_kind(0x6969).unwrap_err();
-        assert_ne!(told, other("network-file-system", ""));
+        assert_ne!(told, other_error("network-file-system", ""));
         assert!(told.to_string().contains("NFS"), "{told}");
     }
 }

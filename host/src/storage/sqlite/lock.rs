@@ -11,57 +11,57 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::super::StorageError;
-use super::files::{Place, unavailable};
+use super::files::{StoreFiles, unavailable_error};
 
 /// Longest time that a writer waits for the lock. A holder needs it for a few synchronised writes,
 /// and a checkpoint at most. A holder that takes longer is a stopped process, and the waiters fail
 /// instead of hanging with it. Together with [`super::connection::BUSY_TIMEOUT`] it is less than a
 /// strict call may take, so the call gets the reason.
-pub(super) const TURN_TIME_MAX: Duration = Duration::from_secs(4);
+pub(super) const LOCK_TIME_MAX: Duration = Duration::from_secs(4);
 /// Interval at which the first in the queue tries the lock itself, beside the thread that waits in
 /// the kernel's queue: that thread may wait at a file that was replaced, or could not be started.
-const LOOK_EVERY: Duration = Duration::from_millis(10);
+const LOCK_TRY_EVERY: Duration = Duration::from_millis(10);
 
 /// The queue of writers of all processes: the holder of the lock may begin a transaction. The
 /// kernel wakes the next one, and frees the lock when its holder dies. A stopped (not dead) holder
-/// is waited for no longer than [`TURN_TIME_MAX`].
+/// is waited for no longer than [`LOCK_TIME_MAX`].
 #[derive(Debug)]
 pub(super) struct LockFile {
     file: File,
-    place: Arc<Place>,
+    place: Arc<StoreFiles>,
 }
 
 /// The queue of this process for the lock file of one store, first come, first served.
 #[derive(Debug, Default)]
-pub(super) struct Turns {
-    line: Mutex<Line>,
+pub(super) struct LockQueue {
+    state: Mutex<LockQueueState>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct Line {
+struct LockQueueState {
     /// The number of the next waiter.
-    next: u64,
+    next_number: u64,
     /// Numbers of the waiters, in the order in which they came.
     waiting: VecDeque<u64>,
     /// True while a caller of this process has the lock.
-    taken: bool,
-    helper: Helper,
+    is_locked: bool,
+    waiter: WaiterThread,
 }
 
 /// State of the thread that waits in the kernel's queue: one at most, however long it takes.
 #[derive(Debug, Default)]
-enum Helper {
+enum WaiterThread {
     #[default]
     None,
     Waits,
     /// It has obtained the lock, or an error, and has ended.
-    Brought(io::Result<File>),
+    Finished(io::Result<File>),
 }
 
 impl LockFile {
     /// Opens a new handle: two handles queue behind each other, also in one process.
-    pub(super) fn open(place: &Arc<Place>) -> Result<Self, StorageError> {
+    pub(super) fn open(place: &Arc<StoreFiles>) -> Result<Self, StorageError> {
         Ok(Self {
             file: place.open_lock()?,
             place: Arc::clone(place),
@@ -69,64 +69,71 @@ impl LockFile {
     }
 
     /// Waits for the lock.
-    pub(super) fn acquire(&self) -> Result<Turn<'_>, StorageError> {
-        self.acquire_within(TURN_TIME_MAX)
+    pub(super) fn acquire(&self) -> Result<LockFileGuard<'_>, StorageError> {
+        self.acquire_within(LOCK_TIME_MAX)
     }
 
-    fn acquire_within(&self, most: Duration) -> Result<Turn<'_>, StorageError> {
-        let turns = self.place.turns();
+    fn acquire_within(&self, most: Duration) -> Result<LockFileGuard<'_>, StorageError> {
+        let turns = self.place.lock_queue();
         let until = Instant::now() + most;
-        let mut line = turns.line();
-        let own = line.next;
-        line.next += 1;
+        let mut line = turns.lock_state();
+        let own = line.next_number;
+        line.next_number += 1;
         line.waiting.push_back(own);
         let lock = loop {
-            let first = line.waiting.front() == Some(&own) && !line.taken;
-            if first && let Some(lock) = self.take(&mut line).transpose() {
+            let first = line.waiting.front() == Some(&own) && !line.is_locked;
+            if first && let Some(lock) = self.try_take_lock(&mut line).transpose() {
                 break lock;
             }
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                break Err(self.held(most));
+                break Err(self.held_error(most));
             }
             // Waiters that are not the first are woken by a notification.
-            let wait = if first { left.min(LOOK_EVERY) } else { left };
+            let wait = if first {
+                left.min(LOCK_TRY_EVERY)
+            } else {
+                left
+            };
             let waited = turns.changed.wait_timeout(line, wait);
             line = waited.unwrap_or_else(PoisonError::into_inner).0;
         };
         line.waiting.retain(|number| *number != own);
-        line.taken |= lock.is_ok();
-        line.free_unwanted();
-        turns.wake(&line);
+        line.is_locked |= lock.is_ok();
+        line.release_unwanted_lock();
+        turns.wake_waiters(&line);
         drop(line);
         let lock = Some(lock?);
-        Ok(Turn { turns, lock })
+        Ok(LockFileGuard { queue: turns, lock })
     }
 
     /// Takes the lock for the first in the queue, if it is free; else starts the thread that waits
     /// for it.
-    fn take(&self, line: &mut Line) -> Result<Option<Lock<'_>>, StorageError> {
-        let failed = |error| unavailable(self.place.lock_name(), &error);
-        if matches!(line.helper, Helper::Brought(_))
-            && let Helper::Brought(brought) = std::mem::take(&mut line.helper)
+    fn try_take_lock(
+        &self,
+        line: &mut LockQueueState,
+    ) -> Result<Option<AcquiredLock<'_>>, StorageError> {
+        let failed = |error| unavailable_error(self.place.lock_name(), &error);
+        if matches!(line.waiter, WaiterThread::Finished(_))
+            && let WaiterThread::Finished(brought) = std::mem::take(&mut line.waiter)
         {
             let file = brought.map_err(failed)?;
-            return Ok(Some(Lock::Brought { _file: file }));
+            return Ok(Some(AcquiredLock::WaiterHandle { _file: file }));
         }
         match self.file.try_lock() {
-            Ok(()) => return Ok(Some(Lock::Own(&self.file))),
+            Ok(()) => return Ok(Some(AcquiredLock::OwnHandle(&self.file))),
             Err(TryLockError::WouldBlock) => {}
             Err(TryLockError::Error(error)) => return Err(failed(error)),
         }
-        if matches!(line.helper, Helper::None) && self.send_helper() {
-            line.helper = Helper::Waits;
+        if matches!(line.waiter, WaiterThread::None) && self.start_waiter_thread() {
+            line.waiter = WaiterThread::Waits;
         }
         Ok(None)
     }
 
     /// Starts a thread that waits in the kernel's queue, with its own handle. It keeps the place,
     /// so that later openings of the store find this queue and start no other thread.
-    fn send_helper(&self) -> bool {
+    fn start_waiter_thread(&self) -> bool {
         let Ok(file) = self.place.open_lock() else {
             return false;
         };
@@ -134,16 +141,16 @@ impl LockFile {
         let thread = std::thread::Builder::new().name("threadkeep-turn".to_owned());
         let wait = move || {
             let locked = file.lock().map(|()| file);
-            let turns = place.turns();
-            let mut line = turns.line();
-            line.helper = Helper::Brought(locked);
-            line.free_unwanted();
-            turns.wake(&line);
+            let turns = place.lock_queue();
+            let mut line = turns.lock_state();
+            line.waiter = WaiterThread::Finished(locked);
+            line.release_unwanted_lock();
+            turns.wake_waiters(&line);
         };
         thread.spawn(wait).is_ok()
     }
 
-    fn held(&self, most: Duration) -> StorageError {
+    fn held_error(&self, most: Duration) -> StorageError {
         let (name, millis) = (self.place.lock_name(), most.as_millis());
         StorageError::Unavailable {
             message: format!(
@@ -154,49 +161,49 @@ impl LockFile {
     }
 }
 
-impl Turns {
-    fn line(&self) -> MutexGuard<'_, Line> {
-        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+impl LockQueue {
+    fn lock_state(&self) -> MutexGuard<'_, LockQueueState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Wakes all waiters, because each waits for another condition.
-    fn wake(&self, line: &Line) {
+    fn wake_waiters(&self, line: &LockQueueState) {
         if !line.waiting.is_empty() {
             self.changed.notify_all();
         }
     }
 }
 
-impl Line {
+impl LockQueueState {
     /// Releases a lock that the thread obtained when no waiter is left.
-    fn free_unwanted(&mut self) {
-        if self.waiting.is_empty() && matches!(self.helper, Helper::Brought(_)) {
-            self.helper = Helper::None;
+    fn release_unwanted_lock(&mut self) {
+        if self.waiting.is_empty() && matches!(self.waiter, WaiterThread::Finished(_)) {
+            self.waiter = WaiterThread::None;
         }
     }
 }
 
 /// The lock of a [`LockFile`], held until this is dropped.
 #[derive(Debug)]
-pub(super) struct Turn<'a> {
-    turns: &'a Turns,
-    lock: Option<Lock<'a>>,
+pub(super) struct LockFileGuard<'a> {
+    queue: &'a LockQueue,
+    lock: Option<AcquiredLock<'a>>,
 }
 
 #[derive(Debug)]
-enum Lock<'a> {
+enum AcquiredLock<'a> {
     /// Taken at once.
-    Own(&'a File),
+    OwnHandle(&'a File),
     /// Taken by the thread that waited: closing its handle frees it.
-    Brought {
+    WaiterHandle {
         /// The handle of the thread.
         _file: File,
     },
 }
 
-impl Drop for Lock<'_> {
+impl Drop for AcquiredLock<'_> {
     fn drop(&mut self) {
-        if let Self::Own(file) = self
+        if let Self::OwnHandle(file) = self
             && let Err(error) = file.unlock()
         {
             tracing::warn!(%error, "the lock file of a store could not be freed");
@@ -204,36 +211,36 @@ impl Drop for Lock<'_> {
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for LockFileGuard<'_> {
     fn drop(&mut self) {
         // Before the next one tries.
         self.lock = None;
-        let mut line = self.turns.line();
-        line.taken = false;
-        self.turns.wake(&line);
+        let mut line = self.queue.lock_state();
+        line.is_locked = false;
+        self.queue.wake_waiters(&line);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::authority::Project;
+    use crate::authority::ProjectDir;
 
-    fn lock_files() -> (tempfile::TempDir, Arc<Place>) {
+    fn lock_files() -> (tempfile::TempDir, Arc<StoreFiles>) {
         let temp = tempfile::TempDir::new().expect("a temporary directory");
         let place = place(&temp);
         (temp, place)
     }
 
-    fn place(temp: &tempfile::TempDir) -> Arc<Place> {
-        let project = Project::open_ambient(temp.path()).expect("it opens");
-        let threads = project.threads().expect("made");
-        Arc::new(Place::new(&threads, "registry.db").expect("a name"))
+    fn place(temp: &tempfile::TempDir) -> Arc<StoreFiles> {
+        let project = ProjectDir::open_ambient(temp.path()).expect("it opens");
+        let threads = project.threads_dir_or_create().expect("made");
+        Arc::new(StoreFiles::new(&threads, "registry.db").expect("a name"))
     }
 
     /// The lock as another process holds it: it ends with the handle, and is in no queue of this
     /// process.
-    fn foreign(place: &Arc<Place>) -> File {
+    fn lock_as_other_process(place: &Arc<StoreFiles>) -> File {
         let file = place.open_lock().expect("opened");
         file.lock().expect("nobody has it");
         file
@@ -244,7 +251,7 @@ mod tests {
         clippy::disallowed_methods,
         reason = "looks from outside at what this process has open"
     )]
-    fn handles(path: &std::path::Path) -> usize {
+    fn open_handle_count(path: &std::path::Path) -> usize {
         let path = path.canonicalize().expect("it is there");
         let open = std::fs::read_dir("/proc/self/fd").expect("Linux");
         open.filter_map(Result::ok)
@@ -255,14 +262,14 @@ mod tests {
     /// Symptom: a stopped process that held the lock file hung every other one. Cause: the wait was
     /// unbounded. Fix: a deadline, and an error that names the file.
     #[test]
-    fn a_turn_that_never_comes_is_an_error_and_the_next_one_is_had() {
+    fn held_lock_is_an_error_and_free_again_afterwards() {
         const SHORT: Duration = Duration::from_millis(50);
         let (_temp, place) = lock_files();
         let (one, other) = (
             LockFile::open(&place).unwrap(),
             LockFile::open(&place).unwrap(),
         );
-        let stopped = foreign(&place);
+        let stopped = lock_as_other_process(&place);
         assert!(one.file.try_lock().is_err());
         // In the second round the thread of the first still waits.
         for _ in 0..2 {
@@ -281,13 +288,13 @@ mod tests {
     /// less than the least time of a call.
     #[test]
     fn storage_gives_up_before_a_call_does() {
-        let waits = TURN_TIME_MAX + super::super::connection::BUSY_TIMEOUT;
-        assert!(waits < crate::limits::Limits::strict().wall_time_max);
-        assert!(waits < crate::limits::Limits::local().wall_time_max);
+        let waits = LOCK_TIME_MAX + super::super::connection::BUSY_TIMEOUT;
+        assert!(waits < crate::limits::EngineLimits::strict().wall_time_max);
+        assert!(waits < crate::limits::EngineLimits::local().wall_time_max);
     }
 
     #[test]
-    fn whoever_waits_is_handed_the_turn() {
+    fn waiter_gets_the_lock() {
         let (_temp, place) = lock_files();
         let (one, other) = (
             LockFile::open(&place).unwrap(),
@@ -295,12 +302,12 @@ mod tests {
         );
         for foreigner in [false, true] {
             let turn = match foreigner {
-                true => Ok(foreign(&place)),
+                true => Ok(lock_as_other_process(&place)),
                 false => Err(one.acquire().expect("nobody has it")),
             };
             std::thread::scope(|scope| {
                 let waiting = scope.spawn(|| other.acquire().map(drop));
-                while place.turns().line().waiting.is_empty() {
+                while place.lock_queue().lock_state().waiting.is_empty() {
                     std::thread::yield_now();
                 }
                 drop(turn);
@@ -312,11 +319,11 @@ mod tests {
 
     /// Waiters are served in the order of arrival, and one that gives up delays no other.
     #[test]
-    fn turns_are_taken_in_the_order_of_coming() {
+    fn waiters_are_served_in_order_of_arrival() {
         const COMING: u64 = 6;
         let (_temp, place) = lock_files();
         let lock = || LockFile::open(&place).expect("opened");
-        let (one, stopped) = (lock(), foreign(&place));
+        let (one, stopped) = (lock(), lock_as_other_process(&place));
         one.acquire_within(Duration::from_millis(1)).unwrap_err();
         let served = Mutex::new(Vec::new());
         std::thread::scope(|scope| {
@@ -327,7 +334,7 @@ mod tests {
                     served.lock().unwrap().push(number);
                     drop(turn);
                 });
-                while place.turns().line().waiting.len() < number as usize {
+                while place.lock_queue().lock_state().waiting.len() < number as usize {
                     std::thread::yield_now();
                 }
             }
@@ -342,10 +349,10 @@ mod tests {
     /// waiting thread belonged to the opening. Fix: it belongs to the store, of which there is one
     /// in a process, and keeps it.
     #[test]
-    fn openings_that_fail_leave_one_thread_and_it_ends() {
+    fn failed_openings_leave_one_thread() {
         let (temp, place) = lock_files();
         let path = temp.path().join(".ai/threads/registry.db.lock");
-        let stopped = foreign(&place);
+        let stopped = lock_as_other_process(&place);
         drop(place);
         for _ in 0..5 {
             let place = self::place(&temp);
@@ -354,11 +361,15 @@ mod tests {
             assert!(refused.is_err());
         }
         // Each thread has its own handle of the file.
-        assert_eq!(handles(&path), 2, "of the stopped one, and of one thread");
+        assert_eq!(
+            open_handle_count(&path),
+            2,
+            "of the stopped one, and of one thread"
+        );
         drop(stopped);
         let place = self::place(&temp);
         drop(LockFile::open(&place).unwrap().acquire().expect("free"));
-        while handles(&path) > 0 {
+        while open_handle_count(&path) > 0 {
             std::thread::yield_now();
         }
     }

@@ -2,9 +2,9 @@
 //!
 //! One file in a granted directory, in write-ahead mode. Reads run in place on pooled connections
 //! ([`read`]); commits queue and are written in batches ([`writer`], [`transaction`]); a thread
-//! makes the checkpoints ([`checkpoint`], [`keeper`]); processes queue at a lock file beside it
+//! makes the checkpoints ([`checkpoint`], [`maintenance`]); processes queue at a lock file beside it
 //! ([`lock`]). Every file is reached inside the directory and nowhere else ([`files`], [`vfs`]).
-//! The schema and its reasons: `schema/`. Many stores, of which few are open: [`Stores`].
+//! The schema and its reasons: `schema/`. Many stores, of which few are open: [`StorePool`].
 //!
 //! No domain rule lives here. The views `threads` and `budget_ledger` are for people with a
 //! database shell; the program never reads them.
@@ -14,37 +14,37 @@ mod checkpoint;
 mod connection;
 mod error;
 mod files;
-mod keeper;
 mod lock;
-mod look;
+mod maintenance;
 mod read;
 mod schema;
+mod schema_reader;
 mod statements;
 mod stores;
 mod transaction;
 mod vfs;
 mod writer;
 
-pub use stores::{LazyStore, Stores, StoresOptions};
+pub use stores::{LazyStore, StorePool, StorePoolOptions};
 
 use std::sync::Arc;
 
 use cap_std::fs::Dir;
 use rusqlite::Connection;
 
-use self::checkpoint::Log;
-use self::connection::{Reading, check_first, check_readable, open_writer};
-use self::files::{Identity, Place};
-use self::keeper::Keeper;
+use self::checkpoint::WriteAheadLog;
+use self::connection::{ReadMode, check_before_open, check_readable, open_writer};
+use self::files::{FileIdentity, StoreFiles};
 use self::lock::LockFile;
-use self::read::Readers;
-use self::statements::Statements;
-use self::transaction::Transactions;
-use self::writer::Writer;
-use super::check::other;
+use self::maintenance::MaintenanceThread;
+use self::read::ReaderPool;
+use self::statements::StoreStatements;
+use self::transaction::TransactionWriter;
+use self::writer::CommitWriter;
+use super::check::other_error;
 use super::{
-    Item, Key, Line, Op, Outcome, Page, Quota, Storage, StorageError, check_commit, check_get,
-    check_log, check_scan,
+    CommitOp, CommitOutcome, LogEntry, RecordKey, RecordPage, StorageBackend, StorageError,
+    StorageQuota, StoredRecord, check_commit, check_get, check_log, check_scan,
 };
 
 /// Bounds the memory that SQLite has in this process, for all stores together and for good: a later call can lower it.
@@ -60,12 +60,12 @@ pub fn limit_process_memory(bytes_max: u32) -> Result<(), StorageError> {
         let sql = format!("PRAGMA hard_heap_limit = {bytes_max}");
         connection.query_row(&sql, [], |_| Ok(()))
     };
-    limit().map_err(|error| error::refused(&error))
+    limit().map_err(|error| error::error_before_commit(&error))
 }
 
 /// Failures that a commit survives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Durability {
+pub enum CommitDurability {
     /// Loss of power.
     Full,
     /// The death of the process; loss of power may take the last commits, never a part of one.
@@ -76,9 +76,9 @@ pub enum Durability {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SqliteOptions {
     /// Failures that a commit survives.
-    pub durability: Durability,
+    pub durability: CommitDurability,
     /// Most bytes that the store may hold, `None` for as many as the disk has. Names and values are
-    /// counted ([`super::Quota`]), not the file. A file that was last written without a quota is
+    /// counted ([`super::StorageQuota`]), not the file. A file that was last written without a quota is
     /// counted once by the next opening that has one, which reads all of it; otherwise the count is
     /// stored in the file.
     pub quota_bytes: Option<u64>,
@@ -89,9 +89,9 @@ pub struct SqliteOptions {
 impl SqliteOptions {
     /// For one person on their own machine: durable, no quota.
     pub const fn local() -> Self {
-        let closing_margin_bytes = Quota::CLOSING_MARGIN_BYTES;
+        let closing_margin_bytes = StorageQuota::CLOSING_MARGIN_BYTES;
         Self {
-            durability: Durability::Full,
+            durability: CommitDurability::Full,
             quota_bytes: None,
             closing_margin_bytes,
         }
@@ -100,14 +100,14 @@ impl SqliteOptions {
     /// For tenants that do not trust each other: durable, bounded.
     pub const fn strict() -> Self {
         Self {
-            quota_bytes: Some(Quota::STRICT_LIMIT_BYTES),
+            quota_bytes: Some(StorageQuota::STRICT_LIMIT_BYTES),
             ..Self::local()
         }
     }
 
-    fn quota(&self) -> Option<Quota> {
+    fn quota(&self) -> Option<StorageQuota> {
         let closing_margin_bytes = self.closing_margin_bytes;
-        self.quota_bytes.map(|limit_bytes| Quota {
+        self.quota_bytes.map(|limit_bytes| StorageQuota {
             limit_bytes,
             closing_margin_bytes,
         })
@@ -118,11 +118,11 @@ impl SqliteOptions {
 /// readers, then the writer, whose last connection removes the log.
 #[derive(Debug)]
 pub struct SqliteStore {
-    readers: Readers,
+    readers: ReaderPool,
     /// `None` if the store can only be read.
-    writer: Option<Writer>,
-    sql: Arc<Statements>,
-    place: Arc<Place>,
+    writer: Option<CommitWriter>,
+    sql: Arc<StoreStatements>,
+    place: Arc<StoreFiles>,
 }
 
 impl SqliteStore {
@@ -142,81 +142,86 @@ impl SqliteStore {
     /// existing file is unchanged. A file that SQLite cannot open is `Unavailable`; a file that is
     /// no database, or a log without its file, is `Corrupt`.
     pub fn open(dir: &Dir, name: &str, options: SqliteOptions) -> Result<Self, StorageError> {
-        let place = Arc::new(Place::new(dir, name)?);
-        Self::open_at(&place, &options, Arc::new(Keeper::new(None)), None)
+        let place = Arc::new(StoreFiles::new(dir, name)?);
+        Self::open_checked(
+            &place,
+            &options,
+            Arc::new(MaintenanceThread::new(None)),
+            None,
+        )
     }
 
     /// Opens the store at `place`; with `was`, it must still be the same file.
-    fn open_at(
-        place: &Arc<Place>,
+    fn open_checked(
+        place: &Arc<StoreFiles>,
         options: &SqliteOptions,
-        keeper: Arc<Keeper>,
-        was: Option<Identity>,
+        keeper: Arc<MaintenanceThread>,
+        was: Option<FileIdentity>,
     ) -> Result<Self, StorageError> {
-        if was.is_some() && place.identity()? != was {
-            return Err(place.replaced());
+        if was.is_some() && place.file_identity()? != was {
+            return Err(place.replaced_error());
         }
-        place.door()?;
-        place.check_whole()?;
+        place.checked_vfs()?;
+        place.check_complete()?;
         let store = if place.is_writable() {
-            check_first(place, Reading::Shared)?;
+            check_before_open(place, ReadMode::Shared)?;
             match Self::open_writable(place, options, keeper, was.is_none()) {
                 Err(StorageError::Other {
                     code: "read-only", ..
-                }) => Self::open_readable(place, Reading::Shared)?,
+                }) => Self::open_readable(place, ReadMode::Shared)?,
                 opened => opened?,
             }
         } else if place.has_log()? {
-            Self::open_readable(place, Reading::Shared)?
+            Self::open_readable(place, ReadMode::Shared)?
         } else {
-            Self::open_readable(place, Reading::Still)?
+            Self::open_readable(place, ReadMode::Immutable)?
         };
-        place.remember()?;
-        if was.is_some() && place.identity()? != was {
-            return Err(place.replaced());
+        place.record_opened()?;
+        if was.is_some() && place.file_identity()? != was {
+            return Err(place.replaced_error());
         }
         Ok(store)
     }
 
     fn open_writable(
-        place: &Arc<Place>,
+        place: &Arc<StoreFiles>,
         options: &SqliteOptions,
-        keeper: Arc<Keeper>,
+        keeper: Arc<MaintenanceThread>,
         make: bool,
     ) -> Result<Self, StorageError> {
-        let sql = Arc::new(Statements::new());
+        let sql = Arc::new(StoreStatements::new());
         let lock = LockFile::open(place)?;
         let connection = open_writer(place, &lock, options.durability, make)?;
         let quota = options.quota();
         let transactions =
-            Transactions::open(Arc::clone(place), connection, lock, Arc::clone(&sql), quota)?;
-        let log = Log::new(Arc::clone(place), options.durability);
+            TransactionWriter::open(Arc::clone(place), connection, lock, Arc::clone(&sql), quota)?;
+        let log = WriteAheadLog::new(Arc::clone(place), options.durability);
         Ok(Self {
-            readers: Readers::new(Arc::clone(place), Reading::Shared),
-            writer: Some(Writer::new(transactions, log, keeper)),
+            readers: ReaderPool::new(Arc::clone(place), ReadMode::Shared),
+            writer: Some(CommitWriter::new(transactions, log, keeper)),
             sql,
             place: Arc::clone(place),
         })
     }
 
-    fn open_readable(place: &Arc<Place>, reading: Reading) -> Result<Self, StorageError> {
+    fn open_readable(place: &Arc<StoreFiles>, reading: ReadMode) -> Result<Self, StorageError> {
         check_readable(place, reading)?;
         Ok(Self {
-            readers: Readers::new(Arc::clone(place), reading),
+            readers: ReaderPool::new(Arc::clone(place), reading),
             writer: None,
-            sql: Arc::new(Statements::new()),
+            sql: Arc::new(StoreStatements::new()),
             place: Arc::clone(place),
         })
     }
 
     /// Runs `question` on the connection that writes, if it is free.
-    fn ask_writer<T>(
+    fn query_writer_if_free<T>(
         &self,
         question: impl FnOnce(&Connection) -> rusqlite::Result<T>,
     ) -> Result<Option<T>, StorageError> {
         self.place.check_unchanged()?;
         let writer = self.writer.as_ref();
-        Ok(writer.and_then(|writer| writer.ask_if_free(question)))
+        Ok(writer.and_then(|writer| writer.query_if_free(question)))
     }
 }
 
@@ -224,7 +229,7 @@ impl SqliteStore {
 /// them.
 const QUICK_KEYS_MAX: usize = 8;
 
-/// Most faults that [`SqliteStore::quick_check`] and [`SqliteStore::unreadable`] name: one is
+/// Most faults that [`SqliteStore::quick_check`] and [`SqliteStore::find_unreadable`] name: one is
 /// enough to know.
 const FAULTS_MAX: u32 = 10;
 
@@ -235,7 +240,7 @@ impl SqliteStore {
     /// # Errors
     /// If the file cannot be read, or is so damaged that SQLite reads no further.
     pub fn quick_check(&self) -> Result<Vec<String>, StorageError> {
-        let found = self.readers.ask(|connection| {
+        let found = self.readers.query(|connection| {
             let mut check = connection.prepare(&format!("PRAGMA quick_check({FAULTS_MAX})"))?;
             let rows = check.query_map([], |row| row.get::<_, String>(0))?;
             rows.collect::<rusqlite::Result<Vec<String>>>()
@@ -249,22 +254,22 @@ impl SqliteStore {
     ///
     /// # Errors
     /// If the file cannot be read.
-    pub fn unreadable(&self) -> Result<Vec<String>, StorageError> {
+    pub fn find_unreadable(&self) -> Result<Vec<String>, StorageError> {
         self.readers
-            .ask(|connection| read::unreadable(connection, FAULTS_MAX as usize))
+            .query(|connection| read::find_unreadable(connection, FAULTS_MAX as usize))
     }
 }
 
-impl Storage for SqliteStore {
-    fn get(&self, keys: &[Key]) -> Result<Vec<Item>, StorageError> {
+impl StorageBackend for SqliteStore {
+    fn get(&self, keys: &[RecordKey]) -> Result<Vec<StoredRecord>, StorageError> {
         check_get(keys)?;
-        let question = |connection: &Connection| read::items(connection, &self.sql, keys);
+        let question = |connection: &Connection| read::read_items(connection, &self.sql, keys);
         if keys.len() <= QUICK_KEYS_MAX
-            && let Some(items) = self.ask_writer(question)?
+            && let Some(items) = self.query_writer_if_free(question)?
         {
             return items;
         }
-        self.readers.ask(question)?
+        self.readers.query(question)?
     }
 
     fn scan(
@@ -274,11 +279,12 @@ impl Storage for SqliteStore {
         end: &str,
         limit: u32,
         reverse: bool,
-    ) -> Result<Page, StorageError> {
+    ) -> Result<RecordPage, StorageError> {
         let place = check_scan(collection, start, end, limit)?;
         let sql = self.sql.records(place);
-        self.readers
-            .ask(|connection| read::page(connection, sql, collection, (start, end), limit, reverse))
+        self.readers.query(|connection| {
+            read::read_page(connection, sql, collection, (start, end), limit, reverse)
+        })
     }
 
     fn read_log(
@@ -288,19 +294,23 @@ impl Storage for SqliteStore {
         start: u64,
         limit: u32,
         reverse: bool,
-    ) -> Result<Vec<Line>, StorageError> {
+    ) -> Result<Vec<LogEntry>, StorageError> {
         let place = check_log(log, partition, limit)?;
-        self.readers
-            .ask(|connection| read::lines(connection, place, partition, start, limit, reverse))
+        self.readers.query(|connection| {
+            read::read_entries(connection, place, partition, start, limit, reverse)
+        })
     }
 
-    fn commit(&self, ops: &[Op], closing: bool) -> Result<Outcome, StorageError> {
+    fn commit(&self, ops: &[CommitOp], closing: bool) -> Result<CommitOutcome, StorageError> {
         check_commit(ops)?;
         if ops.is_empty() {
-            return Ok(Outcome::Committed);
+            return Ok(CommitOutcome::Committed);
         }
         let Some(writer) = &self.writer else {
-            return Err(other("read-only", "the store cannot be written, only read"));
+            return Err(other_error(
+                "read-only",
+                "the store cannot be written, only read",
+            ));
         };
         writer.commit(ops, closing)
     }
@@ -310,28 +320,31 @@ impl Storage for SqliteStore {
 mod tests {
     use rusqlite::StatementStatus;
 
-    use super::super::Expect;
+    use super::super::RecordExpectation;
     use super::statements::{ENTRY_NEXT, LINES_UP};
     use super::*;
-    use crate::authority::Project;
+    use crate::authority::ProjectDir;
 
     fn step(store: &SqliteStore, at: u64) {
-        let append = Op::Append {
+        let append = CommitOp::Append {
             log: "history".to_owned(),
             partition: "p".to_owned(),
             at,
             value: format!("{at}"),
         };
-        let put = Op::Put {
-            key: Key::new("head", "p"),
+        let put = CommitOp::Put {
+            key: RecordKey::new("head", "p"),
             expect: if at == 1 {
-                Expect::Absent
+                RecordExpectation::Absent
             } else {
-                Expect::Version(at - 1)
+                RecordExpectation::Version(at - 1)
             },
             value: format!("{at}"),
         };
-        assert_eq!(store.commit(&[put, append], false), Ok(Outcome::Committed));
+        assert_eq!(
+            store.commit(&[put, append], false),
+            Ok(CommitOutcome::Committed)
+        );
         let lines = store.read_log("history", "p", at, 1, false).unwrap();
         assert_eq!(lines.len(), 1);
     }
@@ -342,8 +355,8 @@ mod tests {
     #[test]
     fn statements_are_compiled_once() {
         let temp = tempfile::TempDir::new().expect("a temporary directory");
-        let project = Project::open_ambient(temp.path()).expect("it opens");
-        let threads = project.threads().expect("made");
+        let project = ProjectDir::open_ambient(temp.path()).expect("it opens");
+        let threads = project.threads_dir_or_create().expect("made");
         let store = SqliteStore::open(&threads, "registry.db", SqliteOptions::local()).unwrap();
         (1..=10).for_each(|at| step(&store, at));
         let compiled_again = |connection: &Connection, sql: &str| {
@@ -356,12 +369,12 @@ mod tests {
         };
         let head = store.sql.records(check_scan("head", "", "", 1).unwrap());
         for sql in [ENTRY_NEXT, &head.update] {
-            let again = store.ask_writer(|connection| compiled_again(connection, sql));
+            let again = store.query_writer_if_free(|connection| compiled_again(connection, sql));
             assert_eq!(again, Ok(Some(0)), "{sql}");
         }
         let again = store
             .readers
-            .ask(|connection| compiled_again(connection, LINES_UP));
+            .query(|connection| compiled_again(connection, LINES_UP));
         assert_eq!(again, Ok(0), "{LINES_UP}");
     }
 
@@ -373,8 +386,8 @@ mod tests {
         use super::super::deadline::serve_until;
         use std::time::{Duration, Instant};
         let temp = tempfile::TempDir::new().expect("a temporary directory");
-        let project = Project::open_ambient(temp.path()).expect("it opens");
-        let threads = project.threads().expect("made");
+        let project = ProjectDir::open_ambient(temp.path()).expect("it opens");
+        let threads = project.threads_dir_or_create().expect("made");
         let store = SqliteStore::open(&threads, "registry.db", SqliteOptions::local()).unwrap();
         let forever = |connection: &Connection| {
             let sql = "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r) \
@@ -382,9 +395,12 @@ mod tests {
             connection.query_row(sql, [], |row| row.get::<_, i64>(0))
         };
         let until = || Instant::now() + Duration::from_millis(20);
-        let read = serve_until(until(), || store.readers.ask(forever)).unwrap_err();
+        let read = serve_until(until(), || store.readers.query(forever)).unwrap_err();
         assert!(read.retry_unchanged(), "{read}");
-        assert_eq!(serve_until(until(), || store.ask_writer(forever)), Ok(None));
+        assert_eq!(
+            serve_until(until(), || store.query_writer_if_free(forever)),
+            Ok(None)
+        );
         step(&store, 1);
     }
 }

@@ -5,16 +5,16 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use super::super::check::collection_place;
+use super::super::check::collection_index;
 use super::super::{
-    Answer, COLLECTIONS, DamagedItem, Item, KEY_BYTES_MAX, Key, Line, PAGE_BYTES_MAX, Page,
-    StorageError, VALUE_BYTES_MAX,
+    BoundedRecords, COLLECTIONS, DamagedItem, KEY_BYTES_MAX, LogEntry, PAGE_BYTES_MAX, RecordKey,
+    RecordPage, StorageError, StoredRecord, VALUE_BYTES_MAX,
 };
-use super::connection::{Reading, Session, open_reader};
+use super::connection::{ReadMode, SqliteSession, open_reader};
 use super::error::UnreadableValue;
-use super::files::Place;
+use super::files::StoreFiles;
 use super::statements::{
-    ENTRIES, LINES_DOWN, LINES_UP, NAME_READ_BYTES_MAX, RecordStatements, Statements, log_name,
+    ENTRIES, LINES_DOWN, LINES_UP, NAME_READ_BYTES_MAX, RecordStatements, StoreStatements, log_name,
 };
 
 /// Most read connections of a store: as many as the host has threads that call the component. More
@@ -25,27 +25,27 @@ pub(super) const POSITION_MAX: u64 = u32::MAX as u64;
 
 /// The read connections of a store.
 #[derive(Debug)]
-pub(super) struct Readers {
-    place: Arc<Place>,
-    reading: Reading,
-    pool: Mutex<Pool>,
+pub(super) struct ReaderPool {
+    place: Arc<StoreFiles>,
+    reading: ReadMode,
+    pool: Mutex<ReaderPoolState>,
     returned: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct Pool {
-    idle: Vec<Session>,
+struct ReaderPoolState {
+    idle: Vec<SqliteSession>,
     open: usize,
 }
 
 /// A connection that returns to the pool when it is dropped, unless it was closed.
-struct Borrowed<'a> {
-    readers: &'a Readers,
-    connection: Option<Session>,
+struct BorrowedReader<'a> {
+    readers: &'a ReaderPool,
+    connection: Option<SqliteSession>,
 }
 
-impl Readers {
-    pub(super) fn new(place: Arc<Place>, reading: Reading) -> Self {
+impl ReaderPool {
+    pub(super) fn new(place: Arc<StoreFiles>, reading: ReadMode) -> Self {
         Self {
             place,
             reading,
@@ -56,42 +56,42 @@ impl Readers {
 
     /// Runs `question` on a connection of the pool. A connection is closed after an error: it may
     /// be inside a transaction.
-    pub(super) fn ask<T>(
+    pub(super) fn query<T>(
         &self,
         question: impl FnOnce(&Connection) -> rusqlite::Result<T>,
     ) -> Result<T, StorageError> {
         self.place.check_unchanged()?;
-        let mut borrowed = self.borrow();
+        let mut borrowed = self.borrow_reader();
         let connection = match borrowed.connection.take() {
             Some(connection) => connection,
             None => open_reader(&self.place, self.reading)?,
         };
-        let answer = connection.ask(question)?;
+        let answer = connection.query(question)?;
         borrowed.connection = Some(connection);
         Ok(answer)
     }
 
     /// Reserves a place in the pool, with a connection if one is idle.
-    fn borrow(&self) -> Borrowed<'_> {
-        let full = |pool: &mut Pool| pool.idle.is_empty() && pool.open >= READERS_MAX;
+    fn borrow_reader(&self) -> BorrowedReader<'_> {
+        let full = |pool: &mut ReaderPoolState| pool.idle.is_empty() && pool.open >= READERS_MAX;
         let mut pool = self
             .returned
             .wait_while(self.pool(), full)
             .unwrap_or_else(PoisonError::into_inner);
         let connection = pool.idle.pop();
         pool.open += usize::from(connection.is_none());
-        Borrowed {
+        BorrowedReader {
             readers: self,
             connection,
         }
     }
 
-    fn pool(&self) -> MutexGuard<'_, Pool> {
+    fn pool(&self) -> MutexGuard<'_, ReaderPoolState> {
         self.pool.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for Borrowed<'_> {
+impl Drop for BorrowedReader<'_> {
     fn drop(&mut self) {
         let mut pool = self.readers.pool();
         match self.connection.take() {
@@ -104,15 +104,15 @@ impl Drop for Borrowed<'_> {
 }
 
 /// The records that exist among `keys`, or the error of an answer that is too large.
-pub(super) fn items(
+pub(super) fn read_items(
     connection: &Connection,
-    sql: &Statements,
-    keys: &[Key],
-) -> rusqlite::Result<Result<Vec<Item>, StorageError>> {
-    let mut answer = Answer::new();
+    sql: &StoreStatements,
+    keys: &[RecordKey],
+) -> rusqlite::Result<Result<Vec<StoredRecord>, StorageError>> {
+    let mut answer = BoundedRecords::new();
     let mut fits = Ok(());
     for key in keys {
-        if let Some(item) = item(connection, sql, key)? {
+        if let Some(item) = read_item(connection, sql, key)? {
             fits = answer.push(item);
         }
         if fits.is_err() {
@@ -123,34 +123,34 @@ pub(super) fn items(
 }
 
 /// One record. An unknown collection has none; it was refused before.
-pub(super) fn item(
+pub(super) fn read_item(
     connection: &Connection,
-    sql: &Statements,
-    key: &Key,
-) -> rusqlite::Result<Option<Item>> {
-    let Ok(place) = collection_place(&key.collection) else {
+    sql: &StoreStatements,
+    key: &RecordKey,
+) -> rusqlite::Result<Option<StoredRecord>> {
+    let Ok(place) = collection_index(&key.collection) else {
         return Ok(None);
     };
     let mut statement = connection.prepare_cached(&sql.records(place).get)?;
     let read = |row: &Row<'_>| {
-        Ok(Item {
+        Ok(StoredRecord {
             key: key.clone(),
-            version: number(row, 0)?,
-            value: value(row, 1, || format!("record {}/{}", key.collection, key.name))?,
+            version: read_number(row, 0)?,
+            value: read_value(row, 1, || format!("record {}/{}", key.collection, key.name))?,
         })
     };
     statement.query_row([&key.name], read).optional()
 }
 
 /// A page of a collection.
-pub(super) fn page(
+pub(super) fn read_page(
     connection: &Connection,
     sql: &RecordStatements,
     collection: &str,
     range: (&str, &str),
     limit: u32,
     reverse: bool,
-) -> rusqlite::Result<Page> {
+) -> rusqlite::Result<RecordPage> {
     let (start, end) = range;
     let (open, below) = if reverse {
         (&sql.down, &sql.down_below)
@@ -163,15 +163,15 @@ pub(super) fn page(
     } else {
         statement.query([start, end])?
     };
-    let mut page = Page::default();
+    let mut page = RecordPage::default();
     let (mut count, mut bytes, mut last) = (0, 0, String::new());
     let mut unread = UnreadNames::default();
     while let Some(row) = rows.next()? {
         let Some(name) = row.get::<_, Option<String>>(1)? else {
-            unread.add(&mut page, collection, number(row, 0)?);
+            unread.add(&mut page, collection, read_number(row, 0)?);
             continue;
         };
-        let value = readable_value(row, collection, &name)?;
+        let value = read_scanned_value(row, collection, &name)?;
         bytes += value.as_ref().map_or(0, String::len);
         if count > 0 && (count == limit || bytes > PAGE_BYTES_MAX) {
             let cursor = cursor_at(&last, &name, reverse);
@@ -182,9 +182,9 @@ pub(super) fn page(
             break;
         }
         match value {
-            Ok(value) => page.items.push(Item {
-                key: Key::new(collection, name.clone()),
-                version: number(row, 2)?,
+            Ok(value) => page.items.push(StoredRecord {
+                key: RecordKey::new(collection, name.clone()),
+                version: read_number(row, 2)?,
                 value,
             }),
             Err(message) => page.damaged.push(DamagedItem {
@@ -213,7 +213,7 @@ struct UnreadNames {
 }
 
 impl UnreadNames {
-    fn add(&mut self, page: &mut Page, collection: &str, bytes: u64) {
+    fn add(&mut self, page: &mut RecordPage, collection: &str, bytes: u64) {
         self.count += 1;
         if self.count <= UNREAD_NAMES_MAX {
             page.damaged.push(DamagedItem {
@@ -226,17 +226,17 @@ impl UnreadNames {
     }
 
     /// The page has one more record, so it has those before it.
-    fn settle(&mut self, page: &Page) {
+    fn settle(&mut self, page: &RecordPage) {
         self.settled = (self.count, page.damaged.len());
     }
 
     /// The next page begins behind the last record of this one, and names what follows it.
-    fn leave_to_next_page(&mut self, page: &mut Page) {
+    fn leave_to_next_page(&mut self, page: &mut RecordPage) {
         self.count = self.settled.0;
         page.damaged.truncate(self.settled.1);
     }
 
-    fn add_count(&self, page: &mut Page, collection: &str) {
+    fn add_count(&self, page: &mut RecordPage, collection: &str) {
         let more = self.count.saturating_sub(UNREAD_NAMES_MAX);
         if more > 0 {
             page.damaged.push(DamagedItem {
@@ -248,7 +248,7 @@ impl UnreadNames {
 }
 
 /// The value of a row of a scan, or the problem of the record.
-fn readable_value(
+fn read_scanned_value(
     row: &Row<'_>,
     collection: &str,
     name: &str,
@@ -264,7 +264,7 @@ fn readable_value(
             place()
         )));
     }
-    Ok(text_value(row, 3)?.map_err(|problem| format!("{} {problem}", place())))
+    Ok(read_text_value(row, 3)?.map_err(|problem| format!("{} {problem}", place())))
 }
 
 /// A name, cut to the longest length of names.
@@ -291,14 +291,14 @@ fn cursor_at(last: &str, next: &str, reverse: bool) -> String {
 }
 
 /// A page of the log at `place`.
-pub(super) fn lines(
+pub(super) fn read_entries(
     connection: &Connection,
     place: usize,
     partition: &str,
     start: u64,
     limit: u32,
     reverse: bool,
-) -> rusqlite::Result<Vec<Line>> {
+) -> rusqlite::Result<Vec<LogEntry>> {
     let from = match (reverse, start) {
         (false, start) if start > POSITION_MAX => return Ok(Vec::new()),
         (true, 0) => POSITION_MAX,
@@ -310,22 +310,25 @@ pub(super) fn lines(
     let mut lines = Vec::new();
     let mut bytes = 0;
     while let Some(row) = rows.next()? {
-        let position = number(row, 0)?;
-        let value = value(row, 1, || {
+        let position = read_number(row, 0)?;
+        let value = read_value(row, 1, || {
             format!("entry {position} of {}/{partition}", log_name(place))
         })?;
         bytes += value.len();
         if bytes > PAGE_BYTES_MAX && !lines.is_empty() {
             break;
         }
-        lines.push(Line { position, value });
+        lines.push(LogEntry { position, value });
     }
     Ok(lines)
 }
 
 /// Names of records and entries whose values are no text or too long, and records whose names are
 /// too long to be read, at most `most`.
-pub(super) fn unreadable(connection: &Connection, most: usize) -> rusqlite::Result<Vec<String>> {
+pub(super) fn find_unreadable(
+    connection: &Connection,
+    most: usize,
+) -> rusqlite::Result<Vec<String>> {
     let mut found = Vec::new();
     for (collection, _) in COLLECTIONS {
         let sql = format!(
@@ -335,13 +338,13 @@ pub(super) fn unreadable(connection: &Connection, most: usize) -> rusqlite::Resu
              octet_length(value), CASE WHEN octet_length(name) BETWEEN 1 AND {KEY_BYTES_MAX} \
              AND octet_length(value) <= {VALUE_BYTES_MAX} THEN value END FROM record_{collection}"
         );
-        not_text(connection, &sql, most, &mut found)?;
+        find_non_text(connection, &sql, most, &mut found)?;
     }
-    not_text(connection, ENTRIES, most, &mut found)?;
+    find_non_text(connection, ENTRIES, most, &mut found)?;
     Ok(found)
 }
 
-fn not_text(
+fn find_non_text(
     connection: &Connection,
     sql: &str,
     most: usize,
@@ -361,13 +364,14 @@ fn not_text(
 
 /// The value in column `column + 1`, whose length is in `column`; an error that names it by `what`,
 /// if it is longer than the limit or no text.
-fn value(row: &Row<'_>, column: usize, what: impl Fn() -> String) -> rusqlite::Result<String> {
-    text_value(row, column)?.map_err(|problem| UnreadableValue::error(column, &what(), &problem))
+fn read_value(row: &Row<'_>, column: usize, what: impl Fn() -> String) -> rusqlite::Result<String> {
+    read_text_value(row, column)?
+        .map_err(|problem| UnreadableValue::error(column, &what(), &problem))
 }
 
-/// As [`value`], with the problem as text.
-fn text_value(row: &Row<'_>, column: usize) -> rusqlite::Result<Result<String, String>> {
-    let bytes = number(row, column)?;
+/// As [`read_value`], with the problem as text.
+fn read_text_value(row: &Row<'_>, column: usize) -> rusqlite::Result<Result<String, String>> {
+    let bytes = read_number(row, column)?;
     if bytes > VALUE_BYTES_MAX as u64 {
         return Ok(Err(format!(
             "has {bytes} bytes, the most is {VALUE_BYTES_MAX}"
@@ -380,7 +384,7 @@ fn text_value(row: &Row<'_>, column: usize) -> rusqlite::Result<Result<String, S
 }
 
 /// A number that is never negative.
-pub(super) fn number(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
+pub(super) fn read_number(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
     let number: i64 = row.get(column)?;
     u64::try_from(number).map_err(|_| rusqlite::Error::IntegralValueOutOfRange(column, number))
 }

@@ -3,7 +3,7 @@
 //! A file names its program (`application_id`) and the migrations that it has had (`user_version`).
 //! A file of another program, or of a newer version, is refused before anything is written to it.
 //! So is a file whose schema is not, to the letter, the result of those migrations: SQLite runs SQL
-//! that is in a file (see [`look`]). Only views may differ, because the program never reads one;
+//! that is in a file (see [`schema_reader`](super::schema_reader)). Only views may differ, because the program never reads one;
 //! the next opening that can write makes ours again.
 
 use std::sync::{Arc, OnceLock};
@@ -11,12 +11,12 @@ use std::sync::{Arc, OnceLock};
 use rusqlite::Connection;
 
 use super::super::StorageError;
-use super::super::check::other;
-use super::connection::{Reading, Session};
-use super::error::refused;
-use super::files::Place;
+use super::super::check::other_error;
+use super::connection::{ReadMode, SqliteSession};
+use super::error::error_before_commit;
+use super::files::StoreFiles;
 use super::lock::LockFile;
-use super::look;
+use super::schema_reader;
 use super::statements::{BEGIN_WRITE, COMMIT, ROLLBACK};
 
 /// "Thkp".
@@ -35,7 +35,7 @@ const MIGRATIONS: [&str; 4] = [
 const SHOWN_BYTES_MAX: usize = 100;
 
 /// The version of a file that has had every migration.
-pub(super) const fn newest() -> usize {
+pub(super) const fn newest_version() -> usize {
     MIGRATIONS.len()
 }
 
@@ -103,14 +103,14 @@ impl FoundSchema {
                 let known = usize::try_from(version)
                     .ok()
                     .filter(|version| (1..=newest).contains(version));
-                let version = known.ok_or_else(|| other("newer-schema", newer()))?;
+                let version = known.ok_or_else(|| other_error("newer-schema", newer()))?;
                 Ok(CheckedSchema {
                     cookie,
                     version,
-                    has_views: self.compare(&expected(version)?)?,
+                    has_views: self.compare_objects(&expected_schema(version)?)?,
                 })
             }
-            (application, _) => Err(other(
+            (application, _) => Err(other_error(
                 "foreign-database",
                 format!("the file is a database of another program ({application:#x})"),
             )),
@@ -118,7 +118,7 @@ impl FoundSchema {
     }
 
     /// Compares the schema; true if the views are equal, too, an error if anything else differs.
-    fn compare(&self, expected: &[SchemaObject]) -> Result<bool, StorageError> {
+    fn compare_objects(&self, expected: &[SchemaObject]) -> Result<bool, StorageError> {
         let corrupt = |message| Err(StorageError::Corrupt { message });
         let mut has_views = true;
         for object in &self.objects {
@@ -126,13 +126,13 @@ impl FoundSchema {
                 Some(ours) if ours == object => {}
                 Some(ours) if ours.is_view() && object.is_view() => has_views = false,
                 Some(_) => {
-                    let what = object.shown();
+                    let what = object.display_name();
                     return corrupt(format!(
                         "somebody else has changed the {what} of the file; put back a backup"
                     ));
                 }
                 None => {
-                    let what = object.shown();
+                    let what = object.display_name();
                     return corrupt(format!(
                         "somebody else has put the {what} into the file; drop it"
                     ));
@@ -142,7 +142,7 @@ impl FoundSchema {
         for ours in expected {
             let found = self.objects.iter().any(|object| object.name == ours.name);
             if !found && !ours.is_view() {
-                let what = ours.shown();
+                let what = ours.display_name();
                 return corrupt(format!(
                     "somebody else has dropped the {what} of the file; put back a backup"
                 ));
@@ -160,21 +160,21 @@ impl SchemaObject {
 
     /// Kind and name for a person, shortened, with characters that a terminal could interpret
     /// escaped.
-    fn shown(&self) -> String {
+    fn display_name(&self) -> String {
         let cut = |text: &str| text[..text.floor_char_boundary(SHOWN_BYTES_MAX)].to_owned();
         format!("{} {:?}", cut(&self.kind).escape_default(), cut(&self.name))
     }
 }
 
 /// The schema of the first `version` migrations, made once in a process.
-fn expected(version: usize) -> Result<Arc<[SchemaObject]>, StorageError> {
+fn expected_schema(version: usize) -> Result<Arc<[SchemaObject]>, StorageError> {
     static EXPECTED: [OnceLock<Arc<[SchemaObject]>>; MIGRATIONS.len() + 1] =
         [const { OnceLock::new() }; MIGRATIONS.len() + 1];
     let kept = EXPECTED.get(version);
     if let Some(made) = kept.and_then(OnceLock::get) {
         return Ok(Arc::clone(made));
     }
-    let made = make_expected(version).map_err(|error| refused(&error))?;
+    let made = build_expected_schema(version).map_err(|error| error_before_commit(&error))?;
     if let Some(kept) = kept {
         // Another thread may have been first, with the same result.
         let _ = kept.set(Arc::clone(&made));
@@ -182,7 +182,7 @@ fn expected(version: usize) -> Result<Arc<[SchemaObject]>, StorageError> {
     Ok(made)
 }
 
-fn make_expected(version: usize) -> rusqlite::Result<Arc<[SchemaObject]>> {
+fn build_expected_schema(version: usize) -> rusqlite::Result<Arc<[SchemaObject]>> {
     let connection = Connection::open_in_memory()?;
     for migration in &MIGRATIONS[..version.min(MIGRATIONS.len())] {
         connection.execute_batch(migration)?;
@@ -194,16 +194,19 @@ fn make_expected(version: usize) -> rusqlite::Result<Arc<[SchemaObject]>> {
 }
 
 /// Examines the file and refuses one that fails the checks. Then records its cookie as checked.
-pub(super) fn check(place: &Arc<Place>, reading: Reading) -> Result<CheckedSchema, StorageError> {
-    let checked = look::read(place, reading)?.check()?;
-    place.remember_schema(checked.cookie);
+pub(super) fn check_file(
+    place: &Arc<StoreFiles>,
+    reading: ReadMode,
+) -> Result<CheckedSchema, StorageError> {
+    let checked = schema_reader::read_schema(place, reading)?.check()?;
+    place.record_schema(checked.cookie);
     Ok(checked)
 }
 
 /// Migrates the file to the newest version, in one transaction, while others wait at the lock file.
-pub(super) fn migrate(connection: &Session, lock: &LockFile) -> Result<(), StorageError> {
+pub(super) fn migrate(connection: &SqliteSession, lock: &LockFile) -> Result<(), StorageError> {
     let place = connection.place();
-    let found = check(place, Reading::Shared)?;
+    let found = check_file(place, ReadMode::Shared)?;
     if found.version == MIGRATIONS.len() && found.has_views {
         return Ok(());
     }
@@ -211,7 +214,7 @@ pub(super) fn migrate(connection: &Session, lock: &LockFile) -> Result<(), Stora
     let run = |sql: &str| {
         connection
             .execute_batch(sql)
-            .map_err(|error| refused(&error))
+            .map_err(|error| error_before_commit(&error))
     };
     run(BEGIN_WRITE)?;
     let done = migrate_in_transaction(connection, place).and_then(|()| run(COMMIT));
@@ -219,19 +222,22 @@ pub(super) fn migrate(connection: &Session, lock: &LockFile) -> Result<(), Stora
         run(ROLLBACK)?;
     }
     done?;
-    check(place, Reading::Shared).map(drop)
+    check_file(place, ReadMode::Shared).map(drop)
 }
 
-fn migrate_in_transaction(connection: &Connection, place: &Arc<Place>) -> Result<(), StorageError> {
+fn migrate_in_transaction(
+    connection: &Connection,
+    place: &Arc<StoreFiles>,
+) -> Result<(), StorageError> {
     // Checked again, while no other process can write: another one may have been first.
-    let found = check(place, Reading::Shared)?;
+    let found = check_file(place, ReadMode::Shared)?;
     let views = if found.has_views {
         Vec::new()
     } else {
-        let all = expected(found.version)?;
+        let all = expected_schema(found.version)?;
         all.iter().filter(|ours| ours.is_view()).cloned().collect()
     };
-    apply_migrations(connection, found.version, &views).map_err(|error| refused(&error))
+    apply_migrations(connection, found.version, &views).map_err(|error| error_before_commit(&error))
 }
 
 /// Makes `views` again and applies the migrations after the first `had`.
@@ -255,7 +261,7 @@ fn apply_migrations(
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::{COLLECTIONS, Shape};
+    use super::super::super::{COLLECTIONS, RecordSizeClass};
     use super::*;
 
     #[test]
@@ -270,7 +276,7 @@ mod tests {
                 .unwrap();
             assert_eq!(
                 found,
-                (expected == Shape::Small, true),
+                (expected == RecordSizeClass::Small, true),
                 "{collection}: without rowid, strict"
             );
         }
@@ -291,7 +297,7 @@ mod tests {
                 cookie: 7,
                 application: APPLICATION_ID,
                 version: version as i32,
-                objects: expected(version).unwrap().to_vec(),
+                objects: expected_schema(version).unwrap().to_vec(),
             };
             let checked = found.check().unwrap();
             assert!(checked.has_views && checked.version == version && checked.cookie == 7);

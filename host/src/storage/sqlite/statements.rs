@@ -102,9 +102,9 @@ pub(super) struct RecordStatements {
 pub(super) const NAME_READ_BYTES_MAX: usize = 1 << 20;
 
 impl RecordStatements {
-    fn of(collection: &str) -> Self {
+    fn for_collection(collection: &str) -> Self {
         let table = format!("record_{collection}");
-        let value = value_if_readable();
+        let value = readable_value_columns();
         let name = name_if_readable("name");
         let page = format!("SELECT {name}, version, {value} FROM {table} WHERE name >= ?1");
         let insert = format!(
@@ -129,14 +129,15 @@ impl RecordStatements {
 
 /// The statements of every collection, in the order of [`COLLECTIONS`].
 #[derive(Debug)]
-pub(super) struct Statements {
+pub(super) struct StoreStatements {
     records: [RecordStatements; COLLECTIONS.len()],
 }
 
-impl Statements {
+impl StoreStatements {
     pub(super) fn new() -> Self {
         Self {
-            records: COLLECTIONS.map(|(collection, _)| RecordStatements::of(collection)),
+            records: COLLECTIONS
+                .map(|(collection, _)| RecordStatements::for_collection(collection)),
         }
     }
 
@@ -153,7 +154,7 @@ pub(super) fn log_name(place: usize) -> &'static str {
 
 /// Two columns: the bytes of a value, and the value unless it is longer than the limit. Asking for
 /// its length first reads none of it.
-fn value_if_readable() -> String {
+fn readable_value_columns() -> String {
     format!(
         "octet_length(value), CASE WHEN octet_length(value) <= {VALUE_BYTES_MAX} THEN value END"
     )
@@ -167,8 +168,8 @@ fn name_if_readable(column: &str) -> String {
     )
 }
 
-/// Counts every byte of the store again, as [`super::super::Quota`] counts.
-pub(super) fn usage_count() -> String {
+/// Counts every byte of the store again, as [`super::super::StorageQuota`] counts.
+pub(super) fn usage_count_sql() -> String {
     let mut sql = format!(
         "SELECT (SELECT count(*) * {ENTRY_BYTES_OVERHEAD} + coalesce(sum(octet_length(value)), 0) FROM entry) \
          + (SELECT count(*) * {PARTITION_BYTES_OVERHEAD} + coalesce(sum(octet_length(name)), 0) FROM partition)"

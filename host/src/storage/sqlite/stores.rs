@@ -19,15 +19,18 @@ use std::time::{Duration, Instant};
 
 use cap_std::fs::Dir;
 
-use super::super::{Item, Key, Line, Op, Outcome, Page, Storage, StorageError};
-use super::files::{Identity, Place, unavailable};
-use super::keeper::{Chore, Keeper};
+use super::super::{
+    CommitOp, CommitOutcome, LogEntry, RecordKey, RecordPage, StorageBackend, StorageError,
+    StoredRecord,
+};
+use super::files::{FileIdentity, StoreFiles, unavailable_error};
+use super::maintenance::{MaintenanceTask, MaintenanceThread};
 use super::{SqliteOptions, SqliteStore};
 
 /// Bounds on the number of open stores and their idle time. There is no default: name a preset,
 /// then change what must differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct StoresOptions {
+pub struct StorePoolOptions {
     /// Most stores that are open at once. Each takes about seven file descriptors, and two more for
     /// each read that runs beside another.
     pub open_max: usize,
@@ -35,7 +38,7 @@ pub struct StoresOptions {
     pub idle_after: Duration,
 }
 
-impl StoresOptions {
+impl StorePoolOptions {
     /// For a service with the 1,024 file descriptors that a process usually has.
     pub const fn service() -> Self {
         Self {
@@ -47,49 +50,49 @@ impl StoresOptions {
 
 /// The stores of a process. Clones share them.
 #[derive(Debug, Clone)]
-pub struct Stores {
-    shared: Arc<Shared>,
+pub struct StorePool {
+    shared: Arc<StorePoolShared>,
 }
 
 /// A store that opens on first use.
 #[derive(Debug)]
 pub struct LazyStore {
-    slot: Arc<Slot>,
+    slot: Arc<StoreSlot>,
 }
 
 #[derive(Debug)]
-struct Shared {
-    options: StoresOptions,
-    keeper: Arc<Keeper>,
-    all: Mutex<All>,
+struct StorePoolShared {
+    options: StorePoolOptions,
+    keeper: Arc<MaintenanceThread>,
+    all: Mutex<StoreList>,
 }
 
 #[derive(Debug, Default)]
-struct All {
+struct StoreList {
     /// Number of stores that are open, opening or closing.
     open: usize,
-    slots: Vec<Weak<Slot>>,
+    slots: Vec<Weak<StoreSlot>>,
 }
 
-type OpenDir = Box<dyn Fn() -> io::Result<Dir> + Send + Sync>;
+type DirOpener = Box<dyn Fn() -> io::Result<Dir> + Send + Sync>;
 
-struct Slot {
-    shared: Arc<Shared>,
-    directory: OpenDir,
+struct StoreSlot {
+    shared: Arc<StorePoolShared>,
+    directory: DirOpener,
     name: String,
     options: SqliteOptions,
-    state: Mutex<State>,
+    state: Mutex<SlotState>,
     /// Notified when an opening has ended.
     opened: Condvar,
 }
 
 #[derive(Debug)]
-struct State {
+struct SlotState {
     store: Option<Arc<SqliteStore>>,
     users: usize,
     used: Instant,
     /// The identity of the file when it was last open.
-    identity: Option<Identity>,
+    identity: Option<FileIdentity>,
     /// True while a caller opens the store.
     opening: bool,
     /// Number of openings that have ended.
@@ -99,17 +102,17 @@ struct State {
 }
 
 /// An open store, which stays open as long as this value.
-struct Using<'a> {
-    slot: &'a Slot,
+struct OpenStoreGuard<'a> {
+    slot: &'a StoreSlot,
     store: Option<Arc<SqliteStore>>,
 }
 
-impl Stores {
+impl StorePool {
     /// An empty set of stores.
-    pub fn new(options: StoresOptions) -> Self {
-        let shared = Arc::new_cyclic(|shared: &Weak<Shared>| Shared {
+    pub fn new(options: StorePoolOptions) -> Self {
+        let shared = Arc::new_cyclic(|shared: &Weak<StorePoolShared>| StorePoolShared {
             options,
-            keeper: Arc::new(Keeper::new(Some(shared.clone()))),
+            keeper: Arc::new(MaintenanceThread::new(Some(shared.clone()))),
             all: Mutex::default(),
         });
         Self { shared }
@@ -125,7 +128,7 @@ impl Stores {
         name: &str,
         options: SqliteOptions,
     ) -> LazyStore {
-        let state = State {
+        let state = SlotState {
             store: None,
             users: 0,
             used: Instant::now(),
@@ -134,7 +137,7 @@ impl Stores {
             openings: 0,
             failure: None,
         };
-        let slot = Arc::new(Slot {
+        let slot = Arc::new(StoreSlot {
             shared: Arc::clone(&self.shared),
             directory: Box::new(directory),
             name: name.to_owned(),
@@ -142,7 +145,7 @@ impl Stores {
             state: Mutex::new(state),
             opened: Condvar::new(),
         });
-        let mut all = self.shared.all();
+        let mut all = self.shared.lock_list();
         // Dropped stores are removed when the list would have to grow.
         if all.slots.len() == all.slots.capacity() {
             all.slots.retain(|slot| slot.strong_count() > 0);
@@ -153,7 +156,7 @@ impl Stores {
 
     /// Number of stores that are open now.
     pub fn open_count(&self) -> usize {
-        self.shared.all().open
+        self.shared.lock_list().open
     }
 
     /// Closes every store that is idle at this moment.
@@ -162,13 +165,17 @@ impl Stores {
     }
 }
 
-impl Shared {
-    fn all(&self) -> MutexGuard<'_, All> {
+impl StorePoolShared {
+    fn lock_list(&self) -> MutexGuard<'_, StoreList> {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn slots(&self) -> Vec<Arc<Slot>> {
-        self.all().slots.iter().filter_map(Weak::upgrade).collect()
+    fn slots(&self) -> Vec<Arc<StoreSlot>> {
+        self.lock_list()
+            .slots
+            .iter()
+            .filter_map(Weak::upgrade)
+            .collect()
     }
 
     /// Closes the stores that were idle for at least `idle`; returns the time until the next may
@@ -186,7 +193,7 @@ impl Shared {
             }
             let unused = state.used.elapsed();
             if state.users == 0 && unused >= idle {
-                slot.close(&mut state);
+                slot.close_store(&mut state);
             } else {
                 let wait = idle.saturating_sub(unused).max(Duration::from_millis(1));
                 next = Some(next.map_or(wait, |before| before.min(wait)));
@@ -196,16 +203,16 @@ impl Shared {
     }
 
     /// Reserves room for one more open store, and closes another for it if need be.
-    fn make_room(&self) -> Result<(), StorageError> {
+    fn reserve_room(&self) -> Result<(), StorageError> {
         loop {
             {
-                let mut all = self.all();
+                let mut all = self.lock_list();
                 if all.open < self.options.open_max {
                     all.open += 1;
                     return Ok(());
                 }
             }
-            let unused = |slot: &Arc<Slot>| {
+            let unused = |slot: &Arc<StoreSlot>| {
                 let state = slot.state.try_lock().ok()?;
                 (state.users == 0 && state.store.is_some()).then_some(state.used)
             };
@@ -224,36 +231,36 @@ impl Shared {
             if let Ok(mut state) = slot.state.try_lock()
                 && state.users == 0
             {
-                slot.close(&mut state);
+                slot.close_store(&mut state);
             }
         }
     }
 
-    fn give_room(&self) {
-        self.all().open -= 1;
+    fn release_room(&self) {
+        self.lock_list().open -= 1;
     }
 }
 
-impl Chore for Shared {
-    fn tidy(&self) -> Option<Duration> {
+impl MaintenanceTask for StorePoolShared {
+    fn run_task(&self) -> Option<Duration> {
         self.close_unused_for(self.options.idle_after)
     }
 }
 
-impl Slot {
-    fn state(&self) -> MutexGuard<'_, State> {
+impl StoreSlot {
+    fn state(&self) -> MutexGuard<'_, SlotState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Opens the store if it is closed, and marks it as used.
-    fn enter(&self) -> Result<Using<'_>, StorageError> {
+    fn open_and_use(&self) -> Result<OpenStoreGuard<'_>, StorageError> {
         let mut state = self.state();
         let before = state.openings;
         loop {
             if let Some(store) = &state.store {
                 let store = Some(Arc::clone(store));
                 state.users += 1;
-                return Ok(Using { slot: self, store });
+                return Ok(OpenStoreGuard { slot: self, store });
             }
             if state.openings > before
                 && let Some(failure) = &state.failure
@@ -261,34 +268,37 @@ impl Slot {
                 return Err(failure.clone());
             }
             if !state.opening {
-                return self.open(state);
+                return self.open_store(state);
             }
-            state = self.wait(state);
+            state = self.wait_for_opening(state);
         }
     }
 
-    fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+    fn wait_for_opening<'a>(&self, state: MutexGuard<'a, SlotState>) -> MutexGuard<'a, SlotState> {
         let waited = self.opened.wait_while(state, |state| state.opening);
         waited.unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Opens the store, while other callers wait.
-    fn open(&self, mut state: MutexGuard<'_, State>) -> Result<Using<'_>, StorageError> {
+    fn open_store(
+        &self,
+        mut state: MutexGuard<'_, SlotState>,
+    ) -> Result<OpenStoreGuard<'_>, StorageError> {
         state.opening = true;
         let was = state.identity;
         drop(state);
-        let opening = Opening { slot: Some(self) };
-        let opened = self.open_in_room(was);
-        opening.keep();
-        self.ended(opened)
+        let opening = PendingOpening { slot: Some(self) };
+        let opened = self.open_with_room(was);
+        opening.disarm();
+        self.finish_opening(opened)
     }
 
     /// Publishes the outcome of an opening to the waiting callers; the caller that opened the store
     /// is its first user.
-    fn ended(
+    fn finish_opening(
         &self,
-        opened: Result<(SqliteStore, Identity), StorageError>,
-    ) -> Result<Using<'_>, StorageError> {
+        opened: Result<(SqliteStore, FileIdentity), StorageError>,
+    ) -> Result<OpenStoreGuard<'_>, StorageError> {
         let mut state = self.state();
         state.opening = false;
         state.openings += 1;
@@ -301,87 +311,97 @@ impl Slot {
         state.used = Instant::now();
         state.users += 1;
         drop(state);
-        self.shared.keeper.tidy_in(self.shared.options.idle_after);
+        self.shared
+            .keeper
+            .schedule_task(self.shared.options.idle_after);
         let store = Some(store);
-        Ok(Using { slot: self, store })
+        Ok(OpenStoreGuard { slot: self, store })
     }
 
-    fn open_in_room(&self, was: Option<Identity>) -> Result<(SqliteStore, Identity), StorageError> {
-        self.shared.make_room()?;
+    fn open_with_room(
+        &self,
+        was: Option<FileIdentity>,
+    ) -> Result<(SqliteStore, FileIdentity), StorageError> {
+        self.shared.reserve_room()?;
         // Given back also when `directory` panics.
-        let room = Room {
+        let room = ReservedRoom {
             shared: Some(&self.shared),
         };
         let opened = self.open_at(was)?;
-        room.keep();
+        room.disarm();
         Ok(opened)
     }
 
-    fn open_at(&self, was: Option<Identity>) -> Result<(SqliteStore, Identity), StorageError> {
-        let dir = (self.directory)().map_err(|error| unavailable("the directory", &error))?;
-        let place = Arc::new(Place::new(&dir, &self.name)?);
+    fn open_at(
+        &self,
+        was: Option<FileIdentity>,
+    ) -> Result<(SqliteStore, FileIdentity), StorageError> {
+        let dir = (self.directory)().map_err(|error| unavailable_error("the directory", &error))?;
+        let place = Arc::new(StoreFiles::new(&dir, &self.name)?);
         let keeper = Arc::clone(&self.shared.keeper);
-        let store = SqliteStore::open_at(&place, &self.options, keeper, was)?;
-        let identity = place.identity()?.ok_or_else(|| place.replaced())?;
+        let store = SqliteStore::open_checked(&place, &self.options, keeper, was)?;
+        let identity = place
+            .file_identity()?
+            .ok_or_else(|| place.replaced_error())?;
         Ok((store, identity))
     }
 
-    fn close(&self, state: &mut State) {
+    fn close_store(&self, state: &mut SlotState) {
         if state.store.take().is_some() {
-            self.shared.give_room();
+            self.shared.release_room();
         }
     }
 }
 
-impl Drop for Slot {
+impl Drop for StoreSlot {
     fn drop(&mut self) {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
         if state.store.take().is_some() {
-            self.shared.give_room();
+            self.shared.release_room();
         }
     }
 }
 
 /// Room for one open store, given back unless it is kept.
-struct Room<'a> {
-    shared: Option<&'a Shared>,
+struct ReservedRoom<'a> {
+    shared: Option<&'a StorePoolShared>,
 }
 
-impl Room<'_> {
-    fn keep(mut self) {
+impl ReservedRoom<'_> {
+    fn disarm(mut self) {
         self.shared = None;
     }
 }
 
-impl Drop for Room<'_> {
+impl Drop for ReservedRoom<'_> {
     fn drop(&mut self) {
         if let Some(shared) = self.shared {
-            shared.give_room();
+            shared.release_room();
         }
     }
 }
 
 /// An opening under way: if it panics, the waiting callers get an error.
-struct Opening<'a> {
-    slot: Option<&'a Slot>,
+struct PendingOpening<'a> {
+    slot: Option<&'a StoreSlot>,
 }
 
-impl Opening<'_> {
-    fn keep(mut self) {
+impl PendingOpening<'_> {
+    fn disarm(mut self) {
         self.slot = None;
     }
 }
 
-impl Drop for Opening<'_> {
+impl Drop for PendingOpening<'_> {
     fn drop(&mut self) {
         if let Some(slot) = self.slot {
             let panicked = io::Error::other("opening it panicked");
-            drop(slot.ended(Err(unavailable("the store", &panicked))));
+            drop(slot.finish_opening(Err(unavailable_error("the store", &panicked))));
         }
     }
 }
 
-impl Drop for Using<'_> {
+impl Drop for OpenStoreGuard<'_> {
     fn drop(&mut self) {
         // Before the store counts as idle: a caller that closes it then drops the last reference.
         self.store = None;
@@ -396,21 +416,21 @@ impl LazyStore {
     /// made if there is none. For an operator who has deliberately put a backup in its place;
     /// without this, such a store returns `replaced` for as long as this value lives. A call under
     /// way ends on the file on which it began.
-    pub fn forget(&self) {
+    pub fn forget_identity(&self) {
         let slot = &self.slot;
-        let mut state = slot.wait(slot.state());
-        slot.close(&mut state);
+        let mut state = slot.wait_for_opening(slot.state());
+        slot.close_store(&mut state);
         state.identity = None;
     }
 
-    fn ask<T>(
+    fn with_store<T>(
         &self,
         question: impl FnOnce(&SqliteStore) -> Result<T, StorageError>,
     ) -> Result<T, StorageError> {
-        let using = self.slot.enter()?;
+        let using = self.slot.open_and_use()?;
         match &using.store {
             Some(store) => question(store),
-            None => Err(unavailable(
+            None => Err(unavailable_error(
                 "the store",
                 &io::ErrorKind::NotConnected.into(),
             )),
@@ -418,9 +438,9 @@ impl LazyStore {
     }
 }
 
-impl Storage for LazyStore {
-    fn get(&self, keys: &[Key]) -> Result<Vec<Item>, StorageError> {
-        self.ask(|store| store.get(keys))
+impl StorageBackend for LazyStore {
+    fn get(&self, keys: &[RecordKey]) -> Result<Vec<StoredRecord>, StorageError> {
+        self.with_store(|store| store.get(keys))
     }
 
     fn scan(
@@ -430,8 +450,8 @@ impl Storage for LazyStore {
         end: &str,
         limit: u32,
         reverse: bool,
-    ) -> Result<Page, StorageError> {
-        self.ask(|store| store.scan(collection, start, end, limit, reverse))
+    ) -> Result<RecordPage, StorageError> {
+        self.with_store(|store| store.scan(collection, start, end, limit, reverse))
     }
 
     fn read_log(
@@ -441,16 +461,16 @@ impl Storage for LazyStore {
         start: u64,
         limit: u32,
         reverse: bool,
-    ) -> Result<Vec<Line>, StorageError> {
-        self.ask(|store| store.read_log(log, partition, start, limit, reverse))
+    ) -> Result<Vec<LogEntry>, StorageError> {
+        self.with_store(|store| store.read_log(log, partition, start, limit, reverse))
     }
 
-    fn commit(&self, ops: &[Op], closing: bool) -> Result<Outcome, StorageError> {
-        self.ask(|store| store.commit(ops, closing))
+    fn commit(&self, ops: &[CommitOp], closing: bool) -> Result<CommitOutcome, StorageError> {
+        self.with_store(|store| store.commit(ops, closing))
     }
 }
 
-impl std::fmt::Debug for Slot {
+impl std::fmt::Debug for StoreSlot {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let mut shown = formatter.debug_struct("Slot");
         shown.field("name", &self.name).field("state", &self.state);

@@ -4,7 +4,7 @@
 //! The VFS "unix" opens with `O_NOFOLLOW`, but first it resolves every symbolic link of the path by
 //! itself, so a path through a held directory is turned back into an ordinary one, which can be
 //! swapped. And when it rolls back it looks for, and deletes, any file that a journal names. A
-//! [`Door`] is a copy of it with four functions replaced: a path stays as it was given, and every
+//! [`ConfinedVfs`] is a copy of it with four functions replaced: a path stays as it was given, and every
 //! path but those of the store's own files is refused before "unix" sees it. A path then consists
 //! of `/proc/self/fd/<directory>`, which the kernel resolves to the held directory, and one name
 //! that `O_NOFOLLOW` guards.
@@ -20,55 +20,55 @@ use std::ptr::{self, NonNull};
 use rusqlite::ffi::{self, sqlite3_file, sqlite3_vfs};
 
 use super::super::StorageError;
-use super::super::check::other;
+use super::super::check::other_error;
 
 /// Suffixes that SQLite appends to the path of a database for the files that it opens, looks for
 /// and deletes through a VFS. The `-shm` file is opened by "unix" itself, with `O_NOFOLLOW`, from
 /// the path that it was given for the database.
 const SUFFIXES: [&[u8]; 3] = [b"", b"-wal", b"-journal"];
 
-type Open = unsafe extern "C" fn(
+type OpenFn = unsafe extern "C" fn(
     *mut sqlite3_vfs,
     *const c_char,
     *mut sqlite3_file,
     c_int,
     *mut c_int,
 ) -> c_int;
-type Delete = unsafe extern "C" fn(*mut sqlite3_vfs, *const c_char, c_int) -> c_int;
-type Access = unsafe extern "C" fn(*mut sqlite3_vfs, *const c_char, c_int, *mut c_int) -> c_int;
+type DeleteFn = unsafe extern "C" fn(*mut sqlite3_vfs, *const c_char, c_int) -> c_int;
+type AccessFn = unsafe extern "C" fn(*mut sqlite3_vfs, *const c_char, c_int, *mut c_int) -> c_int;
 
 /// A VFS of SQLite that reaches only the files of one database. It must outlive every connection
-/// that was opened through it, which [`super::connection::Session`] ensures.
+/// that was opened through it, which [`super::connection::SqliteSession`] ensures.
 #[derive(Debug)]
-pub(super) struct Door {
-    registered: NonNull<Registered>,
+pub(super) struct ConfinedVfs {
+    registered: NonNull<RegisteredVfs>,
 }
 
 /// The data that SQLite has a pointer to while the VFS is registered; it never moves.
-struct Registered {
+struct RegisteredVfs {
     vfs: sqlite3_vfs,
-    way: Way,
+    data: VfsData,
 }
 
 /// The path and the replaced functions of the VFS. Separate from the VFS, whose link SQLite changes
 /// while others read this.
-struct Way {
+struct VfsData {
     name: CString,
     path: CString,
     base: *mut sqlite3_vfs,
-    open: Open,
-    delete: Delete,
-    access: Access,
+    open: OpenFn,
+    delete: DeleteFn,
+    access: AccessFn,
 }
 
 // SAFETY: the VFS is changed by SQLite alone (the link of its list), under SQLite's own mutex.
 // Everything else behind the pointer is written before it is registered and only read until it is
 // dropped, which takes `&mut`.
-unsafe impl Send for Door {}
+unsafe impl Send for ConfinedVfs {}
 // SAFETY: as above; a shared reference gives only the name and the path.
-unsafe impl Sync for Door {}
+unsafe impl Sync for ConfinedVfs {}
 
-impl Door {
+impl ConfinedVfs {
     /// A VFS for the database at `path`, which is given to "unix" as it is: everything before its
     /// last component must be unswappable.
     pub(super) fn new(path: CString) -> Result<Self, StorageError> {
@@ -77,12 +77,12 @@ impl Door {
         let base = unsafe { ffi::sqlite3_vfs_find(c"unix".as_ptr()) };
         // SAFETY: null or, as above, a VFS; it is copied, and nothing writes to it except its link.
         let Some(vfs) = (unsafe { base.as_ref() }).copied() else {
-            return Err(missing());
+            return Err(missing_unix_vfs());
         };
         let (Some(open), Some(delete), Some(access)) = (vfs.xOpen, vfs.xDelete, vfs.xAccess) else {
-            return Err(missing());
+            return Err(missing_unix_vfs());
         };
-        let way = Way {
+        let way = VfsData {
             name: CString::default(),
             path,
             base,
@@ -90,7 +90,7 @@ impl Door {
             delete,
             access,
         };
-        let registered = NonNull::from(Box::leak(Box::new(Registered { vfs, way })));
+        let registered = NonNull::from(Box::leak(Box::new(RegisteredVfs { vfs, data: way })));
         let door = Self { registered };
         door.register()?;
         Ok(door)
@@ -104,11 +104,11 @@ impl Door {
         // exists. SQLite keeps the pointer until `drop`, and `vfs`, `name` and the struct itself
         // stay where they are until then.
         let code = unsafe {
-            (*at).way.name =
+            (*at).data.name =
                 CString::new(format!("threadkeep-{:x}", at as usize)).unwrap_or_default();
             (*at).vfs.pNext = ptr::null_mut();
-            (*at).vfs.zName = (*at).way.name.as_ptr();
-            (*at).vfs.pAppData = (&raw mut (*at).way).cast();
+            (*at).vfs.zName = (*at).data.name.as_ptr();
+            (*at).vfs.pAppData = (&raw mut (*at).data).cast();
             (*at).vfs.xOpen = Some(open);
             (*at).vfs.xDelete = Some(delete);
             (*at).vfs.xAccess = Some(access);
@@ -118,26 +118,26 @@ impl Door {
         if code == ffi::SQLITE_OK {
             Ok(())
         } else {
-            Err(missing())
+            Err(missing_unix_vfs())
         }
     }
 
     /// The name of the VFS.
     pub(super) fn name(&self) -> &CStr {
         // SAFETY: it lives as long as `self`, and nothing writes to the name after `new`.
-        let way = unsafe { &(*self.registered.as_ptr()).way };
+        let way = unsafe { &(*self.registered.as_ptr()).data };
         way.name.as_c_str()
     }
 
     /// The path of the database, the only one that a connection can be opened at.
     pub(super) fn path(&self) -> &CStr {
         // SAFETY: as for the name.
-        let way = unsafe { &(*self.registered.as_ptr()).way };
+        let way = unsafe { &(*self.registered.as_ptr()).data };
         way.path.as_c_str()
     }
 }
 
-impl Drop for Door {
+impl Drop for ConfinedVfs {
     fn drop(&mut self) {
         let at = self.registered.as_ptr();
         // SAFETY: `at` came from a box in `new` and is freed here alone. SQLite forgets it first,
@@ -150,16 +150,16 @@ impl Drop for Door {
     }
 }
 
-fn missing() -> StorageError {
-    other("sqlite", "SQLite has no VFS \"unix\" to build upon")
+fn missing_unix_vfs() -> StorageError {
+    other_error("sqlite", "SQLite has no VFS \"unix\" to build upon")
 }
 
 /// The data of a VFS, if `name` is one of its files.
 ///
 /// # Safety
-/// `vfs` is the VFS of a [`Door`] that exists, `name` null or a C string; both hold for the
+/// `vfs` is the VFS of a [`ConfinedVfs`] that exists, `name` null or a C string; both hold for the
 /// arguments with which SQLite calls the functions below.
-unsafe fn way_to<'a>(vfs: *mut sqlite3_vfs, name: *const c_char) -> Option<&'a Way> {
+unsafe fn vfs_data_for<'a>(vfs: *mut sqlite3_vfs, name: *const c_char) -> Option<&'a VfsData> {
     if name.is_null() {
         return None;
     }
@@ -167,7 +167,7 @@ unsafe fn way_to<'a>(vfs: *mut sqlite3_vfs, name: *const c_char) -> Option<&'a W
     // exists. The name is a C string.
     let (way, name) = unsafe {
         (
-            &*(*vfs).pAppData.cast::<Way>(),
+            &*(*vfs).pAppData.cast::<VfsData>(),
             CStr::from_ptr(name).to_bytes(),
         )
     };
@@ -186,7 +186,7 @@ unsafe extern "C" fn open(
     // file, which is refused: they are kept in memory) and room for a file. "unix" gets its own
     // VFS, so it sees what it always sees.
     unsafe {
-        match way_to(vfs, name) {
+        match vfs_data_for(vfs, name) {
             Some(way) => (way.open)(way.base, name, file, flags, flags_out),
             None => {
                 // Tells SQLite that there is nothing to close.
@@ -200,7 +200,7 @@ unsafe extern "C" fn open(
 unsafe extern "C" fn delete(vfs: *mut sqlite3_vfs, name: *const c_char, sync: c_int) -> c_int {
     // SAFETY: as for `open`.
     unsafe {
-        match way_to(vfs, name) {
+        match vfs_data_for(vfs, name) {
             Some(way) => (way.delete)(way.base, name, sync),
             None => ffi::SQLITE_CORRUPT,
         }
@@ -215,7 +215,7 @@ unsafe extern "C" fn access(
 ) -> c_int {
     // SAFETY: as for `open`; `found` points to an `int` for the result.
     unsafe {
-        match way_to(vfs, name) {
+        match vfs_data_for(vfs, name) {
             Some(way) => (way.access)(way.base, name, flags, found),
             // A journal that names another file: ours never do.
             None => {
@@ -234,7 +234,7 @@ unsafe extern "C" fn full_path(
 ) -> c_int {
     // SAFETY: as for `open`; `out` has room for `bytes_max` bytes and does not overlap the name.
     unsafe {
-        let Some(way) = way_to(vfs, name) else {
+        let Some(way) = vfs_data_for(vfs, name) else {
             return ffi::SQLITE_CANTOPEN;
         };
         let path = way.path.as_bytes_with_nul();
@@ -252,9 +252,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_door_leads_to_the_files_of_its_store_alone() {
-        let door = Door::new(c"/proc/self/fd/9/a.db".into()).unwrap();
-        let twin = Door::new(c"/proc/self/fd/9/a.db".into()).unwrap();
+    fn vfs_reaches_only_files_of_its_store() {
+        let door = ConfinedVfs::new(c"/proc/self/fd/9/a.db".into()).unwrap();
+        let twin = ConfinedVfs::new(c"/proc/self/fd/9/a.db".into()).unwrap();
         assert_ne!(door.name(), twin.name());
         let names = [
             (c"/proc/self/fd/9/a.db", true),
@@ -269,14 +269,15 @@ mod tests {
         ];
         for (name, expected) in names {
             // SAFETY: the VFS exists, and the name is a C string.
-            let found = unsafe { way_to(&raw mut (*door.registered.as_ptr()).vfs, name.as_ptr()) };
+            let found =
+                unsafe { vfs_data_for(&raw mut (*door.registered.as_ptr()).vfs, name.as_ptr()) };
             assert_eq!(found.is_some(), expected, "{name:?}");
         }
     }
 
     #[test]
-    fn a_door_that_is_closed_is_forgotten() {
-        let door = Door::new(c"/proc/self/fd/9/a.db".into()).unwrap();
+    fn dropped_vfs_is_unregistered() {
+        let door = ConfinedVfs::new(c"/proc/self/fd/9/a.db".into()).unwrap();
         let name = door.name().to_owned();
         let known = || {
             // SAFETY: the name is a C string; the result is only compared with null.

@@ -10,10 +10,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use rusqlite::Connection;
 
-use super::super::{Op, StorageError};
-use super::checkpoint::Log;
-use super::keeper::Keeper;
-use super::transaction::{Answer, Late, Member, Transactions};
+use super::super::{CommitOp, StorageError};
+use super::checkpoint::WriteAheadLog;
+use super::maintenance::MaintenanceThread;
+use super::transaction::{BatchMember, BatchSource, CommitResult, TransactionWriter};
 
 /// Most commits in one transaction: measured, more than 64 gains nothing.
 const BATCH_COMMITS_MAX: usize = 64;
@@ -28,41 +28,45 @@ const QUEUE_BYTES_MAX: usize = 256 << 20;
 
 /// The writing end of a store with its queue; see the documentation of the module.
 #[derive(Debug)]
-pub(super) struct Writer {
-    queue: Mutex<Queue>,
-    transactions: Mutex<Transactions>,
-    log: Arc<Log>,
-    keeper: Arc<Keeper>,
+pub(super) struct CommitWriter {
+    queue: Mutex<CommitQueue>,
+    transactions: Mutex<TransactionWriter>,
+    log: Arc<WriteAheadLog>,
+    keeper: Arc<MaintenanceThread>,
 }
 
 #[derive(Debug, Default)]
-struct Queue {
+struct CommitQueue {
     /// True while a caller writes.
     busy: bool,
-    waiting: VecDeque<Arc<Job>>,
+    waiting: VecDeque<Arc<CommitJob>>,
     bytes: usize,
 }
 
 /// A commit that waits.
 #[derive(Debug)]
-struct Job {
-    ops: Vec<Op>,
+struct CommitJob {
+    ops: Vec<CommitOp>,
     closing: bool,
     bytes: usize,
-    state: Mutex<State>,
+    state: Mutex<JobState>,
     changed: Condvar,
 }
 
 #[derive(Debug)]
-enum State {
+enum JobState {
     Waiting,
     /// The waiting thread is to write next.
     Leading,
-    Answered(Answer),
+    Answered(CommitResult),
 }
 
-impl Writer {
-    pub(super) fn new(transactions: Transactions, log: Log, keeper: Arc<Keeper>) -> Self {
+impl CommitWriter {
+    pub(super) fn new(
+        transactions: TransactionWriter,
+        log: WriteAheadLog,
+        keeper: Arc<MaintenanceThread>,
+    ) -> Self {
         Self {
             queue: Mutex::default(),
             transactions: Mutex::new(transactions),
@@ -72,45 +76,45 @@ impl Writer {
     }
 
     /// Commits `ops`, alone or with others.
-    pub(super) fn commit(&self, ops: &[Op], closing: bool) -> Answer {
-        if let Some(turn) = self.turn_if_free() {
-            return turn.write(Member { ops, closing });
+    pub(super) fn commit(&self, ops: &[CommitOp], closing: bool) -> CommitResult {
+        if let Some(turn) = self.try_begin_write() {
+            return turn.write(BatchMember { ops, closing });
         }
-        let job = Arc::new(Job::new(ops, closing));
+        let job = Arc::new(CommitJob::new(ops, closing));
         match self.enqueue(&job)? {
-            Some(turn) => turn.write(Member { ops, closing }),
-            None => match job.wait() {
+            Some(turn) => turn.write(BatchMember { ops, closing }),
+            None => match job.wait_for_answer() {
                 Some(answer) => answer,
-                None => WriteTurn { writer: self }.write(job.member()),
+                None => WriterGuard { writer: self }.write(job.member()),
             },
         }
     }
 
     /// Runs `question` on the connection that writes, which has the pages it wrote in its cache;
     /// `None` if it is busy or the question fails.
-    pub(super) fn ask_if_free<T>(
+    pub(super) fn query_if_free<T>(
         &self,
         question: impl FnOnce(&Connection) -> rusqlite::Result<T>,
     ) -> Option<T> {
         let transactions = self.transactions.try_lock().ok()?;
-        transactions.ask(question)
+        transactions.query(question)
     }
 
-    fn turn_if_free(&self) -> Option<WriteTurn<'_>> {
+    fn try_begin_write(&self) -> Option<WriterGuard<'_>> {
         let mut queue = self.queue();
         if queue.busy {
             return None;
         }
         queue.busy = true;
-        Some(WriteTurn { writer: self })
+        Some(WriterGuard { writer: self })
     }
 
     /// Queues a job, unless the right to write has become free meanwhile.
-    fn enqueue(&self, job: &Arc<Job>) -> Result<Option<WriteTurn<'_>>, StorageError> {
+    fn enqueue(&self, job: &Arc<CommitJob>) -> Result<Option<WriterGuard<'_>>, StorageError> {
         let mut queue = self.queue();
         if !queue.busy {
             queue.busy = true;
-            return Ok(Some(WriteTurn { writer: self }));
+            return Ok(Some(WriterGuard { writer: self }));
         }
         if queue.waiting.len() >= QUEUE_COMMITS_MAX || queue.bytes + job.bytes > QUEUE_BYTES_MAX {
             let message = format!("{} commits are waiting", queue.waiting.len());
@@ -123,59 +127,62 @@ impl Writer {
 
     /// Commits a member and those of the queue that join it. The outcomes of the others are
     /// delivered when the second value is dropped.
-    fn run(&self, first: Member<'_>) -> (Answer, Joined) {
+    fn run_batch(&self, first: BatchMember<'_>) -> (CommitResult, JoinedJobs) {
         let transactions = self
             .transactions
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        let mut joined = Joined {
+        let mut joined = JoinedJobs {
             jobs: Vec::new(),
             answers: Vec::new(),
         };
-        let bytes = bytes_of(first.ops);
-        let mut joining = Joining {
+        let bytes = ops_bytes(first.ops);
+        let mut joining = QueueBatchSource {
             queue: &self.queue,
             joined: &mut joined,
             bytes,
         };
-        let answers = transactions.run(first, &mut joining);
+        let answers = transactions.run_batch(first, &mut joining);
         let bytes = joining.bytes;
         drop(transactions);
         let ops = joined.jobs.iter().map(|job| job.ops.len()).sum::<usize>() + first.ops.len();
-        if self.log.note(ops, bytes) {
-            self.keeper.carry(&self.log);
+        if self.log.count_written(ops, bytes) {
+            self.keeper.request_checkpoint(&self.log);
         }
         let mut answers = answers.unwrap_or_else(|error| {
             self.refuse_waiting(&error);
             vec![Err(error); joined.jobs.len() + 1]
         });
         joined.answers = answers.split_off(1.min(answers.len()));
-        (answers.pop().unwrap_or_else(|| Err(unanswered())), joined)
+        (
+            answers.pop().unwrap_or_else(|| Err(unanswered_error())),
+            joined,
+        )
     }
 
     /// Answers all waiting callers that no commit is possible now: they have waited as long, and
     /// would wait as long again.
     fn refuse_waiting(&self, error: &StorageError) {
         let mut queue = self.queue();
-        while let Some(job) = queue.pop() {
-            job.become_(State::Answered(Err(error.clone())));
+        while let Some(job) = queue.pop_job() {
+            job.set_state(JobState::Answered(Err(error.clone())));
         }
     }
 
-    fn queue(&self) -> MutexGuard<'_, Queue> {
+    fn queue(&self) -> MutexGuard<'_, CommitQueue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for Writer {
+impl Drop for CommitWriter {
     fn drop(&mut self) {
         // Before the connection that writes, which is then the last and removes the log.
         self.log.close();
     }
 }
 
-impl Queue {
-    fn pop(&mut self) -> Option<Arc<Job>> {
+impl CommitQueue {
+    fn pop_job(&mut self) -> Option<Arc<CommitJob>> {
         let job = self.waiting.pop_front()?;
         self.bytes -= job.bytes;
         Some(job)
@@ -183,14 +190,14 @@ impl Queue {
 }
 
 /// The right to write. When it ends, also by a panic, it passes to the first in the queue.
-struct WriteTurn<'a> {
-    writer: &'a Writer,
+struct WriterGuard<'a> {
+    writer: &'a CommitWriter,
 }
 
-impl WriteTurn<'_> {
+impl WriterGuard<'_> {
     /// Commits the caller's own commit, and others in the queue.
-    fn write(self, own: Member<'_>) -> Answer {
-        let (answer, joined) = self.writer.run(own);
+    fn write(self, own: BatchMember<'_>) -> CommitResult {
+        let (answer, joined) = self.writer.run_batch(own);
         // The right to write ends before the others wake: the next leader may begin at once.
         drop(self);
         drop(joined);
@@ -198,32 +205,32 @@ impl WriteTurn<'_> {
     }
 }
 
-impl Drop for WriteTurn<'_> {
+impl Drop for WriterGuard<'_> {
     fn drop(&mut self) {
         let mut queue = self.writer.queue();
-        match queue.pop() {
-            Some(next) => next.become_(State::Leading),
+        match queue.pop_job() {
+            Some(next) => next.set_state(JobState::Leading),
             None => queue.busy = false,
         }
     }
 }
 
 /// Takes the commits that join a transaction from the queue.
-struct Joining<'a> {
-    queue: &'a Mutex<Queue>,
-    joined: &'a mut Joined,
+struct QueueBatchSource<'a> {
+    queue: &'a Mutex<CommitQueue>,
+    joined: &'a mut JoinedJobs,
     /// Bytes of all members.
     bytes: usize,
 }
 
-impl Late for Joining<'_> {
-    fn take(&mut self) -> usize {
+impl BatchSource for QueueBatchSource<'_> {
+    fn take_new(&mut self) -> usize {
         let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
         let jobs = &mut self.joined.jobs;
         while let Some(next) = queue.waiting.front()
             && jobs.len() + 1 < BATCH_COMMITS_MAX
             && self.bytes + next.bytes <= BATCH_BYTES_MAX
-            && let Some(job) = queue.pop()
+            && let Some(job) = queue.pop_job()
         {
             self.bytes += job.bytes;
             jobs.push(job);
@@ -231,83 +238,83 @@ impl Late for Joining<'_> {
         jobs.len()
     }
 
-    fn member(&self, index: usize) -> Option<Member<'_>> {
+    fn member(&self, index: usize) -> Option<BatchMember<'_>> {
         self.joined.jobs.get(index).map(|job| job.member())
     }
 }
 
 /// Jobs that joined a transaction. When this is dropped, also by a panic, each gets its outcome.
-struct Joined {
-    jobs: Vec<Arc<Job>>,
-    answers: Vec<Answer>,
+struct JoinedJobs {
+    jobs: Vec<Arc<CommitJob>>,
+    answers: Vec<CommitResult>,
 }
 
-impl Drop for Joined {
+impl Drop for JoinedJobs {
     fn drop(&mut self) {
         let mut answers = std::mem::take(&mut self.answers).into_iter();
         for job in &self.jobs {
-            let answer = answers.next().unwrap_or_else(|| Err(unanswered()));
-            job.become_(State::Answered(answer));
+            let answer = answers.next().unwrap_or_else(|| Err(unanswered_error()));
+            job.set_state(JobState::Answered(answer));
         }
     }
 }
 
-impl Job {
-    fn new(ops: &[Op], closing: bool) -> Self {
-        let state = Mutex::new(State::Waiting);
+impl CommitJob {
+    fn new(ops: &[CommitOp], closing: bool) -> Self {
+        let state = Mutex::new(JobState::Waiting);
         Self {
             ops: ops.to_vec(),
             closing,
-            bytes: bytes_of(ops),
+            bytes: ops_bytes(ops),
             state,
             changed: Condvar::new(),
         }
     }
 
-    fn member(&self) -> Member<'_> {
-        Member {
+    fn member(&self) -> BatchMember<'_> {
+        BatchMember {
             ops: &self.ops,
             closing: self.closing,
         }
     }
 
     /// Waits for the outcome, or for the right to write (`None`).
-    fn wait(&self) -> Option<Answer> {
-        let waiting = |state: &mut State| matches!(state, State::Waiting);
+    fn wait_for_answer(&self) -> Option<CommitResult> {
+        let waiting = |state: &mut JobState| matches!(state, JobState::Waiting);
         let state = self
             .changed
             .wait_while(self.state(), waiting)
             .unwrap_or_else(PoisonError::into_inner);
         match &*state {
-            State::Answered(answer) => Some(answer.clone()),
-            State::Waiting | State::Leading => None,
+            JobState::Answered(answer) => Some(answer.clone()),
+            JobState::Waiting | JobState::Leading => None,
         }
     }
 
-    fn become_(&self, state: State) {
+    fn set_state(&self, state: JobState) {
         *self.state() = state;
         self.changed.notify_one();
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, JobState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn bytes_of(ops: &[Op]) -> usize {
-    let bytes = |op: &Op| match op {
-        Op::Check { key, .. } | Op::Delete { key } => key.name.len(),
-        Op::Put { key, value, .. } => key.name.len() + value.len(),
-        Op::Append {
+fn ops_bytes(ops: &[CommitOp]) -> usize {
+    let bytes = |op: &CommitOp| match op {
+        CommitOp::Check { key, .. } | CommitOp::Delete { key } => key.name.len(),
+        CommitOp::Put { key, value, .. } => key.name.len() + value.len(),
+        CommitOp::Append {
             partition, value, ..
         } => partition.len() + value.len(),
-        Op::Trim { partition, .. } => partition.len(),
+        CommitOp::Trim { partition, .. } => partition.len(),
     };
     ops.iter().map(bytes).sum()
 }
 
 /// The error of a member whose writer panicked.
-fn unanswered() -> StorageError {
+fn unanswered_error() -> StorageError {
     StorageError::OutcomeUnknown {
         message: "the writer ended without an answer".to_owned(),
     }
@@ -315,37 +322,37 @@ fn unanswered() -> StorageError {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::{Expect, Key, Outcome, Storage};
+    use super::super::super::{CommitOutcome, RecordExpectation, RecordKey, StorageBackend};
     use super::super::{SqliteOptions, SqliteStore};
     use super::*;
-    use crate::authority::Project;
+    use crate::authority::ProjectDir;
 
-    fn put(name: &str) -> Vec<Op> {
-        vec![Op::Put {
-            key: Key::new("thread", name),
-            expect: Expect::Absent,
+    fn put_op(name: &str) -> Vec<CommitOp> {
+        vec![CommitOp::Put {
+            key: RecordKey::new("thread", name),
+            expect: RecordExpectation::Absent,
             value: "1".to_owned(),
         }]
     }
 
     /// One more joins at each look, and nothing of those before is visible.
-    struct Comers<'a> {
+    struct GradualBatch<'a> {
         store: &'a SqliteStore,
-        ops: Vec<Vec<Op>>,
+        ops: Vec<Vec<CommitOp>>,
         come: usize,
     }
 
-    impl Late for Comers<'_> {
-        fn take(&mut self) -> usize {
+    impl BatchSource for GradualBatch<'_> {
+        fn take_new(&mut self) -> usize {
             let page = self.store.scan("thread", "", "", 10, false);
             assert!(page.expect("read").items.is_empty(), "nothing is committed");
             self.come = (self.come + 1).min(self.ops.len());
             self.come
         }
 
-        fn member(&self, index: usize) -> Option<Member<'_>> {
+        fn member(&self, index: usize) -> Option<BatchMember<'_>> {
             let ops = self.ops[..self.come].get(index)?;
-            Some(Member {
+            Some(BatchMember {
                 ops,
                 closing: false,
             })
@@ -353,31 +360,31 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_before_the_commit_joins_it_and_is_answered_for_itself() {
+    fn queued_commits_join_open_transaction() {
         let temp = tempfile::TempDir::new().expect("a temporary directory");
-        let project = Project::open_ambient(temp.path()).expect("it opens");
-        let dir = project.threads().expect("made");
+        let project = ProjectDir::open_ambient(temp.path()).expect("it opens");
+        let dir = project.threads_dir_or_create().expect("made");
         let store = SqliteStore::open(&dir, "a.db", SqliteOptions::local()).expect("opened");
         let writer = store.writer.as_ref().expect("it can be written");
-        let mut comers = Comers {
+        let mut comers = GradualBatch {
             store: &store,
-            ops: vec![put("b"), put("a"), put("c")],
+            ops: vec![put_op("b"), put_op("a"), put_op("c")],
             come: 0,
         };
-        let first = Member {
-            ops: &put("a"),
+        let first = BatchMember {
+            ops: &put_op("a"),
             closing: false,
         };
         let transactions = writer.transactions.lock().expect("not poisoned");
-        let answers = transactions.run(first, &mut comers).expect("begun");
+        let answers = transactions.run_batch(first, &mut comers).expect("begun");
         drop(transactions);
         let committed: Vec<bool> = answers
             .iter()
-            .map(|answer| matches!(answer, Ok(Outcome::Committed)))
+            .map(|answer| matches!(answer, Ok(CommitOutcome::Committed)))
             .collect();
         assert_eq!(committed, [true, true, false, true], "{answers:?}");
         assert!(
-            matches!(answers[2], Ok(Outcome::Conflict(_))),
+            matches!(answers[2], Ok(CommitOutcome::Conflict(_))),
             "{answers:?}"
         );
         let page = store.scan("thread", "", "", 10, false).expect("read");

@@ -7,9 +7,9 @@ use std::ops::RangeInclusive;
 use threadkeep_units::nearest::suggestion;
 
 /// Arguments that have no key but the tool's own.
-pub(super) struct Arguments(Map<String, Value>);
+pub(super) struct ToolArguments(Map<String, Value>);
 
-impl Arguments {
+impl ToolArguments {
     pub(super) fn parse(text: &str, keys: &[&str]) -> Result<Self, String> {
         let known = keys.join(", ");
         if text.len() > ARGUMENTS_BYTES_MAX {
@@ -35,19 +35,19 @@ impl Arguments {
     }
 
     /// Returns a value that is present and not null.
-    fn given(&self, key: &str) -> Option<&Value> {
+    fn non_null(&self, key: &str) -> Option<&Value> {
         self.0.get(key).filter(|value| !value.is_null())
     }
 
     pub(super) fn text(&self, key: &str) -> Result<Option<&str>, String> {
-        match self.given(key) {
+        match self.non_null(key) {
             None => Ok(None),
             Some(Value::String(text)) => Ok(Some(text)),
             Some(_) => Err(format!("{key} must be a string")),
         }
     }
 
-    pub(super) fn needed_text(&self, key: &str) -> Result<&str, String> {
+    pub(super) fn required_text(&self, key: &str) -> Result<&str, String> {
         match self.text(key)? {
             Some(text) if !text.is_empty() => Ok(text),
             _ => Err(format!(
@@ -57,7 +57,7 @@ impl Arguments {
     }
 
     pub(super) fn flag(&self, key: &str) -> Result<bool, String> {
-        match self.given(key) {
+        match self.non_null(key) {
             None => Ok(false),
             Some(Value::Bool(flag)) => Ok(*flag),
             Some(_) => Err(format!("{key} must be true or false")),
@@ -70,7 +70,7 @@ impl Arguments {
         range: RangeInclusive<u64>,
         default: u64,
     ) -> Result<u64, String> {
-        let Some(value) = self.given(key) else {
+        let Some(value) = self.non_null(key) else {
             return Ok(default);
         };
         match value.as_u64().filter(|number| range.contains(number)) {

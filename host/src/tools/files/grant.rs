@@ -6,7 +6,7 @@
 //! link cannot be told from the file itself, so a file with more than one name is not read at all.
 
 use super::work::{CallWork, LOOKED_MAX};
-use crate::authority::{self, AI, AuthorityError};
+use crate::authority::{self, AI_DIR, AuthorityError};
 use cap_std::fs::{Dir, File, Metadata};
 use std::io;
 use std::path::{Component, Path};
@@ -19,7 +19,7 @@ const ENTRIES_MAX: usize = 10_000;
 
 /// A directory that may be read.
 #[derive(Debug)]
-pub(super) struct Grant {
+pub(super) struct GrantedDirectory {
     root: Dir,
     /// [`ENTRIES_MAX`], less in tests.
     pub(super) entries_max: usize,
@@ -29,7 +29,7 @@ pub(super) struct Grant {
 
 /// The type of a directory entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum EntryKind {
     Directory,
     File {
         bytes: u64,
@@ -43,15 +43,15 @@ pub(super) enum Kind {
 }
 
 /// An entry of a directory.
-pub(super) struct Entry {
+pub(super) struct DirectoryEntry {
     pub(super) name: String,
-    pub(super) kind: Kind,
+    pub(super) kind: EntryKind,
 }
 
 /// The entries of a directory that may be seen.
-pub(super) struct Entries {
+pub(super) struct DirectoryEntries {
     /// The entries by name, in byte order; hidden ones are left out.
-    pub(super) entries: Vec<Entry>,
+    pub(super) entries: Vec<DirectoryEntry>,
     /// True if entries were left out: names that are not UTF-8, more than [`ENTRIES_MAX`], or more
     /// links than are followed. [`CallWork::is_spent`] tells if the call's own bound was reached.
     pub(super) incomplete: bool,
@@ -67,12 +67,12 @@ pub(super) enum LinkRule {
 }
 
 /// The directory or file at a path.
-pub(super) enum Place {
+pub(super) enum OpenedPath {
     Directory(Dir),
     File(File, Metadata),
 }
 
-impl Grant {
+impl GrantedDirectory {
     pub(super) fn new(root: Dir) -> Self {
         Self {
             root,
@@ -83,14 +83,14 @@ impl Grant {
 
     /// Opens the directory or file at a path; also returns the path with links resolved, empty for
     /// the root.
-    pub(super) fn open(&self, path: &str) -> Result<(Place, String), String> {
-        let asked = &checked(path)?;
+    pub(super) fn open_path(&self, path: &str) -> Result<(OpenedPath, String), String> {
+        let asked = &normalize_path(path)?;
         let resolved = self.resolve(asked)?;
         let mut dir = self
             .root
             .try_clone()
-            .map_err(|error| told(asked, AuthorityError::from_io(asked, error)))?;
-        let hidden = self.hidden();
+            .map_err(|error| model_sentence(asked, AuthorityError::from_io(asked, error)))?;
+        let hidden = self.hidden_identity();
         let mut names = resolved
             .split('/')
             .filter(|name| !name.is_empty())
@@ -98,53 +98,53 @@ impl Grant {
         while let Some(name) = names.next() {
             let seen = dir
                 .symlink_metadata(name)
-                .map_err(|error| told(asked, AuthorityError::from_io(asked, error)))?;
+                .map_err(|error| model_sentence(asked, AuthorityError::from_io(asked, error)))?;
             if names.peek().is_none() && !seen.is_dir() {
                 let file = open_file(&dir, name, asked)?;
                 return match path.ends_with('/') {
                     true => Err(format!(
                         "\"{asked}\" is a file; leave the slash at the end away"
                     )),
-                    false => Ok((Place::File(file, seen), resolved)),
+                    false => Ok((OpenedPath::File(file, seen), resolved)),
                 };
             }
-            dir = authority::child_dir(&dir, name).map_err(|error| told(asked, error))?;
+            dir = authority::child_dir(&dir, name).map_err(|error| model_sentence(asked, error))?;
             if hidden.is_some()
                 && hidden
                     == dir
                         .dir_metadata()
                         .ok()
-                        .and_then(|found| authority::identity(&found))
+                        .and_then(|found| authority::file_identity(&found))
             {
-                return Err(absent(asked));
+                return Err(absent_sentence(asked));
             }
         }
-        Ok((Place::Directory(dir), resolved))
+        Ok((OpenedPath::Directory(dir), resolved))
     }
 
-    /// Opens a directory that [`Grant::entries`] returned for `dir`.
+    /// Opens a directory that [`GrantedDirectory::list_entries`] returned for `dir`.
     pub(super) fn child_dir(&self, dir: &Dir, name: &str) -> Result<Dir, String> {
-        let child = authority::child_dir(dir, name).map_err(|error| told(name, error))?;
+        let child = authority::child_dir(dir, name).map_err(|error| model_sentence(name, error))?;
         let found = child
             .dir_metadata()
             .ok()
-            .and_then(|found| authority::identity(&found));
-        if is_hidden(name) || (found.is_some() && found == self.hidden()) {
-            return Err(absent(name));
+            .and_then(|found| authority::file_identity(&found));
+        if is_hidden(name) || (found.is_some() && found == self.hidden_identity()) {
+            return Err(absent_sentence(name));
         }
         Ok(child)
     }
 
     /// Lists a directory; `path` is its resolved path. Every entry that is looked at counts, even
     /// if it is left out.
-    pub(super) fn entries(
+    pub(super) fn list_entries(
         &self,
         dir: &Dir,
         path: &str,
         links: LinkRule,
         work: &mut CallWork<'_>,
-    ) -> Result<Entries, String> {
-        let failed = |error| told(path, AuthorityError::from_io(path, error));
+    ) -> Result<DirectoryEntries, String> {
+        let failed = |error| model_sentence(path, AuthorityError::from_io(path, error));
         let (mut entries, mut incomplete) = (Vec::new(), false);
         for (looked, entry) in dir.entries().map_err(failed)?.enumerate() {
             let entry = entry.map_err(failed)?;
@@ -152,7 +152,7 @@ impl Grant {
                 incomplete = true;
                 break;
             }
-            if !work.look() {
+            if !work.count_entry() {
                 break;
             }
             let Ok(name) = entry.file_name().into_string() else {
@@ -170,21 +170,21 @@ impl Grant {
                 if links == LinkRule::Skip {
                     continue;
                 }
-                if !work.follow() {
+                if !work.count_link() {
                     incomplete = true;
                     continue;
                 }
-                if !self.leads_somewhere(path, &name) {
+                if !self.can_be_opened(path, &name) {
                     continue;
                 }
             }
-            entries.push(Entry {
+            entries.push(DirectoryEntry {
                 name,
-                kind: kind(&metadata),
+                kind: entry_kind(&metadata),
             });
         }
         entries.sort_by(|left, right| left.name.cmp(&right.name));
-        Ok(Entries {
+        Ok(DirectoryEntries {
             entries,
             incomplete,
         })
@@ -199,7 +199,7 @@ impl Grant {
         let found = self
             .root
             .canonicalize(asked)
-            .map_err(|error| told(asked, AuthorityError::from_io(asked, error)))?;
+            .map_err(|error| model_sentence(asked, AuthorityError::from_io(asked, error)))?;
         let mut resolved = String::new();
         for component in found.components() {
             match component {
@@ -209,10 +209,10 @@ impl Grant {
                         resolved.push_str(if resolved.is_empty() { "" } else { "/" });
                         resolved.push_str(name);
                     }
-                    _ => return Err(absent(asked)),
+                    _ => return Err(absent_sentence(asked)),
                 },
                 Component::ParentDir | Component::RootDir | Component::Prefix(_) => {
-                    return Err(absent(asked));
+                    return Err(absent_sentence(asked));
                 }
             }
         }
@@ -220,32 +220,33 @@ impl Grant {
     }
 
     /// Returns true if a link can be opened, and so is listed.
-    fn leads_somewhere(&self, path: &str, name: &str) -> bool {
+    fn can_be_opened(&self, path: &str, name: &str) -> bool {
         let whole = if path.is_empty() {
             name.to_owned()
         } else {
             format!("{path}/{name}")
         };
-        self.open(&whole).is_ok()
+        self.open_path(&whole).is_ok()
     }
 
     fn is_hidden_dir(&self, metadata: &Metadata) -> bool {
         metadata.is_dir()
-            && authority::identity(metadata).is_some_and(|found| Some(found) == self.hidden())
+            && authority::file_identity(metadata)
+                .is_some_and(|found| Some(found) == self.hidden_identity())
     }
 
     /// Returns the identity of `.ai` at the root, for file systems that know it by other names as
     /// well.
-    fn hidden(&self) -> Option<(u64, u64)> {
+    fn hidden_identity(&self) -> Option<(u64, u64)> {
         self.root
-            .metadata(AI)
+            .metadata(AI_DIR)
             .ok()
-            .and_then(|metadata| authority::identity(&metadata))
+            .and_then(|metadata| authority::file_identity(&metadata))
     }
 }
 
 /// Normalizes a path: names joined by `/`, without empty ones and `.`; empty for the root.
-fn checked(path: &str) -> Result<String, String> {
+fn normalize_path(path: &str) -> Result<String, String> {
     let fault = if path.len() > PATH_BYTES_MAX {
         "is too long"
     } else if path.chars().any(char::is_control) {
@@ -288,31 +289,32 @@ fn is_hidden(name: &str) -> bool {
         .filter(|c| !ignored(*c))
         .collect();
     let bare = bare.trim_end_matches(['.', ' ']);
-    bare.eq_ignore_ascii_case(AI) || (cfg!(windows) && bare.to_ascii_lowercase().starts_with("ai~"))
+    bare.eq_ignore_ascii_case(AI_DIR)
+        || (cfg!(windows) && bare.to_ascii_lowercase().starts_with("ai~"))
 }
 
-fn kind(metadata: &Metadata) -> Kind {
+fn entry_kind(metadata: &Metadata) -> EntryKind {
     if metadata.is_symlink() {
-        Kind::Link
+        EntryKind::Link
     } else if metadata.is_dir() {
-        Kind::Directory
+        EntryKind::Directory
     } else if metadata.is_file() && !authority::has_one_name(metadata) {
-        Kind::HardLink
+        EntryKind::HardLink
     } else if metadata.is_file() {
-        Kind::File {
+        EntryKind::File {
             bytes: metadata.len(),
         }
     } else {
-        Kind::Special
+        EntryKind::Special
     }
 }
 
 /// Opens a regular file directly inside `dir`, following no link. `asked` names it in errors.
 pub(super) fn open_file(dir: &Dir, name: &str, asked: &str) -> Result<File, String> {
-    let failed = |error: io::Error| told(asked, AuthorityError::from_io(asked, error));
+    let failed = |error: io::Error| model_sentence(asked, AuthorityError::from_io(asked, error));
     let seen = dir.symlink_metadata(name).map_err(failed)?;
     let replaced = || {
-        told(
+        model_sentence(
             asked,
             AuthorityError::Replaced {
                 place: asked.to_owned(),
@@ -322,23 +324,23 @@ pub(super) fn open_file(dir: &Dir, name: &str, asked: &str) -> Result<File, Stri
     if seen.is_symlink() {
         return Err(replaced());
     }
-    let file =
-        authority::open_own(dir, Path::new(name), asked).map_err(|error| told(asked, error))?;
+    let file = authority::open_without_hard_links(dir, Path::new(name), asked)
+        .map_err(|error| model_sentence(asked, error))?;
     let opened = file.metadata().map_err(failed)?;
-    if authority::identity(&seen) != authority::identity(&opened) {
+    if authority::file_identity(&seen) != authority::file_identity(&opened) {
         return Err(replaced());
     }
     Ok(file)
 }
 
-fn absent(path: &str) -> String {
+fn absent_sentence(path: &str) -> String {
     format!("there is no \"{path}\"; list_files shows what there is")
 }
 
 /// Returns the sentence for the model. It never reveals where a link leads.
-fn told(path: &str, error: AuthorityError) -> String {
+fn model_sentence(path: &str, error: AuthorityError) -> String {
     match error {
-        AuthorityError::Missing { .. } => absent(path),
+        AuthorityError::Missing { .. } => absent_sentence(path),
         AuthorityError::Leaves { .. } => {
             format!("\"{path}\" leads out of the granted directory and cannot be read")
         }

@@ -1,8 +1,8 @@
 //! `list_files`: the entries of a directory, by name.
 
-use super::Stop;
-use super::arguments::Arguments;
-use super::grant::{Entry, Grant, Kind, LinkRule, Place};
+use super::StopFlag;
+use super::arguments::ToolArguments;
+use super::grant::{DirectoryEntry, EntryKind, GrantedDirectory, LinkRule, OpenedPath};
 use super::work::CallWork;
 use crate::tools::CONTENT_BYTES_MAX;
 use cap_std::fs::Dir;
@@ -15,17 +15,21 @@ const DEPTH_MAX: u64 = 8;
 /// Most lines of one listing: as many as a model can use.
 const SHOWN_MAX: usize = 1_000;
 
-pub(super) fn run(grant: &Grant, arguments: &str, stop: &Stop) -> Result<String, String> {
-    let arguments = Arguments::parse(arguments, &["path", "depth"])?;
+pub(super) fn run(
+    grant: &GrantedDirectory,
+    arguments: &str,
+    stop: &StopFlag,
+) -> Result<String, String> {
+    let arguments = ToolArguments::parse(arguments, &["path", "depth"])?;
     let path = arguments.text("path")?.unwrap_or_default();
     let depth = arguments.number("depth", 1..=DEPTH_MAX, 1)?;
-    let (place, resolved) = grant.open(path)?;
-    let Place::Directory(dir) = place else {
+    let (place, resolved) = grant.open_path(path)?;
+    let OpenedPath::Directory(dir) = place else {
         return Err(format!(
             "\"{path}\" is a file; read_file shows what is in it"
         ));
     };
-    let mut listing = Listing {
+    let mut listing = FileListing {
         grant,
         work: CallWork::new(stop, grant.looked_max),
         text: String::new(),
@@ -33,12 +37,12 @@ pub(super) fn run(grant: &Grant, arguments: &str, stop: &Stop) -> Result<String,
         cut: false,
         incomplete: false,
     };
-    listing.directory(&dir, &resolved, depth)?;
+    listing.add_directory(&dir, &resolved, depth)?;
     Ok(listing.finish())
 }
 
-struct Listing<'a> {
-    grant: &'a Grant,
+struct FileListing<'a> {
+    grant: &'a GrantedDirectory,
     work: CallWork<'a>,
     text: String,
     shown: usize,
@@ -46,12 +50,12 @@ struct Listing<'a> {
     incomplete: bool,
 }
 
-impl Listing<'_> {
+impl FileListing<'_> {
     /// Lists a directory. Recurses at most [`DEPTH_MAX`] times.
-    fn directory(&mut self, dir: &Dir, path: &str, depth: u64) -> Result<(), String> {
+    fn add_directory(&mut self, dir: &Dir, path: &str, depth: u64) -> Result<(), String> {
         let found = self
             .grant
-            .entries(dir, path, LinkRule::Follow, &mut self.work)?;
+            .list_entries(dir, path, LinkRule::Follow, &mut self.work)?;
         self.incomplete |= found.incomplete;
         for entry in found.entries {
             if self.cut || self.work.is_stopped() {
@@ -62,27 +66,27 @@ impl Listing<'_> {
             } else {
                 format!("{path}/{}", entry.name)
             };
-            self.line(&whole, &entry);
-            if entry.kind == Kind::Directory && depth > 1 {
+            self.add_line(&whole, &entry);
+            if entry.kind == EntryKind::Directory && depth > 1 {
                 // A directory that may not be read is listed without its content.
                 let inside = self
                     .grant
                     .child_dir(dir, &entry.name)
-                    .and_then(|child| self.directory(&child, &whole, depth - 1));
+                    .and_then(|child| self.add_directory(&child, &whole, depth - 1));
                 self.incomplete |= inside.is_err();
             }
         }
         Ok(())
     }
 
-    fn line(&mut self, path: &str, entry: &Entry) {
+    fn add_line(&mut self, path: &str, entry: &DirectoryEntry) {
         let path = super::printable(path);
         let line = match entry.kind {
-            Kind::Directory => format!("{path}/\n"),
-            Kind::File { bytes } => format!("{path} ({bytes} bytes)\n"),
-            Kind::Link => format!("{path} (link)\n"),
-            Kind::HardLink => format!("{path} (hard link, not to be read)\n"),
-            Kind::Special => format!("{path} (not a regular file)\n"),
+            EntryKind::Directory => format!("{path}/\n"),
+            EntryKind::File { bytes } => format!("{path} ({bytes} bytes)\n"),
+            EntryKind::Link => format!("{path} (link)\n"),
+            EntryKind::HardLink => format!("{path} (hard link, not to be read)\n"),
+            EntryKind::Special => format!("{path} (not a regular file)\n"),
         };
         if self.shown == SHOWN_MAX || self.text.len() + line.len() > CONTENT_BYTES_MAX {
             self.cut = true;

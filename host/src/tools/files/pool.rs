@@ -27,11 +27,11 @@ struct PoolState {
     changed: Condvar,
 }
 
-type Job = Box<dyn FnOnce() + Send>;
+type FileJob = Box<dyn FnOnce() + Send>;
 
 #[derive(Default)]
 struct JobQueue {
-    jobs: VecDeque<Job>,
+    jobs: VecDeque<FileJob>,
     threads: usize,
     /// Number of threads that wait for a job.
     idle: usize,
@@ -57,7 +57,7 @@ impl FilePool {
     ///
     /// # Errors
     /// If there is no thread and none can be started.
-    pub(super) fn submit(&self, job: Job) -> io::Result<()> {
+    pub(super) fn submit(&self, job: FileJob) -> io::Result<()> {
         let mut queue = self.0.lock();
         queue.jobs.push_back(job);
         if queue.jobs.len() <= queue.idle || queue.threads == CALLS_MAX {
@@ -66,7 +66,7 @@ impl FilePool {
         }
         let state = Arc::clone(&self.0);
         let thread = std::thread::Builder::new().name("threadkeep-files".to_owned());
-        match thread.spawn(move || state.work()) {
+        match thread.spawn(move || state.run_jobs()) {
             Ok(_) => queue.threads += 1,
             Err(error) if queue.threads == 0 => {
                 queue.jobs.pop_back();
@@ -85,7 +85,7 @@ impl PoolState {
     }
 
     /// Runs jobs on this thread until none has come for a while.
-    fn work(&self) {
+    fn run_jobs(&self) {
         while let Some(job) = self.next_job() {
             // A panic drops the job's sender, so the caller sees that there is no answer.
             let _ = catch_unwind(AssertUnwindSafe(job));
@@ -93,7 +93,7 @@ impl PoolState {
     }
 
     /// Waits for the next job; `None` ends the thread.
-    fn next_job(&self) -> Option<Job> {
+    fn next_job(&self) -> Option<FileJob> {
         let mut queue = self.lock();
         if queue.jobs.is_empty() {
             queue.idle += 1;

@@ -1,8 +1,8 @@
 //! `read_file`: some lines of a text file, without reading the rest.
 
-use super::Stop;
-use super::arguments::Arguments;
-use super::grant::{Grant, Place};
+use super::StopFlag;
+use super::arguments::ToolArguments;
+use super::grant::{GrantedDirectory, OpenedPath};
 use crate::tools::CONTENT_BYTES_MAX;
 use std::io::{self, BufRead, BufReader, Read};
 
@@ -21,14 +21,18 @@ pub(super) const SKIPPED_BYTES_MAX: u64 = 128 << 20;
 /// Bytes at the start in which a NUL marks a file that is not text.
 const BINARY_BYTES: usize = 8 << 10;
 
-pub(super) fn run(grant: &Grant, arguments: &str, stop: &Stop) -> Result<String, String> {
-    let arguments = Arguments::parse(arguments, &["path", "offset", "limit"])?;
-    let path = arguments.needed_text("path")?;
+pub(super) fn run(
+    grant: &GrantedDirectory,
+    arguments: &str,
+    stop: &StopFlag,
+) -> Result<String, String> {
+    let arguments = ToolArguments::parse(arguments, &["path", "offset", "limit"])?;
+    let path = arguments.required_text("path")?;
     let offset = arguments.number("offset", 1..=u64::from(u32::MAX), 1)?;
     let limit = arguments.number("limit", 1..=LINES_MAX, LINES_DEFAULT)?;
-    let (file, metadata) = match grant.open(path)?.0 {
-        Place::File(file, metadata) => (file, metadata),
-        Place::Directory(_) => {
+    let (file, metadata) = match grant.open_path(path)?.0 {
+        OpenedPath::File(file, metadata) => (file, metadata),
+        OpenedPath::Directory(_) => {
             return Err(format!(
                 "\"{path}\" is a directory; list_files shows what is in it"
             ));
@@ -42,23 +46,23 @@ pub(super) fn run(grant: &Grant, arguments: &str, stop: &Stop) -> Result<String,
             metadata.len()
         ));
     }
-    let Some(before) = skip(&mut reader, offset - 1, stop).map_err(unreadable)? else {
+    let Some(before) = skip_lines(&mut reader, offset - 1, stop).map_err(unreadable)? else {
         return Err(format!(
             "line {offset} of \"{path}\" is too far into the file; search_files finds text in it"
         ));
     };
-    let chunk = collect(&mut reader, limit).map_err(unreadable)?;
+    let chunk = collect_lines(&mut reader, limit).map_err(unreadable)?;
     if chunk.lines == 0 && offset > 1 {
         return Err(format!(
             "\"{path}\" has {before} lines; offset must be at most that"
         ));
     }
-    Ok(shown(chunk, offset, metadata.len()))
+    Ok(format_chunk(chunk, offset, metadata.len()))
 }
 
 /// Skips `lines` lines, or to the end; returns the number of lines skipped, or `None` if it takes
 /// too long.
-fn skip(reader: &mut impl BufRead, lines: u64, stop: &Stop) -> io::Result<Option<u64>> {
+fn skip_lines(reader: &mut impl BufRead, lines: u64, stop: &StopFlag) -> io::Result<Option<u64>> {
     let (mut passed, mut bytes, mut open) = (0, 0, false);
     while passed < lines {
         let buffer = reader.fill_buf()?;
@@ -82,7 +86,7 @@ fn skip(reader: &mut impl BufRead, lines: u64, stop: &Stop) -> io::Result<Option
 }
 
 /// Lines as they are in the file.
-struct Chunk {
+struct LineChunk {
     bytes: Vec<u8>,
     lines: u64,
     /// True if the last line is cut.
@@ -91,8 +95,8 @@ struct Chunk {
     more: bool,
 }
 
-fn collect(reader: &mut impl BufRead, limit: u64) -> io::Result<Chunk> {
-    let mut chunk = Chunk {
+fn collect_lines(reader: &mut impl BufRead, limit: u64) -> io::Result<LineChunk> {
+    let mut chunk = LineChunk {
         bytes: Vec::new(),
         lines: 0,
         torn: false,
@@ -126,9 +130,9 @@ fn collect(reader: &mut impl BufRead, limit: u64) -> io::Result<Chunk> {
 }
 
 /// Returns the lines, with notes about what is missing or changed.
-fn shown(chunk: Chunk, offset: u64, file_bytes: u64) -> String {
+fn format_chunk(chunk: LineChunk, offset: u64, file_bytes: u64) -> String {
     let mut notes = Vec::new();
-    let Chunk {
+    let LineChunk {
         bytes,
         mut lines,
         torn,

@@ -1,8 +1,8 @@
 //! `search_files`: lines that contain a text or match a regular expression.
 
-use super::Stop;
-use super::arguments::Arguments;
-use super::grant::{self, Grant, Kind, LinkRule, Place};
+use super::StopFlag;
+use super::arguments::ToolArguments;
+use super::grant::{self, EntryKind, GrantedDirectory, LinkRule, OpenedPath};
 use super::work::CallWork;
 use crate::tools::CONTENT_BYTES_MAX;
 use cap_std::fs::{Dir, File};
@@ -44,27 +44,34 @@ const LINE_BYTES_MAX: usize = 300;
 /// Bytes at the start in which a NUL marks a file that is not text.
 const BINARY_BYTES: usize = 8 << 10;
 
-pub(super) fn run(grant: &Grant, arguments: &str, stop: &Stop) -> Result<String, String> {
-    let arguments = Arguments::parse(arguments, &["pattern", "regex", "path", "max"])?;
-    let pattern = Pattern::new(arguments.needed_text("pattern")?, arguments.flag("regex")?)?;
+pub(super) fn run(
+    grant: &GrantedDirectory,
+    arguments: &str,
+    stop: &StopFlag,
+) -> Result<String, String> {
+    let arguments = ToolArguments::parse(arguments, &["pattern", "regex", "path", "max"])?;
+    let pattern = SearchPattern::new(
+        arguments.required_text("pattern")?,
+        arguments.flag("regex")?,
+    )?;
     let path = arguments.text("path")?.unwrap_or_default();
     let max = arguments.number("max", 1..=HITS_MAX, HITS_DEFAULT)?;
-    let mut search = Search::new(grant, stop, pattern, max);
-    let (place, resolved) = grant.open(path)?;
+    let mut search = FileSearch::new(grant, stop, pattern, max);
+    let (place, resolved) = grant.open_path(path)?;
     match place {
-        Place::Directory(dir) => search.directory(&dir, &resolved, 0)?,
-        Place::File(file, _) => search.file(file, &resolved),
+        OpenedPath::Directory(dir) => search.search_directory(&dir, &resolved, 0)?,
+        OpenedPath::File(file, _) => search.search_file(file, &resolved),
     }
     Ok(search.finish())
 }
 
 /// The pattern of a search.
-enum Pattern {
+enum SearchPattern {
     Text(String),
     Regex(Regex),
 }
 
-impl Pattern {
+impl SearchPattern {
     fn new(pattern: &str, regex: bool) -> Result<Self, String> {
         if pattern.len() > PATTERN_BYTES_MAX {
             return Err(format!(
@@ -89,11 +96,11 @@ impl Pattern {
     }
 
     /// Returns the first match in a line; `None` also if the call is to stop.
-    fn find(&self, line: &str, stop: &Stop) -> Option<Range<usize>> {
+    fn find(&self, line: &str, stop: &StopFlag) -> Option<Range<usize>> {
         match self {
             Self::Text(text) => line.find(text.as_str()).map(|at| at..at + text.len()),
             Self::Regex(regex) => {
-                let mut pieces = pieces(line).take_while(|_| !stop.is_set());
+                let mut pieces = line_pieces(line).take_while(|_| !stop.is_set());
                 pieces.find_map(|piece| {
                     let found = regex.find(&line[piece.clone()])?;
                     Some(piece.start + found.start()..piece.start + found.end())
@@ -104,7 +111,7 @@ impl Pattern {
 }
 
 /// Returns the pieces of a line: the whole line, if it is no longer than one piece.
-fn pieces(line: &str) -> impl Iterator<Item = Range<usize>> {
+fn line_pieces(line: &str) -> impl Iterator<Item = Range<usize>> {
     let mut next = Some(0);
     std::iter::from_fn(move || {
         let start = next?;
@@ -114,11 +121,11 @@ fn pieces(line: &str) -> impl Iterator<Item = Range<usize>> {
     })
 }
 
-struct Search<'a> {
-    grant: &'a Grant,
-    stop: &'a Stop,
+struct FileSearch<'a> {
+    grant: &'a GrantedDirectory,
+    stop: &'a StopFlag,
     work: CallWork<'a>,
-    pattern: Pattern,
+    pattern: SearchPattern,
     max: u64,
     text: String,
     hits: u64,
@@ -130,8 +137,13 @@ struct Search<'a> {
     unreadable: usize,
 }
 
-impl<'a> Search<'a> {
-    fn new(grant: &'a Grant, stop: &'a Stop, pattern: Pattern, max: u64) -> Self {
+impl<'a> FileSearch<'a> {
+    fn new(
+        grant: &'a GrantedDirectory,
+        stop: &'a StopFlag,
+        pattern: SearchPattern,
+        max: u64,
+    ) -> Self {
         Self {
             grant,
             stop,
@@ -150,10 +162,10 @@ impl<'a> Search<'a> {
 
     /// Searches a directory. Recurses at most [`DEPTH_MAX`] times. Links are not followed, so
     /// nothing is searched twice.
-    fn directory(&mut self, dir: &Dir, path: &str, depth: usize) -> Result<(), String> {
+    fn search_directory(&mut self, dir: &Dir, path: &str, depth: usize) -> Result<(), String> {
         let found = self
             .grant
-            .entries(dir, path, LinkRule::Skip, &mut self.work)?;
+            .list_entries(dir, path, LinkRule::Skip, &mut self.work)?;
         self.unreadable += usize::from(found.incomplete);
         for entry in found.entries {
             if self.cut.is_some() || self.stop.is_set() {
@@ -165,19 +177,20 @@ impl<'a> Search<'a> {
                 format!("{path}/{}", entry.name)
             };
             match entry.kind {
-                Kind::Directory if depth + 1 < DEPTH_MAX => {
+                EntryKind::Directory if depth + 1 < DEPTH_MAX => {
                     let child = self.grant.child_dir(dir, &entry.name);
-                    let inside = child.and_then(|child| self.directory(&child, &whole, depth + 1));
+                    let inside =
+                        child.and_then(|child| self.search_directory(&child, &whole, depth + 1));
                     self.unreadable += usize::from(inside.is_err());
                 }
-                Kind::Directory => self.unreadable += 1,
-                Kind::File { bytes } if bytes > FILE_BYTES_MAX => self.too_large += 1,
-                Kind::File { .. } => match grant::open_file(dir, &entry.name, &whole) {
-                    Ok(file) => self.file(file, &whole),
+                EntryKind::Directory => self.unreadable += 1,
+                EntryKind::File { bytes } if bytes > FILE_BYTES_MAX => self.too_large += 1,
+                EntryKind::File { .. } => match grant::open_file(dir, &entry.name, &whole) {
+                    Ok(file) => self.search_file(file, &whole),
                     Err(_) => self.unreadable += 1,
                 },
-                Kind::HardLink => self.hard_links += 1,
-                Kind::Link | Kind::Special => {}
+                EntryKind::HardLink => self.hard_links += 1,
+                EntryKind::Link | EntryKind::Special => {}
             }
         }
         if self.work.is_spent() {
@@ -186,7 +199,7 @@ impl<'a> Search<'a> {
         Ok(())
     }
 
-    fn file(&mut self, file: File, path: &str) {
+    fn search_file(&mut self, file: File, path: &str) {
         if self.read >= TOTAL_BYTES_MAX {
             self.cut = Some("too much to read");
             return;
@@ -212,7 +225,7 @@ impl<'a> Search<'a> {
             let line = String::from_utf8_lossy(line);
             let line = line.strip_suffix('\r').unwrap_or(&line);
             if let Some(found) = self.pattern.find(line, self.stop) {
-                self.hit(path, number + 1, line, found);
+                self.add_hit(path, number + 1, line, found);
             }
             if self.cut.is_some() || self.stop.is_set() {
                 return;
@@ -220,11 +233,11 @@ impl<'a> Search<'a> {
         }
     }
 
-    fn hit(&mut self, path: &str, number: usize, line: &str, found: Range<usize>) {
+    fn add_hit(&mut self, path: &str, number: usize, line: &str, found: Range<usize>) {
         let line = format!(
             "{}:{number}: {}\n",
             super::printable(path),
-            around(line, found)
+            excerpt_around(line, found)
         );
         if self.hits == self.max {
             self.cut = Some("more lines match");
@@ -268,7 +281,7 @@ impl<'a> Search<'a> {
 }
 
 /// Returns a line, or the part of it around the match.
-fn around(line: &str, found: Range<usize>) -> String {
+fn excerpt_around(line: &str, found: Range<usize>) -> String {
     if line.len() <= LINE_BYTES_MAX {
         return line.to_owned();
     }
@@ -286,19 +299,19 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::AtomicBool;
 
-    fn stop(set: bool) -> Stop {
-        Stop(Arc::new(AtomicBool::new(set)))
+    fn stop(set: bool) -> StopFlag {
+        StopFlag(Arc::new(AtomicBool::new(set)))
     }
 
     #[test]
     fn long_lines_are_matched_in_pieces_that_overlap() {
         let line = format!("{}needle{}", "ä".repeat(40_000), "b".repeat(100_000));
-        let pattern = Pattern::new("n[e]+dle", true).unwrap();
+        let pattern = SearchPattern::new("n[e]+dle", true).unwrap();
         assert_eq!(pattern.find(&line, &stop(false)), Some(80_000..80_006));
         for short in ["", "needle"] {
-            assert_eq!(pieces(short).collect::<Vec<_>>(), vec![0..short.len()]);
+            assert_eq!(line_pieces(short).collect::<Vec<_>>(), vec![0..short.len()]);
         }
-        let pieces: Vec<_> = pieces(&line).collect();
+        let pieces: Vec<_> = line_pieces(&line).collect();
         assert!(pieces.iter().all(|piece| piece.len() <= PIECE_BYTES_MAX));
         assert!(pieces.windows(2).all(|pair| pair[1].start < pair[0].end));
         assert_eq!(pieces.last().map(|piece| piece.end), Some(line.len()));
@@ -309,12 +322,12 @@ mod tests {
     #[test]
     fn a_search_that_is_given_up_stops_inside_a_line() {
         let line = format!("{}b", "a".repeat(1 << 20));
-        let pattern = Pattern::new("(a{1,20}){1,20}b", true).unwrap();
+        let pattern = SearchPattern::new("(a{1,20}){1,20}b", true).unwrap();
         assert_eq!(pattern.find(&line, &stop(true)), None);
     }
 
     #[test]
     fn expressions_that_grow_are_refused() {
-        assert!(Pattern::new("(a{1,90}){1,90}b", true).is_err());
+        assert!(SearchPattern::new("(a{1,90}){1,90}b", true).is_err());
     }
 }

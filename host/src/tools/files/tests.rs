@@ -45,9 +45,9 @@ fn call_text(tools: &FilesTools, name: &str, arguments: &str) -> ToolResult {
 }
 
 /// Columns: tool, arguments as JSON, true if it fails, part of the result.
-type Case<'a> = (&'a str, &'a str, bool, &'a str);
+type ToolCase<'a> = (&'a str, &'a str, bool, &'a str);
 
-fn check(tools: &FilesTools, cases: &[Case<'_>]) {
+fn check(tools: &FilesTools, cases: &[ToolCase<'_>]) {
     for (name, arguments, failed, word) in cases {
         let result = call_text(tools, name, arguments);
         let right = result.failed == *failed && result.content.contains(word);
@@ -73,7 +73,7 @@ fn check_path(tools: &FilesTools, path: &str, word: &str) {
     );
 }
 
-fn exactly(tools: &FilesTools, name: &str, arguments: serde_json::Value, expected: &str) {
+fn check_exact(tools: &FilesTools, name: &str, arguments: serde_json::Value, expected: &str) {
     let result = call(tools, name, arguments.clone());
     assert_eq!(result, ToolResult::ok(expected), "{name} {arguments}");
 }
@@ -291,7 +291,7 @@ fn what_the_catalog_says() {
 
 #[test]
 fn a_dropped_call_is_told_to_stop() {
-    let stop = Stop::default();
+    let stop = StopFlag::default();
     drop(StopOnDrop(stop.clone()));
     let (_temp, tools) = grant(&[("a", b"x\n")]);
     let found = search::run(&tools.grant, r#"{"pattern":"x"}"#, &stop).expect("an answer");
@@ -299,5 +299,5 @@ fn a_dropped_call_is_told_to_stop() {
     // No entry is looked at.
     let listed = list::run(&tools.grant, "{}", &stop).expect("an answer");
     assert_eq!(listed, "[the directory is empty]");
-    assert!(cut("é".repeat(RESULT_BYTES_MAX)).len() <= RESULT_BYTES_MAX);
+    assert!(bound_result("é".repeat(RESULT_BYTES_MAX)).len() <= RESULT_BYTES_MAX);
 }

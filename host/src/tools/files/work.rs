@@ -3,7 +3,7 @@
 //! Every entry that costs a disk access counts, even if it is then left out: a directory of broken
 //! links is as much work as one of files.
 
-use super::Stop;
+use super::StopFlag;
 
 /// Most directory entries that one call looks at, in all directories together: some seconds of
 /// work.
@@ -16,7 +16,7 @@ pub(super) const FOLLOWED_MAX: usize = 1_000;
 /// The work of a call so far.
 #[derive(Debug)]
 pub(super) struct CallWork<'a> {
-    stop: &'a Stop,
+    stop: &'a StopFlag,
     looked: usize,
     looked_max: usize,
     followed: usize,
@@ -26,7 +26,7 @@ pub(super) struct CallWork<'a> {
 
 impl<'a> CallWork<'a> {
     /// Makes the count of a call that has not begun.
-    pub(super) fn new(stop: &'a Stop, looked_max: usize) -> Self {
+    pub(super) fn new(stop: &'a StopFlag, looked_max: usize) -> Self {
         Self {
             stop,
             looked: 0,
@@ -37,14 +37,14 @@ impl<'a> CallWork<'a> {
     }
 
     /// Counts an entry of a directory. Returns false if the bound is reached or the call is to end.
-    pub(super) fn look(&mut self) -> bool {
+    pub(super) fn count_entry(&mut self) -> bool {
         self.looked += 1;
         self.spent |= self.looked > self.looked_max;
         !self.spent && !self.stop.is_set()
     }
 
     /// Counts a link that is to be followed. Returns false if the bound is reached.
-    pub(super) fn follow(&mut self) -> bool {
+    pub(super) fn count_link(&mut self) -> bool {
         self.followed += 1;
         self.followed <= FOLLOWED_MAX
     }

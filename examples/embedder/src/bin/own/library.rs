@@ -2,15 +2,15 @@
 //! says what each kind holds.
 
 use serde_json::json;
-use threadkeep::library::{Library, LibraryError, tool_document};
+use threadkeep::library::{LibraryError, TenantLibrary, tool_document};
 use threadkeep::tools::ToolEntry;
 
-pub struct Shelf {
+pub struct JsonLibrary {
     /// The entries of the tools.
     pub catalog: Vec<ToolEntry>,
 }
 
-impl Library for Shelf {
+impl TenantLibrary for JsonLibrary {
     fn get(&self, kind: &str, name: &str) -> Result<Vec<String>, LibraryError> {
         // An empty name asks for the list of names.
         Ok(match (kind, name) {

@@ -7,31 +7,36 @@ mod tools;
 
 use std::error::Error;
 use std::sync::Arc;
-use threadkeep::component::Context;
-use threadkeep::driver::{Driver, Sink, Stop, fresh_nonce};
+use threadkeep::component::TenantContext;
+use threadkeep::driver::{Driver, EventSink, StopReceiver, fresh_nonce};
 use threadkeep::engine::Engine;
-use threadkeep::limits::Limits;
+use threadkeep::limits::EngineLimits;
 use threadkeep::models::{OneProvider, user_message};
 use threadkeep::tenant::Tenant;
-use threadkeep::tools::Tools;
+use threadkeep::tools::ToolSet;
 use threadkeep::wit::registry::Draft;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let tools = Arc::new(tools::Desk);
-    let library = library::Shelf {
+    let tools = Arc::new(tools::DeskTools);
+    let library = library::JsonLibrary {
         catalog: tools.catalog(),
     };
-    let context = Context::new(Arc::new(store::MapStore::default()), Arc::new(library));
-    let tenant = Tenant::new(Engine::new(Limits::strict(), None)?, context);
+    let context = TenantContext::new(Arc::new(store::MapStore::default()), Arc::new(library));
+    let tenant = Tenant::new(Engine::new(EngineLimits::strict(), None)?, context);
 
-    let models = Arc::new(OneProvider::new(Arc::new(model::Clerk)));
+    let models = Arc::new(OneProvider::new(Arc::new(model::ClerkModel)));
     let driver = Driver::new(tenant.clone(), models, tools, &fresh_nonce()?);
 
-    let thread = tenant.create(Draft::of("answer")).await?;
+    let thread = tenant.create(Draft::for_directive("answer")).await?;
     let question = user_message("When are you open?");
     let ended = driver
-        .run(&thread.id, Some(question), &Sink::none(), &Stop::never())
+        .run(
+            &thread.id,
+            Some(question),
+            &EventSink::none(),
+            &StopReceiver::never(),
+        )
         .await?;
     println!("{}: {}", ended.status, ended.result.unwrap_or_default());
 

@@ -2,17 +2,18 @@
 
 use serde_json::Value;
 use threadkeep::models::{
-    Block, BoxFuture, Completion, Delta, Failure, FailureKind, Llm, OnDelta, Request, Usage,
+    BoxFuture, CompletionRequest, FailureKind, ModelCompletion, ModelFailure, ModelProvider,
+    OnDelta, ReplyBlock, ReplyDelta, Usage,
 };
 
-pub struct Clerk;
+pub struct ClerkModel;
 
-impl Llm for Clerk {
+impl ModelProvider for ClerkModel {
     fn complete<'a>(
         &'a self,
-        request: &'a Request,
+        request: &'a CompletionRequest,
         on_delta: OnDelta<'a>,
-    ) -> BoxFuture<'a, Result<Completion, Failure>> {
+    ) -> BoxFuture<'a, Result<ModelCompletion, ModelFailure>> {
         // A real adapter sends `request` over its wire here, once, and never retries by itself: the
         // runner does.
         Box::pin(async move {
@@ -22,28 +23,30 @@ impl Llm for Clerk {
                 .map(|text| serde_json::from_str::<Value>(text));
             let Some(Ok(last)) = last else {
                 let message = "a request without a message".to_owned();
-                return Err(Failure::new(FailureKind::Permanent, "no_message", message).not_sent());
+                return Err(
+                    ModelFailure::new(FailureKind::Permanent, "no_message", message).not_sent(),
+                );
             };
             let block = match last["role"].as_str() {
                 Some("tool") => {
                     let found = last["content"][0]["text"].as_str().unwrap_or("nothing");
                     let text = format!("The desk says: {found}");
-                    on_delta(Delta::Text(text.clone()));
-                    Block::Text { text }
+                    on_delta(ReplyDelta::Text(text.clone()));
+                    ReplyBlock::Text { text }
                 }
-                _ => Block::ToolUse {
+                _ => ReplyBlock::ToolUse {
                     id: "1".to_owned(),
                     name: "look_up".to_owned(),
                     arguments: r#"{"word": "hours"}"#.to_owned(),
                     raw: None,
                 },
             };
-            let finish = if matches!(block, Block::Text { .. }) {
+            let finish = if matches!(block, ReplyBlock::Text { .. }) {
                 "stop"
             } else {
                 "tool_use"
             };
-            Ok(Completion {
+            Ok(ModelCompletion {
                 blocks: vec![block],
                 finish: finish.to_owned(),
                 // Without it the call is charged by an estimate from the text of request and reply.

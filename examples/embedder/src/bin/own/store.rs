@@ -8,33 +8,34 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use threadkeep::storage::{
-    Answer, Expect, Item, Key, Line, Op, Outcome, PAGE_BYTES_MAX, Page, Storage, StorageError,
-    check_commit, check_get, check_log, check_scan,
+    BoundedRecords, CommitOp, CommitOutcome, LogEntry, PAGE_BYTES_MAX, RecordExpectation,
+    RecordKey, RecordPage, StorageBackend, StorageError, StoredRecord, check_commit, check_get,
+    check_log, check_scan,
 };
 
 /// Records by collection and name, logs by kind and partition.
 #[derive(Default)]
 pub struct MapStore {
-    kept: Mutex<Kept>,
+    kept: Mutex<MapData>,
 }
 
 #[derive(Clone, Default)]
-struct Kept {
+struct MapData {
     records: BTreeMap<(String, String), (u64, String)>,
     logs: BTreeMap<(String, String), BTreeMap<u64, String>>,
 }
 
 impl MapStore {
-    fn lock(&self) -> MutexGuard<'_, Kept> {
+    fn lock(&self) -> MutexGuard<'_, MapData> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Storage for MapStore {
-    fn get(&self, keys: &[Key]) -> Result<Vec<Item>, StorageError> {
+impl StorageBackend for MapStore {
+    fn get(&self, keys: &[RecordKey]) -> Result<Vec<StoredRecord>, StorageError> {
         check_get(keys)?;
         let kept = self.lock();
-        let mut answer = Answer::new();
+        let mut answer = BoundedRecords::new();
         for item in keys.iter().filter_map(|key| kept.item(key)) {
             answer.push(item)?;
         }
@@ -48,7 +49,7 @@ impl Storage for MapStore {
         end: &str,
         limit: u32,
         reverse: bool,
-    ) -> Result<Page, StorageError> {
+    ) -> Result<RecordPage, StorageError> {
         check_scan(collection, start, end, limit)?;
         let kept = self.lock();
         let from = (collection.to_owned(), start.to_owned());
@@ -59,8 +60,8 @@ impl Storage for MapStore {
             .take_while(|((of, name), _)| {
                 of == collection && (end.is_empty() || name.as_str() < end)
             })
-            .map(|((_, name), _)| Key::new(collection, name));
-        let names: Vec<Key> = match reverse {
+            .map(|((_, name), _)| RecordKey::new(collection, name));
+        let names: Vec<RecordKey> = match reverse {
             true => names.collect::<Vec<_>>().into_iter().rev().collect(),
             false => names.collect(),
         };
@@ -74,7 +75,7 @@ impl Storage for MapStore {
         start: u64,
         limit: u32,
         reverse: bool,
-    ) -> Result<Vec<Line>, StorageError> {
+    ) -> Result<Vec<LogEntry>, StorageError> {
         check_log(log, partition, limit)?;
         let kept = self.lock();
         let Some(entries) = kept.logs.get(&(log.to_owned(), partition.to_owned())) else {
@@ -82,32 +83,32 @@ impl Storage for MapStore {
         };
         let last = if start == 0 { u64::MAX } else { start };
         Ok(match reverse {
-            true => lines(entries.range(..=last).rev(), limit),
-            false => lines(entries.range(start..), limit),
+            true => collect_lines(entries.range(..=last).rev(), limit),
+            false => collect_lines(entries.range(start..), limit),
         })
     }
 
-    fn commit(&self, ops: &[Op], _closing: bool) -> Result<Outcome, StorageError> {
+    fn commit(&self, ops: &[CommitOp], _closing: bool) -> Result<CommitOutcome, StorageError> {
         check_commit(ops)?;
         let mut kept = self.lock();
         if let Some(found) = kept.conflict(ops) {
-            return Ok(Outcome::Conflict(found));
+            return Ok(CommitOutcome::Conflict(found));
         }
         // On a copy, so that an append that does not fit leaves nothing behind. A real store has
         // transactions.
         let mut after = kept.clone();
         ops.iter().try_for_each(|op| after.apply(op))?;
         *kept = after;
-        Ok(Outcome::Committed)
+        Ok(CommitOutcome::Committed)
     }
 }
 
-impl Kept {
-    fn item(&self, key: &Key) -> Option<Item> {
+impl MapData {
+    fn item(&self, key: &RecordKey) -> Option<StoredRecord> {
         let (version, value) = self
             .records
             .get(&(key.collection.clone(), key.name.clone()))?;
-        Some(Item {
+        Some(StoredRecord {
             key: key.clone(),
             version: *version,
             value: value.clone(),
@@ -116,8 +117,8 @@ impl Kept {
 
     /// Builds a page, which ends at its limit and before its largest size; its cursor is the start
     /// of the next page.
-    fn page(&self, keys: &[Key], limit: u32, reverse: bool) -> Page {
-        let mut page = Page::default();
+    fn page(&self, keys: &[RecordKey], limit: u32, reverse: bool) -> RecordPage {
+        let mut page = RecordPage::default();
         let mut bytes = 0;
         for (at, item) in keys.iter().filter_map(|key| self.item(key)).enumerate() {
             bytes += item.value.len();
@@ -132,19 +133,19 @@ impl Kept {
     }
 
     /// Returns the records that conditions name, if one of the conditions does not hold.
-    fn conflict(&self, ops: &[Op]) -> Option<Vec<Item>> {
-        let mut found = Answer::new();
+    fn conflict(&self, ops: &[CommitOp]) -> Option<Vec<StoredRecord>> {
+        let mut found = BoundedRecords::new();
         let mut refused = false;
         for op in ops {
-            let (Op::Check { key, expect } | Op::Put { key, expect, .. }) = op else {
+            let (CommitOp::Check { key, expect } | CommitOp::Put { key, expect, .. }) = op else {
                 continue;
             };
             let item = self.item(key);
             let version = item.as_ref().map(|item| item.version);
             refused |= match expect {
-                Expect::Any => continue,
-                Expect::Absent => version.is_some(),
-                Expect::Version(wanted) => version != Some(*wanted),
+                RecordExpectation::Any => continue,
+                RecordExpectation::Absent => version.is_some(),
+                RecordExpectation::Version(wanted) => version != Some(*wanted),
             };
             item.into_iter()
                 .for_each(|item| found.push_if_it_fits(item));
@@ -152,19 +153,19 @@ impl Kept {
         refused.then(|| found.into_items())
     }
 
-    fn apply(&mut self, op: &Op) -> Result<(), StorageError> {
+    fn apply(&mut self, op: &CommitOp) -> Result<(), StorageError> {
         match op {
-            Op::Check { .. } => {}
-            Op::Put { key, value, .. } => {
+            CommitOp::Check { .. } => {}
+            CommitOp::Put { key, value, .. } => {
                 let name = (key.collection.clone(), key.name.clone());
                 let version = self.records.get(&name).map_or(0, |(version, _)| *version);
                 self.records.insert(name, (version + 1, value.clone()));
             }
-            Op::Delete { key } => {
+            CommitOp::Delete { key } => {
                 self.records
                     .remove(&(key.collection.clone(), key.name.clone()));
             }
-            Op::Append {
+            CommitOp::Append {
                 log,
                 partition,
                 at,
@@ -184,7 +185,7 @@ impl Kept {
                 }
                 entries.insert(*at, value.clone());
             }
-            Op::Trim {
+            CommitOp::Trim {
                 log,
                 partition,
                 below,
@@ -202,14 +203,17 @@ impl Kept {
     }
 }
 
-fn lines<'a>(entries: impl Iterator<Item = (&'a u64, &'a String)>, limit: u32) -> Vec<Line> {
+fn collect_lines<'a>(
+    entries: impl Iterator<Item = (&'a u64, &'a String)>,
+    limit: u32,
+) -> Vec<LogEntry> {
     let mut bytes = 0;
     let fits = |(at, (_, value)): &(usize, (&u64, &String))| {
         bytes += value.len();
         *at == 0 || bytes <= PAGE_BYTES_MAX
     };
     let some = entries.take(limit as usize).enumerate().take_while(fits);
-    some.map(|(_, (position, value))| Line {
+    some.map(|(_, (position, value))| LogEntry {
         position: *position,
         value: value.clone(),
     })

@@ -3,11 +3,11 @@
 use serde_json::Value;
 use std::time::Duration;
 use threadkeep::models::BoxFuture;
-use threadkeep::tools::{ToolEntry, ToolResult, Tools};
+use threadkeep::tools::{ToolEntry, ToolResult, ToolSet};
 
-pub struct Desk;
+pub struct DeskTools;
 
-impl Tools for Desk {
+impl ToolSet for DeskTools {
     fn catalog(&self) -> Vec<ToolEntry> {
         vec![ToolEntry {
             name: "look_up".to_owned(),
@@ -27,10 +27,10 @@ impl Tools for Desk {
             match (name, arguments["word"].as_str()) {
                 ("look_up", Some("hours")) => ToolResult::ok("open from nine to five"),
                 ("look_up", Some(word)) => {
-                    ToolResult::failed(format!("the desk knows no {word}: ask for hours"))
+                    ToolResult::failure(format!("the desk knows no {word}: ask for hours"))
                 }
-                ("look_up", None) => ToolResult::failed("word is missing: say what to look up"),
-                _ => ToolResult::failed(format!("there is no tool {name}")),
+                ("look_up", None) => ToolResult::failure("word is missing: say what to look up"),
+                _ => ToolResult::failure(format!("there is no tool {name}")),
             }
         })
     }

@@ -12,12 +12,12 @@ use std::error::Error;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-use threadkeep::authority::{private_dir_ambient, read_ambient};
-use threadkeep::driver::{StopLevel, stopper};
+use threadkeep::authority::{open_private_dir_ambient, read_ambient};
+use threadkeep::driver::{StopLevel, stop_channel};
 use threadkeep::engine::{CodeCache, Engine};
-use threadkeep::limits::Limits;
+use threadkeep::limits::EngineLimits;
 use threadkeep::policy::{Policy, TEXT_BYTES_MAX};
-use threadkeep::storage::sqlite::{Stores, StoresOptions};
+use threadkeep::storage::sqlite::{StorePool, StorePoolOptions};
 use tokio::net::TcpListener;
 
 /// Longest time for runs to record that they were stopped.
@@ -33,11 +33,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
     };
     let policy = String::from_utf8(read_ambient(Path::new(&file), TEXT_BYTES_MAX)?)?;
     let policy = Policy::parse(&policy, &file)?;
-    let cache = CodeCache::new(private_dir_ambient(Path::new(&cache))?);
-    let engine = Engine::new(Limits::strict(), Some(&cache))?;
-    let (stopper, stop) = stopper();
-    let stores = Stores::new(StoresOptions::service());
-    let house = tenants::House {
+    let cache = CodeCache::new(open_private_dir_ambient(Path::new(&cache))?);
+    let engine = Engine::new(EngineLimits::strict(), Some(&cache))?;
+    let (stopper, stop) = stop_channel();
+    let stores = StorePool::new(StorePoolOptions::service());
+    let house = tenants::ServiceParts {
         engine,
         policy,
         stores: stores.clone(),
@@ -49,7 +49,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
     // and does not affect the others.
     for (name, tenant) in &*tenants {
         let ready = match tenant {
-            Ok(tenant) => tenant.ready().await.map_err(|error| error.to_string()),
+            Ok(tenant) => tenant
+                .ensure_recovered()
+                .await
+                .map_err(|error| error.to_string()),
             Err(error) => Err(error.clone()),
         };
         if let Err(error) = ready {
@@ -60,7 +63,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
     println!("listening on {}", listener.local_addr()?);
 
-    let connections = serve::accept(listener, &tenants, &stop, shutdown()).await;
+    let connections = serve::accept(listener, &tenants, &stop, wait_for_shutdown()).await;
     println!("shutting down");
     stopper.raise(StopLevel::Now);
     let ended = tokio::time::timeout(SHUTDOWN_MAX, connections.join_all()).await;
@@ -79,7 +82,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 }
 
 /// Waits for Ctrl-C, or the signal of a supervisor.
-async fn shutdown() {
+async fn wait_for_shutdown() {
     #[cfg(unix)]
     {
         use tokio::signal::unix::{SignalKind, signal};

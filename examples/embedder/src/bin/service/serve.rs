@@ -4,11 +4,11 @@
 //! the line names the tenant; in a real service the credentials of the connection must, and nothing
 //! else.
 
-use crate::tenants::{Tenants, refusal};
+use crate::tenants::{TenantMap, error_answer};
 use serde_json::Value;
 use std::io;
 use std::sync::Arc;
-use threadkeep::driver::{Stop, StopLevel};
+use threadkeep::driver::{StopLevel, StopReceiver};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
@@ -22,8 +22,8 @@ const CONNECTIONS_MAX: usize = 256;
 /// they take no further request.
 pub async fn accept(
     listener: TcpListener,
-    tenants: &Arc<Tenants>,
-    stop: &Stop,
+    tenants: &Arc<TenantMap>,
+    stop: &StopReceiver,
     end: impl Future<Output = ()>,
 ) -> JoinSet<io::Result<()>> {
     let mut end = std::pin::pin!(end);
@@ -34,13 +34,17 @@ pub async fn accept(
             () = &mut end => return connections,
             Some(_) = connections.join_next(), if connections.len() >= CONNECTIONS_MAX => {}
             Ok((stream, _)) = listener.accept(), if connections.len() < CONNECTIONS_MAX => {
-                connections.spawn(connection(stream, Arc::clone(tenants), stop.clone()));
+                connections.spawn(serve_connection(stream, Arc::clone(tenants), stop.clone()));
             }
         }
     }
 }
 
-async fn connection(stream: TcpStream, tenants: Arc<Tenants>, mut stop: Stop) -> io::Result<()> {
+async fn serve_connection(
+    stream: TcpStream,
+    tenants: Arc<TenantMap>,
+    mut stop: StopReceiver,
+) -> io::Result<()> {
     let (reader, mut writer) = stream.into_split();
     let mut reader = BufReader::new(reader);
     loop {
@@ -48,37 +52,37 @@ async fn connection(stream: TcpStream, tenants: Arc<Tenants>, mut stop: Stop) ->
         let mut limited = (&mut reader).take(LINE_BYTES_MAX);
         let read = tokio::select! {
             biased;
-            () = stop.reached(StopLevel::Now) => return Ok(()),
+            () = stop.wait_for_level(StopLevel::Now) => return Ok(()),
             read = limited.read_until(b'\n', &mut line) => read?,
         };
         if read == 0 {
             return Ok(());
         }
         let answer = match String::from_utf8(line) {
-            Ok(line) if line.ends_with('\n') => request(line.trim(), &tenants).await,
-            _ => refusal("a request is one line of UTF-8, at most 64 KiB long"),
+            Ok(line) if line.ends_with('\n') => handle_request(line.trim(), &tenants).await,
+            _ => error_answer("a request is one line of UTF-8, at most 64 KiB long"),
         };
         writer.write_all(format!("{answer}\n").as_bytes()).await?;
     }
 }
 
-async fn request(line: &str, tenants: &Tenants) -> Value {
+async fn handle_request(line: &str, tenants: &TenantMap) -> Value {
     let mut words = line.splitn(4, ' ');
     let (tenant, verb, name) = (words.next(), words.next(), words.next());
     let inputs = words.next().unwrap_or("{}");
     let Some(tenant) = tenant.and_then(|name| tenants.get(name)) else {
-        return refusal("there is no such tenant");
+        return error_answer("there is no such tenant");
     };
     let tenant = match tenant {
         Ok(tenant) => tenant,
-        Err(error) => return refusal(error),
+        Err(error) => return error_answer(error),
     };
-    if let Err(error) = tenant.ready().await {
-        return refusal(&error.to_string());
+    if let Err(error) = tenant.ensure_recovered().await {
+        return error_answer(&error.to_string());
     }
     match (verb, name) {
         (Some("run"), Some(directive)) => tenant.run(directive, inputs).await,
-        (Some("resume"), Some(thread)) => tenant.carry_on(thread).await,
-        _ => refusal("say TENANT run DIRECTIVE INPUTS, or TENANT resume THREAD"),
+        (Some("resume"), Some(thread)) => tenant.resume(thread).await,
+        _ => error_answer("say TENANT run DIRECTIVE INPUTS, or TENANT resume THREAD"),
     }
 }

@@ -6,15 +6,15 @@ use std::collections::BTreeMap;
 use std::error::Error;
 use std::path::Path;
 use std::sync::Arc;
-use threadkeep::authority::Project;
+use threadkeep::authority::ProjectDir;
 use threadkeep::cap_std::ambient_authority;
 use threadkeep::cap_std::fs::Dir;
-use threadkeep::documents::{DocumentWriter, Documents};
-use threadkeep::driver::{DriveError, Driver, Ended, Sink, Stop};
+use threadkeep::documents::{DocumentWriter, ThreadDocuments};
+use threadkeep::driver::{DriveError, Driver, EndedRun, EventSink, StopReceiver};
 use threadkeep::engine::Engine;
 use threadkeep::policy::Policy;
 use threadkeep::project::{OpenProject, ProjectOptions, RecoverError};
-use threadkeep::storage::sqlite::Stores;
+use threadkeep::storage::sqlite::StorePool;
 use threadkeep::wit::registry::Draft;
 use tokio::sync::{OnceCell, Semaphore};
 
@@ -26,64 +26,64 @@ const RUNS_MAX: usize = 4;
 const WAITING_MAX: usize = 64;
 
 /// The parts that all tenants share.
-pub struct House {
+pub struct ServiceParts {
     /// The engine.
     pub engine: Engine,
     /// The operator's policy for each of them.
     pub policy: Policy,
     /// Their stores, of which few are open.
-    pub stores: Stores,
+    pub stores: StorePool,
     /// Raised when the service shuts down.
-    pub stop: Stop,
+    pub stop: StopReceiver,
 }
 
 /// The tenants by the names of their directories, or the reason why one cannot be served.
-pub type Tenants = BTreeMap<String, Result<Tenant, String>>;
+pub type TenantMap = BTreeMap<String, Result<ServiceTenant, String>>;
 
 /// One tenant.
-pub struct Tenant {
+pub struct ServiceTenant {
     name: String,
     /// Set once the runs of dead processes are closed.
     ready: OnceCell<()>,
     project: OpenProject,
     driver: Driver,
     documents: Arc<DocumentWriter>,
-    stop: Stop,
+    stop: StopReceiver,
     /// Permits for runs, and for runs with those that wait.
     running: Semaphore,
     admitted: Semaphore,
 }
 
 /// Opens every directory below `root`. No path of a tenant's choice is used.
-pub fn open_all(house: &House, root: &Path) -> Result<Tenants, Box<dyn Error>> {
+pub fn open_all(house: &ServiceParts, root: &Path) -> Result<TenantMap, Box<dyn Error>> {
     let root = Dir::open_ambient_dir(root, ambient_authority())?;
-    let mut tenants = Tenants::new();
+    let mut tenants = TenantMap::new();
     for entry in root.entries()?.take(TENANTS_MAX) {
         let entry = entry?;
         if entry.file_type()?.is_dir() {
             let name = entry.file_name().to_string_lossy().into_owned();
             let tenant = entry.open_dir().map_err(Into::into);
-            let tenant = tenant.and_then(|dir| Tenant::open(house, &name, dir));
+            let tenant = tenant.and_then(|dir| ServiceTenant::open(house, &name, dir));
             tenants.insert(name, tenant.map_err(|error| error.to_string()));
         }
     }
     Ok(tenants)
 }
 
-impl Tenant {
-    fn open(house: &House, name: &str, dir: Dir) -> Result<Self, Box<dyn Error>> {
+impl ServiceTenant {
+    fn open(house: &ServiceParts, name: &str, dir: Dir) -> Result<Self, Box<dyn Error>> {
         let options = ProjectOptions {
             stores: Some(house.stores.clone()),
             ..ProjectOptions::new(house.policy.clone())
         };
-        let project = OpenProject::open(house.engine.clone(), &Project::from_dir(dir), options)?;
+        let project = OpenProject::open(house.engine.clone(), &ProjectDir::from_dir(dir), options)?;
         let threads = project.threads().ok_or("it has no directory")?;
-        let documents = Documents::new(project.tenant().clone(), threads.try_clone()?);
+        let documents = ThreadDocuments::new(project.tenant().clone(), threads.try_clone()?);
         let documents = Arc::new(DocumentWriter::new(documents));
         Ok(Self {
             name: name.to_owned(),
             ready: OnceCell::new(),
-            driver: project.driver().observed(documents.clone()),
+            driver: project.driver().with_observer(documents.clone()),
             project,
             documents,
             stop: house.stop.clone(),
@@ -93,7 +93,7 @@ impl Tenant {
     }
 
     /// Closes the runs of dead processes, once: in the first call that succeeds.
-    pub async fn ready(&self) -> Result<(), RecoverError> {
+    pub async fn ensure_recovered(&self) -> Result<(), RecoverError> {
         let recover = async {
             for thread in self.project.recover(&[]).await? {
                 println!("recovered {}/{thread}", self.name);
@@ -114,35 +114,35 @@ impl Tenant {
     pub async fn run(&self, directive: &str, inputs: &str) -> Value {
         let draft = Draft {
             inputs: inputs.to_owned(),
-            ..Draft::of(directive)
+            ..Draft::for_directive(directive)
         };
         match self.project.tenant().create(draft).await {
-            Ok(thread) => self.carry_on(&thread.id).await,
-            Err(error) => refusal(&error.to_string()),
+            Ok(thread) => self.resume(&thread.id).await,
+            Err(error) => error_answer(&error.to_string()),
         }
     }
 
     /// Resumes a thread that was stopped, recovered or suspended.
-    pub async fn carry_on(&self, thread: &str) -> Value {
+    pub async fn resume(&self, thread: &str) -> Value {
         let Ok(_admitted) = self.admitted.try_acquire() else {
-            return refusal("too many runs of this tenant wait: try again later");
+            return error_answer("too many runs of this tenant wait: try again later");
         };
         let Ok(_turn) = self.running.acquire().await else {
-            return refusal("the service is shutting down");
+            return error_answer("the service is shutting down");
         };
         match self
             .driver
-            .run(thread, None, &Sink::none(), &self.stop)
+            .run(thread, None, &EventSink::none(), &self.stop)
             .await
         {
-            Ok(ended) => answer(&ended),
-            Err(DriveError::Call(error)) => refusal(&error.to_string()),
-            Err(error) => refusal(&error.to_string()),
+            Ok(ended) => run_answer(&ended),
+            Err(DriveError::Call(error)) => error_answer(&error.to_string()),
+            Err(error) => error_answer(&error.to_string()),
         }
     }
 }
 
-fn answer(ended: &Ended) -> Value {
+fn run_answer(ended: &EndedRun) -> Value {
     let result = ended.result.as_deref().map(serde_json::from_str::<Value>);
     json!({
         "thread": ended.thread,
@@ -154,6 +154,6 @@ fn answer(ended: &Ended) -> Value {
 }
 
 /// Formats an error as an answer.
-pub fn refusal(message: &str) -> Value {
+pub fn error_answer(message: &str) -> Value {
     json!({"error": message})
 }

@@ -15,7 +15,7 @@ fn row(id: &str, title: Option<&str>) -> ThreadRow {
         task: None,
         parent: None,
         model: "default".to_owned(),
-        cost: Cost {
+        cost: ThreadCost {
             turns: 2,
             input_tokens: 250,
             output_tokens: 30,
@@ -51,7 +51,7 @@ fn view() -> ThreadView {
         capabilities: vec!["execute.tool.*".to_owned()],
         inputs: json!({"file": "x"}),
         result: None,
-        cost: Cost::default(),
+        cost: ThreadCost::default(),
         duration: 1_240,
         run: RunView {
             number: 1,
@@ -75,10 +75,10 @@ fn a_list_is_an_aligned_table() {
             message: "half".to_owned(),
         }],
         cursor: Some("status\u{1}it's".to_owned()),
-        exit: Exit::Done,
+        exit: CommandExit::Done,
     };
     let (mut person, out, err) = screen(false, true);
-    person.answer(&answer);
+    person.print_answer(&answer);
     assert_eq!(
         out.text().lines().collect::<Vec<_>>(),
         [
@@ -107,10 +107,10 @@ fn an_empty_list_says_so_beside_the_answer() {
         threads: Vec::new(),
         unreadable: Vec::new(),
         cursor: None,
-        exit: Exit::Done,
+        exit: CommandExit::Done,
     };
     let (mut person, out, err) = screen(false, false);
-    person.answer(&answer);
+    person.print_answer(&answer);
     assert_eq!(
         (out.text(), err.text()),
         (String::new(), "no threads\n".to_owned())
@@ -128,10 +128,10 @@ fn a_thread_is_shown_with_what_is_known() {
             time: "2026-03-10T11:59:30Z".to_owned(),
             body: json!({"content": [{"type": "text", "text": "one\ntwo \x07"}]}),
         }],
-        exit: Exit::Done,
+        exit: CommandExit::Done,
     };
     let (mut person, out, _) = screen(false, true);
-    person.answer(&answer);
+    person.print_answer(&answer);
     let text = out.text();
     for line in [
         "thread         a-1",
@@ -161,7 +161,7 @@ fn signals_say_what_comes_of_them() {
         ("raise", "suspended", "a is suspended; caps: 9 turns\n"),
     ] {
         let (mut person, out, err) = screen(false, false);
-        person.answer(&SignalAnswer {
+        person.print_answer(&SignalAnswer {
             thread_id: "a".to_owned(),
             signal: signal.to_owned(),
             status: status.to_owned(),
@@ -172,7 +172,7 @@ fn signals_say_what_comes_of_them() {
             version: 3,
             can_go_on: status == "suspended",
             own_loop: false,
-            exit: Exit::Done,
+            exit: CommandExit::Done,
         });
         assert_eq!(out.text(), expected);
         assert_eq!(err.text().is_empty(), signal != "raise");
@@ -182,10 +182,12 @@ fn signals_say_what_comes_of_them() {
 #[test]
 fn gists_are_short() {
     assert_eq!(
-        gist(&json!({"text": "x".repeat(200)})).chars().count(),
+        summarize_body(&json!({"text": "x".repeat(200)}))
+            .chars()
+            .count(),
         EVENT_CHARS_MAX + 1
     );
-    assert_eq!(gist(&json!({"cause": {"message": "why"}})), "why");
-    assert_eq!(gist(&json!({})), "");
-    assert_eq!(gist(&json!(null)), "");
+    assert_eq!(summarize_body(&json!({"cause": {"message": "why"}})), "why");
+    assert_eq!(summarize_body(&json!({})), "");
+    assert_eq!(summarize_body(&json!(null)), "");
 }

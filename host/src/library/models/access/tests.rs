@@ -1,12 +1,14 @@
 //! The addresses that keys may be sent to, without a policy and with one.
 
 use super::*;
-use crate::authority::Environment;
-use crate::policy::{NetworkReach, Preset};
+use crate::authority::EnvironmentSnapshot;
+use crate::policy::{NetworkReach, PolicyPreset};
 
-fn environment(pairs: &[(&str, &str)]) -> Environment {
+fn environment(pairs: &[(&str, &str)]) -> EnvironmentSnapshot {
     let pairs = pairs.iter();
-    Environment::from_pairs(pairs.map(|(name, value)| ((*name).to_owned(), (*value).to_owned())))
+    EnvironmentSnapshot::from_pairs(
+        pairs.map(|(name, value)| ((*name).to_owned(), (*value).to_owned())),
+    )
 }
 
 fn policy(text: &str) -> Policy {
@@ -96,7 +98,7 @@ const BOUND: &[(&str, &str, &str)] = &[
 #[test]
 fn a_key_goes_where_its_name_says_and_nowhere_else() {
     for (base_url, key, word) in BOUND {
-        bound(base_url, key, &Policy::preset(Preset::Local), word);
+        check_bound(base_url, key, &Policy::preset(PolicyPreset::Local), word);
     }
 }
 
@@ -130,16 +132,16 @@ fn a_policy_binds_wire_hosts_and_keys() {
             "is not one of its hosts (https://evil.test, ",
         ),
     ] {
-        bound(base_url, key, &granted, word);
+        check_bound(base_url, key, &granted, word);
     }
     let other_wire = policy("providers: {p: {wire: anthropic, hosts: [evil.test]}}");
-    bound(
+    check_bound(
         "https://evil.test",
         "sk-written",
         &other_wire,
         "speaks anthropic, not openai",
     );
-    bound(
+    check_bound(
         "https://evil.test",
         "sk-written",
         &policy("providers: {p: }"),
@@ -200,8 +202,8 @@ fn a_policy_binds_a_provider_and_its_key_below_a_path() {
             "with this path is not below",
         ),
     ] {
-        bound(base_url, "${OTHER_API_KEY}", &granted, word);
-        bound(base_url, "sk-written-by-the-tenant", &granted, word);
+        check_bound(base_url, "${OTHER_API_KEY}", &granted, word);
+        check_bound(base_url, "sk-written-by-the-tenant", &granted, word);
     }
 }
 
@@ -251,7 +253,7 @@ fn strict_refuses_addresses_that_are_not_public() {
     for (text, base_url, reach) in REACHED {
         let table = format!("providers:\n  p:\n    wire: openai\n    base_url: '{base_url}'\n");
         let table = ModelTable::load(Some(&table), environment(SECRETS)).expect("it is a table");
-        let spec = table.restricted(&policy(text)).provider("p");
+        let spec = table.restrict_to_policy(&policy(text)).provider("p");
         assert_eq!(
             spec.as_ref().ok().map(|spec| spec.reach),
             *reach,
@@ -269,12 +271,12 @@ fn strict_refuses_addresses_that_are_not_public() {
 }
 
 /// Checks one provider of a tenant's table under a policy; no error may show a key.
-fn bound(base_url: &str, key: &str, policy: &Policy, word: &str) {
+fn check_bound(base_url: &str, key: &str, policy: &Policy, word: &str) {
     let text = format!(
         "providers:\n  p:\n    wire: openai\n    base_url: '{base_url}'\n    key: '{key}'\n"
     );
     let table = ModelTable::load(Some(&text), environment(SECRETS)).expect("it is a table");
-    match table.restricted(policy).provider("p") {
+    match table.restrict_to_policy(policy).provider("p") {
         Ok(spec) => assert_eq!((word, spec.key.is_some()), ("", true), "{base_url} {key}"),
         Err(error) => {
             let said = error.to_string();

@@ -3,7 +3,7 @@
 use super::*;
 
 /// Results for the files that `large_and_binary_files` plants.
-const LARGE: &[Case<'_>] = &[
+const LARGE: &[ToolCase<'_>] = &[
     (
         "read_file",
         r#"{"path": "big"}"#,
@@ -112,12 +112,12 @@ fn large_and_binary_files() {
         ("utf16", b"\xff\xfeh\0i\0"),
         ("bad", &[0xff; 60_000]),
     ]);
-    sparse(&temp, "over", search::FILE_BYTES_MAX + 1);
+    plant_sparse(&temp, "over", search::FILE_BYTES_MAX + 1);
     check(&tools, LARGE);
 }
 
 /// Makes a sparse file of this size.
-fn sparse(temp: &TempDir, name: &str, bytes: u64) {
+fn plant_sparse(temp: &TempDir, name: &str, bytes: u64) {
     let path = temp.path().join(name);
     let file = std::fs::OpenOptions::new()
         .create(true)
@@ -130,11 +130,11 @@ fn sparse(temp: &TempDir, name: &str, bytes: u64) {
 #[test]
 fn how_much_one_call_reads() {
     let (temp, tools) = grant(&[("text", "a".repeat(8 << 10).as_bytes())]);
-    sparse(&temp, "text", read::SKIPPED_BYTES_MAX + (1 << 20));
+    plant_sparse(&temp, "text", read::SKIPPED_BYTES_MAX + (1 << 20));
     let far = r#"{"path": "text", "offset": 2}"#;
     check(&tools, &[("read_file", far, true, "too far into the file")]);
     for n in 0..=search::TOTAL_BYTES_MAX / search::FILE_BYTES_MAX {
-        sparse(&temp, &format!("f{n}"), search::FILE_BYTES_MAX);
+        plant_sparse(&temp, &format!("f{n}"), search::FILE_BYTES_MAX);
     }
     let nothing = r#"{"pattern": "zzz"}"#;
     check(
@@ -164,7 +164,7 @@ fn how_deep_a_search_goes() {
     assert!(found.contains("/out:1: match"), "{found}");
 }
 
-const MANY: &[Case<'_>] = &[
+const MANY: &[ToolCase<'_>] = &[
     (
         "list_files",
         r#"{"path": "a"}"#,
@@ -211,8 +211,8 @@ fn what_is_not_shown_counts_too() {
     use std::os::unix::fs::symlink;
     let (temp, mut tools) = grant(&[]);
     /// Name of a directory, and the function that plants its n-th entry.
-    type Planted<'a> = (&'a str, &'a dyn Fn(&std::path::Path, usize));
-    let planted: [Planted<'_>; 3] = [
+    type PlantedEntries<'a> = (&'a str, &'a dyn Fn(&std::path::Path, usize));
+    let planted: [PlantedEntries<'_>; 3] = [
         ("nowhere", &|dir, n| {
             symlink("gone", dir.join(n.to_string())).expect("made")
         }),
@@ -233,12 +233,12 @@ fn what_is_not_shown_counts_too() {
     let grant = Arc::get_mut(&mut tools.grant).expect("nobody else has it");
     (grant.entries_max, grant.looked_max) = (10, 1_000);
     for (name, _) in planted {
-        exactly(&tools, "list_files", json!({"path": name}), incomplete);
+        check_exact(&tools, "list_files", json!({"path": name}), incomplete);
     }
     let grant = Arc::get_mut(&mut tools.grant).expect("nobody else has it");
     (grant.entries_max, grant.looked_max) = (1_000, 20);
     for (name, _) in planted {
-        exactly(&tools, "list_files", json!({"path": name}), incomplete);
+        check_exact(&tools, "list_files", json!({"path": name}), incomplete);
         let search = json!({"pattern": "x", "path": name});
         let found = call(&tools, "search_files", search).content;
         assert!(found.contains("[too many files"), "{name}: {found}");
@@ -269,7 +269,7 @@ fn twenty_thousand_links() {
     assert!((1..=work::FOLLOWED_MAX).contains(&links), "{links}");
 }
 
-const THOUSAND: &[Case<'_>] = &[
+const THOUSAND: &[ToolCase<'_>] = &[
     ("list_files", "{}", false, "[only the first 1000 are shown"),
     (
         "search_files",
@@ -288,7 +288,7 @@ const THOUSAND: &[Case<'_>] = &[
 #[test]
 fn many_files() {
     let (temp, tools) = grant(&[]);
-    exactly(&tools, "list_files", json!({}), "[the directory is empty]");
+    check_exact(&tools, "list_files", json!({}), "[the directory is empty]");
     for n in 0..1_001 {
         std::fs::write(temp.path().join(format!("f{n:05}")), "match\n").expect("written");
     }

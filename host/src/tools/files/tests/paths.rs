@@ -54,8 +54,8 @@ fn paths_that_are_refused() {
     // Where case matters, the two names are two files, and each is read by its own name.
     let names = call(&tools, "list_files", json!({})).content;
     if names.contains("a.txt") && names.contains("A.TXT") {
-        exactly(&tools, "read_file", json!({"path": "A.TXT"}), "twin\n");
-        exactly(&tools, "read_file", json!({"path": "a.txt"}), "one\n");
+        check_exact(&tools, "read_file", json!({"path": "A.TXT"}), "twin\n");
+        check_exact(&tools, "read_file", json!({"path": "a.txt"}), "one\n");
     }
 }
 
@@ -72,19 +72,19 @@ const PLANTED: [(&str, &[u8]); 7] = [
 #[test]
 fn the_directory_that_is_not_there() {
     let (_temp, tools) = grant(&PLANTED);
-    exactly(
+    check_exact(
         &tools,
         "list_files",
         json!({"depth": 8}),
         "a.txt (3 bytes)\nsub/\nsub/plain.ai (3 bytes)\n",
     );
-    exactly(
+    check_exact(
         &tools,
         "search_files",
         json!({"pattern": "hid"}),
         "[nothing was found]",
     );
-    exactly(
+    check_exact(
         &tools,
         "search_files",
         json!({"pattern": "ok"}),
@@ -135,16 +135,16 @@ fn links() {
     link(Path::new("../"), "parent");
     link(Path::new("nowhere"), "dangling");
     link(Path::new("loop"), "loop");
-    exactly(&tools, "read_file", json!({"path": "good"}), "ok\n");
-    exactly(
+    check_exact(&tools, "read_file", json!({"path": "good"}), "ok\n");
+    check_exact(
         &tools,
         "read_file",
         json!({"path": "goodsub/plain.ai"}),
         "ok\n",
     );
     let all = "a.txt (3 bytes)\ngood (link)\ngoodsub (link)\nsub/\nsub/plain.ai (3 bytes)\n";
-    exactly(&tools, "list_files", json!({"depth": 8}), all);
-    exactly(
+    check_exact(&tools, "list_files", json!({"depth": 8}), all);
+    check_exact(
         &tools,
         "search_files",
         json!({"pattern": "h"}),
@@ -190,7 +190,7 @@ fn hard_links() {
     }
     let all = "a.txt (3 bytes)\nout (hard link, not to be read)\nstore (hard link, not to be read)\nsub/\n\
                sub/nested (hard link, not to be read)\nsub/plain.ai (3 bytes)\n";
-    exactly(&tools, "list_files", json!({"depth": 8}), all);
+    check_exact(&tools, "list_files", json!({"depth": 8}), all);
     let found = call(&tools, "search_files", json!({"pattern": "hid"})).content;
     assert!(found.contains("[3 hard links were not searched"), "{found}");
     std::fs::remove_file(outside).expect("removed");
@@ -200,7 +200,7 @@ fn hard_links() {
     link(&temp.path().join("b.txt"), "c.txt");
     check_path(&tools, "b.txt", "is a hard link");
     std::fs::remove_file(temp.path().join("c.txt")).expect("removed");
-    exactly(&tools, "read_file", json!({"path": "b.txt"}), "ok\n");
+    check_exact(&tools, "read_file", json!({"path": "b.txt"}), "ok\n");
 }
 
 /// Neither a pipe without a writer nor a device may block a call.
@@ -223,7 +223,7 @@ fn special_files() {
         let dir = Dir::open_ambient_dir(temp.path(), ambient_authority()).expect("it opens");
         assert!(crate::authority::open_regular(&dir, Path::new("pipe"), "pipe").is_err());
     }
-    exactly(
+    check_exact(
         &tools,
         "search_files",
         json!({"pattern": "ok"}),

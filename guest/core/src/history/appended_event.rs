@@ -1,0 +1,373 @@
+//! Events of a caller, to be appended without the runner. They are checked to the last field: a
+//! history trusts its events for ever, and sends them to providers again and again.
+
+use super::message::read_message;
+use super::{Event, ToolResultState};
+use crate::error::Error;
+use crate::json::record::record;
+use crate::json::{self, FromJson, JsonError, JsonObject, JsonValue};
+use crate::money::{NanoUsd, check_bill};
+use crate::settings::{check_known_fields, check_tool_name};
+
+/// Most events of one append: a round of 32 calls with their results and the messages between them
+/// fits several times.
+pub const APPEND_EVENTS_MAX: usize = 256;
+/// Most bytes of the events of one append, as the caller wrote them and as they are stored: like
+/// the results of a round, they still fit an entry together with one message of the inbox.
+pub const APPEND_BYTES_MAX: usize = 512 << 10;
+/// Longest id that a model gives a call, in bytes; those of known providers have less than 50.
+pub const CALL_ID_BYTES_MAX: usize = 128;
+
+/// The types that may be appended, with the fields of each.
+const TYPES: [(&str, &[&str]); 7] = [
+    ("message", &["type", "role", "content", "id", "synthetic"]),
+    ("assistant_text", &["type", "text"]),
+    ("thinking", &["type", "text", "raw"]),
+    ("tool_use", &["type", "name", "arguments", "id"]),
+    (
+        "tool_result",
+        &[
+            "type", "id", "version", "index", "name", "text", "failed", "state", "cost",
+        ],
+    ),
+    ("partial", &["type", "text"]),
+    (
+        "error",
+        &["type", "kind", "code", "message", "attempt", "retry"],
+    ),
+];
+
+/// One event to be appended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AppendedEvent {
+    /// An event that is stored as it is.
+    Event(Event),
+    /// A result, whose call is not looked up yet.
+    Result(AppendedResult),
+}
+
+/// A result that names its call by the call's id or by its place, before the call is looked up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AppendedResult {
+    /// Id of the call: the model's own, or the one that providers are sent.
+    pub id: Option<String>,
+    /// Version of the entry that holds the call.
+    pub version: Option<u64>,
+    /// Index of the call in it.
+    pub index: Option<u32>,
+    /// Name of the tool, if the caller repeats it.
+    pub name: Option<String>,
+    /// Text shown to the model.
+    pub text: String,
+    /// True if it failed.
+    pub failed: bool,
+    /// Outcome of the call.
+    pub state: Option<ToolResultState>,
+    /// Cost of the call itself.
+    pub cost: NanoUsd,
+}
+
+record!(read AppendedResult {
+    id, version, index, name, text, failed or default, state, cost or default
+});
+
+/// Reads the events of an append, each a JSON object.
+pub fn parse_events(texts: &[String]) -> Result<Vec<AppendedEvent>, Error> {
+    if texts.len() > APPEND_EVENTS_MAX {
+        let problem = format!("holds more than {APPEND_EVENTS_MAX} events: append them in parts");
+        return Err(Error::invalid("events", &texts.len().to_string(), problem));
+    }
+    check_append_bytes(texts.iter().map(String::len).sum())?;
+    let place = |n| format!("events[{n}]");
+    (0..)
+        .zip(texts)
+        .map(|(n, text)| parse_event(&place(n), text))
+        .collect()
+}
+
+/// Refuses more bytes than [`APPEND_BYTES_MAX`].
+pub fn check_append_bytes(bytes: usize) -> Result<(), Error> {
+    if bytes <= APPEND_BYTES_MAX {
+        return Ok(());
+    }
+    let problem = format!("is more than {APPEND_BYTES_MAX} bytes: append it in parts");
+    Err(Error::invalid("events", &bytes.to_string(), problem))
+}
+
+fn parse_event(place: &str, text: &str) -> Result<AppendedEvent, Error> {
+    let Ok(JsonValue::Object(mut fields)) = json::parse(text) else {
+        return Err(Error::invalid(place, text, "is not a JSON object"));
+    };
+    let kind = fields.get("type").and_then(JsonValue::as_str).unwrap_or("");
+    let Some((kind, known)) = TYPES.iter().find(|(name, _)| *name == kind) else {
+        return Err(not_appendable_error(place, kind));
+    };
+    check_known_fields(place, &fields, known)?;
+    let twice = |name: &&str| fields.keys().filter(|other| other == name).count() > 1;
+    if known.iter().any(twice) {
+        return Err(Error::invalid(place, text, "has a field twice"));
+    }
+    match *kind {
+        "message" => {
+            fields.shift_remove("type");
+            let message = read_message(place, JsonValue::Object(fields))?;
+            Ok(AppendedEvent::Event(Event::Message(message)))
+        }
+        "tool_result" => Ok(AppendedEvent::Result(read_result(place, text, fields)?)),
+        "tool_use" => read_call(place, text, fields),
+        _ => Ok(AppendedEvent::Event(read_stored_event(
+            place, text, fields,
+        )?)),
+    }
+}
+
+/// Reads an event in its stored form.
+fn read_stored_event(place: &str, text: &str, fields: JsonObject<'_>) -> Result<Event, Error> {
+    Event::read(JsonValue::Object(fields)).map_err(|wrong| wrong_fields_error(place, text, &wrong))
+}
+
+fn wrong_fields_error(place: &str, text: &str, wrong: &JsonError) -> Error {
+    Error::invalid(place, text, format!("is not what its type holds: {wrong}"))
+}
+
+fn read_call(place: &str, text: &str, mut fields: JsonObject<'_>) -> Result<AppendedEvent, Error> {
+    if !fields.contains_key("id") {
+        fields.insert("id", "");
+    }
+    let event = read_stored_event(place, text, fields)?;
+    if let Event::ToolUse(call) = &event {
+        check_tool_name(&format!("{place}.name"), &call.name)?;
+        if call.id.len() > CALL_ID_BYTES_MAX {
+            let problem = format!("is longer than {CALL_ID_BYTES_MAX} bytes");
+            return Err(Error::invalid(format!("{place}.id"), &call.id, problem));
+        }
+    }
+    Ok(AppendedEvent::Event(event))
+}
+
+fn read_result(place: &str, text: &str, fields: JsonObject<'_>) -> Result<AppendedResult, Error> {
+    let given = AppendedResult::read(JsonValue::Object(fields));
+    let given = given.map_err(|wrong| wrong_fields_error(place, text, &wrong))?;
+    let by_place = given.version.is_some() && given.index.is_some();
+    let half = given.version.is_some() != given.index.is_some();
+    if half || by_place == given.id.is_some() {
+        let problem = "names its call by `id`, or by `version` and `index`: by one of them";
+        return Err(Error::invalid(place, text, problem));
+    }
+    check_bill(&format!("{place}.cost"), given.cost.get())?;
+    Ok(given)
+}
+
+/// Returns the error for an event type that cannot be appended.
+fn not_appendable_error(place: &str, kind: &str) -> Error {
+    let place = format!("{place}.type");
+    match kind {
+        "result" => Error::invalid(
+            place,
+            kind,
+            "usage and money are not appended by this version yet",
+        ),
+        "title" => Error::invalid(
+            place,
+            kind,
+            "is not appended: a title is set with set-title",
+        ),
+        "suspended" | "resumed" | "cancelled" | "raised" | "charged" | "usage_corrected" => {
+            Error::invalid(
+                place,
+                kind,
+                "is not appended: it is written by what does it",
+            )
+        }
+        _ => {
+            let names = TYPES.map(|(name, _)| name);
+            let problem = format!("is not a type of event: {}", names.join(", "));
+            Error::invalid_name(place, kind, &problem, &names)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<AppendedEvent, Error> {
+        parse_event("events[0]", text)
+    }
+
+    #[test]
+    fn stores_what_is_given() {
+        for (given, stored) in [
+            (
+                r#"{"type":"message","role":"user","content":"hi \u0000 漢🙂"}"#,
+                r#"{"type":"message","role":"user","content":[{"type":"text","text":"hi \u0000 漢🙂"}]}"#,
+            ),
+            (
+                r#"{"content":[{"type":"text","text":"hi"}],"id":"m1","role":"user","type":"message"}"#,
+                r#"{"type":"message","role":"user","content":[{"type":"text","text":"hi"}],"id":"m1"}"#,
+            ),
+            (
+                r#"{"type":"message","role":"assistant","content":"Hello!","synthetic":true}"#,
+                r#"{"type":"message","role":"assistant","content":[{"type":"text","text":"Hello!"}],"synthetic":true}"#,
+            ),
+            (
+                r#"{"type":"tool_use","name":"read","arguments":"{\"a\": 0.10"}"#,
+                r#"{"type":"tool_use","name":"read","arguments":"{\"a\": 0.10","id":""}"#,
+            ),
+            (
+                r#"{"type":"thinking","text":"hm","raw":"{\"signature\":\"x\"}"}"#,
+                r#"{"type":"thinking","text":"hm","raw":"{\"signature\":\"x\"}"}"#,
+            ),
+            (
+                r#"{"type":"error","kind":"transient","code":"http_503","message":"m","attempt":1}"#,
+                r#"{"type":"error","kind":"transient","code":"http_503","message":"m","attempt":1}"#,
+            ),
+        ] {
+            let Ok(AppendedEvent::Event(event)) = parse(given) else {
+                panic!("{given}: {:?}", parse(given));
+            };
+            assert_eq!(json::to_text(&event), stored);
+        }
+    }
+
+    /// Each case: an event, the wrong field, and the nearest valid name.
+    const REFUSED: [(&str, &str, Option<&str>); 26] = [
+        ("", "", None),
+        ("[]", "", None),
+        (r#"{"role":"user","content":"hi"}"#, ".type", None),
+        (
+            r#"{"type":"mesage","role":"user","content":"hi"}"#,
+            ".type",
+            Some("message"),
+        ),
+        (r#"{"type":"result"}"#, ".type", None),
+        (r#"{"type":"title","title":"t"}"#, ".type", None),
+        (r#"{"type":"raised"}"#, ".type", None),
+        (
+            r#"{"type":"message","role":"user","contents":"hi"}"#,
+            ".contents",
+            Some("content"),
+        ),
+        (
+            r#"{"type":"message","role":"robot","content":"hi"}"#,
+            ".role",
+            None,
+        ),
+        (
+            r#"{"type":"message","role":"user","content":""}"#,
+            ".content",
+            None,
+        ),
+        (
+            r#"{"type":"message","role":"user","content":" \n"}"#,
+            ".content",
+            None,
+        ),
+        (
+            r#"{"type":"message","role":"user","content":"hi","synthetic":true}"#,
+            ".synthetic",
+            None,
+        ),
+        (
+            r#"{"type":"message","role":"user","content":"hi","role":"user"}"#,
+            "",
+            None,
+        ),
+        (
+            r#"{"type":"message","role":"user","content":[{"type":"image"}]}"#,
+            ".content",
+            None,
+        ),
+        (r#"{"type":"assistant_text","text":7}"#, "", None),
+        (
+            r#"{"type":"tool_use","name":"read it","arguments":"{}"}"#,
+            ".name",
+            None,
+        ),
+        (
+            r#"{"type":"tool_use","name":"","arguments":"{}"}"#,
+            ".name",
+            None,
+        ),
+        (
+            r#"{"type":"tool_use","name":"read","arguments":{}}"#,
+            "",
+            None,
+        ),
+        (r#"{"type":"tool_result","text":"t"}"#, "", None),
+        (r#"{"type":"tool_result","version":1,"text":"t"}"#, "", None),
+        (
+            r#"{"type":"tool_result","id":"x","version":1,"text":"t"}"#,
+            "",
+            None,
+        ),
+        (
+            r#"{"type":"tool_result","id":"x","version":1,"index":0,"text":"t"}"#,
+            "",
+            None,
+        ),
+        (
+            r#"{"type":"tool_result","id":"x","text":"t","cost":-1}"#,
+            "",
+            None,
+        ),
+        (
+            r#"{"type":"tool_result","id":"x","text":"t","cost":1000000000000001}"#,
+            ".cost",
+            None,
+        ),
+        (
+            r#"{"type":"tool_result","id":"x","text":"t","cost":18446744073709551615}"#,
+            ".cost",
+            None,
+        ),
+        (
+            r#"{"type":"tool_result","id":"x","text":"t","state":"dnoe"}"#,
+            "",
+            None,
+        ),
+    ];
+
+    #[test]
+    fn refuses_by_place_and_names_the_nearest() {
+        let long = format!(
+            r#"{{"type":"tool_use","name":"r","arguments":"","id":"{}"}}"#,
+            "x".repeat(CALL_ID_BYTES_MAX + 1)
+        );
+        for (given, field, near) in REFUSED.into_iter().chain([(long.as_str(), ".id", None)]) {
+            match parse(given) {
+                Err(Error::Invalid {
+                    field: at, nearest, ..
+                }) => {
+                    assert_eq!(at, format!("events[0]{field}"), "{given}");
+                    assert_eq!(nearest.as_deref(), near, "{given}");
+                }
+                other => panic!("{given}: {other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn takes_as_much_as_fits_an_entry_and_no_more() {
+        let text = |bytes: usize| {
+            let empty = r#"{"type":"partial","text":""}"#.len();
+            format!(
+                r#"{{"type":"partial","text":"{}"}}"#,
+                "x".repeat(bytes - empty)
+            )
+        };
+        let some = |n: usize| vec![r#"{"type":"partial","text":""}"#.to_owned(); n];
+        for (events, fits) in [
+            (vec![text(APPEND_BYTES_MAX)], true),
+            (vec![text(APPEND_BYTES_MAX + 1)], false),
+            (
+                vec![text(APPEND_BYTES_MAX / 2), text(APPEND_BYTES_MAX / 2 + 1)],
+                false,
+            ),
+            (some(APPEND_EVENTS_MAX), true),
+            (some(APPEND_EVENTS_MAX + 1), false),
+        ] {
+            assert_eq!(parse_events(&events).is_ok(), fits, "{}", events.len());
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! JSON of texts, numbers, booleans, options and lists.
+
+use super::JsonValue;
+use super::number::write_u64;
+use super::record::{FromJson, JsonError, ToJson};
+use super::write::{write_bool, write_i64, write_text};
+
+impl<T: ToJson + ?Sized> ToJson for &T {
+    fn write(&self, out: &mut String) {
+        (**self).write(out);
+    }
+}
+
+impl ToJson for JsonValue<'_> {
+    fn write(&self, out: &mut String) {
+        self.write(out, None);
+    }
+}
+
+impl ToJson for str {
+    fn write(&self, out: &mut String) {
+        write_text(out, self);
+    }
+}
+
+impl ToJson for String {
+    fn write(&self, out: &mut String) {
+        write_text(out, self);
+    }
+}
+
+impl FromJson for String {
+    fn read(value: JsonValue<'_>) -> Result<Self, JsonError> {
+        match value {
+            JsonValue::String(text) => Ok(text.into_owned()),
+            _ => Err(JsonError::wrong_kind("text")),
+        }
+    }
+
+    fn placeholder() -> Self {
+        Self::new()
+    }
+}
+
+impl ToJson for bool {
+    fn write(&self, out: &mut String) {
+        write_bool(out, *self);
+    }
+
+    fn is_absent(&self) -> bool {
+        !*self
+    }
+}
+
+impl FromJson for bool {
+    fn read(value: JsonValue<'_>) -> Result<Self, JsonError> {
+        match value {
+            JsonValue::Bool(flag) => Ok(flag),
+            _ => Err(JsonError::wrong_kind("true or false")),
+        }
+    }
+
+    fn placeholder() -> Self {
+        false
+    }
+}
+
+impl ToJson for u64 {
+    fn write(&self, out: &mut String) {
+        write_u64(out, *self);
+    }
+
+    fn is_absent(&self) -> bool {
+        *self == 0
+    }
+}
+
+impl FromJson for u64 {
+    fn read(value: JsonValue<'_>) -> Result<Self, JsonError> {
+        value
+            .as_u64()
+            .ok_or(JsonError::wrong_kind("a whole number from 0 to 2^64 - 1"))
+    }
+
+    fn placeholder() -> Self {
+        0
+    }
+}
+
+impl ToJson for u32 {
+    fn write(&self, out: &mut String) {
+        write_u64(out, u64::from(*self));
+    }
+}
+
+impl FromJson for u32 {
+    fn read(value: JsonValue<'_>) -> Result<Self, JsonError> {
+        let whole = value.as_u64().and_then(|whole| Self::try_from(whole).ok());
+        whole.ok_or(JsonError::wrong_kind("a whole number from 0 to 2^32 - 1"))
+    }
+
+    fn placeholder() -> Self {
+        0
+    }
+}
+
+impl ToJson for i64 {
+    fn write(&self, out: &mut String) {
+        write_i64(out, *self);
+    }
+}
+
+impl FromJson for i64 {
+    fn read(value: JsonValue<'_>) -> Result<Self, JsonError> {
+        match value {
+            JsonValue::Number(number) => number.as_i64(),
+            _ => None,
+        }
+        .ok_or(JsonError::wrong_kind(
+            "a whole number from -2^63 to 2^63 - 1",
+        ))
+    }
+
+    fn placeholder() -> Self {
+        0
+    }
+}
+
+impl<T: ToJson> ToJson for Option<T> {
+    fn write(&self, out: &mut String) {
+        match self {
+            Some(value) => value.write(out),
+            None => out.push_str("null"),
+        }
+    }
+
+    fn is_absent(&self) -> bool {
+        self.is_none()
+    }
+}
+
+impl<T: FromJson> FromJson for Option<T> {
+    fn read(value: JsonValue<'_>) -> Result<Self, JsonError> {
+        match value {
+            JsonValue::Null => Ok(None),
+            value => T::read(value).map(Some),
+        }
+    }
+
+    fn value_if_missing() -> Option<Self> {
+        Some(None)
+    }
+
+    fn placeholder() -> Self {
+        None
+    }
+}
+
+impl<T: ToJson> ToJson for [T] {
+    fn write(&self, out: &mut String) {
+        out.push('[');
+        for (place, item) in self.iter().enumerate() {
+            if place > 0 {
+                out.push(',');
+            }
+            item.write(out);
+        }
+        out.push(']');
+    }
+}
+
+impl<T: ToJson> ToJson for Vec<T> {
+    fn write(&self, out: &mut String) {
+        self.as_slice().write(out);
+    }
+
+    fn is_absent(&self) -> bool {
+        self.is_empty()
+    }
+}
+
+impl<T: FromJson> FromJson for Vec<T> {
+    fn read(value: JsonValue<'_>) -> Result<Self, JsonError> {
+        match value {
+            JsonValue::Array(items) => {
+                let mut all = Self::with_capacity(items.len());
+                for item in items {
+                    all.push(T::read(item)?);
+                }
+                Ok(all)
+            }
+            _ => Err(JsonError::wrong_kind("a list")),
+        }
+    }
+
+    fn placeholder() -> Self {
+        Self::new()
+    }
+}

@@ -1,0 +1,140 @@
+//! Propagation of an end through a tree, from its top. The end passes from each thread to its
+//! children, page by page, in commits of their own; the head of each thread remembers that its
+//! children have still to be told.
+
+use crate::error::Error;
+use crate::history::Entry;
+use crate::ledger::AccountPath;
+use crate::plan::{DecisionContext, LoadedThread, ThreadChange};
+use crate::runner::signal::end_thread_now;
+use crate::runner::{CommitDecision, InboxMessage};
+use crate::thread::{EndIntent, Head, ThreadStatus};
+
+/// Propagates an end to a thread: at once, or once its step is done if the thread is held. A thread
+/// that has ended, or has the same intent already, is left as it is.
+pub fn propagate_intent(
+    loaded: &LoadedThread,
+    round: Option<&Entry>,
+    mail: Vec<InboxMessage>,
+    intent: EndIntent,
+    moment: DecisionContext<'_>,
+) -> Result<CommitDecision, Error> {
+    let head = &loaded.head.value;
+    if head.status.is_terminal() {
+        return propagate_past_end(loaded, intent, moment);
+    }
+    // The thread may have a stronger intent from before.
+    let intent = head.intent.unwrap_or(intent).max(intent);
+    let mut change = ThreadChange::with_mail(loaded, mail, moment);
+    if head.status == ThreadStatus::Running && intent == EndIntent::Cancel {
+        if head.intent.is_some() {
+            return Ok(CommitDecision::Repeat);
+        }
+        request_cancel(&mut change);
+        return Ok(CommitDecision::Commit(Box::new(change.into_head_plan()?)));
+    }
+    Ok(CommitDecision::Commit(Box::new(end_thread_now(
+        change, round, intent,
+    )?)))
+}
+
+/// Propagates through a thread that has ended: its children may not have ended.
+fn propagate_past_end(
+    loaded: &LoadedThread,
+    intent: EndIntent,
+    moment: DecisionContext<'_>,
+) -> Result<CommitDecision, Error> {
+    if loaded.chain.value.children == 0 || !is_stronger_intent(&loaded.head.value, intent) {
+        return Ok(CommitDecision::Repeat);
+    }
+    let mut change = ThreadChange::new(loaded, moment);
+    pass_to_children(&mut change, intent);
+    Ok(CommitDecision::Commit(Box::new(change.into_head_plan()?)))
+}
+
+/// Passes a person's signal to the children of a thread that has ended. It closes the work of other
+/// threads, so a full store has room for it; but only for the first of its kind, or repeated
+/// signals would fill the margin.
+pub(in crate::runner) fn pass_to_children(change: &mut ThreadChange<'_>, intent: EndIntent) {
+    change.closing = is_stronger_intent(&change.head, intent);
+    mark_sweep(change, intent);
+}
+
+/// Returns true if `intent` is stronger than the one that a thread that has ended has passed on, or
+/// has still to pass on.
+fn is_stronger_intent(head: &Head, intent: EndIntent) -> bool {
+    let passed = match head.status {
+        ThreadStatus::Killed => Some(EndIntent::Kill),
+        ThreadStatus::Cancelled => Some(EndIntent::Cancel),
+        _ => None,
+    };
+    passed.max(head.sweep) < Some(intent)
+}
+
+/// Requests that the thread ends once its step is done: its account admits nothing more, and its
+/// children are to be told.
+pub(in crate::runner) fn request_cancel(change: &mut ThreadChange<'_>) {
+    // Only the first request ends something: later ones may not fill the margin of a full store.
+    change.closing = change.head.intent.is_none();
+    change.head.intent.get_or_insert(EndIntent::Cancel);
+    if change.chain.has_account() {
+        change.apply_settled(&mut AccountPath::freeze);
+    }
+    mark_sweep(change, EndIntent::Cancel);
+}
+
+/// Marks the children of the thread as still to be told.
+pub(in crate::runner) fn mark_sweep(change: &mut ThreadChange<'_>, intent: EndIntent) {
+    if change.chain.children > 0 {
+        change.head.sweep = change.head.sweep.max(Some(intent));
+    }
+}
+
+/// Applies the intent that another thread gave this one, if the thread is not held or is to end at
+/// once.
+pub fn apply_intent(
+    loaded: &LoadedThread,
+    round: Option<&Entry>,
+    mail: Vec<InboxMessage>,
+    moment: DecisionContext<'_>,
+) -> Result<CommitDecision, Error> {
+    let head = &loaded.head.value;
+    let Some(intent) = head.intent.filter(|_| !head.status.is_terminal()) else {
+        return Ok(CommitDecision::Repeat);
+    };
+    if head.status == ThreadStatus::Running && intent == EndIntent::Cancel {
+        return Ok(CommitDecision::Repeat);
+    }
+    let change = ThreadChange::with_mail(loaded, mail, moment);
+    Ok(CommitDecision::Commit(Box::new(end_thread_now(
+        change, round, intent,
+    )?)))
+}
+
+/// Records that all children were told `intent`.
+pub fn finish_propagation(
+    loaded: &LoadedThread,
+    intent: EndIntent,
+    moment: DecisionContext<'_>,
+) -> Result<CommitDecision, Error> {
+    if loaded.head.value.sweep != Some(intent) {
+        return Ok(CommitDecision::Repeat);
+    }
+    let mut change = ThreadChange::new(loaded, moment);
+    change.head.sweep = None;
+    change.head.due = due_after_sweep(&change.head);
+    change.closing = true;
+    Ok(CommitDecision::Commit(Box::new(change.into_head_plan()?)))
+}
+
+/// Returns the due time of a thread whose children were all told.
+fn due_after_sweep(head: &Head) -> Option<u64> {
+    let at = match head.status {
+        ThreadStatus::Running => head.expiry,
+        ThreadStatus::Waiting => head.wait.as_ref().map(|wait| wait.until),
+        ThreadStatus::Created => return Some(0),
+        ThreadStatus::Suspended | ThreadStatus::Idle if head.mail_count() > 0 => return Some(0),
+        _ => None,
+    };
+    at.map(|at| at.millis())
+}

@@ -1,0 +1,235 @@
+//! External loops: a host holds a thread, runs it with a loop of its own instead of the runner,
+//! appends, and closes it again.
+//!
+//! The thread is held as in a run, by a lease and a token, with the pending step `own-loop`, which
+//! no driver performs. Each commit of the loop renames the step, so that a watcher sees it move.
+
+use super::CommitDecision;
+use super::admit::{hand_out_step_until, set_lease};
+use super::mail::{InboxMessage, take_mail};
+use super::round::tool_name_of;
+use super::start::{acquire_lease, check_may_start, check_name, ended_error, refused_error};
+use super::stop::{become_idle, complete_thread, fail_thread, interrupt_calls, terminate};
+use super::{OPEN_MILLIS_MAX, OPEN_REQUEST_NAME, RESULT_BYTES_MAX};
+use crate::error::Error;
+use crate::hash::sha256;
+use crate::history::{CommitReason, Entry, StepAnswer, escaped_bytes};
+use crate::json::{self, record::record};
+use crate::plan::{DecisionContext, LoadedThread, ThreadChange};
+use crate::thread::{StatusCause, StepKind, ThreadStatus};
+use crate::time::Instant;
+
+/// Longest message of an error that ends a thread, in bytes.
+const MESSAGE_BYTES_MAX: usize = 1_000;
+/// Longest code of one, in bytes.
+const CODE_BYTES_MAX: usize = 64;
+
+/// Leases a thread to an external loop until the deadline; its holder may move the deadline.
+pub fn open(
+    loaded: &LoadedThread,
+    holder: &str,
+    deadline: Instant,
+    mail: Vec<InboxMessage>,
+    moment: DecisionContext<'_>,
+) -> Result<CommitDecision, Error> {
+    check_name("holder", holder)?;
+    check_deadline(deadline, moment)?;
+    let head = &loaded.head.value;
+    let mut change = ThreadChange::with_mail(loaded, mail, moment);
+    if let (true, Some(step)) = (head.is_external_loop(), &mut change.head.step)
+        && head.holder.as_deref() == Some(holder)
+    {
+        if step.deadline == deadline {
+            return Ok(CommitDecision::Repeat);
+        }
+        step.deadline = deadline;
+        set_lease(&mut change, deadline);
+        return Ok(CommitDecision::Commit(Box::new(change.into_head_plan()?)));
+    }
+    check_may_start(loaded, false, moment.ceiling)?;
+    acquire_lease(&mut change, holder, OPEN_REQUEST_NAME)?;
+    hand_out_step_until(&mut change, StepKind::ExternalLoop, deadline);
+    if change.head.round.is_none() {
+        take_mail(&mut change);
+    }
+    let plan = change.into_plan(CommitReason::Opened)?;
+    Ok(CommitDecision::Commit(Box::new(plan)))
+}
+
+/// Checks that the deadline is after now, and at most [`OPEN_MILLIS_MAX`] away.
+pub(super) fn check_deadline(deadline: Instant, moment: DecisionContext<'_>) -> Result<(), Error> {
+    if deadline > moment.now && deadline <= moment.now.plus_millis(OPEN_MILLIS_MAX) {
+        return Ok(());
+    }
+    let now = moment.now.rfc3339();
+    let problem = format!("must be after now, {now}, and at most an hour away");
+    Err(Error::invalid("deadline", &deadline.rfc3339(), problem))
+}
+
+/// Checks that the holder of this token may write: an external loop holds the thread, with this
+/// token.
+pub(super) fn check_loop_token(loaded: &LoadedThread, token: u64) -> Result<(), Error> {
+    let head = &loaded.head.value;
+    if token != head.token {
+        return Err(Error::Fenced {
+            expected: token,
+            actual: head.token,
+        });
+    }
+    match head.status {
+        ThreadStatus::Running if head.is_external_loop() => Ok(()),
+        ThreadStatus::Running => Err(refused_error(
+            loaded,
+            "a driver runs it: its steps are submitted",
+        )),
+        status if status.is_terminal() => {
+            Err(ended_error(loaded, "it has ended: start a new thread"))
+        }
+        _ => Err(refused_error(loaded, "its hold is over: open it again")),
+    }
+}
+
+/// The way in which a host ends its loop.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LoopEnding {
+    /// The thread takes the next input.
+    Idle,
+    /// The thread ends well, with this result (JSON).
+    Completed(Option<String>),
+    /// The thread ends by an error: the result (JSON), and its parsed form.
+    Failed(String, LoopFailure),
+}
+
+/// An error that ends a thread.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LoopFailure {
+    /// Code, 1 to 64 of `[a-z0-9_]`.
+    pub code: String,
+    /// A sentence for a person.
+    pub message: String,
+}
+
+record!(read LoopFailure { code, message });
+
+impl LoopEnding {
+    /// Parses an outcome with its result.
+    pub fn parse(outcome: &str, result: Option<String>) -> Result<Self, Error> {
+        if let Some(text) = &result {
+            check_result(text)?;
+        }
+        match (outcome, result) {
+            ("idle", None) => Ok(Self::Idle),
+            ("idle", Some(text)) => {
+                Err(Error::invalid("result", &text, "must be none: it goes on"))
+            }
+            ("completed", result) => Ok(Self::Completed(result)),
+            ("error", result) => parse_failure(result.unwrap_or_default()),
+            _ => {
+                let names = ["idle", "completed", "error"];
+                let problem = "is not how a hold ends: idle, completed or error";
+                Err(Error::invalid_name("outcome", outcome, problem, &names))
+            }
+        }
+    }
+
+    /// Returns the digest by which a repeated call is known.
+    fn digest(&self) -> String {
+        match self {
+            Self::Idle => sha256(&["close", "idle"]),
+            Self::Completed(None) => sha256(&["close", "completed"]),
+            Self::Completed(Some(result)) => sha256(&["close", "completed", result]),
+            Self::Failed(result, _) => sha256(&["close", "error", result]),
+        }
+    }
+}
+
+fn check_result(text: &str) -> Result<(), Error> {
+    if escaped_bytes(text) > RESULT_BYTES_MAX {
+        let problem = format!("is more than {RESULT_BYTES_MAX} bytes as JSON text");
+        return Err(Error::invalid("result", "", problem));
+    }
+    match json::parse(text) {
+        Ok(_) => Ok(()),
+        Err(wrong) => Err(Error::invalid(
+            "result",
+            text,
+            format!("is not JSON: {wrong}"),
+        )),
+    }
+}
+
+fn parse_failure(text: String) -> Result<LoopEnding, Error> {
+    let wrong = |problem: &str| Err(Error::invalid("result", &text, problem));
+    let Ok(failed) = json::read::<LoopFailure>(&text) else {
+        return wrong("of an error must be {\"code\", \"message\"}");
+    };
+    let letter = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_';
+    let code = &failed.code;
+    if code.is_empty() || code.len() > CODE_BYTES_MAX || !code.bytes().all(letter) {
+        return wrong("has a code that is not 1 to 64 of a-z, 0-9 and _");
+    }
+    if failed.message.len() > MESSAGE_BYTES_MAX {
+        return wrong("has a message of more than 1000 bytes");
+    }
+    Ok(LoopEnding::Failed(text, failed))
+}
+
+/// Ends an external loop. `round` is the entry that holds the open calls, `newest` the newest entry
+/// apart from later corrections of usage.
+pub fn close(
+    loaded: &LoadedThread,
+    round: Option<&Entry>,
+    newest: Option<&Entry>,
+    (token, ending): (u64, LoopEnding),
+    mail: Vec<InboxMessage>,
+    moment: DecisionContext<'_>,
+) -> Result<CommitDecision, Error> {
+    let head = &loaded.head.value;
+    let digest = ending.digest();
+    let answers = newest.and_then(|entry| entry.answers.as_ref());
+    if head.step.is_none() && token == head.token && answers.is_some_and(|a| a.hash == digest) {
+        return Ok(CommitDecision::Repeat);
+    }
+    check_loop_token(loaded, token)?;
+    let completed = matches!(ending, LoopEnding::Completed(_));
+    if completed && head.mail_count() > 0 && head.intent.is_none() {
+        let advice = "messages were sent to it and wait: take them with an append, then close it";
+        return Err(refused_error(loaded, advice));
+    }
+    let mut change = ThreadChange::with_mail(loaded, mail, moment);
+    change.answers = Some(StepAnswer {
+        version: head.version,
+        hash: digest,
+    });
+    interrupt_calls(&mut change, |_| true, &|index| tool_name_of(round, index));
+    let plan = if let Some(intent) = change.head.intent {
+        terminate(&mut change, intent);
+        change.into_plan(CommitReason::Cancelled)?
+    } else {
+        let taken = take_mail(&mut change) > 0;
+        let reason = apply_ending(&mut change, ending, taken);
+        change.into_plan(reason)?
+    };
+    Ok(CommitDecision::Commit(Box::new(plan)))
+}
+
+/// Ends the loop; a message that was `taken` out of the inbox makes an idle thread due.
+fn apply_ending(change: &mut ThreadChange<'_>, ending: LoopEnding, taken: bool) -> CommitReason {
+    match ending {
+        LoopEnding::Idle => {
+            become_idle(change);
+            if taken {
+                change.head.due = Some(0);
+            }
+            CommitReason::RunFinished
+        }
+        LoopEnding::Completed(result) => {
+            complete_thread(change, result);
+            CommitReason::RunFinished
+        }
+        LoopEnding::Failed(text, LoopFailure { code, message }) => {
+            fail_thread(change, StatusCause::new("error", &code, message), text);
+            CommitReason::Error
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! The outcome of a request: committed or refused, counted, and checked for changes that no commit
+//! may make.
+
+use super::random_request::RandomRequest;
+use super::world::{RequestAnswer, TestDriver, TestWorld, reply, submission};
+use threadkeep_core::error::Error;
+use threadkeep_core::history::{CostSource, Event};
+use threadkeep_core::ledger::LedgerRefusal;
+use threadkeep_core::money::NanoUsd;
+use threadkeep_core::plan::CommitPlan;
+use threadkeep_core::runner::CommitDecision;
+use threadkeep_core::thread::ThreadStatus;
+use threadkeep_core::{id, key};
+
+impl TestWorld {
+    /// Commits a decision, counts its outcome and checks its effects.
+    pub fn settle(
+        &mut self,
+        request: &RandomRequest,
+        thread: &str,
+        answer: RequestAnswer,
+    ) -> Result<(), String> {
+        let (plan, late) = match answer {
+            RequestAnswer::Made(CommitDecision::Repeat) => {
+                self.count("replay");
+                return Ok(());
+            }
+            RequestAnswer::Made(CommitDecision::Commit(plan)) => (plan, false),
+            RequestAnswer::Made(CommitDecision::CommitThenFail(plan, _)) => (plan, true),
+            RequestAnswer::Denied(LedgerRefusal::Integrity(problem)) => {
+                return Err(problem.to_owned());
+            }
+            RequestAnswer::Denied(_) => {
+                self.count("denied");
+                return Ok(());
+            }
+            RequestAnswer::Refused(error) => return self.count_refusal(request, error),
+        };
+        let before = self.account_figures(thread);
+        if !self.commit(&plan) {
+            self.count("conflict");
+            return match self.decide(request) {
+                Some((thread, answer)) => self.settle(request, &thread, answer),
+                None => Ok(()),
+            };
+        }
+        if late {
+            self.count("fenced");
+        }
+        if let RandomRequest::Spawn(_, named) = request {
+            self.threads.push(thread.to_owned());
+            self.thread_states
+                .insert(thread.to_owned(), (ThreadStatus::Created, None));
+            self.count(if named.is_some() {
+                "reserved"
+            } else {
+                "shared"
+            });
+        }
+        self.track_driver(request, thread, &plan);
+        self.check_debts(thread, before, &plan)
+    }
+
+    fn count_refusal(&mut self, request: &RandomRequest, error: Error) -> Result<(), String> {
+        match (request, error) {
+            (_, Error::Corrupt(problem)) => return Err(format!("it stumbled: {problem}")),
+            (_, Error::Fenced { .. }) => self.count("fenced"),
+            (_, Error::Exceeded(_)) => self.count("denied"),
+            (RandomRequest::Differ(_), Error::Conflict { .. }) => self.count("integrity error"),
+            _ => self.count("refused"),
+        }
+        Ok(())
+    }
+
+    /// Records that the driver has the next step, or that its run is over.
+    fn track_driver(&mut self, request: &RandomRequest, thread: &str, plan: &CommitPlan) {
+        let head = &plan.head;
+        let mine = plan.thread.id == thread;
+        let step = head.step.as_ref().map(|step| step.kind);
+        self.thread_states
+            .insert(plan.thread.id.clone(), (head.status, step));
+        let last = match (request, self.drivers.get(thread)) {
+            (RandomRequest::Reply(_, read, written, calls), Some(driver)) => {
+                Some(submission(driver, reply(*read, *written, *calls)))
+            }
+            _ => None,
+        };
+        let driver = TestDriver {
+            thread: thread.to_owned(),
+            token: head.token,
+            version: head.step.as_ref().map_or(0, |step| step.version),
+            last,
+        };
+        match request {
+            RandomRequest::Start(_) | RandomRequest::Claim(_) if mine => {
+                self.drivers.insert(thread.to_owned(), driver);
+            }
+            RandomRequest::Reply(..)
+            | RandomRequest::Tools(..)
+            | RandomRequest::Fail(..)
+            | RandomRequest::Wait(_) => {
+                self.drivers.insert(thread.to_owned(), driver);
+            }
+            // The driver does not know yet that its run was killed, and comes back later.
+            RandomRequest::Kill(_) => {
+                let driver = self.drivers.remove(thread);
+                self.lost.extend(driver);
+            }
+            _ => {}
+        }
+        if let Some(entry) = &plan.entry {
+            if entry.admitted.is_some() {
+                self.count("admitted");
+            }
+            match entry.settled.as_ref().map(|settled| settled.how) {
+                Some(CostSource::Settled) => self.count("settled"),
+                Some(CostSource::Released) => self.count("released"),
+                Some(CostSource::Estimated) => self.count("estimated"),
+                Some(CostSource::Charged) => self.count("charged"),
+                None => {}
+            }
+            let corrected = |event: &&Event| event.kind() == "usage_corrected";
+            for _ in entry.events.iter().filter(corrected) {
+                self.count("corrected");
+            }
+        }
+        let cause = head.cause.as_ref().filter(|_| plan.entry.is_some());
+        if mine && cause.is_some_and(|cause| cause.reason == "budget") {
+            self.count("denied");
+        }
+    }
+
+    /// Returns limit, debt and users of the accounts on a thread's path, from the one in use
+    /// upwards.
+    fn account_figures(&self, thread: &str) -> Vec<(u64, u64, u32)> {
+        if self.store.text(key::THREAD, &id::key(thread)).is_none() {
+            return Vec::new();
+        }
+        let loaded = self.store.load(thread);
+        let own = std::iter::once(&loaded.chain);
+        let accounts = own.chain(&loaded.above).map(|chain| &chain.value.account);
+        accounts
+            .map(|account| {
+                let limit = account.limit.map_or(u64::MAX, NanoUsd::get);
+                (limit, account.deficit().get(), account.users)
+            })
+            .collect()
+    }
+
+    /// Compares limits and debts before and after a commit; returns an error for a change that the
+    /// commit may not make.
+    fn check_debts(
+        &mut self,
+        thread: &str,
+        before: Vec<(u64, u64, u32)>,
+        plan: &CommitPlan,
+    ) -> Result<(), String> {
+        let after = self.account_figures(thread);
+        if before.is_empty() {
+            return Ok(());
+        }
+        let entry = plan.entry.as_ref();
+        let raised = |event: &Event| event.kind() == "raised";
+        let raised = entry.is_some_and(|entry| entry.events.iter().any(raised));
+        let spends = entry.is_some_and(|entry| {
+            let spent = |event: &Event| ["tool_result", "usage_corrected"].contains(&event.kind());
+            entry.settled.is_some() || entry.events.iter().any(spent)
+        });
+        for ((limit, missing, users), (limit_now, missing_now, users_now)) in
+            before.into_iter().zip(after)
+        {
+            if limit_now > limit && spends && !raised {
+                self.count("overrun");
+            }
+            if missing_now > missing {
+                if !spends {
+                    return Err(format!("{thread}: a debt without a cost"));
+                }
+                self.count("debt");
+            }
+            if users == 0 && users_now > 0 {
+                self.count("reopened");
+            }
+            if users > 0 && users_now == 0 {
+                self.count("closed");
+            }
+        }
+        let admitted = entry.is_some_and(|entry| entry.admitted.is_some());
+        let owed = self.store.load(thread).account().deficit();
+        match admitted && owed > NanoUsd::ZERO {
+            true => Err(format!("{thread}: admitted on an account in debt")),
+            false => Ok(()),
+        }
+    }
+}

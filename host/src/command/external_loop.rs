@@ -1,0 +1,250 @@
+//! `open`, `append`, `close`: commands for an external loop that drives a thread, such as a shell
+//! script.
+//!
+//! The token that `open` prints fences every later call. No file stores it: `--token` or
+//! `THREADKEEP_TOKEN` passes it on, and the lease of a lost token ends at its deadline or by
+//! `recover --dead`.
+
+use super::fault;
+use super::input::{InputLine, InputLines};
+use super::session::{CommandProject, CommandSession};
+use super::view;
+use std::time::Duration;
+use threadkeep::documents::format_rfc3339;
+use threadkeep::error::CallError;
+use threadkeep::tenant::Tenant;
+use threadkeep::wit;
+use threadkeep_cli::answer::{CommitAnswer, OpenAnswer};
+use threadkeep_cli::args;
+use threadkeep_cli::exit::{CommandExit, CommandFault};
+use threadkeep_cli::screen::OutputScreen;
+use threadkeep_cli::token::LeaseToken;
+
+/// The environment variable that passes a token on.
+const TOKEN_VARIABLE: &str = "THREADKEEP_TOKEN";
+
+/// Most bytes of events that are read for one append: more than the component accepts in one
+/// append, so that the component reports what is too much.
+const EVENTS_BYTES_MAX: usize = 2 << 20;
+
+/// Most attempts of an append without a version. Each failed attempt means that another process has
+/// appended, so this bounds how many processes may write to one thread at the same time.
+const APPEND_TRIES_MAX: u32 = 64;
+
+/// Opens a thread for an external loop and prints the token.
+pub async fn open(
+    session: &CommandSession,
+    open: args::OpenArgs,
+    screen: &mut OutputScreen,
+) -> Result<CommandExit, CommandFault> {
+    let opened = session.open()?;
+    let failed = |error| fault::from_thread_call(&opened, &open.thread, &error);
+    let tenant = opened.tenant();
+    // Not a native holder: this process ends while the loop goes on.
+    let holder = format!("{}/1", super::signal::fresh_id());
+    let deadline = deadline_after(tenant, open.time);
+    // First the steps that can fail before the thread is held: a token that is never printed would
+    // lock the thread until its deadline.
+    let thread_id = tenant.get(&open.thread).await.map_err(failed)?.id;
+    let held = tenant.open_thread(&open.thread, &holder, deadline).await;
+    let held = held.map_err(failed)?;
+    opened.refresh_documents(&thread_id, screen).await;
+    screen.set_lost_hint(format!(
+        "the token is lost with it: the hold ends after {}, or at once with `threadkeep recover --dead {holder}`",
+        format_rfc3339(deadline)
+    ));
+    Ok(screen.print_answer(&OpenAnswer {
+        token: LeaseToken::new(&thread_id, held.token).to_string(),
+        thread_id,
+        version: held.version,
+        holder,
+        deadline: format_rfc3339(deadline),
+        exit: CommandExit::Done,
+    }))
+}
+
+/// Returns the instant that lies `time` after now.
+pub fn deadline_after(tenant: &Tenant, time: Duration) -> wit::Instant {
+    let now = tenant.context().clock.now();
+    let seconds = i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
+    wit::Instant {
+        seconds: now.seconds.saturating_add(seconds),
+        nanos: now.nanos,
+    }
+}
+
+/// Appends the events on standard input, one JSON object a line, as one commit.
+pub async fn append(
+    session: &CommandSession,
+    append: args::AppendArgs,
+    screen: &mut OutputScreen,
+) -> Result<CommandExit, CommandFault> {
+    let token = find_token(session, append.token, &append.thread)?;
+    let opened = session.open()?;
+    let failed = |error| fault::from_thread_call(&opened, &append.thread, &error);
+    let tenant = opened.tenant();
+    let thread = tenant.get(&append.thread).await.map_err(failed)?;
+    let (lines, events) = read_events().await?;
+    let written = match append.expected {
+        Some(expected) => tenant.append(&thread.id, token, expected, events).await,
+        None => append_to_newest(tenant, &thread, token, events).await,
+    };
+    let written = written.map_err(|error| with_line_number(failed(error), &lines))?;
+    answer_written(&opened, thread.id, written, screen).await
+}
+
+/// Appends at the newest version. If another append came first, reads the new version and tries
+/// again.
+async fn append_to_newest(
+    tenant: &Tenant,
+    thread: &wit::Thread,
+    token: Option<u64>,
+    events: Vec<String>,
+) -> Result<wit::history::Written, CallError> {
+    let mut newest = thread.version;
+    for _ in 1..APPEND_TRIES_MAX {
+        let written = tenant.append(&thread.id, token, newest, events.clone());
+        match written.await {
+            Err(CallError::Refused(wit::Error::Conflict(_))) => {
+                newest = tenant.get(&thread.id).await?.version;
+            }
+            done => return done,
+        }
+    }
+    tenant.append(&thread.id, token, newest, events).await
+}
+
+/// Replaces the index of an event in the component's message by its line of standard input: empty
+/// lines are no events.
+fn with_line_number(mut fault: CommandFault, lines: &[usize]) -> CommandFault {
+    let named = fault.message.strip_prefix("events[").and_then(|rest| {
+        let (place, rest) = rest.split_once(']')?;
+        let line = lines.get(place.parse::<usize>().ok()?)?;
+        Some(match rest.strip_prefix('.') {
+            Some(field) => format!("line {line} of standard input: {field}"),
+            None => format!("line {line} of standard input{rest}"),
+        })
+    });
+    if let Some(message) = named {
+        fault.message = message;
+    }
+    fault
+}
+
+/// Closes a thread that an external loop holds.
+pub async fn close(
+    session: &CommandSession,
+    close: args::CloseArgs,
+    screen: &mut OutputScreen,
+) -> Result<CommandExit, CommandFault> {
+    let Some(token) = find_token(session, close.token, &close.thread)? else {
+        return Err(missing_token("a hold is ended with its token"));
+    };
+    let opened = session.open()?;
+    let failed = |error| fault::from_thread_call(&opened, &close.thread, &error);
+    let tenant = opened.tenant();
+    let thread = tenant.get(&close.thread).await.map_err(failed)?.id;
+    let written = tenant
+        .close_thread(&thread, token, close.outcome.as_str(), close.result)
+        .await;
+    answer_written(&opened, thread, written.map_err(failed)?, screen).await
+}
+
+async fn answer_written(
+    opened: &CommandProject,
+    thread_id: String,
+    written: wit::history::Written,
+    screen: &mut OutputScreen,
+) -> Result<CommandExit, CommandFault> {
+    opened.refresh_documents(&thread_id, screen).await;
+    Ok(screen.print_answer(&CommitAnswer {
+        thread_id,
+        version: written.version,
+        status: written.status,
+        mail: written
+            .mail
+            .iter()
+            .map(|mail| view::parse_json(mail))
+            .collect(),
+        exit: CommandExit::Done,
+    }))
+}
+
+/// Builds the fault of a command that needs a token and got none.
+pub fn missing_token(what: &str) -> CommandFault {
+    CommandFault::usage(what).with_hint(format!(
+        "give the token of `threadkeep open` with --token or in {TOKEN_VARIABLE}"
+    ))
+}
+
+/// Returns the number of the token in the option, or else in the environment variable; none if
+/// neither is set.
+pub fn find_token(
+    session: &CommandSession,
+    option: Option<LeaseToken>,
+    thread: &str,
+) -> Result<Option<u64>, CommandFault> {
+    let token = match (option, session.environment().get(TOKEN_VARIABLE)) {
+        (Some(token), _) => token,
+        (None, None | Some("")) => return Ok(None),
+        (None, Some(text)) => text.parse().map_err(|wrong| {
+            CommandFault::usage(format!("{TOKEN_VARIABLE} is {text:?}: {wrong}")).with_hint(
+                format!("give it what `threadkeep open {thread}` prints, or unset it"),
+            )
+        })?,
+    };
+    token.number_for(thread).map(Some)
+}
+
+/// Reads the lines of standard input that are not empty, with their line numbers.
+async fn read_events() -> Result<(Vec<usize>, Vec<String>), CommandFault> {
+    let mut input = InputLines::start();
+    let (mut lines, mut events) = (Vec::new(), Vec::new());
+    let (mut number, mut bytes) = (0, 0);
+    while let Some(line) = input.next().await {
+        number += 1;
+        let line = match line {
+            InputLine::Text(line) => line,
+            InputLine::Bad(why) => {
+                return Err(CommandFault::new(
+                    "invalid",
+                    format!("standard input {why}"),
+                ));
+            }
+        };
+        bytes += line.len();
+        if bytes > EVENTS_BYTES_MAX {
+            let message =
+                format!("standard input has more than {EVENTS_BYTES_MAX} bytes of events");
+            return Err(
+                CommandFault::new("too-large", message).with_hint("append them in several parts")
+            );
+        }
+        if !line.trim().is_empty() {
+            lines.push(number);
+            events.push(line);
+        }
+    }
+    Ok((lines, events))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn event_errors_name_their_input_line() {
+        for (given, expected) in [
+            (
+                "events[1].type \"x\" is no event",
+                "line 4 of standard input: type \"x\" is no event",
+            ),
+            ("events[0] is wrong", "line 2 of standard input is wrong"),
+            ("events[2] is wrong", "events[2] is wrong"),
+            ("events are too many", "events are too many"),
+        ] {
+            let fault = with_line_number(CommandFault::new("invalid", given), &[2, 4]);
+            assert_eq!(fault.message, expected);
+        }
+    }
+}

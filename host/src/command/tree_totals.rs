@@ -1,0 +1,138 @@
+//! Totals of a thread and all threads below it: money, and suspended children.
+
+use super::session::CommandProject;
+use super::{fault, view};
+use threadkeep::error::CallError;
+use threadkeep::tenant::Tenant;
+use threadkeep::wit::{self, ledger};
+use threadkeep_cli::answer::{SuspendedRow, TreeTotalsView, advised_code, suspended_advice};
+
+/// Most suspended children that are named; the others are counted.
+const SUSPENDED_NAMED_MAX: usize = 20;
+/// Most levels that are climbed from a thread: records that were forged may name each other.
+const LEVELS_MAX: usize = 1_000;
+
+/// Totals of a thread and all threads below it, from one pass over the tree.
+#[derive(Debug, Default)]
+pub struct TreeTotals {
+    /// Nano-USD settled and charged, including open accounts.
+    pub spend: u64,
+    /// Number of threads, including the root.
+    pub threads: u64,
+    /// Suspended threads below it, in the order of the tree.
+    suspended: Vec<String>,
+    suspended_left_out: u64,
+    /// Those whose records are missing or cannot be read: the spend lacks what they have spent.
+    pub unreadable: Vec<String>,
+}
+
+impl TreeTotals {
+    fn add_branch(&mut self, branch: ledger::Branch) {
+        self.threads += 1;
+        self.spend = self.spend.saturating_add(branch.spend);
+        if branch.depth == 0 || branch.status != "suspended" {
+            return;
+        }
+        match self.suspended.len() < SUSPENDED_NAMED_MAX {
+            true => self.suspended.push(branch.thread),
+            false => self.suspended_left_out += 1,
+        }
+    }
+}
+
+/// Reads the whole tree of a thread, a page at a time: pages are not one snapshot.
+pub async fn load_totals(tenant: &Tenant, thread: &str) -> Result<TreeTotals, CallError> {
+    let (mut family, mut cursor) = (TreeTotals::default(), None);
+    loop {
+        let page = tenant.tree(thread, cursor).await?;
+        page.branches.into_iter().for_each(|b| family.add_branch(b));
+        let unreadable = page.unreadable.into_iter();
+        family.unreadable.extend(unreadable.map(|one| one.thread));
+        cursor = page.cursor;
+        if cursor.is_none() {
+            return Ok(family);
+        }
+    }
+}
+
+/// Reads the same totals for the end of a run: each suspended child with its cause and what to do.
+pub async fn load_view(opened: &CommandProject, thread: &str) -> Result<TreeTotalsView, CallError> {
+    let mut family = load_totals(opened.tenant(), thread).await?;
+    let mut suspended = Vec::with_capacity(family.suspended.len());
+    for child in &family.suspended {
+        match opened.tenant().get(child).await {
+            // It may have been resumed meanwhile.
+            Ok(child) if child.status != "suspended" => {}
+            Ok(child) => suspended.push(suspended_row(opened, &child).await?),
+            Err(CallError::Refused(_)) => family.unreadable.push(child.clone()),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(TreeTotalsView {
+        spend: family.spend,
+        threads: family.threads,
+        suspended,
+        suspended_left_out: family.suspended_left_out,
+        unreadable: family.unreadable,
+    })
+}
+
+async fn suspended_row(
+    opened: &CommandProject,
+    child: &wit::Thread,
+) -> Result<SuspendedRow, CallError> {
+    let cause = child.cause.as_ref();
+    let advised = match payer(opened.tenant(), child).await {
+        Ok(payer) => cause.and_then(|cause| {
+            let bound = fault::cap_source(opened, child);
+            let code = advised_code(&cause.code, &cause.message);
+            suspended_advice(&child.id, code, bound, &payer, retry_wait(cause))
+        }),
+        // Nobody knows whose money it is: what there is to do is to be found out first.
+        Err(CallError::Refused(_)) => Some("threadkeep audit".to_owned()),
+        Err(error) => return Err(error),
+    };
+    Ok(SuspendedRow {
+        thread_id: child.id.clone(),
+        cause: cause.map(view::cause),
+        next: advised,
+    })
+}
+
+/// Returns true if a thread is this one or lies below it, as far as the threads between can be read.
+pub async fn lies_in(tenant: &Tenant, thread: &str, top: &str) -> bool {
+    let mut next = thread.to_owned();
+    for _ in 0..LEVELS_MAX {
+        if next == top {
+            return true;
+        }
+        match tenant.get(&next).await.map(|found| found.parent) {
+            Ok(Some(parent)) => next = parent,
+            Ok(None) | Err(_) => return false,
+        }
+    }
+    false
+}
+
+/// Returns the thread whose cap on money must be raised before this one can spend more: the first
+/// thread of the chain whose account it draws on.
+pub async fn payer(tenant: &Tenant, thread: &wit::Thread) -> Result<String, CallError> {
+    let of_money = thread
+        .cause
+        .as_ref()
+        .is_some_and(|cause| cause.code == "spend_exceeded");
+    if !of_money || thread.parent.is_none() {
+        return Ok(thread.id.clone());
+    }
+    let account = tenant.account(&thread.id).await?;
+    Ok(match account.chain == thread.chain {
+        true => thread.id.clone(),
+        false => account.chain,
+    })
+}
+
+/// Returns the milliseconds that a provider asked to wait before the next attempt: the value of a
+/// cause whose reason is an error.
+pub fn retry_wait(cause: &wit::Cause) -> Option<u64> {
+    cause.value.filter(|_| cause.reason == "error")
+}

@@ -1,0 +1,188 @@
+//! The beginning of a run: it gets room among the runs that the policy allows, its place in the
+//! queue of its thread, and the lease of the thread.
+
+use super::queue::{LeasePolls, QueuePlace, RunLease, WaitDeadline, WaitEnd};
+use super::{DriveError, Driver, EndedRun, EventSink, OnBusy, StopReceiver};
+use crate::ceilings::RunPermit;
+use crate::error::CallError;
+use crate::wit::{self, runner};
+
+/// Room of a run among the runs of its process, and its place in the queue of its thread.
+pub(super) struct RunAdmission {
+    /// Released before the place, as fields are dropped in their order: the next run in the queue
+    /// needs the room.
+    pub(super) permit: RunPermit,
+    _place: Option<QueuePlace>,
+}
+
+impl RunAdmission {
+    pub(super) fn from_permit(permit: RunPermit) -> Self {
+        let _place = None;
+        Self { permit, _place }
+    }
+}
+
+impl Driver {
+    /// As [`Driver::run`], with a permit that [`Driver::admit`] gave before a thread was made for
+    /// the run. A run that has to wait in the queue of its thread gives the permit back and waits
+    /// for room anew.
+    ///
+    /// # Errors
+    /// As [`Driver::run`].
+    pub async fn run_admitted(
+        &self,
+        permit: RunPermit,
+        thread: &str,
+        input: Option<String>,
+        sink: &EventSink,
+        stop: &StopReceiver,
+    ) -> Result<EndedRun, DriveError> {
+        self.run_tree(Some(permit), (thread, input), sink, stop)
+            .await
+    }
+
+    /// Admits a run before there is a thread for it, so that a refusal leaves no thread behind. It
+    /// waits for room as [`Driver::with_on_busy`] says.
+    ///
+    /// # Errors
+    /// `Ceiling` if the maximal number of runs is under way, `GivenUp` if the run was stopped while
+    /// it waited.
+    pub async fn admit(&self, stop: &StopReceiver) -> Result<RunPermit, DriveError> {
+        match self.on_busy {
+            OnBusy::Refuse => self.guard.admit_run().map_err(DriveError::Ceiling),
+            OnBusy::Queue(wait) => {
+                let mut patience = WaitDeadline::new("room for another run", wait, stop);
+                self.wait_for_permit(&mut patience).await
+            }
+        }
+    }
+
+    /// Begins a run and performs it, with the given permit or the next one available.
+    pub(super) async fn begin_run(
+        &self,
+        permit: Option<RunPermit>,
+        (thread, input): (&str, Option<String>),
+        sink: &EventSink,
+        stop: &StopReceiver,
+    ) -> Result<EndedRun, DriveError> {
+        let mut holding = self.shared.new_run_lease();
+        let driver = self.with_call_marker(&holding);
+        let begun = match self.on_busy {
+            OnBusy::Refuse => {
+                let permit = match permit {
+                    Some(permit) => permit,
+                    None => self.guard.admit_run().map_err(DriveError::Ceiling)?,
+                };
+                let handle = driver.start_run(thread, input, &mut holding).await?;
+                (handle, RunAdmission::from_permit(permit))
+            }
+            OnBusy::Queue(wait) => {
+                let mut patience = WaitDeadline::new(thread, wait, stop);
+                let queued = driver.start_queued(permit, input, &mut holding, &mut patience);
+                queued.await?
+            }
+        };
+        driver.perform_leased(begun, &mut holding, sink, stop).await
+    }
+
+    async fn start_run(
+        &self,
+        thread: &str,
+        input: Option<String>,
+        holding: &mut RunLease,
+    ) -> Result<runner::Handle, DriveError> {
+        holding.mark_held();
+        let (holder, key) = (holding.holder.clone(), holding.holder.clone());
+        let mut started = self
+            .tenant
+            .start(thread, input.clone(), &holder, &key)
+            .await;
+        if let Err(CallError::Refused(wit::Error::Busy(lease))) = &started
+            && self.shared.is_lost(&lease.holder)
+        {
+            // The lease is of a run of this process that is no longer performed: recover it and
+            // start again.
+            self.tenant
+                .recover_all(std::slice::from_ref(&lease.holder))
+                .await?;
+            started = self.tenant.start(thread, input, &holder, &key).await;
+        }
+        Ok(started.inspect_err(|error| release_if_refused(error, holding))?)
+    }
+
+    /// Waits for room among the runs that the policy allows: first come, first served.
+    async fn wait_for_permit(
+        &self,
+        patience: &mut WaitDeadline<'_>,
+    ) -> Result<RunPermit, DriveError> {
+        match patience.wait_for(self.guard.admit_run_queued()).await {
+            Ok(permit) => Ok(permit),
+            Err(WaitEnd::Late) => Err(DriveError::Ceiling(self.guard.no_room_refusal())),
+            Err(WaitEnd::Stopped) => Err(DriveError::GivenUp(patience.thread.to_owned())),
+        }
+    }
+
+    /// Waits for the place in this process's queue, then for room, then for the lease. A run that
+    /// waits for its place or for a lease takes no room from others. A start under way is never
+    /// given up.
+    async fn start_queued(
+        &self,
+        mut permit: Option<RunPermit>,
+        input: Option<String>,
+        holding: &mut RunLease,
+        patience: &mut WaitDeadline<'_>,
+    ) -> Result<(runner::Handle, RunAdmission), DriveError> {
+        let thread = patience.thread;
+        let full = || DriveError::QueueFull(thread.to_owned());
+        let mut place = self.shared.join_queue(thread).ok_or_else(full)?;
+        if !place.try_reach_head() {
+            // The run before this one in the queue may need the room of this permit.
+            permit = None;
+            if let Err(end) = patience.wait_for(place.reach_head()).await {
+                return Err(self.wait_error(end, patience).await);
+            }
+        }
+        let mut polls = LeasePolls::new();
+        loop {
+            let permit = match permit.take() {
+                Some(permit) => permit,
+                None => self.wait_for_permit(patience).await?,
+            };
+            match self.start_run(thread, input.clone(), holding).await {
+                Err(DriveError::Call(CallError::Refused(wit::Error::Busy(_)))) => drop(permit),
+                begun => {
+                    let _place = Some(place);
+                    return Ok((begun?, RunAdmission { permit, _place }));
+                }
+            }
+            if let Err(end) = patience.wait_for(polls.wait_for_next()).await {
+                return Err(self.wait_error(end, patience).await);
+            }
+        }
+    }
+
+    /// The error of a wait that ended in vain; names the current holder of the thread.
+    async fn wait_error(&self, end: WaitEnd, patience: &WaitDeadline<'_>) -> DriveError {
+        if end == WaitEnd::Stopped {
+            return DriveError::GivenUp(patience.thread.to_owned());
+        }
+        match self.tenant.get(patience.thread).await {
+            Ok(found) => DriveError::Waited {
+                thread: found.id,
+                lease: found.run.lease,
+                waited: patience.wait,
+            },
+            Err(error) => DriveError::Call(error),
+        }
+    }
+}
+
+/// Releases the holder name after a refused start or claim, which holds nothing; after an unknown
+/// outcome it may hold a lease.
+pub(super) fn release_if_refused(error: &CallError, holding: &mut RunLease) {
+    let known =
+        matches!(error, CallError::Refused(refused) if !matches!(refused, wit::Error::Unknown(_)));
+    if known {
+        holding.release();
+    }
+}

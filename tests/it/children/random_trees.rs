@@ -1,0 +1,112 @@
+//! Random requests against trees of threads: the auditor finds nothing after any of them, and every
+//! thread that was begun comes to its end.
+
+use super::random_forest::RandomForest;
+use super::random_requests::request;
+use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use std::collections::BTreeMap;
+
+/// Number of random histories of a test run; `THREADKEEP_CASES` asks for more.
+const CASES: u32 = 40;
+
+fn cases() -> u32 {
+    let asked = std::env::var("THREADKEEP_CASES");
+    asked.map_or(CASES, |n| n.parse().expect("THREADKEEP_CASES is a number"))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: cases(), max_shrink_iters: 4_000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn trees_stay_sound_and_come_to_their_end(requests in prop::collection::vec(request(), 1..120)) {
+        let mut forest = RandomForest::new();
+        for request in requests {
+            forest.perform(request);
+            forest.world.audit();
+        }
+        forest.settle();
+        forest.world.audit();
+        forest.check_at_rest();
+        forest.end_all_threads();
+        forest.world.audit();
+    }
+}
+
+/// Outcomes that must each occur among the same number of histories of these requests.
+const OUTCOMES: [&str; 52] = [
+    "aggregate_results",
+    "cancel",
+    "cancel refused",
+    "cancel_thread",
+    "cancel_thread refused",
+    "claim",
+    "claim refused",
+    "completed before its children",
+    "costly",
+    "due",
+    "fail",
+    "kill",
+    "kill_thread",
+    "late truth",
+    "late truth known",
+    "list_threads",
+    "message",
+    "message refused",
+    "no room",
+    "raise",
+    "raise refused",
+    "raise through",
+    "raise through refused",
+    "read_transcript",
+    "recover",
+    "reply",
+    "send_message",
+    "send_message refused",
+    "spawn_thread",
+    "spawn_thread refused",
+    "spawn_thread with money",
+    "start",
+    "start refused",
+    "stop",
+    "suspended by its child spend_exceeded",
+    "suspended depth_exceeded",
+    "suspended provider_permanent",
+    "suspended recovered",
+    "suspended spawns_exceeded",
+    "suspended spend_exceeded",
+    "suspended stopped",
+    "suspended turns_exceeded",
+    "sweep",
+    "sweep when due",
+    "thread_status",
+    "tools",
+    "wait_threads",
+    "wait_threads late",
+    "wait_threads refused",
+    "waited",
+    "waits",
+    "wake",
+];
+
+#[test]
+fn every_outcome_occurs() {
+    let mut runner = proptest::test_runner::TestRunner::deterministic();
+    let mut counts = BTreeMap::<String, u64>::new();
+    for _ in 0..cases() {
+        let mut forest = RandomForest::new();
+        for _ in 0..150 {
+            let request = request().new_tree(&mut runner).unwrap().current();
+            forest.perform(request);
+        }
+        forest.end_all_threads();
+        forest.world.audit();
+        for (what, n) in forest.world.counts {
+            *counts.entry(what).or_default() += n;
+        }
+    }
+    println!("outcomes: {counts:#?}");
+    for what in OUTCOMES {
+        assert!(counts.contains_key(what), "{what} never occurred");
+    }
+}
