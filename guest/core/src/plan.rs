@@ -20,9 +20,8 @@ use crate::json::{self, ObjectWriter, ToJson};
 use crate::key;
 use crate::ledger::{Account, ChargeBasis, LedgerRefusal, TOKENS_PER_SECOND, UnknownBill};
 use crate::limits::ThreadCaps;
-use crate::runner::InboxMessage;
 use crate::settings::PinnedSettings;
-use crate::thread::{ChainRecord, FORMAT, Head, StatusCause, ThreadRecord};
+use crate::thread::{ChainRecord, FORMAT, Head, InboxMessage, StatusCause, ThreadRecord};
 use crate::time::Instant;
 use crate::{estimate, hash, id};
 

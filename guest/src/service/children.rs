@@ -14,13 +14,15 @@ use threadkeep_core::ledger::ReserveGrant;
 use threadkeep_core::limits::ThreadCaps;
 use threadkeep_core::plan::{LoadedThread, RelatedThread};
 use threadkeep_core::runner::{
-    self, CALLS_MAX, ChildSnapshot, DecisionInputs, InboxMessage, PreparedCall, ReplyBlock,
-    SENT_BYTES_MAX, SpawnRequest, StepOutcome, WaitRequest,
+    self, CALLS_MAX, ChildSnapshot, DecisionInputs, PreparedCall, ReplyBlock, SENT_BYTES_MAX,
+    SpawnRequest, StepOutcome, WaitRequest,
 };
 use threadkeep_core::settings::{
     BuiltinCall, PinnedSettings, SpawnCall, WaitCall, is_builtin_tool,
 };
-use threadkeep_core::thread::{ChainRecord, CreatorOverrides, EndIntent, ThreadDraft, WAIT_MAX};
+use threadkeep_core::thread::{
+    ChainRecord, CreatorOverrides, EndIntent, InboxMessage, ThreadDraft, WAIT_MAX,
+};
 use threadkeep_core::{id, key};
 
 /// Children that one call of `sweep` visits.

@@ -17,11 +17,11 @@ use threadkeep_core::plan::{
     wait_standing,
 };
 use threadkeep_core::runner::{
-    self, CommitDecision, DecisionInputs, HolderProof, InboxMessage, KeptPartial, MAIL_MAX,
-    PARTIAL_BYTES_MAX, Signal, StartRequest, Step, StepSubmission,
+    self, CommitDecision, DecisionInputs, HolderProof, KeptPartial, PARTIAL_BYTES_MAX, Signal,
+    StartRequest, Step, StepSubmission,
 };
 use threadkeep_core::settings::PinnedSettings;
-use threadkeep_core::thread::{Head, StepKind, ThreadStatus};
+use threadkeep_core::thread::{Head, InboxMessage, MAIL_MAX, StepKind, ThreadStatus};
 use threadkeep_core::time::Instant;
 use threadkeep_core::{id, key};
 

@@ -159,12 +159,14 @@ pub async fn recover_from_dead_holder(
     let recovered = opened.project().recover(&[]).await;
     for recovered in recovered.map_err(|error| fault::from_recovery(&error))? {
         opened.refresh_documents(&recovered, screen).await;
-        // Those of other trees wait for whoever resumes them.
-        if tree_totals::lies_in(opened.tenant(), &recovered, &thread.id).await {
-            screen.note(&format!(
-                "the process that held {recovered} died: it goes on"
-            ));
-        }
+        let goes_on = tree_totals::lies_in(opened.tenant(), &recovered, &thread.id).await;
+        screen.note(&match goes_on {
+            true => format!("the process that held {recovered} died: it goes on"),
+            false => format!(
+                "the process that held {recovered} died, too: `threadkeep resume {recovered}` \
+                 goes on with it"
+            ),
+        });
     }
     let now = opened.tenant().get(&thread.id).await;
     now.map_err(|error| fault::from_thread_call(opened, &thread.id, &error))

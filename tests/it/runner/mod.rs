@@ -4,6 +4,7 @@
 mod answer_tables;
 mod charges;
 mod chats;
+mod commit_reasons;
 pub mod external_loop;
 pub mod fixture;
 pub mod random_requests;

@@ -7,9 +7,9 @@ use threadkeep_component::service::Error;
 use threadkeep_core::history::parse_user;
 use threadkeep_core::limits::ThreadCaps;
 use threadkeep_core::runner::{
-    HolderProof, LlmCompletion, MAIL_MAX, REPLY_BYTES_MAX, ReplyBlock, Signal, StepOutcome,
+    HolderProof, LlmCompletion, REPLY_BYTES_MAX, ReplyBlock, Signal, StepOutcome,
 };
-use threadkeep_core::thread::StepKind;
+use threadkeep_core::thread::{MAIL_MAX, StepKind};
 
 fn send(world: &RunnerFixture, thread: &str, text: &str) -> Result<(), Error> {
     let signal = Signal::Message(parse_user(&user(text)).unwrap());

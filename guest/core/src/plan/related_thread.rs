@@ -8,8 +8,7 @@ use super::{LoadedThread, StoredRecord, ThreadChange, due_key, due_write, push_r
 use crate::limits::ThreadCaps;
 use crate::money::NanoUsd;
 use crate::plan::StoreWrite;
-use crate::runner::find_reached_cap;
-use crate::thread::{Head, StatusCause, ThreadStatus};
+use crate::thread::{Head, StatusCause, ThreadStatus, find_reached_cap};
 use crate::{id, key};
 
 /// Another thread, as it was read.

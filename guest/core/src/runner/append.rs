@@ -5,10 +5,10 @@
 //! result, and between a reply with calls and their results stands nothing that a provider would be
 //! sent.
 
-use super::external_loop::check_loop_token;
-use super::mail::{InboxMessage, take_mail};
-use super::start::{begin_chat_run, busy_error, ended_error, refused_error};
-use super::stop::{interrupt_calls, record_tool_cost, terminate};
+use super::checks::{begin_chat_run, busy_error, check_loop_token, ended_error, refused_error};
+use super::mail::take_mail;
+use super::outcome::apply_waiting_intent;
+use super::settlement::record_tool_cost;
 use super::{CALLS_MAX, CommitDecision};
 use crate::error::Error;
 use crate::history::{
@@ -17,7 +17,7 @@ use crate::history::{
 };
 use crate::json;
 use crate::plan::{CommitPlan, DecisionContext, LoadedThread, ThreadChange};
-use crate::thread::{RoundCall, ThreadStatus, ToolRound};
+use crate::thread::{InboxMessage, RoundCall, ThreadStatus, ToolRound};
 
 /// A caller's request to append events.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,7 +75,7 @@ pub fn append(
     }
     check_append_bytes(change.events.iter().map(|e| json::to_text(e).len()).sum())?;
     change.answers = Some(answers);
-    let plan = talk.build_plan(change, held)?;
+    let plan = talk.build_plan(change, round, held)?;
     Ok(CommitDecision::Commit(Box::new(plan)))
 }
 
@@ -261,7 +261,12 @@ impl AppendValidator {
     }
 
     /// Builds the plan: updates the head, takes the mail, and applies a cancel that waits.
-    fn build_plan(self, mut change: ThreadChange<'_>, held: bool) -> Result<CommitPlan, Error> {
+    fn build_plan(
+        self,
+        mut change: ThreadChange<'_>,
+        round: Option<&Entry>,
+        held: bool,
+    ) -> Result<CommitPlan, Error> {
         let version = change.version();
         let made_here = self.open.iter().find(|open| open.version == version);
         if let (false, Some(open)) = (held, made_here) {
@@ -285,12 +290,7 @@ impl AppendValidator {
             // The provider's session no longer matches the history.
             change.head.session = None;
         }
-        if let Some(intent) = change.head.intent {
-            let name = |index| self.open.iter().find(|open| open.index == index);
-            interrupt_calls(&mut change, |_| true, &|index| {
-                name(index).map_or_else(String::new, |open| open.name.clone())
-            });
-            terminate(&mut change, intent);
+        if apply_waiting_intent(&mut change, round) {
             return change.into_plan(CommitReason::Cancelled);
         }
         if !held && self.reason == CommitReason::UserMessage {

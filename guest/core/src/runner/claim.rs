@@ -1,18 +1,19 @@
 //! Takeover from a holder that is gone: its attempt of unknown usage is charged, calls that must
 //! not run twice are interrupted, and the run goes on.
 
-use super::children::{DecisionInputs, next_step, resume_wait};
+use super::checks::{busy_error, refused_error, require_pin, slowest_tool_millis};
+use super::children::{DecisionInputs, WaitOutcome, check_wait};
 use super::failure::push_partial;
-use super::mail::InboxMessage;
-use super::round::tool_name_of;
-use super::start::{busy_error, refused_error, require_pin, slowest_tool_millis};
-use super::stop::{count_time_until, interrupt_calls, settle_attempt_until, suspend, terminate};
+use super::open_calls::{interrupt_calls, tool_name_of};
+use super::outcome::{RunRecords, apply_wait_outcome, apply_waiting_intent, conclude};
+use super::settlement::{count_time_until, settle_attempt_until};
+use super::transition::Transition;
 use super::{CommitDecision, LOST_STEPS_MAX, SILENCE_MILLIS_MAX};
 use crate::error::Error;
 use crate::history::{CommitReason, Entry};
 use crate::plan::{DecisionContext, LoadedThread, ThreadChange};
 use crate::settings::PinnedSettings;
-use crate::thread::{EndIntent, Head, StatusCause, ThreadStatus};
+use crate::thread::{Head, InboxMessage, StatusCause, ThreadStatus};
 use crate::time::Instant;
 
 /// Proof that the former holder is gone.
@@ -51,16 +52,11 @@ pub fn claim(
     claimer: (&str, HolderProof, DecisionInputs),
     moment: DecisionContext<'_>,
 ) -> Result<CommitDecision, Error> {
-    let (holder, proof, kit) = claimer;
+    let (holder, proof, inputs) = claimer;
+    let records = RunRecords { pin, round };
     let head = &loaded.head.value;
     if head.status == ThreadStatus::Waiting {
-        return resume_wait(
-            loaded,
-            require_pin(loaded, pin)?,
-            round,
-            (holder, kit),
-            moment,
-        );
+        return resume_wait(loaded, records, (holder, inputs), moment);
     }
     if head.status != ThreadStatus::Running {
         let advice = "only a thread that is held or waits can be claimed: start it";
@@ -74,27 +70,22 @@ pub fn claim(
         return Err(busy_error(loaded));
     }
     if head.is_external_loop() {
-        return recover(loaded, round, partial, kit.mail, moment);
+        return recover(loaded, round, partial, inputs.mail, moment);
     }
     let pin = require_pin(loaded, pin)?;
-    let DecisionInputs { mail, waiting, .. } = kit;
+    let DecisionInputs { mail, waiting, .. } = inputs;
     let mut change = ThreadChange::with_mail(loaded, mail, moment);
     fence_holder(&mut change, round, partial);
-    if change.head.intent.is_some() {
-        return apply_waiting_intent(change, round);
-    }
     change.head.holder = Some(holder.to_owned());
     change.head.request = Some(format!("claim:{holder}"));
-    if let Some(cause) = crash_loop_cause(&mut change.head) {
-        suspend(&mut change, cause);
-        return Ok(CommitDecision::Commit(Box::new(
-            change.into_plan(CommitReason::Suspended)?,
-        )));
-    }
-    next_step(&mut change, pin, waiting.as_ref(), slowest_tool_millis(pin))?;
-    Ok(CommitDecision::Commit(Box::new(
-        change.into_plan(CommitReason::Resumed)?,
-    )))
+    let next = match crash_loop_cause(&mut change.head) {
+        Some(cause) => Transition::Suspend(cause),
+        None => Transition::Continue {
+            wait: waiting,
+            tool_millis: slowest_tool_millis(pin),
+        },
+    };
+    conclude(change, records, CommitReason::Resumed, next)
 }
 
 /// Returns the cause for suspending a thread whose steps keep being lost, if they do. The count
@@ -123,29 +114,54 @@ pub fn recover(
     let mut change = ThreadChange::with_mail(loaded, mail, moment);
     let holder = change.head.holder.clone().unwrap_or_default();
     fence_holder(&mut change, round, partial);
-    if change.head.intent.is_some() {
-        return apply_waiting_intent(change, round);
-    }
     let cause = crash_loop_cause(&mut change.head).unwrap_or_else(|| {
         let message = format!("its holder {holder} died: resume to go on");
         StatusCause::new("error", "recovered", message)
     });
-    suspend(&mut change, cause);
-    Ok(CommitDecision::Commit(Box::new(
-        change.into_plan(CommitReason::Suspended)?,
-    )))
+    let records = RunRecords { pin: None, round };
+    let next = Transition::Suspend(cause);
+    conclude(change, records, CommitReason::Suspended, next)
 }
 
-/// Applies a cancel or kill that waited, instead of going on.
-pub(super) fn apply_waiting_intent(
-    mut change: ThreadChange<'_>,
-    round: Option<&Entry>,
+/// Checks a waiting thread: it goes on under this holder, is suspended, or waits further.
+fn resume_wait(
+    loaded: &LoadedThread,
+    records: RunRecords<'_>,
+    (holder, inputs): (&str, DecisionInputs),
+    moment: DecisionContext<'_>,
 ) -> Result<CommitDecision, Error> {
-    interrupt_calls(&mut change, |_| true, &|index| tool_name_of(round, index));
-    let intent = change.head.intent.unwrap_or(EndIntent::Cancel);
-    terminate(&mut change, intent);
-    let plan = change.into_plan(CommitReason::Cancelled)?;
-    Ok(CommitDecision::Commit(Box::new(plan)))
+    let mut change = ThreadChange::with_mail(loaded, inputs.mail, moment);
+    if apply_waiting_intent(&mut change, records.round) {
+        let plan = change.into_plan(CommitReason::Cancelled)?;
+        return Ok(CommitDecision::Commit(Box::new(plan)));
+    }
+    let missing = || Error::Corrupt("the children of an open wait are missing".into());
+    let waiting = inputs.waiting.ok_or_else(missing)?;
+    change.head.token += 1;
+    change.head.lost = 0;
+    change.head.holder = Some(holder.to_owned());
+    change.head.request = Some(format!("claim:{holder}"));
+    let outcome = check_wait(&mut change, &waiting);
+    let reason = match outcome {
+        WaitOutcome::Answered => CommitReason::ToolResults,
+        WaitOutcome::Blocked(..) | WaitOutcome::StoreFull(_) => CommitReason::Suspended,
+        WaitOutcome::Released => return wait_further(change),
+    };
+    apply_wait_outcome(&mut change, records, outcome)?;
+    Ok(CommitDecision::Commit(Box::new(change.into_plan(reason)?)))
+}
+
+/// Lets a wait go on: the thread is not held, and not due before it must be.
+fn wait_further(mut change: ThreadChange<'_>) -> Result<CommitDecision, Error> {
+    let before = &change.loaded_thread().head.value;
+    change.head.token = before.token;
+    change.head.lost = before.lost;
+    change.head.holder = None;
+    change.head.request = None;
+    if change.head == *before {
+        return Ok(CommitDecision::Repeat);
+    }
+    Ok(CommitDecision::Commit(Box::new(change.into_head_plan()?)))
 }
 
 fn is_holder_gone(
@@ -194,7 +210,7 @@ fn fence_holder(change: &mut ThreadChange<'_>, round: Option<&Entry>, partial: &
     });
     settle_attempt_until(change, (None, true), &partial.text, end);
     push_partial(change, &partial.text);
-    interrupt_calls(change, |idempotent| !idempotent, &|index| {
-        tool_name_of(round, index)
-    });
+    let events = round.map(|entry| entry.events.as_slice());
+    let name = |index| tool_name_of(events, index);
+    interrupt_calls(change, |idempotent| !idempotent, &name);
 }

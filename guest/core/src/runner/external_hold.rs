@@ -7,11 +7,10 @@
 //! settled later like any charged attempt.
 
 use super::CommitDecision;
-use super::admit::{
-    find_reached_cap, hold_money as admit_money, money_held_cause, money_refused_cause, set_lease,
+use super::admission::{
+    hold_money as admit_money, money_held_cause, money_refused_cause, set_lease,
 };
-use super::external_loop::{check_deadline, check_loop_token};
-use super::start::{check_name, refused_error};
+use super::checks::{check_deadline, check_loop_token, check_name, refused_error};
 use crate::error::Error;
 use crate::hash::sha256;
 use crate::history::{AdmittedAttempt, CommitReason, CostSource, Event, ResultEvent, SettledHold};
@@ -23,7 +22,7 @@ use crate::plan::{
     DecisionContext, LoadedThread, StoreWrite, StoredRecord, ThreadChange, WriteCondition,
 };
 use crate::settings::Model;
-use crate::thread::{ExternalHold, HOLDS_MAX, ReportedUsage, ThreadStatus};
+use crate::thread::{ExternalHold, HOLDS_MAX, ReportedUsage, ThreadStatus, find_reached_cap};
 use crate::time::Instant;
 
 /// The most that a call may come to.

@@ -4,19 +4,20 @@
 //! The thread is held as in a run, by a lease and a token, with the pending step `own-loop`, which
 //! no driver performs. Each commit of the loop renames the step, so that a watcher sees it move.
 
-use super::CommitDecision;
-use super::admit::{hand_out_step_until, set_lease};
-use super::mail::{InboxMessage, take_mail};
-use super::round::tool_name_of;
-use super::start::{acquire_lease, check_may_start, check_name, ended_error, refused_error};
-use super::stop::{become_idle, complete_thread, fail_thread, interrupt_calls, terminate};
-use super::{OPEN_MILLIS_MAX, OPEN_REQUEST_NAME, RESULT_BYTES_MAX};
+use super::admission::{hand_out_step, set_lease};
+use super::checks::{check_deadline, check_loop_token, check_may_start, check_name, refused_error};
+use super::ending::{become_idle, complete_thread, fail_thread};
+use super::mail::take_mail;
+use super::open_calls::{interrupt_calls, tool_name_of};
+use super::outcome::apply_waiting_intent;
+use super::start::acquire_lease;
+use super::{CommitDecision, OPEN_REQUEST_NAME};
 use crate::error::Error;
 use crate::hash::sha256;
 use crate::history::{CommitReason, Entry, StepAnswer, escaped_bytes};
 use crate::json::{self, record::record};
 use crate::plan::{DecisionContext, LoadedThread, ThreadChange};
-use crate::thread::{StatusCause, StepKind, ThreadStatus};
+use crate::thread::{InboxMessage, RESULT_BYTES_MAX, StatusCause, StepKind};
 use crate::time::Instant;
 
 /// Longest message of an error that ends a thread, in bytes.
@@ -48,45 +49,12 @@ pub fn open(
     }
     check_may_start(loaded, false, moment.ceiling)?;
     acquire_lease(&mut change, holder, OPEN_REQUEST_NAME)?;
-    hand_out_step_until(&mut change, StepKind::ExternalLoop, deadline);
+    hand_out_step(&mut change, StepKind::ExternalLoop, deadline);
     if change.head.round.is_none() {
         take_mail(&mut change);
     }
     let plan = change.into_plan(CommitReason::Opened)?;
     Ok(CommitDecision::Commit(Box::new(plan)))
-}
-
-/// Checks that the deadline is after now, and at most [`OPEN_MILLIS_MAX`] away.
-pub(super) fn check_deadline(deadline: Instant, moment: DecisionContext<'_>) -> Result<(), Error> {
-    if deadline > moment.now && deadline <= moment.now.plus_millis(OPEN_MILLIS_MAX) {
-        return Ok(());
-    }
-    let now = moment.now.rfc3339();
-    let problem = format!("must be after now, {now}, and at most an hour away");
-    Err(Error::invalid("deadline", &deadline.rfc3339(), problem))
-}
-
-/// Checks that the holder of this token may write: an external loop holds the thread, with this
-/// token.
-pub(super) fn check_loop_token(loaded: &LoadedThread, token: u64) -> Result<(), Error> {
-    let head = &loaded.head.value;
-    if token != head.token {
-        return Err(Error::Fenced {
-            expected: token,
-            actual: head.token,
-        });
-    }
-    match head.status {
-        ThreadStatus::Running if head.is_external_loop() => Ok(()),
-        ThreadStatus::Running => Err(refused_error(
-            loaded,
-            "a driver runs it: its steps are submitted",
-        )),
-        status if status.is_terminal() => {
-            Err(ended_error(loaded, "it has ended: start a new thread"))
-        }
-        _ => Err(refused_error(loaded, "its hold is over: open it again")),
-    }
 }
 
 /// The way in which a host ends its loop.
@@ -201,11 +169,12 @@ pub fn close(
         version: head.version,
         hash: digest,
     });
-    interrupt_calls(&mut change, |_| true, &|index| tool_name_of(round, index));
-    let plan = if let Some(intent) = change.head.intent {
-        terminate(&mut change, intent);
+    let plan = if apply_waiting_intent(&mut change, round) {
         change.into_plan(CommitReason::Cancelled)?
     } else {
+        let events = round.map(|entry| entry.events.as_slice());
+        let name = |index| tool_name_of(events, index);
+        interrupt_calls(&mut change, |_| true, &name);
         let taken = take_mail(&mut change) > 0;
         let reason = apply_ending(&mut change, ending, taken);
         change.into_plan(reason)?

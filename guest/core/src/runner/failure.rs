@@ -1,29 +1,26 @@
 //! A model call that failed, or a step that its driver stopped.
 
-use super::admit::{find_reached_cap, hand_out_step};
-use super::round::tool_name_of;
-use super::stop::{
-    count_time, interrupt_calls, provider_cause, settle_attempt, suspend, terminate,
-};
-use super::submit::LlmFailure;
+use super::settlement::{count_time, settle_attempt};
+use super::submission::LlmFailure;
+use super::transition::{RetryWait, Transition};
 use super::{BACKOFF_MILLIS, PARTIAL_BYTES_MAX, RETRIES_MAX, RETRY_AFTER_MILLIS_MAX};
 use crate::error::cut;
-use crate::history::{CommitReason, Entry, ErrorEvent, Event, PartialEvent, cut_escaped};
+use crate::history::{ErrorEvent, Event, PartialEvent, cut_escaped};
 use crate::ledger::Usage;
 use crate::plan::ThreadChange;
-use crate::thread::{StatusCause, StepKind};
+use crate::thread::{StatusCause, find_reached_cap};
 
 /// Prefix of the error codes of ceilings: a host that enforces a ceiling refuses a call by such a
 /// code.
 const CEILING: &str = "ceiling_";
 
-/// Records a failed model call: settles the known usage, then waits for the next attempt, or
-/// suspends.
+/// Records a failed model call and settles the known usage. The run waits for the next attempt, or
+/// is suspended.
 pub(super) fn apply_failure(
     change: &mut ThreadChange<'_>,
     tries: u32,
     failure: &LlmFailure,
-) -> CommitReason {
+) -> Transition {
     count_time(change);
     settle_attempt(change, failure.usage, failure.sent, &failure.partial);
     push_partial(change, &failure.partial);
@@ -49,23 +46,18 @@ pub(super) fn apply_failure(
         attempt: tries + 1,
         retry,
     }));
-    if let Some(intent) = change.head.intent {
-        terminate(change, intent);
-        return CommitReason::Cancelled;
+    match retry {
+        Some(millis) => Transition::Retry(RetryWait {
+            millis,
+            tries,
+            output: change.head.step.as_ref().map_or(0, |step| step.output),
+            failed: paid.then(|| code.to_owned()),
+        }),
+        None => {
+            let cause = stop.unwrap_or_else(|| failure_cause(failure, again));
+            Transition::Suspend(cause)
+        }
     }
-    let Some(millis) = retry else {
-        let cause = stop.unwrap_or_else(|| failure_cause(failure, again));
-        suspend(change, cause);
-        return CommitReason::Suspended;
-    };
-    let output = change.head.step.as_ref().map_or(0, |step| step.output);
-    hand_out_step(change, StepKind::Wait, millis);
-    let until = change.now().plus_millis(millis);
-    if let Some(step) = &mut change.head.step {
-        (step.tries, step.until, step.output) = (tries, Some(until), output);
-        step.failed = paid.then(|| code.to_owned());
-    }
-    CommitReason::Error
 }
 
 /// Returns the cause of a suspension after a failure: a refusal by a host's ceiling is a limit of
@@ -111,30 +103,12 @@ fn retry_millis(tries: u32, failure: &LlmFailure) -> Option<u64> {
 
 /// Records a step that its driver stopped, for a cancel or for its person. Calls that may run again
 /// stay open unless the run ends.
-pub(super) fn apply_driver_stop(
-    change: &mut ThreadChange<'_>,
-    round: Option<&Entry>,
-    failure: &LlmFailure,
-) -> CommitReason {
-    let names = |index| tool_name_of(round, index);
+pub(super) fn apply_driver_stop(change: &mut ThreadChange<'_>, failure: &LlmFailure) -> Transition {
     count_time(change);
     settle_attempt(change, failure.usage, failure.sent, &failure.partial);
     push_partial(change, &failure.partial);
-    if let Some(intent) = change.head.intent {
-        interrupt_calls(change, |_| true, &names);
-        terminate(change, intent);
-        return CommitReason::Cancelled;
-    }
-    interrupt_calls(change, |idempotent| !idempotent, &names);
-    suspend(
-        change,
-        StatusCause::new(
-            "error",
-            "stopped",
-            "the driver stopped the run: resume to go on",
-        ),
-    );
-    CommitReason::Suspended
+    let message = "the driver stopped the run: resume to go on";
+    Transition::Stop(StatusCause::new("error", "stopped", message))
 }
 
 pub(super) fn push_partial(change: &mut ThreadChange<'_>, partial: &str) {
@@ -142,6 +116,16 @@ pub(super) fn push_partial(change: &mut ThreadChange<'_>, partial: &str) {
         let text = cut_escaped(partial, PARTIAL_BYTES_MAX).to_owned();
         change.push_event(Event::Partial(PartialEvent { text }));
     }
+}
+
+/// Returns the cause of a suspension for a provider's failure.
+fn provider_cause(kind: &str, code: &str, message: &str) -> StatusCause {
+    let text = format!("{} ({})", cut(message, 1_000), cut(code, 100));
+    StatusCause::new(
+        "error",
+        &format!("provider_{}", kind.replace('-', "_")),
+        text,
+    )
 }
 
 #[cfg(test)]

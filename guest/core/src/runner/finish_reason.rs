@@ -1,6 +1,8 @@
 //! Reasons for which a provider ends a reply: a closed set of words, with the synonyms that hosts
 //! may hand on unchanged.
 
+use crate::thread::StatusCause;
+
 /// Meaning of the word for the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FinishReason {
@@ -51,6 +53,35 @@ impl FinishReason {
             .find(|(_, words)| words.contains(&word.as_str()));
         known.map_or(Self::Unknown, |(reason, _)| *reason)
     }
+}
+
+/// Returns the cause why a reply without calls does not end the run: it was cut, withheld, or says
+/// nothing.
+pub(super) fn incomplete_reply_cause(word: &str, text: &str) -> Option<StatusCause> {
+    let (code, message) = match FinishReason::parse(word) {
+        FinishReason::Length => (
+            "reply_truncated",
+            "the reply was cut at its most output tokens: resume with a message to let it go on"
+                .to_owned(),
+        ),
+        FinishReason::ContentFilter => (
+            "reply_filtered",
+            "the provider withheld the reply: resume with another message".to_owned(),
+        ),
+        FinishReason::Unknown => (
+            "reply_unfinished",
+            format!(
+                "the provider ended the reply with {word:?}, which does not say that it is whole: resume with a \
+                 message to let it go on"
+            ),
+        ),
+        FinishReason::Stop | FinishReason::ToolUse if text.is_empty() => (
+            "empty_reply",
+            "the model answered nothing: resume to ask again, or with a message".to_owned(),
+        ),
+        FinishReason::Stop | FinishReason::ToolUse => return None,
+    };
+    Some(StatusCause::new("error", code, message))
 }
 
 #[cfg(test)]

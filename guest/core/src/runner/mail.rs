@@ -5,31 +5,12 @@
 //! happens to the thread. The bytes that may wait are bounded, so that they fit the entry beside
 //! the largest reply or round.
 
-use super::{MAIL_BYTES_MAX, MAIL_MAX};
 use crate::error::Error;
 use crate::history::{Event, Message, MessageRole, ProviderRole, provider_role};
 use crate::json;
 use crate::plan::{ENTRY_BYTES_MAX, StoreWrite, ThreadChange, WriteCondition};
-use crate::thread::StatusCause;
+use crate::thread::{InboxMessage, MAIL_BYTES_MAX, MAIL_MAX, StatusCause};
 use crate::{id, key};
-
-/// A message that waits in the inbox.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct InboxMessage {
-    /// Key of its record.
-    pub key: String,
-    /// The message; `None` if its record is missing or cannot be read.
-    pub message: Option<Message>,
-}
-
-impl InboxMessage {
-    /// Bytes of the message as JSON text.
-    pub fn json_bytes(&self) -> usize {
-        self.message
-            .as_ref()
-            .map_or(0, |message| json::to_text(message).len())
-    }
-}
 
 /// Text in the history in place of a message whose record is gone. The model reads it, too.
 const LOST_MESSAGE: &str = "(A message that was sent to this thread is lost: its record in the store is missing or cannot \

@@ -6,25 +6,32 @@
 //! it and gets the next. Every decision may be repeated: [`CommitDecision::Repeat`] says that it was made
 //! already.
 
-mod admit;
+mod admission;
 mod append;
+mod checks;
 mod children;
 mod claim;
+mod ending;
 mod external_hold;
 mod external_loop;
 mod failure;
 mod finish_reason;
 mod mail;
+mod open_calls;
+mod outcome;
 mod reply;
+mod reply_blocks;
+mod reply_calls;
 mod round;
+mod settlement;
 mod signal;
 mod start;
 mod step;
-mod stop;
+mod submission;
 mod submit;
+mod transition;
 mod usage_correction;
 
-pub(crate) use admit::find_reached_cap;
 pub use append::{AppendRequest, append};
 pub use children::{
     ANSWER_BYTES_MAX, ChildSnapshot, DEPTH_MAX, DecisionInputs, PreparedCall, SENT_BYTES_MAX,
@@ -34,13 +41,13 @@ pub use children::{
 pub use claim::{HolderProof, KeptPartial, claim, recover};
 pub use external_hold::{Attempt, CallBill, HoldEstimate, HoldRequest, attempt_key, hold, settle};
 pub use external_loop::{LoopEnding, LoopFailure, close, open};
-pub use mail::InboxMessage;
-pub use reply::{LlmCompletion, ReplyBlock};
+pub use reply_blocks::{LlmCompletion, ReplyBlock};
 pub use round::{ToolOutcome, ToolState};
 pub use signal::{CapRaise, Signal, signal};
 pub use start::{StartRequest, is_start_refused, start};
 pub use step::{Step, StepCall, pending_step};
-pub use submit::{LlmFailure, StepOutcome, StepSubmission, submit};
+pub use submission::{LlmFailure, StepOutcome, StepSubmission};
+pub use submit::submit;
 
 use crate::error::Error;
 use crate::plan::CommitPlan;
@@ -92,15 +99,8 @@ pub const BUILTIN_ANSWERS_BYTES_MAX: usize = 96 << 10;
 pub const CALL_NAME_BYTES_MAX: usize = 128;
 /// Most bytes of the sentence that tells a model why a call was refused.
 pub const REFUSAL_BYTES_MAX: usize = 512;
-/// Most bytes of the result that a thread's record holds; the whole is in the history.
-pub const RESULT_BYTES_MAX: usize = 64 << 10;
 /// Most bytes, as JSON text, of a partial text that is kept.
 pub const PARTIAL_BYTES_MAX: usize = 256 << 10;
-/// Most messages that wait in a thread's inbox.
-pub const MAIL_MAX: u64 = 32;
-/// Most bytes of the inbox, as JSON text: the largest message fits, and beside the largest reply or
-/// round all messages fit one entry, so that the end of a thread can take what waits.
-pub const MAIL_BYTES_MAX: usize = 400 << 10;
 
 /// Outcome of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,14 +1,15 @@
 //! The results of a round of calls, recorded together in the order of the calls.
 
 use super::ROUND_BYTES_MAX;
-use super::children::{WaitRequest, next_step};
-use super::stop::{count_time, interrupt_calls, record_tool_cost, terminate};
+use super::children::WaitRequest;
+use super::open_calls::{cut_to_fit, tool_name_of};
+use super::settlement::{count_time, record_tool_cost};
+use super::transition::Transition;
 use crate::error::Error;
-use crate::history::{CommitReason, Entry, Event, ToolResult, ToolResultState, cut_escaped};
+use crate::history::{Entry, Event, ToolResult, ToolResultState};
 use crate::json::record::{record, words};
 use crate::money::NanoUsd;
 use crate::plan::ThreadChange;
-use crate::settings::PinnedSettings;
 use crate::thread::{RoundCall, ToolRound};
 
 /// Outcome of one call.
@@ -41,14 +42,13 @@ pub enum ToolState {
 
 words!(ToolState { Done = "done", Interrupted = "interrupted" });
 
-/// Records the results of a round and decides the next step.
+/// Records the results of a round; the run goes on with what is open.
 pub(super) fn apply_tool_results(
     change: &mut ThreadChange<'_>,
-    pin: &PinnedSettings,
     entry: Option<&Entry>,
     outcomes: Vec<ToolOutcome>,
-    waiting: Option<&WaitRequest>,
-) -> Result<CommitReason, Error> {
+    wait: Option<WaitRequest>,
+) -> Result<Transition, Error> {
     let round = change
         .head
         .round
@@ -56,13 +56,14 @@ pub(super) fn apply_tool_results(
         .ok_or_else(|| Error::Corrupt("a round is pending that has no calls".into()))?;
     check_outcomes(round.version, &round.calls, &outcomes)?;
     count_time(change);
+    let events = entry.map(|entry| entry.events.as_slice());
     let share = ROUND_BYTES_MAX / outcomes.len().max(1);
     for outcome in outcomes {
         record_tool_cost(change, outcome.cost);
         change.push_event(Event::ToolResult(ToolResult {
             version: outcome.version,
             index: outcome.index,
-            name: tool_name_of(entry, outcome.index),
+            name: tool_name_of(events, outcome.index),
             text: cut_to_fit(outcome.content, share),
             failed: outcome.failed,
             state: if outcome.state == ToolState::Done {
@@ -78,21 +79,10 @@ pub(super) fn apply_tool_results(
         version: round.version,
         calls: waits,
     });
-    if let Some(intent) = change.head.intent {
-        interrupt_calls(change, |_| true, &|index| tool_name_of(entry, index));
-        terminate(change, intent);
-        return Ok(CommitReason::Cancelled);
-    }
-    next_step(change, pin, waiting, 0)?;
-    Ok(CommitReason::ToolResults)
-}
-
-/// Returns the tool name of a call of the round's entry.
-pub(super) fn tool_name_of(entry: Option<&Entry>, index: u32) -> String {
-    match entry.and_then(|entry| entry.events.get(index as usize)) {
-        Some(Event::ToolUse(call)) => call.name.clone(),
-        _ => String::new(),
-    }
+    Ok(Transition::Continue {
+        wait,
+        tool_millis: 0,
+    })
 }
 
 fn check_outcomes(
@@ -114,36 +104,4 @@ fn check_outcomes(
         expected: format!("{given:?}"),
         actual: format!("{expected:?}"),
     })
-}
-
-/// Cuts a result that is larger than its share of a round, on a character boundary, and adds a note
-/// about it.
-pub(super) fn cut_to_fit(content: String, bytes: usize) -> String {
-    let kept = cut_escaped(&content, bytes);
-    if kept.len() == content.len() {
-        return content;
-    }
-    format!(
-        "{kept}\n[cut: {} of {} bytes shown]",
-        kept.len(),
-        content.len()
-    )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn cuts_on_a_character_boundary_and_says_so() {
-        assert_eq!(cut_to_fit("short".into(), 5), "short");
-        assert_eq!(
-            cut_to_fit("漢字".into(), 4),
-            "漢\n[cut: 3 of 6 bytes shown]"
-        );
-        assert_eq!(
-            cut_to_fit("\0\0".into(), 11),
-            "\0\n[cut: 1 of 2 bytes shown]"
-        );
-    }
 }

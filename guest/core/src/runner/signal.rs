@@ -2,12 +2,10 @@
 //! and take effect at its next commit; a kill fences the holder at once.
 
 use super::CommitDecision;
-use super::admit::find_reached_cap;
-use super::children::{pass_to_children, request_cancel};
-use super::mail::{InboxMessage, push_inbox_message, take_mail};
-use super::round::tool_name_of;
-use super::start::{begin_chat_run, ended_error};
-use super::stop::{count_time, interrupt_calls, settle_attempt, terminate};
+use super::checks::{begin_chat_run, ended_error};
+use super::children::pass_to_children;
+use super::ending::{end_thread_now, request_cancel};
+use super::mail::{push_inbox_message, take_mail};
 use crate::error::Error;
 use crate::hash::sha256;
 use crate::history::{CommitReason, Entry, Event, Message};
@@ -16,7 +14,7 @@ use crate::ledger::LedgerRefusal;
 use crate::limits::ThreadCaps;
 use crate::money::NanoUsd;
 use crate::plan::{DecisionContext, LoadedThread, StoreWrite, ThreadChange, WriteCondition};
-use crate::thread::{EndIntent, StatusCause, ThreadStatus};
+use crate::thread::{EndIntent, InboxMessage, StatusCause, ThreadStatus, find_reached_cap};
 use crate::{id, key};
 
 /// A signal to a thread.
@@ -158,20 +156,6 @@ fn remember_signal(change: &mut ThreadChange<'_>, name: &str, signal: &Signal) {
         expect: WriteCondition::Absent,
         value: signal.digest(),
     });
-}
-
-/// Ends the thread in this commit, whoever holds it.
-pub(super) fn end_thread_now(
-    mut change: ThreadChange<'_>,
-    round: Option<&Entry>,
-    by: EndIntent,
-) -> Result<crate::plan::CommitPlan, Error> {
-    change.head.token += 1;
-    count_time(&mut change);
-    settle_attempt(&mut change, None, true, "");
-    interrupt_calls(&mut change, |_| true, &|index| tool_name_of(round, index));
-    terminate(&mut change, by);
-    change.into_plan(CommitReason::Cancelled)
 }
 
 fn raise_caps(change: &mut ThreadChange<'_>, asked: CapRaise) -> Result<(), Error> {

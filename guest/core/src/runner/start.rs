@@ -1,21 +1,21 @@
 //! Start: the first step of a run, or the next one of a run that stopped, in place.
 
 use super::CommitDecision;
-use super::admit::{
-    AttemptNeeds, admit_attempt, find_reached_cap, money_refused_cause, opening_message,
+use super::admission::{AttemptNeeds, money_refused_cause, opening_message};
+use super::checks::{
+    begin_run, begins_chat_run, check_may_start, check_name, require_pin, slowest_tool_millis,
 };
-use super::children::{DecisionInputs, next_step};
+use super::children::DecisionInputs;
 use super::mail::{push_inbox_message, take_mail};
+use super::outcome::{RunRecords, apply_transition};
+use super::transition::Transition;
 use crate::error::Error;
 use crate::history::{CommitReason, Event, Message, ResumedEvent};
 use crate::limits::ThreadCaps;
 use crate::plan::{DecisionContext, LoadedThread, ThreadChange};
 use crate::settings::PinnedSettings;
-use crate::thread::{Head, ThreadStatus, UsageCounters};
+use crate::thread::{Head, ThreadStatus};
 use crate::{estimate, id, key, plan};
-
-/// Longest holder and longest request name, in bytes.
-pub const NAME_BYTES_MAX: usize = 128;
 
 /// A driver's request to start.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,27 +59,33 @@ pub fn start(
         begin_run(&mut change.head);
     }
     acquire_lease(&mut change, request.holder, request.key)?;
-    let reason = if request.input.is_some() || was != ThreadStatus::Suspended {
+    let happened = if request.input.is_some() || was != ThreadStatus::Suspended {
         CommitReason::UserMessage
     } else {
         CommitReason::Resumed
     };
-    match change.head.round.is_some() {
-        true => {
-            // A message waits until the open calls have results.
-            if let Some(message) = request.input {
-                push_inbox_message(&mut change, &message)?;
-            }
-            // The wait has its full time again: resuming a thread resumes its children, too.
-            change.head.wait = None;
-            next_step(&mut change, pin, waiting.as_ref(), slowest_tool_millis(pin))?;
+    let next = if change.head.round.is_some() {
+        // A message waits until the open calls have results.
+        if let Some(message) = request.input {
+            push_inbox_message(&mut change, &message)?;
         }
-        false => {
-            let taken = take_mail(&mut change) > 0;
-            push_opening(&mut change, loaded, request.input, taken)?;
-            admit_attempt(&mut change, pin, AttemptNeeds::default());
+        // The wait has its full time again: resuming a thread resumes its children, too.
+        change.head.wait = None;
+        Transition::Continue {
+            wait: waiting,
+            tool_millis: slowest_tool_millis(pin),
         }
-    }
+    } else {
+        let taken = take_mail(&mut change) > 0;
+        push_opening(&mut change, loaded, request.input, taken)?;
+        Transition::CallModel(AttemptNeeds::default())
+    };
+    // No intent waits here: a thread that is to end is not started.
+    let records = RunRecords {
+        pin: Some(pin),
+        round: None,
+    };
+    let reason = apply_transition(&mut change, records, happened, next)?;
     // A start is new work, even if it gets no further than a suspension: the margin of a full store
     // is not for it.
     change.closing = false;
@@ -135,94 +141,6 @@ fn missing_input_error(loaded: &LoadedThread) -> Error {
             loaded.thread.value.id
         ),
     )
-}
-
-/// Checks the name of a holder or of a request.
-pub(super) fn check_name(field: &str, name: &str) -> Result<(), Error> {
-    if name.is_empty() || name.len() > NAME_BYTES_MAX || name.chars().any(char::is_control) {
-        let problem = "must be 1 to 128 bytes without control characters";
-        return Err(Error::invalid(field, name, problem));
-    }
-    Ok(())
-}
-
-/// Returns the pin of a thread that must have one by now.
-pub(super) fn require_pin<'a>(
-    loaded: &LoadedThread,
-    pin: Option<&'a PinnedSettings>,
-) -> Result<&'a PinnedSettings, Error> {
-    let id = &loaded.thread.value.id;
-    pin.ok_or_else(|| Error::Corrupt(format!("{id} has no pin")))
-}
-
-pub(super) fn refused_error(loaded: &LoadedThread, advice: &str) -> Error {
-    Error::Refused {
-        thread: loaded.thread.value.id.clone(),
-        status: loaded.head.value.status.to_string(),
-        advice: advice.to_owned(),
-    }
-}
-
-/// Returns the error for a thread that has ended and takes nothing more.
-pub(super) fn ended_error(loaded: &LoadedThread, advice: &str) -> Error {
-    match &loaded.thread.value.next {
-        Some(next) => Error::Continued {
-            thread: loaded.thread.value.id.clone(),
-            next: next.clone(),
-        },
-        None => refused_error(loaded, advice),
-    }
-}
-
-/// Checks that a caller may take the thread, under the operator's caps. `begins` is true if a new
-/// run begins although the thread is suspended.
-pub(super) fn check_may_start(
-    loaded: &LoadedThread,
-    begins: bool,
-    ceiling: ThreadCaps,
-) -> Result<(), Error> {
-    let mut head = loaded.head.value.clone();
-    if begins {
-        begin_run(&mut head);
-    }
-    match head.status {
-        ThreadStatus::Created | ThreadStatus::Idle => {}
-        ThreadStatus::Suspended => {
-            if let Some(cause) = find_reached_cap(&head, ceiling) {
-                return Err(Error::Exceeded(cause));
-            }
-        }
-        ThreadStatus::Running => return Err(busy_error(loaded)),
-        ThreadStatus::Waiting => {
-            return Err(refused_error(loaded, "claim it: it goes on by itself"));
-        }
-        ThreadStatus::Completed
-        | ThreadStatus::Error
-        | ThreadStatus::Cancelled
-        | ThreadStatus::Killed
-        | ThreadStatus::Continued => {
-            return Err(ended_error(loaded, "it has ended: start a new thread"));
-        }
-    }
-    if head.intent.is_some() {
-        let advice = "the thread that spawned it has ended it: `recover` lets that take effect";
-        return Err(refused_error(loaded, advice));
-    }
-    if loaded.account().frozen {
-        let owner = loaded.chain.value.draws_on(&loaded.thread.value.chain);
-        let advice = format!("its account, that of {owner}, is frozen: `kill` ends the thread");
-        return Err(refused_error(loaded, &advice));
-    }
-    Ok(())
-}
-
-pub(super) fn busy_error(loaded: &LoadedThread) -> Error {
-    let head = &loaded.head.value;
-    Error::Busy {
-        thread: loaded.thread.value.id.clone(),
-        holder: head.holder.clone().unwrap_or_default(),
-        expiry: head.expiry.unwrap_or(head.updated),
-    }
 }
 
 /// Applies the pin to the thread. A first pin sets its caps, and its prompt counts as context from
@@ -287,39 +205,4 @@ pub(super) fn acquire_lease(
         change.push_event(Event::Resumed(ResumedEvent { code: cause.code }));
     }
     Ok(())
-}
-
-/// Counts a new run: what is capped for each run begins anew. The count of lost steps goes on.
-fn begin_run(head: &mut Head) {
-    head.run += 1;
-    head.counters = UsageCounters {
-        run_turns: 0,
-        run_tokens: 0,
-        run_duration: 0,
-        ..head.counters
-    };
-    head.bad_rounds = 0;
-}
-
-/// Returns true if a person's message begins a new run of this thread in its current status. It
-/// does for a suspended chat, as for one that is idle: otherwise a chat at a cap of the operator's,
-/// which the user cannot raise, could never go on. A run that has used nothing yet goes on.
-fn begins_chat_run(loaded: &LoadedThread) -> bool {
-    let head = &loaded.head.value;
-    let used = &head.counters;
-    let unused = (used.run_turns, used.run_tokens, used.run_duration) == (0, 0, 0);
-    loaded.thread.value.directive.is_none() && head.status == ThreadStatus::Suspended && !unused
-}
-
-/// Begins that run, for a message that arrives while the chat is not held.
-pub(super) fn begin_chat_run(change: &mut ThreadChange<'_>) {
-    if begins_chat_run(change.loaded_thread()) {
-        begin_run(&mut change.head);
-    }
-}
-
-/// Returns the longest timeout of the tools that are offered, in milliseconds.
-pub(super) fn slowest_tool_millis(pin: &PinnedSettings) -> u64 {
-    let slowest = pin.tools.iter().map(|tool| tool.timeout).max();
-    slowest.unwrap_or(crate::settings::TOOL_MILLIS_DEFAULT)
 }

@@ -1,101 +1,25 @@
 //! Submission of the result of a step: it is recorded, and the next step decided, in one commit.
 
 use super::CommitDecision;
-use super::admit::{AttemptNeeds, admit_attempt};
+use super::admission::AttemptNeeds;
+use super::checks::{refused_error, require_pin};
 use super::children::DecisionInputs;
 use super::failure::{apply_driver_stop, apply_failure};
 use super::mail::take_mail;
-use super::reply::{LlmCompletion, apply_completion};
-use super::round::{ToolOutcome, apply_tool_results};
-use super::start::{refused_error, require_pin};
+use super::outcome::{RunRecords, apply_transition};
+use super::reply::apply_completion;
+use super::round::apply_tool_results;
+use super::submission::{StepOutcome, StepSubmission};
+use super::transition::Transition;
 use super::usage_correction::record_fenced_usage;
 use crate::error::Error;
 use crate::hash::sha256_text;
 use crate::history::{CommitReason, Entry, StepAnswer};
-use crate::json::{self, ObjectWriter, ToJson, record::record};
-use crate::ledger::Usage;
+use crate::json;
 use crate::money::check_bill;
 use crate::plan::{DecisionContext, LoadedThread, ThreadChange};
 use crate::settings::PinnedSettings;
 use crate::thread::{PendingStep, StepKind};
-
-/// Result of a step.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum StepOutcome {
-    /// The model answered.
-    Completion(LlmCompletion),
-    /// The model did not answer.
-    Failure(LlmFailure),
-    /// The tools answered.
-    ToolOutcomes(Vec<ToolOutcome>),
-    /// The time of a wait is over.
-    Waited,
-    /// The driver stopped the step.
-    Stopped(LlmFailure),
-}
-
-impl StepOutcome {
-    /// The tokens that a provider reported, if any were.
-    fn usage(&self) -> Option<Usage> {
-        match self {
-            Self::Completion(completion) => completion.usage,
-            Self::Failure(failure) | Self::Stopped(failure) => failure.usage,
-            Self::ToolOutcomes(_) | Self::Waited => None,
-        }
-    }
-}
-
-impl ToJson for StepOutcome {
-    fn write(&self, out: &mut String) {
-        let mut fields = match self {
-            Self::Waited => return "waited".write(out),
-            _ => ObjectWriter::new(out),
-        };
-        match self {
-            Self::Completion(completion) => fields.add("completion", completion),
-            Self::Failure(failure) => fields.add("failure", failure),
-            Self::ToolOutcomes(outcomes) => fields.add("outcomes", outcomes),
-            Self::Stopped(failure) => fields.add("stopped", failure),
-            Self::Waited => &mut fields,
-        }
-        .finish();
-    }
-}
-
-/// The failure of a model call, or the stop of a step.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct LlmFailure {
-    /// Kind, as the adapter classified the failure.
-    pub kind: String,
-    /// Code of the failure.
-    pub code: String,
-    /// A sentence for a person.
-    pub message: String,
-    /// Milliseconds that the provider asks to wait.
-    pub retry: Option<u64>,
-    /// False only if nothing was sent.
-    pub sent: bool,
-    /// Usage that was reported.
-    pub usage: Option<Usage>,
-    /// Text that had arrived.
-    pub partial: String,
-}
-
-record!(write LlmFailure { kind, code, message, retry, sent, usage, partial });
-
-/// A driver's submission of a result.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StepSubmission {
-    /// Token of the lease.
-    pub token: u64,
-    /// The version that handed the step out.
-    pub version: u64,
-    /// The result.
-    pub outcome: StepOutcome,
-    /// Inputs of the decision beside the records: all the mail that waits, prepared calls,
-    /// children.
-    pub inputs: DecisionInputs,
-}
 
 /// Decides about a result. `round` is the entry that holds the calls of the head's round; `answer`
 /// the entry after `version`, if the history reaches further.
@@ -135,31 +59,42 @@ pub fn submit(
         version: submission.version,
         hash,
     });
-    let kind = pending.kind;
-    let reason = match (kind, submission.outcome) {
+    let (happened, next) = match (pending.kind, submission.outcome) {
         (StepKind::CallLlm, StepOutcome::Completion(completion)) => {
-            apply_completion(&mut change, pin, completion, prepared)?
+            let next = apply_completion(&mut change, pin, completion, prepared)?;
+            (CommitReason::AssistantTurn, next)
         }
         (StepKind::CallLlm, StepOutcome::Failure(failure)) => {
-            apply_failure(&mut change, pending.tries, &failure)
+            let next = apply_failure(&mut change, pending.tries, &failure);
+            (CommitReason::Error, next)
         }
         (StepKind::CallTools, StepOutcome::ToolOutcomes(outcomes)) => {
-            apply_tool_results(&mut change, pin, round, outcomes, waiting.as_ref())?
+            let next = apply_tool_results(&mut change, round, outcomes, waiting)?;
+            (CommitReason::ToolResults, next)
         }
-        (StepKind::Wait, StepOutcome::Waited) => {
-            let reason = apply_wait_end(&mut change, pin, pending);
-            if keep_waiting_step(&mut change, pending) {
-                return Ok(CommitDecision::Commit(Box::new(change.into_head_plan()?)));
-            }
-            reason
+        (StepKind::Wait, StepOutcome::Waited) => (
+            CommitReason::Attempt,
+            attempt_after_wait(&mut change, pending),
+        ),
+        (_, StepOutcome::Stopped(failure)) => {
+            let next = apply_driver_stop(&mut change, &failure);
+            (CommitReason::Suspended, next)
         }
-        (_, StepOutcome::Stopped(failure)) => apply_driver_stop(&mut change, round, &failure),
         (kind, _) => {
             let problem = format!("is not a result of the pending step, {}", kind.as_str());
             return Err(Error::invalid("outcome", "", problem));
         }
     };
-    Ok(CommitDecision::Commit(Box::new(change.into_plan(reason)?)))
+    let records = RunRecords {
+        pin: Some(pin),
+        round,
+    };
+    let reason = apply_transition(&mut change, records, happened, next)?;
+    let plan = match keep_waiting_step(&mut change, pending) {
+        true => change.into_head_plan()?,
+        false => change.into_plan(reason)?,
+    };
+    Ok(CommitDecision::Commit(Box::new(plan)))
 }
 
 fn check_costs(outcome: &StepOutcome) -> Result<(), Error> {
@@ -219,36 +154,18 @@ fn outcome_hash(outcome: &StepOutcome) -> String {
     sha256_text(&json::to_text(outcome))
 }
 
-fn apply_wait_end(
-    change: &mut ThreadChange<'_>,
-    pin: &PinnedSettings,
-    pending: &PendingStep,
-) -> CommitReason {
-    if let Some(intent) = change.head.intent {
-        super::stop::terminate(change, intent);
-        return CommitReason::Cancelled;
-    }
-    // An attempt that waits for money has not failed since.
-    let tries = match pending.short_since {
-        Some(_) => pending.tries,
-        None => pending.tries + 1,
-    };
+/// Returns the attempt that follows a wait. Before the first attempt of a request, mail is taken.
+fn attempt_after_wait(change: &mut ThreadChange<'_>, pending: &PendingStep) -> Transition {
     if pending.output == 0 {
         take_mail(change);
     }
-    admit_attempt(
-        change,
-        pin,
-        AttemptNeeds {
-            tries,
-            output: pending.output,
-            short_since: pending.short_since,
-        },
-    );
-    if let Some(step) = &mut change.head.step {
-        step.failed.clone_from(&pending.failed);
-    }
-    CommitReason::Attempt
+    Transition::CallModel(AttemptNeeds {
+        // An attempt that waits for money has not failed since.
+        tries: pending.tries + u32::from(pending.short_since.is_none()),
+        output: pending.output,
+        short_since: pending.short_since,
+        failed: pending.failed.clone(),
+    })
 }
 
 /// Returns true if the run waits on for money that other calls hold, with nothing to record. Then

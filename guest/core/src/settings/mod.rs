@@ -2,15 +2,15 @@
 //! for a thread.
 
 mod builtin;
+mod builtin_tools;
 mod directive;
 mod limits;
 mod model;
 mod pin;
 mod tool;
 
-pub use builtin::{
-    BuiltinCall, SpawnCall, WAIT_SECONDS_DEFAULT, WaitCall, builtin_tools, is_builtin_tool,
-};
+pub use builtin::{BuiltinCall, SpawnCall, WAIT_SECONDS_DEFAULT, WaitCall, builtin_tools};
+pub use builtin_tools::is_builtin_tool;
 pub use directive::{Directive, InputSpec, render_prompt};
 pub use limits::parse_limits;
 pub use model::Model;

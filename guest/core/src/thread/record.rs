@@ -6,6 +6,9 @@ use crate::json::record::record;
 use crate::limits::ThreadCaps;
 use crate::time::Instant;
 
+/// Most bytes of the result that a thread's record holds; the whole is in the history.
+pub const RESULT_BYTES_MAX: usize = 64 << 10;
+
 /// Stored under the key of the thread's id.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ThreadRecord {

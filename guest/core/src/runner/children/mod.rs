@@ -11,13 +11,12 @@ mod wait;
 
 pub use child_snapshot::ChildSnapshot;
 use child_snapshot::children_to_json;
+pub(super) use propagation::pass_to_children;
 pub use propagation::{apply_intent, finish_propagation, propagate_intent};
-pub(super) use propagation::{mark_sweep, pass_to_children, request_cancel};
 pub use wait::WaitRequest;
-pub(super) use wait::{next_step, resume_wait};
+pub(super) use wait::{WaitOutcome, begin_wait, check_wait};
 
-use super::mail::{InboxMessage, inbox_write};
-use super::{MAIL_BYTES_MAX, MAIL_MAX};
+use super::mail::inbox_write;
 use crate::error::Error;
 use crate::history::Message;
 use crate::json::{self, ObjectWriter};
@@ -25,8 +24,8 @@ use crate::ledger::ReserveGrant;
 use crate::limits::ThreadCaps;
 use crate::plan::{RelatedThread, ThreadChange};
 use crate::thread::{
-    self, EndIntent, InheritedBounds, ResolvedDraft, SpawnParent, StatusCause, ThreadDraft,
-    ThreadStatus,
+    self, EndIntent, InboxMessage, InheritedBounds, MAIL_BYTES_MAX, MAIL_MAX, ResolvedDraft,
+    SpawnParent, StatusCause, ThreadDraft, ThreadStatus,
 };
 
 /// Most children that one reply spawns.

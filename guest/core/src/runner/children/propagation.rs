@@ -4,11 +4,10 @@
 
 use crate::error::Error;
 use crate::history::Entry;
-use crate::ledger::AccountPath;
 use crate::plan::{DecisionContext, LoadedThread, ThreadChange};
-use crate::runner::signal::end_thread_now;
-use crate::runner::{CommitDecision, InboxMessage};
-use crate::thread::{EndIntent, Head, ThreadStatus};
+use crate::runner::CommitDecision;
+use crate::runner::ending::{end_thread_now, mark_sweep, request_cancel};
+use crate::thread::{EndIntent, Head, InboxMessage, ThreadStatus};
 
 /// Propagates an end to a thread: at once, or once its step is done if the thread is held. A thread
 /// that has ended, or has the same intent already, is left as it is.
@@ -69,25 +68,6 @@ fn is_stronger_intent(head: &Head, intent: EndIntent) -> bool {
         _ => None,
     };
     passed.max(head.sweep) < Some(intent)
-}
-
-/// Requests that the thread ends once its step is done: its account admits nothing more, and its
-/// children are to be told.
-pub(in crate::runner) fn request_cancel(change: &mut ThreadChange<'_>) {
-    // Only the first request ends something: later ones may not fill the margin of a full store.
-    change.closing = change.head.intent.is_none();
-    change.head.intent.get_or_insert(EndIntent::Cancel);
-    if change.chain.has_account() {
-        change.apply_settled(&mut AccountPath::freeze);
-    }
-    mark_sweep(change, EndIntent::Cancel);
-}
-
-/// Marks the children of the thread as still to be told.
-pub(in crate::runner) fn mark_sweep(change: &mut ThreadChange<'_>, intent: EndIntent) {
-    if change.chain.children > 0 {
-        change.head.sweep = change.head.sweep.max(Some(intent));
-    }
 }
 
 /// Applies the intent that another thread gave this one, if the thread is not held or is to end at

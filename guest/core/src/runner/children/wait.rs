@@ -2,19 +2,15 @@
 
 use super::ANSWER_BYTES_MAX;
 use super::child_snapshot::{ChildSnapshot, children_to_json};
-use crate::error::{self, Error};
-use crate::history::{CommitReason, Entry, Event, SuspendedEvent, ToolResult, ToolResultState};
+use crate::error;
+use crate::history::{Event, ToolResult, ToolResultState};
 use crate::limits::ThreadCaps;
 use crate::money::NanoUsd;
-use crate::plan::{DecisionContext, LoadedThread, ThreadChange, WaitStanding};
-use crate::runner::admit::{AttemptNeeds, admit_attempt, hand_out_step};
-use crate::runner::claim::apply_waiting_intent;
-use crate::runner::mail::take_mail;
-use crate::runner::round::cut_to_fit;
-use crate::runner::stop::{release_lease, suspend};
-use crate::runner::{CommitDecision, DecisionInputs, LEASE_GRACE_MILLIS};
-use crate::settings::PinnedSettings;
-use crate::thread::{ChildWait, StatusCause, StepKind, ThreadStatus, WAIT_MAX};
+use crate::plan::{ThreadChange, WaitStanding};
+use crate::runner::LEASE_GRACE_MILLIS;
+use crate::runner::ending::release_lease;
+use crate::runner::open_calls::cut_to_fit;
+use crate::thread::{ChildWait, StatusCause, ThreadStatus, WAIT_MAX};
 use crate::time::Instant;
 
 /// A call of `wait_threads`, with its children.
@@ -90,6 +86,17 @@ impl WaitRequest {
         causes.min_by_key(|(_, cause)| cause.reason != "budget")
     }
 
+    /// Returns the wait as the head keeps it.
+    fn to_child_wait(&self, left: Vec<u64>, until: Instant) -> ChildWait {
+        ChildWait {
+            numbers: left,
+            any: self.any,
+            until,
+            short: false,
+            renewed: false,
+        }
+    }
+
     /// Returns the answer for the model.
     fn answer_text(&self, late: bool) -> String {
         let children = children_to_json(&self.children, 0, ANSWER_BYTES_MAX);
@@ -97,38 +104,30 @@ impl WaitRequest {
     }
 }
 
-/// Hands out the next step after a reply or its results: the calls that a driver runs, then the
-/// wait, then the next attempt.
-pub(in crate::runner) fn next_step(
-    change: &mut ThreadChange<'_>,
-    pin: &PinnedSettings,
-    waiting: Option<&WaitRequest>,
-    timeout: u64,
-) -> Result<(), Error> {
-    let Some(round) = &change.head.round else {
-        take_mail(change);
-        admit_attempt(change, pin, AttemptNeeds::default());
-        return Ok(());
-    };
-    if round.calls.iter().any(|call| !call.waits) {
-        hand_out_step(change, StepKind::CallTools, timeout);
-        return Ok(());
-    }
-    let missing = || Error::Corrupt("what an open wait waits for is not there".into());
-    let waiting = waiting.ok_or_else(missing)?;
-    begin_wait(change, pin, waiting);
-    Ok(())
+/// The outcome of a look at a wait.
+pub(in crate::runner) enum WaitOutcome {
+    /// The call has its result.
+    Answered,
+    /// All its children were interrupted: it is to be suspended with them, its wait open.
+    Blocked(StatusCause, ChildWait),
+    /// The store has no room for a wait.
+    StoreFull(StatusCause),
+    /// The thread is released until its children stop or its time is over.
+    Released,
 }
 
-/// Begins the wait of a run, or goes on if there is nothing to wait for.
-fn begin_wait(change: &mut ThreadChange<'_>, pin: &PinnedSettings, waiting: &WaitRequest) {
+/// Begins the wait of a run, or answers it at once if there is nothing to wait for.
+pub(in crate::runner) fn begin_wait(
+    change: &mut ThreadChange<'_>,
+    waiting: &WaitRequest,
+) -> WaitOutcome {
     let ceiling = change.ceiling();
     let left = waiting.pending_numbers(ceiling);
     if waiting.is_satisfied(&left) {
-        return answer_wait(change, pin, waiting.answer_text(false));
+        return answer_wait(change, waiting.answer_text(false));
     }
     if let Some(cause) = change.store_full_cause() {
-        return suspend(change, cause);
+        return WaitOutcome::StoreFull(cause);
     }
     let until = change.now().plus_millis(waiting.timeout);
     release_for_wait(change, waiting, left, until);
@@ -138,6 +137,40 @@ fn begin_wait(change: &mut ThreadChange<'_>, pin: &PinnedSettings, waiting: &Wai
     if stuck.is_some_and(|(_, cause)| cause.reason == "budget") {
         change.head.due = Some(0);
     }
+    WaitOutcome::Released
+}
+
+/// Checks the wait of a waiting thread, under a new holder.
+pub(in crate::runner) fn check_wait(
+    change: &mut ThreadChange<'_>,
+    waiting: &WaitRequest,
+) -> WaitOutcome {
+    let (now, wait) = (change.now(), change.head.wait.as_ref());
+    let until = wait.map_or(now.plus_millis(waiting.timeout), |wait| wait.until);
+    let renewed = wait.is_some_and(|wait| wait.renewed);
+    let left = waiting.pending_numbers(change.ceiling());
+    if waiting.is_satisfied(&left) {
+        return answer_wait(change, waiting.answer_text(false));
+    }
+    if let Some(cause) = blocked_cause(waiting, change.ceiling()) {
+        let until = change.head.wait.as_ref().map_or(now, |wait| wait.until);
+        return WaitOutcome::Blocked(cause, waiting.to_child_wait(left, until));
+    }
+    let missed = renewed || now > until.plus_millis(LEASE_GRACE_MILLIS);
+    if now >= until && !missed {
+        return answer_wait(change, waiting.answer_text(true));
+    }
+    if let Some(cause) = change.store_full_cause() {
+        return WaitOutcome::StoreFull(cause);
+    }
+    // The driver of a tree checks a wait when its time is over. If none did, no driver ran its
+    // children in that time either: the wait has its time again.
+    let until = match missed {
+        true => now.plus_millis(waiting.timeout),
+        false => until,
+    };
+    release_for_wait(change, waiting, left, until);
+    WaitOutcome::Released
 }
 
 /// Releases the thread until the deadline, or until the remaining children have stopped.
@@ -153,54 +186,27 @@ fn release_for_wait(
     let short = waiting.is_short_of_money(change.ceiling());
     change.head.due = Some(until.millis());
     change.head.wait = Some(ChildWait {
-        numbers: left,
-        any: waiting.any,
-        until,
         short,
-        renewed: false,
+        ..waiting.to_child_wait(left, until)
     });
 }
 
-/// Suspends a thread whose children were all interrupted, its wait open; returns false if they were
-/// not. It goes on when it is resumed, or by itself once the children have stopped.
-fn suspend_with_child(
-    change: &mut ThreadChange<'_>,
-    waiting: &WaitRequest,
-    left: Vec<u64>,
-) -> bool {
-    let Some((child, why)) = waiting.blocking_child(change.ceiling()) else {
-        return false;
-    };
+/// Returns the cause for suspending a thread whose children were all interrupted, if they were.
+fn blocked_cause(waiting: &WaitRequest, ceiling: ThreadCaps) -> Option<StatusCause> {
+    let (child, why) = waiting.blocking_child(ceiling)?;
     let message = format!(
         "it waits for {}, which is suspended: {}",
         child.id(),
         error::cut(&why.message, 1_000)
     );
-    let cause = StatusCause {
+    Some(StatusCause {
         message,
         ..why.clone()
-    };
-    let until = change.head.wait.as_ref().map(|wait| wait.until);
-    change.push_event(Event::Suspended(SuspendedEvent {
-        cause: cause.clone(),
-    }));
-    release_lease(change, ThreadStatus::Suspended);
-    change.closing = true;
-    change.head.cause = Some(cause);
-    // Mail is taken after the wait: it is no reason to start the thread before.
-    change.head.due = None;
-    change.head.wait = Some(ChildWait {
-        numbers: left,
-        any: waiting.any,
-        until: until.unwrap_or(change.now()),
-        short: false,
-        renewed: false,
-    });
-    true
+    })
 }
 
-/// Answers the call of the wait with `text`, and goes on with the run.
-fn answer_wait(change: &mut ThreadChange<'_>, pin: &PinnedSettings, text: String) {
+/// Gives the call of the wait its result.
+fn answer_wait(change: &mut ThreadChange<'_>, text: String) -> WaitOutcome {
     change.head.wait = None;
     let round = change.head.round.take();
     let version = round.as_ref().map_or(0, |round| round.version);
@@ -215,88 +221,5 @@ fn answer_wait(change: &mut ThreadChange<'_>, pin: &PinnedSettings, text: String
             cost: NanoUsd::ZERO,
         }));
     }
-    take_mail(change);
-    admit_attempt(change, pin, AttemptNeeds::default());
-}
-
-/// Checks a waiting thread: it goes on under this holder, or waits further.
-pub(in crate::runner) fn resume_wait(
-    loaded: &LoadedThread,
-    pin: &PinnedSettings,
-    round: Option<&Entry>,
-    (holder, kit): (&str, DecisionInputs),
-    moment: DecisionContext<'_>,
-) -> Result<CommitDecision, Error> {
-    let mut change = ThreadChange::with_mail(loaded, kit.mail, moment);
-    if change.head.intent.is_some() {
-        return apply_waiting_intent(change, round);
-    }
-    let missing = || Error::Corrupt("what an open wait waits for is not there".into());
-    let waiting = kit.waiting.ok_or_else(missing)?;
-    change.head.token += 1;
-    change.head.lost = 0;
-    change.head.holder = Some(holder.to_owned());
-    change.head.request = Some(format!("claim:{holder}"));
-    let reason = match check_wait(&mut change, pin, &waiting) {
-        WaitOutcome::GoesOn => CommitReason::ToolResults,
-        WaitOutcome::Suspended => CommitReason::Suspended,
-        WaitOutcome::Waits => {
-            // The wait goes on: the thread is not held, and not due before it must be.
-            let before = &loaded.head.value;
-            change.head.token = before.token;
-            change.head.lost = before.lost;
-            change.head.holder = None;
-            change.head.request = None;
-            if change.head == *before {
-                return Ok(CommitDecision::Repeat);
-            }
-            return Ok(CommitDecision::Commit(Box::new(change.into_head_plan()?)));
-        }
-    };
-    Ok(CommitDecision::Commit(Box::new(change.into_plan(reason)?)))
-}
-
-/// Outcome of the check of a wait.
-enum WaitOutcome {
-    /// The call has its result.
-    GoesOn,
-    /// It is suspended with its children, or because the store is full.
-    Suspended,
-    /// The wait goes on.
-    Waits,
-}
-
-fn check_wait(
-    change: &mut ThreadChange<'_>,
-    pin: &PinnedSettings,
-    waiting: &WaitRequest,
-) -> WaitOutcome {
-    let (now, wait) = (change.now(), change.head.wait.as_ref());
-    let until = wait.map_or(now.plus_millis(waiting.timeout), |wait| wait.until);
-    let renewed = wait.is_some_and(|wait| wait.renewed);
-    let left = waiting.pending_numbers(change.ceiling());
-    if waiting.is_satisfied(&left) {
-        answer_wait(change, pin, waiting.answer_text(false));
-        return WaitOutcome::GoesOn;
-    }
-    if suspend_with_child(change, waiting, left.clone()) {
-        return WaitOutcome::Suspended;
-    }
-    let missed = renewed || now > until.plus_millis(LEASE_GRACE_MILLIS);
-    if now >= until && !missed {
-        answer_wait(change, pin, waiting.answer_text(true));
-        return WaitOutcome::GoesOn;
-    }
-    if let Some(cause) = change.store_full_cause() {
-        suspend(change, cause);
-        return WaitOutcome::Suspended;
-    }
-    // The driver of a tree checks a wait when its time is over. If none did, no driver ran its
-    // children in that time either: the wait has its time again.
-    let until = match missed {
-        true => now.plus_millis(waiting.timeout),
-        false => until,
-    };
-    release_for_wait(change, waiting, left, until);
-    WaitOutcome::Waits
+    WaitOutcome::Answered
 }

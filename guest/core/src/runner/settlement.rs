@@ -1,131 +1,13 @@
-//! The stop of a run: suspended, cancelled, killed, finished. Each leaves no holder, no step and no
-//! hold.
+//! Settlement: what an attempt, a held call of an external loop or a tool has cost, and the time that
+//! a step took. The account, the counters and the events of the change follow.
 
-use super::RESULT_BYTES_MAX;
-use super::children::mark_sweep;
-use super::mail::take_mail;
-use crate::history::{
-    CancelledEvent, ChargedEvent, CostSource, Event, Message, SettledHold, SuspendedEvent,
-    ToolResult, ToolResultState, cut_escaped,
-};
-use crate::ledger::{AccountPath, Usage};
+use crate::estimate;
+use crate::history::{ChargedEvent, CostSource, Event, SettledHold};
+use crate::ledger::Usage;
 use crate::money::NanoUsd;
-use crate::plan::{StoreWrite, ThreadChange};
-use crate::thread::{ChargedAttempt, EndIntent, Hold, StatusCause, StepKind, ThreadStatus};
+use crate::plan::ThreadChange;
+use crate::thread::{ChargedAttempt, Hold, StepKind};
 use crate::time::Instant;
-use crate::{error, estimate, id, key};
-
-/// Suspends the run: it needs a person or a driver, and can go on in place.
-///
-/// Where a cancel waits, the run ends by it instead.
-pub(super) fn suspend(change: &mut ThreadChange<'_>, cause: StatusCause) {
-    if let (Some(intent), None) = (change.head.intent, &change.head.round) {
-        terminate(change, intent);
-        return;
-    }
-    if cause.reason == "error" {
-        push_error_message(change, &cause);
-    }
-    change.push_event(Event::Suspended(SuspendedEvent {
-        cause: cause.clone(),
-    }));
-    release_lease(change, ThreadStatus::Suspended);
-    change.head.cause = Some(cause);
-    change.closing = true;
-}
-
-/// Ends the thread by a cancel or a kill. Messages that were sent to the thread until now enter its
-/// history; its children are to be ended, too.
-pub(super) fn terminate(change: &mut ThreadChange<'_>, intent: EndIntent) {
-    take_mail(change);
-    let (status, code) = match intent {
-        EndIntent::Kill => (ThreadStatus::Killed, "killed"),
-        EndIntent::Cancel => (ThreadStatus::Cancelled, "cancelled"),
-    };
-    let by = intent.as_str();
-    change.push_event(Event::Message(Message::synthetic("(stopped by user)")));
-    change.push_event(Event::Cancelled(CancelledEvent { by: by.to_owned() }));
-    release_lease(change, status);
-    change.head.cause = Some(StatusCause::new(code, code, format!("ended by a {by}")));
-    if change.chain.has_account() {
-        change.apply_settled(&mut AccountPath::freeze);
-    }
-    mark_sweep(change, intent);
-    record_end(change, status);
-}
-
-/// Finishes a run that went well: a chat becomes idle, a directive's thread ends with its last text
-/// as result.
-pub(super) fn finish_run(change: &mut ThreadChange<'_>, text: &str) {
-    if change.thread.directive.is_none() {
-        return become_idle(change);
-    }
-    let kept = cut_escaped(text, RESULT_BYTES_MAX);
-    let result = if kept.len() == text.len() {
-        kept.to_owned()
-    } else {
-        format!("{kept} (cut: the whole is in the transcript)")
-    };
-    complete_thread(change, Some(crate::json::to_text(&result)));
-}
-
-/// Makes the thread idle: it takes the next input.
-pub(super) fn become_idle(change: &mut ThreadChange<'_>) {
-    change.closing = true;
-    change.head.cause = None;
-    release_lease(change, ThreadStatus::Idle);
-    change.stop_drawing();
-}
-
-/// Ends the thread well. `result` is JSON.
-pub(super) fn complete_thread(change: &mut ThreadChange<'_>, result: Option<String>) {
-    change.head.cause = None;
-    release_lease(change, ThreadStatus::Completed);
-    change.thread.result = result;
-    record_end(change, ThreadStatus::Completed);
-}
-
-/// Ends the thread by an error of an external loop. `result` is JSON.
-pub(super) fn fail_thread(change: &mut ThreadChange<'_>, cause: StatusCause, result: String) {
-    push_error_message(change, &cause);
-    release_lease(change, ThreadStatus::Error);
-    change.head.cause = Some(cause);
-    change.thread.result = Some(result);
-    record_end(change, ThreadStatus::Error);
-}
-
-fn push_error_message(change: &mut ThreadChange<'_>, cause: &StatusCause) {
-    let text = format!("(error: {})", cause.message);
-    change.push_event(Event::Message(Message::synthetic(text)));
-}
-
-fn record_end(change: &mut ThreadChange<'_>, status: ThreadStatus) {
-    change.closing = true;
-    change.thread.outcome = Some(status);
-    change.head.intent = None;
-    change.head.round = None;
-    change.stop_drawing();
-}
-
-/// Releases the lease: leaves no holder, no step, and nothing due (but waiting mail makes a thread
-/// due at once).
-pub(super) fn release_lease(change: &mut ThreadChange<'_>, status: ThreadStatus) {
-    charge_external_holds(change);
-    let mail = change.head.mail_count() > 0 && !status.is_terminal();
-    let head = &mut change.head;
-    head.status = status;
-    head.holder = None;
-    head.expiry = None;
-    head.request = None;
-    head.step = None;
-    head.wait = None;
-    head.due = mail.then_some(0);
-    let key = id::key(&change.thread.id);
-    change.extra.push(StoreWrite::Delete {
-        collection: key::PARTIAL,
-        key,
-    });
-}
 
 /// Closes the hold of the pending attempt and returns the cost: by the reported usage; by estimate
 /// if something was sent and the usage is unknown (`None`; `arrived` is the part of its reply that
@@ -253,7 +135,7 @@ fn push_charge_event(
 }
 
 /// Charges the calls that an external loop still held when it ended: their usage is unknown.
-fn charge_external_holds(change: &mut ThreadChange<'_>) {
+pub(super) fn charge_external_holds(change: &mut ThreadChange<'_>) {
     let end = clamp_to_deadline(change, change.now());
     for own in std::mem::take(&mut change.head.holds) {
         let version = own.version;
@@ -328,47 +210,4 @@ pub(super) fn count_time_until(change: &mut ThreadChange<'_>, end: Instant) -> u
     used.duration = used.duration.saturating_add(millis);
     used.run_duration = used.run_duration.saturating_add(millis);
     millis
-}
-
-/// Gives every open call that `which` picks the result `interrupted`; the others stay open.
-pub(super) fn interrupt_calls(
-    change: &mut ThreadChange<'_>,
-    which: impl Fn(bool) -> bool,
-    names: &dyn Fn(u32) -> String,
-) {
-    let Some(round) = change.head.round.take() else {
-        return;
-    };
-    let (gone, open): (Vec<_>, Vec<_>) = round
-        .calls
-        .iter()
-        .copied()
-        .partition(|call| which(call.idempotent));
-    for call in gone {
-        change.push_event(Event::ToolResult(ToolResult {
-            version: round.version,
-            index: call.index,
-            name: names(call.index),
-            text: "interrupted: nobody knows whether this call ran".into(),
-            failed: true,
-            state: ToolResultState::Interrupted,
-            cost: NanoUsd::ZERO,
-        }));
-    }
-    if !open.is_empty() {
-        change.head.round = Some(crate::thread::ToolRound {
-            version: round.version,
-            calls: open,
-        });
-    }
-}
-
-/// Returns the cause of a suspension for a provider's failure.
-pub(super) fn provider_cause(kind: &str, code: &str, message: &str) -> StatusCause {
-    let text = format!("{} ({})", error::cut(message, 1_000), error::cut(code, 100));
-    StatusCause::new(
-        "error",
-        &format!("provider_{}", kind.replace('-', "_")),
-        text,
-    )
 }

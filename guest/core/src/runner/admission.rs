@@ -2,17 +2,17 @@
 //! handed out.
 
 use super::mail::lost_mail_cause;
-use super::stop::suspend;
 use super::{
     BACKOFF_MILLIS, LEASE_GRACE_MILLIS, MODEL_MILLIS, MONEY_WAIT_MILLIS_MAX, OUTPUT_TOKENS_FLOOR,
 };
 use crate::history::{AdmittedAttempt, Message, MessageRole};
 use crate::ledger::{LedgerRefusal, OverrunOutcome};
-use crate::limits::ThreadCaps;
 use crate::money::NanoUsd;
 use crate::plan::ThreadChange;
 use crate::settings::PinnedSettings;
-use crate::thread::{Head, Hold, PendingStep, StatusCause, StepKind, ThreadStatus};
+use crate::thread::{
+    Head, Hold, PendingStep, StatusCause, StepKind, ThreadStatus, find_reached_cap, raise_advice,
+};
 use crate::time::Instant;
 
 /// Message that opens a directive's thread started without input: providers need a first user
@@ -22,7 +22,7 @@ pub(super) fn opening_message() -> Message {
 }
 
 /// Parameters of an attempt before it is admitted.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct AttemptNeeds {
     /// Attempts of the same request before this one.
     pub tries: u32,
@@ -30,32 +30,35 @@ pub(super) struct AttemptNeeds {
     pub output: u64,
     /// The time since which it waits for money that other calls hold, if it does.
     pub short_since: Option<Instant>,
+    /// Code of the failure of the attempt before it, if that may have cost something.
+    pub failed: Option<String>,
 }
 
-/// Admits an attempt, or suspends the run if a cap or the money does not allow it. For the first
-/// attempt of a request the most output tokens are lowered to a floor where money is short. Later
-/// attempts keep the same output as long as that fits, so that a provider sees the same bytes.
-/// Where money is short only because other calls hold it, the run waits for them.
+/// The answer to the request for an attempt.
+pub(super) enum Admission {
+    /// A step is handed out: the model call, or a wait for money that other calls hold.
+    Granted,
+    /// A cap, the window, the store or the money does not allow it.
+    Refused(StatusCause),
+}
+
+/// Admits an attempt and hands its step out, or refuses it. For the first attempt of a request the
+/// most output tokens are lowered to a floor where money is short. Later attempts keep the same
+/// output as long as that fits, so that a provider sees the same bytes. Where money is short only
+/// because other calls hold it, the run waits for them.
 pub(super) fn admit_attempt(
     change: &mut ThreadChange<'_>,
     pin: &PinnedSettings,
-    next: AttemptNeeds,
-) {
+    needs: AttemptNeeds,
+) -> Admission {
     change.count_messages();
     change.apply_reported_usage();
-    let stop =
-        find_reached_cap(&change.head, change.ceiling()).or_else(|| change.store_full_cause());
-    let stop = stop.or_else(|| match next.output {
-        0 => window_exceeded_cause(&change.head, pin).or_else(|| lost_mail_cause(change)),
-        _ => None,
-    });
-    if let Some(cause) = stop {
-        suspend(change, cause);
-        return;
+    if let Some(cause) = refusal_before_money(change, pin, &needs) {
+        return Admission::Refused(cause);
     }
     let prices = pin.model.prices.unwrap_or_default();
     let input = estimate_input(&change.head);
-    let output = match next.output {
+    let output = match needs.output {
         0 => affordable_output(change, pin),
         output if prices.max_cost(input, output) <= change.attempt_room() => output,
         // The charge for the attempt before it has reduced what is left.
@@ -63,8 +66,7 @@ pub(super) fn admit_attempt(
     };
     let amount = prices.max_cost(input, output);
     if let Err(refusal) = hold_money(change, amount) {
-        wait_or_suspend(change, pin, next, (amount, refusal));
-        return;
+        return wait_for_money(change, pin, needs, (amount, refusal));
     }
     let request = change.request_hash(pin, output);
     change.head.hold = Some(Hold {
@@ -79,39 +81,54 @@ pub(super) fn admit_attempt(
         key: None,
     });
     let millis = model_call_millis(change, pin);
-    hand_out_step(change, StepKind::CallLlm, millis);
+    hand_out_step(change, StepKind::CallLlm, change.now().plus_millis(millis));
     change.head.cause = None;
     if let Some(step) = &mut change.head.step {
-        (step.tries, step.output, step.hash) = (next.tries, output, request);
+        (step.tries, step.output, step.hash) = (needs.tries, output, request);
+        step.failed = needs.failed;
     }
+    Admission::Granted
+}
+
+/// Returns the cause that refuses an attempt whatever money there is: a cap, a full store, and for
+/// the first attempt of a request the window, or that nothing but lost mail asks for it.
+fn refusal_before_money(
+    change: &ThreadChange<'_>,
+    pin: &PinnedSettings,
+    needs: &AttemptNeeds,
+) -> Option<StatusCause> {
+    find_reached_cap(&change.head, change.ceiling())
+        .or_else(|| change.store_full_cause())
+        .or_else(|| match needs.output {
+            0 => window_exceeded_cause(&change.head, pin).or_else(|| lost_mail_cause(change)),
+            _ => None,
+        })
 }
 
 /// Handles an attempt for which there is no money. If calls that are under way hold it, the run
-/// waits until they end, at most for the time of a call; if not, the run is suspended.
-fn wait_or_suspend(
+/// waits until they end, at most for the time of a call; if not, the attempt is refused.
+fn wait_for_money(
     change: &mut ThreadChange<'_>,
     pin: &PinnedSettings,
-    next: AttemptNeeds,
+    needs: AttemptNeeds,
     (need, refusal): (NanoUsd, LedgerRefusal),
-) {
-    let since = next.short_since.unwrap_or(change.now());
+) -> Admission {
+    let since = needs.short_since.unwrap_or(change.now());
     let waited = change.now().millis_since(since);
     let longest = pin.model.call_millis.unwrap_or(MODEL_MILLIS);
     let held = money_held_cause(change, need, refusal).filter(|_| waited < longest);
     let Some(cause) = held else {
-        let cause = money_refused_cause(change, refusal);
-        suspend(change, cause);
-        return;
+        return Admission::Refused(money_refused_cause(change, refusal));
     };
     let millis = waited.clamp(BACKOFF_MILLIS, MONEY_WAIT_MILLIS_MAX);
-    hand_out_step(change, StepKind::Wait, millis);
     let until = change.now().plus_millis(millis);
-    let Some(step) = &mut change.head.step else {
-        return;
-    };
-    (step.tries, step.output) = (next.tries, next.output);
-    (step.until, step.short_since) = (Some(until), Some(since));
+    hand_out_step(change, StepKind::Wait, until);
+    if let Some(step) = &mut change.head.step {
+        (step.tries, step.output, step.failed) = (needs.tries, needs.output, needs.failed);
+        (step.until, step.short_since) = (Some(until), Some(since));
+    }
     change.head.cause = Some(cause);
+    Admission::Granted
 }
 
 /// Returns the cause of a wait for money: `need` is refused only because other calls hold money,
@@ -179,24 +196,9 @@ fn estimate_input(head: &Head) -> u64 {
     head.context.saturating_add(head.context / 8)
 }
 
-/// Makes a step pending, named by the version of the change, and sets the lease for as long. Where
-/// the store is full the run is suspended instead; open calls stay open and are handed out when it
-/// goes on.
-pub(super) fn hand_out_step(change: &mut ThreadChange<'_>, kind: StepKind, millis: u64) {
-    if let Some(cause) = change.store_full_cause() {
-        suspend(change, cause);
-        return;
-    }
-    hand_out_step_until(change, kind, change.now().plus_millis(millis));
-}
-
-/// Makes a step pending until a deadline that the caller has chosen, without the check for a full
-/// store.
-pub(super) fn hand_out_step_until(
-    change: &mut ThreadChange<'_>,
-    kind: StepKind,
-    deadline: Instant,
-) {
+/// Makes a step pending until a deadline, named by the version of the change, and sets the lease
+/// for as long.
+pub(super) fn hand_out_step(change: &mut ThreadChange<'_>, kind: StepKind, deadline: Instant) {
     change.head.step = Some(PendingStep {
         version: change.version(),
         kind,
@@ -224,56 +226,6 @@ pub(super) fn set_lease(change: &mut ThreadChange<'_>, deadline: Instant) {
         Some(due) if due > 0 => Some(due.min(expiry)),
         _ => Some(expiry),
     };
-}
-
-/// Returns the first cap that leaves no room for one more call: the thread's own, or the operator's
-/// where that is lower now.
-pub(crate) fn find_reached_cap(head: &Head, ceiling: ThreadCaps) -> Option<StatusCause> {
-    let (own, used, held) = (&head.limits, &head.counters, head.held_totals());
-    let turns = used.run_turns.saturating_add(held.turns);
-    let tokens = used.run_tokens.saturating_add(held.tokens);
-    let caps = [
-        ("turns", turns, own.turns, ceiling.turns),
-        ("tokens", tokens, own.tokens, ceiling.tokens),
-        (
-            "duration",
-            used.run_duration,
-            own.duration,
-            ceiling.duration,
-        ),
-    ];
-    caps.into_iter().find_map(|(name, value, own, most)| {
-        let maximum = own.into_iter().chain(most).min()?;
-        if value < maximum {
-            return None;
-        }
-        let unit = match name {
-            "duration" => "milliseconds",
-            name => name,
-        };
-        let advice = raise_advice(own, most, "cap");
-        let done = if held.turns > 0 {
-            "used or holds"
-        } else {
-            "used"
-        };
-        let message = format!("the run has {done} {value} of {maximum} {unit}: {advice}");
-        let code = format!("{name}_exceeded");
-        Some(StatusCause::with_bound(
-            "limit", &code, message, value, maximum,
-        ))
-    })
-}
-
-/// Returns the advice where a bound is reached: the thread's own can be raised, the operator's
-/// cannot.
-fn raise_advice<T: PartialOrd>(own: Option<T>, most: Option<T>, what: &str) -> String {
-    match most {
-        Some(most) if own.is_none_or(|own| own >= most) => {
-            "the operator's policy allows no more, whatever the thread's own cap".to_owned()
-        }
-        _ => format!("raise the {what} to go on"),
-    }
 }
 
 /// Returns the most output tokens that the window and this attempt's share of the money allow, not

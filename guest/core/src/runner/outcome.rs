@@ -1,0 +1,193 @@
+//! The outcome of a change: applies what comes next, and names the reason in the history.
+//!
+//! This is the one place where an intent that waits (a cancel, a kill) takes the place of what
+//! would come next, and where a cap, the money or a full store suspends a run instead. The reason is
+//! named here and nowhere else:
+//!
+//! - a run that ends by an intent: `cancelled`;
+//! - a run that is over: `run-finished`;
+//! - a suspension that a result brings with it (a reply that is cut, a failure): `suspended`;
+//! - a suspension because the next step is not admitted: the reason of what was recorded, or
+//!   `suspended` where nothing was (the end of a wait before a retry).
+
+use super::CommitDecision;
+use super::admission::{Admission, AttemptNeeds, admit_attempt, hand_out_step};
+use super::checks::require_pin;
+use super::children::{WaitOutcome, WaitRequest, begin_wait};
+use super::ending::{finish_run, suspend, suspend_in_wait, terminate};
+use super::mail::take_mail;
+use super::open_calls::{interrupt_calls, tool_name_of};
+use super::transition::{RetryWait, Transition};
+use crate::error::Error;
+use crate::history::{CommitReason, Entry};
+use crate::plan::ThreadChange;
+use crate::settings::PinnedSettings;
+use crate::thread::{StatusCause, StepKind, ThreadStatus};
+
+/// Records of a run that its outcome needs.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RunRecords<'a> {
+    /// The pinned settings; a run that only stops needs none.
+    pub pin: Option<&'a PinnedSettings>,
+    /// The entry that holds the open calls, unless the change itself makes them.
+    pub round: Option<&'a Entry>,
+}
+
+/// Applies a transition and makes the commit. `happened` is the reason of what the change records.
+pub(super) fn conclude(
+    mut change: ThreadChange<'_>,
+    records: RunRecords<'_>,
+    happened: CommitReason,
+    next: Transition,
+) -> Result<CommitDecision, Error> {
+    let reason = apply_transition(&mut change, records, happened, next)?;
+    Ok(CommitDecision::Commit(Box::new(change.into_plan(reason)?)))
+}
+
+/// Applies a transition; returns the reason for the history.
+pub(super) fn apply_transition(
+    change: &mut ThreadChange<'_>,
+    records: RunRecords<'_>,
+    happened: CommitReason,
+    next: Transition,
+) -> Result<CommitReason, Error> {
+    if apply_waiting_intent(change, records.round) {
+        return Ok(CommitReason::Cancelled);
+    }
+    match next {
+        Transition::Suspend(cause) => {
+            suspend(change, cause);
+            // A spawned child is more than the truth about what has happened: the margin of a full
+            // store is not for it.
+            let children = change.loaded_thread().chain.value.children;
+            change.closing &= change.chain.children == children;
+            return Ok(CommitReason::Suspended);
+        }
+        Transition::Stop(cause) => {
+            let names = open_call_names(change, records.round);
+            interrupt_calls(change, |idempotent| !idempotent, &names);
+            suspend(change, cause);
+            return Ok(CommitReason::Suspended);
+        }
+        Transition::Finish(text) => {
+            finish_run(change, &text);
+            return Ok(CommitReason::RunFinished);
+        }
+        Transition::CallModel(needs) => call_model(change, records, needs)?,
+        Transition::Retry(retry) => wait_for_retry(change, retry),
+        Transition::Continue { wait, tool_millis } => {
+            continue_round(change, records, wait.as_ref(), tool_millis)?;
+        }
+    }
+    let refused = change.head.status == ThreadStatus::Suspended;
+    Ok(match happened {
+        CommitReason::Attempt if refused => CommitReason::Suspended,
+        happened => happened,
+    })
+}
+
+/// Ends the thread by the cancel or kill that waits, and interrupts its open calls; returns false
+/// if none waits.
+pub(super) fn apply_waiting_intent(change: &mut ThreadChange<'_>, round: Option<&Entry>) -> bool {
+    let Some(intent) = change.head.intent else {
+        return false;
+    };
+    let names = open_call_names(change, round);
+    interrupt_calls(change, |_| true, &names);
+    terminate(change, intent);
+    true
+}
+
+/// Applies the outcome of a look at a wait: the run goes on, is suspended, or waits.
+pub(super) fn apply_wait_outcome(
+    change: &mut ThreadChange<'_>,
+    records: RunRecords<'_>,
+    outcome: WaitOutcome,
+) -> Result<(), Error> {
+    match outcome {
+        WaitOutcome::Answered => call_model_with_mail(change, records)?,
+        WaitOutcome::Blocked(cause, wait) => suspend_in_wait(change, cause, wait),
+        WaitOutcome::StoreFull(cause) => suspend(change, cause),
+        WaitOutcome::Released => {}
+    }
+    Ok(())
+}
+
+fn open_call_names(
+    change: &ThreadChange<'_>,
+    round: Option<&Entry>,
+) -> impl Fn(u32) -> String + use<> {
+    let own = change.head.round.as_ref();
+    let own = own.is_some_and(|round| round.version == change.version());
+    let open = change.head.round.iter().flat_map(|round| &round.calls);
+    let names: Vec<(u32, String)> = open
+        .map(|call| {
+            let events = match own {
+                true => Some(change.events.as_slice()),
+                false => round.map(|entry| entry.events.as_slice()),
+            };
+            (call.index, tool_name_of(events, call.index))
+        })
+        .collect();
+    move |index| {
+        let found = names.iter().find(|(open, _)| *open == index);
+        found.map_or_else(String::new, |(_, name)| name.clone())
+    }
+}
+
+fn continue_round(
+    change: &mut ThreadChange<'_>,
+    records: RunRecords<'_>,
+    wait: Option<&WaitRequest>,
+    tool_millis: u64,
+) -> Result<(), Error> {
+    let Some(round) = &change.head.round else {
+        return call_model_with_mail(change, records);
+    };
+    if round.calls.iter().any(|call| !call.waits) {
+        hand_out_or_suspend(change, StepKind::CallTools, tool_millis);
+        return Ok(());
+    }
+    let missing = || Error::Corrupt("the children of an open wait are missing".into());
+    let outcome = begin_wait(change, wait.ok_or_else(missing)?);
+    apply_wait_outcome(change, records, outcome)
+}
+
+fn call_model_with_mail(
+    change: &mut ThreadChange<'_>,
+    records: RunRecords<'_>,
+) -> Result<(), Error> {
+    take_mail(change);
+    call_model(change, records, AttemptNeeds::default())
+}
+
+fn call_model(
+    change: &mut ThreadChange<'_>,
+    records: RunRecords<'_>,
+    needs: AttemptNeeds,
+) -> Result<(), Error> {
+    let pin = require_pin(change.loaded_thread(), records.pin)?;
+    if let Admission::Refused(cause) = admit_attempt(change, pin, needs) {
+        suspend(change, cause);
+    }
+    Ok(())
+}
+
+fn wait_for_retry(change: &mut ThreadChange<'_>, retry: RetryWait) {
+    hand_out_or_suspend(change, StepKind::Wait, retry.millis);
+    let until = change.now().plus_millis(retry.millis);
+    if let Some(step) = &mut change.head.step {
+        (step.tries, step.output) = (retry.tries, retry.output);
+        (step.until, step.failed) = (Some(until), retry.failed);
+    }
+}
+
+/// Hands a step out. Where the store is full the run is suspended instead; open calls stay open and
+/// are handed out when it goes on.
+fn hand_out_or_suspend(change: &mut ThreadChange<'_>, kind: StepKind, millis: u64) {
+    let full: Option<StatusCause> = change.store_full_cause();
+    match full {
+        Some(cause) => suspend(change, cause),
+        None => hand_out_step(change, kind, change.now().plus_millis(millis)),
+    }
+}

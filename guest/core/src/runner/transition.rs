@@ -1,0 +1,42 @@
+//! What a run does next, as a value. The functions that record a result return it;
+//! [`super::outcome`] alone applies it.
+
+use super::admission::AttemptNeeds;
+use super::children::WaitRequest;
+use crate::thread::StatusCause;
+
+/// What a run does next.
+#[derive(Debug)]
+pub(super) enum Transition {
+    /// Hand out the open calls; if none are open, wait for children; if no call waits, call the
+    /// model.
+    Continue {
+        /// The children of an open wait.
+        wait: Option<WaitRequest>,
+        /// Longest time of the open calls in milliseconds.
+        tool_millis: u64,
+    },
+    /// Call the model.
+    CallModel(AttemptNeeds),
+    /// Wait, then make the same request again.
+    Retry(RetryWait),
+    /// Suspend the run: it needs a person or a driver.
+    Suspend(StatusCause),
+    /// Suspend the run at its driver's wish: calls that may not run twice are interrupted.
+    Stop(StatusCause),
+    /// Finish the run: this was the model's last text.
+    Finish(String),
+}
+
+/// The wait before the next attempt of a request.
+#[derive(Debug)]
+pub(super) struct RetryWait {
+    /// Time of the wait in milliseconds.
+    pub millis: u64,
+    /// Attempts of the request before the one that failed.
+    pub tries: u32,
+    /// Most output tokens of the attempt that failed.
+    pub output: u64,
+    /// Code of the failure, if that may have cost something.
+    pub failed: Option<String>,
+}

@@ -1,0 +1,58 @@
+//! Definitions of the tools that the runner itself performs: names, descriptions for the model, and
+//! schemas of the arguments.
+
+const THREAD_SCHEMA: &str = r#"{"type":"object","properties":{"thread":{"type":"string","description":"Id of a thread that you spawned, or that one of those spawned."}},"required":["thread"]}"#;
+
+/// Name, description and schema of the arguments.
+pub(super) const TOOLS: [(&str, &str, &str); 9] = [
+    (
+        "spawn_thread",
+        "Start a child thread that runs a directive beside you. Returns its id at once; wait_threads gives its result. A spend in limits is reserved from your own budget; without one it draws on yours.",
+        r#"{"type":"object","properties":{"directive":{"type":"string"},"inputs":{"type":"object"},"model":{"type":"string"},"title":{"type":"string"},"limits":{"type":"object","description":"Caps: turns, tokens, spend (USD, a decimal), spawns, depth, duration (seconds)."},"clamp":{"type":"boolean","description":"Take what is left if the spend is more than that."}},"required":["directive"]}"#,
+    ),
+    (
+        "wait_threads",
+        "Wait until the child threads have ended or need somebody, and get their results. A child that was interrupted, or that has run out of money it shares with you, keeps the wait open until it goes on.",
+        r#"{"type":"object","properties":{"threads":{"type":"array","items":{"type":"string"},"description":"Ids of 1 to 32 of your children; all of them, at most the newest 32, if you do not say."},"any":{"type":"boolean","description":"Wait for the first of them only."},"timeout":{"type":"integer","description":"Seconds, 600 if you do not say."}}}"#,
+    ),
+    (
+        "thread_status",
+        "How a thread stands: status, cost, budget.",
+        THREAD_SCHEMA,
+    ),
+    (
+        "list_threads",
+        "List your children and what they spawned.",
+        r#"{"type":"object","properties":{"status":{"type":"string"}}}"#,
+    ),
+    (
+        "send_message",
+        "Send a message to a thread; it reads it before its next turn.",
+        r#"{"type":"object","properties":{"thread":{"type":"string"},"message":{"type":"string"}},"required":["thread","message"]}"#,
+    ),
+    (
+        "cancel_thread",
+        "End a thread and all that it spawned, once their steps are done.",
+        THREAD_SCHEMA,
+    ),
+    (
+        "kill_thread",
+        "End a thread and all that it spawned at once.",
+        THREAD_SCHEMA,
+    ),
+    (
+        "read_transcript",
+        "Read the newest messages of a thread.",
+        r#"{"type":"object","properties":{"thread":{"type":"string"},"last":{"type":"integer","description":"How many, 10 if you do not say, at most 50."}},"required":["thread"]}"#,
+    ),
+    (
+        "aggregate_results",
+        "Get the results of your children together, without waiting.",
+        r#"{"type":"object","properties":{"threads":{"type":"array","items":{"type":"string"},"description":"As for wait_threads."},"from":{"type":"integer","description":"Of one thread: show its result from this byte on."}}}"#,
+    ),
+];
+
+/// Returns true if the runner itself performs the tool of this name.
+pub fn is_builtin_tool(name: &str) -> bool {
+    TOOLS.iter().any(|(builtin, ..)| *builtin == name)
+}
