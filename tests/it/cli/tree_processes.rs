@@ -215,11 +215,13 @@ fn resume_speaks_only_of_its_own_tree() {
     }
     let ran = project.run(&["resume", "one", "--provider", "scripted:.ai/script.json"]);
     assert_eq!(ran.code, Some(0), "{ran:#?}");
-    let told = |id: &str| {
+    let goes_on = |id: &str| {
         ran.err
-            .contains(&format!("the process that held {id} died"))
+            .contains(&format!("the process that held {id} died: it goes on"))
     };
-    assert!(told("one") && !told("other"), "{}", ran.err);
+    assert!(goes_on("one") && !goes_on("other"), "{}", ran.err);
+    let advice = "the process that held other died, too: `threadkeep resume other`";
+    assert!(ran.err.contains(advice), "{}", ran.err);
 }
 
 /// Symptom: no command named the children of an ended thread that still have to be driven, and none
