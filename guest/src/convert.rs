@@ -141,6 +141,10 @@ fn core_error(error: CoreError) -> types::Error {
             actual,
         }),
         CoreError::Exceeded(reason) => types::Error::Exceeded(cause(&reason)),
+        error @ CoreError::NewerFormat { .. } => types::Error::Other(types::Failure {
+            code: "newer-format".to_owned(),
+            message: error.to_string(),
+        }),
         CoreError::Corrupt(message) => types::Error::Corrupt(types::Failure {
             code: "contradiction".to_owned(),
             message,

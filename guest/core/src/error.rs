@@ -91,6 +91,19 @@ pub enum Error {
     /// A cap or the budget does not allow it.
     #[error("{}", .0.message)]
     Exceeded(StatusCause),
+    /// A record was written in a newer format: it is read and never written.
+    #[error(
+        "the {record} of {thread} has the format {format}, which a newer program wrote: update \
+         this one to change it"
+    )]
+    NewerFormat {
+        /// The thread, or the root of its chain.
+        thread: String,
+        /// The kind of the record: `thread`, `head` or `chain`.
+        record: &'static str,
+        /// Its format.
+        format: u32,
+    },
     /// Stored data contradict each other.
     #[error("the stored data contradict each other: {0}")]
     Corrupt(String),
@@ -135,6 +148,7 @@ impl Error {
             | Self::Fenced { .. }
             | Self::Conflict { .. }
             | Self::Exceeded(_)
+            | Self::NewerFormat { .. }
             | Self::Corrupt(_) => false,
         }
     }

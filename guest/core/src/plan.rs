@@ -65,6 +65,34 @@ impl LoadedThread {
         id::key(&self.thread.value.chain)
     }
 
+    /// Refuses to write where a newer program has written: the fields that this one does not know
+    /// would be lost. An entry of a newer format has a head of that format.
+    ///
+    /// # Errors
+    /// [`Error::NewerFormat`] with the first such record.
+    pub fn check_formats(&self) -> Result<(), Error> {
+        let thread = &self.thread.value;
+        let own = [
+            (&thread.id, "thread", thread.format),
+            (&thread.id, "head", self.head.value.format),
+            (&thread.chain, "chain", self.chain.value.format),
+        ];
+        let roots = self.chain.value.above.iter().zip(&self.above);
+        let above = roots.map(|(root, above)| (root, "chain", above.value.format));
+        match own
+            .into_iter()
+            .chain(above)
+            .find(|(.., format)| *format > FORMAT)
+        {
+            None => Ok(()),
+            Some((thread, record, format)) => Err(Error::NewerFormat {
+                thread: thread.clone(),
+                record,
+                format,
+            }),
+        }
+    }
+
     /// Returns true if an account that it draws on, or one above that, is missing or unreadable.
     /// Such a thread can still be ended and recovered; nothing is admitted, and its spending is
     /// recorded in its history and in the accounts that remain.

@@ -220,6 +220,7 @@ impl<P: HostPorts> ThreadService<P> {
     /// Loads a thread that this one reaches and that is not of its own chain.
     fn load_other_chain(&self, loaded: &LoadedThread, thread: &str) -> Result<LoadedThread, Error> {
         let found = self.load_reachable(loaded, thread)?;
+        found.check_formats()?;
         match found.thread.value.chain == loaded.thread.value.chain {
             true => Err(CoreError::invalid("thread", thread, "is your own").into()),
             false => Ok(found),

@@ -49,8 +49,11 @@ impl Error {
             | Self::Storage(
                 StorageError::Corrupt(_, message) | StorageError::TooLarge(_, message),
             ) => Ok(message),
-            // An index or another record names the thread, so it should exist.
-            Self::Core(missing @ CoreError::NotFound { .. }) => Ok(missing.to_string()),
+            // A record that cannot be written is as good as damaged to those beside it. Where an
+            // index or another record names a thread, it should exist.
+            Self::Core(error @ (CoreError::NewerFormat { .. } | CoreError::NotFound { .. })) => {
+                Ok(error.to_string())
+            }
             other => Err(other),
         }
     }

@@ -219,6 +219,7 @@ impl<P: HostPorts> ThreadService<P> {
             .into());
         }
         let loaded = self.load(thread)?;
+        loaded.check_formats()?;
         let head = &loaded.head.value;
         if head.token != token || head.status != ThreadStatus::Running {
             return Ok(ProgressVerdict::Fenced);

@@ -11,7 +11,7 @@ use threadkeep_core::plan::{
     CommitPlan, DecisionContext, LoadedThread, RelatedThread, StoreWrite, StoredRecord,
 };
 use threadkeep_core::runner::CommitDecision;
-use threadkeep_core::thread::{ChainRecord, Head, ThreadRecord};
+use threadkeep_core::thread::{ChainRecord, FORMAT, Head, ThreadRecord};
 use threadkeep_core::{id, key};
 
 /// Most times that a conflicting decision is made before the caller gets `unavailable`.
@@ -102,9 +102,13 @@ fn find_spawner(
     chain: &ChainRecord,
 ) -> Option<RelatedThread> {
     let (parent, of) = (thread.parent.as_ref()?, chain.parent.as_ref()?);
-    let head = find_record(items, key::HEAD, &id::key(parent))
+    let head: StoredRecord<Head> = find_record(items, key::HEAD, &id::key(parent))
         .ok()
         .flatten()?;
+    // The head of a parent that a newer program has written is not changed: its wait ends by time.
+    if head.value.format > FORMAT {
+        return None;
+    }
     Some(RelatedThread {
         id: parent.clone(),
         chain: of.clone(),
@@ -427,6 +431,7 @@ impl<P: HostPorts> ThreadService<P> {
         let mut full: Option<String> = None;
         for _ in 0..DECISION_TRIES_MAX {
             let loaded = self.load(thread)?;
+            loaded.check_formats()?;
             let (now, commit) = (self.ports.now(), self.ports.random(8));
             let moment = DecisionContext {
                 now,

@@ -1,6 +1,6 @@
 //! The replay of the entries of one history, and the faults of the entries themselves.
 
-use super::record_reader::{list, number, sha256_hex, text};
+use super::record_reader::{list, number, sha256_hex, sha256_of_parts, text};
 use super::{StoreAudit, StoreInvariant, UnconfirmedFindings};
 use crate::storage::StorageError;
 use serde_json::Value;
@@ -58,6 +58,13 @@ impl HistoryReplay {
         }
     }
 
+    /// Begins with the hash that binds the history to its thread and chain.
+    pub(super) fn begin(&mut self, thread: &str, chain: &str) {
+        if self.version == 0 {
+            self.hash = sha256_of_parts(&["threadkeep/1", thread, chain]);
+        }
+    }
+
     /// Replays an entry that stands at `position`.
     fn replay_entry(&mut self, position: u64, stored: &str) {
         let entry: Value = serde_json::from_str(stored).unwrap_or_default();
@@ -77,8 +84,16 @@ impl HistoryReplay {
             );
         }
         if text(&entry["previous"]) != self.hash {
-            let expected = format!("the entry {position} to name the hash of the one before");
-            let found = "another hash: it, or the one before, was changed";
+            let (expected, found) = match position {
+                0 | 1 => (
+                    "the first entry to name the hash of its thread and chain".to_owned(),
+                    "another hash: it was changed, or is the history of another thread",
+                ),
+                _ => (
+                    format!("the entry {position} to name the hash of the one before"),
+                    "another hash: it, or the one before, was changed",
+                ),
+            };
             self.entry_findings
                 .add(StoreInvariant::Histories, expected, found);
         }

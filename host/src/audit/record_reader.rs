@@ -339,12 +339,26 @@ pub(super) fn key_of(id: &Value) -> String {
 
 /// Returns the SHA-256 of a text, in hex.
 pub(super) fn sha256_hex(text: &str) -> String {
-    let mut hex = String::with_capacity(64);
-    for byte in Sha256::digest(text.as_bytes()) {
+    to_hex(&Sha256::digest(text.as_bytes()))
+}
+
+fn to_hex(bytes: &[u8]) -> String {
+    let mut hex = String::with_capacity(2 * bytes.len());
+    for byte in bytes {
         // Writing to a String cannot fail.
         let _ = write!(hex, "{byte:02x}");
     }
     hex
+}
+
+/// Computes SHA-256 of the parts, each preceded by its length as eight bytes, as lower-case hex.
+pub(super) fn sha256_of_parts(parts: &[&str]) -> String {
+    let mut hasher = Sha256::new();
+    for part in parts {
+        hasher.update((part.len() as u64).to_be_bytes());
+        hasher.update(part.as_bytes());
+    }
+    to_hex(&hasher.finalize())
 }
 
 /// Returns the key of an index entry.

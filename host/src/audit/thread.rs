@@ -106,6 +106,7 @@ impl StoreAudit<'_> {
                 }
                 Err(error) => return Err(error),
             };
+            told.begin(text(&seen.thread["id"]), text(&seen.thread["chain"]));
             let version = number(&seen.head["version"]);
             match self.replay_history(key, &mut told, version) {
                 Ok(()) => {}

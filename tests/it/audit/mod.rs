@@ -7,3 +7,4 @@ mod documents;
 pub(crate) mod fixture;
 mod live_stores;
 mod planted_violations;
+mod swapped_histories;

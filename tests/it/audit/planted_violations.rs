@@ -541,7 +541,12 @@ fn link_chain_sql() -> String {
         set_fields_sql("thread", "idle", "'$.next', 'second'"),
         set_fields_sql("chain", "idle", "'$.tip', 'second'"),
         "INSERT INTO record_thread (name, version, value) SELECT 'second', 1, json_set(value, '$.id', 'second', '$.previous', 'idle', '$.next', NULL) FROM record_thread WHERE name = 'idle'".to_owned(),
-        "INSERT INTO record_head (name, version, value) SELECT 'second', 1, json_set(value, '$.version', 0, '$.hash', '', '$.counters', json('{}')) FROM record_head WHERE name = 'idle'".to_owned(),
+        format!(
+            "INSERT INTO record_head (name, version, value) SELECT 'second', 1, json_set(value, \
+             '$.version', 0, '$.hash', '{}', '$.counters', json('{{}}')) FROM record_head WHERE \
+             name = 'idle'",
+            threadkeep_core::thread::genesis_hash("second", "idle")
+        ),
         "INSERT INTO record_index (name, version, value) SELECT replace(name, char(1) || 'idle', char(1) || 'second'), 1, value FROM record_index WHERE name LIKE '%' || char(1) || 'idle'".to_owned(),
         moved.to_owned(),
         set_fields_sql("head", "idle", "'$.status', 'continued'"),

@@ -7,6 +7,7 @@ mod chats;
 mod commit_reasons;
 pub mod external_loop;
 pub mod fixture;
+mod newer_formats;
 pub mod random_requests;
 mod regressions;
 mod usage_correction;

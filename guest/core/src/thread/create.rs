@@ -2,6 +2,7 @@
 
 use super::{
     ChainRecord, CreatorOverrides, FORMAT, Head, ThreadRecord, ThreadStatus, UsageCounters,
+    genesis_hash,
 };
 use crate::error::Error;
 use crate::json;
@@ -125,7 +126,7 @@ pub fn create(
         account: funds.account,
         above: funds.above,
     };
-    let head = new_head(thread.limits, now);
+    let head = new_head(&thread, now);
     Ok(CommitPlan {
         writes: creation_writes(&thread, &head, &chain)?,
         closing: false,
@@ -198,7 +199,7 @@ pub fn check_title(title: Option<&str>) -> Result<(), Error> {
     }
 }
 
-fn new_head(limits: ThreadCaps, now: Instant) -> Head {
+fn new_head(thread: &ThreadRecord, now: Instant) -> Head {
     Head {
         format: FORMAT,
         status: ThreadStatus::Created,
@@ -222,13 +223,13 @@ fn new_head(limits: ThreadCaps, now: Instant) -> Head {
         prefix: String::new(),
         asked: false,
         version: 0,
-        hash: String::new(),
+        hash: genesis_hash(&thread.id, &thread.chain),
         intent: None,
         sweep: None,
         wait: None,
         mail_from: 0,
         mail_to: 0,
-        limits,
+        limits: thread.limits,
         session: None,
         updated: now,
     }

@@ -4,6 +4,7 @@
 mod caps;
 mod chain;
 mod create;
+mod genesis;
 mod head;
 mod inbox;
 mod record;
@@ -13,6 +14,7 @@ pub use caps::find_reached_cap;
 pub(crate) use caps::raise_advice;
 pub use chain::ChainRecord;
 pub use create::{ResolvedDraft, SpawnParent, ThreadDraft, check_title, create, new_id};
+pub use genesis::genesis_hash;
 pub use head::{
     CHARGED_MAX, ChargedAttempt, ChildWait, EndIntent, ExternalHold, HOLDS_MAX, Head, HeldTotals,
     Hold, PendingStep, ReportedUsage, RoundCall, StepKind, ToolRound, UsageCounters, WAIT_MAX,
