@@ -9,7 +9,11 @@ use crate::limits::ThreadCaps;
 use crate::money::NanoUsd;
 use crate::time::Instant;
 
-/// Stored under the key of the thread's id; under 4 KiB.
+/// Most bytes of a head as JSON text, with every list and name at its bound and every character of
+/// a provider's text escaped. Each commit of the thread rewrites it.
+pub const HEAD_BYTES_MAX: usize = 30 << 10;
+
+/// Stored under the key of the thread's id: about 1 KB as a rule, at most [`HEAD_BYTES_MAX`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Head {
     /// [`super::FORMAT`].
@@ -332,3 +336,167 @@ pub enum EndIntent {
 }
 
 words!(EndIntent { Cancel = "cancel", Kill = "kill" });
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json;
+
+    const USAGE: Usage = Usage {
+        input: u64::MAX,
+        output: u64::MAX,
+        read: u64::MAX,
+        write: u64::MAX,
+        reasoning: u64::MAX,
+    };
+    const PRICES: TokenPrices = TokenPrices {
+        input: NanoUsd::MAX,
+        output: NanoUsd::MAX,
+        read: NanoUsd::MAX,
+        write: NanoUsd::MAX,
+    };
+    const LATEST: Instant = Instant {
+        seconds: i64::MIN,
+        nanos: 999_999_999,
+    };
+
+    fn largest_hold() -> Hold {
+        let basis = ChargeBasis {
+            input: u64::MAX,
+            output: u64::MAX,
+            rate: u64::MAX,
+            since: LATEST,
+        };
+        Hold {
+            amount: NanoUsd::MAX,
+            prices: PRICES,
+            basis: Some(basis),
+        }
+    }
+
+    fn largest_external_hold() -> ExternalHold {
+        let hold = largest_hold();
+        ExternalHold {
+            version: u64::MAX,
+            key: "\"".repeat(128),
+            model: "\"".repeat(128),
+            amount: hold.amount,
+            prices: Some(hold.prices),
+            tokens: u64::MAX,
+            basis: hold.basis,
+        }
+    }
+
+    fn largest_charge() -> ChargedAttempt {
+        ChargedAttempt {
+            version: u64::MAX,
+            // What was charged has no basis any more.
+            hold: Hold {
+                basis: None,
+                ..largest_hold()
+            },
+            run: u64::MAX,
+            tokens: u64::MAX,
+            estimated: Some(USAGE),
+            unpriced: true,
+            late: Some(ReportedUsage {
+                spend: NanoUsd::MAX,
+                usage: USAGE,
+                money: true,
+                recorded: true,
+            }),
+        }
+    }
+
+    fn largest_head() -> Head {
+        let caps = ThreadCaps {
+            turns: Some(u64::MAX),
+            tokens: Some(u64::MAX),
+            spend: Some(NanoUsd::MAX),
+            spawns: Some(u64::MAX),
+            depth: Some(u64::MAX),
+            duration: Some(u64::MAX),
+        };
+        let call = RoundCall {
+            index: u32::MAX,
+            idempotent: false,
+            waits: true,
+        };
+        Head {
+            format: u32::MAX,
+            status: ThreadStatus::Suspended,
+            // Control characters take six bytes each as JSON.
+            cause: Some(StatusCause::with_bound(
+                "approval",
+                &"x".repeat(100),
+                "\u{1}".repeat(1_200),
+                u64::MAX,
+                u64::MAX,
+            )),
+            run: u64::MAX,
+            token: u64::MAX,
+            holder: Some("\"".repeat(128)),
+            expiry: Some(LATEST),
+            request: Some("\"".repeat(134)),
+            due: Some(u64::MAX),
+            recency: u64::MAX,
+            step: Some(PendingStep {
+                version: u64::MAX,
+                kind: StepKind::CallTools,
+                started: LATEST,
+                deadline: LATEST,
+                tries: u32::MAX,
+                hash: "f".repeat(64),
+                output: u64::MAX,
+                until: Some(LATEST),
+                failed: Some("\u{1}".repeat(100)),
+                short_since: Some(LATEST),
+            }),
+            round: Some(ToolRound {
+                version: u64::MAX,
+                calls: vec![call; crate::runner::CALLS_MAX],
+            }),
+            hold: Some(largest_hold()),
+            holds: vec![largest_external_hold(); HOLDS_MAX],
+            charged: vec![largest_charge(); CHARGED_MAX],
+            counters: UsageCounters {
+                turns: u64::MAX,
+                usage: USAGE,
+                spend: NanoUsd::MAX,
+                duration: u64::MAX,
+                run_turns: u64::MAX,
+                run_tokens: u64::MAX,
+                run_duration: u64::MAX,
+                spawns: u64::MAX,
+            },
+            bad_rounds: u32::MAX,
+            lost: u32::MAX,
+            context: u64::MAX,
+            prefix: "f".repeat(64),
+            asked: true,
+            version: u64::MAX,
+            hash: "f".repeat(64),
+            intent: Some(EndIntent::Cancel),
+            sweep: Some(EndIntent::Cancel),
+            wait: Some(ChildWait {
+                numbers: vec![u64::MAX; WAIT_MAX],
+                any: true,
+                until: LATEST,
+                short: true,
+                renewed: true,
+            }),
+            mail_from: u64::MAX,
+            mail_to: u64::MAX,
+            limits: caps,
+            session: Some("\u{1}".repeat(512)),
+            updated: LATEST,
+        }
+    }
+
+    #[test]
+    fn largest_head_fits_its_bound() {
+        let bytes = json::to_text(&largest_head()).len();
+        assert!(bytes <= HEAD_BYTES_MAX, "{bytes}");
+        assert!(bytes > HEAD_BYTES_MAX / 2, "the bound is loose: {bytes}");
+    }
+}
