@@ -409,7 +409,10 @@ impl<P: HostPorts> ThreadService<P> {
     }
 
     /// Decides and commits an event that has happened and must be recorded. If the store has no
-    /// room for the steps that would follow, it decides once more so that the run closes.
+    /// room for the steps that would follow, it decides once more so that the run closes: the bill,
+    /// the reply and the results are written into the margin of the quota, no step is handed out,
+    /// and the run suspends (`store_full`). Open calls are handed out when it goes on. A start is
+    /// never decided so: else callers could fill the margin.
     pub fn decide_or_close(
         &self,
         thread: &str,
