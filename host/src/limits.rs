@@ -30,7 +30,8 @@ pub struct EngineLimits {
     pub handles_max: usize,
     /// Most bytes of stack: bounds recursion.
     pub stack_bytes_max: usize,
-    /// Longest time that a call may compute. Time inside imports does not count.
+    /// Longest time that a call may compute. Time inside imports does not count, because no epoch
+    /// fires there.
     pub compute_time_max: Duration,
     /// Longest time from asking to answering, including the wait for a thread and the time inside
     /// imports. An import that does not return cannot be stopped: its caller is answered, and it

@@ -4,6 +4,9 @@
 //! The crate of the guide lies outside the workspace and selects other features, so it has its own
 //! target directory. The tests of the reduced library share it, with the same profile: the
 //! dependencies, such as wasmtime, are compiled once for both.
+//!
+//! That crate takes its lock file from the workspace at each check, so it is tested with the
+//! versions that are tested here. It is compiled without optimisation, as a newcomer's crate is.
 
 use crate::{component, paths, process, setup};
 use anyhow::{Context, Result, bail};

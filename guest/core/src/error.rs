@@ -52,7 +52,8 @@ pub enum Error {
         /// The end of the lease.
         expiry: Instant,
     },
-    /// The thread has a successor.
+    /// The thread has a successor. It is an error of its own because a caller needs the id of the
+    /// successor, not a sentence about it.
     #[error("{thread} was continued by {next}")]
     Continued {
         /// The thread.

@@ -67,7 +67,9 @@ pub fn encode_number(n: u64) -> String {
 /// Name of the index of all threads, by their last start or end. Its entries have no value.
 pub const RECENCY: &str = "recency";
 
-/// Makes the key of an index entry. `millis` orders the threads of one value.
+/// Makes the key of an index entry. `millis` orders the threads of one value: it is the time of the
+/// last change of status where the entry moves then anyway, else the creation, so that the entry
+/// never moves for its time. So a list comes newest first, as a page from one end of a range.
 pub fn index_key(name: &str, value: &str, millis: u64, thread: &str) -> String {
     join(&[name, &index_value(value), &encode_number(millis), thread])
 }

@@ -2,7 +2,8 @@
 //!
 //! Each function here does bounded work. A conflict is decided again from fresh records, at most
 //! [`store::DECISION_TRIES_MAX`] times. Then the caller gets `unavailable` with the code
-//! [`store::CONTENTION`] and may repeat the same call.
+//! [`store::CONTENTION`] and may repeat the same call. The error `busy` is not for this: it names a
+//! lease of another holder, which a repeated call does not end.
 
 pub mod children;
 pub mod history;

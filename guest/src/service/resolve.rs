@@ -108,7 +108,8 @@ impl<P: HostPorts> ThreadService<P> {
     }
 
     /// Returns the same moment with the ceilings that the operator sets now, whatever they were
-    /// when the thread was created.
+    /// when the thread was created. Each decision by which a run goes on takes the lower of these
+    /// and the thread's own caps; the thread's record keeps its own.
     pub fn with_current_ceilings<'a>(
         &self,
         moment: DecisionContext<'a>,

@@ -302,7 +302,8 @@ impl<P: HostPorts> ThreadService<P> {
         Ok(done?.map_or_else(|loaded| loaded, loaded_from_plan))
     }
 
-    /// Lists threads that need a driver: the longest due first, or those of the tree under one.
+    /// Lists threads that need a driver: the longest due first, or those of the tree under one. A
+    /// due entry may be early and is never late, so the head of each thread decides.
     pub fn ready(
         &self,
         limit: u32,

@@ -19,8 +19,8 @@ pub const DECISION_TRIES_MAX: u32 = 3;
 /// Code of `unavailable` if other writers were faster each time. One writer always succeeds, so the
 /// same call, repeated after a while, succeeds too.
 pub const CONTENTION: &str = "contention";
-/// Most reads of [`ThreadService::load`]: the thread, its chain if that has another key, and the chains
-/// above it.
+/// Most reads of [`ThreadService::load`]: the thread, its chain if that has another key, and the
+/// chains above it.
 const LOAD_READS_MAX: u32 = 3;
 /// Most tries of a commit whose outcome is unknown.
 const UNKNOWN_OUTCOME_TRIES_MAX: u32 = 3;
@@ -413,7 +413,10 @@ impl<P: HostPorts> ThreadService<P> {
     }
 
     /// Decides and commits an event that has happened and must be recorded. If the store has no
-    /// room for the steps that would follow, it decides once more so that the run closes.
+    /// room for the steps that would follow, it decides once more so that the run closes: the bill,
+    /// the reply and the results are written into the margin of the quota, no step is handed out,
+    /// and the run suspends (`store_full`). Open calls are handed out when it goes on. A start is
+    /// never decided so: else callers could fill the margin.
     pub fn decide_or_close(
         &self,
         thread: &str,

@@ -6,7 +6,7 @@ use crate::exit::CommandFault;
 use std::fmt;
 use std::str::FromStr;
 
-/// `THREAD_SCHEMA#NUMBER`. No thread's id has a `#` in it.
+/// `THREAD#NUMBER`. No thread's id has a `#` in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeaseToken {
     thread: String,

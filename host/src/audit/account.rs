@@ -1,4 +1,8 @@
 //! The audit of one account: its sums, beside the threads and accounts that draw on it.
+//!
+//! The sums are made from the counters of heads, which [`super::head`] compares with the histories.
+//! So an account needs no second reading of histories; where a counter is wrong, the sum takes the
+//! spend of the history.
 
 use super::StoreInvariant::Ledger;
 use super::record_reader::{RecordSnapshot, key_of, list, number, text};

@@ -12,6 +12,10 @@
 //! [`OpenProject::audit`](crate::project::OpenProject::audit), because only the component knows
 //! their content. The check that nothing is left of a deleted thread will follow once threads can
 //! be deleted.
+//!
+//! It belongs to the host and is no export of the component: an auditor inside the component would
+//! share its faults, and a replaced component could audit itself. It is the only auditor; tests use
+//! it too, after every step where histories are random.
 
 mod account;
 mod chain;

@@ -17,7 +17,9 @@ use threadkeep_units::unknown_bill::{TOKENS_PER_SECOND, output_tokens_in};
 const FAILURE_TEXT_BYTES_MAX: usize = 4 << 10;
 
 /// Factor up to which reported tokens are believed, relative to those the call was admitted with:
-/// providers count in their own way, and some let a model think beyond the output maximum.
+/// providers count in their own way, and some let a model think beyond the output maximum. More is
+/// cut, in the thread's account as in the book, and reported (`RunEvent::Disbelieved`): a report of
+/// 10^18 tokens would lock a shared book, and the account of a thread, for ever.
 const BELIEVED_FACTOR: u64 = 2;
 /// Tokens believed in addition to the factor: prompts that providers prepend have a few thousand at
 /// most.

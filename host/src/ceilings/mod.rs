@@ -10,6 +10,9 @@
 //! A refusal of a model call is a [`ModelFailure`](crate::models::ModelFailure) with the code `ceiling_<name>`; the runner suspends
 //! the run with it, and a person who raises the ceiling resumes it. A refused tool call is a failed
 //! result, which the model reads.
+//!
+//! Prices are those of the policy, else of the built-in table: a tenant's own file has no say in
+//! them. The component has no account of a tenant yet, so these ceilings are what bounds one.
 
 mod book;
 mod bounds;

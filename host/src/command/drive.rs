@@ -1,10 +1,11 @@
 //! Performs one run on a screen: shows its events, handles Ctrl-C, waits for its documents and
 //! builds the answer.
 //!
-//! The first Ctrl-C cancels the thread (in a chat: stops only the current reply) and drops the
-//! request in flight; the second drops tools as well; the third stops waiting for the store. After
-//! the first two the command reports the status of the thread; after the third `recover` closes its
-//! run. SIGTERM and SIGHUP suspend the thread, and `resume` continues it.
+//! The first Ctrl-C cancels the thread (in a chat it stops only the current reply, because a cancel
+//! would end the chat) and drops the request in flight; the second drops tools as well; the third
+//! stops waiting for the store. After the first two the command reports the status of the thread;
+//! after the third `recover` closes its run. SIGTERM and SIGHUP suspend the thread, and `resume`
+//! continues it.
 
 use super::interrupts::{InterruptStream, ProcessInterrupt};
 use super::session::{CommandProject, warn_stale};

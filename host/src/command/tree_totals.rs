@@ -1,4 +1,8 @@
 //! Totals of a thread and all threads below it: money, and suspended children.
+//!
+//! The spend of a tree is the sum over its threads, those that can be read; the others are named.
+//! The accounts alone would tell it late: an account learns what those below it have spent when
+//! they close, which is right for the ledger and too late for a person.
 
 use super::session::CommandProject;
 use super::{fault, view};

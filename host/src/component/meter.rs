@@ -1,5 +1,9 @@
 //! Measures what one call has used: imports, bytes both ways, time. The host counts by itself,
 //! whatever the component says.
+//!
+//! An answer is counted when the store has given it, so the contract bounds each: a page has 1 MiB
+//! of values, a `get` and the records of a conflict 4 MiB. The host holds an embedder's store to
+//! that as well.
 
 use crate::limits::{EngineLimits, LimitHit, WALL_TIME_BOUND};
 use std::time::{Duration, Instant};

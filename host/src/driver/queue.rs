@@ -55,7 +55,9 @@ struct ThreadQueue {
     members: usize,
 }
 
-/// A run that is no longer performed, though its thread may still have its lease.
+/// A run that is no longer performed, though its thread may still have its lease. It is forgotten
+/// only if its last call had ended before it was closed, because that call may be the start itself.
+/// It also stays while a held thread cannot be read: that thread may be its own.
 struct LostRun {
     holder: String,
     /// Dead once no call of the run is under way.

@@ -124,7 +124,7 @@ impl Driver {
 
     /// Waits for the place in this process's queue, then for room, then for the lease. A run that
     /// waits for its place or for a lease takes no room from others. A start under way is never
-    /// given up.
+    /// given up, not even at the deadline: its caller could not know whether the start was made.
     async fn start_queued(
         &self,
         mut permit: Option<RunPermit>,

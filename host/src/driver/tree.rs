@@ -5,6 +5,9 @@
 //! propagated to other threads, and from time to time, because other processes work on the tree as
 //! well. It stays until no thread of the tree is created or waiting. Threads without room among the
 //! `runs` of the policy begin once there is some, and leases of dead processes are taken over.
+//!
+//! No list of due threads names the top of a tree. So a driver whose top was closed because another
+//! holder had died remembers it until there is room to begin it again.
 
 mod look;
 

@@ -1,7 +1,8 @@
 //! Holds an instance to its limits of memory and tables, and a tenant to its memory.
 //!
 //! Growth beyond a limit is a trap at once, not a refusal that the guest could ignore: a guest that
-//! grows for ever would otherwise be stopped for its time, under the wrong name.
+//! grows for ever would otherwise be stopped for its time, under the wrong name. Another guest
+//! could survive a refusal; ours cannot.
 
 use super::instances::TenantInstances;
 use crate::limits::{EngineLimits, LimitHit};

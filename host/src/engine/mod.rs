@@ -295,6 +295,9 @@ fn wasmtime_config(limits: &EngineLimits) -> Config {
     config.wasm_component_model(true);
     // No import is asynchronous, and calls are several times cheaper without async support.
     config.concurrency_support(false);
+    // The allocator stays the one on demand until a figure speaks for a pool: an instance serves
+    // 1,000 calls, so a fresh one is rare, and a pool reserves address space for the most instances
+    // of all tenants. The bench `turn` prints the cost of a fresh instance from either.
     config
 }
 

@@ -10,6 +10,9 @@
 //! A thread that lowered its priority cannot raise it again: from then on it serves the lanes of
 //! the low class. It ends as soon as there is nothing to do, or its place is needed. A quarter of
 //! the places is never used for the low class.
+//!
+//! No store has a thread of its own: a commit runs on the thread of the call that makes it. So the
+//! turns that tenants take here are also what shares the writers among them.
 
 use super::priority;
 pub(crate) use super::queue::TenantLane;

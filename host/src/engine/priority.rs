@@ -3,6 +3,10 @@
 //! tenants find a core at once. An unprivileged thread cannot raise its priority again, so the pool
 //! lets it end after the call and starts another. Where the system has no priority for a single
 //! thread, nothing happens.
+//!
+//! On a machine whose cores are busy with others, a tenant in the low class waits, for as long as
+//! its wall time lasts. A low thread holds the pool's lock for moments only, but it may be
+//! interrupted in one of them.
 
 use std::cell::Cell;
 use std::time::Duration;

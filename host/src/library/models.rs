@@ -102,7 +102,8 @@ pub struct ProviderSpec {
     pub reach: NetworkReach,
     /// The key, if it has one.
     pub key: Option<SecretText>,
-    /// The address as it is written, with variables by name, for errors.
+    /// The address as it is written, with variables by name, for errors: the value of a variable
+    /// may be the operator's own.
     pub shown_url: String,
     /// The settings of the protocol.
     pub settings: ProviderSettings,

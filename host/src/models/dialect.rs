@@ -198,7 +198,8 @@ impl ServerDialect {
 /// A dialect, adjusted by the refusals that servers have sent since the process started.
 ///
 /// A server that refuses a field by name is not sent that field again: the field is switched for
-/// that model, once, and the runner's next attempt is a different request. A refusal costs nothing.
+/// that model, once, and the runner's next attempt is a different request. A refusal costs nothing,
+/// and no list of servers is ever complete.
 #[derive(Debug)]
 pub struct LearnedDialect {
     first: ServerDialect,

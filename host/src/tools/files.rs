@@ -8,6 +8,9 @@
 //! A hard link is the file itself under another name, and nothing tells where the other name is: in
 //! `.ai`, or outside the grant. So a file with more than one name is listed but not read. A user
 //! who wants it read puts a copy into the grant.
+//!
+//! So trees made of hard links, such as a package store or a backup by `cp -l`, are listed and not
+//! read.
 
 mod arguments;
 mod grant;

@@ -2,6 +2,9 @@
 //!
 //! A struct is an object with its fields in the order in which [`record!`] names them. Reading
 //! ignores unknown fields, refuses repeated ones, and takes a missing `Option` as `None`.
+//!
+//! A field that [`record!`] does not name makes the record fail to compile. The bytes of each
+//! stored record are pinned in `guest/core/tests/records.rs`.
 
 use super::{JsonObject, JsonValue};
 use std::borrow::Cow;

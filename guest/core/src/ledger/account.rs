@@ -8,7 +8,8 @@ use crate::money::NanoUsd;
 
 /// Most that admissions may allocate of any account, with a limit or without one: half of the range
 /// of the number type. Only a cost that has already happened and must be recorded goes beyond it,
-/// one bill of at most [`NanoUsd::BILL_MAX`] at a time, so no sum ever saturates.
+/// one bill of at most [`NanoUsd::BILL_MAX`] at a time: 9,223 of the largest fit above it. So no
+/// sum ever saturates; an account whose sum did could never be closed again.
 pub const ALLOCATED_MAX: NanoUsd = NanoUsd::new(1 << 63);
 
 /// One budget account, stored in the chain record.

@@ -1,5 +1,8 @@
 //! The charge for an attempt whose usage is never reported: its connection broke, or its holder
 //! died.
+//!
+//! The basis of the estimate is stored in the hold. So a recovery needs no pin, and a policy that
+//! changes later changes no charge.
 
 use super::Usage;
 use crate::json::record::record;

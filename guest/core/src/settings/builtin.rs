@@ -1,5 +1,8 @@
 //! Tools that the runner itself performs. They only read and change records of threads, in the
 //! commit that records the reply. This module holds their definitions and parses their calls.
+//!
+//! A pin holds them as it holds any tool, so a capability grants each of them and `execute.tool.*`
+//! grants all. A host's tool cannot have one of their names.
 
 use super::builtin_tools::{TOOLS, is_builtin_tool};
 use super::{

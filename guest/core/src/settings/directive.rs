@@ -35,7 +35,7 @@ const UNSUPPORTED_FIELDS: [&str; 4] = ["outputs", "hooks", "summary", "approvals
 pub struct Directive {
     /// Its name in the library.
     pub name: String,
-    /// The prompt, with `${inputs.name}` in it.
+    /// The system prompt of its threads, with `${inputs.name}` in it.
     pub body: String,
     /// The name of a model or tier.
     pub model: Option<String>,

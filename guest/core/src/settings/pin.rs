@@ -182,7 +182,7 @@ pub fn resolve_settings(
         tools: catalog.into_iter().filter(allowed).collect(),
         limits: match within {
             // Where nothing names a spend, the child draws on its parent's account, and only that
-            // account bounds it.
+            // account bounds it. A copy of its parent's cap would stay when the account is raised.
             Some(_) if named.is_none() => ThreadCaps {
                 spend: None,
                 ..limits

@@ -176,8 +176,8 @@ pub(crate) fn check_capabilities(
 }
 
 /// Refuses capabilities that a caller asks for a new thread and would not get: any beside a
-/// directive, which names its own, and one that grants no existing tool. A pattern is accepted: it
-/// may match tools that come later.
+/// directive, which names its own, and one that grants no existing tool. Both would be ignored
+/// otherwise. A pattern is accepted: it may match tools that come later.
 pub fn check_draft_capabilities(
     directive: Option<&str>,
     capabilities: &[String],

@@ -24,7 +24,8 @@ pub struct ChainRecord {
     /// The budget account; meaningless if the chain draws on the account of another chain.
     pub account: Account,
     /// Ids of the chains whose accounts lie above, from the nearest to the root's; fixed at
-    /// creation, empty for a root.
+    /// creation, empty for a root. So a child is loaded with all of these accounts in one further
+    /// read, as one snapshot, and a root in a single read.
     pub above: Vec<String>,
 }
 

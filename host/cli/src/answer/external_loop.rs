@@ -11,7 +11,7 @@ use serde_json::Value;
 pub struct OpenAnswer {
     /// The thread.
     pub thread_id: String,
-    /// The token for `append` and `close`: `THREAD_SCHEMA#NUMBER`.
+    /// The token for `append` and `close`: `THREAD#NUMBER`.
     pub token: String,
     /// The version that the first append expects.
     pub version: u64,

@@ -3,6 +3,9 @@
 //!
 //! The component says which threads these are. A waiting thread is begun only when no thread under
 //! the top is about to be revived: else it would be told that its children are suspended.
+//!
+//! The leases of dead processes are closed by the names of their holders, in one recovery. Claims
+//! of single threads, by several drivers that see one death, would fence each other.
 
 use super::{GRACE, LOOKS_FAILED_MAX, REVIVALS_MAX, RunTree};
 use crate::authority::HolderState;

@@ -13,6 +13,9 @@
 //! - Thinking is sent back as the provider wrote it, byte for byte, with its signature. Thinking
 //!   without a signature is left out, and so is thinking at the end of a message.
 //! - A call's input is an object: the text that the model wrote, or `{}` if that text is no object.
+//!
+//! With the cache mark a first turn costs a quarter more for its input, and each later turn reads
+//! that input at a tenth of its price.
 
 use crate::models::http::conversation::{AssistantPart, CallResult, SentMessage, sent_messages};
 use crate::models::http::normal_form::{self, EncodeError};

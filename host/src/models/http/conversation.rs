@@ -4,6 +4,10 @@
 //! A history may have two user messages in a row (an empty reply stood between them), an assistant
 //! message at its end (a cut reply), or an assistant message with nothing but thinking. Strict
 //! servers refuse the whole conversation for any of these, every time.
+//!
+//! It is mended in the same way for every server. A message of the assistant stands between a
+//! result and a user's message unless the dialect lets them meet: templates of local models refuse
+//! the pair, and no server refuses the message.
 
 use super::normal_form::{self, EncodeError, MessageRole, NormalMessage, NormalPart};
 use super::origin::{CallIds, CallOrigin};

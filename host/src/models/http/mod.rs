@@ -4,18 +4,17 @@
 //! An [`ProviderEndpoint`] makes exactly one request for each exchange: no retry, no redirect, no proxy
 //! from the environment. The modules:
 //!
-//! - `normal` parses the conversation as it is stored, `conversation` makes the form that servers
-//!   accept, `origin` handles the fields that go back to one provider alone.
-//! - `body` reads the answer, `sse` its events, `said` its error bodies; `room` bounds the reply.
+//! - `normal_form` parses the conversation as it is stored, `conversation` makes the form that
+//!   servers accept, `origin` handles the fields that go back to one provider alone.
+//! - `body` reads the answer, `sse` its events, `error_body` its errors; `reply_size` bounds it.
 //! - `finish` interprets finish reasons, `classify` faults; `redact` decides how much of a
 //!   provider's sentence is shown.
 //! - `resolver` limits the addresses that a name may resolve to, `tls` chooses the trusted
 //!   certificates.
 //!
-//! Each adapter supplies the body and the assembly of its reply.
-//!
-//! A reply is complete once its finish reason has arrived. After that only its usage is awaited,
-//! and not for long; nothing that happens then invalidates the reply.
+//! Each adapter supplies the body and the assembly of its reply. A reply is complete once its
+//! finish reason has arrived. After that only its usage is awaited, and not for long; nothing that
+//! happens then invalidates the reply.
 
 mod body;
 pub(super) mod classify;

@@ -1,5 +1,9 @@
 //! Data that only its provider understands: stored as `raw` beside a block, and sent back to the
-//! same provider.
+//! same provider, which is named as in the model table. Signed thinking on Anthropic's wire is the
+//! exception: it is kept as it came, without a name, and sent to every provider of that wire.
+//!
+//! The ids of calls are our own in histories and for tools, because models repeat theirs. A
+//! provider is sent its own id again, because some lose the conversation without it.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::Value;

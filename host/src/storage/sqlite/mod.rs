@@ -47,10 +47,12 @@ use super::{
     StorageQuota, StoredRecord, check_commit, check_get, check_log, check_scan,
 };
 
-/// Bounds the memory that SQLite has in this process, for all stores together and for good: a later call can lower it.
-/// Nothing else bounds what one row of a file that somebody planted takes, because SQLite compares the rows of an index
-/// whole, whatever their length is; where it would be more, a call is refused with the code `out-of-memory`. It is for
-/// whoever owns the process: the command does it, and a host of many stores counts 8 MiB of cache for each connection.
+/// Bounds the memory that SQLite has in this process, for all stores together and for good: a later
+/// call can only lower the bound. Nothing else bounds the memory that one row of a planted file
+/// takes, because SQLite compares the rows of an index whole, whatever their length is, and no
+/// limit of a connection forbids that. A call that needs more memory is refused with the code
+/// `out-of-memory`. The owner of the process calls this: the command does, and a host of many
+/// stores counts 8 MiB of cache for each connection.
 ///
 /// # Errors
 /// What SQLite says.
