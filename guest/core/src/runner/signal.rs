@@ -245,13 +245,10 @@ fn raise_refused_error(change: &ThreadChange<'_>, spend: NanoUsd, refusal: Ledge
                 "{need} USD more are asked of {above} and {room} USD are left there: raise it first, or raise through"
             );
             let (need, room) = (need.get(), room.get());
-            Error::Exceeded(StatusCause::with_bound(
-                "budget",
-                "spend_exceeded",
-                message,
-                need,
-                room,
-            ))
+            Error::Exceeded(StatusCause {
+                account: Some(above.to_owned()),
+                ..StatusCause::with_bound("budget", "spend_exceeded", message, need, room)
+            })
         }
         refusal => Error::invalid("limits.spend", &spend.to_string(), refusal.to_string()),
     }

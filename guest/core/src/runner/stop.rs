@@ -366,9 +366,9 @@ pub(super) fn interrupt_calls(
 /// Returns the cause of a suspension for a provider's failure.
 pub(super) fn provider_cause(kind: &str, code: &str, message: &str) -> StatusCause {
     let text = format!("{} ({})", error::cut(message, 1_000), error::cut(code, 100));
-    StatusCause::new(
-        "error",
-        &format!("provider_{}", kind.replace('-', "_")),
-        text,
-    )
+    let kind = format!("provider_{}", kind.replace('-', "_"));
+    StatusCause {
+        failure: Some(error::cut(code, 100).to_owned()),
+        ..StatusCause::new("error", &kind, text)
+    }
 }

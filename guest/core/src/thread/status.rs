@@ -102,6 +102,10 @@ pub struct StatusCause {
     pub value: Option<u64>,
     /// The bound it was compared with.
     pub maximum: Option<u64>,
+    /// The code of the failure that it reports, as the provider, its adapter or the host gave it.
+    pub failure: Option<String>,
+    /// The chain above whose account lacks the money for a raise.
+    pub account: Option<String>,
 }
 
 record!(StatusCause {
@@ -109,7 +113,9 @@ record!(StatusCause {
     code,
     message,
     value,
-    maximum
+    maximum,
+    failure,
+    account
 });
 
 impl StatusCause {
@@ -121,7 +127,14 @@ impl StatusCause {
             message: message.into(),
             value: None,
             maximum: None,
+            failure: None,
+            account: None,
         }
+    }
+
+    /// Returns the milliseconds that a provider asks to wait before the next call.
+    pub fn retry_millis(&self) -> Option<u64> {
+        self.value.filter(|_| self.reason == "error")
     }
 
     /// Returns true if its value and its bound are nano-USD.
