@@ -197,7 +197,7 @@ impl RunTree<'_> {
     /// Those runs are closed, and their threads revived with the next look; true if there were any.
     async fn survey_tree(&mut self) -> Result<bool, CallError> {
         let (mut cursor, mut open, mut dead) = (None, false, Vec::new());
-        let (mut waiting, mut found_unreadable) = (Vec::new(), false);
+        let mut waiting = Vec::new();
         loop {
             let page = self.driver.tenant.tree(self.top, cursor).await?;
             for child in page.unreadable {
@@ -205,7 +205,7 @@ impl RunTree<'_> {
                     let (thread, why) = (&child.thread, &child.why.message);
                     tracing::warn!(?thread, ?why, "a thread of the tree cannot be read");
                     self.unreadable.insert(child.thread);
-                    found_unreadable = true;
+                    self.has_new_unreadable = true;
                 }
             }
             for branch in page.branches {
@@ -227,11 +227,15 @@ impl RunTree<'_> {
         }
         (self.has_open_threads, self.surveyed) = (open, Some(Instant::now()));
         let mut begun = self.close_dead_runs(&dead).await?;
-        if found_unreadable {
+        if self.has_new_unreadable {
             // The end of an unreadable child wakes no thread: each waiting thread is performed, and
-            // leaves the child out from then on.
+            // leaves the child out from then on. Where one finds no room, a later survey tries
+            // again.
+            self.has_new_unreadable = false;
             for thread in waiting {
-                begun |= self.perform_thread(&thread, Some(runner::Proof::None));
+                let performed = self.perform_thread(&thread, Some(runner::Proof::None));
+                begun |= performed;
+                self.has_new_unreadable |= !performed;
             }
         }
         Ok(begun)
