@@ -30,7 +30,8 @@ use threadkeep_core::runner::{
     StepOutcome, StepSubmission, ToolOutcome, ToolState,
 };
 use threadkeep_core::thread::{
-    CreatorOverrides, Head, StatusCause, StepKind, ThreadDraft, ThreadStatus, raise_floor,
+    CauseDetail, CreatorOverrides, Head, StatusCause, StepKind, ThreadDraft, ThreadStatus,
+    raise_floor,
 };
 use threadkeep_core::time::Instant;
 
@@ -242,9 +243,9 @@ fn cause(cause: &StatusCause, raise_above: Option<u64>) -> types::Cause {
         message,
         value,
         maximum,
-        failure,
-        account,
+        detail,
     } = cause.clone();
+    let CauseDetail { failure, account } = detail.map(|detail| *detail).unwrap_or_default();
     types::Cause {
         reason,
         code,

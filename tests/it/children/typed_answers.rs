@@ -41,6 +41,11 @@ fn a_step_says_whether_other_threads_are_concerned() {
         let results = family.reply(&boss, &[(tool, arguments)]);
         assert_eq!(concerns_others(&family, &boss), expected, "{results:?}");
     }
+    // The end of a run wakes the one that spawned it, which is no news beside the end.
+    let other = family.spawn_running("work");
+    family.world.submit(&other, says("done")).unwrap();
+    assert_eq!(family.status(&other), "completed");
+    assert!(!concerns_others(&family, &other));
     // What only speaks of a tool concerns nobody.
     let spoken = says("I will spawn_thread and send_message");
     let handed = family.world.submit(&boss, spoken).unwrap();
@@ -92,11 +97,12 @@ fn a_cause_names_the_failure_and_the_wait() {
         let failed = StepOutcome::Failure(failure);
         family.world.submit(&boss, failed).unwrap();
         let cause = family.load(&boss).head.value.cause.unwrap();
-        assert_eq!(cause.failure.as_deref(), Some("out_of_reach"), "{cause:?}");
         assert_eq!(cause.retry_millis(), retry, "{cause:?}");
+        let detail = cause.detail.unwrap();
+        assert_eq!(detail.failure.as_deref(), Some("out_of_reach"));
     }
     let capped = StatusCause::with_bound("limit", "turns_exceeded", "", 3, 3);
-    assert_eq!((capped.retry_millis(), capped.failure), (None, None));
+    assert_eq!((capped.retry_millis(), capped.detail), (None, None));
 }
 
 #[test]
@@ -148,7 +154,8 @@ fn a_refused_raise_names_the_account_above() {
         panic!("{refused:?}")
     };
     assert_eq!(cause.code, "spend_exceeded");
-    assert_eq!(cause.account.as_deref(), Some(family.boss.as_str()));
+    let account = cause.detail.unwrap().account;
+    assert_eq!(account.as_deref(), Some(family.boss.as_str()));
 }
 
 #[test]

@@ -47,13 +47,15 @@ pub fn is_revival(head: &Head) -> bool {
 
 impl CommitPlan {
     /// Returns true if the commit creates or changes other threads, or leaves an end to be passed
-    /// on to the children of its own.
+    /// on to the children of its own. The parent does not count: a commit changes it only where the
+    /// run ends or waits, which the step says.
     pub fn concerns_other_threads(&self) -> bool {
         let own = id::key(&self.thread.id);
+        let parent = self.thread.parent.as_deref().map(id::key);
         let changes_other = |write: &StoreWrite| match write {
             StoreWrite::Put {
                 collection, key, ..
-            } => *collection == key::HEAD && *key != own,
+            } => *collection == key::HEAD && *key != own && Some(key) != parent.as_ref(),
             StoreWrite::Check { .. } | StoreWrite::Delete { .. } | StoreWrite::Append { .. } => {
                 false
             }

@@ -11,7 +11,9 @@ use crate::history::{
 use crate::ledger::{AccountPath, Usage};
 use crate::money::NanoUsd;
 use crate::plan::{StoreWrite, ThreadChange};
-use crate::thread::{ChargedAttempt, EndIntent, Hold, StatusCause, StepKind, ThreadStatus};
+use crate::thread::{
+    CauseDetail, ChargedAttempt, EndIntent, Hold, StatusCause, StepKind, ThreadStatus,
+};
 use crate::time::Instant;
 use crate::{error, estimate, id, key};
 
@@ -367,8 +369,8 @@ pub(super) fn interrupt_calls(
 pub(super) fn provider_cause(kind: &str, code: &str, message: &str) -> StatusCause {
     let text = format!("{} ({})", error::cut(message, 1_000), error::cut(code, 100));
     let kind = format!("provider_{}", kind.replace('-', "_"));
-    StatusCause {
+    StatusCause::new("error", &kind, text).with_detail(CauseDetail {
         failure: Some(error::cut(code, 100).to_owned()),
-        ..StatusCause::new("error", &kind, text)
-    }
+        account: None,
+    })
 }

@@ -16,7 +16,7 @@ pub use head::{
     Hold, PendingStep, ReportedUsage, RoundCall, StepKind, ToolRound, UsageCounters, WAIT_MAX,
 };
 pub use record::{CreatorOverrides, InheritedBounds, ThreadRecord};
-pub use status::{StatusCause, ThreadStatus};
+pub use status::{CauseDetail, StatusCause, ThreadStatus};
 
 /// Format of every record and entry that this version writes. Older ones are read for ever.
 pub const FORMAT: u32 = 1;

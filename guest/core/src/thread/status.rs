@@ -102,11 +102,20 @@ pub struct StatusCause {
     pub value: Option<u64>,
     /// The bound it was compared with.
     pub maximum: Option<u64>,
+    /// What only some causes have.
+    pub detail: Option<Box<CauseDetail>>,
+}
+
+/// What a cause names beside its code. It is boxed, because every error may hold a cause.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct CauseDetail {
     /// The code of the failure that it reports, as the provider, its adapter or the host gave it.
     pub failure: Option<String>,
     /// The chain above whose account lacks the money for a raise.
     pub account: Option<String>,
 }
+
+record!(CauseDetail { failure, account });
 
 record!(StatusCause {
     reason,
@@ -114,8 +123,7 @@ record!(StatusCause {
     message,
     value,
     maximum,
-    failure,
-    account
+    detail
 });
 
 impl StatusCause {
@@ -127,8 +135,7 @@ impl StatusCause {
             message: message.into(),
             value: None,
             maximum: None,
-            failure: None,
-            account: None,
+            detail: None,
         }
     }
 
@@ -140,6 +147,12 @@ impl StatusCause {
     /// Returns true if its value and its bound are nano-USD.
     pub fn has_money_values(&self) -> bool {
         matches!(&*self.code, "spend_exceeded" | "money_held")
+    }
+
+    /// Adds what it names beside its code.
+    pub fn with_detail(self, detail: CauseDetail) -> Self {
+        let detail = Some(Box::new(detail));
+        Self { detail, ..self }
     }
 
     /// Creates a cause with the value reached and its bound.
